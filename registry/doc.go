@@ -1,0 +1,36 @@
+// Package registry knows what a resource is, and answers the Kubernetes verbs for it.
+//
+// It owns the rules of a write (decoding, metadata, status and finalizer rules, patches), the
+// translation from storage's errors to Status errors, the catalog of what is served, and two
+// controllers: one that serves definitions posted at run time, one that empties deleted namespaces.
+//
+// A resource comes from one of two sources and behaves the same afterwards: a Go type, given to Register
+// before Run (Namespace and CustomResourceDefinition are registered so), or a CustomResourceDefinition
+// object. Each served version of a resource is an Endpoint, on which the verbs are methods. The
+// Catalog holds the endpoints of one instant; it's replaced as a whole.
+//
+// # Data flow
+//
+// A write is decoded, checked, encoded canonically and written by one compare-and-swap transaction; what
+// the client is answered is made from the bytes that were stored. The old object comes from the
+// cacher, which may be behind: a success is guarded by the transaction, and a refusal or "unchanged" is
+// only given after the key was read from etcd (see modify). Reads copy the cacher's bytes.
+//
+// # Goroutines
+//
+// Run starts the two controllers and waits for them. Deletions of whole collections (a namespace's
+// content, a deleted definition's objects) use at most deletersAtOnce goroutines, waited for by the
+// controller. Nothing else here outlives a call.
+//
+// # Locks
+//
+// definitions.turn (a channel, so that waiting for it can be cancelled) is held through a whole write of
+// a definition; definitions.mu, taken after it, while the catalog is rebuilt from memory. Cacher locks are
+// below both.
+//
+// # Bounds
+//
+// Bodies are bounded by the caller; here objects (maxObjectBytes), nesting (encoding/json's 10,000),
+// patches (maxPatchOperations, maxPatchCopyBytes), what is quoted in errors (maxQuoted), and the log of
+// unreadable objects (maxReported).
+package registry

@@ -1,0 +1,198 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// maxQuoted is how many bytes of something that a client sent may stand in an error message: enough to
+// recognise it, and a Status stays small whatever came in.
+const maxQuoted = 512
+
+// maxCauses is how many field errors a Status lists; more help nobody and would grow with the input.
+const maxCauses = 100
+
+// clip shortens s to maxQuoted bytes.
+func clip(s string) string {
+	if len(s) <= maxQuoted {
+		return s
+	}
+	s = s[:maxQuoted]
+	for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
+		s = s[:len(s)-1]
+	}
+	return strings.ToValidUTF8(s, "") + "..."
+}
+
+func badRequest(format string, args ...any) error {
+	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
+}
+
+// notServed refuses an option that this server doesn't serve yet, by name: it's never ignored.
+func notServed(option string) error {
+	return badRequest("%s is not supported by this server yet: leave it out", option)
+}
+
+// invalid refuses an object for what its fields say. It's nil for no errors.
+func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
+	if len(errs) == 0 {
+		return nil
+	}
+	if len(errs) > maxCauses {
+		errs = errs[:maxCauses]
+	}
+	for _, e := range errs {
+		e.Field, e.Detail = clip(e.Field), clip(e.Detail)
+		e.BadValue = clipValue(e.BadValue)
+	}
+	return apierrors.NewInvalid(kind, clip(name), errs)
+}
+
+// clipValue bounds a value that an error quotes. Small ones stay as they are, because their type decides
+// how they're printed.
+func clipValue(v any) any {
+	switch v := v.(type) {
+	case nil, bool, int, int32, int64, float64, *bool, *int32, *int64:
+		return v
+	case string:
+		return clip(v)
+	}
+	if s := fmt.Sprintf("%v", v); len(s) > maxQuoted {
+		return clip(s)
+	}
+	return v
+}
+
+// invalidOptions refuses query parameters, as kube-apiserver does for those that parse and contradict.
+func invalidOptions(kind string, errs field.ErrorList) error {
+	return invalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", errs)
+}
+
+// errNotServed is the answer for a path that names nothing; clients know its text.
+func errNotServed() error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusNotFound,
+		Reason:  metav1.StatusReasonNotFound,
+		Message: "the server could not find the requested resource",
+		Details: &metav1.StatusDetails{},
+	}}
+}
+
+// fail is the one translation from storage's errors to a Status; what is one already stays.
+func (e *Endpoint) fail(name string, err error) error {
+	var status apierrors.APIStatus
+	if err == nil || errors.As(err, &status) {
+		return err
+	}
+	resource := schema.GroupResource{Group: e.Group, Resource: e.Plural}
+	name = clip(name)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return apierrors.NewNotFound(resource, name)
+	case errors.Is(err, storage.ErrExists):
+		return apierrors.NewAlreadyExists(resource, name)
+	case errors.Is(err, storage.ErrConflict):
+		return e.conflict(name)
+	case errors.Is(err, storage.ErrBadKey):
+		return badRequest("invalid name or namespace: %q may not contain '/' or '%%' and may not be '.' or '..'", name)
+	case errors.Is(err, storage.ErrTooLarge):
+		return tooLarge(resource, name)
+	case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrFutureRevision):
+		return apierrors.NewResourceExpired(err.Error())
+	case errors.Is(err, storage.ErrNoSpace):
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure,
+			Code:   http.StatusInsufficientStorage,
+			Reason: metav1.StatusReasonInternalError,
+			Message: "no space left for writes: the disk is full or the storage quota is reached; " +
+				"deleting objects, reading and watching still work",
+		}}
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return apierrors.NewTimeoutError("the request ended before storage answered; whether a write happened is unknown", 0)
+	case errors.Is(err, storage.ErrUnavailable):
+		return apierrors.NewServiceUnavailable("storage can't answer now; whether a write happened is unknown")
+	}
+	return apierrors.NewInternalError(err)
+}
+
+func (e *Endpoint) resource() schema.GroupResource {
+	return schema.GroupResource{Group: e.Group, Resource: e.Plural}
+}
+
+func (e *Endpoint) groupKind() schema.GroupKind {
+	return schema.GroupKind{Group: e.Group, Kind: e.Kind}
+}
+
+func (e *Endpoint) invalid(name string, errs ...*field.Error) error {
+	return invalid(e.groupKind(), name, errs)
+}
+
+func (e *Endpoint) conflict(name string) error {
+	return apierrors.NewConflict(e.resource(), name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+}
+
+func (e *Endpoint) forbidden(name, why string) error {
+	return apierrors.NewForbidden(e.resource(), clip(name), errors.New(why))
+}
+
+func (e *Endpoint) methodNotAllowed(verb string) error {
+	return apierrors.NewMethodNotSupported(e.resource(), verb)
+}
+
+// unreadable is the answer about a stored value that isn't an object.
+func (e *Endpoint) unreadable(name string, cause error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure,
+		Code:   http.StatusInternalServerError,
+		Reason: metav1.StatusReasonStoreReadError,
+		Message: fmt.Sprintf("%s %q can't be read from storage: %s; it can only be deleted",
+			e.resource().String(), clip(name), clip(cause.Error())),
+		Details: &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: clip(name)},
+	}}
+}
+
+func tooLarge(resource schema.GroupResource, name string) error {
+	err := apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("%s %q is larger than the limit of %d bytes for one stored object",
+		resource.String(), name, maxObjectBytes))
+	err.ErrStatus.Details = &metav1.StatusDetails{Group: resource.Group, Kind: resource.Resource, Name: name}
+	return err
+}
+
+// retryAfter is how long a client should wait before it asks again for a version that isn't there yet.
+const retryAfter = 1 // seconds
+
+// tooNew is the answer about a resourceVersion that didn't come in time.
+func tooNew(want, have storage.Revision) error {
+	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", want, have), retryAfter)
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type:    metav1.CauseTypeResourceVersionTooLarge,
+		Message: "Too large resource version",
+	}}
+	return err
+}
+
+// deleted is the Status that answers a deletion.
+func (e *Endpoint) deleted(name string, uid string) []byte {
+	b, err := json.Marshal(&metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusSuccess,
+		Details:  &metav1.StatusDetails{Name: name, Group: e.Group, Kind: e.Plural, UID: typesUID(uid)},
+	})
+	if err != nil {
+		panic(err) // a Status of strings always encodes
+	}
+	return b
+}

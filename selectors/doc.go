@@ -1,0 +1,43 @@
+// Package selectors parses, matches and prints the label and field selectors of the Kubernetes API.
+//
+// A client narrows a list or a watch with `labelSelector=tier in (front,back),!legacy` and
+// `fieldSelector=metadata.name=web`. ParseLabels and ParseFields turn such text into a LabelSelector or
+// a FieldSelector; Matches asks whether an object's Set of labels, or its Fields, is selected. What is
+// accepted and what matches is what k8s.io/apimachinery's labels.Parse and fields.ParseSelector accept
+// and match, oddities included, because clients were written against those; the fuzz tests compare with
+// them. Messages are our own: each ParseError says what was found, where, and what belongs there.
+//
+// Two selectors that differ only in spelling (order, repetition, `==` for `=`, `in (a)` for `=a`)
+// become the same value when they're parsed and so print the same String, which can therefore be a map
+// key for "all who ask for the same". Term names one requirement by which objects or watchers can be
+// indexed.
+//
+// # Label selectors
+//
+// Requirements are joined by commas, and all of them must hold:
+//
+//	tier              the label exists
+//	!tier             it doesn't
+//	tier=front        it has this value; also tier==front; `tier=` asks for the empty value
+//	tier!=front       it has another value, or doesn't exist
+//	tier in (a,b)     it has one of the values; an empty place, as in (a,) or (), is the empty value
+//	tier notin (a,b)  it has none of them, or doesn't exist
+//	size>3            it is an integer above (below, with <) this one, which has no sign
+//
+// White space (blank, tab, carriage return, line feed) may stand between any two of these words and
+// symbols. A NUL byte where one of them could begin ends the selector; directly after one it's skipped.
+//
+// # Field selectors
+//
+// Terms are joined by commas, and all of them must hold: `f=v`, `f==v`, `f!=v`. An absent field is the
+// empty string. In a value a backslash goes before each backslash, comma and equals sign. White space
+// counts. Empty terms are skipped, and so is a term without both field and value. Which fields there are
+// is the caller's business: see FieldSelector.Labels.
+//
+// # Cost
+//
+// The package starts no goroutines and has no mutable state; selectors and sets are immutable and safe
+// for concurrent use. Parsing takes time and memory linear in the input but for sorting (n log n); the
+// input's length is bounded by who reads it (a server bounds its URLs). Matches doesn't allocate, and
+// takes a binary search per requirement in the labels and in its values.
+package selectors

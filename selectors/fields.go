@@ -1,0 +1,207 @@
+package selectors
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// Fields is what a field selector is matched against: an object whose selectable fields have names.
+type Fields interface {
+	// Field returns the value of the field with this name as text, "" if the object doesn't have it.
+	Field(label string) string
+}
+
+// FieldSelector says which values an object's fields must have or must not have. The zero value selects
+// everything. It is immutable, safe for concurrent use, and cheap to copy.
+type FieldSelector struct {
+	terms []fieldTerm // sorted by compareTerms, each once
+}
+
+// fieldTerm is `label=value`, or `label!=value` if not is set.
+type fieldTerm struct {
+	label string
+	not   bool
+	value string
+}
+
+// ParseFields parses a field selector, in the syntax that the package comment shows. The empty string is
+// the selector of everything. Any error is a *ParseError. Field names aren't looked at: see Labels.
+func ParseFields(s string) (FieldSelector, error) {
+	var terms []fieldTerm
+	for start := 0; start <= len(s); {
+		text := s[start : start+termLength(s[start:])]
+		if text != "" {
+			t, err := parseTerm(s, text, start)
+			if err != nil {
+				return FieldSelector{}, err
+			}
+			if t.label != "" || t.value != "" { // else apimachinery drops it, even `!=`
+				terms = append(terms, t)
+			}
+		}
+		start += len(text) + len(",")
+	}
+	slices.SortFunc(terms, compareTerms)
+	return FieldSelector{slices.Compact(terms)}, nil
+}
+
+// termLength returns how far it is to the first comma without a backslash, or to the end.
+func termLength(s string) int {
+	for i := 0; i < len(s); i++ {
+		switch s[i] {
+		case '\\':
+			i++
+		case ',':
+			return i
+		}
+	}
+	return len(s)
+}
+
+// parseTerm parses one term, which stands at an offset of the input. Nothing is escaped before the
+// operator: the first `=` or `!=` is it.
+func parseTerm(input, text string, offset int) (fieldTerm, error) {
+	before, value, found := strings.Cut(text, "=")
+	if !found {
+		return fieldTerm{}, fieldError(input, offset,
+			"found %s at position %d, expected field=value, field==value or field!=value", quote(text), offset)
+	}
+	t := fieldTerm{label: before}
+	if strings.HasSuffix(before, "!") {
+		t.label, t.not = strings.TrimSuffix(before, "!"), true
+	} else {
+		value = strings.TrimPrefix(value, "=")
+	}
+	var err error
+	t.value, err = unescape(input, value, offset+len(text)-len(value))
+	return t, err
+}
+
+// unescape returns a value without its backslashes. The value stands at an offset of the input.
+func unescape(input, value string, offset int) (string, error) {
+	if !strings.ContainsAny(value, `\,=`) {
+		return value, nil
+	}
+	// From here on invalid UTF-8 becomes U+FFFD, and only from here on, as in apimachinery.
+	var b strings.Builder
+	escaped := false
+	for i, r := range value {
+		special := r == '\\' || r == ',' || r == '='
+		switch {
+		case escaped && !special:
+			return "", fieldError(input, offset+i-1, "found %s at position %d, expected one of: %s",
+				quote(`\`+string(r)), offset+i-1, `\\ \, \=`)
+		case !escaped && r == '\\':
+			escaped = true
+			continue
+		case !escaped && special: // `=`; a comma would have ended the term
+			return "", fieldError(input, offset+i, "found %s at position %d, expected ',' or the end of the value; "+
+				`in a value write \%c`, quote(string(r)), offset+i, r)
+		}
+		escaped = false
+		b.WriteRune(r)
+	}
+	if escaped {
+		return "", fieldError(input, len(input), "found the end after a backslash at position %d, expected one of: %s",
+			len(input), `\\ \, \=`)
+	}
+	return b.String(), nil
+}
+
+// Matches reports whether the fields meet all terms. It allocates only what f.Field does.
+func (s FieldSelector) Matches(f Fields) bool {
+	for _, t := range s.terms {
+		if (f.Field(t.label) == t.value) == t.not {
+			return false
+		}
+	}
+	return true
+}
+
+// Empty reports whether the selector selects everything because it has no terms.
+func (s FieldSelector) Empty() bool { return len(s.terms) == 0 }
+
+// valueEscaper puts the backslashes in that unescape takes away.
+var valueEscaper = strings.NewReplacer(`\`, `\\`, `,`, `\,`, `=`, `\=`)
+
+// String returns the canonical form, which ParseFields accepts and understands as the same selector.
+// Selectors that differ only in the order or repetition of terms, in empty terms, or in `==` for `=`,
+// print the same. The empty selector prints as the empty string.
+func (s FieldSelector) String() string {
+	var b strings.Builder
+	for i, t := range s.terms {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(t.label)
+		if t.not {
+			b.WriteByte('!')
+		}
+		b.WriteByte('=')
+		b.WriteString(valueEscaper.Replace(t.value))
+	}
+	return b.String()
+}
+
+// Labels returns the names of the fields that the selector asks about, sorted, each once. The caller
+// checks that its objects have such fields; a name may be any text, the empty one included.
+func (s FieldSelector) Labels() []string {
+	var labels []string
+	for _, t := range s.terms {
+		labels = append(labels, t.label)
+	}
+	return slices.Compact(labels) // terms are sorted by label
+}
+
+// Exact returns the value that the field must have for an object to be selected, if the selector says
+// so with `=`. If it asks for two values at once (and so selects nothing), it's the first of them.
+func (s FieldSelector) Exact(label string) (value string, ok bool) {
+	for _, t := range s.terms {
+		if t.label == label && !t.not {
+			return t.value, true
+		}
+	}
+	return "", false
+}
+
+// Term returns the first equality by which the selector can be indexed: objects match only if the field
+// has the value, "" being an absent field's. It passes over metadata.name and metadata.namespace, which
+// are part of an object's key: ask for them with Exact. ok is false if there is no such term.
+func (s FieldSelector) Term() (label, value string, ok bool) {
+	for _, t := range s.terms {
+		if !t.not && t.label != "metadata.name" && t.label != "metadata.namespace" {
+			return t.label, t.value, true
+		}
+	}
+	return "", "", false
+}
+
+// Without returns the selector without the equalities that Exact returns for labels, for callers that
+// see to these themselves. What else is said about such a field stays: of `a=1,a=2,a!=3`, Without("a")
+// leaves `a=2,a!=3`, so that what was contradictory before still selects nothing.
+func (s FieldSelector) Without(labels ...string) FieldSelector {
+	var rest []fieldTerm
+	for i, t := range s.terms {
+		first := i == 0 || s.terms[i-1].label != t.label
+		if first && !t.not && slices.Contains(labels, t.label) {
+			continue
+		}
+		rest = append(rest, t)
+	}
+	return FieldSelector{rest}
+}
+
+// compareTerms sorts by field, equalities first, then by value. Exact, Labels and Without build on it.
+func compareTerms(a, b fieldTerm) int {
+	if c := strings.Compare(a.label, b.label); c != 0 {
+		return c
+	}
+	if a.not != b.not {
+		if a.not {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Compare(a.value, b.value)
+}

@@ -1,0 +1,38 @@
+// Package server is the HTTP side of apiserver-lite: a value that serves the Kubernetes API over an
+// embedded etcd, for main and for Go programs that want an API server inside.
+//
+//	s := &server.Server{Ephemeral: true, Listen: "127.0.0.1:0"}
+//	if err := s.Start(ctx); err != nil {
+//		return err
+//	}
+//	defer s.Close()
+//	fmt.Println(s.URL())
+//
+// # The way of a request
+//
+// handler (handler.go) is the outermost: it gives the request an Audit-Id, recovers panics, and leaves
+// one log line and one count behind. Then come, in this order, the length of the URI, the checks
+// against browsers and foreign hosts (security.go), the path (path.go), the bearer token (token.go),
+// readiness and the bounds on requests in flight (limits.go), and the chi routes (router.go). What a
+// route's function returns as an error becomes the response in one place (errors.go). Objects go out
+// as the bytes that the registry hands over, indented or turned into YAML while they are written
+// (negotiate.go, indent.go); bodies come in as JSON or YAML (body.go, yaml.go) and reach the registry
+// as JSON.
+//
+// # Goroutines
+//
+// An instance (instance.go) owns the listener's loop, the cacher's feed and the registry's controllers,
+// and waits for all three in Close; net/http owns one goroutine per connection, which Close waits
+// for too. A watch costs its request's goroutine and no other.
+//
+// # Bounds
+//
+// Bodies: 3 MiB. Request line: 64 KiB. Headers: 128 KiB. Requests in flight: 400 reads, 200 writes.
+// YAML: 200,000 tokens. JSON depth: 10,000. Time: 30 s for headers, 55 s for a body, 60 s for a read,
+// 34 s for a write, 120 s for an idle connection, WatchWriteTimeout for a watcher that takes nothing.
+// Metric series: fixed verbs and codes, and at most 1,024 resources.
+//
+// # Locks
+//
+// Server.mu, inflight.mu, metrics.mu and documents.mu are leaves: no other lock is taken under one.
+package server

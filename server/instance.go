@@ -1,0 +1,282 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+)
+
+// What net/http may wait for. A watch sets its own deadlines.
+const (
+	headerTimeout  = 30 * time.Second
+	bodyTimeout    = 55 * time.Second // headers and body together
+	writeTimeout   = readDeadline + 5*time.Second
+	idleTimeout    = 2 * time.Minute // longer than clients keep idle connections (90 s in Go), so that they close first
+	maxHeaderBytes = 128 << 10
+)
+
+// What Close waits for, so that it ends within ten seconds.
+const (
+	drainTimeout    = 4 * time.Second // requests under way
+	barrierTimeout  = time.Second     // the feed, so that watches get what was acknowledged
+	shutdownTimeout = 2 * time.Second // connections, whose handlers have been told to end
+)
+
+// instance is a server that runs: what open made and close takes apart.
+type instance struct {
+	log      *slog.Logger
+	url      string
+	urlFile  string
+	listener net.Listener
+	etcd     *etcd.Server
+	store    *storage.Store
+	cacher   *cacher.Cacher
+	registry *registry.Registry
+	http     *http.Server
+	inflight *inflight
+	ready    atomic.Bool
+
+	serving     sync.WaitGroup // the listener's loop
+	connections sync.WaitGroup // net/http's, from accept to close
+	endWatches  context.CancelFunc
+	background  sync.WaitGroup // feed and controllers
+	stop        context.CancelFunc
+	failed      chan error // what ended by itself; room for each
+}
+
+// open brings everything up. The order matters: the port comes first, so that a taken one is reported
+// before anything is written; the directory's owner, etcd, before files of ours are in it.
+func (s *Server) open(ctx context.Context) (_ *instance, err error) {
+	if err := s.validate(); err != nil {
+		return nil, err
+	}
+	tokens, err := s.tokens()
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := s.certificateFromFiles()
+	if err != nil {
+		return nil, err
+	}
+	in := &instance{log: s.log(), urlFile: s.URLFile, failed: make(chan error, 3)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, in.close())
+		}
+	}()
+	if err := in.removeURLFile(); err != nil {
+		return nil, err
+	}
+	if in.listener, err = listen(cmp.Or(s.Listen, DefaultListen), len(tokens) > 0); err != nil {
+		return nil, err
+	}
+	dir := s.DataDir
+	if !s.Ephemeral {
+		dir = cmp.Or(dir, DefaultDataDir)
+	}
+	if in.etcd, err = etcd.Open(ctx, etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Log: in.log}); err != nil {
+		return nil, err
+	}
+	if s.TLS {
+		if certificate, err = selfSigned(in.etcd.Dir(), s.certificateHosts(), time.Now()); err != nil {
+			return nil, err
+		}
+	}
+	if in.store, err = storage.New(in.etcd.Client, in.etcd.Local, nil); err != nil {
+		return nil, err
+	}
+	in.cacher = cacher.New(in.store, cacher.Options{})
+	in.registry = registry.New(registry.Options{Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, Log: in.log})
+	if s.Register != nil {
+		if err := s.Register(in.registry); err != nil {
+			return nil, fmt.Errorf("register types: %w", err)
+		}
+	}
+	in.url = urlOf(in.listener.Addr(), certificate != nil)
+	in.serve(ctx, s, tokens, certificate)
+	if err := in.awaitReady(ctx); err != nil {
+		return nil, err
+	}
+	in.ready.Store(true)
+	return in, in.writeURLFile()
+}
+
+// serve starts the goroutines: HTTP, feed, controllers.
+func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certificate *tls.Certificate) {
+	ctx = context.WithoutCancel(ctx)
+	watches, endWatches := context.WithCancel(ctx)
+	background, stop := context.WithCancel(ctx)
+	in.endWatches, in.stop = endWatches, stop
+
+	in.inflight = newInflight(maxReads, maxWrites)
+	in.http = &http.Server{
+		Handler:                      newHandler(in, s, tokens),
+		ReadHeaderTimeout:            headerTimeout,
+		ReadTimeout:                  bodyTimeout,
+		WriteTimeout:                 writeTimeout,
+		IdleTimeout:                  idleTimeout,
+		MaxHeaderBytes:               maxHeaderBytes,
+		ErrorLog:                     slog.NewLogLogger(in.log.Handler(), slog.LevelDebug), // TLS handshakes that failed, and the like
+		BaseContext:                  func(net.Listener) context.Context { return watches },
+		ConnState:                    in.countConnection,
+		Protocols:                    new(http.Protocols),
+		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(s.HTTP2MaxStreams, DefaultHTTP2MaxStreams)},
+		DisableGeneralOptionsHandler: true,
+	}
+	in.http.Protocols.SetHTTP1(true)
+	in.http.Protocols.SetHTTP2(true)
+	in.http.Protocols.SetUnencryptedHTTP2(true)
+	listener := in.listener
+	if certificate != nil {
+		in.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
+	}
+	in.serving.Go(func() {
+		var err error
+		if certificate != nil {
+			err = in.http.ServeTLS(listener, "", "")
+		} else {
+			err = in.http.Serve(listener)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			in.failed <- fmt.Errorf("serve HTTP: %w", err)
+		}
+	})
+	in.run(background, "feed", in.cacher.Run)
+	in.run(background, "registry", in.registry.Run)
+}
+
+// run starts one of the background loops, which is expected to last until ctx ends.
+func (in *instance) run(ctx context.Context, name string, loop func(context.Context) error) {
+	in.background.Go(func() {
+		err := loop(ctx)
+		if ctx.Err() == nil {
+			in.failed <- fmt.Errorf("%s stopped by itself: %w", name, cmp.Or(err, errors.New("no reason given")))
+		}
+	})
+}
+
+// countConnection lets close wait for connections: net/http's own Close doesn't.
+func (in *instance) countConnection(_ net.Conn, state http.ConnState) {
+	switch state {
+	case http.StateNew:
+		in.connections.Add(1)
+	case http.StateClosed, http.StateHijacked:
+		in.connections.Done()
+	}
+}
+
+func (in *instance) awaitReady(ctx context.Context) error {
+	for _, ready := range []<-chan struct{}{in.cacher.Primed(), in.registry.Ready()} {
+		select {
+		case <-ready:
+		case err := <-in.failed:
+			return err
+		case <-in.etcd.Done():
+			return errors.New("etcd stopped by itself")
+		case <-ctx.Done():
+			return fmt.Errorf("not ready in time: %w", context.Cause(ctx))
+		}
+	}
+	return nil
+}
+
+// close undoes whatever open did, in the opposite order, and waits for all of it.
+func (in *instance) close() error {
+	slow := time.AfterFunc(5*time.Second, func() { in.log.Warn("still closing: waiting for requests, watches or etcd to end") })
+	defer slow.Stop()
+
+	errs := []error{in.removeURLFile()}
+	if in.http != nil {
+		in.closeHTTP()
+	} else if in.listener != nil {
+		errs = append(errs, in.listener.Close())
+	}
+	if in.stop != nil {
+		in.stop()
+		in.background.Wait()
+	}
+	if in.store != nil {
+		in.store.Close()
+	}
+	if in.etcd != nil {
+		errs = append(errs, in.etcd.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (in *instance) closeHTTP() {
+	wasReady := in.ready.Swap(false)
+	within(drainTimeout, func(ctx context.Context) {
+		select {
+		case <-in.inflight.drain(): // from here on new requests get 503
+		case <-ctx.Done():
+		}
+	})
+	if wasReady {
+		within(barrierTimeout, func(ctx context.Context) {
+			if _, err := in.cacher.Barrier(ctx); err != nil {
+				in.log.Debug("watches may end before the last writes", "error", err)
+			}
+		})
+	}
+	in.endWatches()
+	within(shutdownTimeout, func(ctx context.Context) {
+		if in.http.Shutdown(ctx) != nil {
+			in.http.Close() // what's left takes nothing, or has never said anything
+		}
+	})
+	in.serving.Wait()
+	in.connections.Wait()
+}
+
+// within calls f with a context of its own that ends after d.
+func within(d time.Duration, f func(context.Context)) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	f(ctx)
+}
+
+// writeURLFile leaves the URL where scripts wait for it. The rename makes it appear whole.
+func (in *instance) writeURLFile() error {
+	if in.urlFile == "" {
+		return nil
+	}
+	f, err := os.CreateTemp(filepath.Dir(in.urlFile), filepath.Base(in.urlFile)+".*")
+	if err != nil {
+		return fmt.Errorf("--url-file: %w", err)
+	}
+	_, err = f.WriteString(in.url + "\n")
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), in.urlFile)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+		return fmt.Errorf("--url-file: %w", err)
+	}
+	return nil
+}
+
+func (in *instance) removeURLFile() error {
+	if in.urlFile == "" {
+		return nil
+	}
+	if err := os.Remove(in.urlFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("--url-file: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,216 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// What a Server's fields default to.
+const (
+	DefaultListen            = "127.0.0.1:8080"
+	DefaultDataDir           = "./data"
+	DefaultHistory           = time.Hour
+	DefaultWatchWriteTimeout = time.Minute
+	DefaultHTTP2MaxStreams   = 5000
+)
+
+// Server is one API server with its own etcd. Its zero value is useful: it serves
+// http://127.0.0.1:8080 from ./data. The fields must not change after Start or Run. Any number of
+// Servers can live in one process; each serves once, from Start or Run to Close.
+type Server struct {
+	// Listen is the address to serve on: "host:port", where port 0 picks a free one, or
+	// "unix:/path" for a socket of mode 0600. Without a token only loopback addresses and sockets
+	// are accepted. Defaults to 127.0.0.1:8080.
+	Listen string
+
+	// DataDir is the directory that holds etcd's data, made with mode 0700 if it's missing.
+	// Defaults to ./data; with Ephemeral, to the system's temporary directory.
+	DataDir string
+
+	// Ephemeral keeps the data in a fresh directory (inside DataDir, if that's set) that Close
+	// removes, and never syncs it to disk. UNSAFE: everything is lost when the process ends.
+	Ephemeral bool
+
+	// History is how long a watch can resume from an old resourceVersion. Defaults to 1h.
+	History time.Duration
+
+	// AutoCreateNamespaces makes a missing namespace when an object is created in it, instead of
+	// answering 404 as Kubernetes does.
+	AutoCreateNamespaces bool
+
+	// AllowedHosts are names that the Host header may carry, beside localhost and loopback
+	// addresses, while the server listens on a loopback address without a token: a web page that
+	// rebinds its own name to 127.0.0.1 gets nothing. A port is ignored.
+	AllowedHosts []string
+
+	// TLS serves HTTPS with a certificate that the server makes for itself and keeps in the data
+	// directory (tls.crt, tls.key).
+	TLS bool
+
+	// TLSCertFile and TLSKeyFile are PEM files to serve HTTPS with. The key must not be readable for
+	// group or others.
+	TLSCertFile, TLSKeyFile string
+
+	// Token, if set, is a bearer token that requests must carry, except those for /healthz, /livez
+	// and /readyz.
+	Token string
+
+	// TokenFile holds more such tokens, one per line; empty lines and lines that begin with #
+	// don't count. It must not be readable for group or others, and is read once, at start.
+	TokenFile string
+
+	// WatchWriteTimeout ends a watch whose client has taken no byte for so long while there was
+	// something to send. Defaults to 1m.
+	WatchWriteTimeout time.Duration
+
+	// HTTP2MaxStreams is how many requests one HTTP/2 connection may have open. Defaults to 5000.
+	HTTP2MaxStreams int
+
+	// URLFile, if set, is a file that gets the server's URL and a newline, whole or not at all, when it
+	// is ready. It's removed at the start and by Close.
+	URLFile string
+
+	// Register, if set, is called before the server starts to serve, for Go programs that serve types
+	// of their own: see registry.Register.
+	Register func(*registry.Registry) error
+
+	// Metrics, if set, are shown on /metrics beside the server's own: prometheus.DefaultGatherer adds
+	// etcd's and the Go runtime's, which are one set per process.
+	Metrics prometheus.Gatherer
+
+	// Log takes what the server has to say. Defaults to slog.Default().
+	Log *slog.Logger
+
+	mu      sync.Mutex    // guards started
+	started chan struct{} // made by the first Start, Run or Close; closed when in and the start's error are set
+
+	in        *instance // nil unless the start succeeded; written before started is closed
+	startErr  error     // likewise
+	closeOnce sync.Once
+	closing   chan struct{} // closed when Close begins; made with started
+	closeErr  error
+}
+
+var errUsed = errors.New("server: already started or closed; a Server serves once")
+
+// Start starts the server and returns when it's ready: when every request is served, with all that was
+// stored before. ctx bounds the start and nothing after it. On an error nothing is left behind, and
+// Close needn't be called.
+func (s *Server) Start(ctx context.Context) error {
+	if !s.begin() {
+		return errUsed
+	}
+	s.in, s.startErr = s.open(ctx)
+	close(s.started)
+	return s.startErr
+}
+
+// Run starts the server, unless Start did, and blocks until ctx ends, Close is called, or the server
+// can't go on, which is the only case with an error besides those of Start and Close. It closes the server.
+func (s *Server) Run(ctx context.Context) error {
+	if err := s.Start(ctx); err != nil && !errors.Is(err, errUsed) {
+		return err
+	}
+	<-s.started
+	if s.in == nil {
+		return cmp.Or(s.startErr, errUsed)
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case <-s.closing:
+	case err = <-s.in.failed:
+	case <-s.in.etcd.Done():
+		err = errors.New("etcd stopped by itself")
+	}
+	return errors.Join(err, s.Close())
+}
+
+// Close stops the server and waits until it has: readiness fails, requests under way are answered,
+// watches get what was acknowledged, a last bookmark and a clean end, connections close, and etcd
+// stops last. It takes at most about ten seconds. It can be called at any time, any number of times.
+func (s *Server) Close() error {
+	if s.begin() {
+		close(s.started)
+	}
+	<-s.started
+	s.closeOnce.Do(func() {
+		close(s.closing)
+		if s.in != nil {
+			s.closeErr = s.in.close()
+		}
+	})
+	return s.closeErr
+}
+
+// begin claims the Server's only life and tells whether the caller has it.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started != nil {
+		return false
+	}
+	s.started, s.closing = make(chan struct{}), make(chan struct{})
+	return true
+}
+
+// URL returns where the server serves, as "http://127.0.0.1:8080", "https://…" or "unix:/path". It's
+// empty until Start has returned.
+func (s *Server) URL() string {
+	if in := s.instance(); in != nil {
+		return in.url
+	}
+	return ""
+}
+
+// Dir returns the directory that the data is in. It's empty until Start has returned.
+func (s *Server) Dir() string {
+	if in := s.instance(); in != nil {
+		return in.etcd.Dir()
+	}
+	return ""
+}
+
+// instance returns what a finished start left, or nil.
+func (s *Server) instance() *instance {
+	s.mu.Lock()
+	started := s.started
+	s.mu.Unlock()
+	if started == nil {
+		return nil
+	}
+	select {
+	case <-started:
+		return s.in
+	default:
+		return nil
+	}
+}
+
+// validate tells the first setting that can't work, by the name of its flag.
+func (s *Server) validate() error {
+	switch {
+	case s.History < 0:
+		return fmt.Errorf("--history must not be negative: %v", s.History)
+	case s.WatchWriteTimeout < 0:
+		return fmt.Errorf("--watch-write-timeout must not be negative: %v", s.WatchWriteTimeout)
+	case s.HTTP2MaxStreams < 0 || s.HTTP2MaxStreams > 1<<20:
+		return fmt.Errorf("--http2-max-streams must be between 1 and %d: %d", 1<<20, s.HTTP2MaxStreams)
+	case (s.TLSCertFile == "") != (s.TLSKeyFile == ""):
+		return errors.New("--tls-cert-file and --tls-key-file need each other")
+	case s.TLS && s.TLSCertFile != "":
+		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")
+	}
+	return nil
+}
+
+func (s *Server) log() *slog.Logger { return cmp.Or(s.Log, slog.Default()) }

@@ -1,0 +1,280 @@
+package cacher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
+)
+
+// Cursor is a watcher: a position, without a buffer. It means that every matching event with
+// a sequence number up to seq and a revision up to rev was taken. It implements watchstream.Source, and
+// is for one goroutine.
+type Cursor struct {
+	resource *Resource
+	group    *group
+	epoch    uint64
+
+	seq   uint64 // means nothing while reads is fromHistory
+	rev   storage.Revision
+	reads reads
+
+	state *state // what is left of the initial state; nil when it was given
+	close sync.Once
+}
+
+// reads is where a cursor reads on.
+type reads int
+
+const (
+	fromHistory reads = iota // below the log: etcd's history
+	fromLog                  // below what the group's ring still has
+	live                     // the group's ring
+)
+
+// state is an initial state that is being given.
+type state struct {
+	objects *Snapshot
+	next    string // the first key not yet given
+}
+
+// Bounds of one Next.
+const (
+	// maxBatchEvents bounds how long a lock is held and how much is matched in one go.
+	maxBatchEvents = 128
+	// maxBatchBytes bounds a batch, unless a single event is larger.
+	maxBatchBytes = watchstream.MaxBatch
+)
+
+// Next appends whole frames to dst: as many as are ready, or as fit into a batch. When there is nothing to
+// append it returns a channel that's closed when it's worth asking again. Errors: io.EOF when the
+// resource's watches have ended, watchstream.ErrExpired when history was compacted under the cursor.
+func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan struct{}, err error) {
+	if c.state != nil {
+		return c.nextState(dst), nil, nil
+	}
+	for {
+		// Both are read before the entries. The position: everything up to it is in the ring by now, so
+		// a bookmark at it can't overtake an entry. The channel: what comes after this is a wake-up.
+		pos, news := c.resource.cacher.Position(), *c.group.news.Load()
+		var taken step
+		if err := ctx.Err(); err != nil {
+			return dst, nil, err
+		}
+		if c.reads == live {
+			out, taken = c.nextLive(dst)
+		} else if out, taken, err = c.nextBehind(ctx, dst, pos); err != nil {
+			if errors.Is(err, storage.ErrCompacted) {
+				err = fmt.Errorf("%w: %w", watchstream.ErrExpired, err)
+			}
+			return dst, nil, err
+		}
+		if len(out) > len(dst) {
+			return out, nil, nil
+		}
+		switch taken {
+		case moved:
+			continue
+		case ended:
+			return dst, nil, io.EOF
+		}
+		c.rev = max(c.rev, pos)
+		return dst, news, nil
+	}
+}
+
+// step is what an attempt to read came to, when it gave no frames.
+type step int
+
+const (
+	idle  step = iota // nothing there
+	moved             // the cursor moved or changed its state: try again
+	ended             // nothing there, and the resource's watches have ended
+)
+
+// nextState gives a piece of the initial state, as ADDED events. A piece never has anything else in it,
+// so that the caller can put a bookmark between the state and what follows.
+func (c *Cursor) nextState(dst []byte) []byte {
+	s, g := c.state, c.group
+	within := string(c.resource.prefix)
+	if g.namespace != "" {
+		within += g.namespace + "/"
+	}
+	if s.next < within {
+		s.next = within
+	}
+	start := len(dst)
+	for o := range s.objects.from(s.next, within) {
+		if !g.matches(o) {
+			continue
+		}
+		if len(dst) > start && len(dst)-start+len(o.raw)+frameOverhead > maxBatchBytes {
+			s.next = o.Key
+			return dst
+		}
+		dst = g.view.appendFrame(dst, watchstream.Added, o, o.Revision)
+	}
+	c.state = nil
+	return dst
+}
+
+// Synced tells whether the initial state has been given, or none was asked for.
+func (c *Cursor) Synced() bool { return c.state == nil }
+
+// taken is an event with what this cursor's watchers are told about it.
+type taken struct {
+	event *Event
+	typ   watchstream.Type
+}
+
+// batch counts what is taken in one go. It's full at a bound, and then takes only what shares the last
+// revision: a client may resume from any revision it was given.
+type batch struct {
+	events, bytes int
+	rev           storage.Revision
+}
+
+func (b *batch) takes(e *Event) bool {
+	if (b.events >= maxBatchEvents || b.bytes >= maxBatchBytes) && e.rev != b.rev {
+		return false
+	}
+	b.events++
+	b.bytes += e.size()
+	b.rev = e.rev
+	return true
+}
+
+// nextLive takes entries from the group's ring.
+func (c *Cursor) nextLive(dst []byte) ([]byte, step) {
+	var room [maxBatchEvents]taken
+	var b batch
+	got := room[:0]
+	r, g := c.resource, c.group
+	r.mu.RLock()
+	lost := c.seq < g.floor
+	for i := g.after(c.seq); !lost && i < g.next; i++ {
+		n := g.ring[i%uint64(len(g.ring))]
+		if n.seq < r.log.low { // fell off the log before it was taken
+			lost = true
+			break
+		}
+		e := r.log.at(n.seq)
+		if !b.takes(e) {
+			break
+		}
+		got = append(got, taken{e, n.typ})
+	}
+	over := r.epoch != c.epoch
+	r.mu.RUnlock()
+	switch {
+	case lost: // entries are in order: none was taken
+		c.reads = fromLog
+		return dst, moved
+	case len(got) > 0:
+		return c.give(dst, got), idle
+	case over:
+		return dst, ended
+	}
+	return dst, idle
+}
+
+// nextBehind takes events that the cursor is late for: from the log, or below that from history.
+func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revision) ([]byte, step, error) {
+	var room [maxBatchEvents]*Event
+	var b batch
+	got := room[:0]
+	r, g := c.resource, c.group
+	r.mu.RLock()
+	if c.rev < r.log.base {
+		r.mu.RUnlock()
+		c.reads = fromHistory
+		out, err := c.nextPast(ctx, dst, pos)
+		return out, moved, err
+	}
+	if c.reads == fromHistory || c.seq+1 < r.log.low { // an idle cursor's seq is old, its rev isn't
+		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)
+	}
+	caughtUp := c.seq >= g.floor
+	for seq := c.seq + 1; !caughtUp && seq < r.log.next; seq++ {
+		e := r.log.at(seq)
+		if !b.takes(e) {
+			break
+		}
+		got = append(got, e)
+	}
+	r.mu.RUnlock()
+	if caughtUp {
+		c.reads = live
+	}
+	return c.match(dst, got), moved, nil
+}
+
+// nextPast takes events from etcd's history.
+func (c *Cursor) nextPast(ctx context.Context, dst []byte, pos storage.Revision) ([]byte, error) {
+	s, err := c.resource.cacher.history.stretch(ctx, c.resource, c.rev, pos)
+	if err != nil {
+		return dst, err
+	}
+	var b batch
+	events, n := s.after(c.rev), 0
+	for n < len(events) && b.takes(events[n]) {
+		n++
+	}
+	out := c.match(dst, events[:n])
+	if n == len(events) {
+		c.rev = max(c.rev, s.upTo)
+	}
+	return out, nil
+}
+
+// match appends those of the events that concern the cursor's group.
+func (c *Cursor) match(dst []byte, events []*Event) []byte {
+	if len(events) == 0 {
+		return dst
+	}
+	for _, e := range events {
+		if t := c.group.transition(e); t != 0 {
+			dst = append(dst, e.frame(c.group.view, t)...)
+		}
+	}
+	last := events[len(events)-1]
+	c.seq, c.rev = last.seq, last.rev
+	return dst
+}
+
+// give appends the frames of entries that were taken.
+func (c *Cursor) give(dst []byte, got []taken) []byte {
+	for _, t := range got {
+		dst = append(dst, t.event.frame(c.group.view, t.typ)...)
+	}
+	last := got[len(got)-1].event
+	c.seq, c.rev = last.seq, last.rev
+	return dst
+}
+
+// Revision is where the cursor stands: every matching change up to it has been given. It's what a bookmark
+// says, after Next had nothing to give.
+func (c *Cursor) Revision() int64 { return int64(c.rev) }
+
+// AppendBookmark appends a BOOKMARK event at the cursor's revision. initialEnd adds the annotation that
+// tells the client that the initial state is complete (KEP-3157).
+func (c *Cursor) AppendBookmark(dst []byte, initialEnd bool) []byte {
+	return watchstream.AppendBookmark(dst, watchstream.BookmarkOf{
+		APIVersion: c.group.view.APIVersion, Kind: c.group.view.Kind, ResourceVersion: c.rev.String(), InitialEnd: initialEnd,
+	})
+}
+
+// Close gives up the cursor's membership of its group. It's idempotent.
+func (c *Cursor) Close() { c.close.Do(func() { c.resource.leave(c.group) }) }
+
+// size is about how many bytes the event has on the wire.
+func (e *Event) size() int {
+	if e.cur != nil {
+		return len(e.cur.raw)
+	}
+	return len(e.prev.raw)
+}

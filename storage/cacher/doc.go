@@ -1,0 +1,21 @@
+// Package cacher serves reads and watches from memory.
+//
+// It owns a copy of everything under storage.Root and the recent history of it. Data flows one way:
+//
+//	storage.Changes ─▶ feed ─▶ Resource: tree (what is), log (what happened) ─▶ groups ─▶ Cursor ─▶ frames
+//
+// One goroutine, the feed, applies every change in revision order. Position P means that everything up
+// to P is in the caches of all resources. A watcher is a Cursor: a position in the log that belongs to
+// a group, which is all watchers that ask for the same. The feed decides once per event and group what
+// the group is told and notes it in the group's ring; a cursor takes it from there. One that falls behind
+// the ring reads the log, and below that etcd's history; it's never closed for being slow.
+//
+// Goroutines: the feed and the waker, both of Cacher.Run. The waker closes the news channels of groups,
+// which is what makes sleeping watchers runnable, so that the feed pays per group and not per watcher.
+//
+// Locks, in the order in which they may be held: Cacher.mu (the map of resources) or history.mu; then
+// Resource.mu; then Event.mu. No I/O happens under any of them, nor does matching for a single reader.
+//
+// Bounds: maxLogEvents and maxLogBytes per resource, maxTotalLogBytes for all; maxGroupEntries per group;
+// maxHistoryBytes of decoded history; maxBatchBytes and maxBatchEvents per step of a cursor.
+package cacher

@@ -1,0 +1,123 @@
+package cacher
+
+import (
+	"sync/atomic"
+
+	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
+)
+
+// groupKey is what watchers must have in common to share a group.
+type groupKey struct {
+	namespace, name string
+	labels, fields  string // canonical
+	view            *View
+}
+
+// group is all watchers that ask for the same. What concerns them is decided once per event and noted in
+// the group's ring; each watcher is a position in it.
+type group struct {
+	groupKey
+	labelSelector selectors.LabelSelector
+	fieldSelector selectors.FieldSelector
+
+	// guarded by Resource.mu
+	refs    int
+	ring    []entry // entries i with first <= i < next are at ring[i%len]
+	first   uint64
+	next    uint64
+	floor   uint64 // seq of the newest entry overwritten; at creation the log's head
+	touched uint64 // seq of the last event looked at, which may be found by several terms
+
+	news  atomic.Pointer[chan struct{}] // closed and replaced when the ring has grown
+	dirty atomic.Bool                   // the waker has been told
+}
+
+// entry is an event that concerns a group.
+type entry struct {
+	seq uint64
+	typ watchstream.Type
+}
+
+const (
+	// maxGroupEntries bounds a group's ring. A watcher that falls further behind reads the log, and
+	// then history.
+	maxGroupEntries   = 1024
+	firstGroupEntries = 4
+)
+
+func newGroup(k groupKey, o WatchOptions, head uint64) *group {
+	g := &group{groupKey: k, labelSelector: o.Labels, fieldSelector: o.Fields, floor: head}
+	news := make(chan struct{})
+	g.news.Store(&news)
+	return g
+}
+
+// matches tells whether an object's state is what the group's watchers want to see.
+func (g *group) matches(o *Object) bool {
+	return o != nil && o.Err == nil &&
+		(g.name == "" || g.name == o.Name()) &&
+		(g.namespace == "" || g.namespace == o.Namespace()) &&
+		g.labelSelector.Matches(o.Labels) &&
+		(g.fieldSelector.Empty() || g.fieldSelector.Matches(o))
+}
+
+// transition is what the group's watchers are told about an event.
+func (g *group) transition(e *Event) watchstream.Type {
+	return watchstream.Transition(g.matches(e.prev), g.matches(e.cur))
+}
+
+// push notes an entry; Resource.mu must be held.
+func (g *group) push(n entry) {
+	if size := uint64(len(g.ring)); g.next-g.first == size {
+		if size < maxGroupEntries {
+			g.grow()
+		} else {
+			g.floor = g.ring[g.first%size].seq
+			g.first++
+		}
+	}
+	g.ring[g.next%uint64(len(g.ring))] = n
+	g.next++
+}
+
+func (g *group) grow() {
+	bigger := make([]entry, max(firstGroupEntries, 2*len(g.ring)))
+	for i := g.first; i < g.next; i++ {
+		bigger[i%uint64(len(bigger))] = g.ring[i%uint64(len(g.ring))]
+	}
+	g.ring = bigger
+}
+
+// after returns the index of the first entry with a larger sequence number; Resource.mu must be
+// held. A watcher is most often behind by an entry or two, so it looks from the end.
+func (g *group) after(seq uint64) uint64 {
+	i := g.next
+	for step := uint64(1); i > g.first; step *= 2 {
+		back := max(g.first, i-min(step, i))
+		if g.ring[back%uint64(len(g.ring))].seq <= seq {
+			return g.search(back+1, i, seq)
+		}
+		i = back
+	}
+	return i
+}
+
+// search finds the first entry in [lo, hi) with a larger sequence number, or hi.
+func (g *group) search(lo, hi, seq uint64) uint64 {
+	for lo < hi {
+		if mid := lo + (hi-lo)/2; g.ring[mid%uint64(len(g.ring))].seq <= seq {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	return lo
+}
+
+// wake tells the sleeping watchers that there is something to read.
+func (g *group) wake() {
+	g.dirty.Store(false)
+	news := make(chan struct{})
+	close(*g.news.Swap(&news))
+}

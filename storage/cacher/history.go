@@ -1,0 +1,195 @@
+package cacher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// history gives stretches of etcd's history as events, to cursors that are behind the log. A stretch is
+// read and decoded once for all who need it at about the same time: its beginning is aligned, so that
+// those who were cut off at different revisions ask for the same ones.
+type history struct {
+	store   *storage.Store
+	encoded *atomic.Int64
+
+	mu    sync.Mutex // guards known and order
+	known map[stretchKey]*stretch
+	order []stretchKey // the least recently made first
+	bytes atomic.Int64 // what the known stretches hold, frames included
+}
+
+type stretchKey struct {
+	resource *Resource
+	after    storage.Revision
+}
+
+// stretch is the events of one resource with after < revision <= upTo. Its fields are set when ready is closed.
+type stretch struct {
+	ready  chan struct{}
+	events []*Event
+	upTo   storage.Revision
+	err    error
+}
+
+const (
+	// stretchRevisions is how many revisions a stretch covers, and what its beginning is a multiple of.
+	stretchRevisions = 2048
+	// maxStretchBytes ends a stretch of large values earlier.
+	maxStretchBytes = 8 << 20
+	// maxHistoryBytes bounds the decoded stretches that are kept, with their frames. What is in use by a
+	// cursor lives on while it's used.
+	maxHistoryBytes = 64 << 20
+)
+
+// stretch returns a stretch that has events after rev, or that at least leads further than rev. through is
+// how far the feed is: no stretch goes past it.
+func (h *history) stretch(ctx context.Context, r *Resource, rev, through storage.Revision) (*stretch, error) {
+	at := h.begin(rev)
+	for {
+		s, err := h.get(ctx, stretchKey{r, at}, through)
+		if errors.Is(err, storage.ErrCompacted) && at < h.begin(rev) {
+			at = h.begin(rev) // compaction took the stretch's beginning, but not what is asked for
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if s.upTo > rev {
+			return s, nil
+		}
+		if s.upTo <= at { // can't happen while rev is behind the log: the feed has seen what follows
+			return nil, fmt.Errorf("history after %d ends at %d, before the feed's position %d", at, s.upTo, through)
+		}
+		at = s.upTo // a stretch of large values: go on from its end
+	}
+}
+
+// begin is where the stretch that has rev's successor begins.
+func (h *history) begin(rev storage.Revision) storage.Revision {
+	return min(rev, max(rev/stretchRevisions*stretchRevisions, h.store.Compacted()))
+}
+
+func (h *history) get(ctx context.Context, k stretchKey, through storage.Revision) (*stretch, error) {
+	h.mu.Lock()
+	s := h.known[k]
+	if s == nil {
+		s = &stretch{ready: make(chan struct{})}
+		h.known[k] = s
+		h.order = append(h.order, k)
+		h.evictLocked()
+		h.mu.Unlock()
+		s.err = h.read(ctx, k, through, s)
+		close(s.ready)
+	} else {
+		h.mu.Unlock()
+	}
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-s.ready:
+	}
+	if s.err == nil {
+		return s, nil
+	}
+	h.forget(k, s)
+	if ctx.Err() == nil && (errors.Is(s.err, context.Canceled) || errors.Is(s.err, context.DeadlineExceeded)) {
+		return h.get(ctx, k, through) // it was the other reader that gave up
+	}
+	return nil, s.err
+}
+
+// evictLocked drops the oldest stretches beyond the bound; mu must be held. The newest stays.
+func (h *history) evictLocked() {
+	for h.bytes.Load() > maxHistoryBytes && len(h.order) > 1 {
+		s := h.known[h.order[0]]
+		select {
+		case <-s.ready:
+		default:
+			return // still being read: it goes with the next one
+		}
+		for _, e := range s.events {
+			e.drop()
+		}
+		delete(h.known, h.order[0])
+		h.order = h.order[1:]
+	}
+}
+
+// forget drops a stretch that failed, so that the next reader tries again.
+func (h *history) forget(k stretchKey, s *stretch) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.known[k] != s {
+		return
+	}
+	delete(h.known, k)
+	for i, o := range h.order {
+		if o == k {
+			h.order = append(h.order[:i], h.order[i+1:]...)
+			break
+		}
+	}
+}
+
+// read fills in a stretch.
+func (h *history) read(ctx context.Context, k stretchKey, through storage.Revision, s *stretch) error {
+	end := k.after/stretchRevisions*stretchRevisions + stretchRevisions
+	changes, upTo, err := h.store.Changes(ctx, storage.Stretch{After: k.after, Through: min(end, through), MaxBytes: maxStretchBytes})
+	if err != nil {
+		return err
+	}
+	latest := map[string]*Object{} // the state of keys that were seen; nil when deleted
+	for _, c := range changes {
+		if p, _, _, ok := storage.SplitKey(c.Key); !ok || p != k.resource.prefix {
+			continue
+		}
+		e := &Event{rev: c.Revision, encoded: h.encoded}
+		if !c.Deleted {
+			e.cur = newObjectFrom(c)
+		}
+		prev, seen := latest[c.Key]
+		if !seen {
+			if prev, err = h.before(ctx, c.Key, c.Revision); err != nil {
+				return err
+			}
+		}
+		e.prev = prev
+		latest[c.Key] = e.cur
+		if e.prev == nil && e.cur == nil {
+			continue
+		}
+		e.hold(&h.bytes)
+		if e.cur != nil {
+			e.cost += int64(len(e.cur.raw))
+			h.bytes.Add(int64(len(e.cur.raw)))
+		}
+		s.events = append(s.events, e)
+	}
+	s.upTo = upTo
+	return nil
+}
+
+// before returns what a key held before a revision, or nil.
+func (h *history) before(ctx context.Context, key string, rev storage.Revision) (*Object, error) {
+	kv, err := h.store.GetAt(ctx, key, rev-1)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil, nil
+	case errors.Is(err, storage.ErrCompacted):
+		return nil, err
+	case err != nil && kv.Key == "":
+		return nil, err
+	}
+	return newObjectFrom(storage.Change{KeyValue: kv, Err: err}), nil
+}
+
+// after returns the stretch's events with a larger revision.
+func (s *stretch) after(rev storage.Revision) []*Event {
+	return s.events[sort.Search(len(s.events), func(i int) bool { return s.events[i].rev > rev }):]
+}

@@ -1,0 +1,138 @@
+package cacher
+
+import "github.com/apiserver-lite/apiserver-lite/selectors"
+
+// index finds the groups that an event may concern. Each group stands under exactly one term of its
+// selection, the first that it has: name, field equality, label equality (an "in" stands under each of
+// its values), namespace; or under none. So an event's cost is the groups that share a term with it, not
+// the groups there are. Guarded by Resource.mu.
+type index struct {
+	names      terms
+	fields     map[string]terms // by field label, then value
+	labels     map[string]terms // by label key, then value
+	namespaces terms
+	rest       set
+}
+
+type (
+	set   map[*group]struct{}
+	terms map[string]set
+)
+
+func (t terms) add(value string, g *group) {
+	s := t[value]
+	if s == nil {
+		s = set{}
+		t[value] = s
+	}
+	s[g] = struct{}{}
+}
+
+func (t terms) remove(value string, g *group) {
+	s := t[value]
+	if delete(s, g); len(s) == 0 {
+		delete(t, value)
+	}
+}
+
+func newIndex() index {
+	return index{names: terms{}, fields: map[string]terms{}, labels: map[string]terms{}, namespaces: terms{}, rest: set{}}
+}
+
+func (x *index) add(g *group) { x.place(g, terms.add, func(s set) { s[g] = struct{}{} }) }
+
+func (x *index) remove(g *group) { x.place(g, terms.remove, func(s set) { delete(s, g) }) }
+
+// place applies an operation at the group's place in the index, which depends on nothing but the group.
+func (x *index) place(g *group, at func(terms, string, *group), rest func(set)) {
+	if g.name != "" {
+		at(x.names, g.name, g)
+		return
+	}
+	if label, value, ok := g.fieldSelector.Term(); ok {
+		under(x.fields, label, func(t terms) { at(t, value, g) })
+		return
+	}
+	if key, values, ok := g.labelSelector.Term(); ok {
+		under(x.labels, key, func(t terms) {
+			for _, v := range values {
+				at(t, v, g)
+			}
+		})
+		return
+	}
+	if g.namespace != "" {
+		at(x.namespaces, g.namespace, g)
+		return
+	}
+	rest(x.rest)
+}
+
+// under works on the terms of one key, which exist only while they hold something.
+func under(m map[string]terms, key string, f func(terms)) {
+	t := m[key]
+	if t == nil {
+		t = terms{}
+		m[key] = t
+	}
+	if f(t); len(t) == 0 {
+		delete(m, key)
+	}
+}
+
+// touch calls visit for each group that the change from prev to cur may concern; one of them may be
+// nil. A group can be visited twice.
+func (x *index) touch(prev, cur *Object, visit func(*group)) {
+	one := cur // keys don't change: the name and namespace of either
+	if one == nil {
+		one = prev
+	}
+	visitAll(x.names[one.Name()], visit)
+	if len(x.namespaces) > 0 {
+		visitAll(x.namespaces[one.Namespace()], visit)
+	}
+	for label, values := range x.fields {
+		before, after := fieldOf(prev, label), fieldOf(cur, label)
+		if prev != nil {
+			visitAll(values[before], visit)
+		}
+		if cur != nil && (prev == nil || after != before) {
+			visitAll(values[after], visit)
+		}
+	}
+	if len(x.labels) > 0 {
+		x.touchLabels(prev, cur, visit)
+	}
+	visitAll(x.rest, visit)
+}
+
+func (x *index) touchLabels(prev, cur *Object, visit func(*group)) {
+	var before selectors.Set
+	if prev != nil {
+		before = prev.Labels
+		for k, v := range before.All() {
+			visitAll(x.labels[k][v], visit)
+		}
+	}
+	if cur == nil {
+		return
+	}
+	for k, v := range cur.Labels.All() {
+		if was, had := before.Get(k); !had || was != v {
+			visitAll(x.labels[k][v], visit)
+		}
+	}
+}
+
+func fieldOf(o *Object, label string) string {
+	if o == nil || o.Err != nil {
+		return ""
+	}
+	return o.Field(label)
+}
+
+func visitAll(s set, visit func(*group)) {
+	for g := range s {
+		visit(g)
+	}
+}

@@ -1,0 +1,162 @@
+package cacher
+
+import (
+	"sort"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
+)
+
+// Event is one change of one object: prev is nil for a creation, cur for a deletion.
+type Event struct {
+	seq       uint64 // position in the resource's log; 0 for one read from history
+	rev       storage.Revision
+	prev, cur *Object
+
+	frames  atomic.Pointer[frame] // a list, newest first: one entry per view and type that was asked for
+	mu      sync.Mutex            // guards cost and owner, and lets one goroutine encode
+	cost    int64                 // bytes that this event keeps alive
+	owner   *atomic.Int64         // the sum that cost is part of; nil once the event has been dropped
+	encoded *atomic.Int64         // counts encodings, for metrics and tests
+}
+
+// frame is the event as some watchers get it. Immutable.
+type frame struct {
+	view *View
+	typ  watchstream.Type
+	data []byte
+	next *frame
+}
+
+// eventOverhead is about what an Event weighs beside the objects' bytes.
+const eventOverhead = 256
+
+// hold makes the event part of a sum of bytes. What it keeps alive is prev: cur is in the tree, or is
+// the next event's prev.
+func (e *Event) hold(sum *atomic.Int64) {
+	e.cost, e.owner = eventOverhead, sum
+	if e.prev != nil {
+		e.cost += int64(len(e.prev.raw))
+	}
+	sum.Add(e.cost)
+}
+
+// drop takes the event out of the sum it was held by.
+func (e *Event) drop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.owner != nil {
+		e.owner.Add(-e.cost)
+		e.owner = nil
+	}
+}
+
+// frame returns the event as watchers of a view get it. It's encoded once, however many ask.
+func (e *Event) frame(v *View, t watchstream.Type) []byte {
+	if f := e.findFrame(v, t); f != nil {
+		return f
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if f := e.findFrame(v, t); f != nil {
+		return f
+	}
+	o := e.cur
+	if t == watchstream.Deleted {
+		o = e.prev
+	}
+	size := len(o.raw) + len(v.APIVersion) + frameOverhead
+	f := &frame{view: v, typ: t, data: v.appendFrame(make([]byte, 0, size), t, o, e.rev), next: e.frames.Load()}
+	e.frames.Store(f)
+	if e.encoded != nil {
+		e.encoded.Add(1)
+	}
+	if e.owner != nil {
+		e.cost += int64(cap(f.data))
+		e.owner.Add(int64(cap(f.data)))
+	}
+	return f.data
+}
+
+// frameOverhead is room for what a frame adds to the stored bytes: the envelope and the resourceVersion.
+const frameOverhead = 96
+
+func (e *Event) findFrame(v *View, t watchstream.Type) []byte {
+	for f := e.frames.Load(); f != nil; f = f.next {
+		if f.view == v && f.typ == t {
+			return f.data
+		}
+	}
+	return nil
+}
+
+// eventLog is a window over a resource's newest events: a ring by sequence number, bounded by count
+// and by bytes. It is complete after base: every event of the resource with a larger revision is here.
+type eventLog struct {
+	ring      []*Event // holds seq at ring[seq%len]; its length is a power of two
+	low, next uint64   // events with low <= seq < next are here
+	base      storage.Revision
+	bytes     atomic.Int64
+}
+
+// Bounds of one resource's log. What falls off is read from etcd's history.
+const (
+	// maxLogEvents bounds the number of events.
+	maxLogEvents = 1 << 17
+	// maxLogBytes bounds what the log alone keeps alive: replaced objects and encoded frames.
+	maxLogBytes = 32 << 20
+	// firstLogSize is how many events a new log has room for.
+	firstLogSize = 16
+)
+
+func (l *eventLog) at(seq uint64) *Event { return l.ring[seq&uint64(len(l.ring)-1)] }
+
+// head is the sequence number of the newest event.
+func (l *eventLog) head() uint64 { return l.next - 1 }
+
+func (l *eventLog) append(e *Event) {
+	if l.next == 0 {
+		l.low, l.next = 1, 1
+	}
+	for l.next > l.low && (l.next-l.low >= maxLogEvents || l.bytes.Load() > maxLogBytes) {
+		l.evict()
+	}
+	if n := uint64(len(l.ring)); l.next-l.low == n {
+		bigger := make([]*Event, max(firstLogSize, 2*n))
+		for seq := l.low; seq < l.next; seq++ {
+			bigger[seq&uint64(len(bigger)-1)] = l.at(seq)
+		}
+		l.ring = bigger
+	}
+	e.seq = l.next
+	l.next++
+	l.ring[e.seq&uint64(len(l.ring)-1)] = e
+	e.hold(&l.bytes)
+}
+
+// evict forgets the oldest event.
+func (l *eventLog) evict() {
+	slot := l.low & uint64(len(l.ring)-1)
+	e := l.ring[slot]
+	l.ring[slot] = nil
+	l.low++
+	l.base = e.rev
+	e.drop()
+}
+
+// reset forgets everything: the log begins anew after base.
+func (l *eventLog) reset(base storage.Revision) {
+	for l.low < l.next {
+		l.evict()
+	}
+	l.base = base
+}
+
+// seqAt returns the sequence number of the last event with a revision of at most rev, or the one before the
+// log's first.
+func (l *eventLog) seqAt(rev storage.Revision) uint64 {
+	n := sort.Search(int(l.next-l.low), func(i int) bool { return l.at(l.low+uint64(i)).rev > rev })
+	return l.low + uint64(n) - 1
+}

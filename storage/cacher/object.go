@@ -1,0 +1,119 @@
+package cacher
+
+import (
+	"strings"
+
+	jsoniter "github.com/json-iterator/go"
+
+	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// Object is one stored object: its bytes as they rest in etcd, which hold no resourceVersion, and
+// the attributes that routing needs. It's never a decoded tree. Immutable; readers share it.
+type Object struct {
+	Key               string
+	Revision          storage.Revision // its resourceVersion
+	Labels            selectors.Set
+	DeletionTimestamp string // "" when it isn't being deleted
+	Err               error  // the stored bytes aren't an object: they're kept, and never served
+
+	raw     []byte
+	offsets offsets
+	nameAt  uint32 // where the name begins in Key
+	spaceAt uint32 // where the namespace begins in Key; nameAt when there is none
+}
+
+// NewObject scans stored bytes into an Object. It keeps raw, which must not change any more, and
+// parts of it as strings.
+func NewObject(key string, raw []byte, rev storage.Revision) *Object {
+	o := &Object{Key: key, Revision: rev, raw: raw}
+	if p, ns, _, ok := storage.SplitKey(key); ok {
+		o.spaceAt = uint32(len(p))
+		o.nameAt = o.spaceAt
+		if ns != "" {
+			o.nameAt += uint32(len(ns)) + 1
+		}
+	}
+	s := scanner{data: raw}
+	o.Err = s.scan(o)
+	return o
+}
+
+// newObjectFrom makes the object of a change, which may have failed before it came here.
+func newObjectFrom(c storage.Change) *Object {
+	if c.Err != nil {
+		return &Object{Key: c.Key, Revision: c.Revision, raw: c.Value, Err: c.Err}
+	}
+	return NewObject(c.Key, c.Value, c.Revision)
+}
+
+// Namespace returns the namespace in the object's key, "" for cluster scope.
+func (o *Object) Namespace() string {
+	if o.spaceAt == o.nameAt {
+		return ""
+	}
+	return o.Key[o.spaceAt : o.nameAt-1]
+}
+
+// Name returns the name in the object's key.
+func (o *Object) Name() string { return o.Key[o.nameAt:] }
+
+// Raw returns the stored bytes. They're shared: never write to them.
+func (o *Object) Raw() []byte { return o.raw }
+
+// Field returns the value at a field label such as "spec.color", as field selectors compare it: the text
+// of a string, number or bool, and "" for what is absent or has no text. It implements selectors.Fields.
+func (o *Object) Field(label string) string {
+	switch label {
+	case "metadata.name":
+		return o.Name()
+	case "metadata.namespace":
+		return o.Namespace()
+	}
+	it := jsoniter.ConfigDefault.BorrowIterator(o.raw)
+	defer jsoniter.ConfigDefault.ReturnIterator(it)
+	for rest := label; ; {
+		var name string
+		var more bool
+		name, rest, more = strings.Cut(rest, ".")
+		if !enter(it, name) {
+			return ""
+		}
+		if !more {
+			return scalar(it)
+		}
+	}
+}
+
+// enter moves the iterator to the value of a member of the object it stands at.
+func enter(it *jsoniter.Iterator, name string) bool {
+	if it.WhatIsNext() != jsoniter.ObjectValue {
+		return false
+	}
+	for f := it.ReadObject(); it.Error == nil; f = it.ReadObject() {
+		if f == name {
+			return true
+		}
+		if f == "" && it.WhatIsNext() == jsoniter.InvalidValue {
+			return false
+		}
+		it.Skip()
+	}
+	return false
+}
+
+func scalar(it *jsoniter.Iterator) string {
+	switch it.WhatIsNext() {
+	case jsoniter.StringValue:
+		return it.ReadString()
+	case jsoniter.NumberValue:
+		return string(it.ReadNumber())
+	case jsoniter.BoolValue:
+		if it.ReadBool() {
+			return "true"
+		}
+		return "false"
+	}
+	return ""
+}

@@ -1,0 +1,286 @@
+package cacher
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strings"
+	"sync"
+
+	"k8s.io/utils/third_party/forked/golang/btree"
+
+	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// Resource is the cache of one key prefix: what is (tree), what happened (log), and who wants to
+// know (groups). Only the feed changes what it holds.
+type Resource struct {
+	cacher *Cacher
+	prefix storage.Prefix
+
+	mu     sync.RWMutex // guards all below; held for pointer work only, never while matching for a reader
+	tree   *btree.BTree[*Object]
+	shared *Snapshot        // the tree as it is now, when someone asked; nil after a change
+	rev    storage.Revision // of the last change applied
+	log    eventLog
+	groups map[groupKey]*group
+	index  index
+	epoch  uint64 // counts EndWatches: a cursor of an older one ends
+}
+
+// treeDegree is the branching of the tree: wide enough that a copied path is a few kilobytes.
+const treeDegree = 32
+
+func newResource(c *Cacher, p storage.Prefix, base storage.Revision) *Resource {
+	r := &Resource{cacher: c, prefix: p, rev: base, groups: map[groupKey]*group{}, index: newIndex()}
+	r.tree = btree.New(treeDegree, func(a, b *Object) bool { return a.Key < b.Key })
+	r.log = eventLog{low: 1, next: 1, base: base}
+	return r
+}
+
+// Prefix returns what the keys of the resource begin with.
+func (r *Resource) Prefix() storage.Prefix { return r.prefix }
+
+// Get returns the object under a key, or nil.
+func (r *Resource) Get(key string) *Object {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	o, _ := r.tree.Get(&Object{Key: key})
+	return o
+}
+
+// Len returns the number of objects.
+func (r *Resource) Len() int {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.tree.Len()
+}
+
+// Snapshot is a resource at one instant. It never changes, and it keeps what it holds alive.
+type Snapshot struct {
+	tree *btree.BTree[*Object]
+	// Revision is the larger of the feed's position and the resource's last change: every change up
+	// to it is in here.
+	Revision storage.Revision
+}
+
+// Snapshot returns the resource as it is now. The tree is cloned at most once per change, and only when
+// someone asks; a clone takes constant time.
+func (r *Resource) Snapshot() *Snapshot {
+	pos := r.cacher.Position() // before the tree: it can only be too old
+	r.mu.RLock()
+	s, rev := r.shared, r.rev
+	r.mu.RUnlock()
+	if s == nil {
+		r.mu.Lock()
+		s, rev = r.sharedLocked(), r.rev
+		r.mu.Unlock()
+	}
+	return &Snapshot{tree: s.tree, Revision: max(pos, rev)}
+}
+
+// sharedLocked returns the shared clone of the tree; mu must be held for writing.
+func (r *Resource) sharedLocked() *Snapshot {
+	if r.shared == nil {
+		r.shared = &Snapshot{tree: r.tree.Clone(), Revision: r.rev}
+	}
+	return r.shared
+}
+
+// All yields the objects whose key begins with prefix, in key order.
+func (s *Snapshot) All(prefix string) iter.Seq[*Object] { return s.from(prefix, prefix) }
+
+// from yields the objects whose key begins with prefix and isn't less than key.
+func (s *Snapshot) from(key, prefix string) iter.Seq[*Object] {
+	return func(yield func(*Object) bool) {
+		s.tree.AscendGreaterOrEqual(&Object{Key: key}, func(o *Object) bool {
+			return strings.HasPrefix(o.Key, prefix) && yield(o)
+		})
+	}
+}
+
+// Len returns the number of objects.
+func (s *Snapshot) Len() int { return s.tree.Len() }
+
+// load puts an object in place without an event, while the cache is primed.
+func (r *Resource) load(o *Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tree.ReplaceOrInsert(o)
+	r.shared = nil
+}
+
+// reset empties the resource, which has missed events: whoever reads must go to history from here.
+func (r *Resource) reset(base storage.Revision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tree.Clear(false)
+	r.shared, r.rev = nil, base
+	r.log.reset(base)
+	for _, g := range r.groups {
+		g.first, g.floor = g.next, r.log.head()
+	}
+}
+
+// apply brings in the changes that one revision made to the resource, in one hold of the lock, and adds
+// the groups that got an entry to dirty.
+func (r *Resource) apply(changes []storage.Change, dirty []*group) []*group {
+	objects := make([]*Object, 0, 1) // scanned outside the lock
+	for _, c := range changes {
+		if c.Deleted {
+			objects = append(objects, nil)
+		} else {
+			objects = append(objects, newObjectFrom(c))
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shared = nil
+	for i, c := range changes {
+		e := &Event{rev: c.Revision, cur: objects[i], encoded: &r.cacher.stats.encoded}
+		if e.cur != nil {
+			e.prev, _ = r.tree.ReplaceOrInsert(e.cur)
+		} else {
+			e.prev, _ = r.tree.Delete(&Object{Key: c.Key})
+		}
+		r.rev = c.Revision
+		if e.prev == nil && e.cur == nil {
+			continue // a key written and deleted by one transaction
+		}
+		r.log.append(e)
+		if len(r.groups) > 0 {
+			dirty = r.route(e, dirty)
+		}
+	}
+	return dirty
+}
+
+// route notes the event with the groups that it concerns.
+func (r *Resource) route(e *Event, dirty []*group) []*group {
+	r.index.touch(e.prev, e.cur, func(g *group) {
+		if g.touched == e.seq {
+			return
+		}
+		g.touched = e.seq
+		if t := g.transition(e); t != 0 {
+			g.push(entry{e.seq, t})
+			if g.dirty.CompareAndSwap(false, true) {
+				dirty = append(dirty, g)
+			}
+		}
+	})
+	return dirty
+}
+
+// EndWatches ends every open watch of the resource cleanly, after the events that have been applied by
+// now: its definition changed or went away.
+func (r *Resource) EndWatches() {
+	r.mu.Lock()
+	r.epoch++
+	groups := make([]*group, 0, len(r.groups))
+	for _, g := range r.groups {
+		groups = append(groups, g)
+	}
+	r.mu.Unlock()
+	r.cacher.waker.wake(groups)
+}
+
+// Start says where a watch begins.
+type Start int
+
+const (
+	// StartAfter gives the events after a revision.
+	StartAfter Start = iota
+	// StartNow gives the events from the newest revision on.
+	StartNow
+	// StartState gives the current objects as ADDED events, in key order, and then events.
+	StartState
+)
+
+// WatchOptions say what a watch selects and where it starts.
+type WatchOptions struct {
+	Namespace, Name string // "" for all
+	Labels          selectors.LabelSelector
+	Fields          selectors.FieldSelector
+	View            *View
+	Start           Start
+	// After is, for StartAfter, the revision that the events follow. For StartState, the state is at
+	// least this new, and at 0 at least as new as the call.
+	After storage.Revision
+}
+
+// Open starts a watch. It's answered ErrCompacted when history no longer reaches back to o.After, and
+// ErrFutureRevision when etcd itself hasn't come there: such a revision is another store's.
+func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
+	if err := r.reach(ctx, o); err != nil {
+		return nil, err
+	}
+	compacted := r.cacher.store.Compacted()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	pos := max(r.cacher.Position(), r.rev)
+	c := &Cursor{resource: r, epoch: r.epoch}
+	switch o.Start {
+	case StartAfter:
+		if o.After < r.log.base && o.After < compacted {
+			return nil, fmt.Errorf("watch after %d: %w (history begins at %d)", o.After, storage.ErrCompacted, compacted)
+		}
+		c.rev = o.After
+	case StartNow:
+		c.rev = pos
+	case StartState:
+		c.rev = pos
+		c.state = &state{objects: r.sharedLocked()}
+	}
+	c.group = r.joinLocked(o)
+	if c.rev >= r.log.base {
+		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)
+		if c.seq >= c.group.floor {
+			c.reads = live
+		}
+	}
+	return c, nil
+}
+
+// reach waits until the feed is where a watch can start.
+func (r *Resource) reach(ctx context.Context, o WatchOptions) error {
+	if o.Start == StartAfter || o.Start == StartState && o.After > 0 {
+		if o.After <= r.cacher.Position() {
+			return nil
+		}
+		newest, err := r.cacher.store.Barrier(ctx)
+		if err != nil {
+			return err
+		}
+		if o.After > newest {
+			return fmt.Errorf("watch after %d: %w (the newest is %d)", o.After, storage.ErrFutureRevision, newest)
+		}
+		return r.cacher.WaitFor(ctx, o.After)
+	}
+	_, err := r.cacher.Barrier(ctx)
+	return err
+}
+
+// joinLocked finds or makes the group that watches the same; mu must be held for writing.
+func (r *Resource) joinLocked(o WatchOptions) *group {
+	k := groupKey{o.Namespace, o.Name, o.Labels.String(), o.Fields.String(), o.View}
+	g := r.groups[k]
+	if g == nil {
+		g = newGroup(k, o, r.log.head())
+		r.groups[k] = g
+		r.index.add(g)
+	}
+	g.refs++
+	return g
+}
+
+// leave ends a cursor's membership; a group without members leaves the index at once.
+func (r *Resource) leave(g *group) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g.refs--; g.refs == 0 {
+		delete(r.groups, g.groupKey)
+		r.index.remove(g)
+	}
+}

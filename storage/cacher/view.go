@@ -1,0 +1,89 @@
+package cacher
+
+import (
+	"strconv"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
+)
+
+// View is the form in which a client gets the objects of one resource. Two watchers with one *View
+// get the same bytes. A changed definition has new views, and ends the watches that used the old ones.
+//
+// Stored bytes lack the resourceVersion and may name another version of the group than the one that's
+// served: a View splices both in, by copy, at the offsets that the Object knows.
+type View struct {
+	APIVersion string // as served: "group/version"
+	Kind       string
+	// OmitTypeMeta leaves kind and apiVersion out of items, as lists of built-in kinds do.
+	OmitTypeMeta bool
+}
+
+// Append appends the object as JSON to dst.
+func (v *View) Append(dst []byte, o *Object) []byte { return v.appendAt(dst, o, o.Revision) }
+
+// appendAt appends the object as if rev were its last write, which is how a deleted one is shown.
+func (v *View) appendAt(dst []byte, o *Object, rev storage.Revision) []byte {
+	if v.OmitTypeMeta {
+		return v.appendBare(dst, o, rev)
+	}
+	api, version := o.offsets.apiVersion, o.offsets.version
+	if api.from < version.from {
+		dst = v.appendAPIVersion(append(dst, o.raw[:api.from]...), o)
+		dst = o.appendVersion(append(dst, o.raw[api.to:version.from]...), rev)
+		return append(dst, o.raw[version.to:]...)
+	}
+	dst = o.appendVersion(append(dst, o.raw[:version.from]...), rev)
+	dst = v.appendAPIVersion(append(dst, o.raw[version.to:api.from]...), o)
+	return append(dst, o.raw[api.to:]...)
+}
+
+// appendBare leaves out the two members with which canonical bytes begin: "apiVersion", perhaps data,
+// and "kind". Bytes that aren't canonical keep them, which is harmless.
+func (v *View) appendBare(dst []byte, o *Object, rev storage.Revision) []byte {
+	full := View{APIVersion: v.APIVersion, Kind: v.Kind}
+	const apiMember, kindMember = `{"apiVersion":"`, `,"kind":"`
+	api, kind, version := o.offsets.apiVersion, o.offsets.kind, o.offsets.version
+	canonical := api.from == uint32(len(apiMember)) && string(o.raw[:api.from]) == apiMember &&
+		api.to < kind.from && kind.to < version.from &&
+		string(o.raw[kind.from-uint32(len(kindMember)):kind.from]) == kindMember
+	if !canonical {
+		return full.appendAt(dst, o, rev)
+	}
+	dst = append(dst, '{')
+	between := o.raw[api.to+1 : kind.from-uint32(len(kindMember))] // `,"data":{...}` or nothing
+	rest := o.raw[kind.to+1 : version.from]                        // `,"metadata":{...`
+	if len(between) > 0 {
+		dst = append(dst, between[1:]...)
+	} else {
+		rest = rest[1:]
+	}
+	dst = o.appendVersion(append(dst, rest...), rev)
+	return append(dst, o.raw[version.to:]...)
+}
+
+func (v *View) appendAPIVersion(dst []byte, o *Object) []byte {
+	if v.APIVersion == "" {
+		return append(dst, o.raw[o.offsets.apiVersion.from:o.offsets.apiVersion.to]...)
+	}
+	return append(dst, v.APIVersion...)
+}
+
+func (o *Object) appendVersion(dst []byte, rev storage.Revision) []byte {
+	if !o.offsets.insert {
+		return strconv.AppendInt(dst, int64(rev), 10)
+	}
+	dst = append(dst, `"resourceVersion":"`...)
+	dst = strconv.AppendInt(dst, int64(rev), 10)
+	if o.offsets.comma {
+		return append(dst, '"', ',')
+	}
+	return append(dst, '"')
+}
+
+// appendFrame appends a whole event: one JSON document and a newline.
+func (v *View) appendFrame(dst []byte, t watchstream.Type, o *Object, rev storage.Revision) []byte {
+	dst = watchstream.AppendHead(dst, t)
+	dst = v.appendAt(dst, o, rev)
+	return watchstream.AppendTail(dst)
+}

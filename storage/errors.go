@@ -1,0 +1,69 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+)
+
+// These errors can be returned by the operations of a Store. They come wrapped with the operation
+// and the key: test with errors.Is.
+var (
+	// ErrNotFound is returned when the key doesn't exist.
+	ErrNotFound = errors.New("not found")
+	// ErrExists is returned when a create finds the key.
+	ErrExists = errors.New("already exists")
+	// ErrConflict is returned when the key's revision isn't the expected one.
+	ErrConflict = errors.New("revision conflict")
+	// ErrConditionFailed is returned when a Condition of a create doesn't hold.
+	ErrConditionFailed = errors.New("condition failed")
+	// ErrCompacted is returned when the revision asked for is older than etcd's history.
+	ErrCompacted = errors.New("revision compacted")
+	// ErrFutureRevision is returned when the revision asked for doesn't exist yet.
+	ErrFutureRevision = errors.New("future revision")
+	// ErrTooLarge is returned when a value is larger than etcd takes.
+	ErrTooLarge = errors.New("value too large")
+	// ErrNoSpace is returned when the disk is full or the quota alarm is raised: deletions and reads
+	// still work.
+	ErrNoSpace = errors.New("no space left for writes")
+	// ErrBadKey is returned when a key would reach outside its prefix.
+	ErrBadKey = errors.New("invalid key")
+	// ErrUnavailable is returned when etcd can't answer now; whether a write happened is unknown.
+	ErrUnavailable = errors.New("storage unavailable")
+)
+
+// wrap is the one translation from etcd's errors to ours. A nil err stays nil.
+func wrap(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %q: %w", op, key, classify(err))
+}
+
+func classify(err error) error {
+	is := func(targets ...error) bool {
+		for _, t := range targets {
+			if errors.Is(err, t) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case is(context.Canceled, context.DeadlineExceeded):
+		return err
+	case is(mvcc.ErrCompacted, rpctypes.ErrCompacted, rpctypes.ErrGRPCCompacted):
+		return ErrCompacted
+	case is(mvcc.ErrFutureRev, rpctypes.ErrFutureRev, rpctypes.ErrGRPCFutureRev):
+		return ErrFutureRevision
+	case is(etcderrors.ErrRequestTooLarge, rpctypes.ErrRequestTooLarge, rpctypes.ErrGRPCRequestTooLarge):
+		return ErrTooLarge
+	case is(etcderrors.ErrNoSpace, rpctypes.ErrNoSpace, rpctypes.ErrGRPCNoSpace):
+		return ErrNoSpace
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, err)
+}

@@ -1,0 +1,31 @@
+// Package storage keeps objects as bytes under keys in etcd and tells what changed.
+//
+// It owns four things: how keys are built (key.go), the operations on one key (store.go),
+// the errors that callers test for (errors.go), and the ordered history of all changes with the
+// barrier that makes reads of it consistent (changes.go). It starts no goroutine. Nothing here
+// knows what an object is: values are opaque, and a Transformer may change how they rest on disk.
+package storage
+
+import "strconv"
+
+// Revision is etcd's revision: one counter for the whole store, raised by every transaction that
+// writes. An object's resourceVersion is the revision of its last write. 0 means "none".
+type Revision int64
+
+// String returns the decimal form that stands on the wire as resourceVersion.
+func (r Revision) String() string { return strconv.FormatInt(int64(r), 10) }
+
+// KeyValue is one key's state at Revision. Key and Value are immutable: readers share them.
+type KeyValue struct {
+	Key      string
+	Value    []byte
+	Revision Revision // of the last write to this key
+}
+
+// Change is one write to one key. Value is nil for a deletion. Err is set when the stored bytes
+// couldn't be transformed back; Value then holds them as they are.
+type Change struct {
+	KeyValue
+	Deleted bool
+	Err     error
+}

@@ -1,0 +1,181 @@
+package storage
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+)
+
+// Transformer changes a value on its way to and from etcd (encryption at rest). key is authenticated
+// data: a value copied to another key must not transform back. Implementations are safe for
+// concurrent use and never write to their input.
+type Transformer interface {
+	ToStorage(key string, value []byte) ([]byte, error)
+	FromStorage(key string, stored []byte) ([]byte, error)
+}
+
+// Identity is the Transformer that changes nothing.
+type Identity struct{}
+
+func (Identity) ToStorage(_ string, value []byte) ([]byte, error)    { return value, nil }
+func (Identity) FromStorage(_ string, stored []byte) ([]byte, error) { return stored, nil }
+
+// Store is the objects in an embedded etcd. Writes go through the client (raft); reads and history
+// come straight from the member's own store. It is safe for concurrent use.
+type Store struct {
+	client      *clientv3.Client
+	local       *etcdserver.EtcdServer
+	transformer Transformer
+	bell        bell
+	reads       atomic.Int64 // stretches of history read, for metrics and tests
+}
+
+// New returns the store of an embedded member and its in-process client; nil transformer means
+// Identity. Close it before the member stops.
+func New(client *clientv3.Client, local *etcdserver.EtcdServer, t Transformer) (*Store, error) {
+	if t == nil {
+		t = Identity{}
+	}
+	s := &Store{client: client, local: local, transformer: t}
+	if err := s.bell.hang(local.Watchable()); err != nil {
+		return nil, fmt.Errorf("watch the store: %w", err)
+	}
+	return s, nil
+}
+
+// Close takes the bell down. It is idempotent.
+func (s *Store) Close() { s.bell.takeDown() }
+
+// Get reads one key, linearizably: it sees every write acknowledged before the call.
+func (s *Store) Get(ctx context.Context, key string) (KeyValue, error) {
+	if err := s.local.LinearizableReadNotify(ctx); err != nil {
+		return KeyValue{}, wrap("get", key, err)
+	}
+	return s.GetAt(ctx, key, 0)
+}
+
+// GetAt reads one key as it was at a revision; 0 means whatever this member has now.
+func (s *Store) GetAt(ctx context.Context, key string, at Revision) (KeyValue, error) {
+	res, err := s.local.KV().Range(ctx, []byte(key), nil, mvcc.RangeOptions{Rev: int64(at)})
+	if err != nil {
+		return KeyValue{}, wrap("get", key, err)
+	}
+	if len(res.KVs) == 0 {
+		return KeyValue{}, wrapOwn("get", key, ErrNotFound)
+	}
+	kv := s.decode(res.KVs[0])
+	return kv.KeyValue, kv.Err
+}
+
+// listPage is how many keys List reads under one hold of etcd's read lock.
+const listPage = 1000
+
+// List calls fn for each key with the prefix, in key order, as of one revision, which it returns; at 0
+// means now (linearizably). The memory it takes doesn't grow with the number of keys. A value that
+// can't be transformed back comes with its Err set. fn's error ends the list and is returned.
+func (s *Store) List(ctx context.Context, prefix string, at Revision, fn func(Change) error) (Revision, error) {
+	if at == 0 {
+		if err := s.local.LinearizableReadNotify(ctx); err != nil {
+			return 0, wrap("list", prefix, err)
+		}
+		at = Revision(s.local.KV().Rev())
+	}
+	from, end := []byte(prefix), []byte(clientv3.GetPrefixRangeEnd(prefix))
+	for {
+		res, err := s.local.KV().Range(ctx, from, end, mvcc.RangeOptions{Rev: int64(at), Limit: listPage})
+		if err != nil {
+			return 0, wrap("list", prefix, err)
+		}
+		for _, kv := range res.KVs {
+			if err := fn(s.decode(kv)); err != nil {
+				return 0, err
+			}
+		}
+		if len(res.KVs) < listPage {
+			return at, nil
+		}
+		from = append(res.KVs[len(res.KVs)-1].Key, 0)
+	}
+}
+
+func (s *Store) decode(kv *mvccpb.KeyValue) Change {
+	c := Change{KeyValue: KeyValue{Key: string(kv.Key), Value: kv.Value, Revision: Revision(kv.ModRevision)}}
+	if v, err := s.transformer.FromStorage(c.Key, kv.Value); err != nil {
+		c.Err = fmt.Errorf("transform %q from storage: %w", c.Key, err)
+	} else {
+		c.Value = v
+	}
+	return c
+}
+
+// Condition is a key that a create's transaction requires to exist at exactly this revision, as the
+// namespace of a new object must.
+type Condition struct {
+	Key      string
+	Revision Revision // of the last write to Key; 0 means that Key must not exist
+}
+
+// Create writes a key that must not exist and returns its revision. ErrExists means that it did;
+// ErrConditionFailed that one of the conditions didn't hold and ErrExists wasn't the reason.
+func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
+	stored, err := s.transformer.ToStorage(key, value)
+	if err != nil {
+		return 0, fmt.Errorf("create %q: transform to storage: %w", key, err)
+	}
+	cmps := append(make([]clientv3.Cmp, 0, 1+len(conds)), clientv3.Compare(clientv3.ModRevision(key), "=", 0))
+	for _, c := range conds {
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Revision)))
+	}
+	txn := s.client.Txn(ctx).If(cmps...).Then(clientv3.OpPut(key, string(stored)))
+	if len(conds) > 0 {
+		txn = txn.Else(clientv3.OpGet(key, clientv3.WithKeysOnly()))
+	}
+	res, err := txn.Commit()
+	switch {
+	case err != nil:
+		return 0, wrap("create", key, err)
+	case res.Succeeded:
+		return Revision(res.Header.Revision), nil
+	case len(conds) > 0 && len(res.Responses[0].GetResponseRange().Kvs) == 0:
+		return 0, wrapOwn("create", key, ErrConditionFailed)
+	}
+	return 0, wrapOwn("create", key, ErrExists)
+}
+
+// Update replaces a key's value if its last write is the expected revision, and returns the new
+// one. ErrConflict means that it isn't (or that the key is gone): read again. Bytes equal to the stored
+// ones must not get here: an unchanged object is no write, which the caller sees before it encodes.
+func (s *Store) Update(ctx context.Context, key string, value []byte, expected Revision) (Revision, error) {
+	stored, err := s.transformer.ToStorage(key, value)
+	if err != nil {
+		return 0, fmt.Errorf("update %q: transform to storage: %w", key, err)
+	}
+	return s.compareAnd(ctx, "update", key, expected, clientv3.OpPut(key, string(stored)))
+}
+
+// Delete removes a key if its last write is the expected revision, and returns the revision of the
+// deletion. ErrConflict as for Update.
+func (s *Store) Delete(ctx context.Context, key string, expected Revision) (Revision, error) {
+	return s.compareAnd(ctx, "delete", key, expected, clientv3.OpDelete(key))
+}
+
+func (s *Store) compareAnd(ctx context.Context, op, key string, expected Revision, then clientv3.Op) (Revision, error) {
+	if expected <= 0 { // revision 0 would compare equal to a missing key
+		return 0, wrapOwn(op, key, ErrConflict)
+	}
+	res, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", int64(expected))).Then(then).Commit()
+	switch {
+	case err != nil:
+		return 0, wrap(op, key, err)
+	case !res.Succeeded:
+		return 0, wrapOwn(op, key, ErrConflict)
+	}
+	return Revision(res.Header.Revision), nil
+}
+
+func wrapOwn(op, key string, err error) error { return fmt.Errorf("%s %q: %w", op, key, err) }

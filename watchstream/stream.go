@@ -1,0 +1,235 @@
+package watchstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Source is where a stream takes its events from. It's used by one goroutine.
+type Source interface {
+	// Next appends whole frames to dst, about MaxBatch bytes of them at most, or a single larger one.
+	// When there's nothing to append, it returns a channel that's closed when it's worth asking again.
+	// Frames of an initial state don't share a call with later ones. Errors end the stream: io.EOF
+	// cleanly, ErrExpired with the ERROR event that tells the client to list anew.
+	Next(ctx context.Context, dst []byte) (out []byte, wait <-chan struct{}, err error)
+	// Synced tells whether the initial state, if there is one, has been given.
+	Synced() bool
+	// Revision is what a bookmark says: everything up to it has been given.
+	Revision() int64
+	// AppendBookmark appends a BOOKMARK frame at Revision; initialEnd ends the initial state.
+	AppendBookmark(dst []byte, initialEnd bool) []byte
+	// Close releases the source.
+	Close()
+}
+
+// Sink is where a stream's bytes go.
+type Sink interface {
+	// Write sends whole frames on. It returns when the socket took them; an error ends the stream.
+	Write(p []byte) error
+}
+
+var (
+	// ErrExpired is returned by a Source when events that it should give are no longer in history.
+	ErrExpired = errors.New("history is gone")
+	// ErrShutdown is the cause with which a stream's context ends when the server is going away: the
+	// stream gives what has happened until then and a last bookmark.
+	ErrShutdown = errors.New("the server is shutting down")
+)
+
+// MaxBatch is about how many bytes are handed to the socket at once.
+const MaxBatch = 64 << 10
+
+const (
+	// Bookmarks come about once a minute, as from kube-apiserver; spread, so that watchers that were
+	// opened together don't wake together.
+	minBookmarkInterval = 55 * time.Second
+	maxBookmarkInterval = 65 * time.Second
+	// lastBookmark is how long before its deadline a stream gets one more.
+	lastBookmark = 2 * time.Second
+	// maxDrain bounds what a stream still gives when the server is going away.
+	maxDrain = 2 * time.Second
+)
+
+// Options of a stream.
+type Options struct {
+	// Bookmarks says that the client takes BOOKMARK events (allowWatchBookmarks).
+	Bookmarks bool
+	// InitialEnd asks for the bookmark that ends the initial state. It takes Bookmarks.
+	InitialEnd bool
+	// Timeout is when the stream ends cleanly; 0 means never.
+	Timeout time.Duration
+	// Sweeper wakes the stream for bookmarks and for its end. Defaults to timers of its own.
+	Sweeper *Sweeper
+}
+
+// stream is one Serve.
+type stream struct {
+	Options
+	src      Source
+	sink     Sink
+	deadline time.Time // zero for none
+	bookmark time.Time // when the next one is due; zero for none
+	ending   bool      // the InitialEnd bookmark is still to come
+}
+
+// Serve writes the source's events to the sink until the source or the time is over, ctx ends, or the sink
+// fails, and closes the source. A clean end, which is nil, means that the client may resume from the last
+// revision it saw. Once it's called every failure reaches the client as an ERROR event.
+func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
+	defer src.Close()
+	s := stream{Options: o, src: src, sink: sink, ending: o.InitialEnd && o.Bookmarks}
+	now := time.Now()
+	if o.Timeout > 0 {
+		s.deadline = now.Add(o.Timeout)
+	}
+	s.schedule(now)
+	for {
+		wait, err := s.forward(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return s.leave(ctx)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		case wait == nil:
+			continue
+		}
+		due := s.due()
+		alarm, stop := s.Sweeper.At(due)
+		select {
+		case <-ctx.Done():
+			stop()
+			return s.leave(ctx)
+		case <-wait:
+			stop()
+		case <-alarm:
+			over, err := s.tick(time.Now())
+			if over || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// forward moves what's ready from the source to the sink. A channel to wait for comes back when that
+// was nothing.
+func (s *stream) forward(ctx context.Context) (wait <-chan struct{}, err error) {
+	buf := buffers.Get().(*[]byte)
+	defer putBuffer(buf)
+	synced := s.src.Synced()
+	out, wait, err := s.src.Next(ctx, (*buf)[:0])
+	if s.ending && err == nil && (synced || s.src.Synced()) {
+		s.ending = false
+		out = s.src.AppendBookmark(out, true)
+	}
+	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
+		out = AppendError(out, statusOf(err))
+		if errors.Is(err, ErrExpired) {
+			err = io.EOF // the client has been told
+		}
+	}
+	*buf = out
+	if len(out) == 0 {
+		return wait, err
+	}
+	return nil, errors.Join(err, s.write(out))
+}
+
+func (s *stream) write(p []byte) error {
+	if err := s.sink.Write(p); err != nil {
+		return fmt.Errorf("write to the watcher: %w", err)
+	}
+	return nil
+}
+
+// schedule sets when the next bookmark is due.
+func (s *stream) schedule(now time.Time) {
+	if !s.Bookmarks {
+		return
+	}
+	s.bookmark = now.Add(minBookmarkInterval + rand.N(maxBookmarkInterval-minBookmarkInterval))
+	if last := s.deadline.Add(-lastBookmark); !s.deadline.IsZero() && last.Before(s.bookmark) {
+		if s.bookmark = last; !last.After(now) {
+			s.bookmark = time.Time{} // that was the last
+		}
+	}
+}
+
+// due is when the stream has something to do besides events; zero for never.
+func (s *stream) due() time.Time {
+	if s.bookmark.IsZero() || !s.deadline.IsZero() && s.deadline.Before(s.bookmark) {
+		return s.deadline
+	}
+	return s.bookmark
+}
+
+// tick does what is due. It's called only when the source had nothing to give, so that a bookmark can't
+// overtake an event.
+func (s *stream) tick(now time.Time) (over bool, err error) {
+	if !s.bookmark.IsZero() && !now.Before(s.bookmark) {
+		err = s.sendBookmark()
+		s.schedule(now)
+	}
+	return !s.deadline.IsZero() && !now.Before(s.deadline), err
+}
+
+func (s *stream) sendBookmark() error {
+	return s.write(s.src.AppendBookmark(nil, false))
+}
+
+// leave ends a stream whose context has ended.
+func (s *stream) leave(ctx context.Context) error {
+	if !errors.Is(context.Cause(ctx), ErrShutdown) {
+		return context.Cause(ctx)
+	}
+	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxDrain)
+	defer cancel()
+	for {
+		wait, err := s.forward(drain)
+		if err != nil || drain.Err() != nil {
+			return nil // the client resumes from what it has
+		}
+		if wait == nil {
+			continue
+		}
+		if s.Bookmarks && !s.ending {
+			s.sendBookmark()
+		}
+		return nil
+	}
+}
+
+// statusOf is what the client is told about an error of the source.
+func statusOf(err error) *metav1.Status {
+	if errors.Is(err, ErrExpired) {
+		return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired,
+			Message: "The resourceVersion for the provided watch is too old."}
+	}
+	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
+		Message: "Internal error occurred: the watch can't go on; resume it from the last resourceVersion seen"}
+}
+
+// buffers hold batches on their way to a socket. A stream has one only while it has something to write.
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, MaxBatch+4<<10)
+	return &b
+}}
+
+// maxPooled keeps the buffer of a single large event from staying.
+const maxPooled = 4 * MaxBatch
+
+func putBuffer(b *[]byte) {
+	if cap(*b) <= maxPooled {
+		*b = (*b)[:0]
+		buffers.Put(b)
+	}
+}
