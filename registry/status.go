@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -189,7 +190,7 @@ func (e *Endpoint) deleted(name string, uid string) []byte {
 	b, err := json.Marshal(&metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusSuccess,
-		Details:  &metav1.StatusDetails{Name: name, Group: e.Group, Kind: e.Plural, UID: typesUID(uid)},
+		Details:  &metav1.StatusDetails{Name: name, Group: e.Group, Kind: e.Plural, UID: types.UID(uid)},
 	})
 	if err != nil {
 		panic(err) // a Status of strings always encodes

@@ -28,7 +28,7 @@
 // # Bounds
 //
 // Bodies: 3 MiB. Request line: 64 KiB. Headers: 128 KiB. Requests in flight: 400 reads, 200 writes.
-// YAML: 200,000 tokens. JSON depth: 10,000. Time: 30 s for headers, 55 s for a body, 60 s for a read,
+// YAML: 100,000 tokens. JSON depth: 10,000. Time: 30 s for headers, 55 s for a body, 60 s for a read,
 // 34 s for a write, 120 s for an idle connection, WatchWriteTimeout for a watcher that takes nothing.
 // Metric series: fixed verbs and codes, and at most 1,024 resources.
 //

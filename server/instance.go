@@ -41,7 +41,7 @@ const (
 type instance struct {
 	log      *slog.Logger
 	url      string
-	urlFile  string
+	urlFile  string // "" unless written
 	listener net.Listener
 	etcd     *etcd.Server
 	store    *storage.Store
@@ -73,13 +73,13 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), urlFile: s.URLFile, failed: make(chan error, 3)}
+	in := &instance{log: s.log(), failed: make(chan error, 3)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, in.close())
 		}
 	}()
-	if err := in.removeURLFile(); err != nil {
+	if err := removeURLFile(s.URLFile); err != nil { // of a run that was killed
 		return nil, err
 	}
 	if in.listener, err = listen(cmp.Or(s.Listen, DefaultListen), len(tokens) > 0); err != nil {
@@ -103,9 +103,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	in.cacher = cacher.New(in.store, cacher.Options{})
 	in.registry = registry.New(registry.Options{Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, Log: in.log})
 	if s.Register != nil {
-		if err := s.Register(in.registry); err != nil {
-			return nil, fmt.Errorf("register types: %w", err)
-		}
+		s.Register(in.registry)
 	}
 	in.url = urlOf(in.listener.Addr(), certificate != nil)
 	in.serve(ctx, s, tokens, certificate)
@@ -113,7 +111,10 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	in.ready.Store(true)
-	return in, in.writeURLFile()
+	if err := in.writeURLFile(s.URLFile); err != nil {
+		return nil, err
+	}
+	return in, nil
 }
 
 // serve starts the goroutines: HTTP, feed, controllers.
@@ -127,7 +128,7 @@ func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certifi
 	in.http = &http.Server{
 		Handler:                      newHandler(in, s, tokens),
 		ReadHeaderTimeout:            headerTimeout,
-		ReadTimeout:                  bodyTimeout,
+		ReadTimeout:                  cmp.Or(s.bodyTimeout, bodyTimeout),
 		WriteTimeout:                 writeTimeout,
 		IdleTimeout:                  idleTimeout,
 		MaxHeaderBytes:               maxHeaderBytes,
@@ -187,7 +188,7 @@ func (in *instance) awaitReady(ctx context.Context) error {
 		case err := <-in.failed:
 			return err
 		case <-in.etcd.Done():
-			return errors.New("etcd stopped by itself")
+			return in.etcdStopped()
 		case <-ctx.Done():
 			return fmt.Errorf("not ready in time: %w", context.Cause(ctx))
 		}
@@ -195,12 +196,17 @@ func (in *instance) awaitReady(ctx context.Context) error {
 	return nil
 }
 
+// etcdStopped is why the server can't go on when etcd is done.
+func (in *instance) etcdStopped() error {
+	return fmt.Errorf("etcd stopped by itself: %w", cmp.Or(in.etcd.Health(), errors.New("no reason given")))
+}
+
 // close undoes whatever open did, in the opposite order, and waits for all of it.
 func (in *instance) close() error {
 	slow := time.AfterFunc(5*time.Second, func() { in.log.Warn("still closing: waiting for requests, watches or etcd to end") })
 	defer slow.Stop()
 
-	errs := []error{in.removeURLFile()}
+	errs := []error{removeURLFile(in.urlFile)}
 	if in.http != nil {
 		in.closeHTTP()
 	} else if in.listener != nil {
@@ -252,30 +258,31 @@ func within(d time.Duration, f func(context.Context)) {
 }
 
 // writeURLFile leaves the URL where scripts wait for it. The rename makes it appear whole.
-func (in *instance) writeURLFile() error {
-	if in.urlFile == "" {
+func (in *instance) writeURLFile(path string) error {
+	if path == "" {
 		return nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(in.urlFile), filepath.Base(in.urlFile)+".*")
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("--url-file: %w", err)
 	}
 	_, err = f.WriteString(in.url + "\n")
 	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), in.urlFile)
+		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
 		os.Remove(f.Name())
 		return fmt.Errorf("--url-file: %w", err)
 	}
+	in.urlFile = path
 	return nil
 }
 
-func (in *instance) removeURLFile() error {
-	if in.urlFile == "" {
+func removeURLFile(path string) error {
+	if path == "" {
 		return nil
 	}
-	if err := os.Remove(in.urlFile); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("--url-file: %w", err)
 	}
 	return nil

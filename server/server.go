@@ -81,7 +81,7 @@ type Server struct {
 
 	// Register, if set, is called before the server starts to serve, for Go programs that serve types
 	// of their own: see registry.Register.
-	Register func(*registry.Registry) error
+	Register func(*registry.Registry)
 
 	// Metrics, if set, are shown on /metrics beside the server's own: prometheus.DefaultGatherer adds
 	// etcd's and the Go runtime's, which are one set per process.
@@ -90,7 +90,9 @@ type Server struct {
 	// Log takes what the server has to say. Defaults to slog.Default().
 	Log *slog.Logger
 
-	mu      sync.Mutex    // guards started
+	bodyTimeout time.Duration // a seam for tests; defaults to the constant of that name
+
+	mu      sync.Mutex    // guards started and closing, which are set once
 	started chan struct{} // made by the first Start, Run or Close; closed when in and the start's error are set
 
 	in        *instance // nil unless the start succeeded; written before started is closed
@@ -130,7 +132,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-s.closing:
 	case err = <-s.in.failed:
 	case <-s.in.etcd.Done():
-		err = errors.New("etcd stopped by itself")
+		err = s.in.etcdStopped()
 	}
 	return errors.Join(err, s.Close())
 }
@@ -150,6 +152,13 @@ func (s *Server) Close() error {
 		}
 	})
 	return s.closeErr
+}
+
+// Closed returns a channel that is closed when Close begins. Before Start it's nil.
+func (s *Server) Closed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closing
 }
 
 // begin claims the Server's only life and tells whether the caller has it.

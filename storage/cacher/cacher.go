@@ -24,10 +24,12 @@ type Cacher struct {
 	log     *slog.Logger
 	history history
 	waker   waker
+	bounds  bounds
 	primed  chan struct{}
 	stats   stats
 
-	pos atomic.Int64 // the feed's position
+	pos       atomic.Int64 // the feed's position
+	untrimmed int          // the feed's own: changes since the last trim
 
 	mu        sync.RWMutex // guards resources and base
 	resources map[storage.Prefix]*Resource
@@ -49,15 +51,35 @@ func New(store *storage.Store, o Options) *Cacher {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Cacher{store: store, log: o.Log, primed: make(chan struct{}), resources: map[storage.Prefix]*Resource{}}
-	c.history = history{store: store, encoded: &c.stats.encoded, known: map[stretchKey]*stretch{}}
+	c := &Cacher{store: store, log: o.Log, bounds: defaultBounds, primed: make(chan struct{}), resources: map[storage.Prefix]*Resource{}}
+	c.history = history{store: store, encoded: &c.stats.encoded, bounds: &c.bounds, known: map[stretchKey]*stretch{}}
 	c.waker = waker{bell: make(chan struct{}, 1)}
 	return c
 }
 
-// warmRevisions is how much of etcd's history is replayed at start, so that clients of the previous
-// process resume from memory.
-const warmRevisions = 16_384
+// bounds are what the caches may grow to beside the objects themselves. Tests use smaller ones.
+type bounds struct {
+	// warm is how many of etcd's newest revisions are replayed at start, so that clients of the
+	// previous process resume from memory.
+	warm storage.Revision
+	// logEvents and logBytes bound one resource's log: the number of events, and the bytes that it
+	// alone keeps alive (replaced objects and encoded frames). What falls off is read from history.
+	logEvents uint64
+	logBytes  int64
+	// totalLogBytes bounds the logs of all resources together: the largest gives way.
+	totalLogBytes int64
+	// groupEntries bounds a group's ring. A watcher that falls further behind reads the log.
+	groupEntries uint64
+	// stretch is how many revisions a stretch of history covers.
+	stretch storage.Revision
+	// historyBytes bounds the decoded stretches that are kept. What a cursor uses lives on while it does.
+	historyBytes int64
+}
+
+var defaultBounds = bounds{warm: 16_384, logEvents: 1 << 17, logBytes: 32 << 20, totalLogBytes: 256 << 20, groupEntries: 1024, stretch: 2048, historyBytes: 64 << 20}
+
+// emptyRevision is that of a new etcd. No change belongs to it.
+const emptyRevision storage.Revision = 1
 
 // feedBytes bounds how much the feed takes from the store in one go.
 const feedBytes = 1 << 20
@@ -72,7 +94,7 @@ func (c *Cacher) Run(ctx context.Context) error {
 	wg.Go(func() { c.waker.run(ctx) })
 
 	// The state some way back, and the ordinary feed from there: no special path for the recent past.
-	at := max(c.store.Compacted(), c.store.Current()-warmRevisions, 0)
+	at := max(c.store.Compacted(), c.store.Current()-c.bounds.warm, emptyRevision)
 	if err := c.list(ctx, at); err != nil {
 		return c.ended(ctx, fmt.Errorf("prime the caches: %w", err))
 	}
@@ -107,16 +129,14 @@ func (c *Cacher) list(ctx context.Context, at storage.Revision) error {
 		r.reset(at)
 	}
 	c.mu.Unlock()
-	if at > 0 {
-		_, err := c.store.List(ctx, storage.Root, at, func(kv storage.Change) error {
-			if p, _, _, ok := storage.SplitKey(kv.Key); ok {
-				c.Resource(p).load(newObjectFrom(kv))
-			}
-			return nil
-		})
-		if err != nil {
-			return err
+	_, err := c.store.List(ctx, storage.Root, at, func(kv storage.Change) error {
+		if p, _, _, ok := storage.SplitKey(kv.Key); ok {
+			c.Resource(p).load(newObjectFrom(kv))
 		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	c.moveTo(at)
 	return nil
@@ -160,6 +180,33 @@ func (c *Cacher) applyAll(changes []storage.Change) {
 		from = to
 	}
 	c.waker.wake(dirty)
+	if c.untrimmed += len(changes); c.untrimmed >= trimInterval {
+		c.untrimmed = 0
+		c.trim()
+	}
+}
+
+// trimInterval is how many changes are applied between two looks at the sum of all logs.
+const trimInterval = 1024
+
+// trim halves the largest logs until all together are within their bound.
+func (c *Cacher) trim() {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for {
+		var sum, most int64
+		var largest *Resource
+		for _, r := range c.resources {
+			n := r.log.bytes.Load()
+			if sum += n; n > most {
+				most, largest = n, r
+			}
+		}
+		if sum <= c.bounds.totalLogBytes || largest == nil {
+			return
+		}
+		largest.trimLog(most / 2)
+	}
 }
 
 // applyRevision brings one revision into all the resources that it changed.

@@ -16,6 +16,5 @@
 // Locks, in the order in which they may be held: Cacher.mu (the map of resources) or history.mu; then
 // Resource.mu; then Event.mu. No I/O happens under any of them, nor does matching for a single reader.
 //
-// Bounds: maxLogEvents and maxLogBytes per resource, maxTotalLogBytes for all; maxGroupEntries per group;
-// maxHistoryBytes of decoded history; maxBatchBytes and maxBatchEvents per step of a cursor.
+// Bounds: those of the type bounds, and maxBatchBytes and maxBatchEvents per step of a cursor.
 package cacher

@@ -39,12 +39,8 @@ type entry struct {
 	typ watchstream.Type
 }
 
-const (
-	// maxGroupEntries bounds a group's ring. A watcher that falls further behind reads the log, and
-	// then history.
-	maxGroupEntries   = 1024
-	firstGroupEntries = 4
-)
+// firstGroupEntries is how many entries a new group has room for.
+const firstGroupEntries = 4
 
 func newGroup(k groupKey, o WatchOptions, head uint64) *group {
 	g := &group{groupKey: k, labelSelector: o.Labels, fieldSelector: o.Fields, floor: head}
@@ -67,10 +63,10 @@ func (g *group) transition(e *Event) watchstream.Type {
 	return watchstream.Transition(g.matches(e.prev), g.matches(e.cur))
 }
 
-// push notes an entry; Resource.mu must be held.
-func (g *group) push(n entry) {
+// push notes an entry, of at most so many; Resource.mu must be held.
+func (g *group) push(n entry, most uint64) {
 	if size := uint64(len(g.ring)); g.next-g.first == size {
-		if size < maxGroupEntries {
+		if size < most {
 			g.grow()
 		} else {
 			g.floor = g.ring[g.first%size].seq

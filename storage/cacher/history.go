@@ -17,6 +17,7 @@ import (
 type history struct {
 	store   *storage.Store
 	encoded *atomic.Int64
+	bounds  *bounds
 
 	mu    sync.Mutex // guards known and order
 	known map[stretchKey]*stretch
@@ -37,15 +38,8 @@ type stretch struct {
 	err    error
 }
 
-const (
-	// stretchRevisions is how many revisions a stretch covers, and what its beginning is a multiple of.
-	stretchRevisions = 2048
-	// maxStretchBytes ends a stretch of large values earlier.
-	maxStretchBytes = 8 << 20
-	// maxHistoryBytes bounds the decoded stretches that are kept, with their frames. What is in use by a
-	// cursor lives on while it's used.
-	maxHistoryBytes = 64 << 20
-)
+// maxStretchBytes ends a stretch of large values before bounds.stretch does.
+const maxStretchBytes = 8 << 20
 
 // stretch returns a stretch that has events after rev, or that at least leads further than rev. through is
 // how far the feed is: no stretch goes past it.
@@ -72,7 +66,7 @@ func (h *history) stretch(ctx context.Context, r *Resource, rev, through storage
 
 // begin is where the stretch that has rev's successor begins.
 func (h *history) begin(rev storage.Revision) storage.Revision {
-	return min(rev, max(rev/stretchRevisions*stretchRevisions, h.store.Compacted()))
+	return min(rev, max(rev/h.bounds.stretch*h.bounds.stretch, h.store.Compacted()))
 }
 
 func (h *history) get(ctx context.Context, k stretchKey, through storage.Revision) (*stretch, error) {
@@ -106,7 +100,7 @@ func (h *history) get(ctx context.Context, k stretchKey, through storage.Revisio
 
 // evictLocked drops the oldest stretches beyond the bound; mu must be held. The newest stays.
 func (h *history) evictLocked() {
-	for h.bytes.Load() > maxHistoryBytes && len(h.order) > 1 {
+	for h.bytes.Load() > h.bounds.historyBytes && len(h.order) > 1 {
 		s := h.known[h.order[0]]
 		select {
 		case <-s.ready:
@@ -139,7 +133,7 @@ func (h *history) forget(k stretchKey, s *stretch) {
 
 // read fills in a stretch.
 func (h *history) read(ctx context.Context, k stretchKey, through storage.Revision, s *stretch) error {
-	end := k.after/stretchRevisions*stretchRevisions + stretchRevisions
+	end := k.after/h.bounds.stretch*h.bounds.stretch + h.bounds.stretch
 	changes, upTo, err := h.store.Changes(ctx, storage.Stretch{After: k.after, Through: min(end, through), MaxBytes: maxStretchBytes})
 	if err != nil {
 		return err

@@ -99,17 +99,11 @@ type eventLog struct {
 	low, next uint64   // events with low <= seq < next are here
 	base      storage.Revision
 	bytes     atomic.Int64
+	bounds    *bounds
 }
 
-// Bounds of one resource's log. What falls off is read from etcd's history.
-const (
-	// maxLogEvents bounds the number of events.
-	maxLogEvents = 1 << 17
-	// maxLogBytes bounds what the log alone keeps alive: replaced objects and encoded frames.
-	maxLogBytes = 32 << 20
-	// firstLogSize is how many events a new log has room for.
-	firstLogSize = 16
-)
+// firstLogSize is how many events a new log has room for.
+const firstLogSize = 16
 
 func (l *eventLog) at(seq uint64) *Event { return l.ring[seq&uint64(len(l.ring)-1)] }
 
@@ -117,10 +111,7 @@ func (l *eventLog) at(seq uint64) *Event { return l.ring[seq&uint64(len(l.ring)-
 func (l *eventLog) head() uint64 { return l.next - 1 }
 
 func (l *eventLog) append(e *Event) {
-	if l.next == 0 {
-		l.low, l.next = 1, 1
-	}
-	for l.next > l.low && (l.next-l.low >= maxLogEvents || l.bytes.Load() > maxLogBytes) {
+	for l.next > l.low && (l.next-l.low >= l.bounds.logEvents || l.bytes.Load() > l.bounds.logBytes) {
 		l.evict()
 	}
 	if n := uint64(len(l.ring)); l.next-l.low == n {

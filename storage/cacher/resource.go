@@ -35,7 +35,7 @@ const treeDegree = 32
 func newResource(c *Cacher, p storage.Prefix, base storage.Revision) *Resource {
 	r := &Resource{cacher: c, prefix: p, rev: base, groups: map[groupKey]*group{}, index: newIndex()}
 	r.tree = btree.New(treeDegree, func(a, b *Object) bool { return a.Key < b.Key })
-	r.log = eventLog{low: 1, next: 1, base: base}
+	r.log = eventLog{low: 1, next: 1, base: base, bounds: &c.bounds}
 	return r
 }
 
@@ -164,13 +164,22 @@ func (r *Resource) route(e *Event, dirty []*group) []*group {
 		}
 		g.touched = e.seq
 		if t := g.transition(e); t != 0 {
-			g.push(entry{e.seq, t})
+			g.push(entry{e.seq, t}, r.cacher.bounds.groupEntries)
 			if g.dirty.CompareAndSwap(false, true) {
 				dirty = append(dirty, g)
 			}
 		}
 	})
 	return dirty
+}
+
+// trimLog forgets the oldest events until the log keeps at most so many bytes alive.
+func (r *Resource) trimLog(bytes int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.log.low < r.log.next && r.log.bytes.Load() > bytes {
+		r.log.evict()
+	}
 }
 
 // EndWatches ends every open watch of the resource cleanly, after the events that have been applied by

@@ -1,0 +1,191 @@
+package main_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/apiserver-lite/apiserver-lite"
+
+// floors lists our packages from the ground up, by their path in the module, each with those of ours
+// that its production code may import: the arrow points down only. A name that ends in /... stands for
+// a package and everything below it; a package that is in no floor fails the test, so that whoever adds
+// one decides where it stands.
+var floors = []floor{
+	{"selectors", nil},
+	{"watchstream", []string{"selectors"}},
+	{"storage", nil},
+	{"storage/etcd", nil},
+	{"storage/storagetest", []string{"storage", "storage/etcd"}},
+	{"storage/cacher", []string{"selectors", "watchstream", "storage"}},
+	{"registry/...", []string{"selectors", "watchstream", "storage", "storage/cacher", "registry/..."}},
+	{"server", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/..."}},
+	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
+	{"client", []string{"selectors", "watchstream"}},
+	{"", []string{"server"}}, // main
+}
+
+type floor struct {
+	name string
+	may  []string
+}
+
+// Foreign packages that production code of ours must not import: client-go and the machinery of
+// kube-apiserver that this server replaces.
+var (
+	forbidden = []string{
+		"k8s.io/client-go/...",
+		"k8s.io/apiserver/pkg/storage/...",
+		"k8s.io/apiserver/pkg/registry/...",
+		"k8s.io/apiserver/pkg/endpoints/...",
+		"k8s.io/apiserver/pkg/server/...",
+	}
+	exempt = []string{"k8s.io/client-go/util/jsonpath"}
+)
+
+// listed is what `go list -json` says about a package. Imports leaves out those of its tests.
+type listed struct {
+	ImportPath string
+	Standard   bool
+	Imports    []string
+}
+
+func TestImportsPointDown(t *testing.T) {
+	packages, err := goList()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.ContainsFunc(packages, func(p listed) bool { return p.ImportPath == module+"/selectors" }) {
+		t.Fatalf("go list doesn't name our packages among its %d", len(packages))
+	}
+	for _, problem := range importProblems(packages) {
+		t.Error(problem)
+	}
+}
+
+// goList returns our packages and all that they depend on, which tells what is standard library.
+func goList() ([]listed, error) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Standard,Imports", "./...")
+	output, err := cmd.Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			return nil, fmt.Errorf("%v: %w\n%s", cmd, err, exit.Stderr)
+		}
+		return nil, fmt.Errorf("%v: %w", cmd, err)
+	}
+	var packages []listed
+	for decoder := json.NewDecoder(strings.NewReader(string(output))); ; {
+		var p listed
+		switch err := decoder.Decode(&p); err {
+		case nil:
+			packages = append(packages, p)
+		case io.EOF:
+			return packages, nil
+		default:
+			return nil, fmt.Errorf("%v: %w", cmd, err)
+		}
+	}
+}
+
+// importProblems returns a sentence for each import of our packages that breaks a rule.
+func importProblems(packages []listed) (problems []string) {
+	standard := map[string]bool{}
+	for _, p := range packages {
+		standard[p.ImportPath] = p.Standard
+	}
+	for _, p := range packages {
+		name, ours := nameInModule(p.ImportPath)
+		if !ours {
+			continue
+		}
+		problems = append(problems, floorProblems(name, p.Imports, standard)...)
+		for _, imported := range p.Imports {
+			if matches(forbidden, imported) && !matches(exempt, imported) {
+				problems = append(problems, fmt.Sprintf("package %q must not import %q: production code does without it", name, imported))
+			}
+		}
+	}
+	return problems
+}
+
+// floorProblems returns a sentence for each import of our package that its floor doesn't allow.
+func floorProblems(name string, imports []string, standard map[string]bool) (problems []string) {
+	i := slices.IndexFunc(floors, func(f floor) bool { return matches([]string{f.name}, name) })
+	if i < 0 {
+		return []string{fmt.Sprintf("package %q is on no floor: add it to floors in imports_test.go, with what it may import", name)}
+	}
+	for _, imported := range imports {
+		if other, ours := nameInModule(imported); ours && !matches(floors[i].may, other) {
+			problems = append(problems, fmt.Sprintf("package %q must not import %q; of ours it may import only %q", name, other, floors[i].may))
+		}
+		if name == "selectors" && !standard[imported] {
+			problems = append(problems, fmt.Sprintf("package %q must not import %q, but the standard library only", name, imported))
+		}
+	}
+	return problems
+}
+
+// nameInModule returns the package's path in our module, "" for main, and whether it's there.
+func nameInModule(path string) (name string, ours bool) {
+	if path == module {
+		return "", true
+	}
+	return strings.CutPrefix(path, module+"/")
+}
+
+// matches reports whether one of the patterns is path, or ends in /... and has path below it.
+func matches(patterns []string, path string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		tree, isTree := strings.CutSuffix(pattern, "/...")
+		return path == tree || isTree && strings.HasPrefix(path, tree+"/")
+	})
+}
+
+// TestImportProblems shows that the rules catch what they're for.
+func TestImportProblems(t *testing.T) {
+	tests := []struct {
+		name, from, to string
+		want           string // part of the only problem; empty if there is none
+	}{
+		{"down", "storage/cacher", module + "/watchstream", ""},
+		{"up", "watchstream", module + "/storage", `"watchstream" must not import "storage"`},
+		{"beside", "storage", module + "/storage/etcd", `"storage" must not import "storage/etcd"`},
+		{"registry to etcd", "registry/crd", module + "/storage/etcd", `"registry/crd" must not import "storage/etcd"`},
+		{"within registry", "registry", module + "/registry/builtin", ""},
+		{"server to its test helper", "server", module + "/server/servertest", `"server" must not import "server/servertest"`},
+		{"main to server", "", module + "/server", ""},
+		{"main past server", "", module + "/registry", `"" must not import "registry"`},
+		{"selectors to the standard library", "selectors", "strings", ""},
+		{"selectors to a library", "selectors", "k8s.io/apimachinery/pkg/labels", "but the standard library only"},
+		{"no floor", "util", "strings", `"util" is on no floor`},
+		{"name that begins alike", "registryx", "strings", `"registryx" is on no floor`},
+		{"client-go", "server", "k8s.io/client-go/rest", `"server" must not import "k8s.io/client-go/rest"`},
+		{"client-go itself", "server", "k8s.io/client-go", `"server" must not import "k8s.io/client-go"`},
+		{"client-go's jsonpath", "server", "k8s.io/client-go/util/jsonpath", ""},
+		{"apiserver's storage", "storage", "k8s.io/apiserver/pkg/storage/etcd3", `"storage" must not import "k8s.io/apiserver/pkg/storage/etcd3"`},
+		{"apiserver's CEL", "registry", "k8s.io/apiserver/pkg/cel/environment", ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			packages := []listed{
+				{ImportPath: "strings", Standard: true},
+				{ImportPath: strings.TrimSuffix(module+"/"+test.from, "/"), Imports: []string{test.to}},
+				{ImportPath: test.to, Standard: test.to == "strings"},
+			}
+			problems := importProblems(packages)
+			if test.want == "" && len(problems) > 0 {
+				t.Errorf("problems are %q, want none", problems)
+			}
+			if test.want != "" && (len(problems) != 1 || !strings.Contains(problems[0], test.want)) {
+				t.Errorf("problems are %q, want one with %q", problems, test.want)
+			}
+		})
+	}
+}

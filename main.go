@@ -1,0 +1,257 @@
+// Command apiserver-lite serves the Kubernetes API for custom resources from one process, with etcd
+// inside.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
+)
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1 // couldn't start, or had to stop by itself
+	exitUsage   = 2
+	exitForced  = 3 // a second signal
+)
+
+// envPrefix begins the environment variable that stands for a flag: APISERVER_LITE_DATA_DIR for --data-dir.
+const envPrefix = "APISERVER_LITE_"
+
+func main() {
+	parent := os.Getppid() // before anything else, so that its end isn't missed
+	os.Exit(run(os.Args[1:], os.Getenv, os.Stdout, os.Stderr, parent))
+}
+
+// flags are the server's settings and those that only the process has.
+type flags struct {
+	server   server.Server
+	logLevel string
+	version  bool
+	parent   parentFlag
+}
+
+func run(args []string, getenv func(string) string, stdout, stderr io.Writer, parent int) int {
+	var f flags
+	f.parent.pid = parent
+	if err := parse(&f, args, getenv); errors.Is(err, pflag.ErrHelp) {
+		fmt.Fprint(stdout, usage(&f))
+		return exitOK
+	} else if err != nil {
+		fmt.Fprintf(stderr, "apiserver-lite: %s\n", oneLine(err))
+		return exitUsage
+	}
+	if f.version {
+		v := server.Version()
+		fmt.Fprintf(stdout, "apiserver-lite %s (%s, %s)\n", v.GitVersion, v.GoVersion, v.Platform)
+		return exitOK
+	}
+	level, _ := parseLevel(f.logLevel) // parse has looked at it
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
+	process(log)
+
+	ctx, stop := signals(log)
+	defer stop()
+	if f.parent.on {
+		ctx = f.parent.watch(ctx, log)
+	}
+	f.server.Log = log
+	f.server.Metrics = prometheus.DefaultGatherer
+	if err := serve(ctx, &f.server, stdout); err != nil {
+		fmt.Fprintf(stderr, "apiserver-lite: %s\n", oneLine(err))
+		return exitFailure
+	}
+	return exitOK
+}
+
+// process sets what there is one of per process. The garbage collector runs by Go's defaults; GOGC and
+// GOMEMLIMIT are the environment's to set, and GOMAXPROCS follows the container's limit by itself.
+func process(log *slog.Logger) {
+	slog.SetDefault(log)
+	klog.SetSlogLogger(log) // the Kubernetes libraries' logger
+}
+
+func serve(ctx context.Context, s *server.Server, stdout io.Writer) error {
+	if err := s.Start(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // told to stop before it was ready
+		}
+		return err
+	}
+	fmt.Fprint(stdout, banner(s))
+	return s.Run(ctx)
+}
+
+// banner says where the server is, and what to paste into a terminal first.
+func banner(s *server.Server) string {
+	data := "data in " + s.Dir()
+	if s.Ephemeral {
+		data += " (ephemeral: not synced to disk, and removed at exit)"
+	}
+	curl, url := "curl", s.URL()
+	if path, ok := strings.CutPrefix(url, "unix:"); ok {
+		curl, url = "curl --unix-socket "+path, "http://localhost"
+	}
+	if s.TLS {
+		curl += " --cacert " + s.Dir() + "/tls.crt"
+	}
+	if s.Token != "" || s.TokenFile != "" {
+		curl += ` -H "Authorization: Bearer $TOKEN"`
+	}
+	return fmt.Sprintf("listening on %s\n%s\n  %s %s/api/v1/namespaces\n  %s -N '%s/api/v1/namespaces?watch=true'\n", s.URL(), data, curl, url, curl, url)
+}
+
+// signals returns a context that the first SIGINT or SIGTERM ends. The second one ends the process at
+// once: nothing that was acknowledged is lost by that.
+func signals(log *slog.Logger) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := make(chan os.Signal, 2)
+	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case sig := <-c:
+				if ctx.Err() != nil {
+					log.Warn("exiting at once", "signal", sig.String())
+					os.Exit(exitForced)
+				}
+				log.Info("shutting down; a second signal exits at once", "signal", sig.String())
+				cancel()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(c)
+		close(done)
+		cancel()
+	}
+}
+
+// parse reads flags, and the environment for those that aren't given.
+func parse(f *flags, args []string, getenv func(string) string) error {
+	set := flagSet(f)
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	if set.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: there are only flags, see --help", set.Arg(0))
+	}
+	var err error
+	set.VisitAll(func(flag *pflag.Flag) {
+		name := envPrefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+		if value := getenv(name); value != "" && !flag.Changed && err == nil {
+			if bad := set.Set(flag.Name, value); bad != nil {
+				err = fmt.Errorf("%s: %w", name, bad)
+			}
+		}
+	})
+	if err == nil {
+		_, err = parseLevel(f.logLevel)
+	}
+	f.server.Token = getenv(envPrefix + "TOKEN")
+	return err
+}
+
+func flagSet(f *flags) *pflag.FlagSet {
+	s := &f.server
+	set := pflag.NewFlagSet("apiserver-lite", pflag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
+	set.StringVar(&s.Listen, "listen", server.DefaultListen, "address to serve on: host:port (port 0 picks one) or unix:/path")
+	set.StringVar(&s.URLFile, "url-file", "", "file to write the URL to when ready")
+	set.StringVar(&s.DataDir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")
+	set.BoolVar(&s.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
+	set.DurationVar(&s.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
+	set.BoolVar(&s.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
+	set.StringSliceVar(&s.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
+	set.BoolVar(&s.TLS, "tls", false, "serve HTTPS with a certificate made for it, tls.crt in the data directory")
+	set.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")
+	set.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM file with its key")
+	set.StringVar(&s.TokenFile, "token-file", "", "file with the bearer tokens to accept, one per line ("+envPrefix+"TOKEN holds one)")
+	set.DurationVar(&s.WatchWriteTimeout, "watch-write-timeout", server.DefaultWatchWriteTimeout, "how long a watch's client may take nothing before it's cut off")
+	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams", server.DefaultHTTP2MaxStreams, "requests that one HTTP/2 connection may have open")
+	set.StringVar(&f.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
+	set.Var(&f.parent, "exit-with-parent", "shut down when the process that started this one ends; =PID names it")
+	set.Lookup("exit-with-parent").NoOptDefVal = "true"
+	set.BoolVar(&f.version, "version", false, "print the version and exit")
+	return set
+}
+
+func usage(f *flags) string {
+	return "Usage: apiserver-lite [flags]\n\nEach flag is also an environment variable: --data-dir is " + envPrefix + "DATA_DIR.\n\n" + flagSet(f).FlagUsages()
+}
+
+func parseLevel(s string) (slog.Level, error) {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s)); err != nil {
+		return 0, fmt.Errorf("--log-level %q is none of debug, info, warn, error", s)
+	}
+	return level, nil
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+// parentFlag is --exit-with-parent. The parent is the process that has our parent's id when main
+// begins, or the one that the flag names: then it isn't missed even if it ended before that.
+type parentFlag struct {
+	on  bool
+	pid int
+}
+
+// parentPoll is how often the parent is looked for. (A death signal from the kernel, PR_SET_PDEATHSIG,
+// comes when the parent's thread ends that started us, which in Go and Java is any time.)
+const parentPoll = 100 * time.Millisecond
+
+func (p *parentFlag) String() string { return strconv.FormatBool(p.on) }
+func (p *parentFlag) Type() string   { return "pid" }
+
+// Set takes true, false or a process id.
+func (p *parentFlag) Set(s string) error {
+	if on, err := strconv.ParseBool(s); err == nil { // 1 is true: nobody outlives process 1
+		p.on = on
+		return nil
+	}
+	pid, err := strconv.Atoi(s)
+	if err != nil || pid < 1 {
+		return errors.New("must be true, false or a process id")
+	}
+	p.on, p.pid = true, pid
+	return nil
+}
+
+// watch returns a context that ends when our parent isn't that process any more.
+func (p *parentFlag) watch(ctx context.Context, log *slog.Logger) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		defer cancel()
+		tick := time.NewTicker(parentPoll)
+		defer tick.Stop()
+		for os.Getppid() == p.pid {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+		log.Info("shutting down: the parent process ended", "pid", p.pid)
+	}()
+	return ctx
+}

@@ -1,0 +1,88 @@
+package registry
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// Catalog is what is served at one instant. Immutable; it's replaced as a whole when a definition changes.
+type Catalog struct {
+	Groups []Group // the core group ("") first, then by name
+	Hash   string  // changes whenever the content does: discovery's ETag
+
+	endpoints map[path]*Endpoint
+	resources []*resource // all, those without a served version too
+}
+
+// Group is one API group with what is served of it.
+type Group struct {
+	Name     string
+	Versions []Version // in order of preference: GA, beta, alpha, and higher numbers first
+}
+
+// Version is one version of a group.
+type Version struct {
+	Name      string
+	Resources []*Endpoint // by plural
+}
+
+type path struct{ group, version, plural string }
+
+// newCatalog arranges the endpoints of all resources.
+func newCatalog(resources []*resource) *Catalog {
+	c := &Catalog{endpoints: make(map[path]*Endpoint, len(resources)), resources: resources}
+	all := make([]*Endpoint, 0, len(resources))
+	for _, r := range resources {
+		for _, e := range r.endpoints {
+			c.endpoints[path{e.Group, e.Version, e.Plural}] = e
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, compareEndpoints)
+	sum := sha256.New()
+	for _, e := range all {
+		c.place(e)
+		sum.Write(e.digest[:])
+	}
+	c.Hash = hex.EncodeToString(sum.Sum(nil))
+	return c
+}
+
+// compareEndpoints orders by group, version (the preferred first) and plural.
+func compareEndpoints(a, b *Endpoint) int {
+	if n := strings.Compare(a.Group, b.Group); n != 0 {
+		return n
+	}
+	if a.Version != b.Version {
+		return -version.CompareKubeAwareVersionStrings(a.Version, b.Version)
+	}
+	return strings.Compare(a.Plural, b.Plural)
+}
+
+// place puts the next endpoint, in the order of compareEndpoints, where it belongs.
+func (c *Catalog) place(e *Endpoint) {
+	if n := len(c.Groups); n == 0 || c.Groups[n-1].Name != e.Group {
+		c.Groups = append(c.Groups, Group{Name: e.Group})
+	}
+	g := &c.Groups[len(c.Groups)-1]
+	if n := len(g.Versions); n == 0 || g.Versions[n-1].Name != e.Version {
+		g.Versions = append(g.Versions, Version{Name: e.Version})
+	}
+	v := &g.Versions[len(g.Versions)-1]
+	v.Resources = append(v.Resources, e)
+}
+
+// seal computes what the catalog's hash is made of. It's called once, when the endpoint is complete, so
+// that a change of one definition doesn't encode all the others.
+func (e *Endpoint) seal() {
+	b, err := json.Marshal(e) // the exported fields: all that discovery shows
+	if err != nil {
+		panic(err) // strings and booleans always encode
+	}
+	e.digest = sha256.Sum256(b)
+}

@@ -1,0 +1,237 @@
+// Package crd holds the rules of CustomResourceDefinitions: defaults, validation, which names a definition
+// gets, and its conditions. It's pure: it reads nothing, starts nothing and keeps nothing. The registry calls
+// it for each write of a definition.
+//
+// Validation is Kubernetes's own, so that a definition which is refused there is refused here with the same
+// words. Its parts (CEL environments, schemas) are built at their first use, not at start.
+package crd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Definition is a CustomResourceDefinition in the only version that is served.
+type Definition = apiextensionsv1.CustomResourceDefinition
+
+// Finalizer holds a definition that is being deleted until its objects are gone.
+const Finalizer = apiextensionsv1.CustomResourceCleanupFinalizer
+
+// Default fills in what may be left out.
+func Default(d *Definition) { apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(d) }
+
+// Validate checks a definition that was defaulted and whose status was set; old is nil for a new one.
+func Validate(ctx context.Context, d, old *Definition) field.ErrorList {
+	in, err := internal(d)
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
+	}
+	var errs field.ErrorList
+	if old == nil {
+		errs = validation.ValidateCustomResourceDefinition(ctx, in)
+	} else {
+		prev, err := internal(old)
+		if err != nil {
+			return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
+		}
+		errs = validation.ValidateCustomResourceDefinitionUpdate(ctx, in, prev)
+	}
+	return append(errs, unsupported(d)...)
+}
+
+// ValidateStatus checks a definition whose status was written by a client.
+func ValidateStatus(ctx context.Context, d, old *Definition) field.ErrorList {
+	in, err := internal(d)
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("status"), err)}
+	}
+	prev, err := internal(old)
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("status"), err)}
+	}
+	return validation.ValidateUpdateCustomResourceDefinitionStatus(ctx, in, prev)
+}
+
+// internal converts to the version that validation works on. The conversion moves parts of its input.
+func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
+	out := &apiextensions.CustomResourceDefinition{}
+	err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d.DeepCopy(), out, nil)
+	return out, err
+}
+
+// unsupported refuses what Kubernetes takes and this server doesn't do yet.
+func unsupported(d *Definition) field.ErrorList {
+	if c := d.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "conversion", "strategy"), c.Strategy,
+			"conversion webhooks are not supported by this server yet: use None")}
+	}
+	return nil
+}
+
+// Names are the names that are taken in one API group.
+type Names struct {
+	resources, kinds map[string]bool
+}
+
+// Take adds names to those that are taken.
+func (n *Names) Take(names apiextensionsv1.CustomResourceDefinitionNames) {
+	if n.resources == nil {
+		n.resources, n.kinds = map[string]bool{}, map[string]bool{}
+	}
+	for _, s := range append([]string{names.Plural, names.Singular}, names.ShortNames...) {
+		n.resources[s] = s != ""
+	}
+	for _, s := range []string{names.Kind, names.ListKind} {
+		n.kinds[s] = s != ""
+	}
+}
+
+// SetStatus computes what the server says about a definition: the stored versions, the names that it gets
+// of those it asks for, and the conditions NamesAccepted and Established. taken are the names that others
+// have. A definition that is Established stays so, with the names it has.
+func SetStatus(d *Definition, taken *Names) {
+	for _, v := range d.Spec.Versions {
+		if v.Storage && !slices.Contains(d.Status.StoredVersions, v.Name) {
+			d.Status.StoredVersions = append(d.Status.StoredVersions, v.Name)
+		}
+	}
+	accepted := accept(d, taken)
+	setCondition(d, accepted)
+	if Established(d) {
+		return
+	}
+	established := apiextensionsv1.CustomResourceDefinitionCondition{
+		Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
+		Reason: "NotAccepted", Message: "not all names are accepted",
+	}
+	if accepted.Status == apiextensionsv1.ConditionTrue {
+		established.Status, established.Reason = apiextensionsv1.ConditionTrue, "InitialNamesAccepted"
+		established.Message = "the initial names have been accepted"
+	}
+	setCondition(d, established)
+}
+
+// accept gives the definition the names that are free, and says whether those were all.
+func accept(d *Definition, taken *Names) apiextensionsv1.CustomResourceDefinitionCondition {
+	want, has := d.Spec.Names, &d.Status.AcceptedNames
+	c := apiextensionsv1.CustomResourceDefinitionCondition{
+		Type: apiextensionsv1.NamesAccepted, Status: apiextensionsv1.ConditionTrue,
+		Reason: "NoConflicts", Message: "no conflicts found",
+	}
+	conflict := func(what string, err error) {
+		c.Status, c.Reason, c.Message = apiextensionsv1.ConditionFalse, what+"Conflict", err.Error()
+	}
+	for _, n := range []struct {
+		what, want string
+		has        *string
+		taken      map[string]bool
+	}{
+		{"Plural", want.Plural, &has.Plural, taken.resources},
+		{"Singular", want.Singular, &has.Singular, taken.resources},
+		{"Kind", want.Kind, &has.Kind, taken.kinds},
+		{"ListKind", want.ListKind, &has.ListKind, taken.kinds},
+	} {
+		if err := free(n.want, *n.has, n.taken); err != nil {
+			conflict(n.what, err)
+		} else {
+			*n.has = n.want
+		}
+	}
+	var errs []error
+	for _, short := range want.ShortNames {
+		if !slices.Contains(has.ShortNames, short) {
+			errs = append(errs, free(short, "", taken.resources))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		conflict("ShortNames", errors.New(strings.ReplaceAll(err.Error(), "\n", ", ")))
+	} else {
+		has.ShortNames = want.ShortNames
+	}
+	has.Categories = want.Categories
+	return c
+}
+
+func free(want, has string, taken map[string]bool) error {
+	if want != has && taken[want] {
+		return fmt.Errorf("%q is already in use", want)
+	}
+	return nil
+}
+
+// setCondition sets a condition. Its time moves only when its status does, in whole seconds as it's stored.
+func setCondition(d *Definition, c apiextensionsv1.CustomResourceDefinitionCondition) {
+	c.LastTransitionTime = metav1.Now().Rfc3339Copy()
+	if old := apihelpers.FindCRDCondition(d, c.Type); old != nil && old.Status == c.Status {
+		c.LastTransitionTime = old.LastTransitionTime
+		c.ObservedGeneration = old.ObservedGeneration
+	}
+	apihelpers.SetCRDCondition(d, c)
+}
+
+// Established tells whether the definition is served.
+func Established(d *Definition) bool {
+	return apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established)
+}
+
+// Accepted tells whether the definition has all the names it asks for.
+func Accepted(d *Definition) bool {
+	return apihelpers.IsCRDConditionTrue(d, apiextensionsv1.NamesAccepted) &&
+		equality.Semantic.DeepEqual(d.Spec.Names, d.Status.AcceptedNames)
+}
+
+// SameSpec tells whether two definitions define the same.
+func SameSpec(a, b *Definition) bool {
+	return equality.Semantic.DeepEqual(a.Spec, b.Spec) && equality.Semantic.DeepEqual(a.Status.AcceptedNames, b.Status.AcceptedNames)
+}
+
+// MarkDeleted makes a definition wait for its objects' deletion.
+func MarkDeleted(d *Definition) {
+	if !slices.Contains(d.Finalizers, Finalizer) {
+		d.Finalizers = append(d.Finalizers, Finalizer)
+	}
+	SetTerminating(d, Pending)
+}
+
+// Progress is how far the deletion of a definition's objects is.
+type Progress int
+
+const (
+	// Pending means that it is about to begin.
+	Pending Progress = iota
+	// Waiting means that finalizers hold some of the objects.
+	Waiting
+)
+
+// SetTerminating sets the condition Terminating.
+func SetTerminating(d *Definition, p Progress) {
+	c := apiextensionsv1.CustomResourceDefinitionCondition{
+		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue,
+		Reason: "InstanceDeletionInProgress", Message: "the objects of this definition are being deleted",
+	}
+	if p == Waiting {
+		c.Reason, c.Message = "InstanceDeletionCheck", "objects of this definition are left, which finalizers hold"
+	}
+	setCondition(d, c)
+}
+
+// FieldLabels returns the labels under which a version's selectable fields are known: their JSON paths
+// without the leading dot.
+func FieldLabels(v *apiextensionsv1.CustomResourceDefinitionVersion) []string {
+	labels := make([]string, 0, len(v.SelectableFields))
+	for _, f := range v.SelectableFields {
+		labels = append(labels, strings.TrimPrefix(f.JSONPath, "."))
+	}
+	return labels
+}

@@ -1,0 +1,175 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Create stores a new object. Errors are Status errors.
+func (e *Endpoint) Create(ctx context.Context, namespace string, q url.Values, body []byte) (*Result, error) {
+	if (namespace != "") != e.Namespaced {
+		return nil, e.methodNotAllowed("create")
+	}
+	opts, err := parseWriteOptions(q, "CreateOptions")
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{endpoint: e, mode: opts.validation}
+	o, err := d.object(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.placeIn(o, namespace); err != nil {
+		return nil, err
+	}
+	if err := e.initMeta(o); err != nil {
+		return nil, err
+	}
+	d.warnings = append(d.warnings, o.dropRepeatedOwners()...)
+	if e.hasStatus() {
+		delete(o.content, status)
+	}
+	end, err := e.res.begin(ctx)
+	if err != nil {
+		return nil, e.fail(o.meta.Name, err)
+	}
+	defer end()
+	stored, err := e.create(ctx, namespace, o)
+	if err != nil {
+		return nil, e.fail(o.meta.Name, err)
+	}
+	if err := e.res.written(ctx, stored.Revision); err != nil {
+		return nil, e.fail(o.meta.Name, err)
+	}
+	return &Result{Object: e.render(stored), Created: true, Warnings: d.warnings}, nil
+}
+
+// create finds a name, validates and writes.
+func (e *Endpoint) create(ctx context.Context, namespace string, o *object) (*cacher.Object, error) {
+	// What the object needs to be there comes first: in a missing namespace, the answer is about that.
+	conds, err := e.conditions(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	generate := o.meta.Name == "" && o.meta.GenerateName != ""
+	for try := 1; ; try++ {
+		if generate {
+			o.meta.Name = generatedName(o.meta.GenerateName)
+		}
+		raw, err := e.validNew(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		key, err := e.key(namespace, o.meta.Name)
+		if err != nil {
+			return nil, err
+		}
+		rev, err := e.insert(ctx, namespace, key, raw, conds)
+		if err == nil {
+			return cacher.NewObject(key, raw, rev), nil
+		}
+		if !generate || !errors.Is(err, storage.ErrExists) {
+			return nil, err
+		}
+		if try == generateTries {
+			return nil, apierrors.NewGenerateNameConflict(e.resource(), o.meta.Name, retryAfter)
+		}
+	}
+}
+
+// validNew validates a new object and encodes it.
+func (e *Endpoint) validNew(ctx context.Context, o *object) ([]byte, error) {
+	errs := e.validateNew(o)
+	if t := e.res.typed; t != nil {
+		more, err := t.admit(ctx, o, nil, main)
+		if err != nil {
+			return nil, err
+		}
+		errs = append(errs, more...)
+	}
+	if err := invalid(e.groupKind(), o.meta.Name, errs); err != nil {
+		return nil, err
+	}
+	return e.encode(o)
+}
+
+// encode makes the stored bytes and checks their size.
+func (e *Endpoint) encode(o *object) ([]byte, error) {
+	raw, err := o.encode(e.res.storedVersion(), e.Kind)
+	if err != nil {
+		return nil, badRequest("the object can't be encoded: %s", clip(err.Error()))
+	}
+	if len(raw) > maxObjectBytes {
+		return nil, tooLarge(e.resource(), clip(o.meta.Name))
+	}
+	return raw, nil
+}
+
+// insert creates a key under its conditions. A failed condition means that the namespace or the
+// definition changed: whether they still allow the object is then asked again.
+func (e *Endpoint) insert(ctx context.Context, namespace, key string, raw []byte, conds []storage.Condition) (storage.Revision, error) {
+	for {
+		rev, err := e.res.registry.store.Create(ctx, key, raw, conds...)
+		if !errors.Is(err, storage.ErrConditionFailed) {
+			return rev, err
+		}
+		if conds, err = e.readConditions(ctx, namespace); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// conditions are what a new object requires: the revision of its namespace and of its definition, at which
+// neither was being deleted. With them in the create's transaction, nothing can be created in a namespace
+// once its deletion has begun (that is a write to the namespace), so that what its controller has emptied
+// stays empty; and the same for the objects of a definition.
+//
+// They're taken from the cache, which may be behind; a refusal is given only after reading etcd.
+func (e *Endpoint) conditions(ctx context.Context, namespace string) ([]storage.Condition, error) {
+	if e.res.terminating {
+		return e.readConditions(ctx, namespace)
+	}
+	conds := make([]storage.Condition, 0, 2)
+	if e.res.definition.Key != "" {
+		conds = append(conds, e.res.definition)
+	}
+	if namespace != "" {
+		ns := e.res.registry.namespaces.cached(namespace)
+		if ns == nil || ns.DeletionTimestamp != "" {
+			return e.readConditions(ctx, namespace)
+		}
+		conds = append(conds, storage.Condition{Key: ns.Key, Revision: ns.Revision})
+	}
+	return conds, nil
+}
+
+// readConditions is conditions from etcd.
+func (e *Endpoint) readConditions(ctx context.Context, namespace string) ([]storage.Condition, error) {
+	conds := make([]storage.Condition, 0, 2)
+	if key := e.res.definition.Key; key != "" {
+		def, err := e.res.read(ctx, key)
+		switch {
+		case err != nil:
+			return nil, err
+		case def == nil:
+			return nil, errNotServed()
+		case def.DeletionTimestamp != "":
+			return nil, e.forbidden("", "create not allowed while custom resource definition is terminating")
+		}
+		conds = append(conds, storage.Condition{Key: key, Revision: def.Revision})
+	}
+	if namespace != "" {
+		cond, err := e.res.registry.namespaces.require(ctx, e, namespace)
+		if err != nil {
+			return nil, err
+		}
+		conds = append(conds, cond)
+	}
+	return conds, nil
+}

@@ -1,0 +1,332 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"sync"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/crd"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// definitions is the CustomResourceDefinition resource, what is served because of its objects, and the
+// controller that deletes the objects of deleted ones.
+type definitions struct {
+	registry *Registry
+	res      *resource
+
+	// turn is held by the one write of a definition that is going on, so that no two get the same names.
+	// A channel, because waiting for it must end with the request.
+	turn chan struct{}
+
+	mu    sync.Mutex             // guards known, and who replaces the catalog
+	known map[string]*definition // by name
+}
+
+// definition is one definition as it's served. Immutable.
+type definition struct {
+	object   *crd.Definition
+	revision storage.Revision
+	res      *resource
+}
+
+func newDefinitions(r *Registry) *definitions {
+	d := &definitions{registry: r, turn: make(chan struct{}, 1), known: map[string]*definition{}}
+	Register(r, Definition[crd.Definition]{
+		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
+		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
+		ClusterScoped: true, Status: true,
+		Default: crd.Default,
+		Prepare: d.prepare,
+		Validate: func(ctx context.Context, obj, old *crd.Definition, subresource string) field.ErrorList {
+			if subresource == status {
+				return crd.ValidateStatus(ctx, obj, old)
+			}
+			return crd.Validate(ctx, obj, old)
+		},
+		Deleting: crd.MarkDeleted,
+		begin:    d.begin,
+		written:  d.written,
+	})
+	d.res = r.builtins[len(r.builtins)-1]
+	return d
+}
+
+// begin waits for the turn to write a definition.
+func (d *definitions) begin(ctx context.Context) (end func(), err error) {
+	select {
+	case d.turn <- struct{}{}:
+		return func() { <-d.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// written makes a write of a definition effective before it's answered.
+func (d *definitions) written(ctx context.Context, rev storage.Revision) error {
+	if err := d.registry.cacher.WaitFor(ctx, rev); err != nil {
+		return err
+	}
+	d.sync()
+	return nil
+}
+
+// prepare computes the status that a definition's own write is answered with. The turn is held.
+func (d *definitions) prepare(obj, old *crd.Definition, _ string) {
+	if old == nil {
+		obj.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+	} else { // whoever writes status: names and conditions are ours, storedVersions is for storage migrators
+		obj.Status.AcceptedNames, obj.Status.Conditions = old.Status.AcceptedNames, slices.Clone(old.Status.Conditions)
+	}
+	crd.SetStatus(obj, d.taken(obj))
+}
+
+// taken returns the names that others have in a definition's group: other definitions, and Go types.
+func (d *definitions) taken(obj *crd.Definition) *crd.Names {
+	taken := &crd.Names{}
+	for _, res := range d.registry.builtins {
+		for _, e := range res.endpoints {
+			if e.Group == obj.Spec.Group {
+				taken.Take(apiextensionsv1.CustomResourceDefinitionNames{
+					Plural: e.Plural, Singular: e.Singular, ShortNames: e.ShortNames, Kind: e.Kind, ListKind: e.ListKind,
+				})
+			}
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for name, other := range d.known {
+		if name != obj.Name && other.object.Spec.Group == obj.Spec.Group {
+			taken.Take(other.object.Status.AcceptedNames)
+		}
+	}
+	return taken
+}
+
+// refresh brings the catalog up to date if the cache has something else for one definition. Its name says
+// what it defines, so that a path nobody defined costs one look into the cache.
+func (d *definitions) refresh(group, plural string) {
+	key, err := d.res.prefix.Key("", plural+"."+group)
+	if err != nil {
+		return
+	}
+	o := d.res.cache.Get(key)
+	d.mu.Lock()
+	known := d.known[plural+"."+group]
+	d.mu.Unlock()
+	if (o == nil) != (known == nil) || o != nil && o.Revision != known.revision {
+		d.sync()
+	}
+}
+
+// sync makes the catalog what the cached definitions say. It's called by whoever needs it to be: the writers
+// of definitions, readers of paths that aren't there yet, and the controller.
+func (d *definitions) sync() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	seen := make(map[string]bool, len(d.known))
+	var changed []*resource // whose watches end
+	stale := false
+	for o := range d.res.cache.Snapshot().All(string(d.res.prefix)) {
+		name := o.Name()
+		old := d.known[name]
+		if old != nil && old.revision == o.Revision {
+			seen[name] = true
+			continue
+		}
+		next := d.open(o, old)
+		if next == nil {
+			continue
+		}
+		seen[name], stale = true, true
+		if old != nil && !crd.SameSpec(old.object, next.object) {
+			changed = append(changed, old.res)
+		}
+		d.known[name] = next
+	}
+	for name, old := range d.known {
+		if !seen[name] {
+			changed, stale = append(changed, old.res), true
+			delete(d.known, name)
+		}
+	}
+	if !stale {
+		return
+	}
+	resources := slices.Clone(d.registry.builtins)
+	for _, def := range d.known {
+		resources = append(resources, def.res)
+	}
+	d.registry.catalog.Store(newCatalog(resources))
+	for _, res := range changed {
+		res.cache.EndWatches() // after the catalog: who comes back gets the new views
+	}
+}
+
+// open reads a stored definition. It's nil if that can't be done; nothing is served then.
+func (d *definitions) open(o *cacher.Object, old *definition) *definition {
+	obj := &crd.Definition{}
+	err := o.Err
+	if err == nil {
+		err = json.Unmarshal(o.Raw(), obj)
+	}
+	if err != nil {
+		if o.Err == nil {
+			d.registry.log.Warn("a stored definition can't be read and isn't served", "name", o.Name(), "err", err)
+		} else {
+			d.registry.unreadable.report(o)
+		}
+		return nil
+	}
+	crd.Default(obj)
+	next := &definition{object: obj, revision: o.Revision}
+	if next.res = d.resource(o, obj, old); next.res.stored == nil {
+		d.registry.log.Warn("a stored definition has no storage version and isn't served", "name", o.Name())
+		return nil
+	}
+	return next
+}
+
+// resource makes what a definition defines. Its names are those that were accepted.
+func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *definition) *resource {
+	names := obj.Status.AcceptedNames
+	if !crd.Established(obj) {
+		names = obj.Spec.Names // not served, but its objects can be deleted
+	}
+	res := &resource{
+		registry: d.registry, group: obj.Spec.Group, plural: obj.Spec.Names.Plural,
+		namespaced:  obj.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		prefix:      storage.PrefixOf(obj.Spec.Group, obj.Spec.Names.Plural),
+		definition:  storage.Condition{Key: o.Key, Revision: o.Revision},
+		terminating: o.DeletionTimestamp != "",
+	}
+	res.cache = d.registry.cacher.Resource(res.prefix)
+	for i := range obj.Spec.Versions {
+		v := &obj.Spec.Versions[i]
+		e := &Endpoint{
+			Group: obj.Spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
+			Plural: obj.Spec.Names.Plural, Singular: names.Singular, Namespaced: res.namespaced,
+			ShortNames: names.ShortNames, Categories: names.Categories, Verbs: verbs,
+			res: res, fields: crd.FieldLabels(v),
+		}
+		if v.Subresources != nil && v.Subresources.Status != nil {
+			e.Subresources = []string{status}
+		}
+		e.view = viewOf(e, old)
+		e.itemView = e.view
+		e.seal()
+		if v.Storage {
+			res.stored, res.storageVersion = e, v.Name
+		}
+		if v.Served && crd.Established(obj) && !d.shadowed(res) {
+			res.endpoints = append(res.endpoints, e)
+		}
+	}
+	return res
+}
+
+// shadowed tells whether a Go type of the program has the definition's place, and its objects.
+func (d *definitions) shadowed(res *resource) bool {
+	return slices.ContainsFunc(d.registry.builtins, func(b *resource) bool { return b.prefix == res.prefix })
+}
+
+// viewOf returns the view of an endpoint: that of the earlier definition where it's the same, because
+// watchers with one view share what is encoded for them.
+func viewOf(e *Endpoint, old *definition) *cacher.View {
+	if old != nil {
+		for _, before := range old.res.endpoints {
+			if before.Version == e.Version && before.Kind == e.Kind {
+				return before.view
+			}
+		}
+	}
+	return &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
+}
+
+// reconcile does what is left to do after changes of definitions: it gives waiting ones names that have
+// become free, and deletes the objects of deleted ones.
+func (d *definitions) reconcile(ctx context.Context) (pending bool, err error) {
+	d.sync()
+	d.mu.Lock()
+	known := maps.Clone(d.known)
+	d.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		def := known[name]
+		switch {
+		case def.res.terminating:
+			waiting, err := d.finish(ctx, def)
+			if err != nil {
+				return true, err
+			}
+			pending = pending || waiting
+		case !crd.Accepted(def.object):
+			if err := d.rename(ctx, def); err != nil {
+				return true, err
+			}
+		}
+	}
+	return pending, nil
+}
+
+// rename asks again for the names that a definition didn't get.
+func (d *definitions) rename(ctx context.Context, def *definition) error {
+	return d.edit(ctx, def, func(obj *crd.Definition) { crd.SetStatus(obj, d.taken(obj)) })
+}
+
+// finish deletes the objects of a definition that is being deleted and then lets it go. It begins anew
+// after a restart. waiting tells that finalizers hold some.
+//
+// Creates compare the definition's revision in their transaction (see conditions). So the objects that are in
+// the caches, which have applied the change that began the deletion, are all there ever will be.
+func (d *definitions) finish(ctx context.Context, def *definition) (waiting bool, err error) {
+	if !slices.Contains(def.object.Finalizers, crd.Finalizer) {
+		return false, nil // done; somebody else's finalizer holds it
+	}
+	left := 0
+	if !d.shadowed(def.res) {
+		if left, err = d.registry.deleteAll(ctx, def.res, string(def.res.prefix)); err != nil {
+			return true, err
+		}
+	}
+	if left > 0 {
+		return true, d.edit(ctx, def, func(obj *crd.Definition) { crd.SetTerminating(obj, crd.Waiting) })
+	}
+	def.res.cache.EndWatches() // each after its last DELETED event
+	return false, d.edit(ctx, def, func(obj *crd.Definition) {
+		obj.Finalizers = slices.DeleteFunc(obj.Finalizers, func(f string) bool { return f == crd.Finalizer })
+	})
+}
+
+// edit changes a definition on the server's own account.
+func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *crd.Definition)) error {
+	e := d.res.stored
+	_, err := e.write(ctx, def.res.definition.Key, def.object.Name, func(old *cacher.Object) (change, error) {
+		o, err := decodeStored(old.Raw())
+		if err != nil {
+			return change{}, e.unreadable(old.Name(), err)
+		}
+		if o.meta.UID != def.object.UID {
+			return change{raw: old.Raw()}, nil // another of that name
+		}
+		if err := through(o, fn); err != nil {
+			return change{}, err
+		}
+		raw, err := e.encode(o)
+		if err != nil {
+			return change{}, err
+		}
+		remove, err := e.unheld(o)
+		return change{raw: raw, remove: remove}, err
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}

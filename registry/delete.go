@@ -1,0 +1,100 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Delete removes an object, or marks it as being deleted if something holds it. The body is DeleteOptions
+// or empty. The answer's object is a Status when the object is gone, else the object. Errors are Status
+// errors.
+func (e *Endpoint) Delete(ctx context.Context, namespace, name string, q url.Values, body []byte) (*Result, error) {
+	key, err := e.key(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := e.parseDeleteOptions(q, body)
+	if err != nil {
+		return nil, err
+	}
+	if t := e.res.typed; t != nil && t.undeletable != nil && t.undeletable(name) {
+		return nil, e.forbidden(name, "this "+e.Singular+" may not be deleted")
+	}
+	d := deletion{endpoint: e, pre: opts.Preconditions}
+	stored, err := e.write(ctx, key, name, d.decide)
+	if err != nil {
+		return nil, err
+	}
+	if d.gone {
+		return &Result{Object: e.deleted(name, d.uid)}, nil
+	}
+	return &Result{Object: e.render(stored)}, nil
+}
+
+// deletion decides what a delete does to an object. It's asked again after a conflict.
+type deletion struct {
+	endpoint *Endpoint
+	pre      *metav1.Preconditions
+	uid      string // of the object
+	gone     bool   // it's removed, not only marked
+}
+
+func (d *deletion) decide(old *cacher.Object) (change, error) {
+	e := d.endpoint
+	d.uid, d.gone = "", false
+	prev, err := decodeStored(old.Raw())
+	if old.Err != nil || err != nil {
+		// Nobody can read it, so nothing can hold it: deleting is the way out.
+		d.gone = true
+		return change{remove: true}, d.check(old, "")
+	}
+	d.uid = string(prev.meta.UID)
+	if err := d.check(old, d.uid); err != nil {
+		return change{}, err
+	}
+	if prev.meta.DeletionTimestamp != nil {
+		d.gone, err = e.unheld(prev)
+		return change{raw: old.Raw(), remove: d.gone}, err
+	}
+	next := prev.clone()
+	var zero int64
+	at := now()
+	next.meta.DeletionTimestamp, next.meta.DeletionGracePeriodSeconds = &at, &zero
+	if next.meta.Generation > 0 {
+		next.meta.Generation++
+	}
+	if t := e.res.typed; t != nil && t.markDeleted != nil {
+		if err := t.markDeleted(next); err != nil {
+			return change{}, err
+		}
+	}
+	if d.gone, err = e.unheld(next); err != nil || d.gone {
+		return change{remove: true}, err
+	}
+	raw, err := e.encode(next)
+	return change{raw: raw}, err
+}
+
+// check holds the preconditions against the object.
+func (d *deletion) check(old *cacher.Object, uid string) error {
+	if d.pre == nil {
+		return nil
+	}
+	refuse := func(what, want, have string) error {
+		return apierrors.NewConflict(d.endpoint.resource(), old.Name(),
+			fmt.Errorf("Precondition failed: %s in precondition: %s, %s in object meta: %s", what, clip(want), what, have)) //nolint:staticcheck // Kubernetes's text
+	}
+	if d.pre.UID != nil && string(*d.pre.UID) != uid {
+		return refuse("UID", string(*d.pre.UID), uid)
+	}
+	if v := d.pre.ResourceVersion; v != nil && *v != old.Revision.String() {
+		return refuse("ResourceVersion", *v, old.Revision.String())
+	}
+	return nil
+}

@@ -1,0 +1,132 @@
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The rules of metadata are Kubernetes's (see the API conventions); kube-apiserver's numbers.
+const (
+	// maxGeneratedBase is how much of generateName is used, so that with the suffix it has 63 characters.
+	maxGeneratedBase = 58
+	// generatedSuffix is how many random characters follow it.
+	generatedSuffix = 5
+	// generateTries is how many names are tried before a create with generateName is refused.
+	generateTries = 8
+)
+
+// maxObjectBytes bounds one stored object: etcd's customary limit of a request.
+const maxObjectBytes = 1536 << 10
+
+func generatedName(base string) string {
+	if len(base) > maxGeneratedBase {
+		base = base[:maxGeneratedBase]
+	}
+	return base + rand.String(generatedSuffix)
+}
+
+// now is the time as it's written in metadata: UTC, whole seconds.
+func now() metav1.Time { return metav1.Time{Time: time.Now().UTC().Truncate(time.Second)} }
+
+// placeIn checks the namespace in the body against the URL's and fills it in.
+func (e *Endpoint) placeIn(o *object, namespace string) error {
+	switch {
+	case namespace == "":
+		o.meta.Namespace = "" // cluster scope has none, whatever the client sent
+	case o.meta.Namespace == "":
+		o.meta.Namespace = namespace
+	case o.meta.Namespace != namespace:
+		return badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)",
+			clip(o.meta.Namespace), namespace)
+	}
+	return nil
+}
+
+// initMeta sets what the server decides about a new object, whatever the client sent.
+func (e *Endpoint) initMeta(o *object) error {
+	m := &o.meta
+	if m.ResourceVersion != "" {
+		return badRequest("resourceVersion should not be set on objects to be created")
+	}
+	m.UID = types.UID(uuid.NewString())
+	m.CreationTimestamp = now()
+	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
+	m.Generation = 1
+	if e.res.typed != nil && e.res.typed.noGeneration {
+		m.Generation = 0
+	}
+	m.SelfLink, m.ManagedFields = "", nil
+	return nil
+}
+
+// dropRepeatedOwners keeps one reference to each owner and returns a warning for the rest.
+func (o *object) dropRepeatedOwners() []string {
+	seen := make(map[types.UID]bool, len(o.meta.OwnerReferences))
+	var repeated []types.UID
+	owners := o.meta.OwnerReferences[:0:0]
+	for _, ref := range o.meta.OwnerReferences {
+		if seen[ref.UID] {
+			if !slices.Contains(repeated, ref.UID) {
+				repeated = append(repeated, ref.UID)
+			}
+			continue
+		}
+		seen[ref.UID] = true
+		owners = append(owners, ref)
+	}
+	if len(repeated) == 0 {
+		return nil
+	}
+	o.meta.OwnerReferences = owners
+	return []string{clip(fmt.Sprintf("metadata.ownerReferences names owners more than once, which are kept once: uid %q", repeated))}
+}
+
+// validName is the rule for the resource's names.
+func (e *Endpoint) validName(name string, prefix bool) []string {
+	if t := e.res.typed; t != nil && t.validName != nil {
+		return t.validName(name, prefix)
+	}
+	return validation.NameIsDNSSubdomain(name, prefix)
+}
+
+// validateNew checks the metadata of an object to be created.
+func (e *Endpoint) validateNew(o *object) field.ErrorList {
+	return validation.ValidateObjectMeta(&o.meta, e.Namespaced, e.validName, field.NewPath("metadata"))
+}
+
+// inheritMeta gives an updated object what only the server sets. What the client may not change and did is
+// left for validateChanged to refuse.
+func (e *Endpoint) inheritMeta(o, old *object, version string) {
+	m, prev := &o.meta, &old.meta
+	if m.UID == "" {
+		m.UID = prev.UID
+	}
+	if m.GenerateName == "" {
+		m.GenerateName = prev.GenerateName
+	}
+	m.CreationTimestamp = prev.CreationTimestamp
+	if prev.DeletionTimestamp != nil {
+		m.DeletionTimestamp = prev.DeletionTimestamp
+	}
+	if m.DeletionGracePeriodSeconds == nil {
+		m.DeletionGracePeriodSeconds = prev.DeletionGracePeriodSeconds
+	}
+	m.Generation = prev.Generation
+	m.ResourceVersion = version
+	m.SelfLink, m.ManagedFields = "", nil
+}
+
+// validateChanged checks the metadata of an updated object against the old one's.
+func (e *Endpoint) validateChanged(o, old *object) field.ErrorList {
+	path := field.NewPath("metadata")
+	errs := validation.ValidateObjectMetaUpdate(&o.meta, &old.meta, path)
+	return append(errs, validation.ValidateFinalizers(o.meta.Finalizers, path.Child("finalizers"))...)
+}

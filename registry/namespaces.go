@@ -1,0 +1,243 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// initialNamespaces are there in every cluster; all but the last refuse deletion.
+var initialNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+
+// namespaces is the Namespace resource, what creates ask of it, and the controller that empties deleted
+// ones.
+type namespaces struct {
+	registry   *Registry
+	res        *resource
+	autoCreate bool
+}
+
+func newNamespaces(r *Registry, autoCreate bool) *namespaces {
+	n := &namespaces{registry: r, autoCreate: autoCreate}
+	Register(r, Definition[corev1.Namespace]{
+		Version: "v1", Kind: "Namespace", ShortNames: []string{"ns"}, ClusterScoped: true, Status: true,
+		Fields:              []string{"status.phase", nameAlias},
+		UnconditionalUpdate: true, NoGeneration: true,
+		ValidName: validation.ValidateNamespaceName,
+		Prepare:   prepareNamespace,
+		Validate:  validateNamespace,
+		Deleting: func(ns *corev1.Namespace) {
+			ns.Status.Phase = corev1.NamespaceTerminating
+			ns.DeletionGracePeriodSeconds = nil // a namespace has none
+		},
+		Held:         func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
+		undeletable:  func(name string) bool { return slices.Contains(initialNamespaces[:3], name) },
+		subresources: []string{finalize},
+	})
+	n.res = r.builtins[len(r.builtins)-1]
+	return n
+}
+
+// prepareNamespace sets what only the server and its controller decide: the finalizer that lets content be
+// deleted first, the phase, and the label by which namespaces can be selected.
+func prepareNamespace(ns, old *corev1.Namespace, subresource string) {
+	if old == nil {
+		ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
+		if !slices.Contains(ns.Spec.Finalizers, corev1.FinalizerKubernetes) {
+			ns.Spec.Finalizers = append(ns.Spec.Finalizers, corev1.FinalizerKubernetes)
+		}
+	} else {
+		if subresource != finalize {
+			ns.Spec.Finalizers = old.Spec.Finalizers
+		}
+		ns.Status.Phase = corev1.NamespaceActive
+		if old.DeletionTimestamp != nil {
+			ns.Status.Phase = corev1.NamespaceTerminating
+		}
+	}
+	if ns.Name != "" {
+		labels := make(map[string]string, len(ns.Labels)+1)
+		for k, v := range ns.Labels {
+			labels[k] = v
+		}
+		labels[corev1.LabelMetadataName] = ns.Name
+		ns.Labels = labels
+	}
+}
+
+func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, _ string) (errs field.ErrorList) {
+	path := field.NewPath("spec", "finalizers")
+	for i, f := range ns.Spec.Finalizers {
+		errs = append(errs, validation.ValidateFinalizerName(string(f), path.Index(i))...)
+	}
+	return errs
+}
+
+// cached returns a namespace as the cache has it, or nil. A name that can't be one is nil too.
+func (n *namespaces) cached(name string) *cacher.Object {
+	key, err := n.res.prefix.Key("", name)
+	if err != nil {
+		return nil
+	}
+	return n.res.cache.Get(key)
+}
+
+// require reads a namespace from etcd for the create of an object of e in it, and returns the condition
+// under which the create may happen.
+func (n *namespaces) require(ctx context.Context, e *Endpoint, name string) (storage.Condition, error) {
+	key, err := n.res.prefix.Key("", name)
+	if err != nil {
+		return storage.Condition{}, e.fail(name, err)
+	}
+	ns, err := n.registry.read(ctx, key)
+	switch {
+	case err != nil:
+		return storage.Condition{}, err
+	case ns == nil && n.autoCreate:
+		rev, err := n.create(ctx, name)
+		if errors.Is(err, storage.ErrExists) { // by somebody else, just now
+			return n.require(ctx, e, name)
+		}
+		return storage.Condition{Key: key, Revision: rev}, err
+	case ns == nil:
+		return storage.Condition{}, n.res.stored.fail(name, storage.ErrNotFound)
+	case ns.DeletionTimestamp != "":
+		return storage.Condition{}, terminating(e, name)
+	}
+	return storage.Condition{Key: key, Revision: ns.Revision}, nil
+}
+
+// terminating refuses a create in a namespace that is being deleted; clients look for the cause.
+func terminating(e *Endpoint, name string) error {
+	err := apierrors.NewForbidden(e.resource(), "", errors.New("unable to create new content in namespace "+name+" because it is being terminated"))
+	err.ErrStatus.Details.Causes = []metav1.StatusCause{{
+		Type:    corev1.NamespaceTerminatingCause,
+		Message: "namespace " + name + " is being terminated",
+		Field:   "metadata.namespace",
+	}}
+	err.ErrStatus.Code = http.StatusForbidden
+	return err
+}
+
+// create makes a namespace, without a client asking for just that.
+func (n *namespaces) create(ctx context.Context, name string) (storage.Revision, error) {
+	e := n.res.stored
+	o := &object{content: map[string]any{}, meta: metav1.ObjectMeta{Name: name}}
+	if err := e.initMeta(o); err != nil {
+		return 0, err
+	}
+	stored, err := e.create(ctx, "", o)
+	if err != nil {
+		return 0, err
+	}
+	return stored.Revision, nil
+}
+
+// createInitial creates those of the initial namespaces that are missing, at once, and waits until the cache
+// has them.
+func (n *namespaces) createInitial(ctx context.Context) error {
+	work, working := errgroup.WithContext(ctx)
+	revisions := make([]storage.Revision, len(initialNamespaces))
+	for i, name := range initialNamespaces {
+		if n.cached(name) != nil {
+			continue
+		}
+		work.Go(func() (err error) {
+			revisions[i], err = n.create(working, name)
+			if errors.Is(err, storage.ErrExists) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return err
+	}
+	return n.registry.cacher.WaitFor(ctx, slices.Max(revisions))
+}
+
+// reconcile empties and removes the namespaces that are being deleted. pending tells that something in one of
+// them is held by finalizers.
+func (n *namespaces) reconcile(ctx context.Context) (pending bool, err error) {
+	for ns := range n.res.cache.Snapshot().All(string(n.res.prefix)) {
+		if ns.DeletionTimestamp == "" || ns.Err != nil {
+			continue
+		}
+		left, err := n.empty(ctx, ns.Name())
+		if err != nil {
+			return true, err
+		}
+		if left > 0 {
+			pending = true
+			continue
+		}
+		if err := n.release(ctx, ns); err != nil {
+			return true, err
+		}
+	}
+	return pending, nil
+}
+
+// empty deletes everything in a namespace and returns how much is left, held by finalizers.
+//
+// The namespace was seen as being deleted, and the feed applies changes in revision order: so what was
+// created before is in the caches, and later creates fail on their condition (see conditions). What is empty
+// now stays empty.
+func (n *namespaces) empty(ctx context.Context, name string) (left int, err error) {
+	for _, res := range n.registry.Catalog().resources {
+		if !res.namespaced {
+			continue
+		}
+		prefix, err := res.prefix.Namespace(name)
+		if err != nil {
+			return 0, err
+		}
+		held, err := n.registry.deleteAll(ctx, res, prefix)
+		if err != nil {
+			return 0, err
+		}
+		left += held
+	}
+	return left, nil
+}
+
+// release takes the server's finalizer from an emptied namespace, which removes it unless others hold it.
+func (n *namespaces) release(ctx context.Context, ns *cacher.Object) error {
+	e := n.res.stored
+	_, err := e.modify(ctx, ns.Key, func(old *cacher.Object) (change, error) {
+		if old.DeletionTimestamp == "" { // a new one of that name: not emptied
+			return change{raw: old.Raw()}, nil
+		}
+		prev, err := decodeStored(old.Raw())
+		if err != nil {
+			return change{}, e.unreadable(old.Name(), err)
+		}
+		in := prev.clone()
+		in.meta.ResourceVersion = ""
+		spec := map[string]any{"finalizers": without(asMap(prev.content["spec"])["finalizers"], corev1.FinalizerKubernetes)}
+		in.content["spec"] = spec
+		return e.revise(ctx, old, in, finalize)
+	})
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// without returns a list of strings without one of them.
+func without(list any, name corev1.FinalizerName) []any {
+	all, _ := list.([]any)
+	return slices.DeleteFunc(slices.Clone(all), func(v any) bool { return v == string(name) })
+}

@@ -1,0 +1,287 @@
+package registry
+
+import (
+	"bytes"
+	"math"
+	"math/rand/v2"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	v1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// query reads parameters and remembers the first that doesn't parse.
+type query struct {
+	values url.Values
+	err    error
+}
+
+func (q *query) refuse(name, value, want string) {
+	if q.err == nil {
+		q.err = badRequest("invalid value %q of the query parameter %s: must be %s", clip(value), name, want)
+	}
+}
+
+func (q *query) string(name string) string { return q.values.Get(name) }
+
+// flag reads a boolean. A parameter without a value is true, as in "?watch"; set tells whether it's there.
+func (q *query) flag(name string) (value, set bool) {
+	if !q.values.Has(name) {
+		return false, false
+	}
+	text := q.values.Get(name)
+	if text == "" {
+		return true, true
+	}
+	value, err := strconv.ParseBool(text)
+	if err != nil {
+		q.refuse(name, text, "true or false")
+	}
+	return value, true
+}
+
+// count reads a number that isn't negative; 0 when it's absent or empty.
+func (q *query) count(name string) int64 {
+	text := q.values.Get(name)
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		q.refuse(name, text, "a decimal number that is not negative")
+	}
+	return n
+}
+
+// revision reads resourceVersion; set tells whether one is given.
+func (q *query) revision() (rev storage.Revision, set bool) {
+	text := q.values.Get("resourceVersion")
+	if text == "" {
+		return 0, false
+	}
+	rev, err := parseRevision(text)
+	if err != nil && q.err == nil {
+		q.err = badRequest("invalid resource version: %q must be a decimal number from a list, an object or a bookmark", clip(text))
+	}
+	return rev, true
+}
+
+func parseRevision(s string) (storage.Revision, error) {
+	n, err := strconv.ParseUint(s, 10, 63) // no sign, and it fits a Revision
+	return storage.Revision(n), err
+}
+
+// WantsWatch tells whether the parameters of a GET of a collection ask for a watch. Its error is a Status
+// that refuses a value which is neither true nor false.
+func WantsWatch(values url.Values) (bool, error) {
+	q := query{values: values}
+	watch, _ := q.flag("watch")
+	return watch, q.err
+}
+
+// writeOptions are those that creates, updates and patches share.
+type writeOptions struct {
+	validation string // metav1.FieldValidation...
+}
+
+// parseWriteOptions reads the parameters of a create, update or patch; kind is that of the options object
+// which errors name.
+func parseWriteOptions(values url.Values, kind string) (writeOptions, error) {
+	o := metav1.UpdateOptions{
+		DryRun:          values["dryRun"],
+		FieldManager:    values.Get("fieldManager"),
+		FieldValidation: values.Get("fieldValidation"),
+	}
+	o.DryRun = slices.DeleteFunc(slices.Clone(o.DryRun), func(s string) bool { return s == "" })
+	errs := v1validation.ValidateUpdateOptions(&o)
+	if kind == "PatchOptions" && values.Has("force") {
+		errs = append(errs, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
+	}
+	if len(errs) > 0 {
+		return writeOptions{}, invalidOptions(kind, errs)
+	}
+	if len(o.DryRun) > 0 {
+		return writeOptions{}, notServed("dryRun")
+	}
+	if o.FieldValidation == "" {
+		o.FieldValidation = metav1.FieldValidationWarn
+	}
+	return writeOptions{validation: o.FieldValidation}, nil
+}
+
+// parseDeleteOptions reads the options of a deletion from the body or, when that is empty, from the
+// query.
+func (e *Endpoint) parseDeleteOptions(values url.Values, body []byte) (*metav1.DeleteOptions, error) {
+	o := &metav1.DeleteOptions{}
+	if len(bytes.TrimSpace(body)) > 0 {
+		if _, err := document(body, o); err != nil {
+			return nil, err
+		}
+		if err := e.checkDeleteOptionsType(o); err != nil {
+			return nil, err
+		}
+	} else if err := deleteOptionsFromQuery(values, o); err != nil {
+		return nil, err
+	}
+	if values.Has("dryRun") && len(o.DryRun) == 0 {
+		o.DryRun = values["dryRun"]
+	}
+	o.DryRun = slices.DeleteFunc(slices.Clone(o.DryRun), func(s string) bool { return s == "" })
+	if errs := v1validation.ValidateDeleteOptions(o); len(errs) > 0 {
+		return nil, invalidOptions("DeleteOptions", errs)
+	}
+	if len(o.DryRun) > 0 {
+		return nil, notServed("dryRun")
+	}
+	if p := o.PropagationPolicy; p != nil && *p != metav1.DeletePropagationBackground {
+		return nil, badRequest("propagationPolicy %s is not supported by this server yet: dependents aren't collected; use Background", *p)
+	}
+	if o.OrphanDependents != nil && *o.OrphanDependents { //nolint:staticcheck // deprecated, and still sent
+		return nil, badRequest("orphanDependents is not supported by this server yet: leave it out")
+	}
+	return o, nil
+}
+
+func (e *Endpoint) checkDeleteOptionsType(o *metav1.DeleteOptions) error {
+	if o.Kind != "" && o.Kind != "DeleteOptions" {
+		return badRequest("the body of a DELETE must be DeleteOptions, not %q", clip(o.Kind))
+	}
+	switch o.APIVersion {
+	case "", "v1", "meta.k8s.io/v1", e.apiVersion():
+		return nil
+	}
+	return badRequest("the API version of DeleteOptions must be v1, meta.k8s.io/v1 or %s, not %q", e.apiVersion(), clip(o.APIVersion))
+}
+
+func deleteOptionsFromQuery(values url.Values, o *metav1.DeleteOptions) error {
+	q := query{values: values}
+	if values.Get("gracePeriodSeconds") != "" {
+		n := q.count("gracePeriodSeconds")
+		o.GracePeriodSeconds = &n
+	}
+	if p := metav1.DeletionPropagation(values.Get("propagationPolicy")); p != "" {
+		o.PropagationPolicy = &p
+	}
+	if orphan, set := q.flag("orphanDependents"); set {
+		o.OrphanDependents = &orphan //nolint:staticcheck // deprecated, and still sent
+	}
+	return q.err
+}
+
+// listOptions are the parameters of a list or a watch that parsed and don't contradict.
+type listOptions struct {
+	revision    storage.Revision
+	hasRevision bool
+
+	// for a watch
+	initialEvents bool // begin with the state
+	bookmarks     bool
+	timeout       time.Duration
+}
+
+// parseListOptions reads the parameters of a list.
+func parseListOptions(values url.Values) (listOptions, error) {
+	q := query{values: values}
+	var o listOptions
+	o.revision, o.hasRevision = q.revision()
+	q.count("limit") // the whole list may answer it
+	q.count("timeoutSeconds")
+	q.flag("allowWatchBookmarks") // means nothing here
+	_, hasInitial := q.flag("sendInitialEvents")
+	if q.err != nil {
+		return o, q.err
+	}
+	match := q.string("resourceVersionMatch")
+	var errs field.ErrorList
+	if match != "" {
+		errs = validateMatch(match, q.string("resourceVersion"), q.string("continue"))
+	}
+	if hasInitial {
+		errs = append(errs, field.Forbidden(field.NewPath("sendInitialEvents"), "may only be given with watch=true"))
+	}
+	switch {
+	case len(errs) > 0:
+		return o, invalidOptions("ListOptions", errs)
+	case match != "":
+		return o, notServed("resourceVersionMatch on a list")
+	case q.string("continue") != "":
+		return o, notServed("continue")
+	}
+	return o, nil
+}
+
+// matches are what resourceVersionMatch can say.
+var matches = []string{string(metav1.ResourceVersionMatchExact), string(metav1.ResourceVersionMatchNotOlderThan)}
+
+func validateMatch(match, revision, token string) (errs field.ErrorList) {
+	path := field.NewPath("resourceVersionMatch")
+	if revision == "" {
+		errs = append(errs, field.Forbidden(path, "may only be given with resourceVersion"))
+	}
+	if token != "" {
+		errs = append(errs, field.Forbidden(path, "may not be given with continue"))
+	}
+	if !slices.Contains(matches, match) {
+		errs = append(errs, field.NotSupported(path, clip(match), matches))
+	}
+	if match == string(metav1.ResourceVersionMatchExact) && revision == "0" {
+		errs = append(errs, field.Forbidden(path, `can't be Exact with resourceVersion "0"`))
+	}
+	return errs
+}
+
+// A watch that doesn't say when it wants to end ends at a random time between these, so that watchers
+// that came together don't come back together. kube-apiserver's figures.
+const (
+	minWatchTimeout = 1800 * time.Second
+	maxWatchTimeout = 3600 * time.Second
+)
+
+// parseWatchOptions reads the parameters of a watch. limit and continue mean nothing to it.
+func parseWatchOptions(values url.Values) (listOptions, error) {
+	q := query{values: values}
+	var o listOptions
+	o.revision, o.hasRevision = q.revision()
+	o.bookmarks, _ = q.flag("allowWatchBookmarks")
+	initial, hasInitial := q.flag("sendInitialEvents")
+	seconds := q.count("timeoutSeconds")
+	q.count("limit")
+	if q.err != nil {
+		return o, q.err
+	}
+	if errs := validateWatchMatch(q.string("resourceVersionMatch"), hasInitial); len(errs) > 0 {
+		return o, invalidOptions("ListOptions", errs)
+	}
+	// Without a version, and asked no more closely, a watch begins with the state.
+	o.initialEvents = initial || !hasInitial && o.revision == 0
+	switch {
+	case seconds == 0:
+		o.timeout = minWatchTimeout + rand.N(maxWatchTimeout-minWatchTimeout)
+	case seconds > int64(math.MaxInt64/time.Second):
+		o.timeout = math.MaxInt64
+	default:
+		o.timeout = time.Duration(seconds) * time.Second
+	}
+	return o, nil
+}
+
+func validateWatchMatch(match string, hasInitial bool) (errs field.ErrorList) {
+	path := field.NewPath("resourceVersionMatch")
+	const notOlder = string(metav1.ResourceVersionMatchNotOlderThan)
+	if hasInitial && match != notOlder {
+		errs = append(errs, field.Forbidden(path, "sendInitialEvents needs resourceVersionMatch="+notOlder))
+	}
+	if match != "" && !hasInitial {
+		errs = append(errs, field.Forbidden(path, "may only be given to a watch together with sendInitialEvents"))
+	}
+	if match != "" && match != notOlder {
+		errs = append(errs, field.NotSupported(path, clip(match), []string{notOlder}))
+	}
+	return errs
+}

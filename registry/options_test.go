@@ -1,0 +1,158 @@
+package registry
+
+import (
+	"fmt"
+	"math"
+	"net/url"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Every way to open a watch, as the Kubernetes API has it.
+func TestWatchOptions(t *testing.T) {
+	const notOlder = "resourceVersionMatch=NotOlderThan"
+	type want struct {
+		initial  bool
+		revision int64
+		refused  string // a part of the message of a 422
+	}
+	for _, c := range []struct {
+		query string
+		want  want
+	}{
+		{"", want{initial: true}},
+		{"resourceVersion=0", want{initial: true}},
+		{"sendInitialEvents=true&" + notOlder, want{initial: true}},
+		{"sendInitialEvents=true&resourceVersion=0&" + notOlder, want{initial: true}},
+		{"sendInitialEvents=true&resourceVersion=7&" + notOlder, want{initial: true, revision: 7}},
+		{"sendInitialEvents=false&" + notOlder, want{}},
+		{"sendInitialEvents=false&resourceVersion=0&" + notOlder, want{}},
+		{"resourceVersion=7", want{revision: 7}},
+		{"sendInitialEvents=false&resourceVersion=7&" + notOlder, want{revision: 7}},
+		{"sendInitialEvents=true", want{refused: "sendInitialEvents needs resourceVersionMatch=NotOlderThan"}},
+		{"sendInitialEvents=false&resourceVersion=7", want{refused: "sendInitialEvents needs"}},
+		{"sendInitialEvents=true&resourceVersion=7&resourceVersionMatch=Exact", want{refused: `Unsupported value: "Exact"`}},
+		{notOlder, want{refused: "together with sendInitialEvents"}},
+		{"resourceVersion=7&" + notOlder, want{refused: "together with sendInitialEvents"}},
+		{"resourceVersion=7&resourceVersionMatch=Exact", want{refused: `Unsupported value: "Exact"`}},
+		{"resourceVersionMatch=Nearly", want{refused: `Unsupported value: "Nearly"`}},
+		{"limit=500&continue=x&resourceVersion=7", want{revision: 7}}, // mean nothing to a watch
+	} {
+		for _, bookmarks := range []bool{false, true} {
+			q := params(c.query)
+			q.Set("allowWatchBookmarks", fmt.Sprint(bookmarks))
+			t.Run(q.Encode(), func(t *testing.T) {
+				o, err := parseWatchOptions(q)
+				if c.want.refused != "" {
+					status := wantStatus(t, err, 422, metav1.StatusReasonInvalid, c.want.refused)
+					if status.Details.Kind != "ListOptions" || status.Details.Group != "meta.k8s.io" {
+						t.Errorf("details %v", status.Details)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				if o.initialEvents != c.want.initial || int64(o.revision) != c.want.revision || o.bookmarks != bookmarks {
+					t.Errorf("got %+v, want %+v", o, c.want)
+				}
+			})
+		}
+	}
+}
+
+func TestWatchTimeout(t *testing.T) {
+	for _, c := range []struct {
+		query    string
+		min, max time.Duration
+	}{
+		{"", 1800 * time.Second, 3600*time.Second - 1},
+		{"timeoutSeconds=0", 1800 * time.Second, 3600*time.Second - 1},
+		{"timeoutSeconds=", 1800 * time.Second, 3600*time.Second - 1},
+		{"timeoutSeconds=7", 7 * time.Second, 7 * time.Second},
+		{"timeoutSeconds=9223372036854775807", math.MaxInt64, math.MaxInt64},
+	} {
+		t.Run(c.query, func(t *testing.T) {
+			for range 100 {
+				o, err := parseWatchOptions(params(c.query))
+				if err != nil || o.timeout < c.min || o.timeout > c.max {
+					t.Fatalf("got %v, %v", o.timeout, err)
+				}
+			}
+		})
+	}
+}
+
+// What doesn't parse is refused by name, on lists and watches alike.
+func TestBadParameters(t *testing.T) {
+	for _, c := range []struct{ query, part string }{
+		{"resourceVersion=abc", `invalid resource version: "abc"`},
+		{"resourceVersion=-1", "invalid resource version"},
+		{"resourceVersion=%2B1", "invalid resource version"},
+		{"resourceVersion=1.0", "invalid resource version"},
+		{"resourceVersion=18446744073709551616", "invalid resource version"},
+		{"limit=abc", "limit"},
+		{"limit=-1", "limit"},
+		{"timeoutSeconds=-1", "timeoutSeconds"},
+		{"timeoutSeconds=1s", "timeoutSeconds"},
+		{"allowWatchBookmarks=perhaps", "allowWatchBookmarks"},
+		{"sendInitialEvents=2", "sendInitialEvents"},
+	} {
+		t.Run(c.query, func(t *testing.T) {
+			_, err := parseWatchOptions(params(c.query))
+			wantStatus(t, err, 400, metav1.StatusReasonBadRequest, c.part)
+			_, err = parseListOptions(params(c.query))
+			wantStatus(t, err, 400, metav1.StatusReasonBadRequest, c.part)
+		})
+	}
+}
+
+func TestListOptions(t *testing.T) {
+	for _, c := range []struct {
+		query string
+		code  int32 // 0: accepted
+		part  string
+	}{
+		{"", 0, ""},
+		{"resourceVersion=0", 0, ""},
+		{"resourceVersion=5&limit=500&timeoutSeconds=10", 0, ""},
+		{"continue=abc", 400, "continue"},
+		{"resourceVersion=5&resourceVersionMatch=Exact", 400, "resourceVersionMatch"},
+		{"resourceVersion=5&resourceVersionMatch=NotOlderThan", 400, "resourceVersionMatch"},
+		{"resourceVersionMatch=Exact", 422, "resourceVersion"},
+		{"resourceVersion=0&resourceVersionMatch=Exact", 422, "Exact"},
+		{"resourceVersion=5&resourceVersionMatch=Nearly", 422, "Nearly"},
+		{"continue=x&resourceVersion=5&resourceVersionMatch=Exact", 422, "continue"},
+		{"sendInitialEvents=true", 422, "sendInitialEvents"},
+	} {
+		t.Run(c.query, func(t *testing.T) {
+			_, err := parseListOptions(params(c.query))
+			if c.code == 0 {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			reason := metav1.StatusReasonBadRequest
+			if c.code == 422 {
+				reason = metav1.StatusReasonInvalid
+			}
+			wantStatus(t, err, c.code, reason, c.part)
+		})
+	}
+}
+
+func TestWantsWatch(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "1": true, "": true, "false": false, "0": false} {
+		if got, err := WantsWatch(url.Values{"watch": {value}}); got != want || err != nil {
+			t.Errorf("watch=%s: %v, %v", value, got, err)
+		}
+	}
+	if got, err := WantsWatch(nil); got || err != nil {
+		t.Errorf("without watch: %v, %v", got, err)
+	}
+	_, err := WantsWatch(params("watch=maybe"))
+	wantStatus(t, err, 400, metav1.StatusReasonBadRequest, "watch", "maybe")
+}

@@ -1,0 +1,204 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// What one patch may cost; kube-apiserver's numbers.
+const (
+	// maxPatchOperations bounds the operations of a JSON patch.
+	maxPatchOperations = 10_000
+	// maxPatchCopyBytes bounds what the copies of a JSON patch add up to: each may double the object.
+	maxPatchCopyBytes = 3 << 20
+)
+
+// The library's bound is a variable of its package, read by every patch: set once, for all servers of the
+// process.
+func init() { jsonpatch.AccumulatedCopySizeLimit = maxPatchCopyBytes }
+
+// Patch changes an object as a merge patch (RFC 7386) or a JSON patch (RFC 6902) says; mediaType is the
+// body's type without parameters. Errors are Status errors.
+//
+// The patch is applied to the newest object. If somebody else writes in between, it's applied again, unless
+// it names a resourceVersion, which then is no longer the object's: a conflict. (kube-apiserver's limit of
+// five tries counts conflicts that its storage has already retried without a limit.)
+func (e *Endpoint) Patch(ctx context.Context, namespace, name, subresource, mediaType string, q url.Values, patch []byte) (*Result, error) {
+	key, err := e.key(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if subresource == finalize {
+		return nil, e.methodNotAllowed("patch")
+	}
+	if subresource != main && !e.has(subresource) {
+		return nil, errNotServed()
+	}
+	kind, err := e.patchType(mediaType)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := parseWriteOptions(q, "PatchOptions")
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{endpoint: e, mode: opts.validation}
+	apply, err := d.patch(kind, patch)
+	if err != nil {
+		return nil, err
+	}
+	fromPatch := len(d.warnings)
+	stored, err := e.write(ctx, key, name, func(old *cacher.Object) (change, error) {
+		if old.Err != nil {
+			return change{}, e.unreadable(name, old.Err)
+		}
+		d.warnings = d.warnings[:fromPatch] // of an earlier try
+		body, err := apply(e.render(old))
+		if err != nil {
+			return change{}, err
+		}
+		in, err := d.object(body)
+		if err != nil {
+			return change{}, err
+		}
+		if err := e.checkNamed(in, namespace, name); err != nil {
+			return change{}, err
+		}
+		d.warnings = append(d.warnings, in.dropRepeatedOwners()...)
+		return e.revise(ctx, old, in, subresource)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Object: e.render(stored), Warnings: d.warnings}, nil
+}
+
+// patchType says how a body patches, or lists the types that are served.
+func (e *Endpoint) patchType(mediaType string) (types.PatchType, error) {
+	t := types.PatchType(strings.ToLower(mediaType))
+	var why string
+	switch t {
+	case types.MergePatchType, types.JSONPatchType:
+		return t, nil
+	case types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
+		why = "server-side apply is not supported by this server yet"
+	case types.StrategicMergePatchType:
+		why = "strategic merge patches are not supported by this server yet"
+	default:
+		why = "the body of the request was in an unknown format"
+	}
+	return "", &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusUnsupportedMediaType,
+		Reason:  metav1.StatusReasonUnsupportedMediaType,
+		Message: fmt.Sprintf("%s - accepted media types include: %s, %s", why, types.JSONPatchType, types.MergePatchType),
+	}}
+}
+
+// patch checks a patch and returns what applies it to a document.
+func (d *decoder) patch(kind types.PatchType, patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
+	if kind == types.JSONPatchType {
+		return d.jsonPatch(patch)
+	}
+	_, repeated, err := d.tree(patch)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.complain(repeated); err != nil {
+		return nil, err
+	}
+	return func(doc []byte) ([]byte, error) {
+		patched, err := jsonpatch.MergePatch(doc, patch)
+		if err != nil {
+			return nil, badRequest("the merge patch can't be applied: %s", clip(err.Error()))
+		}
+		return patched, nil
+	}, nil
+}
+
+func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
+	var operations []map[string]any
+	repeated, err := document(patch, &operations, kjson.DisallowDuplicateFields)
+	if err != nil {
+		return nil, err
+	}
+	if len(operations) > maxPatchOperations {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"the allowed maximum of operations in a JSON patch is %d, got %d", maxPatchOperations, len(operations)))
+	}
+	for i, op := range operations {
+		if err := checkOperation(op); err != nil {
+			return nil, badRequest("JSON patch: operation %d: %s", i, err)
+		}
+	}
+	if err := d.complain(repeated); err != nil {
+		return nil, err
+	}
+	decoded, err := jsonpatch.DecodePatch(patch)
+	if err != nil {
+		return nil, badRequest("the JSON patch can't be decoded: %s", clip(err.Error()))
+	}
+	return func(doc []byte) ([]byte, error) {
+		patched, err := decoded.Apply(doc)
+		var copied *jsonpatch.AccumulatedCopySizeError
+		switch {
+		case errors.As(err, &copied):
+			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+				"the copy operations of the JSON patch add up to more than %d bytes", maxPatchCopyBytes))
+		case err != nil:
+			return nil, d.endpoint.unprocessable(fmt.Sprintf("the JSON patch can't be applied: %s", clip(err.Error())))
+		}
+		return patched, nil
+	}, nil
+}
+
+// checkOperation checks the form of one operation. The library leaves some of that to chance, and a
+// malformed patch is the client's error whatever the object is.
+func checkOperation(op map[string]any) error {
+	if op == nil {
+		return errors.New("must be an object, not null")
+	}
+	kind, _ := op["op"].(string)
+	switch kind {
+	case "add", "replace", "test":
+		if _, ok := op["value"]; !ok {
+			return fmt.Errorf("%s needs a value", kind)
+		}
+	case "move", "copy":
+		if from, ok := op["from"].(string); !ok || !isPointer(from) {
+			return fmt.Errorf("%s needs from, a JSON pointer such as /spec/size", kind)
+		}
+	case "remove":
+	default:
+		return fmt.Errorf("op must be add, remove, replace, move, copy or test, not %q", clip(fmt.Sprint(op["op"])))
+	}
+	if path, ok := op["path"].(string); !ok || !isPointer(path) {
+		return errors.New("path must be a JSON pointer such as /spec/size")
+	}
+	return nil
+}
+
+func isPointer(s string) bool { return s == "" || s[0] == '/' }
+
+// unprocessable refuses a patch that is well formed and doesn't fit the object.
+func (e *Endpoint) unprocessable(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    http.StatusUnprocessableEntity,
+		Reason:  metav1.StatusReasonInvalid,
+		Message: message,
+		Details: &metav1.StatusDetails{Group: e.Group, Kind: e.Kind},
+	}}
+}

@@ -1,0 +1,188 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Definition makes a resource of the Go type T: a struct with metav1.TypeMeta and metav1.ObjectMeta
+// embedded, and JSON tags. Only Version and Kind are needed; all functions may be nil.
+type Definition[T any] struct {
+	Group, Version, Kind string // Group "" is the core group
+	Plural               string // defaults to Kind in lower case and "s"
+	Singular             string // defaults to Kind in lower case
+	ListKind             string // defaults to Kind and "List"
+	ShortNames           []string
+	Categories           []string
+	ClusterScoped        bool
+	Status               bool     // serve the status subresource, and keep status out of other writes
+	Fields               []string // selectable ones, as "spec.color", beside metadata.name and metadata.namespace
+
+	// UnconditionalUpdate lets a PUT leave resourceVersion out.
+	UnconditionalUpdate bool
+	// NoGeneration leaves metadata.generation out.
+	NoGeneration bool
+
+	// Default fills in what a client may leave out.
+	Default func(obj *T)
+	// Prepare sets what the server decides. old is nil for a new object; subresource is "", "status" or
+	// "finalize".
+	Prepare func(obj, old *T, subresource string)
+	// Validate checks an object that was defaulted and prepared; old as for Prepare.
+	Validate func(ctx context.Context, obj, old *T, subresource string) field.ErrorList
+	// ValidName returns what is wrong with a name, or with a generateName if prefix is set. Defaults to
+	// the rules of a DNS subdomain.
+	ValidName func(name string, prefix bool) []string
+	// Deleting is called when a deletion begins; what it changes is stored if something holds the object.
+	Deleting func(obj *T)
+	// Held tells whether something beside metadata.finalizers keeps an object that is being deleted.
+	Held func(obj *T) bool
+
+	undeletable  func(name string) bool
+	subresources []string // beside status
+	begin        func(ctx context.Context) (end func(), err error)
+	written      func(ctx context.Context, rev storage.Revision) error
+}
+
+// Pointer is what a type that Register takes can do through its pointer.
+type Pointer[T any] interface {
+	*T
+	metav1.ObjectMetaAccessor
+}
+
+// Register adds a resource for a Go type. It's for the program's start, before Run; a definition that
+// can't be served is a mistake in the program and panics.
+//
+//	registry.Register(r, registry.Definition[Gadget]{Group: "example.com", Version: "v1", Kind: "Gadget"})
+func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
+	if d.Version == "" || d.Kind == "" {
+		panic(fmt.Sprintf("registry: a definition of %T needs a version and a kind", *new(T)))
+	}
+	if _, ok := P(new(T)).GetObjectMeta().(*metav1.ObjectMeta); !ok {
+		panic(fmt.Sprintf("registry: %T must embed metav1.ObjectMeta", *new(T)))
+	}
+	lower := strings.ToLower(d.Kind)
+	d.Plural = defaultTo(d.Plural, lower+"s")
+	d.Singular = defaultTo(d.Singular, lower)
+	d.ListKind = defaultTo(d.ListKind, d.Kind+"List")
+	res := &resource{
+		registry: r, group: d.Group, plural: d.Plural, storageVersion: d.Version, namespaced: !d.ClusterScoped,
+		prefix: storage.PrefixOf(d.Group, d.Plural),
+		typed: &typed{
+			shape: shape[T], admit: admit[T, P](d),
+			validName: d.ValidName, undeletable: d.undeletable,
+			unconditional: d.UnconditionalUpdate, noGeneration: d.NoGeneration,
+			begin: d.begin, written: d.written,
+		},
+	}
+	if d.Deleting != nil {
+		res.typed.markDeleted = func(o *object) error { return through[T, P](o, d.Deleting) }
+	}
+	if d.Held != nil {
+		res.typed.held = func(o *object) (held bool, err error) {
+			err = through[T, P](o, func(obj *T) { held = d.Held(obj) })
+			return held, err
+		}
+	}
+	e := &Endpoint{
+		Group: d.Group, Version: d.Version, Kind: d.Kind, ListKind: d.ListKind, Plural: d.Plural, Singular: d.Singular,
+		Namespaced: !d.ClusterScoped, ShortNames: d.ShortNames, Categories: d.Categories, Verbs: verbs,
+		Subresources: d.subresources, fields: d.Fields, res: res,
+	}
+	if d.Status {
+		e.Subresources = append([]string{status}, e.Subresources...)
+	}
+	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
+	e.itemView = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true}
+	e.seal()
+	res.endpoints, res.stored = []*Endpoint{e}, e
+	r.add(res)
+}
+
+func defaultTo(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// shape decodes a body into T and back into a tree, which brings it into the type's form, and reports
+// fields that T doesn't have or that are given twice.
+func shape[T any](body []byte) (map[string]any, []error, error) {
+	var obj T
+	unknown, err := document(body, &obj, kjson.DisallowDuplicateFields, kjson.DisallowUnknownFields)
+	if err != nil {
+		return nil, nil, err
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&obj)
+	if err != nil {
+		return nil, nil, badRequest("the body of the request can't be decoded: %s", clip(err.Error()))
+	}
+	return tree, unknown, nil
+}
+
+// fromObject makes a T of an object.
+func fromObject[T any, P Pointer[T]](o *object) (*T, error) {
+	obj := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.content, obj); err != nil {
+		return nil, badRequest("the object can't be decoded: %s", clip(err.Error()))
+	}
+	*P(obj).GetObjectMeta().(*metav1.ObjectMeta) = *o.meta.DeepCopy()
+	return obj, nil
+}
+
+// toObject writes a T back.
+func toObject[T any, P Pointer[T]](obj *T, o *object) error {
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return fmt.Errorf("encode %T: %w", *obj, err)
+	}
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		delete(tree, name)
+	}
+	o.content, o.meta = tree, *P(obj).GetObjectMeta().(*metav1.ObjectMeta)
+	return nil
+}
+
+// through lets fn change an object as a T.
+func through[T any, P Pointer[T]](o *object, fn func(obj *T)) error {
+	obj, err := fromObject[T, P](o)
+	if err != nil {
+		return err
+	}
+	fn(obj)
+	return toObject[T, P](obj, o)
+}
+
+// admit runs a definition's functions for a write.
+func admit[T any, P Pointer[T]](d Definition[T]) func(context.Context, *object, *object, string) (field.ErrorList, error) {
+	return func(ctx context.Context, o, old *object, subresource string) (errs field.ErrorList, err error) {
+		var prev *T
+		if old != nil {
+			if prev, err = fromObject[T, P](old); err != nil {
+				return nil, err
+			}
+		}
+		err = through[T, P](o, func(obj *T) {
+			if d.Default != nil {
+				d.Default(obj)
+			}
+			if d.Prepare != nil {
+				d.Prepare(obj, prev, subresource)
+			}
+			if d.Validate != nil {
+				errs = d.Validate(ctx, obj, prev, subresource)
+			}
+		})
+		return errs, err
+	}
+}

@@ -1,0 +1,157 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Options of a Registry.
+type Options struct {
+	Store  *storage.Store
+	Cacher *cacher.Cacher
+	// AutoCreateNamespaces creates the namespace of a new object if it's missing, instead of refusing.
+	AutoCreateNamespaces bool
+	Log                  *slog.Logger // defaults to slog.Default()
+}
+
+// Registry holds the resources of one server. It's safe for concurrent use.
+type Registry struct {
+	store       *storage.Store
+	cacher      *cacher.Cacher
+	log         *slog.Logger
+	namespaces  *namespaces
+	definitions *definitions
+	unreadable  unreadable
+
+	catalog  atomic.Pointer[Catalog]
+	builtins []*resource // Go types; complete when Run begins
+	running  atomic.Bool
+	ready    chan struct{}
+}
+
+// New returns a Registry in which Namespace and CustomResourceDefinition are registered. It serves
+// when Run runs.
+func New(o Options) *Registry {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{})}
+	r.unreadable.log = o.Log
+	r.namespaces = newNamespaces(r, o.AutoCreateNamespaces)
+	r.definitions = newDefinitions(r)
+	return r
+}
+
+// add takes a Go type's resource in.
+func (r *Registry) add(res *resource) {
+	if r.running.Load() {
+		panic(fmt.Sprintf("registry: %s/%s is registered after Run", res.group, res.plural))
+	}
+	for _, other := range r.builtins {
+		if other.prefix == res.prefix {
+			panic(fmt.Sprintf("registry: %s/%s is registered twice", res.group, res.plural))
+		}
+	}
+	res.cache = r.cacher.Resource(res.prefix)
+	r.builtins = append(r.builtins, res)
+	r.catalog.Store(newCatalog(r.builtins))
+}
+
+// Run serves the stored definitions, creates the namespaces that every cluster has, and runs the
+// controllers until ctx ends. It returns nil then, when they have ended. The cacher must be running.
+func (r *Registry) Run(ctx context.Context) error {
+	if r.running.Swap(true) {
+		return errors.New("registry: Run is called twice")
+	}
+	select {
+	case <-r.cacher.Primed():
+	case <-ctx.Done():
+		return nil
+	}
+	r.definitions.sync()
+	if err := r.namespaces.createInitial(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return fmt.Errorf("create the initial namespaces: %w", err)
+	}
+	close(r.ready)
+	var controllers sync.WaitGroup
+	controllers.Go(func() { r.follow(ctx, r.definitions.res, r.definitions.reconcile) })
+	controllers.Go(func() { r.follow(ctx, r.namespaces.res, r.namespaces.reconcile) })
+	controllers.Wait()
+	return nil
+}
+
+// Ready is closed when every stored definition is served and the initial namespaces exist.
+func (r *Registry) Ready() <-chan struct{} { return r.ready }
+
+// Catalog returns what is served now.
+func (r *Registry) Catalog() *Catalog { return r.catalog.Load() }
+
+// Lookup finds a served resource. When it isn't there, definitions that the cache hasn't seen yet are
+// waited for, so that the Status 404 it then returns is never about the past.
+func (r *Registry) Lookup(ctx context.Context, group, version, plural string) (*Endpoint, error) {
+	p := path{group, version, plural}
+	if e := r.Catalog().endpoints[p]; e != nil {
+		return e, nil
+	}
+	if _, err := r.cacher.Barrier(ctx); err != nil {
+		return nil, (&Endpoint{Group: group, Plural: plural}).fail("", err)
+	}
+	r.definitions.refresh(group, plural)
+	if e := r.Catalog().endpoints[p]; e != nil {
+		return e, nil
+	}
+	return nil, errNotServed()
+}
+
+// read reads an object from etcd, past the cache. It's nil when there is none.
+func (r *Registry) read(ctx context.Context, key string) (*cacher.Object, error) {
+	kv, err := r.store.Get(ctx, key)
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		return nil, nil
+	case err != nil && kv.Revision == 0:
+		return nil, err
+	}
+	o := cacher.NewObject(kv.Key, kv.Value, kv.Revision)
+	if err != nil { // it's there, and can't be transformed back
+		o.Err = err
+	}
+	return o, nil
+}
+
+// maxReported bounds how many unreadable objects are remembered as logged.
+const maxReported = 1000
+
+// unreadable logs stored values that aren't objects, each revision once.
+type unreadable struct {
+	log *slog.Logger
+
+	mu       sync.Mutex // guards reported
+	reported map[string]storage.Revision
+}
+
+func (u *unreadable) report(o *cacher.Object) {
+	u.mu.Lock()
+	known := u.reported[o.Key] == o.Revision
+	if !known {
+		if u.reported == nil || len(u.reported) >= maxReported {
+			u.reported = make(map[string]storage.Revision)
+		}
+		u.reported[o.Key] = o.Revision
+	}
+	u.mu.Unlock()
+	if !known {
+		u.log.Warn("a stored value is not an object and is left out of lists; it can be deleted",
+			"key", o.Key, "revision", int64(o.Revision), "err", o.Err)
+	}
+}

@@ -1,0 +1,148 @@
+package registry
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// resource is one kind of stored object with all its versions, from a Go type or from a definition.
+// Immutable: a changed definition makes a new one.
+type resource struct {
+	registry       *Registry
+	group          string
+	plural         string
+	storageVersion string
+	namespaced     bool
+	prefix         storage.Prefix
+	cache          *cacher.Resource
+	endpoints      []*Endpoint // one for each served version; none while its names aren't accepted
+	stored         *Endpoint   // of the version in which objects are stored; perhaps not served
+
+	typed *typed // what a Go type adds; nil for custom resources
+
+	// for custom resources
+	definition  storage.Condition // the definition at the revision this was made from
+	terminating bool              // the definition is being deleted
+}
+
+// typed is a Go type's part in the verbs: Definition's functions without the type parameter.
+type typed struct {
+	shape         func(body []byte) (tree map[string]any, unknown []error, err error)
+	admit         func(ctx context.Context, o, old *object, subresource string) (field.ErrorList, error)
+	markDeleted   func(o *object) error         // nil: nothing to do
+	held          func(o *object) (bool, error) // something beside metadata.finalizers holds it; nil: nothing
+	validName     func(name string, prefix bool) []string
+	undeletable   func(name string) bool
+	unconditional bool // an update may leave resourceVersion out
+	noGeneration  bool
+
+	// begin is called before a write, and the function it returns after it; written when it's done, before
+	// the answer. Both may be nil.
+	begin   func(ctx context.Context) (end func(), err error)
+	written func(ctx context.Context, rev storage.Revision) error
+}
+
+// Endpoint is a resource at one served version; the verbs are its methods. Immutable.
+type Endpoint struct {
+	Group, Version, Kind, ListKind, Plural, Singular string
+	Namespaced                                       bool
+	ShortNames, Categories, Verbs                    []string
+	Subresources                                     []string // "status", "finalize"
+
+	res      *resource
+	view     *cacher.View // single objects and events
+	itemView *cacher.View // items of a list
+	digest   [32]byte     // of what discovery shows; see seal
+	fields   []string     // labels of the selectable fields beside metadata.name and metadata.namespace
+}
+
+// Result is the answer to a request for one object.
+type Result struct {
+	Object   []byte   // JSON, as the client sees it
+	Created  bool     // an object was created: 201
+	Warnings []string // for the client, one Warning header each
+}
+
+// The subresources. Scale isn't served yet.
+const (
+	main     = ""
+	status   = "status"
+	finalize = "finalize"
+)
+
+// verbs are what every resource offers, in discovery's customary order.
+var verbs = []string{"delete", "get", "list", "patch", "create", "update", "watch"}
+
+func (e *Endpoint) apiVersion() string {
+	if e.Group == "" {
+		return e.Version
+	}
+	return e.Group + "/" + e.Version
+}
+
+// storedVersion is the apiVersion in which objects are written.
+func (r *resource) storedVersion() string {
+	if r.group == "" {
+		return r.storageVersion
+	}
+	return r.group + "/" + r.storageVersion
+}
+
+func (e *Endpoint) hasStatus() bool { return e.has(status) }
+
+func (e *Endpoint) has(subresource string) bool {
+	for _, s := range e.Subresources {
+		if s == subresource {
+			return true
+		}
+	}
+	return false
+}
+
+// key builds an object's key. A namespace on a cluster-scoped resource, or none on a namespaced one, is a
+// path that doesn't exist.
+func (e *Endpoint) key(namespace, name string) (string, error) {
+	if (namespace != "") != e.Namespaced {
+		return "", errNotServed()
+	}
+	key, err := e.res.prefix.Key(namespace, name)
+	if err != nil {
+		if e.res.prefix != "" && name != "" && namespace != "" {
+			if _, nameErr := e.res.prefix.Key("", name); nameErr == nil {
+				name = namespace
+			}
+		}
+		return "", e.fail(name, err)
+	}
+	return key, nil
+}
+
+// render makes the answer from stored bytes.
+func (e *Endpoint) render(o *cacher.Object) []byte {
+	const room = 64 // for the resourceVersion
+	return e.view.Append(make([]byte, 0, len(o.Raw())+room), o)
+}
+
+// begin and written run the resource's hooks around a write.
+func (r *resource) begin(ctx context.Context) (func(), error) {
+	if r.typed == nil || r.typed.begin == nil {
+		return func() {}, nil
+	}
+	return r.typed.begin(ctx)
+}
+
+func (r *resource) written(ctx context.Context, rev storage.Revision) error {
+	if r.typed == nil || r.typed.written == nil {
+		return nil
+	}
+	return r.typed.written(ctx, rev)
+}
+
+// read reads an object from etcd, past the cache. It's nil when there is none.
+func (r *resource) read(ctx context.Context, key string) (*cacher.Object, error) {
+	return r.registry.read(ctx, key)
+}

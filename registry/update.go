@@ -1,0 +1,260 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Update replaces an object, or one of its subresources. Errors are Status errors.
+func (e *Endpoint) Update(ctx context.Context, namespace, name, subresource string, q url.Values, body []byte) (*Result, error) {
+	key, err := e.key(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if subresource != main && !e.has(subresource) {
+		return nil, errNotServed()
+	}
+	opts, err := parseWriteOptions(q, "UpdateOptions")
+	if err != nil {
+		return nil, err
+	}
+	d := decoder{endpoint: e, mode: opts.validation}
+	in, err := d.object(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.checkNamed(in, namespace, name); err != nil {
+		return nil, err
+	}
+	d.warnings = append(d.warnings, in.dropRepeatedOwners()...)
+	stored, err := e.write(ctx, key, name, func(old *cacher.Object) (change, error) {
+		return e.revise(ctx, old, in, subresource)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Result{Object: e.render(stored), Warnings: d.warnings}, nil
+}
+
+// checkNamed checks name and namespace in a body against the URL.
+func (e *Endpoint) checkNamed(in *object, namespace, name string) error {
+	if in.meta.Name == "" {
+		return badRequest("metadata.name is missing: it must be %q, as in the URL", name)
+	}
+	if in.meta.Name != name {
+		return badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip(in.meta.Name), name)
+	}
+	return e.placeIn(in, namespace)
+}
+
+// change is what a write does to one key.
+type change struct {
+	raw    []byte // the new value; equal to the old one means that nothing is to be done
+	remove bool   // the key goes; raw, if any, is what the client is shown
+}
+
+// write is modify with the resource's hooks around it.
+func (e *Endpoint) write(ctx context.Context, key, name string, decide func(old *cacher.Object) (change, error)) (*cacher.Object, error) {
+	end, err := e.res.begin(ctx)
+	if err != nil {
+		return nil, e.fail(name, err)
+	}
+	defer end()
+	stored, err := e.modify(ctx, key, decide)
+	if err == nil {
+		err = e.res.written(ctx, stored.Revision)
+	}
+	if err != nil {
+		return nil, e.fail(name, err)
+	}
+	return stored, nil
+}
+
+// modify reads an object, lets decide say what becomes of it, and writes that if nobody else wrote
+// meanwhile; else it begins again. It returns the object as written.
+//
+// The first attempt starts from the cache, which may be behind. That is safe for a success, which
+// compare-and-swap guards. A verdict (an error of decide's, a missing object, or "unchanged") is given only
+// about what was read from etcd: a client that writes with the version its last write returned must not
+// meet a cache that hasn't seen that write.
+//
+// It goes on until ctx ends: each conflict means that another writer succeeded. A version that the client
+// insists on is part of decide, which refuses when it's no longer the object's.
+func (e *Endpoint) modify(ctx context.Context, key string, decide func(old *cacher.Object) (change, error)) (*cacher.Object, error) {
+	old, fresh := e.res.cache.Get(key), false
+	for {
+		c, err := change{}, error(storage.ErrNotFound)
+		if old != nil {
+			c, err = decide(old)
+		}
+		verdict := err != nil || !c.remove && string(c.raw) == string(old.Raw())
+		if verdict && fresh {
+			return old, err
+		}
+		if !verdict {
+			stored, err := e.apply(ctx, old, c)
+			if !errors.Is(err, storage.ErrConflict) {
+				return stored, err
+			}
+		}
+		latest, readErr := e.res.read(ctx, key)
+		if readErr != nil {
+			return nil, readErr
+		}
+		if verdict && sameState(old, latest) {
+			return old, err
+		}
+		old, fresh = latest, true
+	}
+}
+
+func sameState(a, b *cacher.Object) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Revision == b.Revision
+}
+
+// apply writes a change to a key that must still be as old is.
+func (e *Endpoint) apply(ctx context.Context, old *cacher.Object, c change) (*cacher.Object, error) {
+	store := e.res.registry.store
+	if !c.remove {
+		rev, err := store.Update(ctx, old.Key, c.raw, old.Revision)
+		return cacher.NewObject(old.Key, c.raw, rev), err
+	}
+	rev, err := store.Delete(ctx, old.Key, old.Revision)
+	if c.raw == nil {
+		c.raw = old.Raw()
+	}
+	return cacher.NewObject(old.Key, c.raw, rev), err
+}
+
+// revise makes the new object from the old one and what a client sent. It doesn't change in, which may
+// be needed again.
+func (e *Endpoint) revise(ctx context.Context, old *cacher.Object, in *object, subresource string) (change, error) {
+	if old.Err != nil {
+		return change{}, e.unreadable(old.Name(), old.Err)
+	}
+	prev, err := decodeStored(old.Raw())
+	if err != nil {
+		return change{}, e.unreadable(old.Name(), err)
+	}
+	if err := e.checkPrecondition(old, prev, in); err != nil {
+		return change{}, err
+	}
+	next := e.selectPart(in, prev, subresource)
+	e.inheritMeta(next, prev, old.Revision.String())
+	prev.meta.ResourceVersion = next.meta.ResourceVersion
+	errs := e.validateChanged(next, prev)
+	if t := e.res.typed; t != nil {
+		more, err := t.admit(ctx, next, prev, subresource)
+		if err != nil {
+			return change{}, err
+		}
+		errs = append(errs, more...)
+	}
+	if err := invalid(e.groupKind(), old.Name(), errs); err != nil {
+		return change{}, err
+	}
+	e.raiseGeneration(next, prev)
+	raw, err := e.encode(next)
+	if err != nil {
+		return change{}, err
+	}
+	remove, err := e.unheld(next)
+	return change{raw: raw, remove: remove}, err
+}
+
+// checkPrecondition checks the uid and the resourceVersion that a body names against the object's.
+func (e *Endpoint) checkPrecondition(old *cacher.Object, prev, in *object) error {
+	name := old.Name()
+	if in.meta.UID != "" && in.meta.UID != prev.meta.UID {
+		return apierrors.NewConflict(e.resource(), name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", //nolint:staticcheck // Kubernetes's text
+			clip(string(in.meta.UID)), prev.meta.UID))
+	}
+	path := field.NewPath("metadata", "resourceVersion")
+	version := in.meta.ResourceVersion
+	if version == "" || version == "0" {
+		if e.res.typed != nil && e.res.typed.unconditional {
+			return nil
+		}
+		return e.invalid(name, field.Invalid(path, version, "must be specified for an update"))
+	}
+	rev, err := parseRevision(version)
+	if err != nil {
+		return e.invalid(name, field.Invalid(path, version, "must be the version of the object that is to be replaced"))
+	}
+	if rev != old.Revision {
+		return e.conflict(name)
+	}
+	return nil
+}
+
+// selectPart takes from what a client sent the part that the path is about, and the rest from the old
+// object.
+func (e *Endpoint) selectPart(in, prev *object, subresource string) *object {
+	var next *object
+	switch subresource {
+	case status:
+		next = prev.clone()
+		next.carry(in, status)
+	case finalize:
+		next = prev.clone()
+		spec := maps.Clone(asMap(prev.content["spec"]))
+		if spec == nil {
+			spec = map[string]any{}
+		}
+		delete(spec, "finalizers")
+		if f, ok := asMap(in.content["spec"])["finalizers"]; ok {
+			spec["finalizers"] = f
+		}
+		next.content["spec"] = spec
+	default:
+		next = in.clone()
+		if e.hasStatus() {
+			next.carry(prev, status)
+		}
+	}
+	return next
+}
+
+func asMap(v any) map[string]any {
+	m, _ := v.(map[string]any)
+	return m
+}
+
+// raiseGeneration counts a change of what the object asks for: anything outside metadata and, where that
+// has its own subresource, status.
+func (e *Endpoint) raiseGeneration(next, prev *object) {
+	if e.res.typed != nil && e.res.typed.noGeneration {
+		return
+	}
+	except := ""
+	if e.hasStatus() {
+		except = status
+	}
+	if !sameContent(next, prev, except) {
+		next.meta.Generation++
+	}
+}
+
+// unheld tells whether an object is being deleted and nothing holds it any more.
+func (e *Endpoint) unheld(o *object) (bool, error) {
+	if o.meta.DeletionTimestamp == nil || len(o.meta.Finalizers) > 0 {
+		return false, nil
+	}
+	if e.res.typed == nil || e.res.typed.held == nil {
+		return true, nil
+	}
+	held, err := e.res.typed.held(o)
+	return !held, err
+}

@@ -1,0 +1,151 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
+)
+
+// Watch opens a watch of a namespace, or of all for "", and of one name or all for "". Whoever
+// serves the cursor closes it. Errors are Status errors; 410 means that the client has to list anew.
+func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Values) (*cacher.Cursor, watchstream.Options, error) {
+	if namespace != "" && !e.Namespaced {
+		return nil, watchstream.Options{}, errNotServed()
+	}
+	opts, err := parseWatchOptions(q)
+	if err != nil {
+		return nil, watchstream.Options{}, err
+	}
+	start, err := e.watchStart(namespace, name, q)
+	if err != nil {
+		return nil, watchstream.Options{}, err
+	}
+	switch {
+	case opts.initialEvents:
+		// Of any age would do for "0"; the newest is as cheap.
+		start.Start, start.After = cacher.StartState, opts.revision
+		if err := e.waitFor(ctx, opts.revision); err != nil {
+			return nil, watchstream.Options{}, err
+		}
+	case opts.revision > 0:
+		start.Start, start.After = cacher.StartAfter, opts.revision
+	default:
+		start.Start = cacher.StartNow
+	}
+	cursor, err := e.res.cache.Open(ctx, start)
+	if err != nil {
+		return nil, watchstream.Options{}, e.expired(opts.revision, err)
+	}
+	return cursor, watchstream.Options{
+		Bookmarks:  opts.bookmarks,
+		InitialEnd: opts.initialEvents && opts.bookmarks,
+		Timeout:    opts.timeout,
+	}, nil
+}
+
+// watchStart says what a watch selects.
+func (e *Endpoint) watchStart(namespace, name string, q url.Values) (cacher.WatchOptions, error) {
+	o := cacher.WatchOptions{Namespace: namespace, Name: name, View: e.view}
+	if _, err := e.res.prefix.Namespace(namespace); err != nil {
+		return o, e.fail(namespace, err)
+	}
+	sel, err := e.parseSelector(q)
+	if err != nil {
+		return o, err
+	}
+	if name != "" {
+		if _, err := e.key(namespace, name); err != nil {
+			return o, err
+		}
+		if sel.name != "" && sel.name != name {
+			return o, badRequest("fieldSelector metadata.name=%s doesn't match the name on the URL (%s)", clip(sel.name), clip(name))
+		}
+	}
+	o.Labels, o.Fields = sel.labels, sel.fields
+	if sel.name != "" {
+		o.Name = sel.name
+	}
+	if sel.namespace != "" && namespace == "" {
+		o.Namespace = sel.namespace
+	} else if sel.namespace != "" && namespace != sel.namespace {
+		// Nothing can match; the term stays in the selector and says so.
+		o.Fields = sel.allFields
+	}
+	return o, nil
+}
+
+// expired is the answer about a version from which no watch can start.
+func (e *Endpoint) expired(rev storage.Revision, err error) error {
+	c := e.res.registry.cacher
+	switch {
+	case errors.Is(err, storage.ErrCompacted):
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", rev, e.res.registry.store.Compacted()))
+	case errors.Is(err, storage.ErrFutureRevision):
+		// One process owns the store, so this version is another store's: waiting for it would be silence
+		// about everything that happens until then.
+		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is not of this store, which is at %d: list again", rev, c.Position()))
+	}
+	return e.fail("", err)
+}
+
+// parseSelector reads labelSelector and fieldSelector.
+func (e *Endpoint) parseSelector(q url.Values) (selector, error) {
+	var s selector
+	var err error
+	if s.labels, err = selectors.ParseLabels(q.Get("labelSelector")); err != nil {
+		return s, badRequest("%s", clip(err.Error()))
+	}
+	if s.fields, err = selectors.ParseFields(q.Get("fieldSelector")); err != nil {
+		return s, badRequest("%s", clip(err.Error()))
+	}
+	for _, label := range s.fields.Labels() {
+		if !slices.Contains(metaFields, label) && !slices.Contains(e.fields, label) {
+			return s, e.unknownField(label)
+		}
+	}
+	s.allFields = s.fields
+	s.namespace = takeExact(&s.fields, "metadata.namespace")
+	if s.name = takeExact(&s.fields, "metadata.name"); s.name == "" && e.res.typed != nil {
+		s.name = takeExact(&s.fields, nameAlias)
+	}
+	if e.res.typed != nil && slices.Contains(s.fields.Labels(), nameAlias) {
+		return s, badRequest("the field label %s may only be given once, with =; use metadata.name", nameAlias)
+	}
+	return s, nil
+}
+
+// metaFields are selectable for every resource.
+var metaFields = []string{"metadata.name", "metadata.namespace"}
+
+// nameAlias is the old label of metadata.name, which built-in kinds may have among their fields.
+const nameAlias = "name"
+
+// takeExact takes the term that fixes a field out of a selector and returns its value, "" for none.
+func takeExact(fields *selectors.FieldSelector, label string) string {
+	value, ok := fields.Exact(label)
+	if !ok || value == "" {
+		return ""
+	}
+	*fields = fields.Without(label)
+	return value
+}
+
+// unknownField refuses a field label, with the texts that kube-apiserver has for custom resources and
+// for built-in kinds.
+func (e *Endpoint) unknownField(label string) error {
+	if e.res.typed == nil {
+		return badRequest("field label not supported: %s", clip(label))
+	}
+	known := append(slices.Clone(metaFields), e.fields...)
+	return badRequest("%s is not a known field selector: only %s", clip(label), strings.Join(known, ", "))
+}

@@ -1,0 +1,124 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// maxBody is kube-apiserver's limit for a request body, in bytes.
+	maxBody = 3 << 20
+	// trustedBody is for how many announced bytes room is made before they arrive.
+	trustedBody = 64 << 10
+	// maxDepth is how deep a body may nest, as encoding/json has it.
+	maxDepth = 10_000
+)
+
+// body is what a client sent.
+type body struct {
+	data      []byte // JSON; of a patch, as sent
+	mediaType string // of a patch: without parameters, in lower case
+	warnings  []string
+}
+
+// readBody reads an object or options as JSON, whatever of the two forms it came in. Nothing at all is
+// nil: what that means depends on the verb.
+func readBody(w *response, r *http.Request, fieldValidation string) (body, error) {
+	media, err := contentType(r)
+	if err != nil {
+		return body{}, err
+	}
+	if media != "" && media != string(mediaJSON) && media != string(mediaYAML) && r.ContentLength != 0 {
+		return body{}, unsupportedType(r)
+	}
+	data, err := readAll(w, r)
+	if err != nil || len(data) == 0 {
+		return body{}, err
+	}
+	b := body{data: data}
+	if media == string(mediaYAML) {
+		var duplicates []string
+		if b.data, duplicates, err = fromYAML(data); err != nil {
+			return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is not YAML that is taken here: "+err.Error())
+		}
+		if b.warnings, err = duplicateFields(duplicates, fieldValidation); err != nil {
+			return body{}, err
+		}
+	}
+	if measure(b.data).depth > maxDepth {
+		return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body nests deeper than %d levels", maxDepth))
+	}
+	return b, nil
+}
+
+// readPatch reads a patch. Its type is the registry's to judge, which knows what a type can be
+// patched with.
+func readPatch(w *response, r *http.Request) (body, error) {
+	media, err := contentType(r)
+	if err != nil {
+		return body{}, err
+	}
+	data, err := readAll(w, r)
+	if err != nil {
+		return body{}, err
+	}
+	if measure(data).depth > maxDepth {
+		return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the patch nests deeper than %d levels", maxDepth))
+	}
+	return body{data: data, mediaType: media}, nil
+}
+
+// contentType returns the body's media type, "" where the header is missing, and refuses compressed
+// bodies: a few bytes could become any number.
+func contentType(r *http.Request) (string, error) {
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return "", statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"the content encoding "+quote(coding)+" is not supported: send the body as it is")
+	}
+	header := r.Header.Get("Content-Type")
+	media, _, err := mime.ParseMediaType(header)
+	if err != nil {
+		return header, nil // nobody's media type
+	}
+	return media, nil
+}
+
+func unsupportedType(r *http.Request) error {
+	return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format ("+quote(r.Header.Get("Content-Type"))+") - accepted media types include: application/json, application/yaml")
+}
+
+// readError tells apart the ways in which a body can fail to arrive.
+func readError(err error) error {
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body did not arrive whole: "+err.Error())
+}
+
+// readAll reads at most maxBody bytes of valid UTF-8, and nothing of a body that announces more.
+func readAll(w *response, r *http.Request) ([]byte, error) {
+	if r.ContentLength > maxBody {
+		w.Header().Set("Connection", "close") // what's left isn't worth reading
+		return nil, &http.MaxBytesError{Limit: maxBody}
+	}
+	var buffer bytes.Buffer
+	buffer.Grow(int(min(max(r.ContentLength, 0), trustedBody)) + bytes.MinRead)
+	if _, err := buffer.ReadFrom(http.MaxBytesReader(w.ResponseWriter, r.Body, maxBody)); err != nil {
+		return nil, readError(err)
+	}
+	data := buffer.Bytes()
+	if !utf8.Valid(data) {
+		return nil, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is not valid UTF-8")
+	}
+	return data, nil
+}

@@ -1,0 +1,211 @@
+package server
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// aggregatedType is the media type of a whole discovery document; clients look for these parameters
+// in the answer.
+const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+// acceptDiscovery is acceptObject and the aggregated form besides.
+func acceptDiscovery(c clause) (mediaType, bool) {
+	if c.media == string(mediaJSON) && c.params["as"] == "APIGroupDiscoveryList" && c.params["g"] == "apidiscovery.k8s.io" && c.params["v"] == "v2" {
+		return aggregatedType, true
+	}
+	return acceptObject(c)
+}
+
+// serveCoreVersions serves /api: the versions of the core group.
+func (h *handler) serveCoreVersions(w *response, r *http.Request) error {
+	return h.serveDiscovery(w, r, "api", func(c *registry.Catalog) any {
+		doc := metav1.APIVersions{
+			TypeMeta:                   metav1.TypeMeta{Kind: "APIVersions"},
+			Versions:                   []string{},
+			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: r.Host}},
+		}
+		for _, g := range c.Groups {
+			for _, v := range g.Versions {
+				if g.Name == "" {
+					doc.Versions = append(doc.Versions, v.Name)
+				}
+			}
+		}
+		return doc
+	})
+}
+
+// serveGroups serves /apis: all groups but the core one.
+func (h *handler) serveGroups(w *response, r *http.Request) error {
+	return h.serveDiscovery(w, r, "apis", func(c *registry.Catalog) any {
+		doc := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
+		for _, g := range c.Groups {
+			if g.Name != "" {
+				doc.Groups = append(doc.Groups, apiGroup(g))
+			}
+		}
+		return doc
+	})
+}
+
+// serveDiscovery serves /api and /apis in the form that the client wants: everything at once, or the
+// list from which older clients go on.
+func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list func(*registry.Catalog) any) error {
+	w.Header().Set("Vary", "Accept")
+	media, err := negotiate(r.Header.Values("Accept"), acceptDiscovery)
+	if err != nil {
+		return err
+	}
+	catalog := h.registry.Catalog()
+	if media != aggregatedType {
+		return w.writeJSON(r, media, list(catalog))
+	}
+	built, err := h.discovery.get(catalog, buildDiscovery)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Cache-Control", "public")
+	w.writeDocument(r, built[root], aggregatedType)
+	return nil
+}
+
+// serveGroup serves /apis/{group}.
+func (h *handler) serveGroup(w *response, r *http.Request) error {
+	name := chi.URLParam(r, "group")
+	for _, g := range h.registry.Catalog().Groups {
+		if g.Name == name && name != "" {
+			doc := apiGroup(g)
+			doc.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
+			return w.writeNegotiated(r, doc)
+		}
+	}
+	return errUnknownPath()
+}
+
+// serveResources serves /api/{version} and /apis/{group}/{version}.
+func (h *handler) serveResources(w *response, r *http.Request) error {
+	group, version := chi.URLParam(r, "group"), chi.URLParam(r, "version")
+	for _, g := range h.registry.Catalog().Groups {
+		for _, v := range g.Versions {
+			if g.Name == group && v.Name == version {
+				return w.writeNegotiated(r, resourceList(group, v))
+			}
+		}
+	}
+	return errUnknownPath()
+}
+
+func (w *response) writeNegotiated(r *http.Request, doc any) error {
+	media, err := negotiate(r.Header.Values("Accept"), acceptObject)
+	if err != nil {
+		return err
+	}
+	return w.writeJSON(r, media, doc)
+}
+
+func (w *response) writeJSON(r *http.Request, media mediaType, doc any) error {
+	body, err := json.Marshal(doc)
+	if err != nil {
+		return err
+	}
+	w.writeObject(r, http.StatusOK, media, body)
+	return nil
+}
+
+func apiGroup(g registry.Group) metav1.APIGroup {
+	out := metav1.APIGroup{Name: g.Name}
+	for _, v := range g.Versions {
+		out.Versions = append(out.Versions, metav1.GroupVersionForDiscovery{GroupVersion: groupVersion(g.Name, v.Name), Version: v.Name})
+	}
+	if len(out.Versions) > 0 {
+		out.PreferredVersion = out.Versions[0]
+	}
+	return out
+}
+
+func groupVersion(group, version string) string {
+	if group == "" {
+		return version
+	}
+	return group + "/" + version
+}
+
+func resourceList(group string, v registry.Version) metav1.APIResourceList {
+	doc := metav1.APIResourceList{
+		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: groupVersion(group, v.Name),
+		APIResources: []metav1.APIResource{},
+	}
+	for _, e := range v.Resources {
+		doc.APIResources = append(doc.APIResources, metav1.APIResource{
+			Name: e.Plural, SingularName: e.Singular, Namespaced: e.Namespaced, Kind: e.Kind,
+			Verbs: e.Verbs, ShortNames: e.ShortNames, Categories: e.Categories,
+		})
+		for _, subresource := range e.Subresources {
+			doc.APIResources = append(doc.APIResources, metav1.APIResource{
+				Name: e.Plural + "/" + subresource, Namespaced: e.Namespaced, Kind: e.Kind, Verbs: subresourceVerbs(subresource),
+			})
+		}
+	}
+	return doc
+}
+
+// buildDiscovery builds the aggregated documents: "api" has the core group, "apis" all others.
+func buildDiscovery(c *registry.Catalog) (map[string]*document, error) {
+	lists := map[string]*apidiscovery.APIGroupDiscoveryList{}
+	for _, root := range []string{"api", "apis"} {
+		lists[root] = &apidiscovery.APIGroupDiscoveryList{
+			TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: apidiscovery.SchemeGroupVersion.String()},
+			Items:    []apidiscovery.APIGroupDiscovery{},
+		}
+	}
+	for _, g := range c.Groups {
+		root := "apis"
+		if g.Name == "" {
+			root = "api"
+		}
+		item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}
+		for _, v := range g.Versions {
+			item.Versions = append(item.Versions, versionDiscovery(v))
+		}
+		lists[root].Items = append(lists[root].Items, item)
+	}
+	built := map[string]*document{}
+	for root, list := range lists {
+		body, err := json.Marshal(list)
+		if err != nil {
+			return nil, err
+		}
+		built[root] = newDocument(body)
+	}
+	return built, nil
+}
+
+func versionDiscovery(v registry.Version) apidiscovery.APIVersionDiscovery {
+	out := apidiscovery.APIVersionDiscovery{Version: v.Name, Freshness: apidiscovery.DiscoveryFreshnessCurrent}
+	for _, e := range v.Resources {
+		scope := apidiscovery.ScopeCluster
+		if e.Namespaced {
+			scope = apidiscovery.ScopeNamespace
+		}
+		kind := &metav1.GroupVersionKind{Group: e.Group, Version: e.Version, Kind: e.Kind}
+		r := apidiscovery.APIResourceDiscovery{
+			Resource: e.Plural, ResponseKind: kind, Scope: scope, SingularResource: e.Singular,
+			Verbs: e.Verbs, ShortNames: e.ShortNames, Categories: e.Categories,
+		}
+		for _, subresource := range e.Subresources {
+			r.Subresources = append(r.Subresources, apidiscovery.APISubresourceDiscovery{
+				Subresource: subresource, ResponseKind: kind, Verbs: subresourceVerbs(subresource),
+			})
+		}
+		out.Resources = append(out.Resources, r)
+	}
+	return out
+}

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// document is something that clients fetch again and again, and that changes only with the catalog.
+type document struct {
+	body []byte
+	etag string // quoted
+}
+
+func newDocument(body []byte) *document {
+	sum := sha256.Sum256(body)
+	return &document{body: body, etag: `"` + strings.ToUpper(hex.EncodeToString(sum[:16])) + `"`}
+}
+
+func (d *document) hash() string { return strings.Trim(d.etag, `"`) }
+
+// documents keeps what was built from one catalog, and builds it when it's first asked for: nothing is
+// done at start or when a definition changes.
+type documents struct {
+	mu    sync.Mutex // guards the following; held while building, which all who wait want
+	of    string     // the catalog's hash
+	built map[string]*document
+}
+
+// get returns the documents of a catalog by their names.
+func (d *documents) get(c *registry.Catalog, build func(*registry.Catalog) (map[string]*document, error)) (map[string]*document, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.built != nil && d.of == c.Hash {
+		return d.built, nil
+	}
+	built, err := build(c)
+	if err != nil {
+		return nil, err
+	}
+	d.of, d.built = c.Hash, built
+	return built, nil
+}
+
+// writeDocument answers with the document, or with 304 if the client has it.
+func (w *response) writeDocument(r *http.Request, d *document, contentType string) {
+	header := w.Header()
+	header.Set("ETag", d.etag)
+	header.Set("Vary", "Accept")
+	for tag := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
+		if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); tag == d.etag || tag == "*" {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+	}
+	body := d.body
+	if w.wantsPretty(r) {
+		var out bytes.Buffer
+		in := newIndenter(&out)
+		in.Write(body)
+		in.Close()
+		body = out.Bytes()
+	}
+	header.Set("Content-Type", contentType)
+	w.WriteHeader(http.StatusOK)
+	w.Write(body)
+}

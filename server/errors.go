@@ -1,0 +1,112 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"os"
+	"strconv"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What a Status may hold, so that an error is never large: 64 KiB of message, 100 causes of 1 KiB.
+const (
+	maxMessage      = 64 << 10
+	maxCauses       = 100
+	maxCauseMessage = 1 << 10
+)
+
+// statusError returns an error that becomes a Status of this code, reason and message.
+func statusError(code int32, reason metav1.StatusReason, message string) *apierrors.StatusError {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message,
+	}}
+}
+
+// retryLater returns an error that asks the client to come back in a second.
+func retryLater(code int32, reason metav1.StatusReason, message string) error {
+	err := statusError(code, reason, message)
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
+}
+
+// errUnknownPath is what kube-apiserver says about paths that it doesn't serve.
+func errUnknownPath() error {
+	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+}
+
+// fail answers with the error: as the Status it is, or as the one that its kind asks for. What the
+// client can't do anything about becomes "internal error", with the cause in the log.
+func (w *response) fail(r *http.Request, err error) {
+	if w.code != 0 { // the answer has begun: cut it off, so that the client doesn't take it for whole
+		w.internal(r, err)
+		panic(http.ErrAbortHandler)
+	}
+	status := w.statusOf(r, err)
+	bound(&status)
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	}
+	body, err := json.Marshal(status)
+	if err != nil {
+		panic(err) // metav1.Status always marshals
+	}
+	media, err := negotiate(r.Header.Values("Accept"), acceptObject)
+	if err != nil {
+		media = mediaJSON // also the form of the 406 itself
+	}
+	w.writeObject(r, int(status.Code), media, body)
+}
+
+func (w *response) statusOf(r *http.Request, err error) metav1.Status {
+	var status apierrors.APIStatus
+	var tooLarge *http.MaxBytesError
+	switch {
+	case errors.As(err, &status) && status.Status().Code >= 400:
+		return status.Status()
+	case errors.As(err, &tooLarge):
+		return statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
+			"the body is larger than "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes").ErrStatus
+	case errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded):
+		return statusError(http.StatusRequestTimeout, metav1.StatusReasonTimeout, "the body did not arrive in time").ErrStatus
+	case errors.Is(err, context.DeadlineExceeded):
+		return statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
+			"the request was not done in time; if it was a write, it may or may not have happened").ErrStatus
+	case errors.Is(err, context.Canceled): // the client is gone, or we are about to be
+		return statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the request was cancelled").ErrStatus
+	}
+	w.internal(r, err)
+	return statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+		"internal error; the server's log has the cause under the id "+w.auditID).ErrStatus
+}
+
+// internal logs what isn't the client's business.
+func (w *response) internal(r *http.Request, err error) {
+	w.log.ErrorContext(r.Context(), "internal error", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "error", err)
+}
+
+func bound(s *metav1.Status) {
+	s.Message = cut(s.Message, maxMessage)
+	if s.Details == nil || len(s.Details.Causes) == 0 {
+		return
+	}
+	details := *s.Details // the error's own, perhaps shared
+	details.Causes = append([]metav1.StatusCause(nil), details.Causes[:min(len(details.Causes), maxCauses)]...)
+	for i := range details.Causes {
+		details.Causes[i].Message = cut(details.Causes[i].Message, maxCauseMessage)
+		details.Causes[i].Field = cut(details.Causes[i].Field, maxCauseMessage)
+	}
+	s.Details = &details
+}
+
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}

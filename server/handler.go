@@ -1,0 +1,186 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// handler is the outermost: what every request gets, whatever it asks for.
+type handler struct {
+	log               *slog.Logger
+	registry          *registry.Registry
+	ready             func() bool
+	checks            []check
+	inflight          *inflight
+	guard             *guard
+	tokens            tokens
+	metrics           *metrics
+	watchWriteTimeout time.Duration
+	discovery         documents
+	openapi           documents
+	routes            http.Handler
+}
+
+// response is the ResponseWriter that goes through the routes, and what is remembered about a request.
+type response struct {
+	http.ResponseWriter
+	log     *slog.Logger
+	auditID string
+	code    int // 0 until the header is written
+	bytes   int64
+
+	query       url.Values // set by admit
+	verb        string     // as kube-apiserver's metrics name it; "" outside of resources
+	endpoint    *registry.Endpoint
+	subresource string
+}
+
+// handle makes a handler of a function that returns its error instead of answering with it.
+func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
+	return func(rw http.ResponseWriter, r *http.Request) {
+		w := rw.(*response)
+		if err := f(w, r); err != nil {
+			w.fail(r, err)
+		}
+	}
+}
+
+func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r)}
+	start := time.Now()
+	header := w.Header()
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Cache-Control", "no-cache, private")
+	header.Set("Audit-Id", w.auditID)
+
+	defer func() {
+		cause := recover()
+		if cause != nil && !isAbort(cause) {
+			h.metrics.panics.Inc()
+			h.log.ErrorContext(r.Context(), "panic", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			cause = w.afterPanic(r)
+		}
+		h.finish(w, r, time.Since(start))
+		if cause != nil {
+			panic(http.ErrAbortHandler) // net/http closes the connection and says nothing
+		}
+	}()
+	h.serve(w, r)
+}
+
+func (h *handler) serve(w *response, r *http.Request) {
+	err := h.guard.check(r)
+	switch {
+	case err != nil:
+	case len(r.RequestURI) > maxURI:
+		err = statusError(http.StatusRequestURITooLong, metav1.StatusReasonBadRequest, "the URI is longer than "+strconv.Itoa(maxURI)+" bytes")
+	default:
+		err = cleanPath(r.URL)
+	}
+	if err != nil {
+		w.fail(r, err)
+		return
+	}
+	h.routes.ServeHTTP(w, r)
+}
+
+func isAbort(cause any) bool {
+	err, ok := cause.(error)
+	return ok && errors.Is(err, http.ErrAbortHandler)
+}
+
+// afterPanic answers 500 where that's still possible, and else returns why the connection must go.
+func (w *response) afterPanic(r *http.Request) any {
+	if w.code != 0 {
+		return http.ErrAbortHandler
+	}
+	w.fail(r, statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError,
+		"internal error; the server's log has the cause under the id "+w.auditID))
+	return nil
+}
+
+// finish leaves the request's log line and its counts.
+func (h *handler) finish(w *response, r *http.Request, took time.Duration) {
+	h.metrics.observe(w, r.Method, took)
+	if ctx := r.Context(); h.log.Enabled(ctx, slog.LevelDebug) {
+		h.log.DebugContext(ctx, "request", "method", r.Method, "path", shortPath(r), "code", w.code, "bytes", w.bytes, "duration", took, "audit_id", w.auditID)
+	}
+}
+
+// shortPath is a path for the log: without the query, which may hold anything, and not endless.
+func shortPath(r *http.Request) string { return cut(r.URL.Path, 256) }
+
+// auditID is the client's id for the request, if it's one that can go into a log, or a new one.
+func auditID(r *http.Request) string {
+	id := r.Header.Get("Audit-Id")
+	if len(id) == 0 || len(id) > 64 {
+		return uuid.NewString()
+	}
+	for _, c := range []byte(id) {
+		if c <= ' ' || c >= 0x7f || c == '"' {
+			return uuid.NewString()
+		}
+	}
+	return id
+}
+
+// parseQuery keeps the query, refusing one that doesn't parse, and tells whether it asks for a watch.
+func (w *response) parseQuery(r *http.Request) (watch bool, err error) {
+	if w.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
+		return false, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the query doesn't parse: "+err.Error())
+	}
+	if _, err := boolParameter(w.query, "pretty"); err != nil {
+		return false, err
+	}
+	return boolParameter(w.query, "watch")
+}
+
+// boolParameter reads a query parameter as kube-apiserver does, except that it refuses what is neither
+// true nor false. Without a value it's true.
+func boolParameter(query url.Values, name string) (bool, error) {
+	values, ok := query[name]
+	if !ok {
+		return false, nil
+	}
+	switch strings.ToLower(values[0]) {
+	case "", "1", "true":
+		return true, nil
+	case "0", "false":
+		return false, nil
+	}
+	return false, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+		"the query parameter "+name+" must be true or false, not "+quote(values[0]))
+}
+
+// WriteHeader remembers the code.
+func (w *response) WriteHeader(code int) {
+	if w.code == 0 && code >= 200 {
+		w.code = code
+	}
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// Write counts.
+func (w *response) Write(p []byte) (int, error) {
+	if w.code == 0 {
+		w.code = http.StatusOK
+	}
+	n, err := w.ResponseWriter.Write(p)
+	w.bytes += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }

@@ -1,0 +1,135 @@
+package server
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// kube-apiserver's defaults: what may be in flight, and for how long.
+const (
+	maxReads  = 400
+	maxWrites = 200
+
+	readDeadline  = 60 * time.Second
+	writeDeadline = 34 * time.Second
+)
+
+// requestClass is how a request counts.
+type requestClass int
+
+const (
+	classRead requestClass = iota
+	classWrite
+	classWatch // bounded by its group and sink, not by a number
+	classes
+)
+
+func classOf(r *http.Request, watch bool) requestClass {
+	switch {
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return classWrite
+	case watch:
+		return classWatch
+	}
+	return classRead
+}
+
+// inflight counts requests under way. Beyond the bound of its class one more gets 429; after drain every
+// one gets 503.
+type inflight struct {
+	bounds [classes]int // 0: none
+
+	mu       sync.Mutex // guards the following
+	count    [classes]int
+	draining bool
+	idle     chan struct{} // closed when draining and no reads and writes are left
+}
+
+func newInflight(reads, writes int) *inflight {
+	return &inflight{bounds: [classes]int{classRead: reads, classWrite: writes}, idle: make(chan struct{})}
+}
+
+// enter counts a request, or says why it can't be served now. Each nil must be followed by a leave.
+func (f *inflight) enter(c requestClass) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.draining:
+		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the server is shutting down")
+	case f.bounds[c] > 0 && f.count[c] >= f.bounds[c]:
+		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests are under way, please try again later")
+	}
+	f.count[c]++
+	return nil
+}
+
+func (f *inflight) leave(c requestClass) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.count[c]--
+	f.closeIfIdleLocked()
+}
+
+// drain refuses new requests from now on. The channel is closed when all but the watches are done.
+func (f *inflight) drain() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.draining {
+		f.draining = true
+		f.closeIfIdleLocked()
+	}
+	return f.idle
+}
+
+// closeIfIdleLocked closes idle at the one moment when draining begins or the last request leaves: after
+// that nobody enters, so nobody but watches leaves.
+func (f *inflight) closeIfIdleLocked() {
+	if f.draining && f.count[classRead] == 0 && f.count[classWrite] == 0 {
+		select {
+		case <-f.idle:
+		default:
+			close(f.idle)
+		}
+	}
+}
+
+func (f *inflight) now(c requestClass) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.count[c]
+}
+
+// admit is the middleware that lets requests in: when the server is ready, within the bounds, with a
+// deadline.
+func (h *handler) admit(next http.Handler) http.Handler {
+	return handle(func(w *response, r *http.Request) error {
+		watch, err := w.parseQuery(r)
+		if err != nil {
+			return err
+		}
+		class := classOf(r, watch)
+		if err := h.inflight.enter(class); err != nil {
+			return err
+		}
+		defer h.inflight.leave(class)
+		if !h.ready() {
+			return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the server is still reading what it stored, please try again")
+		}
+		if class == classWatch {
+			next.ServeHTTP(w, r)
+			return nil
+		}
+		deadline := readDeadline
+		if class == classWrite {
+			deadline = writeDeadline
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), deadline)
+		defer cancel()
+		next.ServeHTTP(w, r.WithContext(ctx))
+		return nil
+	})
+}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// maxResources is how many resources have series of their own. Definitions come and go, and each leaves
+// its series behind; when one more would pass the bound all begin anew, which counters may.
+const maxResources = 1024
+
+// metrics are one server's, named as kube-apiserver names what means the same. No label's value comes
+// from a client: verbs and codes are ours, resources are those served.
+type metrics struct {
+	registry *prometheus.Registry
+
+	requests    *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	longRunning *prometheus.GaugeVec
+	events      *prometheus.CounterVec
+	panics      prometheus.Counter
+
+	mu        sync.Mutex // guards resources
+	resources map[resourceLabels]bool
+}
+
+// resourceLabels are the labels group, version and resource, empty outside of resources.
+type resourceLabels struct{ group, version, resource string }
+
+func newMetrics(f *inflight) *metrics {
+	resource := []string{"group", "version", "resource"}
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_total",
+			Help: "Requests answered, by verb, resource and HTTP code. A watch counts when it ends.",
+		}, append([]string{"verb", "subresource", "code"}, resource...)),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_request_duration_seconds",
+			Help:    "Time from a request's headers to the end of its answer, watches excepted.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, append([]string{"verb", "subresource"}, resource...)),
+		longRunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_longrunning_requests",
+			Help: "Open watches.",
+		}, append([]string{"verb"}, resource...)),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_watch_events_total",
+			Help: "Watch events sent to clients, bookmarks and errors included.",
+		}, resource),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "apiserver_request_panics_total",
+			Help: "Requests that ended in a panic.",
+		}),
+		resources: map[resourceLabels]bool{},
+	}
+	m.registry.MustRegister(m.requests, m.duration, m.longRunning, m.events, m.panics)
+	for name, class := range map[string]requestClass{"readOnly": classRead, "mutating": classWrite} {
+		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "apiserver_current_inflight_requests",
+			Help:        "Requests under way, watches excepted.",
+			ConstLabels: prometheus.Labels{"request_kind": name},
+		}, func() float64 { return float64(f.now(class)) }))
+	}
+	return m
+}
+
+// addGauges registers what the other packages count: one function per number.
+func (in *instance) addGauges(r *prometheus.Registry) {
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "apiserver_lite_feed_revision",
+			Help: "The revision up to which every change is in the caches.",
+		}, func() float64 { return float64(in.cacher.Position()) }),
+	)
+}
+
+// labels returns the labels of a resource, having made sure that there is room for it.
+func (m *metrics) labels(e *registry.Endpoint) resourceLabels {
+	if e == nil {
+		return resourceLabels{}
+	}
+	l := resourceLabels{e.Group, e.Version, e.Plural}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.resources[l] {
+		if len(m.resources) >= maxResources {
+			clear(m.resources)
+			m.requests.Reset()
+			m.duration.Reset()
+			m.events.Reset()
+		}
+		m.resources[l] = true
+	}
+	return l
+}
+
+// observe counts a request that has been answered.
+func (m *metrics) observe(w *response, method string, took time.Duration) {
+	verb := w.verb
+	if verb == "" {
+		verb = metricVerb("", method)
+	}
+	l := m.labels(w.endpoint)
+	code := w.code
+	if code == 0 {
+		code = http.StatusOK // nothing was written: net/http says 200, or the connection was cut
+	}
+	m.requests.WithLabelValues(verb, w.subresource, strconv.Itoa(code), l.group, l.version, l.resource).Inc()
+	if verb != "WATCH" {
+		m.duration.WithLabelValues(verb, w.subresource, l.group, l.version, l.resource).Observe(took.Seconds())
+	}
+}
+
+// watching counts a watch as open until the function it returns is called.
+func (m *metrics) watching(e *registry.Endpoint) (done func()) {
+	l := m.labels(e)
+	gauge := m.longRunning.WithLabelValues("WATCH", l.group, l.version, l.resource)
+	gauge.Inc()
+	return gauge.Dec
+}
+
+func (m *metrics) watchEvents(e *registry.Endpoint) prometheus.Counter {
+	l := m.labels(e)
+	return m.events.WithLabelValues(l.group, l.version, l.resource)
+}
+
+// metricVerb is kube-apiserver's name in metrics for an API verb, or for the method where there is none.
+func metricVerb(verb, method string) string {
+	switch verb {
+	case "create":
+		return "POST"
+	case "update":
+		return "PUT"
+	case "":
+		if slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}, method) {
+			return method
+		}
+		return "other"
+	}
+	return strings.ToUpper(verb)
+}
+
+// serveMetrics serves Prometheus' text format. HandlerFor negotiates and compresses by itself.
+func serveMetrics(g prometheus.Gatherer) http.HandlerFunc {
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{}).ServeHTTP
+}

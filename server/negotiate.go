@@ -1,0 +1,235 @@
+package server
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// mediaType is a form in which a body is written.
+type mediaType string
+
+const (
+	mediaJSON mediaType = "application/json"
+	mediaYAML mediaType = "application/yaml"
+)
+
+// accepter says in which form, if any, a clause of an Accept header can be answered.
+type accepter func(clause) (mediaType, bool)
+
+// acceptObject is for single objects and lists. A clause that asks for another rendering, such as
+// as=Table, isn't one that we can answer; kubectl puts plain JSON behind it.
+func acceptObject(c clause) (mediaType, bool) {
+	if c.params["as"] != "" {
+		return "", false
+	}
+	switch c.media {
+	case "application/json", "application/*", "*/*":
+		return mediaJSON, true
+	case "application/yaml":
+		return mediaYAML, true
+	}
+	return "", false
+}
+
+// acceptJSON is for what exists as JSON only, such as watches.
+func acceptJSON(c clause) (mediaType, bool) {
+	media, ok := acceptObject(c)
+	return media, ok && media == mediaJSON
+}
+
+// clause is one alternative of an Accept header.
+type clause struct {
+	media  string
+	params map[string]string
+	q      float64
+}
+
+// maxClauses is how many alternatives of a header count; kubectl sends three.
+const maxClauses = 64
+
+// parseAccept returns the clauses by falling q, then in the client's order. What doesn't parse, and what
+// has q=0, is left out.
+func parseAccept(headers []string) []clause {
+	var all []clause
+	for _, header := range headers {
+		for part := range strings.SplitSeq(header, ",") {
+			media, params, err := mime.ParseMediaType(part)
+			if err != nil || len(all) == maxClauses {
+				continue
+			}
+			c := clause{media: media, params: params, q: 1}
+			if text, ok := params["q"]; ok {
+				if c.q, err = strconv.ParseFloat(text, 64); err != nil || !(c.q > 0) {
+					continue
+				}
+			}
+			all = append(all, c)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b clause) int {
+		switch {
+		case a.q > b.q:
+			return -1
+		case a.q < b.q:
+			return 1
+		}
+		return 0
+	})
+	return all
+}
+
+// negotiate returns the first form that the client wants and the accepter has, JSON where the client
+// says nothing, and else a 406.
+func negotiate(headers []string, accept accepter) (mediaType, error) {
+	if len(headers) == 0 || len(headers) == 1 && (headers[0] == "" || headers[0] == "*/*" || headers[0] == string(mediaJSON)) {
+		return mediaJSON, nil
+	}
+	for _, c := range parseAccept(headers) {
+		if media, ok := accept(c); ok {
+			return media, nil
+		}
+	}
+	served := string(mediaJSON)
+	if _, ok := accept(clause{media: string(mediaYAML)}); ok {
+		served += ", " + string(mediaYAML)
+	}
+	return "", statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+		"only the following media types are accepted: "+served)
+}
+
+// wantsPretty reports whether JSON should be indented: because the client says so, or because there is a
+// person behind it and it doesn't say.
+func (w *response) wantsPretty(r *http.Request) bool {
+	query := w.query
+	if query == nil {
+		query = r.URL.Query()
+	}
+	if query.Has("pretty") {
+		pretty, err := boolParameter(query, "pretty")
+		return pretty && err == nil
+	}
+	agent := r.UserAgent()
+	return strings.HasPrefix(agent, "curl/") || strings.HasPrefix(agent, "Wget/") || strings.HasPrefix(agent, "Wget ") || strings.HasPrefix(agent, "Mozilla/5.0")
+}
+
+// writeObject answers with one JSON document in the form negotiated.
+func (w *response) writeObject(r *http.Request, code int, media mediaType, body []byte) {
+	if media == mediaYAML {
+		text, err := toYAML(body)
+		if err != nil {
+			w.fail(r, err)
+			return
+		}
+		body = text
+	} else if w.wantsPretty(r) {
+		var out bytes.Buffer
+		in := newIndenter(&out)
+		in.Write(body)
+		in.Close()
+		body = out.Bytes()
+	}
+	w.Header().Set("Content-Type", string(media))
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(code)
+	w.Write(body) // an error means that the client is gone
+}
+
+// streamBuffer is how many bytes of a list go out at once.
+const streamBuffer = 32 << 10
+
+// writeStream answers with a document that is written piece by piece, indented on its way where that's
+// wanted. Only YAML is built in memory.
+func (w *response) writeStream(r *http.Request, media mediaType, doc io.WriterTo) error {
+	if media == mediaYAML {
+		var all limitedBuffer
+		if _, err := doc.WriteTo(&all); err != nil {
+			return err
+		}
+		w.writeObject(r, http.StatusOK, media, all.Bytes())
+		return nil
+	}
+	w.Header().Set("Content-Type", string(media))
+	out := bufio.NewWriterSize(w, streamBuffer)
+	if w.wantsPretty(r) {
+		in := newIndenter(out)
+		if _, err := doc.WriteTo(in); err != nil {
+			return err
+		}
+		in.Close()
+	} else if _, err := doc.WriteTo(out); err != nil {
+		return err
+	}
+	return out.Flush()
+}
+
+// What a document may take as YAML, since that is built in memory: its JSON, and an estimate of the text.
+const (
+	maxYAMLSource = 16 << 20
+	maxYAMLText   = 64 << 20
+)
+
+func errYAMLTooLarge() error {
+	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+		"the answer is too large or too deep for application/yaml: ask for application/json")
+}
+
+// limitedBuffer takes at most maxYAMLSource bytes.
+type limitedBuffer struct{ bytes.Buffer }
+
+func (b *limitedBuffer) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > maxYAMLSource {
+		return 0, errYAMLTooLarge()
+	}
+	return b.Buffer.Write(p)
+}
+
+func toYAML(body []byte) ([]byte, error) {
+	if len(body) > maxYAMLSource || measure(body).indented > maxYAMLText {
+		return nil, errYAMLTooLarge()
+	}
+	return yaml.JSONToYAML(body)
+}
+
+// maxWarnings is how many Warning headers an answer carries, and maxWarning how long each is.
+const (
+	maxWarnings = 64
+	maxWarning  = 256
+)
+
+// warn adds a header of the form of RFC 7234 for each distinct warning.
+func (w *response) warn(warnings []string) {
+	seen := map[string]bool{}
+	for _, text := range warnings {
+		if seen[text] || len(seen) == maxWarnings {
+			continue
+		}
+		seen[text] = true
+		w.Header().Add("Warning", "299 - "+quoteWarning(cut(text, maxWarning)))
+	}
+}
+
+// quoteWarning makes a quoted-string: what isn't printable is dropped.
+func quoteWarning(text string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(c)
+		case c >= ' ' && c != 0x7f:
+			b.WriteRune(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}

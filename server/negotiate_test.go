@@ -1,0 +1,103 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+func TestNegotiate(t *testing.T) {
+	const table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+	for _, tc := range []struct {
+		name   string
+		accept []string
+		by     accepter
+		want   mediaType // "": 406
+	}{
+		{"no header", nil, acceptObject, mediaJSON},
+		{"empty", []string{""}, acceptObject, mediaJSON},
+		{"anything", []string{"*/*"}, acceptObject, mediaJSON},
+		{"any application", []string{"application/*"}, acceptObject, mediaJSON},
+		{"json", []string{"application/json"}, acceptObject, mediaJSON},
+		{"json with charset", []string{"application/json; charset=utf-8"}, acceptObject, mediaJSON},
+		{"upper case", []string{"Application/JSON"}, acceptObject, mediaJSON},
+		{"yaml", []string{"application/yaml"}, acceptObject, mediaYAML},
+		{"first wins", []string{"application/yaml, application/json"}, acceptObject, mediaYAML},
+		{"q wins over order", []string{"application/yaml;q=0.5, application/json;q=0.9"}, acceptObject, mediaJSON},
+		{"several headers", []string{"text/html", "application/yaml"}, acceptObject, mediaYAML},
+		{"q zero is a refusal", []string{"application/json;q=0"}, acceptObject, ""},
+		{"bad q", []string{"application/json;q=x"}, acceptObject, ""},
+		{"browser", []string{"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"}, acceptObject, mediaJSON},
+		{"kubectl: Table falls through", []string{table + "," + strings.Replace(table, "v=v1", "v=v1beta1", 1) + ",application/json"}, acceptObject, mediaJSON},
+		{"Table only", []string{table}, acceptObject, ""},
+		{"protobuf then json", []string{"application/vnd.kubernetes.protobuf,application/json"}, acceptObject, mediaJSON},
+		{"protobuf only", []string{"application/vnd.kubernetes.protobuf"}, acceptObject, ""},
+		{"html only", []string{"text/html"}, acceptObject, ""},
+		{"garbage", []string{"///;;;,,="}, acceptObject, ""},
+		{"yaml where only json is", []string{"application/yaml"}, acceptJSON, ""},
+		{"yaml or json where only json is", []string{"application/yaml, application/json"}, acceptJSON, mediaJSON},
+		{"aggregated discovery", []string{aggregatedType + ",application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, acceptDiscovery, aggregatedType},
+		{"older aggregated discovery", []string{"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, acceptDiscovery, mediaJSON},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := negotiate(tc.accept, tc.by)
+			if got != tc.want || (err == nil) != (tc.want != "") {
+				t.Errorf("negotiate(%q) = %q, %v, want %q", tc.accept, got, err, tc.want)
+			}
+		})
+	}
+}
+
+func TestNegotiateBoundsClauses(t *testing.T) {
+	header := strings.Repeat("text/html,", 10*maxClauses) + "application/yaml"
+	if got := len(parseAccept([]string{header})); got != maxClauses {
+		t.Errorf("%d clauses were kept, want %d", got, maxClauses)
+	}
+}
+
+func TestWantsPretty(t *testing.T) {
+	for _, tc := range []struct {
+		name, query, agent string
+		want               bool
+	}{
+		{"program", "", "kubectl/v1.37.0", false},
+		{"curl", "", "curl/8.5.0", true},
+		{"wget", "", "Wget/1.21", true},
+		{"browser", "", "Mozilla/5.0 (X11; Linux)", true},
+		{"asked for", "pretty=true", "Go-http-client/1.1", true},
+		{"asked for without a value", "pretty", "Go-http-client/1.1", true},
+		{"turned off", "pretty=false", "curl/8.5.0", false},
+		{"turned off by number", "pretty=0", "curl/8.5.0", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, "/?"+tc.query, nil)
+			r.Header.Set("User-Agent", tc.agent)
+			w := &response{ResponseWriter: httptest.NewRecorder()}
+			if got := w.wantsPretty(r); got != tc.want {
+				t.Errorf("wantsPretty = %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestYAMLAnswersAreBounded(t *testing.T) {
+	deep := strings.Repeat(`{"a":`, 5000) + "[" + strings.Repeat("1,", 100_000) + "1]" + strings.Repeat("}", 5000)
+	if _, err := toYAML([]byte(deep)); err == nil {
+		t.Error("a document whose indentation alone is a gigabyte was turned into YAML")
+	}
+	if got, err := toYAML([]byte(`{"b":[1,2.5,"x"],"a":{}}`)); err != nil || string(got) != "a: {}\nb:\n- 1\n- 2.5\n- x\n" {
+		t.Errorf("toYAML = %q, %v", got, err)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	rec := httptest.NewRecorder()
+	w := &response{ResponseWriter: rec}
+	w.warn([]string{"plain", "plain", `a "quoted" \ one`, "line\r\nX-Evil: 1", strings.Repeat("x", 10_000)})
+	got := rec.Header().Values("Warning")
+	want := []string{`299 - "plain"`, `299 - "a \"quoted\" \\ one"`, `299 - "lineX-Evil: 1"`, `299 - "` + strings.Repeat("x", maxWarning) + `..."`}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("Warning headers are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

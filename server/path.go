@@ -1,0 +1,56 @@
+package server
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// maxURI is the length of a request line's URI, in bytes. Long label selectors fit.
+const maxURI = 64 << 10
+
+// cleanPath makes sure that a path means one thing: its segments are what stands between the slashes on
+// the wire, and none of them decodes to something that would add or remove a segment, here or in a proxy.
+// After it, u.Path has exactly those segments and u.RawPath is empty, so that routing can't see
+// anything else. A slash at the end doesn't count.
+func cleanPath(u *url.URL) error {
+	path := u.EscapedPath()
+	if u.Opaque != "" || path == "" || path[0] != '/' {
+		return badPath("it must begin with a slash")
+	}
+	if path == "/" {
+		return nil
+	}
+	for segment := range strings.SplitSeq(strings.TrimSuffix(path[1:], "/"), "/") {
+		if segment == "" {
+			return badPath("a segment is empty")
+		}
+		name, err := url.PathUnescape(segment)
+		if err != nil {
+			return badPath("the segment " + quote(segment) + " has a bad escape")
+		}
+		if name == "." || name == ".." || !utf8.ValidString(name) || strings.ContainsAny(name, `/\;%`) || strings.ContainsFunc(name, unicode.IsControl) {
+			return badPath("no name is " + quote(segment))
+		}
+	}
+	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), ""
+	return nil
+}
+
+func badPath(why string) error {
+	return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the path can't be right: "+why)
+}
+
+// quote shows what a client sent in a message: printable and short.
+func quote(s string) string {
+	const most = 80
+	if len(s) > most {
+		s = s[:most] + "..."
+	}
+	return strconv.QuoteToASCII(s)
+}

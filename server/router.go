@@ -1,0 +1,81 @@
+package server
+
+import (
+	"cmp"
+	"net/http"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func newHandler(in *instance, s *Server, tokens tokens) *handler {
+	h := &handler{
+		log:               in.log,
+		registry:          in.registry,
+		ready:             in.ready.Load,
+		checks:            in.checks(),
+		inflight:          in.inflight,
+		guard:             newGuard(in.listener.Addr(), len(tokens) > 0, s.AllowedHosts),
+		tokens:            tokens,
+		metrics:           newMetrics(in.inflight),
+		watchWriteTimeout: cmp.Or(s.WatchWriteTimeout, DefaultWatchWriteTimeout),
+	}
+	in.addGauges(h.metrics.registry)
+	gatherers := prometheus.Gatherers{h.metrics.registry}
+	if s.Metrics != nil {
+		gatherers = append(gatherers, s.Metrics)
+	}
+	h.routes = h.newRoutes(gatherers)
+	return h
+}
+
+// newRoutes lays out the URL space.
+func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
+	routes := chi.NewRouter()
+	for _, name := range []string{"healthz", "livez", "readyz"} {
+		get(routes, "/"+name, h.health(name))
+		get(routes, "/"+name+"/{check}", h.healthCheck(name))
+	}
+	routes.Group(func(routes chi.Router) {
+		routes.Use(h.authenticate)
+		get(routes, "/version", handle(h.serveVersion))
+		get(routes, "/metrics", serveMetrics(metrics))
+	})
+	routes.Group(func(routes chi.Router) {
+		routes.Use(h.authenticate, h.admit)
+		get(routes, "/api", handle(h.serveCoreVersions))
+		get(routes, "/apis", handle(h.serveGroups))
+		get(routes, "/apis/{group}", handle(h.serveGroup))
+		get(routes, "/openapi/v3", handle(h.serveOpenAPIRoot))
+		get(routes, "/openapi/v3/*", handle(h.serveOpenAPI))
+		for _, prefix := range []string{"/api/{version}", "/apis/{group}/{version}"} {
+			get(routes, prefix, handle(h.serveResources))
+			resource := handle(h.serveResource)
+			routes.HandleFunc(prefix+"/{resource}", resource)
+			routes.HandleFunc(prefix+"/{resource}/{name}", resource)
+			routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}", resource)
+			routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}/{name}", resource)
+			routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}/{name}/{subresource}", resource)
+			routes.HandleFunc(prefix+"/{resource}/{name}/{subresource}", resource)
+			for _, subresource := range []string{"status", "finalize"} { // a namespace's own, not types in it
+				routes.HandleFunc(prefix+"/namespaces/{name}/"+subresource, h.namespaceSubresource(subresource))
+			}
+		}
+	})
+	routes.NotFound(h.authenticate(handle(func(*response, *http.Request) error { return errUnknownPath() })).ServeHTTP)
+	routes.MethodNotAllowed(h.authenticate(handle(func(w *response, _ *http.Request) error {
+		return methodNotAllowed(w, "GET, HEAD", "only GET and HEAD are served here")
+	})).ServeHTTP)
+	return routes
+}
+
+func get(routes chi.Router, pattern string, f http.HandlerFunc) {
+	routes.Get(pattern, f)
+	routes.Head(pattern, f)
+}
+
+func methodNotAllowed(w *response, allow, message string) error {
+	w.Header().Set("Allow", allow)
+	return statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, message)
+}

@@ -1,0 +1,160 @@
+package server
+
+import (
+	"cmp"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+const (
+	certFile = "tls.crt"
+	keyFile  = "tls.key"
+
+	certLifetime = 365 * 24 * time.Hour
+	certRenew    = 30 * 24 * time.Hour // a certificate that ends sooner is replaced at start
+)
+
+// checkPrivate refuses a file of secrets that others can read.
+func checkPrivate(path string) error {
+	file, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if mode := file.Mode().Perm(); mode&0o077 != 0 {
+		return fmt.Errorf("%s has mode %04o, so that others can read it: chmod 600 it", path, mode)
+	}
+	return nil
+}
+
+// certificateFromFiles returns the certificate of --tls-cert-file, or nil.
+func (s *Server) certificateFromFiles() (*tls.Certificate, error) {
+	if s.TLSCertFile == "" {
+		return nil, nil
+	}
+	if err := checkPrivate(s.TLSKeyFile); err != nil {
+		return nil, fmt.Errorf("--tls-key-file: %w", err)
+	}
+	pair, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--tls-cert-file, --tls-key-file: %w", err)
+	}
+	return &pair, nil
+}
+
+// certificateHosts is what clients may call the server: loopback, the machine's name, and what the
+// flags say.
+func (s *Server) certificateHosts() []string {
+	hosts := []string{"localhost", "127.0.0.1", "::1"}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		hosts = append(hosts, name)
+	}
+	if host, _, err := net.SplitHostPort(cmp.Or(s.Listen, DefaultListen)); err == nil && host != "" {
+		hosts = append(hosts, host)
+	}
+	for _, host := range s.AllowedHosts {
+		hosts = append(hosts, hostOnly(host))
+	}
+	return hosts
+}
+
+// selfSigned returns the certificate kept in dir, or makes a new one there if there is none, or if it's
+// about to end, can't be read, or doesn't name all hosts. Clients trust it by its file.
+func selfSigned(dir string, hosts []string, now time.Time) (*tls.Certificate, error) {
+	certPath, keyPath := filepath.Join(dir, certFile), filepath.Join(dir, keyFile)
+	if pair, err := tls.LoadX509KeyPair(certPath, keyPath); err == nil && usable(pair.Leaf, hosts, now) {
+		if err := checkPrivate(keyPath); err != nil {
+			return nil, fmt.Errorf("--tls: %w", err)
+		}
+		return &pair, nil
+	}
+	certPEM, keyPEM, err := makeCertificate(hosts, now)
+	if err == nil {
+		// The key goes first: a certificate without its key is made anew at the next start.
+		err = errors.Join(replaceFile(keyPath, keyPEM), replaceFile(certPath, certPEM))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--tls: %w", err)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	return &pair, err
+}
+
+func usable(cert *x509.Certificate, hosts []string, now time.Time) bool {
+	if now.Before(cert.NotBefore) || now.Add(certRenew).After(cert.NotAfter) {
+		return false
+	}
+	for _, host := range hosts {
+		if cert.VerifyHostname(host) != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func makeCertificate(hosts []string, now time.Time) (certPEM, keyPEM []byte, err error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, nil, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return nil, nil, err
+	}
+	template := &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: "apiserver-lite"},
+		NotBefore:             now.Add(-time.Hour), // clocks differ
+		NotAfter:              now.Add(certLifetime),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IsCA:                  true, // so that the file itself can be the client's trust anchor
+		BasicConstraintsValid: true,
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(strings.Trim(host, "[]")); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return nil, nil, err
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return nil, nil, err
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+}
+
+// replaceFile writes a file of mode 0600, whole or not at all. CreateTemp gives that mode from the first
+// moment, whatever the umask.
+func replaceFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}

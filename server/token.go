@@ -1,0 +1,92 @@
+package server
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// tokens are the hashes of the bearer tokens that are let in; empty means that none is asked for.
+// Hashes are compared, so that neither the time of a comparison nor a dump of memory tells about
+// a token.
+type tokens [][sha256.Size]byte
+
+// tokens reads what Token and TokenFile hold.
+func (s *Server) tokens() (tokens, error) {
+	var all tokens
+	if s.Token != "" {
+		if err := checkToken(s.Token); err != nil {
+			return nil, fmt.Errorf("the token %w", err)
+		}
+		all = append(all, sha256.Sum256([]byte(s.Token)))
+	}
+	if s.TokenFile == "" {
+		return all, nil
+	}
+	if err := checkPrivate(s.TokenFile); err != nil {
+		return nil, fmt.Errorf("--token-file: %w", err)
+	}
+	data, err := os.ReadFile(s.TokenFile)
+	if err != nil {
+		return nil, fmt.Errorf("--token-file: %w", err)
+	}
+	n := 0
+	for line := range strings.Lines(string(data)) {
+		n++
+		token := strings.TrimSpace(line)
+		if token == "" || token[0] == '#' {
+			continue
+		}
+		if err := checkToken(token); err != nil {
+			return nil, fmt.Errorf("--token-file: %s, line %d: the token %w", s.TokenFile, n, err)
+		}
+		all = append(all, sha256.Sum256([]byte(token)))
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("--token-file: %s holds no token", s.TokenFile)
+	}
+	return all, nil
+}
+
+// checkToken refuses what no client could send (RFC 6750, section 2.1).
+func checkToken(token string) error {
+	for _, c := range []byte(token) {
+		if c <= ' ' || c >= 0x7f {
+			return errors.New("has a character that a header can't carry")
+		}
+	}
+	return nil
+}
+
+// allow reports whether the request carries one of the tokens. It compares with each of them, whatever
+// matched before.
+func (t tokens) allow(r *http.Request) bool {
+	if len(t) == 0 {
+		return true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	hash := sha256.Sum256([]byte(strings.TrimSpace(token)))
+	found := 0
+	for i := range t {
+		found |= subtle.ConstantTimeCompare(hash[:], t[i][:])
+	}
+	return found == 1 && strings.EqualFold(scheme, "Bearer")
+}
+
+// authenticate is the middleware that answers 401, always the same, without a right token.
+func (h *handler) authenticate(next http.Handler) http.Handler {
+	return handle(func(w *response, r *http.Request) error {
+		if !h.tokens.allow(r) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
+		}
+		next.ServeHTTP(w, r)
+		return nil
+	})
+}

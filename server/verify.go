@@ -1,0 +1,73 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// verifyAttempts is how often Verify looks again when somebody writes meanwhile.
+const verifyAttempts = 10
+
+// Verify compares everything in the caches with etcd and returns the first difference. It reads
+// all that is stored; tests call it at their end.
+func (s *Server) Verify(ctx context.Context) error {
+	in := s.instance()
+	if in == nil {
+		return errUsed
+	}
+	var err error
+	for range verifyAttempts {
+		var still bool
+		if still, err = in.verify(ctx); err == nil || still || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+// verify tells, with a difference, whether it's real: whether nothing was written since the comparison
+// began.
+func (in *instance) verify(ctx context.Context) (still bool, err error) {
+	stored := map[string]storage.KeyValue{}
+	prefixes := map[storage.Prefix]bool{}
+	rev, err := in.store.List(ctx, storage.Root, 0, func(c storage.Change) error {
+		stored[c.Key] = c.KeyValue
+		if p, _, _, ok := storage.SplitKey(c.Key); ok {
+			prefixes[p] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return true, err
+	}
+	if err := in.cacher.WaitFor(ctx, rev); err != nil {
+		return true, err
+	}
+	for _, g := range in.registry.Catalog().Groups { // resources that are empty in etcd
+		for _, v := range g.Versions {
+			for _, e := range v.Resources {
+				prefixes[storage.PrefixOf(e.Group, e.Plural)] = true
+			}
+		}
+	}
+	cached := 0
+	var differences []error
+	for p := range prefixes {
+		for o := range in.cacher.Resource(p).Snapshot().All(string(p)) {
+			cached++
+			kv, ok := stored[o.Key]
+			if !ok || kv.Revision != o.Revision || !bytes.Equal(kv.Value, o.Raw()) {
+				differences = append(differences, fmt.Errorf("%s: revision %d is cached and %d is stored (0: none)", o.Key, o.Revision, kv.Revision))
+			}
+		}
+	}
+	if cached != len(stored) {
+		differences = append(differences, fmt.Errorf("%d objects are cached and %d are stored", cached, len(stored)))
+	}
+	now, err := in.cacher.Barrier(ctx)
+	return now == rev, errors.Join(append(differences, err)...)
+}

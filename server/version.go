@@ -1,0 +1,62 @@
+package server
+
+import (
+	"cmp"
+	"encoding/json"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+
+	"k8s.io/apimachinery/pkg/version"
+)
+
+// The version of Kubernetes whose API this is; kubectl warns by it when it is too far away.
+const (
+	apiMajor, apiMinor = "1", "37"
+	apiVersion         = "v" + apiMajor + "." + apiMinor + ".0-lite"
+)
+
+// release is set by the linker for releases: -X github.com/apiserver-lite/apiserver-lite/server.release=0.1.0
+var release string
+
+// Version says what this build is, in the form of /version.
+func Version() version.Info {
+	info := version.Info{
+		Major:        apiMajor,
+		Minor:        apiMinor,
+		GitTreeState: "clean",
+		GoVersion:    runtime.Version(),
+		Compiler:     runtime.Compiler,
+		Platform:     runtime.GOOS + "/" + runtime.GOARCH,
+	}
+	if build, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range build.Settings {
+			switch s.Key {
+			case "vcs.revision":
+				info.GitCommit = s.Value
+			case "vcs.time":
+				info.BuildDate = s.Value
+			case "vcs.modified":
+				if s.Value == "true" {
+					info.GitTreeState = "dirty"
+				}
+			}
+		}
+	}
+	short := info.GitCommit[:min(len(info.GitCommit), 12)]
+	info.GitVersion = apiVersion + "+" + cmp.Or(release, short, "unknown")
+	return info
+}
+
+func (h *handler) serveVersion(w *response, r *http.Request) error {
+	body, err := json.Marshal(Version())
+	if err != nil {
+		return err
+	}
+	media, err := negotiate(r.Header.Values("Accept"), acceptJSON)
+	if err != nil {
+		return err
+	}
+	w.writeObject(r, http.StatusOK, media, body)
+	return nil
+}

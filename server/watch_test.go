@@ -1,0 +1,285 @@
+package server_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+// event is a watch event's type and what's in its object that tests look at.
+type event struct {
+	Type   string
+	Object struct {
+		Metadata struct {
+			Name, ResourceVersion string
+			Labels                map[string]string
+		}
+		Spec struct{ Text string }
+	}
+}
+
+func next(t *testing.T, w *servertest.Stream) event {
+	t.Helper()
+	line, err := w.Next()
+	if err != nil {
+		t.Fatalf("the watch ended: %v (%q)", err, line)
+	}
+	var e event
+	if err := json.Unmarshal([]byte(line), &e); err != nil {
+		t.Fatalf("%v in %s", err, line)
+	}
+	return e
+}
+
+func (e event) String() string { return e.Type + " " + e.Object.Metadata.Name }
+
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	w := s.Watch(widgetsPath + "?watch=true&labelSelector=tier%3Dfront")
+	steps := []struct{ method, path, body, media, want string }{
+		{"POST", widgetsPath, strings.Replace(widget("b"), `"name"`, `"labels":{"tier":"front"},"name"`, 1), "application/json", "ADDED b"},
+		{"PATCH", widgetsPath + "/b", `{"spec":{"size":2}}`, "application/merge-patch+json", "MODIFIED b"},
+		{"PATCH", widgetsPath + "/a", `{"spec":{"size":2}}`, "application/merge-patch+json", ""},
+		{"PATCH", widgetsPath + "/b", `{"metadata":{"labels":{"tier":"back"}}}`, "application/merge-patch+json", "DELETED b"},
+		{"PATCH", widgetsPath + "/a", `{"metadata":{"labels":{"tier":"front"}}}`, "application/merge-patch+json", "ADDED a"},
+		{"DELETE", widgetsPath + "/a", "", "application/json", "DELETED a"},
+	}
+	for _, step := range steps {
+		if res, body := s.Do(step.method, step.path, step.body, "Content-Type", step.media); res.StatusCode >= 300 {
+			t.Fatalf("%s %s: %s: %s", step.method, step.path, res.Status, body)
+		}
+		if step.want != "" {
+			if got := next(t, w).String(); got != step.want {
+				t.Errorf("after %s %s: %s, want %s", step.method, step.path, got, step.want)
+			}
+		}
+	}
+}
+
+func TestWatchForms(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	for _, tc := range []struct{ name, path, want string }{
+		{"collection", widgetsPath + "?watch=true", "ADDED a"},
+		{"number", widgetsPath + "?watch=1", "ADDED a"},
+		{"no value", widgetsPath + "?watch", "ADDED a"},
+		{"all namespaces", allWidgets + "?watch=true", "ADDED a"},
+		{"one object", widgetsPath + "/a?watch=true", "ADDED a"},
+		{"built-in", "/api/v1/namespaces/default?watch=true", "ADDED default"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := s.Watch(tc.path)
+			defer w.Close()
+			if got := next(t, w).String(); got != tc.want {
+				t.Errorf("the first event is %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWatchOfOneObjectHasOnlyThat(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	w := s.Watch(widgetsPath + "/b?watch=true")
+	s.PostYAML(widgetsPath, widget("c"))
+	s.PostYAML(widgetsPath, widget("b"))
+	if got := next(t, w).String(); got != "ADDED b" {
+		t.Errorf("the first event is %s", got)
+	}
+}
+
+// TestWatchIsNeverIndented: clients split at newlines.
+func TestWatchIsNeverIndented(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	res, body := s.Do("GET", widgetsPath+"?watch=true&pretty=true&timeoutSeconds=1", "", "User-Agent", "curl/8.5.0")
+	if res.Header.Get("Content-Type") != "application/json" || res.Header.Get("Audit-Id") == "" || res.Header.Get("X-Content-Type-Options") != "nosniff" || res.Header.Get("Cache-Control") != "no-cache, private" {
+		t.Errorf("headers: %v", res.Header)
+	}
+	if strings.Count(body, "\n") != 1 || !strings.HasPrefix(body, `{"type":"ADDED","object":{"`) || !strings.HasSuffix(body, "}\n") {
+		t.Errorf("it is %q", body)
+	}
+}
+
+// TestWatchAnswersAtOnce: the headers come before there is an event.
+func TestWatchAnswersAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	w := s.Watch("/apis/example.com/v1/namespaces/kube-system/widgets?watch=true") // returns with the headers
+	defer w.Close()
+	s.PostYAML("/apis/example.com/v1/namespaces/kube-system/widgets", widget("late"))
+	if got := next(t, w).String(); got != "ADDED late" {
+		t.Errorf("the first event is %s", got)
+	}
+}
+
+func TestWatchOverHTTP10(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	c := dial(t, s)
+	fmt.Fprintf(c, "GET %s?watch=true&timeoutSeconds=1 HTTP/1.0\r\n\r\n", widgetsPath)
+	answer, err := io.ReadAll(c) // the end of the connection is the end
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, body, _ := strings.Cut(string(answer), "\r\n\r\n")
+	if !strings.HasPrefix(head, "HTTP/1.0 200 OK") || strings.Contains(head, "chunked") {
+		t.Errorf("the head is %s", head)
+	}
+	if !strings.HasPrefix(body, `{"type":"ADDED"`) || strings.Count(body, "\n") != 1 {
+		t.Errorf("the body is %q", body)
+	}
+}
+
+func dial(t *testing.T, s *servertest.Server) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// h2c returns a client that speaks HTTP/2 without TLS by prior knowledge.
+func h2c(t *testing.T) *http.Client {
+	transport := &http.Transport{Protocols: new(http.Protocols)}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport}
+}
+
+func TestHTTP2WithoutTLS(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = 50 * time.Millisecond })
+	s.Client = h2c(t)
+	if res, _ := s.Do("GET", widgetsPath, ""); res.ProtoMajor != 2 {
+		t.Errorf("it was %s", res.Proto)
+	}
+	w := s.Watch(widgetsPath + "?watch=true")
+	if got := next(t, w).String(); got != "ADDED a" {
+		t.Errorf("the first event is %s", got)
+	}
+	// The stream must outlive the write timeout while nothing is being written.
+	timer := time.NewTimer(200 * time.Millisecond)
+	<-timer.C
+	s.PostYAML(widgetsPath, widget("b"))
+	if got := next(t, w).String(); got != "ADDED b" {
+		t.Errorf("the second event is %s", got)
+	}
+}
+
+// TestUpgradeIsIgnored: neither h2c nor WebSocket is switched to, and CONNECT opens no tunnel.
+func TestUpgradeIsIgnored(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	for name, tc := range map[string]struct{ request, want string }{
+		"h2c":             {"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", "HTTP/1.1 200 "},
+		"websocket":       {"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x\r\n\r\n", "HTTP/1.1 200 "},
+		"connect":         {"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 400 "},
+		"connect a path":  {"CONNECT /api HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 405 "},
+		"absolute":        {"GET http://localhost/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 "},
+		"absolute, other": {"GET http://evil.example/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 403 "},
+		"asterisk":        {"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 400 "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := dial(t, s)
+			io.WriteString(c, tc.request)
+			answer, err := io.ReadAll(c)
+			if err != nil || !strings.HasPrefix(string(answer), tc.want) {
+				t.Errorf("%v: %.300s\nwant %s", err, answer, tc.want)
+			}
+		})
+	}
+}
+
+// TestShutdownEndsWatches: whoever watches has every acknowledged write, a last bookmark, and a clean end.
+func TestShutdownEndsWatches(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	var streams []*servertest.Stream
+	for range 10 {
+		streams = append(streams, s.Watch(widgetsPath+"?watch=true&allowWatchBookmarks=true"))
+	}
+	const writes = 50
+	for i := range writes {
+		s.PostYAML(widgetsPath, widget(fmt.Sprintf("w%d", i)))
+	}
+	closed := make(chan error)
+	go func() { closed <- s.Close() }()
+	for _, w := range streams {
+		got := map[string]bool{}
+		last := ""
+		for {
+			line, err := w.Next()
+			if err != nil {
+				if !errors.Is(err, io.EOF) || line != "" {
+					t.Errorf("it ended with %v, %q", err, line)
+				}
+				break
+			}
+			var e event
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatal(err)
+			}
+			last = e.Type
+			if e.Type == "ADDED" {
+				got[e.Object.Metadata.Name] = true
+			}
+		}
+		if len(got) != writes+1 || last != "BOOKMARK" {
+			t.Errorf("%d objects and a %s at the end, want %d and a BOOKMARK", len(got), last, writes+1)
+		}
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestDeafWatcher: one that takes nothing is cut off, and others aren't.
+func TestDeafWatcher(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = 100 * time.Millisecond })
+	c := dial(t, s).(*net.TCPConn)
+	c.SetReadBuffer(4 << 10)
+	fmt.Fprintf(c, "GET %s?watch=true HTTP/1.1\r\nHost: localhost\r\n\r\n", widgetsPath)
+	lines := bufio.NewReaderSize(c, 16)
+	if line, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 200") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	reader := s.Watch(widgetsPath + "?watch=true")
+	next(t, reader)
+	text := strings.Repeat("x", 1<<20)
+	open := func() string {
+		for line := range strings.Lines(s.Get("/metrics")) {
+			if strings.HasPrefix(line, "apiserver_longrunning_requests{") {
+				return line[strings.LastIndexByte(line, ' ')+1:]
+			}
+		}
+		return ""
+	}
+	for i := 0; open() != "1\n"; i++ { // the kernel takes some megabytes before it stops
+		s.PostYAML(widgetsPath, strings.Replace(widget(fmt.Sprintf("w%d", i)), `"size":1`, `"text":"`+text+`"`, 1))
+		if e := next(t, reader); len(e.Object.Spec.Text) != len(text) {
+			t.Fatalf("the other watcher got %s", e)
+		}
+		if i == 200 {
+			t.Fatal("it's still open after 200 MB")
+		}
+	}
+	answer, err := io.ReadAll(lines)
+	if err == nil && strings.HasSuffix(string(answer), "\r\n0\r\n\r\n") {
+		t.Error("it ended as if it were whole")
+	}
+}

@@ -1,0 +1,312 @@
+package etcd_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+)
+
+const (
+	dbPath  = "member/snap/db"
+	walPath = "member/wal/0000000000000000-0000000000000000.wal"
+)
+
+// image is a data directory's files: as they are after Close, or as they are after a kill.
+type image map[string]string
+
+// images writes n keys and returns both.
+func images(t *testing.T, n int) (closed, killed image) {
+	t.Helper()
+	dir := t.TempDir()
+	s := open(t, etcd.Options{DataDir: dir})
+	value := strings.Repeat("value", 200)
+	for i := range n {
+		put(t, s, fmt.Sprintf("/key/%05d", i), value)
+	}
+	s.Local.Backend().ForceCommit()
+	killed = files(t, dir)
+	closeServer(t, s)
+	return files(t, dir), killed
+}
+
+// restore writes an image, changed by edit, into a new directory.
+func (im image) restore(t *testing.T, edit func(image)) string {
+	t.Helper()
+	changed := image{}
+	for name, content := range im {
+		changed[name] = content
+	}
+	edit(changed)
+	dir := t.TempDir()
+	for name, content := range changed {
+		write(t, filepath.Join(dir, name), content)
+	}
+	return dir
+}
+
+func (im image) flip(name string, offset int) {
+	b := []byte(im[name])
+	b[offset] ^= 0x10
+	im[name] = string(b)
+}
+
+// records returns the offset of each record of the first log file, and where the last one ends.
+func records(im image) (at []int, end int) {
+	for off := 0; ; {
+		field := binary.LittleEndian.Uint64([]byte(im[walPath][off : off+8]))
+		if field == 0 {
+			return at, off
+		}
+		at = append(at, off)
+		pad := 0
+		if field>>63 == 1 {
+			pad = int(field >> 56 & 7)
+		}
+		off += 8 + int(field&^(0xff<<56)) + pad
+	}
+}
+
+func TestDamageRefused(t *testing.T) {
+	closed, killed := images(t, 400)
+	at, _ := records(killed)
+	i := len(at) / 2
+	for at[i+1]-at[i] < 500 { // an entry, not a state
+		i++
+	}
+	mid := at[i]
+	tests := []struct {
+		name string
+		edit func(image)
+		want []string // parts of the message
+	}{
+		{"log: a byte flipped", func(im image) { im.flip(walPath, mid+100) },
+			[]string{walPath, fmt.Sprintf("at offset %d", mid), "checksum"}},
+		{"log: a byte of the last record flipped", func(im image) { im.flip(walPath, at[len(at)-1]+9) },
+			[]string{walPath, fmt.Sprintf("at offset %d", at[len(at)-1])}},
+		{"log: a length flipped", func(im image) { im.flip(walPath, mid+1) },
+			[]string{walPath, fmt.Sprintf("at offset %d", mid)}},
+		{"log: a length beyond the file", func(im image) { im.flip(walPath, mid+2) },
+			[]string{walPath, fmt.Sprintf("at offset %d", mid)}},
+		{"log: an impossible length", func(im image) { im.flip(walPath, mid+6) },
+			[]string{walPath, fmt.Sprintf("at offset %d", mid)}},
+		{"log: blank from a record on", func(im image) {
+			im[walPath] = im[walPath][:mid] + strings.Repeat("\x00", len(im[walPath])-mid)
+		}, []string{"member/wal", "the log ends at entry", "the database has entry"}},
+		{"log: a blank stretch", func(im image) {
+			im[walPath] = im[walPath][:mid] + strings.Repeat("\x00", 4096) + im[walPath][mid+4096:]
+		}, []string{walPath, fmt.Sprintf("at offset %d", mid), "blank"}},
+		{"log: cut", func(im image) { im[walPath] = im[walPath][:mid+16] },
+			[]string{walPath, fmt.Sprintf("at offset %d", mid), "it was cut"}},
+		{"log: cut between records", func(im image) { im[walPath] = im[walPath][:mid] },
+			[]string{"member/wal", "the log ends at entry", "the database has entry"}},
+		{"log: missing", func(im image) { delete(im, walPath) }, []string{"member/wal", "the log is missing"}},
+		{"log: an earlier file missing", func(im image) {
+			im["member/wal/0000000000000002-0000000000000fff.wal"] = im[walPath]
+		}, []string{"0000000000000002-0000000000000fff.wal", "missing (number 1)"}},
+		{"log: of another directory", func(im image) {
+			im[markerFile] = `{"layout":1,"id":"another"}`
+		}, []string{"belongs to another cluster"}},
+		{"database: cut", func(im image) { im[dbPath] = im[dbPath][:50*4096] },
+			[]string{dbPath, "it was cut"}},
+		{"database: missing", func(im image) { delete(im, dbPath) }, []string{dbPath, "it is missing"}},
+		{"database: empty", func(im image) { im[dbPath] = "" }, []string{dbPath, "meta"}},
+		{"database: both metas flipped", func(im image) { im.flip(dbPath, 40); im.flip(dbPath, 4096+40) },
+			[]string{dbPath, "at offset 0", "meta"}},
+		{"everything but the marks is gone", func(im image) {
+			for name := range im {
+				if strings.HasPrefix(name, "member") {
+					delete(im, name)
+				}
+			}
+		}, []string{"member", "it is missing"}},
+		{"only the database is there", func(im image) {
+			for name := range im {
+				if name != dbPath && name != markerFile {
+					delete(im, name)
+				}
+			}
+		}, []string{"member/wal", "the log is missing"}},
+	}
+	for _, tt := range tests {
+		for _, from := range []struct {
+			name string
+			image
+		}{{"closed", closed}, {"killed", killed}} {
+			t.Run(tt.name+"/"+from.name, func(t *testing.T) {
+				dir := from.restore(t, tt.edit)
+				refused(t, dir, append(tt.want, "restore|put the directory's own files back")...)
+			})
+		}
+	}
+}
+
+// refused opens a damaged directory twice: it is refused with the same words, and nothing is changed.
+func refused(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	before := files(t, dir)
+	delete(before, "pid")
+	for range 2 {
+		s, err := etcd.Open(t.Context(), etcd.Options{DataDir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			s.Close()
+			t.Fatal("opened")
+		}
+		msg := err.Error()
+		for _, w := range want {
+			ok := false
+			for part := range strings.SplitSeq(w, "|") {
+				ok = ok || strings.Contains(msg, part)
+			}
+			if !ok || strings.Contains(msg, "\n") {
+				t.Fatalf("got %q, want one line with %q", msg, w)
+			}
+		}
+	}
+	after := files(t, dir)
+	delete(after, "pid")
+	if fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Error("the files were changed")
+	}
+}
+
+// After a clean stop every byte of the database is covered.
+func TestFlippedDatabaseRefused(t *testing.T) {
+	closed, _ := images(t, 200)
+	pages := len(strings.TrimRight(closed[dbPath], "\x00")) / 4096
+	tried := 0
+	for page := 2; page < pages; page += 1 + pages/30 {
+		dir := closed.restore(t, func(im image) { im.flip(dbPath, page*4096+(page*997)%4096) })
+		_, err := etcd.Open(t.Context(), etcd.Options{DataDir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err == nil {
+			t.Fatalf("a flipped byte in page %d was served", page)
+		}
+		if !strings.Contains(err.Error(), dbPath+" is damaged at offset ") {
+			t.Fatal(err)
+		}
+		tried++
+	}
+	if tried < 20 {
+		t.Errorf("only %d pages tried", tried)
+	}
+}
+
+// A write at the log's end that the power failed under is dropped with a log line. It was never
+// acknowledged, and everything before it is there.
+func TestTornTail(t *testing.T) {
+	_, killed := images(t, 50)
+	last, end := records(killed)
+	crc := lastCRC(t, killed, last[len(last)-1])
+	tests := []struct {
+		name string
+		tail func() []byte
+	}{
+		{"only the length", func() []byte { return binary.LittleEndian.AppendUint64(nil, 4000) }},
+		{"a sector missing", func() []byte {
+			b := entryRecord(crc, 4000)
+			clear(b[1024:2048])
+			return b
+		}},
+		{"only the end", func() []byte {
+			b := entryRecord(crc, 4000)
+			clear(b[:2048])
+			return b
+		}},
+		{"over the file's end", func() []byte { return binary.LittleEndian.AppendUint64(nil, 9<<20) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := killed.restore(t, func(im image) {
+				tail := string(tt.tail())
+				im[walPath] = im[walPath][:end] + tail + im[walPath][end+len(tail):]
+			})
+			var log logBuffer
+			for i := range 3 {
+				s := open(t, etcd.Options{DataDir: dir, Log: log.logger()})
+				res, err := s.Client.Get(t.Context(), "/key/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+				if err != nil || res.Count != 50 {
+					t.Fatalf("%d of 50 keys, %v", res.Count, err)
+				}
+				put(t, s, "after", fmt.Sprint(i))
+				closeServer(t, s)
+			}
+			want := fmt.Sprintf("offset=%d", end)
+			if n := strings.Count(log.String(), "wasn't finished"); n != 1 || !strings.Contains(log.String(), want) {
+				t.Errorf("%d log lines about it, want one with %q:\n%s", n, want, log.String())
+			}
+		})
+	}
+}
+
+// entryRecord is a log record like etcd's, with size bytes of data.
+func entryRecord(crc uint32, size int) []byte {
+	data := append([]byte{0x08, 0, 0x10, 2, 0x18, 0xff, 0x7f, 0x22, byte(size&0x7f | 0x80), byte(size >> 7)}, bytes.Repeat([]byte("x"), size)...)
+	crc = crc32.Update(crc, crc32.MakeTable(crc32.Castagnoli), data)
+	msg := binary.AppendUvarint([]byte{0x08, 2, 0x10}, uint64(crc))
+	msg = append(binary.AppendUvarint(append(msg, 0x1a), uint64(len(data))), data...)
+	pad := -len(msg) & 7
+	field := uint64(len(msg))
+	if pad > 0 {
+		field |= uint64(0x80|pad) << 56
+	}
+	return append(append(binary.LittleEndian.AppendUint64(nil, field), msg...), make([]byte, pad)...)
+}
+
+// lastCRC reads the checksum of the record at off: its second field.
+func lastCRC(t *testing.T, im image, off int) uint32 {
+	t.Helper()
+	b := []byte(im[walPath][off+8:])
+	if b[0] != 0x08 || b[2] != 0x10 {
+		t.Fatalf("not a record at %d: %x", off, b[:16])
+	}
+	crc, _ := binary.Uvarint(b[3:])
+	return uint32(crc)
+}
+
+// What a kill leaves is repaired as far as it must be and never changed otherwise: the same image opens
+// again and again.
+func TestKilledImage(t *testing.T) {
+	_, killed := images(t, 300)
+	for _, tt := range []struct {
+		name string
+		edit func(image)
+	}{
+		{"as it is", func(image) {}},
+		{"an older meta page", func(im image) { // the newer one was being written
+			b := []byte(im[dbPath])
+			newer := 0
+			if binary.NativeEndian.Uint64(b[4096+16+48:]) > binary.NativeEndian.Uint64(b[16+48:]) {
+				newer = 4096
+			}
+			b[newer+20] ^= 0xff
+			im[dbPath] = string(b)
+		}},
+		{"a log whose blank rest was lost", func(im image) { // an interrupted start leaves it so
+			_, end := records(im)
+			im[walPath] = im[walPath][:end]
+		}},
+		{"a damaged seal", func(im image) { im["seal.json"] = "{" }},
+		{"damaged marks", func(im image) { im["history.json"] = `{"marks":[{"revision":5},{"revision":4}]}` }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := killed.restore(t, tt.edit)
+			s := open(t, etcd.Options{DataDir: dir})
+			res, err := s.Client.Get(t.Context(), "/key/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil || res.Count != 300 {
+				t.Fatalf("%v of 300 keys, %v", res, err)
+			}
+			if _, err := os.Stat(filepath.Join(dir, dbPath)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

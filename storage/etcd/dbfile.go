@@ -1,0 +1,285 @@
+package etcd
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"syscall"
+
+	"go.etcd.io/etcd/server/v3/storage/schema"
+)
+
+// etcd's database is a bbolt file: pages in a tree, of which only the two meta pages have a checksum.
+// bbolt trusts the rest, and a wrong page number takes the whole process down. So the tree is walked
+// here first, over bytes and within bounds. Values are covered by the seal (seal.go).
+
+const (
+	dbMagic        = 0xED0CDAED
+	dbVersion      = 2
+	pageHeaderSize = 16
+	metaSize       = 64
+	elementSize    = 16
+	branchPage     = 1
+	leafPage       = 2
+	bucketElement  = 1
+)
+
+// dbMeta is the newest valid meta page of a database file.
+type dbMeta struct {
+	pageSize uint64
+	root     uint64 // page of the root bucket
+	pages    uint64 // how many pages the file has; bytes behind them are preallocated
+	txid     uint64 // raised by every commit
+}
+
+func (m dbMeta) bytes() int64 { return int64(m.pages * m.pageSize) }
+
+// errNoMeta means that neither meta page is whole.
+var errNoMeta = errors.New("neither of its meta pages is whole")
+
+// readMeta finds the newest of the two meta pages in the first bytes of a file.
+func readMeta(head []byte) (dbMeta, error) {
+	newest, err := parseMeta(head)
+	if err == nil {
+		if uint64(len(head)) > newest.pageSize {
+			if second, err := parseMeta(head[newest.pageSize:]); err == nil && second.txid > newest.txid {
+				newest = second
+			}
+		}
+		return newest, nil
+	}
+	for size := minPageSize; size < len(head); size *= 2 { // the first one says how far away the second is
+		if m, err := parseMeta(head[size:]); err == nil && m.pageSize == uint64(size) {
+			return m, nil
+		}
+	}
+	return dbMeta{}, err
+}
+
+const (
+	minPageSize = 1 << 10
+	maxPageSize = 1 << 16
+)
+
+func parseMeta(page []byte) (dbMeta, error) {
+	if len(page) < pageHeaderSize+metaSize {
+		return dbMeta{}, errNoMeta
+	}
+	b, ne := page[pageHeaderSize:pageHeaderSize+metaSize], binary.NativeEndian
+	m := dbMeta{
+		pageSize: uint64(ne.Uint32(b[8:])),
+		root:     ne.Uint64(b[16:]),
+		pages:    ne.Uint64(b[40:]),
+		txid:     ne.Uint64(b[48:]),
+	}
+	sum := fnv.New64a()
+	sum.Write(b[:56])
+	ok := ne.Uint32(b) == dbMagic && ne.Uint32(b[4:]) == dbVersion && ne.Uint64(b[56:]) == sum.Sum64() &&
+		m.pageSize >= minPageSize && m.pageSize <= maxPageSize && m.pages > m.root && m.pages < 1<<46/m.pageSize
+	if !ok {
+		return dbMeta{}, errNoMeta
+	}
+	return m, nil
+}
+
+// dbFile is a database file, open for reading.
+type dbFile struct {
+	*os.File
+	meta dbMeta
+	size int64
+}
+
+// openDB opens a database and reads its meta. The error is a *damage if there's no whole meta page, or
+// if the file is shorter than it says.
+func openDB(path string) (*dbFile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	db := &dbFile{File: f}
+	if err := db.readHead(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return db, nil
+}
+
+func (db *dbFile) readHead() error {
+	info, err := db.Stat()
+	if err != nil {
+		return err
+	}
+	db.size = info.Size()
+	head := make([]byte, min(db.size, 2*maxPageSize))
+	if _, err := db.ReadAt(head, 0); err != nil {
+		return fmt.Errorf("read %s: %w", db.Name(), err)
+	}
+	if db.meta, err = readMeta(head); err != nil {
+		return &damage{db.Name(), 0, err.Error()}
+	}
+	if db.size < db.meta.bytes() {
+		return &damage{db.Name(), db.size, fmt.Sprintf("it was cut: it had at least %d bytes", db.meta.bytes())}
+	}
+	return nil
+}
+
+// walk checks the tree and returns the index of the last log entry that the database has (0 if none).
+func (db *dbFile) walk() (consistentIndex uint64, err error) {
+	b, err := syscall.Mmap(int(db.Fd()), 0, int(db.meta.bytes()), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return 0, fmt.Errorf("map %s: %w", db.Name(), err)
+	}
+	defer syscall.Munmap(b)
+	w := dbWalk{b: b, meta: db.meta, seen: make([]bool, db.meta.pages)}
+	if err := w.tree(db.meta.root, nil, nil, w.rootElement); err != nil {
+		var e *pageError
+		if errors.As(err, &e) {
+			return 0, &damage{db.Name(), int64(e.page * db.meta.pageSize), e.what}
+		}
+		return 0, err
+	}
+	return w.consistentIndex, nil
+}
+
+type pageError struct {
+	page uint64
+	what string
+}
+
+func (e *pageError) Error() string { return fmt.Sprintf("page %d: %s", e.page, e.what) }
+
+// dbWalk goes through a tree. It reads headers and keys, not values.
+type dbWalk struct {
+	b               []byte
+	meta            dbMeta
+	seen            []bool // by page
+	consistentIndex uint64
+}
+
+// A visit looks at one element of a leaf.
+type visit func(page uint64, flags uint32, key, value []byte) error
+
+// tree walks the pages below id. Their keys lie in [low, high); nil is no bound.
+func (w *dbWalk) tree(id uint64, low, high []byte, fn visit) error {
+	page, err := w.page(id)
+	if err != nil {
+		return err
+	}
+	return w.elements(id, page, low, high, fn)
+}
+
+// page returns a page with the pages that it runs over into.
+func (w *dbWalk) page(id uint64) ([]byte, error) {
+	if id < 2 || id >= w.meta.pages {
+		return nil, &pageError{min(id, w.meta.pages-1), fmt.Sprintf("the tree names page %d of %d", id, w.meta.pages)}
+	}
+	start := id * w.meta.pageSize
+	header, ne := w.b[start:start+pageHeaderSize], binary.NativeEndian
+	if got := ne.Uint64(header); got != id {
+		return nil, &pageError{id, fmt.Sprintf("page %d says that it's page %d", id, got)}
+	}
+	n := 1 + uint64(ne.Uint32(header[12:]))
+	if id+n > w.meta.pages {
+		return nil, &pageError{id, fmt.Sprintf("page %d runs over the file's end", id)}
+	}
+	for i := id; i < id+n; i++ {
+		if w.seen[i] {
+			return nil, &pageError{id, fmt.Sprintf("page %d is in the tree twice", i)}
+		}
+		w.seen[i] = true
+	}
+	return w.b[start : start+n*w.meta.pageSize], nil
+}
+
+// elements goes through a page, which may be part of another page's element (a small bucket).
+func (w *dbWalk) elements(id uint64, page, low, high []byte, fn visit) error {
+	if len(page) < pageHeaderSize {
+		return &pageError{id, "a bucket in it is shorter than its header"}
+	}
+	ne := binary.NativeEndian
+	kind, count := ne.Uint16(page[8:]), int(ne.Uint16(page[10:]))
+	if kind != branchPage && kind != leafPage {
+		return &pageError{id, fmt.Sprintf("it is of no known kind (%#x)", kind)}
+	}
+	if pageHeaderSize+count*elementSize > len(page) || kind == branchPage && count == 0 {
+		return &pageError{id, fmt.Sprintf("it can't have %d elements", count)}
+	}
+	for i := range count {
+		key, value, err := elementAt(page, i, kind)
+		if err != nil {
+			return &pageError{id, fmt.Sprintf("element %d: %v", i, err)}
+		}
+		if low != nil && (bytes.Compare(key, low) < 0 || i > 0 && bytes.Equal(key, low)) || high != nil && bytes.Compare(key, high) >= 0 {
+			return &pageError{id, fmt.Sprintf("element %d: its key is out of order", i)}
+		}
+		low = key
+		el := page[pageHeaderSize+i*elementSize:]
+		if kind == leafPage {
+			if err := fn(id, ne.Uint32(el), key, value); err != nil {
+				return err
+			}
+			continue
+		}
+		upTo := high
+		if i+1 < count {
+			if upTo, _, err = elementAt(page, i+1, kind); err != nil {
+				return &pageError{id, fmt.Sprintf("element %d: %v", i+1, err)}
+			}
+		}
+		if err := w.tree(ne.Uint64(el[8:]), key, upTo, fn); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// elementAt returns an element's key, and its value if the page is a leaf.
+func elementAt(page []byte, i int, kind uint16) (key, value []byte, err error) {
+	at, ne := uint64(pageHeaderSize+i*elementSize), binary.NativeEndian
+	el := page[at : at+elementSize]
+	var pos, ksize, vsize uint64
+	if kind == branchPage {
+		pos, ksize = uint64(ne.Uint32(el)), uint64(ne.Uint32(el[4:]))
+	} else {
+		pos, ksize, vsize = uint64(ne.Uint32(el[4:])), uint64(ne.Uint32(el[8:])), uint64(ne.Uint32(el[12:]))
+	}
+	from := at + pos
+	if from+ksize+vsize > uint64(len(page)) {
+		return nil, nil, errors.New("it reaches over the page's end")
+	}
+	return page[from : from+ksize : from+ksize], page[from+ksize : from+ksize+vsize], nil
+}
+
+// rootElement visits the root bucket's elements: each is a bucket of etcd's.
+func (w *dbWalk) rootElement(id uint64, flags uint32, key, value []byte) error {
+	if flags != bucketElement {
+		return &pageError{id, "an element of the root isn't a bucket"}
+	}
+	return w.bucket(id, value, func(id uint64, flags uint32, k, v []byte) error {
+		if flags != 0 {
+			return &pageError{id, fmt.Sprintf("an element of bucket %q is no key", key)}
+		}
+		if bytes.Equal(key, schema.Meta.Name()) && bytes.Equal(k, schema.MetaConsistentIndexKeyName) {
+			if len(v) != 8 {
+				return &pageError{id, "the consistent index isn't a number"}
+			}
+			w.consistentIndex = binary.BigEndian.Uint64(v)
+		}
+		return nil
+	})
+}
+
+// bucket walks a bucket: its root page's number, a sequence, and, where the number is 0, its only page.
+func (w *dbWalk) bucket(id uint64, value []byte, fn visit) error {
+	const header = 16
+	if len(value) < header {
+		return &pageError{id, "a bucket in it is shorter than its header"}
+	}
+	if root := binary.NativeEndian.Uint64(value); root != 0 {
+		return w.tree(root, nil, nil, fn)
+	}
+	return w.elements(id, value[header:], nil, nil, fn)
+}

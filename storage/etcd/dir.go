@@ -1,0 +1,323 @@
+package etcd
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+const (
+	// markerName is the file that makes a directory ours. It is the first one written, and the lock is
+	// taken on it.
+	markerName = "apiserver-lite.json"
+	// pidName holds the process id of whoever has the lock, for the message that others get.
+	pidName = "pid"
+	// layoutVersion says how a directory is laid out. Raise it when an older program must not open what a
+	// newer one wrote.
+	layoutVersion = 1
+	// ephemeralPrefix begins the name of each ephemeral directory.
+	ephemeralPrefix = "apiserver-lite-ephemeral-"
+)
+
+// marker is the content of the marker file.
+type marker struct {
+	Layout int `json:"layout"`
+	// ID is random. etcd's cluster id derives from it, so that files of another directory are noticed.
+	ID string `json:"id"`
+}
+
+// dataDir is a directory that this process has locked.
+type dataDir struct {
+	path      string
+	id        string
+	ephemeral bool
+	lock      *os.File // the marker, open and locked
+}
+
+func (d *dataDir) member() string          { return filepath.Join(d.path, "member") }
+func (d *dataDir) wal() string             { return filepath.Join(d.member(), "wal") }
+func (d *dataDir) db() string              { return filepath.Join(d.member(), "snap", "db") }
+func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
+
+// openDir takes a directory for durable data, and makes it if it's missing. It refuses what isn't a
+// directory, what it can't write, what is locked, and what holds something else than our data.
+func openDir(path string, log *slog.Logger) (*dataDir, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	d, err := openDirAbs(path, log)
+	if err != nil {
+		return nil, fmt.Errorf("data directory %s %w", path, err)
+	}
+	return d, nil
+}
+
+func openDirAbs(path string, log *slog.Logger) (*dataDir, error) {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := makeDir(path); err != nil {
+			return nil, fmt.Errorf("can't be made: %w", err)
+		}
+	case err != nil:
+		return nil, fmt.Errorf("can't be used: %w", err)
+	case !info.IsDir():
+		return nil, errors.New("is a file: name a directory")
+	}
+	foreign, err := isForeign(path)
+	if err != nil {
+		return nil, fmt.Errorf("can't be read: %w", err)
+	}
+	if foreign {
+		return nil, fmt.Errorf("isn't empty and has no %s: it holds something else; name another directory", markerName)
+	}
+	d := &dataDir{path: path}
+	if err := d.takeLock(); err != nil {
+		return nil, err
+	}
+	if err := d.readMarker(); err != nil {
+		d.release()
+		return nil, err
+	}
+	d.tighten(log)
+	return d, nil
+}
+
+// makeDir makes a directory for the owner only, whatever the umask.
+func makeDir(path string) error {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return err
+	}
+	return os.Chmod(path, 0o700)
+}
+
+// isForeign reports whether there is something in path, but no marker. A new file system's lost+found
+// doesn't count.
+func isForeign(path string) (bool, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return false, err
+	}
+	foreign := false
+	for _, e := range entries {
+		switch e.Name() {
+		case markerName:
+			return false, nil
+		case "lost+found":
+		default:
+			foreign = true
+		}
+	}
+	return foreign, nil
+}
+
+// takeLock opens the marker and locks it. The lock ends with the process, however that ends.
+func (d *dataDir) takeLock() error {
+	f, err := os.OpenFile(d.file(markerName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("can't be written: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return fmt.Errorf("is locked by %s: stop that server first, or use another directory", d.holder())
+		}
+		return fmt.Errorf("can't be locked: %w", err)
+	}
+	d.lock = f
+	// Best effort: it's only read for the message above.
+	_ = os.WriteFile(d.file(pidName), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
+	return nil
+}
+
+func (d *dataDir) holder() string {
+	b, err := os.ReadFile(d.file(pidName))
+	pid, perr := strconv.Atoi(strings.TrimSpace(string(b)))
+	switch {
+	case err != nil || perr != nil:
+		return "another process"
+	case pid == os.Getpid():
+		return fmt.Sprintf("pid %d (this process)", pid)
+	}
+	return fmt.Sprintf("pid %d", pid)
+}
+
+// readMarker reads who made the directory and how, and writes that if the directory is new or its first
+// start was killed before the marker was whole.
+func (d *dataDir) readMarker() error {
+	b, err := os.ReadFile(d.file(markerName))
+	if err != nil {
+		return fmt.Errorf("can't be read: %w", err)
+	}
+	var m marker
+	if err := json.Unmarshal(b, &m); err == nil && m.Layout > 0 && m.ID != "" {
+		if m.Layout > layoutVersion {
+			return fmt.Errorf("has layout %d, made by a newer version; this one knows layouts up to %d: run the newer version", m.Layout, layoutVersion)
+		}
+		d.id = m.ID
+		return nil
+	}
+	if exists(d.member()) {
+		return fmt.Errorf("has data, but %s is damaged: restore the directory from a backup, or move it away to start empty", markerName)
+	}
+	m = marker{Layout: layoutVersion, ID: rand.Text()}
+	b, _ = json.Marshal(m)
+	if err := d.lock.Truncate(0); err != nil {
+		return fmt.Errorf("can't be written: %w", err)
+	}
+	if _, err := d.lock.WriteAt(append(b, '\n'), 0); err != nil {
+		return fmt.Errorf("can't be written: %w", err)
+	}
+	d.id = m.ID
+	if d.ephemeral {
+		return nil
+	}
+	return errors.Join(d.lock.Sync(), syncDir(d.path), syncDir(filepath.Dir(d.path)))
+}
+
+// tighten takes everybody else's access away, as the data may be secret. A volume's root may belong to
+// someone else; what etcd makes inside is for the owner only in any case.
+func (d *dataDir) tighten(log *slog.Logger) {
+	info, err := os.Stat(d.path)
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = os.Chmod(d.path, 0o700)
+	}
+	if err != nil {
+		log.Warn("the data directory can't be closed to others", "dir", d.path, "err", err)
+	}
+}
+
+// release gives the lock back and, if the directory is ephemeral, removes it.
+func (d *dataDir) release() error {
+	var err error
+	if d.ephemeral {
+		err = os.RemoveAll(d.path)
+	} else if rerr := os.Remove(d.file(pidName)); rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
+		err = rerr
+	}
+	return errors.Join(err, d.lock.Close())
+}
+
+// abandon keeps the lock until the process ends: an etcd that failed has files open, and would block
+// whoever started another one on them, without a word.
+func (d *dataDir) abandon() {
+	if fd, err := syscall.Dup(int(d.lock.Fd())); err == nil { // d.lock's own is closed when it's collected
+		syscall.CloseOnExec(fd)
+	}
+}
+
+// ephemeralTries is how often a new ephemeral directory may be taken by a cleaner before it's locked.
+const ephemeralTries = 10
+
+// openEphemeral makes and locks a fresh directory inside base, the system's temporary directory for "".
+// What else is in base stays untouched, except for what killed ephemeral servers left there.
+func openEphemeral(base string) (*dataDir, error) {
+	if base == "" {
+		base = os.TempDir()
+	} else if _, err := os.Stat(base); errors.Is(err, fs.ErrNotExist) {
+		if err := makeDir(base); err != nil {
+			return nil, fmt.Errorf("data directory %s can't be made: %w", base, err)
+		}
+	}
+	base, err := filepath.Abs(base)
+	if err != nil {
+		return nil, fmt.Errorf("data directory: %w", err)
+	}
+	removeLeftovers(base)
+	for try := 0; ; try++ {
+		path, err := os.MkdirTemp(base, ephemeralPrefix)
+		if err != nil {
+			return nil, fmt.Errorf("ephemeral directory in %s can't be made: %w", base, err)
+		}
+		d := &dataDir{path: path, ephemeral: true}
+		if err = d.takeLock(); err == nil && d.standsLocked() {
+			if err = d.readMarker(); err == nil {
+				return d, nil
+			}
+		}
+		if d.lock != nil {
+			d.release()
+		}
+		if try == ephemeralTries {
+			return nil, fmt.Errorf("ephemeral directory %s: %w", path, errors.Join(err, errors.New("it was removed while it was made")))
+		}
+	}
+}
+
+// standsLocked reports whether the locked marker is still the one in the directory: a cleaner may have
+// been there between the marker's creation and its lock.
+func (d *dataDir) standsLocked() bool {
+	mine, err := d.lock.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Lstat(d.file(markerName))
+	return err == nil && os.SameFile(mine, there)
+}
+
+// removeLeftovers removes the ephemeral directories in base that nobody holds. Whatever can't be
+// removed stays for the next time.
+func removeLeftovers(base string) {
+	dir, err := os.Open(base)
+	if err != nil {
+		return
+	}
+	names, _ := dir.Readdirnames(-1)
+	dir.Close()
+	names = slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, ephemeralPrefix) })
+	for _, name := range names {
+		removeLeftover(filepath.Join(base, name))
+	}
+}
+
+func removeLeftover(path string) {
+	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
+		return
+	}
+	f, err := os.OpenFile(filepath.Join(path, markerName), os.O_RDWR|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		_ = os.Remove(path) // only succeeds if it's empty: killed right after it was made
+		return
+	}
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
+		_ = os.RemoveAll(path)
+	}
+}
+
+// writeFile replaces a file of the directory in one step: after a crash it's the old one or the new one.
+func (d *dataDir) writeFile(name string, data []byte) error {
+	tmp := d.file(name + ".tmp")
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(tmp))
+	}
+	return os.Rename(tmp, d.file(name))
+}
+
+func syncDir(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

@@ -1,0 +1,213 @@
+package etcd
+
+import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+func TestCut(t *testing.T) {
+	const hour = time.Hour
+	marks := []mark{{1, 0, 0}, {10, hour / 2, 100}, {20, hour, 200}, {30, 3 * hour / 2, 300}}
+	tests := []struct {
+		name     string
+		at       time.Duration
+		bytes    int64 // counted by then; the bound is 1000
+		want     int64 // revision to compact
+		wantLeft int
+	}{
+		{"young", hour / 2, 300, 0, 4},
+		{"the first mark is old", hour, 300, 0, 4},
+		{"the second is old", 3 * hour / 2, 300, 10, 3},
+		{"all are old", 5 * hour, 300, 30, 1},
+		{"one byte too much", hour / 2, 1001, 10, 3},
+		{"just enough", hour / 2, 1000, 0, 4},
+		{"far too much", hour / 2, 9000, 30, 1},
+		{"old and too much", 3 * hour / 2, 1201, 30, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := &history{keep: hour, maxBytes: 1000, bytes: tt.bytes, marks: slices.Clone(marks)}
+			if got := h.cut(tt.at); got != tt.want || len(h.marks) != tt.wantLeft {
+				t.Errorf("cut to %d with %d marks left, want %d and %d", got, len(h.marks), tt.want, tt.wantLeft)
+			}
+			if h.cut(tt.at) != 0 {
+				t.Error("there's more to cut")
+			}
+		})
+	}
+}
+
+func TestHalve(t *testing.T) {
+	h := &history{keep: time.Hour, maxBytes: 1000, bytes: 800, marks: []mark{{1, 0, 0}, {2, 0, 200}, {3, 0, 400}, {4, 0, 600}}}
+	for _, want := range []int64{3, 4, 0} {
+		if got := h.halve(); got != want {
+			t.Errorf("halved to %d, want %d", got, want)
+		}
+	}
+}
+
+// Marks are few, however long and fast is written, and history is what was asked for.
+func TestMarksAreBounded(t *testing.T) {
+	h := &history{keep: time.Hour, maxBytes: 1 << 20}
+	h.set(1, 0)
+	for second := range 5 * 3600 {
+		at := time.Duration(second) * time.Second
+		h.bytes += 100
+		if h.due(at) {
+			h.set(int64(second)+2, at)
+		}
+		h.cut(at)
+		if len(h.marks) > 2*maxMarks+2 {
+			t.Fatalf("%d marks", len(h.marks))
+		}
+		if age := h.age(at); at > time.Hour && (age < time.Hour || age > time.Hour+2*time.Minute) {
+			t.Fatalf("after %v history is %v", at, age)
+		}
+	}
+}
+
+func oldest(t *testing.T, s *Server, rev int64) error {
+	t.Helper()
+	_, err := s.Client.Get(t.Context(), "k", clientv3.WithRev(rev))
+	return err
+}
+
+// What is older than History is compacted, and only that.
+func TestCompaction(t *testing.T) {
+	s := openTest(t, Options{DataDir: t.TempDir(), History: 200 * time.Millisecond})
+	for range 3 {
+		if _, err := s.Client.Put(t.Context(), "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	soon(t, "revision 3 compacted", func() bool { return errors.Is(oldest(t, s, 3), rpctypes.ErrCompacted) })
+	if err := oldest(t, s, s.Local.KV().Rev()); err != nil {
+		t.Errorf("the current state can't be read: %v", err)
+	}
+}
+
+// A restart doesn't forget time, and downtime isn't counted.
+func TestMarksSurviveRestart(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, Options{DataDir: dir, History: time.Hour})
+	for range 3 {
+		if _, err := s.Client.Put(t.Context(), "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.keeper.base += 50 * time.Minute // it has run for that long since
+	if err := s.keeper.keepHistory(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	before := s.Stats()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	old := time.Now().Add(-48 * time.Hour)
+	if err := os.Chtimes(filepath.Join(dir, historyName), old, old); err != nil {
+		t.Fatal(err)
+	}
+
+	s = openTest(t, Options{DataDir: dir, History: time.Hour})
+	after := s.Stats()
+	if after.HistoryKept < before.HistoryKept || after.HistoryKept > before.HistoryKept+10*time.Minute || after.HistoryBytes < before.HistoryBytes {
+		t.Errorf("history was %+v, is %+v", before, after)
+	}
+	if err := oldest(t, s, 2); err != nil {
+		t.Errorf("after 50 minutes of an hour: %v", err)
+	}
+	s.keeper.base += 61 * time.Minute
+	soon(t, "revision 3 compacted", func() bool { return errors.Is(oldest(t, s, 3), rpctypes.ErrCompacted) })
+}
+
+// When the bytes bound cuts history below five minutes, one log line and Stats say so.
+func TestShortHistory(t *testing.T) {
+	var log strings.Builder
+	s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true, HistoryBytes: 64 << 10, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	s.stopKeeper()
+	s.kept.Wait()
+	for range 100 {
+		if _, err := s.Client.Put(t.Context(), "k", strings.Repeat("v", 4<<10)); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.keeper.keepHistory(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stats := s.Stats()
+	if !stats.HistoryShort || stats.HistoryBytes > 64<<10*65/64+8<<10 {
+		t.Errorf("stats: %+v", stats)
+	}
+	if n := strings.Count(log.String(), "history is short"); n != 1 {
+		t.Errorf("%d log lines: %s", n, &log)
+	}
+	if !errors.Is(oldest(t, s, 2), rpctypes.ErrCompacted) {
+		t.Error("nothing was compacted")
+	}
+	s.keeper.base += 6 * time.Minute
+	if err := s.keeper.keepHistory(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s.Stats().HistoryShort {
+		t.Error("history still counts as short after six quiet minutes")
+	}
+}
+
+func TestWaitFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		s := &Server{log: slog.New(slog.NewTextHandler(&log, nil)), failed: make(chan struct{})}
+		if !s.waitFor("the slow part", func() { time.Sleep(12 * time.Second) }) {
+			t.Error("gave up")
+		}
+		if n := strings.Count(log.String(), `waitingFor="the slow part"`); n != 2 {
+			t.Errorf("%d log lines in 12 seconds: %s", n, &log)
+		}
+		hang := make(chan struct{})
+		defer close(hang)
+		close(s.failed)
+		if s.waitFor("a part that hangs", func() { <-hang }) {
+			t.Error("waited for what had failed")
+		}
+	})
+}
+
+func FuzzHistoryFile(f *testing.F) {
+	for _, seed := range []string{
+		`{"clock":5,"bytes":9,"marks":[{"revision":1,"at":1,"bytes":2},{"revision":4,"at":3,"bytes":9}]}`,
+		`{"clock":5,"marks":[]}`, `{"clock":-1,"marks":[{"revision":-1,"at":-1,"bytes":-1}]}`, `{`, ``, `null`,
+	} {
+		f.Add([]byte(seed))
+	}
+	d := &dataDir{path: f.TempDir()}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := os.WriteFile(d.file(historyName), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		const rev = 100
+		h, clock, err := d.loadHistory(Options{History: time.Hour, HistoryBytes: 1000}, rev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(h.marks) == 0 || h.age(clock) < 0 || h.size() < 0 {
+			t.Fatalf("%+v at %v", h, clock)
+		}
+		if to := h.cut(clock); to < 0 || to > rev {
+			t.Fatalf("would compact %d", to)
+		}
+		if _, err := json.Marshal(historyFile{Clock: clock, Bytes: h.bytes, Marks: h.marks}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,102 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// newLogger makes the logger that etcd gets: warnings and errors go to log, and what etcd calls fatal
+// goes to fail. Whoever calls Fatal or Panic on it doesn't go on: its goroutine ends, after its deferred
+// calls. The process doesn't end, since it may be a test or someone else's program.
+func newLogger(log *slog.Logger, fail func(error)) *zap.Logger {
+	hook := fatalHook(fail)
+	return zap.New(slogCore{log: log}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+}
+
+type fatalHook func(error)
+
+func (fail fatalHook) OnWrite(e *zapcore.CheckedEntry, fields []zapcore.Field) {
+	fail(entryError(e.Entry, fields))
+	runtime.Goexit()
+}
+
+// entryError is one line: the message, then the error it came with, else all the fields.
+func entryError(e zapcore.Entry, fields []zapcore.Field) error {
+	for _, f := range fields {
+		if err, ok := f.Interface.(error); ok && f.Type == zapcore.ErrorType {
+			return fmt.Errorf("%s: %w", e.Message, err)
+		}
+	}
+	var b strings.Builder
+	b.WriteString(e.Message)
+	for _, a := range attrs(fields) {
+		fmt.Fprintf(&b, " %s", a)
+	}
+	return fmt.Errorf("%s", strings.TrimSpace(b.String()))
+}
+
+// expected are messages that every healthy start of a single member brings; they go to debug.
+var expected = []string{
+	"Running http and grpc server on single port", // there's no port at all
+	"cannot campaign at term",                     // it was asked before its own membership was applied; it's asked again
+	"is unpromotable and can not campaign",        // the same, after a kill
+	"Failed to detect schema version",             // a new store has no term yet
+	"Failed to detect storage schema version",     // the same, after a kill
+	"failed to update storage version",            // the same; etcd tries again
+	"failed to publish local member to cluster",   // the same
+	"stopped publish because server is stopping",  // closed right after it was opened
+}
+
+// slogCore hands zap's entries to slog. It is made per server, so making it is two allocations.
+type slogCore struct {
+	log    *slog.Logger
+	fields []zapcore.Field
+}
+
+func (c slogCore) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
+
+func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
+	c.fields = slices.Concat(c.fields, fields)
+	return c
+}
+
+func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if e.Level > zapcore.ErrorLevel || !c.Enabled(e.Level) { // the hook reports what ends a goroutine
+		return ce
+	}
+	return ce.AddCore(e, c)
+}
+
+func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	level := slog.LevelWarn
+	if e.Level == zapcore.ErrorLevel {
+		level = slog.LevelError
+	}
+	if slices.ContainsFunc(expected, func(s string) bool { return strings.Contains(e.Message, s) }) {
+		level = slog.LevelDebug
+	}
+	c.log.LogAttrs(context.Background(), level, "etcd: "+e.Message, attrs(slices.Concat(c.fields, fields))...)
+	return nil
+}
+
+func (c slogCore) Sync() error { return nil }
+
+func attrs(fields []zapcore.Field) []slog.Attr {
+	enc := zapcore.NewMapObjectEncoder()
+	for _, f := range fields {
+		f.AddTo(enc)
+	}
+	out := make([]slog.Attr, 0, len(enc.Fields))
+	for _, k := range slices.Sorted(maps.Keys(enc.Fields)) {
+		out = append(out, slog.Any(k, enc.Fields[k]))
+	}
+	return out
+}

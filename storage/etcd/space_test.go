@@ -1,0 +1,198 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+)
+
+func openTest(t *testing.T, o Options) *Server {
+	t.Helper()
+	if o.Log == nil {
+		o.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// soon waits until cond holds.
+func soon(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !cond() {
+		select {
+		case <-deadline:
+			t.Fatalf("never: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+// restartKeeper stops the keeper and starts it again with another disk, which the test owns.
+func (s *Server) restartKeeper(disk func() (diskSpace, error)) {
+	s.stopKeeper()
+	s.kept.Wait()
+	s.keeper.disk = disk
+	var ctx context.Context
+	ctx, s.stopKeeper = context.WithCancel(context.Background())
+	s.kept.Go(func() { s.keeper.run(ctx) })
+	s.kept.Go(func() { s.watchStop(ctx) })
+}
+
+// An idle server does nothing: the revision stays, the log gets no entry, the keeper writes no file.
+func TestIdle(t *testing.T) {
+	for _, ephemeral := range []bool{true, false} {
+		s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: ephemeral, History: 80 * time.Millisecond})
+		if _, err := s.Client.Put(t.Context(), "k", "v"); err != nil {
+			t.Fatal(err)
+		}
+		var looks, settled atomic.Int64
+		var index atomic.Uint64
+		s.restartKeeper(func() (diskSpace, error) {
+			looks.Add(1)
+			if i := s.Local.AppliedIndex(); i != index.Swap(i) { // etcd's own first entries, and the compaction
+				settled.Store(looks.Load())
+			}
+			return statDisk(s.Dir())
+		})
+		rev := s.Local.KV().Rev()
+		soon(t, "100 looks in a row at which nothing had happened", func() bool { return looks.Load() > settled.Load()+100 })
+		if now := s.Local.KV().Rev(); now != rev || rev != 2 {
+			t.Errorf("revision %d after one write, %d when idle", rev, now)
+		}
+	}
+}
+
+// On a full disk writes fail and say so, reads and deletions go on; with space, writes go on by themselves.
+func TestDiskFull(t *testing.T) {
+	s := openTest(t, Options{DataDir: t.TempDir(), History: 80 * time.Millisecond})
+	if _, err := s.Client.Put(t.Context(), "k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	var free atomic.Int64
+	free.Store(10 << 20)
+	s.restartKeeper(func() (diskSpace, error) { return diskSpace{free: free.Load(), total: 10 << 30}, nil })
+
+	soon(t, "unhealthy", func() bool { return s.Health() != nil })
+	if msg := s.Health().Error(); !strings.Contains(msg, "has 10 MiB left and 256 MiB are kept") {
+		t.Errorf("health: %s", msg)
+	}
+	if _, err := s.Client.Put(t.Context(), "k", "w"); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Errorf("a write on a full disk: %v", err)
+	}
+	if res, err := s.Client.Get(t.Context(), "k"); err != nil || string(res.Kvs[0].Value) != "v" {
+		t.Errorf("a read on a full disk: %v, %v", res, err)
+	}
+	if _, err := s.Client.Delete(t.Context(), "k"); err != nil {
+		t.Errorf("a deletion on a full disk: %v", err)
+	}
+	free.Store(1 << 30)
+	soon(t, "healthy", func() bool { return s.Health() == nil })
+	if _, err := s.Client.Put(t.Context(), "k", "w"); err != nil {
+		t.Errorf("a write after space is back: %v", err)
+	}
+}
+
+func TestReserve(t *testing.T) {
+	tests := []struct {
+		name        string
+		total, want int64
+	}{
+		{"large disk", 1 << 40, 256 << 20},
+		{"small disk", 1 << 30, 128 << 20},
+		{"tiny disk", 128 << 20, 48 << 20},
+	}
+	for _, tt := range tests {
+		if got := (diskSpace{total: tt.total}).reserve(); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// At the quota writes fail, reads go on, and deleting is enough to make them go on.
+func TestQuota(t *testing.T) {
+	s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true, QuotaBytes: minQuotaBytes, History: 80 * time.Millisecond, HistoryBytes: 1 << 20})
+	value := strings.Repeat("v", 15<<10) // with its key, it leaves little of its pages unused: the quota is reached by objects
+	var keys []string
+	var err error
+	for err == nil {
+		key := fmt.Sprint("k", len(keys))
+		if _, err = s.Client.Put(t.Context(), key, value); err == nil {
+			keys = append(keys, key)
+		}
+	}
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatal(err)
+	}
+	soon(t, "unhealthy", func() bool { return s.Health() != nil })
+	if msg := s.Health().Error(); !strings.Contains(msg, "its quota is 16 MiB; delete objects") {
+		t.Errorf("health: %s", msg)
+	}
+	if res, err := s.Client.Get(t.Context(), keys[0]); err != nil || len(res.Kvs) != 1 {
+		t.Errorf("a read at the quota: %v, %v", res, err)
+	}
+	for _, key := range keys[:len(keys)/2] {
+		if _, err := s.Client.Delete(t.Context(), key); err != nil {
+			t.Fatalf("a deletion at the quota: %v", err)
+		}
+	}
+	soon(t, "healthy", func() bool { return s.Health() == nil })
+	if _, err := s.Client.Put(t.Context(), "k", value); err != nil {
+		t.Errorf("a write after deletions: %v", err)
+	}
+}
+
+// History alone never reaches the quota: one key is overwritten many times as much.
+func TestHistoryNeverReachesQuota(t *testing.T) {
+	s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true, QuotaBytes: minQuotaBytes})
+	s.restartKeeper(s.keeper.disk)
+	value := strings.Repeat("v", 64<<10)
+	for i := range 4 * minQuotaBytes / len(value) {
+		if _, err := s.Client.Put(t.Context(), "k", value); err != nil {
+			t.Fatalf("write %d: %v", i, err)
+		}
+		if i%16 == 0 { // the keeper looks once a second; this writer takes a second for each 16
+			if err := errors.Join(s.keeper.keepSpace(t.Context()), s.keeper.keepHistory(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := s.Health(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An alarm that an earlier process left is taken back.
+func TestAlarmOfEarlierProcess(t *testing.T) {
+	dir := t.TempDir()
+	s := openTest(t, Options{DataDir: dir})
+	if err := s.keeper.alarm(t.Context(), pb.AlarmRequest_ACTIVATE); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = openTest(t, Options{DataDir: dir, History: 80 * time.Millisecond})
+	soon(t, "healthy", func() bool { return s.Health() == nil })
+	if _, err := s.Client.Put(t.Context(), "k", "v"); err != nil {
+		t.Error(err)
+	}
+}

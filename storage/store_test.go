@@ -1,0 +1,353 @@
+package storage_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+)
+
+// open starts a store on an embedded etcd of its own.
+func open(t testing.TB, tr storage.Transformer) (*storage.Store, *etcd.Server) {
+	t.Helper()
+	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := storage.New(e.Client, e.Local, tr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		s.Close()
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, e
+}
+
+const key = "/registry/example.com/widgets/default/a"
+
+func TestOperations(t *testing.T) {
+	ctx := t.Context()
+	s, _ := open(t, nil)
+	is := func(what string, err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("%s: error is %v, want %v", what, err, want)
+		}
+	}
+	_, err := s.Get(ctx, key)
+	is("get of what isn't there", err, storage.ErrNotFound)
+	created, err := s.Create(ctx, key, []byte("one"))
+	is("create", err, nil)
+	_, err = s.Create(ctx, key, []byte("again"))
+	is("create twice", err, storage.ErrExists)
+	updated, err := s.Update(ctx, key, []byte("two"), created)
+	is("update", err, nil)
+	if updated != created+1 {
+		t.Errorf("one write took revisions %d to %d", created, updated)
+	}
+	_, err = s.Update(ctx, key, []byte("three"), created)
+	is("update of an old version", err, storage.ErrConflict)
+	_, err = s.Update(ctx, key, []byte("three"), 0)
+	is("update of revision 0", err, storage.ErrConflict)
+	_, err = s.Update(ctx, key+"b", []byte("three"), 0)
+	is("update of a missing key at revision 0", err, storage.ErrConflict)
+	kv, err := s.Get(ctx, key)
+	if is("get", err, nil); string(kv.Value) != "two" || kv.Revision != updated {
+		t.Errorf("got %+v", kv)
+	}
+	kv, err = s.GetAt(ctx, key, created)
+	if is("get at a revision", err, nil); string(kv.Value) != "one" || kv.Revision != created {
+		t.Errorf("got %+v", kv)
+	}
+	_, err = s.GetAt(ctx, key, updated+100)
+	is("get at a future revision", err, storage.ErrFutureRevision)
+	_, err = s.Delete(ctx, key, created)
+	is("delete of an old version", err, storage.ErrConflict)
+	deleted, err := s.Delete(ctx, key, updated)
+	if is("delete", err, nil); deleted != updated+1 {
+		t.Errorf("deleted at %d", deleted)
+	}
+	_, err = s.Delete(ctx, key, updated)
+	is("delete twice", err, storage.ErrConflict)
+	_, err = s.Create(ctx, key, bytes.Repeat([]byte("x"), 8<<20))
+	is("create of 8 MiB", err, storage.ErrTooLarge)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = s.Get(ended, key)
+	is("get with an ended context", err, context.Canceled)
+}
+
+func TestCreateConditions(t *testing.T) {
+	ctx := t.Context()
+	s, _ := open(t, nil)
+	ns := "/registry/core/namespaces/default"
+	at, err := s.Create(ctx, ns, []byte("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name string
+		cond storage.Condition
+		want error
+	}{
+		{"the namespace changed", storage.Condition{Key: ns, Revision: at - 1}, storage.ErrConditionFailed},
+		{"the namespace is missing", storage.Condition{Key: ns + "x", Revision: at}, storage.ErrConditionFailed},
+		{"the namespace is there", storage.Condition{Key: ns, Revision: at}, nil},
+		{"the object exists, and the namespace changed", storage.Condition{Key: ns, Revision: at - 1}, storage.ErrExists},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := s.Create(ctx, key, []byte("{}"), c.cond); !errors.Is(err, c.want) {
+				t.Errorf("error is %v, want %v", err, c.want)
+			}
+		})
+	}
+}
+
+func TestList(t *testing.T) {
+	ctx := t.Context()
+	s, e := open(t, nil)
+	const n = 2500 // more than two pages
+	var last storage.Revision
+	for i := range n {
+		var err error
+		if last, err = s.Create(ctx, fmt.Sprintf("/registry/g/r/ns/%05d", i), []byte("v")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Create(ctx, "/registry/g/s/ns/other", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	collect := func(c storage.Change) error { keys = append(keys, c.Key); return nil }
+	if at, err := s.List(ctx, "/registry/g/r/", 0, collect); err != nil || at != last+1 || len(keys) != n {
+		t.Errorf("%d keys at %d, %v", len(keys), at, err)
+	}
+	for i, k := range keys {
+		if want := fmt.Sprintf("/registry/g/r/ns/%05d", i); k != want {
+			t.Fatalf("key %d is %s", i, k)
+		}
+	}
+	keys = nil
+	if at, err := s.List(ctx, "/registry/g/r/", last-1000, collect); err != nil || at != last-1000 || len(keys) != n-1000 {
+		t.Errorf("in the past: %d keys at %d, %v", len(keys), at, err)
+	}
+	stop := errors.New("stop")
+	if _, err := s.List(ctx, "/registry/", 0, func(storage.Change) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("error is %v", err)
+	}
+	if _, err := e.Client.Compact(ctx, int64(last)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.List(ctx, "/registry/", last-1, collect); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestChanges(t *testing.T) {
+	ctx := t.Context()
+	s, e := open(t, nil)
+	begin := s.Current()
+	created, _ := s.Create(ctx, key, []byte("one"))
+	updated, _ := s.Update(ctx, key, []byte("two"), created)
+	deleted, err := s.Delete(ctx, key, updated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	txn, err := e.Client.Txn(ctx).Then(clientv3.OpPut("/registry/g/r/a", "x"), clientv3.OpPut("/registry/g/r/b", "y")).Commit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := storage.Revision(txn.Header.Revision)
+
+	got, upTo, err := s.Changes(ctx, storage.Stretch{After: begin})
+	if err != nil || upTo != both || len(got) != 5 {
+		t.Fatalf("got %d changes up to %d, %v", len(got), upTo, err)
+	}
+	want := []struct {
+		rev     storage.Revision
+		value   string
+		deleted bool
+	}{{created, "one", false}, {updated, "two", false}, {deleted, "", true}, {both, "x", false}, {both, "y", false}}
+	for i, w := range want {
+		if c := got[i]; c.Revision != w.rev || string(c.Value) != w.value || c.Deleted != w.deleted || c.Err != nil {
+			t.Errorf("change %d is %+v, want %+v", i, c, w)
+		}
+	}
+	for name, c := range map[string]struct {
+		st   storage.Stretch
+		n    int
+		upTo storage.Revision
+		err  error
+	}{
+		"from the middle":            {storage.Stretch{After: updated}, 3, both, nil},
+		"nothing new":                {storage.Stretch{After: both}, 0, both, nil},
+		"from the future":            {storage.Stretch{After: both + 10}, 0, both + 10, nil},
+		"through a revision":         {storage.Stretch{After: begin, Through: updated}, 2, updated, nil},
+		"whole revisions, few bytes": {storage.Stretch{After: deleted, MaxBytes: 1}, 2, both, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, upTo, err := s.Changes(ctx, c.st)
+			if len(got) != c.n || upTo != c.upTo || !errors.Is(err, c.err) {
+				t.Errorf("%d changes up to %d, %v", len(got), upTo, err)
+			}
+		})
+	}
+	if _, err := e.Client.Compact(ctx, int64(updated)); err != nil {
+		t.Fatal(err)
+	}
+	if s.Compacted() != updated {
+		t.Errorf("history begins at %d, want %d", s.Compacted(), updated)
+	}
+	if _, _, err := s.Changes(ctx, storage.Stretch{After: updated}); err != nil {
+		t.Errorf("after the compacted revision itself: %v", err)
+	}
+	if _, _, err := s.Changes(ctx, storage.Stretch{After: updated - 1}); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("before the compacted revision: %v", err)
+	}
+}
+
+// TestChangesOfWideTransactions: a revision with more entries than are read in one hold comes whole.
+func TestChangesOfWideTransactions(t *testing.T) {
+	ctx := t.Context()
+	s, e := open(t, nil)
+	begin := s.Current()
+	var want []int
+	for _, n := range []int{1, 100, 128, 128, 128, 7, 1} {
+		var ops []clientv3.Op
+		for i := range n {
+			ops = append(ops, clientv3.OpPut(fmt.Sprintf("/registry/g/r/%d", i), strings.Repeat("x", 100)))
+		}
+		if _, err := e.Client.Txn(ctx).Then(ops...).Commit(); err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, n)
+	}
+	for _, maxBytes := range []int{0, 1, 5000, 20_000} {
+		var got []int
+		for at := begin; at < s.Current(); {
+			changes, upTo, err := s.Changes(ctx, storage.Stretch{After: at, MaxBytes: maxBytes})
+			if err != nil || upTo <= at {
+				t.Fatalf("after %d: up to %d, %v", at, upTo, err)
+			}
+			for _, c := range changes {
+				for len(got) < int(c.Revision-begin) {
+					got = append(got, 0)
+				}
+				got[c.Revision-begin-1]++
+			}
+			at = upTo
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			t.Errorf("with %d bytes: revisions of %v changes, want %v", maxBytes, got, want)
+		}
+	}
+}
+
+// TestAnnouncedBeforeVisible: a reader that follows the bell under load sees every revision exactly once,
+// though etcd announces a revision before its backend shows it; a barrier is never behind a write.
+func TestAnnouncedBeforeVisible(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s, _ := open(t, nil)
+	begin := s.Current()
+	const writers, writes = 8, 300
+	var early atomic.Int64
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range writes {
+				rev, err := s.Create(ctx, fmt.Sprintf("/registry/g/r/%d-%d", w, i), []byte("v"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if at, err := s.Barrier(ctx); err != nil || at < rev {
+					t.Errorf("barrier at %d after a write at %d, %v", at, rev, err)
+				}
+			}
+		})
+	}
+	at := begin
+	for at < begin+writers*writes {
+		select {
+		case <-s.Rung():
+		case <-ctx.Done():
+			t.Fatalf("the bell wasn't rung after %d", at)
+		}
+		for at < s.Announced() {
+			changes, upTo, err := s.Changes(ctx, storage.Stretch{After: at})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if upTo < s.Announced() {
+				early.Add(1)
+			}
+			for i, c := range changes {
+				if c.Revision != at+storage.Revision(i)+1 {
+					t.Fatalf("revision %d follows %d", c.Revision, at+storage.Revision(i))
+				}
+			}
+			at = upTo
+		}
+	}
+	wg.Wait()
+}
+
+// sealed is a transformer that can't be moved to another key.
+type sealed struct{}
+
+func (sealed) ToStorage(key string, v []byte) ([]byte, error) {
+	return append([]byte(key+"\x00"), v...), nil
+}
+
+func (sealed) FromStorage(key string, v []byte) ([]byte, error) {
+	plain, ok := bytes.CutPrefix(v, []byte(key+"\x00"))
+	if !ok {
+		return nil, errors.New("sealed for another key")
+	}
+	return plain, nil
+}
+
+func TestTransformer(t *testing.T) {
+	ctx := t.Context()
+	s, e := open(t, sealed{})
+	if _, err := s.Create(ctx, key, []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := e.Client.Get(ctx, key)
+	if err != nil || !strings.HasPrefix(string(raw.Kvs[0].Value), key) {
+		t.Fatalf("etcd holds %v, %v", raw, err)
+	}
+	if kv, err := s.Get(ctx, key); err != nil || string(kv.Value) != "one" {
+		t.Errorf("got %+v, %v", kv, err)
+	}
+	if _, err := e.Client.Put(ctx, key+"b", string(raw.Kvs[0].Value)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(ctx, key+"b"); err == nil {
+		t.Error("a value moved to another key was accepted")
+	}
+	broken := 0
+	if _, err := s.List(ctx, storage.Root, 0, func(c storage.Change) error {
+		if c.Err != nil {
+			broken++
+		}
+		return nil
+	}); err != nil || broken != 1 {
+		t.Errorf("%d broken values, %v", broken, err)
+	}
+}
