@@ -21,25 +21,97 @@ type decoder struct {
 	warnings []string // what the client is to be told beside the answer
 }
 
-// document decodes one JSON document into a tree: integers stay int64, and names keep their case. It
-// refuses what comes after the document, invalid UTF-8, and (by the bound of encoding/json) nesting
-// deeper than 10,000. repeated are the fields given twice.
-func document(body []byte, into any, strict ...kjson.StrictOption) (repeated []error, err error) {
+// document decodes one JSON document: integers stay int64, and names keep their case. It refuses what comes
+// after the document, invalid UTF-8, and (by the bound of encoding/json) nesting deeper than 10,000.
+func document(body []byte, into any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
-		return nil, badRequest("the body of the request is empty: send a JSON or YAML document")
+		return badRequest("the body of the request is empty: send a JSON or YAML document")
 	}
 	if !utf8.Valid(body) {
-		return nil, badRequest("the body of the request is not valid UTF-8 (byte %d)", invalidAt(body))
+		return badRequest("the body of the request is not valid UTF-8 (byte %d)", invalidAt(body))
 	}
-	if len(strict) == 0 {
-		err = kjson.UnmarshalCaseSensitivePreserveInts(body, into)
-	} else {
-		repeated, err = kjson.UnmarshalStrict(body, into, strict...)
+	return undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, into))
+}
+
+func undecodable(err error) error {
+	if err == nil {
+		return nil
 	}
-	if err != nil {
-		return nil, badRequest("the body of the request can't be decoded: %s", clip(err.Error()))
+	return badRequest("the body of the request can't be decoded: %s", clip(err.Error()))
+}
+
+// What looking for wrong fields may cost. The strict decoder builds the whole path of each field that it
+// complains of, before it drops all but the first hundred: three megabytes of duplicates, nested deeply, keep
+// it busy for minutes. So it's only asked when there is something to find, and not about such bodies.
+const (
+	// maxComplaintWork bounds complaints times levels of nesting; about a tenth of a second.
+	maxComplaintWork = 2 << 20
+	// maxTypedWork bounds bytes times levels of a Go type's body, because types that decode themselves
+	// read what is below each level again. A real definition of a megabyte has 40 levels.
+	maxTypedWork = 128 << 20
+)
+
+var errManyRepeated = errors.New("so many fields are given twice that they aren't listed")
+
+// repeated returns complaints about the fields that a decoded body gives twice, if anybody wants to know.
+// There are none exactly if the tree has as many members as the text.
+func (d *decoder) repeated(body []byte, tree any) []error {
+	if d.mode == metav1.FieldValidationIgnore {
+		return nil
 	}
-	return repeated, nil
+	members, levels := measure(body)
+	more := members - countMembers(tree)
+	if more == 0 {
+		return nil
+	}
+	if more*levels > maxComplaintWork {
+		return []error{errManyRepeated}
+	}
+	var again any
+	complaints, err := kjson.UnmarshalStrict(body, &again, kjson.DisallowDuplicateFields)
+	if err != nil { // it was decoded before
+		return []error{err}
+	}
+	return complaints
+}
+
+// measure counts the members of all objects in a valid JSON text, and its levels of nesting.
+func measure(body []byte) (members, levels int) {
+	level := 0
+	for i := 0; i < len(body); i++ {
+		switch body[i] {
+		case '"':
+			for i++; body[i] != '"'; i++ {
+				if body[i] == '\\' {
+					i++
+				}
+			}
+		case ':':
+			members++
+		case '{', '[':
+			level++
+			levels = max(levels, level)
+		case '}', ']':
+			level--
+		}
+	}
+	return members, levels
+}
+
+func countMembers(v any) int {
+	n := 0
+	switch v := v.(type) {
+	case map[string]any:
+		n = len(v)
+		for _, w := range v {
+			n += countMembers(w)
+		}
+	case []any:
+		for _, w := range v {
+			n += countMembers(w)
+		}
+	}
+	return n
 }
 
 // invalidAt returns where the first byte that isn't UTF-8 stands.
@@ -56,16 +128,17 @@ func invalidAt(b []byte) int {
 
 // object decodes a body into an object of the endpoint's resource and version.
 func (d *decoder) object(body []byte) (*object, error) {
-	var tree map[string]any
-	var complaints []error
-	var err error
-	if t := d.endpoint.res.typed; t != nil {
-		tree, complaints, err = t.shape(body)
-	} else {
-		tree, complaints, err = d.tree(body)
-	}
+	tree, err := decodeTree(body)
 	if err != nil {
 		return nil, err
+	}
+	var complaints []error
+	if t := d.endpoint.res.typed; t != nil {
+		if tree, complaints, err = t.shape(body); err != nil {
+			return nil, err
+		}
+	} else {
+		complaints = d.repeated(body, tree)
 	}
 	o, unknown, err := d.endpoint.split(tree)
 	if err != nil {
@@ -77,19 +150,15 @@ func (d *decoder) object(body []byte) (*object, error) {
 	return o, d.complain(complaints)
 }
 
-// tree decodes a body that must be a JSON object.
-func (d *decoder) tree(body []byte) (tree map[string]any, repeated []error, err error) {
-	var strict []kjson.StrictOption
-	if d.mode != metav1.FieldValidationIgnore {
-		strict = append(strict, kjson.DisallowDuplicateFields)
-	}
-	if repeated, err = document(body, &tree, strict...); err != nil {
-		return nil, nil, err
+// decodeTree decodes a body that must be a JSON object.
+func decodeTree(body []byte) (tree map[string]any, err error) {
+	if err := document(body, &tree); err != nil {
+		return nil, err
 	}
 	if tree == nil {
-		return nil, nil, badRequest("the body of the request must be a JSON object, not null")
+		return nil, badRequest("the body of the request must be a JSON object, not null")
 	}
-	return tree, repeated, nil
+	return tree, nil
 }
 
 // complain refuses, warns of or swallows the fields that are unknown or given twice.

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -35,6 +36,7 @@ type definition struct {
 	object   *crd.Definition
 	revision storage.Revision
 	res      *resource
+	accepted bool // it has all its names
 }
 
 func newDefinitions(r *Registry) *definitions {
@@ -178,23 +180,23 @@ func (d *definitions) open(o *cacher.Object, old *definition) *definition {
 		err = json.Unmarshal(o.Raw(), obj)
 	}
 	if err != nil {
-		if o.Err == nil {
-			d.registry.log.Warn("a stored definition can't be read and isn't served", "name", o.Name(), "err", err)
-		} else {
-			d.registry.unreadable.report(o)
-		}
+		d.registry.unreadable.report(o, err)
 		return nil
 	}
 	crd.Default(obj)
-	next := &definition{object: obj, revision: o.Revision}
-	if next.res = d.resource(o, obj, old); next.res.stored == nil {
-		d.registry.log.Warn("a stored definition has no storage version and isn't served", "name", o.Name())
+	if old != nil && !crd.SameSpec(old.object, obj) {
+		old = nil
+	}
+	next := &definition{object: obj, revision: o.Revision, res: d.resource(o, obj, old), accepted: crd.Accepted(obj)}
+	if next.res.stored == nil {
+		d.registry.unreadable.report(o, errors.New("the definition has no storage version"))
 		return nil
 	}
 	return next
 }
 
-// resource makes what a definition defines. Its names are those that were accepted.
+// resource makes what a definition defines. Its names are those that were accepted. old is the definition
+// before if that defined the same, else nil.
 func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *definition) *resource {
 	names := obj.Status.AcceptedNames
 	if !crd.Established(obj) {
@@ -237,12 +239,12 @@ func (d *definitions) shadowed(res *resource) bool {
 	return slices.ContainsFunc(d.registry.builtins, func(b *resource) bool { return b.prefix == res.prefix })
 }
 
-// viewOf returns the view of an endpoint: that of the earlier definition where it's the same, because
-// watchers with one view share what is encoded for them.
+// viewOf returns the view of an endpoint: the one it had if the definition is the same, because watchers with
+// one view share what is encoded for them.
 func viewOf(e *Endpoint, old *definition) *cacher.View {
 	if old != nil {
 		for _, before := range old.res.endpoints {
-			if before.Version == e.Version && before.Kind == e.Kind {
+			if before.Version == e.Version {
 				return before.view
 			}
 		}
@@ -266,7 +268,7 @@ func (d *definitions) reconcile(ctx context.Context) (pending bool, err error) {
 				return true, err
 			}
 			pending = pending || waiting
-		case !crd.Accepted(def.object):
+		case !def.accepted:
 			if err := d.rename(ctx, def); err != nil {
 				return true, err
 			}

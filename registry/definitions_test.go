@@ -424,3 +424,29 @@ func TestGoTypes(t *testing.T) {
 		}()
 	}
 }
+
+func TestClusterScope(t *testing.T) {
+	s := start(t, "", Options{})
+	s.ok(s.crds().Create(s.ctx, "", nil, crdOf(t, "planets", "Planet", `spec.scope="Cluster"`)))
+	p := s.at("example.com", "v1", "planets")
+	made := s.ok(p.Create(s.ctx, "", nil, []byte(`{"apiVersion":"example.com/v1","kind":"Planet","metadata":{"name":"mars","namespace":"default"},"status":{"kept":true}}`)))
+	if made.get("metadata.namespace") != nil || made.get("status.kept") != true {
+		t.Errorf("created %v", made)
+	}
+	// Without a status subresource, status is content like any other.
+	got := s.ok(p.Patch(s.ctx, "", "mars", "", "application/merge-patch+json", nil, []byte(`{"status":{"kept":false}}`)))
+	if got.get("metadata.generation") != "2" || got.get("status.kept") != false {
+		t.Errorf("patched %v", got)
+	}
+	_, err := p.Update(s.ctx, "", "mars", "status", nil, []byte(`{}`))
+	s.refused(err, 404, metav1.StatusReasonNotFound)
+	_, err = p.Get(s.ctx, "default", "mars", "", nil)
+	s.refused(err, 404, metav1.StatusReasonNotFound)
+	_, err = p.List(s.ctx, "default", nil)
+	s.refused(err, 404, metav1.StatusReasonNotFound)
+	_, _, err = p.Watch(s.ctx, "default", "", nil)
+	s.refused(err, 404, metav1.StatusReasonNotFound)
+	if got := names(s.list(p, "", params("fieldSelector=metadata.name=mars"))); got != "mars" {
+		t.Errorf("list: %s", got)
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -76,6 +77,14 @@ func FuzzDecode(f *testing.F) {
 	}
 	e := fuzzEndpoint()
 	f.Fuzz(func(t *testing.T, body []byte) {
+		var tree any
+		if document(body, &tree) == nil {
+			d := decoder{mode: metav1.FieldValidationWarn}
+			want, err := kjson.UnmarshalStrict(body, &tree, kjson.DisallowDuplicateFields)
+			if got := d.repeated(body, tree); err != nil || len(got) != len(want) {
+				t.Fatalf("fields given twice: %v, the strict decoder finds %v, %v", got, want, err)
+			}
+		}
 		for _, mode := range []string{metav1.FieldValidationStrict, metav1.FieldValidationWarn, metav1.FieldValidationIgnore} {
 			d := decoder{endpoint: e, mode: mode}
 			o, err := d.object(body)

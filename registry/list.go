@@ -118,7 +118,7 @@ func (l *List) selects(o *cacher.Object) bool {
 		return false
 	}
 	if o.Err != nil {
-		l.endpoint.res.registry.unreadable.report(o)
+		l.endpoint.res.registry.unreadable.report(o, o.Err)
 		return false
 	}
 	return l.labels.Matches(o.Labels) && l.fields.Matches(o)

@@ -120,7 +120,7 @@ func parseWriteOptions(values url.Values, kind string) (writeOptions, error) {
 func (e *Endpoint) parseDeleteOptions(values url.Values, body []byte) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
 	if len(bytes.TrimSpace(body)) > 0 {
-		if _, err := document(body, o); err != nil {
+		if err := document(body, o); err != nil {
 			return nil, err
 		}
 		if err := e.checkDeleteOptionsType(o); err != nil {

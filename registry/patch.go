@@ -12,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -23,6 +22,9 @@ const (
 	maxPatchOperations = 10_000
 	// maxPatchCopyBytes bounds what the copies of a JSON patch add up to: each may double the object.
 	maxPatchCopyBytes = 3 << 20
+	// maxPatchWork bounds nesting times bytes: the library parses and prints what is below each level
+	// that a patch touches again for that level. A megabyte may nest 32 levels deep.
+	maxPatchWork = 32 << 20
 )
 
 // The library's bound is a variable of its package, read by every patch: set once, for all servers of the
@@ -112,14 +114,18 @@ func (d *decoder) patch(kind types.PatchType, patch []byte) (apply func(doc []by
 	if kind == types.JSONPatchType {
 		return d.jsonPatch(patch)
 	}
-	_, repeated, err := d.tree(patch)
+	tree, err := decodeTree(patch)
 	if err != nil {
 		return nil, err
 	}
-	if err := d.complain(repeated); err != nil {
+	if err := d.complain(d.repeated(patch, tree)); err != nil {
 		return nil, err
 	}
+	_, levels := measure(patch)
 	return func(doc []byte) ([]byte, error) {
+		if err := checkWork(levels, len(doc)+len(patch)); err != nil {
+			return nil, err
+		}
 		patched, err := jsonpatch.MergePatch(doc, patch)
 		if err != nil {
 			return nil, badRequest("the merge patch can't be applied: %s", clip(err.Error()))
@@ -129,21 +135,29 @@ func (d *decoder) patch(kind types.PatchType, patch []byte) (apply func(doc []by
 }
 
 func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
-	var operations []map[string]any
-	repeated, err := document(patch, &operations, kjson.DisallowDuplicateFields)
-	if err != nil {
+	var operations []any
+	if err := document(patch, &operations); err != nil {
 		return nil, err
 	}
 	if len(operations) > maxPatchOperations {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"the allowed maximum of operations in a JSON patch is %d, got %d", maxPatchOperations, len(operations)))
 	}
-	for i, op := range operations {
+	_, levels := measure(patch)
+	moves := 0
+	for i, o := range operations {
+		op, _ := o.(map[string]any)
 		if err := checkOperation(op); err != nil {
 			return nil, badRequest("JSON patch: operation %d: %s", i, err)
 		}
+		path, from := op["path"].(string), ""
+		if op["op"] == "move" || op["op"] == "copy" {
+			moves++ // each may put everything one level deeper
+			from = op["from"].(string)
+		}
+		levels = max(levels, strings.Count(path, "/"), strings.Count(from, "/"))
 	}
-	if err := d.complain(repeated); err != nil {
+	if err := d.complain(d.repeated(patch, operations)); err != nil {
 		return nil, err
 	}
 	decoded, err := jsonpatch.DecodePatch(patch)
@@ -151,6 +165,9 @@ func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error
 		return nil, badRequest("the JSON patch can't be decoded: %s", clip(err.Error()))
 	}
 	return func(doc []byte) ([]byte, error) {
+		if err := checkWork(levels+moves, len(doc)+len(patch)); err != nil {
+			return nil, err
+		}
 		patched, err := decoded.Apply(doc)
 		var copied *jsonpatch.AccumulatedCopySizeError
 		switch {
@@ -164,11 +181,20 @@ func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error
 	}, nil
 }
 
+// checkWork refuses a patch that nests too deeply for its size.
+func checkWork(levels, bytes int) error {
+	if levels*bytes > maxPatchWork {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"the patch works at up to %d levels of nesting, which is too deep for %d bytes: levels times bytes may be %d", levels, bytes, maxPatchWork))
+	}
+	return nil
+}
+
 // checkOperation checks the form of one operation. The library leaves some of that to chance, and a
 // malformed patch is the client's error whatever the object is.
 func checkOperation(op map[string]any) error {
 	if op == nil {
-		return errors.New("must be an object, not null")
+		return errors.New("must be an object")
 	}
 	kind, _ := op["op"].(string)
 	switch kind {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -115,19 +116,25 @@ func defaultTo(s, otherwise string) string {
 	return s
 }
 
-// shape decodes a body into T and back into a tree, which brings it into the type's form, and reports
-// fields that T doesn't have or that are given twice.
-func shape[T any](body []byte) (map[string]any, []error, error) {
+// shape decodes a body, which has been found to be a JSON object, into T and back into a tree: that brings it
+// into the type's form. It reports fields that T doesn't have or that are given twice.
+func shape[T any](body []byte) (tree map[string]any, complaints []error, err error) {
+	members, levels := measure(body)
+	if levels*len(body) > maxTypedWork {
+		return nil, nil, badRequest("the body of the request nests too deeply for its size: %d levels in %d bytes", levels, len(body))
+	}
 	var obj T
-	unknown, err := document(body, &obj, kjson.DisallowDuplicateFields, kjson.DisallowUnknownFields)
-	if err != nil {
-		return nil, nil, err
+	if levels*members > maxComplaintWork {
+		complaints = []error{errors.New("the object is too large for its fields to be checked")}
+		err = kjson.UnmarshalCaseSensitivePreserveInts(body, &obj)
+	} else {
+		complaints, err = kjson.UnmarshalStrict(body, &obj, kjson.DisallowDuplicateFields, kjson.DisallowUnknownFields)
 	}
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&obj)
 	if err != nil {
-		return nil, nil, badRequest("the body of the request can't be decoded: %s", clip(err.Error()))
+		return nil, nil, undecodable(err)
 	}
-	return tree, unknown, nil
+	tree, err = runtime.DefaultUnstructuredConverter.ToUnstructured(&obj)
+	return tree, complaints, undecodable(err)
 }
 
 // fromObject makes a T of an object.

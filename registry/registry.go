@@ -132,7 +132,7 @@ func (r *Registry) read(ctx context.Context, key string) (*cacher.Object, error)
 // maxReported bounds how many unreadable objects are remembered as logged.
 const maxReported = 1000
 
-// unreadable logs stored values that aren't objects, each revision once.
+// unreadable logs stored values that nobody can use, each revision once.
 type unreadable struct {
 	log *slog.Logger
 
@@ -140,7 +140,7 @@ type unreadable struct {
 	reported map[string]storage.Revision
 }
 
-func (u *unreadable) report(o *cacher.Object) {
+func (u *unreadable) report(o *cacher.Object, err error) {
 	u.mu.Lock()
 	known := u.reported[o.Key] == o.Revision
 	if !known {
@@ -151,7 +151,7 @@ func (u *unreadable) report(o *cacher.Object) {
 	}
 	u.mu.Unlock()
 	if !known {
-		u.log.Warn("a stored value is not an object and is left out of lists; it can be deleted",
-			"key", o.Key, "revision", int64(o.Revision), "err", o.Err)
+		u.log.Warn("a stored value can't be read and is left out; it can be deleted",
+			"key", o.Key, "revision", int64(o.Revision), "err", err)
 	}
 }

@@ -164,6 +164,29 @@ func TestFieldValidation(t *testing.T) {
 	s.refused(err, 400, metav1.StatusReasonBadRequest, `strict decoding error: unknown field "spce"`)
 }
 
+// Bodies that would keep a strict decoder busy for minutes are answered, and what they say still counts.
+func TestCostOfComplaints(t *testing.T) {
+	s := start(t, "", Options{})
+	w := s.widgets()
+	body := widget("a", `,"spec":`+strings.Repeat(`{"a":`, 5000)+"{"+strings.Repeat(`"a":1,`, 400_000)+`"a":2}`+strings.Repeat(`}`, 5000))
+	res, err := w.Create(s.ctx, "default", nil, body)
+	if s.ok(res, err); len(res.Warnings) != 1 || !strings.Contains(res.Warnings[0], "given twice") {
+		t.Errorf("warnings %q", res.Warnings)
+	}
+	_, err = w.Create(s.ctx, "default", params("fieldValidation=Strict"), body)
+	s.refused(err, 400, metav1.StatusReasonBadRequest, "strict decoding error", "given twice")
+	unknown := make([]string, 100_000)
+	for i := range unknown {
+		unknown[i] = fmt.Sprintf(`"u%d":1`, i)
+	}
+	schema := strings.Repeat(`{"not":`, 80) + "{" + strings.Join(unknown, ",") + "}" + strings.Repeat(`}`, 80)
+	_, err = s.crds().Create(s.ctx, "", nil, crdOf(t, "gadgets", "Gadget", `spec.versions.0.schema={"openAPIV3Schema":`+schema+`}`))
+	s.refused(err, 422, metav1.StatusReasonInvalid)
+	deep := strings.Repeat(`{"not":`, 1000) + `{"description":"` + strings.Repeat("x", 1<<20) + `"}` + strings.Repeat(`}`, 1000)
+	_, err = s.crds().Create(s.ctx, "", nil, crdOf(t, "gadgets", "Gadget", `spec.versions.0.schema={"openAPIV3Schema":`+deep+`}`))
+	s.refused(err, 400, metav1.StatusReasonBadRequest, "nests too deeply")
+}
+
 func TestGenerateName(t *testing.T) {
 	s := start(t, "", Options{})
 	w := s.widgets()
@@ -337,6 +360,13 @@ func TestPatch(t *testing.T) {
 		bomb += fmt.Sprintf(`,{"op":"copy","from":"/spec","path":"/spec/c%d"}`, i)
 	}
 	bomb += "]"
+	deep := `{"spec":` + strings.Repeat(`{"a":`, 5000) + `"` + strings.Repeat("x", 1<<20) + `"` + strings.Repeat(`}`, 5001)
+	moves := `[{"op":"add","path":"/spec","value":{"x":"` + strings.Repeat("x", 1<<20) + `"}}`
+	for i := range 100 {
+		moves += fmt.Sprintf(`,{"op":"add","path":"/n%d","value":{}},{"op":"move","from":"/spec","path":"/n%d/a"},{"op":"move","from":"/n%d","path":"/spec"}`, i, i, i)
+	}
+	moves += "]"
+	pointer := `[{"op":"add","path":"` + strings.Repeat("/a", 9000) + `","value":"` + strings.Repeat("x", 1<<20) + `"}]`
 	for _, c := range []struct {
 		name, media, query, patch string
 		code                      int32
@@ -360,6 +390,10 @@ func TestPatch(t *testing.T) {
 		{"missing path", ops, "", `[{"op":"remove","path":"/spec/none"}]`, 422, metav1.StatusReasonInvalid, "none"},
 		{"too many operations", ops, "", many, 413, metav1.StatusReasonRequestEntityTooLarge, "10000"},
 		{"copies of copies", ops, "", bomb, 413, metav1.StatusReasonRequestEntityTooLarge, "copy"},
+		{"deep and large merge", merge, "", deep, 413, metav1.StatusReasonRequestEntityTooLarge, "nesting"},
+		{"deep and large value", ops, "", `[{"op":"add","path":"/spec/a","value":` + deep + `}]`, 413, metav1.StatusReasonRequestEntityTooLarge, "nesting"},
+		{"deep by moving", ops, "", moves, 413, metav1.StatusReasonRequestEntityTooLarge, "nesting"},
+		{"deep pointer", ops, "", pointer, 413, metav1.StatusReasonRequestEntityTooLarge, "nesting"},
 		{"strategic", "application/strategic-merge-patch+json", "", "{}", 415, metav1.StatusReasonUnsupportedMediaType, merge},
 		{"apply", "application/apply-patch+yaml", "", "{}", 415, metav1.StatusReasonUnsupportedMediaType, "server-side apply"},
 		{"no type", "", "", "{}", 415, metav1.StatusReasonUnsupportedMediaType, ops},

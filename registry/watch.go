@@ -46,6 +46,14 @@ func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Valu
 	if err != nil {
 		return nil, watchstream.Options{}, e.expired(opts.revision, err)
 	}
+	// A definition that changed since the lookup has ended its watches already: this one would stay.
+	if now := e.res.registry.Catalog().endpoints[path{e.Group, e.Version, e.Plural}]; now == nil || now.view != e.view {
+		cursor.Close()
+		if now == nil {
+			return nil, watchstream.Options{}, errNotServed()
+		}
+		return now.Watch(ctx, namespace, name, q)
+	}
 	return cursor, watchstream.Options{
 		Bookmarks:  opts.bookmarks,
 		InitialEnd: opts.initialEvents && opts.bookmarks,

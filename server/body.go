@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -114,6 +115,8 @@ func readAll(w *response, r *http.Request) ([]byte, error) {
 	var buffer bytes.Buffer
 	buffer.Grow(int(min(max(r.ContentLength, 0), trustedBody)) + bytes.MinRead)
 	if _, err := buffer.ReadFrom(http.MaxBytesReader(w.ResponseWriter, r.Body, maxBody)); err != nil {
+		// Else net/http would wait for some more of it before it sends the answer.
+		http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now())
 		return nil, readError(err)
 	}
 	data := buffer.Bytes()

@@ -21,8 +21,8 @@
 //
 // # Goroutines
 //
-// An instance (instance.go) owns the listener's loop, the cacher's feed and the registry's controllers,
-// and waits for all three in Close; net/http owns one goroutine per connection, which Close waits
+// An instance (instance.go) owns the listener's loop, the cacher's feed, the registry's controllers and
+// the sweeper of the watches' deadlines, and waits for all of them in Close; net/http owns one goroutine per connection, which Close waits
 // for too. A watch costs its request's goroutine and no other.
 //
 // # Bounds

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
 // handler is the outermost: what every request gets, whatever it asks for.
@@ -28,6 +30,8 @@ type handler struct {
 	tokens            tokens
 	metrics           *metrics
 	watchWriteTimeout time.Duration
+	takeovers         *takeovers
+	sweeper           *watchstream.Sweeper
 	discovery         documents
 	openapi           documents
 	routes            http.Handler
@@ -40,6 +44,8 @@ type response struct {
 	auditID string
 	code    int // 0 until the header is written
 	bytes   int64
+
+	takenOver bool // by a stream, which finishes it later
 
 	query       url.Values // set by admit
 	verb        string     // as kube-apiserver's metrics name it; "" outside of resources
@@ -64,6 +70,11 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache, private")
 	header.Set("Audit-Id", w.auditID)
+	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
+		// net/http hides whether there was a Content-Length besides, by which a proxy before us may have seen
+		// another end of the body: what follows is not read as a request.
+		header.Set("Connection", "close")
+	}
 
 	defer func() {
 		cause := recover()
@@ -72,7 +83,9 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			h.log.ErrorContext(r.Context(), "panic", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 			cause = w.afterPanic(r)
 		}
-		h.finish(w, r, time.Since(start))
+		if !w.takenOver {
+			h.finish(w, r.Method, shortPath(r), time.Since(start))
+		}
 		if cause != nil {
 			panic(http.ErrAbortHandler) // net/http closes the connection and says nothing
 		}
@@ -112,11 +125,12 @@ func (w *response) afterPanic(r *http.Request) any {
 }
 
 // finish leaves the request's log line and its counts.
-func (h *handler) finish(w *response, r *http.Request, took time.Duration) {
-	h.metrics.observe(w, r.Method, took)
-	if ctx := r.Context(); h.log.Enabled(ctx, slog.LevelDebug) {
-		h.log.DebugContext(ctx, "request", "method", r.Method, "path", shortPath(r), "code", w.code, "bytes", w.bytes, "duration", took, "audit_id", w.auditID)
+func (h *handler) finish(w *response, method, path string, took time.Duration) {
+	h.metrics.observe(w, method, took)
+	if !h.log.Enabled(context.Background(), slog.LevelDebug) {
+		return
 	}
+	h.log.Debug("request", "method", method, "path", path, "code", w.code, "bytes", w.bytes, "duration", took, "audit_id", w.auditID)
 }
 
 // shortPath is a path for the log: without the query, which may hold anything, and not endless.

@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
 // What net/http may wait for. A watch sets its own deadlines.
@@ -49,12 +50,14 @@ type instance struct {
 	registry *registry.Registry
 	http     *http.Server
 	inflight *inflight
+	sweeper  *watchstream.Sweeper
 	ready    atomic.Bool
 
 	serving     sync.WaitGroup // the listener's loop
 	connections sync.WaitGroup // net/http's, from accept to close
-	endWatches  context.CancelFunc
-	background  sync.WaitGroup // feed and controllers
+	endWatches  context.CancelCauseFunc
+	takeovers   takeovers
+	background  sync.WaitGroup // feed, controllers, sweeper
 	stop        context.CancelFunc
 	failed      chan error // what ended by itself; room for each
 }
@@ -120,11 +123,12 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 // serve starts the goroutines: HTTP, feed, controllers.
 func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certificate *tls.Certificate) {
 	ctx = context.WithoutCancel(ctx)
-	watches, endWatches := context.WithCancel(ctx)
+	watches, endWatches := context.WithCancelCause(ctx)
 	background, stop := context.WithCancel(ctx)
 	in.endWatches, in.stop = endWatches, stop
+	in.takeovers.ctx = watches
 
-	in.inflight = newInflight(maxReads, maxWrites)
+	in.inflight, in.sweeper = newInflight(maxReads, maxWrites), watchstream.NewSweeper()
 	in.http = &http.Server{
 		Handler:                      newHandler(in, s, tokens),
 		ReadHeaderTimeout:            headerTimeout,
@@ -159,6 +163,7 @@ func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certifi
 	})
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
+	in.background.Go(func() { in.sweeper.Run(background) })
 }
 
 // run starts one of the background loops, which is expected to last until ctx ends.
@@ -240,12 +245,13 @@ func (in *instance) closeHTTP() {
 			}
 		})
 	}
-	in.endWatches()
+	in.endWatches(watchstream.ErrShutdown)
 	within(shutdownTimeout, func(ctx context.Context) {
 		if in.http.Shutdown(ctx) != nil {
 			in.http.Close() // what's left takes nothing, or has never said anything
 		}
 	})
+	in.takeovers.streams.Wait()
 	in.serving.Wait()
 	in.connections.Wait()
 }

@@ -118,7 +118,7 @@ func (w *response) wantsPretty(r *http.Request) bool {
 		return pretty && err == nil
 	}
 	agent := r.UserAgent()
-	return strings.HasPrefix(agent, "curl/") || strings.HasPrefix(agent, "Wget/") || strings.HasPrefix(agent, "Wget ") || strings.HasPrefix(agent, "Mozilla/5.0")
+	return strings.HasPrefix(agent, "curl/") || strings.HasPrefix(agent, "Wget/") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
 // writeObject answers with one JSON document in the form negotiated.

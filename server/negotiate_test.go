@@ -101,3 +101,16 @@ func TestWarnings(t *testing.T) {
 		t.Errorf("Warning headers are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// FuzzNegotiate looks for headers that panic, or lead to a form that wasn't offered.
+func FuzzNegotiate(f *testing.F) {
+	for _, header := range []string{"*/*", "application/json;q=0.1, application/yaml", aggregatedType, `a/b;x="y,z"`, ";q=NaN,,", "application/json;q=1e999"} {
+		f.Add(header)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		got, err := negotiate([]string{header}, acceptDiscovery)
+		if (err == nil) != (got == mediaJSON || got == mediaYAML || got == aggregatedType) {
+			t.Errorf("negotiate(%q) = %q, %v", header, got, err)
+		}
+	})
+}

@@ -23,7 +23,7 @@ func TestRepresentations(t *testing.T) {
 		{"pretty", widgetsPath + "/a?pretty=true", nil, "application/json", indented, "\n}\n"},
 		{"curl, not pretty", widgetsPath + "/a?pretty=0", []string{"User-Agent", "curl/8.5.0"}, "application/json", compact, "}"},
 		{"yaml", widgetsPath + "/a", []string{"Accept", "application/yaml"}, "application/yaml", "apiVersion: example.com/v1\nkind: Widget\n", "size: 1\n"},
-		{"list", widgetsPath, nil, "application/json", `{"kind":"WidgetList"`, "]}"},
+		{"list", widgetsPath, nil, "application/json", `{"kind":"WidgetList"`, "]}\n"},
 		{"list for curl", widgetsPath, []string{"User-Agent", "curl/8.5.0"}, "application/json", "{\n  \"kind\": \"WidgetList\",\n", "\n  ]\n}\n"},
 		{"list in yaml", widgetsPath, []string{"Accept", "application/yaml"}, "application/yaml", "apiVersion: example.com/v1\nitems:\n- apiVersion", ""},
 		{"empty list", "/apis/example.com/v1/namespaces/kube-public/widgets?pretty=1", nil, "application/json", "{\n", "\"items\": []\n}\n"},

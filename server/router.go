@@ -20,6 +20,8 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		tokens:            tokens,
 		metrics:           newMetrics(in.inflight),
 		watchWriteTimeout: cmp.Or(s.WatchWriteTimeout, DefaultWatchWriteTimeout),
+		sweeper:           in.sweeper,
+		takeovers:         &in.takeovers,
 	}
 	in.addGauges(h.metrics.registry)
 	gatherers := prometheus.Gatherers{h.metrics.registry}

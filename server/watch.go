@@ -21,15 +21,20 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	if err != nil {
 		return err
 	}
-	defer h.metrics.watching(t.endpoint)()
-	sink := &httpSink{
-		w:       w,
-		control: http.NewResponseController(w.ResponseWriter),
-		timeout: h.watchWriteTimeout,
-		streams: r.ProtoMajor >= 2,
-		events:  h.metrics.watchEvents(t.endpoint),
-	}
+	options.Sweeper = h.sweeper
 	w.Header().Set("Content-Type", string(mediaJSON))
+	closed := h.metrics.watching(t.endpoint)
+	if r.ProtoMajor == 1 {
+		return h.takeOver(w, r, cursor, options, closed)
+	}
+	defer closed()
+	sink := &httpSink{
+		w:        w,
+		control:  http.NewResponseController(w.ResponseWriter),
+		events:   h.metrics.watchEvents(t.endpoint),
+		deadline: deadline{timeout: h.watchWriteTimeout},
+	}
+	sink.deadline.set = sink.control.SetWriteDeadline
 	if err := sink.open(); err != nil {
 		cursor.Close()
 		panic(http.ErrAbortHandler) // the client is gone
@@ -40,18 +45,35 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	return nil
 }
 
-// httpSink is a stream's socket by way of net/http.
+// sinkPiece is how many bytes share a write deadline: taking that much is progress.
+const sinkPiece = 64 << 10
+
+// deadline is the time a socket has to take something. Setting it costs a timer, so it's set anew when a
+// quarter of it has passed.
+type deadline struct {
+	set     func(time.Time) error
+	timeout time.Duration
+	renewed time.Time
+}
+
+func (d *deadline) renew(now time.Time) error {
+	if now.Sub(d.renewed) <= d.timeout/4 {
+		return nil
+	}
+	d.renewed = now
+	return d.set(now.Add(d.timeout))
+}
+
+// countFrames counts events: each is one line.
+func countFrames(p []byte) int { return bytes.Count(p, []byte{'\n'}) }
+
+// httpSink is an HTTP/2 stream's socket, by way of net/http, which has many of them on one connection.
 type httpSink struct {
 	w       io.Writer
 	control *http.ResponseController
-	timeout time.Duration // for a write that makes no progress
-	renewed time.Time     // when the deadline was last set
-	streams bool          // HTTP/2, where a deadline ends a stream even if nothing is being written
 	events  prometheus.Counter
+	deadline
 }
-
-// sinkPiece is how many bytes share a write deadline: taking that much is progress.
-const sinkPiece = 64 << 10
 
 // open sends the headers. The deadlines of ordinary requests end here.
 func (s *httpSink) open() error {
@@ -63,8 +85,9 @@ func (s *httpSink) open() error {
 }
 
 // Write sends whole frames. The error means that the client is gone, or took nothing for too long.
-func (s *httpSink) Write(p []byte) error {
-	s.events.Add(float64(bytes.Count(p, []byte{'\n'}))) // a frame is one line
+func (s *httpSink) Write(buf []byte) error {
+	p := buf[watchstream.Headroom:]
+	s.events.Add(float64(countFrames(p)))
 	for len(p) > sinkPiece {
 		if err := s.send(p[:sinkPiece]); err != nil {
 			return err
@@ -74,13 +97,11 @@ func (s *httpSink) Write(p []byte) error {
 	return s.send(p)
 }
 
+// send writes under a deadline that is taken back: in HTTP/2 one that passes ends the stream even if nothing
+// is being written.
 func (s *httpSink) send(p []byte) error {
-	// Setting a deadline costs a timer, so it's done when a quarter of it has passed.
-	if now := time.Now(); s.streams || now.Sub(s.renewed) > s.timeout/4 {
-		s.renewed = now
-		if err := s.control.SetWriteDeadline(now.Add(s.timeout)); err != nil {
-			return err
-		}
+	if err := s.set(time.Now().Add(s.timeout)); err != nil {
+		return err
 	}
 	if _, err := s.w.Write(p); err != nil {
 		return err
@@ -88,8 +109,5 @@ func (s *httpSink) send(p []byte) error {
 	if err := s.control.Flush(); err != nil {
 		return err
 	}
-	if s.streams {
-		return s.control.SetWriteDeadline(time.Time{})
-	}
-	return nil
+	return s.set(time.Time{})
 }

@@ -22,9 +22,9 @@ type Stretch struct {
 	MaxBytes int      // stop after about this many bytes of values, on a whole revision; 0 means no limit
 }
 
-// entriesPerHold is how many entries of the revision index are decoded under one hold of the
-// backend's read lock, which delays writers: about a quarter of a millisecond.
-const entriesPerHold = 256
+// revisionsPerHold is how many revisions of the index are decoded under one hold of the backend's read
+// lock, which delays writers: about a quarter of a millisecond.
+const revisionsPerHold = 256
 
 // Changes returns what happened in a stretch of history, in revision order and always whole
 // revisions. upTo is the last revision it saw, of any key; ask from there next. It's never the one
@@ -38,73 +38,90 @@ const entriesPerHold = 256
 func (s *Store) Changes(ctx context.Context, st Stretch) (changes []Change, upTo Revision, err error) {
 	s.reads.Add(1)
 	upTo = st.After
+	if err := s.checkHistory(st.After); err != nil { // a long way through revisions that aren't there
+		return nil, 0, err
+	}
+	room := math.MaxInt
+	if st.MaxBytes > 0 {
+		room = st.MaxBytes
+	}
 	end := int64(math.MaxInt64)
 	if st.Through > 0 {
 		end = int64(st.Through) + 1
 	}
-	for bytes, limit := 0, int64(entriesPerHold); ; {
+	for from := int64(st.After) + 1; from < end && room > 0; {
 		if err := ctx.Err(); err != nil {
 			return nil, 0, err
 		}
-		page, seen, more := s.scan(int64(upTo)+1, end, limit)
-		if more && len(page) == 0 { // one revision with more entries than the limit
-			limit *= 2
-			continue
-		}
-		for _, c := range page {
-			bytes += len(c.Key) + len(c.Value)
-		}
+		to := from + min(revisionsPerHold, end-from)
+		var page []Change
+		page, room = s.scan(from, to, room)
 		if changes == nil {
 			changes = page
 		} else {
 			changes = append(changes, page...)
 		}
-		upTo = max(upTo, seen)
-		if !more || st.MaxBytes > 0 && bytes >= st.MaxBytes {
+		if len(page) == 0 {
 			break
 		}
+		upTo = page[len(page)-1].Revision
+		if int64(upTo) < to-1 { // after a compaction there's something at every revision
+			break
+		}
+		from = to
 	}
 	// A compaction first moves this mark and then removes entries: looked at after the reads, it
 	// tells whether any of them could have missed something.
-	if c := s.Compacted(); st.After < c {
-		return nil, 0, fmt.Errorf("changes after %d: %w (history begins at %d)", st.After, ErrCompacted, c)
+	if err := s.checkHistory(st.After); err != nil {
+		return nil, 0, err
 	}
 	return changes, upTo, nil
 }
 
-// scan decodes the index entries with from <= revision < end, limit of them at most, cut back to
-// whole revisions. more means that it stopped at the limit.
-func (s *Store) scan(from, end, limit int64) (page []Change, seen Revision, more bool) {
+func (s *Store) checkHistory(after Revision) error {
+	if c := s.Compacted(); after < c {
+		return fmt.Errorf("changes after %d: %w (history begins at %d)", after, ErrCompacted, c)
+	}
+	return nil
+}
+
+// scan decodes the index entries with from <= revision < to. It stops at the end of the revision that uses
+// up the room, in bytes, and returns what is left of that.
+//
+// The range has no limit, because etcd gives a limited one from its write buffer first and from the
+// database with what remains of the limit: where more is in the two than that, the newest entries come and
+// older ones don't.
+func (s *Store) scan(from, to int64, room int) (page []Change, left int) {
 	lo := mvcc.RevToBytes(mvcc.Revision{Main: from}, mvcc.NewRevBytes())
-	hi := mvcc.RevToBytes(mvcc.Revision{Main: end}, mvcc.NewRevBytes())
+	hi := mvcc.RevToBytes(mvcc.Revision{Main: to}, mvcc.NewRevBytes())
 	tx := s.local.Backend().ReadTx() // fetched anew each time: a raft snapshot replaces the backend
 	tx.RLock()
 	defer tx.RUnlock()
-	keys, values := tx.UnsafeRange(schema.Key, lo, hi, limit)
-	n := len(keys)
-	if more = int64(n) == limit; more {
-		last := mvcc.BytesToRev(keys[n-1]).Main // may go on past the limit
-		for n > 0 && mvcc.BytesToRev(keys[n-1]).Main == last {
-			n--
+	keys, values := tx.UnsafeRange(schema.Key, lo, hi, 0)
+	page = make([]Change, 0, len(keys))
+	for i, key := range keys {
+		bk := mvcc.BytesToBucketKey(key)
+		if room <= 0 && Revision(bk.Main) != page[i-1].Revision {
+			break
 		}
+		c := s.decodeEntry(key, values[i])
+		c.Revision = Revision(bk.Main)
+		page = append(page, c)
+		room -= len(c.Key) + len(c.Value)
 	}
-	if n == 0 {
-		return nil, 0, more
+	return page, room
+}
+
+// decodeEntry makes a change of an entry of the index, without its revision.
+func (s *Store) decodeEntry(key, value []byte) Change {
+	var kv mvccpb.KeyValue
+	if err := proto.Unmarshal(value, &kv); err != nil {
+		return Change{Err: fmt.Errorf("decode revision %d: %w", mvcc.BytesToRev(key).Main, err)}
 	}
-	page = make([]Change, n)
-	for i := range n {
-		bk := mvcc.BytesToBucketKey(keys[i])
-		var kv mvccpb.KeyValue
-		if err := proto.Unmarshal(values[i], &kv); err != nil {
-			page[i].Err = fmt.Errorf("decode revision %d: %w", bk.Main, err)
-		} else if mvcc.IsTombstone(keys[i]) {
-			page[i] = Change{KeyValue: KeyValue{Key: string(kv.Key)}, Deleted: true}
-		} else {
-			page[i] = s.decode(&kv)
-		}
-		page[i].Revision = Revision(bk.Main)
+	if mvcc.IsTombstone(key) {
+		return Change{KeyValue: KeyValue{Key: string(kv.Key)}, Deleted: true}
 	}
-	return page, page[n-1].Revision, more
+	return s.decode(&kv)
 }
 
 // Compacted returns the revision up to which history is gone: changes after it are all there, and it

@@ -257,6 +257,36 @@ func TestChangesOfWideTransactions(t *testing.T) {
 	}
 }
 
+// TestChangesAcrossCommits: what is in etcd's write buffer comes after what is in its database, all of both.
+func TestChangesAcrossCommits(t *testing.T) {
+	ctx := t.Context()
+	s, e := open(t, nil)
+	begin := s.Current()
+	const writes = 300 // between two commits
+	for round := range 3 {
+		for i := range writes {
+			if _, err := s.Create(ctx, fmt.Sprintf("/registry/g/r/%d-%d", round, i), []byte("v")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, maxBytes := range []int{0, 1000} {
+			for at := begin; at < s.Current(); {
+				changes, upTo, err := s.Changes(ctx, storage.Stretch{After: at, MaxBytes: maxBytes})
+				if err != nil || upTo <= at {
+					t.Fatalf("after %d: up to %d, %v", at, upTo, err)
+				}
+				for i, c := range changes {
+					if want := at + storage.Revision(i) + 1; c.Revision != want {
+						t.Fatalf("round %d, after %d: change %d is revision %d, want %d", round, at, i, c.Revision, want)
+					}
+				}
+				at = upTo
+			}
+		}
+		e.Local.Backend().ForceCommit()
+	}
+}
+
 // TestAnnouncedBeforeVisible: a reader that follows the bell under load sees every revision exactly once,
 // though etcd announces a revision before its backend shows it; a barrier is never behind a write.
 func TestAnnouncedBeforeVisible(t *testing.T) {

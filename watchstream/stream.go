@@ -32,9 +32,14 @@ type Source interface {
 
 // Sink is where a stream's bytes go.
 type Sink interface {
-	// Write sends whole frames on. It returns when the socket took them; an error ends the stream.
-	Write(p []byte) error
+	// Write sends whole frames on: those in buf[Headroom:]. What stands before them is the sink's to
+	// fill, and so is the capacity behind them, so that a sink can frame a batch without a copy. It
+	// returns when the socket took them; an error ends the stream.
+	Write(buf []byte) error
 }
+
+// Headroom is how many bytes a sink finds free before the frames.
+const Headroom = 16
 
 var (
 	// ErrExpired is returned by a Source when events that it should give are no longer in history.
@@ -54,6 +59,8 @@ const (
 	maxBookmarkInterval = 65 * time.Second
 	// lastBookmark is how long before its deadline a stream gets one more.
 	lastBookmark = 2 * time.Second
+	// bookmarkRoom is enough for most bookmarks.
+	bookmarkRoom = 256
 	// maxDrain bounds what a stream still gives when the server is going away.
 	maxDrain = 2 * time.Second
 )
@@ -103,8 +110,7 @@ func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 		case wait == nil:
 			continue
 		}
-		due := s.due()
-		alarm, stop := s.Sweeper.At(due)
+		alarm, stop := s.Sweeper.At(s.due())
 		select {
 		case <-ctx.Done():
 			stop()
@@ -126,7 +132,7 @@ func (s *stream) forward(ctx context.Context) (wait <-chan struct{}, err error) 
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
 	synced := s.src.Synced()
-	out, wait, err := s.src.Next(ctx, (*buf)[:0])
+	out, wait, err := s.src.Next(ctx, (*buf)[:Headroom])
 	if s.ending && err == nil && (synced || s.src.Synced()) {
 		s.ending = false
 		out = s.src.AppendBookmark(out, true)
@@ -138,14 +144,14 @@ func (s *stream) forward(ctx context.Context) (wait <-chan struct{}, err error) 
 		}
 	}
 	*buf = out
-	if len(out) == 0 {
+	if len(out) == Headroom {
 		return wait, err
 	}
 	return nil, errors.Join(err, s.write(out))
 }
 
-func (s *stream) write(p []byte) error {
-	if err := s.sink.Write(p); err != nil {
+func (s *stream) write(buf []byte) error {
+	if err := s.sink.Write(buf); err != nil {
 		return fmt.Errorf("write to the watcher: %w", err)
 	}
 	return nil
@@ -183,7 +189,7 @@ func (s *stream) tick(now time.Time) (over bool, err error) {
 }
 
 func (s *stream) sendBookmark() error {
-	return s.write(s.src.AppendBookmark(nil, false))
+	return s.write(s.src.AppendBookmark(make([]byte, Headroom, bookmarkRoom), false))
 }
 
 // leave ends a stream whose context has ended.

@@ -97,7 +97,7 @@ func (f *fake) AppendBookmark(dst []byte, initialEnd bool) []byte {
 func (f *fake) Write(p []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for line := range strings.Lines(string(p)) {
+	for line := range strings.Lines(string(p[Headroom:])) {
 		f.got = append(f.got, fmt.Sprintf("%s@%ds", strings.TrimSuffix(line, "\n"), int(time.Since(f.start).Seconds())))
 	}
 	return f.sink

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
@@ -312,7 +313,7 @@ func (c *Cacher) Resource(p storage.Prefix) *Resource {
 // however many watchers get it.
 func (c *Cacher) Encoded() int64 { return c.stats.encoded.Load() }
 
-// waker wakes the sleeping watchers of groups, in a goroutine of its own. While it's busy, groups gather.
+// waker wakes the sleeping watchers of groups, in a goroutine of its own.
 type waker struct {
 	bell chan struct{} // capacity 1
 
@@ -328,6 +329,10 @@ func (w *waker) wake(groups []*group) {
 	w.mu.Lock()
 	w.groups = append(w.groups, groups...)
 	w.mu.Unlock()
+	w.ring()
+}
+
+func (w *waker) ring() {
 	select {
 	case w.bell <- struct{}{}:
 	default:
@@ -335,18 +340,31 @@ func (w *waker) wake(groups []*group) {
 }
 
 func (w *waker) run(ctx context.Context) {
+	var held []*group // whose members are still busy with the last news
+	again := time.NewTimer(0)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.bell:
+		case <-again.C:
 		}
 		w.mu.Lock()
-		groups := w.groups
+		groups := append(held, w.groups...)
 		w.groups = nil
 		w.mu.Unlock()
+		held = nil
+		now := time.Now()
 		for _, g := range groups {
-			g.wake()
+			if g.rested(now) {
+				g.wake(now)
+			} else {
+				held = append(held, g)
+			}
+		}
+		if len(held) > 0 {
+			again.Reset(maxPace)
 		}
 	}
 }

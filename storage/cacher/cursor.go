@@ -22,6 +22,7 @@ type Cursor struct {
 	seq   uint64 // means nothing while reads is fromHistory
 	rev   storage.Revision
 	reads reads
+	slept uint64 // the group's round in which it was last counted as asleep
 
 	state *state // what is left of the initial state; nil when it was given
 	close sync.Once
@@ -83,7 +84,7 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 			return dst, nil, io.EOF
 		}
 		c.rev = max(c.rev, pos)
-		return dst, news, nil
+		return dst, c.sleep(news), nil
 	}
 }
 
@@ -148,11 +149,18 @@ func (b *batch) takes(e *Event) bool {
 	return true
 }
 
+// The arrays of a batch are pooled: on the stack they would make that of each idle watcher large.
+var (
+	takenPool = sync.Pool{New: func() any { b := make([]taken, 0, maxBatchEvents); return &b }}
+	eventPool = sync.Pool{New: func() any { b := make([]*Event, 0, maxBatchEvents); return &b }}
+)
+
 // nextLive takes entries from the group's ring.
 func (c *Cursor) nextLive(dst []byte) ([]byte, step) {
-	var room [maxBatchEvents]taken
 	var b batch
-	got := room[:0]
+	room := takenPool.Get().(*[]taken)
+	got := (*room)[:0]
+	defer func() { clear(got); *room = got; takenPool.Put(room) }()
 	r, g := c.resource, c.group
 	r.mu.RLock()
 	lost := c.seq < g.floor
@@ -184,9 +192,10 @@ func (c *Cursor) nextLive(dst []byte) ([]byte, step) {
 
 // nextBehind takes events that the cursor is late for: from the log, or below that from history.
 func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revision) ([]byte, step, error) {
-	var room [maxBatchEvents]*Event
 	var b batch
-	got := room[:0]
+	room := eventPool.Get().(*[]*Event)
+	got := (*room)[:0]
+	defer func() { clear(got); *room = got; eventPool.Put(room) }()
 	r, g := c.resource, c.group
 	r.mu.RLock()
 	if c.rev < r.log.base {

@@ -281,6 +281,7 @@ func (r *Resource) joinLocked(o WatchOptions) *group {
 		r.index.add(g)
 	}
 	g.refs++
+	g.members.Store(int64(g.refs))
 	return g
 }
 
@@ -288,7 +289,9 @@ func (r *Resource) joinLocked(o WatchOptions) *group {
 func (r *Resource) leave(g *group) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if g.refs--; g.refs == 0 {
+	g.refs--
+	g.members.Store(int64(g.refs))
+	if g.refs == 0 {
 		delete(r.groups, g.groupKey)
 		r.index.remove(g)
 	}

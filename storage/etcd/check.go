@@ -6,12 +6,14 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"runtime/debug"
 )
 
 // check looks at etcd's files before etcd does. Afterwards they are whole, or the directory is as if it
 // had never been started. It refuses, with a *damage that names the file, everything else: etcd would
 // start with less than it acknowledged, or end the process.
-func (d *dataDir) check(log *slog.Logger, clusterID uint64) error {
+func (d *dataDir) check(log *slog.Logger, clusterID uint64) (err error) {
+	defer catchFault(debug.SetPanicOnFault(true), d.member(), &err)
 	// The first start that succeeds leaves the history's marks.
 	used := exists(d.file(historyName))
 	if !exists(d.member()) {
@@ -55,7 +57,7 @@ func (d *dataDir) check(log *slog.Logger, clusterID uint64) error {
 // checkDB checks the database. It returns the last log entry that it has (0 if it has none, or if it
 // isn't a database yet because the first start was killed), and how many bytes its pages are.
 func (d *dataDir) checkDB(sum walSummary) (index uint64, pages int64, err error) {
-	db, err := openDB(d.db())
+	db, unmap, err := openDB(d.db())
 	var broken *damage
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && sum.commit > 0:
@@ -67,7 +69,7 @@ func (d *dataDir) checkDB(sum walSummary) (index uint64, pages int64, err error)
 	case err != nil:
 		return 0, 0, err
 	}
-	defer db.Close()
+	defer unmap()
 	s, err := d.readSeal()
 	if err != nil {
 		return 0, 0, err
@@ -86,6 +88,15 @@ func trim(path string, pages int64) error {
 		return nil
 	}
 	return os.Truncate(path, pages)
+}
+
+// catchFault, deferred, turns a fault into an error: files are mapped, and a sector that can't be read
+// is one.
+func catchFault(before bool, path string, err *error) {
+	debug.SetPanicOnFault(before)
+	if r := recover(); r != nil {
+		*err = &damage{path, -1, fmt.Sprintf("it can't be read: %v", r)}
+	}
 }
 
 func exists(path string) bool {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -174,7 +175,7 @@ func refused(t *testing.T, dir string, want ...string) {
 	}
 	after := files(t, dir)
 	delete(after, "pid")
-	if fmt.Sprint(after) != fmt.Sprint(before) {
+	if !maps.Equal(after, before) {
 		t.Error("the files were changed")
 	}
 }

@@ -85,71 +85,68 @@ func parseMeta(page []byte) (dbMeta, error) {
 	return m, nil
 }
 
-// dbFile is a database file, open for reading.
+// dbFile is a database file's content.
 type dbFile struct {
-	*os.File
+	name string
+	b    []byte // its pages, without what is preallocated behind them
 	meta dbMeta
-	size int64
 }
 
-// openDB opens a database and reads its meta. The error is a *damage if there's no whole meta page, or
-// if the file is shorter than it says.
-func openDB(path string) (*dbFile, error) {
-	f, err := os.Open(path)
+// openDB maps a database and reads its meta; unmap ends that. The error is a *damage if there's no whole
+// meta page, or if the file is shorter than it says.
+func openDB(name string) (db *dbFile, unmap func(), err error) {
+	b, unmap, err := mapFile(name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	db := &dbFile{File: f}
-	if err := db.readHead(); err != nil {
-		f.Close()
-		return nil, err
+	meta, err := readMeta(b[:min(len(b), 2*maxPageSize)])
+	if err != nil {
+		unmap()
+		return nil, nil, &damage{name, 0, err.Error()}
 	}
-	return db, nil
+	if int64(len(b)) < meta.bytes() {
+		unmap()
+		return nil, nil, &damage{name, int64(len(b)), fmt.Sprintf("it was cut: it had at least %d bytes", meta.bytes())}
+	}
+	return &dbFile{name: name, b: b[:meta.bytes()], meta: meta}, unmap, nil
 }
 
-func (db *dbFile) readHead() error {
-	info, err := db.Stat()
+// mapFile maps a file for reading. The files are read where the page cache has them, as copying
+// them made a restarted server larger by what it had read.
+func mapFile(name string) (b []byte, unmap func(), err error) {
+	f, err := os.Open(name)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	db.size = info.Size()
-	head := make([]byte, min(db.size, 2*maxPageSize))
-	if _, err := db.ReadAt(head, 0); err != nil {
-		return fmt.Errorf("read %s: %w", db.Name(), err)
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
 	}
-	if db.meta, err = readMeta(head); err != nil {
-		return &damage{db.Name(), 0, err.Error()}
+	if info.Size() == 0 { // can't be mapped
+		return nil, func() {}, nil
 	}
-	if db.size < db.meta.bytes() {
-		return &damage{db.Name(), db.size, fmt.Sprintf("it was cut: it had at least %d bytes", db.meta.bytes())}
+	b, err = syscall.Mmap(int(f.Fd()), 0, int(info.Size()), syscall.PROT_READ, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, nil, fmt.Errorf("map %s: %w", name, err)
 	}
-	return nil
+	return b, func() { _ = syscall.Munmap(b) }, nil
 }
 
 // walk checks the tree and returns the index of the last log entry that the database has (0 if none).
 func (db *dbFile) walk() (consistentIndex uint64, err error) {
-	b, err := syscall.Mmap(int(db.Fd()), 0, int(db.meta.bytes()), syscall.PROT_READ, syscall.MAP_SHARED)
-	if err != nil {
-		return 0, fmt.Errorf("map %s: %w", db.Name(), err)
-	}
-	defer syscall.Munmap(b)
-	w := dbWalk{b: b, meta: db.meta, seen: make([]bool, db.meta.pages)}
+	w := dbWalk{b: db.b, meta: db.meta, seen: make([]bool, db.meta.pages)}
 	if err := w.tree(db.meta.root, nil, nil, w.rootElement); err != nil {
-		var e *pageError
-		if errors.As(err, &e) {
-			return 0, &damage{db.Name(), int64(e.page * db.meta.pageSize), e.what}
-		}
-		return 0, err
+		return 0, &damage{db.name, int64(err.page * db.meta.pageSize), err.what}
 	}
 	return w.consistentIndex, nil
 }
 
+// pageError is what's wrong with a page.
 type pageError struct {
 	page uint64
 	what string
 }
-
-func (e *pageError) Error() string { return fmt.Sprintf("page %d: %s", e.page, e.what) }
 
 // dbWalk goes through a tree. It reads headers and keys, not values.
 type dbWalk struct {
@@ -160,10 +157,10 @@ type dbWalk struct {
 }
 
 // A visit looks at one element of a leaf.
-type visit func(page uint64, flags uint32, key, value []byte) error
+type visit func(page uint64, flags uint32, key, value []byte) *pageError
 
 // tree walks the pages below id. Their keys lie in [low, high); nil is no bound.
-func (w *dbWalk) tree(id uint64, low, high []byte, fn visit) error {
+func (w *dbWalk) tree(id uint64, low, high []byte, fn visit) *pageError {
 	page, err := w.page(id)
 	if err != nil {
 		return err
@@ -172,7 +169,7 @@ func (w *dbWalk) tree(id uint64, low, high []byte, fn visit) error {
 }
 
 // page returns a page with the pages that it runs over into.
-func (w *dbWalk) page(id uint64) ([]byte, error) {
+func (w *dbWalk) page(id uint64) ([]byte, *pageError) {
 	if id < 2 || id >= w.meta.pages {
 		return nil, &pageError{min(id, w.meta.pages-1), fmt.Sprintf("the tree names page %d of %d", id, w.meta.pages)}
 	}
@@ -195,7 +192,7 @@ func (w *dbWalk) page(id uint64) ([]byte, error) {
 }
 
 // elements goes through a page, which may be part of another page's element (a small bucket).
-func (w *dbWalk) elements(id uint64, page, low, high []byte, fn visit) error {
+func (w *dbWalk) elements(id uint64, page, low, high []byte, fn visit) *pageError {
 	if len(page) < pageHeaderSize {
 		return &pageError{id, "a bucket in it is shorter than its header"}
 	}
@@ -208,12 +205,12 @@ func (w *dbWalk) elements(id uint64, page, low, high []byte, fn visit) error {
 		return &pageError{id, fmt.Sprintf("it can't have %d elements", count)}
 	}
 	for i := range count {
-		key, value, err := elementAt(page, i, kind)
-		if err != nil {
-			return &pageError{id, fmt.Sprintf("element %d: %v", i, err)}
+		key, value, ok := elementAt(page, i, kind)
+		if !ok {
+			return &pageError{id, fmt.Sprintf("element %d reaches over the page's end", i)}
 		}
 		if low != nil && (bytes.Compare(key, low) < 0 || i > 0 && bytes.Equal(key, low)) || high != nil && bytes.Compare(key, high) >= 0 {
-			return &pageError{id, fmt.Sprintf("element %d: its key is out of order", i)}
+			return &pageError{id, fmt.Sprintf("the key of element %d is out of order", i)}
 		}
 		low = key
 		el := page[pageHeaderSize+i*elementSize:]
@@ -225,8 +222,8 @@ func (w *dbWalk) elements(id uint64, page, low, high []byte, fn visit) error {
 		}
 		upTo := high
 		if i+1 < count {
-			if upTo, _, err = elementAt(page, i+1, kind); err != nil {
-				return &pageError{id, fmt.Sprintf("element %d: %v", i+1, err)}
+			if upTo, _, ok = elementAt(page, i+1, kind); !ok {
+				return &pageError{id, fmt.Sprintf("element %d reaches over the page's end", i+1)}
 			}
 		}
 		if err := w.tree(ne.Uint64(el[8:]), key, upTo, fn); err != nil {
@@ -236,8 +233,8 @@ func (w *dbWalk) elements(id uint64, page, low, high []byte, fn visit) error {
 	return nil
 }
 
-// elementAt returns an element's key, and its value if the page is a leaf.
-func elementAt(page []byte, i int, kind uint16) (key, value []byte, err error) {
+// elementAt returns an element's key, and its value if the page is a leaf; false if they aren't in the page.
+func elementAt(page []byte, i int, kind uint16) (key, value []byte, ok bool) {
 	at, ne := uint64(pageHeaderSize+i*elementSize), binary.NativeEndian
 	el := page[at : at+elementSize]
 	var pos, ksize, vsize uint64
@@ -248,17 +245,17 @@ func elementAt(page []byte, i int, kind uint16) (key, value []byte, err error) {
 	}
 	from := at + pos
 	if from+ksize+vsize > uint64(len(page)) {
-		return nil, nil, errors.New("it reaches over the page's end")
+		return nil, nil, false
 	}
-	return page[from : from+ksize : from+ksize], page[from+ksize : from+ksize+vsize], nil
+	return page[from : from+ksize : from+ksize], page[from+ksize : from+ksize+vsize], true
 }
 
 // rootElement visits the root bucket's elements: each is a bucket of etcd's.
-func (w *dbWalk) rootElement(id uint64, flags uint32, key, value []byte) error {
+func (w *dbWalk) rootElement(id uint64, flags uint32, key, value []byte) *pageError {
 	if flags != bucketElement {
 		return &pageError{id, "an element of the root isn't a bucket"}
 	}
-	return w.bucket(id, value, func(id uint64, flags uint32, k, v []byte) error {
+	return w.bucket(id, value, func(id uint64, flags uint32, k, v []byte) *pageError {
 		if flags != 0 {
 			return &pageError{id, fmt.Sprintf("an element of bucket %q is no key", key)}
 		}
@@ -273,7 +270,7 @@ func (w *dbWalk) rootElement(id uint64, flags uint32, key, value []byte) error {
 }
 
 // bucket walks a bucket: its root page's number, a sequence, and, where the number is 0, its only page.
-func (w *dbWalk) bucket(id uint64, value []byte, fn visit) error {
+func (w *dbWalk) bucket(id uint64, value []byte, fn visit) *pageError {
 	const header = 16
 	if len(value) < header {
 		return &pageError{id, "a bucket in it is shorter than its header"}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -55,8 +56,8 @@ func TestLogger(t *testing.T) {
 	}
 }
 
-// seedFiles returns a small real log and database.
-func seedFiles(f *testing.F) (log, db []byte) {
+// smallFiles returns a small real log and database.
+func smallFiles(f testing.TB) (log, db []byte) {
 	f.Helper()
 	dir := f.TempDir()
 	s, err := Open(f.Context(), Options{DataDir: dir, Log: slog.New(slog.DiscardHandler)})
@@ -88,7 +89,7 @@ func seedFiles(f *testing.F) (log, db []byte) {
 
 // Whatever a log file holds, reading it neither panics nor loops, and ends within it.
 func FuzzLog(f *testing.F) {
-	log, _ := seedFiles(f)
+	log, _ := smallFiles(f)
 	f.Add(log)
 	f.Add(append(bytes.Clone(log), 1, 2, 3))
 	f.Add([]byte{})
@@ -103,31 +104,80 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// Whatever a database file holds, walking it neither panics, faults nor loops.
-func FuzzDatabase(f *testing.F) {
-	_, db := seedFiles(f)
-	f.Add(db, 0, byte(0))
-	for _, at := range []int{20, 40, 2*4096 + 8, 3 * 4096, 3*4096 + 17, 4*4096 + 20} {
-		f.Add(db, at, byte(0x40))
+// A mapped file that shrinks while it's read faults: that is an error, as an unreadable sector's.
+func TestFault(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(name, make([]byte, 1<<16), 0o600); err != nil {
+		t.Fatal(err)
 	}
-	path := filepath.Join(f.TempDir(), "db")
-	f.Fuzz(func(t *testing.T, b []byte, at int, flip byte) {
-		if b = bytes.Clone(b); len(b) > 0 {
-			b[uint(at)%uint(len(b))] ^= flip
-		}
-		if err := os.WriteFile(path, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		file, err := openDB(path)
+	read := func() (err error) {
+		defer catchFault(debug.SetPanicOnFault(true), name, &err)
+		b, unmap, err := mapFile(name)
 		if err != nil {
+			return err
+		}
+		defer unmap()
+		if err := os.Truncate(name, 0); err != nil {
+			return err
+		}
+		allZero(b)
+		return nil
+	}
+	var d *damage
+	if err := read(); !errors.As(err, &d) || d.file != name {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Wherever a bit of a database is flipped, the walk neither panics nor faults nor loops, and names a page.
+func TestWalkFlipped(t *testing.T) {
+	_, db := smallFiles(t)
+	meta, err := readMeta(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for at := 2 * meta.pageSize; at < uint64(meta.bytes()); at++ {
+		for _, bit := range []byte{0x01, 0x80} {
+			db[at] ^= bit
+			found += walkBytes(t, db, meta)
+			db[at] ^= bit
+		}
+	}
+	if found < 100 || walkBytes(t, db, meta) != 0 {
+		t.Errorf("%d flips were noticed", found)
+	}
+}
+
+// walkBytes walks a database in memory; it returns 1 if that found damage.
+func walkBytes(t *testing.T, b []byte, meta dbMeta) int {
+	t.Helper()
+	w := dbWalk{b: b, meta: meta, seen: make([]bool, meta.pages)}
+	err := w.tree(meta.root, nil, nil, w.rootElement)
+	if err == nil {
+		return 0
+	}
+	if err.page >= meta.pages {
+		t.Fatalf("page %d of %d: %s", err.page, meta.pages, err.what)
+	}
+	return 1
+}
+
+func FuzzDatabase(f *testing.F) {
+	_, db := smallFiles(f)
+	f.Add(db, 0, byte(0))
+	f.Add(db[:4096], 4100, byte(1))
+	f.Add([]byte("short"), 2, byte(1))
+	f.Fuzz(func(t *testing.T, b []byte, at int, flip byte) {
+		if len(b) == 0 {
 			return
 		}
-		defer file.Close()
-		if _, err := file.walk(); err != nil {
-			var d *damage
-			if !errors.As(err, &d) || d.offset < 0 || d.offset > int64(len(b)) {
-				t.Fatalf("not a place in the file: %v", err)
-			}
+		meta, err := readMeta(b)
+		if err != nil || uint64(len(b)) < uint64(meta.bytes()) {
+			return
 		}
+		b = bytes.Clone(b)
+		b[uint(at)%uint(len(b))] ^= flip
+		walkBytes(t, b, meta)
 	})
 }

@@ -5,19 +5,23 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
-	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
-// keeperInterval is how often the keeper looks. In a second a fast writer fills some 100 MB, which
-// diskReserve allows for.
-const keeperInterval = time.Second
+const (
+	// keeperInterval is how often the keeper looks after history and space.
+	keeperInterval = time.Second
+	// diskInterval is how often it looks at the disk alone: a fast writer fills 100 MB in a second.
+	diskInterval = 100 * time.Millisecond
+)
 
 // keeper is the one goroutine that keeps history and space within their bounds.
 type keeper struct {
@@ -30,9 +34,11 @@ type keeper struct {
 	base  time.Duration // the history's clock when this process began
 	began time.Time
 
+	writes  mvcc.WatchStream
+	written atomic.Int64 // bytes of changes that aren't in history's count yet
+
 	mu      sync.Mutex // guards what follows
 	history *history   // written by the keeper's goroutine alone
-	counted int64      // the last revision whose bytes are in history
 	short   bool       // history is shorter than asked and than shortHistory, because of the bounds
 	lowDisk *diskSpace // set while the disk is why writes are refused
 
@@ -43,65 +49,63 @@ type keeper struct {
 }
 
 func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, error) {
-	rev := local.KV().Rev()
-	h, base, err := d.loadHistory(o, rev)
+	h, base, err := d.loadHistory(o, local.KV().Rev())
 	if err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", d.path, err)
 	}
-	return &keeper{
+	k := &keeper{
 		local: local, dir: d, log: o.Log, quota: o.QuotaBytes,
 		disk:    func() (diskSpace, error) { return statDisk(d.path) },
 		base:    base,
 		began:   time.Now(),
+		writes:  local.Watchable().NewWatchStream(),
 		history: h,
-		// Changes since the last mark were counted by nobody, or are in history's bytes; the former are few.
-		counted: rev,
-	}, nil
+	}
+	return k, k.countWrites()
 }
 
 // clock is the history's. time.Since is monotonic: it knows no jumps of the machine's clock.
 func (k *keeper) clock() time.Duration { return k.base + time.Since(k.began) }
 
-// run looks until ctx ends. Then, unless the server is ephemeral or broken, save leaves the marks.
+// run looks until ctx ends.
 func (k *keeper) run(ctx context.Context) {
 	// A history of seconds, as in tests, needs a closer look.
-	ticker := time.NewTicker(max(10*time.Millisecond, min(keeperInterval, k.history.keep/8)))
+	interval := max(10*time.Millisecond, min(keeperInterval, k.history.keep/8))
+	ticker := time.NewTicker(min(diskInterval, interval))
 	defer ticker.Stop()
+	next := k.clock()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
-		err := errors.Join(k.keepSpace(ctx), k.keepHistory(ctx))
-		if ctx.Err() == nil {
+		disk, err := k.guardDisk(ctx)
+		if at := k.clock(); at >= next && err == nil {
+			next = at + interval
+			err = errors.Join(k.keepSpace(ctx, disk), k.keepHistory(ctx))
+		}
+		if ctx.Err() == nil && err != nil {
 			k.complain(err)
 		}
 	}
 }
 
-// complain logs an error that wasn't there a look before.
+// complain logs an error that isn't the last one again.
 func (k *keeper) complain(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
+	if text := err.Error(); text != k.complaint {
+		k.complaint = text
+		k.log.Error("the store can't be kept within its bounds; trying again", "err", err)
 	}
-	if text != "" && text != k.complaint {
-		k.log.Error("the store can't be kept within its bounds; trying again every second", "err", err)
-	}
-	k.complaint = text
 }
 
-// keepHistory counts what was written, sets marks, and compacts.
+// keepHistory adds what was written, sets marks, and compacts.
 func (k *keeper) keepHistory(ctx context.Context) error {
-	at := k.clock()
-	bytes, upTo := k.count()
-
+	at, now := k.clock(), k.local.KV().Rev()
 	k.mu.Lock()
 	h := k.history
-	h.bytes += bytes
-	k.counted = upTo
-	marked := h.due(at) && h.set(upTo, at)
+	h.bytes += k.written.Swap(0)
+	marked := h.due(at) && h.set(now, at)
 	revision := h.cut(at)
 	k.noteShort(at, revision != 0)
 	k.mu.Unlock()
@@ -130,32 +134,17 @@ func (k *keeper) noteShort(at time.Duration, cut bool) {
 	}
 }
 
-// countPage is how many changes are counted under one read of etcd's.
-const countPage = 4096
-
-// count adds up the changes that the backend shows after those counted before. etcd announces a
-// revision a little before its backend shows it, so upTo is what was seen.
-func (k *keeper) count() (bytes, upTo int64) {
-	upTo = k.counted
-	for upTo < k.local.KV().Rev() {
-		from := mvcc.RevToBytes(mvcc.Revision{Main: upTo + 1}, mvcc.NewRevBytes())
-		to := mvcc.RevToBytes(mvcc.Revision{Main: math.MaxInt64}, mvcc.NewRevBytes())
-		tx := k.local.Backend().ConcurrentReadTx()
-		tx.RLock()
-		keys, values := tx.UnsafeRange(schema.Key, from, to, countPage)
-		for i := range keys {
-			bytes += int64(len(keys[i]) + len(values[i]))
-		}
-		n := len(keys)
-		if n > 0 {
-			upTo = mvcc.BytesToRev(keys[n-1]).Main
-		}
-		tx.RUnlock()
-		if n < countPage {
-			break
-		}
+// countWrites counts what is written from now on, until the stream is closed. It is a watcher that keeps
+// no event, so that it never falls behind. Reading the changes back a second later would do as well, but
+// it made all of them resident.
+func (k *keeper) countWrites() error {
+	count := func(e *mvccpb.Event) bool {
+		k.written.Add(int64(len(e.Kv.Key) + len(e.Kv.Value)))
+		return true // drop the event
 	}
-	return bytes, upTo
+	all, toTheEnd := []byte{0}, []byte{}
+	_, err := k.writes.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, count)
+	return err
 }
 
 func (k *keeper) compact(ctx context.Context, revision int64, wait bool) error {
@@ -169,10 +158,11 @@ func (k *keeper) compact(ctx context.Context, revision int64, wait bool) error {
 	return nil
 }
 
-// save writes the marks.
+// save writes the marks. A kill loses the count of what was written since: at most a sixty-fourth.
 func (k *keeper) save() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.history.bytes += k.written.Swap(0)
 	if err := k.dir.saveHistory(k.history, k.clock()); err != nil {
 		return fmt.Errorf("save the history's marks: %w", err)
 	}

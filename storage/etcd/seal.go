@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"io/fs"
 	"os"
+	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -32,12 +33,14 @@ type seal struct {
 // errUnsealed means that sealing took too long.
 var errUnsealed = fmt.Errorf("sealing the database took more than %v", sealTime)
 
-func (d *dataDir) writeSeal(ctx context.Context) error {
-	db, err := openDB(d.db())
+// writeSeal writes the seal of a closed database.
+func (d *dataDir) writeSeal(ctx context.Context) (err error) {
+	defer catchFault(debug.SetPanicOnFault(true), d.db(), &err)
+	db, unmap, err := openDB(d.db())
 	if err != nil {
 		return err
 	}
-	defer db.Close()
+	defer unmap()
 	s := seal{TxID: db.meta.txid}
 	err = db.sums(func(sum uint32) error {
 		s.Sums = append(s.Sums, sum)
@@ -77,7 +80,7 @@ func (s seal) check(db *dbFile) (fits bool, err error) {
 	i := 0
 	return true, db.sums(func(sum uint32) error {
 		if sum != s.Sums[i] {
-			return &damage{db.Name(), int64(i) * sealChunk, fmt.Sprintf("the %d bytes from there aren't those that were written", sealChunk)}
+			return &damage{db.name, int64(i) * sealChunk, fmt.Sprintf("the %d bytes from there aren't those that were written", sealChunk)}
 		}
 		i++
 		return nil
@@ -86,13 +89,8 @@ func (s seal) check(db *dbFile) (fits bool, err error) {
 
 // sums calls fn with the checksum of each chunk.
 func (db *dbFile) sums(fn func(uint32) error) error {
-	buf := make([]byte, sealChunk)
-	for off, end := int64(0), db.meta.bytes(); off < end; off += sealChunk {
-		n, err := db.ReadAt(buf[:min(sealChunk, end-off)], off)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return fmt.Errorf("read %s: %w", db.Name(), err)
-		}
-		if err := fn(crc32.Checksum(buf[:n], castagnoli)); err != nil {
+	for chunk := range slices.Chunk(db.b, sealChunk) {
+		if err := fn(crc32.Checksum(chunk, castagnoli)); err != nil {
 			return err
 		}
 	}

@@ -415,6 +415,7 @@ func (s *Server) close() error {
 	if s.stopKeeper != nil {
 		s.stopKeeper()
 		s.waitFor("the keeper of history and space", s.kept.Wait)
+		s.keeper.writes.Close()
 	}
 	if s.Client != nil {
 		_ = s.Client.Close() // its error is that its context has ended

@@ -19,7 +19,7 @@ const (
 	diskReserve = 256 << 20
 	// diskReserveShare bounds the reserve on small disks: an eighth of them, but at least diskReserveMin.
 	diskReserveShare = 8
-	diskReserveMin   = 48 << 20
+	diskReserveMin   = 64 << 20
 )
 
 // settleLooks is for how many looks a commit is forced after a compaction: bbolt counts a page as free
@@ -41,27 +41,31 @@ func (d diskSpace) reserve() int64 {
 	return max(diskReserveMin, min(diskReserve, d.total/diskReserveShare))
 }
 
-// keepSpace raises the alarm when the disk is nearly full, cuts history when the database nears its
-// quota, and takes the alarm back when there's room.
-func (k *keeper) keepSpace(ctx context.Context) error {
+func (d diskSpace) low() bool { return d.free < d.reserve() }
+
+// guardDisk raises the alarm when the disk is nearly full.
+func (k *keeper) guardDisk(ctx context.Context) (diskSpace, error) {
 	disk, err := k.disk()
 	if err != nil {
-		return err
+		return disk, err
 	}
-	alarmed := k.alarmed()
-	low := disk.free < disk.reserve()
 	k.mu.Lock()
 	k.lowDisk = nil
-	if low {
+	if disk.low() {
 		k.lowDisk = &disk
 	}
 	k.mu.Unlock()
-	switch {
-	case low && !alarmed:
-		k.log.Warn("the disk is nearly full: writes are refused until there's room", "dir", k.dir.path, "free", disk.free, "needed", disk.reserve())
-		return k.alarm(ctx, pb.AlarmRequest_ACTIVATE)
-	case alarmed:
-		return k.makeRoom(ctx, disk, low)
+	if !disk.low() || k.alarmed() {
+		return disk, nil
+	}
+	k.log.Warn("the disk is nearly full: writes are refused until there's room", "dir", k.dir.path, "free", disk.free, "needed", disk.reserve())
+	return disk, k.alarm(ctx, pb.AlarmRequest_ACTIVATE)
+}
+
+// keepSpace cuts history when the database nears its quota, and takes the alarm back when there's room.
+func (k *keeper) keepSpace(ctx context.Context, disk diskSpace) error {
+	if k.alarmed() {
+		return k.makeRoom(ctx, disk)
 	}
 	k.reclaimed = 0
 	return k.relieve(ctx)
@@ -88,7 +92,7 @@ func (k *keeper) relieve(ctx context.Context) error {
 
 // makeRoom frees what can be freed while writes are refused, and lets them go on if that was enough.
 // What is wanted is a twentieth below the quota, so that the alarm doesn't come and go.
-func (k *keeper) makeRoom(ctx context.Context, disk diskSpace, low bool) error {
+func (k *keeper) makeRoom(ctx context.Context, disk diskSpace) error {
 	be := k.local.Backend()
 	enough := k.quota / 20 * 19
 	if rev := k.local.KV().Rev(); be.Size() >= enough && k.reclaimed != rev {
@@ -107,7 +111,7 @@ func (k *keeper) makeRoom(ctx context.Context, disk diskSpace, low bool) error {
 			return fmt.Errorf("defragment the database: %w", err)
 		}
 	}
-	if low || be.Size() >= enough {
+	if disk.low() || be.Size() >= enough {
 		return nil
 	}
 	if err := k.alarm(ctx, pb.AlarmRequest_DEACTIVATE); err != nil {

@@ -1,0 +1,59 @@
+# Targets are one or two lines; logic lives in Go. `make` alone lists them.
+GO        ?= go
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+ARGS      ?=
+REF       ?= main
+FUZZTIME  ?= 30s
+BENCHTIME ?= 200ms
+BENCHCOUNT ?= 6
+
+# Every module of the repo, the one in this directory first.
+MODULES = $(patsubst %/go.mod,%,$(wildcard go.mod */go.mod))
+EACH    = set -e; for m in $(MODULES:go.mod=.); do echo "module $$m"; (cd $$m;
+BENCH   = -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME)
+LDFLAGS = -s -w -X github.com/apiserver-lite/apiserver-lite/server.release=$(VERSION)
+
+.PHONY: help
+help: ## list the targets
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
+
+.PHONY: run
+run: build ## build the server and start it; ARGS="--ephemeral" adds flags
+	@./bin/apiserver-lite $(ARGS)
+
+.PHONY: build
+build: ## leave a stripped binary in bin/apiserver-lite
+	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/apiserver-lite .
+
+.PHONY: test
+test: ## run every test of every module, with the race detector
+	$(EACH) $(GO) test -race -timeout 20m ./...); done
+
+.PHONY: check
+check: ## look at the form: gofmt, vet, staticcheck, go.mod, who imports whom
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "these files aren't formatted: run gofmt -w ."; exit 1; }
+	$(EACH) $(GO) vet ./... && $(GO) mod tidy -diff); done
+	$(GO) tool staticcheck ./...
+	$(GO) test -run '^TestImport' .
+
+.PHONY: ci
+ci: check test ## what must pass before a change goes in: check and test
+
+.PHONY: cover
+cover: ## run the tests and print the share of statements that they reach; bin/cover.out has the lines
+	@mkdir -p bin && $(GO) test -coverpkg=./... -coverprofile=bin/cover.out ./... && $(GO) tool cover -func=bin/cover.out | tail -1
+
+.PHONY: bench
+bench: ## run every benchmark for BENCHTIME (200ms)
+	$(EACH) $(GO) test $(BENCH) ./...); done
+
+.PHONY: bench-compare
+bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT (6) times, and compare
+	@rm -rf bin/ref && mkdir -p bin/ref && git archive $(REF) | tar -x -C bin/ref
+	$(GO) -C bin/ref test $(BENCH) -count $(BENCHCOUNT) ./... >bin/ref.txt && $(GO) test $(BENCH) -count $(BENCHCOUNT) ./... >bin/new.txt && rm -rf bin/ref
+	$(GO) tool benchstat bin/ref.txt bin/new.txt
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (30s)
+	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' . | sed 's|/[^/]*:func | |' | sort | while read -r dir target; do \
+	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; done

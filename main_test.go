@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
+)
+
+// asCommand makes the test binary be the command: tests start it as a process of its own.
+const asCommand = "APISERVER_LITE_TEST_MAIN"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(asCommand) {
+	case "server":
+		main()
+	case "parent": // starts the server as a child, says its id, and waits to be killed
+		cmd := exec.Command(os.Args[0], os.Args[1:]...)
+		cmd.Env = append(os.Environ(), asCommand+"=server")
+		cmd.Stdout = os.Stdout
+		if err := cmd.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Println("child", cmd.Process.Pid)
+		cmd.Wait()
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+func noEnv(string) string { return "" }
+
+func TestBadSettings(t *testing.T) {
+	foreign := t.TempDir()
+	if err := os.WriteFile(filepath.Join(foreign, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(foreign, "precious")
+	for _, tc := range []struct {
+		name string
+		args []string
+		env  string // NAME=value
+		code int
+		want string
+	}{
+		{"unknown flag", []string{"--frob"}, "", exitUsage, "--frob"},
+		{"argument", []string{"serve"}, "", exitUsage, `"serve"`},
+		{"no number", []string{"--http2-max-streams=x"}, "", exitUsage, "--http2-max-streams"},
+		{"no duration", []string{"--history=1"}, "", exitUsage, "--history"},
+		{"log level", []string{"--log-level=loud"}, "", exitUsage, "--log-level"},
+		{"parent", []string{"--exit-with-parent=x"}, "", exitUsage, "process id"},
+		{"variable", nil, "APISERVER_LITE_EPHEMERAL=perhaps", exitUsage, "APISERVER_LITE_EPHEMERAL"},
+		{"port", []string{"--listen=127.0.0.1:99999"}, "", exitFailure, "--listen"},
+		{"public address", []string{"--listen=:0"}, "", exitFailure, "--token-file"},
+		{"public address by a variable", nil, "APISERVER_LITE_LISTEN=0.0.0.0:0", exitFailure, "--token-file"},
+		{"negative history", []string{"--history=-1h"}, "", exitFailure, "--history"},
+		{"foreign directory", []string{"--listen=127.0.0.1:0", "--data-dir", foreign}, "", exitFailure, foreign},
+		{"directory that is a file", []string{"--listen=127.0.0.1:0", "--data-dir", file}, "", exitFailure, file},
+		{"directory below a file", []string{"--listen=127.0.0.1:0", "--data-dir", file + "/x"}, "", exitFailure, file},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			name, value, _ := strings.Cut(tc.env, "=")
+			getenv := func(asked string) string {
+				if asked == name && name != "" {
+					return value
+				}
+				return ""
+			}
+			code := run(tc.args, getenv, &stdout, &stderr, 0)
+			message := stderr.String()
+			if code != tc.code || !strings.HasPrefix(message, "apiserver-lite: ") || strings.Count(message, "\n") != 1 || !strings.Contains(message, tc.want) || stdout.Len() > 0 {
+				t.Errorf("exit %d, stdout %q, stderr %q; want %d and one line with %q", code, stdout.String(), message, tc.code, tc.want)
+			}
+		})
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for arg, want := range map[string]string{"--help": "--data-dir", "--version": "apiserver-lite v1.37.0-lite+"} {
+		var stdout, stderr bytes.Buffer
+		if code := run([]string{arg}, noEnv, &stdout, &stderr, 0); code != exitOK || !strings.Contains(stdout.String(), want) || stderr.Len() > 0 {
+			t.Errorf("%s: exit %d, %q, %q", arg, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
+func TestFlagsAndEnvironment(t *testing.T) {
+	env := map[string]string{
+		"APISERVER_LITE_LISTEN":                 "127.0.0.1:1",
+		"APISERVER_LITE_DATA_DIR":               "from-env",
+		"APISERVER_LITE_ALLOWED_HOSTS":          "a.test,b.test",
+		"APISERVER_LITE_AUTO_CREATE_NAMESPACES": "true",
+		"APISERVER_LITE_EXIT_WITH_PARENT":       "1",
+		"APISERVER_LITE_TOKEN":                  "sesame",
+	}
+	var f flags
+	f.parent.pid = 77
+	if err := parse(&f, []string{"--data-dir=from-flag", "--watch-write-timeout=5s"}, func(name string) string { return env[name] }); err != nil {
+		t.Fatal(err)
+	}
+	s := &f.server
+	if s.Listen != "127.0.0.1:1" || s.DataDir != "from-flag" || strings.Join(s.AllowedHosts, " ") != "a.test b.test" || !s.AutoCreateNamespaces || s.Token != "sesame" || s.WatchWriteTimeout != 5*time.Second || !f.parent.on || f.parent.pid != 77 {
+		t.Errorf("it is listen %q, data-dir %q, hosts %q, namespaces %v, timeout %v, parent %+v", s.Listen, s.DataDir, s.AllowedHosts, s.AutoCreateNamespaces, s.WatchWriteTimeout, f.parent)
+	}
+	f = flags{}
+	if err := parse(&f, []string{"--exit-with-parent=123"}, noEnv); err != nil || !f.parent.on || f.parent.pid != 123 {
+		t.Errorf("a named parent: %+v, %v", f.parent, err)
+	}
+}
+
+func TestBanner(t *testing.T) {
+	s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), TLS: true, Token: "sesame"}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	text := banner(s)
+	lines := strings.Split(text, "\n")
+	if len(lines) != 5 || lines[0] != "listening on "+s.URL() || !strings.Contains(lines[1], s.Dir()) || !strings.Contains(lines[1], "removed at exit") ||
+		!strings.Contains(lines[2], "curl --cacert ") || !strings.Contains(lines[3], "watch=true") || strings.Contains(text, "sesame") {
+		t.Errorf("the banner is\n%s", text)
+	}
+}
+
+// command is the command, running.
+type command struct {
+	*exec.Cmd
+	url    string
+	stderr bytes.Buffer
+	dir    string
+}
+
+// start starts the command with a directory of its own and waits for its URL.
+func start(t *testing.T, role string, args ...string) *command {
+	t.Helper()
+	p := &command{dir: filepath.Join(t.TempDir(), "data")}
+	file := filepath.Join(t.TempDir(), "url")
+	p.Cmd = exec.Command(os.Args[0], append([]string{"--listen=127.0.0.1:0", "--url-file", file, "--data-dir", p.dir}, args...)...)
+	p.Env = append(os.Environ(), asCommand+"="+role)
+	p.Stderr = &p.stderr
+	if p.Stdout == nil && role == "server" {
+		p.Stdout = io.Discard
+	}
+	return p.begin(t, file)
+}
+
+func (p *command) begin(t *testing.T, file string) *command {
+	t.Helper()
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Process.Kill() })
+	until(t, func() bool {
+		text, err := os.ReadFile(file)
+		p.url = strings.TrimSpace(string(text))
+		return err == nil
+	})
+	return p
+}
+
+// until asks every few milliseconds.
+func until(t *testing.T, done func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			t.Fatal("it didn't happen")
+		case <-tick.C:
+		}
+	}
+}
+
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for name, signal := range map[string]os.Signal{"SIGTERM": syscall.SIGTERM, "SIGINT": os.Interrupt} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := start(t, "server", "--ephemeral")
+			watch, err := http.Get(p.url + "/api/v1/namespaces?watch=true&allowWatchBookmarks=true")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer watch.Body.Close()
+			if err := p.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			events, err := io.ReadAll(watch.Body)
+			if err != nil {
+				t.Errorf("the watch's end was not clean: %v", err)
+			}
+			if lines := bytes.Split(bytes.TrimSpace(events), []byte("\n")); !bytes.Contains(lines[len(lines)-1], []byte(`"BOOKMARK"`)) {
+				t.Errorf("there was no last bookmark: %s", events)
+			}
+			if err := p.Wait(); err != nil {
+				t.Errorf("it exited with %v: %s", err, p.stderr.String())
+			}
+			if left, err := os.ReadDir(p.dir); err == nil && len(left) > 0 {
+				t.Errorf("it left %v", left)
+			}
+		})
+	}
+}
+
+// TestSecondSignal: with a request that doesn't end, the first signal waits and the second doesn't.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	p := start(t, "server")
+	body, feed := io.Pipe()
+	defer feed.Close()
+	go func() {
+		if res, err := http.Post(p.url+"/api/v1/namespaces", "application/json", body); err == nil {
+			res.Body.Close()
+		}
+	}()
+	io.WriteString(feed, "{")
+	until(t, func() bool { return metricIs(p.url, `apiserver_current_inflight_requests{request_kind="mutating"} 1`) })
+	p.Process.Signal(syscall.SIGTERM)
+	until(t, func() bool {
+		res, err := http.Get(p.url + "/readyz")
+		if err != nil {
+			return false
+		}
+		res.Body.Close()
+		return res.StatusCode == http.StatusInternalServerError
+	})
+	p.Process.Signal(syscall.SIGTERM)
+	var exit *exec.ExitError
+	if err := p.Wait(); !errors.As(err, &exit) || exit.ExitCode() != exitForced {
+		t.Errorf("it exited with %v, want code %d: %s", err, exitForced, p.stderr.String())
+	}
+}
+
+func metricIs(url, line string) bool {
+	res, err := http.Get(url + "/metrics")
+	if err != nil {
+		return false
+	}
+	defer res.Body.Close()
+	text, _ := io.ReadAll(res.Body)
+	return bytes.Contains(text, []byte(line))
+}
+
+func TestExitWithParent(t *testing.T) {
+	t.Parallel()
+	p := &command{dir: filepath.Join(t.TempDir(), "data")}
+	file := filepath.Join(t.TempDir(), "url")
+	p.Cmd = exec.Command(os.Args[0], "--listen=127.0.0.1:0", "--ephemeral", "--exit-with-parent", "--url-file", file, "--data-dir", p.dir)
+	p.Env = append(os.Environ(), asCommand+"=parent")
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.begin(t, file)
+	buf := make([]byte, 1<<10)
+	n, err := out.Read(buf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(buf[:n]), "child ")
+	digits, _, _ := strings.Cut(rest, "\n")
+	child, err := strconv.Atoi(digits)
+	if err != nil {
+		t.Fatalf("the parent said %q", buf[:n])
+	}
+	p.Process.Kill() // it can't tell its child
+	// The pipe ends when the child, which has its other end, is gone.
+	if _, err := io.ReadAll(out); err != nil {
+		t.Error(err)
+	}
+	p.Wait()
+	if _, err := os.Stat(file); err == nil {
+		t.Errorf("process %d ended without closing the server", child)
+	}
+}
+
+// TestExitWithAParentThatIsGone: the flag's process was never our parent.
+func TestExitWithAParentThatIsGone(t *testing.T) {
+	t.Parallel()
+	cmd := exec.Command(os.Args[0], "--listen=127.0.0.1:0", "--ephemeral", "--exit-with-parent=999999999", "--data-dir", t.TempDir())
+	cmd.Env = append(os.Environ(), asCommand+"=server")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("it exited with %v: %s", err, out)
+	}
+}

@@ -1,0 +1,163 @@
+package crd
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+func definition(t *testing.T, plural, kind string, short ...string) *Definition {
+	t.Helper()
+	d := &Definition{}
+	d.Name = plural + ".example.com"
+	d.Spec = apiextensionsv1.CustomResourceDefinitionSpec{
+		Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
+		Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: plural, Kind: kind, ShortNames: short},
+		Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+			Name: "v1", Served: true, Storage: true,
+			Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}},
+		}},
+	}
+	Default(d)
+	return d
+}
+
+func TestNames(t *testing.T) {
+	for _, c := range []struct {
+		name                    string
+		d                       *Definition
+		accepted, reason        string
+		established, plural     string
+		acceptedKind, shortName string
+	}{
+		{"free", definition(t, "gadgets", "Gadget", "gd"), "True", "NoConflicts", "True", "gadgets", "Gadget", "gd"},
+		{"plural is a short name", definition(t, "wd", "Gadget"), "False", "PluralConflict", "False", "", "Gadget", ""},
+		{"kind is taken", definition(t, "gadgets", "Widget"), "False", "ListKindConflict", "False", "gadgets", "", ""},
+		{"kind is a list kind", definition(t, "gadgets", "WidgetList"), "False", "KindConflict", "False", "gadgets", "", ""},
+		{"short name is taken", definition(t, "gadgets", "Gadget", "gd", "widget"), "False", "ShortNamesConflict", "False", "gadgets", "Gadget", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			taken := &Names{}
+			taken.Take(apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList", ShortNames: []string{"wd"},
+			})
+			taken.Take(apiextensionsv1.CustomResourceDefinitionNames{}) // a definition that has no names yet takes none
+			SetStatus(c.d, taken)
+			names := apihelpers.FindCRDCondition(c.d, apiextensionsv1.NamesAccepted)
+			if string(names.Status) != c.accepted || names.Reason != c.reason {
+				t.Errorf("NamesAccepted %+v", names)
+			}
+			if got := apihelpers.FindCRDCondition(c.d, apiextensionsv1.Established); string(got.Status) != c.established {
+				t.Errorf("Established %+v", got)
+			}
+			got := c.d.Status.AcceptedNames
+			if got.Plural != c.plural || got.Kind != c.acceptedKind || strings.Join(got.ShortNames, ",") != c.shortName {
+				t.Errorf("names %+v", got)
+			}
+			if Accepted(c.d) != (c.accepted == "True") || Established(c.d) != (c.established == "True") {
+				t.Error("Accepted or Established say otherwise")
+			}
+			again := c.d.DeepCopy()
+			SetStatus(again, taken)
+			if !reflect.DeepEqual(again, c.d) {
+				t.Errorf("not stable:\n%+v\n%+v", again.Status, c.d.Status)
+			}
+		})
+	}
+}
+
+// A definition that is served keeps its names, and goes on being served, when a new one is refused.
+func TestEstablishedStays(t *testing.T) {
+	d := definition(t, "gadgets", "Gadget")
+	SetStatus(d, &Names{})
+	taken := &Names{}
+	taken.Take(apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", ShortNames: []string{"wd"}})
+	d.Spec.Names.ShortNames = []string{"wd"}
+	SetStatus(d, taken)
+	if Accepted(d) || !Established(d) || len(d.Status.AcceptedNames.ShortNames) != 0 {
+		t.Errorf("status %+v", d.Status)
+	}
+	SetStatus(d, &Names{}) // the name is free now
+	if !Accepted(d) || d.Status.AcceptedNames.ShortNames[0] != "wd" {
+		t.Errorf("status %+v", d.Status)
+	}
+}
+
+func TestStatusSurvivesStorage(t *testing.T) {
+	d := definition(t, "gadgets", "Gadget")
+	SetStatus(d, &Names{})
+	b, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := &Definition{}
+	if err := json.Unmarshal(b, stored); err != nil {
+		t.Fatal(err)
+	}
+	SetStatus(stored, &Names{})
+	again, err := json.Marshal(stored)
+	if err != nil || string(again) != string(b) {
+		t.Errorf("%v\n%s\n%s", err, b, again)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	ctx := context.Background()
+	d := definition(t, "gadgets", "Gadget")
+	SetStatus(d, &Names{})
+	before := d.DeepCopy()
+	if errs := Validate(ctx, d, nil); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if !reflect.DeepEqual(d, before) {
+		t.Error("validating changed the definition")
+	}
+	d.ResourceVersion, d.UID = "1", "u"
+	old := d.DeepCopy()
+	d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter}
+	if errs := Validate(ctx, d, old); !strings.Contains(errs.ToAggregate().Error(), "not supported by this server yet") {
+		t.Error(errs)
+	}
+	d = old.DeepCopy()
+	d.Status.StoredVersions = nil
+	if errs := ValidateStatus(ctx, d, old); len(errs) > 0 {
+		t.Error(errs)
+	}
+	if SameSpec(d, old) != true {
+		t.Error("status is no part of the spec")
+	}
+	d.Spec.Names.Categories = []string{"all"}
+	if SameSpec(d, old) {
+		t.Error("names are part of the spec")
+	}
+}
+
+func TestDeletion(t *testing.T) {
+	d := definition(t, "gadgets", "Gadget")
+	d.Finalizers = []string{"example.com/x"}
+	MarkDeleted(d)
+	MarkDeleted(d)
+	if got := strings.Join(d.Finalizers, ","); got != "example.com/x,"+Finalizer {
+		t.Errorf("finalizers %s", got)
+	}
+	at := apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating).LastTransitionTime
+	at.Time = at.Add(-1e9)
+	apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating).LastTransitionTime = at
+	SetTerminating(d, Waiting)
+	c := apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating)
+	if c.Status != apiextensionsv1.ConditionTrue || c.Reason != "InstanceDeletionCheck" || !c.LastTransitionTime.Equal(&at) {
+		t.Errorf("condition %+v", c)
+	}
+}
+
+func TestFieldLabels(t *testing.T) {
+	v := apiextensionsv1.CustomResourceDefinitionVersion{SelectableFields: []apiextensionsv1.SelectableField{{JSONPath: ".spec.color"}, {JSONPath: ".status.phase"}}}
+	if got := strings.Join(FieldLabels(&v), " "); got != "spec.color status.phase" {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,41 @@
+package server
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// discard is a ResponseWriter that keeps nothing.
+type discard struct{ header http.Header }
+
+func (d *discard) Header() http.Header         { return d.header }
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discard) WriteHeader(int)             {}
+
+// BenchmarkRequest is what a request costs in this package and below, without net/http and the socket.
+func BenchmarkRequest(b *testing.B) {
+	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: b.TempDir()}
+	if err := s.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	for name, path := range map[string]string{
+		"get":       "/api/v1/namespaces/default",
+		"list":      "/api/v1/namespaces",
+		"pretty":    "/api/v1/namespaces?pretty=true",
+		"not found": "/nothing",
+		"health":    "/readyz",
+		"discovery": "/apis",
+		"openapi":   "/openapi/v3",
+		"old list":  "/api/v1/namespaces?resourceVersion=0",
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				w := &discard{header: http.Header{}}
+				s.in.http.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil))
+			}
+		})
+	}
+}

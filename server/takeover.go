@@ -1,0 +1,155 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
+)
+
+// takeovers are the HTTP/1.1 connections (TLS too) that watches took over from net/http. Once the headers
+// are out the handler returns, and with it go net/http's buffers and its goroutine, which is most of what
+// an idle watcher weighs. From there on what net/http did is done here: chunks, recovering panics, the log
+// line and the counts, noticing that the client has left, and waiting for all of them to end.
+type takeovers struct {
+	ctx     context.Context // ends every stream; not a request's: those end with their handlers
+	streams sync.WaitGroup
+}
+
+// endTimeout bounds the last writes of a stream when the server is going away.
+const endTimeout = 3 * time.Second
+
+// takenOver is one of them.
+type takenOver struct {
+	conn    net.Conn
+	chunked bool
+	sink    connSink
+	done    *response // what is logged and counted at the end: a copy without what belongs to net/http
+	method  string
+	path    string
+	start   time.Time
+}
+
+// takeOver makes the connection the stream's own, after the headers, and lets the handler return.
+func (h *handler) takeOver(w *response, r *http.Request, cursor *cacher.Cursor, options watchstream.Options, closed func()) error {
+	w.Header().Set("Connection", "close") // there's no way back to net/http, so no second request either
+	w.WriteHeader(http.StatusOK)
+	control := http.NewResponseController(w.ResponseWriter)
+	err := control.Flush()
+	var conn net.Conn
+	if err == nil {
+		conn, _, err = control.Hijack()
+	}
+	if err == nil {
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
+		cursor.Close()
+		closed()
+		panic(http.ErrAbortHandler) // the client is gone
+	}
+	w.takenOver = true
+	t := &takenOver{
+		conn:    conn,
+		chunked: r.ProtoAtLeast(1, 1),
+		done:    &response{log: w.log, auditID: w.auditID, code: w.code, verb: w.verb, endpoint: w.endpoint, subresource: w.subresource},
+		method:  r.Method,
+		path:    shortPath(r),
+		start:   time.Now(),
+	}
+	t.sink = connSink{conn: conn, chunked: t.chunked, deadline: deadline{set: conn.SetWriteDeadline, timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint)}
+	h.takeovers.streams.Go(func() {
+		defer closed()
+		h.stream(t, cursor, options)
+	})
+	return nil
+}
+
+// stream serves a connection that was taken over, and closes it.
+func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstream.Options) {
+	ctx, cancel := context.WithCancelCause(h.takeovers.ctx)
+	t.sink.ended = ctx.Err
+	var reader sync.WaitGroup
+	reader.Go(func() { cancel(awaitClient(t.conn)) })
+	// A write that hangs when the server goes away gets little time more.
+	stop := context.AfterFunc(ctx, func() { t.conn.SetWriteDeadline(time.Now().Add(endTimeout)) })
+
+	defer func() {
+		if cause := recover(); cause != nil {
+			h.metrics.panics.Inc()
+			h.log.Error("panic", "audit_id", t.done.auditID, "method", t.method, "path", t.path, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		}
+		stop()
+		cancel(nil)
+		t.conn.Close()
+		reader.Wait()
+		t.done.bytes = t.sink.bytes
+		h.finish(t.done, t.method, t.path, time.Since(t.start))
+	}()
+	if err := watchstream.Serve(ctx, cursor, options, &t.sink); err == nil && t.chunked {
+		t.conn.SetWriteDeadline(time.Now().Add(endTimeout))
+		t.conn.Write([]byte("0\r\n\r\n")) // a clean end; without it the client knows that it was cut off
+	}
+}
+
+var errClientLeft = errors.New("the client closed the connection")
+
+// awaitClient returns when the client has left. What it sends is nothing that anyone reads.
+func awaitClient(conn net.Conn) error {
+	var b [64]byte
+	for {
+		if _, err := conn.Read(b[:]); err != nil {
+			return errClientLeft
+		}
+	}
+}
+
+// connSink writes batches to a connection of its own, a batch in one chunk.
+type connSink struct {
+	conn    net.Conn
+	chunked bool
+	ended   func() error // of the stream's context: when it has ended, deadlines are short
+	deadline
+	events interface{ Add(float64) }
+	bytes  int64
+}
+
+// Write sends whole frames. The error means that the client is gone, or took nothing for too long.
+func (s *connSink) Write(buf []byte) error {
+	s.events.Add(float64(countFrames(buf[watchstream.Headroom:])))
+	p := buf[watchstream.Headroom:]
+	if s.chunked {
+		p = chunk(buf)
+	}
+	for {
+		piece := p[:min(len(p), sinkPiece)]
+		if err := s.renew(time.Now()); err != nil {
+			return err
+		}
+		if s.ended() != nil {
+			s.conn.SetWriteDeadline(time.Now().Add(endTimeout))
+		}
+		n, err := s.conn.Write(piece)
+		s.bytes += int64(n)
+		if p = p[n:]; err != nil || len(p) == 0 {
+			return err
+		}
+	}
+}
+
+// chunk puts the frames behind the headroom into one HTTP/1.1 chunk, in place.
+func chunk(buf []byte) []byte {
+	var digits [watchstream.Headroom]byte
+	head := append(strconv.AppendUint(digits[:0], uint64(len(buf)-watchstream.Headroom), 16), '\r', '\n')
+	begin := watchstream.Headroom - len(head)
+	copy(buf[begin:], head)
+	return append(buf, '\r', '\n')[begin:]
+}
