@@ -364,7 +364,7 @@ func TestRESTMapper(t *testing.T) {
 		t.Errorf("before its definition exists, the type's kind is an error %v", err)
 	}
 	s.define()
-	cached.Invalidate()
+	meta.MaybeResetRESTMapper(mapper)
 	for _, name := range []string{"widgets", "widget", "wd"} {
 		kind, err := mapper.KindFor(schema.GroupVersionResource{Resource: name})
 		if err != nil || kind != widgets.GroupVersion().WithKind("Widget") {
@@ -377,7 +377,7 @@ func TestRESTMapper(t *testing.T) {
 	}
 }
 
-// jsonBodies makes a typed client send JSON, but like better to read protobuf.
+// acceptBoth is what typed clients like to read: protobuf best.
 const acceptBoth = "application/vnd.kubernetes.protobuf,application/json"
 
 func TestTypedNamespaces(t *testing.T) {

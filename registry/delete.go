@@ -87,8 +87,7 @@ func (d *deletion) check(old *cacher.Object, uid string) error {
 		return nil
 	}
 	refuse := func(what, want, have string) error {
-		return apierrors.NewConflict(d.endpoint.resource(), old.Name(),
-			fmt.Errorf("Precondition failed: %s in precondition: %s, %s in object meta: %s", what, clip(want), what, have)) //nolint:staticcheck // Kubernetes's text
+		return apierrors.NewConflict(d.endpoint.resource(), old.Name(), preconditionFailed(what, want, have))
 	}
 	if d.pre.UID != nil && string(*d.pre.UID) != uid {
 		return refuse("UID", string(*d.pre.UID), uid)
@@ -97,4 +96,10 @@ func (d *deletion) check(old *cacher.Object, uid string) error {
 		return refuse("ResourceVersion", *v, old.Revision.String())
 	}
 	return nil
+}
+
+// preconditionFailed has Kubernetes's text.
+func preconditionFailed(what, want, have string) error {
+	//lint:ignore ST1005 clients know the text
+	return fmt.Errorf("Precondition failed: %s in precondition: %s, %s in object meta: %s", what, clip(want), what, have)
 }

@@ -63,7 +63,7 @@ func (e *Endpoint) initMeta(o *object) error {
 	if e.res.typed != nil && e.res.typed.noGeneration {
 		m.Generation = 0
 	}
-	m.SelfLink, m.ManagedFields = "", nil
+	m.ManagedFields = nil
 	return nil
 }
 
@@ -121,7 +121,7 @@ func (e *Endpoint) inheritMeta(o, old *object, version string) {
 	}
 	m.Generation = prev.Generation
 	m.ResourceVersion = version
-	m.SelfLink, m.ManagedFields = "", nil
+	m.ManagedFields = nil
 }
 
 // validateChanged checks the metadata of an updated object against the old one's.

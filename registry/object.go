@@ -52,11 +52,12 @@ func decodeStored(raw []byte) (*object, error) {
 // only after an apply.
 func (o *object) encode(apiVersion, kind string) ([]byte, error) {
 	meta := o.meta
-	meta.ResourceVersion, meta.SelfLink, meta.ManagedFields = "", "", nil
+	meta.ResourceVersion, meta.ManagedFields = "", nil
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&meta)
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
+	delete(tree, "selfLink") // no object has one any more
 	full := maps.Clone(o.content)
 	if full == nil {
 		full = make(map[string]any, 3)

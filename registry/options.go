@@ -142,7 +142,8 @@ func (e *Endpoint) parseDeleteOptions(values url.Values, body []byte) (*metav1.D
 	if p := o.PropagationPolicy; p != nil && *p != metav1.DeletePropagationBackground {
 		return nil, badRequest("propagationPolicy %s is not supported by this server yet: dependents aren't collected; use Background", *p)
 	}
-	if o.OrphanDependents != nil && *o.OrphanDependents { //nolint:staticcheck // deprecated, and still sent
+	//lint:ignore SA1019 it's deprecated, and still sent
+	if o.OrphanDependents != nil && *o.OrphanDependents {
 		return nil, badRequest("orphanDependents is not supported by this server yet: leave it out")
 	}
 	return o, nil
@@ -169,7 +170,8 @@ func deleteOptionsFromQuery(values url.Values, o *metav1.DeleteOptions) error {
 		o.PropagationPolicy = &p
 	}
 	if orphan, set := q.flag("orphanDependents"); set {
-		o.OrphanDependents = &orphan //nolint:staticcheck // deprecated, and still sent
+		//lint:ignore SA1019 it's deprecated, and still sent
+		o.OrphanDependents = &orphan
 	}
 	return q.err
 }

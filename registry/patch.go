@@ -175,7 +175,7 @@ func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 				"the copy operations of the JSON patch add up to more than %d bytes", maxPatchCopyBytes))
 		case err != nil:
-			return nil, d.endpoint.unprocessable(fmt.Sprintf("the JSON patch can't be applied: %s", clip(err.Error())))
+			return nil, unprocessable(fmt.Sprintf("the JSON patch can't be applied: %s", clip(err.Error())))
 		}
 		return patched, nil
 	}, nil
@@ -218,13 +218,13 @@ func checkOperation(op map[string]any) error {
 
 func isPointer(s string) bool { return s == "" || s[0] == '/' }
 
-// unprocessable refuses a patch that is well formed and doesn't fit the object.
-func (e *Endpoint) unprocessable(message string) error {
+// unprocessable refuses a patch that is well formed and doesn't fit the object. It carries no details:
+// with a kind in them, and no causes, kubectl keeps the message to itself.
+func unprocessable(message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnprocessableEntity,
 		Reason:  metav1.StatusReasonInvalid,
 		Message: message,
-		Details: &metav1.StatusDetails{Group: e.Group, Kind: e.Kind},
 	}}
 }

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/url"
 
@@ -178,8 +177,7 @@ func (e *Endpoint) revise(ctx context.Context, old *cacher.Object, in *object, s
 func (e *Endpoint) checkPrecondition(old *cacher.Object, prev, in *object) error {
 	name := old.Name()
 	if in.meta.UID != "" && in.meta.UID != prev.meta.UID {
-		return apierrors.NewConflict(e.resource(), name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", //nolint:staticcheck // Kubernetes's text
-			clip(string(in.meta.UID)), prev.meta.UID))
+		return apierrors.NewConflict(e.resource(), name, preconditionFailed("UID", string(in.meta.UID), string(prev.meta.UID)))
 	}
 	path := field.NewPath("metadata", "resourceVersion")
 	version := in.meta.ResourceVersion

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"testing"
 )
 
@@ -34,7 +33,11 @@ func BenchmarkRequest(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				w := &discard{header: http.Header{}}
-				s.in.http.Handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil))
+				r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://127.0.0.1"+path, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.in.http.Handler.ServeHTTP(w, r)
 			}
 		})
 	}

@@ -31,6 +31,7 @@ type handler struct {
 	metrics           *metrics
 	watchWriteTimeout time.Duration
 	takeovers         *takeovers
+	watchers          *watchers
 	sweeper           *watchstream.Sweeper
 	discovery         documents
 	openapi           documents

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"bytes"
 	"io"
 	"mime"
@@ -143,11 +142,8 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 	w.Write(body) // an error means that the client is gone
 }
 
-// streamBuffer is how many bytes of a list go out at once.
-const streamBuffer = 32 << 10
-
-// writeStream answers with a document that is written piece by piece, indented on its way where that's
-// wanted. Only YAML is built in memory.
+// writeStream answers with a document that writes itself in large pieces, indented on their way where
+// that's wanted. Only YAML is built in memory.
 func (w *response) writeStream(r *http.Request, media mediaType, doc io.WriterTo) error {
 	if media == mediaYAML {
 		var all limitedBuffer
@@ -158,17 +154,15 @@ func (w *response) writeStream(r *http.Request, media mediaType, doc io.WriterTo
 		return nil
 	}
 	w.Header().Set("Content-Type", string(media))
-	out := bufio.NewWriterSize(w, streamBuffer)
-	if w.wantsPretty(r) {
-		in := newIndenter(out)
-		if _, err := doc.WriteTo(in); err != nil {
-			return err
-		}
-		in.Close()
-	} else if _, err := doc.WriteTo(out); err != nil {
+	if !w.wantsPretty(r) {
+		_, err := doc.WriteTo(w)
 		return err
 	}
-	return out.Flush()
+	in := newIndenter(w)
+	if _, err := doc.WriteTo(in); err != nil {
+		return err
+	}
+	return in.Close()
 }
 
 // What a document may take as YAML, since that is built in memory: its JSON, and an estimate of the text.

@@ -22,8 +22,10 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		watchWriteTimeout: cmp.Or(s.WatchWriteTimeout, DefaultWatchWriteTimeout),
 		sweeper:           in.sweeper,
 		takeovers:         &in.takeovers,
+		watchers:          newWatchers(),
 	}
 	in.addGauges(h.metrics.registry)
+	h.watchers.collect(h.metrics.registry)
 	gatherers := prometheus.Gatherers{h.metrics.registry}
 	if s.Metrics != nil {
 		gatherers = append(gatherers, s.Metrics)
@@ -43,6 +45,7 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		routes.Use(h.authenticate)
 		get(routes, "/version", handle(h.serveVersion))
 		get(routes, "/metrics", serveMetrics(metrics))
+		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(h.authenticate, h.admit)

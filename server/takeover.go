@@ -9,7 +9,10 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -39,7 +42,7 @@ type takenOver struct {
 }
 
 // takeOver makes the connection the stream's own, after the headers, and lets the handler return.
-func (h *handler) takeOver(w *response, r *http.Request, cursor *cacher.Cursor, options watchstream.Options, closed func()) error {
+func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, options watchstream.Options, closed func()) error {
 	w.Header().Set("Connection", "close") // there's no way back to net/http, so no second request either
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w.ResponseWriter)
@@ -52,7 +55,7 @@ func (h *handler) takeOver(w *response, r *http.Request, cursor *cacher.Cursor, 
 		err = conn.SetDeadline(time.Time{})
 	}
 	if err != nil {
-		cursor.Close()
+		watcher.cursor.Close()
 		closed()
 		panic(http.ErrAbortHandler) // the client is gone
 	}
@@ -65,10 +68,10 @@ func (h *handler) takeOver(w *response, r *http.Request, cursor *cacher.Cursor, 
 		path:    shortPath(r),
 		start:   time.Now(),
 	}
-	t.sink = connSink{conn: conn, chunked: t.chunked, deadline: deadline{set: conn.SetWriteDeadline, timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint)}
+	t.sink = connSink{conn: conn, chunked: t.chunked, deadline: deadline{set: conn.SetWriteDeadline, timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint), sent: &watcher.bytes}
 	h.takeovers.streams.Go(func() {
 		defer closed()
-		h.stream(t, cursor, options)
+		h.stream(t, watcher.cursor, options)
 	})
 	return nil
 }
@@ -91,7 +94,7 @@ func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstrea
 		cancel(nil)
 		t.conn.Close()
 		reader.Wait()
-		t.done.bytes = t.sink.bytes
+		t.done.bytes = t.sink.sent.Load()
 		h.finish(t.done, t.method, t.path, time.Since(t.start))
 	}()
 	if err := watchstream.Serve(ctx, cursor, options, &t.sink); err == nil && t.chunked {
@@ -118,8 +121,8 @@ type connSink struct {
 	chunked bool
 	ended   func() error // of the stream's context: when it has ended, deadlines are short
 	deadline
-	events interface{ Add(float64) }
-	bytes  int64
+	events prometheus.Counter
+	sent   *atomic.Int64
 }
 
 // Write sends whole frames. The error means that the client is gone, or took nothing for too long.
@@ -138,7 +141,7 @@ func (s *connSink) Write(buf []byte) error {
 			s.conn.SetWriteDeadline(time.Now().Add(endTimeout))
 		}
 		n, err := s.conn.Write(piece)
-		s.bytes += int64(n)
+		s.sent.Add(int64(n))
 		if p = p[n:]; err != nil || len(p) == 0 {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,15 +24,18 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	}
 	options.Sweeper = h.sweeper
 	w.Header().Set("Content-Type", string(mediaJSON))
-	closed := h.metrics.watching(t.endpoint)
+	watcher, gone := h.watchers.add(t, r, cursor)
+	uncount := h.metrics.watching(t.endpoint)
+	closed := func() { gone(); uncount() }
 	if r.ProtoMajor == 1 {
-		return h.takeOver(w, r, cursor, options, closed)
+		return h.takeOver(w, r, watcher, options, closed)
 	}
 	defer closed()
 	sink := &httpSink{
 		w:        w,
 		control:  http.NewResponseController(w.ResponseWriter),
 		events:   h.metrics.watchEvents(t.endpoint),
+		sent:     &watcher.bytes,
 		deadline: deadline{timeout: h.watchWriteTimeout},
 	}
 	sink.deadline.set = sink.control.SetWriteDeadline
@@ -72,6 +76,7 @@ type httpSink struct {
 	w       io.Writer
 	control *http.ResponseController
 	events  prometheus.Counter
+	sent    *atomic.Int64
 	deadline
 }
 
@@ -103,7 +108,8 @@ func (s *httpSink) send(p []byte) error {
 	if err := s.set(time.Now().Add(s.timeout)); err != nil {
 		return err
 	}
-	if _, err := s.w.Write(p); err != nil {
+	n, err := s.w.Write(p)
+	if s.sent.Add(int64(n)); err != nil {
 		return err
 	}
 	if err := s.control.Flush(); err != nil {

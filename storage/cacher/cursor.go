@@ -22,6 +22,7 @@ type Cursor struct {
 	seq   uint64 // means nothing while reads is fromHistory
 	rev   storage.Revision
 	reads reads
+	shown position
 	slept uint64 // the group's round in which it was last counted as asleep
 
 	state *state // what is left of the initial state; nil when it was given
@@ -58,6 +59,7 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 	if c.state != nil {
 		return c.nextState(dst), nil, nil
 	}
+	defer c.publish()
 	for {
 		// Both are read before the entries. The position: everything up to it is in the ring by now, so
 		// a bookmark at it can't overtake an entry. The channel: what comes after this is a wake-up.

@@ -4,6 +4,7 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -13,6 +14,7 @@ import (
 type Event struct {
 	seq       uint64 // position in the resource's log; 0 for one read from history
 	rev       storage.Revision
+	at        time.Time // when the feed applied it
 	prev, cur *Object
 
 	frames  atomic.Pointer[frame] // a list, newest first: one entry per view and type that was asked for

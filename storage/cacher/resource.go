@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/utils/third_party/forked/golang/btree"
 
@@ -134,11 +135,12 @@ func (r *Resource) apply(changes []storage.Change, dirty []*group) []*group {
 			objects = append(objects, newObjectFrom(c))
 		}
 	}
+	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.shared = nil
 	for i, c := range changes {
-		e := &Event{rev: c.Revision, cur: objects[i], encoded: &r.cacher.stats.encoded}
+		e := &Event{rev: c.Revision, at: now, cur: objects[i], encoded: &r.cacher.stats.encoded}
 		if e.cur != nil {
 			e.prev, _ = r.tree.ReplaceOrInsert(e.cur)
 		} else {
@@ -249,6 +251,7 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 			c.reads = live
 		}
 	}
+	c.publish()
 	return c, nil
 }
 

@@ -13,8 +13,9 @@
 //
 // # Goroutines
 //
-// etcd's own, ended by Close; and the keeper, one goroutine that Open starts and Close waits for. It
-// looks once a second (a syscall and a few loads), and writes only when something has changed:
+// etcd's own, ended by Close; one that waits for etcd's failure; and the keeper, which Open starts and
+// Close waits for. It looks ten times a second at the disk and once at all else (a syscall and a few
+// loads), and writes only when something has changed:
 //
 //   - history: it marks which revision was current when, and compacts what is older than
 //     Options.History or more than Options.HistoryBytes;

@@ -106,6 +106,7 @@ func TestMarksSurviveRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	s.haltKeeper()
 	s.keeper.base += 50 * time.Minute // it has run for that long since
 	if err := s.keeper.keepHistory(t.Context()); err != nil {
 		t.Fatal(err)
@@ -127,7 +128,11 @@ func TestMarksSurviveRestart(t *testing.T) {
 	if err := oldest(t, s, 2); err != nil {
 		t.Errorf("after 50 minutes of an hour: %v", err)
 	}
+	s.haltKeeper()
 	s.keeper.base += 61 * time.Minute
+	if err := s.keeper.keepHistory(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 	soon(t, "revision 3 compacted", func() bool { return errors.Is(oldest(t, s, 3), rpctypes.ErrCompacted) })
 }
 
@@ -135,8 +140,7 @@ func TestMarksSurviveRestart(t *testing.T) {
 func TestShortHistory(t *testing.T) {
 	var log strings.Builder
 	s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true, HistoryBytes: 64 << 10, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	s.stopKeeper()
-	s.kept.Wait()
+	s.haltKeeper()
 	for range 100 {
 		if _, err := s.Client.Put(t.Context(), "k", strings.Repeat("v", 4<<10)); err != nil {
 			t.Fatal(err)

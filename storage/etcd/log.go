@@ -52,6 +52,7 @@ var expected = []string{
 	"Failed to detect storage schema version",     // the same, after a kill
 	"failed to update storage version",            // the same; etcd tries again
 	"failed to publish local member to cluster",   // the same
+	"failed to apply request",                     // whoever asked gets the error
 	"stopped publish because server is stopping",  // closed right after it was opened
 }
 

@@ -22,6 +22,9 @@ const (
 	diskReserveMin   = 64 << 20
 )
 
+// defragSpare is what stays free while the database is written anew: its growth goes in steps of 16 MiB.
+const defragSpare = 32 << 20
+
 // settleLooks is for how many looks a commit is forced after a compaction: bbolt counts a page as free
 // only when a later commit finds no reader on it.
 const settleLooks = 4
@@ -105,8 +108,11 @@ func (k *keeper) makeRoom(ctx context.Context, disk diskSpace) error {
 		be.ForceCommit()
 		k.settle--
 	}
-	// The file only shrinks by being written anew, beside the old one.
-	if be.Size() >= enough && be.SizeInUse() < enough && disk.free-disk.reserve() > be.SizeInUse() {
+	// The file only shrinks by being written anew, beside the old one. History isn't dropped for a full
+	// disk, which others may have filled.
+	inUse := be.SizeInUse()
+	worth := be.Size() >= enough && inUse < enough || disk.low() && be.Size()-inUse >= disk.reserve()/4
+	if worth && disk.free > inUse+defragSpare {
 		if err := k.local.Defragment(); err != nil {
 			return fmt.Errorf("defragment the database: %w", err)
 		}

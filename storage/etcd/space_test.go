@@ -46,10 +46,15 @@ func soon(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// restartKeeper stops the keeper and starts it again with another disk, which the test owns.
-func (s *Server) restartKeeper(disk func() (diskSpace, error)) {
+// haltKeeper stops the keeper: the test looks in its place.
+func (s *Server) haltKeeper() {
 	s.stopKeeper()
 	s.kept.Wait()
+}
+
+// restartKeeper stops the keeper and starts it again with another disk, which the test owns.
+func (s *Server) restartKeeper(disk func() (diskSpace, error)) {
+	s.haltKeeper()
 	s.keeper.disk = disk
 	var ctx context.Context
 	ctx, s.stopKeeper = context.WithCancel(context.Background())
@@ -111,6 +116,27 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
+// On a full disk, deleted objects whose history has ended give their space back.
+func TestDiskFullShrinks(t *testing.T) {
+	s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true, History: 80 * time.Millisecond})
+	for i := range 300 {
+		if _, err := s.Client.Put(t.Context(), fmt.Sprint("k", i), strings.Repeat("v", 100<<10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	full := s.Stats().DatabaseBytes
+	s.restartKeeper(func() (diskSpace, error) {
+		return diskSpace{free: 100<<20 + full - s.Local.Backend().Size(), total: 1 << 30}, nil
+	})
+	soon(t, "unhealthy", func() bool { return s.Health() != nil })
+	for i := range 300 {
+		if _, err := s.Client.Delete(t.Context(), fmt.Sprint("k", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	soon(t, "healthy", func() bool { return s.Health() == nil })
+}
+
 func TestReserve(t *testing.T) {
 	tests := []struct {
 		name        string
@@ -163,7 +189,7 @@ func TestQuota(t *testing.T) {
 // History alone never reaches the quota: one key is overwritten many times as much.
 func TestHistoryNeverReachesQuota(t *testing.T) {
 	s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true, QuotaBytes: minQuotaBytes})
-	s.restartKeeper(s.keeper.disk)
+	s.haltKeeper()
 	value := strings.Repeat("v", 64<<10)
 	for i := range 4 * minQuotaBytes / len(value) {
 		if _, err := s.Client.Put(t.Context(), "k", value); err != nil {

@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestRefusals: what can't work ends the program with one line on standard error that says why.
+func TestRefusals(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() })
+	dir := t.TempDir()
+	foreign, file, openToken := filepath.Join(dir, "foreign"), filepath.Join(dir, "file"), filepath.Join(dir, "token")
+	mustWrite(t, filepath.Join(foreign, "photo.jpg"), 0o600)
+	mustWrite(t, file, 0o600)
+	mustWrite(t, openToken, 0o644)
+	fresh := filepath.Join(dir, "fresh")
+
+	tests := []struct {
+		name string
+		run  run
+		code int
+		want string // in the line
+	}{
+		{"unknown flag", run{args: []string{"--bogus"}}, 2, "unknown flag: --bogus"},
+		{"argument", run{args: []string{"serve"}}, 2, `unexpected argument "serve"`},
+		{"flag's value", run{args: []string{"--history=soon"}}, 2, "--history"},
+		{"negative history", run{args: []string{"--history=-1s"}}, 1, "--history must not be negative"},
+		{"log level", run{args: []string{"--log-level=loud"}}, 2, `--log-level "loud"`},
+		{"environment", run{env: []string{"APISERVER_LITE_HISTORY=soon"}}, 2, "APISERVER_LITE_HISTORY"},
+		{"no address", run{args: []string{"--listen=somewhere"}}, 1, `--listen "somewhere" is neither`},
+		{"port in use", run{args: []string{"--listen=" + taken.Addr().String()}}, 1, "address already in use"},
+		{"open to others without a token", run{args: []string{"--listen=0.0.0.0:0"}}, 1, "set --token-file"},
+		{"data directory is a file", run{args: []string{"--data-dir=" + file}}, 1, "is a file"},
+		{"data directory can't be made", run{args: []string{"--data-dir=" + file + "/data"}}, 1, "not a directory"},
+		{"data directory is foreign", run{args: []string{"--data-dir=" + foreign}}, 1, "it holds something else"},
+		{"ephemeral where it can't be", run{args: []string{"--ephemeral", "--data-dir=" + file}}, 1, "can't be made"},
+		{"token that all can read", run{args: []string{"--token-file=" + openToken}}, 1, "chmod 600"},
+		{"token file is missing", run{args: []string{"--token-file=" + dir + "/none"}}, 1, "--token-file"},
+		{"certificate without its key", run{args: []string{"--tls-cert-file=" + file}}, 1, "--tls-key-file"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			if !strings.Contains(strings.Join(test.run.args, " "), "--data-dir") {
+				test.run.args = append(test.run.args, "--data-dir="+fresh)
+			}
+			p := launch(t, test.run)
+			if code := p.wait(patience); code != test.code {
+				t.Errorf("exit code %d, want %d", code, test.code)
+			}
+			message := p.stderr.String()
+			if strings.Count(message, "\n") != 1 || !strings.HasPrefix(message, "apiserver-lite: ") || !strings.Contains(message, test.want) {
+				t.Errorf("standard error is %q, want one line with %q", message, test.want)
+			}
+			if out := p.stdout.String(); out != "" {
+				t.Errorf("standard output is %q, want none", out)
+			}
+		})
+	}
+	t.Cleanup(func() { // after the subtests
+		if exists(t, fresh) {
+			t.Error("a refused start left a data directory")
+		}
+		if entries, _ := os.ReadDir(foreign); len(entries) != 1 {
+			t.Errorf("the foreign directory has %v", entries)
+		}
+	})
+}
+
+func mustWrite(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte("content\n"), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil { // whatever the umask
+		t.Fatal(err)
+	}
+}
+
+// TestSecondServer: a data directory has one server, and the other one says which.
+func TestSecondServer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := start(t, "--data-dir", dir)
+	second := launch(t, run{args: []string{"--data-dir", dir}})
+	if code := second.wait(patience); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	want := fmt.Sprintf("locked by pid %d:", first.cmd.Process.Pid)
+	if message := second.stderr.String(); strings.Count(message, "\n") != 1 || !strings.Contains(message, want) {
+		t.Errorf("standard error is %q, want one line with %q", message, want)
+	}
+	first.do(http.StatusOK, "GET", "/readyz", "")
+	first.stop()
+	start(t, "--data-dir", dir).stop() // the lock is free
+}
+
+// TestBanner: the first lines tell where the server and its data are, and what can be pasted.
+func TestBanner(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "new")
+	p := start(t, "--data-dir", dir)
+	eventually(t, "the banner is there", func() bool { return len(p.stdout.lines()) >= 4 })
+	lines := p.stdout.lines()
+	if lines[0] != "listening on "+p.base || lines[1] != "data in "+dir {
+		t.Errorf("the banner begins with %q", lines[:2])
+	}
+	info, err := os.Stat(dir)
+	if err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the data directory is %v, %v; want mode 0700", info, err)
+	}
+	if output, err := exec.Command("bash", "-c", lines[2]+" --fail --silent --show-error").CombinedOutput(); err != nil || !strings.Contains(string(output), "kube-system") {
+		t.Errorf("%q: %v\n%s", lines[2], err, output)
+	}
+	watch := exec.Command("bash", "-c", "exec "+lines[3]+" --fail --silent --show-error")
+	output, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	p.stop() // ends the watch cleanly
+	content, err := io.ReadAll(output)
+	if err := watch.Wait(); err != nil {
+		t.Errorf("%q: %v", lines[3], err)
+	}
+	if err != nil || !strings.Contains(string(content), `{"type":"ADDED","object":{`) {
+		t.Errorf("%q printed %q, %v", lines[3], content, err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	p := launch(t, run{args: []string{"--version"}})
+	if code := p.wait(patience); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if out := p.stdout.String(); !regexp.MustCompile(`^apiserver-lite v1\.\d+\.\d+-lite\S* \(go\S+, \w+/\w+\)\n$`).MatchString(out) {
+		t.Errorf("standard output is %q", out)
+	}
+}
+
+// TestEnvironment: each flag is also an environment variable, and the flag wins.
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	p := launch(t, run{
+		args: []string{"--history=30m"},
+		env: []string{"APISERVER_LITE_LISTEN=127.0.0.1:0", "APISERVER_LITE_EPHEMERAL=true", "APISERVER_LITE_DATA_DIR=" + base,
+			"APISERVER_LITE_AUTO_CREATE_NAMESPACES=1", "APISERVER_LITE_HISTORY=not looked at", "APISERVER_LITE_LOG_LEVEL=debug"},
+	}).ready()
+	eventually(t, "the banner is there", func() bool { return len(p.stdout.lines()) >= 2 })
+	if line := p.stdout.lines()[1]; !strings.HasPrefix(line, "data in "+base+"/") || !strings.Contains(line, "ephemeral") {
+		t.Errorf("the banner says %q", line)
+	}
+	p.define()
+	p.do(http.StatusCreated, "POST", strings.Replace(widgets, "default", "shop", 1), widget("a", 1))
+	eventually(t, "requests are logged", func() bool { return strings.Contains(p.stderr.String(), "level=DEBUG") })
+	p.stop()
+}
+
+// TestURLFile: the file is there, whole, when the server is ready, and never before or after.
+func TestURLFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "server.url")
+	mustWrite(t, file, 0o644) // of a server that was killed
+	p := start(t, "--ephemeral", "--url-file="+file)
+	p.do(http.StatusOK, "GET", "/readyz", "")
+	p.stop()
+	if exists(t, file) {
+		t.Error("the file is there after the end")
+	}
+}
+
+// TestUnixSocket: only the owner can open it, and it goes with the server; one left by a killed server is
+// replaced, one in use isn't.
+func TestUnixSocket(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "s") // a socket's path has at most some hundred bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	socket := filepath.Join(dir, "s")
+	p := start(t, "--ephemeral", "--listen=unix:"+socket)
+	p.do(http.StatusOK, "GET", "/api/v1/namespaces/default", "")
+	info, err := os.Stat(socket)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the socket is %v, %v; want mode 0600", info, err)
+	}
+	second := launch(t, run{args: []string{"--ephemeral", "--listen=unix:" + socket}})
+	if code := second.wait(patience); code != 1 || !strings.Contains(second.stderr.String(), "in use") {
+		t.Errorf("a second server on the socket ended with %d: %s", code, second.stderr)
+	}
+	p.do(http.StatusOK, "GET", "/readyz", "")
+	p.kill()
+	p = start(t, "--ephemeral", "--listen=unix:"+socket)
+	p.do(http.StatusOK, "GET", "/readyz", "")
+	p.stop()
+	if exists(t, socket) {
+		t.Error("the socket is there after the end")
+	}
+}
+
+// TestExitWithParent kills the server's parent, which can't pass that on.
+func TestExitWithParent(t *testing.T) {
+	t.Parallel()
+	urlFile, base := filepath.Join(t.TempDir(), "url"), t.TempDir()
+	parent := exec.Command("bash", "-c", `"$0" "$@"; exit $?`, // no exec: bash stays as the parent
+		binary, "--ephemeral", "--listen=127.0.0.1:0", "--data-dir="+base, "--url-file="+urlFile, "--exit-with-parent")
+	output, err := parent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := parent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the server is ready", func() bool { return exists(t, urlFile) })
+	if err := parent.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	// The pipe ends when its last writer, the server, is gone.
+	if _, err := io.ReadAll(output); err != nil {
+		t.Fatal(err)
+	}
+	parent.Wait()
+	if exists(t, urlFile) {
+		t.Error("the server left its URL file")
+	}
+	if entries, _ := os.ReadDir(base); len(entries) > 0 {
+		t.Errorf("the server left %v", entries)
+	}
+}

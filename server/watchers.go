@@ -1,0 +1,189 @@
+package server
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// watchers are the open watches of a server, for the page about them and for the metrics of their lag.
+type watchers struct {
+	mu   sync.Mutex // guards open
+	open map[*watcher]struct{}
+}
+
+// watcher is one open watch.
+type watcher struct {
+	resource  string // "widgets.v1.example.com"
+	userAgent string
+	cursor    *cacher.Cursor
+	opened    time.Time
+	bytes     atomic.Int64 // sent
+}
+
+func newWatchers() *watchers { return &watchers{open: map[*watcher]struct{}{}} }
+
+// maxUserAgent bounds what is kept of a client's name for itself.
+const maxUserAgent = 128
+
+// add notes a watch as open until the function it returns is called.
+func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *watcher, closed func()) {
+	w = &watcher{
+		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
+		userAgent: strings.Clone(cut(r.UserAgent(), maxUserAgent)),
+		cursor:    cursor,
+		opened:    time.Now(),
+	}
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.open[w] = struct{}{}
+	return w, func() {
+		ws.mu.Lock()
+		defer ws.mu.Unlock()
+		delete(ws.open, w)
+	}
+}
+
+func (ws *watchers) all() []*watcher {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	all := make([]*watcher, 0, len(ws.open))
+	for w := range ws.open {
+		all = append(all, w)
+	}
+	return all
+}
+
+// watcherPage is the answer of /debug/watchers.
+type watcherPage struct {
+	Groups   []groupRow   `json:"groups"`
+	Watchers []watcherRow `json:"watchers"`
+}
+
+// selection is what a watcher or a group of them asks for.
+type selection struct {
+	Resource      string `json:"resource"`
+	Namespace     string `json:"namespace,omitempty"`
+	Name          string `json:"name,omitempty"`
+	LabelSelector string `json:"labelSelector,omitempty"`
+	FieldSelector string `json:"fieldSelector,omitempty"`
+}
+
+type groupRow struct {
+	selection
+	Members int `json:"members"`
+}
+
+type watcherRow struct {
+	selection
+	UserAgent       string  `json:"userAgent"`
+	ResourceVersion string  `json:"resourceVersion"`
+	LagEvents       int     `json:"lagEvents"`
+	LagSeconds      float64 `json:"lagSeconds"`
+	BytesSent       int64   `json:"bytesSent"`
+	AgeSeconds      float64 `json:"ageSeconds"`
+}
+
+// page reports on every watch, the most behind first.
+func (ws *watchers) page(now time.Time) watcherPage {
+	p := watcherPage{Groups: []groupRow{}, Watchers: []watcherRow{}}
+	seen := map[any]bool{}
+	for _, w := range ws.all() {
+		rep := w.cursor.Report(now)
+		what := selection{w.resource, rep.Namespace, rep.Name, rep.Labels, rep.Fields}
+		if !seen[rep.Group] {
+			seen[rep.Group] = true
+			p.Groups = append(p.Groups, groupRow{what, rep.Members})
+		}
+		p.Watchers = append(p.Watchers, watcherRow{what, w.userAgent, rep.Revision.String(), rep.LagEvents, rep.Lag.Seconds(), w.bytes.Load(), now.Sub(w.opened).Seconds()})
+	}
+	slices.SortFunc(p.Groups, func(a, b groupRow) int {
+		return cmp.Or(cmp.Compare(b.Members, a.Members), strings.Compare(fmt.Sprint(a.selection), fmt.Sprint(b.selection)))
+	})
+	slices.SortFunc(p.Watchers, func(a, b watcherRow) int {
+		return cmp.Or(cmp.Compare(b.LagEvents, a.LagEvents), cmp.Compare(b.LagSeconds, a.LagSeconds), cmp.Compare(b.AgeSeconds, a.AgeSeconds))
+	})
+	return p
+}
+
+// serveWatchers answers /debug/watchers: JSON, or a table for a person with ?pretty.
+func (h *handler) serveWatchers(w *response, r *http.Request) error {
+	if _, err := w.parseQuery(r); err != nil {
+		return err
+	}
+	pretty, err := boolParameter(w.query, "pretty")
+	if err != nil {
+		return err
+	}
+	page := h.watchers.page(time.Now())
+	if pretty {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		return page.table(w)
+	}
+	w.Header().Set("Content-Type", string(mediaJSON))
+	return json.NewEncoder(w).Encode(page)
+}
+
+func (p watcherPage) table(out io.Writer) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "MEMBERS\tRESOURCE\tNAMESPACE\tNAME\tLABELS\tFIELDS")
+	for _, g := range p.Groups {
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", g.Members, g.Resource, g.Namespace, g.Name, g.LabelSelector, g.FieldSelector)
+	}
+	fmt.Fprintln(t, "\nLAG EVENTS\tLAG\tVERSION\tSENT\tAGE\tRESOURCE\tNAMESPACE\tNAME\tLABELS\tFIELDS\tUSER AGENT")
+	for _, w := range p.Watchers {
+		fmt.Fprintf(t, "%d\t%.1fs\t%s\t%d\t%.0fs\t%s\t%s\t%s\t%s\t%s\t%s\n", w.LagEvents, w.LagSeconds, w.ResourceVersion, w.BytesSent, w.AgeSeconds,
+			w.Resource, w.Namespace, w.Name, w.LabelSelector, w.FieldSelector, w.UserAgent)
+	}
+	return t.Flush()
+}
+
+// laggingAfter is how old the oldest event may be that a watcher hasn't taken before it counts as lagging.
+const laggingAfter = time.Second
+
+// collect registers the metrics of lag, which are worked out when they're asked for.
+func (ws *watchers) collect(r *prometheus.Registry) {
+	worst := func(of func(cacher.Report) float64) func() float64 {
+		return func() (most float64) {
+			now := time.Now()
+			for _, w := range ws.all() {
+				most = max(most, of(w.cursor.Report(now)))
+			}
+			return most
+		}
+	}
+	r.MustRegister(
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "apiserver_lite_watchers_lagging",
+			Help: "Open watches whose oldest event not yet taken is more than a second old.",
+		}, func() (n float64) {
+			now := time.Now()
+			for _, w := range ws.all() {
+				if w.cursor.Report(now).Lag > laggingAfter {
+					n++
+				}
+			}
+			return n
+		}),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "apiserver_lite_watch_lag_events_max",
+			Help: "Events that the watch furthest behind has still to take.",
+		}, worst(func(r cacher.Report) float64 { return float64(r.LagEvents) })),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "apiserver_lite_watch_lag_seconds_max",
+			Help: "Age of the oldest event that some watch has still to take.",
+		}, worst(func(r cacher.Report) float64 { return r.Lag.Seconds() })),
+	)
+}

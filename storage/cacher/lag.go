@@ -1,0 +1,71 @@
+package cacher
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// Report is what a page about watchers says of one.
+type Report struct {
+	Namespace, Name string // what it selects, "" for all
+	Labels, Fields  string // canonical selectors
+	Members         int    // of its group: the watchers that ask for the same
+	Group           any    // equal for the members of one group
+	Revision        storage.Revision
+	// LagEvents is how many events wait to be taken. For a watcher that has fallen behind its group's
+	// ring it's a bound: the log's events, or history's revisions, whether they concern it or not.
+	LagEvents int
+	// Lag is the age of the oldest of them, as far as the log reaches.
+	Lag time.Duration
+}
+
+// position is a copy of where a cursor stands, for others to read.
+type position struct {
+	rev atomic.Int64
+	seq atomic.Uint64 // 0 while it reads history
+}
+
+// publish shows the cursor's position; its own goroutine calls it.
+func (c *Cursor) publish() {
+	seq := c.seq
+	if c.reads == fromHistory {
+		seq = 0
+	}
+	c.shown.seq.Store(seq)
+	c.shown.rev.Store(int64(c.rev))
+}
+
+// Report tells where the cursor stands. It may be called by any goroutine.
+func (c *Cursor) Report(now time.Time) Report {
+	g, r := c.group, c.resource
+	seq, rev := c.shown.seq.Load(), storage.Revision(c.shown.rev.Load())
+	rep := Report{Namespace: g.namespace, Name: g.name, Labels: g.labels, Fields: g.fields, Group: g, Members: int(g.members.Load()), Revision: rev}
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	var oldest *Event
+	switch {
+	case seq == 0 && rev < r.log.base:
+		rep.LagEvents = int(r.cacher.Position() - rev)
+		if r.log.low < r.log.next {
+			oldest = r.log.at(r.log.low)
+		}
+	case seq == 0 || seq < g.floor:
+		first := max(seq+1, r.log.low, r.log.seqAt(rev)+1)
+		if rep.LagEvents = int(r.log.next - first); first < r.log.next {
+			oldest = r.log.at(first)
+		}
+	default:
+		i := g.after(seq)
+		if rep.LagEvents = int(g.next - i); i < g.next {
+			if n := g.ring[i%uint64(len(g.ring))]; n.seq >= r.log.low {
+				oldest = r.log.at(n.seq)
+			}
+		}
+	}
+	if oldest != nil {
+		rep.Lag = now.Sub(oldest.at)
+	}
+	return rep
+}
