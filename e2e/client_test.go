@@ -166,27 +166,32 @@ type stream struct {
 }
 
 // watch opens a watch; the path has the query. Its reads fail after patience.
-func (c *client) watch(path string, headers ...string) *stream {
+func (c *client) watch(path string) *stream {
 	c.t.Helper()
+	s, err := c.open(path)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s
+}
+
+func (c *client) open(path string) (*stream, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	c.t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, "GET", c.base+path, nil)
 	if err != nil {
-		c.t.Fatal(err)
-	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
+		return nil, err
 	}
 	res, err := c.http.Do(r)
 	if err != nil {
-		c.t.Fatal(err)
+		return nil, err
 	}
 	c.t.Cleanup(func() { res.Body.Close() })
 	if res.StatusCode != http.StatusOK {
 		content, _ := io.ReadAll(res.Body)
-		c.t.Fatalf("GET %s answered %d:\n%s", path, res.StatusCode, content)
+		return nil, fmt.Errorf("GET %s answered %d:\n%s", path, res.StatusCode, content)
 	}
-	return &stream{c.t, res.Body, bufio.NewReader(res.Body)}
+	return &stream{c.t, res.Body, bufio.NewReader(res.Body)}, nil
 }
 
 // next returns the next event, or io.EOF at the clean end.

@@ -26,11 +26,19 @@ func TestWatchesLeaveNothing(t *testing.T) {
 		opening.Go(func() {
 			for i := worker; i < watches; i += atOnce {
 				// Of a hundred kinds; some live, some with bookmarks, some of one object.
-				streams[i] = p.watch(fmt.Sprintf("%s?watch=true&labelSelector=n=%d&allowWatchBookmarks=%t", widgets, i%100, i%3 == 0))
+				s, err := p.open(fmt.Sprintf("%s?watch=true&labelSelector=n=%d&allowWatchBookmarks=%t", widgets, i%100, i%3 == 0))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				streams[i] = s
 			}
 		})
 	}
 	opening.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
 	eventually(t, "all watches are open", func() bool { return p.metric(`apiserver_longrunning_requests{`) == watches })
 	for i, s := range streams {
 		if i%2 == 0 {

@@ -21,7 +21,8 @@ const patience = 30 * time.Second
 type run struct {
 	args []string
 	env  []string // beside PATH, HOME and TMPDIR
-	tmp  string   // TMPDIR; defaults to a directory of the test's own
+	// TMPDIR and --url-file; default to paths of the test's own.
+	tmp, urlFile string
 }
 
 // process is a binary that was started.
@@ -39,7 +40,10 @@ type process struct {
 // test's process, however that ends.
 func launch(t *testing.T, r run) *process {
 	t.Helper()
-	p := &process{t: t, stdout: &output{}, stderr: &output{}, exited: make(chan struct{}), urlFile: filepath.Join(t.TempDir(), "url")}
+	p := &process{t: t, stdout: &output{}, stderr: &output{}, exited: make(chan struct{}), urlFile: r.urlFile}
+	if p.urlFile == "" {
+		p.urlFile = filepath.Join(t.TempDir(), "url")
+	}
 	args := r.args
 	if !slices.ContainsFunc(slices.Concat(args, r.env), func(s string) bool { return strings.Contains(strings.ToLower(s), "listen") }) {
 		args = append([]string{"--listen=127.0.0.1:0"}, args...)

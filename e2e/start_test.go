@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -136,13 +137,16 @@ func TestBanner(t *testing.T) {
 	if err := watch.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p.stop() // ends the watch cleanly
-	content, err := io.ReadAll(output)
+	events := bufio.NewReader(output)
+	if line, err := events.ReadString('\n'); err != nil || !strings.HasPrefix(line, `{"type":"ADDED","object":{`) {
+		t.Errorf("%q printed %q, %v", lines[3], line, err)
+	}
+	p.stop()                                               // ends the watch cleanly
+	if _, err := io.Copy(io.Discard, events); err != nil { // before Wait closes the pipe
+		t.Error(err)
+	}
 	if err := watch.Wait(); err != nil {
 		t.Errorf("%q: %v", lines[3], err)
-	}
-	if err != nil || !strings.Contains(string(content), `{"type":"ADDED","object":{`) {
-		t.Errorf("%q printed %q, %v", lines[3], content, err)
 	}
 }
 
@@ -181,7 +185,13 @@ func TestURLFile(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "server.url")
 	mustWrite(t, file, 0o644) // of a server that was killed
-	p := start(t, "--ephemeral", "--url-file="+file)
+	p := launch(t, run{args: []string{"--ephemeral"}, urlFile: file})
+	// The old one must go first: it would be taken for the new one.
+	eventually(t, "the file has a new content", func() bool {
+		content, err := os.ReadFile(file)
+		return err == nil && string(content) != "content\n"
+	})
+	p.ready()
 	p.do(http.StatusOK, "GET", "/readyz", "")
 	p.stop()
 	if exists(t, file) {

@@ -24,12 +24,12 @@ type Report struct {
 // position is a copy of where a cursor stands, for others to read.
 type position struct {
 	rev atomic.Int64
-	seq atomic.Uint64 // 0 while it reads history
+	seq atomic.Uint64 // one more than the cursor's; 0 while it reads history
 }
 
 // publish shows the cursor's position; its own goroutine calls it.
 func (c *Cursor) publish() {
-	seq := c.seq
+	seq := c.seq + 1
 	if c.reads == fromHistory {
 		seq = 0
 	}
@@ -40,18 +40,19 @@ func (c *Cursor) publish() {
 // Report tells where the cursor stands. It may be called by any goroutine.
 func (c *Cursor) Report(now time.Time) Report {
 	g, r := c.group, c.resource
-	seq, rev := c.shown.seq.Load(), storage.Revision(c.shown.rev.Load())
+	after, rev := c.shown.seq.Load(), storage.Revision(c.shown.rev.Load())
+	seq := max(after, 1) - 1
 	rep := Report{Namespace: g.namespace, Name: g.name, Labels: g.labels, Fields: g.fields, Group: g, Members: int(g.members.Load()), Revision: rev}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	var oldest *Event
 	switch {
-	case seq == 0 && rev < r.log.base:
+	case after == 0 && rev < r.log.base:
 		rep.LagEvents = int(r.cacher.Position() - rev)
 		if r.log.low < r.log.next {
 			oldest = r.log.at(r.log.low)
 		}
-	case seq == 0 || seq < g.floor:
+	case after == 0 || seq < g.floor:
 		first := max(seq+1, r.log.low, r.log.seqAt(rev)+1)
 		if rep.LagEvents = int(r.log.next - first); first < r.log.next {
 			oldest = r.log.at(first)

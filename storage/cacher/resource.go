@@ -230,13 +230,19 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	compacted := r.cacher.store.Compacted()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if o.Start == StartAfter && o.After < r.log.base && o.After < compacted {
+		return nil, fmt.Errorf("watch after %d: %w (history begins at %d)", o.After, storage.ErrCompacted, compacted)
+	}
+	return r.openLocked(o), nil
+}
+
+// openLocked makes the cursor; mu must be held for writing. The state and the place in the log are of
+// one moment: no gap, no repeat.
+func (r *Resource) openLocked(o WatchOptions) *Cursor {
 	pos := max(r.cacher.Position(), r.rev)
 	c := &Cursor{resource: r, epoch: r.epoch}
 	switch o.Start {
 	case StartAfter:
-		if o.After < r.log.base && o.After < compacted {
-			return nil, fmt.Errorf("watch after %d: %w (history begins at %d)", o.After, storage.ErrCompacted, compacted)
-		}
 		c.rev = o.After
 	case StartNow:
 		c.rev = pos
@@ -252,7 +258,7 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 		}
 	}
 	c.publish()
-	return c, nil
+	return c
 }
 
 // reach waits until the feed is where a watch can start.
