@@ -415,7 +415,7 @@ func TestConcurrentPatches(t *testing.T) {
 	s := start(t, "", Options{})
 	w := s.widgets()
 	s.ok(w.Create(s.ctx, "default", nil, widget("a", `,"spec":{}`)))
-	const writers, each = 16, 10
+	const writers, each = 8, 10
 	var wg sync.WaitGroup
 	for i := range writers {
 		wg.Go(func() {

@@ -268,7 +268,10 @@ func TestDeafWatcher(t *testing.T) {
 		return ""
 	}
 	for i := 0; open() != "1\n"; i++ { // the kernel takes some megabytes before it stops
-		s.PostYAML(widgetsPath, strings.Replace(widget(fmt.Sprintf("w%d", i)), `"size":1`, `"text":"`+text+`"`, 1))
+		large := strings.Replace(widget(fmt.Sprintf("w%d", i)), `"size":1`, `"text":"`+text+`"`, 1)
+		if res, body := s.Do("POST", widgetsPath, large); res.StatusCode != http.StatusCreated {
+			t.Fatalf("%s: %s", res.Status, body)
+		}
 		if e := next(t, reader); len(e.Object.Spec.Text) != len(text) {
 			t.Fatalf("the other watcher got %s", e)
 		}

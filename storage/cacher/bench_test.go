@@ -1,0 +1,92 @@
+package cacher
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// BenchmarkFanOut delivers one event to watchers with the same selection: what it costs per delivery,
+// and how often the event is encoded, which must be once.
+func BenchmarkFanOut(b *testing.B) {
+	for _, watchers := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprint(watchers, " watchers"), func(b *testing.B) {
+			r := newBench(defaultBounds)
+			cursors := make([]*Cursor, watchers)
+			for i := range cursors {
+				cursors[i] = r.watch(b, query{labels: "tier=front"}, WatchOptions{Start: StartNow})
+			}
+			raw := widget("a", `"tier":"front"`)
+			key := string(widgets) + "ns1/a"
+			buf := make([]byte, 0, 64<<10)
+			encoded := r.cacher.Encoded()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				r.rev++
+				r.feed([]storage.Change{{KeyValue: storage.KeyValue{Key: key, Value: raw, Revision: r.rev}}})
+				for _, c := range cursors {
+					out, _, err := c.Next(b.Context(), buf)
+					if err != nil || len(out) == 0 {
+						b.Fatal(len(out), err)
+					}
+				}
+			}
+			b.ReportMetric(float64(r.cacher.Encoded()-encoded)/float64(b.N), "encodings/event")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*watchers), "ns/delivery")
+		})
+	}
+}
+
+// BenchmarkApply is the feed's cost of one change, beside watchers that it doesn't concern: it must not
+// depend on how many they are.
+func BenchmarkApply(b *testing.B) {
+	for _, by := range []string{"name", "label", "field"} {
+		for _, watchers := range []int{10, 10_000} {
+			b.Run(fmt.Sprintf("%d other watchers by %s", watchers, by), func(b *testing.B) {
+				r := newBench(defaultBounds)
+				for i := range watchers {
+					q := map[string]query{
+						"name":  {name: fmt.Sprint("w", i)},
+						"label": {labels: fmt.Sprintf("shard=s%d", i)},
+						"field": {fields: fmt.Sprintf("spec.owner=team-%d", i+2)},
+					}[by]
+					r.watch(b, q, WatchOptions{Start: StartNow})
+				}
+				raw := widget("a", `"tier":"front"`)
+				key := string(widgets) + "ns1/a"
+				b.ReportAllocs()
+				b.ResetTimer()
+				for range b.N {
+					r.rev++
+					r.feed([]storage.Change{{KeyValue: storage.KeyValue{Key: key, Value: raw, Revision: r.rev}}})
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkInitialState gives the state of 10,000 objects to one watcher.
+func BenchmarkInitialState(b *testing.B) {
+	const objects = 10_000
+	r := newBench(defaultBounds)
+	for i := range objects {
+		r.rev++
+		name := fmt.Sprint("w", i)
+		r.feed([]storage.Change{{KeyValue: storage.KeyValue{Key: string(widgets) + "ns1/" + name, Value: widget(name, `"tier":"front"`), Revision: r.rev}}})
+	}
+	buf := make([]byte, 0, 80<<10)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		c := r.watch(b, query{}, WatchOptions{Start: StartState})
+		for !c.Synced() {
+			if _, _, err := c.Next(b.Context(), buf); err != nil {
+				b.Fatal(err)
+			}
+		}
+		c.Close()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*objects), "ns/object")
+}
