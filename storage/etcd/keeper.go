@@ -43,7 +43,8 @@ type keeper struct {
 	lowDisk *diskSpace // set while the disk is why writes are refused
 
 	// The keeper's goroutine alone:
-	reclaimed int64 // the revision at which room was last made; 0 before
+	reclaimed int64 // the revision up to which history was dropped for room; 0 before
+	compacted int64 // the compacted revision at the last look for room
 	settle    int   // looks until that shows in the database's figures
 	complaint string
 }

@@ -53,6 +53,7 @@ var expected = []string{
 	"failed to update storage version",            // the same; etcd tries again
 	"failed to publish local member to cluster",   // the same
 	"failed to apply request",                     // whoever asked gets the error
+	"failed to lock file",                         // it looks for log files to remove, and meets those in use
 	"stopped publish because server is stopping",  // closed right after it was opened
 }
 

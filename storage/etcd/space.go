@@ -102,7 +102,10 @@ func (k *keeper) makeRoom(ctx context.Context, disk diskSpace) error {
 		if err := k.dropHistory(ctx, rev); err != nil {
 			return err
 		}
-		k.reclaimed, k.settle = rev, settleLooks
+		k.reclaimed = rev
+	}
+	if c := k.local.KV().FirstRev(); c != k.compacted {
+		k.compacted, k.settle = c, settleLooks
 	}
 	if k.settle > 0 {
 		be.ForceCommit()

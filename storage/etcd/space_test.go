@@ -126,7 +126,7 @@ func TestDiskFullShrinks(t *testing.T) {
 	}
 	full := s.Stats().DatabaseBytes
 	s.restartKeeper(func() (diskSpace, error) {
-		return diskSpace{free: 100<<20 + full - s.Local.Backend().Size(), total: 1 << 30}, nil
+		return diskSpace{free: 50<<20 + full - s.Local.Backend().Size(), total: 512 << 20}, nil
 	})
 	soon(t, "unhealthy", func() bool { return s.Health() != nil })
 	for i := range 300 {
