@@ -7,9 +7,10 @@ FUZZTIME  ?= 30s
 BENCHTIME ?= 200ms
 BENCHCOUNT ?= 6
 
-# Every module of the repo, the one in this directory first.
-MODULES = $(patsubst %/go.mod,%,$(wildcard go.mod */go.mod))
-EACH    = set -e; for m in $(MODULES:go.mod=.); do echo "module $$m"; (cd $$m;
+# Before and after what is done in every module of the repo.
+MODULES = . $(patsubst %/go.mod,%,$(wildcard */go.mod))
+EACH    = @set -e; for m in $(MODULES); do echo "in $$m"; (cd $$m;
+DONE    = ); done
 BENCH   = -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME)
 LDFLAGS = -s -w -X github.com/apiserver-lite/apiserver-lite/server.release=$(VERSION)
 
@@ -18,8 +19,8 @@ help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  \1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 18
 
 .PHONY: run
-run: build ## build the server and start it; ARGS="--ephemeral" adds flags
-	@./bin/apiserver-lite $(ARGS)
+run: ## build the server and start it; ARGS="--ephemeral" adds flags
+	@$(GO) run . $(ARGS)
 
 .PHONY: build
 build: ## leave a stripped binary in bin/apiserver-lite
@@ -27,13 +28,13 @@ build: ## leave a stripped binary in bin/apiserver-lite
 
 .PHONY: test
 test: ## run every test of every module, with the race detector
-	$(EACH) $(GO) test -race -timeout 20m ./...); done
+	$(EACH) $(GO) test -race -timeout 20m ./...$(DONE)
 
 .PHONY: check
 check: ## look at the form: gofmt, vet, staticcheck, go.mod, who imports whom
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "these files aren't formatted: run gofmt -w ."; exit 1; }
-	$(EACH) $(GO) vet ./... && $(GO) mod tidy -diff); done
-	$(GO) tool staticcheck ./...
+	$(EACH) $(GO) vet ./... && $(GO) mod tidy -diff$(DONE)
+	$(EACH) "$$($(GO) -C $(CURDIR) tool -n staticcheck)" ./...$(DONE)
 	$(GO) test -run '^TestImport' .
 
 .PHONY: ci
@@ -45,7 +46,7 @@ cover: ## run the tests and print the share of statements that they reach; bin/c
 
 .PHONY: bench
 bench: ## run every benchmark for BENCHTIME (200ms)
-	$(EACH) $(GO) test $(BENCH) ./...); done
+	$(EACH) $(GO) test $(BENCH) ./...$(DONE)
 
 .PHONY: bench-compare
 bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT (6) times, and compare

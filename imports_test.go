@@ -28,6 +28,7 @@ var floors = []floor{
 	{"server", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/..."}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"client", []string{"selectors", "watchstream"}},
+	{"e2e", nil},             // runs the binary
 	{"", []string{"server"}}, // main
 }
 

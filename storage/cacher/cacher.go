@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
@@ -170,7 +169,7 @@ func (c *Cacher) catchUp(ctx context.Context, to storage.Revision) error {
 
 // applyAll applies changes revision by revision, and then wakes whom they concern.
 func (c *Cacher) applyAll(changes []storage.Change) {
-	var dirty []*group
+	var dirty []*cohort
 	for from := 0; from < len(changes); {
 		to := from + 1
 		for to < len(changes) && changes[to].Revision == changes[from].Revision {
@@ -211,7 +210,7 @@ func (c *Cacher) trim() {
 }
 
 // applyRevision brings one revision into all the resources that it changed.
-func (c *Cacher) applyRevision(changes []storage.Change, dirty []*group) []*group {
+func (c *Cacher) applyRevision(changes []storage.Change, dirty []*cohort) []*cohort {
 	for len(changes) > 0 {
 		p, _, _, ok := storage.SplitKey(changes[0].Key)
 		n, rest := 1, []storage.Change(nil)
@@ -312,59 +311,3 @@ func (c *Cacher) Resource(p storage.Prefix) *Resource {
 // Encoded returns how many event frames were encoded. One event is encoded once per view and type,
 // however many watchers get it.
 func (c *Cacher) Encoded() int64 { return c.stats.encoded.Load() }
-
-// waker wakes the sleeping watchers of groups, in a goroutine of its own.
-type waker struct {
-	bell chan struct{} // capacity 1
-
-	mu     sync.Mutex // guards groups
-	groups []*group
-}
-
-// wake hands groups to the waker.
-func (w *waker) wake(groups []*group) {
-	if len(groups) == 0 {
-		return
-	}
-	w.mu.Lock()
-	w.groups = append(w.groups, groups...)
-	w.mu.Unlock()
-	w.ring()
-}
-
-func (w *waker) ring() {
-	select {
-	case w.bell <- struct{}{}:
-	default:
-	}
-}
-
-func (w *waker) run(ctx context.Context) {
-	var held []*group // whose members are still busy with the last news
-	again := time.NewTimer(0)
-	defer again.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-w.bell:
-		case <-again.C:
-		}
-		w.mu.Lock()
-		groups := append(held, w.groups...)
-		w.groups = nil
-		w.mu.Unlock()
-		held = nil
-		now := time.Now()
-		for _, g := range groups {
-			if g.rested(now) {
-				g.wake(now)
-			} else {
-				held = append(held, g)
-			}
-		}
-		if len(held) > 0 {
-			again.Reset(maxPace)
-		}
-	}
-}

@@ -23,7 +23,7 @@ type Cursor struct {
 	rev   storage.Revision
 	reads reads
 	shown position
-	slept uint64 // the group's round in which it was last counted as asleep
+	rest  rest
 
 	state *state // what is left of the initial state; nil when it was given
 	close sync.Once
@@ -56,6 +56,7 @@ const (
 // append it returns a channel that's closed when it's worth asking again. Errors: io.EOF when the
 // resource's watches have ended, watchstream.ErrExpired when history was compacted under the cursor.
 func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan struct{}, err error) {
+	c.rest.awake()
 	if c.state != nil {
 		return c.nextState(dst), nil, nil
 	}
@@ -63,7 +64,7 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 	for {
 		// Both are read before the entries. The position: everything up to it is in the ring by now, so
 		// a bookmark at it can't overtake an entry. The channel: what comes after this is a wake-up.
-		pos, news := c.resource.cacher.Position(), *c.group.news.Load()
+		pos, news := c.resource.cacher.Position(), c.rest.cohort.bell.Load()
 		var taken step
 		if err := ctx.Err(); err != nil {
 			return dst, nil, err
@@ -86,7 +87,8 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 			return dst, nil, io.EOF
 		}
 		c.rev = max(c.rev, pos)
-		return dst, c.sleep(news), nil
+		c.rest.sleep(news, &c.resource.cacher.waker)
+		return dst, news.rung, nil
 	}
 }
 
@@ -280,7 +282,13 @@ func (c *Cursor) AppendBookmark(dst []byte, initialEnd bool) []byte {
 }
 
 // Close gives up the cursor's membership of its group. It's idempotent.
-func (c *Cursor) Close() { c.close.Do(func() { c.resource.leave(c.group) }) }
+func (c *Cursor) Close() {
+	c.close.Do(func() {
+		c.rest.awake()
+		c.rest.done(&c.resource.cacher.waker)
+		c.resource.leave(c.group, c.rest.cohort)
+	})
+}
 
 // size is about how many bytes the event has on the wire.
 func (e *Event) size() int {

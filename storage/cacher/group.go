@@ -1,9 +1,6 @@
 package cacher
 
 import (
-	"sync/atomic"
-	"time"
-
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -30,14 +27,7 @@ type group struct {
 	floor   uint64 // seq of the newest entry overwritten; at creation the log's head
 	touched uint64 // seq of the last event looked at, which may be found by several terms
 
-	news  atomic.Pointer[chan struct{}] // closed and replaced when the ring has grown
-	dirty atomic.Bool                   // the waker has been told
-
-	// What paces wake-ups. It's a matter of cost only: a wrong count delays them by maxPace.
-	members atomic.Int64  // refs
-	round   atomic.Uint64 // counts wake-ups
-	asleep  atomic.Int64  // members that have come to their end since the last one
-	woken   time.Time     // when that was; the waker's own
+	cohorts []*cohort // the members, as they're woken; whoever has room stands last
 }
 
 // entry is an event that concerns a group.
@@ -50,10 +40,7 @@ type entry struct {
 const firstGroupEntries = 4
 
 func newGroup(k groupKey, o WatchOptions, head uint64) *group {
-	g := &group{groupKey: k, labelSelector: o.Labels, fieldSelector: o.Fields, floor: head}
-	news := make(chan struct{})
-	g.news.Store(&news)
-	return g
+	return &group{groupKey: k, labelSelector: o.Labels, fieldSelector: o.Fields, floor: head}
 }
 
 // matches tells whether an object's state is what the group's watchers want to see.
@@ -116,44 +103,4 @@ func (g *group) search(lo, hi, seq uint64) uint64 {
 		}
 	}
 	return lo
-}
-
-// sleep notes that a member has nothing left to take, and returns what it's to wait for: the channel that
-// was current before it looked. Once most members are back, a waker that holds the next news is told.
-func (c *Cursor) sleep(news chan struct{}) <-chan struct{} {
-	g := c.group
-	if round := g.round.Load(); c.slept != round {
-		c.slept = round
-		if n := g.asleep.Add(1); n == g.most() && g.dirty.Load() {
-			c.resource.cacher.waker.ring()
-		}
-	}
-	return news
-}
-
-const (
-	// pacedMembers is from how many members on a group's wake-ups are paced.
-	pacedMembers = 32
-	// maxPace bounds how long news are held back for the sake of members that are still busy.
-	maxPace = 10 * time.Millisecond
-)
-
-// most is how many members are enough to be woken again.
-func (g *group) most() int64 { return max(1, g.members.Load()*3/4) }
-
-// rested tells whether the group can be woken: most members have dealt with the last news. Otherwise
-// it's better to let news gather: who is late takes several events with one write, which is what a large
-// group costs.
-func (g *group) rested(now time.Time) bool {
-	return g.members.Load() < pacedMembers || g.asleep.Load() >= g.most() || now.Sub(g.woken) >= maxPace
-}
-
-// wake tells the sleeping watchers that there is something to read.
-func (g *group) wake(now time.Time) {
-	g.woken = now
-	g.dirty.Store(false)
-	g.asleep.Store(0)
-	g.round.Add(1)
-	news := make(chan struct{})
-	close(*g.news.Swap(&news))
 }

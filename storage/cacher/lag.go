@@ -42,9 +42,10 @@ func (c *Cursor) Report(now time.Time) Report {
 	g, r := c.group, c.resource
 	after, rev := c.shown.seq.Load(), storage.Revision(c.shown.rev.Load())
 	seq := max(after, 1) - 1
-	rep := Report{Namespace: g.namespace, Name: g.name, Labels: g.labels, Fields: g.fields, Group: g, Members: int(g.members.Load()), Revision: rev}
+	rep := Report{Namespace: g.namespace, Name: g.name, Labels: g.labels, Fields: g.fields, Group: g, Revision: rev}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
+	rep.Members = g.refs
 	var oldest *Event
 	switch {
 	case after == 0 && rev < r.log.base:

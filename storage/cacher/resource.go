@@ -125,8 +125,8 @@ func (r *Resource) reset(base storage.Revision) {
 }
 
 // apply brings in the changes that one revision made to the resource, in one hold of the lock, and adds
-// the groups that got an entry to dirty.
-func (r *Resource) apply(changes []storage.Change, dirty []*group) []*group {
+// the cohorts of groups that got an entry to dirty.
+func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 	objects := make([]*Object, 0, 1) // scanned outside the lock
 	for _, c := range changes {
 		if c.Deleted {
@@ -159,7 +159,7 @@ func (r *Resource) apply(changes []storage.Change, dirty []*group) []*group {
 }
 
 // route notes the event with the groups that it concerns.
-func (r *Resource) route(e *Event, dirty []*group) []*group {
+func (r *Resource) route(e *Event, dirty []*cohort) []*cohort {
 	r.index.touch(e.prev, e.cur, func(g *group) {
 		if g.touched == e.seq {
 			return
@@ -167,9 +167,7 @@ func (r *Resource) route(e *Event, dirty []*group) []*group {
 		g.touched = e.seq
 		if t := g.transition(e); t != 0 {
 			g.push(entry{e.seq, t}, r.cacher.bounds.groupEntries)
-			if g.dirty.CompareAndSwap(false, true) {
-				dirty = append(dirty, g)
-			}
+			dirty = g.queueLocked(dirty)
 		}
 	})
 	return dirty
@@ -189,12 +187,12 @@ func (r *Resource) trimLog(bytes int64) {
 func (r *Resource) EndWatches() {
 	r.mu.Lock()
 	r.epoch++
-	groups := make([]*group, 0, len(r.groups))
+	var dirty []*cohort
 	for _, g := range r.groups {
-		groups = append(groups, g)
+		dirty = g.queueLocked(dirty)
 	}
 	r.mu.Unlock()
-	r.cacher.waker.wake(groups)
+	r.cacher.waker.wake(dirty)
 }
 
 // Start says where a watch begins.
@@ -251,6 +249,7 @@ func (r *Resource) openLocked(o WatchOptions) *Cursor {
 		c.state = &state{objects: r.sharedLocked()}
 	}
 	c.group = r.joinLocked(o)
+	c.rest.cohort = c.group.joinLocked()
 	if c.rev >= r.log.base {
 		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)
 		if c.seq >= c.group.floor {
@@ -290,16 +289,15 @@ func (r *Resource) joinLocked(o WatchOptions) *group {
 		r.index.add(g)
 	}
 	g.refs++
-	g.members.Store(int64(g.refs))
 	return g
 }
 
 // leave ends a cursor's membership; a group without members leaves the index at once.
-func (r *Resource) leave(g *group) {
+func (r *Resource) leave(g *group, h *cohort) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	g.leaveLocked(h)
 	g.refs--
-	g.members.Store(int64(g.refs))
 	if g.refs == 0 {
 		delete(r.groups, g.groupKey)
 		r.index.remove(g)

@@ -58,10 +58,10 @@ func (b *bench) feed(changes []storage.Change) {
 
 // wakeAll is the waker, at once.
 func (b *bench) wakeAll() {
-	for _, g := range b.cacher.waker.groups {
-		g.wake(g.woken)
+	for _, h := range b.cacher.waker.queue {
+		h.wake(&b.cacher.waker.busy)
 	}
-	b.cacher.waker.groups = nil
+	b.cacher.waker.queue = nil
 }
 
 // watch opens a cursor; everything it needs is in memory.

@@ -170,7 +170,8 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 			s.dir.abandon()
 			return nil, err
 		}
-		return nil, errors.Join(err, s.Close())
+		_ = s.Close() // the first error is the one that says why
+		return nil, err
 	}
 	return s, nil
 }
@@ -401,7 +402,8 @@ func (s *Server) Stats() Stats {
 
 // Close stops the keeper, the client and etcd, and gives the directory back: an ephemeral one is
 // removed. It waits for all of it, and logs what it waits for after 5 seconds. Requests under way get an
-// error. Calling it again returns the same error.
+// error. After a failure it returns Err's error, and waits for no more than a second or two. Calling it again returns
+// the same error.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closed)
@@ -424,7 +426,9 @@ func (s *Server) close() error {
 		s.dir.abandon()
 		return fmt.Errorf("etcd failed and can't be stopped: %w", s.err)
 	}
-	if s.keeper != nil && !s.dir.ephemeral && s.Err() == nil {
+	if err := s.Err(); err != nil {
+		errs = append(errs, fmt.Errorf("etcd failed: %w", err))
+	} else if s.keeper != nil && !s.dir.ephemeral {
 		errs = append(errs, s.keeper.save(), s.seal())
 	}
 	return errors.Join(append(errs, s.dir.release())...)

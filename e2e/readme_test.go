@@ -1,0 +1,275 @@
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write what is generated into the README")
+
+const readmePath = "../README.md"
+
+func readReadme(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(readmePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// walkThrough runs blocks of the README's in a shell, as a newcomer would who pastes them.
+type walkThrough struct {
+	t      *testing.T
+	blocks map[string]string
+	url    string // of the server as it runs now
+	dir    string // where the lines are pasted
+}
+
+// blockPattern finds the marked blocks. Every block of shell lines must be marked.
+var blockPattern = regexp.MustCompile("(?s)(?:<!-- walk-through: ([a-z ]+) -->\n)?```(sh|json lines)\n(.*?)```\n")
+
+func newWalkThrough(t *testing.T) *walkThrough {
+	t.Helper()
+	w := &walkThrough{t: t, blocks: map[string]string{}, dir: t.TempDir()}
+	for _, m := range blockPattern.FindAllStringSubmatch(readReadme(t), -1) {
+		if m[1] == "" {
+			t.Errorf("this block of the README is executed by no test:\n%s", m[3])
+		}
+		w.blocks[m[1]] = m[3]
+	}
+	root, err := filepath.Abs("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(root, "testdata"), filepath.Join(w.dir, "testdata")); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// take returns a block, which is then done with.
+func (w *walkThrough) take(name string) string {
+	w.t.Helper()
+	block, ok := w.blocks[name]
+	if !ok {
+		w.t.Fatalf("the README has no block %q", name)
+	}
+	return block
+}
+
+// shell is a block's command. Only the server's address differs from what is in the README.
+func (w *walkThrough) shell(name string) *exec.Cmd {
+	w.t.Helper()
+	lines := strings.ReplaceAll(w.take(name), "http://127.0.0.1:8080", w.url)
+	cmd := exec.Command("bash", "-c", "set -o pipefail\n"+lines)
+	cmd.Dir = w.dir
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a terminal's job: signals reach all of it
+	w.t.Cleanup(func() {
+		if cmd.Process != nil {
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
+	})
+	return cmd
+}
+
+// paste runs a block to its end. No line may be answered with an error.
+func (w *walkThrough) paste(name string) {
+	w.t.Helper()
+	output, err := w.shell(name).CombinedOutput()
+	if err != nil || strings.Contains(string(output), `"status": "Failure"`) {
+		w.t.Fatalf("%q: %v\n%s", name, err, output)
+	}
+}
+
+// server runs the block that starts the server, in the repository as it is there, and waits until it's ready.
+// Where it listens and stores is what the environment says.
+func (w *walkThrough) server(data string) *exec.Cmd {
+	w.t.Helper()
+	urlFile := filepath.Join(w.dir, "url")
+	cmd := w.shell("start")
+	cmd.Dir = ".."
+	cmd.Env = append(os.Environ(), "APISERVER_LITE_LISTEN=127.0.0.1:0", "APISERVER_LITE_DATA_DIR="+data, "APISERVER_LITE_URL_FILE="+urlFile)
+	log := &output{}
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(func() {
+		if w.t.Failed() {
+			w.t.Logf("the server's output:\n%s", log)
+		}
+	})
+	eventually(w.t, "the README's server is ready", func() bool { return exists(w.t, urlFile) })
+	content, err := os.ReadFile(urlFile)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.url = strings.TrimSpace(string(content))
+	return cmd
+}
+
+// interrupt is ctrl-C in the server's terminal. make then ends as a shell expects: not with 0.
+func (w *walkThrough) interrupt(server *exec.Cmd) {
+	w.t.Helper()
+	if err := syscall.Kill(-server.Process.Pid, syscall.SIGINT); err != nil {
+		w.t.Fatal(err)
+	}
+	server.Wait()
+	eventually(w.t, "the server has ended", func() bool { return !exists(w.t, filepath.Join(w.dir, "url")) })
+}
+
+// watch runs a block that prints events, and returns when the watch is open.
+func (w *walkThrough) watch(name string) (*exec.Cmd, *bufio.Reader) {
+	w.t.Helper()
+	cmd := w.shell(name)
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	c := newClient(w.t, w.url)
+	eventually(w.t, "the README's watch is open", func() bool {
+		return c.metric(`apiserver_longrunning_requests{group="example.com",resource="widgets",`) == 1
+	})
+	return cmd, bufio.NewReader(output)
+}
+
+// expect compares what a watch prints with what the README says, which is shortened: its values must be there.
+func (w *walkThrough) expect(lines *bufio.Reader, block string) {
+	w.t.Helper()
+	for want := range strings.Lines(w.take(block)) {
+		got, err := lines.ReadString('\n')
+		if err != nil {
+			w.t.Fatalf("the watch ended with %v where the README says %s", err, want)
+		}
+		var g, e any
+		if err := json.Unmarshal([]byte(want), &e); err != nil {
+			w.t.Fatalf("the README's line %s: %v", want, err)
+		}
+		if err := json.Unmarshal([]byte(got), &g); err != nil || !includes(g, e) {
+			w.t.Fatalf("the watch printed %s (%v)\nthe README says %s", got, err, want)
+		}
+	}
+}
+
+// includes tells whether everything that's in part is also in whole.
+func includes(whole, part any) bool {
+	fields, ok := part.(map[string]any)
+	if !ok {
+		return whole == part
+	}
+	w, _ := whole.(map[string]any)
+	for name, value := range fields {
+		if !includes(w[name], value) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestReadmeWalkThrough executes the README's walk-through: `make run`, the curl lines, ctrl-C, a second start,
+// and the watch that goes on where it was.
+func TestReadmeWalkThrough(t *testing.T) {
+	t.Parallel()
+	w := newWalkThrough(t)
+	data := filepath.Join(t.TempDir(), "data")
+	server := w.server(data)
+	w.paste("define")
+	watch, lines := w.watch("watch")
+	w.paste("write")
+	w.expect(lines, "events")
+	w.interrupt(server)
+	if rest, err := io.ReadAll(lines); err != nil || len(rest) > 0 {
+		t.Errorf("after ctrl-C the watch prints %q, %v", rest, err)
+	}
+	if err := watch.Wait(); err != nil {
+		t.Errorf("the watch ended with %v, want a clean end", err)
+	}
+
+	server = w.server(data)
+	w.paste("write more")
+	_, lines = w.watch("resume")
+	w.expect(lines, "events after")
+	// It's live again.
+	newClient(t, w.url).do(http.StatusCreated, "POST", widgets, widget("b", 1))
+	if line, err := lines.ReadString('\n'); err != nil || !strings.HasPrefix(line, `{"type":"ADDED"`) || !strings.Contains(line, `"name":"b"`) {
+		t.Errorf("after the resumed events the watch prints %q, %v", line, err)
+	}
+	w.interrupt(server)
+}
+
+// The README's table of flags stands between these.
+const (
+	flagsBegin = "<!-- flags: made from --help by `go test ./e2e -run TestReadmeFlags -update` -->\n"
+	flagsEnd   = "<!-- end of flags -->\n"
+)
+
+// flagPattern takes a line of --help apart: the flag, its value, what it does, its default.
+var flagPattern = regexp.MustCompile(`(?m)^ +(--[a-z0-9-]+)(?: ([a-z]+)(?:\[=[^\]]*\])?)? {2,}(.*?)(?: \(default "?([^() ]*?)"?\))?$`)
+
+// TestReadmeFlags compares the table with what --help says.
+func TestReadmeFlags(t *testing.T) {
+	t.Parallel()
+	output, err := exec.Command(binary, "--help").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	help := string(output)
+	table := []string{"| flag | default | |\n", "|---|---|---|\n"}
+	for _, m := range flagPattern.FindAllStringSubmatch(help, -1) {
+		name, value, text, standard := m[1], m[2], m[3], m[4]
+		if value != "" {
+			name += " " + strings.ToUpper(value)
+		}
+		if standard != "" {
+			standard = "`" + standard + "`"
+		}
+		table = append(table, "| `"+name+"` | "+standard+" | "+text+" |\n")
+	}
+	if n := strings.Count(help, "\n      --"); len(table) != n+2 {
+		t.Fatalf("--help has %d flags, and %d were understood:\n%s", n, len(table)-2, help)
+	}
+	readme := readReadme(t)
+	before, rest, found := strings.Cut(readme, flagsBegin)
+	have, after, closed := strings.Cut(rest, flagsEnd)
+	if !found || !closed {
+		t.Fatal("the README has no place for the flags")
+	}
+	want := strings.Join(table, "")
+	if have == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("the README's table of flags isn't what --help says; run this test with -update")
+	}
+	if err := os.WriteFile(readmePath, []byte(before+flagsBegin+want+flagsEnd+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestReadmeLinks: what the README links to is there.
+func TestReadmeLinks(t *testing.T) {
+	t.Parallel()
+	links := regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(readReadme(t), -1)
+	if len(links) == 0 {
+		t.Fatal("no links found")
+	}
+	for _, m := range links {
+		if !exists(t, filepath.Join("..", m[1])) {
+			t.Errorf("%s isn't there", m[1])
+		}
+	}
+}
