@@ -57,4 +57,4 @@ bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' . | sed 's|/[^/]*:func | |' | sort | while read -r dir target; do \
-	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; done
+	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir </dev/null || exit 1; done

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -37,8 +38,11 @@ var (
 type apiserver struct {
 	t       testing.TB
 	args    []string
+	dataDir string
 	urlFile string
 	url     string
+	token   string    // empty: plain HTTP, for everyone
+	caFile  string    // of the certificate that comes with the token
 	cmd     *exec.Cmd // nil while stopped
 	log     bytes.Buffer
 }
@@ -48,12 +52,25 @@ func startEphemeral(t testing.TB) *apiserver {
 	return start(t, "--ephemeral")
 }
 
+// startSecure starts a server with TLS, and thus HTTP/2, that asks for a token.
+func startSecure(t testing.TB) *apiserver {
+	t.Helper()
+	const token = "secret-of-this-test"
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "--tls", "--token-file", file)
+	s.token, s.caFile = token, filepath.Join(s.dataDir, "tls.crt")
+	return s
+}
+
 // start starts a server on a directory of its own.
 func start(t testing.TB, args ...string) *apiserver {
 	t.Helper()
 	dir := t.TempDir()
-	s := &apiserver{t: t, urlFile: filepath.Join(dir, "url")}
-	s.args = append([]string{"--data-dir", filepath.Join(dir, "data"), "--url-file", s.urlFile, "--exit-with-parent"}, args...)
+	s := &apiserver{t: t, urlFile: filepath.Join(dir, "url"), dataDir: filepath.Join(dir, "data")}
+	s.args = append([]string{"--data-dir", s.dataDir, "--url-file", s.urlFile, "--exit-with-parent"}, args...)
 	t.Cleanup(func() {
 		s.stop()
 		if t.Failed() {
@@ -106,7 +123,7 @@ func (s *apiserver) restart() {
 
 // config is how client-go reaches the server, without its brake on requests.
 func (s *apiserver) config() *rest.Config {
-	return &rest.Config{Host: s.url, QPS: -1}
+	return &rest.Config{Host: s.url, QPS: -1, BearerToken: s.token, TLSClientConfig: rest.TLSClientConfig{CAFile: s.caFile}}
 }
 
 // recorded is config with a record of the requests.
@@ -114,10 +131,12 @@ func (s *apiserver) recorded() (*rest.Config, *record) {
 	config, r := s.config(), &record{}
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			r.mu.Lock()
-			r.requests = append(r.requests, request)
-			r.mu.Unlock()
-			return next.RoundTrip(request)
+			r.add(request)
+			response, err := next.RoundTrip(request)
+			if err == nil {
+				r.proto.Store(int32(response.ProtoMajor))
+			}
+			return response, err
 		})
 	})
 	return config, r
@@ -125,8 +144,16 @@ func (s *apiserver) recorded() (*rest.Config, *record) {
 
 // record is which requests a client sent.
 type record struct {
+	proto atomic.Int32 // major version of HTTP in the last answer
+
 	mu       sync.Mutex // guards requests
 	requests []*http.Request
+}
+
+func (r *record) add(request *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.requests = append(r.requests, request)
 }
 
 // matching returns the sent requests of a method for a path whose query has all the given values.

@@ -166,10 +166,21 @@ func eventuallyEqual(t testing.TB, informer cache.SharedIndexInformer, client dy
 // TestInformerOverRestart restarts the server under eight writers. In the end the informer has what
 // the server has, and it went on from where it was: it didn't list again.
 func TestInformerOverRestart(t *testing.T) {
-	for _, mode := range informerModes {
-		t.Run(mode.name, func(t *testing.T) {
-			featurestesting.SetFeatureDuringTest(t, features.WatchListClient, mode.watchList)
-			s := start(t)
+	plain := func(t testing.TB) *apiserver { return start(t) }
+	tests := []struct {
+		name      string
+		watchList bool
+		start     func(testing.TB) *apiserver
+		proto     int32 // major version of HTTP
+	}{
+		{"streamed list", true, plain, 1},
+		{"list and watch", false, plain, 1},
+		{"streamed list with TLS and a token", true, startSecure, 2},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			featurestesting.SetFeatureDuringTest(t, features.WatchListClient, test.watchList)
+			s := test.start(t)
 			s.define()
 			client := s.dynamic().Resource(widgets).Namespace("default")
 			config, record := s.recorded()
@@ -193,7 +204,10 @@ func TestInformerOverRestart(t *testing.T) {
 			s.restart()
 			writers.Wait()
 			eventuallyEqual(t, informer, client, "")
-			checkBeginning(t, record, mode.watchList)
+			checkBeginning(t, record, test.watchList)
+			if proto := record.proto.Load(); proto != test.proto {
+				t.Errorf("client-go spoke HTTP/%d, want HTTP/%d", proto, test.proto)
+			}
 		})
 	}
 }

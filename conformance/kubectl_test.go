@@ -14,19 +14,23 @@ import (
 
 // kubectl runs kubectl against a server, with a home directory of its own.
 type kubectl struct {
-	t   testing.TB
-	url string
-	dir string
+	t     testing.TB
+	flags []string // how to reach the server
+	dir   string
 }
 
 func newKubectl(t testing.TB, s *apiserver) *kubectl {
-	return &kubectl{t: t, url: s.url, dir: t.TempDir()}
+	k := &kubectl{t: t, flags: []string{"--server", s.url}, dir: t.TempDir()}
+	if s.token != "" {
+		k.flags = append(k.flags, "--token", s.token, "--certificate-authority", s.caFile)
+	}
+	return k
 }
 
-// command prepares a call; the words of args are separated by spaces.
+// command prepares a call.
 func (k *kubectl) command(ctx context.Context, stdin string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, kubectlBinary, append([]string{"--server", k.url}, args...)...)
-	cmd.Env = append(os.Environ(), "HOME="+k.dir, "KUBECONFIG="+os.DevNull, "KUBECACHEDIR="+k.dir)
+	cmd := exec.CommandContext(ctx, kubectlBinary, slices.Concat(k.flags, args)...)
+	cmd.Env = append(os.Environ(), "HOME="+k.dir, "KUBECONFIG="+os.DevNull, "KUBECACHEDIR="+k.dir, "KUBE_EDITOR=sed -i s/size:.4/size:\\ 5/")
 	cmd.Stdin = strings.NewReader(stdin)
 	return cmd
 }
@@ -119,6 +123,20 @@ func TestKubectlAboutTheServer(t *testing.T) {
 	})
 }
 
+func TestKubectlWithTLSAndToken(t *testing.T) {
+	s := startSecure(t)
+	k := newKubectl(t, s)
+	k.tell(t, []step{
+		{args: args("create", "-f", "testdata/widgets.yaml"), want: "customresourcedefinition.apiextensions.k8s.io/widgets.example.com created"},
+		{args: args("create", "-f", "testdata/widget.yaml"), want: "widget.example.com/a created"},
+		{args: args("delete", "widget", "a", "--wait"), want: `widget.example.com "a" deleted from default namespace`},
+	})
+	s.token = "wrong"
+	newKubectl(t, s).tell(t, []step{
+		{args: args("get", "namespaces"), fails: "You must be logged in to the server"},
+	})
+}
+
 func TestKubectlDefinition(t *testing.T) {
 	k := newKubectl(t, startEphemeral(t))
 	k.tell(t, []step{
@@ -157,6 +175,9 @@ func TestKubectlObjects(t *testing.T) {
 		{args: args("get", "wd", "--field-selector", "spec.color=red", "-o", "name"), want: "widget.example.com/a"},
 		{args: args("get", "wd", "--field-selector", "spec.size=1"), fails: "field label not supported: spec.size"},
 		{args: args("get", "wd", "--chunk-size", "1", "-o", "name"), want: "widget.example.com/a\nwidget.example.com/g"},
+		{args: args("get", "wd/a", "wd/x"), fails: `(NotFound): widgets.example.com "x" not found`},
+		{args: args("wait", "--for=create", "wd/a", "--timeout=10s"), want: "widget.example.com/a condition met"},
+		{args: args("label", "wd", "a", "x=y", "--resource-version=1"), fails: "(Conflict): Operation cannot be fulfilled"},
 		{args: args("label", "wd", "a", "x=y", "tier-"), want: "widget.example.com/a modified"},
 		{args: args("label", "wd", "--all", "z=1"), want: "widget.example.com/a labeled\nwidget.example.com/g labeled"},
 		{args: args("annotate", "wd", "a", "note=some words"), want: "widget.example.com/a annotated"},
@@ -173,6 +194,8 @@ func TestKubectlObjects(t *testing.T) {
 		{args: args("replace", "-f", "-"), stdin: strings.Replace(gadget, "name: g", `name: g, resourceVersion: "1"`, 1), fails: "(Conflict): error when replacing"},
 		{args: args("replace", "-f", "-"), stdin: strings.Replace(gadget, "name: g", "name: x", 1), fails: `(NotFound): error when replacing "STDIN": widgets.example.com "x" not found`},
 		{args: args("replace", "--force", "-f", "-"), stdin: gadget, want: "widget.example.com \"g\" deleted from default namespace\nwidget.example.com/g replaced"},
+		{args: args("edit", "wd", "a"), want: "widget.example.com/a edited"},
+		{args: args("get", "wd", "a", "-o", "jsonpath={.spec.size}"), want: "5"},
 		{args: args("describe", "wd", "a"), want: "...\nStatus:\n  Phase:  Ready\n"},
 		{args: args("delete", "wd", "a", "--wait"), want: `widget.example.com "a" deleted from default namespace`},
 		{args: args("delete", "wd", "a"), fails: `(NotFound): widgets.example.com "a" not found`},

@@ -45,6 +45,10 @@ func newDefinitions(r *Registry) *definitions {
 		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		ClusterScoped: true, Status: true,
+		Columns: []Column{{
+			Name: "Created At", Type: "date", Description: describe["creationTimestamp"],
+			Cell: func(object map[string]any) any { return at(object, "metadata", "creationTimestamp") },
+		}},
 		Default: crd.Default,
 		Prepare: d.prepare,
 		Validate: func(ctx context.Context, obj, old *crd.Definition, subresource string) field.ErrorList {
@@ -221,8 +225,8 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 		if v.Subresources != nil && v.Subresources.Status != nil {
 			e.Subresources = []string{status}
 		}
-		e.view = viewOf(e, old)
-		e.itemView = e.view
+		e.view, e.forms = viewsOf(e, v, old)
+		e.shown = e.wholeForm(e.view)
 		e.seal()
 		if v.Storage {
 			res.stored, res.storageVersion = e, v.Name
@@ -239,17 +243,17 @@ func (d *definitions) shadowed(res *resource) bool {
 	return slices.ContainsFunc(d.registry.builtins, func(b *resource) bool { return b.prefix == res.prefix })
 }
 
-// viewOf returns the view of an endpoint: the one it had if the definition is the same, because watchers with
+// viewsOf returns the views of an endpoint: those it had if the definition is the same, because watchers with
 // one view share what is encoded for them.
-func viewOf(e *Endpoint, old *definition) *cacher.View {
+func viewsOf(e *Endpoint, v *apiextensionsv1.CustomResourceDefinitionVersion, old *definition) (*cacher.View, *forms) {
 	if old != nil {
 		for _, before := range old.res.endpoints {
 			if before.Version == e.Version {
-				return before.view
+				return before.view, before.forms
 			}
 		}
 	}
-	return &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
+	return &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}, newForms(columnsOf(v))
 }
 
 // reconcile does what is left to do after changes of definitions: it gives waiting ones names that have

@@ -17,6 +17,7 @@ func fuzzEndpoint() *Endpoint {
 	res := &resource{group: "example.com", plural: "widgets", storageVersion: "v1", namespaced: true}
 	e := &Endpoint{Group: "example.com", Version: "v1", Kind: "Widget", Plural: "widgets", Namespaced: true, Subresources: []string{status}, res: res}
 	e.view = &cacher.View{APIVersion: "example.com/v1", Kind: "Widget"}
+	e.shown = e.wholeForm(e.view)
 	return e
 }
 

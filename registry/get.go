@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
 // freshnessWait is how long a read waits for a version that the server doesn't have yet; kube-apiserver's.
@@ -38,15 +39,28 @@ func (e *Endpoint) Get(ctx context.Context, namespace, name, subresource string,
 	if o.Err != nil {
 		return nil, e.unreadable(name, o.Err)
 	}
-	return &Result{Object: e.render(o)}, nil
+	return &Result{Object: e.render(o), Tag: e.tag(o)}, nil
+}
+
+// tag names the object's state and its form. A Table has none: it shows ages.
+func (e *Endpoint) tag(o *cacher.Object) string {
+	switch e.shown.form.Kind {
+	case Whole:
+		return o.Revision.String()
+	case MetadataOnly:
+		return o.Revision.String() + "-" + string(MetadataOnly) + e.shown.form.Version
+	}
+	return ""
 }
 
 // freshen waits until the caches are as new as a read asks for: without a version, as new as the moment
 // of the call; at "0", as they are; else at least that version.
 func (e *Endpoint) freshen(ctx context.Context, rev storage.Revision, given bool) error {
 	if !given {
-		_, err := e.res.registry.cacher.Barrier(ctx)
-		return e.fail("", err)
+		var err error
+		if rev, err = e.res.registry.store.Barrier(ctx); err != nil {
+			return e.fail("", err)
+		}
 	}
 	return e.waitFor(ctx, rev)
 }

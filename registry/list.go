@@ -91,7 +91,7 @@ func (l *List) WriteTo(w io.Writer) (int64, error) {
 			buf = append(buf, ',')
 		}
 		first = false
-		buf = l.endpoint.itemView.Append(buf, o)
+		buf = l.endpoint.shown.item.Append(buf, o)
 		if len(buf) >= listBuffer {
 			if err := flush(); err != nil {
 				return written, err
@@ -104,12 +104,12 @@ func (l *List) WriteTo(w io.Writer) (int64, error) {
 
 func (l *List) appendHeader(buf []byte) []byte {
 	buf = append(buf, `{"kind":"`...)
-	buf = append(buf, l.endpoint.ListKind...)
+	buf = append(buf, l.endpoint.shown.listKind...)
 	buf = append(buf, `","apiVersion":"`...)
-	buf = append(buf, l.endpoint.apiVersion()...)
+	buf = append(buf, l.endpoint.shown.listVersion...)
 	buf = append(buf, `","metadata":{"resourceVersion":"`...)
 	buf = strconv.AppendInt(buf, int64(l.snapshot.Revision), 10)
-	return append(buf, `"},"items":[`...)
+	return append(append(buf, `"},`...), l.endpoint.shown.members...)
 }
 
 // selects tells whether an object is in the list. What can't be read is reported and left out.

@@ -33,7 +33,13 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 	n := &namespaces{registry: r, autoCreate: autoCreate}
 	Register(r, Definition[corev1.Namespace]{
 		Version: "v1", Kind: "Namespace", ShortNames: []string{"ns"}, ClusterScoped: true, Status: true,
-		Fields:              []string{"status.phase", nameAlias},
+		Fields: []string{"status.phase", nameAlias},
+		Columns: []Column{
+			{Name: "Status", Type: "string", Description: "The status of the namespace", JSONPath: ".status.phase"},
+			{Name: "Age", Type: "string", Description: describe["creationTimestamp"], Cell: func(object map[string]any) any {
+				return elapsed(at(object, "metadata", "creationTimestamp"))
+			}},
+		},
 		UnconditionalUpdate: true, NoGeneration: true,
 		ValidName: validation.ValidateNamespaceName,
 		Prepare:   prepareNamespace,

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	listvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -181,61 +183,62 @@ type listOptions struct {
 	revision    storage.Revision
 	hasRevision bool
 
+	// for a list
+	exact bool   // at revision, and not just at least as new
+	limit int64  // how many objects make a page; 0 for all
+	token *token // the page begins where another ended; nil for the first
+
 	// for a watch
 	initialEvents bool // begin with the state
 	bookmarks     bool
 	timeout       time.Duration
 }
 
-// parseListOptions reads the parameters of a list.
+// parseListOptions reads the parameters of a list. Which of them go together, and what they mean then, is in
+// https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list.
 func parseListOptions(values url.Values) (listOptions, error) {
 	q := query{values: values}
 	var o listOptions
 	o.revision, o.hasRevision = q.revision()
-	q.count("limit") // the whole list may answer it
+	o.limit = q.count("limit")
 	q.count("timeoutSeconds")
 	q.flag("allowWatchBookmarks") // means nothing here
-	_, hasInitial := q.flag("sendInitialEvents")
+	initial, hasInitial := q.flag("sendInitialEvents")
 	if q.err != nil {
 		return o, q.err
 	}
-	match := q.string("resourceVersionMatch")
-	var errs field.ErrorList
-	if match != "" {
-		errs = validateMatch(match, q.string("resourceVersion"), q.string("continue"))
+	combined := &internalversion.ListOptions{
+		ResourceVersion:      q.string("resourceVersion"),
+		ResourceVersionMatch: metav1.ResourceVersionMatch(clip(q.string("resourceVersionMatch"))),
+		Continue:             q.string("continue"),
+	}
+	if o.hasRevision {
+		combined.ResourceVersion = o.revision.String()
 	}
 	if hasInitial {
-		errs = append(errs, field.Forbidden(field.NewPath("sendInitialEvents"), "may only be given with watch=true"))
+		combined.SendInitialEvents = &initial
 	}
-	switch {
-	case len(errs) > 0:
+	if errs := listvalidation.ValidateListOptions(combined, true); len(errs) > 0 {
 		return o, invalidOptions("ListOptions", errs)
-	case match != "":
-		return o, notServed("resourceVersionMatch on a list")
-	case q.string("continue") != "":
-		return o, notServed("continue")
 	}
-	return o, nil
+	return o, o.place(combined)
 }
 
-// matches are what resourceVersionMatch can say.
-var matches = []string{string(metav1.ResourceVersionMatchExact), string(metav1.ResourceVersionMatchNotOlderThan)}
-
-func validateMatch(match, revision, token string) (errs field.ErrorList) {
-	path := field.NewPath("resourceVersionMatch")
-	if revision == "" {
-		errs = append(errs, field.Forbidden(path, "may only be given with resourceVersion"))
+// place reads where in history and in the collection a list begins.
+func (o *listOptions) place(combined *internalversion.ListOptions) (err error) {
+	match := combined.ResourceVersionMatch
+	switch {
+	case combined.Continue != "" && o.revision > 0:
+		return badRequest("specifying resource version is not allowed when using continue")
+	case combined.Continue != "":
+		o.token, err = parseToken(combined.Continue)
+	case o.revision > 0:
+		// Before there was a match, a limit made it exact.
+		o.exact = match == metav1.ResourceVersionMatchExact || match == "" && o.limit > 0
+	case o.hasRevision:
+		o.limit = 0 // "0" comes from memory as it is, and all of it
 	}
-	if token != "" {
-		errs = append(errs, field.Forbidden(path, "may not be given with continue"))
-	}
-	if !slices.Contains(matches, match) {
-		errs = append(errs, field.NotSupported(path, clip(match), matches))
-	}
-	if match == string(metav1.ResourceVersionMatchExact) && revision == "0" {
-		errs = append(errs, field.Forbidden(path, `can't be Exact with resourceVersion "0"`))
-	}
-	return errs
+	return err
 }
 
 // A watch that doesn't say when it wants to end ends at a random time between these, so that watchers

@@ -67,7 +67,7 @@ func (e *Endpoint) Patch(ctx context.Context, namespace, name, subresource, medi
 			return change{}, e.unreadable(name, old.Err)
 		}
 		d.warnings = d.warnings[:fromPatch] // of an earlier try
-		body, err := apply(e.render(old))
+		body, err := apply(e.whole(old))
 		if err != nil {
 			return change{}, err
 		}

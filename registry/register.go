@@ -27,6 +27,7 @@ type Definition[T any] struct {
 	ClusterScoped        bool
 	Status               bool     // serve the status subresource, and keep status out of other writes
 	Fields               []string // selectable ones, as "spec.color", beside metadata.name and metadata.namespace
+	Columns              []Column // of tables, behind the name; defaults to the age
 
 	// UnconditionalUpdate lets a PUT leave resourceVersion out.
 	UnconditionalUpdate bool
@@ -103,7 +104,8 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 		e.Subresources = append([]string{status}, e.Subresources...)
 	}
 	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
-	e.itemView = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true}
+	e.shown = e.wholeForm(&cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true})
+	e.forms = newForms(d.Columns)
 	e.seal()
 	res.endpoints, res.stored = []*Endpoint{e}, e
 	r.add(res)

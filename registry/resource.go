@@ -53,16 +53,18 @@ type Endpoint struct {
 	ShortNames, Categories, Verbs                    []string
 	Subresources                                     []string // "status", "finalize"
 
-	res      *resource
-	view     *cacher.View // single objects and events
-	itemView *cacher.View // items of a list
-	digest   [32]byte     // of what discovery shows; see seal
-	fields   []string     // labels of the selectable fields beside metadata.name and metadata.namespace
+	res    *resource
+	view   *cacher.View // whole objects
+	shown  *shown       // what the verbs answer: whole objects, unless this is what In returned
+	forms  *forms       // the others
+	digest [32]byte     // of what discovery shows; see seal
+	fields []string     // labels of the selectable fields beside metadata.name and metadata.namespace
 }
 
 // Result is the answer to a request for one object.
 type Result struct {
 	Object   []byte   // JSON, as the client sees it
+	Tag      string   // of a get: changes when Object does; "" where that can't be said
 	Created  bool     // an object was created: 201
 	Warnings []string // for the client, one Warning header each
 }
@@ -121,10 +123,15 @@ func (e *Endpoint) key(namespace, name string) (string, error) {
 	return key, nil
 }
 
-// render makes the answer from stored bytes.
-func (e *Endpoint) render(o *cacher.Object) []byte {
+// render makes the answer from stored bytes, in the endpoint's form.
+func (e *Endpoint) render(o *cacher.Object) []byte { return appendObject(e.shown.single, o) }
+
+// whole returns the object as it's served, whatever the form of the answer.
+func (e *Endpoint) whole(o *cacher.Object) []byte { return appendObject(e.view, o) }
+
+func appendObject(v *cacher.View, o *cacher.Object) []byte {
 	const room = 64 // for the resourceVersion
-	return e.view.Append(make([]byte, 0, len(o.Raw())+room), o)
+	return v.Append(make([]byte, 0, len(o.Raw())+room), o)
 }
 
 // begin and written run the resource's hooks around a write.

@@ -52,6 +52,9 @@ func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Valu
 		if now == nil {
 			return nil, watchstream.Options{}, errNotServed()
 		}
+		if now, err = now.In(e.shown.form, q); err != nil {
+			return nil, watchstream.Options{}, err
+		}
 		return now.Watch(ctx, namespace, name, q)
 	}
 	return cursor, watchstream.Options{
@@ -63,7 +66,7 @@ func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Valu
 
 // watchStart says what a watch selects.
 func (e *Endpoint) watchStart(namespace, name string, q url.Values) (cacher.WatchOptions, error) {
-	o := cacher.WatchOptions{Namespace: namespace, Name: name, View: e.view}
+	o := cacher.WatchOptions{Namespace: namespace, Name: name, View: e.shown.event}
 	if _, err := e.res.prefix.Namespace(namespace); err != nil {
 		return o, e.fail(namespace, err)
 	}

@@ -11,6 +11,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // mediaType is a form in which a body is written.
@@ -21,11 +23,11 @@ const (
 	mediaYAML mediaType = "application/yaml"
 )
 
-// accepter says in which form, if any, a clause of an Accept header can be answered.
+// accepter says in which media type, if any, a clause of an Accept header can be answered.
 type accepter func(clause) (mediaType, bool)
 
-// acceptObject is for single objects and lists. A clause that asks for another rendering, such as
-// as=Table, isn't one that we can answer; kubectl puts plain JSON behind it.
+// acceptObject is for documents that are given as they are. A clause that asks for another rendering, such
+// as as=Table, isn't one that we can answer; kubectl puts plain JSON behind it.
 func acceptObject(c clause) (mediaType, bool) {
 	if c.params["as"] != "" {
 		return "", false
@@ -43,6 +45,45 @@ func acceptObject(c clause) (mediaType, bool) {
 func acceptJSON(c clause) (mediaType, bool) {
 	media, ok := acceptObject(c)
 	return media, ok && media == mediaJSON
+}
+
+// negotiateForm is negotiate for objects, which there are in other forms, too. metadata is how the client
+// calls their metadata: that of one object or of a list.
+func negotiateForm(headers []string, accept accepter, metadata string) (mediaType, registry.Form, error) {
+	var form registry.Form
+	media, err := negotiate(headers, func(c clause) (media mediaType, ok bool) {
+		if c.params["as"] == "" {
+			return accept(c)
+		}
+		asked, ok := formOf(c, metadata)
+		if ok {
+			media, ok = accept(clause{media: c.media})
+		}
+		if ok {
+			form = asked
+		}
+		return media, ok
+	})
+	return media, form, err
+}
+
+// What clients call objects of which they want the metadata only.
+const (
+	oneMetadata  = string(registry.MetadataOnly)
+	listMetadata = oneMetadata + "List"
+)
+
+// formOf returns the form that a clause asks for by as, g and v.
+func formOf(c clause, metadata string) (registry.Form, bool) {
+	form := registry.Form{Version: c.params["v"]}
+	switch c.params["as"] {
+	case string(registry.Table):
+		form.Kind = registry.Table
+	case metadata:
+		form.Kind = registry.MetadataOnly
+	}
+	known := form.Kind != registry.Whole && c.params["g"] == metav1.GroupName && (form.Version == "v1" || form.Version == "v1beta1")
+	return form, known
 }
 
 // clause is one alternative of an Accept header.
@@ -86,7 +127,7 @@ func parseAccept(headers []string) []clause {
 	return all
 }
 
-// negotiate returns the first form that the client wants and the accepter has, JSON where the client
+// negotiate returns the first media type that the client wants and the accepter has, JSON where the client
 // says nothing, and else a 406.
 func negotiate(headers []string, accept accepter) (mediaType, error) {
 	if len(headers) == 0 || len(headers) == 1 && (headers[0] == "" || headers[0] == "*/*" || headers[0] == string(mediaJSON)) {

@@ -165,11 +165,15 @@ func (t target) refuse(w *response, method, verb string) error {
 }
 
 func (h *handler) list(w *response, r *http.Request, t target) error {
-	media, err := negotiate(r.Header.Values("Accept"), acceptObject)
+	media, form, err := negotiateForm(r.Header.Values("Accept"), acceptObject, listMetadata)
 	if err != nil {
 		return err
 	}
-	list, err := t.endpoint.List(r.Context(), t.namespace, w.query)
+	e, err := t.endpoint.In(form, w.query)
+	if err != nil {
+		return err
+	}
+	list, err := e.List(r.Context(), t.namespace, w.query)
 	if err != nil {
 		return err
 	}
@@ -178,9 +182,13 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 
 // object serves the verbs on one object.
 func (h *handler) object(w *response, r *http.Request, t target, verb string) error {
-	media, err := negotiate(r.Header.Values("Accept"), acceptObject)
+	media, form, err := negotiateForm(r.Header.Values("Accept"), acceptObject, oneMetadata)
 	if err != nil {
 		return err // before anything is written
+	}
+	e, err := t.endpoint.In(form, w.query)
+	if err != nil {
+		return err
 	}
 	var b body
 	switch {
@@ -192,7 +200,7 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	if err != nil {
 		return err
 	}
-	e, ctx, code := t.endpoint, r.Context(), http.StatusOK
+	ctx, code := r.Context(), http.StatusOK
 	var res *registry.Result
 	switch verb {
 	case "get":

@@ -15,10 +15,15 @@ import (
 // watch opens a watch and serves it. What's wrong with the request is still an HTTP error; once the
 // headers are out everything else is the stream's.
 func (h *handler) watch(w *response, r *http.Request, t target) error {
-	if _, err := negotiate(r.Header.Values("Accept"), acceptJSON); err != nil {
+	_, form, err := negotiateForm(r.Header.Values("Accept"), acceptJSON, oneMetadata)
+	if err != nil {
 		return err
 	}
-	cursor, options, err := t.endpoint.Watch(r.Context(), t.namespace, t.name, w.query)
+	e, err := t.endpoint.In(form, w.query)
+	if err != nil {
+		return err
+	}
+	cursor, options, err := e.Watch(r.Context(), t.namespace, t.name, w.query)
 	if err != nil {
 		return err
 	}

@@ -79,13 +79,18 @@ const listPage = 1000
 // means now (linearizably). The memory it takes doesn't grow with the number of keys. A value that
 // can't be transformed back comes with its Err set. fn's error ends the list and is returned.
 func (s *Store) List(ctx context.Context, prefix string, at Revision, fn func(Change) error) (Revision, error) {
+	return s.ListFrom(ctx, prefix, prefix, at, fn)
+}
+
+// ListFrom is List without the keys before one, which must have the prefix.
+func (s *Store) ListFrom(ctx context.Context, prefix, key string, at Revision, fn func(Change) error) (Revision, error) {
 	if at == 0 {
 		if err := s.local.LinearizableReadNotify(ctx); err != nil {
 			return 0, wrap("list", prefix, err)
 		}
 		at = Revision(s.local.KV().Rev())
 	}
-	from, end := []byte(prefix), []byte(clientv3.GetPrefixRangeEnd(prefix))
+	from, end := []byte(key), []byte(clientv3.GetPrefixRangeEnd(prefix))
 	for {
 		res, err := s.local.KV().Range(ctx, from, end, mvcc.RangeOptions{Rev: int64(at), Limit: listPage})
 		if err != nil {
@@ -101,6 +106,16 @@ func (s *Store) List(ctx context.Context, prefix string, at Revision, fn func(Ch
 		}
 		from = append(res.KVs[len(res.KVs)-1].Key, 0)
 	}
+}
+
+// Count returns how many keys with the prefix, without those before key, there were at a revision. It reads
+// no values.
+func (s *Store) Count(ctx context.Context, prefix, key string, at Revision) (int, error) {
+	res, err := s.local.KV().Range(ctx, []byte(key), []byte(clientv3.GetPrefixRangeEnd(prefix)), mvcc.RangeOptions{Rev: int64(at), CountOnly: true})
+	if err != nil {
+		return 0, wrap("count", prefix, err)
+	}
+	return res.Count, nil
 }
 
 func (s *Store) decode(kv *mvccpb.KeyValue) Change {

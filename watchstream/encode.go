@@ -37,7 +37,11 @@ type BookmarkOf struct {
 
 // AppendBookmark appends a BOOKMARK frame.
 func AppendBookmark(dst []byte, b BookmarkOf) []byte {
-	dst = AppendHead(dst, Bookmark)
+	return AppendTail(b.AppendObject(AppendHead(dst, Bookmark)))
+}
+
+// AppendObject appends the bookmark's object, without a frame.
+func (b BookmarkOf) AppendObject(dst []byte) []byte {
 	s := jsoniter.ConfigFastest.BorrowStream(nil)
 	defer jsoniter.ConfigFastest.ReturnStream(s)
 	s.WriteRaw(`{"kind":`)
@@ -52,7 +56,7 @@ func AppendBookmark(dst []byte, b BookmarkOf) []byte {
 		s.WriteRaw(`,"annotations":{"` + InitialEventsEnd + `":"true"}`)
 	}
 	s.WriteRaw(`}}`)
-	return AppendTail(append(dst, s.Buffer()...))
+	return append(dst, s.Buffer()...)
 }
 
 // AppendError appends an ERROR frame, after which a stream ends.

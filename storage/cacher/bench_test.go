@@ -67,8 +67,14 @@ func BenchmarkApply(b *testing.B) {
 	}
 }
 
-// BenchmarkInitialState gives the state of 10,000 objects to one watcher.
+// BenchmarkInitialState gives the state of 10,000 objects to watchers that ask at once.
 func BenchmarkInitialState(b *testing.B) {
+	for _, watchers := range []int{1, 50} {
+		b.Run(fmt.Sprint(watchers, " watchers"), func(b *testing.B) { benchmarkInitialState(b, watchers) })
+	}
+}
+
+func benchmarkInitialState(b *testing.B, watchers int) {
 	const objects = 10_000
 	r := newBench(defaultBounds)
 	for i := range objects {
@@ -77,16 +83,23 @@ func BenchmarkInitialState(b *testing.B) {
 		r.feed([]storage.Change{{KeyValue: storage.KeyValue{Key: string(widgets) + "ns1/" + name, Value: widget(name, `"tier":"front"`), Revision: r.rev}}})
 	}
 	buf := make([]byte, 0, 80<<10)
+	cursors := make([]*Cursor, watchers)
 	b.ReportAllocs()
 	b.ResetTimer()
 	for range b.N {
-		c := r.watch(b, query{}, WatchOptions{Start: StartState})
-		for !c.Synced() {
-			if _, _, err := c.Next(b.Context(), buf); err != nil {
-				b.Fatal(err)
+		for i := range cursors {
+			cursors[i] = r.watch(b, query{}, WatchOptions{Start: StartState})
+		}
+		for !cursors[0].Synced() {
+			for _, c := range cursors {
+				if _, _, err := c.Next(b.Context(), buf); err != nil {
+					b.Fatal(err)
+				}
 			}
 		}
-		c.Close()
+		for _, c := range cursors {
+			c.Close()
+		}
 	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*objects), "ns/object")
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*objects*watchers), "ns/object")
 }

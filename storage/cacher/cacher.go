@@ -24,12 +24,14 @@ type Cacher struct {
 	log     *slog.Logger
 	history history
 	waker   waker
+	kept    kept
 	bounds  bounds
 	primed  chan struct{}
 	stats   stats
 
 	pos       atomic.Int64 // the feed's position
 	untrimmed int          // the feed's own: changes since the last trim
+	pinned    int64        // the feed's own: bytes replaced since the kept snapshots were looked at
 
 	mu        sync.RWMutex // guards resources and base
 	resources map[storage.Prefix]*Resource
@@ -53,6 +55,7 @@ func New(store *storage.Store, o Options) *Cacher {
 	}
 	c := &Cacher{store: store, log: o.Log, bounds: defaultBounds, primed: make(chan struct{}), resources: map[storage.Prefix]*Resource{}}
 	c.history = history{store: store, encoded: &c.stats.encoded, bounds: &c.bounds, known: map[stretchKey]*stretch{}}
+	c.kept.bounds = &c.bounds
 	c.waker = waker{bell: make(chan struct{}, 1)}
 	return c
 }
@@ -74,9 +77,14 @@ type bounds struct {
 	stretch storage.Revision
 	// historyBytes bounds the decoded stretches that are kept. What a cursor uses lives on while it does.
 	historyBytes int64
+	// keptSnapshots bounds how many snapshots are kept for those who read on from them, and keptBytes the
+	// bytes that they keep alive together: what has been replaced since. What is dropped is read from history.
+	keptSnapshots int
+	keptBytes     int64
 }
 
-var defaultBounds = bounds{warm: 16_384, logEvents: 1 << 17, logBytes: 32 << 20, totalLogBytes: 256 << 20, groupEntries: 1024, stretch: 2048, historyBytes: 64 << 20}
+var defaultBounds = bounds{warm: 16_384, logEvents: 1 << 17, logBytes: 32 << 20, totalLogBytes: 256 << 20, groupEntries: 1024, stretch: 2048, historyBytes: 64 << 20,
+	keptSnapshots: 64, keptBytes: 64 << 20}
 
 // emptyRevision is that of a new etcd. No change belongs to it.
 const emptyRevision storage.Revision = 1
@@ -129,6 +137,7 @@ func (c *Cacher) list(ctx context.Context, at storage.Revision) error {
 		r.reset(at)
 	}
 	c.mu.Unlock()
+	c.kept.clear() // all objects are made anew
 	_, err := c.store.List(ctx, storage.Root, at, func(kv storage.Change) error {
 		if p, _, _, ok := storage.SplitKey(kv.Key); ok {
 			c.Resource(p).load(newObjectFrom(kv))
@@ -177,6 +186,10 @@ func (c *Cacher) applyAll(changes []storage.Change) {
 		}
 		dirty = c.applyRevision(changes[from:to], dirty)
 		c.moveTo(changes[from].Revision)
+		if c.pinned >= trimBytes {
+			c.pinned = 0
+			c.kept.trim()
+		}
 		from = to
 	}
 	c.waker.wake(dirty)
@@ -186,8 +199,12 @@ func (c *Cacher) applyAll(changes []storage.Change) {
 	}
 }
 
-// trimInterval is how many changes are applied between two looks at the sum of all logs.
-const trimInterval = 1024
+const (
+	// trimInterval is how many changes are applied between two looks at the sum of all logs.
+	trimInterval = 1024
+	// trimBytes is how much is replaced between two looks at what the kept snapshots keep alive.
+	trimBytes = 1 << 20
+)
 
 // trim halves the largest logs until all together are within their bound.
 func (c *Cacher) trim() {

@@ -25,6 +25,7 @@ type Cursor struct {
 	shown position
 	rest  rest
 
+	begun bool   // the first event has been given, where the view has a first one
 	state *state // what is left of the initial state; nil when it was given
 	close sync.Once
 }
@@ -37,12 +38,6 @@ const (
 	fromLog                  // below what the group's ring still has
 	live                     // the group's ring
 )
-
-// state is an initial state that is being given.
-type state struct {
-	objects *Snapshot
-	next    string // the first key not yet given
-}
 
 // Bounds of one Next.
 const (
@@ -100,32 +95,6 @@ const (
 	moved             // the cursor moved or changed its state: try again
 	ended             // nothing there, and the resource's watches have ended
 )
-
-// nextState gives a piece of the initial state, as ADDED events. A piece never has anything else in it,
-// so that the caller can put a bookmark between the state and what follows.
-func (c *Cursor) nextState(dst []byte) []byte {
-	s, g := c.state, c.group
-	within := string(c.resource.prefix)
-	if g.namespace != "" {
-		within += g.namespace + "/"
-	}
-	if s.next < within {
-		s.next = within
-	}
-	start := len(dst)
-	for o := range s.objects.from(s.next, within) {
-		if !g.matches(o) {
-			continue
-		}
-		if len(dst) > start && len(dst)-start+len(o.raw)+frameOverhead > maxBatchBytes {
-			s.next = o.Key
-			return dst
-		}
-		dst = g.view.appendFrame(dst, watchstream.Added, o, o.Revision)
-	}
-	c.state = nil
-	return dst
-}
 
 // Synced tells whether the initial state has been given, or none was asked for.
 func (c *Cursor) Synced() bool { return c.state == nil }
@@ -251,7 +220,7 @@ func (c *Cursor) match(dst []byte, events []*Event) []byte {
 	}
 	for _, e := range events {
 		if t := c.group.transition(e); t != 0 {
-			dst = append(dst, e.frame(c.group.view, t)...)
+			dst = append(dst, e.frame(c.view(), t)...)
 		}
 	}
 	last := events[len(events)-1]
@@ -262,7 +231,7 @@ func (c *Cursor) match(dst []byte, events []*Event) []byte {
 // give appends the frames of entries that were taken.
 func (c *Cursor) give(dst []byte, got []taken) []byte {
 	for _, t := range got {
-		dst = append(dst, t.event.frame(c.group.view, t.typ)...)
+		dst = append(dst, t.event.frame(c.view(), t.typ)...)
 	}
 	last := got[len(got)-1].event
 	c.seq, c.rev = last.seq, last.rev
@@ -276,9 +245,17 @@ func (c *Cursor) Revision() int64 { return int64(c.rev) }
 // AppendBookmark appends a BOOKMARK event at the cursor's revision. initialEnd adds the annotation that
 // tells the client that the initial state is complete (KEP-3157).
 func (c *Cursor) AppendBookmark(dst []byte, initialEnd bool) []byte {
-	return watchstream.AppendBookmark(dst, watchstream.BookmarkOf{
-		APIVersion: c.group.view.APIVersion, Kind: c.group.view.Kind, ResourceVersion: c.rev.String(), InitialEnd: initialEnd,
-	})
+	return c.view().appendBookmark(dst, c.rev, initialEnd)
+}
+
+// view returns the view of the next event, which is then given.
+func (c *Cursor) view() *View {
+	v := c.group.view
+	if c.begun || v.First == nil {
+		return v
+	}
+	c.begun = true
+	return v.First
 }
 
 // Close gives up the cursor's membership of its group. It's idempotent.
@@ -286,6 +263,7 @@ func (c *Cursor) Close() {
 	c.close.Do(func() {
 		c.rest.awake()
 		c.rest.done(&c.resource.cacher.waker)
+		c.endState()
 		c.resource.leave(c.group, c.rest.cohort)
 	})
 }

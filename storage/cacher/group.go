@@ -27,7 +27,8 @@ type group struct {
 	floor   uint64 // seq of the newest entry overwritten; at creation the log's head
 	touched uint64 // seq of the last event looked at, which may be found by several terms
 
-	cohorts []*cohort // the members, as they're woken; whoever has room stands last
+	shared  *sharedState // the initial state that members are being given, if any
+	cohorts []*cohort    // the members, as they're woken; whoever has room stands last
 }
 
 // entry is an event that concerns a group.

@@ -20,8 +20,10 @@ type Object struct {
 
 	raw     []byte
 	offsets offsets
-	nameAt  uint32 // where the name begins in Key
-	spaceAt uint32 // where the namespace begins in Key; nameAt when there is none
+	fields  *fieldSet // whose values are known; nil for none
+	values  []string  // of them, in its order
+	nameAt  uint32    // where the name begins in Key
+	spaceAt uint32    // where the namespace begins in Key; nameAt when there is none
 }
 
 // NewObject scans stored bytes into an Object. It keeps raw, which must not change any more, and
@@ -71,6 +73,14 @@ func (o *Object) Field(label string) string {
 	case "metadata.namespace":
 		return o.Namespace()
 	}
+	if i := o.fields.find(label); i >= 0 {
+		return o.values[i]
+	}
+	return o.scanField(label)
+}
+
+// scanField looks for a field in the object's bytes.
+func (o *Object) scanField(label string) string {
 	it := jsoniter.ConfigDefault.BorrowIterator(o.raw)
 	defer jsoniter.ConfigDefault.ReturnIterator(it)
 	for rest := label; ; {

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/third_party/forked/golang/btree"
@@ -22,12 +23,15 @@ type Resource struct {
 
 	mu     sync.RWMutex // guards all below; held for pointer work only, never while matching for a reader
 	tree   *btree.BTree[*Object]
+	fields *fieldIndex      // of the tree's objects
 	shared *Snapshot        // the tree as it is now, when someone asked; nil after a change
 	rev    storage.Revision // of the last change applied
 	log    eventLog
 	groups map[groupKey]*group
 	index  index
 	epoch  uint64 // counts EndWatches: a cursor of an older one ends
+
+	replaced atomic.Int64 // bytes that changes have ever taken out of the tree; grows only
 }
 
 // treeDegree is the branching of the tree: wide enough that a copied path is a few kilobytes.
@@ -36,6 +40,7 @@ const treeDegree = 32
 func newResource(c *Cacher, p storage.Prefix, base storage.Revision) *Resource {
 	r := &Resource{cacher: c, prefix: p, rev: base, groups: map[groupKey]*group{}, index: newIndex()}
 	r.tree = btree.New(treeDegree, func(a, b *Object) bool { return a.Key < b.Key })
+	r.fields = newFieldIndex(noFields)
 	r.log = eventLog{low: 1, next: 1, base: base, bounds: &c.bounds}
 	return r
 }
@@ -60,7 +65,11 @@ func (r *Resource) Len() int {
 
 // Snapshot is a resource at one instant. It never changes, and it keeps what it holds alive.
 type Snapshot struct {
-	tree *btree.BTree[*Object]
+	tree     *btree.BTree[*Object]
+	fields   *fieldIndex
+	since    storage.Revision // of the last change that's in the tree
+	replaced int64            // Resource.replaced then: what it has grown by is what this keeps alive
+
 	// Revision is the larger of the feed's position and the resource's last change: every change up
 	// to it is in here.
 	Revision storage.Revision
@@ -78,37 +87,69 @@ func (r *Resource) Snapshot() *Snapshot {
 		s, rev = r.sharedLocked(), r.rev
 		r.mu.Unlock()
 	}
-	return &Snapshot{tree: s.tree, Revision: max(pos, rev)}
+	now := *s
+	now.Revision = max(pos, rev)
+	return &now
 }
 
 // sharedLocked returns the shared clone of the tree; mu must be held for writing.
 func (r *Resource) sharedLocked() *Snapshot {
 	if r.shared == nil {
-		r.shared = &Snapshot{tree: r.tree.Clone(), Revision: r.rev}
+		r.shared = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), since: r.rev, replaced: r.replaced.Load(), Revision: r.rev}
 	}
 	return r.shared
 }
 
 // All yields the objects whose key begins with prefix, in key order.
-func (s *Snapshot) All(prefix string) iter.Seq[*Object] { return s.from(prefix, prefix) }
+func (s *Snapshot) All(prefix string) iter.Seq[*Object] { return s.From(prefix, prefix) }
 
-// from yields the objects whose key begins with prefix and isn't less than key.
-func (s *Snapshot) from(key, prefix string) iter.Seq[*Object] {
+// Get returns the object under a key, or nil.
+func (s *Snapshot) Get(key string) *Object {
+	o, _ := s.tree.Get(&Object{Key: key})
+	return o
+}
+
+// From yields the objects whose key begins with prefix and isn't less than key, in key order.
+func (s *Snapshot) From(key, prefix string) iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
+		if s.covers(prefix) {
+			s.tree.AscendGreaterOrEqual(&Object{Key: key}, yield) // and no key is looked at
+			return
+		}
 		s.tree.AscendGreaterOrEqual(&Object{Key: key}, func(o *Object) bool {
 			return strings.HasPrefix(o.Key, prefix) && yield(o)
 		})
 	}
 }
 
+// covers tells whether every object of the resource has the prefix.
+func (s *Snapshot) covers(prefix string) bool {
+	first, _ := s.tree.Min()
+	last, _ := s.tree.Max()
+	return first != nil && strings.HasPrefix(first.Key, prefix) && strings.HasPrefix(last.Key, prefix)
+}
+
 // Len returns the number of objects.
 func (s *Snapshot) Len() int { return s.tree.Len() }
+
+// Count returns how many objects From yields.
+func (s *Snapshot) Count(key, prefix string) (n int) {
+	if key <= prefix && s.covers(prefix) {
+		return s.Len()
+	}
+	for range s.From(key, prefix) {
+		n++
+	}
+	return n
+}
 
 // load puts an object in place without an event, while the cache is primed.
 func (r *Resource) load(o *Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tree.ReplaceOrInsert(o)
+	r.fields.carry(o)
+	prev, _ := r.tree.ReplaceOrInsert(o)
+	r.fields.move(prev, o)
 	r.shared = nil
 }
 
@@ -117,6 +158,7 @@ func (r *Resource) reset(base storage.Revision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tree.Clear(false)
+	r.fields.clear()
 	r.shared, r.rev = nil, base
 	r.log.reset(base)
 	for _, g := range r.groups {
@@ -128,12 +170,14 @@ func (r *Resource) reset(base storage.Revision) {
 // the cohorts of groups that got an entry to dirty.
 func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 	objects := make([]*Object, 0, 1) // scanned outside the lock
+	fields := r.fieldSet()
 	for _, c := range changes {
-		if c.Deleted {
-			objects = append(objects, nil)
-		} else {
-			objects = append(objects, newObjectFrom(c))
+		var o *Object
+		if !c.Deleted {
+			o = newObjectFrom(c)
+			fields.read(o)
 		}
+		objects = append(objects, o)
 	}
 	now := time.Now()
 	r.mu.Lock()
@@ -142,10 +186,13 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 	for i, c := range changes {
 		e := &Event{rev: c.Revision, at: now, cur: objects[i], encoded: &r.cacher.stats.encoded}
 		if e.cur != nil {
+			r.fields.carry(e.cur)
 			e.prev, _ = r.tree.ReplaceOrInsert(e.cur)
 		} else {
 			e.prev, _ = r.tree.Delete(&Object{Key: c.Key})
 		}
+		r.fields.move(e.prev, e.cur)
+		r.countReplaced(e.prev)
 		r.rev = c.Revision
 		if e.prev == nil && e.cur == nil {
 			continue // a key written and deleted by one transaction
@@ -237,18 +284,14 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 // openLocked makes the cursor; mu must be held for writing. The state and the place in the log are of
 // one moment: no gap, no repeat.
 func (r *Resource) openLocked(o WatchOptions) *Cursor {
-	pos := max(r.cacher.Position(), r.rev)
-	c := &Cursor{resource: r, epoch: r.epoch}
-	switch o.Start {
-	case StartAfter:
+	c := &Cursor{resource: r, epoch: r.epoch, rev: max(r.cacher.Position(), r.rev)}
+	if o.Start == StartAfter {
 		c.rev = o.After
-	case StartNow:
-		c.rev = pos
-	case StartState:
-		c.rev = pos
-		c.state = &state{objects: r.sharedLocked()}
 	}
 	c.group = r.joinLocked(o)
+	if o.Start == StartState {
+		c.state = &state{shared: c.group.shareLocked(r.sharedLocked())}
+	}
 	c.rest.cohort = c.group.joinLocked()
 	if c.rev >= r.log.base {
 		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)

@@ -16,6 +16,7 @@ import (
 type offsets struct {
 	apiVersion span // between the quotes
 	kind       span // between the quotes
+	metadata   span // the whole value
 	version    span // of resourceVersion, between the quotes; or where the member is to be inserted
 	insert     bool // there is no resourceVersion: the whole member is inserted
 	comma      bool // and others follow it
@@ -71,7 +72,10 @@ func (s *scanner) scan(o *Object) error {
 				return fmt.Errorf("stored value has two members metadata")
 			}
 			seen.metadata = true
+			s.space()
+			o.offsets.metadata.from = uint32(s.pos)
 			err = s.metadata(o)
+			o.offsets.metadata.to = uint32(s.pos)
 		default:
 			err = s.value()
 		}
@@ -93,7 +97,7 @@ func (s *scanner) scan(o *Object) error {
 }
 
 func (s *scanner) metadata(o *Object) error {
-	if s.space(); s.peek() != '{' {
+	if s.peek() != '{' {
 		return s.fail("an object as metadata")
 	}
 	goesIn, found, members := uint32(s.pos+1), false, 0

@@ -17,6 +17,14 @@ type View struct {
 	Kind       string
 	// OmitTypeMeta leaves kind and apiVersion out of items, as lists of built-in kinds do.
 	OmitTypeMeta bool
+	// MetadataOnly shows nothing but metadata, under the view's own kind and apiVersion.
+	MetadataOnly bool
+	// Render, if set, appends what is shown instead of the object: a document made of it, which may be
+	// dear. o.Revision is the resourceVersion to show. An event is rendered once for all its watchers, so
+	// what depends on the time is as old as the first of them made it.
+	Render func(dst []byte, o *Object) []byte
+	// First, if set, is the view of the first event of each watch.
+	First *View
 }
 
 // Append appends the object as JSON to dst.
@@ -24,7 +32,17 @@ func (v *View) Append(dst []byte, o *Object) []byte { return v.appendAt(dst, o, 
 
 // appendAt appends the object as if rev were its last write, which is how a deleted one is shown.
 func (v *View) appendAt(dst []byte, o *Object, rev storage.Revision) []byte {
-	if v.OmitTypeMeta {
+	switch {
+	case v.Render != nil:
+		if rev != o.Revision {
+			last := *o
+			last.Revision = rev
+			o = &last
+		}
+		return v.Render(dst, o)
+	case v.MetadataOnly:
+		return v.appendMetadata(dst, o, rev)
+	case v.OmitTypeMeta:
 		return v.appendBare(dst, o, rev)
 	}
 	api, version := o.offsets.apiVersion, o.offsets.version
@@ -62,6 +80,15 @@ func (v *View) appendBare(dst []byte, o *Object, rev storage.Revision) []byte {
 	return append(dst, o.raw[version.to:]...)
 }
 
+func (v *View) appendMetadata(dst []byte, o *Object, rev storage.Revision) []byte {
+	metadata, version := o.offsets.metadata, o.offsets.version
+	dst = append(append(dst, `{"kind":"`...), v.Kind...)
+	dst = append(append(dst, `","apiVersion":"`...), v.APIVersion...)
+	dst = append(append(dst, `","metadata":`...), o.raw[metadata.from:version.from]...)
+	dst = append(o.appendVersion(dst, rev), o.raw[version.to:metadata.to]...)
+	return append(dst, '}')
+}
+
 func (v *View) appendAPIVersion(dst []byte, o *Object) []byte {
 	if v.APIVersion == "" {
 		return append(dst, o.raw[o.offsets.apiVersion.from:o.offsets.apiVersion.to]...)
@@ -79,6 +106,15 @@ func (o *Object) appendVersion(dst []byte, rev storage.Revision) []byte {
 		return append(dst, '"', ',')
 	}
 	return append(dst, '"')
+}
+
+// appendBookmark appends a whole BOOKMARK event.
+func (v *View) appendBookmark(dst []byte, rev storage.Revision, initialEnd bool) []byte {
+	b := watchstream.BookmarkOf{APIVersion: v.APIVersion, Kind: v.Kind, ResourceVersion: rev.String(), InitialEnd: initialEnd}
+	if v.Render == nil {
+		return watchstream.AppendBookmark(dst, b)
+	}
+	return v.appendFrame(dst, watchstream.Bookmark, NewObject("", b.AppendObject(nil), rev), rev)
 }
 
 // appendFrame appends a whole event: one JSON document and a newline.

@@ -11,47 +11,48 @@ import (
 
 // check looks at etcd's files before etcd does. Afterwards they are whole, or the directory is as if it
 // had never been started. It refuses, with a *damage that names the file, everything else: etcd would
-// start with less than it acknowledged, or end the process.
-func (d *dataDir) check(log *slog.Logger, clusterID uint64) (err error) {
+// start with less than it acknowledged, or end the process. It returns the log's last entry that is known
+// to be committed: etcd applies all up to it before it does anything else.
+func (d *dataDir) check(log *slog.Logger, clusterID uint64) (commit uint64, err error) {
 	defer catchFault(debug.SetPanicOnFault(true), d.member(), &err)
 	// The first start that succeeds leaves the history's marks.
 	used := exists(d.file(historyName))
 	if !exists(d.member()) {
 		if used {
-			return &damage{d.member(), -1, "it is missing"}
+			return 0, &damage{d.member(), -1, "it is missing"}
 		}
-		return nil
+		return 0, nil
 	}
 	sum, err := readWAL(d.wal())
 	if err != nil {
-		return err
+		return 0, err
 	}
 	index, pages, err := d.checkDB(sum)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	switch {
 	case index == 0 && sum.commit == 0 && !used:
 		// Nothing was committed, so nothing was acknowledged: the first start was killed. etcd would wait
 		// forever for a member that it never added.
 		log.Info("the first start in this directory was interrupted; starting anew", "dir", d.path)
-		return os.RemoveAll(d.member())
+		return 0, os.RemoveAll(d.member())
 	case sum.files == 0:
-		return &damage{d.wal(), -1, "the log is missing"}
+		return 0, &damage{d.wal(), -1, "the log is missing"}
 	case index == 0 && sum.commit == 0:
-		return &damage{d.member(), -1, "nothing is in the log and the database any more"}
+		return 0, &damage{d.member(), -1, "nothing is in the log and the database any more"}
 	case index > sum.lastIndex && sum.torn:
-		return &damage{sum.lastFile, sum.end, fmt.Sprintf("the log can be read up to entry %d, but the database has entry %d", sum.lastIndex, index)}
+		return 0, &damage{sum.lastFile, sum.end, fmt.Sprintf("the log can be read up to entry %d, but the database has entry %d", sum.lastIndex, index)}
 	case index > sum.lastIndex:
-		return &damage{d.wal(), -1, fmt.Sprintf("the log ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
+		return 0, &damage{d.wal(), -1, fmt.Sprintf("the log ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
 	case sum.clusterID != clusterID:
-		return fmt.Errorf("%s belongs to another cluster (%x) than %s (%x): put the directory's own files back, or move member away to start empty",
+		return 0, fmt.Errorf("%s belongs to another cluster (%x) than %s (%x): put the directory's own files back, or move member away to start empty",
 			d.member(), sum.clusterID, d.file(markerName), clusterID)
 	}
 	if sum.torn {
 		log.Warn("a write that wasn't finished at the log's end was dropped; it was never acknowledged", "file", sum.lastFile, "offset", sum.end)
 	}
-	return errors.Join(sum.mend(), trim(d.db(), pages))
+	return sum.commit, errors.Join(sum.mend(), trim(d.db(), pages))
 }
 
 // checkDB checks the database. It returns the last log entry that it has (0 if it has none, or if it

@@ -75,13 +75,10 @@ const (
 
 	// kickInterval is how often a starting member is told to campaign, until it leads.
 	kickInterval = 500 * time.Microsecond
-	// quietLooks is for how many looks the replay of the log must have been still before that: raft
+	// quietLooks is for how many looks the replay of the log must have been over before that: raft
 	// panics if it's told to campaign between etcd's compaction of the entries it replayed and its own
-	// note that they were applied.
-	quietLooks = 6
-	// firstEntries is how many log entries a new member applies at most before it leads. There's no
-	// compaction of those.
-	firstEntries = 8
+	// note that they were applied. That is microseconds on a machine with nothing else to do.
+	quietLooks = 20
 	// stopReport is after how long Close says what it waits for.
 	stopReport = 5 * time.Second
 	// brokenStop is how long Close waits for an etcd that failed: parts of it may wait for the goroutine
@@ -181,19 +178,20 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	var replay uint64
 	if !o.Ephemeral {
 		id, err := clusterID(cfg)
 		if err != nil {
 			return err
 		}
-		if err := s.dir.check(o.Log, id); err != nil {
+		if replay, err = s.dir.check(o.Log, id); err != nil {
 			return err
 		}
 	}
 	if err := s.startEtcd(cfg); err != nil {
 		return fmt.Errorf("data directory %s: etcd can't start: %w", s.dir.path, err)
 	}
-	if err := s.lead(ctx); err != nil {
+	if err := s.lead(ctx, replay); err != nil {
 		return fmt.Errorf("data directory %s: etcd doesn't get ready: %w", s.dir.path, err)
 	}
 	if s.keeper, err = newKeeper(s.Local, s.dir, o); err != nil {
@@ -294,18 +292,17 @@ func (s *Server) pause(ctx context.Context, tick <-chan time.Time) error {
 
 // lead makes the member campaign at once, where etcd would wait for most of a second whether someone
 // else does, and returns when it serves. That is only right for a single member, as no other can
-// be leading.
-func (s *Server) lead(ctx context.Context) error {
+// be leading. replay is the last entry that it applies before that; 0 for a new member.
+func (s *Server) lead(ctx context.Context, replay uint64) error {
 	ticker := time.NewTicker(kickInterval)
 	defer ticker.Stop()
 	id := uint64(s.Local.MemberID())
-	var quiet int      // looks since the replay of the log last moved
-	var applied uint64 // as of the last look
+	quiet := 0 // looks since the replay was over
 	for s.Local.Leader() == 0 {
-		if now := s.Local.AppliedIndex(); now != applied || s.Local.CommittedIndex() > now {
-			quiet, applied = 0, now
+		if s.Local.AppliedIndex() >= replay {
+			quiet++
 		}
-		if quiet++; quiet <= quietLooks && applied > firstEntries {
+		if replay > 0 && quiet <= quietLooks {
 			if err := s.pause(ctx, ticker.C); err != nil {
 				return err
 			}

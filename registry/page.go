@@ -1,0 +1,147 @@
+package registry
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// token is where a page of a list begins: what kube-apiserver's tokens say, in their form. It isn't signed and
+// the server remembers nothing for it: whatever it says, it names a place in the collection that it's given
+// with.
+type token struct {
+	Version string `json:"v"`
+	// Revision is that of all pages, or negative for the newest there is.
+	Revision int64 `json:"rv"`
+	// Start is the key from which the page goes on, relative to the collection.
+	Start string `json:"start"`
+}
+
+const (
+	tokenVersion = "meta.k8s.io/v1"
+	// newest is the revision of a token whose page needn't be of one revision with those before.
+	newest = -1
+)
+
+func (t token) String() string {
+	text, err := json.Marshal(t)
+	if err != nil {
+		panic(err) // strings and a number always encode
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+func parseToken(s string) (*token, error) {
+	bad := func(why string) error {
+		return badRequest("invalid continue token: %s; use metadata.continue of the list before as it is, or start a new list", why)
+	}
+	text, err := base64.RawURLEncoding.DecodeString(s)
+	if err != nil {
+		return nil, bad("it isn't unpadded URL-safe base64")
+	}
+	t := &token{}
+	if err := json.Unmarshal(text, t); err != nil {
+		return nil, bad("it isn't JSON of the right form")
+	}
+	start := "/" + strings.TrimPrefix(t.Start, "/")
+	switch {
+	case t.Version != tokenVersion:
+		return nil, bad("it is of another version than " + tokenVersion)
+	case t.Revision == 0:
+		return nil, bad("it names no resource version")
+	case t.Start == "":
+		return nil, bad("it names no start")
+	case path.Clean(start) != start:
+		return nil, bad("its start isn't a key")
+	}
+	t.Start = start[1:]
+	return t, nil
+}
+
+// resume makes the list go on where another page ended.
+func (l *List) resume(ctx context.Context, t *token) error {
+	l.token = t
+	l.start = max(l.start, l.collection+t.Start)
+	e := l.endpoint
+	if t.Revision < 0 {
+		return l.now(ctx, 0, false)
+	}
+	rev := storage.Revision(t.Revision)
+	if rev > e.res.registry.cacher.Position() {
+		newest, err := e.res.registry.store.Barrier(ctx)
+		if err != nil {
+			return e.fail("", err)
+		}
+		if rev > newest {
+			return apierrors.NewResourceExpired(fmt.Sprintf("the continue token is for resource version %d, which this store doesn't have (it is at %d): "+
+				"start a new list without it", rev, newest))
+		}
+	}
+	return l.at(ctx, rev)
+}
+
+// cut ends the list after so many objects. Where more would follow it gets a token. It looks for the first of
+// them, so that there is no page with nothing on it.
+func (l *List) cut(ctx context.Context, limit int64) error {
+	if l.snapshot != nil && limit >= int64(l.snapshot.Len()) {
+		return nil
+	}
+	var n int64
+	for o, err := range l.matching(ctx) {
+		if err != nil {
+			return l.failed(err)
+		}
+		if n++; n > limit {
+			return l.more(ctx, o.Key)
+		}
+		l.end = o.Key
+		if l.snapshot != nil {
+			l.page = append(l.page, o)
+		}
+	}
+	return nil
+}
+
+// more notes that there are other pages, of which the next begins with an object.
+func (l *List) more(ctx context.Context, next string) error {
+	// The key just after the last one, which may be written again by then.
+	t := token{Version: tokenVersion, Revision: int64(l.Revision()), Start: strings.TrimPrefix(l.end, l.collection) + "\x00"}
+	l.continues = t.String()
+	if l.snapshot != nil {
+		l.endpoint.res.cache.Keep(l.snapshot)
+	}
+	if !l.selectsAll() {
+		return nil
+	}
+	if l.snapshot != nil {
+		l.remaining = l.snapshot.Count(next, l.prefix)
+		return nil
+	}
+	var err error
+	l.remaining, err = l.endpoint.res.registry.store.Count(ctx, l.prefix, next, l.revision)
+	return l.failed(err)
+}
+
+// failed is the answer about a revision that is read from history.
+func (l *List) failed(err error) error {
+	switch {
+	case !errors.Is(err, storage.ErrCompacted):
+		return l.endpoint.fail("", err)
+	case l.token == nil:
+		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is too old: history begins at %d; list without a resource version",
+			l.revision, l.endpoint.res.registry.store.Compacted()))
+	}
+	status := apierrors.NewResourceExpired("the continue token is too old for the rest of the list to be consistent with its beginning: " +
+		"start a new list without it, or use the token in this answer's metadata to get the rest as it is now, " +
+		"in which objects written since the first page may be missing, or come twice")
+	status.ErrStatus.Continue = token{Version: tokenVersion, Revision: newest, Start: l.token.Start}.String()
+	return status
+}

@@ -1,0 +1,90 @@
+package registry
+
+import (
+	"encoding/json"
+	"strconv"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// table shows objects as rows of a Table. Immutable.
+type table struct {
+	*columns
+	apiVersion     string
+	include        metav1.IncludeObjectPolicy // what comes with a row
+	whole, partial *cacher.View
+}
+
+// shown returns the form. A single object is a Table of one row; in a watch only the first event says what
+// the columns are.
+func (t *table) shown() *shown {
+	single := t.view(t.definitions)
+	event := t.view([]byte("null"))
+	event.First = single
+	return &shown{
+		single: single,
+		event:  event,
+		item:   &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: t.appendRow},
+
+		listKind: string(Table), listVersion: t.apiVersion,
+		members: []byte(`"columnDefinitions":` + string(t.definitions) + `,"rows":[`),
+	}
+}
+
+// view makes Tables of one row.
+func (t *table) view(definitions []byte) *cacher.View {
+	return &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: func(dst []byte, o *cacher.Object) []byte {
+		dst = append(append(dst, `{"kind":"Table","apiVersion":"`...), t.apiVersion...)
+		dst = append(dst, `","metadata":{"resourceVersion":"`...)
+		dst = strconv.AppendInt(dst, int64(o.Revision), 10)
+		dst = append(append(dst, `"},"columnDefinitions":`...), definitions...)
+		dst = t.appendRow(append(dst, `,"rows":[`...), o)
+		return append(dst, `]}`...)
+	}}
+}
+
+// wholeObjects holds *[]byte, in which objects are put together that are then decoded.
+var wholeObjects = sync.Pool{New: func() any { return new([]byte) }}
+
+// appendRow appends one row.
+func (t *table) appendRow(dst []byte, o *cacher.Object) []byte {
+	pooled := wholeObjects.Get().(*[]byte)
+	whole := t.whole.Append((*pooled)[:0], o)
+	defer func() {
+		if cap(whole) <= 2*listBuffer {
+			*pooled = whole
+			wholeObjects.Put(pooled)
+		}
+	}()
+	var object map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(whole, &object); err != nil {
+		object = nil // its cells are empty; can't be, because it was scanned
+	}
+	dst = appendCell(append(dst, `{"cells":[`...), o.Name())
+	for _, cell := range t.cells {
+		dst = appendCell(append(dst, ','), cell(object))
+	}
+	dst = append(dst, `],"object":`...)
+	switch {
+	case t.include == metav1.IncludeObject:
+		dst = append(dst, whole...)
+	case t.include == metav1.IncludeMetadata || at(object, "metadata", "annotations", metav1.InitialEventsAnnotationKey) != "":
+		// The bookmark that ends the initial state always says so in its row's object (KEP-3157).
+		dst = t.partial.Append(dst, o)
+	default:
+		dst = append(dst, "null"...)
+	}
+	return append(dst, '}')
+}
+
+func appendCell(dst []byte, value any) []byte {
+	text, err := json.Marshal(value)
+	if err != nil {
+		text = []byte("null") // no JSON value fails
+	}
+	return append(dst, text...)
+}
