@@ -72,7 +72,6 @@ func TestDynamicClient(t *testing.T) {
 	}
 	for options, want := range map[metav1.ListOptions]int{
 		{}:                                              2,
-		{Limit: 1}:                                      2, // all at once
 		{LabelSelector: "tier=front"}:                   1,
 		{LabelSelector: "tier notin (front)"}:           1,
 		{FieldSelector: "metadata.name=a"}:              1,
@@ -271,10 +270,9 @@ func TestDiscovery(t *testing.T) {
 	tests := []struct {
 		name   string
 		legacy bool
-		paths  []string // that client-go asks for
 	}{
-		{"aggregated", false, []string{"/api", "/apis"}},
-		{"legacy", true, []string{"/api", "/apis", "/api/v1", "/apis/apiextensions.k8s.io/v1", "/apis/example.com/v1"}},
+		{"aggregated", false},
+		{"legacy", true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -290,18 +288,14 @@ func TestDiscovery(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			paths, want := record.paths(), slices.Clone(test.paths)
-			slices.Sort(paths)
-			slices.Sort(want)
-			if !slices.Equal(paths, want) {
-				t.Errorf("client-go asks for %q, want %q", paths, want)
+			// The aggregated form needs two requests; with the other, client-go goes from version to version.
+			if paths := record.paths(); test.legacy != slices.Contains(paths, "/apis/example.com/v1") || !test.legacy && len(paths) != 2 {
+				t.Errorf("client-go asks for %q", paths)
 			}
-			var names []string
-			for _, g := range groups {
-				names = append(names, g.PreferredVersion.GroupVersion)
-			}
-			if want := []string{"v1", "apiextensions.k8s.io/v1", "example.com/v1"}; !slices.Equal(names, want) {
-				t.Errorf("the groups prefer %q, want %q", names, want)
+			for _, want := range []string{"v1", "apiextensions.k8s.io/v1", "example.com/v1"} {
+				if !slices.ContainsFunc(groups, func(g *metav1.APIGroup) bool { return g.PreferredVersion.GroupVersion == want }) {
+					t.Errorf("no group prefers %s: %v", want, groups)
+				}
 			}
 			w := findResource(lists, "example.com/v1", "widgets")
 			if w == nil || !w.Namespaced || w.Kind != "Widget" || w.SingularName != "widget" || !slices.Contains(w.ShortNames, "wd") || !slices.Contains(w.Verbs, "watch") {
@@ -382,7 +376,7 @@ const acceptBoth = "application/vnd.kubernetes.protobuf,application/json"
 
 func TestTypedNamespaces(t *testing.T) {
 	config := startEphemeral(t).config()
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, acceptBoth
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, acceptBoth
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
@@ -437,7 +431,7 @@ func TestTypedNamespaces(t *testing.T) {
 
 func TestTypedDefinitions(t *testing.T) {
 	config := startEphemeral(t).config()
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, acceptBoth
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, acceptBoth
 	clients, err := apiextensions.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)

@@ -273,3 +273,46 @@ func TestReadmeLinks(t *testing.T) {
 		}
 	}
 }
+
+// TestReadmeLeavesOut: what the README's table says isn't there is refused, and the message names it.
+func TestReadmeLeavesOut(t *testing.T) {
+	t.Parallel()
+	p := start(t, "--ephemeral")
+	p.define()
+	p.do(http.StatusCreated, "POST", widgets, widget("a", 1))
+	webhook := `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},
+		"spec":{"group":"example.com","scope":"Namespaced","names":{"kind":"Thing","plural":"things"},
+		"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://example.com"}}},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`
+	tests := []struct {
+		method, path, body, contentType string
+		code                            int
+		names                           string
+	}{
+		{"POST", widgets + "?dryRun=All", widget("b", 1), "application/json", 400, "dryRun"},
+		{"DELETE", widgets + "/a?dryRun=All", "", "", 400, "dryRun"},
+		{"DELETE", widgets + "/a?propagationPolicy=Foreground", "", "", 400, "propagationPolicy"},
+		{"DELETE", widgets + "/a?propagationPolicy=Orphan", "", "", 400, "propagationPolicy"},
+		{"DELETE", widgets, "", "", 405, "deletecollection"},
+		{"PATCH", widgets + "/a?fieldManager=me", widget("a", 2), "application/apply-patch+yaml", 415, "server-side apply"},
+		{"PATCH", widgets + "/a", widget("a", 2), "application/strategic-merge-patch+json", 415, "strategic"},
+		{"POST", "/api/v1/namespaces", "k8s\x00", "application/vnd.kubernetes.protobuf", 415, "protobuf"},
+		{"POST", definitions, webhook, "application/json", 422, "webhook"},
+		{"GET", widgets + "/a/scale", "", "", 404, ""},
+	}
+	for _, test := range tests {
+		a := p.do(test.code, test.method, test.path, test.body, "Content-Type", test.contentType)
+		if a.object.Kind != "Status" || !strings.Contains(a.object.Message, test.names) {
+			t.Errorf("%s %s is refused with %q, which doesn't name %q", test.method, test.path, a.object.Message, test.names)
+		}
+	}
+	if o := p.do(http.StatusOK, "GET", widgets+"/a", "").object; o.Spec.Size != 1 {
+		t.Errorf("something that was refused was done: %+v", o)
+	}
+	// Objects are stored as they come.
+	odd := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"odd"},"spec":{"size":1,"unknown":true}}`
+	if a := p.do(http.StatusCreated, "POST", widgets, odd, "Content-Type", "application/json"); !strings.Contains(a.body, "unknown") {
+		t.Errorf("the README says that objects aren't pruned yet; the answer is %s", a.body)
+	}
+	p.stop()
+}

@@ -3,7 +3,6 @@ package registry
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"reflect"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -20,9 +19,10 @@ type Column struct {
 	Format      string // of OpenAPI; may be empty
 	Description string
 	Priority    int32  // above 0: shown by kubectl get -o wide only
-	JSONPath    string // of the value, as ".spec.color"
-	// Cell computes what is shown instead, if it's set: a JSON value. It must not change the object.
-	Cell func(object map[string]any) any
+	JSONPath    string // of the value, as ".spec.color"; of several it's the first
+	// Cell, if set, computes what is shown for the value, or without a JSONPath for the object: a string,
+	// bool, int64 or float64, or nil for nothing. It must not change what it's given.
+	Cell func(value any) any
 }
 
 // describe holds the descriptions of metadata's fields.
@@ -52,8 +52,9 @@ func columnsOf(v *apiextensionsv1.CustomResourceDefinitionVersion) []Column {
 
 // columns are compiled ones. Immutable.
 type columns struct {
-	cells       []func(object map[string]any) any // behind the name
-	definitions []byte                            // all of them, as JSON
+	cells       []func(object any) any // behind the name
+	wanted      wanted                 // what they look at
+	definitions []byte                 // all of them, as JSON
 }
 
 // compile prepares columns: those declared, or the age.
@@ -61,15 +62,17 @@ func compile(declared []Column) *columns {
 	if len(declared) == 0 {
 		declared = []Column{age()}
 	}
-	out := &columns{}
+	out := &columns{wanted: wanted{}}
 	definitions := []metav1.TableColumnDefinition{nameColumn()}
 	for _, c := range declared {
 		definitions = append(definitions, metav1.TableColumnDefinition{
 			Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,
 		})
-		cell := c.Cell
-		if cell == nil {
-			cell = cellAt(c.JSONPath, c.Type)
+		cell, members, err := c.compile()
+		if err != nil { // the column stays empty, as one with a wrong path is
+			cell = func(any) any { return nil }
+		} else {
+			out.wanted = out.wanted.with(members)
 		}
 		out.cells = append(out.cells, cell)
 	}
@@ -80,69 +83,43 @@ func compile(declared []Column) *columns {
 	return out
 }
 
-// cellAt returns what shows the value at a path as a type. Of several values it's the first. A path that
-// can't be used shows nothing.
-func cellAt(text, typ string) func(map[string]any) any {
-	path := jsonpath.New("column").AllowMissingKeys(true)
-	text = "{" + text + "}"
-	if !simple(text) || path.Parse(text) != nil {
-		return func(map[string]any) any { return nil }
+// compile returns what makes the column's cell of an object, and the names of members that lead to what it
+// looks at.
+func (c Column) compile() (cell func(object any) any, members []string, err error) {
+	show := c.Cell
+	if c.JSONPath == "" && show != nil {
+		return show, nil, nil
 	}
-	return func(object map[string]any) any {
+	path, members, err := parsePath(c.JSONPath)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch {
+	case show != nil:
+	case c.Type == "string":
+		show = func(value any) any { return textOf(path, value) }
+	default:
+		show = func(value any) any { return cellOf(value, c.Type) }
+	}
+	return func(object any) any {
 		found, err := path.FindResults(object)
 		if err != nil || len(found) == 0 || len(found[0]) == 0 {
 			return nil
 		}
-		value := found[0][0].Interface()
-		if typ != "string" {
-			return cellOf(value, typ)
-		}
-		var out bytes.Buffer
-		if err := path.PrintResults(&out, []reflect.Value{reflect.ValueOf(value)}); err != nil {
-			return nil
-		}
-		return out.String()
-	}
+		return show(found[0][0].Interface())
+	}, members, nil
 }
 
-// simple tells whether a path is one that can be shared by goroutines, which those with a range can't, and
-// that takes time and memory in proportion to the object. Definitions are only checked to begin with a dot.
-func simple(text string) bool {
-	parsed, err := jsonpath.Parse("column", text)
-	if err != nil {
-		return false
+// textOf shows a value of any type as a string.
+func textOf(path *jsonpath.JSONPath, value any) any {
+	if text, ok := value.(string); ok {
+		return text
 	}
-	branching := 0
-	var walk func(n jsonpath.Node) bool
-	list := func(l *jsonpath.ListNode) bool {
-		for _, n := range l.Nodes {
-			if !walk(n) {
-				return false
-			}
-		}
-		return true
+	var out bytes.Buffer
+	if err := path.PrintResults(&out, []reflect.Value{reflect.ValueOf(value)}); err != nil {
+		return nil
 	}
-	walk = func(n jsonpath.Node) bool {
-		switch n := n.(type) {
-		case *jsonpath.ListNode:
-			return list(n)
-		case *jsonpath.FilterNode:
-			return list(n.Left) && list(n.Right)
-		case *jsonpath.UnionNode:
-			branching++
-			for _, l := range n.Nodes {
-				if !list(l) {
-					return false
-				}
-			}
-		case *jsonpath.RecursiveNode:
-			branching++
-		case *jsonpath.IdentifierNode:
-			return false
-		}
-		return branching <= 1
-	}
-	return len(parsed.Root.Nodes) == 1 && walk(parsed.Root)
+	return out.String()
 }
 
 // cellOf shows a JSON value as a type; nil if it isn't of that.
@@ -167,34 +144,20 @@ func cellOf(value any, typ string) any {
 			return b
 		}
 	case "date":
-		if text, ok := value.(string); ok {
-			return elapsed(text)
-		}
+		return elapsed(value)
 	}
 	return nil
 }
 
 // elapsed shows a time as an age, such as "5m": kubectl prints what the server says.
-func elapsed(text string) string {
+func elapsed(value any) any {
+	text, ok := value.(string)
+	if !ok {
+		return nil
+	}
 	var t metav1.Time
 	if err := t.UnmarshalQueryParameter(text); err != nil {
 		return "<invalid>"
 	}
 	return metatable.ConvertToHumanReadableDateType(t)
-}
-
-// at returns the text of a member of an object, "" if there's none.
-func at(object map[string]any, path ...string) string {
-	var value any = object
-	for _, name := range path {
-		members, ok := value.(map[string]any)
-		if !ok {
-			return ""
-		}
-		value = members[name]
-	}
-	if value == nil {
-		return ""
-	}
-	return fmt.Sprint(value)
 }

@@ -47,7 +47,7 @@ func newDefinitions(r *Registry) *definitions {
 		ClusterScoped: true, Status: true,
 		Columns: []Column{{
 			Name: "Created At", Type: "date", Description: describe["creationTimestamp"],
-			Cell: func(object map[string]any) any { return at(object, "metadata", "creationTimestamp") },
+			JSONPath: ".metadata.creationTimestamp", Cell: func(value any) any { return value }, // not as an age
 		}},
 		Default: crd.Default,
 		Prepare: d.prepare,
@@ -152,6 +152,9 @@ func (d *definitions) sync() {
 			continue
 		}
 		seen[name], stale = true, true
+		if !d.shadowed(next.res) {
+			next.res.indexFields()
+		}
 		if old != nil && !crd.SameSpec(old.object, next.object) {
 			changed = append(changed, old.res)
 		}
@@ -161,6 +164,9 @@ func (d *definitions) sync() {
 		if !seen[name] {
 			changed, stale = append(changed, old.res), true
 			delete(d.known, name)
+			if !d.shadowed(old.res) {
+				old.res.cache.SetFields(nil)
+			}
 		}
 	}
 	if !stale {

@@ -14,7 +14,9 @@
 // A write is decoded, checked, encoded canonically and written by one compare-and-swap transaction; what
 // the client is answered is made from the bytes that were stored. The old object comes from the
 // cacher, which may be behind: a success is guarded by the transaction, and a refusal or "unchanged" is
-// only given after the key was read from etcd (see modify). Reads copy the cacher's bytes.
+// only given after the key was read from etcd (see modify). Reads copy the cacher's bytes. In the other
+// forms (see In) metadata is a range of those bytes, too; rows of Tables are made anew for each read, from
+// what their columns look at, and once per event for all watchers.
 //
 // # Goroutines
 //
@@ -26,11 +28,12 @@
 //
 // definitions.turn (a channel, so that waiting for it can be cancelled) is held through a whole write of
 // a definition; definitions.mu, taken after it, while the catalog is rebuilt from memory. Cacher locks are
-// below both.
+// below both. forms.mu is held while a form's views are made, and takes no other.
 //
 // # Bounds
 //
 // Bodies are bounded by the caller; here objects (maxObjectBytes), nesting (encoding/json's 10,000),
-// patches (maxPatchOperations, maxPatchCopyBytes), what is quoted in errors (maxQuoted), and the log of
+// patches (maxPatchOperations, maxPatchCopyBytes), the branches of a printer column's path (see parsePath),
+// what is quoted in errors (maxQuoted), and the log of
 // unreadable objects (maxReported).
 package registry

@@ -51,9 +51,15 @@ func etcdOf(t testing.TB, dir string) *etcd.Server {
 // start runs a registry. prepare may register types before it runs.
 func start(t testing.TB, dir string, o Options, prepare ...func(r *Registry)) *server {
 	t.Helper()
+	return startOver(t, dir, nil, o, prepare...)
+}
+
+// startOver is start with a Transformer of what is stored.
+func startOver(t testing.TB, dir string, tr storage.Transformer, o Options, prepare ...func(r *Registry)) *server {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	e := etcdOf(t, dir)
-	store, err := storage.New(e.Client, e.Local, nil)
+	store, err := storage.New(e.Client, e.Local, tr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,9 +289,8 @@ func (s *server) list(e *Endpoint, namespace string, q url.Values) tree {
 		s.t.Fatalf("list: %v", err)
 	}
 	var b bytes.Buffer
-	n, err := l.WriteTo(&b)
-	if err != nil || n != int64(b.Len()) {
-		s.t.Fatalf("write list: %d bytes of %d, %v", n, b.Len(), err)
+	if err := l.Write(s.ctx, &b); err != nil {
+		s.t.Fatalf("write list: %v", err)
 	}
 	return parse(s.t, b.Bytes())
 }

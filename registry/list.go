@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"io"
+	"iter"
 	"net/url"
 	"strconv"
 	"sync"
@@ -12,12 +13,24 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// List is the answer to a list: one instant of a collection, written without being built in memory.
+// List is the answer to a list, or to a page of one: one instant of a collection, written without being built
+// in memory.
 type List struct {
 	endpoint *Endpoint
-	snapshot *cacher.Snapshot
-	prefix   string // of the keys
 	selector
+	collection string // prefix of the keys in the collection that was asked for
+	prefix     string // of the keys in what is left of it by the selector
+	start      string // the first key that may be listed
+
+	snapshot *cacher.Snapshot // nil: the list is read from etcd's history
+	revision storage.Revision // of the history
+	token    *token           // that was given; nil for none
+
+	// for a list that was cut, see page.go
+	page      []*cacher.Object // what is listed, of a snapshot
+	end       string           // the last key that's listed; "" for all
+	continues string           // the token of the next page; "" when this is the last
+	remaining int              // how many objects follow; 0 for unknown
 }
 
 // List opens a list of a namespace, or of all for "". Errors are Status errors.
@@ -29,31 +42,133 @@ func (e *Endpoint) List(ctx context.Context, namespace string, q url.Values) (*L
 	if err != nil {
 		return nil, err
 	}
-	sel, err := e.parseSelector(q)
-	if err != nil {
+	l := &List{endpoint: e}
+	if l.selector, err = e.parseSelector(q); err != nil {
 		return nil, err
 	}
-	switch sel.namespace {
-	case "", namespace:
-	default:
-		if namespace == "" {
-			namespace = sel.namespace
-		} else {
-			sel.fields = sel.allFields // its term matches nothing here
-		}
-	}
-	prefix, err := e.res.prefix.Namespace(namespace)
-	if err != nil {
+	if l.collection, err = e.res.prefix.Namespace(namespace); err != nil {
 		return nil, e.fail(namespace, err)
 	}
-	if err := e.freshen(ctx, opts.revision, opts.hasRevision); err != nil {
+	if l.prefix, err = l.narrow(namespace); err != nil {
+		return nil, e.fail(namespace, err)
+	}
+	l.start = l.prefix
+	if err := l.open(ctx, opts); err != nil {
 		return nil, err
 	}
-	return &List{endpoint: e, snapshot: e.res.cache.Snapshot(), prefix: prefix, selector: sel}, nil
+	if opts.limit > 0 {
+		return l, l.cut(ctx, opts.limit)
+	}
+	return l, nil
+}
+
+// narrow returns the prefix of what the selector leaves of a namespace, or of all for "".
+func (l *List) narrow(namespace string) (string, error) {
+	switch {
+	case l.namespace == "" || l.namespace == namespace:
+		return l.collection, nil
+	case namespace == "":
+		return l.endpoint.res.prefix.Namespace(l.namespace)
+	}
+	l.fields = l.allFields // its term matches nothing here
+	return l.collection, nil
+}
+
+// open finds the state to list.
+func (l *List) open(ctx context.Context, o listOptions) error {
+	switch {
+	case o.token != nil:
+		return l.resume(ctx, o.token)
+	case o.exact:
+		if err := l.endpoint.waitFor(ctx, o.revision); err != nil {
+			return err
+		}
+		return l.at(ctx, o.revision)
+	}
+	return l.now(ctx, o.revision, o.hasRevision)
+}
+
+// now lists the newest state, once that is at least as new as asked for: see freshen.
+func (l *List) now(ctx context.Context, atLeast storage.Revision, given bool) error {
+	err := l.endpoint.freshen(ctx, atLeast, given)
+	l.snapshot = l.endpoint.res.cache.Snapshot()
+	return err
+}
+
+// at lists the state at a revision that the caches have reached.
+func (l *List) at(ctx context.Context, rev storage.Revision) error {
+	if l.snapshot = l.endpoint.res.cache.At(rev); l.snapshot != nil {
+		return nil
+	}
+	l.revision = rev
+	// Errors of history are better found before the answer begins.
+	_, err := l.endpoint.res.registry.store.Count(ctx, l.start, l.start, rev)
+	return l.failed(err)
 }
 
 // Revision returns the list's resourceVersion.
-func (l *List) Revision() storage.Revision { return l.snapshot.Revision }
+func (l *List) Revision() storage.Revision {
+	if l.snapshot == nil {
+		return l.revision
+	}
+	return l.snapshot.Revision
+}
+
+// matching yields what the selector selects from start on, in key order. An error ends it.
+func (l *List) matching(ctx context.Context) iter.Seq2[*cacher.Object, error] {
+	return func(yield func(*cacher.Object, error) bool) {
+		if l.snapshot != nil {
+			for o := range l.candidates() {
+				if l.selects(o) && !yield(o, nil) {
+					return
+				}
+			}
+			return
+		}
+		for o, err := range l.endpoint.res.cache.Past(ctx, l.revision, l.start, l.prefix) {
+			if (err != nil || l.selects(o)) && !yield(o, err) {
+				return
+			}
+		}
+	}
+}
+
+// candidates yields the objects of the snapshot that may be selected: as few as can be told without looking
+// at them.
+func (l *List) candidates() iter.Seq[*cacher.Object] {
+	if l.name != "" && (l.prefix != string(l.endpoint.res.prefix) || !l.endpoint.Namespaced) {
+		return func(yield func(*cacher.Object) bool) {
+			if o := l.snapshot.Get(l.prefix + l.name); o != nil && o.Key >= l.start {
+				yield(o)
+			}
+		}
+	}
+	if label, value, ok := l.fields.Term(); ok {
+		if found, ok := l.snapshot.Where(label, value, l.start, l.prefix); ok {
+			return found
+		}
+	}
+	return l.snapshot.From(l.start, l.prefix)
+}
+
+// items yields what is listed.
+func (l *List) items(ctx context.Context) iter.Seq2[*cacher.Object, error] {
+	return func(yield func(*cacher.Object, error) bool) {
+		if l.page != nil {
+			for _, o := range l.page {
+				if !yield(o, nil) {
+					return
+				}
+			}
+			return
+		}
+		for o, err := range l.matching(ctx) {
+			if err == nil && l.end != "" && o.Key > l.end || !yield(o, err) {
+				return
+			}
+		}
+	}
+}
 
 // listBuffer is how much of a list is put together before it's written.
 const listBuffer = 64 << 10
@@ -64,28 +179,21 @@ var listBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// WriteTo writes the list as one JSON document.
-func (l *List) WriteTo(w io.Writer) (int64, error) {
+// Write writes the list as one JSON document. An error that isn't the writer's is a Status error; what was
+// written before it is no whole document.
+func (l *List) Write(ctx context.Context, w io.Writer) error {
 	pooled := listBuffers.Get().(*[]byte)
-	buf := (*pooled)[:0]
+	buf := l.appendHeader((*pooled)[:0])
 	defer func() {
 		if cap(buf) <= 2*listBuffer {
 			*pooled = buf[:0]
 			listBuffers.Put(pooled)
 		}
 	}()
-	var written int64
-	flush := func() error {
-		n, err := w.Write(buf)
-		written += int64(n)
-		buf = buf[:0]
-		return err
-	}
-	buf = l.appendHeader(buf)
 	first := true
-	for o := range l.snapshot.All(l.prefix) {
-		if !l.selects(o) {
-			continue
+	for o, err := range l.items(ctx) {
+		if err != nil {
+			return l.failed(err)
 		}
 		if !first {
 			buf = append(buf, ',')
@@ -93,23 +201,30 @@ func (l *List) WriteTo(w io.Writer) (int64, error) {
 		first = false
 		buf = l.endpoint.shown.item.Append(buf, o)
 		if len(buf) >= listBuffer {
-			if err := flush(); err != nil {
-				return written, err
+			if _, err := w.Write(buf); err != nil {
+				return err
 			}
+			buf = buf[:0]
 		}
 	}
 	buf = append(buf, "]}\n"...)
-	return written, flush()
+	_, err := w.Write(buf)
+	return err
 }
 
 func (l *List) appendHeader(buf []byte) []byte {
-	buf = append(buf, `{"kind":"`...)
-	buf = append(buf, l.endpoint.shown.listKind...)
-	buf = append(buf, `","apiVersion":"`...)
-	buf = append(buf, l.endpoint.shown.listVersion...)
+	shown := l.endpoint.shown
+	buf = append(append(buf, `{"kind":"`...), shown.listKind...)
+	buf = append(append(buf, `","apiVersion":"`...), shown.listVersion...)
 	buf = append(buf, `","metadata":{"resourceVersion":"`...)
-	buf = strconv.AppendInt(buf, int64(l.snapshot.Revision), 10)
-	return append(append(buf, `"},`...), l.endpoint.shown.members...)
+	buf = append(strconv.AppendInt(buf, int64(l.Revision()), 10), '"')
+	if l.continues != "" {
+		buf = append(append(append(buf, `,"continue":"`...), l.continues...), '"')
+	}
+	if l.remaining > 0 {
+		buf = strconv.AppendInt(append(buf, `,"remainingItemCount":`...), int64(l.remaining), 10)
+	}
+	return append(append(buf, `},`...), shown.members...)
 }
 
 // selects tells whether an object is in the list. What can't be read is reported and left out.
@@ -130,4 +245,9 @@ type selector struct {
 	fields          selectors.FieldSelector
 	namespace, name string                  // asked for by field selector; "" for any
 	allFields       selectors.FieldSelector // with the terms that name and namespace stand for
+}
+
+// selectsAll tells whether there is no selector.
+func (s *selector) selectsAll() bool {
+	return s.labels.Empty() && s.allFields.Empty()
 }

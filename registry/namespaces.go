@@ -36,9 +36,7 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 		Fields: []string{"status.phase", nameAlias},
 		Columns: []Column{
 			{Name: "Status", Type: "string", Description: "The status of the namespace", JSONPath: ".status.phase"},
-			{Name: "Age", Type: "string", Description: describe["creationTimestamp"], Cell: func(object map[string]any) any {
-				return elapsed(at(object, "metadata", "creationTimestamp"))
-			}},
+			{Name: "Age", Type: "string", Description: describe["creationTimestamp"], JSONPath: ".metadata.creationTimestamp", Cell: elapsed},
 		},
 		UnconditionalUpdate: true, NoGeneration: true,
 		ValidName: validation.ValidateNamespaceName,

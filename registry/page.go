@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"path"
+	urlpath "path"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,7 +59,7 @@ func parseToken(s string) (*token, error) {
 		return nil, bad("it names no resource version")
 	case t.Start == "":
 		return nil, bad("it names no start")
-	case path.Clean(start) != start:
+	case urlpath.Clean(start) != start:
 		return nil, bad("its start isn't a key")
 	}
 	t.Start = start[1:]

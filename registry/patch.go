@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -90,22 +92,25 @@ func (e *Endpoint) Patch(ctx context.Context, namespace, name, subresource, medi
 // patchType says how a body patches, or lists the types that are served.
 func (e *Endpoint) patchType(mediaType string) (types.PatchType, error) {
 	t := types.PatchType(strings.ToLower(mediaType))
-	var why string
-	switch t {
-	case types.MergePatchType, types.JSONPatchType:
+	accepted := []string{string(types.JSONPatchType), string(types.MergePatchType)}
+	if e.res.typed != nil {
+		accepted = append(accepted, string(types.StrategicMergePatchType))
+	}
+	if slices.Contains(accepted, string(t)) {
 		return t, nil
+	}
+	why := "the body of the request was in an unknown format"
+	switch t {
 	case types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
 		why = "server-side apply is not supported by this server yet"
 	case types.StrategicMergePatchType:
-		why = "strategic merge patches are not supported by this server yet"
-	default:
-		why = "the body of the request was in an unknown format"
+		why = "strategic merge patches need a Go type: custom resources have none"
 	}
 	return "", &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnsupportedMediaType,
 		Reason:  metav1.StatusReasonUnsupportedMediaType,
-		Message: fmt.Sprintf("%s - accepted media types include: %s, %s", why, types.JSONPatchType, types.MergePatchType),
+		Message: why + " - accepted media types include: " + strings.Join(accepted, ", "),
 	}}
 }
 
@@ -126,7 +131,13 @@ func (d *decoder) patch(kind types.PatchType, patch []byte) (apply func(doc []by
 		if err := checkWork(levels, len(doc)+len(patch)); err != nil {
 			return nil, err
 		}
-		patched, err := jsonpatch.MergePatch(doc, patch)
+		var patched []byte
+		var err error
+		if kind == types.StrategicMergePatchType {
+			patched, err = strategicpatch.StrategicMergePatch(doc, patch, d.endpoint.res.typed.zero)
+		} else {
+			patched, err = jsonpatch.MergePatch(doc, patch)
+		}
 		if err != nil {
 			return nil, badRequest("the merge patch can't be applied: %s", clip(err.Error()))
 		}

@@ -20,7 +20,7 @@ func TestList(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	if _, err := empty.WriteTo(&b); err != nil || !strings.HasSuffix(b.String(), `"items":[]}`+"\n") {
+	if err := empty.Write(s.ctx, &b); err != nil || !strings.HasSuffix(b.String(), `"items":[]}`+"\n") {
 		t.Errorf("empty list %q, %v", b.String(), err)
 	}
 	var last string
@@ -35,7 +35,8 @@ func TestList(t *testing.T) {
 		{"default", "", "a b c"},
 		{"kube-public", "", ""},
 		{"missing", "", ""},
-		{"", "limit=1", "a b c a b c"},
+		{"", "limit=1", "a"},
+		{"", "limit=1&resourceVersion=0", "a b c a b c"},
 		{"", "resourceVersion=0", "a b c a b c"},
 		{"", "resourceVersion=" + last, "a b c a b c"},
 		{"default", "labelSelector=tier=t1", "b"},
@@ -100,11 +101,11 @@ func TestListStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	pieces := &counter{}
-	if _, err := l.WriteTo(pieces); err != nil || pieces.writes < 5 || pieces.largest > 2*listBuffer {
+	if err := l.Write(s.ctx, pieces); err != nil || pieces.writes < 5 || pieces.largest > 2*listBuffer {
 		t.Errorf("%d writes, the largest of %d bytes, %v", pieces.writes, pieces.largest, err)
 	}
 	pieces.failAfter = pieces.writes + 2
-	if _, err := l.WriteTo(pieces); err != io.ErrClosedPipe {
+	if err := l.Write(s.ctx, pieces); err != io.ErrClosedPipe {
 		t.Errorf("a closed connection: %v", err)
 	}
 }

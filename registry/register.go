@@ -80,11 +80,14 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 		registry: r, group: d.Group, plural: d.Plural, storageVersion: d.Version, namespaced: !d.ClusterScoped,
 		prefix: storage.PrefixOf(d.Group, d.Plural),
 		typed: &typed{
-			shape: shape[T], admit: admit[T, P](d),
+			shape: shape[T], admit: admit[T, P](d), zero: *new(T),
 			validName: d.ValidName, undeletable: d.undeletable,
 			unconditional: d.UnconditionalUpdate, noGeneration: d.NoGeneration,
 			begin: d.begin, written: d.written,
 		},
+	}
+	if _, ok := any(new(T)).(message); ok {
+		res.typed.message = func() message { return any(new(T)).(message) }
 	}
 	if d.Deleting != nil {
 		res.typed.markDeleted = func(o *object) error { return through[T, P](o, d.Deleting) }

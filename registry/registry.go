@@ -60,6 +60,7 @@ func (r *Registry) add(res *resource) {
 		}
 	}
 	res.cache = r.cacher.Resource(res.prefix)
+	res.indexFields()
 	r.builtins = append(r.builtins, res)
 	r.catalog.Store(newCatalog(r.builtins))
 }

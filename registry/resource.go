@@ -37,7 +37,9 @@ type typed struct {
 	held          func(o *object) (bool, error) // something beside metadata.finalizers holds it; nil: nothing
 	validName     func(name string, prefix bool) []string
 	undeletable   func(name string) bool
-	unconditional bool // an update may leave resourceVersion out
+	message       func() message // a new one, to be decoded from protobuf; nil if the type has no such form
+	zero          any            // a T, for the patch strategies in its tags
+	unconditional bool           // an update may leave resourceVersion out
 	noGeneration  bool
 
 	// begin is called before a write, and the function it returns after it; written when it's done, before
@@ -132,6 +134,19 @@ func (e *Endpoint) whole(o *cacher.Object) []byte { return appendObject(e.view, 
 func appendObject(v *cacher.View, o *cacher.Object) []byte {
 	const room = 64 // for the resourceVersion
 	return v.Append(make([]byte, 0, len(o.Raw())+room), o)
+}
+
+// indexFields has the fields indexed that are selectable in some served version.
+func (r *resource) indexFields() {
+	var labels []string
+	for _, e := range r.endpoints {
+		for _, label := range e.fields {
+			if label != nameAlias {
+				labels = append(labels, label)
+			}
+		}
+	}
+	r.cache.SetFields(labels)
 }
 
 // begin and written run the resource's hooks around a write.

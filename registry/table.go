@@ -1,12 +1,13 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/json"
 	"strconv"
 	"sync"
 
+	jsoniter "github.com/json-iterator/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -60,10 +61,9 @@ func (t *table) appendRow(dst []byte, o *cacher.Object) []byte {
 			wholeObjects.Put(pooled)
 		}
 	}()
-	var object map[string]any
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(whole, &object); err != nil {
-		object = nil // its cells are empty; can't be, because it was scanned
-	}
+	it := jsoniter.ConfigDefault.BorrowIterator(whole)
+	object := t.wanted.decode(it)
+	jsoniter.ConfigDefault.ReturnIterator(it)
 	dst = appendCell(append(dst, `{"cells":[`...), o.Name())
 	for _, cell := range t.cells {
 		dst = appendCell(append(dst, ','), cell(object))
@@ -72,13 +72,18 @@ func (t *table) appendRow(dst []byte, o *cacher.Object) []byte {
 	switch {
 	case t.include == metav1.IncludeObject:
 		dst = append(dst, whole...)
-	case t.include == metav1.IncludeMetadata || at(object, "metadata", "annotations", metav1.InitialEventsAnnotationKey) != "":
-		// The bookmark that ends the initial state always says so in its row's object (KEP-3157).
+	case t.include == metav1.IncludeMetadata || endsState(o):
 		dst = t.partial.Append(dst, o)
 	default:
 		dst = append(dst, "null"...)
 	}
 	return append(dst, '}')
+}
+
+// endsState tells whether an object is the bookmark that ends an initial state. It says so in an annotation
+// (KEP-3157), so its row always has the object.
+func endsState(o *cacher.Object) bool {
+	return o.Name() == "" && bytes.Contains(o.Raw(), []byte(metav1.InitialEventsAnnotationKey))
 }
 
 func appendCell(dst []byte, value any) []byte {

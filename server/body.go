@@ -23,6 +23,9 @@ const (
 	maxDepth = 10_000
 )
 
+// mediaProtobuf is what typed clients send built-in kinds in. Answers are JSON, which they take.
+const mediaProtobuf = "application/vnd.kubernetes.protobuf"
+
 // body is what a client sent.
 type body struct {
 	data      []byte // JSON; of a patch, as sent
@@ -37,10 +40,16 @@ func readBody(w *response, r *http.Request, fieldValidation string) (body, error
 	if err != nil {
 		return body{}, err
 	}
-	if media != "" && media != string(mediaJSON) && media != string(mediaYAML) && r.ContentLength != 0 {
+	protobuf := media == mediaProtobuf && w.endpoint.TakesProtobuf()
+	if media != "" && media != string(mediaJSON) && media != string(mediaYAML) && !protobuf && r.ContentLength != 0 {
 		return body{}, unsupportedType(r)
 	}
-	data, err := readAll(w, r)
+	var data []byte
+	if !protobuf {
+		data, err = readText(w, r)
+	} else if data, err = readAll(w, r); err == nil && len(data) > 0 {
+		data, err = w.endpoint.FromProtobuf(data)
+	}
 	if err != nil || len(data) == 0 {
 		return body{}, err
 	}
@@ -67,7 +76,7 @@ func readPatch(w *response, r *http.Request) (body, error) {
 	if err != nil {
 		return body{}, err
 	}
-	data, err := readAll(w, r)
+	data, err := readText(w, r)
 	if err != nil {
 		return body{}, err
 	}
@@ -106,7 +115,7 @@ func readError(err error) error {
 	return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body did not arrive whole: "+err.Error())
 }
 
-// readAll reads at most maxBody bytes of valid UTF-8, and nothing of a body that announces more.
+// readAll reads at most maxBody bytes, and nothing of a body that announces more.
 func readAll(w *response, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
 		w.Header().Set("Connection", "close") // what's left isn't worth reading
@@ -119,9 +128,14 @@ func readAll(w *response, r *http.Request) ([]byte, error) {
 		http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now())
 		return nil, readError(err)
 	}
-	data := buffer.Bytes()
-	if !utf8.Valid(data) {
+	return buffer.Bytes(), nil
+}
+
+// readText reads a body that must be text.
+func readText(w *response, r *http.Request) ([]byte, error) {
+	data, err := readAll(w, r)
+	if err == nil && !utf8.Valid(data) {
 		return nil, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is not valid UTF-8")
 	}
-	return data, nil
+	return data, err
 }

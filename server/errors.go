@@ -49,6 +49,7 @@ func (w *response) fail(r *http.Request, err error) {
 	status := w.statusOf(r, err)
 	bound(&status)
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	w.Header().Del("ETag") // of the answer that this is instead of
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
 	}

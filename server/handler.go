@@ -26,6 +26,7 @@ type handler struct {
 	ready             func() bool
 	checks            []check
 	inflight          *inflight
+	large             turns
 	guard             *guard
 	tokens            tokens
 	metrics           *metrics
@@ -46,6 +47,9 @@ type response struct {
 	code    int // 0 until the header is written
 	bytes   int64
 
+	large  turns // to write a large answer
+	inTurn bool
+
 	takenOver bool // by a stream, which finishes it later
 
 	query       url.Values // set by admit
@@ -65,7 +69,7 @@ func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
 }
 
 func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r)}
+	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), large: h.large}
 	start := time.Now()
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
@@ -79,6 +83,7 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 	defer func() {
 		cause := recover()
+		w.leave()
 		if cause != nil && !isAbort(cause) {
 			h.metrics.panics.Inc()
 			h.log.ErrorContext(r.Context(), "panic", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))

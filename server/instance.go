@@ -56,6 +56,7 @@ type instance struct {
 	serving     sync.WaitGroup // the listener's loop
 	connections sync.WaitGroup // net/http's, from accept to close
 	endWatches  context.CancelCauseFunc
+	silent      sync.Map // net.Conn: connections on which nothing has come yet
 	takeovers   takeovers
 	background  sync.WaitGroup // feed, controllers, sweeper
 	stop        context.CancelFunc
@@ -176,12 +177,16 @@ func (in *instance) run(ctx context.Context, name string, loop func(context.Cont
 	})
 }
 
-// countConnection lets close wait for connections: net/http's own Close doesn't.
-func (in *instance) countConnection(_ net.Conn, state http.ConnState) {
-	switch state {
-	case http.StateNew:
+// countConnection lets close wait for connections, which net/http's own Close doesn't, and notes those that
+// have never asked for anything: clients dial some to spare, and Shutdown would give each five seconds.
+func (in *instance) countConnection(conn net.Conn, state http.ConnState) {
+	if state == http.StateNew {
 		in.connections.Add(1)
-	case http.StateClosed, http.StateHijacked:
+		in.silent.Store(conn, nil)
+		return
+	}
+	in.silent.Delete(conn)
+	if state == http.StateClosed || state == http.StateHijacked {
 		in.connections.Done()
 	}
 }
@@ -246,6 +251,10 @@ func (in *instance) closeHTTP() {
 		})
 	}
 	in.endWatches(watchstream.ErrShutdown)
+	in.silent.Range(func(conn, _ any) bool {
+		conn.(net.Conn).Close()
+		return true
+	})
 	within(shutdownTimeout, func(ctx context.Context) {
 		if in.http.Shutdown(ctx) != nil {
 			in.http.Close() // what's left takes nothing, or has never said anything

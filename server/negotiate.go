@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -178,32 +177,8 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 		body = out.Bytes()
 	}
 	w.Header().Set("Content-Type", string(media))
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(code)
-	w.Write(body) // an error means that the client is gone
-}
-
-// writeStream answers with a document that writes itself in large pieces, indented on their way where
-// that's wanted. Only YAML is built in memory.
-func (w *response) writeStream(r *http.Request, media mediaType, doc io.WriterTo) error {
-	if media == mediaYAML {
-		var all limitedBuffer
-		if _, err := doc.WriteTo(&all); err != nil {
-			return err
-		}
-		w.writeObject(r, http.StatusOK, media, all.Bytes())
-		return nil
-	}
-	w.Header().Set("Content-Type", string(media))
-	if !w.wantsPretty(r) {
-		_, err := doc.WriteTo(w)
-		return err
-	}
-	in := newIndenter(w)
-	if _, err := doc.WriteTo(in); err != nil {
-		return err
-	}
-	return in.Close()
+	w.Header().Set("Vary", "Accept, Accept-Encoding")
+	w.writeBody(r, code, body)
 }
 
 // What a document may take as YAML, since that is built in memory: its JSON, and an estimate of the text.

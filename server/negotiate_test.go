@@ -5,6 +5,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 func TestNegotiate(t *testing.T) {
@@ -104,13 +106,17 @@ func TestWarnings(t *testing.T) {
 
 // FuzzNegotiate looks for headers that panic, or lead to a form that wasn't offered.
 func FuzzNegotiate(f *testing.F) {
-	for _, header := range []string{"*/*", "application/json;q=0.1, application/yaml", aggregatedType, `a/b;x="y,z"`, ";q=NaN,,", "application/json;q=1e999"} {
+	for _, header := range []string{"*/*", "application/json;q=0.1, application/yaml", aggregatedType, "application/yaml;as=Table;v=v1;g=meta.k8s.io, application/json", "*/*;as=Table;v=v1beta1;g=meta.k8s.io", `a/b;x="y,z"`, ";q=NaN,,", "application/json;q=1e999"} {
 		f.Add(header)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
 		got, err := negotiate([]string{header}, acceptDiscovery)
 		if (err == nil) != (got == mediaJSON || got == mediaYAML || got == aggregatedType) {
 			t.Errorf("negotiate(%q) = %q, %v", header, got, err)
+		}
+		got, form, err := negotiateForm([]string{header}, acceptJSON, oneMetadata)
+		if (err == nil) != (got == mediaJSON) || (form == registry.Form{}) != (form.Kind == registry.Whole) || err != nil && form.Kind != registry.Whole {
+			t.Errorf("negotiateForm(%q) = %q, %+v, %v", header, got, form, err)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -78,8 +79,10 @@ func (t target) scopeFits() bool {
 func (t target) verb(method string, watch bool) string {
 	collection := t.name == ""
 	switch method {
-	case http.MethodGet:
+	case http.MethodGet, http.MethodHead:
 		switch {
+		case watch && method == http.MethodHead:
+			return "" // has no end whose headers could be told
 		case watch && t.subresource == "":
 			return "watch" // of one object, too: kube-apiserver takes it as a watch for its name
 		case watch:
@@ -177,7 +180,7 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 	if err != nil {
 		return err
 	}
-	return w.writeStream(r, media, list)
+	return w.writeStream(r, media, func(out io.Writer) error { return list.Write(r.Context(), out) })
 }
 
 // object serves the verbs on one object.
@@ -223,6 +226,9 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 		code = http.StatusCreated
 	}
 	w.warn(append(b.warnings, res.Warnings...))
+	if w.notModified(r, media, res.Tag) {
+		return nil
+	}
 	w.writeObject(r, code, media, res.Object)
 	return nil
 }

@@ -16,6 +16,7 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		ready:             in.ready.Load,
 		checks:            in.checks(),
 		inflight:          in.inflight,
+		large:             make(turns, maxLargeAnswers),
 		guard:             newGuard(in.listener.Addr(), len(tokens) > 0, s.AllowedHosts),
 		tokens:            tokens,
 		metrics:           newMetrics(in.inflight),

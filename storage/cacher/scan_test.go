@@ -100,6 +100,32 @@ func TestViewOmitsTypeMeta(t *testing.T) {
 	}
 }
 
+func TestViewMetadataOnly(t *testing.T) {
+	view := &View{APIVersion: "meta.k8s.io/v1", Kind: "PartialObjectMetadata", MetadataOnly: true}
+	const head = `{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`
+	for _, c := range []struct{ raw, want string }{
+		{`{"apiVersion":"v1","kind":"W","metadata":{"name":"a","uid":"u"},"spec":{"x":1}}`, `{"name":"a","resourceVersion":"8","uid":"u"}}`},
+		{`{"spec":{"metadata":{}},"metadata" : { "labels" : {} } ,"kind":"W","apiVersion":"v1"}`, `{"resourceVersion":"8", "labels" : {} }}`},
+		{`{"metadata":{"resourceVersion":"1","n":{}},"kind":"W","apiVersion":"v1"}`, `{"resourceVersion":"8","n":{}}}`},
+		{`{"metadata":{},"kind":"W","apiVersion":"v1"}`, `{"resourceVersion":"8"}}`},
+	} {
+		if got := string(view.appendAt(nil, NewObject(widgetKey, []byte(c.raw), 7), 8)); got != head+c.want {
+			t.Errorf("got  %s\nwant %s", got, head+c.want)
+		}
+	}
+}
+
+func TestViewRenders(t *testing.T) {
+	view := &View{Render: func(dst []byte, o *Object) []byte { return fmt.Appendf(dst, "%s at %d", o.Name(), o.Revision) }}
+	o := NewObject(widgetKey, []byte(`{"apiVersion":"v1","kind":"W","metadata":{}}`), 7)
+	if got := string(view.Append(nil, o)); got != "a at 7" {
+		t.Errorf("got %s", got)
+	}
+	if got := string(view.appendAt(nil, o, 9)); got != "a at 9" || o.Revision != 7 {
+		t.Errorf("shown as deleted at 9 it's %s, and the object has revision %d", got, o.Revision)
+	}
+}
+
 func TestField(t *testing.T) {
 	o := NewObject(widgetKey, []byte(`{"apiVersion":"v1","kind":"W","metadata":{"name":"a"},"spec":{"":{"x":"y"},"color":"red","n":12,"f":1.5,"b":true,"no":false,"null":null,"list":[1],"deep":{"er":"z"}}}`), 7)
 	for label, want := range map[string]string{
@@ -124,6 +150,10 @@ func FuzzScan(f *testing.F) {
 		}
 		if !json.Valid(raw) {
 			t.Fatalf("accepted what encoding/json doesn't: %q", raw)
+		}
+		partial := &View{APIVersion: "example.com/v9", Kind: "W", MetadataOnly: true}
+		if out := partial.Append(nil, o); !json.Valid(out) {
+			t.Fatalf("metadata is invalid JSON: %s", out)
 		}
 		view := &View{APIVersion: "example.com/v9", Kind: "W"}
 		out := view.Append(nil, o)

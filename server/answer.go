@@ -1,0 +1,287 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"mime"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// largeAnswer is from how many bytes on an answer is compressed for a client that accepts it;
+	// kube-apiserver's figure.
+	largeAnswer = 128 << 10
+	// maxLargeAnswers is how many answers that are larger may be written at once. Each has buffers and perhaps
+	// a compressor, of about 1 MiB together. Others wait for their turn.
+	maxLargeAnswers = 32
+	// largeAnswerWait is how long they wait before the client is asked to come back.
+	largeAnswerWait = 20 * time.Second
+)
+
+// turns lets a number of requests at a time do something.
+type turns chan struct{}
+
+// enter waits for the request's turn, which lasts until it's answered. Its error is a Status.
+func (w *response) enter(ctx context.Context) error {
+	if w.inTurn {
+		return nil
+	}
+	wait := time.NewTimer(largeAnswerWait)
+	defer wait.Stop()
+	select {
+	case w.large <- struct{}{}:
+		w.inTurn = true
+		return nil
+	case <-wait.C:
+		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many large answers are being written, please try again later")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// leave ends the turn, if the request has it.
+func (w *response) leave() {
+	if w.inTurn {
+		w.inTurn = false
+		<-w.large
+	}
+}
+
+// answer takes the body of an answer in pieces, of any size, and sends it: whole and with its length if it's
+// small, else in a stream, compressed where that's wanted. Until then nothing is sent, not even the code.
+type answer struct {
+	w    *response
+	r    *http.Request
+	code int
+
+	*answerBuffers
+	to  io.Writer // the stream, once there is one
+	err error     // what the connection said
+}
+
+// answerBuffers is what an answer needs, pooled.
+type answerBuffers struct {
+	head []byte // the beginning of the body, while it's small
+	out  *bufio.Writer
+	zip  *gzip.Writer // nil until one is needed
+}
+
+// compressedPiece is how much of a compressed stream is sent at once. The compressor gives it in crumbs.
+const compressedPiece = 32 << 10
+
+var answerPool = sync.Pool{New: func() any {
+	return &answerBuffers{out: bufio.NewWriterSize(nil, compressedPiece)}
+}}
+
+// answer begins one. It must be closed or dropped, and then not be used again.
+func (w *response) answer(r *http.Request, code int) *answer {
+	return &answer{w: w, r: r, code: code, answerBuffers: answerPool.Get().(*answerBuffers)}
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	if a.to == nil {
+		if len(a.head)+len(p) <= largeAnswer {
+			a.head = append(a.head, p...)
+			return len(p), nil
+		}
+		if err := a.stream(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := a.to.Write(p)
+	a.err = err
+	return n, err
+}
+
+// stream begins to send.
+func (a *answer) stream() error {
+	if err := a.w.enter(a.r.Context()); err != nil {
+		return err
+	}
+	a.to = a.w
+	if acceptsGzip(a.r.Header.Values("Accept-Encoding")) {
+		header := a.w.Header()
+		header.Set("Content-Encoding", "gzip")
+		header.Del("Content-Length")
+		if tag := header.Get("ETag"); tag != "" { // other bytes
+			header.Set("ETag", strings.TrimSuffix(tag, `"`)+gzipTag+`"`)
+		}
+		a.out.Reset(a.w)
+		if a.zip == nil {
+			a.zip, _ = gzip.NewWriterLevel(a.out, gzip.BestSpeed) // the level is a good one
+		} else {
+			a.zip.Reset(a.out)
+		}
+		a.to = a.zip
+	}
+	a.w.WriteHeader(a.code)
+	_, a.err = a.to.Write(a.head)
+	return a.err
+}
+
+// close sends what is left. An error means that the client is gone.
+func (a *answer) close() error {
+	defer a.drop()
+	switch {
+	case a.to == nil:
+		a.w.Header().Set("Content-Length", strconv.Itoa(len(a.head)))
+		a.w.WriteHeader(a.code)
+		_, a.err = a.w.Write(a.head)
+	case a.to == a.zip:
+		if a.err = a.zip.Close(); a.err == nil {
+			a.err = a.out.Flush()
+		}
+	}
+	return a.err
+}
+
+// drop gives the buffers back.
+func (a *answer) drop() {
+	if a.answerBuffers != nil {
+		a.head = a.head[:0]
+		a.out.Reset(nil)
+		answerPool.Put(a.answerBuffers)
+		a.answerBuffers = nil
+	}
+}
+
+// gzipTag is what the ETag of a compressed answer has at its end.
+const gzipTag = "-gzip"
+
+// acceptsGzip tells whether gzip is among the encodings that a client wants, and not after none at all.
+func acceptsGzip(headers []string) bool {
+	const unnamed = -1
+	zip, plain, other := float64(unnamed), float64(unnamed), float64(unnamed)
+	for _, header := range headers {
+		for part := range strings.SplitSeq(header, ",") {
+			name, params, err := mime.ParseMediaType(part)
+			if err != nil {
+				continue
+			}
+			q := 1.0
+			if text, ok := params["q"]; ok {
+				if q, err = strconv.ParseFloat(text, 64); err != nil || !(q >= 0) {
+					continue
+				}
+			}
+			switch name {
+			case "gzip", "x-gzip":
+				zip = max(zip, q)
+			case "identity":
+				plain = q
+			case "*":
+				other = q
+			}
+		}
+	}
+	if zip == unnamed {
+		zip = other
+	}
+	return zip > 0 && zip >= plain
+}
+
+// writeBody answers with a body that is there already.
+func (w *response) writeBody(r *http.Request, code int, body []byte) {
+	if len(body) > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) {
+		a := w.answer(r, code)
+		if _, err := a.Write(body); err != nil {
+			a.drop()
+			w.failStream(r, a, err)
+			return
+		}
+		if a.close() != nil {
+			panic(http.ErrAbortHandler)
+		}
+		return
+	}
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(code)
+	w.Write(body) // an error means that the client is gone
+}
+
+// failStream ends an answer that failed: in silence if the client is gone.
+func (w *response) failStream(r *http.Request, a *answer, err error) {
+	if a.err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	w.fail(r, err)
+}
+
+// writeStream answers with a document that writes itself in large pieces, indented on their way where that's
+// wanted. Only YAML is built in memory.
+func (w *response) writeStream(r *http.Request, media mediaType, write func(io.Writer) error) error {
+	header := w.Header()
+	header.Set("Content-Type", string(media))
+	header.Set("Vary", "Accept, Accept-Encoding")
+	switch {
+	case r.Method == http.MethodHead:
+		w.WriteHeader(http.StatusOK)
+		return nil
+	case media == mediaYAML:
+		if err := w.enter(r.Context()); err != nil {
+			return err
+		}
+		var all limitedBuffer
+		if err := write(&all); err != nil {
+			return err
+		}
+		w.writeObject(r, http.StatusOK, media, all.Bytes())
+		return nil
+	}
+	a := w.answer(r, http.StatusOK)
+	defer a.drop()
+	err := w.layOut(r, a, write)
+	if err == nil {
+		err = a.close()
+	}
+	if a.err != nil {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
+	return err
+}
+
+// layOut writes a document to an answer, indented where that's wanted.
+func (w *response) layOut(r *http.Request, a *answer, write func(io.Writer) error) error {
+	if !w.wantsPretty(r) {
+		return write(a)
+	}
+	in := newIndenter(a)
+	if err := write(in); err != nil {
+		return err
+	}
+	return in.Close()
+}
+
+// notModified answers 304 if the client has what a tag names in the form that is asked for, and else sets the
+// ETag. tag is "" for none.
+func (w *response) notModified(r *http.Request, media mediaType, tag string) bool {
+	if tag == "" {
+		return false
+	}
+	if media != mediaJSON {
+		tag += "-" + strings.TrimPrefix(string(media), "application/")
+	} else if w.wantsPretty(r) {
+		tag += "-pretty"
+	}
+	for _, header := range r.Header.Values("If-None-Match") {
+		for known := range strings.SplitSeq(header, ",") {
+			known = strings.TrimPrefix(strings.TrimSpace(known), "W/")
+			if known == `"`+tag+`"` || known == `"`+tag+gzipTag+`"` || known == "*" {
+				w.Header().Set("ETag", strings.Replace(known, "*", `"`+tag+`"`, 1))
+				w.Header().Set("Vary", "Accept, Accept-Encoding")
+				w.WriteHeader(http.StatusNotModified)
+				return true
+			}
+		}
+	}
+	w.Header().Set("ETag", `"`+tag+`"`)
+	return false
+}

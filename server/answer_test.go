@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+func TestAcceptsGzip(t *testing.T) {
+	for header, want := range map[string]bool{
+		"": false, "gzip": true, "GZIP": true, "x-gzip": true, "*": true, "deflate, gzip;q=1.0, *;q=0.5": true,
+		"gzip;q=0": false, "gzip;q=0.001": true, "*;q=0": false, "identity": false, "identity;q=0": false,
+		"gzip;q=0,*;q=1": false, "br;q=1": false, "gzip;q=x": false, "gzip;q=-1": false, "gzip;q=NaN": false,
+		"identity;q=1, gzip;q=0.9": false, "identity;q=0.5, gzip": true, ";;;,gzip": true,
+	} {
+		if got := acceptsGzip([]string{header}); got != want {
+			t.Errorf("%q: %v, want %v", header, got, want)
+		}
+	}
+	if !acceptsGzip([]string{"br", "gzip"}) || acceptsGzip(nil) {
+		t.Error("of several headers or none")
+	}
+}
+
+// TestLargeAnswersQueue: a large answer beyond the bound waits for its turn, and is refused after a while.
+func TestLargeAnswersQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		large := make(turns, 2)
+		piece := []byte(strings.Repeat("x", largeAnswer))
+		begin := func(ctx context.Context) (*response, func() error) {
+			w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), large: large}
+			r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
+			return w, func() error {
+				return w.writeStream(r, mediaJSON, func(out io.Writer) error {
+					for range 2 {
+						if _, err := out.Write(piece); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+		}
+		first, write := begin(t.Context())
+		if err := write(); err != nil || first.bytes != 2*largeAnswer {
+			t.Fatalf("%d bytes, %v", first.bytes, err)
+		}
+		second, write := begin(t.Context())
+		if err := write(); err != nil {
+			t.Fatal(err)
+		}
+		third, write := begin(t.Context())
+		start := time.Now()
+		err := write()
+		var status apierrors.APIStatus
+		if !errors.As(err, &status) || status.Status().Code != 429 || time.Since(start) != largeAnswerWait || third.code != 0 {
+			t.Errorf("the third: %v after %v, code %d", err, time.Since(start), third.code)
+		}
+		go func() {
+			time.Sleep(time.Second)
+			first.leave()
+		}()
+		start = time.Now()
+		if err := write(); err != nil || time.Since(start) != time.Second {
+			t.Errorf("when there is a place: %v after %v", err, time.Since(start))
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, write = begin(gone)
+		if err := write(); !errors.Is(err, context.Canceled) {
+			t.Errorf("a client that is gone: %v", err)
+		}
+		second.leave()
+		second.leave() // again
+		third.leave()
+		if len(large) != 0 {
+			t.Errorf("%d turns are left", len(large))
+		}
+	})
+}
+
+// TestAnswerFails: what goes wrong before the first byte is a Status, and after it cuts the answer off.
+func TestAnswerFails(t *testing.T) {
+	cause := retryLater(http.StatusGone, "Expired", "too old")
+	for _, size := range []int{0, largeAnswer, largeAnswer + 1} {
+		rec := httptest.NewRecorder()
+		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), large: make(turns, 1)}
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		aborted := func() (aborted bool) {
+			defer func() { aborted = recover() == http.ErrAbortHandler }()
+			handle(func(w *response, r *http.Request) error {
+				return w.writeStream(r, mediaJSON, func(out io.Writer) error {
+					out.Write(make([]byte, size))
+					return cause
+				})
+			})(w, r)
+			return false
+		}()
+		if large := size > largeAnswer; aborted != large || !large && (rec.Code != 410 || rec.Header().Get("Content-Encoding") != "") {
+			t.Errorf("after %d bytes: aborted %v, %d", size, aborted, rec.Code)
+		}
+	}
+}
+
+// BenchmarkAnswer compresses a megabyte.
+func BenchmarkAnswer(b *testing.B) {
+	body := []byte(strings.Repeat(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","uid":"`+"0123456789abcdef"+`"}},`, 10_000))
+	for name, encoding := range map[string]string{"plain": "", "gzip": "gzip"} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(body)))
+			b.ReportAllocs()
+			r := httptest.NewRequest(http.MethodGet, "/", nil)
+			r.Header.Set("Accept-Encoding", encoding)
+			for b.Loop() {
+				w := &response{ResponseWriter: &discard{header: http.Header{}}, large: make(turns, 1)}
+				err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
+					for rest := body; len(rest) > 0; rest = rest[min(len(rest), 64<<10):] {
+						if _, err := out.Write(rest[:min(len(rest), 64<<10)]); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,286 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+// versionIn returns the first resourceVersion in a JSON document; 0 if there is none.
+func versionIn(document string) int64 {
+	_, rest, _ := strings.Cut(document, `"resourceVersion":"`)
+	digits, _, _ := strings.Cut(rest, `"`)
+	n, _ := strconv.ParseInt(digits, 10, 64)
+	return n
+}
+
+// now returns the version at which a collection is: a watch from there gets what follows.
+func now(t *testing.T, s *servertest.Server, path string) int64 {
+	t.Helper()
+	n := versionIn(s.Get(path + "?limit=1"))
+	if n == 0 {
+		t.Fatalf("a list of %s has no version", path)
+	}
+	return n
+}
+
+// after is the path of a watch of the widgets that follow a version.
+func after(version int64) string {
+	return fmt.Sprintf("%s?watch=true&resourceVersion=%d", widgetsPath, version)
+}
+
+// change merges into a widget, and returns the version that this made.
+func change(t *testing.T, s *servertest.Server, path, merge string) int64 {
+	t.Helper()
+	res, body := s.Do("PATCH", path, merge, "Content-Type", "application/merge-patch+json")
+	if res.StatusCode != http.StatusOK {
+		t.Fatalf("PATCH %s: %s\n%s", path, res.Status, body)
+	}
+	return versionIn(body)
+}
+
+// makeWidgets creates so many, each with a text of so many bytes, and returns their paths.
+func makeWidgets(t *testing.T, s *servertest.Server, n, size int) []string {
+	t.Helper()
+	var paths []string
+	text := strings.Repeat("x", size)
+	for i := range n {
+		name := fmt.Sprintf("w%d", i)
+		s.PostYAML(widgetsPath, strings.Replace(widget(name), `"size":1`, `"text":"`+text+`"`, 1))
+		paths = append(paths, widgetsPath+"/"+name)
+	}
+	return paths
+}
+
+// update changes widgets, each by a writer of its own and so many times, and returns all the versions that
+// this made, in order.
+func update(t *testing.T, s *servertest.Server, paths []string, times int) []int64 {
+	t.Helper()
+	made := make([][]int64, len(paths))
+	var writers sync.WaitGroup
+	for i, path := range paths {
+		writers.Go(func() {
+			for range times {
+				made[i] = append(made[i], change(t, s, path, fmt.Sprintf(`{"spec":{"n":%d}}`, time.Now().UnixNano())))
+			}
+		})
+	}
+	writers.Wait()
+	versions := slices.Concat(made...)
+	slices.Sort(versions)
+	return versions
+}
+
+// expectVersions reads as many events as there are versions, which must be those of the events, in order.
+func expectVersions(t *testing.T, w *servertest.Stream, want []int64) {
+	t.Helper()
+	for i, version := range want {
+		line, err := w.Next()
+		if err != nil {
+			t.Errorf("event %d of %d: %v (%.200q)", i, len(want), err, line)
+			return
+		}
+		if got := versionIn(line); got != version {
+			t.Errorf("event %d of %d has version %d, want %d: %.200q", i, len(want), got, version, line)
+			return
+		}
+	}
+}
+
+// stalling returns the server with a client of its own, whose kernel takes little of what the client doesn't read.
+func stalling(t *testing.T, s *servertest.Server) *servertest.Server {
+	transport := &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err == nil {
+			err = c.(*net.TCPConn).SetReadBuffer(4 << 10)
+		}
+		return c, err
+	}}
+	t.Cleanup(transport.CloseIdleConnections)
+	slow := *s
+	slow.Client = &http.Client{Transport: transport}
+	return &slow
+}
+
+// openWatches returns how many watches the server counts as open.
+func openWatches(s *servertest.Server) int {
+	sum := 0
+	for line := range strings.Lines(s.Get("/metrics")) {
+		if strings.HasPrefix(line, "apiserver_longrunning_requests{") {
+			n, _ := strconv.Atoi(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]))
+			sum += n
+		}
+	}
+	return sum
+}
+
+// TestSlowReader stalls a reader until what it has to read has fallen off the memory of the server. Others
+// don't notice, and when it reads again it gets everything.
+func TestSlowReader(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	widgets := makeWidgets(t, s, 8, 8<<10)
+	from := now(t, s, widgetsPath)
+	slow := stalling(t, s).Watch(after(from))
+	var others []*servertest.Stream
+	for range 2 {
+		others = append(others, s.Watch(after(from)))
+	}
+	// Each keeps about 16 KB: a resource's log has 32 MB.
+	want := update(t, s, widgets, 5000/len(widgets))
+	for _, w := range others {
+		expectVersions(t, w, want)
+	}
+	before := server.HistoryReads(s.Server)
+	expectVersions(t, slow, want)
+	if server.HistoryReads(s.Server) == before {
+		t.Error("the slow reader got all of it from memory: it wasn't slow enough for this test")
+	}
+	want = update(t, s, widgets, 2)
+	for _, w := range append(others, slow) {
+		expectVersions(t, w, want)
+	}
+}
+
+// TestStalledReaderResumes: a reader that takes nothing for too long is cut off, and goes on from the last
+// version it got.
+func TestStalledReaderResumes(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = 300 * time.Millisecond })
+	widgets := makeWidgets(t, s, 4, 64<<10)
+	from := now(t, s, widgetsPath)
+	slow := stalling(t, s).Watch(after(from))
+	var want []int64
+	for i := 0; openWatches(s) > 0; i++ {
+		if want = append(want, update(t, s, widgets, 4)...); i == 200 {
+			t.Fatal("it's still open after 200 MB")
+		}
+	}
+	want = append(want, update(t, s, widgets, 1)...)
+	got := 0
+	for {
+		line, err := slow.Next()
+		if err != nil {
+			if errors.Is(err, io.EOF) && line == "" && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Error("it was cut off, and looks as if it had ended cleanly")
+			}
+			break
+		}
+		if v := versionIn(line); v != want[got] {
+			t.Fatalf("event %d has version %d, want %d", got, v, want[got])
+		}
+		got++
+	}
+	if got > 0 {
+		from = want[got-1]
+	}
+	expectVersions(t, s.Watch(after(from)), want[got:])
+}
+
+// TestResumeStorm restarts a server under 300 watchers, which resume from where each of them was. What they
+// need of history is read for all of them together.
+func TestResumeStorm(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		// others is how many revisions come before the restart that have nothing to do with the watchers.
+		others int
+		// least and most are how often history is read for the watchers.
+		least, most int64
+	}{
+		{"from memory", 0, 0, 0},
+		{"from history", 17_000, 1, 4}, // more than a restarted server has in memory
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			resumeStorm(t, tc.others, tc.least, tc.most)
+		})
+	}
+}
+
+func resumeStorm(t *testing.T, others int, least, most int64) {
+	const clients = 300
+	dir, address := filepath.Join(t.TempDir(), "data"), "127.0.0.1:0"
+	durable := func(s *server.Server) { s.Ephemeral, s.DataDir, s.Listen = false, dir, address }
+	first := newWidgets(t, durable)
+	address = strings.TrimPrefix(first.URL, "http://")
+	widgets := makeWidgets(t, first, 4, 10)
+	from := now(t, first, widgetsPath)
+	var streams []*servertest.Stream
+	for range clients {
+		streams = append(streams, first.Watch(after(from)))
+	}
+	versions := update(t, first, widgets, 10)
+	// Client i has seen i%len(versions) of them when the server goes.
+	for i, w := range streams {
+		expectVersions(t, w, versions[:i%len(versions)])
+	}
+	putOthers(t, first, others)
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first.Client.CloseIdleConnections()
+
+	second := servertest.New(t, durable)
+	if second.URL != first.URL {
+		t.Fatalf("it serves at %s, after %s", second.URL, first.URL)
+	}
+	versions = append(versions, update(t, second, widgets, 1)...)
+	now(t, second, widgetsPath) // the feed has read all of it, and reads nothing from now on
+	before := server.HistoryReads(second.Server)
+	var all sync.WaitGroup
+	for i := range clients {
+		seen := i % (len(versions) - len(widgets))
+		at := from
+		if seen > 0 {
+			at = versions[seen-1]
+		}
+		all.Go(func() {
+			w := second.Watch(after(at))
+			streams[i] = w
+			expectVersions(t, w, versions[seen:])
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	if reads := server.HistoryReads(second.Server) - before; reads < least || reads > most {
+		t.Errorf("history was read %d times for %d clients, want %d to %d", reads, clients, least, most)
+	}
+	versions = update(t, second, widgets, 1)
+	for _, w := range streams {
+		expectVersions(t, w, versions)
+	}
+}
+
+// putOthers writes keys that are none of ours, straight to etcd.
+func putOthers(t *testing.T, s *servertest.Server, n int) {
+	t.Helper()
+	var writers sync.WaitGroup
+	const atOnce = 64
+	for k := range atOnce {
+		writers.Go(func() {
+			for i := k; i < n; i += atOnce {
+				if _, err := server.Etcd(s.Server).Put(t.Context(), fmt.Sprintf("/other/%d", k), ""); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	writers.Wait()
+}
