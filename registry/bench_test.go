@@ -139,3 +139,66 @@ func BenchmarkTable(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkList10k writes 10,000 objects of a kilobyte: what it allocates must not depend on how many they are.
+func BenchmarkList10k(b *testing.B) {
+	for _, n := range []int{100, 10_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			s := start(b, "", Options{})
+			w := s.widgets()
+			s.fill(n, 1000, func(int) string { return "red" })
+			benchmarkList(b, w, "", n)
+		})
+	}
+}
+
+// 10 of 100,000 objects.
+func BenchmarkListBySelectableField(b *testing.B) { benchmarkSelected(b, "fieldSelector=spec.color=rare") }
+
+func BenchmarkListByLabel(b *testing.B) { benchmarkSelected(b, "labelSelector=color=rare") }
+
+// BenchmarkListByOtherField is what a field selector costs that no index can answer.
+func BenchmarkListByOtherField(b *testing.B) {
+	benchmarkSelected(b, "fieldSelector=spec.color!=common")
+}
+
+func benchmarkSelected(b *testing.B, query string) {
+	const objects, every = 100_000, 10_000
+	s := start(b, "", Options{})
+	w := s.widgets()
+	s.fill(objects, 1000, func(i int) string {
+		if i%every == 0 {
+			return "rare"
+		}
+		return "common"
+	})
+	for _, limit := range []string{"", "&limit=500"} {
+		b.Run("objects=100000"+limit, func(b *testing.B) { benchmarkList(b, w, query+limit, objects/every) })
+	}
+}
+
+func benchmarkList(b *testing.B, e *Endpoint, query string, want int) {
+	q := params(query)
+	var all strings.Builder
+	l, err := e.List(context.Background(), "", q)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := l.Write(context.Background(), &all); err != nil {
+		b.Fatal(err)
+	}
+	if got := strings.Count(all.String(), `"kind":"Widget"`); got != want {
+		b.Fatalf("%d objects, want %d", got, want)
+	}
+	b.SetBytes(int64(all.Len()))
+	b.ReportAllocs()
+	for b.Loop() {
+		l, err := e.List(context.Background(), "", q)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Write(context.Background(), io.Discard); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

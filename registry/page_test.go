@@ -19,8 +19,8 @@ import (
 )
 
 // fill stores widgets without asking the verbs, many in one transaction: w000000 and so on, alternating between
-// two namespaces. color says what each has.
-func (s *server) fill(n int, color func(i int) string) {
+// two namespaces, of about so many bytes each. color says what each has.
+func (s *server) fill(n, size int, color func(i int) string) {
 	s.t.Helper()
 	const perTxn = 100
 	var rev int64
@@ -31,7 +31,7 @@ func (s *server) fill(n int, color func(i int) string) {
 			key := fmt.Sprintf("/registry/example.com/widgets/%s/w%06d", ns, i)
 			ops = append(ops, clientv3.OpPut(key, fmt.Sprintf(
 				`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"labels":{"app":"a","color":"%s"},"name":"w%06d","namespace":"%s","uid":"u"},"spec":{"color":"%s","text":"%s"}}`,
-				color(i), i, ns, color(i), strings.Repeat("x", 200))))
+				color(i), i, ns, color(i), strings.Repeat("x", max(0, size-200)))))
 		}
 		res, err := s.etcd.Client.Txn(s.ctx).Then(ops...).Commit()
 		if err != nil {
@@ -352,7 +352,7 @@ func TestLaggingCache(t *testing.T) {
 func TestListMemory(t *testing.T) {
 	s := start(t, "", Options{})
 	w := s.widgets()
-	s.fill(20_000, func(i int) string { return strconv.Itoa(i % 100) })
+	s.fill(20_000, 400, func(i int) string { return strconv.Itoa(i % 100) })
 	for _, query := range []string{"", "labelSelector=app=a", "fieldSelector=spec.color!=7", "fieldSelector=spec.color=7"} {
 		l, err := w.List(s.ctx, "", params(query))
 		if err != nil {
@@ -371,4 +371,47 @@ func TestListMemory(t *testing.T) {
 			t.Errorf("%q allocated %d bytes", query, took)
 		}
 	}
+}
+
+// FuzzToken: any token is refused, or reaches nothing but the collection that it's given with.
+func FuzzToken(f *testing.F) {
+	s := start(f, "", Options{})
+	w := s.widgets()
+	for _, ns := range []string{"default", "kube-public", "kube-system"} {
+		s.ok(w.Create(s.ctx, ns, nil, widget("of-"+ns, "")))
+	}
+	rv, err := strconv.ParseInt(s.list(w, "", nil).str("metadata.resourceVersion"), 10, 64)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add("", tokenVersion, rv, "of-default\x00")
+	f.Add("", tokenVersion, rv, "kube-system/of-kube-system")
+	f.Add("", tokenVersion, rv, "../kube-system/of-kube-system")
+	f.Add("", tokenVersion, int64(-1), "/")
+	f.Add("", tokenVersion, int64(1)<<62, "a")
+	f.Add("", "v1", rv, "a")
+	f.Add("e30", "", int64(0), "")
+	f.Add("eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0", "", int64(0), "")
+	f.Fuzz(func(t *testing.T, given, version string, rv int64, start string) {
+		if given == "" {
+			given = token{Version: version, Revision: rv, Start: start}.String()
+		}
+		for _, ns := range []string{"kube-public", ""} {
+			l, err := w.List(t.Context(), ns, url.Values{"continue": {given}})
+			if err != nil {
+				if code := wantAny(t, err).Code; code != 400 && code != 410 {
+					t.Fatalf("%d: %v", code, err)
+				}
+				continue
+			}
+			for o, err := range l.items(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ns != "" && o.Namespace() != ns || !strings.HasPrefix(o.Key, "/registry/example.com/widgets/") {
+					t.Fatalf("a list of %q reached %s", ns, o.Key)
+				}
+			}
+		}
+	})
 }

@@ -401,7 +401,7 @@ func TestTableWatch(t *testing.T) {
 			if tc.object == "" {
 				return
 			}
-			patched := decode[metav1.PartialObjectMetadata](t, patch(t, s, gadgetsPath+"/a", `{"spec":{"size":7}}`))
+			patched := decode[metav1.PartialObjectMetadata](t, patchGadget(t, s, gadgetsPath+"/a", `{"spec":{"size":7}}`))
 			columns := "Table meta.k8s.io/v1"
 			if tc.first == nil {
 				columns = header
@@ -424,7 +424,7 @@ func TestTableWatch(t *testing.T) {
 	}
 }
 
-func patch(t *testing.T, s *servertest.Server, path, body string) string {
+func patchGadget(t *testing.T, s *servertest.Server, path, body string) string {
 	t.Helper()
 	res, answer := s.Do("PATCH", path, body, "Content-Type", "application/merge-patch+json")
 	if res.StatusCode != http.StatusOK {
@@ -438,8 +438,8 @@ func TestTableWatchKeepsItsColumns(t *testing.T) {
 	t.Parallel()
 	s := newGadgets(t)
 	now := decode[metav1.List](t, s.Get(gadgetsPath)).ResourceVersion
-	patch(t, s, gadgetsPath+"/a", `{"spec":{"size":7}}`)
-	patch(t, s, gadgetsPath+"/a", `{"spec":{"size":8}}`)
+	patchGadget(t, s, gadgetsPath+"/a", `{"spec":{"size":7}}`)
+	patchGadget(t, s, gadgetsPath+"/a", `{"spec":{"size":8}}`)
 	for range 2 {
 		watch := formWatch(t, s, gadgetsPath+"?watch=1&resourceVersion="+now, tableV1)
 		for i, want := range []int{3, 0} {
@@ -470,7 +470,7 @@ func TestPartialObjectMetadataWatch(t *testing.T) {
 	if object := expect("BOOKMARK "); object.Annotations[metav1.InitialEventsAnnotationKey] != "true" || object.ResourceVersion == "" {
 		t.Errorf("the bookmark is %+v", object)
 	}
-	patched := decode[metav1.PartialObjectMetadata](t, patch(t, s, gadgetsPath+"/a", `{"spec":{"size":7}}`))
+	patched := decode[metav1.PartialObjectMetadata](t, patchGadget(t, s, gadgetsPath+"/a", `{"spec":{"size":7}}`))
 	if object := expect("MODIFIED a"); object.ResourceVersion != patched.ResourceVersion || object.Generation != 2 {
 		t.Errorf("the object is %+v", object)
 	}

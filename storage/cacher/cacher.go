@@ -131,21 +131,26 @@ func (c *Cacher) ended(ctx context.Context, err error) error {
 
 // list loads the state at a revision, and the logs begin there.
 func (c *Cacher) list(ctx context.Context, at storage.Revision) error {
-	c.mu.Lock()
-	c.base = at
-	for _, r := range c.resources {
-		r.reset(at)
-	}
-	c.mu.Unlock()
-	c.kept.clear() // all objects are made anew
+	objects := map[storage.Prefix][]*Object{}
 	_, err := c.store.List(ctx, storage.Root, at, func(kv storage.Change) error {
 		if p, _, _, ok := storage.SplitKey(kv.Key); ok {
-			c.Resource(p).load(newObjectFrom(kv))
+			objects[p] = append(objects[p], newObjectFrom(kv))
 		}
 		return nil
 	})
 	if err != nil {
 		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base = at
+	for p := range objects {
+		if c.resources[p] == nil {
+			c.resources[p] = newResource(c, p, at)
+		}
+	}
+	for p, r := range c.resources {
+		r.install(objects[p], at)
 	}
 	c.moveTo(at)
 	return nil

@@ -37,9 +37,13 @@ type Resource struct {
 // treeDegree is the branching of the tree: wide enough that a copied path is a few kilobytes.
 const treeDegree = 32
 
+func newTree() *btree.BTree[*Object] {
+	return btree.New(treeDegree, func(a, b *Object) bool { return a.Key < b.Key })
+}
+
 func newResource(c *Cacher, p storage.Prefix, base storage.Revision) *Resource {
 	r := &Resource{cacher: c, prefix: p, rev: base, groups: map[groupKey]*group{}, index: newIndex()}
-	r.tree = btree.New(treeDegree, func(a, b *Object) bool { return a.Key < b.Key })
+	r.tree = newTree()
 	r.fields = newFieldIndex(noFields)
 	r.log = eventLog{low: 1, next: 1, base: base, bounds: &c.bounds}
 	return r
@@ -143,24 +147,22 @@ func (s *Snapshot) Count(key, prefix string) (n int) {
 	return n
 }
 
-// load puts an object in place without an event, while the cache is primed.
-func (r *Resource) load(o *Object) {
+// install makes objects all that the resource holds, as of a revision, in one step: when the cache is primed, and
+// when it has missed events. Then whoever reads on goes to history from here.
+func (r *Resource) install(objects []*Object, at storage.Revision) {
+	tree := newTree()
+	for _, o := range objects {
+		tree.ReplaceOrInsert(o)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.fields.carry(o)
-	prev, _ := r.tree.ReplaceOrInsert(o)
-	r.fields.move(prev, o)
-	r.shared = nil
-}
-
-// reset empties the resource, which has missed events: whoever reads must go to history from here.
-func (r *Resource) reset(base storage.Revision) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tree.Clear(false)
+	r.tree, r.shared, r.rev = tree, nil, at
 	r.fields.clear()
-	r.shared, r.rev = nil, base
-	r.log.reset(base)
+	for _, o := range objects {
+		r.fields.carry(o)
+		r.fields.move(nil, o)
+	}
+	r.log.reset(at)
 	for _, g := range r.groups {
 		g.first, g.floor = g.next, r.log.head()
 	}

@@ -454,3 +454,59 @@ func TestReport(t *testing.T) {
 	read(t, c)
 	lag(0)
 }
+
+// TestFeedFallsOutOfHistory: history is compacted while the feed is behind. It lists anew; who missed
+// events is told so, who can read them from history gets them, and nobody sees half a state.
+func TestFeedFallsOutOfHistory(t *testing.T) {
+	r := newRig(t, smallBounds)
+	ctx := t.Context()
+	res := r.cacher.Resource(widgets)
+	write := func(from, to int) (rev storage.Revision) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			o := widgetNamed(fmt.Sprintf("w%03d", i), "front")
+			var err error
+			if rev, err = r.store.Create(ctx, o.key, []byte(o.json(0))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return rev
+	}
+	begin := write(0, 20)
+	if _, err := r.cacher.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	opts := query{}.options(t)
+	opts.After = begin - 15
+	missed, err := res.Open(ctx, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer missed.Close()
+	if _, err := r.server.Client.Compact(ctx, int64(begin)); err != nil {
+		t.Fatal(err)
+	}
+	r.cacher.pos.Store(int64(begin - 10)) // as if it were that far behind
+	last := write(20, 40)
+	if _, err := r.cacher.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.cacher.stats.relisted.Load(); n != 1 {
+		t.Fatalf("the feed listed anew %d times", n)
+	}
+	if n := res.Snapshot().Len(); n != 40 {
+		t.Errorf("%d objects, want 40", n)
+	}
+	if _, _, err := missed.Next(ctx, nil); !errors.Is(err, watchstream.ErrExpired) {
+		t.Errorf("a watcher that missed events got %v", err)
+	}
+	opts.After = begin
+	resumed, err := res.Open(ctx, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resumed.Close()
+	if got := len(read(t, resumed)); got != 20 || resumed.Revision() < int64(last) {
+		t.Errorf("%d events from history up to %d, want 20 up to %d", got, resumed.Revision(), last)
+	}
+}
