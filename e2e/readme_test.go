@@ -295,8 +295,6 @@ func TestReadmeLeavesOut(t *testing.T) {
 		{"DELETE", widgets + "/a?propagationPolicy=Orphan", "", "", 400, "propagationPolicy"},
 		{"DELETE", widgets, "", "", 405, "deletecollection"},
 		{"PATCH", widgets + "/a?fieldManager=me", widget("a", 2), "application/apply-patch+yaml", 415, "server-side apply"},
-		{"PATCH", widgets + "/a", widget("a", 2), "application/strategic-merge-patch+json", 415, "strategic"},
-		{"POST", "/api/v1/namespaces", "k8s\x00", "application/vnd.kubernetes.protobuf", 415, "protobuf"},
 		{"POST", definitions, webhook, "application/json", 422, "webhook"},
 		{"GET", widgets + "/a/scale", "", "", 404, ""},
 	}

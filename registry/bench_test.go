@@ -153,7 +153,9 @@ func BenchmarkList10k(b *testing.B) {
 }
 
 // 10 of 100,000 objects.
-func BenchmarkListBySelectableField(b *testing.B) { benchmarkSelected(b, "fieldSelector=spec.color=rare") }
+func BenchmarkListBySelectableField(b *testing.B) {
+	benchmarkSelected(b, "fieldSelector=spec.color=rare")
+}
 
 func BenchmarkListByLabel(b *testing.B) { benchmarkSelected(b, "labelSelector=color=rare") }
 

@@ -148,6 +148,9 @@ func (l *List) candidates() iter.Seq[*cacher.Object] {
 			return found
 		}
 	}
+	if key, values, ok := l.labels.Term(); ok {
+		return l.snapshot.Labelled(key, values, l.start, l.prefix)
+	}
 	return l.snapshot.From(l.start, l.prefix)
 }
 

@@ -16,7 +16,7 @@
 // readiness and the bounds on requests in flight (limits.go), and the chi routes (router.go). What a
 // route's function returns as an error becomes the response in one place (errors.go). Objects go out
 // as the bytes that the registry hands over, indented or turned into YAML while they are written
-// (negotiate.go, indent.go); bodies come in as JSON or YAML (body.go, yaml.go) and reach the registry
+// (negotiate.go, indent.go), compressed if they're large and the client wants it (answer.go); bodies come in as JSON or YAML (body.go, yaml.go) and reach the registry
 // as JSON.
 //
 // # Goroutines
@@ -30,6 +30,7 @@
 // Bodies: 3 MiB. Request line: 64 KiB. Headers: 128 KiB. Requests in flight: 400 reads, 200 writes.
 // YAML: 100,000 tokens. JSON depth: 10,000. Time: 30 s for headers, 55 s for a body, 60 s for a read,
 // 34 s for a write, 120 s for an idle connection, WatchWriteTimeout for a watcher that takes nothing.
+// Answers of more than 128 KiB: 32 at once if they're lists or compressed; others wait for up to 20 s, then 429.
 // Metric series: fixed verbs and codes, and at most 1,024 resources.
 //
 // # Locks

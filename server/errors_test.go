@@ -51,8 +51,8 @@ func TestErrors(t *testing.T) {
 		{"post to health", "POST", "/readyz", "", nil, 405, "MethodNotAllowed", "only GET"},
 
 		{"html only", "GET", widgetsPath + "/a", "", headers{"Accept", "text/html"}, 406, "NotAcceptable", "application/json, application/yaml"},
-		{"table only", "GET", widgetsPath, "", headers{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}, 406, "NotAcceptable", "application/json"},
-		{"watch as a table", "GET", widgetsPath + "?watch=true", "", headers{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}, 406, "NotAcceptable", "application/json"},
+		{"table of an unknown version", "GET", widgetsPath, "", headers{"Accept", "application/json;as=Table;v=v2;g=meta.k8s.io"}, 406, "NotAcceptable", "application/json"},
+		{"watch as such a table", "GET", widgetsPath + "?watch=true", "", headers{"Accept", "application/json;as=Table;v=v2;g=meta.k8s.io"}, 406, "NotAcceptable", "application/json"},
 		{"create that couldn't be answered", "POST", widgetsPath, widget("y"), headers{"Accept", "text/html"}, 406, "NotAcceptable", ""},
 
 		{"text", "POST", widgetsPath, widget("x"), headers{"Content-Type", "text/plain"}, 415, "UnsupportedMediaType", "application/json, application/yaml"},

@@ -14,7 +14,13 @@
 // which is what makes sleeping watchers runnable, so that the feed pays per group and not per watcher.
 //
 // Locks, in the order in which they may be held: Cacher.mu (the map of resources) or history.mu; then
-// Resource.mu; then Event.mu. No I/O happens under any of them, nor does matching for a single reader.
+// Resource.mu; then Event.mu. kept.mu is held alone. No I/O happens under any of them, nor does matching for a single reader.
+//
+// A list is written from a Snapshot: a clone of the tree, which takes constant time, with the index of the
+// selectable fields that belongs to it. That index costs about 60 bytes for each object and field (see
+// fieldIndex); label selectors are answered by a scan that looks at 8 bytes of each object (see labelBits). A
+// snapshot is kept for the pages that follow the first, and dropped when it keeps too much alive; then Past
+// reads the same from etcd.
 //
 // Bounds: those of the type bounds, and maxBatchBytes and maxBatchEvents per step of a cursor.
 package cacher

@@ -14,9 +14,10 @@ import (
 type Object struct {
 	Key               string
 	Revision          storage.Revision // its resourceVersion
+	labelBits         labelBits        // of Labels; beside what a scan of many objects looks at first
 	Labels            selectors.Set
-	DeletionTimestamp string // "" when it isn't being deleted
 	Err               error  // the stored bytes aren't an object: they're kept, and never served
+	DeletionTimestamp string // "" when it isn't being deleted
 
 	raw     []byte
 	offsets offsets
@@ -39,6 +40,7 @@ func NewObject(key string, raw []byte, rev storage.Revision) *Object {
 	}
 	s := scanner{data: raw}
 	o.Err = s.scan(o)
+	o.labelBits = bitsOf(o.Labels)
 	return o
 }
 

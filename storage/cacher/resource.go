@@ -117,13 +117,22 @@ func (s *Snapshot) Get(key string) *Object {
 func (s *Snapshot) From(key, prefix string) iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
 		if s.covers(prefix) {
-			s.tree.AscendGreaterOrEqual(&Object{Key: key}, yield) // and no key is looked at
+			s.ascend(key, yield) // and no key is looked at
 			return
 		}
-		s.tree.AscendGreaterOrEqual(&Object{Key: key}, func(o *Object) bool {
+		s.ascend(key, func(o *Object) bool {
 			return strings.HasPrefix(o.Key, prefix) && yield(o)
 		})
 	}
+}
+
+// ascend visits the objects from a key on until visit returns false.
+func (s *Snapshot) ascend(key string, visit func(*Object) bool) {
+	if first, ok := s.tree.Min(); ok && key <= first.Key {
+		s.tree.Ascend(visit) // doesn't look for the key in each node
+		return
+	}
+	s.tree.AscendGreaterOrEqual(&Object{Key: key}, visit)
 }
 
 // covers tells whether every object of the resource has the prefix.
@@ -156,6 +165,10 @@ func (r *Resource) install(objects []*Object, at storage.Revision) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.tree.Ascend(func(o *Object) bool {
+		r.countReplaced(o)
+		return true
+	})
 	r.tree, r.shared, r.rev = tree, nil, at
 	r.fields.clear()
 	for _, o := range objects {

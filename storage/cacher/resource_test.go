@@ -59,7 +59,7 @@ func (b *bench) feed(changes []storage.Change) {
 // wakeAll is the waker, at once.
 func (b *bench) wakeAll() {
 	for _, h := range b.cacher.waker.queue {
-		h.wake(&b.cacher.waker.busy)
+		h.wake(time.Now(), &b.cacher.waker.busy)
 	}
 	b.cacher.waker.queue = nil
 }

@@ -114,13 +114,6 @@ func (k *kept) sumLocked() (sum int64, most int) {
 	return sum, most
 }
 
-func (k *kept) clear() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.list = nil
-	k.count.Store(0)
-}
-
 // Keep lets At find the snapshot again as long as the bounds allow.
 func (r *Resource) Keep(s *Snapshot) { r.cacher.kept.add(r, s) }
 

@@ -8,17 +8,24 @@ import (
 	"time"
 )
 
-// Waking. A thousand watchers that become runnable at once stand in one queue before everything else
+// Waking. What a watcher costs is a write to its socket, whether that has one event or several. So a group with
+// many members isn't woken more often than it takes to keep their writes to a part of a core: what comes
+// faster they take several at a time. A group of one cohort is woken at once.
+//
+// A thousand watchers that become runnable at once stand in one queue before everything else
 // that the process has to do: each write passes several goroutines, and would wait for all the watchers
 // at each. So the members of a group are woken a cohort at a time, the next when most of the last have
-// come to rest. Writes keep their pace, and while the cohorts have their turns news gather: who is woken
-// late takes several events with one write to the socket, which is what a watcher costs.
+// come to rest. Writes keep their pace, and while the cohorts have their turns news gather.
 
 const (
 	// cohortSize is how many members of a group are woken together.
 	cohortSize = 32
 	// maxBusy is how many woken members may be under way when one more cohort is woken.
 	maxBusy = 64
+	// memberPace is how much time a group leaves between two wake-ups for each of its members, some
+	// three times of what the write to a socket takes, and maxPace the most.
+	memberPace = 20 * time.Microsecond
+	maxPace    = 4 * time.Millisecond
 	// maxHeld is how long a cohort waits for members that don't come to rest: they're held up by their
 	// sockets, which is no reason for others to wait.
 	maxHeld = 2 * time.Millisecond
@@ -28,6 +35,8 @@ const (
 type cohort struct {
 	members int // guarded by Resource.mu
 
+	pace   atomic.Int64         // of its group, in nanoseconds
+	woken  time.Time            // the waker's own: when it was last woken
 	queued atomic.Bool          // it's with the waker
 	bell   atomic.Pointer[bell] // replaced under mu
 	mu     sync.Mutex           // guards asleep, and its agreement with bell
@@ -39,8 +48,9 @@ type bell struct{ rung chan struct{} }
 
 func newBell() *bell { return &bell{make(chan struct{})} }
 
-// wake rings the bell, and returns how many members that makes busy.
-func (h *cohort) wake(busy *atomic.Int64) {
+// wake rings the bell, and counts the members that are busy by that.
+func (h *cohort) wake(now time.Time, busy *atomic.Int64) {
+	h.woken = now
 	h.queued.Store(false)
 	h.mu.Lock()
 	old := h.bell.Swap(newBell())
@@ -74,7 +84,12 @@ func (g *group) leaveLocked(h *cohort) {
 
 // queueLocked adds those of the group's cohorts that aren't with the waker yet; Resource.mu must be held.
 func (g *group) queueLocked(dirty []*cohort) []*cohort {
+	var pace time.Duration
+	if n := len(g.cohorts); n > 1 {
+		pace = min(time.Duration(n)*cohortSize*memberPace, maxPace)
+	}
 	for _, h := range g.cohorts {
+		h.pace.Store(int64(pace))
 		if !h.queued.Load() && h.queued.CompareAndSwap(false, true) {
 			dirty = append(dirty, h)
 		}
@@ -137,6 +152,11 @@ type waker struct {
 
 	mu    sync.Mutex // guards queue
 	queue []*cohort
+
+	// the waker's own
+	held  []*cohort // to be woken
+	stuck int64     // members that were busy for so long that they don't count
+	full  time.Time // since when there has been no room; zero when there is
 }
 
 // wake hands cohorts to the waker.
@@ -158,34 +178,63 @@ func (w *waker) ring() {
 }
 
 func (w *waker) run(ctx context.Context) {
-	var held []*cohort // in the order in which they're to be woken
-	var stuck int64    // members that were busy for so long that they don't count
-	patience := time.NewTimer(0)
-	defer patience.Stop()
+	again := time.NewTimer(0)
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-w.bell:
-		case <-patience.C:
-			stuck = w.busy.Load()
+		case <-again.C:
 		}
 		w.mu.Lock()
-		held, w.queue = append(held, w.queue...), nil
+		w.held, w.queue = append(w.held, w.queue...), nil
 		w.mu.Unlock()
-		for len(held) > 0 {
-			busy := w.busy.Load()
-			if stuck = min(stuck, busy); busy-stuck >= maxBusy {
-				break
-			}
-			held[0].wake(&w.busy)
-			held = held[1:]
-		}
-		if len(held) > 0 {
-			patience.Reset(maxHeld)
-			if w.holding.Store(true); w.busy.Load()-stuck < maxBusy { // one came to rest meanwhile
-				w.ring()
-			}
+		if next := w.wakeDue(time.Now()); len(w.held) > 0 {
+			again.Reset(next)
 		}
 	}
+}
+
+// wakeDue wakes the cohorts whose time has come, as far as there is room for more busy members, and returns
+// after what time to try again.
+func (w *waker) wakeDue(now time.Time) (next time.Duration) {
+	next = maxHeld
+	held := w.held
+	w.held = w.held[:0]
+	for i, h := range held {
+		if wait := time.Duration(h.pace.Load()) - now.Sub(h.woken); wait > 0 {
+			next = min(next, wait)
+			w.held = append(w.held, h)
+			continue
+		}
+		if !w.hasRoom(now) {
+			w.held = append(w.held, held[i:]...)
+			break
+		}
+		h.wake(now, &w.busy)
+	}
+	clear(held[len(w.held):])
+	return next
+}
+
+// hasRoom tells whether one more cohort may be woken. If not, the waker is told when that changes.
+func (w *waker) hasRoom(now time.Time) bool {
+	busy := w.busy.Load()
+	w.stuck = min(w.stuck, busy)
+	if busy-w.stuck < maxBusy {
+		w.full = time.Time{}
+		return true
+	}
+	switch {
+	case w.full.IsZero():
+		w.full = now
+	case now.Sub(w.full) >= maxHeld:
+		w.stuck, w.full = busy, time.Time{}
+		return true
+	}
+	if w.holding.Store(true); w.busy.Load()-w.stuck < maxBusy { // one came to rest meanwhile
+		w.ring()
+	}
+	return false
 }
