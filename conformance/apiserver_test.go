@@ -30,7 +30,6 @@ const patience = 30 * time.Second
 
 var (
 	widgets     = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
-	namespaces  = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 )
 

@@ -151,6 +151,9 @@ func TestPages(t *testing.T) {
 func (s *server) forget(e *Endpoint) {
 	s.t.Helper()
 	for i := range 70 {
+		if _, err := s.cacher.Barrier(s.ctx); err != nil { // each is another one
+			s.t.Fatal(err)
+		}
 		e.res.cache.Keep(e.res.cache.Snapshot())
 		name := fmt.Sprintf("forget-%d", i%2)
 		if i%2 == 1 {
