@@ -260,9 +260,9 @@ func (in *instance) closeHTTP() {
 			in.http.Close() // what's left takes nothing, or has never said anything
 		}
 	})
-	in.takeovers.streams.Wait()
 	in.serving.Wait()
 	in.connections.Wait()
+	in.takeovers.streams.Wait() // last: connections become streams
 }
 
 // within calls f with a context of its own that ends after d.

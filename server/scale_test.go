@@ -155,12 +155,26 @@ func openWatches(s *servertest.Server) int {
 	return sum
 }
 
+// await asks every few milliseconds; go test's own timeout is the deadline.
+func await(t *testing.T, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-t.Context().Done():
+			t.Fatal("the test is over")
+		}
+	}
+}
+
 // TestSlowReader stalls a reader until what it has to read has fallen off the memory of the server. Others
 // don't notice, and when it reads again it gets everything.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)
-	widgets := makeWidgets(t, s, 8, 8<<10)
+	widgets := makeWidgets(t, s, 8, 6<<10)
 	from := now(t, s, widgetsPath)
 	slow := stalling(t, s).Watch(after(from))
 	const updates = 5000
@@ -180,7 +194,7 @@ func TestSlowReader(t *testing.T) {
 			}
 		})
 	}
-	// Each keeps about 16 KB: a resource's log has 32 MB.
+	// Each keeps about 12 KB, and a resource's log 32 MB of them.
 	want := rewrite(t, s, widgets, updates/len(widgets))
 	readers.Wait() // while the slow one reads nothing
 	for i := range others {
@@ -208,7 +222,7 @@ func TestStalledReaderResumes(t *testing.T) {
 	from := now(t, s, widgetsPath)
 	slow := stalling(t, s).Watch(after(from))
 	var want []int64
-	for i := 0; openWatches(s) > 0; i++ {
+	for i := 0; openWatches(s) > 0; i++ { // until the kernel takes no more
 		if want = append(want, rewrite(t, s, widgets, 4)...); i == 200 {
 			t.Fatal("it's still open after 200 MB")
 		}

@@ -47,6 +47,8 @@ func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, optio
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w.ResponseWriter)
 	err := control.Flush()
+	// Counted before net/http forgets the connection: at any time one of us waits for it.
+	h.takeovers.streams.Add(1)
 	var conn net.Conn
 	if err == nil {
 		conn, _, err = control.Hijack()
@@ -55,6 +57,10 @@ func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, optio
 		err = conn.SetDeadline(time.Time{})
 	}
 	if err != nil {
+		h.takeovers.streams.Done()
+		if conn != nil {
+			conn.Close()
+		}
 		watcher.cursor.Close()
 		closed()
 		panic(http.ErrAbortHandler) // the client is gone
@@ -69,21 +75,21 @@ func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, optio
 		start:   time.Now(),
 	}
 	t.sink = connSink{conn: conn, chunked: t.chunked, deadline: deadline{set: conn.SetWriteDeadline, timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint), sent: &watcher.bytes}
-	h.takeovers.streams.Go(func() {
+	go func() {
+		defer h.takeovers.streams.Done()
 		defer closed()
 		h.stream(t, watcher.cursor, options)
-	})
+	}()
 	return nil
 }
 
 // stream serves a connection that was taken over, and closes it.
 func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstream.Options) {
 	ctx, cancel := context.WithCancelCause(h.takeovers.ctx)
-	t.sink.ended = ctx.Err
 	var reader sync.WaitGroup
 	reader.Go(func() { cancel(awaitClient(t.conn)) })
 	// A write that hangs when the server goes away gets little time more.
-	stop := context.AfterFunc(ctx, func() { t.conn.SetWriteDeadline(time.Now().Add(endTimeout)) })
+	stop := context.AfterFunc(ctx, t.sink.end)
 
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -98,7 +104,7 @@ func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstrea
 		h.finish(t.done, t.method, t.path, time.Since(t.start))
 	}()
 	if err := watchstream.Serve(ctx, cursor, options, &t.sink); err == nil && t.chunked {
-		t.conn.SetWriteDeadline(time.Now().Add(endTimeout))
+		t.sink.end()
 		t.conn.Write([]byte("0\r\n\r\n")) // a clean end; without it the client knows that it was cut off
 	}
 }
@@ -119,7 +125,7 @@ func awaitClient(conn net.Conn) error {
 type connSink struct {
 	conn    net.Conn
 	chunked bool
-	ended   func() error // of the stream's context: when it has ended, deadlines are short
+	last    atomic.Pointer[time.Time] // set when the stream has to end: no deadline is later
 	deadline
 	events prometheus.Counter
 	sent   *atomic.Int64
@@ -137,8 +143,8 @@ func (s *connSink) Write(buf []byte) error {
 		if err := s.renew(time.Now()); err != nil {
 			return err
 		}
-		if s.ended() != nil {
-			s.conn.SetWriteDeadline(time.Now().Add(endTimeout))
+		if last := s.last.Load(); last != nil {
+			s.conn.SetWriteDeadline(*last)
 		}
 		n, err := s.conn.Write(piece)
 		s.sent.Add(int64(n))
@@ -146,6 +152,13 @@ func (s *connSink) Write(buf []byte) error {
 			return err
 		}
 	}
+}
+
+// end leaves all writes from now on, and one that hangs, endTimeout together.
+func (s *connSink) end() {
+	last := time.Now().Add(endTimeout)
+	s.last.CompareAndSwap(nil, &last)
+	s.conn.SetWriteDeadline(*s.last.Load())
 }
 
 // chunk puts the frames behind the headroom into one HTTP/1.1 chunk, in place.
