@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"net/url"
+	"runtime"
 	"strconv"
 	"sync"
 
@@ -173,14 +174,13 @@ func (l *List) items(ctx context.Context) iter.Seq2[*cacher.Object, error] {
 	}
 }
 
-// listBuffer is how much of a list is put together before it's written.
-const listBuffer = 64 << 10
+// listBuffer is how much of a list is put together before it's written. Each write of an answer without a known
+// length costs two system calls: with 64 KiB a list takes a fifth more CPU.
+const listBuffer = 256 << 10
 
-// listBuffers holds *[]byte. A buffer that a large item has blown up isn't kept.
-var listBuffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, listBuffer+listBuffer/4)
-	return &b
-}}
+// listBuffers holds *[]byte, as large as the lists were that they served. A buffer that a large item has blown up
+// isn't kept.
+var listBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Write writes the list as one JSON document. An error that isn't the writer's is a Status error; what was
 // written before it is no whole document.
@@ -208,6 +208,7 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 				return err
 			}
 			buf = buf[:0]
+			runtime.Gosched() // many lists at once would leave little to the writers
 		}
 	}
 	buf = append(buf, "]}\n"...)

@@ -94,7 +94,7 @@ func TestListStreams(t *testing.T) {
 	s := start(t, "", Options{})
 	w := s.widgets()
 	for i := range 40 {
-		s.ok(w.Create(s.ctx, "default", nil, widget(fmt.Sprintf("w%02d", i), `,"spec":{"x":"`+strings.Repeat("x", 8<<10)+`"}`)))
+		s.ok(w.Create(s.ctx, "default", nil, widget(fmt.Sprintf("w%02d", i), `,"spec":{"x":"`+strings.Repeat("x", 40<<10)+`"}`)))
 	}
 	l, err := w.List(s.ctx, "default", nil)
 	if err != nil {

@@ -59,7 +59,10 @@ func makeWidgets(t *testing.T, s *servertest.Server, n, size int) []string {
 	text := strings.Repeat("x", size)
 	for i := range n {
 		name := fmt.Sprintf("w%d", i)
-		s.PostYAML(widgetsPath, strings.Replace(widget(name), `"size":1`, `"text":"`+text+`"`, 1))
+		object := strings.Replace(widget(name), `"size":1`, `"text":"`+text+`"`, 1)
+		if res, body := s.Do("POST", widgetsPath, object, "Content-Type", "application/json"); res.StatusCode != http.StatusCreated {
+			t.Fatalf("POST %s: %s\n%s", name, res.Status, body)
+		}
 		paths = append(paths, widgetsPath+"/"+name)
 	}
 	return paths

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -91,6 +92,7 @@ func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstrea
 	// A write that hangs when the server goes away gets little time more.
 	stop := context.AfterFunc(ctx, t.sink.end)
 
+	whole := false
 	defer func() {
 		if cause := recover(); cause != nil {
 			h.metrics.panics.Inc()
@@ -98,15 +100,33 @@ func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstrea
 		}
 		stop()
 		cancel(nil)
-		t.conn.Close()
+		if whole {
+			t.conn.Close()
+		} else {
+			cutOff(t.conn)
+		}
 		reader.Wait()
 		t.done.bytes = t.sink.sent.Load()
 		h.finish(t.done, t.method, t.path, time.Since(t.start))
 	}()
-	if err := watchstream.Serve(ctx, cursor, options, &t.sink); err == nil && t.chunked {
+	err := watchstream.Serve(ctx, cursor, options, &t.sink)
+	if err == nil && t.chunked {
 		t.sink.end()
-		t.conn.Write([]byte("0\r\n\r\n")) // a clean end; without it the client knows that it was cut off
+		_, err = t.conn.Write([]byte("0\r\n\r\n")) // a clean end; without it the client knows that it was cut off
 	}
+	whole = err == nil
+}
+
+// cutOff closes the connection to a client that has left, or takes nothing. TLS would wait some seconds to
+// say goodbye, and the kernel would keep what isn't sent for as long as the client likes.
+func cutOff(conn net.Conn) {
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		tcp.SetLinger(0)
+	}
+	conn.Close()
 }
 
 var errClientLeft = errors.New("the client closed the connection")
