@@ -53,7 +53,7 @@ func (s *Store) Close() { s.bell.takeDown() }
 
 // Get reads one key, linearizably: it sees every write acknowledged before the call.
 func (s *Store) Get(ctx context.Context, key string) (KeyValue, error) {
-	if err := s.local.LinearizableReadNotify(ctx); err != nil {
+	if err := s.settle(ctx); err != nil {
 		return KeyValue{}, wrap("get", key, err)
 	}
 	return s.GetAt(ctx, key, 0)
@@ -85,7 +85,7 @@ func (s *Store) List(ctx context.Context, prefix string, at Revision, fn func(Ch
 // ListFrom is List without the keys before one, which must have the prefix.
 func (s *Store) ListFrom(ctx context.Context, prefix, key string, at Revision, fn func(Change) error) (Revision, error) {
 	if at == 0 {
-		if err := s.local.LinearizableReadNotify(ctx); err != nil {
+		if err := s.settle(ctx); err != nil {
 			return 0, wrap("list", prefix, err)
 		}
 		at = Revision(s.local.KV().Rev())
