@@ -6,6 +6,7 @@ REF       ?= main
 FUZZTIME  ?= 30s
 BENCHTIME ?= 200ms
 BENCHCOUNT ?= 6
+SOAK      ?= 10m
 
 # Before and after what is done in every module of the repo.
 MODULES = . $(patsubst %/go.mod,%,$(wildcard */go.mod))
@@ -58,3 +59,7 @@ bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT 
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' . | sed 's|/[^/]*:func | |' | sort | while read -r dir target; do \
 	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir </dev/null || exit 1; done
+
+.PHONY: soak
+soak: ## run writers, watchers, restarts and compactions against a model for SOAK (10m)
+	SOAK=$(SOAK) $(GO) test -tags soak -race -timeout 0 -run '^TestSoak$$' -v ./storage/cacher

@@ -7,11 +7,11 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -72,18 +72,43 @@ func listen(w *servertest.Stream) (story, error) {
 	}
 }
 
-// state is what objects there are, by key, after those events of a story that select, up to a version.
-func (s story) state(upTo int64, selects func(told) bool) map[string]int64 {
+// as is the story as a watch tells it that selects some of the objects.
+func (s story) as(selects func(told) bool) (out story) {
+	shown := map[string]bool{}
+	for _, e := range s {
+		was, is := shown[e.key], e.kind != "DELETED" && selects(e)
+		shown[e.key] = is
+		switch {
+		case was && is:
+			e.kind = "MODIFIED"
+		case is:
+			e.kind = "ADDED"
+		case was:
+			e.kind = "DELETED"
+		default:
+			continue
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+// between is the events after a version, up to another, without bookmarks.
+func (s story) between(after, upTo int64) story {
+	return slices.DeleteFunc(slices.Clone(s), func(e told) bool { return e.kind == "BOOKMARK" || e.version <= after || e.version > upTo })
+}
+
+// equal tells whether two stories tell the same.
+func (s story) equal(other story) bool {
+	return slices.EqualFunc(s, other, func(a, b told) bool { return a.kind == b.kind && a.key == b.key && a.version == b.version })
+}
+
+// state is the versions of the objects that there are at the end of it.
+func (s story) state() map[string]int64 {
 	state := map[string]int64{}
 	for _, e := range s {
-		switch {
-		case e.version > upTo:
-			return state
-		case e.kind == "BOOKMARK":
-		case e.kind == "DELETED" || !selects(e):
+		if state[e.key] = e.version; e.kind == "DELETED" {
 			delete(state, e.key)
-		default:
-			state[e.key] = e.version
 		}
 	}
 	return state
@@ -101,17 +126,18 @@ func (s story) inOrder() error {
 	return nil
 }
 
-// churn writes from eight goroutines, each with objects of its own, in four namespaces, until stop is closed
-// or so many times each. All writes are acknowledged ones; how many there were is returned.
-func churn(t *testing.T, s *servertest.Server, times int, stop <-chan struct{}) (writes int) {
+// churn writes from eight goroutines, each with objects of its own, in four namespaces, until stop is closed.
+// The whole story of it is returned, as a watch from a version on tells it.
+func churn(t *testing.T, s *servertest.Server, from int64, stop <-chan struct{}) story {
+	t.Helper()
+	oracle := s.Watch(fmt.Sprintf("%s?watch=true&resourceVersion=%d", allWidgets, from))
+	defer oracle.Close()
+	var writes atomic.Int64
 	var all sync.WaitGroup
-	var mu sync.Mutex // guards writes
 	for k := range 8 {
 		all.Go(func() {
 			path := fmt.Sprintf("/apis/example.com/v1/namespaces/n%d/widgets", k%4)
-			done := 0
-			defer func() { mu.Lock(); writes += done; mu.Unlock() }()
-			for i := range times {
+			for i := 0; ; i++ {
 				select {
 				case <-stop:
 					return
@@ -133,12 +159,28 @@ func churn(t *testing.T, s *servertest.Server, times int, stop <-chan struct{}) 
 					t.Errorf("write %d of %s: %s %s", i, name, res.Status, body)
 					return
 				}
-				done++
+				writes.Add(1)
 			}
 		})
 	}
 	all.Wait()
-	return writes
+	last := versionIn(s.PostYAML(widgetsPath, widget("last")))
+	var truth story
+	for len(truth) == 0 || truth[len(truth)-1].version < last {
+		line, err := oracle.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := tell(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		truth = append(truth, e)
+	}
+	if err := truth.inOrder(); err != nil || int64(len(truth)) != writes.Load()+1 {
+		t.Fatalf("there are %d events of %d writes: %v", len(truth), writes.Load()+1, err)
+	}
+	return truth
 }
 
 func newBusyWidgets(t *testing.T) *servertest.Server {
@@ -150,103 +192,67 @@ func newBusyWidgets(t *testing.T) *servertest.Server {
 func TestInitialEventsWhileWriting(t *testing.T) {
 	t.Parallel()
 	s := newBusyWidgets(t)
-	everything := func(told) bool { return true }
+	if res, body := s.Do("DELETE", widgetsPath+"/a", ""); res.StatusCode != http.StatusOK {
+		t.Fatal(body)
+	}
 	from := now(t, s, allWidgets)
-	oracle := s.Watch(fmt.Sprintf("%s?watch=true&resourceVersion=%d&timeoutSeconds=8", allWidgets, from-1)) // has the object that's there
-	explicit := url.Values{"watch": {"true"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"}, "allowWatchBookmarks": {"true"}, "timeoutSeconds": {"5"}}
 	kinds := []struct {
-		name, path string
-		query      map[string]string // beside explicit
-		selects    func(told) bool
+		name, path, query string
+		selects           func(told) bool
 	}{
-		{"everything", allWidgets, nil, everything},
-		{"everything, by default", allWidgets, map[string]string{"sendInitialEvents": "", "resourceVersionMatch": ""}, everything},
-		{"one label", allWidgets, map[string]string{"labelSelector": "n=1"}, func(e told) bool { return e.labels["n"] == "1" }},
-		{"not a label", allWidgets, map[string]string{"labelSelector": "n!=1"}, func(e told) bool { return e.labels["n"] != "1" }},
-		{"one namespace", "/apis/example.com/v1/namespaces/n2/widgets", nil, func(e told) bool { return strings.HasPrefix(e.key, "n2/") }},
-		{"one name", allWidgets, map[string]string{"fieldSelector": "metadata.name=w3-1"}, func(e told) bool { return strings.HasSuffix(e.key, "/w3-1") }},
-		{"nothing", "/apis/example.com/v1/namespaces/nowhere/widgets", nil, func(told) bool { return false }},
+		{"everything", allWidgets, "", func(told) bool { return true }},
+		{"one label", allWidgets, "labelSelector=n%3D1", func(e told) bool { return e.labels["n"] == "1" }},
+		{"not a label", allWidgets, "labelSelector=n!%3D1", func(e told) bool { return e.labels["n"] != "1" }},
+		{"one namespace", "/apis/example.com/v1/namespaces/n2/widgets", "", func(e told) bool { return strings.HasPrefix(e.key, "n2/") }},
+		{"one name", allWidgets, "fieldSelector=metadata.name%3Dw3-1", func(e told) bool { return strings.HasSuffix(e.key, "/w3-1") }},
+		{"nothing", "/apis/example.com/v1/namespaces/nowhere/widgets", "", func(told) bool { return false }},
 	}
-	type client struct {
-		kind int
-		story
-	}
-	clients := make([]client, 3*len(kinds))
-	var all sync.WaitGroup
+	asks := []string{"&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", ""} // which is the default
+	stories := make([]story, 3*len(kinds))
 	stop := make(chan struct{})
-	writes := 0
-	var writers sync.WaitGroup
-	writers.Go(func() { writes = churn(t, s, 1<<30, stop) })
-	for i := range clients {
-		all.Go(func() {
-			clients[i].kind = i % len(kinds)
-			kind := kinds[clients[i].kind]
-			q := maps.Clone(explicit)
-			for name, value := range kind.query {
-				if q.Set(name, value); value == "" {
-					q.Del(name)
-				}
-			}
+	var clients sync.WaitGroup
+	for i := range stories {
+		clients.Go(func() {
+			kind := kinds[i%len(kinds)]
 			// They come one after the other.
 			await(t, func() bool { return now(t, s, allWidgets) > from+int64(10*i) })
 			var err error
-			if clients[i].story, err = listen(s.Watch(kind.path + "?" + q.Encode())); err != nil {
+			stories[i], err = listen(s.Watch(kind.path + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=1&" + kind.query + asks[i%len(asks)]))
+			if err != nil {
 				t.Errorf("%s: %v", kind.name, err)
 			}
 		})
 	}
-	all.Wait()
-	close(stop)
-	writers.Wait()
-	truth, err := listen(oracle)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := truth.inOrder(); err != nil || len(truth) < writes/2 {
-		t.Fatalf("the whole story has %d events of %d writes: %v", len(truth), writes, err)
-	}
-	for _, c := range clients {
-		if err := checkInitial(c.story, truth, kinds[c.kind].selects); err != nil {
-			t.Errorf("%s: %v", kinds[c.kind].name, err)
+	go func() { clients.Wait(); close(stop) }()
+	truth := churn(t, s, from, stop)
+	for i, got := range stories {
+		kind := kinds[i%len(kinds)]
+		if err := checkInitial(got, truth.as(kind.selects)); err != nil {
+			t.Errorf("%s: %v", kind.name, err)
 		}
 	}
 }
 
-// checkInitial compares a story that begins with a state with the whole story of everything.
-func checkInitial(got, truth story, selects func(told) bool) error {
+// checkInitial compares a story that begins with a state with the whole one.
+func checkInitial(got, truth story) error {
 	end := slices.IndexFunc(got, func(e told) bool { return e.end })
 	if end < 0 || got[end].kind != "BOOKMARK" || slices.ContainsFunc(got[end+1:], func(e told) bool { return e.end }) {
 		return fmt.Errorf("the end of the state isn't there exactly once, in %d events", len(got))
 	}
-	version, state := got[end].version, map[string]int64{}
-	for _, e := range got[:end] {
-		if _, again := state[e.key]; again || e.kind != "ADDED" || e.version > version {
-			return fmt.Errorf("in the state, which ends at %d, is %s %s at %d, again: %t", version, e.kind, e.key, e.version, again)
+	state, version, last := got[:end], got[end].version, got[len(got)-1].version
+	for i, e := range state {
+		if e.kind != "ADDED" || i > 0 && e.key <= state[i-1].key {
+			return fmt.Errorf("in the state is %s %s, after %d others", e.kind, e.key, i)
 		}
-		state[e.key] = e.version
 	}
-	if want := truth.state(version, selects); !maps.Equal(state, want) {
-		return fmt.Errorf("at %d the state is %v, want %v", version, state, want)
+	if want := truth.between(0, version).state(); !maps.Equal(state.state(), want) {
+		return fmt.Errorf("at %d the state is %v, want %v", version, state.state(), want)
 	}
 	if err := got[end:].inOrder(); err != nil {
 		return err
 	}
-	// What follows, replayed up to anywhere, gives the state there.
-	last := got[len(got)-1].version
-	if last > truth[len(truth)-1].version {
-		last = truth[len(truth)-1].version
-	}
-	var replayed story
-	for _, e := range got {
-		if e.kind != "BOOKMARK" {
-			replayed = append(replayed, e)
-		}
-	}
-	slices.SortStableFunc(replayed, func(a, b told) int { return int(a.version - b.version) }) // a state is by key
-	for at := version; at <= last; at++ {
-		if have, want := replayed.state(at, selects), truth.state(at, selects); !maps.Equal(have, want) {
-			return fmt.Errorf("at %d, after the state at %d, there is %v, want %v", at, version, have, want)
-		}
+	if have, want := got[end:].between(0, last), truth.between(version, last); !have.equal(want) {
+		return fmt.Errorf("from %d to %d it tells %v, want %v", version, last, have, want)
 	}
 	return nil
 }
@@ -256,15 +262,14 @@ func TestOneOrder(t *testing.T) {
 	t.Parallel()
 	s := newBusyWidgets(t)
 	from := now(t, s, allWidgets)
-	oracle := s.Watch(fmt.Sprintf("%s?watch=true&resourceVersion=%d&timeoutSeconds=8", allWidgets, from))
-	stop := make(chan struct{})
-	var writers, readers sync.WaitGroup
-	writers.Go(func() { churn(t, s, 1<<30, stop) })
 	stories := make([]story, 12)
+	idle := func(i int) bool { return i%4 == 3 }
+	stop := make(chan struct{})
+	var readers sync.WaitGroup
 	for i := range stories {
 		readers.Go(func() {
-			path, seconds := allWidgets, 3+i%3 // the last bookmark comes two seconds before the end
-			if i%4 == 3 {
+			path, seconds := allWidgets, 3+i%3 // a bookmark comes two seconds before the end
+			if idle(i) {
 				path = "/apis/example.com/v1/namespaces/idle/widgets"
 			}
 			var err error
@@ -274,13 +279,8 @@ func TestOneOrder(t *testing.T) {
 			}
 		})
 	}
-	readers.Wait()
-	close(stop)
-	writers.Wait()
-	truth, err := listen(oracle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	go func() { readers.Wait(); close(stop) }()
+	truth := churn(t, s, from, stop)
 	for i, got := range stories {
 		if err := got.inOrder(); err != nil {
 			t.Errorf("watch %d: %v", i, err)
@@ -290,18 +290,15 @@ func TestOneOrder(t *testing.T) {
 			t.Errorf("watch %d: no bookmark that leads anywhere among %d events", i, len(got))
 			continue
 		}
-		events := slices.DeleteFunc(slices.Clone(got), func(e told) bool { return e.kind == "BOOKMARK" })
-		if i%4 == 3 {
-			if len(events) > 0 {
-				t.Errorf("watch %d of nothing got %v", i, events)
-			}
-			continue
-		}
-		if bookmark == 0 || bookmark == len(got)-1 {
+		last := got[len(got)-1].version
+		want := truth.between(from, last)
+		if idle(i) {
+			want = nil
+		} else if bookmark == 0 || bookmark == len(got)-1 {
 			t.Errorf("watch %d: the bookmark is number %d of %d: nothing is shown by it", i, bookmark, len(got))
 		}
-		if len(events) > len(truth) || !slices.EqualFunc(events, truth[:len(events)], func(a, b told) bool { return a.kind == b.kind && a.key == b.key && a.version == b.version }) {
-			t.Errorf("watch %d has %d events that aren't the first of the %d that there were", i, len(events), len(truth))
+		if have := got.between(0, last); !have.equal(want) {
+			t.Errorf("watch %d has %d events up to %d, not the %d that there were", i, len(have), last, len(want))
 		}
 	}
 }
@@ -441,4 +438,3 @@ func TestDefinitionDeletedUnderWatchers(t *testing.T) {
 		t.Error("a uid has come back")
 	}
 }
-

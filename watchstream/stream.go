@@ -100,6 +100,7 @@ func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 	s.schedule(now)
 	for {
 		wait, err := s.forward(ctx)
+		now := time.Now()
 		switch {
 		case ctx.Err() != nil:
 			return s.leave(ctx)
@@ -107,22 +108,21 @@ func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 			return nil
 		case err != nil:
 			return err
+		case wait == nil && s.src.Synced() && s.over(now): // there may always be more
+			return nil
 		case wait == nil:
 			continue
+		}
+		if over, err := s.tick(now); over || err != nil {
+			return err
 		}
 		alarm, stop := s.Sweeper.At(s.due())
 		select {
 		case <-ctx.Done():
-			stop()
-			return s.leave(ctx)
 		case <-wait:
-			stop()
-		case <-alarm:
-			over, err := s.tick(time.Now())
-			if over || err != nil {
-				return err
-			}
+		case <-alarm: // to look again before a bookmark: one from where the source fell asleep would be old
 		}
+		stop()
 	}
 }
 
@@ -178,15 +178,18 @@ func (s *stream) due() time.Time {
 	return s.bookmark
 }
 
-// tick does what is due. It's called only when the source had nothing to give, so that a bookmark can't
-// overtake an event.
+// tick does what is due. It's called only when the source has just had nothing to give, so that a bookmark is
+// current and can't overtake an event.
 func (s *stream) tick(now time.Time) (over bool, err error) {
 	if !s.bookmark.IsZero() && !now.Before(s.bookmark) {
 		err = s.sendBookmark()
 		s.schedule(now)
 	}
-	return !s.deadline.IsZero() && !now.Before(s.deadline), err
+	return s.over(now), err
 }
+
+// over tells whether the stream's time is.
+func (s *stream) over(now time.Time) bool { return !s.deadline.IsZero() && !now.Before(s.deadline) }
 
 func (s *stream) sendBookmark() error {
 	return s.write(s.src.AppendBookmark(make([]byte, Headroom, bookmarkRoom), false))

@@ -39,6 +39,8 @@ type fake struct {
 	state  int // how many of ready are the initial state
 	news   chan struct{}
 	rev    int64
+	pos    int64 // what rev becomes when there's nothing to give
+	busy   bool  // there is always more
 	fail   error
 	sink   error
 	closed bool
@@ -81,6 +83,11 @@ func (f *fake) Next(ctx context.Context, dst []byte) ([]byte, <-chan struct{}, e
 	if f.fail != nil {
 		return dst, nil, f.fail
 	}
+	if f.busy {
+		time.Sleep(time.Second)
+		return append(dst, "more\n"...), nil, nil
+	}
+	f.rev = max(f.rev, f.pos)
 	return dst, f.news, ctx.Err()
 }
 
@@ -131,6 +138,24 @@ func TestServe(t *testing.T) {
 			f := newFake()
 			Serve(t.Context(), f, Options{Timeout: 30 * time.Second, Bookmarks: true}, f)
 			f.want(t, "MARK 0@28s")
+		})
+	})
+	t.Run("a bookmark says where the source is by then", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			time.AfterFunc(20*time.Second, func() { f.mu.Lock(); defer f.mu.Unlock(); f.pos = 7 })
+			Serve(t.Context(), f, Options{Timeout: 30 * time.Second, Bookmarks: true}, f)
+			f.want(t, "MARK 7@28s")
+		})
+	})
+	t.Run("a source that never rests", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake("s1")
+			f.busy = true
+			if err := Serve(t.Context(), f, Options{Timeout: 2 * time.Second}, f); err != nil {
+				t.Error(err)
+			}
+			f.want(t, "s1@0s", "more@1s", "more@2s")
 		})
 	})
 	t.Run("a bookmark about every minute", func(t *testing.T) {
