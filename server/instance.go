@@ -34,7 +34,7 @@ const (
 // What Close waits for, so that it ends within ten seconds.
 const (
 	drainTimeout    = 4 * time.Second // requests under way
-	barrierTimeout  = time.Second     // the feed, so that watches get what was acknowledged
+	barrierTimeout  = time.Second     // the feed, so that watches get what was acknowledged; and what those left of theirs
 	shutdownTimeout = 2 * time.Second // connections, whose handlers have been told to end
 )
 
@@ -237,6 +237,7 @@ func (in *instance) close() error {
 
 func (in *instance) closeHTTP() {
 	wasReady := in.ready.Swap(false)
+	quiet := time.Now().Add(drainTimeout + barrierTimeout)
 	within(drainTimeout, func(ctx context.Context) {
 		select {
 		case <-in.inflight.drain(): // from here on new requests get 503
@@ -244,7 +245,7 @@ func (in *instance) closeHTTP() {
 		}
 	})
 	if wasReady {
-		within(barrierTimeout, func(ctx context.Context) {
+		within(time.Until(quiet), func(ctx context.Context) {
 			if _, err := in.cacher.Barrier(ctx); err != nil {
 				in.log.Debug("watches may end before the last writes", "error", err)
 			}
