@@ -128,7 +128,7 @@ func (s *Store) decode(kv *mvccpb.KeyValue) Change {
 	return c
 }
 
-// Condition is a key that a create's transaction requires to exist at exactly this revision, as the
+// Condition is a key that the transaction of a write requires to exist at exactly this revision, as the
 // namespace of a new object must.
 type Condition struct {
 	Key      string
@@ -143,10 +143,7 @@ func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...C
 		return 0, fmt.Errorf("create %q: transform to storage: %w", key, err)
 	}
 	cmps := append(make([]clientv3.Cmp, 0, 1+len(conds)), clientv3.Compare(clientv3.ModRevision(key), "=", 0))
-	for _, c := range conds {
-		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Revision)))
-	}
-	txn := s.client.Txn(ctx).If(cmps...).Then(clientv3.OpPut(key, string(stored)))
+	txn := s.client.Txn(ctx).If(appendConditions(cmps, conds)...).Then(clientv3.OpPut(key, string(stored)))
 	if len(conds) > 0 {
 		txn = txn.Else(clientv3.OpGet(key, clientv3.WithKeysOnly()))
 	}
@@ -165,12 +162,13 @@ func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...C
 // Update replaces a key's value if its last write is the expected revision, and returns the new
 // one. ErrConflict means that it isn't (or that the key is gone): read again. Bytes equal to the stored
 // ones must not get here: an unchanged object is no write, which the caller sees before it encodes.
-func (s *Store) Update(ctx context.Context, key string, value []byte, expected Revision) (Revision, error) {
+// ErrConditionFailed means that the key is as expected and one of the conditions didn't hold.
+func (s *Store) Update(ctx context.Context, key string, value []byte, expected Revision, conds ...Condition) (Revision, error) {
 	stored, err := s.transformer.ToStorage(key, value)
 	if err != nil {
 		return 0, fmt.Errorf("update %q: transform to storage: %w", key, err)
 	}
-	return s.compareAnd(ctx, "update", key, expected, clientv3.OpPut(key, string(stored)))
+	return s.compareAnd(ctx, "update", key, expected, clientv3.OpPut(key, string(stored)), conds...)
 }
 
 // Delete removes a key if its last write is the expected revision, and returns the revision of the
@@ -179,18 +177,35 @@ func (s *Store) Delete(ctx context.Context, key string, expected Revision) (Revi
 	return s.compareAnd(ctx, "delete", key, expected, clientv3.OpDelete(key))
 }
 
-func (s *Store) compareAnd(ctx context.Context, op, key string, expected Revision, then clientv3.Op) (Revision, error) {
+func (s *Store) compareAnd(ctx context.Context, op, key string, expected Revision, then clientv3.Op, conds ...Condition) (Revision, error) {
 	if expected <= 0 { // revision 0 would compare equal to a missing key
 		return 0, wrapOwn(op, key, ErrConflict)
 	}
-	res, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", int64(expected))).Then(then).Commit()
+	cmps := append(make([]clientv3.Cmp, 0, 1+len(conds)), clientv3.Compare(clientv3.ModRevision(key), "=", int64(expected)))
+	txn := s.client.Txn(ctx).If(appendConditions(cmps, conds)...).Then(then)
+	if len(conds) > 0 {
+		txn = txn.Else(clientv3.OpGet(key, clientv3.WithKeysOnly()))
+	}
+	res, err := txn.Commit()
 	switch {
 	case err != nil:
 		return 0, wrap(op, key, err)
-	case !res.Succeeded:
-		return 0, wrapOwn(op, key, ErrConflict)
+	case res.Succeeded:
+		return Revision(res.Header.Revision), nil
 	}
-	return Revision(res.Header.Revision), nil
+	if len(conds) > 0 {
+		if kvs := res.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 && kvs[0].ModRevision == int64(expected) {
+			return 0, wrapOwn(op, key, ErrConditionFailed)
+		}
+	}
+	return 0, wrapOwn(op, key, ErrConflict)
+}
+
+func appendConditions(cmps []clientv3.Cmp, conds []Condition) []clientv3.Cmp {
+	for _, c := range conds {
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Revision)))
+	}
+	return cmps
 }
 
 func wrapOwn(op, key string, err error) error { return fmt.Errorf("%s %q: %w", op, key, err) }

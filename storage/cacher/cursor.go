@@ -53,7 +53,8 @@ const (
 func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan struct{}, err error) {
 	c.rest.awake()
 	if c.state != nil {
-		return c.nextState(dst), nil, nil
+		out, err = c.nextState(ctx, dst)
+		return out, nil, err
 	}
 	defer c.publish()
 	for {
@@ -65,8 +66,11 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 			return dst, nil, err
 		}
 		if c.reads == live {
-			out, taken = c.nextLive(dst)
-		} else if out, taken, err = c.nextBehind(ctx, dst, pos); err != nil {
+			out, taken, err = c.nextLive(ctx, dst)
+		} else {
+			out, taken, err = c.nextBehind(ctx, dst, pos)
+		}
+		if err != nil {
 			if errors.Is(err, storage.ErrCompacted) {
 				err = fmt.Errorf("%w: %w", watchstream.ErrExpired, err)
 			}
@@ -129,7 +133,7 @@ var (
 )
 
 // nextLive takes entries from the group's ring.
-func (c *Cursor) nextLive(dst []byte) ([]byte, step) {
+func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, err error) {
 	var b batch
 	room := takenPool.Get().(*[]taken)
 	got := (*room)[:0]
@@ -154,13 +158,14 @@ func (c *Cursor) nextLive(dst []byte) ([]byte, step) {
 	switch {
 	case lost: // entries are in order: none was taken
 		c.reads = fromLog
-		return dst, moved
+		return dst, moved, nil
 	case len(got) > 0:
-		return c.give(dst, got), idle
+		out, err = c.give(ctx, dst, got)
+		return out, idle, err
 	case over:
-		return dst, ended
+		return dst, ended, nil
 	}
-	return dst, idle
+	return dst, idle, nil
 }
 
 // nextBehind takes events that the cursor is late for: from the log, or below that from history.
@@ -192,7 +197,8 @@ func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revisio
 	if caughtUp {
 		c.reads = live
 	}
-	return c.match(dst, got), moved, nil
+	out, err := c.match(ctx, dst, got)
+	return out, moved, err
 }
 
 // nextPast takes events from etcd's history.
@@ -206,36 +212,61 @@ func (c *Cursor) nextPast(ctx context.Context, dst []byte, pos storage.Revision)
 	for n < len(events) && b.takes(events[n]) {
 		n++
 	}
-	out := c.match(dst, events[:n])
-	if n == len(events) {
+	out, err := c.match(ctx, dst, events[:n])
+	if err == nil && n == len(events) {
 		c.rev = max(c.rev, s.upTo)
 	}
-	return out, nil
+	return out, err
 }
 
 // match appends those of the events that concern the cursor's group.
-func (c *Cursor) match(dst []byte, events []*Event) []byte {
+func (c *Cursor) match(ctx context.Context, dst []byte, events []*Event) ([]byte, error) {
 	if len(events) == 0 {
-		return dst
+		return dst, nil
 	}
+	room := takenPool.Get().(*[]taken)
+	got := (*room)[:0]
+	defer func() { clear(got); *room = got; takenPool.Put(room) }()
 	for _, e := range events {
 		if t := c.group.transition(e); t != 0 {
-			dst = append(dst, e.frame(c.view(), t)...)
+			got = append(got, taken{e, t})
 		}
 	}
-	last := events[len(events)-1]
-	c.seq, c.rev = last.seq, last.rev
-	return dst
+	dst, err := c.give(ctx, dst, got)
+	if err == nil {
+		last := events[len(events)-1]
+		c.seq, c.rev = last.seq, last.rev
+	}
+	return dst, err
 }
 
-// give appends the frames of entries that were taken.
-func (c *Cursor) give(dst []byte, got []taken) []byte {
+// give appends the frames of events that were taken. On an error none is.
+func (c *Cursor) give(ctx context.Context, dst []byte, got []taken) ([]byte, error) {
+	if len(got) == 0 {
+		return dst, nil
+	}
+	if err := c.prepare(ctx, got); err != nil {
+		return dst, err
+	}
 	for _, t := range got {
 		dst = append(dst, t.event.frame(c.view(), t.typ)...)
 	}
 	last := got[len(got)-1].event
 	c.seq, c.rev = last.seq, last.rev
-	return dst
+	return dst, nil
+}
+
+// prepare has the view convert what the events show.
+func (c *Cursor) prepare(ctx context.Context, got []taken) error {
+	v := c.group.view
+	if v.Conversion == nil {
+		return nil
+	}
+	objects := make([]*Object, len(got))
+	for i, t := range got {
+		objects[i] = t.event.shows(t.typ)
+	}
+	return v.Prepare(ctx, objects...)
 }
 
 // Revision is where the cursor stands: every matching change up to it has been given. It's what a bookmark

@@ -152,9 +152,9 @@ func (r *Resource) SetFields(labels []string) {
 
 	was, is := make([]*Object, 0, fieldBatch), make([]*Object, 0, fieldBatch)
 	objects.Ascend(func(o *Object) bool {
-		carrier := *o
-		set.read(&carrier)
-		if was, is = append(was, o), append(is, &carrier); len(was) == fieldBatch {
+		carrier := o.at(o.Revision)
+		set.read(carrier)
+		if was, is = append(was, o), append(is, carrier); len(was) == fieldBatch {
 			r.replace(was, is)
 			was, is = was[:0], is[:0]
 		}

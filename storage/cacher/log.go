@@ -65,10 +65,7 @@ func (e *Event) frame(v *View, t watchstream.Type) []byte {
 	if f := e.findFrame(v, t); f != nil {
 		return f
 	}
-	o := e.cur
-	if t == watchstream.Deleted {
-		o = e.prev
-	}
+	o := e.shows(t)
 	size := len(o.raw) + len(v.APIVersion) + frameOverhead
 	f := &frame{view: v, typ: t, data: v.appendFrame(make([]byte, 0, size), t, o, e.rev), next: e.frames.Load()}
 	e.frames.Store(f)
@@ -80,6 +77,14 @@ func (e *Event) frame(v *View, t watchstream.Type) []byte {
 		e.owner.Add(int64(cap(f.data)))
 	}
 	return f.data
+}
+
+// shows returns the object that an event of a type has.
+func (e *Event) shows(t watchstream.Type) *Object {
+	if t == watchstream.Deleted {
+		return e.prev
+	}
+	return e.cur
 }
 
 // frameOverhead is room for what a frame adds to the stored bytes: the envelope and the resourceVersion.

@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"strings"
+	"sync/atomic"
 
 	jsoniter "github.com/json-iterator/go"
 
@@ -25,6 +26,8 @@ type Object struct {
 	values  []string  // of them, in its order
 	nameAt  uint32    // where the name begins in Key
 	spaceAt uint32    // where the namespace begins in Key; nameAt when there is none
+
+	converted atomic.Pointer[converted] // what conversions made of it; nil for most objects
 }
 
 // NewObject scans stored bytes into an Object. It keeps raw, which must not change any more, and
@@ -50,6 +53,16 @@ func newObjectFrom(c storage.Change) *Object {
 		return &Object{Key: c.Key, Revision: c.Revision, raw: c.Value, Err: c.Err}
 	}
 	return NewObject(c.Key, c.Value, c.Revision)
+}
+
+// at returns a copy of the object, as if rev were its last write.
+func (o *Object) at(rev storage.Revision) *Object {
+	last := &Object{
+		Key: o.Key, Revision: rev, labelBits: o.labelBits, Labels: o.Labels, Err: o.Err, DeletionTimestamp: o.DeletionTimestamp,
+		raw: o.raw, offsets: o.offsets, fields: o.fields, values: o.values, nameAt: o.nameAt, spaceAt: o.spaceAt,
+	}
+	last.converted.Store(o.converted.Load())
+	return last
 }
 
 // Namespace returns the namespace in the object's key, "" for cluster scope.

@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
 
@@ -54,8 +55,11 @@ func (g *group) releaseLocked(s *sharedState) {
 
 // nextState gives a piece of the initial state, as ADDED events. A piece never has anything else in it,
 // so that the caller can put a bookmark between the state and what follows.
-func (c *Cursor) nextState(dst []byte) []byte {
+func (c *Cursor) nextState(ctx context.Context, dst []byte) ([]byte, error) {
 	s := c.state
+	if err := c.prepareState(ctx); err != nil {
+		return dst, err
+	}
 	p, ok := s.shared.get(s.piece, s.next, c)
 	if ok {
 		dst = append(dst, p.frames...)
@@ -69,7 +73,34 @@ func (c *Cursor) nextState(dst []byte) []byte {
 	if s.next = p.next; s.next == "" {
 		c.endState()
 	}
-	return dst
+	return dst, nil
+}
+
+// prepareState has the view convert what the next piece may show.
+func (c *Cursor) prepareState(ctx context.Context) error {
+	if c.group.view.Conversion == nil {
+		return nil
+	}
+	var objects []*Object
+	size, within := 0, c.within()
+	for o := range c.state.shared.objects.From(max(c.state.next, within), within) {
+		if c.group.matches(o) {
+			objects = append(objects, o)
+			if size += len(o.raw); size > maxBatchBytes {
+				break
+			}
+		}
+	}
+	return c.group.view.Prepare(ctx, objects...)
+}
+
+// within is the prefix of the keys that the cursor's group selects.
+func (c *Cursor) within() string {
+	within := string(c.resource.prefix)
+	if ns := c.group.namespace; ns != "" {
+		within += ns + "/"
+	}
+	return within
 }
 
 // endState gives up what is left of the initial state.
@@ -108,11 +139,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, maxBatchBytes); r
 
 // encode appends frames from a key on, until the batch is full.
 func (s *sharedState) encode(dst []byte, next string, c *Cursor) (out []byte, from string) {
-	g := c.group
-	within := string(c.resource.prefix)
-	if g.namespace != "" {
-		within += g.namespace + "/"
-	}
+	g, within := c.group, c.within()
 	start, view := len(dst), g.view
 	if next == "" {
 		next = within
@@ -124,7 +151,8 @@ func (s *sharedState) encode(dst []byte, next string, c *Cursor) (out []byte, fr
 		if !g.matches(o) {
 			continue
 		}
-		if len(dst) > start && len(dst)-start+len(o.raw)+frameOverhead > maxBatchBytes {
+		full := len(dst) > start && len(dst)-start+len(o.raw)+frameOverhead > maxBatchBytes
+		if full || !view.prepared(o) {
 			return dst, o.Key
 		}
 		dst = view.appendFrame(dst, watchstream.Added, o, o.Revision)

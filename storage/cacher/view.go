@@ -25,6 +25,9 @@ type View struct {
 	Render func(dst []byte, o *Object) []byte
 	// First, if set, is the view of the first event of each watch.
 	First *View
+	// Conversion, if set, makes what is shown of objects that can't be shown as they are stored: Prepare
+	// comes before Append then.
+	Conversion *Conversion
 }
 
 // Append appends the object as JSON to dst.
@@ -32,12 +35,13 @@ func (v *View) Append(dst []byte, o *Object) []byte { return v.appendAt(dst, o, 
 
 // appendAt appends the object as if rev were its last write, which is how a deleted one is shown.
 func (v *View) appendAt(dst []byte, o *Object, rev storage.Revision) []byte {
+	if v.Render == nil {
+		o = v.shownAs(o)
+	}
 	switch {
 	case v.Render != nil:
 		if rev != o.Revision {
-			last := *o
-			last.Revision = rev
-			o = &last
+			o = o.at(rev)
 		}
 		return v.Render(dst, o)
 	case v.MetadataOnly:
@@ -96,7 +100,11 @@ func (v *View) appendAPIVersion(dst []byte, o *Object) []byte {
 	return append(dst, v.APIVersion...)
 }
 
+// appendVersion appends a resourceVersion, or none for 0: what was tried only has none.
 func (o *Object) appendVersion(dst []byte, rev storage.Revision) []byte {
+	if rev == 0 && o.offsets.insert {
+		return dst
+	}
 	if !o.offsets.insert {
 		return strconv.AppendInt(dst, int64(rev), 10)
 	}

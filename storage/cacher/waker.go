@@ -24,8 +24,8 @@ const (
 	maxBusy = 64
 	// memberPace is how much time a group leaves between two wake-ups for each of its members, some
 	// three times of what the write to a socket takes, and maxPace the most.
-	memberPace = 20 * time.Microsecond
-	maxPace    = 4 * time.Millisecond
+	memberPace = 50 * time.Microsecond
+	maxPace    = 5 * time.Millisecond
 	// maxHeld is how long a cohort waits for members that don't come to rest: they're held up by their
 	// sockets, which is no reason for others to wait.
 	maxHeld = 2 * time.Millisecond
