@@ -24,11 +24,14 @@ var floors = []floor{
 	{"storage/etcd", nil},
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},
 	{"storage/cacher", []string{"selectors", "watchstream", "storage"}},
+	{"registry/schema", nil}, // pure, as registry/crd is
+	{"registry/conversion", nil},
 	{"registry/...", []string{"selectors", "watchstream", "storage", "storage/cacher", "registry/..."}},
 	{"server", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/..."}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"client", []string{"selectors", "watchstream"}},
 	{"e2e", nil},             // runs the binary
+	{"bench", nil},           // runs the binary, or measures a server that runs
 	{"", []string{"server"}}, // main
 }
 

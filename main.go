@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/netip"
 	"os"
 	"os/signal"
 	"strconv"
@@ -44,6 +45,9 @@ type flags struct {
 	logLevel string
 	version  bool
 	parent   parentFlag
+
+	managedFields    string
+	webhookAddresses []string
 }
 
 func run(args []string, getenv func(string) string, stdout, stderr io.Writer, parent int) int {
@@ -166,8 +170,35 @@ func parse(f *flags, args []string, getenv func(string) string) error {
 	if err == nil {
 		_, err = parseLevel(f.logLevel)
 	}
+	if err == nil {
+		err = f.parseWriting()
+	}
 	f.server.Token = getenv(envPrefix + "TOKEN")
 	return err
+}
+
+// What --managed-fields may be.
+const (
+	managedOnApply = "on-apply"
+	managedAlways  = "always"
+)
+
+// parseWriting reads what flags say about writes.
+func (f *flags) parseWriting() error {
+	switch f.managedFields {
+	case managedOnApply, managedAlways:
+		f.server.ManagedFieldsAlways = f.managedFields == managedAlways
+	default:
+		return fmt.Errorf("--managed-fields %q is neither %s nor %s", f.managedFields, managedOnApply, managedAlways)
+	}
+	for _, s := range f.webhookAddresses {
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			return fmt.Errorf("--webhook-addresses %q is no network such as 127.0.0.0/8", s)
+		}
+		f.server.WebhookAddresses = append(f.server.WebhookAddresses, p)
+	}
+	return nil
 }
 
 func flagSet(f *flags) *pflag.FlagSet {
@@ -181,6 +212,8 @@ func flagSet(f *flags) *pflag.FlagSet {
 	set.BoolVar(&s.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
 	set.DurationVar(&s.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
 	set.BoolVar(&s.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
+	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
+	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which conversion webhooks may be called beside public addresses")
 	set.StringSliceVar(&s.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
 	set.BoolVar(&s.TLS, "tls", false, "serve HTTPS with a certificate made for it, tls.crt in the data directory")
 	set.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")

@@ -29,7 +29,7 @@ func BenchmarkAdmitCreate(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		d := decoder{endpoint: e, mode: metav1.FieldValidationWarn}
+		d := decoder{endpoint: e, writeOptions: writeOptions{validation: metav1.FieldValidationWarn}}
 		o, err := d.object(body)
 		if err != nil {
 			b.Fatal(err)
@@ -49,12 +49,12 @@ func BenchmarkAdmitCreate(b *testing.B) {
 // What an update costs before etcd: both objects are decoded.
 func BenchmarkAdmitUpdate(b *testing.B) {
 	e := fuzzEndpoint()
-	d := decoder{endpoint: e, mode: metav1.FieldValidationWarn}
+	d := decoder{endpoint: e, writeOptions: writeOptions{validation: metav1.FieldValidationWarn}}
 	o, err := d.object(kilobyte("a", `,"uid":"u","namespace":"default"`))
 	if err != nil {
 		b.Fatal(err)
 	}
-	raw, err := e.encode(o)
+	raw, err := e.encode(context.Background(), o)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func BenchmarkAdmitUpdate(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := e.revise(context.Background(), old, in, main); err != nil {
+		if _, err := e.revise(context.Background(), &d, old, in, main); err != nil {
 			b.Fatal(err)
 		}
 	}

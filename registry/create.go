@@ -16,44 +16,60 @@ func (e *Endpoint) Create(ctx context.Context, namespace string, q url.Values, b
 	if (namespace != "") != e.Namespaced {
 		return nil, e.methodNotAllowed("create")
 	}
-	opts, err := parseWriteOptions(q, "CreateOptions")
-	if err != nil {
-		return nil, err
-	}
-	d := decoder{endpoint: e, mode: opts.validation}
-	o, err := d.object(body)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.placeIn(o, namespace); err != nil {
-		return nil, err
-	}
+	return e.current(ctx, func(e *Endpoint) (*Result, error) {
+		opts, err := e.writeOptions(q, "CreateOptions", "")
+		if err != nil {
+			return nil, err
+		}
+		d := &decoder{endpoint: e, writeOptions: opts}
+		o, err := d.object(body)
+		if err != nil {
+			return nil, err
+		}
+		if err := e.placeIn(o, namespace); err != nil {
+			return nil, err
+		}
+		return e.store(ctx, namespace, o, d, false)
+	})
+}
+
+// store makes a new object of what a client sent. applied tells that its managedFields are the server's.
+func (e *Endpoint) store(ctx context.Context, namespace string, o *object, d *decoder, applied bool) (*Result, error) {
 	if err := e.initMeta(o); err != nil {
 		return nil, err
 	}
 	d.warnings = append(d.warnings, o.dropRepeatedOwners()...)
+	d.warnings = append(d.warnings, finalizerWarnings(o, nil)...)
 	if e.hasStatus() {
 		delete(o.content, status)
+	}
+	if !applied {
+		if err := e.track(nil, o, d, main); err != nil {
+			return nil, err
+		}
 	}
 	end, err := e.res.begin(ctx)
 	if err != nil {
 		return nil, e.fail(o.meta.Name, err)
 	}
 	defer end()
-	stored, err := e.create(ctx, namespace, o)
+	stored, err := e.create(ctx, namespace, o, d.dryRun)
 	if err != nil {
 		return nil, e.fail(o.meta.Name, err)
 	}
-	if err := e.res.written(ctx, stored.Revision); err != nil {
+	if !d.dryRun {
+		err = e.res.written(ctx, stored.Revision)
+	}
+	if err != nil {
 		return nil, e.fail(o.meta.Name, err)
 	}
-	return &Result{Object: e.render(stored), Created: true, Warnings: d.warnings}, nil
+	return e.result(ctx, stored, &Result{Created: true, Warnings: d.warnings})
 }
 
-// create finds a name, validates and writes.
-func (e *Endpoint) create(ctx context.Context, namespace string, o *object) (*cacher.Object, error) {
+// create finds a name, validates and writes. A dry run ends before the write; its object has no revision.
+func (e *Endpoint) create(ctx context.Context, namespace string, o *object, dryRun bool) (*cacher.Object, error) {
 	// What the object needs to be there comes first: in a missing namespace, the answer is about that.
-	conds, err := e.conditions(ctx, namespace)
+	conds, err := e.conditions(ctx, namespace, dryRun)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +86,12 @@ func (e *Endpoint) create(ctx context.Context, namespace string, o *object) (*ca
 		if err != nil {
 			return nil, err
 		}
-		rev, err := e.insert(ctx, namespace, key, raw, conds)
+		rev, err := storage.Revision(0), error(nil)
+		if dryRun {
+			err = e.tryInsert(ctx, key)
+		} else {
+			rev, err = e.insert(ctx, namespace, key, raw, conds)
+		}
 		if err == nil {
 			return cacher.NewObject(key, raw, rev), nil
 		}
@@ -93,22 +114,20 @@ func (e *Endpoint) validNew(ctx context.Context, o *object) ([]byte, error) {
 		}
 		errs = append(errs, more...)
 	}
+	errs = append(errs, e.validate(ctx, o, nil, main)...)
 	if err := invalid(e.groupKind(), o.meta.Name, errs); err != nil {
 		return nil, err
 	}
-	return e.encode(o)
+	return e.encode(ctx, o)
 }
 
-// encode makes the stored bytes and checks their size.
-func (e *Endpoint) encode(o *object) ([]byte, error) {
-	raw, err := o.encode(e.res.storedVersion(), e.Kind)
-	if err != nil {
-		return nil, badRequest("the object can't be encoded: %s", clip(err.Error()))
+// tryInsert is insert without the write.
+func (e *Endpoint) tryInsert(ctx context.Context, key string) error {
+	found, err := e.res.read(ctx, key)
+	if err == nil && found != nil {
+		err = storage.ErrExists
 	}
-	if len(raw) > maxObjectBytes {
-		return nil, tooLarge(e.resource(), clip(o.meta.Name))
-	}
-	return raw, nil
+	return err
 }
 
 // insert creates a key under its conditions. A failed condition means that the namespace or the
@@ -119,7 +138,7 @@ func (e *Endpoint) insert(ctx context.Context, namespace, key string, raw []byte
 		if !errors.Is(err, storage.ErrConditionFailed) {
 			return rev, err
 		}
-		if conds, err = e.readConditions(ctx, namespace); err != nil {
+		if conds, err = e.readConditions(ctx, namespace, false); err != nil {
 			return 0, err
 		}
 	}
@@ -130,10 +149,11 @@ func (e *Endpoint) insert(ctx context.Context, namespace, key string, raw []byte
 // once its deletion has begun (that is a write to the namespace), so that what its controller has emptied
 // stays empty; and the same for the objects of a definition.
 //
-// They're taken from the cache, which may be behind; a refusal is given only after reading etcd.
-func (e *Endpoint) conditions(ctx context.Context, namespace string) ([]storage.Condition, error) {
-	if e.res.terminating {
-		return e.readConditions(ctx, namespace)
+// They're taken from the cache, which may be behind; a refusal is given only after reading etcd. A dry run
+// changes nothing and always reads.
+func (e *Endpoint) conditions(ctx context.Context, namespace string, dryRun bool) ([]storage.Condition, error) {
+	if e.res.terminating || dryRun {
+		return e.readConditions(ctx, namespace, dryRun)
 	}
 	conds := make([]storage.Condition, 0, 2)
 	if e.res.definition.Key != "" {
@@ -142,7 +162,7 @@ func (e *Endpoint) conditions(ctx context.Context, namespace string) ([]storage.
 	if namespace != "" {
 		ns := e.res.registry.namespaces.cached(namespace)
 		if ns == nil || ns.DeletionTimestamp != "" {
-			return e.readConditions(ctx, namespace)
+			return e.readConditions(ctx, namespace, false)
 		}
 		conds = append(conds, storage.Condition{Key: ns.Key, Revision: ns.Revision})
 	}
@@ -150,22 +170,20 @@ func (e *Endpoint) conditions(ctx context.Context, namespace string) ([]storage.
 }
 
 // readConditions is conditions from etcd.
-func (e *Endpoint) readConditions(ctx context.Context, namespace string) ([]storage.Condition, error) {
+func (e *Endpoint) readConditions(ctx context.Context, namespace string, dryRun bool) ([]storage.Condition, error) {
 	conds := make([]storage.Condition, 0, 2)
-	if key := e.res.definition.Key; key != "" {
-		def, err := e.res.read(ctx, key)
-		switch {
-		case err != nil:
+	if e.res.definition.Key != "" {
+		def, err := e.readDefinition(ctx)
+		if err != nil {
 			return nil, err
-		case def == nil:
-			return nil, errNotServed()
-		case def.DeletionTimestamp != "":
+		}
+		if def.DeletionTimestamp != "" {
 			return nil, e.forbidden("", "create not allowed while custom resource definition is terminating")
 		}
-		conds = append(conds, storage.Condition{Key: key, Revision: def.Revision})
+		conds = append(conds, storage.Condition{Key: def.Key, Revision: def.Revision})
 	}
 	if namespace != "" {
-		cond, err := e.res.registry.namespaces.require(ctx, e, namespace)
+		cond, err := e.res.registry.namespaces.require(ctx, e, namespace, dryRun)
 		if err != nil {
 			return nil, err
 		}

@@ -16,8 +16,8 @@ import (
 // decoder turns bodies into objects. What fieldValidation says decides what becomes of fields that are
 // unknown or given twice; with a duplicate the last one counts.
 type decoder struct {
+	writeOptions
 	endpoint *Endpoint
-	mode     string   // metav1.FieldValidationStrict, Warn or Ignore
 	warnings []string // what the client is to be told beside the answer
 }
 
@@ -56,7 +56,7 @@ var errManyRepeated = errors.New("so many fields are given twice that they aren'
 // repeated returns complaints about the fields that a decoded body gives twice, if anybody wants to know.
 // There are none exactly if the tree has as many members as the text.
 func (d *decoder) repeated(body []byte, tree any) []error {
-	if d.mode == metav1.FieldValidationIgnore {
+	if d.validation == metav1.FieldValidationIgnore {
 		return nil
 	}
 	members, levels := measure(body)
@@ -144,8 +144,16 @@ func (d *decoder) object(body []byte) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.endpoint.res.typed == nil { // a Go type's shape has told of those
-		complaints = append(complaints, unknown...)
+	if d.endpoint.res.typed != nil { // whose shape has told of those
+		return o, d.complain(complaints)
+	}
+	complaints = append(complaints, unknown...)
+	pruned, err := d.endpoint.shape(o, d.validation != metav1.FieldValidationIgnore)
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range pruned {
+		complaints = append(complaints, fmt.Errorf("unknown field %q", path))
 	}
 	return o, d.complain(complaints)
 }
@@ -163,14 +171,14 @@ func decodeTree(body []byte) (tree map[string]any, err error) {
 
 // complain refuses, warns of or swallows the fields that are unknown or given twice.
 func (d *decoder) complain(complaints []error) error {
-	if len(complaints) == 0 || d.mode == metav1.FieldValidationIgnore {
+	if len(complaints) == 0 || d.validation == metav1.FieldValidationIgnore {
 		return nil
 	}
 	texts := make([]string, 0, len(complaints))
 	for _, c := range complaints[:min(len(complaints), maxCauses)] {
 		texts = append(texts, clip(c.Error()))
 	}
-	if d.mode == metav1.FieldValidationStrict {
+	if d.validation == metav1.FieldValidationStrict {
 		return badRequest("strict decoding error: %s", strings.Join(texts, ", "))
 	}
 	d.warnings = append(d.warnings, texts...)
@@ -240,6 +248,12 @@ func (o *object) takeMeta() (unknown []error, err error) {
 	tree, ok := value.(map[string]any)
 	if !ok {
 		return nil, errors.New("metadata must be an object")
+	}
+	if fields, ok := tree["managedFields"]; ok {
+		if o.managed, ok = fields.([]any); !ok && fields != nil {
+			return nil, errors.New("metadata.managedFields must be a list")
+		}
+		delete(tree, "managedFields")
 	}
 	var holder struct {
 		Metadata *metav1.ObjectMeta `json:"metadata"`

@@ -9,10 +9,13 @@ import (
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
+	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -55,7 +58,11 @@ func newDefinitions(r *Registry) *definitions {
 			if subresource == status {
 				return crd.ValidateStatus(ctx, obj, old)
 			}
-			return crd.Validate(ctx, obj, old)
+			errs := crd.Validate(ctx, obj, old)
+			if c := obj.Spec.Conversion; len(errs) == 0 && c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
+				errs = conversion.Validate(c.Webhook, field.NewPath("spec", "conversion", "webhook"), r.webhooks)
+			}
+			return errs
 		},
 		Deleting: crd.MarkDeleted,
 		begin:    d.begin,
@@ -179,6 +186,7 @@ func (d *definitions) sync() {
 	d.registry.catalog.Store(newCatalog(resources))
 	for _, res := range changed {
 		res.cache.EndWatches() // after the catalog: who comes back gets the new views
+		res.converter.close()
 	}
 }
 
@@ -197,17 +205,17 @@ func (d *definitions) open(o *cacher.Object, old *definition) *definition {
 	if old != nil && !crd.SameSpec(old.object, obj) {
 		old = nil
 	}
-	next := &definition{object: obj, revision: o.Revision, res: d.resource(o, obj, old), accepted: crd.Accepted(obj)}
-	if next.res.stored == nil {
-		d.registry.unreadable.report(o, errors.New("the definition has no storage version"))
+	res, err := d.resource(o, obj, old)
+	if err != nil {
+		d.registry.unreadable.report(o, err)
 		return nil
 	}
-	return next
+	return &definition{object: obj, revision: o.Revision, res: res, accepted: crd.Accepted(obj)}
 }
 
 // resource makes what a definition defines. Its names are those that were accepted. old is the definition
 // before if that defined the same, else nil.
-func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *definition) *resource {
+func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *definition) (*resource, error) {
 	names := obj.Status.AcceptedNames
 	if !crd.Established(obj) {
 		names = obj.Spec.Names // not served, but its objects can be deleted
@@ -217,31 +225,96 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 		namespaced:  obj.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		prefix:      storage.PrefixOf(obj.Spec.Group, obj.Spec.Names.Plural),
 		definition:  storage.Condition{Key: o.Key, Revision: o.Revision},
+		uid:         obj.UID,
+		generation:  obj.Generation,
+		since:       o.Revision,
 		terminating: o.DeletionTimestamp != "",
 	}
+	res.types = res.newTypes()
+	if old != nil {
+		res.since, res.converter, res.types = old.res.since, old.res.converter, old.res.types
+	} else {
+		res.converter = newConverter(obj.Spec.Conversion, d.registry.webhooks)
+	}
 	res.cache = d.registry.cacher.Resource(res.prefix)
+	var stored *apiextensionsv1.CustomResourceValidation
 	for i := range obj.Spec.Versions {
 		v := &obj.Spec.Versions[i]
 		e := &Endpoint{
 			Group: obj.Spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
 			Plural: obj.Spec.Names.Plural, Singular: names.Singular, Namespaced: res.namespaced,
 			ShortNames: names.ShortNames, Categories: names.Categories, Verbs: verbs,
-			res: res, fields: crd.FieldLabels(v),
+			Warning: deprecation(obj, v),
+			res:     res, fields: crd.FieldLabels(v),
 		}
-		if v.Subresources != nil && v.Subresources.Status != nil {
-			e.Subresources = []string{status}
+		if s := v.Subresources; s != nil {
+			if s.Status != nil {
+				e.Subresources = append(e.Subresources, status)
+			}
+			if e.scale = s.Scale; s.Scale != nil {
+				e.Subresources = append(e.Subresources, scale)
+			}
 		}
-		e.view, e.forms = viewsOf(e, v, old)
-		e.shown = e.wholeForm(e.view)
-		e.seal()
+		res.versions = append(res.versions, e)
 		if v.Storage {
-			res.stored, res.storageVersion = e, v.Name
+			res.stored, res.storageVersion, stored = e, v.Name, v.Schema
+		}
+	}
+	if res.stored == nil {
+		return nil, errors.New("the definition has no storage version")
+	}
+	for i, e := range res.versions {
+		e.complete(&obj.Spec.Versions[i], old, equality.Semantic.DeepEqual(obj.Spec.Versions[i].Schema, stored))
+	}
+	for i, e := range res.versions {
+		v := &obj.Spec.Versions[i]
+		if old == nil {
+			e.view.Conversion = e.newConversion()
 		}
 		if v.Served && crd.Established(obj) && !d.shadowed(res) {
 			res.endpoints = append(res.endpoints, e)
 		}
 	}
-	return res
+	return res, nil
+}
+
+// complete makes what an endpoint serves its version with, or takes it from the definition before if that
+// defined the same: watchers with one view share what is encoded for them, and schemas are dear to compile.
+func (e *Endpoint) complete(v *apiextensionsv1.CustomResourceDefinitionVersion, old *definition, sameSchema bool) {
+	e.sameSchema = sameSchema
+	if before := old.version(v.Name); before != nil {
+		e.schema, e.managers, e.view, e.forms = before.schema, before.managers, before.view, before.forms
+	} else {
+		e.schema, e.managers = schema.New(v.Schema.OpenAPIV3Schema), newManagers(e)
+		e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
+		e.forms = newForms(columnsOf(v))
+	}
+	e.shown = e.wholeForm(e.view)
+	e.seal()
+}
+
+// version returns a definition's endpoint of a version, or nil.
+func (d *definition) version(name string) *Endpoint {
+	if d == nil {
+		return nil
+	}
+	for _, e := range d.res.versions {
+		if e.Version == name {
+			return e
+		}
+	}
+	return nil
+}
+
+// deprecation returns the warning that comes with every answer of a deprecated version.
+func deprecation(obj *crd.Definition, v *apiextensionsv1.CustomResourceDefinitionVersion) string {
+	switch {
+	case !v.Deprecated:
+		return ""
+	case v.DeprecationWarning != nil:
+		return *v.DeprecationWarning
+	}
+	return obj.Spec.Group + "/" + v.Name + " " + obj.Spec.Names.Kind + " is deprecated"
 }
 
 // shadowed tells whether a Go type of the program has the definition's place, and its objects.
@@ -249,17 +322,13 @@ func (d *definitions) shadowed(res *resource) bool {
 	return slices.ContainsFunc(d.registry.builtins, func(b *resource) bool { return b.prefix == res.prefix })
 }
 
-// viewsOf returns the views of an endpoint: those it had if the definition is the same, because watchers with
-// one view share what is encoded for them.
-func viewsOf(e *Endpoint, v *apiextensionsv1.CustomResourceDefinitionVersion, old *definition) (*cacher.View, *forms) {
-	if old != nil {
-		for _, before := range old.res.endpoints {
-			if before.Version == e.Version {
-				return before.view, before.forms
-			}
-		}
+// close ends what the definitions hold.
+func (d *definitions) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, def := range d.known {
+		def.res.converter.close()
 	}
-	return &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}, newForms(columnsOf(v))
 }
 
 // reconcile does what is left to do after changes of definitions: it gives waiting ones names that have
@@ -319,7 +388,7 @@ func (d *definitions) finish(ctx context.Context, def *definition) (waiting bool
 // edit changes a definition on the server's own account.
 func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *crd.Definition)) error {
 	e := d.res.stored
-	_, err := e.write(ctx, def.res.definition.Key, def.object.Name, func(old *cacher.Object) (change, error) {
+	_, err := e.write(ctx, def.res.definition.Key, def.object.Name, false, func(old *cacher.Object) (change, error) {
 		o, err := decodeStored(old.Raw())
 		if err != nil {
 			return change{}, e.unreadable(old.Name(), err)
@@ -330,7 +399,7 @@ func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *cr
 		if err := through(o, fn); err != nil {
 			return change{}, err
 		}
-		raw, err := e.encode(o)
+		raw, err := e.encode(ctx, o)
 		if err != nil {
 			return change{}, err
 		}

@@ -131,8 +131,8 @@ func TestDefinitionRefusals(t *testing.T) {
 		{"plural", `spec.names.plural="../gadgets"`, []string{"spec.names.plural"}},
 		{"kind", `spec.names.kind="a/b"`, []string{"spec.names.kind"}},
 		{"version name", `spec.versions.0.name="../v1"`, []string{"spec.versions[0].name"}},
-		{"webhook", `spec.conversion={"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://example.com/"}}}`,
-			[]string{"spec.conversion.strategy", "not supported by this server yet"}},
+		{"webhook", `spec.conversion={"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":"http://example.com/"}}}`,
+			[]string{"spec.conversion.webhook", "https"}},
 		{"selectable fields", `spec.versions.0.selectableFields=[{"jsonPath":".metadata.labels"}]`, []string{"selectableFields"}},
 		{"CEL", `spec.versions.0.schema={"openAPIV3Schema":{"type":"object","x-kubernetes-validations":[{"rule":"self.x >"}]}}`, []string{"x-kubernetes-validations"}},
 	} {

@@ -26,20 +26,23 @@ func (e *Endpoint) Delete(ctx context.Context, namespace, name string, q url.Val
 	if t := e.res.typed; t != nil && t.undeletable != nil && t.undeletable(name) {
 		return nil, e.forbidden(name, "this "+e.Singular+" may not be deleted")
 	}
-	d := deletion{endpoint: e, pre: opts.Preconditions}
-	stored, err := e.write(ctx, key, name, d.decide)
-	if err != nil {
-		return nil, err
-	}
-	if d.gone {
-		return &Result{Object: e.deleted(name, d.uid)}, nil
-	}
-	return &Result{Object: e.render(stored)}, nil
+	return e.current(ctx, func(e *Endpoint) (*Result, error) {
+		d := deletion{endpoint: e, ctx: ctx, pre: opts.Preconditions}
+		stored, err := e.write(ctx, key, name, len(opts.DryRun) > 0, d.decide)
+		if err != nil {
+			return nil, err
+		}
+		if d.gone {
+			return &Result{Object: e.deleted(name, d.uid)}, nil
+		}
+		return e.result(ctx, stored, &Result{})
+	})
 }
 
 // deletion decides what a delete does to an object. It's asked again after a conflict.
 type deletion struct {
 	endpoint *Endpoint
+	ctx      context.Context // of the request
 	pre      *metav1.Preconditions
 	uid      string // of the object
 	gone     bool   // it's removed, not only marked
@@ -62,6 +65,11 @@ func (d *deletion) decide(old *cacher.Object) (change, error) {
 		d.gone, err = e.unheld(prev)
 		return change{raw: old.Raw(), remove: d.gone}, err
 	}
+	if len(prev.meta.Finalizers) > 0 { // it's written again, in the form it has by now
+		if prev, err = e.load(d.ctx, old); err != nil {
+			return change{}, err
+		}
+	}
 	next := prev.clone()
 	var zero int64
 	at := now()
@@ -77,7 +85,7 @@ func (d *deletion) decide(old *cacher.Object) (change, error) {
 	if d.gone, err = e.unheld(next); err != nil || d.gone {
 		return change{remove: true}, err
 	}
-	raw, err := e.encode(next)
+	raw, err := e.encode(d.ctx, next)
 	return change{raw: raw}, err
 }
 

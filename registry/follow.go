@@ -133,9 +133,9 @@ func (r *Registry) deleteAll(ctx context.Context, res *resource, prefix string) 
 			continue
 		}
 		work.Go(func() error {
-			d := deletion{endpoint: res.stored}
-			stored, err := res.stored.modify(working, o.Key, d.decide)
-			if errors.Is(err, storage.ErrNotFound) {
+			d := deletion{endpoint: res.stored, ctx: working}
+			stored, err := res.stored.modify(working, o.Key, false, d.decide)
+			if errors.Is(err, storage.ErrNotFound) || errors.Is(err, errChanged) { // it counts as left
 				return nil
 			}
 			if err != nil {

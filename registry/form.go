@@ -44,14 +44,29 @@ func (e *Endpoint) In(f Form, q url.Values) (*Endpoint, error) {
 			k.include = metav1.IncludeMetadata
 		}
 	}
+	return e.in(k), nil
+}
+
+// in returns the endpoint as it answers in a form with its options.
+func (e *Endpoint) in(k formKey) *Endpoint {
+	if k.Kind == Whole {
+		return e
+	}
 	in := *e
 	in.shown = e.forms.get(k, e.view)
-	return &in, nil
+	return &in
+}
+
+// By returns the endpoint as it serves a client that calls itself so in User-Agent.
+func (e *Endpoint) By(userAgent string) *Endpoint {
+	by := *e
+	by.userAgent = userAgent
+	return &by
 }
 
 // shown is how an endpoint answers in one form. Immutable.
 type shown struct {
-	form   Form
+	key    formKey
 	single *cacher.View // one object
 	event  *cacher.View // one object in an event
 	item   *cacher.View // one object in a list
@@ -87,7 +102,7 @@ func (f *forms) get(k formKey, whole *cacher.View) *shown {
 	defer f.mu.Unlock()
 	s := f.made[k]
 	if s == nil {
-		partial := &cacher.View{APIVersion: k.apiVersion(), Kind: string(MetadataOnly), MetadataOnly: true}
+		partial := &cacher.View{APIVersion: k.apiVersion(), Kind: string(MetadataOnly), MetadataOnly: true, Conversion: whole.Conversion}
 		if k.Kind == Table {
 			t := &table{columns: f.columns(), apiVersion: k.apiVersion(), include: k.include, whole: whole, partial: partial}
 			s = t.shown()
@@ -97,7 +112,7 @@ func (f *forms) get(k formKey, whole *cacher.View) *shown {
 				listKind: string(MetadataOnly) + "List", listVersion: k.apiVersion(), members: []byte(`"items":[`),
 			}
 		}
-		s.form = k.Form
+		s.key = k
 		f.made[k] = s
 	}
 	return s

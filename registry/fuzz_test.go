@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -14,10 +15,10 @@ import (
 
 // fuzzEndpoint is a custom resource that isn't stored anywhere.
 func fuzzEndpoint() *Endpoint {
-	res := &resource{group: "example.com", plural: "widgets", storageVersion: "v1", namespaced: true}
+	res := &resource{group: "example.com", plural: "widgets", storageVersion: "v1", namespaced: true, registry: &Registry{}}
 	e := &Endpoint{Group: "example.com", Version: "v1", Kind: "Widget", Plural: "widgets", Namespaced: true, Subresources: []string{status}, res: res}
 	e.view = &cacher.View{APIVersion: "example.com/v1", Kind: "Widget"}
-	e.shown = e.wholeForm(e.view)
+	e.shown, e.managers, res.stored = e.wholeForm(e.view), newManagers(e), e
 	return e
 }
 
@@ -26,7 +27,7 @@ const fuzzKey = "/registry/example.com/widgets/default/a"
 // stable encodes an accepted object, and fails unless it reads back as the same and is shown as valid JSON.
 func stable(t *testing.T, e *Endpoint, o *object) {
 	t.Helper()
-	raw, err := e.encode(o)
+	raw, err := e.encode(context.Background(), o)
 	if err != nil {
 		if code := wantAny(t, err).Code; code != 413 && code != 400 {
 			t.Fatalf("encode: %v", err)
@@ -37,7 +38,7 @@ func stable(t *testing.T, e *Endpoint, o *object) {
 	if err != nil {
 		t.Fatalf("what was stored doesn't decode: %v\n%s", err, raw)
 	}
-	raw2, err := e.encode(again)
+	raw2, err := e.encode(context.Background(), again)
 	if err != nil || string(raw) != string(raw2) {
 		t.Fatalf("not canonical: %v\n%s\n%s", err, raw, raw2)
 	}
@@ -45,7 +46,7 @@ func stable(t *testing.T, e *Endpoint, o *object) {
 	if stored.Err != nil {
 		t.Fatalf("the cache can't read what was stored: %v\n%s", stored.Err, raw)
 	}
-	if shown := e.render(stored); !json.Valid(shown) {
+	if shown := appendObject(e.view, stored); !json.Valid(shown) {
 		t.Fatalf("shown as invalid JSON: %s", shown)
 	}
 	if !sameContent(o, again, "") {
@@ -80,14 +81,14 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var tree any
 		if document(body, &tree) == nil {
-			d := decoder{mode: metav1.FieldValidationWarn}
+			d := decoder{writeOptions: writeOptions{validation: metav1.FieldValidationWarn}}
 			want, err := kjson.UnmarshalStrict(body, &tree, kjson.DisallowDuplicateFields)
 			if got := d.repeated(body, tree); err != nil || len(got) != len(want) {
 				t.Fatalf("fields given twice: %v, the strict decoder finds %v, %v", got, want, err)
 			}
 		}
 		for _, mode := range []string{metav1.FieldValidationStrict, metav1.FieldValidationWarn, metav1.FieldValidationIgnore} {
-			d := decoder{endpoint: e, mode: mode}
+			d := decoder{endpoint: e, writeOptions: writeOptions{validation: mode}}
 			o, err := d.object(body)
 			if err != nil {
 				wellRefused(t, err)
@@ -122,13 +123,13 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, patch []byte) {
-		d := decoder{endpoint: e, mode: metav1.FieldValidationWarn}
-		apply, err := d.patch(kind, patch)
+		d := decoder{endpoint: e, writeOptions: writeOptions{validation: metav1.FieldValidationWarn}}
+		apply, err := d.patch(kind, main, patch)
 		if err != nil {
 			wellRefused(t, err)
 			return
 		}
-		body, err := apply(e.render(old))
+		body, err := apply(appendObject(e.view, old))
 		if err != nil {
 			wellRefused(t, err)
 			return
@@ -144,7 +145,7 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 			wellRefused(t, err)
 			return
 		}
-		c, err := e.revise(t.Context(), old, in, main)
+		c, err := e.revise(t.Context(), &d, old, in, main)
 		if err != nil {
 			wellRefused(t, err)
 			return

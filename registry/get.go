@@ -39,16 +39,19 @@ func (e *Endpoint) Get(ctx context.Context, namespace, name, subresource string,
 	if o.Err != nil {
 		return nil, e.unreadable(name, o.Err)
 	}
-	return &Result{Object: e.render(o), Tag: e.tag(o)}, nil
+	if subresource == scale {
+		return e.scaleOf(ctx, o, &Result{})
+	}
+	return e.result(ctx, o, &Result{Tag: e.tag(o)})
 }
 
 // tag names the object's state and its form. A Table has none: it shows ages.
 func (e *Endpoint) tag(o *cacher.Object) string {
-	switch e.shown.form.Kind {
+	switch e.shown.key.Kind {
 	case Whole:
 		return o.Revision.String()
 	case MetadataOnly:
-		return o.Revision.String() + "-" + string(MetadataOnly) + e.shown.form.Version
+		return o.Revision.String() + "-" + string(MetadataOnly) + e.shown.key.Version
 	}
 	return ""
 }

@@ -134,7 +134,7 @@ const widgetCRD = `{
       {"name": "v1", "served": true, "storage": true,
        "subresources": {"status": {}}, "selectableFields": [{"jsonPath": ".spec.color"}],
        "schema": {"openAPIV3Schema": {"type": "object", "properties": {
-         "spec": {"type": "object", "properties": {"color": {"type": "string"}, "size": {"type": "integer"}}},
+         "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"color": {"type": "string"}, "size": {"type": "integer"}}},
          "status": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}}},
       {"name": "v1beta1", "served": true, "storage": false, "subresources": {"status": {}},
        "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}},
@@ -322,3 +322,5 @@ func wantAny(t testing.TB, err error) metav1.Status {
 	}
 	return status.Status()
 }
+
+func (s *server) Cacher() *cacher.Cacher { return s.cacher }

@@ -194,7 +194,7 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 		}
 	}()
 	first := true
-	for o, err := range l.items(ctx) {
+	for o, err := range l.prepared(ctx) {
 		if err != nil {
 			return l.failed(err)
 		}
@@ -214,6 +214,54 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 	buf = append(buf, "]}\n"...)
 	_, err := w.Write(buf)
 	return err
+}
+
+// conversionBatch is how many objects are converted at once.
+const conversionBatch = 500
+
+// prepared yields what is listed, ready to be shown.
+func (l *List) prepared(ctx context.Context) iter.Seq2[*cacher.Object, error] {
+	view := l.endpoint.shown.item
+	if view.Conversion == nil {
+		return l.items(ctx)
+	}
+	return func(yield func(*cacher.Object, error) bool) {
+		next, stop := iter.Pull2(l.items(ctx))
+		defer stop()
+		for {
+			batch, err := nextBatch(next)
+			if err == nil {
+				err = view.Prepare(ctx, batch...)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, o := range batch {
+				if !yield(o, nil) {
+					return
+				}
+			}
+			if len(batch) < conversionBatch {
+				return
+			}
+		}
+	}
+}
+
+func nextBatch(next func() (*cacher.Object, error, bool)) ([]*cacher.Object, error) {
+	batch := make([]*cacher.Object, 0, conversionBatch)
+	for len(batch) < conversionBatch {
+		o, err, ok := next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		batch = append(batch, o)
+	}
+	return batch, nil
 }
 
 func (l *List) appendHeader(buf []byte) []byte {

@@ -3,9 +3,11 @@ package registry
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -63,7 +65,6 @@ func (e *Endpoint) initMeta(o *object) error {
 	if e.res.typed != nil && e.res.typed.noGeneration {
 		m.Generation = 0
 	}
-	m.ManagedFields = nil
 	return nil
 }
 
@@ -87,6 +88,23 @@ func (o *object) dropRepeatedOwners() []string {
 	}
 	o.meta.OwnerReferences = owners
 	return []string{clip(fmt.Sprintf("metadata.ownerReferences names owners more than once, which are kept once: uid %q", repeated))}
+}
+
+// finalizerWarnings are about finalizers that old doesn't have, whose names others may use as well.
+func finalizerWarnings(o, old *object) (warnings []string) {
+	for _, f := range o.meta.Finalizers {
+		standard := f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents || f == string(corev1.FinalizerKubernetes)
+		if standard || strings.Contains(f, "/") || old != nil && slices.Contains(old.meta.Finalizers, f) {
+			continue
+		}
+		path := ""
+		if strings.Contains(f, ".") {
+			path = " including a path (/)"
+		}
+		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name%s "+
+			"to avoid accidental conflicts with other finalizer writers", clip(f), path))
+	}
+	return warnings
 }
 
 // validName is the rule for the resource's names.
@@ -121,7 +139,6 @@ func (e *Endpoint) inheritMeta(o, old *object, version string) {
 	}
 	m.Generation = prev.Generation
 	m.ResourceVersion = version
-	m.ManagedFields = nil
 }
 
 // validateChanged checks the metadata of an updated object against the old one's.

@@ -99,8 +99,8 @@ func (n *namespaces) cached(name string) *cacher.Object {
 }
 
 // require reads a namespace from etcd for the create of an object of e in it, and returns the condition
-// under which the create may happen.
-func (n *namespaces) require(ctx context.Context, e *Endpoint, name string) (storage.Condition, error) {
+// under which the create may happen. A dry run makes no namespace.
+func (n *namespaces) require(ctx context.Context, e *Endpoint, name string, dryRun bool) (storage.Condition, error) {
 	key, err := n.res.prefix.Key("", name)
 	if err != nil {
 		return storage.Condition{}, e.fail(name, err)
@@ -109,10 +109,12 @@ func (n *namespaces) require(ctx context.Context, e *Endpoint, name string) (sto
 	switch {
 	case err != nil:
 		return storage.Condition{}, err
+	case ns == nil && n.autoCreate && dryRun:
+		return storage.Condition{Key: key}, nil
 	case ns == nil && n.autoCreate:
 		rev, err := n.create(ctx, name)
 		if errors.Is(err, storage.ErrExists) { // by somebody else, just now
-			return n.require(ctx, e, name)
+			return n.require(ctx, e, name, dryRun)
 		}
 		return storage.Condition{Key: key, Revision: rev}, err
 	case ns == nil:
@@ -142,7 +144,7 @@ func (n *namespaces) create(ctx context.Context, name string) (storage.Revision,
 	if err := e.initMeta(o); err != nil {
 		return 0, err
 	}
-	stored, err := e.create(ctx, "", o)
+	stored, err := e.create(ctx, "", o, false)
 	if err != nil {
 		return 0, err
 	}
@@ -220,7 +222,7 @@ func (n *namespaces) empty(ctx context.Context, name string) (left int, err erro
 // release takes the server's finalizer from an emptied namespace, which removes it unless others hold it.
 func (n *namespaces) release(ctx context.Context, ns *cacher.Object) error {
 	e := n.res.stored
-	_, err := e.modify(ctx, ns.Key, func(old *cacher.Object) (change, error) {
+	_, err := e.modify(ctx, ns.Key, false, func(old *cacher.Object) (change, error) {
 		if old.DeletionTimestamp == "" { // a new one of that name: not emptied
 			return change{raw: old.Raw()}, nil
 		}
@@ -229,10 +231,10 @@ func (n *namespaces) release(ctx context.Context, ns *cacher.Object) error {
 			return change{}, e.unreadable(old.Name(), err)
 		}
 		in := prev.clone()
-		in.meta.ResourceVersion = ""
+		in.meta.ResourceVersion = old.Revision.String()
 		spec := map[string]any{"finalizers": without(asMap(prev.content["spec"])["finalizers"], corev1.FinalizerKubernetes)}
 		in.content["spec"] = spec
-		return e.revise(ctx, old, in, finalize)
+		return e.revise(ctx, &decoder{endpoint: e}, old, in, finalize)
 	})
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil

@@ -13,12 +13,13 @@ import (
 // object is one object on its way through a write.
 type object struct {
 	meta    metav1.ObjectMeta
+	managed []any          // metadata.managedFields, which meta doesn't have: only package managed looks into it
 	content map[string]any // everything but apiVersion, kind and metadata
 }
 
 // clone returns a copy whose top-level fields can be replaced. What they hold is shared.
 func (o *object) clone() *object {
-	return &object{meta: *o.meta.DeepCopy(), content: maps.Clone(o.content)}
+	return &object{meta: *o.meta.DeepCopy(), managed: o.managed, content: maps.Clone(o.content)}
 }
 
 // carry makes a top-level field what it is in from, or absent as there.
@@ -39,31 +40,48 @@ func decodeStored(raw []byte) (*object, error) {
 	if o.content == nil {
 		return nil, fmt.Errorf("decode stored object: it is null")
 	}
-	delete(o.content, "apiVersion")
-	delete(o.content, "kind")
-	if _, err := o.takeMeta(); err != nil {
+	o, err := fromTree(o.content)
+	if err != nil {
 		return nil, fmt.Errorf("decode stored object: %w", err)
 	}
 	return o, nil
 }
 
-// encode returns the canonical stored form: JSON with sorted keys, in the given version, without
-// resourceVersion (which is the revision of the key) and without managedFields, which objects carry
-// only after an apply.
-func (o *object) encode(apiVersion, kind string) ([]byte, error) {
-	meta := o.meta
-	meta.ResourceVersion, meta.ManagedFields = "", nil
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&meta)
+// tree returns the whole object. It shares what the content holds.
+func (o *object) tree(apiVersion, kind string) (map[string]any, error) {
+	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&o.meta)
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
-	delete(tree, "selfLink") // no object has one any more
-	full := maps.Clone(o.content)
-	if full == nil {
-		full = make(map[string]any, 3)
+	delete(metadata, "selfLink") // no object has one any more
+	if len(o.managed) > 0 {
+		metadata["managedFields"] = o.managed
 	}
-	full["apiVersion"], full["kind"], full["metadata"] = apiVersion, kind, tree
+	full := make(map[string]any, len(o.content)+3)
+	maps.Copy(full, o.content)
+	full["apiVersion"], full["kind"], full["metadata"] = apiVersion, kind, metadata
+	return full, nil
+}
+
+// encode returns the canonical stored form: JSON with sorted keys, in the given version, without
+// resourceVersion, which is the revision of the key.
+func (o *object) encode(apiVersion, kind string) ([]byte, error) {
+	stored := *o
+	stored.meta.ResourceVersion = ""
+	full, err := stored.tree(apiVersion, kind)
+	if err != nil {
+		return nil, err
+	}
 	return encodeJSON(full)
+}
+
+// fromTree makes an object of a whole one that the server made itself. The tree becomes the object's.
+func fromTree(tree map[string]any) (*object, error) {
+	delete(tree, "apiVersion")
+	delete(tree, "kind")
+	o := &object{content: tree}
+	_, err := o.takeMeta()
+	return o, err
 }
 
 // encodeJSON sorts keys and escapes HTML, as kube-apiserver does.

@@ -13,8 +13,10 @@ import (
 	listvalidation "k8s.io/apimachinery/pkg/apis/meta/internalversion/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -87,34 +89,45 @@ func WantsWatch(values url.Values) (bool, error) {
 	return watch, q.err
 }
 
-// writeOptions are those that creates, updates and patches share.
+// writeOptions are those that creates, updates, patches and applies share.
 type writeOptions struct {
 	validation string // metav1.FieldValidation...
+	dryRun     bool   // everything but the write itself
+	manager    string // who the client is in managedFields
+	force      bool   // of an apply: take over what others manage
 }
 
-// parseWriteOptions reads the parameters of a create, update or patch; kind is that of the options object
-// which errors name.
-func parseWriteOptions(values url.Values, kind string) (writeOptions, error) {
-	o := metav1.UpdateOptions{
-		DryRun:          values["dryRun"],
+// writeOptions reads the parameters of a create, update or patch; kind is that of the options object
+// which errors name, and patch the type of a patch.
+func (e *Endpoint) writeOptions(values url.Values, kind string, patch types.PatchType) (writeOptions, error) {
+	q := query{values: values}
+	o := metav1.PatchOptions{
+		DryRun:          given(values["dryRun"]),
 		FieldManager:    values.Get("fieldManager"),
 		FieldValidation: values.Get("fieldValidation"),
 	}
-	o.DryRun = slices.DeleteFunc(slices.Clone(o.DryRun), func(s string) bool { return s == "" })
-	errs := v1validation.ValidateUpdateOptions(&o)
-	if kind == "PatchOptions" && values.Has("force") {
-		errs = append(errs, field.Forbidden(field.NewPath("force"), "may not be specified for non-apply patch"))
+	force, forced := q.flag("force")
+	if q.err != nil {
+		return writeOptions{}, q.err
 	}
-	if len(errs) > 0 {
+	if forced && kind == "PatchOptions" {
+		o.Force = &force
+	}
+	if errs := v1validation.ValidatePatchOptions(&o, patch); len(errs) > 0 {
 		return writeOptions{}, invalidOptions(kind, errs)
-	}
-	if len(o.DryRun) > 0 {
-		return writeOptions{}, notServed("dryRun")
 	}
 	if o.FieldValidation == "" {
 		o.FieldValidation = metav1.FieldValidationWarn
 	}
-	return writeOptions{validation: o.FieldValidation}, nil
+	return writeOptions{
+		validation: o.FieldValidation, dryRun: len(o.DryRun) > 0, force: force,
+		manager: managed.ManagerName(o.FieldManager, e.userAgent),
+	}, nil
+}
+
+// given returns the values of a parameter that aren't empty.
+func given(values []string) []string {
+	return slices.DeleteFunc(slices.Clone(values), func(s string) bool { return s == "" })
 }
 
 // parseDeleteOptions reads the options of a deletion from the body or, when that is empty, from the
@@ -131,15 +144,12 @@ func (e *Endpoint) parseDeleteOptions(values url.Values, body []byte) (*metav1.D
 	} else if err := deleteOptionsFromQuery(values, o); err != nil {
 		return nil, err
 	}
-	if values.Has("dryRun") && len(o.DryRun) == 0 {
+	if len(o.DryRun) == 0 {
 		o.DryRun = values["dryRun"]
 	}
-	o.DryRun = slices.DeleteFunc(slices.Clone(o.DryRun), func(s string) bool { return s == "" })
+	o.DryRun = given(o.DryRun)
 	if errs := v1validation.ValidateDeleteOptions(o); len(errs) > 0 {
 		return nil, invalidOptions("DeleteOptions", errs)
-	}
-	if len(o.DryRun) > 0 {
-		return nil, notServed("dryRun")
 	}
 	if p := o.PropagationPolicy; p != nil && *p != metav1.DeletePropagationBackground {
 		return nil, badRequest("propagationPolicy %s is not supported by this server yet: dependents aren't collected; use Background", *p)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,8 +34,9 @@ const (
 // process.
 func init() { jsonpatch.AccumulatedCopySizeLimit = maxPatchCopyBytes }
 
-// Patch changes an object as a merge patch (RFC 7386) or a JSON patch (RFC 6902) says; mediaType is the
-// body's type without parameters. Errors are Status errors.
+// Patch changes an object as a merge patch (RFC 7386), a JSON patch (RFC 6902), a strategic merge patch or an
+// applied configuration (server-side apply, KEP-555) says; mediaType is the body's type without parameters.
+// Errors are Status errors.
 //
 // The patch is applied to the newest object. If somebody else writes in between, it's applied again, unless
 // it names a resourceVersion, which then is no longer the object's: a conflict. (kube-apiserver's limit of
@@ -50,72 +52,87 @@ func (e *Endpoint) Patch(ctx context.Context, namespace, name, subresource, medi
 	if subresource != main && !e.has(subresource) {
 		return nil, errNotServed()
 	}
-	kind, err := e.patchType(mediaType)
+	kind, err := e.patchType(mediaType, subresource)
 	if err != nil {
 		return nil, err
 	}
-	opts, err := parseWriteOptions(q, "PatchOptions")
-	if err != nil {
-		return nil, err
-	}
-	d := decoder{endpoint: e, mode: opts.validation}
-	apply, err := d.patch(kind, patch)
-	if err != nil {
-		return nil, err
-	}
-	fromPatch := len(d.warnings)
-	stored, err := e.write(ctx, key, name, func(old *cacher.Object) (change, error) {
-		if old.Err != nil {
-			return change{}, e.unreadable(name, old.Err)
-		}
-		d.warnings = d.warnings[:fromPatch] // of an earlier try
-		body, err := apply(e.whole(old))
+	return e.current(ctx, func(e *Endpoint) (*Result, error) {
+		opts, err := e.writeOptions(q, "PatchOptions", kind)
 		if err != nil {
-			return change{}, err
+			return nil, err
 		}
-		in, err := d.object(body)
+		d := &decoder{endpoint: e, writeOptions: opts}
+		if kind == types.ApplyYAMLPatchType {
+			return e.applyConfiguration(ctx, namespace, name, subresource, d, patch)
+		}
+		apply, err := d.patch(kind, subresource, patch)
 		if err != nil {
-			return change{}, err
+			return nil, err
 		}
-		if err := e.checkNamed(in, namespace, name); err != nil {
-			return change{}, err
+		if subresource == scale {
+			return e.updateScale(ctx, namespace, name, d, apply)
 		}
-		d.warnings = append(d.warnings, in.dropRepeatedOwners()...)
-		return e.revise(ctx, old, in, subresource)
+		fromPatch := len(d.warnings)
+		stored, err := e.write(ctx, key, name, d.dryRun, func(old *cacher.Object) (change, error) {
+			if old.Err != nil {
+				return change{}, e.unreadable(name, old.Err)
+			}
+			d.warnings = d.warnings[:fromPatch] // of an earlier try
+			body, err := e.whole(ctx, old)
+			if err != nil {
+				return change{}, err
+			}
+			if body, err = apply(body); err != nil {
+				return change{}, err
+			}
+			in, err := d.object(body)
+			if err != nil {
+				return change{}, err
+			}
+			if err := e.checkNamed(in, namespace, name); err != nil {
+				return change{}, err
+			}
+			d.warnings = append(d.warnings, in.dropRepeatedOwners()...)
+			return e.revise(ctx, d, old, in, subresource)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return e.result(ctx, stored, &Result{Warnings: d.warnings})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &Result{Object: e.render(stored), Warnings: d.warnings}, nil
 }
 
 // patchType says how a body patches, or lists the types that are served.
-func (e *Endpoint) patchType(mediaType string) (types.PatchType, error) {
+func (e *Endpoint) patchType(mediaType, subresource string) (types.PatchType, error) {
 	t := types.PatchType(strings.ToLower(mediaType))
-	accepted := []string{string(types.JSONPatchType), string(types.MergePatchType)}
-	if e.res.typed != nil {
-		accepted = append(accepted, string(types.StrategicMergePatchType))
+	accepted := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.ApplyYAMLPatchType}
+	switch {
+	case subresource == scale:
+		accepted = scaleTypes
+	case e.res.typed != nil:
+		accepted = append(accepted, types.StrategicMergePatchType)
 	}
-	if slices.Contains(accepted, string(t)) {
+	if slices.Contains(accepted, t) {
 		return t, nil
 	}
 	why := "the body of the request was in an unknown format"
-	switch t {
-	case types.ApplyYAMLPatchType, types.ApplyCBORPatchType:
-		why = "server-side apply is not supported by this server yet"
-	case types.StrategicMergePatchType:
+	if t == types.StrategicMergePatchType {
 		why = "strategic merge patches need a Go type: custom resources have none"
+	}
+	names := make([]string, len(accepted))
+	for i, a := range accepted {
+		names[i] = string(a)
 	}
 	return "", &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnsupportedMediaType,
 		Reason:  metav1.StatusReasonUnsupportedMediaType,
-		Message: why + " - accepted media types include: " + strings.Join(accepted, ", "),
+		Message: why + " - accepted media types include: " + strings.Join(names, ", "),
 	}}
 }
 
 // patch checks a patch and returns what applies it to a document.
-func (d *decoder) patch(kind types.PatchType, patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
+func (d *decoder) patch(kind types.PatchType, subresource string, patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
 	if kind == types.JSONPatchType {
 		return d.jsonPatch(patch)
 	}
@@ -127,6 +144,10 @@ func (d *decoder) patch(kind types.PatchType, patch []byte) (apply func(doc []by
 		return nil, err
 	}
 	_, levels := measure(patch)
+	var zero any = autoscalingv1.Scale{}
+	if subresource != scale && d.endpoint.res.typed != nil {
+		zero = d.endpoint.res.typed.zero
+	}
 	return func(doc []byte) ([]byte, error) {
 		if err := checkWork(levels, len(doc)+len(patch)); err != nil {
 			return nil, err
@@ -134,7 +155,7 @@ func (d *decoder) patch(kind types.PatchType, patch []byte) (apply func(doc []by
 		var patched []byte
 		var err error
 		if kind == types.StrategicMergePatchType {
-			patched, err = strategicpatch.StrategicMergePatch(doc, patch, d.endpoint.res.typed.zero)
+			patched, err = strategicpatch.StrategicMergePatch(doc, patch, zero)
 		} else {
 			patched, err = jsonpatch.MergePatch(doc, patch)
 		}

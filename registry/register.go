@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,11 +107,15 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 	if d.Status {
 		e.Subresources = append([]string{status}, e.Subresources...)
 	}
+	if d.undeletable != nil { // not all at once, then
+		e.Verbs = slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == "deletecollection" })
+	}
 	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
 	e.shown = e.wholeForm(&cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true})
 	e.forms = newForms(d.Columns)
 	e.seal()
-	res.endpoints, res.stored = []*Endpoint{e}, e
+	e.managers = newManagers(e)
+	res.endpoints, res.stored, res.types = []*Endpoint{e}, e, res.newTypes()
 	r.add(res)
 }
 

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -18,7 +19,12 @@ type Options struct {
 	Cacher *cacher.Cacher
 	// AutoCreateNamespaces creates the namespace of a new object if it's missing, instead of refusing.
 	AutoCreateNamespaces bool
-	Log                  *slog.Logger // defaults to slog.Default()
+	// ManagedFieldsAlways tracks in managedFields who set what from the first write of an object on, as
+	// kube-apiserver does, and not only when it has been applied.
+	ManagedFieldsAlways bool
+	// Webhooks says at which addresses conversion webhooks may be called.
+	Webhooks conversion.Policy
+	Log      *slog.Logger // defaults to slog.Default()
 }
 
 // Registry holds the resources of one server. It's safe for concurrent use.
@@ -28,6 +34,8 @@ type Registry struct {
 	log         *slog.Logger
 	namespaces  *namespaces
 	definitions *definitions
+	webhooks    conversion.Policy
+	trackAlways bool
 	unreadable  unreadable
 
 	catalog  atomic.Pointer[Catalog]
@@ -42,7 +50,7 @@ func New(o Options) *Registry {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{})}
+	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{}), webhooks: o.Webhooks, trackAlways: o.ManagedFieldsAlways}
 	r.unreadable.log = o.Log
 	r.namespaces = newNamespaces(r, o.AutoCreateNamespaces)
 	r.definitions = newDefinitions(r)
@@ -88,6 +96,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	controllers.Go(func() { r.follow(ctx, r.definitions.res, r.definitions.reconcile) })
 	controllers.Go(func() { r.follow(ctx, r.namespaces.res, r.namespaces.reconcile) })
 	controllers.Wait()
+	r.definitions.close()
 	return nil
 }
 

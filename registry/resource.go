@@ -3,8 +3,12 @@ package registry
 import (
 	"context"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/managed"
+	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -22,11 +26,18 @@ type resource struct {
 	endpoints      []*Endpoint // one for each served version; none while its names aren't accepted
 	stored         *Endpoint   // of the version in which objects are stored; perhaps not served
 
+	types *managed.Types // for managedFields
+
 	typed *typed // what a Go type adds; nil for custom resources
 
-	// for custom resources
+	// for custom resources, see custom.go
 	definition  storage.Condition // the definition at the revision this was made from
+	uid         types.UID         // of the definition
+	generation  int64             // of the definition
+	since       storage.Revision  // objects with higher ones were written under this generation
 	terminating bool              // the definition is being deleted
+	versions    []*Endpoint       // all, those that aren't served too
+	converter   *converter        // between versions; nil: they differ in their apiVersion only
 }
 
 // typed is a Go type's part in the verbs: Definition's functions without the type parameter.
@@ -53,7 +64,8 @@ type Endpoint struct {
 	Group, Version, Kind, ListKind, Plural, Singular string
 	Namespaced                                       bool
 	ShortNames, Categories, Verbs                    []string
-	Subresources                                     []string // "status", "finalize"
+	Subresources                                     []string // "status", "scale", "finalize"
+	Warning                                          string   // for every answer: the version is deprecated
 
 	res    *resource
 	view   *cacher.View // whole objects
@@ -61,6 +73,14 @@ type Endpoint struct {
 	forms  *forms       // the others
 	digest [32]byte     // of what discovery shows; see seal
 	fields []string     // labels of the selectable fields beside metadata.name and metadata.namespace
+
+	managers  *managers // of managedFields
+	userAgent string    // of the client that this is for; see By
+
+	// for custom resources
+	schema     *schema.Schema
+	sameSchema bool // as the storage version's
+	scale      *apiextensionsv1.CustomResourceSubresourceScale
 }
 
 // Result is the answer to a request for one object.
@@ -71,15 +91,16 @@ type Result struct {
 	Warnings []string // for the client, one Warning header each
 }
 
-// The subresources. Scale isn't served yet.
+// The subresources.
 const (
 	main     = ""
 	status   = "status"
+	scale    = "scale"
 	finalize = "finalize"
 )
 
 // verbs are what every resource offers, in discovery's customary order.
-var verbs = []string{"delete", "get", "list", "patch", "create", "update", "watch"}
+var verbs = []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
 
 func (e *Endpoint) apiVersion() string {
 	if e.Group == "" {
@@ -125,11 +146,22 @@ func (e *Endpoint) key(namespace, name string) (string, error) {
 	return key, nil
 }
 
-// render makes the answer from stored bytes, in the endpoint's form.
-func (e *Endpoint) render(o *cacher.Object) []byte { return appendObject(e.shown.single, o) }
+// result completes an answer with an object, in the endpoint's form.
+func (e *Endpoint) result(ctx context.Context, o *cacher.Object, res *Result) (*Result, error) {
+	if err := e.shown.single.Prepare(ctx, o); err != nil {
+		return nil, e.fail(o.Name(), err)
+	}
+	res.Object = appendObject(e.shown.single, o)
+	return res, nil
+}
 
 // whole returns the object as it's served, whatever the form of the answer.
-func (e *Endpoint) whole(o *cacher.Object) []byte { return appendObject(e.view, o) }
+func (e *Endpoint) whole(ctx context.Context, o *cacher.Object) ([]byte, error) {
+	if err := e.view.Prepare(ctx, o); err != nil {
+		return nil, e.fail(o.Name(), err)
+	}
+	return appendObject(e.view, o), nil
+}
 
 func appendObject(v *cacher.View, o *cacher.Object) []byte {
 	const room = 64 // for the resourceVersion

@@ -41,11 +41,6 @@ func badRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
 }
 
-// notServed refuses an option that this server doesn't serve yet, by name: it's never ignored.
-func notServed(option string) error {
-	return badRequest("%s is not supported by this server yet: leave it out", option)
-}
-
 // invalid refuses an object for what its fields say. It's nil for no errors.
 func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
@@ -95,7 +90,7 @@ func errNotServed() error {
 // fail is the one translation from storage's errors to a Status; what is one already stays.
 func (e *Endpoint) fail(name string, err error) error {
 	var status apierrors.APIStatus
-	if err == nil || errors.As(err, &status) {
+	if err == nil || errors.As(err, &status) || errors.Is(err, errChanged) { // which current handles
 		return err
 	}
 	resource := schema.GroupResource{Group: e.Group, Resource: e.Plural}

@@ -29,7 +29,7 @@ func (t *table) shown() *shown {
 	return &shown{
 		single: single,
 		event:  event,
-		item:   &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: t.appendRow},
+		item:   &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: t.appendRow, Conversion: t.whole.Conversion},
 
 		listKind: string(Table), listVersion: t.apiVersion,
 		members: []byte(`"columnDefinitions":` + string(t.definitions) + `,"rows":[`),
@@ -38,14 +38,15 @@ func (t *table) shown() *shown {
 
 // view makes Tables of one row.
 func (t *table) view(definitions []byte) *cacher.View {
-	return &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: func(dst []byte, o *cacher.Object) []byte {
+	render := func(dst []byte, o *cacher.Object) []byte {
 		dst = append(append(dst, `{"kind":"Table","apiVersion":"`...), t.apiVersion...)
 		dst = append(dst, `","metadata":{"resourceVersion":"`...)
 		dst = strconv.AppendInt(dst, int64(o.Revision), 10)
 		dst = append(append(dst, `"},"columnDefinitions":`...), definitions...)
 		dst = t.appendRow(append(dst, `,"rows":[`...), o)
 		return append(dst, `]}`...)
-	}}
+	}
+	return &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: render, Conversion: t.whole.Conversion}
 }
 
 // wholeObjects holds *[]byte, in which objects are put together that are then decoded.

@@ -22,26 +22,31 @@ func (e *Endpoint) Update(ctx context.Context, namespace, name, subresource stri
 	if subresource != main && !e.has(subresource) {
 		return nil, errNotServed()
 	}
-	opts, err := parseWriteOptions(q, "UpdateOptions")
-	if err != nil {
-		return nil, err
-	}
-	d := decoder{endpoint: e, mode: opts.validation}
-	in, err := d.object(body)
-	if err != nil {
-		return nil, err
-	}
-	if err := e.checkNamed(in, namespace, name); err != nil {
-		return nil, err
-	}
-	d.warnings = append(d.warnings, in.dropRepeatedOwners()...)
-	stored, err := e.write(ctx, key, name, func(old *cacher.Object) (change, error) {
-		return e.revise(ctx, old, in, subresource)
+	return e.current(ctx, func(e *Endpoint) (*Result, error) {
+		if subresource == scale {
+			return e.putScale(ctx, namespace, name, q, body)
+		}
+		opts, err := e.writeOptions(q, "UpdateOptions", "")
+		if err != nil {
+			return nil, err
+		}
+		d := &decoder{endpoint: e, writeOptions: opts}
+		in, err := d.object(body)
+		if err != nil {
+			return nil, err
+		}
+		if err := e.checkNamed(in, namespace, name); err != nil {
+			return nil, err
+		}
+		d.warnings = append(d.warnings, in.dropRepeatedOwners()...)
+		stored, err := e.write(ctx, key, name, d.dryRun, func(old *cacher.Object) (change, error) {
+			return e.revise(ctx, d, old, in, subresource)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return e.result(ctx, stored, &Result{Warnings: d.warnings})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &Result{Object: e.render(stored), Warnings: d.warnings}, nil
 }
 
 // checkNamed checks name and namespace in a body against the URL.
@@ -62,14 +67,14 @@ type change struct {
 }
 
 // write is modify with the resource's hooks around it.
-func (e *Endpoint) write(ctx context.Context, key, name string, decide func(old *cacher.Object) (change, error)) (*cacher.Object, error) {
+func (e *Endpoint) write(ctx context.Context, key, name string, dryRun bool, decide func(old *cacher.Object) (change, error)) (*cacher.Object, error) {
 	end, err := e.res.begin(ctx)
 	if err != nil {
 		return nil, e.fail(name, err)
 	}
 	defer end()
-	stored, err := e.modify(ctx, key, decide)
-	if err == nil {
+	stored, err := e.modify(ctx, key, dryRun, decide)
+	if err == nil && !dryRun {
 		err = e.res.written(ctx, stored.Revision)
 	}
 	if err != nil {
@@ -86,18 +91,20 @@ func (e *Endpoint) write(ctx context.Context, key, name string, decide func(old 
 // about what was read from etcd: a client that writes with the version its last write returned must not
 // meet a cache that hasn't seen that write.
 //
+// What a dry run would do is a verdict, too.
+//
 // It goes on until ctx ends: each conflict means that another writer succeeded. A version that the client
 // insists on is part of decide, which refuses when it's no longer the object's.
-func (e *Endpoint) modify(ctx context.Context, key string, decide func(old *cacher.Object) (change, error)) (*cacher.Object, error) {
+func (e *Endpoint) modify(ctx context.Context, key string, dryRun bool, decide func(old *cacher.Object) (change, error)) (*cacher.Object, error) {
 	old, fresh := e.res.cache.Get(key), false
 	for {
 		c, err := change{}, error(storage.ErrNotFound)
 		if old != nil {
 			c, err = decide(old)
 		}
-		verdict := err != nil || !c.remove && string(c.raw) == string(old.Raw())
+		verdict := err != nil || dryRun || !c.remove && string(c.raw) == string(old.Raw())
 		if verdict && fresh {
-			return old, err
+			return c.on(old), err
 		}
 		if !verdict {
 			stored, err := e.apply(ctx, old, c)
@@ -110,10 +117,18 @@ func (e *Endpoint) modify(ctx context.Context, key string, decide func(old *cach
 			return nil, readErr
 		}
 		if verdict && sameState(old, latest) {
-			return old, err
+			return c.on(old), err
 		}
 		old, fresh = latest, true
 	}
+}
+
+// on returns what a change makes of an object that keeps its revision.
+func (c change) on(old *cacher.Object) *cacher.Object {
+	if old == nil || c.raw == nil || string(c.raw) == string(old.Raw()) {
+		return old
+	}
+	return cacher.NewObject(old.Key, c.raw, old.Revision)
 }
 
 func sameState(a, b *cacher.Object) bool {
@@ -125,12 +140,11 @@ func sameState(a, b *cacher.Object) bool {
 
 // apply writes a change to a key that must still be as old is.
 func (e *Endpoint) apply(ctx context.Context, old *cacher.Object, c change) (*cacher.Object, error) {
-	store := e.res.registry.store
 	if !c.remove {
-		rev, err := store.Update(ctx, old.Key, c.raw, old.Revision)
+		rev, err := e.replace(ctx, old, c.raw)
 		return cacher.NewObject(old.Key, c.raw, rev), err
 	}
-	rev, err := store.Delete(ctx, old.Key, old.Revision)
+	rev, err := e.res.registry.store.Delete(ctx, old.Key, old.Revision)
 	if c.raw == nil {
 		c.raw = old.Raw()
 	}
@@ -139,13 +153,10 @@ func (e *Endpoint) apply(ctx context.Context, old *cacher.Object, c change) (*ca
 
 // revise makes the new object from the old one and what a client sent. It doesn't change in, which may
 // be needed again.
-func (e *Endpoint) revise(ctx context.Context, old *cacher.Object, in *object, subresource string) (change, error) {
-	if old.Err != nil {
-		return change{}, e.unreadable(old.Name(), old.Err)
-	}
-	prev, err := decodeStored(old.Raw())
+func (e *Endpoint) revise(ctx context.Context, d *decoder, old *cacher.Object, in *object, subresource string) (change, error) {
+	prev, err := e.load(ctx, old)
 	if err != nil {
-		return change{}, e.unreadable(old.Name(), err)
+		return change{}, err
 	}
 	if err := e.checkPrecondition(old, prev, in); err != nil {
 		return change{}, err
@@ -153,6 +164,14 @@ func (e *Endpoint) revise(ctx context.Context, old *cacher.Object, in *object, s
 	next := e.selectPart(in, prev, subresource)
 	e.inheritMeta(next, prev, old.Revision.String())
 	prev.meta.ResourceVersion = next.meta.ResourceVersion
+	if err := e.track(prev, next, d, subresource); err != nil {
+		return change{}, err
+	}
+	return e.revised(ctx, d, old, prev, next, subresource)
+}
+
+// revised checks and encodes a new object that is to take the place of prev, which is old decoded.
+func (e *Endpoint) revised(ctx context.Context, d *decoder, old *cacher.Object, prev, next *object, subresource string) (change, error) {
 	errs := e.validateChanged(next, prev)
 	if t := e.res.typed; t != nil {
 		more, err := t.admit(ctx, next, prev, subresource)
@@ -161,11 +180,14 @@ func (e *Endpoint) revise(ctx context.Context, old *cacher.Object, in *object, s
 		}
 		errs = append(errs, more...)
 	}
+	errs = append(errs, e.validate(ctx, next, prev, subresource)...)
 	if err := invalid(e.groupKind(), old.Name(), errs); err != nil {
 		return change{}, err
 	}
+	d.warnings = append(d.warnings, finalizerWarnings(next, prev)...)
+	next.keepTimes(prev)
 	e.raiseGeneration(next, prev)
-	raw, err := e.encode(next)
+	raw, err := e.encode(ctx, next)
 	if err != nil {
 		return change{}, err
 	}

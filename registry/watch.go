@@ -52,7 +52,7 @@ func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Valu
 		if now == nil {
 			return nil, watchstream.Options{}, errNotServed()
 		}
-		if now, err = now.In(e.shown.form, q); err != nil {
+		if now, err = now.In(e.shown.key.Form, q); err != nil {
 			return nil, watchstream.Options{}, err
 		}
 		return now.Watch(ctx, namespace, name, q)

@@ -55,11 +55,7 @@ func readBody(w *response, r *http.Request, fieldValidation string) (body, error
 	}
 	b := body{data: data}
 	if media == string(mediaYAML) {
-		var duplicates []string
-		if b.data, duplicates, err = fromYAML(data); err != nil {
-			return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is not YAML that is taken here: "+err.Error())
-		}
-		if b.warnings, err = duplicateFields(duplicates, fieldValidation); err != nil {
+		if err := b.fromYAML(fieldValidation); err != nil {
 			return body{}, err
 		}
 	}
@@ -69,9 +65,12 @@ func readBody(w *response, r *http.Request, fieldValidation string) (body, error
 	return b, nil
 }
 
+// mediaApply is the type of applied configurations, which may be JSON too.
+const mediaApply = "application/apply-patch+yaml"
+
 // readPatch reads a patch. Its type is the registry's to judge, which knows what a type can be
 // patched with.
-func readPatch(w *response, r *http.Request) (body, error) {
+func readPatch(w *response, r *http.Request, fieldValidation string) (body, error) {
 	media, err := contentType(r)
 	if err != nil {
 		return body{}, err
@@ -80,10 +79,27 @@ func readPatch(w *response, r *http.Request) (body, error) {
 	if err != nil {
 		return body{}, err
 	}
-	if measure(data).depth > maxDepth {
+	b := body{data: data, mediaType: media}
+	if media == mediaApply && !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		if err := b.fromYAML(fieldValidation); err != nil {
+			return body{}, err
+		}
+	}
+	if measure(b.data).depth > maxDepth {
 		return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the patch nests deeper than %d levels", maxDepth))
 	}
-	return body{data: data, mediaType: media}, nil
+	return b, nil
+}
+
+// fromYAML makes JSON of a body that is YAML.
+func (b *body) fromYAML(fieldValidation string) error {
+	doc, duplicates, err := fromYAML(b.data)
+	if err != nil {
+		return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is not YAML that is taken here: "+err.Error())
+	}
+	b.data = doc
+	b.warnings, err = duplicateFields(duplicates, fieldValidation)
+	return err
 }
 
 // contentType returns the body's media type, "" where the header is missing, and refuses compressed

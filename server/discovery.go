@@ -137,6 +137,9 @@ func groupVersion(group, version string) string {
 	return group + "/" + version
 }
 
+// scaleKind is what the scale subresource of every resource shows.
+var scaleKind = metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
+
 func resourceList(group string, v registry.Version) metav1.APIResourceList {
 	doc := metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
@@ -149,9 +152,13 @@ func resourceList(group string, v registry.Version) metav1.APIResourceList {
 			Verbs: e.Verbs, ShortNames: e.ShortNames, Categories: e.Categories,
 		})
 		for _, subresource := range e.Subresources {
-			doc.APIResources = append(doc.APIResources, metav1.APIResource{
+			r := metav1.APIResource{
 				Name: e.Plural + "/" + subresource, Namespaced: e.Namespaced, Kind: e.Kind, Verbs: subresourceVerbs(subresource),
-			})
+			}
+			if subresource == "scale" {
+				r.Group, r.Version, r.Kind = scaleKind.Group, scaleKind.Version, scaleKind.Kind
+			}
+			doc.APIResources = append(doc.APIResources, r)
 		}
 	}
 	return doc
@@ -201,9 +208,11 @@ func versionDiscovery(v registry.Version) apidiscovery.APIVersionDiscovery {
 			Verbs: e.Verbs, ShortNames: e.ShortNames, Categories: e.Categories,
 		}
 		for _, subresource := range e.Subresources {
-			r.Subresources = append(r.Subresources, apidiscovery.APISubresourceDiscovery{
-				Subresource: subresource, ResponseKind: kind, Verbs: subresourceVerbs(subresource),
-			})
+			s := apidiscovery.APISubresourceDiscovery{Subresource: subresource, ResponseKind: kind, Verbs: subresourceVerbs(subresource)}
+			if subresource == "scale" {
+				s.ResponseKind = &scaleKind
+			}
+			r.Subresources = append(r.Subresources, s)
 		}
 		out.Resources = append(out.Resources, r)
 	}

@@ -49,14 +49,12 @@ func (d *documents) get(c *registry.Catalog, build func(*registry.Catalog) (map[
 
 // writeDocument answers with the document, or with 304 if the client has it.
 func (w *response) writeDocument(r *http.Request, d *document, contentType string) {
-	header := w.Header()
-	header.Set("ETag", d.etag)
-	header.Set("Vary", "Accept")
-	for tag := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
-		if tag = strings.TrimPrefix(strings.TrimSpace(tag), "W/"); tag == d.etag || tag == "*" {
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
+	w.Header().Set("Vary", "Accept")
+	if len(d.body) > largeAnswer { // it may be compressed
+		w.Header().Add("Vary", "Accept-Encoding")
+	}
+	if w.notModified(r, mediaJSON, d.hash()) {
+		return
 	}
 	body := d.body
 	if w.wantsPretty(r) {
@@ -66,7 +64,6 @@ func (w *response) writeDocument(r *http.Request, d *document, contentType strin
 		in.Close()
 		body = out.Bytes()
 	}
-	header.Set("Content-Type", contentType)
-	w.WriteHeader(http.StatusOK)
-	w.Write(body)
+	w.Header().Set("Content-Type", contentType)
+	w.writeBody(r, http.StatusOK, body)
 }

@@ -39,7 +39,7 @@ func TestErrors(t *testing.T) {
 		{"create in a missing namespace", "POST", "/apis/example.com/v1/namespaces/nowhere/widgets", widget("x"), nil, 404, "NotFound", `namespaces "nowhere" not found`},
 
 		{"create across namespaces", "POST", allWidgets, widget("x"), nil, 405, "MethodNotAllowed", "/namespaces/{namespace}/widgets"},
-		{"delete of a collection", "DELETE", widgetsPath, "", nil, 405, "MethodNotAllowed", "deletecollection is not supported"},
+		{"delete of all namespaces", "DELETE", "/api/v1/namespaces", "", nil, 405, "MethodNotAllowed", "deletecollection is not supported"},
 		{"post to an object", "POST", widgetsPath + "/a", widget("a"), nil, 405, "MethodNotAllowed", "not supported"},
 		{"put to a collection", "PUT", widgetsPath, widget("a"), nil, 405, "MethodNotAllowed", "not supported"},
 		{"delete of a status", "DELETE", widgetsPath + "/a/status", "", nil, 405, "MethodNotAllowed", "not supported"},
@@ -64,7 +64,8 @@ func TestErrors(t *testing.T) {
 		{"compressed", "POST", widgetsPath, "\x1f\x8b", headers{"Content-Encoding", "gzip"}, 415, "UnsupportedMediaType", "gzip"},
 		{"patch without a type", "PATCH", widgetsPath + "/a", "{}", nil, 415, "UnsupportedMediaType", "application/merge-patch+json"},
 		{"patch of an unknown type", "PATCH", widgetsPath + "/a", "{}", headers{"Content-Type", "application/json"}, 415, "UnsupportedMediaType", "application/merge-patch+json"},
-		{"apply", "PATCH", widgetsPath + "/a?fieldManager=x", "{}", headers{"Content-Type", "application/apply-patch+yaml"}, 415, "UnsupportedMediaType", "appl"},
+		{"apply of nothing", "PATCH", widgetsPath + "/a?fieldManager=x", "{}", headers{"Content-Type", "application/apply-patch+yaml"}, 400, "BadRequest", "apiVersion is missing"},
+		{"apply by nobody", "PATCH", widgetsPath + "/a", "{}", headers{"Content-Type", "application/apply-patch+yaml"}, 422, "Invalid", "fieldManager"},
 
 		{"large", "POST", widgetsPath, `{"a":"` + strings.Repeat("x", 3<<20) + `"}`, nil, 413, "RequestEntityTooLarge", "3145728 bytes"},
 		{"long URI", "GET", "/api/" + strings.Repeat("x", 70_000), "", nil, 414, "BadRequest", "longer than"},
@@ -141,8 +142,8 @@ func TestAllow(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)
 	for path, want := range map[string]string{
-		allWidgets:                            "GET",
-		widgetsPath:                           "GET, POST",
+		allWidgets:                            "DELETE, GET",
+		widgetsPath:                           "DELETE, GET, POST",
 		widgetsPath + "/a":                    "DELETE, GET, PATCH, PUT",
 		widgetsPath + "/a/status":             "GET, PATCH, PUT",
 		"/api/v1/namespaces/default":          "DELETE, GET, PATCH, PUT",

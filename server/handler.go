@@ -35,7 +35,7 @@ type handler struct {
 	watchers          *watchers
 	sweeper           *watchstream.Sweeper
 	discovery         documents
-	openapi           documents
+	openapi           openAPI
 	routes            http.Handler
 }
 
@@ -50,7 +50,8 @@ type response struct {
 	large  turns // to write a large answer
 	inTurn bool
 
-	takenOver bool // by a stream, which finishes it later
+	warnings  []string // that the answer has
+	takenOver bool     // by a stream, which finishes it later
 
 	query       url.Values // set by admit
 	verb        string     // as kube-apiserver's metrics name it; "" outside of resources

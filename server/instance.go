@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -105,7 +106,10 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	in.cacher = cacher.New(in.store, cacher.Options{})
-	in.registry = registry.New(registry.Options{Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, Log: in.log})
+	in.registry = registry.New(registry.Options{
+		Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
+		Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
+	})
 	if s.Register != nil {
 		s.Register(in.registry)
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -209,21 +210,38 @@ func toYAML(body []byte) ([]byte, error) {
 	return yaml.JSONToYAML(body)
 }
 
-// maxWarnings is how many Warning headers an answer carries, and maxWarning how long each is.
+// What the Warning headers of an answer may add up to, in runes, before each is cut to maxWarning and what is
+// still too much left out; kube-apiserver's figures.
 const (
-	maxWarnings = 64
+	maxWarnings = 4096
 	maxWarning  = 256
 )
 
-// warn adds a header of the form of RFC 7234 for each distinct warning.
+// warn adds warnings to the answer: a header of the form of RFC 7234 for each distinct one.
 func (w *response) warn(warnings []string) {
-	seen := map[string]bool{}
+	if len(warnings) == 0 {
+		return
+	}
 	for _, text := range warnings {
-		if seen[text] || len(seen) == maxWarnings {
-			continue
+		if !slices.Contains(w.warnings, text) && len(w.warnings) < maxWarnings/8 {
+			w.warnings = append(w.warnings, text)
 		}
-		seen[text] = true
-		w.Header().Add("Warning", "299 - "+quoteWarning(cut(text, maxWarning)))
+	}
+	total := 0
+	for _, text := range w.warnings {
+		total += utf8.RuneCountInString(text)
+	}
+	header := w.Header()
+	header.Del("Warning")
+	left := maxWarnings
+	for _, text := range w.warnings {
+		if total > maxWarnings {
+			text = cut(text, maxWarning)
+		}
+		if left -= utf8.RuneCountInString(text); left < 0 {
+			return
+		}
+		header.Add("Warning", "299 - "+quoteWarning(text))
 	}
 }
 

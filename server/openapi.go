@@ -1,238 +1,322 @@
 package server
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-chi/chi/v5"
+	"github.com/klauspost/compress/gzip"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
-// openAPIRoot names the document that lists the others.
-const openAPIRoot = ""
+// The protobuf forms of OpenAPI documents. Clients ask with an @ for the second dot, which isn't allowed in a media type.
+const (
+	mediaOpenAPI2 mediaType = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+	mediaOpenAPI3 mediaType = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+)
+
+// negotiateOpenAPI is negotiate for documents that there are in JSON and in one form of protobuf.
+func negotiateOpenAPI(r *http.Request, protobuf mediaType) (mediaType, error) {
+	var headers []string
+	for _, header := range r.Header.Values("Accept") {
+		headers = append(headers, strings.ReplaceAll(header, "@", "."))
+	}
+	return negotiate(headers, func(c clause) (mediaType, bool) {
+		if c.media == string(protobuf) {
+			return protobuf, true
+		}
+		return acceptJSON(c)
+	})
+}
 
 // serveOpenAPIRoot serves /openapi/v3: which documents there are, by the hash of their contents.
 func (h *handler) serveOpenAPIRoot(w *response, r *http.Request) error {
 	if _, err := negotiate(r.Header.Values("Accept"), acceptJSON); err != nil {
 		return err
 	}
-	built, err := h.openapi.get(h.registry.Catalog(), buildOpenAPI)
+	hashes, err := h.openapi.hashesOf(h.registry.Catalog())
 	if err != nil {
 		return err
 	}
-	w.writeDocument(r, built[openAPIRoot], string(mediaJSON))
+	paths := object{}
+	for path, hash := range hashes {
+		if path != allDocuments {
+			paths[path] = object{"serverRelativeURL": openAPIURL(path, hash)}
+		}
+	}
+	body, err := json.Marshal(object{"paths": paths})
+	if err != nil {
+		return err
+	}
+	w.writeDocument(r, newDocument(body), string(mediaJSON))
 	return nil
 }
 
 // serveOpenAPI serves one group version's document. With its hash in the query it can be kept forever;
 // with an old one the client is sent to the new.
 func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
-	if _, err := negotiate(r.Header.Values("Accept"), acceptJSON); err != nil {
-		return err
-	}
-	built, err := h.openapi.get(h.registry.Catalog(), buildOpenAPI)
+	media, err := negotiateOpenAPI(r, mediaOpenAPI3)
 	if err != nil {
 		return err
 	}
-	path := chi.URLParam(r, "*")
-	doc := built[path]
-	if doc == nil || path == openAPIRoot {
+	catalog, path := h.registry.Catalog(), chi.URLParam(r, "*")
+	hashes, err := h.openapi.hashesOf(catalog)
+	if err != nil {
+		return err
+	}
+	hash := hashes[path]
+	if hash == "" || path == allDocuments {
 		return errUnknownPath()
 	}
-	if asked := w.query.Get("hash"); asked != "" {
-		if asked != doc.hash() {
-			http.Redirect(w, r, openAPIURL(path, doc), http.StatusMovedPermanently)
-			return nil
-		}
+	if asked := w.query.Get("hash"); asked != "" && asked != hash {
+		http.Redirect(w, r, openAPIURL(path, hash), http.StatusMovedPermanently)
+		return nil
+	}
+	doc, err := h.openapi.get(openAPIKey{path, media, hash}, func(to io.Writer) error {
+		return writeOpenAPI3(to, media, versionAt(catalog, path))
+	})
+	if err != nil {
+		return err
+	}
+	if w.query.Get("hash") != "" {
 		w.Header().Set("Cache-Control", "public, immutable")
 		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
 	}
-	w.writeDocument(r, doc, string(mediaJSON))
-	return nil
+	return w.writeOpenAPI(r, doc)
 }
 
-func openAPIURL(path string, doc *document) string {
-	return "/openapi/v3/" + path + "?hash=" + url.QueryEscape(doc.hash())
+// serveOpenAPI2 serves /openapi/v2: one document for all group versions.
+func (h *handler) serveOpenAPI2(w *response, r *http.Request) error {
+	media, err := negotiateOpenAPI(r, mediaOpenAPI2)
+	if err != nil {
+		return err
+	}
+	catalog := h.registry.Catalog()
+	hashes, err := h.openapi.hashesOf(catalog)
+	if err != nil {
+		return err
+	}
+	doc, err := h.openapi.get(openAPIKey{allDocuments, media, hashes[allDocuments]}, func(to io.Writer) error {
+		return writeOpenAPI2(to, media, catalog)
+	})
+	if err != nil {
+		return err
+	}
+	return w.writeOpenAPI(r, doc)
 }
 
-// object is a piece of JSON; encoding/json sorts its keys, so that equal documents have equal hashes.
-type object = map[string]any
+func openAPIURL(path, hash string) string {
+	return "/openapi/v3/" + path + "?hash=" + url.QueryEscape(hash)
+}
 
-// buildOpenAPI builds the documents of all group versions, by their path ("api/v1"), and the one that
-// lists them.
-//
-// They say what paths there are, which kinds they serve, and which parameters their operations take:
-// kubectl looks at those of PATCH before it asks the server to validate. Of the kinds they say only
-// what all have in common.
-func buildOpenAPI(c *registry.Catalog) (map[string]*document, error) {
-	built := map[string]*document{}
-	paths := object{}
+// openAPIPath is the path of a group version's document: "apis/example.com/v1".
+func openAPIPath(group, version string) string {
+	if group == "" {
+		return "api/" + version
+	}
+	return "apis/" + group + "/" + version
+}
+
+func versionAt(c *registry.Catalog, path string) registry.Version {
 	for _, g := range c.Groups {
 		for _, v := range g.Versions {
-			path := "apis/" + g.Name + "/" + v.Name
-			if g.Name == "" {
-				path = "api/" + v.Name
+			if openAPIPath(g.Name, v.Name) == path {
+				return v
 			}
-			body, err := json.Marshal(groupDocument("/"+path, v))
-			if err != nil {
-				return nil, err
-			}
-			built[path] = newDocument(body)
-			paths[path] = object{"serverRelativeURL": openAPIURL(path, built[path])}
 		}
 	}
-	body, err := json.Marshal(object{"paths": paths})
-	if err != nil {
+	return registry.Version{}
+}
+
+const (
+	// maxOpenAPIKept bounds the documents that are kept, as they are: compressed, to about a tenth.
+	maxOpenAPIKept = 16 << 20
+	// maxOpenAPIDocument is how large one may become, compressed. It must be in memory to be compressed.
+	maxOpenAPIDocument = 64 << 20
+	// allDocuments stands for the path of a document with everything.
+	allDocuments = ""
+)
+
+// openAPI builds documents when they're first asked for, each alone, and keeps them. Nothing is done at start or when
+// a definition changes.
+type openAPI struct {
+	mu      sync.Mutex                    // guards the following
+	catalog *registry.Catalog             // of which the hashes are
+	digests map[*registry.Endpoint][]byte // of its endpoints
+	hashes  map[string]string             // of the documents by path
+	kept    []*openAPIDocument            // the one not used for longest first
+	size    int                           // of all that are kept, in bytes
+
+	building sync.Mutex // held while a document is built: one at a time, because that takes memory
+}
+
+// openAPIKey says which document, in which form, of which content.
+type openAPIKey struct {
+	path  string
+	media mediaType
+	hash  string
+}
+
+type openAPIDocument struct {
+	openAPIKey
+	zipped []byte
+	size   int // of what is zipped
+}
+
+// hashesOf returns the hash of each group version's document by its path, and that of all. They are made of what the
+// documents are built from, so that a list of documents doesn't build them. A new build of the program may say the
+// same in other words: its version is in the hash.
+func (o *openAPI) hashesOf(c *registry.Catalog) (map[string]string, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.catalog == c {
+		return o.hashes, nil
+	}
+	digests, hashes := map[*registry.Endpoint][]byte{}, map[string]string{}
+	program, all := Version().GitVersion, sha256.New()
+	for _, g := range c.Groups {
+		for _, v := range g.Versions {
+			sum := sha256.New()
+			io.WriteString(sum, program)
+			for _, e := range v.Resources {
+				if digests[e] = o.digests[e]; digests[e] == nil {
+					digest, err := e.OpenAPIDigest()
+					if err != nil {
+						return nil, err
+					}
+					digests[e] = digest[:]
+				}
+				sum.Write(digests[e])
+			}
+			hash := sum.Sum(nil)
+			all.Write(hash)
+			hashes[openAPIPath(g.Name, v.Name)] = strings.ToUpper(hex.EncodeToString(hash))
+		}
+	}
+	hashes[allDocuments] = strings.ToUpper(hex.EncodeToString(all.Sum(nil)))
+	o.catalog, o.digests, o.hashes = c, digests, hashes
+	return hashes, nil
+}
+
+// get returns a document that is kept, or has it built.
+func (o *openAPI) get(key openAPIKey, build func(io.Writer) error) (*openAPIDocument, error) {
+	if doc := o.find(key); doc != nil {
+		return doc, nil
+	}
+	o.building.Lock()
+	defer o.building.Unlock()
+	if doc := o.find(key); doc != nil { // somebody else built it
+		return doc, nil
+	}
+	p := packer{}
+	p.zip = gzip.NewWriter(&p.zipped)
+	if err := build(&p); err != nil {
 		return nil, err
 	}
-	built[openAPIRoot] = newDocument(body)
-	return built, nil
+	if err := p.zip.Close(); err != nil {
+		return nil, err
+	}
+	doc := &openAPIDocument{openAPIKey: key, zipped: bytes.Clone(p.zipped.Bytes()), size: p.size}
+	o.keep(doc)
+	return doc, nil
 }
 
-func groupDocument(prefix string, v registry.Version) object {
-	paths, schemas := object{}, object{}
-	for _, e := range v.Resources {
-		addPaths(paths, prefix, e)
-		schemas[schemaName(e, e.Kind)] = kindSchema(e, e.Kind, object{"metadata": object{"type": "object"}})
-		schemas[schemaName(e, e.ListKind)] = kindSchema(e, e.ListKind, object{
-			"metadata": object{"type": "object"},
-			"items":    object{"type": "array", "items": object{"$ref": schemaRef(e, e.Kind)}},
-		})
+func (o *openAPI) find(key openAPIKey) *openAPIDocument {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	i := slices.IndexFunc(o.kept, func(doc *openAPIDocument) bool { return doc.openAPIKey == key })
+	if i < 0 {
+		return nil
 	}
-	return object{
-		"openapi":    "3.0.0",
-		"info":       object{"title": "apiserver-lite", "version": apiVersion},
-		"paths":      paths,
-		"components": object{"schemas": schemas},
-	}
+	doc := o.kept[i]
+	o.kept = append(slices.Delete(o.kept, i, i+1), doc)
+	return doc
 }
 
-// schemaName is "com.example.v1.Widget" for the kind Widget of example.com/v1.
-func schemaName(e *registry.Endpoint, kind string) string {
-	if e.Group == "" {
-		return "io.k8s.api.core." + e.Version + "." + kind
+// keep keeps a document instead of what it replaces, and of those not used for longest.
+func (o *openAPI) keep(doc *openAPIDocument) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(doc.zipped) > maxOpenAPIKept {
+		return
 	}
-	labels := strings.Split(e.Group, ".")
-	slices.Reverse(labels)
-	return strings.Join(labels, ".") + "." + e.Version + "." + kind
-}
-
-func schemaRef(e *registry.Endpoint, kind string) string {
-	return "#/components/schemas/" + schemaName(e, kind)
-}
-
-func kindSchema(e *registry.Endpoint, kind string, properties object) object {
-	properties["apiVersion"] = object{"type": "string"}
-	properties["kind"] = object{"type": "string"}
-	return object{
-		"type":                                 "object",
-		"properties":                           properties,
-		"x-kubernetes-preserve-unknown-fields": true,
-		"x-kubernetes-group-version-kind":      []object{gvk(e, kind)},
-	}
-}
-
-func gvk(e *registry.Endpoint, kind string) object {
-	return object{"group": e.Group, "version": e.Version, "kind": kind}
-}
-
-// parameters are the query parameters of each action.
-var parameters = map[string][]string{
-	"list":   {"labelSelector", "fieldSelector", "limit", "resourceVersion", "watch", "allowWatchBookmarks", "sendInitialEvents", "resourceVersionMatch", "timeoutSeconds"},
-	"get":    {},
-	"post":   {"dryRun", "fieldManager", "fieldValidation"},
-	"put":    {"dryRun", "fieldManager", "fieldValidation"},
-	"patch":  {"dryRun", "fieldManager", "fieldValidation", "force"},
-	"delete": {"dryRun", "gracePeriodSeconds", "propagationPolicy"},
-}
-
-// actions says under which API verb an action is offered.
-var actions = map[string]string{"list": "list", "get": "get", "post": "create", "put": "update", "patch": "patch", "delete": "delete"}
-
-func addPaths(paths object, prefix string, e *registry.Endpoint) {
-	collection := prefix + "/" + e.Plural
-	var inPath []string
-	if e.Namespaced {
-		paths[collection] = operations(e, "", nil, e.Verbs, "list")
-		collection = prefix + "/namespaces/{namespace}/" + e.Plural
-		inPath = []string{"namespace"}
-	}
-	paths[collection] = operations(e, "", inPath, e.Verbs, "list", "post")
-	inPath = append(inPath, "name")
-	paths[collection+"/{name}"] = operations(e, "", inPath, e.Verbs, "get", "put", "patch", "delete")
-	for _, subresource := range e.Subresources {
-		paths[collection+"/{name}/"+subresource] = operations(e, subresource, inPath, subresourceVerbs(subresource), "get", "put", "patch")
-	}
-}
-
-// operations returns a path item with those of the named actions that the verbs allow.
-func operations(e *registry.Endpoint, subresource string, inPath, verbs []string, names ...string) object {
-	item := object{}
-	var params []object
-	for _, name := range inPath {
-		params = append(params, object{"name": name, "in": "path", "required": true, "schema": object{"type": "string"}})
-	}
-	if len(params) > 0 {
-		item["parameters"] = params
-	}
-	for _, action := range names {
-		if !slices.Contains(verbs, actions[action]) {
-			continue
+	o.kept = append(o.kept, doc)
+	o.size += len(doc.zipped)
+	drop := func(old *openAPIDocument) bool {
+		outdated := old != doc && old.path == doc.path && old.media == doc.media
+		if outdated || old != doc && o.size > maxOpenAPIKept {
+			o.size -= len(old.zipped)
+			return true
 		}
-		method := action
-		if action == "list" {
-			method = "get"
-		}
-		item[method] = operation(e, subresource, action, len(inPath) > 0 && inPath[0] == "namespace")
+		return false
 	}
-	return item
+	o.kept = slices.DeleteFunc(o.kept, drop)
 }
 
-func operation(e *registry.Endpoint, subresource, action string, namespaced bool) object {
-	id := action + strings.ToUpper(e.Version[:1]) + e.Version[1:]
-	if namespaced {
-		id += "Namespaced"
-	}
-	id += e.Kind + strings.ToUpper(subresource[:min(1, len(subresource))]) + subresource[min(1, len(subresource)):]
-	if e.Namespaced && !namespaced {
-		id += "ForAllNamespaces"
-	}
-	kind := e.Kind
-	if action == "list" {
-		kind = e.ListKind
-	}
-	params := []object{}
-	for _, name := range parameters[action] {
-		params = append(params, object{"name": name, "in": "query", "schema": object{"type": "string"}})
-	}
-	op := object{
-		"operationId": id,
-		"parameters":  params,
-		"responses": object{"200": object{
-			"description": "OK",
-			"content":     object{string(mediaJSON): object{"schema": object{"$ref": schemaRef(e, kind)}}},
-		}},
-		"x-kubernetes-action":             action,
-		"x-kubernetes-group-version-kind": gvk(e, e.Kind),
-	}
-	switch action {
-	case "post", "put":
-		op["requestBody"] = requestBody(schemaRef(e, e.Kind), string(mediaJSON), string(mediaYAML))
-	case "patch":
-		op["requestBody"] = requestBody(schemaRef(e, e.Kind), "application/merge-patch+json", "application/json-patch+json")
-	}
-	return op
+// packer compresses what it's given.
+type packer struct {
+	zipped bytes.Buffer
+	zip    *gzip.Writer
+	size   int
 }
 
-func requestBody(schema string, media ...string) object {
-	content := object{}
-	for _, m := range media {
-		content[m] = object{"schema": object{"$ref": schema}}
+func (p *packer) Write(b []byte) (int, error) {
+	if p.zipped.Len() > maxOpenAPIDocument {
+		return 0, errOpenAPITooLarge()
 	}
-	return object{"content": content, "required": true}
+	p.size += len(b)
+	return p.zip.Write(b)
+}
+
+func errOpenAPITooLarge() error {
+	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+		"the definitions are too large for a document in this form: ask for JSON, below /openapi/v3")
+}
+
+// unzip writes a document as it was.
+func (d *openAPIDocument) unzip(to io.Writer) error {
+	zip, err := gzip.NewReader(bytes.NewReader(d.zipped))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, zip)
+	return err
+}
+
+// writeOpenAPI answers with a document, or with 304 if the client has it.
+func (w *response) writeOpenAPI(r *http.Request, doc *openAPIDocument) error {
+	if w.notModified(r, doc.media, doc.hash) {
+		return nil
+	}
+	header := w.Header()
+	header.Set("Content-Type", string(doc.media))
+	header.Set("Vary", "Accept, Accept-Encoding")
+	pretty := doc.media == mediaJSON && w.wantsPretty(r)
+	if !pretty && doc.size > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) {
+		header.Set("Content-Encoding", "gzip")
+		header.Set("ETag", strings.TrimSuffix(header.Get("ETag"), `"`)+gzipTag+`"`)
+		header.Set("Content-Length", strconv.Itoa(len(doc.zipped)))
+		w.WriteHeader(http.StatusOK)
+		w.Write(doc.zipped) // an error means that the client is gone
+		return nil
+	}
+	if doc.media == mediaJSON {
+		return w.writeStream(r, doc.media, doc.unzip)
+	}
+	header.Set("Content-Length", strconv.Itoa(doc.size))
+	w.WriteHeader(http.StatusOK)
+	doc.unzip(w) // likewise
+	return nil
 }

@@ -44,7 +44,10 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, t tar
 	if err != nil {
 		return err
 	}
-	t.endpoint = e
+	t.endpoint = e.By(r.UserAgent())
+	if e.Warning != "" {
+		w.warn([]string{e.Warning})
+	}
 	if t.subresource != "" && !slices.Contains(e.Subresources, t.subresource) || !t.scopeFits() {
 		return errUnknownPath()
 	}
@@ -58,7 +61,7 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, t tar
 		return t.refuse(w, r.Method, verb)
 	}
 	switch verb {
-	case "list":
+	case "list", "deletecollection":
 		return h.list(w, r, t)
 	case "watch":
 		return h.watch(w, r, t)
@@ -167,6 +170,7 @@ func (t target) refuse(w *response, method, verb string) error {
 	return methodNotAllowed(w, methods(t.verbs()), verb+" is not supported here on "+what)
 }
 
+// list serves a list, and the deletion of what one shows, which answers with that list.
 func (h *handler) list(w *response, r *http.Request, t target) error {
 	media, form, err := negotiateForm(r.Header.Values("Accept"), acceptObject, listMetadata)
 	if err != nil {
@@ -176,8 +180,16 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 	if err != nil {
 		return err
 	}
-	list, err := e.List(r.Context(), t.namespace, w.query)
-	if err != nil {
+	var list *registry.List
+	if r.Method == http.MethodDelete {
+		b, err := readBody(w, r, w.query.Get("fieldValidation"))
+		if err != nil {
+			return err
+		}
+		if list, err = e.DeleteCollection(r.Context(), t.namespace, w.query, b.data); err != nil {
+			return err
+		}
+	} else if list, err = e.List(r.Context(), t.namespace, w.query); err != nil {
 		return err
 	}
 	return w.writeStream(r, media, func(out io.Writer) error { return list.Write(r.Context(), out) })
@@ -196,7 +208,7 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	var b body
 	switch {
 	case verb == "patch":
-		b, err = readPatch(w, r)
+		b, err = readPatch(w, r, w.query.Get("fieldValidation"))
 	case verb != "get":
 		b, err = readBody(w, r, w.query.Get("fieldValidation"))
 	}

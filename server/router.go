@@ -53,6 +53,7 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		get(routes, "/api", handle(h.serveCoreVersions))
 		get(routes, "/apis", handle(h.serveGroups))
 		get(routes, "/apis/{group}", handle(h.serveGroup))
+		get(routes, "/openapi/v2", handle(h.serveOpenAPI2))
 		get(routes, "/openapi/v3", handle(h.serveOpenAPIRoot))
 		get(routes, "/openapi/v3/*", handle(h.serveOpenAPI))
 		for _, prefix := range []string{"/api/{version}", "/apis/{group}/{version}"} {

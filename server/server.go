@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -46,6 +47,15 @@ type Server struct {
 	// AutoCreateNamespaces makes a missing namespace when an object is created in it, instead of
 	// answering 404 as Kubernetes does.
 	AutoCreateNamespaces bool
+
+	// ManagedFieldsAlways tracks in metadata.managedFields who set which field from an object's creation
+	// on, as kube-apiserver does. Otherwise an object is tracked once it has been applied (server-side
+	// apply): tracking costs several times what a write does.
+	ManagedFieldsAlways bool
+
+	// WebhookAddresses are the networks, as "127.0.0.0/8", in which conversion webhooks may be called beside public
+	// addresses. By default none that is private, loopback or link-local.
+	WebhookAddresses []netip.Prefix
 
 	// AllowedHosts are names that the Host header may carry, beside localhost and loopback
 	// addresses, while the server listens on a loopback address without a token: a web page that

@@ -37,17 +37,14 @@ func Validate(ctx context.Context, d, old *Definition) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
 	}
-	var errs field.ErrorList
 	if old == nil {
-		errs = validation.ValidateCustomResourceDefinition(ctx, in)
-	} else {
-		prev, err := internal(old)
-		if err != nil {
-			return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
-		}
-		errs = validation.ValidateCustomResourceDefinitionUpdate(ctx, in, prev)
+		return validation.ValidateCustomResourceDefinition(ctx, in)
 	}
-	return append(errs, unsupported(d)...)
+	prev, err := internal(old)
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
+	}
+	return validation.ValidateCustomResourceDefinitionUpdate(ctx, in, prev)
 }
 
 // ValidateStatus checks a definition whose status was written by a client.
@@ -68,15 +65,6 @@ func internal(d *Definition) (*apiextensions.CustomResourceDefinition, error) {
 	out := &apiextensions.CustomResourceDefinition{}
 	err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(d.DeepCopy(), out, nil)
 	return out, err
-}
-
-// unsupported refuses what Kubernetes takes and this server doesn't do yet.
-func unsupported(d *Definition) field.ErrorList {
-	if c := d.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
-		return field.ErrorList{field.Invalid(field.NewPath("spec", "conversion", "strategy"), c.Strategy,
-			"conversion webhooks are not supported by this server yet: use None")}
-	}
-	return nil
 }
 
 // Names are the names that are taken in one API group.

@@ -120,7 +120,7 @@ func TestValidate(t *testing.T) {
 	d.ResourceVersion, d.UID = "1", "u"
 	old := d.DeepCopy()
 	d.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.WebhookConverter}
-	if errs := Validate(ctx, d, old); !strings.Contains(errs.ToAggregate().Error(), "not supported by this server yet") {
+	if errs := Validate(ctx, d, old); !strings.Contains(errs.ToAggregate().Error(), "webhookClientConfig") {
 		t.Error(errs)
 	}
 	d = old.DeepCopy()

@@ -102,8 +102,9 @@ func (v *View) prepared(o *Object) bool {
 	return c == nil || !c.Needed(o) || o.convertedBy(c) != nil
 }
 
-// shownAs returns the object whose bytes are shown for o.
-func (v *View) shownAs(o *Object) *Object {
+// Shown returns the object whose bytes are shown for o: o itself unless it was converted. It must have been
+// prepared.
+func (v *View) Shown(o *Object) *Object {
 	c := v.Conversion
 	if c == nil || o.Key == "" || !c.Needed(o) { // a bookmark has no key
 		return o

@@ -1,0 +1,26 @@
+// Package conversion calls the conversion webhooks of CustomResourceDefinitions: it asks a definition's
+// webhook to make objects of other versions into one version, and checks what comes back.
+//
+// What is sent, what is checked and the words of errors are those of k8s.io/apiextensions-apiserver 0.37. A
+// webhook is software of others at an address that a client chose, so this package is strict where that one
+// trusts: see Policy for the addresses that are called, and "Bounds" for what an answer may cost. Nothing that
+// was answered is in an error, except the message that a webhook gives for its own failure.
+//
+// # Data flow
+//
+// Objects are bytes. Convert looks at apiVersion, kind and metadata of each, cuts those of other versions into
+// requests, and copies them into the request's body as they are. Of an answered object apiVersion, kind and
+// metadata are decoded; the rest is compacted and copied. Its metadata becomes that of the object which was
+// sent, except for labels and annotations, which a webhook may change.
+//
+// # Goroutines and locks
+//
+// None of its own, but those that net/http has for a connection. They end with the connection, and the
+// connections with Close. Webhook.mu is a leaf, and nothing is waited for under it.
+//
+// # Bounds
+//
+// For each request: Timeout, objects (maxBatchObjects, maxBatchBytes), the answer (maxAnswerBytes, and
+// maxHeaderBytes of headers), what is quoted of it (maxQuoted). For each webhook: requests at once (maxCalls),
+// connections (as many), idle ones (maxIdle, for idleTimeout).
+package conversion

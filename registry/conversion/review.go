@@ -1,0 +1,113 @@
+package conversion
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/uuid"
+	kjson "sigs.k8s.io/json"
+)
+
+// maxQuoted bounds, in bytes, the message of a webhook, or a certificate's names, in an error.
+const maxQuoted = 1024
+
+const reviewGroup = "apiextensions.k8s.io/"
+
+// request is one ConversionReview on its way to a webhook.
+type request struct {
+	version string // of ConversionReview
+	uid     string
+	body    []byte
+}
+
+// newRequest writes a ConversionReview around the objects' bytes. Kubernetes sends an empty response along,
+// and webhooks may have come to rely on it.
+func newRequest(version, apiVersion string, sources []source) *request {
+	r := &request{version: version, uid: string(uuid.NewUUID())}
+	size := 512
+	for i := range sources {
+		size += len(sources[i].raw) + 1
+	}
+	desired, _ := json.Marshal(apiVersion) // a string can be marshalled
+	b := make([]byte, 0, size)
+	b = append(b, `{"kind":"ConversionReview","apiVersion":"`+reviewGroup+version+`","request":{"uid":"`+r.uid+`","desiredAPIVersion":`...)
+	b = append(b, desired...)
+	b = append(b, `,"objects":[`...)
+	for i := range sources {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, sources[i].raw...)
+	}
+	r.body = append(b, `]},"response":{"uid":"","convertedObjects":null,"result":{"metadata":{}}}}`...)
+	return r
+}
+
+// review is what is read of an answer.
+type review struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Response   *struct {
+		UID              string            `json:"uid"`
+		ConvertedObjects []json.RawMessage `json:"convertedObjects"`
+		Result           struct {
+			Status  string `json:"status"`
+			Message string `json:"message"`
+		} `json:"result"`
+	} `json:"response"`
+}
+
+// objects returns the objects of an answer: valid JSON, unchecked otherwise. The webhook's own failure is an
+// error with its message.
+func (r *request) objects(answer []byte) ([]json.RawMessage, error) {
+	if !utf8.Valid(answer) {
+		return nil, errors.New("its answer isn't UTF-8")
+	}
+	var got review
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(answer, &got); err != nil {
+		return nil, fmt.Errorf("its answer isn't a ConversionReview: %w", withoutValues(err))
+	}
+	// Kubernetes checks these for v1 only, as there were webhooks of v1beta1 which didn't set them.
+	if want := reviewGroup + r.version; r.version == "v1" && (got.APIVersion != want || got.Kind != "ConversionReview") {
+		return nil, fmt.Errorf("expected webhook response of %s, Kind=ConversionReview, got another or none", want)
+	}
+	if got.Response == nil {
+		return nil, errors.New("no response provided")
+	}
+	if r.version == "v1" && got.Response.UID != r.uid {
+		return nil, fmt.Errorf("expected response.uid=%q, got another or none", r.uid)
+	}
+	switch result := got.Response.Result; {
+	case result.Status == "Success":
+		return got.Response.ConvertedObjects, nil
+	case result.Message != "":
+		return nil, errors.New(quote(result.Message))
+	case result.Status == "Failure":
+		return nil, errors.New("response.result.status was 'Failure', not 'Success'")
+	}
+	return nil, errors.New("response.result.status was not 'Success'")
+}
+
+// withoutValues returns an error of decoding JSON without what was decoded, which encoding/json quotes.
+func withoutValues(err error) error {
+	if isSyntax, offset := kjson.SyntaxErrorOffset(err); isSyntax {
+		return fmt.Errorf("it's not valid JSON at byte %d", offset)
+	}
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) && wrong.Field != "" {
+		return fmt.Errorf("%s has the wrong type", wrong.Field)
+	}
+	return errors.New("it has the wrong type")
+}
+
+// quote returns what others wrote so that it fits into an error.
+func quote(s string) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= maxQuoted {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxQuoted], "") + "..."
+}

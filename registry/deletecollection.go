@@ -1,0 +1,65 @@
+package registry
+
+import (
+	"context"
+	"net/url"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// DeleteCollection deletes what a list with the same parameters would show, and answers with that list, in
+// which each object is as its deletion left it. limit bounds how many are deleted. The body is DeleteOptions or
+// empty; its preconditions and options are for each object. Errors are Status errors; what was deleted before one stays
+// deleted.
+func (e *Endpoint) DeleteCollection(ctx context.Context, namespace string, q url.Values, body []byte) (*List, error) {
+	opts, err := e.parseDeleteOptions(q, body)
+	if err != nil {
+		return nil, err
+	}
+	l, err := e.List(ctx, namespace, q)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*cacher.Object
+	for o, err := range l.items(ctx) {
+		if err != nil {
+			return nil, l.failed(err)
+		}
+		objects = append(objects, o)
+	}
+	// As a list it holds references; what the deletions leave takes their places.
+	l.page = objects
+	work, working := errgroup.WithContext(ctx)
+	work.SetLimit(deletersAtOnce)
+	var mu sync.Mutex // guards left
+	left := make([]*cacher.Object, len(objects))
+	for i, o := range objects {
+		work.Go(func() error {
+			d := deletion{endpoint: e, ctx: working, pre: opts.Preconditions}
+			stored, err := e.write(working, o.Key, o.Name(), len(opts.DryRun) > 0, d.decide)
+			switch {
+			case apierrors.IsNotFound(err): // somebody else was faster
+				stored = o
+			case err != nil:
+				return err
+			}
+			mu.Lock()
+			left[i] = stored
+			mu.Unlock()
+			return nil
+		})
+	}
+	if err := work.Wait(); err != nil {
+		return nil, err
+	}
+	l.page = left
+	if len(left) == 0 {
+		l.page = []*cacher.Object{}
+	}
+	return l, nil
+}

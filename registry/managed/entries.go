@@ -1,0 +1,195 @@
+package managed
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// record is an object's managedFields in both forms: as found in the tree, and as the library takes them.
+type record struct {
+	tree    []any
+	entries []metav1.ManagedFieldsEntry
+}
+
+// entriesOf returns the managedFields of an object as they stand in the tree, nil if it has none.
+func entriesOf(root map[string]any) []any {
+	list, _ := metadataOf(root)["managedFields"].([]any)
+	return list
+}
+
+// recordOf reads managedFields. What can't be read counts as absent (entries nil), as in kube-apiserver; an
+// empty list isn't absent: it's how a client asks for a reset.
+func recordOf(list []any) record {
+	if list == nil {
+		return record{}
+	}
+	r := record{tree: list, entries: make([]metav1.ManagedFieldsEntry, len(list))}
+	for i, item := range list {
+		m, ok := item.(map[string]any)
+		if !ok || !decodeEntry(m, &r.entries[i]) {
+			return record{}
+		}
+	}
+	return r
+}
+
+// decodeEntry reads an entry and reports whether it is one. Keys it doesn't know are ignored.
+func decodeEntry(m map[string]any, e *metav1.ManagedFieldsEntry) bool {
+	ok := true
+	text := func(key string) string {
+		s, isText := m[key].(string)
+		ok = ok && (isText || m[key] == nil)
+		return s
+	}
+	e.Manager, e.APIVersion = text("manager"), text("apiVersion")
+	e.FieldsType, e.Subresource = text("fieldsType"), text("subresource")
+	operation, at := text("operation"), text("time")
+	if !ok {
+		return false
+	}
+	e.Operation = metav1.ManagedFieldsOperationType(operation)
+	if at != "" {
+		t, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			return false
+		}
+		e.Time = &metav1.Time{Time: t}
+	}
+	if fields, ok := m["fieldsV1"]; ok && fields != nil {
+		raw, err := appendFields(nil, fields)
+		if err != nil {
+			return false
+		}
+		e.FieldsV1 = &metav1.FieldsV1{}
+		e.FieldsV1.SetRawBytes(raw)
+	}
+	return true
+}
+
+// appendFields encodes a set of fields: maps within maps, for which encoding/json's reflection is slow.
+func appendFields(out []byte, v any) ([]byte, error) {
+	m, ok := v.(map[string]any)
+	if !ok {
+		raw, err := json.Marshal(v)
+		return append(out, raw...), err
+	}
+	if len(m) == 0 {
+		return append(out, "{}"...), nil
+	}
+	var few [16]string // most maps have fewer keys, and need no slice of their own
+	keys := few[:0]
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	out = append(out, '{')
+	for i, key := range keys {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = appendKey(out, key)
+		out = append(out, ':')
+		var err error
+		if out, err = appendFields(out, m[key]); err != nil {
+			return nil, err
+		}
+	}
+	return append(out, '}'), nil
+}
+
+func appendKey(out []byte, key string) []byte {
+	for i := range len(key) {
+		if c := key[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
+			raw, _ := json.Marshal(key) // of a string: no error
+			return append(out, raw...)
+		}
+	}
+	out = append(out, '"')
+	out = append(out, key...)
+	return append(out, '"')
+}
+
+// tree returns entries that the library made as a tree. What is as it was in r is r's.
+func (r record) treeOf(entries []metav1.ManagedFieldsEntry) ([]any, error) {
+	if len(entries) == 0 {
+		return nil, nil
+	}
+	out := make([]any, len(entries))
+	for i := range entries {
+		var err error
+		if out[i], err = r.entryTree(&entries[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (r record) entryTree(e *metav1.ManagedFieldsEntry) (map[string]any, error) {
+	var fields any
+	for i := range r.entries {
+		if old := &r.entries[i]; sameSet(old, e) {
+			m := r.tree[i].(map[string]any)
+			if old.Time.Equal(e.Time) {
+				return m, nil
+			}
+			fields = m["fieldsV1"]
+			break
+		}
+	}
+	if fields == nil {
+		if err := json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields); err != nil {
+			return nil, err
+		}
+	}
+	m := map[string]any{
+		"manager": e.Manager, "operation": string(e.Operation), "apiVersion": e.APIVersion,
+		"fieldsType": e.FieldsType, "fieldsV1": fields,
+	}
+	if e.Manager == "" {
+		delete(m, "manager")
+	}
+	if e.Subresource != "" {
+		m["subresource"] = e.Subresource
+	}
+	if e.Time != nil {
+		m["time"] = e.Time.UTC().Format(time.RFC3339)
+	}
+	return m, nil
+}
+
+// sameSet reports whether two entries say the same but for the time. Fields in another order are taken for
+// others, which costs their decoding and nothing else.
+func sameSet(a, b *metav1.ManagedFieldsEntry) bool {
+	return a.Manager == b.Manager && a.Operation == b.Operation && a.APIVersion == b.APIVersion &&
+		a.FieldsType == b.FieldsType && a.Subresource == b.Subresource && a.FieldsV1 != nil && b.FieldsV1 != nil &&
+		bytes.Equal(a.FieldsV1.GetRawBytes(), b.FieldsV1.GetRawBytes())
+}
+
+// KeepTimes gives next the managedFields of live if they differ in nothing but times and the objects in nothing
+// else: such a write is none, and its bytes are those of live. It changes next's metadata and nothing below it.
+//
+// Apply and Update end with it. It's for callers that change an object afterwards (defaults, a status that is
+// put back) and by that may make it what it was.
+// Source: apiserver's IgnoreManagedFieldsTimestampsTransformer (kubernetes/kubernetes#110058).
+func KeepTimes(live, next map[string]any) {
+	a := entriesOf(live)
+	if len(a) == 0 || !equalBesidesTimes(a, entriesOf(next)) {
+		return
+	}
+	liveMeta, nextMeta := metadataOf(live), metadataOf(next)
+	if equalMaps(live, next, "metadata") && equalMaps(liveMeta, nextMeta, "managedFields") {
+		nextMeta["managedFields"] = a
+	}
+}
+
+func equalBesidesTimes(a, b []any) bool {
+	return slices.EqualFunc(a, b, func(a, b any) bool {
+		x, _ := a.(map[string]any)
+		y, _ := b.(map[string]any)
+		return x != nil && y != nil && equalMaps(without(x, "time"), without(y, "time"), "")
+	})
+}

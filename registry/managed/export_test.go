@@ -1,0 +1,4 @@
+package managed
+
+// MetaDefinitions is metaDefinitions for tests.
+var MetaDefinitions = metaDefinitions

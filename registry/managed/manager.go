@@ -1,0 +1,335 @@
+package managed
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// lastAppliedAnnotation is where kubectl's client-side apply keeps its last configuration.
+const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
+
+// Manager merges the objects of one kind, in one version and through one subresource, and records who set what.
+// It's safe for concurrent use.
+type Manager struct {
+	gvk         schema.GroupVersionKind
+	apiVersion  string
+	subresource string
+	types       *Types
+	reset       []string
+	convert     func(obj map[string]any, apiVersion string) (map[string]any, error)
+
+	once   sync.Once
+	fields *managedfields.FieldManager
+	filter fieldpath.Filter // takes what is in reset out of a set; nil if that's nothing
+	err    error
+}
+
+// New returns a manager. It does nothing until it's used.
+//
+// The subresource is "" for the main resource. reset names the fields at the top of an object that a write
+// through it doesn't change, whatever the client sends, and therefore doesn't own: "status" for the main
+// resource if there's a status subresource, "metadata" and "spec" for /status. The caller puts them back.
+//
+// convert returns an object in another version of the group and leaves the one it's given as it is; nil puts
+// the other apiVersion in and changes nothing else (definitions with conversion None). It's called for entries
+// that were written in another version than the manager's.
+func New(gvk schema.GroupVersionKind, subresource string, types *Types, reset []string,
+	convert func(obj map[string]any, apiVersion string) (map[string]any, error)) *Manager {
+	if convert == nil {
+		convert = setAPIVersion
+	}
+	return &Manager{gvk: gvk, apiVersion: gvk.GroupVersion().String(), subresource: subresource, types: types, reset: reset, convert: convert}
+}
+
+func setAPIVersion(obj map[string]any, apiVersion string) (map[string]any, error) {
+	obj = maps.Clone(obj)
+	obj["apiVersion"] = apiVersion
+	return obj, nil
+}
+
+// load returns the library's field manager, built at the first call.
+func (m *Manager) load() (*managedfields.FieldManager, error) {
+	m.once.Do(func() {
+		if m.err = m.types.load(); m.err != nil {
+			return
+		}
+		m.fields, m.err = managedfields.NewDefaultCRDFieldManager(m.types, converter{m}, noDefaults{}, creater{},
+			m.gvk, m.gvk.GroupVersion(), m.subresource, m.filters())
+	})
+	return m.fields, m.err
+}
+
+// filters says what is left out of the record, by version. kube-apiserver filters the main resource's writes
+// in their own version only, so that one with a changed status, which is put back, takes the status away from
+// whoever set it in another version; here it's left out in all of them.
+func (m *Manager) filters() map[fieldpath.APIVersion]fieldpath.Filter {
+	if len(m.reset) == 0 {
+		return nil
+	}
+	set := fieldpath.NewSet()
+	for _, name := range m.reset {
+		set.Insert(fieldpath.MakePathOrDie(name))
+	}
+	m.filter = fieldpath.NewExcludeSetFilter(set)
+	filters := map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(m.apiVersion): m.filter}
+	for _, v := range m.types.apiVersions {
+		filters[fieldpath.APIVersion(v)] = m.filter
+	}
+	return filters
+}
+
+// Apply merges a configuration that the named manager applies into the live object, which is nil or empty if
+// there's none yet, and returns the result with its managedFields. Fields that the manager applied before, and
+// that are missing now, go if nobody else owns them. Those that others own with another value are conflicts,
+// unless force takes them over. An object that was never applied to starts with all its fields owned by
+// "before-first-apply". What the manager doesn't own by reset is in the result as applied; the caller puts it back.
+//
+// Neither live nor applied is changed; the result shares no part with them but entries of managedFields, which
+// nobody may change. If the configuration changes nothing, the result equals live.
+//
+// Errors are Status errors: 409 Conflict, a cause per field; 400 for a configuration that is of another kind or
+// version, has managedFields, has an element of a list twice, or doesn't fit the types (kube-apiserver answers
+// 500 to the last two); 500 if the live object can't be merged or converted.
+// Source: apiserver's handlers/patch.go.
+func (m *Manager) Apply(live, applied map[string]any, manager string, force bool) (map[string]any, error) {
+	fields, err := m.load()
+	if err != nil {
+		return nil, m.internal(err)
+	}
+	config, err := m.configuration(applied)
+	if err != nil {
+		return nil, err
+	}
+	if len(live) == 0 {
+		live = m.empty()
+	}
+	before := recordOf(entriesOf(live))
+	old := newObject(plain(live), before.entries)
+	if m.changesNothing(old, config, manager) {
+		return withManaged(copyTree(old.Object).(map[string]any), before.tree), nil
+	}
+	merged, err := fields.Apply(old, config, manager, force)
+	if err != nil {
+		return nil, m.fail(err)
+	}
+	result := merged.(*object)
+	list, err := before.treeOf(result.managed)
+	if err != nil {
+		return nil, m.internal(err)
+	}
+	next := withManaged(copyTree(result.Object).(map[string]any), list)
+	KeepTimes(live, next)
+	return next, nil
+}
+
+// empty returns the object that a create starts from.
+func (m *Manager) empty() map[string]any {
+	return map[string]any{"apiVersion": m.apiVersion, "kind": m.gvk.Kind}
+}
+
+// configuration checks an applied configuration and makes it ready to be merged.
+func (m *Manager) configuration(applied map[string]any) (*object, error) {
+	apiVersion, _ := applied["apiVersion"].(string)
+	kind, _ := applied["kind"].(string)
+	if apiVersion != m.apiVersion || kind != m.gvk.Kind {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid object type: the applied configuration must have apiVersion %q and kind %q, got %q and %q",
+			m.apiVersion, m.gvk.Kind, clip(apiVersion), clip(kind)))
+	}
+	meta, ok := applied["metadata"].(map[string]any)
+	if !ok && applied["metadata"] != nil {
+		return nil, apierrors.NewBadRequest("metadata of the applied configuration must be an object")
+	}
+	if meta["managedFields"] != nil {
+		return nil, apierrors.NewBadRequest("metadata.managedFields must be nil: who owns what follows from what is applied")
+	}
+	config := newObject(plain(applied), nil)
+	var err error
+	if config.typed, err = m.types.ObjectToTyped(config); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("failed to create typed patch object (%s/%s; %v): %s",
+			clip(config.GetNamespace()), clip(config.GetName()), m.gvk, clip(err.Error())))
+	}
+	return config, nil
+}
+
+// changesNothing reports whether a configuration has the same fields as the one that the manager applied before,
+// with the values that the object still has. Then nothing is to be pruned, and nobody to be in conflict with.
+// It's what most applies are (controllers apply what they want again and again), and takes a quarter of the
+// time in which the library finds out.
+func (m *Manager) changesNothing(live, config *object, manager string) bool {
+	last := m.lastApplied(live.managed, manager)
+	if last == nil || manager == "kubectl" && live.GetAnnotations()[lastAppliedAnnotation] != "" {
+		return false // the library keeps the annotation of kubectl's client-side apply up to date
+	}
+	fields, err := config.typed.ToFieldSet()
+	if err != nil {
+		return false
+	}
+	if m.filter != nil {
+		fields = m.filter.Filter(fields)
+	}
+	if !fields.Difference(m.types.unowned).Equals(last) {
+		return false
+	}
+	if live.typed, err = m.types.ObjectToTyped(live, typed.AllowDuplicates); err != nil {
+		return false
+	}
+	merged, err := live.typed.Merge(config.typed)
+	return err == nil && value.Equals(live.typed.AsValue(), merged.AsValue())
+}
+
+// lastApplied returns the fields that a manager applied in this version, nil if it didn't.
+func (m *Manager) lastApplied(entries []metav1.ManagedFieldsEntry, manager string) *fieldpath.Set {
+	for i := len(entries) - 1; i >= 0; i-- { // of two by that name the library takes the last
+		e := &entries[i]
+		if e.Manager == manager && e.Operation == metav1.ManagedFieldsOperationApply && e.Subresource == m.subresource &&
+			e.APIVersion == m.apiVersion && e.FieldsV1 != nil {
+			set := &fieldpath.Set{}
+			if set.FromJSON(e.FieldsV1.GetRawReader()) == nil {
+				return set
+			}
+		}
+	}
+	return nil
+}
+
+// Update records what a write other than apply did: next is the object as it's to be stored, live what it was,
+// nil or empty for a create. It returns next with its managedFields, sharing next's parts and changing none.
+//
+// An object whose fields nobody records, because it was never applied to, stays so; only always begins with a
+// record when an object is created. A client may set managedFields, except through a subresource; an empty
+// list, or one with an empty entry, ends the record. What can't be read is ignored. When a record can't be
+// made, because types or conversion fail or live doesn't fit its types, the one of live stays.
+// Source: apiserver's handlers/update.go, FieldManager.UpdateNoErrors.
+func (m *Manager) Update(live, next map[string]any, manager string, always bool) map[string]any {
+	before, given := entriesOf(live), entriesOf(next)
+	if m.subresource != "" || given != nil && before != nil && equal(given, before) {
+		given = nil // as most clients send back what they read
+	}
+	switch {
+	case before == nil && !valid(given) && (!always || len(live) > 0):
+		return withManaged(next, nil)
+	case metadataOf(next) == nil || given == nil && sameObject(live, next):
+		return withManaged(next, before)
+	case len(live) == 0:
+		live = m.empty()
+	}
+	list, err := m.update(live, next, given, manager)
+	if err != nil {
+		list = before
+	}
+	next = withManaged(next, list)
+	KeepTimes(live, next)
+	return next
+}
+
+// update has the library record a change. given is what the client wants managedFields to be, nil if nothing.
+func (m *Manager) update(live, next map[string]any, given []any, manager string) ([]any, error) {
+	fields, err := m.load()
+	if err != nil {
+		return nil, err
+	}
+	before, wanted := recordOf(entriesOf(live)), recordOf(given)
+	updated, err := fields.Update(newObject(plain(live), before.entries), newObject(plain(next), wanted.entries), manager)
+	if err != nil {
+		return nil, err
+	}
+	return before.treeOf(updated.(*object).managed)
+}
+
+// valid reports whether managedFields say anything, in a form that can be kept.
+func valid(list []any) bool {
+	r := recordOf(list)
+	return len(r.entries) > 0 && managedfields.ValidateManagedFields(r.entries) == nil
+}
+
+// sameObject reports whether two objects differ in nothing but managedFields.
+func sameObject(live, next map[string]any) bool {
+	return equalMaps(live, next, "metadata") &&
+		equalMaps(without(metadataOf(live), "managedFields"), without(metadataOf(next), "managedFields"), "")
+}
+
+// fail makes an error of the library's a Status.
+func (m *Manager) fail(err error) error {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return err
+	}
+	return m.internal(err)
+}
+
+func (m *Manager) internal(err error) error {
+	return apierrors.NewInternalError(fmt.Errorf("objects of %v can't be merged: %s", m.gvk, clip(err.Error())))
+}
+
+// maxMessage bounds what of a client's words, or of a list of errors, comes back in a message, in bytes.
+const maxMessage = 4096
+
+func clip(s string) string {
+	if len(s) > maxMessage {
+		return s[:maxMessage] + "..."
+	}
+	return s
+}
+
+// converter is the library's way to other versions.
+type converter struct{ m *Manager }
+
+// ConvertToVersion returns the object itself if it's in that version. A version that has no types, because the
+// definition lost it, is answered so that the library forgets the entries of that version. (kube-apiserver
+// fails all applies to a custom resource with such an entry.)
+func (c converter) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
+	gv, ok := target.(schema.GroupVersion)
+	if !ok {
+		return nil, fmt.Errorf("%v is no version", target)
+	}
+	o, ok := in.(*object)
+	if !ok {
+		return nil, fmt.Errorf("objects of type %T can't be converted", in)
+	}
+	if o.GroupVersionKind().GroupVersion() == gv {
+		return in, nil
+	}
+	if gv.Group != c.m.gvk.Group || !c.m.types.knows(gv.String()) {
+		return nil, runtime.NewNotRegisteredErrForKind(c.m.apiVersion, gv.WithKind(c.m.gvk.Kind))
+	}
+	root, err := c.m.convert(o.Object, gv.String())
+	if err != nil {
+		return nil, err
+	}
+	return newObject(root, o.managed), nil
+}
+
+// Convert is part of runtime.ObjectConvertor and not called.
+func (c converter) Convert(in, out, context any) error {
+	return errors.New("conversion into another object isn't supported")
+}
+
+// ConvertFieldLabel is part of runtime.ObjectConvertor and not called.
+func (c converter) ConvertFieldLabel(gvk schema.GroupVersionKind, label, value string) (string, string, error) {
+	return "", "", errors.New("conversion of field labels isn't supported")
+}
+
+// noDefaults leaves objects as they are: the caller has the defaults.
+type noDefaults struct{}
+
+func (noDefaults) Default(runtime.Object) {}
+
+// creater makes the object from which "before-first-apply" is counted.
+type creater struct{}
+
+func (creater) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
+	return newObject(map[string]any{"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind}, nil), nil
+}
+
+var _ metav1.Object = (*object)(nil)

@@ -1,0 +1,200 @@
+package managed
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+)
+
+// Types says how the objects of one kind merge, in all its versions: which lists are maps or sets, and which
+// lists and maps are one value. The kind's managers share it. It's safe for concurrent use.
+type Types struct {
+	build func() (definitions map[string]*spec.Schema, preserveUnknown bool, err error)
+
+	once        sync.Once
+	converter   managedfields.TypeConverter
+	apiVersions []string       // in which there are types
+	unowned     *fieldpath.Set // what nobody's record has
+	err         error
+}
+
+// NewTypes returns types that build describes when they're first needed; build is called once.
+//
+// The definitions are OpenAPI schemas by name, and have one marked with SetKind for each version of the kind
+// (Define makes those of a custom resource). References between them end in a name. A definition that is
+// referred to and missing is an error of each merge that meets it, except those of metadata, which are added.
+// Without definitions types are deduced from the values: maps are merged, lists are single values.
+// preserveUnknown allows fields that no schema declares, in all of them; a schema can allow it for itself.
+func NewTypes(build func() (definitions map[string]*spec.Schema, preserveUnknown bool, err error)) *Types {
+	return &Types{build: build}
+}
+
+// load builds the types at its first call.
+func (t *Types) load() error {
+	t.once.Do(func() {
+		definitions, preserveUnknown, err := t.build()
+		if err != nil {
+			t.err = err
+			return
+		}
+		t.unowned = unowned()
+		if len(definitions) == 0 {
+			t.converter = managedfields.NewDeducedTypeConverter()
+			return
+		}
+		all := metaDefinitions()
+		for name, s := range definitions {
+			all[name] = s
+			t.apiVersions = append(t.apiVersions, apiVersionsOf(s)...)
+		}
+		t.converter, t.err = managedfields.NewTypeConverter(all, preserveUnknown)
+	})
+	return t.err
+}
+
+// knows reports whether there are types for a version. Deduced ones fit every version.
+func (t *Types) knows(apiVersion string) bool {
+	return len(t.apiVersions) == 0 || slices.Contains(t.apiVersions, apiVersion)
+}
+
+// ObjectToTyped and TypedToObject make Types a managedfields.TypeConverter, for objects and for the
+// configuration in kubectl's annotation, which the library decodes by itself.
+func (t *Types) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOptions) (*typed.TypedValue, error) {
+	o, ok := obj.(*object)
+	if !ok {
+		return t.converter.ObjectToTyped(obj, opts...)
+	}
+	if o.typed != nil {
+		return o.typed, nil
+	}
+	return t.converter.ObjectToTyped(o.Unstructured, opts...)
+}
+
+// TypedToObject is the way back; the value becomes part of the object.
+func (t *Types) TypedToObject(v *typed.TypedValue) (runtime.Object, error) {
+	root, ok := v.AsValue().Unstructured().(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("the merged object is a %T instead of a map", v.AsValue().Unstructured())
+	}
+	return newObject(root, nil), nil
+}
+
+// unowned returns the fields that identify an object or are the server's. The library takes them out of all
+// records (its stripMeta).
+func unowned() *fieldpath.Set {
+	set := fieldpath.NewSet(fieldpath.MakePathOrDie("apiVersion"), fieldpath.MakePathOrDie("kind"), fieldpath.MakePathOrDie("metadata"))
+	for _, name := range []string{"name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation",
+		"managedFields", "resourceVersion"} {
+		set.Insert(fieldpath.MakePathOrDie("metadata", name))
+	}
+	return set
+}
+
+// kindExtension marks a schema as that of a kind.
+const kindExtension = "x-kubernetes-group-version-kind"
+
+// SetKind marks a schema as the one that describes the objects of a kind.
+func SetKind(s *spec.Schema, gvk schema.GroupVersionKind) {
+	s.AddExtension(kindExtension, []any{map[string]any{"group": gvk.Group, "version": gvk.Version, "kind": gvk.Kind}})
+}
+
+// apiVersionsOf returns what SetKind wrote.
+func apiVersionsOf(s *spec.Schema) (apiVersions []string) {
+	kinds, _ := s.Extensions[kindExtension].([]any)
+	for _, k := range kinds {
+		m, _ := k.(map[string]any)
+		group, _ := m["group"].(string)
+		if version, ok := m["version"].(string); ok {
+			apiVersions = append(apiVersions, schema.GroupVersion{Group: group, Version: version}.String())
+		}
+	}
+	return apiVersions
+}
+
+// Define adds the definition of a custom resource in one version. The schema is that of the definition
+// (Structural.ToKubeOpenAPI); Define completes it with apiVersion, kind and metadata, also where it embeds
+// resources, and keeps it. A nil schema allows everything.
+// Source: apiextensions-apiserver's OpenAPI builder.
+func Define(definitions map[string]*spec.Schema, gvk schema.GroupVersionKind, s *spec.Schema) {
+	if s == nil {
+		s = new(spec.Schema).Typed("object", "")
+	} else {
+		embed(s)
+		addMeta(s)
+	}
+	SetKind(s, gvk)
+	definitions[gvk.Group+"."+gvk.Version+"."+gvk.Kind] = s
+}
+
+// embed completes the schemas of embedded resources.
+func embed(s *spec.Schema) {
+	if s == nil {
+		return
+	}
+	for name, property := range s.Properties {
+		embed(&property)
+		s.Properties[name] = property
+	}
+	if s.Items != nil {
+		embed(s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil {
+		embed(s.AdditionalProperties.Schema)
+	}
+	if embedded, _ := s.Extensions.GetBool("x-kubernetes-embedded-resource"); embedded {
+		addMeta(s)
+	}
+}
+
+func addMeta(s *spec.Schema) {
+	s.SetProperty("apiVersion", *spec.StringProperty())
+	s.SetProperty("kind", *spec.StringProperty())
+	s.SetProperty("metadata", *spec.RefSchema(refPrefix + objectMeta))
+}
+
+const (
+	refPrefix  = "#/components/schemas/"
+	metaPrefix = "io.k8s.apimachinery.pkg.apis.meta.v1."
+	objectMeta = metaPrefix + "ObjectMeta"
+)
+
+// metaDefinitions describes metadata, as far as merging is concerned. kube-openapi's generated definitions
+// would bring those of every type along. managedFields aren't in it: they're never merged.
+func metaDefinitions() map[string]*spec.Schema {
+	text := func() spec.Schema { return *spec.StringProperty() }
+	number := func() spec.Schema { return *spec.Int64Property() }
+	ref := func(name string) *spec.Schema { return spec.RefSchema(refPrefix + metaPrefix + name) }
+	texts := func() spec.Schema { return *spec.MapProperty(spec.StringProperty()) }
+
+	owners := spec.ArrayProperty(ref("OwnerReference"))
+	owners.AddExtension("x-kubernetes-list-type", "map")
+	owners.AddExtension("x-kubernetes-list-map-keys", []any{"uid"})
+	finalizers := spec.ArrayProperty(spec.StringProperty())
+	finalizers.AddExtension("x-kubernetes-list-type", "set")
+
+	meta := new(spec.Schema).Typed("object", "").SetProperty("name", text()).SetProperty("generateName", text()).
+		SetProperty("namespace", text()).SetProperty("selfLink", text()).SetProperty("uid", text()).
+		SetProperty("resourceVersion", text()).SetProperty("generation", number()).
+		SetProperty("creationTimestamp", *ref("Time")).SetProperty("deletionTimestamp", *ref("Time")).
+		SetProperty("deletionGracePeriodSeconds", number()).
+		SetProperty("labels", texts()).SetProperty("annotations", texts()).
+		SetProperty("ownerReferences", *owners).SetProperty("finalizers", *finalizers)
+
+	owner := new(spec.Schema).Typed("object", "").SetProperty("apiVersion", text()).SetProperty("kind", text()).
+		SetProperty("name", text()).SetProperty("uid", text()).
+		SetProperty("controller", *spec.BooleanProperty()).SetProperty("blockOwnerDeletion", *spec.BooleanProperty())
+	owner.AddExtension("x-kubernetes-map-type", "atomic")
+
+	return map[string]*spec.Schema{
+		objectMeta:                    meta,
+		metaPrefix + "OwnerReference": owner,
+		metaPrefix + "Time":           spec.DateTimeProperty(),
+	}
+}

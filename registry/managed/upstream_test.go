@@ -1,0 +1,191 @@
+package managed_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/apimachinery/pkg/util/managedfields/managedfieldstest"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/managed"
+)
+
+// TestMetadataTypes compares the definitions of metadata, which are written by hand, with Kubernetes's Go types.
+func TestMetadataTypes(t *testing.T) {
+	definitions := managed.MetaDefinitions()
+	for _, kind := range []reflect.Type{reflect.TypeFor[metav1.ObjectMeta](), reflect.TypeFor[metav1.OwnerReference]()} {
+		s := definitions["io.k8s.apimachinery.pkg.apis.meta.v1."+kind.Name()]
+		for i := range kind.NumField() {
+			field := kind.Field(i)
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name == "managedFields" {
+				continue
+			}
+			property, ok := s.Properties[name]
+			if got, want := shape(property), goShape(field); !ok || got != want {
+				t.Errorf("%s.%s is %q (there: %t), want %q", kind.Name(), name, got, ok, want)
+			}
+			delete(s.Properties, name)
+		}
+		for name := range s.Properties {
+			t.Errorf("%s has no field %s", kind.Name(), name)
+		}
+	}
+}
+
+// shape says how a property merges.
+func shape(s spec.Schema) string {
+	if name := path.Base(s.Ref.String()); s.Ref.String() != "" {
+		return strings.TrimPrefix(name, "io.k8s.apimachinery.pkg.apis.meta.v1.")
+	}
+	text := s.Type[0]
+	if strategy, ok := s.Extensions["x-kubernetes-list-type"]; ok {
+		text += fmt.Sprintf(" %v %v", strategy, s.Extensions["x-kubernetes-list-map-keys"])
+	}
+	if s.Items != nil {
+		return text + " of " + shape(*s.Items.Schema)
+	}
+	if s.AdditionalProperties != nil {
+		return text + " of " + shape(*s.AdditionalProperties.Schema)
+	}
+	return text
+}
+
+// goShape says the same of a field.
+func goShape(field reflect.StructField) string {
+	var of func(reflect.Type) string
+	of = func(kind reflect.Type) string {
+		switch kind.Kind() {
+		case reflect.Pointer:
+			return of(kind.Elem())
+		case reflect.Int64:
+			return "integer"
+		case reflect.Bool:
+			return "boolean"
+		case reflect.Map:
+			return "object of " + of(kind.Elem())
+		case reflect.Slice:
+			key := field.Tag.Get("patchMergeKey")
+			switch {
+			case key != "":
+				return "array map [" + key + "] of " + of(kind.Elem())
+			case field.Tag.Get("patchStrategy") == "merge":
+				return "array set <nil> of " + of(kind.Elem())
+			}
+			return "array of " + of(kind.Elem())
+		case reflect.Struct:
+			return kind.Name()
+		}
+		return kind.Kind().String()
+	}
+	return of(field.Type)
+}
+
+// TestAgainstKubernetes does the same random writes with a Manager and with apimachinery's own test manager.
+func TestAgainstKubernetes(t *testing.T) {
+	types := things(t)
+	definitions := managed.MetaDefinitions()
+	definitions["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"].SetProperty("managedFields", *spec.ArrayProperty(new(spec.Schema)))
+	managed.Define(definitions, gvk, parseSchema(t, thing))
+	converter, err := managedfields.NewTypeConverter(definitions, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conflicts, merged := 0, 0
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(150) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			m := managed.New(gvk, "", types, nil, nil)
+			kubernetes := managedfieldstest.NewTestFieldManager(converter, gvk)
+			var live map[string]any
+			var done strings.Builder
+			for range 12 {
+				if random.IntN(2) == 0 {
+					time.Sleep(time.Second)
+				}
+				name, force := []string{"alice", "bob", "kubectl"}[random.IntN(3)], random.IntN(3) == 0
+				text := randomSpec(random)
+				fmt.Fprintf(&done, "%s %v %s\n", name, force, text)
+				var got, want error
+				if live == nil || random.IntN(3) > 0 {
+					applied := config(t, "metadata: {name: a, labels: {owner: x}}\n"+text)
+					want = kubernetes.Apply(&unstructured.Unstructured{Object: tree(t, toJSON(t, applied))}, name, force)
+					var next map[string]any
+					if next, got = m.Apply(live, applied, name, force); got == nil {
+						live = next
+						merged++
+					}
+				} else {
+					next := config(t, "metadata: {name: a, labels: {owner: x}}\n"+strings.Replace(text, "unknown: 1, ", "", 1)) // an update is pruned
+					want = kubernetes.Update(&unstructured.Unstructured{Object: tree(t, toJSON(t, next))}, name)
+					live = m.Update(live, next, name, true)
+				}
+				if problem := sameError(t, got, want); problem != "" {
+					t.Fatalf("seed %d, %s after\n%s", seed, problem, done.String())
+				}
+				if got != nil {
+					conflicts++
+				}
+				reference := tree(t, toJSON(t, kubernetes.Live()))
+				if live != nil && toJSON(t, live) != toJSON(t, reference) {
+					t.Fatalf("seed %d: object is\n%s, want\n%s after\n%s", seed, toJSON(t, live), toJSON(t, reference), done.String())
+				}
+			}
+		}
+	})
+	if conflicts < 100 || merged < 100 {
+		t.Errorf("%d conflicts and %d merges are too few to tell", conflicts, merged)
+	}
+}
+
+// sameError compares errors; the texts of conflicts, and the rest by their presence.
+func sameError(t *testing.T, got, want error) string {
+	if (got == nil) != (want == nil) || apierrors.IsConflict(got) != apierrors.IsConflict(want) {
+		return fmt.Sprintf("error is %v, want %v", got, want)
+	}
+	if !apierrors.IsConflict(got) {
+		return ""
+	}
+	causes := func(err error) string {
+		all := slices.Clone(err.(apierrors.APIStatus).Status().Details.Causes)
+		slices.SortFunc(all, func(a, b metav1.StatusCause) int { return strings.Compare(a.Message+a.Field, b.Message+b.Field) })
+		return toJSON(t, all)
+	}
+	if g, w := causes(got), causes(want); g != w {
+		return fmt.Sprintf("causes are %s, want %s", g, w)
+	}
+	return ""
+}
+
+// randomSpec returns some of a Thing's fields with few values, so that writers meet.
+func randomSpec(random *rand.Rand) string {
+	parts := []string{
+		"size: 1", "size: 2", "color: red", "color: blue", "note: null", "note: x", "port: 80", "port: http",
+		"ports: [{port: 80, name: x}]", "ports: [{port: 80, protocol: UDP}, {port: 81}]", "ports: [{port: 80, protocol: TCP, name: z}]",
+		"ports: []", "tags: [a]", "tags: [b, a]", "tags: [c]", "args: [a]", "args: [b]", "limits: {a: x}", "limits: {a: z, b: x}",
+		"limits: {}", "limits: null", "unit: {a: x}", "unit: {b: x}", "free: {a: {b: 1}}", "free: {a: {c: 1}, d: [1]}",
+		"template: {kind: K, metadata: {labels: {a: x}}}", "template: {metadata: {labels: {b: x}, finalizers: [f.g/h]}, more: 1}",
+		"tags: [a, a]", "unknown: 1",
+	}
+	fields := map[string]string{}
+	for range random.IntN(7) {
+		name, value, _ := strings.Cut(parts[random.IntN(len(parts))], ": ")
+		fields[name] = value
+	}
+	text := "spec: {"
+	for name, value := range fields {
+		text += name + ": " + value + ", "
+	}
+	return text + "}"
+}

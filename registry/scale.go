@@ -1,0 +1,193 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/url"
+	"strings"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// The scale subresource shows the number of replicas of an object, wherever that stands in it, as an
+// autoscaling/v1 Scale. What is written to it changes that number and nothing else.
+
+// scalePath splits a path such as ".spec.replicas".
+func scalePath(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
+
+// readScale returns an object's Scale. found tells whether the object has a number of replicas.
+func (e *Endpoint) readScale(o *object, rev string) (s *autoscalingv1.Scale, found bool, err error) {
+	want, found, err := unstructured.NestedInt64(o.content, scalePath(e.scale.SpecReplicasPath)...)
+	if err != nil {
+		return nil, false, badRequest("%s", err)
+	}
+	have, _, err := unstructured.NestedInt64(o.content, scalePath(e.scale.StatusReplicasPath)...)
+	if err != nil {
+		return nil, false, badRequest("%s", err)
+	}
+	s = &autoscalingv1.Scale{
+		TypeMeta: metav1.TypeMeta{APIVersion: autoscalingv1.SchemeGroupVersion.String(), Kind: "Scale"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: o.meta.Name, Namespace: o.meta.Namespace, UID: o.meta.UID, ResourceVersion: rev, CreationTimestamp: o.meta.CreationTimestamp,
+		},
+		Spec:   autoscalingv1.ScaleSpec{Replicas: int32(want)},
+		Status: autoscalingv1.ScaleStatus{Replicas: int32(have)},
+	}
+	if path := e.scale.LabelSelectorPath; path != nil && *path != "" {
+		if s.Status.Selector, _, err = unstructured.NestedString(o.content, scalePath(*path)...); err != nil {
+			return nil, false, badRequest("%s", err)
+		}
+	}
+	return s, found, nil
+}
+
+// validateScale checks the fields of an object that its Scale shows.
+func (e *Endpoint) validateScale(o *object, subresource string) (errs field.ErrorList) {
+	if e.scale == nil {
+		return nil
+	}
+	number := func(path string) {
+		n, _, err := unstructured.NestedInt64(o.content, scalePath(path)...)
+		at := field.NewPath(path)
+		switch {
+		case err != nil:
+			errs = append(errs, field.Invalid(at, n, err.Error()))
+		case n < 0:
+			errs = append(errs, field.Invalid(at, n, "should be a non-negative integer"))
+		case n > math.MaxInt32:
+			errs = append(errs, field.Invalid(at, n, fmt.Sprintf("should be less than or equal to %v", math.MaxInt32)))
+		}
+	}
+	if subresource != status {
+		number(e.scale.SpecReplicasPath)
+	}
+	number(e.scale.StatusReplicasPath)
+	if path := e.scale.LabelSelectorPath; path != nil && *path != "" {
+		if s, _, err := unstructured.NestedString(o.content, scalePath(*path)...); err != nil {
+			errs = append(errs, field.Invalid(field.NewPath(*path), s, err.Error()))
+		}
+	}
+	return errs
+}
+
+// scaleOf answers with the Scale of a stored object.
+func (e *Endpoint) scaleOf(ctx context.Context, stored *cacher.Object, res *Result) (*Result, error) {
+	o, err := e.load(ctx, stored)
+	if err != nil {
+		return nil, err
+	}
+	s, found, err := e.readScale(o, stored.Revision.String())
+	if err != nil {
+		return nil, err
+	}
+	if !found {
+		return nil, e.invalid(stored.Name(), field.Required(field.NewPath(e.scale.SpecReplicasPath),
+			"the object has no number of replicas, so it has no scale"))
+	}
+	res.Object, err = json.Marshal(s)
+	return res, err
+}
+
+// updateScale writes the number of replicas that revise makes of an object's Scale.
+func (e *Endpoint) updateScale(ctx context.Context, namespace, name string, d *decoder, revise func(scale []byte) ([]byte, error)) (*Result, error) {
+	key, err := e.key(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := e.write(ctx, key, name, d.dryRun, func(old *cacher.Object) (change, error) {
+		prev, err := e.load(ctx, old)
+		if err != nil {
+			return change{}, err
+		}
+		now, found, err := e.readScale(prev, old.Revision.String())
+		if err != nil {
+			return change{}, err
+		}
+		body, err := json.Marshal(now)
+		if err != nil {
+			return change{}, err
+		}
+		if body, err = revise(body); err != nil {
+			return change{}, err
+		}
+		next, replicas, err := decodeScale(body, name)
+		switch {
+		case err != nil:
+			return change{}, err
+		case replicas == nil && !found:
+			return change{}, badRequest("the spec replicas field %q cannot be empty", e.scale.SpecReplicasPath)
+		case next.Namespace != "" && next.Namespace != namespace:
+			return change{}, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip(next.Namespace), namespace)
+		case next.Spec.Replicas < 0:
+			return change{}, e.invalid(name, field.Invalid(field.NewPath("spec", "replicas"), next.Spec.Replicas, "must be greater than or equal to 0"))
+		}
+		in := prev.clone()
+		in.content = deepCopy(prev.content)
+		in.meta.UID, in.meta.ResourceVersion = next.UID, next.ResourceVersion
+		if in.meta.ResourceVersion == "" {
+			in.meta.ResourceVersion = old.Revision.String()
+		}
+		if err := unstructured.SetNestedField(in.content, int64(next.Spec.Replicas), scalePath(e.scale.SpecReplicasPath)...); err != nil {
+			return change{}, badRequest("%s", err)
+		}
+		return e.revise(ctx, d, old, in, scale)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return e.scaleOf(ctx, stored, &Result{Warnings: d.warnings})
+}
+
+// putScale replaces an object's Scale.
+func (e *Endpoint) putScale(ctx context.Context, namespace, name string, q url.Values, body []byte) (*Result, error) {
+	opts, err := e.writeOptions(q, "UpdateOptions", "")
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{endpoint: e, writeOptions: opts}
+	if _, err := decodeTree(body); err != nil {
+		return nil, err
+	}
+	return e.updateScale(ctx, namespace, name, d, func([]byte) ([]byte, error) { return body, nil })
+}
+
+// decodeScale decodes and checks a Scale. replicas is nil if it says nothing of them.
+func decodeScale(body []byte, name string) (s *autoscalingv1.Scale, replicas *int32, err error) {
+	s = &autoscalingv1.Scale{}
+	if err := undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, s)); err != nil {
+		return nil, nil, err
+	}
+	var given struct {
+		Spec struct {
+			Replicas *int32 `json:"replicas"`
+		} `json:"spec"`
+	}
+	if err := undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, &given)); err != nil {
+		return nil, nil, err
+	}
+	gv := autoscalingv1.SchemeGroupVersion.String()
+	switch {
+	case s.APIVersion != "" && s.APIVersion != gv || s.Kind != "" && s.Kind != "Scale":
+		return nil, nil, badRequest("the scale subresource takes %s Scale, not %s %s", gv, clip(s.APIVersion), clip(s.Kind))
+	case s.Name != "" && s.Name != name:
+		return nil, nil, badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip(s.Name), name)
+	}
+	return s, given.Spec.Replicas, nil
+}
+
+// deepCopy copies a JSON object.
+func deepCopy(content map[string]any) map[string]any {
+	return (&unstructured.Unstructured{Object: content}).DeepCopy().Object
+}
+
+// scaleTypes are the patches that a Scale takes: it's a Go type.
+var scaleTypes = []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType}

@@ -1,0 +1,186 @@
+package server
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	openapi_v2 "github.com/google/gnostic-models/openapiv2"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/kube-openapi/pkg/schemamutation"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
+)
+
+const refPrefix2 = "#/definitions/"
+
+// writeOpenAPI2 writes the document of everything. It goes from group version to group version, so that no more than
+// one is in memory at a time.
+func writeOpenAPI2(to io.Writer, media mediaType, c *registry.Catalog) error {
+	if media == mediaOpenAPI2 {
+		return writeProto2(to, c)
+	}
+	types, seen := derived{}, map[string]bool{}
+	head := `{"swagger":"2.0","info":` + string(info2()) + `,"paths":`
+	if err := writeMembers(to, head, c, func(v registry.Version) (object, error) { return paths2(v, types) }); err != nil {
+		return err
+	}
+	definitions := func(v registry.Version) (object, error) { return definitions2(v, types, seen) }
+	if err := writeMembers(to, `,"definitions":`, c, definitions); err != nil {
+		return err
+	}
+	_, err := io.WriteString(to, "}")
+	return err
+}
+
+func info2() json.RawMessage {
+	return json.RawMessage(`{"title":"apiserver-lite","version":"` + apiVersion + `"}`)
+}
+
+// writeMembers writes one JSON object with the members that all group versions have.
+func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(registry.Version) (object, error)) error {
+	separator := head + "{"
+	for _, g := range c.Groups {
+		for _, v := range g.Versions {
+			all, err := members(v)
+			if err != nil {
+				return err
+			}
+			for _, name := range slices.Sorted(maps.Keys(all)) {
+				key, _ := json.Marshal(name) // a string always encodes
+				value, err := json.Marshal(all[name])
+				if err != nil {
+					return err
+				}
+				if _, err := io.WriteString(to, separator+string(key)+":"+string(value)); err != nil {
+					return err
+				}
+				separator = ","
+			}
+		}
+	}
+	_, err := io.WriteString(to, "}")
+	return err
+}
+
+// writeProto2 writes the parts of the document one after the other: protobuf takes that for the whole.
+func writeProto2(to io.Writer, c *registry.Catalog) error {
+	types, seen := derived{}, map[string]bool{}
+	for _, g := range c.Groups {
+		for _, v := range g.Versions {
+			paths, err := paths2(v, types)
+			if err != nil {
+				return err
+			}
+			definitions, err := definitions2(v, types, seen)
+			if err != nil {
+				return err
+			}
+			body, err := json.Marshal(object{"swagger": "2.0", "info": info2(), "paths": paths, "definitions": definitions})
+			if err != nil {
+				return err
+			}
+			if len(body) > maxOpenAPIProto {
+				return errOpenAPITooLarge()
+			}
+			doc, err := openapi_v2.ParseDocument(body)
+			if err != nil {
+				return err
+			}
+			if body, err = proto.Marshal(doc); err != nil {
+				return err
+			}
+			if _, err := to.Write(body); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func paths2(v registry.Version, types derived) (object, error) {
+	paths := object{}
+	for _, e := range v.Resources {
+		for _, op := range operationsOf(e, namesOf(e, e.ModelName())) {
+			if err := addOperation(paths, op, types, operation2); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return paths, nil
+}
+
+// definitions2 returns the schemas of a group version that haven't been seen.
+func definitions2(v registry.Version, types derived, seen map[string]bool) (object, error) {
+	definitions := object{}
+	for _, e := range v.Resources {
+		_, schemas, err := schemasOf(e, types, (*registry.Endpoint).OpenAPIV2)
+		if err != nil {
+			return nil, err
+		}
+		for name, schema := range schemas {
+			if !seen[name] {
+				seen[name] = true
+				definitions[name] = schema2.WalkSchema(schema)
+			}
+		}
+	}
+	return definitions, nil
+}
+
+// schema2 brings a schema into the form of version 2. What may be one of several types is what it's as text.
+var schema2 = &schemamutation.Walker{
+	SchemaCallback: func(s *spec.Schema) *spec.Schema {
+		if len(s.OneOf) == 0 && !s.Nullable || len(s.AnyOf)+len(s.AllOf) > 0 {
+			return s
+		}
+		out := *s
+		if len(s.OneOf) > 0 && len(s.Type) == 0 {
+			out.Type = spec.StringOrArray{"string"}
+		}
+		out.OneOf, out.Nullable = nil, false
+		return &out
+	},
+	RefCallback: func(ref *spec.Ref) *spec.Ref {
+		name, ok := strings.CutPrefix(ref.String(), gotype.RefPrefix)
+		if !ok {
+			return ref
+		}
+		out := spec.MustCreateRef(refPrefix2 + name)
+		return &out
+	},
+}
+
+func operation2(op operation, params []parameter) object {
+	list := []object{}
+	if op.takes != "" {
+		body := object{"name": "body", "in": "body", "schema": object{"$ref": refPrefix2 + op.takes}}
+		if !op.optional {
+			body["required"] = true
+		}
+		list = append(list, body)
+	}
+	for _, p := range params {
+		one := object{"name": p.name, "in": p.in, "description": p.description, "type": p.typ, "uniqueItems": true}
+		if p.required {
+			one["required"] = true
+		}
+		list = append(list, one)
+	}
+	out := object{
+		"operationId": op.id, "description": op.description, "tags": []string{op.tag()}, "schemes": []string{"https"},
+		"produces": op.answerTypes(), "parameters": list,
+		"responses": op.responses(func(text, schema string) object {
+			return object{"description": text, "schema": object{"$ref": refPrefix2 + schema}}
+		}),
+		"x-kubernetes-action": op.action, "x-kubernetes-group-version-kind": op.gvk(),
+	}
+	if op.consumes != nil {
+		out["consumes"] = op.consumes
+	}
+	return out
+}

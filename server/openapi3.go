@@ -1,0 +1,174 @@
+package server
+
+import (
+	"encoding/json"
+	"io"
+	"maps"
+	"reflect"
+	"slices"
+
+	openapi_v3 "github.com/google/gnostic-models/openapiv3"
+	"google.golang.org/protobuf/proto"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-openapi/pkg/builder3/util"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
+)
+
+// The names of the schemas that many operations share.
+var (
+	listMetaSchema      = metav1.ListMeta{}.OpenAPIModelName()
+	statusSchema        = metav1.Status{}.OpenAPIModelName()
+	deleteOptionsSchema = metav1.DeleteOptions{}.OpenAPIModelName()
+	patchSchema         = metav1.Patch{}.OpenAPIModelName()
+	scaleSchema         = autoscalingv1.Scale{}.OpenAPIModelName()
+)
+
+// sharedTypes are those of these schemas.
+var sharedTypes = map[reflect.Type]object{
+	reflect.TypeFor[metav1.ListMeta]():      nil,
+	reflect.TypeFor[metav1.Status]():        {"group": "", "version": "v1", "kind": "Status"},
+	reflect.TypeFor[metav1.DeleteOptions](): {"group": "", "version": "v1", "kind": "DeleteOptions"},
+	reflect.TypeFor[metav1.Patch]():         nil,
+	reflect.TypeFor[autoscalingv1.Scale]():  {"group": "autoscaling", "version": "v1", "kind": "Scale"},
+}
+
+// schemasOf returns the schemas of an endpoint's objects and lists, and all those that its operations refer to.
+func schemasOf(e *registry.Endpoint, types derived, openAPI func(*registry.Endpoint) (string, map[string]*spec.Schema, error)) (schemaNames, map[string]*spec.Schema, error) {
+	kind, schemas, err := openAPI(e)
+	if err != nil {
+		return schemaNames{}, nil, err
+	}
+	names := namesOf(e, kind)
+	schemas[names.list] = listSchema(e, names)
+	for t, gvk := range sharedTypes {
+		if gvk["kind"] == "Scale" && !slices.Contains(e.Subresources, "scale") {
+			continue
+		}
+		shared, err := types.of(t)
+		if err != nil {
+			return names, nil, err
+		}
+		if gvk != nil {
+			shared.schemas[shared.root].AddExtension("x-kubernetes-group-version-kind", []any{gvk})
+		}
+		maps.Copy(schemas, shared.schemas)
+	}
+	return names, schemas, nil
+}
+
+func listSchema(e *registry.Endpoint, names schemaNames) *spec.Schema {
+	typeDoc, listDoc := metav1.TypeMeta{}.SwaggerDoc(), metav1.PartialObjectMetadataList{}.SwaggerDoc()
+	items := spec.ArrayProperty(spec.RefSchema(gotype.RefPrefix + names.kind))
+	s := (&spec.Schema{}).Typed("object", "").WithRequired("items").
+		WithDescription(e.ListKind+" is a list of "+e.Kind).
+		SetProperty("apiVersion", *spec.StringProperty().WithDescription(typeDoc["apiVersion"])).
+		SetProperty("kind", *spec.StringProperty().WithDescription(typeDoc["kind"])).
+		SetProperty("metadata", *spec.RefSchema(gotype.RefPrefix + listMetaSchema).WithDescription(listDoc["metadata"])).
+		SetProperty("items", *items.WithDescription("List of " + e.Plural + "."))
+	s.AddExtension("x-kubernetes-group-version-kind", []any{gvk(e, e.ListKind)})
+	return s
+}
+
+// writeOpenAPI3 writes the document of a group version.
+func writeOpenAPI3(to io.Writer, media mediaType, v registry.Version) error {
+	types, paths, components := derived{}, object{}, map[string]*spec.Schema{}
+	for _, e := range v.Resources {
+		names, schemas, err := schemasOf(e, types, (*registry.Endpoint).OpenAPI)
+		if err != nil {
+			return err
+		}
+		for name, schema := range schemas {
+			components[name] = util.WrapRefs(schema)
+		}
+		for _, op := range operationsOf(e, names) {
+			if err := addOperation(paths, op, types, operation3); err != nil {
+				return err
+			}
+		}
+	}
+	body, err := json.Marshal(object{
+		"openapi":    "3.0.0",
+		"info":       object{"title": "apiserver-lite", "version": apiVersion},
+		"paths":      paths,
+		"components": object{"schemas": components},
+	})
+	if err != nil {
+		return err
+	}
+	if media == mediaOpenAPI3 {
+		if body, err = toProto3(body); err != nil {
+			return err
+		}
+	}
+	_, err = to.Write(body)
+	return err
+}
+
+// maxOpenAPIProto is how much JSON is made into protobuf at once: that takes some fifty times as much memory.
+const maxOpenAPIProto = 4 << 20
+
+func toProto3(body []byte) ([]byte, error) {
+	if len(body) > maxOpenAPIProto {
+		return nil, errOpenAPITooLarge()
+	}
+	doc, err := openapi_v3.ParseDocument(body)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(doc)
+}
+
+// addOperation adds one to the paths of a document.
+func addOperation(paths object, op operation, types derived, render func(operation, []parameter) object) error {
+	params, err := op.parameters(types)
+	if err != nil {
+		return err
+	}
+	item, _ := paths[op.path].(object)
+	if item == nil {
+		item = object{}
+		paths[op.path] = item
+	}
+	item[op.method] = render(op, params)
+	return nil
+}
+
+// answerTypes are the media types of an operation's answers.
+func (op operation) answerTypes() []string { return []string{string(mediaJSON), string(mediaYAML)} }
+
+func operation3(op operation, params []parameter) object {
+	content := func(types []string, schema string) object {
+		out := object{}
+		for _, media := range types {
+			out[media] = object{"schema": object{"$ref": gotype.RefPrefix + schema}}
+		}
+		return out
+	}
+	list := []object{}
+	for _, p := range params {
+		one := object{"name": p.name, "in": p.in, "description": p.description, "schema": object{"type": p.typ, "uniqueItems": true}}
+		if p.required {
+			one["required"] = true
+		}
+		list = append(list, one)
+	}
+	out := object{
+		"operationId": op.id, "description": op.description, "tags": []string{op.tag()}, "parameters": list,
+		"responses": op.responses(func(text, schema string) object {
+			return object{"description": text, "content": content(op.answerTypes(), schema)}
+		}),
+		"x-kubernetes-action": op.action, "x-kubernetes-group-version-kind": op.gvk(),
+	}
+	if op.takes != "" {
+		body := object{"content": content(op.consumes, op.takes)}
+		if !op.optional {
+			body["required"] = true
+		}
+		out["requestBody"] = body
+	}
+	return out
+}

@@ -1,0 +1,266 @@
+package server
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"unicode"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kube-openapi/pkg/validation/spec"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
+)
+
+// object is a piece of JSON; encoding/json sorts its keys, so that equal documents have equal bytes.
+type object = map[string]any
+
+// operation is one method of one path, as both versions of OpenAPI need it.
+type operation struct {
+	endpoint    *registry.Endpoint
+	path        string
+	method      string // in lower case
+	action      string // "post", "deletecollection"
+	id          string
+	description string
+	options     []reflect.Type // of which the fields are query parameters
+	takes       string         // the name of the body's schema, "" for none
+	consumes    []string       // the media types of the body
+	optional    bool           // the body may be left out
+	gives       string         // the name of the answer's schema
+	codes       []int          // of success
+}
+
+// action is what can be done with a path.
+type action struct {
+	name, verb string // in OpenAPI, and in discovery
+	prefix     string // of the operation's id
+	method     string
+	options    []reflect.Type
+	codes      []int
+}
+
+var (
+	listOptions   = reflect.TypeFor[metav1.ListOptions]()
+	createOptions = reflect.TypeFor[metav1.CreateOptions]()
+	getOptions    = reflect.TypeFor[metav1.GetOptions]()
+	updateOptions = reflect.TypeFor[metav1.UpdateOptions]()
+	patchOptions  = reflect.TypeFor[metav1.PatchOptions]()
+	deleteOptions = reflect.TypeFor[metav1.DeleteOptions]()
+)
+
+// The actions on collections, on objects and on subresources, in the order of their methods.
+var (
+	collectionActions = []action{
+		{"list", "list", "list", "get", []reflect.Type{listOptions}, []int{200}},
+		{"post", "create", "create", "post", []reflect.Type{createOptions}, []int{200, 201, 202}},
+		{"deletecollection", "deletecollection", "deletecollection", "delete", []reflect.Type{listOptions, deleteOptions}, []int{200}},
+	}
+	objectActions = []action{
+		{"get", "get", "read", "get", []reflect.Type{getOptions}, []int{200}},
+		{"put", "update", "replace", "put", []reflect.Type{updateOptions}, []int{200, 201}},
+		{"delete", "delete", "delete", "delete", []reflect.Type{deleteOptions}, []int{200, 202}},
+		{"patch", "patch", "patch", "patch", []reflect.Type{patchOptions}, []int{200}},
+	}
+)
+
+// unpublished are parameters of Kubernetes that mean nothing here.
+var unpublished = []string{"kind", "apiVersion", "ignoreStoreReadErrorWithClusterBreakingPotential", "shardSelector"}
+
+// schemaNames are the names of the schemas of an endpoint.
+type schemaNames struct{ kind, list string }
+
+func namesOf(e *registry.Endpoint, kind string) schemaNames {
+	return schemaNames{kind: kind, list: strings.TrimSuffix(kind, e.Kind) + e.ListKind}
+}
+
+// operationsOf lists what can be done with an endpoint's objects.
+func operationsOf(e *registry.Endpoint, names schemaNames) (all []operation) {
+	prefix := "/" + openAPIPath(e.Group, e.Version)
+	collection, scope := prefix+"/"+e.Plural, ""
+	if e.Namespaced {
+		everywhere := newOperation(e, names, collection, "", collectionActions[0], "")
+		everywhere.id += "ForAllNamespaces"
+		all = append(all, everywhere)
+		collection, scope = prefix+"/namespaces/{namespace}/"+e.Plural, "Namespaced"
+	}
+	for _, a := range collectionActions {
+		if slices.Contains(e.Verbs, a.verb) {
+			all = append(all, newOperation(e, names, collection, scope, a, ""))
+		}
+	}
+	for _, a := range objectActions {
+		if slices.Contains(e.Verbs, a.verb) {
+			all = append(all, newOperation(e, names, collection+"/{name}", scope, a, ""))
+		}
+	}
+	for _, subresource := range e.Subresources {
+		for _, a := range objectActions {
+			if slices.Contains(subresourceVerbs(subresource), a.verb) {
+				all = append(all, newOperation(e, names, collection+"/{name}/"+subresource, scope, a, subresource))
+			}
+		}
+	}
+	return all
+}
+
+func newOperation(e *registry.Endpoint, names schemaNames, path, scope string, a action, subresource string) operation {
+	group := e.Group
+	if group == "" {
+		group = "core"
+	}
+	kind := names.kind
+	if subresource == "scale" {
+		kind = scaleSchema
+	}
+	op := operation{
+		endpoint: e, path: path, method: a.method, action: a.name, options: a.options, codes: a.codes, gives: kind,
+		id: a.prefix + identifier(strings.TrimSuffix(group, ".k8s.io"), true) + identifier(e.Version, true) +
+			scope + identifier(e.Kind, true) + identifier(subresource, true),
+		description: describe(a.prefix, e.Kind, subresource),
+	}
+	switch a.name {
+	case "list":
+		op.gives = names.list
+	case "post", "put":
+		op.takes, op.consumes = kind, []string{string(mediaJSON), string(mediaYAML)}
+	case "patch":
+		op.takes = patchSchema
+		for _, media := range e.PatchTypes() {
+			op.consumes = append(op.consumes, string(media))
+		}
+	case "delete", "deletecollection":
+		op.gives = statusSchema
+		op.takes, op.consumes, op.optional = deleteOptionsSchema, []string{string(mediaJSON), string(mediaYAML)}, true
+	}
+	return op
+}
+
+// describe says in words what an operation does.
+func describe(verb, kind, subresource string) string {
+	of := kind
+	if subresource != "" {
+		of = subresource + " of " + kind
+	}
+	switch verb {
+	case "list":
+		return "list objects of kind " + kind
+	case "create":
+		return "create an object of kind " + kind
+	case "patch":
+		return "partially update " + of
+	case "deletecollection":
+		return "delete a collection of " + kind
+	}
+	return verb + " " + of
+}
+
+// identifier leaves out what can't be in an identifier, and has the next letter capitalized for it.
+func identifier(s string, capital bool) string {
+	var b strings.Builder
+	for i, c := range s {
+		switch {
+		case unicode.IsLetter(c) || c == '_' || i > 0 && unicode.IsDigit(c):
+			if capital {
+				c = unicode.ToUpper(c)
+			}
+			b.WriteRune(c)
+			capital = false
+		default:
+			capital = true
+		}
+	}
+	return b.String()
+}
+
+// tag is what groups the operations of a group version.
+func (op operation) tag() string {
+	group := op.endpoint.Group
+	if group == "" {
+		group = "core"
+	}
+	return identifier(strings.TrimSuffix(group, ".k8s.io"), false) + "_" + identifier(op.endpoint.Version, false)
+}
+
+func (op operation) gvk() object {
+	if strings.HasSuffix(op.path, "/scale") {
+		return object{"group": "autoscaling", "version": "v1", "kind": "Scale"}
+	}
+	return gvk(op.endpoint, op.endpoint.Kind)
+}
+
+func gvk(e *registry.Endpoint, kind string) object {
+	return object{"group": e.Group, "version": e.Version, "kind": kind}
+}
+
+// parameter is one in the path or in the query.
+type parameter struct {
+	name, in, description string
+	typ                   string
+	required              bool
+}
+
+// derived remembers the schemas of Go types while a document is built.
+type derived map[reflect.Type]derivedSchemas
+
+type derivedSchemas struct {
+	root    string
+	schemas map[string]*spec.Schema
+}
+
+// of is gotype.Of.
+func (d derived) of(t reflect.Type) (derivedSchemas, error) {
+	if known, ok := d[t]; ok {
+		return known, nil
+	}
+	root, schemas, err := gotype.Of(t)
+	if err == nil {
+		d[t] = derivedSchemas{root, schemas}
+	}
+	return d[t], err
+}
+
+// parameters returns those of the path and the query.
+func (op operation) parameters(types derived) ([]parameter, error) {
+	all := []parameter{{name: "pretty", in: "query", typ: "string",
+		description: "If 'true', the output is pretty printed. The default is 'false', and 'true' for browsers, curl and wget."}}
+	if strings.Contains(op.path, "{name}") {
+		all = append(all, parameter{name: "name", in: "path", typ: "string", required: true, description: "name of the " + op.endpoint.Kind})
+	}
+	if strings.Contains(op.path, "{namespace}") {
+		all = append(all, parameter{name: "namespace", in: "path", typ: "string", required: true,
+			description: "object name and auth scope, such as for teams and projects"})
+	}
+	for _, t := range op.options {
+		options, err := types.of(t)
+		if err != nil {
+			return nil, err
+		}
+		for name, property := range options.schemas[options.root].Properties {
+			known := slices.ContainsFunc(all, func(p parameter) bool { return p.name == name })
+			if known || slices.Contains(unpublished, name) || property.Ref.String() != "" {
+				continue
+			}
+			p := parameter{name: name, in: "query", typ: property.Type[0], description: property.Description}
+			if p.typ == "array" {
+				p.typ = "string" // each of them
+			}
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all[1:], func(a, b parameter) int { return strings.Compare(a.in+a.name, b.in+b.name) })
+	return all, nil
+}
+
+// responses has an entry for each code, which what makes from the text.
+func (op operation) responses(what func(text, schema string) object) object {
+	out := object{"401": object{"description": "Unauthorized"}}
+	for _, code := range op.codes {
+		out[codeText[code]] = what(http.StatusText(code), op.gives)
+	}
+	return out
+}
+
+var codeText = map[int]string{200: "200", 201: "201", 202: "202"}
