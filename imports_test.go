@@ -24,8 +24,11 @@ var floors = []floor{
 	{"storage/etcd", nil},
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},
 	{"storage/cacher", []string{"selectors", "watchstream", "storage"}},
+	{"registry/jsontree", nil},
+	{"registry/gotype", nil},
 	{"registry/schema", nil}, // pure, as registry/crd is
 	{"registry/conversion", nil},
+	{"registry/managed", nil},
 	{"registry/...", []string{"selectors", "watchstream", "storage", "storage/cacher", "registry/..."}},
 	{"server", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/..."}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
 
 // decoder turns bodies into objects. What fieldValidation says decides what becomes of fields that are
@@ -21,16 +23,32 @@ type decoder struct {
 	warnings []string // what the client is to be told beside the answer
 }
 
-// document decodes one JSON document: integers stay int64, and names keep their case. It refuses what comes
-// after the document, invalid UTF-8, and (by the bound of encoding/json) nesting deeper than 10,000.
+// document decodes one JSON document into a Go value: integers stay int64, and names keep their case. It refuses
+// what comes after the document, invalid UTF-8, and (by the bound of encoding/json) nesting deeper than 10,000.
 func document(body []byte, into any) error {
+	if err := checkText(body); err != nil {
+		return err
+	}
+	return undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, into))
+}
+
+// parseAny is document for a tree. repeated tells that a field may be given twice.
+func parseAny(body []byte) (tree any, repeated bool, err error) {
+	if err := checkText(body); err != nil {
+		return nil, false, err
+	}
+	tree, repeated, err = jsontree.Decode(body)
+	return tree, repeated, undecodable(err)
+}
+
+func checkText(body []byte) error {
 	if len(bytes.TrimSpace(body)) == 0 {
 		return badRequest("the body of the request is empty: send a JSON or YAML document")
 	}
 	if !utf8.Valid(body) {
 		return badRequest("the body of the request is not valid UTF-8 (byte %d)", invalidAt(body))
 	}
-	return undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, into))
+	return nil
 }
 
 func undecodable(err error) error {
@@ -53,8 +71,8 @@ const (
 
 var errManyRepeated = errors.New("so many fields are given twice that they aren't listed")
 
-// repeated returns complaints about the fields that a decoded body gives twice, if anybody wants to know.
-// There are none exactly if the tree has as many members as the text.
+// repeated returns complaints about the fields that a decoded body gives twice, if it may and anybody wants to
+// know. There are none exactly if the tree has as many members as the text.
 func (d *decoder) repeated(body []byte, tree any) []error {
 	if d.validation == metav1.FieldValidationIgnore {
 		return nil
@@ -128,7 +146,7 @@ func invalidAt(b []byte) int {
 
 // object decodes a body into an object of the endpoint's resource and version.
 func (d *decoder) object(body []byte) (*object, error) {
-	tree, err := decodeTree(body)
+	tree, repeated, err := parseObject(body)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +155,7 @@ func (d *decoder) object(body []byte) (*object, error) {
 		if tree, complaints, err = t.shape(body); err != nil {
 			return nil, err
 		}
-	} else {
+	} else if repeated {
 		complaints = d.repeated(body, tree)
 	}
 	o, unknown, err := d.endpoint.split(tree)
@@ -159,14 +177,25 @@ func (d *decoder) object(body []byte) (*object, error) {
 }
 
 // decodeTree decodes a body that must be a JSON object.
-func decodeTree(body []byte) (tree map[string]any, err error) {
-	if err := document(body, &tree); err != nil {
-		return nil, err
+func decodeTree(body []byte) (map[string]any, error) {
+	tree, _, err := parseObject(body)
+	return tree, err
+}
+
+// parseObject is parseAny for a JSON object.
+func parseObject(body []byte) (tree map[string]any, repeated bool, err error) {
+	value, repeated, err := parseAny(body)
+	if err != nil {
+		return nil, false, err
 	}
-	if tree == nil {
-		return nil, badRequest("the body of the request must be a JSON object, not null")
+	tree, ok := value.(map[string]any)
+	if !ok {
+		if value == nil {
+			return nil, false, badRequest("the body of the request must be a JSON object, not null")
+		}
+		return nil, false, document(body, &tree) // which says what it is instead
 	}
-	return tree, nil
+	return tree, repeated, nil
 }
 
 // complain refuses, warns of or swallows the fields that are unknown or given twice.
@@ -255,10 +284,12 @@ func (o *object) takeMeta() (unknown []error, err error) {
 		}
 		delete(tree, "managedFields")
 	}
-	var holder struct {
-		Metadata *metav1.ObjectMeta `json:"metadata"`
+	if plainMeta(tree, &o.meta) {
+		return nil, nil
 	}
-	holder.Metadata = &o.meta
+	holder := struct {
+		Metadata *metav1.ObjectMeta `json:"metadata"`
+	}{&metav1.ObjectMeta{}}
 	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(map[string]any{"metadata": tree}, &holder, true)
 	if strict, ok := runtime.AsStrictDecodingError(err); ok {
 		unknown, err = strict.Errors(), nil

@@ -151,11 +151,11 @@ func (e *Endpoint) applyConfiguration(ctx context.Context, namespace, name, subr
 
 // configuration decodes and checks an applied configuration.
 func (d *decoder) configuration(body []byte, namespace, name string) (map[string]any, error) {
-	tree, err := decodeTree(body)
-	if err != nil {
-		return nil, err
+	tree, repeated, err := parseObject(body)
+	if err == nil && repeated {
+		err = d.complain(d.repeated(body, tree))
 	}
-	if err := d.complain(d.repeated(body, tree)); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	// As an object of its own it has to be one of this path; what it's merged from stays as it was sent.

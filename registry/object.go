@@ -1,13 +1,14 @@
 package registry
 
 import (
-	"encoding/json"
+	"bytes"
 	"fmt"
 	"maps"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	kjson "sigs.k8s.io/json"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
 
 // object is one object on its way through a write.
@@ -33,14 +34,15 @@ func (o *object) carry(from *object, name string) {
 
 // decodeStored decodes stored bytes.
 func decodeStored(raw []byte) (*object, error) {
-	o := &object{}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o.content); err != nil {
+	value, _, err := jsontree.Decode(raw)
+	if err != nil {
 		return nil, fmt.Errorf("decode stored object: %w", err)
 	}
-	if o.content == nil {
-		return nil, fmt.Errorf("decode stored object: it is null")
+	tree, ok := value.(map[string]any)
+	if !ok {
+		return nil, fmt.Errorf("decode stored object: it is a %T", value)
 	}
-	o, err := fromTree(o.content)
+	o, err := fromTree(tree)
 	if err != nil {
 		return nil, fmt.Errorf("decode stored object: %w", err)
 	}
@@ -49,11 +51,10 @@ func decodeStored(raw []byte) (*object, error) {
 
 // tree returns the whole object. It shares what the content holds.
 func (o *object) tree(apiVersion, kind string) (map[string]any, error) {
-	metadata, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&o.meta)
+	metadata, err := metaTree(&o.meta)
 	if err != nil {
 		return nil, fmt.Errorf("encode metadata: %w", err)
 	}
-	delete(metadata, "selfLink") // no object has one any more
 	if len(o.managed) > 0 {
 		metadata["managedFields"] = o.managed
 	}
@@ -85,7 +86,24 @@ func fromTree(tree map[string]any) (*object, error) {
 }
 
 // encodeJSON sorts keys and escapes HTML, as kube-apiserver does.
-func encodeJSON(v any) ([]byte, error) { return json.Marshal(v) }
+func encodeJSON(tree map[string]any) ([]byte, error) {
+	pooled := encodings.Get().(*[]byte)
+	defer encodings.Put(pooled)
+	raw, err := jsontree.Append((*pooled)[:0], tree)
+	if err != nil {
+		return nil, err
+	}
+	if cap(raw) <= maxPooledEncoding {
+		*pooled = raw
+	}
+	return bytes.Clone(raw), nil
+}
+
+// encodings holds *[]byte: what is kept of an object has no room left over.
+var encodings = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxPooledEncoding bounds what the pool keeps.
+const maxPooledEncoding = 64 << 10
 
 // equalJSON tells whether two trees encode to the same JSON: 1 and 1.0 are one number.
 func equalJSON(a, b any) bool {

@@ -136,11 +136,11 @@ func (d *decoder) patch(kind types.PatchType, subresource string, patch []byte) 
 	if kind == types.JSONPatchType {
 		return d.jsonPatch(patch)
 	}
-	tree, err := decodeTree(patch)
-	if err != nil {
-		return nil, err
+	tree, repeated, err := parseObject(patch)
+	if err == nil && repeated {
+		err = d.complain(d.repeated(patch, tree))
 	}
-	if err := d.complain(d.repeated(patch, tree)); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	_, levels := measure(patch)
@@ -207,7 +207,8 @@ func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 				"the copy operations of the JSON patch add up to more than %d bytes", maxPatchCopyBytes))
 		case err != nil:
-			return nil, unprocessable(fmt.Sprintf("the JSON patch can't be applied: %s", clip(err.Error())))
+			why := strings.TrimSuffix(err.Error(), ": %!w(<nil>)") // the library's slip
+			return nil, unprocessable(fmt.Sprintf("the JSON patch can't be applied: %s", clip(why)))
 		}
 		return patched, nil
 	}, nil

@@ -765,6 +765,22 @@ spec: {size: 1, color: red}
 	}
 }
 
+// TestDepth shows that objects which nest too deeply to be merged are written without a record.
+func TestDepth(t *testing.T) {
+	nest := func(levels int) string {
+		return "spec: {free: " + strings.Repeat("{a: ", levels) + "1" + strings.Repeat("}", levels) + "}"
+	}
+	s := newStage(t, things(t))
+	s.run(step{do: "apply alice", body: nest(498)}, step{do: "apply alice", body: nest(498)})
+	want := s.owners()
+	s.run(step{do: "apply bob", body: nest(499), err: "the applied configuration nests deeper than 500 levels"},
+		step{do: "update bob", body: nest(499)},
+		step{do: "apply bob", body: "spec: {size: 1}", err: "the object nests deeper than 500 levels"})
+	if got := s.owners(); !slices.Equal(got, want) {
+		t.Errorf("owners are %q, want %q as before", got, want)
+	}
+}
+
 // TestFailingTypes shows that writes go on when types can't be made, and keep the record.
 func TestFailingTypes(t *testing.T) {
 	s := newStage(t, things(t))

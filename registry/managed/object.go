@@ -97,6 +97,25 @@ func equalMaps(a, b map[string]any, but string) bool {
 	return true
 }
 
+// deeper reports whether a value has more than some levels of maps and lists.
+func deeper(v any, levels int) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, value := range v {
+			if levels == 0 || deeper(value, levels-1) {
+				return true
+			}
+		}
+	case []any:
+		for _, value := range v {
+			if levels == 0 || deeper(value, levels-1) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // without returns a map that lacks a key: m itself if it has none.
 func without(m map[string]any, key string) map[string]any {
 	if _, ok := m[key]; !ok {

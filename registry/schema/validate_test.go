@@ -2,6 +2,7 @@ package schema
 
 import (
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -197,14 +198,12 @@ func TestRules(t *testing.T) {
 			`spec.max: Invalid value: 1001: spec.max in body should be less than or equal to 1000`,
 		}},
 		{
-			name: "budget of one rule", schema: `{type: object, properties: {l: {type: array, items: {type: string}, x-kubernetes-validations: [{rule: "self.all(a, self.all(b, self.all(c, self.all(d, self.all(e, a == b || true)))))"}]}}}`,
-			object: `{l: [` + repeated("a", 40) + `]}`,
-			want:   []string{`l: Invalid value: "array": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: self.all(a, self.all(b, self.all(c, self.all(d, self.all(e, a == b || true)))))`},
+			name: "budget of one rule", schema: costly(6_000), object: `{l: [` + repeated(long, 2) + `]}`,
+			want: []string{`l[0]: Invalid value: "string": 'operation cancelled: actual cost limit exceeded': no further validation rules will be run due to call cost exceeds limit for rule: too much`},
 		},
 		{
-			name: "budget of all rules", schema: `{type: object, properties: {l: {type: array, items: {type: array, items: {type: string}, x-kubernetes-validations: [{rule: "self.all(a, self.all(b, self.all(c, a == b || true)))"}]}}}}`,
-			object: `{l: [` + repeated(`[`+repeated("a", 30)+`]`, 150) + `]}`,
-			want:   []string{`l[60]: Invalid value: "array": validation failed due to running out of cost budget, no further validation rules will be run`},
+			name: "budget of all rules", schema: costly(2_000), object: `{l: [` + repeated(long, 40) + `]}`,
+			want: []string{`l[24]: Invalid value: "string": validation failed due to running out of cost budget, no further validation rules will be run`},
 		},
 	})
 }
@@ -243,6 +242,15 @@ func TestValidateStatus(t *testing.T) {
 			})
 		})
 	}
+}
+
+// long is a string that rules pay for by its length.
+var long = strings.Repeat("a", 20_000)
+
+// costly returns a schema of lists of such strings, each searched for n letters: n tenths of 2,000 cost units.
+func costly(n int) string {
+	return `{type: object, properties: {l: {type: array, items: {type: string, x-kubernetes-validations: [{message: too much, rule: "!self.contains('` +
+		strings.Repeat("b", n) + `')"}]}}}}`
 }
 
 func repeated(s string, n int) string {

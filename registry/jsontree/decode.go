@@ -1,0 +1,218 @@
+package jsontree
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// maxDepth is how deep a document may nest, as encoding/json has it.
+const maxDepth = 10_000
+
+// Decode decodes one JSON document, which must be valid UTF-8. Of members of one object with the same name the
+// last counts; repeated tells that there are some, or that it's unknown. Errors are those of sigs.k8s.io/json. The tree's strings
+// keep a copy of the document alive.
+func Decode(data []byte) (tree any, repeated bool, err error) {
+	p := parser{text: string(data)}
+	p.space()
+	tree, ok := p.value(0)
+	if p.space(); ok && p.at == len(p.text) {
+		return tree, p.repeated, nil
+	}
+	err = kjson.UnmarshalCaseSensitivePreserveInts(data, &tree)
+	return tree, true, err
+}
+
+// parser reads what is valid. At anything else it gives up.
+type parser struct {
+	text     string
+	at       int
+	repeated bool
+}
+
+func (p *parser) space() {
+	for p.at < len(p.text) {
+		switch p.text[p.at] {
+		case ' ', '\t', '\n', '\r':
+			p.at++
+		default:
+			return
+		}
+	}
+}
+
+// take moves behind the next byte if it's c.
+func (p *parser) take(c byte) bool {
+	if p.at < len(p.text) && p.text[p.at] == c {
+		p.at++
+		return true
+	}
+	return false
+}
+
+func (p *parser) word(w string) bool {
+	ok := strings.HasPrefix(p.text[p.at:], w)
+	p.at += len(w)
+	return ok
+}
+
+func (p *parser) value(depth int) (v any, ok bool) {
+	if p.at == len(p.text) || depth > maxDepth {
+		return nil, false
+	}
+	switch p.text[p.at] {
+	case '{':
+		return p.object(depth + 1)
+	case '[':
+		return p.array(depth + 1)
+	case '"':
+		return p.string()
+	case 't':
+		return true, p.word("true")
+	case 'f':
+		return false, p.word("false")
+	case 'n':
+		return nil, p.word("null")
+	}
+	return p.number()
+}
+
+func (p *parser) object(depth int) (any, bool) {
+	if depth > maxDepth {
+		return nil, false
+	}
+	p.at++
+	m := map[string]any{}
+	if p.space(); p.take('}') {
+		return m, true
+	}
+	for n := 1; ; n++ {
+		name, ok := p.string()
+		if !ok {
+			return nil, false
+		}
+		if p.space(); !p.take(':') {
+			return nil, false
+		}
+		p.space()
+		v, ok := p.value(depth)
+		if !ok {
+			return nil, false
+		}
+		m[name] = v
+		p.space()
+		switch {
+		case p.take(','):
+			p.space()
+		case p.take('}'):
+			p.repeated = p.repeated || len(m) != n
+			return m, true
+		default:
+			return nil, false
+		}
+	}
+}
+
+func (p *parser) array(depth int) (any, bool) {
+	if depth > maxDepth {
+		return nil, false
+	}
+	p.at++
+	list := []any{}
+	if p.space(); p.take(']') {
+		return list, true
+	}
+	for {
+		v, ok := p.value(depth)
+		if !ok {
+			return nil, false
+		}
+		list = append(list, v)
+		p.space()
+		switch {
+		case p.take(','):
+			p.space()
+		case p.take(']'):
+			return list, true
+		default:
+			return nil, false
+		}
+	}
+}
+
+func (p *parser) string() (string, bool) {
+	if !p.take('"') {
+		return "", false
+	}
+	start := p.at
+	for p.at < len(p.text) {
+		switch c := p.text[p.at]; {
+		case c == '"':
+			p.at++
+			return p.text[start : p.at-1], true
+		case c == '\\':
+			return p.escaped(start)
+		case c < ' ':
+			return "", false
+		}
+		p.at++
+	}
+	return "", false
+}
+
+// escaped reads on in a string that has escapes.
+func (p *parser) escaped(start int) (string, bool) {
+	for p.at < len(p.text) {
+		switch p.text[p.at] {
+		case '"':
+			p.at++
+			var s string
+			err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(p.text[start-1:p.at]), &s)
+			return s, err == nil && utf8.ValidString(s)
+		case '\\':
+			p.at++
+		}
+		p.at++
+	}
+	return "", false
+}
+
+func (p *parser) digits() bool {
+	start := p.at
+	for p.at < len(p.text) && '0' <= p.text[p.at] && p.text[p.at] <= '9' {
+		p.at++
+	}
+	return p.at > start
+}
+
+func (p *parser) number() (any, bool) {
+	start, whole := p.at, true
+	p.take('-')
+	if !p.take('0') && !p.digits() {
+		return nil, false
+	}
+	if p.take('.') {
+		if whole = false; !p.digits() {
+			return nil, false
+		}
+	}
+	if p.take('e') || p.take('E') {
+		if whole = false; !p.take('+') {
+			p.take('-')
+		}
+		if !p.digits() {
+			return nil, false
+		}
+	}
+	text := p.text[start:p.at]
+	if whole {
+		if n, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return n, true
+		}
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	return f, err == nil && !math.IsInf(f, 0)
+}

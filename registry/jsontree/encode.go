@@ -1,0 +1,103 @@
+package jsontree
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// Append appends a tree as encoding/json writes it: compact, members sorted by name, HTML escaped. An error is
+// encoding/json's, about a value that JSON doesn't have.
+func Append(dst []byte, tree any) ([]byte, error) {
+	switch v := tree.(type) {
+	case nil:
+		return append(dst, "null"...), nil
+	case bool:
+		return strconv.AppendBool(dst, v), nil
+	case string:
+		return AppendString(dst, v), nil
+	case int64:
+		return strconv.AppendInt(dst, v, 10), nil
+	case float64:
+		return appendFloat(dst, v)
+	case map[string]any:
+		if v != nil {
+			return appendObject(dst, v)
+		}
+	case []any:
+		if v != nil {
+			return appendArray(dst, v)
+		}
+	}
+	text, err := json.Marshal(tree)
+	return append(dst, text...), err
+}
+
+// names holds *[]string, in which the names of an object's members are sorted.
+var names = sync.Pool{New: func() any { return new([]string) }}
+
+func appendObject(dst []byte, m map[string]any) (_ []byte, err error) {
+	pooled := names.Get().(*[]string)
+	sorted := (*pooled)[:0]
+	for name := range m {
+		sorted = append(sorted, name)
+	}
+	slices.Sort(sorted)
+	dst = append(dst, '{')
+	for i, name := range sorted {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(AppendString(dst, name), ':')
+		if dst, err = Append(dst, m[name]); err != nil {
+			return nil, err
+		}
+	}
+	if cap(sorted) <= maxPooledNames {
+		clear(sorted)
+		*pooled = sorted
+		names.Put(pooled)
+	}
+	return append(dst, '}'), nil
+}
+
+// maxPooledNames bounds what the pool keeps.
+const maxPooledNames = 1024
+
+func appendArray(dst []byte, list []any) (_ []byte, err error) {
+	dst = append(dst, '[')
+	for i, v := range list {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		if dst, err = Append(dst, v); err != nil {
+			return nil, err
+		}
+	}
+	return append(dst, ']'), nil
+}
+
+// AppendString appends a string with its quotes.
+func AppendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x80 || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			text, err := json.Marshal(s)
+			if err != nil {
+				panic(err) // a string always encodes
+			}
+			return append(dst, text...)
+		}
+	}
+	dst = append(append(dst, '"'), s...)
+	return append(dst, '"')
+}
+
+func appendFloat(dst []byte, f float64) ([]byte, error) {
+	if abs := math.Abs(f); abs == 0 || 1e-6 <= abs && abs < 1e21 {
+		return strconv.AppendFloat(dst, f, 'f', -1, 64), nil
+	}
+	text, err := json.Marshal(f)
+	return append(dst, text...), err
+}

@@ -1,0 +1,120 @@
+package jsontree
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	kjson "sigs.k8s.io/json"
+)
+
+// FuzzTree holds reading and writing to the packages that they stand for.
+func FuzzTree(f *testing.F) {
+	for _, s := range []string{
+		`{"a":1,"b":[1.5,-0,0,1e3,1E-7,1e21,9223372036854775807,9223372036854775808,-9223372036854775808],"c":null,"d":true,"e":false}`,
+		` { "a" : { } , "a" : [ ] } `, `"x\u00e4\ud83d\ude00\ud800\n\/"`, `"<&>\u2028ä😀"`, `{"\u0061":1,"a":2}`, "{\"a\":\"\x00\"}", "\"\x7f\"",
+		`01`, `-`, `1.`, `.5`, `1e`, `1e999`, `+1`, `nul`, `tru`, `[1,]`, `{"a":1,}`, `{"a"}`, `{a:1}`, `[1 2]`, `"`, `"\`, `"\x"`, ``, ` `, `{} {}`, `{}x`,
+		strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000), strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001),
+		strings.Repeat(`{"a":`, 9_999) + "{}" + strings.Repeat("}", 9_999), strings.Repeat(`{"a":`, 10_001),
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if !utf8.Valid(data) {
+			return
+		}
+		var want any
+		wantErr := kjson.UnmarshalCaseSensitivePreserveInts(data, &want)
+		got, repeated, err := Decode(data)
+		if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
+			t.Fatalf("error %v, want %v", err, wantErr)
+		}
+		if err != nil {
+			return
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %#v, want %#v", got, want)
+		}
+		var again any
+		complaints, _ := kjson.UnmarshalStrict(data, &again, kjson.DisallowDuplicateFields)
+		if !repeated && len(complaints) > 0 {
+			t.Fatalf("repeated %v, complaints %v", repeated, complaints)
+		}
+		text, err := Append(nil, got)
+		wantText, wantErr := json.Marshal(want)
+		if string(text) != string(wantText) || (err == nil) != (wantErr == nil) {
+			t.Fatalf("encoded %s, %v, want %s, %v", text, err, wantText, wantErr)
+		}
+	})
+}
+
+func TestAppendOtherTypes(t *testing.T) {
+	var none map[string]any
+	var nothing []any
+	for _, v := range []any{none, nothing, 1, int32(2), []string{"a"}, map[string]string{"a": "<"}, map[string]any{"x": []byte("x")}} {
+		want, _ := json.Marshal(v)
+		if got, err := Append(nil, v); err != nil || string(got) != string(want) {
+			t.Errorf("%#v is %s, %v, want %s", v, got, err, want)
+		}
+	}
+	if _, err := Append(nil, map[string]any{"f": func() {}}); err == nil {
+		t.Error("a function is encoded")
+	}
+}
+
+func BenchmarkDecode(b *testing.B) {
+	data := kilobyte(b)
+	b.Run("tree", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, _, err := Decode(data); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("sigs.k8s.io", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			var v any
+			if err := kjson.UnmarshalCaseSensitivePreserveInts(data, &v); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkAppend(b *testing.B) {
+	tree, _, err := Decode(kilobyte(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Run("tree", func(b *testing.B) {
+		b.ReportAllocs()
+		var buf []byte
+		for b.Loop() {
+			if buf, err = Append(buf[:0], tree); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("encoding", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := json.Marshal(tree); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// kilobyte is an object of that size as clients send them.
+func kilobyte(b *testing.B) []byte {
+	data, err := os.ReadFile("testdata/object.json")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return data
+}
