@@ -40,7 +40,7 @@ func BenchmarkAdmitCreate(b *testing.B) {
 		if err := e.initMeta(o); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := e.validNew(context.Background(), o); err != nil {
+		if _, err := e.validNew(context.Background(), &d, o); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -53,7 +53,7 @@ func (e *Endpoint) store(ctx context.Context, namespace string, o *object, d *de
 		return nil, e.fail(o.meta.Name, err)
 	}
 	defer end()
-	stored, err := e.create(ctx, namespace, o, d.dryRun)
+	stored, err := e.create(ctx, namespace, o, d)
 	if err != nil {
 		return nil, e.fail(o.meta.Name, err)
 	}
@@ -66,19 +66,24 @@ func (e *Endpoint) store(ctx context.Context, namespace string, o *object, d *de
 	return e.result(ctx, stored, &Result{Created: true, Warnings: d.warnings})
 }
 
-// create finds a name, validates and writes. A dry run ends before the write; its object has no revision.
-func (e *Endpoint) create(ctx context.Context, namespace string, o *object, dryRun bool) (*cacher.Object, error) {
+// create finds a name, asks admission, validates and writes. A dry run ends before the write; its object has no revision.
+func (e *Endpoint) create(ctx context.Context, namespace string, in *object, d *decoder) (*cacher.Object, error) {
 	// What the object needs to be there comes first: in a missing namespace, the answer is about that.
-	conds, err := e.conditions(ctx, namespace, dryRun)
+	conds, err := e.conditions(ctx, namespace, d.dryRun)
 	if err != nil {
 		return nil, err
 	}
-	generate := o.meta.Name == "" && o.meta.GenerateName != ""
+	generate := in.meta.Name == "" && in.meta.GenerateName != ""
+	warned := len(d.warnings)
 	for try := 1; ; try++ {
 		if generate {
-			o.meta.Name = generatedName(o.meta.GenerateName)
+			in.meta.Name = generatedName(in.meta.GenerateName)
 		}
-		raw, err := e.validNew(ctx, o)
+		o := in
+		if generate { // each name gets the object as it came
+			o, d.warnings = in.clone(), d.warnings[:warned]
+		}
+		raw, err := e.admitNew(ctx, o, d)
 		if err != nil {
 			return nil, err
 		}
@@ -87,7 +92,7 @@ func (e *Endpoint) create(ctx context.Context, namespace string, o *object, dryR
 			return nil, err
 		}
 		rev, err := storage.Revision(0), error(nil)
-		if dryRun {
+		if d.dryRun {
 			err = e.tryInsert(ctx, key)
 		} else {
 			rev, err = e.insert(ctx, namespace, key, raw, conds)
@@ -104,17 +109,31 @@ func (e *Endpoint) create(ctx context.Context, namespace string, o *object, dryR
 	}
 }
 
+// admitNew asks admission about a new object, validates it and encodes it.
+func (e *Endpoint) admitNew(ctx context.Context, o *object, d *decoder) ([]byte, error) {
+	admitted, err := e.admit(ctx, d.writeOptions, Create, o, nil, main)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := e.validNew(ctx, d, o)
+	if err != nil {
+		return nil, err
+	}
+	d.warnings = append(d.warnings, admitted...)
+	return raw, e.warn(ctx, d, o, nil, main)
+}
+
 // validNew validates a new object and encodes it.
-func (e *Endpoint) validNew(ctx context.Context, o *object) ([]byte, error) {
+func (e *Endpoint) validNew(ctx context.Context, d *decoder, o *object) ([]byte, error) {
 	errs := e.validateNew(o)
 	if t := e.res.typed; t != nil {
-		more, err := t.admit(ctx, o, nil, main)
+		more, err := t.rules(ctx, o, nil, main)
 		if err != nil {
 			return nil, err
 		}
 		errs = append(errs, more...)
 	}
-	errs = append(errs, e.validate(ctx, o, nil, main)...)
+	errs = append(errs, d.validate(ctx, o, nil, main)...)
 	if err := invalid(e.groupKind(), o.meta.Name, errs); err != nil {
 		return nil, err
 	}

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -95,11 +98,17 @@ func (e *Endpoint) shape(o *object, report bool) (unknown []string, err error) {
 	return unknown, err
 }
 
-// validate checks an object against the schema; old is the one before, or nil.
-func (e *Endpoint) validate(ctx context.Context, o, old *object, subresource string) (errs field.ErrorList) {
+// AddWarning takes a warning of a schema's rules; see warning.Recorder.
+func (d *decoder) AddWarning(_, text string) { d.warnings = append(d.warnings, text) }
+
+// validate checks an object against the schema; old is the one before, or nil. Errors are in the order of their
+// fields, which walking through maps isn't.
+func (d *decoder) validate(ctx context.Context, o, old *object, subresource string) (errs field.ErrorList) {
+	e := d.endpoint
 	if e.schema == nil {
 		return nil
 	}
+	ctx = warning.WithWarningRecorder(ctx, d)
 	if !e.schema.Trivial() {
 		var before map[string]any
 		if old != nil {
@@ -110,9 +119,18 @@ func (e *Endpoint) validate(ctx context.Context, o, old *object, subresource str
 		} else {
 			errs = e.schema.Validate(ctx, e.plain(o), before)
 		}
+		slices.SortStableFunc(errs, func(a, b *field.Error) int {
+			if n := strings.Compare(a.Field, b.Field); n == 0 || a.Field != noField && b.Field != noField {
+				return n
+			}
+			return strings.Compare(b.Field, a.Field)
+		})
 	}
 	return append(errs, e.validateScale(o, subresource)...)
 }
+
+// noField is the field of errors that are about none, which come last.
+const noField = "<nil>"
 
 // plain is an object as its schema sees it. Of metadata, schemas and rules know the name only.
 func (e *Endpoint) plain(o *object) map[string]any {
@@ -193,8 +211,11 @@ func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string
 	}
 	converted, err := r.converter.convert(ctx, to.apiVersion(), bodies)
 	if err != nil {
-		if ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, conversion.ErrClosed):
+			return apierrors.NewTooManyRequests("the definition has changed meanwhile: try again", retryAfter)
 		}
 		return apierrors.NewInternalError(fmt.Errorf("conversion to %s, Kind=%s failed: %w", to.apiVersion(), to.Kind, err))
 	}

@@ -32,6 +32,8 @@ type definitions struct {
 
 	mu    sync.Mutex             // guards known, and who replaces the catalog
 	known map[string]*definition // by name
+
+	closing sync.WaitGroup // the ends of webhooks that aren't called any more
 }
 
 // definition is one definition as it's served. Immutable.
@@ -186,7 +188,7 @@ func (d *definitions) sync() {
 	d.registry.catalog.Store(newCatalog(resources))
 	for _, res := range changed {
 		res.cache.EndWatches() // after the catalog: who comes back gets the new views
-		res.converter.close()
+		d.closing.Go(res.converter.close)
 	}
 }
 
@@ -322,13 +324,14 @@ func (d *definitions) shadowed(res *resource) bool {
 	return slices.ContainsFunc(d.registry.builtins, func(b *resource) bool { return b.prefix == res.prefix })
 }
 
-// close ends what the definitions hold.
+// close ends what the definitions hold, and waits until it has.
 func (d *definitions) close() {
 	d.mu.Lock()
-	defer d.mu.Unlock()
 	for _, def := range d.known {
-		def.res.converter.close()
+		d.closing.Go(def.res.converter.close)
 	}
+	d.mu.Unlock()
+	d.closing.Wait()
 }
 
 // reconcile does what is left to do after changes of definitions: it gives waiting ones names that have

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -27,25 +28,32 @@ func (e *Endpoint) Delete(ctx context.Context, namespace, name string, q url.Val
 		return nil, e.forbidden(name, "this "+e.Singular+" may not be deleted")
 	}
 	return e.current(ctx, func(e *Endpoint) (*Result, error) {
-		d := deletion{endpoint: e, ctx: ctx, pre: opts.Preconditions}
-		stored, err := e.write(ctx, key, name, len(opts.DryRun) > 0, d.decide)
+		d := deletion{endpoint: e, ctx: ctx, pre: opts.Preconditions, writeOptions: e.deleting(opts)}
+		stored, err := e.write(ctx, key, name, d.dryRun, d.decide)
 		if err != nil {
 			return nil, err
 		}
 		if d.gone {
-			return &Result{Object: e.deleted(name, d.uid)}, nil
+			return &Result{Object: e.deleted(name, d.uid), Warnings: d.warnings}, nil
 		}
-		return e.result(ctx, stored, &Result{})
+		return e.result(ctx, stored, &Result{Warnings: d.warnings})
 	})
 }
 
 // deletion decides what a delete does to an object. It's asked again after a conflict.
 type deletion struct {
+	writeOptions
 	endpoint *Endpoint
 	ctx      context.Context // of the request
 	pre      *metav1.Preconditions
 	uid      string // of the object
 	gone     bool   // it's removed, not only marked
+	warnings []string
+}
+
+// deleting are a client's deletion's options as those of a write.
+func (e *Endpoint) deleting(opts *metav1.DeleteOptions) writeOptions {
+	return writeOptions{dryRun: len(opts.DryRun) > 0, manager: managed.ManagerName("", e.userAgent), asked: true}
 }
 
 func (d *deletion) decide(old *cacher.Object) (change, error) {
@@ -59,6 +67,9 @@ func (d *deletion) decide(old *cacher.Object) (change, error) {
 	}
 	d.uid = string(prev.meta.UID)
 	if err := d.check(old, d.uid); err != nil {
+		return change{}, err
+	}
+	if err := d.admit(old); err != nil {
 		return change{}, err
 	}
 	if prev.meta.DeletionTimestamp != nil {
@@ -87,6 +98,21 @@ func (d *deletion) decide(old *cacher.Object) (change, error) {
 	}
 	raw, err := e.encode(d.ctx, next)
 	return change{raw: raw}, err
+}
+
+// admit asks admission about a deletion.
+func (d *deletion) admit(old *cacher.Object) error {
+	e := d.endpoint
+	if !d.asked || !e.admits() {
+		return nil
+	}
+	o, err := e.load(d.ctx, old)
+	if err != nil {
+		return err
+	}
+	o.meta.ResourceVersion = old.Revision.String()
+	d.warnings, err = e.admit(d.ctx, d.writeOptions, Delete, nil, o, main)
+	return err
 }
 
 // check holds the preconditions against the object.

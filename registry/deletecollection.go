@@ -40,10 +40,10 @@ func (e *Endpoint) DeleteCollection(ctx context.Context, namespace string, q url
 	left := make([]*cacher.Object, len(objects))
 	for i, o := range objects {
 		work.Go(func() error {
-			d := deletion{endpoint: e, ctx: working, pre: opts.Preconditions}
-			stored, err := e.write(working, o.Key, o.Name(), len(opts.DryRun) > 0, d.decide)
+			d := deletion{endpoint: e, ctx: working, pre: opts.Preconditions, writeOptions: e.deleting(opts)}
+			stored, err := e.write(working, o.Key, o.Name(), d.dryRun, d.decide)
 			switch {
-			case apierrors.IsNotFound(err): // somebody else was faster
+			case apierrors.IsNotFound(err) && !isRefusal(err): // somebody else was faster
 				stored = o
 			case err != nil:
 				return err

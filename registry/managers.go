@@ -132,18 +132,21 @@ func (e *Endpoint) applyConfiguration(ctx context.Context, namespace, name, subr
 	if err != nil {
 		return nil, err
 	}
+	fromBody := len(d.warnings)
 	for {
+		d.warnings = d.warnings[:fromBody] // of an earlier try
 		stored, err := e.write(ctx, key, name, d.dryRun, func(old *cacher.Object) (change, error) {
+			d.warnings = d.warnings[:fromBody]
 			return e.applyTo(ctx, d, old, wanted, subresource)
 		})
 		switch {
 		case err == nil:
 			return e.result(ctx, stored, &Result{Warnings: d.warnings})
-		case !apierrors.IsNotFound(err) || subresource != main:
+		case !apierrors.IsNotFound(err) || isRefusal(err) || subresource != main:
 			return nil, err
 		}
 		res, err := e.createApplied(ctx, namespace, d, wanted)
-		if !apierrors.IsAlreadyExists(err) { // else somebody else has just created it
+		if !apierrors.IsAlreadyExists(err) || isRefusal(err) { // else somebody else has just created it
 			return res, err
 		}
 	}
@@ -194,6 +197,7 @@ func (e *Endpoint) applyTo(ctx context.Context, d *decoder, old *cacher.Object, 
 		return change{}, err
 	}
 	next := e.selectPart(in, prev, subresource)
+	next.managed = in.managed // who applied a part is recorded, whatever that part is
 	e.inheritMeta(next, prev, old.Revision.String())
 	return e.revised(ctx, d, old, prev, next, subresource)
 }

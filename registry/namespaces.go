@@ -144,7 +144,7 @@ func (n *namespaces) create(ctx context.Context, name string) (storage.Revision,
 	if err := e.initMeta(o); err != nil {
 		return 0, err
 	}
-	stored, err := e.create(ctx, "", o, false)
+	stored, err := e.create(ctx, "", o, &decoder{endpoint: e})
 	if err != nil {
 		return 0, err
 	}

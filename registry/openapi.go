@@ -29,7 +29,8 @@ const (
 // merges. The schemas are made for this call and belong to the caller; nothing is kept.
 //
 // For custom resources they say what kube-apiserver publishes: the definition's schema with apiVersion, kind and
-// metadata. A definition's schema that lists no fields lists those three alone then.
+// metadata. A definition's schema that lists no fields lists those three alone then. A Go type that has no schema (see
+// gotype.Of) is an object of which nothing is said.
 func (e *Endpoint) OpenAPI() (root string, schemas map[string]*spec.Schema, err error) {
 	return e.openAPI(false)
 }
@@ -66,27 +67,32 @@ func (e *Endpoint) PatchTypes() []types.PatchType {
 }
 
 func (e *Endpoint) openAPI(v2 bool) (root string, schemas map[string]*spec.Schema, err error) {
+	root = e.ModelName()
 	if e.res.typed != nil {
-		root, schemas, err = gotype.Of(reflect.TypeOf(e.res.typed.zero))
-		if err != nil {
-			return "", nil, err
-		}
-	} else {
-		structural, err := e.schema.Structural()
-		if err != nil {
-			return "", nil, err
-		}
+		_, schemas, err = gotype.Of(reflect.TypeOf(e.res.typed.zero))
+	}
+	if e.res.typed == nil || err != nil {
 		if _, schemas, err = gotype.Of(reflect.TypeFor[metav1.ObjectMeta]()); err != nil {
 			return "", nil, err
 		}
-		root = e.ModelName()
-		schemas[root] = customSchema(structural, v2)
+		schemas[root] = customSchema(e.structural(), v2)
 	}
 	schemas[root].AddExtension(groupVersionKind, []any{map[string]any{"group": e.Group, "version": e.Version, "kind": e.Kind}})
 	if fields := e.selectable(); len(fields) > 0 {
 		schemas[root].AddExtension(selectableFields, fields)
 	}
 	return root, schemas, nil
+}
+
+// structural returns the definition's schema, and one that says nothing where there is none: for a Go type that has no
+// schema, and for a definition that was stored by a program with other rules.
+func (e *Endpoint) structural() *schema.Structural {
+	if e.schema != nil {
+		if s, err := e.schema.Structural(); err == nil {
+			return s
+		}
+	}
+	return nil
 }
 
 // ModelName returns the name of the objects' schema: "com.example.v1.Widget" for the kind Widget of example.com/v1, and for

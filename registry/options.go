@@ -95,6 +95,7 @@ type writeOptions struct {
 	dryRun     bool   // everything but the write itself
 	manager    string // who the client is in managedFields
 	force      bool   // of an apply: take over what others manage
+	asked      bool   // by a client, and not by the server itself: see admit
 }
 
 // writeOptions reads the parameters of a create, update or patch; kind is that of the options object
@@ -121,7 +122,7 @@ func (e *Endpoint) writeOptions(values url.Values, kind string, patch types.Patc
 	}
 	return writeOptions{
 		validation: o.FieldValidation, dryRun: len(o.DryRun) > 0, force: force,
-		manager: managed.ManagerName(o.FieldManager, e.userAgent),
+		manager: managed.ManagerName(o.FieldManager, e.userAgent), asked: true,
 	}, nil
 }
 

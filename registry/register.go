@@ -35,13 +35,22 @@ type Definition[T any] struct {
 	// NoGeneration leaves metadata.generation out.
 	NoGeneration bool
 
+	// What follows may be called several times for one request, from many goroutines at once, and must not keep what it's
+	// given. What only the server decides of metadata (see AdmissionRequest) it must leave as it is. A panic is
+	// answered 500.
+
 	// Default fills in what a client may leave out.
 	Default func(obj *T)
+	// Admission changes or refuses what clients write, each in turn: see there. Nils are left out.
+	Admission []Admission[T]
 	// Prepare sets what the server decides. old is nil for a new object; subresource is "", "status" or
 	// "finalize".
 	Prepare func(obj, old *T, subresource string)
 	// Validate checks an object that was defaulted and prepared; old as for Prepare.
 	Validate func(ctx context.Context, obj, old *T, subresource string) field.ErrorList
+	// Warnings returns what the client is told, in Warning headers, beside the answer about an object that is valid; old
+	// as for Prepare.
+	Warnings func(ctx context.Context, obj, old *T, subresource string) []string
 	// ValidName returns what is wrong with a name, or with a generateName if prefix is set. Defaults to
 	// the rules of a DNS subdomain.
 	ValidName func(name string, prefix bool) []string
@@ -77,11 +86,13 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 	d.Plural = defaultTo(d.Plural, lower+"s")
 	d.Singular = defaultTo(d.Singular, lower)
 	d.ListKind = defaultTo(d.ListKind, d.Kind+"List")
+	d.Admission = hooks(d.Admission)
+	f := &functions[T, P]{Definition: d, registry: r}
 	res := &resource{
 		registry: r, group: d.Group, plural: d.Plural, storageVersion: d.Version, namespaced: !d.ClusterScoped,
 		prefix: storage.PrefixOf(d.Group, d.Plural),
 		typed: &typed{
-			shape: shape[T], admit: admit[T, P](d), zero: *new(T),
+			shape: shape[T], rules: f.rules, admit: f.admit, hooked: len(d.Admission) > 0, zero: *new(T),
 			validName: d.ValidName, undeletable: d.undeletable,
 			unconditional: d.UnconditionalUpdate, noGeneration: d.NoGeneration,
 			begin: d.begin, written: d.written,
@@ -91,13 +102,13 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 		res.typed.message = func() message { return any(new(T)).(message) }
 	}
 	if d.Deleting != nil {
-		res.typed.markDeleted = func(o *object) error { return through[T, P](o, d.Deleting) }
+		res.typed.markDeleted = f.deleting
 	}
 	if d.Held != nil {
-		res.typed.held = func(o *object) (held bool, err error) {
-			err = through[T, P](o, func(obj *T) { held = d.Held(obj) })
-			return held, err
-		}
+		res.typed.held = f.held
+	}
+	if d.Warnings != nil {
+		res.typed.warnings = f.warnings
 	}
 	e := &Endpoint{
 		Group: d.Group, Version: d.Version, Kind: d.Kind, ListKind: d.ListKind, Plural: d.Plural, Singular: d.Singular,
@@ -147,10 +158,13 @@ func shape[T any](body []byte) (tree map[string]any, complaints []error, err err
 	return tree, complaints, undecodable(err)
 }
 
-// fromObject makes a T of an object.
+// fromObject makes a T of an object; nil of nil. It shares nothing with it: a field of any type would.
 func fromObject[T any, P Pointer[T]](o *object) (*T, error) {
+	if o == nil {
+		return nil, nil
+	}
 	obj := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.content, obj); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(deepCopy(o.content), obj); err != nil {
 		return nil, badRequest("the object can't be decoded: %s", clip(err.Error()))
 	}
 	*P(obj).GetObjectMeta().(*metav1.ObjectMeta) = *o.meta.DeepCopy()
@@ -180,26 +194,114 @@ func through[T any, P Pointer[T]](o *object, fn func(obj *T)) error {
 	return toObject[T, P](obj, o)
 }
 
-// admit runs a definition's functions for a write.
-func admit[T any, P Pointer[T]](d Definition[T]) func(context.Context, *object, *object, string) (field.ErrorList, error) {
-	return func(ctx context.Context, o, old *object, subresource string) (errs field.ErrorList, err error) {
-		var prev *T
-		if old != nil {
-			if prev, err = fromObject[T, P](old); err != nil {
-				return nil, err
-			}
-		}
-		err = through[T, P](o, func(obj *T) {
-			if d.Default != nil {
-				d.Default(obj)
-			}
-			if d.Prepare != nil {
-				d.Prepare(obj, prev, subresource)
-			}
-			if d.Validate != nil {
-				errs = d.Validate(ctx, obj, prev, subresource)
-			}
-		})
-		return errs, err
+// functions are a Definition's, as the verbs call them: on objects.
+type functions[T any, P Pointer[T]] struct {
+	Definition[T]
+	registry *Registry
+}
+
+// on calls one of the functions on an object.
+func (f *functions[T, P]) on(obj *T, name string, fn func()) error {
+	what := fmt.Sprintf("%s of %T", name, f.Definition)
+	return f.registry.call(what, func() metav1.Object { return P(obj).GetObjectMeta() }, fn)
+}
+
+// setDefaults calls Default, if there is one.
+func (f *functions[T, P]) setDefaults(obj *T) error {
+	if f.Default == nil {
+		return nil
 	}
+	return f.on(obj, "Default", func() { f.Default(obj) })
+}
+
+// pair makes Ts of the new object, if there is one, and of the old, if there is one.
+func (f *functions[T, P]) pair(o, old *object) (obj, prev *T, err error) {
+	if obj, err = fromObject[T, P](o); err != nil {
+		return nil, nil, err
+	}
+	prev, err = fromObject[T, P](old)
+	return obj, prev, err
+}
+
+// admit fills in defaults and calls the definition's hooks.
+func (f *functions[T, P]) admit(ctx context.Context, e *Endpoint, a *Attributes, o, old *object) error {
+	obj, prev, err := f.pair(o, old)
+	switch {
+	case err != nil && o == nil: // as a T nobody can read it, and deleting is the way out
+		return nil
+	case err != nil:
+		return err
+	}
+	if o != nil {
+		if err := f.setDefaults(obj); err != nil {
+			return err
+		}
+	}
+	obj, err = callHooks(ctx, e, f.Admission, a, obj, prev, func(obj *T) metav1.Object { return P(obj).GetObjectMeta() })
+	if err != nil || o == nil {
+		return err
+	}
+	return toObject[T, P](obj, o)
+}
+
+// rules defaults, prepares and validates an object for a write.
+func (f *functions[T, P]) rules(ctx context.Context, o, old *object, subresource string) (errs field.ErrorList, err error) {
+	obj, prev, err := f.pair(o, old)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.setDefaults(obj); err != nil {
+		return nil, err
+	}
+	if f.Prepare != nil {
+		if err := f.on(obj, "Prepare", func() { f.Prepare(obj, prev, subresource) }); err != nil {
+			return nil, err
+		}
+	}
+	if f.Validate != nil {
+		if err := f.on(obj, "Validate", func() { errs = f.Validate(ctx, obj, prev, subresource) }); err != nil {
+			return nil, err
+		}
+	}
+	return errs, toObject[T, P](obj, o)
+}
+
+func (f *functions[T, P]) warnings(ctx context.Context, o, old *object, subresource string) (texts []string, err error) {
+	obj, prev, err := f.pair(o, old)
+	if err != nil {
+		return nil, err
+	}
+	err = f.on(obj, "Warnings", func() { texts = f.Warnings(ctx, obj, prev, subresource) })
+	return texts, err
+}
+
+func (f *functions[T, P]) deleting(o *object) error {
+	obj, err := fromObject[T, P](o)
+	if err != nil {
+		return err
+	}
+	if err := f.on(obj, "Deleting", func() { f.Deleting(obj) }); err != nil {
+		return err
+	}
+	return toObject[T, P](obj, o)
+}
+
+func (f *functions[T, P]) held(o *object) (held bool, err error) {
+	obj, err := fromObject[T, P](o)
+	if err != nil {
+		return false, err
+	}
+	err = f.on(obj, "Held", func() { held = f.Held(obj) })
+	return held, err
+}
+
+// warn adds a Go type's warnings about a valid object.
+func (e *Endpoint) warn(ctx context.Context, d *decoder, o, old *object, subresource string) error {
+	t := e.res.typed
+	if t == nil || t.warnings == nil {
+		return nil
+	}
+	texts, err := t.warnings(ctx, o, old, subresource)
+	d.warnings = append(d.warnings, texts...)
+	return err
 }

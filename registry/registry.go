@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -22,6 +24,8 @@ type Options struct {
 	// ManagedFieldsAlways tracks in managedFields who set what from the first write of an object on, as
 	// kube-apiserver does, and not only when it has been applied.
 	ManagedFieldsAlways bool
+	// Admission changes or refuses what clients write to any resource, see Admission. None by default.
+	Admission []Admission[unstructured.Unstructured]
 	// Webhooks says at which addresses conversion webhooks may be called.
 	Webhooks conversion.Policy
 	Log      *slog.Logger // defaults to slog.Default()
@@ -37,6 +41,7 @@ type Registry struct {
 	webhooks    conversion.Policy
 	trackAlways bool
 	unreadable  unreadable
+	admission   []Admission[unstructured.Unstructured]
 
 	catalog  atomic.Pointer[Catalog]
 	builtins []*resource // Go types; complete when Run begins
@@ -50,7 +55,7 @@ func New(o Options) *Registry {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{}), webhooks: o.Webhooks, trackAlways: o.ManagedFieldsAlways}
+	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{}), webhooks: o.Webhooks, trackAlways: o.ManagedFieldsAlways, admission: hooks(o.Admission)}
 	r.unreadable.log = o.Log
 	r.namespaces = newNamespaces(r, o.AutoCreateNamespaces)
 	r.definitions = newDefinitions(r)

@@ -43,9 +43,12 @@ type resource struct {
 // typed is a Go type's part in the verbs: Definition's functions without the type parameter.
 type typed struct {
 	shape         func(body []byte) (tree map[string]any, unknown []error, err error)
-	admit         func(ctx context.Context, o, old *object, subresource string) (field.ErrorList, error)
-	markDeleted   func(o *object) error         // nil: nothing to do
-	held          func(o *object) (bool, error) // something beside metadata.finalizers holds it; nil: nothing
+	rules         func(ctx context.Context, o, old *object, subresource string) (field.ErrorList, error)
+	admit         func(ctx context.Context, e *Endpoint, a *Attributes, o, old *object) error
+	hooked        bool                                                                            // the definition has hooks
+	warnings      func(ctx context.Context, o, old *object, subresource string) ([]string, error) // nil: none
+	markDeleted   func(o *object) error                                                           // nil: nothing to do
+	held          func(o *object) (bool, error)                                                   // something beside metadata.finalizers holds it; nil: nothing
 	validName     func(name string, prefix bool) []string
 	undeletable   func(name string) bool
 	message       func() message // a new one, to be decoded from protobuf; nil if the type has no such form

@@ -103,7 +103,9 @@ func (e *Endpoint) updateScale(ctx context.Context, namespace, name string, d *d
 	if err != nil {
 		return nil, err
 	}
+	fromBody := len(d.warnings)
 	stored, err := e.write(ctx, key, name, d.dryRun, func(old *cacher.Object) (change, error) {
+		d.warnings = d.warnings[:fromBody] // of an earlier try
 		prev, err := e.load(ctx, old)
 		if err != nil {
 			return change{}, err

@@ -39,7 +39,9 @@ func (e *Endpoint) Update(ctx context.Context, namespace, name, subresource stri
 			return nil, err
 		}
 		d.warnings = append(d.warnings, in.dropRepeatedOwners()...)
+		fromBody := len(d.warnings)
 		stored, err := e.write(ctx, key, name, d.dryRun, func(old *cacher.Object) (change, error) {
+			d.warnings = d.warnings[:fromBody] // of an earlier try
 			return e.revise(ctx, d, old, in, subresource)
 		})
 		if err != nil {
@@ -170,21 +172,29 @@ func (e *Endpoint) revise(ctx context.Context, d *decoder, old *cacher.Object, i
 	return e.revised(ctx, d, old, prev, next, subresource)
 }
 
-// revised checks and encodes a new object that is to take the place of prev, which is old decoded.
+// revised asks admission about, checks and encodes a new object that is to take the place of prev, which is old decoded.
 func (e *Endpoint) revised(ctx context.Context, d *decoder, old *cacher.Object, prev, next *object, subresource string) (change, error) {
+	admitted, err := e.admit(ctx, d.writeOptions, Update, next, prev, subresource)
+	if err != nil {
+		return change{}, err
+	}
 	errs := e.validateChanged(next, prev)
 	if t := e.res.typed; t != nil {
-		more, err := t.admit(ctx, next, prev, subresource)
+		more, err := t.rules(ctx, next, prev, subresource)
 		if err != nil {
 			return change{}, err
 		}
 		errs = append(errs, more...)
 	}
-	errs = append(errs, e.validate(ctx, next, prev, subresource)...)
+	errs = append(errs, d.validate(ctx, next, prev, subresource)...)
 	if err := invalid(e.groupKind(), old.Name(), errs); err != nil {
 		return change{}, err
 	}
 	d.warnings = append(d.warnings, finalizerWarnings(next, prev)...)
+	d.warnings = append(d.warnings, admitted...)
+	if err := e.warn(ctx, d, next, prev, subresource); err != nil {
+		return change{}, err
+	}
 	next.keepTimes(prev)
 	e.raiseGeneration(next, prev)
 	raw, err := e.encode(ctx, next)

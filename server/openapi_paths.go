@@ -117,10 +117,14 @@ func newOperation(e *registry.Endpoint, names schemaNames, path, scope string, a
 	}
 	op := operation{
 		endpoint: e, path: path, method: a.method, action: a.name, options: a.options, codes: a.codes, gives: kind,
-		id: a.prefix + identifier(strings.TrimSuffix(group, ".k8s.io"), true) + identifier(e.Version, true) +
-			scope + identifier(e.Kind, true) + identifier(subresource, true),
 		description: describe(a.prefix, e.Kind, subresource),
 	}
+	verb, collection := strings.CutSuffix(a.prefix, "collection")
+	op.id = verb + identifier(strings.TrimSuffix(group, ".k8s.io"), true) + identifier(e.Version, true)
+	if collection {
+		op.id += "Collection"
+	}
+	op.id += scope + identifier(e.Kind, true) + identifier(subresource, true)
 	switch a.name {
 	case "list":
 		op.gives = names.list

@@ -15,6 +15,9 @@ import (
 	openapi_v3 "github.com/google/gnostic-models/openapiv3"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server"
@@ -163,6 +166,7 @@ func TestOpenAPIOfGoTypes(t *testing.T) {
 	s := newWidgets(t, func(s *server.Server) {
 		s.Register = func(r *registry.Registry) {
 			registry.Register(r, registry.Definition[gauge]{Group: "example.net", Version: "v1", Kind: "Gauge"})
+			registry.Register(r, registry.Definition[odd]{Group: "example.net", Version: "v1", Kind: "Odd"})
 		}
 	})
 	schemas := openAPI(t, s, "apis/example.net/v1").Components.Schemas
@@ -172,6 +176,9 @@ func TestOpenAPIOfGoTypes(t *testing.T) {
 	}
 	if got := text(at(schemas[name], "x-kubernetes-group-version-kind")); got != `[{"group":"example.net","kind":"Gauge","version":"v1"}]` {
 		t.Errorf("its kind is %s", got)
+	}
+	if got := text(schemas["com.github.apiserver-lite.apiserver-lite.server_test.odd"]); !strings.HasPrefix(got, `{"type":"object","x-kubernetes-group`) {
+		t.Errorf("a type without a schema is %s", got)
 	}
 	namespace := openAPI(t, s, "api/v1").Components.Schemas["io.k8s.api.core.v1.Namespace"]
 	if got, _ := at(namespace, "properties", "spec", "description").(string); !strings.HasPrefix(got, "Spec defines") {
@@ -190,6 +197,13 @@ type gauge struct {
 	Level             int32 `json:"level"`
 }
 
+// odd has no schema.
+type odd struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+	Done              chan int `json:"done,omitempty"`
+}
+
 func TestOpenAPIOperations(t *testing.T) {
 	t.Parallel()
 	doc := openAPI(t, newDetails(t), "apis/example.org/v1")
@@ -198,7 +212,7 @@ func TestOpenAPIOperations(t *testing.T) {
 		{"/apis/example.org/v1/details", "get", "list", "listExampleOrgV1DetailForAllNamespaces"},
 		{collection, "get", "list", "listExampleOrgV1NamespacedDetail"},
 		{collection, "post", "post", "createExampleOrgV1NamespacedDetail"},
-		{collection, "delete", "deletecollection", "deletecollectionExampleOrgV1NamespacedDetail"},
+		{collection, "delete", "deletecollection", "deleteExampleOrgV1CollectionNamespacedDetail"},
 		{collection + "/{name}", "get", "get", "readExampleOrgV1NamespacedDetail"},
 		{collection + "/{name}", "put", "put", "replaceExampleOrgV1NamespacedDetail"},
 		{collection + "/{name}", "delete", "delete", "deleteExampleOrgV1NamespacedDetail"},
@@ -329,7 +343,7 @@ func TestOpenAPIHashes(t *testing.T) {
 		t.Errorf("a label of a definition changes %q", got)
 	}
 	old := before["apis/example.org/v1"]
-	schema := strings.NewReplacer("detailed", "").Replace(`{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","description":"Another."}}}]}}`)
+	schema := `{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","description":"Another."}}}]}}`
 	if got := changed(patch(schema)); !slices.Equal(got, []string{"apis/example.org/v1"}) {
 		t.Errorf("a schema changes %q", got)
 	}
@@ -409,4 +423,56 @@ func TestOpenAPIWhileDefinitionsChange(t *testing.T) {
 	}
 	close(done)
 	readers.Wait()
+}
+
+// TestOpenAPIForApply: what is published is what server-side apply's clients, and tools, can merge by.
+func TestOpenAPIForApply(t *testing.T) {
+	t.Parallel()
+	s := newDetails(t)
+	for path, url := range openAPIURLs(t, s) {
+		var doc struct {
+			Components struct{ Schemas map[string]*spec.Schema }
+		}
+		if err := json.Unmarshal([]byte(s.Get(url)), &doc); err != nil {
+			t.Fatal(err)
+		}
+		converter, err := managedfields.NewTypeConverter(doc.Components.Schemas, false)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if path != "apis/example.org/v1" {
+			continue
+		}
+		obj := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.org/v1", "kind": "Detail",
+			"spec": map[string]any{"parts": []any{map[string]any{"name": "a"}}, "port": "http"},
+		}}
+		typed, err := converter.ObjectToTyped(obj)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if set, err := typed.ToFieldSet(); err != nil || !strings.Contains(set.String(), `.spec.parts[name="a"].name`) {
+			t.Errorf("parts aren't merged by name: %v, %v", set, err)
+		}
+	}
+}
+
+func BenchmarkOpenAPI(b *testing.B) {
+	s := servertest.New(b)
+	s.PostYAML(definitionsPath, detailed)
+	for i := range 100 {
+		name := fmt.Sprintf("things%d", i)
+		s.PostYAML(definitionsPath, strings.NewReplacer("details", name, "singular: detail", "singular: "+name, "Detail", "Thing"+name).Replace(detailed))
+	}
+	for _, path := range []string{"/openapi/v3", "/openapi/v3/apis/example.org/v1", "/openapi/v2"} {
+		b.Run(path[1:], func(b *testing.B) {
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ { // each time after a change
+				b.StopTimer()
+				s.Do("PATCH", definitionsPath+"/details.example.org", fmt.Sprintf(`{"spec":{"names":{"shortNames":["d%d"]}}}`, i), "Content-Type", "application/merge-patch+json")
+				b.StartTimer()
+				s.Get(path)
+			}
+		})
+	}
 }

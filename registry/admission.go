@@ -1,0 +1,291 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Admission changes or refuses what clients write: a Definition's the objects of its type, Options.Admission's those of
+// all resources, as unstructured.Unstructured. The server's own writes aren't asked about: the initial namespaces, what
+// its controllers delete and finish.
+//
+// Of a new or changed object the type's or schema's defaults are filled in first; then come the definition's hooks and those
+// of Options, each in its order; then defaults again, Prepare, validation, and the transaction. So a hook may see what
+// validation refuses afterwards, and what it makes of the object is validated.
+//
+// Admit is called again whenever the write is tried again, because somebody else has written the object since: Old is always
+// what the transaction then compares with, never what a client or a cache says it was. So it must not count calls. It may be
+// called from many goroutines at once, and should end with ctx. It may use the server as a client does, but
+// not write definitions while it's asked about one: they're written one after the other.
+//
+// An error refuses the write. A Status error of a 4xx code is answered as it is; any other becomes 403 Forbidden, with its text
+// (kube-apiserver's rule for its plugins). A panic is logged and answered 500.
+type Admission[T any] interface {
+	Admit(ctx context.Context, r *AdmissionRequest[T]) error
+}
+
+// AdmissionFunc is a function as an Admission.
+type AdmissionFunc[T any] func(ctx context.Context, r *AdmissionRequest[T]) error
+
+// Admit calls f.
+func (f AdmissionFunc[T]) Admit(ctx context.Context, r *AdmissionRequest[T]) error { return f(ctx, r) }
+
+// AdmissionRequest is what an Admission judges. It's its own: nothing of it is read by others before Admit returns, nor
+// kept by the server afterwards.
+type AdmissionRequest[T any] struct {
+	Attributes
+	// Object is what is to be written, nil for a Delete. It may be changed or replaced. What only the server decides
+	// must stay as it is: apiVersion, kind, and of metadata name, namespace, uid, resourceVersion, generation,
+	// creationTimestamp and deletionTimestamp; else the request fails with 500. Changes outside of what the path is
+	// about are dropped: everything but status where Subresource is "status", and status where it's "" if it
+	// has its own path. managedFields aren't shown, and ignored.
+	Object *T
+	// Old is the stored object, in the request's version; nil for a Create. To change it has no effect.
+	Old *T
+}
+
+// Attributes are what an Admission learns of a request beside the objects.
+type Attributes struct {
+	Operation       Operation
+	Kind            runtimeschema.GroupVersionKind     // of the object
+	Resource        runtimeschema.GroupVersionResource // of the path
+	Subresource     string                             // "", "status", "scale" or "finalize"; the object is the whole one always
+	Namespace, Name string                             // Namespace "" for what has none; Name is set where it's generated, too
+	DryRun          bool                               // nothing will be written
+	FieldManager    string                             // by which the client is known in managedFields
+	UserAgent       string                             // "" where there's no HTTP request
+	Warnings        []string                           // what was warned of, see Warn
+}
+
+// Warn tells the client something beside the answer, in a Warning header. A request that is refused has none, and a
+// deleted collection neither.
+func (a *Attributes) Warn(text string) { a.Warnings = append(a.Warnings, text) }
+
+// Operation is what a request does to an object. Patches and applied configurations are a Create or an Update. A deletion that
+// has to wait for finalizers is a Delete; the removal of the last one is an Update. Each object of a deleted collection is
+// a Delete.
+type Operation string
+
+// The operations, with the names that Kubernetes has for them.
+const (
+	Create Operation = "CREATE"
+	Update Operation = "UPDATE"
+	Delete Operation = "DELETE"
+)
+
+// admits tells whether there are hooks for the resource.
+func (e *Endpoint) admits() bool {
+	return len(e.res.registry.admission) > 0 || e.res.typed != nil && e.res.typed.hooked
+}
+
+// admit lets the hooks judge a client's write. o, which is nil for a Delete, becomes what they make of it; old is nil for a
+// Create.
+func (e *Endpoint) admit(ctx context.Context, w writeOptions, op Operation, o, old *object, subresource string) (warnings []string, err error) {
+	if !w.asked || !e.admits() {
+		return nil, nil
+	}
+	subject := o
+	if o == nil {
+		subject = old
+	}
+	a := &Attributes{
+		Operation: op, Kind: e.kind(), Resource: runtimeschema.GroupVersionResource{Group: e.Group, Version: e.Version, Resource: e.Plural},
+		Subresource: subresource, Namespace: subject.meta.Namespace, Name: subject.meta.Name,
+		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: e.userAgent,
+	}
+	var before *object
+	if o != nil {
+		before = o.clone()
+	}
+	if t := e.res.typed; t != nil {
+		if err := t.admit(ctx, e, a, o, old); err != nil {
+			return nil, err
+		}
+	}
+	if len(e.res.registry.admission) > 0 {
+		if err := e.admitTree(ctx, a, o, old); err != nil {
+			return nil, err
+		}
+	}
+	if o != nil {
+		*o = *e.selectPart(o, before, subresource)
+		o.managed, o.meta.ManagedFields = before.managed, nil
+	}
+	return a.Warnings, nil
+}
+
+// admitTree calls the hooks that are for all resources.
+func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, o, old *object) error {
+	obj, err := e.unstructured(o)
+	if err != nil {
+		return err
+	}
+	before, err := e.unstructured(old)
+	if err != nil {
+		return err
+	}
+	obj, err = callHooks(ctx, e, e.res.registry.admission, a, obj, before, func(u *unstructured.Unstructured) metav1.Object { return u })
+	if err != nil || o == nil {
+		return err
+	}
+	// As bytes it's JSON for certain, and nobody else's.
+	raw, err := encodeJSON(obj.Object)
+	if err != nil {
+		return fmt.Errorf("admission left an object that can't be encoded: %w", err)
+	}
+	tree, err := decodeTree(raw)
+	if err != nil {
+		return fmt.Errorf("admission left an object that can't be decoded: %w", asText(err))
+	}
+	next, err := fromTree(tree)
+	if err != nil {
+		return fmt.Errorf("admission left an object that can't be decoded: %w", err)
+	}
+	*o = *next
+	_, err = e.shape(o, false)
+	return err
+}
+
+// asText keeps an error's text and not what it is: a Status would be the client's fault.
+func asText(err error) error { return errors.New(err.Error()) }
+
+// unstructured copies an object for a hook; nil for nil.
+func (e *Endpoint) unstructured(o *object) (*unstructured.Unstructured, error) {
+	if o == nil {
+		return nil, nil
+	}
+	shown := *o
+	shown.managed = nil
+	tree, err := shown.tree(e.apiVersion(), e.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: deepCopy(tree)}, nil
+}
+
+// callHooks calls one after the other and returns the object as they leave it.
+func callHooks[T any](ctx context.Context, e *Endpoint, hooks []Admission[T], a *Attributes, obj, old *T, meta func(*T) metav1.Object) (*T, error) {
+	for _, hook := range hooks {
+		r := &AdmissionRequest[T]{Attributes: *a, Object: obj, Old: old}
+		var current func() metav1.Object // nil where nothing is written
+		if obj != nil {
+			current = func() metav1.Object {
+				if r.Object == nil {
+					return &metav1.ObjectMeta{}
+				}
+				return meta(r.Object)
+			}
+		}
+		var refusal error
+		if err := e.res.registry.call("admission by "+nameOf(hook), current, func() { refusal = hook.Admit(ctx, r) }); err != nil {
+			return nil, err
+		}
+		if refusal != nil {
+			return nil, e.refuse(ctx, a.Name, refusal)
+		}
+		if obj != nil {
+			obj = r.Object
+		}
+		a.Warnings = r.Warnings
+	}
+	return obj, nil
+}
+
+// nameOf tells which hook it is: its type, or of a function its name.
+func nameOf(hook any) string {
+	if v := reflect.ValueOf(hook); v.Kind() == reflect.Func && !v.IsNil() {
+		return runtime.FuncForPC(v.Pointer()).Name()
+	}
+	return fmt.Sprintf("%T", hook)
+}
+
+// refusal is a hook's error as it's answered. Its code says nothing about the object: a hook may say "not found" of
+// something else.
+type refusal struct{ *apierrors.StatusError }
+
+func (r refusal) Unwrap() error { return r.StatusError }
+
+func isRefusal(err error) bool {
+	var r refusal
+	return errors.As(err, &r)
+}
+
+// refuse makes a Status of a hook's error.
+func (e *Endpoint) refuse(ctx context.Context, name string, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		if s := status.Status(); s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError {
+			s.Status = metav1.StatusFailure
+			return refusal{&apierrors.StatusError{ErrStatus: s}}
+		}
+	}
+	return refusal{apierrors.NewForbidden(e.resource(), clip(name), err)}
+}
+
+// call runs a function of the program's. What only the server decides of the object must be the same afterwards. A panic
+// is returned as an error, because much of this runs on goroutines where nobody else would stop it (see deletersAtOnce).
+func (r *Registry) call(what string, object func() metav1.Object, fn func()) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			r.log.Error("a panic in "+what, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = errors.New(what + " panicked; the server's log has more")
+		}
+	}()
+	if object == nil {
+		fn()
+		return nil
+	}
+	before := decidedOf(object())
+	fn()
+	after := decidedOf(object())
+	for i, field := range decidedFields {
+		if after[i] != before[i] {
+			return fmt.Errorf("%s has changed %s from %q to %q, which only the server may", what, field, clip(before[i]), clip(after[i]))
+		}
+	}
+	return nil
+}
+
+// decidedFields are what only the server decides; the first two stand in unstructured objects alone.
+var decidedFields = [...]string{
+	"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion",
+	"metadata.generation", "metadata.creationTimestamp", "metadata.deletionTimestamp",
+}
+
+func decidedOf(m metav1.Object) (values [len(decidedFields)]string) {
+	if u, ok := m.(*unstructured.Unstructured); ok {
+		values[0], values[1] = u.GetAPIVersion(), u.GetKind()
+	}
+	deleted := ""
+	if t := m.GetDeletionTimestamp(); t != nil {
+		deleted = timeText(*t)
+	}
+	copy(values[2:], []string{
+		m.GetName(), m.GetNamespace(), string(m.GetUID()), m.GetResourceVersion(),
+		strconv.FormatInt(m.GetGeneration(), 10), timeText(m.GetCreationTimestamp()), deleted,
+	})
+	return values
+}
+
+func timeText(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// hooks returns a list without the nils in it, which say that a hook is off.
+func hooks[T any](list []Admission[T]) []Admission[T] {
+	return slices.DeleteFunc(slices.Clone(list), func(a Admission[T]) bool { return a == nil })
+}
