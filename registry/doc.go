@@ -11,7 +11,8 @@
 //
 // # Data flow
 //
-// A write is decoded, checked, encoded canonically and written by one compare-and-swap transaction; what
+// A write is decoded, given the form that its schema says (package schema), checked, tracked if it has to be
+// (package managed), encoded canonically and written by one compare-and-swap transaction; what
 // the client is answered is made from the bytes that were stored. The old object comes from the
 // cacher, which may be behind: a success is guarded by the transaction, and a refusal or "unchanged" is
 // only given after the key was read from etcd (see modify). Reads copy the cacher's bytes. In the other
