@@ -46,7 +46,7 @@ cover: ## run the tests and print the share of statements that they reach; bin/c
 	@mkdir -p bin && $(GO) test -coverpkg=./... -coverprofile=bin/cover.out ./... && $(GO) tool cover -func=bin/cover.out | tail -1
 
 .PHONY: bench
-bench: ## run every benchmark for BENCHTIME (200ms)
+bench: ## run every Go benchmark for BENCHTIME (200ms); `go run ./bench` lists the scenarios
 	$(EACH) $(GO) test $(BENCH) ./...$(DONE)
 
 .PHONY: bench-compare
@@ -61,5 +61,5 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir </dev/null || exit 1; done
 
 .PHONY: soak
-soak: ## run writers, watchers, restarts and compactions against a model for SOAK (10m)
-	SOAK=$(SOAK) $(GO) test -tags soak -race -timeout 0 -run '^TestSoak$$' -v ./storage/cacher
+soak: ## run writers, watchers, restarts and compactions against a model and against the binary, each for SOAK (10m)
+	SOAK=$(SOAK) $(GO) test -tags soak -race -p 1 -timeout 0 -run '^TestSoak$$' -v ./storage/cacher ./e2e

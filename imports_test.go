@@ -33,9 +33,10 @@ var floors = []floor{
 	{"server", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/..."}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"client", []string{"selectors", "watchstream"}},
-	{"e2e", nil},             // runs the binary
-	{"bench", nil},           // runs the binary, or measures a server that runs
-	{"", []string{"server"}}, // main
+	{"e2e", nil},   // runs the binary
+	{"bench", nil}, // runs the binary, or measures a server that runs
+	{"examples/...", []string{"server", "registry"}}, // programs of others
+	{"", []string{"server"}},                         // main
 }
 
 type floor struct {

@@ -4,9 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"iter"
 	"slices"
 	"strings"
 
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
 )
 
@@ -51,6 +53,17 @@ func newCatalog(resources []*resource) *Catalog {
 	}
 	c.Hash = hex.EncodeToString(sum.Sum(nil))
 	return c
+}
+
+// Objects yields the resources and how many objects each has.
+func (c *Catalog) Objects() iter.Seq2[runtimeschema.GroupResource, int] {
+	return func(yield func(runtimeschema.GroupResource, int) bool) {
+		for _, r := range c.resources {
+			if !yield(runtimeschema.GroupResource{Group: r.group, Resource: r.plural}, r.cache.Len()) {
+				return
+			}
+		}
+	}
 }
 
 // compareEndpoints orders by group, version (the preferred first) and plural.

@@ -74,14 +74,41 @@ func newMetrics(f *inflight) *metrics {
 	return m
 }
 
-// addGauges registers what the other packages count: one function per number.
-func (in *instance) addGauges(r *prometheus.Registry) {
-	r.MustRegister(
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "apiserver_lite_feed_revision",
-			Help: "The revision up to which every change is in the caches.",
-		}, func() float64 { return float64(in.cacher.Position()) }),
-	)
+// addGauges registers what the other packages count.
+func (in *instance) addGauges(r *prometheus.Registry, large turns) {
+	gauge := func(name, help string, value func() float64) {
+		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
+	}
+	gauge("apiserver_lite_feed_revision", "The revision up to which every change is in the caches.",
+		func() float64 { return float64(in.cacher.Position()) })
+	gauge("apiserver_lite_watch_log_bytes", "What the logs of recent events keep in memory.",
+		func() float64 { return float64(in.cacher.Usage().LogBytes) })
+	gauge("apiserver_lite_watch_history_bytes", "Decoded history that late watchers share.",
+		func() float64 { return float64(in.cacher.Usage().HistoryBytes) })
+	gauge("apiserver_lite_kept_snapshots", "Snapshots that are kept for the next pages of lists.",
+		func() float64 { return float64(in.cacher.Usage().Snapshots) })
+	gauge("apiserver_lite_kept_snapshot_bytes", "What those keep in memory beside the current state.",
+		func() float64 { return float64(in.cacher.Usage().SnapshotBytes) })
+	gauge("apiserver_lite_large_answers", "Answers of more than 128 KiB that are being written.",
+		func() float64 { return float64(len(large)) })
+	r.MustRegister(objects{in.registry})
+}
+
+// objects counts stored objects. The series are those of the resources there are.
+type objects struct{ registry *registry.Registry }
+
+var storedObjects = prometheus.NewDesc("apiserver_storage_objects", "Objects in storage, by resource.", []string{"group", "resource"}, nil)
+
+func (o objects) Describe(descs chan<- *prometheus.Desc) { descs <- storedObjects }
+
+func (o objects) Collect(metrics chan<- prometheus.Metric) {
+	left := maxResources
+	for r, n := range o.registry.Catalog().Objects() {
+		if left--; left < 0 {
+			return
+		}
+		metrics <- prometheus.MustNewConstMetric(storedObjects, prometheus.GaugeValue, float64(n), r.Group, r.Resource)
+	}
 }
 
 // labels returns the labels of a resource, having made sure that there is room for it.

@@ -25,7 +25,7 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		takeovers:         &in.takeovers,
 		watchers:          newWatchers(),
 	}
-	in.addGauges(h.metrics.registry)
+	in.addGauges(h.metrics.registry, h.large)
 	h.watchers.collect(h.metrics.registry)
 	gatherers := prometheus.Gatherers{h.metrics.registry}
 	if s.Metrics != nil {

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ticksPerSecond is Linux's USER_HZ.
+const ticksPerSecond = 100
+
+// cpu is the user and system time that the server's processes have used.
+func (s *server) cpu() (sum time.Duration) {
+	for _, pid := range s.pids {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // after the name, which may have blanks
+		if len(fields) < 13 {
+			continue
+		}
+		for _, ticks := range fields[11:13] {
+			n, _ := strconv.Atoi(ticks)
+			sum += time.Duration(n) * time.Second / ticksPerSecond
+		}
+	}
+	return sum
+}
+
+// resident is the memory of the server's processes, in MB.
+func (s *server) resident() float64 { return s.status("VmRSS:") }
+
+// peak is the most that it was since the processes began, or since resetPeak.
+func (s *server) peak() float64 { return s.status("VmHWM:") }
+
+// resetPeak makes peak begin anew.
+func (s *server) resetPeak() {
+	for _, pid := range s.pids {
+		os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
+	}
+}
+
+func (s *server) status(line string) (mb float64) {
+	for _, pid := range s.pids {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		_, rest, _ := strings.Cut(string(status), line)
+		if fields := strings.Fields(rest); len(fields) > 0 {
+			kb, _ := strconv.ParseFloat(fields[0], 64)
+			mb += kb / 1024
+		}
+	}
+	return mb
+}
+
+// settled waits until memory stays within 1 % for as long as --settle says, or for patience, and returns it.
+func (b *bench) settled() float64 {
+	was, since := b.resident(), time.Now()
+	for end := since.Add(patience); time.Since(since) < b.settling && time.Now().Before(end); {
+		time.Sleep(b.settling / 20)
+		if now := b.resident(); now > was*1.01 || now < was*0.99 {
+			was, since = now, time.Now()
+		}
+	}
+	return b.resident()
+}
+
+// metric is a value of the server's /metrics: of the first line that begins so.
+func (s *server) metric(name string) (float64, error) {
+	text, err := s.must("GET", "/metrics", "", nil, 200)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+" "); ok {
+			return strconv.ParseFloat(strings.TrimSpace(rest), 64)
+		}
+	}
+	return 0, fmt.Errorf("/metrics has no %s", name)
+}
+
+// percentile sorts the durations and returns one of them in milliseconds: 50 is the median, 100 the longest.
+func percentile(all []time.Duration, p int) float64 {
+	if len(all) == 0 {
+		return 0
+	}
+	slices.Sort(all)
+	return milliseconds(all[min(len(all)*p/100, len(all)-1)])
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}

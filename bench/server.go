@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// patience is how long a server may take to start, to stop, or to do what a scenario waits for.
+const patience = 2 * time.Minute
+
+// server is what is measured. One that was started has cmd; its binary or command is set.
+type server struct {
+	binary, args, command string
+	url                   string
+	pids                  []int
+	dir                   string // with the data, while the scenario runs
+	cmd                   *exec.Cmd
+	terminate             func() error
+	exited                chan error // gets what cmd's Wait returns
+	http                  *http.Client
+}
+
+func newServer() *server {
+	const connections = 256 // that stay open; more than any scenario has clients
+	return &server{http: &http.Client{Transport: &http.Transport{
+		MaxIdleConnsPerHost: connections, DisableCompression: true, ReadBufferSize: 64 << 10}}}
+}
+
+// open starts the server, unless it runs.
+func (s *server) open(ctx context.Context) (err error) {
+	set := 0
+	for _, value := range []string{s.binary, s.command, s.url} {
+		if value != "" {
+			set++
+		}
+	}
+	if set != 1 {
+		return errors.New("say what to measure: --server FILE, --command COMMAND or --url URL, one of them")
+	}
+	if s.url != "" {
+		return nil
+	}
+	if s.dir, err = os.MkdirTemp("", "bench-"); err != nil {
+		return err
+	}
+	if _, err := s.start(ctx); err != nil {
+		return errors.Join(err, s.close())
+	}
+	return nil
+}
+
+// close stops what open started, and removes its data.
+func (s *server) close() error {
+	s.http.CloseIdleConnections()
+	if s.dir == "" {
+		return nil
+	}
+	return errors.Join(s.stop(), os.RemoveAll(s.dir))
+}
+
+// start starts the server and returns how long it took until it was ready. Another server's command finds a directory
+// for its data in the environment's DATA; when it's ready it prints a line with url=URL and, for each of its
+// processes, something that ends with pid=N; then it stays until SIGTERM.
+func (s *server) start(ctx context.Context) (time.Duration, error) {
+	begin := time.Now()
+	words, ready := strings.Fields(s.command), s.readLine
+	if s.binary != "" {
+		words = append([]string{s.binary, "--listen=127.0.0.1:0", "--log-level=warn", "--exit-with-parent",
+			"--data-dir=" + filepath.Join(s.dir, "data"), "--url-file=" + s.urlFile()}, strings.Fields(s.args)...)
+		ready = s.readURL
+		os.Remove(s.urlFile())
+	}
+	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
+	s.cmd = cmd
+	s.terminate = sync.OnceValue(func() error { return cmd.Process.Signal(syscall.SIGTERM) }) // twice means at once
+	cmd.Cancel = s.terminate
+	s.cmd.WaitDelay = patience
+	s.cmd.Env = append(os.Environ(), "DATA="+s.dir)
+	s.cmd.Stderr = os.Stderr
+	err := ready(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("start %s: %w", words[0], err)
+	}
+	return time.Since(begin), nil
+}
+
+func (s *server) urlFile() string { return filepath.Join(s.dir, "url") }
+
+// readURL starts the binary and waits for the file that it writes when it's ready.
+func (s *server) readURL(ctx context.Context) error {
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	s.await()
+	s.pids = []int{s.cmd.Process.Pid}
+	for end := time.Now().Add(patience); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(time.Millisecond) {
+		select {
+		case err := <-s.exited:
+			s.cmd = nil
+			return fmt.Errorf("it ended before it was ready: %v", err)
+		default:
+		}
+		if url, err := os.ReadFile(s.urlFile()); err == nil {
+			s.url = strings.TrimSpace(string(url))
+			return nil
+		}
+	}
+	return fmt.Errorf("it isn't ready after %v", patience)
+}
+
+// readLine starts the command and waits for the line that it prints.
+func (s *server) readLine(context.Context) error {
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	late := time.AfterFunc(patience, func() { s.cmd.Process.Kill() })
+	defer late.Stop()
+	defer s.await() // not before: it closes out
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		s.url, s.pids = "", nil
+		for word := range strings.FieldsSeq(lines.Text()) {
+			name, value, _ := strings.Cut(word, "=")
+			if name == "url" {
+				s.url = value
+			}
+			if strings.HasSuffix(name, "pid") {
+				pids, err := integers(value)
+				if err != nil {
+					return err
+				}
+				s.pids = append(s.pids, pids...)
+			}
+		}
+		if s.url != "" {
+			return nil
+		}
+	}
+	return errors.New("it printed no line with url=")
+}
+
+// await makes the process's end come out of exited.
+func (s *server) await() {
+	cmd, exited := s.cmd, make(chan error, 1)
+	s.exited = exited
+	go func() { exited <- cmd.Wait() }()
+}
+
+// stop ends a server that was started.
+func (s *server) stop() error {
+	if s.cmd == nil || s.cmd.Process == nil {
+		return nil
+	}
+	process := s.cmd.Process
+	s.cmd = nil
+	s.terminate()
+	kill := time.AfterFunc(patience, func() { process.Kill() })
+	defer kill.Stop()
+	if err := <-s.exited; err != nil {
+		return fmt.Errorf("stop the server: %w", err)
+	}
+	return nil
+}
+
+// restarts tells whether restart works.
+func (s *server) restarts() bool { return s.dir != "" }
+
+// restart stops the server and starts it on the same data. It returns how long the start took.
+func (s *server) restart(ctx context.Context) (time.Duration, error) {
+	if !s.restarts() {
+		return 0, errors.New("it takes --server or --command: the server has to be restarted")
+	}
+	if err := s.stop(); err != nil {
+		return 0, err
+	}
+	s.http.CloseIdleConnections()
+	return s.start(ctx)
+}

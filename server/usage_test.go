@@ -1,0 +1,36 @@
+package server_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestGauges: what has a bound has a gauge.
+func TestGauges(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	for i := range 5 {
+		s.Do("POST", widgetsPath, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w%d"},"spec":{"size":1}}`, i), "Content-Type", "application/json")
+	}
+	_, page := s.Do("GET", widgetsPath+"?limit=2", "") // whose snapshot is kept for the next
+	if !strings.Contains(page, `"continue"`) {
+		t.Fatalf("no page: %s", page)
+	}
+	s.Do("POST", widgetsPath, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"late"},"spec":{"size":1}}`, "Content-Type", "application/json")
+	_, metrics := s.Do("GET", "/metrics", "")
+	for _, want := range []string{
+		`apiserver_storage_objects{group="example.com",resource="widgets"} 7`,
+		`apiserver_storage_objects{group="",resource="namespaces"} 4`,
+		"apiserver_lite_kept_snapshots 1", "apiserver_lite_large_answers 0", "apiserver_lite_watch_history_bytes 0",
+	} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	for _, name := range []string{"apiserver_lite_watch_log_bytes", "apiserver_lite_kept_snapshot_bytes"} {
+		if strings.Contains(metrics, "\n"+name+" 0\n") || !strings.Contains(metrics, "\n"+name+" ") {
+			t.Errorf("%s doesn't count", name)
+		}
+	}
+}

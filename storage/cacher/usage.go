@@ -1,0 +1,26 @@
+package cacher
+
+// Usage is how much of its bounds the cacher takes.
+type Usage struct {
+	LogBytes      int64 // in the logs of all resources, of totalLogBytes
+	HistoryBytes  int64 // in decoded stretches of etcd's history, of historyBytes
+	Snapshots     int   // kept for continue tokens, of keptSnapshots
+	SnapshotBytes int64 // that those keep alive, of keptBytes
+}
+
+// Usage adds up what the bounds are about. It may be called by any goroutine.
+func (c *Cacher) Usage() (u Usage) {
+	c.mu.RLock()
+	for _, r := range c.resources {
+		u.LogBytes += r.log.bytes.Load()
+	}
+	c.mu.RUnlock()
+	u.HistoryBytes = c.history.bytes.Load()
+	c.kept.mu.Lock()
+	defer c.kept.mu.Unlock()
+	u.Snapshots = len(c.kept.list)
+	if u.Snapshots > 0 {
+		u.SnapshotBytes, _ = c.kept.sumLocked()
+	}
+	return u
+}
