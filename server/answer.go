@@ -63,8 +63,9 @@ type answer struct {
 	code int
 
 	*answerBuffers
-	to  io.Writer // the stream, once there is one
-	err error     // what the connection said
+	to    io.Writer // the stream, once there is one
+	err   error     // what the connection said
+	piece time.Time // when the current piece was begun
 }
 
 // answerBuffers is what an answer needs, pooled.
@@ -98,7 +99,34 @@ func (a *answer) Write(p []byte) (int, error) {
 	}
 	n, err := a.to.Write(p)
 	a.err = err
+	if err == nil {
+		a.giveWay()
+	}
 	return n, err
+}
+
+// Large answers take whole cores, and a write to the store passes several goroutines on its way: at each it would
+// stand in line behind all of them. So while writes are under way, all large answers together rest longer than
+// they work.
+const (
+	// restsPerPiece is how long they rest, in units of what they work.
+	restsPerPiece = 4
+	// maxPieceTime is what a piece counts at most: one that took longer waited for its client.
+	maxPieceTime = time.Millisecond
+)
+
+// giveWay rests after a piece of a large answer, if writes are under way.
+func (a *answer) giveWay() {
+	if a.w.inflight.now(classWrite) > 0 {
+		worked := min(time.Since(a.piece), maxPieceTime)
+		rest := time.NewTimer(worked * restsPerPiece * time.Duration(max(1, len(a.w.large))))
+		defer rest.Stop()
+		select {
+		case <-rest.C:
+		case <-a.r.Context().Done(): // the next piece finds out
+		}
+	}
+	a.piece = time.Now()
 }
 
 // stream begins to send.
@@ -123,6 +151,7 @@ func (a *answer) stream() error {
 		a.to = a.zip
 	}
 	a.w.WriteHeader(a.code)
+	a.piece = time.Now()
 	_, a.err = a.to.Write(a.head)
 	return a.err
 }

@@ -37,7 +37,7 @@ func TestLargeAnswersQueue(t *testing.T) {
 		large := make(turns, 2)
 		piece := []byte(strings.Repeat("x", largeAnswer))
 		begin := func(ctx context.Context) (*response, func() error) {
-			w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), large: large}
+			w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), large: large, inflight: newInflight(1, 1)}
 			r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 			return w, func() error {
 				return w.writeStream(r, mediaJSON, func(out io.Writer) error {
@@ -93,7 +93,7 @@ func TestAnswerFails(t *testing.T) {
 	cause := retryLater(http.StatusGone, "Expired", "too old")
 	for _, size := range []int{0, largeAnswer, largeAnswer + 1} {
 		rec := httptest.NewRecorder()
-		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), large: make(turns, 1)}
+		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), large: make(turns, 1), inflight: newInflight(1, 1)}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept-Encoding", "gzip")
 		aborted := func() (aborted bool) {
@@ -122,7 +122,7 @@ func BenchmarkAnswer(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Accept-Encoding", encoding)
 			for b.Loop() {
-				w := &response{ResponseWriter: &discard{header: http.Header{}}, large: make(turns, 1)}
+				w := &response{ResponseWriter: &discard{header: http.Header{}}, large: make(turns, 1), inflight: newInflight(1, 1)}
 				err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
 					for rest := body; len(rest) > 0; rest = rest[min(len(rest), 64<<10):] {
 						if _, err := out.Write(rest[:min(len(rest), 64<<10)]); err != nil {

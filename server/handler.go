@@ -47,8 +47,9 @@ type response struct {
 	code    int // 0 until the header is written
 	bytes   int64
 
-	large  turns // to write a large answer
-	inTurn bool
+	large    turns // to write a large answer
+	inTurn   bool
+	inflight *inflight
 
 	warnings  []string // that the answer has
 	takenOver bool     // by a stream, which finishes it later
@@ -70,7 +71,7 @@ func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
 }
 
 func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), large: h.large}
+	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), large: h.large, inflight: h.inflight}
 	start := time.Now()
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
