@@ -15,7 +15,8 @@
 // (package managed), encoded canonically and written by one compare-and-swap transaction; what
 // the client is answered is made from the bytes that were stored. The old object comes from the
 // cacher, which may be behind: a success is guarded by the transaction, and a refusal or "unchanged" is
-// only given after the key was read from etcd (see modify). Reads copy the cacher's bytes. In the other
+// only given after the key was read from etcd (see modify). What the program brings (Admission, and a Definition's
+// functions) is called within each attempt, on copies, and its panics are errors (see call). Reads copy the cacher's bytes. In the other
 // forms (see In) metadata is a range of those bytes, too; rows of Tables are made anew for each read, from
 // what their columns look at, and once per event for all watchers.
 //

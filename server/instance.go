@@ -108,7 +108,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	in.cacher = cacher.New(in.store, cacher.Options{})
 	in.registry = registry.New(registry.Options{
 		Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
-		Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
+		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
 	})
 	if s.Register != nil {
 		s.Register(in.registry)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
@@ -92,6 +93,10 @@ type Server struct {
 	// Register, if set, is called before the server starts to serve, for Go programs that serve types
 	// of their own: see registry.Register.
 	Register func(*registry.Registry)
+
+	// Admission, if set, is asked about what clients write to any resource, definitions and namespaces too, and may change
+	// or refuse it: see registry.Admission. Objects of one Go type are the matter of its registry.Definition.
+	Admission []registry.Admission[unstructured.Unstructured]
 
 	// Metrics, if set, are shown on /metrics beside the server's own: prometheus.DefaultGatherer adds
 	// etcd's and the Go runtime's, which are one set per process.
