@@ -149,10 +149,12 @@ func (c *Cacher) list(ctx context.Context, at storage.Revision) error {
 			c.resources[p] = newResource(c, p, at)
 		}
 	}
+	var dirty []*cohort
 	for p, r := range c.resources {
-		r.install(objects[p], at)
+		dirty = r.install(objects[p], at, dirty)
 	}
 	c.moveTo(at)
+	c.waker.wake(dirty)
 	return nil
 }
 

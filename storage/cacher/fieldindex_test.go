@@ -97,7 +97,7 @@ func TestFieldIndex(t *testing.T) {
 	if _, ok := b.Snapshot().Where("spec.n", "1", "", ""); ok {
 		t.Error("a field is still indexed")
 	}
-	b.install(nil, b.rev)
+	b.install(nil, b.rev, nil)
 	b.put(randomThing(rng))
 	checkIndex(t, b.Snapshot(), "spec.color")
 	b.SetFields(nil)

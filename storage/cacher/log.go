@@ -144,11 +144,13 @@ func (l *eventLog) evict() {
 	e.drop()
 }
 
-// reset forgets everything: the log begins anew after base.
+// reset forgets everything: the log begins anew after base. One sequence number stands for what it never had,
+// so that who has taken the last event before doesn't seem to be up to date.
 func (l *eventLog) reset(base storage.Revision) {
 	for l.low < l.next {
 		l.evict()
 	}
+	l.low, l.next = l.low+1, l.next+1
 	l.base = base
 }
 

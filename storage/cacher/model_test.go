@@ -399,11 +399,13 @@ func event(typ string, o *thing, rev storage.Revision) string {
 // writers' own record says: in order, without gap or repeat, with the right transitions.
 func TestModel(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3} {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runModel(t, seed) })
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { runModel(t, seed, 1) })
 	}
+	t.Run("thousands of watchers", func(t *testing.T) { runModel(t, 4, 50) })
 }
 
-func runModel(t *testing.T, seed uint64) {
+// runModel runs one history; crowd is how many watchers of each query come in each life.
+func runModel(t *testing.T, seed uint64, crowd int) {
 	const lives, writers, writesPerLife = 4, 4, 150
 	r := newRig(t, smallBounds)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -414,8 +416,10 @@ func runModel(t *testing.T, seed uint64) {
 	}
 	var observers []*observer
 	for life := range lives {
-		for _, q := range queries { // newcomers; those of earlier lives go on
-			observers = append(observers, &observer{query: q, rng: rand.New(rand.NewPCG(seed, rng.Uint64()))})
+		for range crowd { // newcomers; those of earlier lives go on
+			for _, q := range queries {
+				observers = append(observers, &observer{query: q, rng: rand.New(rand.NewPCG(seed, rng.Uint64()))})
+			}
 		}
 		var writing, watching sync.WaitGroup
 		written := make(chan struct{})
@@ -426,7 +430,7 @@ func runModel(t *testing.T, seed uint64) {
 		}
 		for i, o := range observers {
 			if i%3 == 0 { // some sleep while everything is written, and are late
-				watching.Go(func() { <-written; o.watch(t, r, target-storage.Revision(i)) })
+				watching.Go(func() { <-written; o.watch(t, r, target-storage.Revision(i%writesPerLife)) })
 			} else {
 				watching.Go(func() { o.watch(t, r, target) })
 			}

@@ -157,8 +157,8 @@ func (s *Snapshot) Count(key, prefix string) (n int) {
 }
 
 // install makes objects all that the resource holds, as of a revision, in one step: when the cache is primed, and
-// when it has missed events. Then whoever reads on goes to history from here.
-func (r *Resource) install(objects []*Object, at storage.Revision) {
+// when it has missed events. Then whoever reads on goes to history from here: all cohorts are added to dirty.
+func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*cohort) []*cohort {
 	tree := newTree()
 	for _, o := range objects {
 		tree.ReplaceOrInsert(o)
@@ -178,7 +178,9 @@ func (r *Resource) install(objects []*Object, at storage.Revision) {
 	r.log.reset(at)
 	for _, g := range r.groups {
 		g.first, g.floor = g.next, r.log.head()
+		dirty = g.queueLocked(dirty)
 	}
+	return dirty
 }
 
 // apply brings in the changes that one revision made to the resource, in one hold of the lock, and adds

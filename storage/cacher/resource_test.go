@@ -483,6 +483,16 @@ func TestFeedFallsOutOfHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer missed.Close()
+	opts.After = begin
+	current, err := res.Open(ctx, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer current.Close()
+	out, wait, err := current.Next(ctx, nil)
+	if len(out) > 0 || wait == nil || err != nil {
+		t.Fatalf("a watcher that is up to date got %s, %v", out, err)
+	}
 	if _, err := r.server.Client.Compact(ctx, int64(begin)); err != nil {
 		t.Fatal(err)
 	}
@@ -500,7 +510,10 @@ func TestFeedFallsOutOfHistory(t *testing.T) {
 	if _, _, err := missed.Next(ctx, nil); !errors.Is(err, watchstream.ErrExpired) {
 		t.Errorf("a watcher that missed events got %v", err)
 	}
-	opts.After = begin
+	<-wait // who slept is woken
+	if got := len(read(t, current)); got != 20 {
+		t.Errorf("who was up to date before the feed fell behind got %d events, want 20", got)
+	}
 	resumed, err := res.Open(ctx, opts)
 	if err != nil {
 		t.Fatal(err)

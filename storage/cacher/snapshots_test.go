@@ -57,7 +57,7 @@ func TestKeptSnapshots(t *testing.T) {
 	}
 	b.put(widgetNamed("a", "front"))
 	before := b.cacher.kept.list[0].pins()
-	b.install(nil, b.rev) // a relist replaces everything
+	b.install(nil, b.rev, nil) // a relist replaces everything
 	if after := b.cacher.kept.list[0].pins(); after <= before {
 		t.Errorf("a kept snapshot keeps %d bytes alive after all was replaced, %d before", after, before)
 	}
