@@ -238,13 +238,21 @@ func (e *Endpoint) refuse(ctx context.Context, name string, err error) error {
 	return refusal{apierrors.NewForbidden(e.resource(), clip(name), err)}
 }
 
+// PanicError is a panic of a function that the program brought.
+type PanicError struct {
+	What  string // which function
+	Cause any    // what it panicked with
+	Stack []byte
+}
+
+func (e *PanicError) Error() string { return e.What + " panicked" }
+
 // call runs a function of the program's. What only the server decides of the object must be the same afterwards. A panic
 // is returned as an error, because much of this runs on goroutines where nobody else would stop it (see deletersAtOnce).
 func (r *Registry) call(what string, object func() metav1.Object, fn func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			r.log.Error("a panic in "+what, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
-			err = errors.New(what + " panicked; the server's log has more")
+			err = &PanicError{What: what, Cause: cause, Stack: debug.Stack()}
 		}
 	}()
 	if object == nil {

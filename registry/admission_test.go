@@ -524,19 +524,19 @@ func TestAdmissionPanics(t *testing.T) {
 	for _, panics = range append(slices.Clone(writes), "Deleting", "Held") {
 		if slices.Contains(writes, panics) {
 			_, err := e.Create(s.ctx, "default", nil, gadget("c", ""))
-			s.refused(err, 500, metav1.StatusReasonInternalError, "panicked")
+			wantPanic(t, err, panics)
 			_, err = e.Patch(s.ctx, "default", "a", "", merge, nil, []byte(`{"spec":{"size":7}}`))
-			s.refused(err, 500, metav1.StatusReasonInternalError, "panicked")
+			wantPanic(t, err, panics)
 		}
 		if slices.Contains(deletes, panics) {
 			_, err := e.Delete(s.ctx, "default", "a", nil, nil)
-			s.refused(err, 500, metav1.StatusReasonInternalError, "panicked")
+			wantPanic(t, err, panics)
 			_, err = e.DeleteCollection(s.ctx, "default", nil, nil)
-			s.refused(err, 500, metav1.StatusReasonInternalError, "panicked")
+			wantPanic(t, err, panics)
 		}
 		if panics == "server" {
 			_, err := s.crds().Create(s.ctx, "", nil, []byte(widgetCRD))
-			s.refused(err, 500, metav1.StatusReasonInternalError, "panicked")
+			wantPanic(t, err, panics)
 		}
 	}
 	panics = ""
@@ -546,6 +546,14 @@ func TestAdmissionPanics(t *testing.T) {
 	}
 	if got := names(s.list(e, "", nil)); got != "" {
 		t.Errorf("%s are left", got)
+	}
+}
+
+func wantPanic(t *testing.T, err error, of string) {
+	t.Helper()
+	var p *PanicError
+	if !errors.As(err, &p) || p.Cause != "of "+of || len(p.Stack) == 0 {
+		t.Fatalf("got %v, want the panic of %s", err, of)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -61,8 +62,10 @@ func newDefinitions(r *Registry) *definitions {
 				return crd.ValidateStatus(ctx, obj, old)
 			}
 			errs := crd.Validate(ctx, obj, old)
-			if c := obj.Spec.Conversion; len(errs) == 0 && c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
-				errs = conversion.Validate(c.Webhook, field.NewPath("spec", "conversion", "webhook"), r.webhooks)
+			if c := obj.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
+				// Our rules include Kubernetes's, and don't repeat the user information of a URL.
+				errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, "spec.conversion.") })
+				errs = append(errs, conversion.Validate(c.Webhook, field.NewPath("spec", "conversion", "webhook"), r.webhooks)...)
 			}
 			return errs
 		},

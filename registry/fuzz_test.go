@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/crd"
+	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -176,4 +179,124 @@ func FuzzJSONPatch(f *testing.F) {
 		`[{"op":"add","path":"/spec/list/-1","value":1}]`, `[{"op":"test","path":"/spec/list/-9","value":null}]`,
 		`[{"op":"replace","path":"/spec/text","value":null},{"op":"test","path":"/spec/text","value":null},{"op":"remove","path":"/spec/text/x"}]`,
 		`[{"op":"add","path":"/a~1b~0/c","value":1}]`, `[{"op":"copy","from":"/spec","path":"/spec/list/0"}]`)
+}
+
+// schemaEndpoint is fuzzEndpoint with a schema, of gizmoCRD's first version.
+func schemaEndpoint(f *testing.F) *Endpoint {
+	var def crd.Definition
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(gizmoCRD, "Gizmo", "Widget")), &def); err != nil {
+		f.Fatal(err)
+	}
+	e := fuzzEndpoint()
+	e.schema, e.sameSchema, e.scale = schema.New(def.Spec.Versions[0].Schema.OpenAPIV3Schema), true, def.Spec.Versions[0].Subresources.Scale
+	e.res.versions = []*Endpoint{e}
+	e.res.types, e.managers = e.res.newTypes(), newManagers(e)
+	return e
+}
+
+// fuzzShaped is an object that fits the schema, and has been applied.
+const fuzzShaped = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"creationTimestamp":"2001-01-01T00:00:00Z","generation":1,"managedFields":[` +
+	`{"apiVersion":"example.com/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:ports":{"k:{\"name\":\"a\"}":{".":{},"f:name":{},"f:port":{}}},"f:replicas":{}}},"manager":"m","operation":"Apply","time":"2001-01-01T00:00:00Z"},` +
+	`{"apiVersion":"example.com/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:size":{}}},"manager":"n","operation":"Update","time":"2001-01-01T00:00:00Z"}],` +
+	`"name":"a","namespace":"default","uid":"u"},"spec":{"ports":[{"name":"a","port":1},{"name":"b"}],"replicas":2,"size":"S"},"status":{"phase":"x"}}`
+
+// valid fails unless what a write would store is stable and, read back, fits the schema.
+func valid(t *testing.T, e *Endpoint, raw []byte) *object {
+	t.Helper()
+	o, err := decodeStored(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stable(t, e, o)
+	d := decoder{endpoint: e}
+	errs := append(e.validateNew(o), d.validate(t.Context(), o, nil, main)...)
+	if len(errs) > 0 {
+		t.Fatalf("what was accepted isn't valid: %v\n%s", errs, raw)
+	}
+	return o
+}
+
+// FuzzApply applies configurations: what is accepted is valid, and applying it again changes nothing.
+func FuzzApply(f *testing.F) {
+	for _, more := range []string{
+		``, `,"spec":{}`, `,"spec":null`, `,"spec":{"size":"L"}`, `,"spec":{"size":"S","ports":[{"name":"a","port":2},{"name":"c"}]}`, `,"spec":{"ports":[{"name":"a"},{"name":"a"}]}`,
+		`,"spec":{"ports":[{}]}`, `,"spec":{"ports":null,"replicas":null}`, `,"spec":{"replicas":11}`, `,"spec":{"replicas":1e30}`, `,"spec":{"fixed":"x"}`, `,"spec":{"x":1}`,
+		`,"spec":[]`, `,"status":{"phase":"y","replicas":-1}`, `,"spec":{"size":"L","size":"S"}`,
+	} {
+		for _, force := range []bool{false, true} {
+			f.Add(widget("a", more), force, false)
+			f.Add(widget("a", more), force, true)
+		}
+	}
+	f.Add([]byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","managedFields":[{}],"labels":{"a":null}}}`), true, false)
+	f.Add([]byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","finalizers":["x.y/z"],"ownerReferences":[{"uid":"1"}],"annotations":{"a":"b"}}}`), true, false)
+	e := schemaEndpoint(f)
+	f.Fuzz(func(t *testing.T, body []byte, force, ofStatus bool) {
+		d := decoder{endpoint: e, writeOptions: writeOptions{validation: metav1.FieldValidationWarn, manager: "m", force: force}}
+		wanted, err := d.configuration(body, "default", "a")
+		if err != nil {
+			wellRefused(t, err)
+			return
+		}
+		subresource := map[bool]string{true: status}[ofStatus]
+		old := cacher.NewObject(fuzzKey, []byte(fuzzShaped), 7)
+		c, err := e.applyTo(t.Context(), &d, old, wanted, subresource)
+		if err != nil {
+			wellRefused(t, err)
+			return
+		}
+		o := valid(t, e, c.raw)
+		if o.meta.Name != "a" || o.meta.Namespace != "default" || o.meta.UID != "u" || ofStatus && fmt.Sprint(o.content["spec"]) != fmt.Sprint(valid(t, e, old.Raw()).content["spec"]) {
+			t.Fatalf("an apply changed what it may not: %s", c.raw)
+		}
+		if asMap(wanted["metadata"])["resourceVersion"] != nil {
+			return // it's another one now
+		}
+		again, err := e.applyTo(t.Context(), &d, cacher.NewObject(fuzzKey, c.raw, 8), wanted, subresource)
+		if err != nil || string(again.raw) != string(c.raw) {
+			t.Fatalf("applied again: %v\n%s\nwas\n%s", err, again.raw, c.raw)
+		}
+	})
+}
+
+// FuzzShapedPatch patches an object that has a schema: what is accepted is valid.
+func FuzzShapedPatch(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"spec":null}`, `{"spec":{"size":null}}`, `{"spec":{"size":"XL"}}`, `{"spec":{"ports":[{"name":"a"},{"name":"a"}]}}`, `{"spec":{"replicas":11}}`, `{"spec":{"replicas":"x","x":1}}`,
+		`{"status":{"phase":1}}`, `{"spec":{"replicas":9223372036854775808}}`, `{"metadata":{"managedFields":[{}]}}`, `{"metadata":{"managedFields":[{"manager":"x","operation":"Update","fieldsV1":{"f:a":1}}]}}`,
+		`[{"op":"remove","path":"/spec/ports/0/name"}]`, `[{"op":"copy","from":"/spec/ports/0","path":"/spec/ports/-"}]`, `[{"op":"replace","path":"/spec","value":[]}]`, `[{"op":"add","path":"/status/replicas","value":-1}]`,
+	} {
+		f.Add([]byte(seed), false)
+		f.Add([]byte(seed), true)
+	}
+	e := schemaEndpoint(f)
+	f.Fuzz(func(t *testing.T, patch []byte, ofStatus bool) {
+		d := decoder{endpoint: e, writeOptions: writeOptions{validation: metav1.FieldValidationWarn, manager: "p"}}
+		kind, subresource := types.MergePatchType, map[bool]string{true: status}[ofStatus]
+		if strings.HasPrefix(string(patch), "[") {
+			kind = types.JSONPatchType
+		}
+		old := cacher.NewObject(fuzzKey, []byte(fuzzShaped), 7)
+		apply, err := d.patch(kind, subresource, patch)
+		var body []byte
+		if err == nil {
+			body, err = apply(appendObject(e.view, old))
+		}
+		var in *object
+		if err == nil {
+			in, err = d.object(body)
+		}
+		if err == nil {
+			err = e.checkNamed(in, "default", "a")
+		}
+		var c change
+		if err == nil {
+			c, err = e.revise(t.Context(), &d, old, in, subresource)
+		}
+		if err != nil {
+			wellRefused(t, err)
+			return
+		}
+		valid(t, e, c.raw)
+	})
 }

@@ -78,9 +78,14 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 	var convert func(obj map[string]any, apiVersion string) (map[string]any, error)
 	if r := e.res; r.converter != nil {
 		convert = func(obj map[string]any, apiVersion string) (map[string]any, error) {
-			trees := []map[string]any{deepCopy(obj)}
-			err := r.convert(context.Background(), r.version(apiVersion), trees)
-			return trees[0], err
+			trees, to := []map[string]any{deepCopy(obj)}, r.version(apiVersion)
+			if err := r.convert(context.Background(), to, trees); err != nil {
+				return nil, err
+			}
+			if version, ok := asMap(obj["metadata"])["resourceVersion"]; ok { // converted objects have none
+				asMap(trees[0]["metadata"])["resourceVersion"] = version
+			}
+			return trees[0], to.schema.Prune(trees[0]) // webhooks may leave what the version doesn't know
 		}
 	}
 	return managed.New(e.kind(), subresource, e.res.types, reset, convert)

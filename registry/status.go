@@ -90,7 +90,8 @@ func errNotServed() error {
 // fail is the one translation from storage's errors to a Status; what is one already stays.
 func (e *Endpoint) fail(name string, err error) error {
 	var status apierrors.APIStatus
-	if err == nil || errors.As(err, &status) || errors.Is(err, errChanged) { // which current handles
+	var panicked *PanicError
+	if err == nil || errors.As(err, &status) || errors.As(err, &panicked) || errors.Is(err, errChanged) { // which current handles
 		return err
 	}
 	resource := schema.GroupResource{Group: e.Group, Resource: e.Plural}

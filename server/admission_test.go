@@ -44,7 +44,7 @@ func TestAdmission(t *testing.T) {
 		t.Errorf("%s: %s", res.Status, answer)
 	}
 	res, answer = s.Do("POST", namespaces, `{"metadata":{"name":"broken"}}`, "Content-Type", "application/json")
-	if res.StatusCode != http.StatusInternalServerError || strings.Contains(answer, "a mistake in the hook") || !strings.Contains(answer, "panicked") {
+	if res.StatusCode != http.StatusInternalServerError || strings.Contains(answer, "a mistake in the hook") || !strings.Contains(answer, "internal error") {
 		t.Errorf("%s: %s", res.Status, answer)
 	}
 	s.Get(namespaces + "/shop")

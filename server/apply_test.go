@@ -134,7 +134,7 @@ func TestApply(t *testing.T) {
 		apply("force", m+"&force=true", config(size), 200, "spec.size=L metadata.generation=2"),
 		apply("no force", m+"&force=false", config(size), 409, "conflict with", "FieldManagerConflict .spec.size"),
 		apply("status by the main path", m, config(`},"status":{"phase":"x"}`), 200, "status= metadata.generation=1"),
-		at("/status", apply("status", m, config(`,"labels":{"a":"b"}},"spec":{"size":"L"},"status":{"phase":"x"}`), 200, "status.phase=x spec.size=S metadata.labels= metadata.generation=1 metadata.managedFields.0.manager=m metadata.managedFields.0.subresource=status metadata.managedFields.1.manager=before-first-apply")),
+		at("/status", apply("status", m, config(`,"labels":{"a":"b"}},"spec":{"size":"L"},"status":{"phase":"x"}`), 200, "status.phase=x spec.size=S metadata.labels= metadata.generation=1 metadata.managedFields.0.manager=m metadata.managedFields.0.subresource=status metadata.managedFields.0.operation=Apply")),
 		at("/status", apply("status that isn't valid", m, config(`},"status":{"replicas":"x"}`), 400, ".status.replicas")),
 		apply("finalizer without a domain", m, config(`,"labels":{"a":"b"}`), 200, "metadata.labels.a=b"),
 	})

@@ -64,7 +64,12 @@ type response struct {
 func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
 	return func(rw http.ResponseWriter, r *http.Request) {
 		w := rw.(*response)
-		if err := f(w, r); err != nil {
+		err := f(w, r)
+		var panicked *registry.PanicError
+		if errors.As(err, &panicked) {
+			panic(panicked) // as if it had been in this goroutine
+		}
+		if err != nil {
 			w.fail(r, err)
 		}
 	}
@@ -88,7 +93,11 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.leave()
 		if cause != nil && !isAbort(cause) {
 			h.metrics.panics.Inc()
-			h.log.ErrorContext(r.Context(), "panic", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			stack := debug.Stack()
+			if elsewhere, ok := cause.(*registry.PanicError); ok {
+				cause, stack = fmt.Sprintf("%v: %v", elsewhere, elsewhere.Cause), elsewhere.Stack
+			}
+			h.log.ErrorContext(r.Context(), "panic", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "panic", fmt.Sprint(cause), "stack", string(stack))
 			cause = w.afterPanic(r)
 		}
 		if !w.takenOver {

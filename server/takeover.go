@@ -109,7 +109,7 @@ func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstrea
 		t.done.bytes = t.sink.sent.Load()
 		h.finish(t.done, t.method, t.path, time.Since(t.start))
 	}()
-	err := watchstream.Serve(ctx, cursor, options, &t.sink)
+	err := h.unlessTold(t.done, t.path, watchstream.Serve(ctx, cursor, options, &t.sink))
 	if err == nil && t.chunked {
 		t.sink.end()
 		_, err = t.conn.Write([]byte("0\r\n\r\n")) // a clean end; without it the client knows that it was cut off

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net/http"
 	"sync/atomic"
@@ -48,9 +49,18 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 		cursor.Close()
 		panic(http.ErrAbortHandler) // the client is gone
 	}
-	if err := watchstream.Serve(r.Context(), cursor, options, sink); err != nil {
+	if err := h.unlessTold(w, shortPath(r), watchstream.Serve(r.Context(), cursor, options, sink)); err != nil {
 		panic(http.ErrAbortHandler) // cut off: a clean end would tell the client that it has all
 	}
+	return nil
+}
+
+// unlessTold is the error of a stream that must be cut off. One of which the client has got an event is logged.
+func (h *handler) unlessTold(w *response, path string, err error) error {
+	if !errors.Is(err, watchstream.ErrTold) {
+		return err
+	}
+	h.log.Warn("a watch failed", "audit_id", w.auditID, "path", path, "error", err)
 	return nil
 }
 

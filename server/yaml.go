@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,7 +105,7 @@ func duplicateFields(duplicates []string, fieldValidation string) (warnings []st
 	case len(duplicates) == 0 || fieldValidation == metav1.FieldValidationIgnore:
 		return nil, nil
 	case fieldValidation == metav1.FieldValidationStrict:
-		return nil, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "strict decoding error: "+fmt.Sprint(duplicates))
+		return nil, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "strict decoding error: "+strings.Join(duplicates, ", "))
 	}
 	return duplicates, nil
 }

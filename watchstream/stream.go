@@ -44,6 +44,9 @@ const Headroom = 16
 var (
 	// ErrExpired is returned by a Source when events that it should give are no longer in history.
 	ErrExpired = errors.New("history is gone")
+	// ErrTold is in Serve's error when the source failed and the client got an ERROR event, so that the stream
+	// can end cleanly: cut off, it might lose that event.
+	ErrTold = errors.New("the watcher was told of an error")
 	// ErrShutdown is the cause with which a stream's context ends when the server is going away: the
 	// stream gives what has happened until then and a last bookmark.
 	ErrShutdown = errors.New("the server is shutting down")
@@ -140,7 +143,9 @@ func (s *stream) forward(ctx context.Context) (wait <-chan struct{}, err error) 
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
 		out = AppendError(out, statusOf(err))
 		if errors.Is(err, ErrExpired) {
-			err = io.EOF // the client has been told
+			err = io.EOF // nothing that anybody else must know
+		} else {
+			err = fmt.Errorf("%w: %w", ErrTold, err)
 		}
 	}
 	*buf = out

@@ -242,7 +242,7 @@ func TestServe(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFake()
 				time.AfterFunc(time.Second, func() { f.end(fmt.Errorf("read: %w", c.err)) })
-				if err := Serve(t.Context(), f, Options{}, f); (err == nil) != errors.Is(c.err, ErrExpired) {
+				if err := Serve(t.Context(), f, Options{}, f); errors.Is(err, ErrTold) == errors.Is(c.err, ErrExpired) {
 					t.Errorf("error is %v", err)
 				}
 				var got struct {

@@ -47,7 +47,8 @@ func Validate(ctx context.Context, d, old *Definition) field.ErrorList {
 	return validation.ValidateCustomResourceDefinitionUpdate(ctx, in, prev)
 }
 
-// ValidateStatus checks a definition whose status was written by a client.
+// ValidateStatus checks a definition whose status was written by a client. Beside what kube-apiserver refuses, that
+// is a stored version which the definition doesn't have: no change of its spec would be taken any more.
 func ValidateStatus(ctx context.Context, d, old *Definition) field.ErrorList {
 	in, err := internal(d)
 	if err != nil {
@@ -57,7 +58,12 @@ func ValidateStatus(ctx context.Context, d, old *Definition) field.ErrorList {
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("status"), err)}
 	}
-	return validation.ValidateUpdateCustomResourceDefinitionStatus(ctx, in, prev)
+	errs := validation.ValidateUpdateCustomResourceDefinitionStatus(ctx, in, prev)
+	if len(in.Status.StoredVersions) > 0 {
+		path := field.NewPath("status", "storedVersions")
+		errs = append(errs, validation.ValidateCustomResourceDefinitionStoredVersions(in.Status.StoredVersions, in.Spec.Versions, path)...)
+	}
+	return errs
 }
 
 // internal converts to the version that validation works on. The conversion moves parts of its input.
