@@ -366,6 +366,23 @@ func TestServerSideApply(t *testing.T) {
 	s.ok(s.at("example.com", "v1", "widgets").Create(s.ctx, "default", nil, widget("a", "")))
 }
 
+// Configurations of managers that use different versions, whose schemas differ, don't keep each other from applying.
+func TestApplyAcrossVersions(t *testing.T) {
+	s := start(t, "", Options{})
+	v1 := s.gizmos()
+	beta := s.at("example.com", "v1beta1", "gizmos")
+	const apply = "application/apply-patch+yaml"
+	s.ok(beta.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=old"), gizmo("v1beta1", "a", `,"spec":{"size":"S"}`)))
+	s.ok(v1.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=new"), gizmo("v1", "a", `,"spec":{"replicas":3,"ports":[{"name":"http","port":80}]}`)))
+	s.ok(v1.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=new"), gizmo("v1", "a", `,"spec":{"replicas":4}`)))
+	got := s.ok(v1.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=old"), gizmo("v1", "a", `,"spec":{"size":"L"}`)))
+	if got.get("spec.size") != "L" || got.get("spec.replicas") != "4" {
+		t.Errorf("applied %v", got)
+	}
+	_, err := beta.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=other"), gizmo("v1beta1", "a", `,"spec":{"size":"M"}`))
+	s.refused(err, 409, metav1.StatusReasonConflict, ".spec.size")
+}
+
 func TestManagedFieldsAlways(t *testing.T) {
 	s := start(t, "", Options{ManagedFieldsAlways: true})
 	e := s.gizmos()

@@ -235,9 +235,8 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 		since:       o.Revision,
 		terminating: o.DeletionTimestamp != "",
 	}
-	res.types = res.newTypes()
 	if old != nil {
-		res.since, res.converter, res.types = old.res.since, old.res.converter, old.res.types
+		res.since, res.converter = old.res.since, old.res.converter
 	} else {
 		res.converter = newConverter(obj.Spec.Conversion, d.registry.webhooks)
 	}

@@ -190,7 +190,7 @@ func schemaEndpoint(f *testing.F) *Endpoint {
 	e := fuzzEndpoint()
 	e.schema, e.sameSchema, e.scale = schema.New(def.Spec.Versions[0].Schema.OpenAPIV3Schema), true, def.Spec.Versions[0].Subresources.Scale
 	e.res.versions = []*Endpoint{e}
-	e.res.types, e.managers = e.res.newTypes(), newManagers(e)
+	e.managers = newManagers(e)
 	return e
 }
 

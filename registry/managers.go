@@ -19,12 +19,13 @@ import (
 // made when they're first needed.
 type managers struct {
 	endpoint *Endpoint
+	types    *managed.Types
 
 	mu   sync.Mutex // guards made
 	made map[string]*managed.Manager
 }
 
-func newManagers(e *Endpoint) *managers { return &managers{endpoint: e} }
+func newManagers(e *Endpoint) *managers { return &managers{endpoint: e, types: e.newTypes()} }
 
 // of returns the manager of writes to a subresource.
 func (m *managers) of(subresource string) *managed.Manager {
@@ -39,24 +40,29 @@ func (m *managers) of(subresource string) *managed.Manager {
 	return m.made[subresource]
 }
 
-// newTypes describes the objects of a resource in all its versions.
-func (r *resource) newTypes() *managed.Types {
+// newTypes describes the endpoint's objects, in its own version and as they're recorded in others. Where versions
+// differ in nothing but their name, they have the schemas that theirs are read by: the endpoint's.
+func (e *Endpoint) newTypes() *managed.Types {
 	return managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
-		if r.typed != nil {
-			root, definitions, err := gotype.Of(reflect.TypeOf(r.typed.zero))
+		if t := e.res.typed; t != nil {
+			root, definitions, err := gotype.Of(reflect.TypeOf(t.zero))
 			if err != nil {
 				return nil, false, err
 			}
-			managed.SetKind(definitions[root], r.stored.kind())
+			managed.SetKind(definitions[root], e.kind())
 			return definitions, false, nil
 		}
 		definitions := map[string]*spec.Schema{}
-		for _, e := range r.versions {
-			s, err := e.schema.Structural()
+		for _, v := range e.res.versions {
+			by := e
+			if e.res.converter != nil {
+				by = v
+			}
+			s, err := by.schema.Structural()
 			if err != nil {
 				return nil, false, err
 			}
-			managed.Define(definitions, e.kind(), s.ToKubeOpenAPI())
+			managed.Define(definitions, v.kind(), s.ToKubeOpenAPI())
 		}
 		return definitions, false, nil
 	})
@@ -88,7 +94,7 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 			return trees[0], to.schema.Prune(trees[0]) // webhooks may leave what the version doesn't know
 		}
 	}
-	return managed.New(e.kind(), subresource, e.res.types, reset, convert)
+	return managed.New(e.kind(), subresource, e.managers.types, reset, convert)
 }
 
 // track notes who wrote what. By default only objects that have been applied are tracked, because it costs

@@ -5,7 +5,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/url"
-	"slices"
 	"strconv"
 	"time"
 
@@ -103,7 +102,7 @@ type writeOptions struct {
 func (e *Endpoint) writeOptions(values url.Values, kind string, patch types.PatchType) (writeOptions, error) {
 	q := query{values: values}
 	o := metav1.PatchOptions{
-		DryRun:          given(values["dryRun"]),
+		DryRun:          values["dryRun"],
 		FieldManager:    values.Get("fieldManager"),
 		FieldValidation: values.Get("fieldValidation"),
 	}
@@ -126,11 +125,6 @@ func (e *Endpoint) writeOptions(values url.Values, kind string, patch types.Patc
 	}, nil
 }
 
-// given returns the values of a parameter that aren't empty.
-func given(values []string) []string {
-	return slices.DeleteFunc(slices.Clone(values), func(s string) bool { return s == "" })
-}
-
 // parseDeleteOptions reads the options of a deletion from the body or, when that is empty, from the
 // query.
 func (e *Endpoint) parseDeleteOptions(values url.Values, body []byte) (*metav1.DeleteOptions, error) {
@@ -148,7 +142,6 @@ func (e *Endpoint) parseDeleteOptions(values url.Values, body []byte) (*metav1.D
 	if len(o.DryRun) == 0 {
 		o.DryRun = values["dryRun"]
 	}
-	o.DryRun = given(o.DryRun)
 	if errs := v1validation.ValidateDeleteOptions(o); len(errs) > 0 {
 		return nil, invalidOptions("DeleteOptions", errs)
 	}

@@ -126,7 +126,7 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 	e.forms = newForms(d.Columns)
 	e.seal()
 	e.managers = newManagers(e)
-	res.endpoints, res.stored, res.types = []*Endpoint{e}, e, res.newTypes()
+	res.endpoints, res.stored = []*Endpoint{e}, e
 	r.add(res)
 }
 

@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -25,8 +24,6 @@ type resource struct {
 	cache          *cacher.Resource
 	endpoints      []*Endpoint // one for each served version; none while its names aren't accepted
 	stored         *Endpoint   // of the version in which objects are stored; perhaps not served
-
-	types *managed.Types // for managedFields
 
 	typed *typed // what a Go type adds; nil for custom resources
 
