@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"github.com/apiserver-lite/apiserver-lite/registry/schema/schematest"
+
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +49,7 @@ func TestManyErrors(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			s := New(props(t, test.schema))
+			s := New(schematest.Props(t, test.schema))
 			changed := runtime.DeepCopyJSON(test.object)
 			changed["l"].([]any)[0] = true
 			for name, old := range map[string]map[string]any{"create": nil, "update": changed} {
@@ -72,7 +74,7 @@ func numbered(prefix string, n int) string {
 
 // TestCutErrorsBlockRules has its only blocking error behind those that are told.
 func TestCutErrorsBlockRules(t *testing.T) {
-	s := New(props(t, `{type: object, properties: {l: {type: array, items: {type: string, minLength: 5}, x-kubernetes-validations: [{rule: "false"}]}}}`))
+	s := New(schematest.Props(t, `{type: object, properties: {l: {type: array, items: {type: string, minLength: 5}, x-kubernetes-validations: [{rule: "false"}]}}}`))
 	object := list(3*maxErrors, func(int) any { return "x" })
 	object["l"].([]any)[3*maxErrors-1] = int64(1)
 	errs := s.Validate(t.Context(), object, nil)
@@ -83,7 +85,7 @@ func TestCutErrorsBlockRules(t *testing.T) {
 
 // TestLargeEnum checks many items against many values.
 func TestLargeEnum(t *testing.T) {
-	s := New(props(t, `{type: object, properties: {l: {type: array, items: {type: string, enum: [`+numbered("e", 20_000)+`]}}}}`))
+	s := New(schematest.Props(t, `{type: object, properties: {l: {type: array, items: {type: string, enum: [`+numbered("e", 20_000)+`]}}}}`))
 	if errs := s.Validate(t.Context(), list(50_000, func(i int) any { return fmt.Sprint("e", i%20_000) }), nil); len(errs) > 0 {
 		t.Errorf("there are %d errors", len(errs))
 	}
@@ -91,7 +93,7 @@ func TestLargeEnum(t *testing.T) {
 
 // TestBacktracking has a pattern that takes other engines forever.
 func TestBacktracking(t *testing.T) {
-	s := New(props(t, `{type: object, properties: {s: {type: string, pattern: "^(([a-z])+.)+[A-Z]([a-z])+$"}}}`))
+	s := New(schematest.Props(t, `{type: object, properties: {s: {type: string, pattern: "^(([a-z])+.)+[A-Z]([a-z])+$"}}}`))
 	errs := s.Validate(t.Context(), map[string]any{"s": strings.Repeat("a", 100_000)}, nil)
 	if len(errs) != 1 || errs[0].Type != field.ErrorTypeInvalid {
 		t.Error(errs)
@@ -105,7 +107,7 @@ func TestContextEnds(t *testing.T) {
 		"values": {"spec": map[string]any{"min": "x"}},
 		"rules":  {"metadata": map[string]any{"name": "x"}, "spec": map[string]any{"names": []any{""}}},
 	} {
-		errs := New(props(t, schemaTexts["rules"])).Validate(ctx, object, object)
+		errs := New(schematest.Props(t, schematest.Texts["rules"])).Validate(ctx, object, object)
 		if len(errs) != 1 || errs[0].Type != field.ErrorTypeInternal || !strings.Contains(errs[0].Error(), "nobody waits") {
 			t.Errorf("%s: %v", name, errs)
 		}
@@ -114,7 +116,7 @@ func TestContextEnds(t *testing.T) {
 
 // TestContextEndsRule stops a rule of which one evaluation takes a tenth of a second.
 func TestContextEndsRule(t *testing.T) {
-	s := New(props(t, `{type: object, properties: {l: {type: array, items: {type: array, items: {type: string}, x-kubernetes-validations: [{rule: "self.all(a, self.all(b, self.all(c, a == b || true)))"}]}}}}`))
+	s := New(schematest.Props(t, `{type: object, properties: {l: {type: array, items: {type: array, items: {type: string}, x-kubernetes-validations: [{rule: "self.all(a, self.all(b, self.all(c, a == b || true)))"}]}}}}`))
 	object := list(50, func(int) any { return list(40, func(int) any { return "a" })["l"] })
 	ctx, cancel := context.WithCancel(t.Context())
 	if errs := s.Validate(ctx, list(0, nil), nil); len(errs) > 0 {
@@ -130,7 +132,7 @@ func TestContextEndsRule(t *testing.T) {
 
 // TestConcurrentFirstUse has many goroutines compile and use one schema.
 func TestConcurrentFirstUse(t *testing.T) {
-	s := New(thirty(t))
+	s := New(schematest.Thirty(t))
 	object := tree(t, gizmo)
 	var group sync.WaitGroup
 	for range 16 {
@@ -152,14 +154,14 @@ func TestConcurrentFirstUse(t *testing.T) {
 
 // TestUnusedIsSmall: there may be hundreds of definitions, most of which nobody writes objects of.
 func TestUnusedIsSmall(t *testing.T) {
-	v1 := thirty(t)
+	v1 := schematest.Thirty(t)
 	if n := testing.AllocsPerRun(100, func() { New(v1) }); n > 2 {
 		t.Errorf("New allocates %v times", n)
 	}
 	if size := unsafe.Sizeof(Schema{}); size > 256 {
 		t.Errorf("an unused Schema has %d bytes", size)
 	}
-	s := New(props(t, widget))
+	s := New(schematest.Props(t, schematest.Widget))
 	object := tree(t, `{spec: {size: 1, color: red, tags: [a]}}`)
 	use := func() {
 		_, err := s.Shape(object, true)
@@ -175,7 +177,7 @@ func TestUnusedIsSmall(t *testing.T) {
 
 // TestDefinitionIsUnchanged uses a schema in all ways and looks at what it was made of.
 func TestDefinitionIsUnchanged(t *testing.T) {
-	for name, v1 := range schemas(t) {
+	for name, v1 := range schematest.Schemas(t) {
 		before := text(t, v1)
 		s := New(v1)
 		object := map[string]any{"spec": map[string]any{"list": []any{map[string]any{}}}}

@@ -1,6 +1,8 @@
 package schema
 
 import (
+	"github.com/apiserver-lite/apiserver-lite/registry/schema/schematest"
+
 	"reflect"
 	"slices"
 	"testing"
@@ -11,15 +13,15 @@ import (
 )
 
 // fuzzed returns the schemas in a fixed order, with their oracles.
-func fuzzed(f *testing.F) (all []*Schema, oracles []*oracle) {
-	byName := schemas(f)
+func fuzzed(f *testing.F) (all []*Schema, oracles []*schematest.Oracle) {
+	byName := schematest.Schemas(f)
 	names := make([]string, 0, len(byName))
 	for name := range byName {
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		all, oracles = append(all, New(byName[name])), append(oracles, newOracle(f, byName[name]))
+		all, oracles = append(all, New(byName[name])), append(oracles, schematest.NewOracle(f, byName[name]))
 	}
 	for i := range all {
 		f.Add(i, []byte(`{}`), []byte(`{"spec":{}}`))
@@ -60,8 +62,8 @@ func FuzzShapeValidate(f *testing.F) {
 			t.Fatalf("shaped again, %s is %s (unknown %q, %v)", text(t, object), text(t, again), unknown, err)
 		}
 		errs := s.Validate(t.Context(), object, nil)
-		sameErrors(t, "create", object, nil, errs, oracles[which].validate(t, object, nil))
-		sameErrors(t, "update", object, old, s.Validate(t.Context(), object, old), oracles[which].validate(t, object, old))
+		sameErrors(t, "create", object, nil, errs, oracles[which].Validate(t, object, nil))
+		sameErrors(t, "update", object, old, s.Validate(t.Context(), object, old), oracles[which].Validate(t, object, old))
 		if len(errs) > 0 {
 			return
 		}
@@ -85,7 +87,7 @@ func FuzzQuick(f *testing.F) {
 		if err != nil || object == nil || !v.quick.accepts(object) {
 			return
 		}
-		if errs := validation.ValidateCustomResource(nil, object, oracles[which].values); len(errs) > 0 {
+		if errs := validation.ValidateCustomResource(nil, object, oracles[which].Values); len(errs) > 0 {
 			t.Errorf("quick accepts %s, upstream says %v", data, errs)
 		}
 	})
