@@ -110,7 +110,7 @@ func (a *answer) Write(p []byte) (int, error) {
 // they work.
 const (
 	// restsPerPiece is how long they rest, in units of what they work.
-	restsPerPiece = 4
+	restsPerPiece = 10
 	// maxPieceTime is what a piece counts at most: one that took longer waited for its client.
 	maxPieceTime = time.Millisecond
 )
