@@ -65,7 +65,7 @@ type GadgetSpec struct {
 	Groups     map[string]map[string][]Part `json:"groups,omitempty"`
 	Conditions []metav1.Condition           `json:"conditions,omitempty"`
 	Hidden     chan int                     `json:"-"`
-	private    func()
+	private    func()                       //lint:ignore U1000 it must not be looked at
 }
 
 type Color string
@@ -216,7 +216,9 @@ type (
 	withPointer struct{ P pointer }
 	pointer     *pointer
 	withSelf    struct{ *withSelf }
-	withOther   struct{ *withOther2 }
+	//lint:ignore U1000 two types that embed each other are only looked at
+	withOther struct{ *withOther2 }
+	//lint:ignore U1000 as above
 	withOther2  struct{ *withOther }
 	withPanic   struct{ P panics }
 	panics      struct{}
