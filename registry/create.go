@@ -40,8 +40,11 @@ func (e *Endpoint) store(ctx context.Context, namespace string, o *object, d *de
 	}
 	d.warnings = append(d.warnings, o.dropRepeatedOwners()...)
 	d.warnings = append(d.warnings, finalizerWarnings(o, nil)...)
-	if e.hasStatus() {
+	if _, ok := o.content[status]; ok && e.hasStatus() {
 		delete(o.content, status)
+		if _, err := e.shape(o, false); err != nil { // it may have a default
+			return nil, err
+		}
 	}
 	if !applied {
 		if err := e.track(nil, o, d, main); err != nil {

@@ -28,19 +28,28 @@ import (
 var errChanged = errors.New("the definition has changed")
 
 // current runs a verb, and runs it again with what is served by then if the definition changed meanwhile.
-func (e *Endpoint) current(ctx context.Context, verb func(e *Endpoint) (*Result, error)) (*Result, error) {
+func (e *Endpoint) current(ctx context.Context, verb func(e *Endpoint) (*Result, error)) (res *Result, err error) {
+	err = e.currently(ctx, func(e *Endpoint) error {
+		res, err = verb(e)
+		return err
+	})
+	return res, err
+}
+
+// currently is current for what has no Result.
+func (e *Endpoint) currently(ctx context.Context, fn func(e *Endpoint) error) error {
 	for {
-		res, err := verb(e)
+		err := fn(e)
 		if !errors.Is(err, errChanged) {
-			return res, err
+			return err
 		}
 		if _, err := e.res.registry.cacher.Barrier(ctx); err != nil {
-			return nil, e.fail("", err)
+			return e.fail("", err)
 		}
 		e.res.registry.definitions.sync()
 		next, err := e.res.registry.Lookup(ctx, e.Group, e.Version, e.Plural)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		e = next.in(e.shown.key).By(e.userAgent)
 	}
@@ -262,7 +271,7 @@ func (c *converter) close() {
 func (e *Endpoint) newConversion() *cacher.Conversion {
 	r := e.res
 	same := e.Version == r.storageVersion || r.converter == nil && e.sameSchema
-	if same && e.schema.Trivial() {
+	if same && e.schema.Trivial() && r.converter == nil { // whatever was stored is shown by copying
 		return nil
 	}
 	needed := func(o *cacher.Object) bool { return !same || o.Revision <= r.since }

@@ -177,6 +177,108 @@ func TestDefinitionChangesUnderWriters(t *testing.T) {
 	}
 }
 
+// evolve adds a field with a default to the schema of gizmos.
+func (s *server) evolve(n int) {
+	s.t.Helper()
+	patch := fmt.Sprintf(`[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/n%d","value":{"type":"integer","default":%d}}]`, n, n)
+	s.ok(s.crds().Patch(s.ctx, "", "gizmos.example.com", "", "application/json-patch+json", nil, []byte(patch)))
+}
+
+// A list that is being written when its definition changes, twice, goes on as it began.
+func TestListWhileDefinitionChanges(t *testing.T) {
+	s := start(t, "", Options{})
+	e := s.gizmos()
+	for i := range 150 {
+		s.ok(e.Create(s.ctx, "default", nil, []byte(strings.Replace(string(gizmo("v1", fmt.Sprintf("g%03d", i), `,"spec":{}`)),
+			`"metadata":{`, `"metadata":{"annotations":{"x":"`+strings.Repeat("x", 4000)+`"},`, 1))))
+	}
+	s.evolve(1)
+	l, err := s.at("example.com", "v1", "gizmos").List(s.ctx, "", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 1
+	w := writer(func(p []byte) (int, error) {
+		if n++; n < 5 {
+			s.evolve(n)
+			s.list(s.at("example.com", "v1", "gizmos"), "", nil)
+		}
+		return len(p), nil
+	})
+	if err := l.Write(s.ctx, w); err != nil || n < 3 {
+		t.Errorf("%d writes, %v", n, err)
+	}
+}
+
+type writer func(p []byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
+// Endpoints that were looked up before their definition changed do what the new one says.
+func TestOldEndpoints(t *testing.T) {
+	s := start(t, "", Options{})
+	e := s.gizmos()
+	held := strings.Replace(string(gizmo("v1", "held", `,"spec":{"replicas":1}`)), `"metadata":{`, `"metadata":{"finalizers":["example.com/hold"],`, 1)
+	s.ok(e.Create(s.ctx, "default", nil, []byte(held)))
+	s.ok(e.Create(s.ctx, "default", nil, gizmo("v1", "free", `,"spec":{"replicas":1}`)))
+	s.ok(s.crds().Patch(s.ctx, "", "gizmos.example.com", "", "application/json-patch+json", nil,
+		[]byte(`[{"op":"remove","path":"/spec/versions/0/subresources/scale"}]`)))
+	_, err := e.Patch(s.ctx, "default", "free", "scale", "application/merge-patch+json", nil, []byte(`{"spec":{"replicas":3}}`))
+	s.refused(err, 404, metav1.StatusReasonNotFound)
+	s.evolve(1)
+	l, err := e.DeleteCollection(s.ctx, "default", nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range l.page {
+		if o.Name() == "held" && !strings.Contains(string(o.Raw()), `"n1":1`) { // written, so in the new form
+			t.Errorf("marked as %s", o.Raw())
+		}
+	}
+	if got := s.ok(e.Get(s.ctx, "default", "held", "", nil)); got.str("metadata.deletionTimestamp") == "" {
+		t.Errorf("not marked: %v", got)
+	}
+}
+
+// A status that has a default has it from the beginning.
+func TestDefaultStatus(t *testing.T) {
+	s := start(t, "", Options{})
+	s.ok(s.crds().Create(s.ctx, "", nil, []byte(strings.Replace(gizmoCRD, `"status": {"type": "object", "properties": {"replicas"`,
+		`"status": {"type": "object", "default": {"phase": "Pending"}, "properties": {"replicas"`, 1))))
+	e := s.at("example.com", "v1", "gizmos")
+	made := s.ok(e.Create(s.ctx, "default", nil, gizmo("v1", "a", `,"status":{"phase":"Ready"}`)))
+	if got := s.ok(e.Get(s.ctx, "default", "a", "", nil)); made.get("status.phase") != "Pending" || got.get("status.phase") != "Pending" {
+		t.Errorf("created %v, got %v", made, got)
+	}
+}
+
+// What is shown of an object may change with its definition, and then its tag does.
+func TestTagChangesWithDefinition(t *testing.T) {
+	s := start(t, "", Options{})
+	e := s.gizmos()
+	s.ok(e.Create(s.ctx, "default", nil, gizmo("v1", "a", `,"spec":{}`)))
+	before, err := e.Get(s.ctx, "default", "a", "", nil)
+	s.ok(before, err)
+	s.evolve(1)
+	after, err := s.at("example.com", "v1", "gizmos").Get(s.ctx, "default", "a", "", nil)
+	if s.ok(after, err); before.Tag == after.Tag {
+		t.Errorf("the tag stays %s", after.Tag)
+	}
+}
+
+func TestApplyClusterScoped(t *testing.T) {
+	s := start(t, "", Options{})
+	s.ok(s.crds().Create(s.ctx, "", nil, []byte(strings.Replace(gizmoCRD, `"scope": "Namespaced"`, `"scope": "Cluster"`, 1))))
+	e := s.at("example.com", "v1", "gizmos")
+	for _, size := range []string{"S", "L"} {
+		body := `{"apiVersion":"example.com/v1","kind":"Gizmo","metadata":{"name":"a","namespace":"ignored"},"spec":{"size":"` + size + `"}}`
+		got := s.ok(e.Patch(s.ctx, "", "a", "", "application/apply-patch+yaml", params("fieldManager=m"), []byte(body)))
+		if got.get("spec.size") != size || got.get("metadata.namespace") != nil {
+			t.Errorf("applied %v", got)
+		}
+	}
+}
+
 func TestVersions(t *testing.T) {
 	s := start(t, "", Options{})
 	v1 := s.gizmos()

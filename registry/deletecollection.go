@@ -40,8 +40,12 @@ func (e *Endpoint) DeleteCollection(ctx context.Context, namespace string, q url
 	left := make([]*cacher.Object, len(objects))
 	for i, o := range objects {
 		work.Go(func() error {
-			d := deletion{endpoint: e, ctx: working, pre: opts.Preconditions, writeOptions: e.deleting(opts)}
-			stored, err := e.write(working, o.Key, o.Name(), d.dryRun, d.decide)
+			var stored *cacher.Object
+			err := e.currently(working, func(e *Endpoint) (err error) {
+				d := deletion{endpoint: e, ctx: working, pre: opts.Preconditions, writeOptions: e.deleting(opts)}
+				stored, err = e.write(working, o.Key, o.Name(), d.dryRun, d.decide)
+				return err
+			})
 			switch {
 			case apierrors.IsNotFound(err) && !isRefusal(err): // somebody else was faster
 				stored = o

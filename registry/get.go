@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -47,11 +48,15 @@ func (e *Endpoint) Get(ctx context.Context, namespace, name, subresource string,
 
 // tag names the object's state and its form. A Table has none: it shows ages.
 func (e *Endpoint) tag(o *cacher.Object) string {
+	tag := o.Revision.String()
+	if c := e.view.Conversion; c != nil && c.Needed(o) { // what is shown depends on the definition
+		tag += "-" + strconv.FormatInt(c.Generation, 10)
+	}
 	switch e.shown.key.Kind {
 	case Whole:
-		return o.Revision.String()
+		return tag
 	case MetadataOnly:
-		return o.Revision.String() + "-" + string(MetadataOnly) + e.shown.key.Version
+		return tag + "-" + string(MetadataOnly) + e.shown.key.Version
 	}
 	return ""
 }

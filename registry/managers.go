@@ -183,8 +183,10 @@ func (d *decoder) configuration(body []byte, namespace, name string) (map[string
 	if err := d.endpoint.checkNamed(o, namespace, name); err != nil {
 		return nil, err
 	}
-	if namespace != "" {
-		asMap(tree["metadata"])["namespace"] = namespace
+	if metadata := asMap(tree["metadata"]); namespace != "" {
+		metadata["namespace"] = namespace
+	} else {
+		delete(metadata, "namespace") // cluster scope has none, whatever the client sent
 	}
 	return tree, nil
 }

@@ -49,14 +49,14 @@ func (e *Endpoint) Patch(ctx context.Context, namespace, name, subresource, medi
 	if subresource == finalize {
 		return nil, e.methodNotAllowed("patch")
 	}
-	if subresource != main && !e.has(subresource) {
-		return nil, errNotServed()
-	}
 	kind, err := e.patchType(mediaType, subresource)
 	if err != nil {
 		return nil, err
 	}
 	return e.current(ctx, func(e *Endpoint) (*Result, error) {
+		if subresource != main && !e.has(subresource) {
+			return nil, errNotServed()
+		}
 		opts, err := e.writeOptions(q, "PatchOptions", kind)
 		if err != nil {
 			return nil, err

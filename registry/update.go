@@ -19,10 +19,10 @@ func (e *Endpoint) Update(ctx context.Context, namespace, name, subresource stri
 	if err != nil {
 		return nil, err
 	}
-	if subresource != main && !e.has(subresource) {
-		return nil, errNotServed()
-	}
 	return e.current(ctx, func(e *Endpoint) (*Result, error) {
+		if subresource != main && !e.has(subresource) {
+			return nil, errNotServed()
+		}
 		if subresource == scale {
 			return e.putScale(ctx, namespace, name, q, body)
 		}
@@ -146,10 +146,15 @@ func (e *Endpoint) apply(ctx context.Context, old *cacher.Object, c change) (*ca
 		rev, err := e.replace(ctx, old, c.raw)
 		return cacher.NewObject(old.Key, c.raw, rev), err
 	}
-	rev, err := e.res.registry.store.Delete(ctx, old.Key, old.Revision)
 	if c.raw == nil {
 		c.raw = old.Raw()
+		// With the deletion's revision it would look as if it were in today's form. A webhook that fails keeps
+		// nothing from being deleted.
+		if old.Err == nil && e.view.Prepare(ctx, old) == nil {
+			c.raw = e.view.Shown(old).Raw()
+		}
 	}
+	rev, err := e.res.registry.store.Delete(ctx, old.Key, old.Revision)
 	return cacher.NewObject(old.Key, c.raw, rev), err
 }
 

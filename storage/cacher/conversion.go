@@ -1,9 +1,6 @@
 package cacher
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // Conversion makes the form in which a view shows objects whose stored bytes can't be shown by copying: those
 // of another version, or written under an older schema. What it makes is remembered on the object, so that an
@@ -49,6 +46,11 @@ func (v *View) Prepare(ctx context.Context, objects ...*Object) error {
 	if len(objects) == 0 {
 		return nil
 	}
+	return c.convert(ctx, objects)
+}
+
+// convert converts objects and remembers the results.
+func (c *Conversion) convert(ctx context.Context, objects []*Object) error {
 	made, err := c.Convert(ctx, objects)
 	if err != nil {
 		return err
@@ -57,6 +59,7 @@ func (v *View) Prepare(ctx context.Context, objects ...*Object) error {
 		as := o
 		if made[i] != nil {
 			as = NewObject(o.Key, made[i], o.Revision)
+			as.converted.Store(&converted{by: c, object: as})
 		}
 		o.remember(c, as)
 	}
@@ -82,15 +85,19 @@ func (o *Object) convertedBy(c *Conversion) *Object {
 	return nil
 }
 
-// remember keeps what a conversion made, and forgets what older definitions' made.
+// remember keeps what a conversion made, and forgets what those of definitions before the last made: the last
+// may still have readers.
 func (o *Object) remember(c *Conversion, as *Object) {
 	for {
 		old := o.converted.Load()
-		rest := old
-		if old != nil && old.by.Generation < c.Generation {
-			rest = nil
+		next := &converted{by: c, object: as}
+		for f, end := old, next; f != nil; f = f.next {
+			if f.by != c && f.by.Generation >= c.Generation-1 {
+				end.next = &converted{by: f.by, object: f.object}
+				end = end.next
+			}
 		}
-		if o.converted.CompareAndSwap(old, &converted{by: c, object: as, next: rest}) {
+		if o.converted.CompareAndSwap(old, next) {
 			return
 		}
 	}
@@ -103,15 +110,18 @@ func (v *View) prepared(o *Object) bool {
 }
 
 // Shown returns the object whose bytes are shown for o: o itself unless it was converted. It must have been
-// prepared.
+// prepared. What two changes of the definition have made forgotten since then is converted again.
 func (v *View) Shown(o *Object) *Object {
 	c := v.Conversion
 	if c == nil || o.Key == "" || !c.Needed(o) { // a bookmark has no key
 		return o
 	}
 	as := o.convertedBy(c)
+	if as == nil && c.convert(context.Background(), []*Object{o}) == nil {
+		as = o.convertedBy(c)
+	}
 	if as == nil {
-		panic(fmt.Sprintf("cacher: %s is shown without having been prepared", o.Key))
+		return o
 	}
 	return as
 }

@@ -35,9 +35,7 @@ func (v *View) Append(dst []byte, o *Object) []byte { return v.appendAt(dst, o, 
 
 // appendAt appends the object as if rev were its last write, which is how a deleted one is shown.
 func (v *View) appendAt(dst []byte, o *Object, rev storage.Revision) []byte {
-	if v.Render == nil {
-		o = v.Shown(o)
-	}
+	o = v.Shown(o)
 	switch {
 	case v.Render != nil:
 		if rev != o.Revision {
