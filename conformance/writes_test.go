@@ -70,6 +70,7 @@ func TestKubectlWrites(t *testing.T) {
 
 		{args: args("scale", "gizmo/g", "--replicas=4"), want: "gizmo.example.com/g scaled"},
 		{args: args("get", "gizmo/g", "-o", "jsonpath={.spec.replicas}"), want: "4"},
+		{args: args("get", "gizmo/g", "--subresource=scale"), want: "...NAME   DESIRED   AVAILABLE   AGE\ng      4         0           "},
 		{args: args("scale", "gizmo/g", "--replicas=40"), fails: "less than ten"},
 		{args: args("patch", "gizmo/g", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Ready"}}`), want: "gizmo.example.com/g patched"},
 		{args: args("wait", "--for=jsonpath={.status.phase}=Ready", "gizmo/g"), want: "gizmo.example.com/g condition met"},

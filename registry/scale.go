@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/url"
 	"strings"
+	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,8 +94,38 @@ func (e *Endpoint) scaleOf(ctx context.Context, stored *cacher.Object, res *Resu
 		return nil, e.invalid(stored.Name(), field.Required(field.NewPath(e.scale.SpecReplicasPath),
 			"the object has no number of replicas, so it has no scale"))
 	}
-	res.Object, err = json.Marshal(s)
+	var shown any = s
+	if e.shown.key.Kind == Table {
+		shown = e.scaleTable(s)
+	}
+	res.Object, err = json.Marshal(shown)
 	return res, err
+}
+
+// scaleTable shows a Scale as kubectl prints it.
+func (e *Endpoint) scaleTable(s *autoscalingv1.Scale) *metav1.Table {
+	row := metav1.TableRow{Cells: []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), elapsed(s.CreationTimestamp.UTC().Format(time.RFC3339))}}
+	switch e.shown.key.include {
+	case metav1.IncludeObject:
+		row.Object.Object = s
+	case metav1.IncludeMetadata:
+		row.Object.Object = &metav1.PartialObjectMetadata{
+			TypeMeta:   metav1.TypeMeta{APIVersion: e.shown.key.apiVersion(), Kind: string(MetadataOnly)},
+			ObjectMeta: s.ObjectMeta,
+		}
+	}
+	describe := autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]
+	return &metav1.Table{
+		TypeMeta: metav1.TypeMeta{APIVersion: e.shown.key.apiVersion(), Kind: string(Table)},
+		ListMeta: metav1.ListMeta{ResourceVersion: s.ResourceVersion},
+		ColumnDefinitions: []metav1.TableColumnDefinition{
+			nameColumn(),
+			{Name: "Desired", Type: "integer", Description: describe},
+			{Name: "Available", Type: "integer", Description: autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"]},
+			{Name: "Age", Type: "date", Description: age().Description},
+		},
+		Rows: []metav1.TableRow{row},
+	}
 }
 
 // updateScale writes the number of replicas that revise makes of an object's Scale.

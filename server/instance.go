@@ -59,7 +59,7 @@ type instance struct {
 	endWatches  context.CancelCauseFunc
 	silent      sync.Map // net.Conn: connections on which nothing has come yet
 	takeovers   takeovers
-	background  sync.WaitGroup // feed, controllers, sweeper
+	background  sync.WaitGroup // feed, controllers, sweeper, tidier
 	stop        context.CancelFunc
 	failed      chan error // what ended by itself; room for each
 }
@@ -134,8 +134,9 @@ func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certifi
 	in.takeovers.ctx = watches
 
 	in.inflight, in.sweeper = newInflight(maxReads, maxWrites), watchstream.NewSweeper()
+	handler := newHandler(in, s, tokens)
 	in.http = &http.Server{
-		Handler:                      newHandler(in, s, tokens),
+		Handler:                      handler,
 		ReadHeaderTimeout:            headerTimeout,
 		ReadTimeout:                  cmp.Or(s.bodyTimeout, bodyTimeout),
 		WriteTimeout:                 writeTimeout,
@@ -169,6 +170,7 @@ func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certifi
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
 	in.background.Go(func() { in.sweeper.Run(background) })
+	in.background.Go(func() { handler.watchers.tidy(background) })
 }
 
 // run starts one of the background loops, which is expected to last until ctx ends.

@@ -67,39 +67,44 @@ func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(r
 	return err
 }
 
-// writeProto2 writes the parts of the document one after the other: protobuf takes that for the whole.
+// writeProto2 writes the parts of the document one after the other, a resource each: protobuf takes that for the
+// whole. A resource whose part is too large is left out, so that the others are there.
 func writeProto2(to io.Writer, c *registry.Catalog) error {
 	types, seen := derived{}, map[string]bool{}
 	for _, g := range c.Groups {
 		for _, v := range g.Versions {
-			paths, err := paths2(v, types)
-			if err != nil {
-				return err
-			}
-			definitions, err := definitions2(v, types, seen)
-			if err != nil {
-				return err
-			}
-			body, err := json.Marshal(object{"swagger": "2.0", "info": info2(), "paths": paths, "definitions": definitions})
-			if err != nil {
-				return err
-			}
-			if len(body) > maxOpenAPIProto {
-				return errOpenAPITooLarge()
-			}
-			doc, err := openapi_v2.ParseDocument(body)
-			if err != nil {
-				return err
-			}
-			if body, err = proto.Marshal(doc); err != nil {
-				return err
-			}
-			if _, err := to.Write(body); err != nil {
-				return err
+			for _, e := range v.Resources {
+				if err := writePart2(to, registry.Version{Name: v.Name, Resources: []*registry.Endpoint{e}}, types, seen); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
+}
+
+func writePart2(to io.Writer, v registry.Version, types derived, seen map[string]bool) error {
+	paths, err := paths2(v, types)
+	if err != nil {
+		return err
+	}
+	definitions, err := definitions2(v, types, seen)
+	if err != nil {
+		return err
+	}
+	body, err := json.Marshal(object{"swagger": "2.0", "info": info2(), "paths": paths, "definitions": definitions})
+	if err != nil || len(body) > maxOpenAPIProto {
+		return err
+	}
+	doc, err := openapi_v2.ParseDocument(body)
+	if err != nil {
+		return err
+	}
+	if body, err = proto.Marshal(doc); err != nil {
+		return err
+	}
+	_, err = to.Write(body)
+	return err
 }
 
 func paths2(v registry.Version, types derived) (object, error) {

@@ -73,55 +73,69 @@ func listSchema(e *registry.Endpoint, names schemaNames) *spec.Schema {
 	return s
 }
 
-// writeOpenAPI3 writes the document of a group version.
+// writeOpenAPI3 writes the document of a group version. As protobuf it's a part for each resource, which together are
+// the whole; one that is too large is left out.
 func writeOpenAPI3(to io.Writer, media mediaType, v registry.Version) error {
-	types, paths, components := derived{}, object{}, map[string]*spec.Schema{}
-	for _, e := range v.Resources {
-		names, schemas, err := schemasOf(e, types, (*registry.Endpoint).OpenAPI)
+	types, seen := derived{}, map[string]bool{}
+	if media != mediaOpenAPI3 {
+		body, err := document3(v.Resources, types, seen)
+		if err == nil {
+			_, err = to.Write(body)
+		}
+		return err
+	}
+	for i := range max(1, len(v.Resources)) {
+		body, err := document3(v.Resources[i:min(i+1, len(v.Resources))], types, seen)
+		if err == nil && len(body) <= maxOpenAPIProto {
+			err = writeProto3(to, body)
+		}
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// document3 returns a document of some resources, without the schemas that have been seen.
+func document3(resources []*registry.Endpoint, types derived, seen map[string]bool) ([]byte, error) {
+	paths, components := object{}, map[string]*spec.Schema{}
+	for _, e := range resources {
+		names, schemas, err := schemasOf(e, types, (*registry.Endpoint).OpenAPI)
+		if err != nil {
+			return nil, err
+		}
 		for name, schema := range schemas {
-			if components[name] == nil {
-				components[name] = util.WrapRefs(schema)
+			if !seen[name] {
+				seen[name], components[name] = true, util.WrapRefs(schema)
 			}
 		}
 		for _, op := range operationsOf(e, names) {
 			if err := addOperation(paths, op, types, operation3); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
-	body, err := json.Marshal(object{
+	return json.Marshal(object{
 		"openapi":    "3.0.0",
 		"info":       object{"title": "apiserver-lite", "version": apiVersion},
 		"paths":      paths,
 		"components": object{"schemas": components},
 	})
-	if err != nil {
-		return err
-	}
-	if media == mediaOpenAPI3 {
-		if body, err = toProto3(body); err != nil {
-			return err
-		}
-	}
-	_, err = to.Write(body)
-	return err
 }
 
 // maxOpenAPIProto is how much JSON is made into protobuf at once: that takes some fifty times as much memory.
 const maxOpenAPIProto = 4 << 20
 
-func toProto3(body []byte) ([]byte, error) {
-	if len(body) > maxOpenAPIProto {
-		return nil, errOpenAPITooLarge()
-	}
+func writeProto3(to io.Writer, body []byte) error {
 	doc, err := openapi_v3.ParseDocument(body)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return proto.Marshal(doc)
+	if body, err = proto.Marshal(doc); err != nil {
+		return err
+	}
+	_, err = to.Write(body)
+	return err
 }
 
 // addOperation adds one to the paths of a document.

@@ -476,3 +476,34 @@ func BenchmarkOpenAPI(b *testing.B) {
 		})
 	}
 }
+
+// TestOpenAPIOfManyLargeDefinitions: what is too large for one piece of protobuf is made of several.
+func TestOpenAPIOfManyLargeDefinitions(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	long := strings.Repeat("words ", 200_000)
+	for _, kind := range []string{"Aa", "Bb", "Cc", "Dd"} {
+		s.PostYAML(definitionsPath, fmt.Sprintf(`
+metadata: {name: %[1]ss.example.com}
+spec:
+  group: example.com
+  scope: Cluster
+  names: {plural: %[1]ss, kind: %[2]s}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, description: %[3]q}}}]
+`, strings.ToLower(kind), kind, long))
+	}
+	for path, accept := range map[string]string{
+		"/openapi/v2":                     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+		"/openapi/v3/apis/example.com/v1": "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+	} {
+		res, body := s.Do("GET", path, "", "Accept", accept)
+		if res.StatusCode != http.StatusOK || len(body) < 4*len(long) {
+			t.Errorf("%s: %s with %d bytes", path, res.Status, len(body))
+		}
+		for _, kind := range []string{"Aa", "Bb", "Cc", "Dd"} {
+			if !strings.Contains(body, "com.example.v1."+kind) {
+				t.Errorf("%s lacks %s", path, kind)
+			}
+		}
+	}
+}

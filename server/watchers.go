@@ -2,10 +2,12 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +22,9 @@ import (
 
 // watchers are the open watches of a server, for the page about them and for the metrics of their lag.
 type watchers struct {
-	mu   sync.Mutex // guards open
-	open map[*watcher]struct{}
+	mu     sync.Mutex // guards open and turned
+	open   map[*watcher]struct{}
+	turned int // how many were opened or closed
 }
 
 // watcher is one open watch.
@@ -49,10 +52,41 @@ func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *wa
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.open[w] = struct{}{}
+	ws.turned++
 	return w, func() {
 		ws.mu.Lock()
 		defer ws.mu.Unlock()
 		delete(ws.open, w)
+		ws.turned++
+	}
+}
+
+const (
+	// tidyAfter is after how many watches that were opened or closed memory is given back.
+	tidyAfter = 1000
+	// tidyInterval is for how long nothing more of that must have happened.
+	tidyInterval = 5 * time.Second
+)
+
+// tidy gives memory back when many watches have come or gone, until ctx ends: opening one leaves net/http's buffers
+// behind, which Go would collect with the next load or after two minutes, and keep for long after that.
+func (ws *watchers) tidy(ctx context.Context) {
+	tick := time.NewTicker(tidyInterval)
+	defer tick.Stop()
+	for done, before := 0, 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		ws.mu.Lock()
+		turned := ws.turned
+		ws.mu.Unlock()
+		if turned == before && turned-done >= tidyAfter {
+			debug.FreeOSMemory()
+			done = turned
+		}
+		before = turned
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"reflect"
 	"regexp"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -159,7 +160,11 @@ func Name(t reflect.Type) string {
 	if model := modelName(t); model != "" {
 		return model
 	}
-	return unfit.ReplaceAllString(util.ToRESTFriendlyName(t.PkgPath()+"."+t.Name()), "_")
+	name := t.PkgPath() + "." + t.Name()
+	if strings.Contains(t.PkgPath(), "/") { // else there's no domain to reverse
+		name = util.ToRESTFriendlyName(name)
+	}
+	return unfit.ReplaceAllString(name, "_")
 }
 
 // modelName is what a type itself says its name is. A struct's method may be one that it has from a struct
