@@ -483,16 +483,6 @@ func TestFeedFallsOutOfHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer missed.Close()
-	opts.After = begin
-	current, err := res.Open(ctx, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer current.Close()
-	out, wait, err := current.Next(ctx, nil)
-	if len(out) > 0 || wait == nil || err != nil {
-		t.Fatalf("a watcher that is up to date got %s, %v", out, err)
-	}
 	if _, err := r.server.Client.Compact(ctx, int64(begin)); err != nil {
 		t.Fatal(err)
 	}
@@ -510,10 +500,7 @@ func TestFeedFallsOutOfHistory(t *testing.T) {
 	if _, _, err := missed.Next(ctx, nil); !errors.Is(err, watchstream.ErrExpired) {
 		t.Errorf("a watcher that missed events got %v", err)
 	}
-	<-wait // who slept is woken
-	if got := len(read(t, current)); got != 20 {
-		t.Errorf("who was up to date before the feed fell behind got %d events, want 20", got)
-	}
+	opts.After = begin
 	resumed, err := res.Open(ctx, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -521,5 +508,55 @@ func TestFeedFallsOutOfHistory(t *testing.T) {
 	defer resumed.Close()
 	if got := len(read(t, resumed)); got != 20 || resumed.Revision() < int64(last) {
 		t.Errorf("%d events from history up to %d, want 20 up to %d", got, resumed.Revision(), last)
+	}
+}
+
+// TestUpToDateWhenTheFeedFalls: a watcher has taken everything when the feed falls out of history. It seems to have
+// the log's last event, and still misses what the feed never saw.
+func TestUpToDateWhenTheFeedFalls(t *testing.T) {
+	r := newRig(t, smallBounds)
+	ctx := t.Context()
+	res := r.cacher.Resource(widgets)
+	write := func(from, to int) (rev storage.Revision) {
+		t.Helper()
+		for i := from; i < to; i++ {
+			o := widgetNamed(fmt.Sprintf("w%03d", i), "front")
+			var err error
+			if rev, err = r.store.Create(ctx, o.key, []byte(o.json(0))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return rev
+	}
+	begin := write(0, 20)
+	if _, err := r.cacher.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	opts := query{}.options(t)
+	opts.After = begin
+	c, err := res.Open(ctx, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	out, wait, err := c.Next(ctx, nil)
+	if len(out) > 0 || wait == nil || err != nil {
+		t.Fatalf("a watcher that is up to date got %s, %v", out, err)
+	}
+	if _, err := r.server.Client.Compact(ctx, int64(begin)); err != nil {
+		t.Fatal(err)
+	}
+	r.cacher.pos.Store(int64(begin - 10)) // as if it were that far behind
+	const few = 4                         // the ring has room for them
+	write(20, 20+few)
+	if _, err := r.cacher.Barrier(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.cacher.stats.relisted.Load(); n != 1 {
+		t.Fatalf("the feed listed anew %d times", n)
+	}
+	<-wait // who slept is woken
+	if got := len(read(t, c)); got != few {
+		t.Errorf("%d events, want %d", got, few)
 	}
 }
