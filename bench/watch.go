@@ -33,6 +33,11 @@ func (r refused) Error() string { return fmt.Sprintf("a watch is answered with %
 // watch opens one of a kind's changes after a version. It returns when the server has answered; the error may be
 // refused.
 func (s *server) watch(k kind, after int64) (*watch, error) {
+	return s.watchWith(k, fmt.Sprintf("resourceVersion=%d", after))
+}
+
+// watchWith is watch with other parameters.
+func (s *server) watchWith(k kind, query string) (*watch, error) {
 	address, ok := strings.CutPrefix(s.url, "http://")
 	if !ok {
 		return nil, fmt.Errorf("watches take a URL that begins with http://, not %s", s.url)
@@ -41,7 +46,7 @@ func (s *server) watch(k kind, after int64) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(conn, "GET %s?watch=true&resourceVersion=%d HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n\r\n", k.path(), after, address)
+	fmt.Fprintf(conn, "GET %s?watch=true&%s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n\r\n", k.path(), query, address)
 	conn.SetReadDeadline(time.Now().Add(patience))
 	buffer := bufio.NewReaderSize(conn, 1<<10)
 	if err := readHeader(buffer); err != nil {
