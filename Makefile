@@ -34,7 +34,7 @@ test: ## run every test of every module, with the race detector
 .PHONY: check
 check: ## look at the form: gofmt, vet, staticcheck, go.mod, who imports whom
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "these files aren't formatted: run gofmt -w ."; exit 1; }
-	$(EACH) $(GO) vet ./... && $(GO) mod tidy -diff$(DONE)
+	$(EACH) $(GO) vet ./... && $(GO) vet -tags soak ./... && $(GO) mod tidy -diff$(DONE)
 	$(EACH) "$$($(GO) -C $(CURDIR) tool -n staticcheck)" ./...$(DONE)
 	$(GO) test -run '^TestImport' .
 

@@ -31,7 +31,7 @@ func TestSoak(t *testing.T) {
 	t.Run("the feed keeps up", func(t *testing.T) { soakFeed(t, soak(t)/10) })
 	t.Run("watches opened and dropped", soakDropped)
 	for seed := uint64(1000); time.Now().Before(end) && !t.Failed(); seed++ {
-		t.Run(fmt.Sprint("model, seed ", seed), func(t *testing.T) { runModel(t, seed) })
+		t.Run(fmt.Sprint("model, seed ", seed), func(t *testing.T) { runModel(t, seed, 1) })
 	}
 }
 
