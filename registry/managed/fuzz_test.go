@@ -29,7 +29,7 @@ func FuzzApply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, live, applied []byte, force bool) {
 		var before, config map[string]any
 		if json.Unmarshal(live, &before) != nil || json.Unmarshal(applied, &config) != nil {
-			t.Skip()
+			return // there are no trees to merge
 		}
 		integers(before)
 		integers(config)

@@ -455,24 +455,26 @@ func TestReport(t *testing.T) {
 	lag(0)
 }
 
+// createWidgets creates w000, w001 and so on, and returns the last one's revision.
+func (r *rig) createWidgets(from, to int) (rev storage.Revision) {
+	r.t.Helper()
+	for i := from; i < to; i++ {
+		o := widgetNamed(fmt.Sprintf("w%03d", i), "front")
+		var err error
+		if rev, err = r.store.Create(context.Background(), o.key, []byte(o.json(0))); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	return rev
+}
+
 // TestFeedFallsOutOfHistory: history is compacted while the feed is behind. It lists anew; who missed
 // events is told so, who can read them from history gets them, and nobody sees half a state.
 func TestFeedFallsOutOfHistory(t *testing.T) {
 	r := newRig(t, smallBounds)
 	ctx := t.Context()
 	res := r.cacher.Resource(widgets)
-	write := func(from, to int) (rev storage.Revision) {
-		t.Helper()
-		for i := from; i < to; i++ {
-			o := widgetNamed(fmt.Sprintf("w%03d", i), "front")
-			var err error
-			if rev, err = r.store.Create(ctx, o.key, []byte(o.json(0))); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return rev
-	}
-	begin := write(0, 20)
+	begin := r.createWidgets(0, 20)
 	if _, err := r.cacher.Barrier(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -487,7 +489,7 @@ func TestFeedFallsOutOfHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.cacher.pos.Store(int64(begin - 10)) // as if it were that far behind
-	last := write(20, 40)
+	last := r.createWidgets(20, 40)
 	if _, err := r.cacher.Barrier(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -517,18 +519,7 @@ func TestUpToDateWhenTheFeedFalls(t *testing.T) {
 	r := newRig(t, smallBounds)
 	ctx := t.Context()
 	res := r.cacher.Resource(widgets)
-	write := func(from, to int) (rev storage.Revision) {
-		t.Helper()
-		for i := from; i < to; i++ {
-			o := widgetNamed(fmt.Sprintf("w%03d", i), "front")
-			var err error
-			if rev, err = r.store.Create(ctx, o.key, []byte(o.json(0))); err != nil {
-				t.Fatal(err)
-			}
-		}
-		return rev
-	}
-	begin := write(0, 20)
+	begin := r.createWidgets(0, 20)
 	if _, err := r.cacher.Barrier(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -548,7 +539,7 @@ func TestUpToDateWhenTheFeedFalls(t *testing.T) {
 	}
 	r.cacher.pos.Store(int64(begin - 10)) // as if it were that far behind
 	const few = 4                         // the ring has room for them
-	write(20, 20+few)
+	r.createWidgets(20, 20+few)
 	if _, err := r.cacher.Barrier(ctx); err != nil {
 		t.Fatal(err)
 	}
