@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"net/url"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -32,12 +31,9 @@ func (e *Endpoint) DeleteCollection(ctx context.Context, namespace string, q url
 		}
 		objects = append(objects, o)
 	}
-	// As a list it holds references; what the deletions leave takes their places.
-	l.page = objects
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(deletersAtOnce)
-	var mu sync.Mutex // guards left
-	left := make([]*cacher.Object, len(objects))
+	left := make([]*cacher.Object, len(objects)) // each deletion has its place
 	for i, o := range objects {
 		work.Go(func() error {
 			var stored *cacher.Object
@@ -52,18 +48,13 @@ func (e *Endpoint) DeleteCollection(ctx context.Context, namespace string, q url
 			case err != nil:
 				return err
 			}
-			mu.Lock()
 			left[i] = stored
-			mu.Unlock()
 			return nil
 		})
 	}
 	if err := work.Wait(); err != nil {
 		return nil, err
 	}
-	l.page = left
-	if len(left) == 0 {
-		l.page = []*cacher.Object{}
-	}
+	l.page = left // not nil: an empty one is a list of nothing
 	return l, nil
 }
