@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.etcd.io/bbolt"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -199,6 +200,69 @@ func TestFlippedDatabaseRefused(t *testing.T) {
 	if tried < 20 {
 		t.Errorf("only %d pages tried", tried)
 	}
+}
+
+// While etcd can write to the database there is no seal: a kill would leave one that no longer fits.
+func TestSealRemovedAtStart(t *testing.T) {
+	dir := t.TempDir()
+	sealed := func() bool {
+		_, err := os.Stat(filepath.Join(dir, "seal.json"))
+		return err == nil
+	}
+	for i := range 3 {
+		s := open(t, etcd.Options{DataDir: dir})
+		if sealed() {
+			t.Errorf("start %d left the seal", i)
+		}
+		put(t, s, "k", "v")
+		closeServer(t, s)
+		if !sealed() {
+			t.Errorf("stop %d left no seal", i)
+		}
+	}
+}
+
+// A seal of a program that left it in place while etcd ran doesn't fit, and proves nothing.
+func TestOldSealIgnored(t *testing.T) {
+	closed, _ := images(t, 10)
+	dir := closed.restore(t, func(im image) {
+		im["seal.json"] = strings.Replace(im["seal.json"], `"version":1,`, "", 1)
+		b := []byte(im[dbPath])
+		b[freePage(t, im)*4096+100] ^= 1
+		im[dbPath] = string(b)
+	})
+	s := open(t, etcd.Options{DataDir: dir})
+	if get(t, s, "/key/00009") == "" {
+		t.Error("a key is missing")
+	}
+}
+
+// freePage returns a page of the database that its tree doesn't use.
+func freePage(t *testing.T, im image) int {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "db")
+	write(t, path, im[dbPath])
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, PreLoadFreelist: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	free := 0
+	err = db.View(func(tx *bbolt.Tx) error {
+		for id := 2; ; id++ {
+			page, err := tx.Page(id)
+			if err != nil || page == nil {
+				return err
+			}
+			if page.Type == "free" {
+				free = id
+			}
+		}
+	})
+	if err != nil || free == 0 {
+		t.Fatal("no free page: ", err)
+	}
+	return free
 }
 
 // A write at the log's end that the power failed under is dropped with a log line. It was never

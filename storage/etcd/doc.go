@@ -3,7 +3,7 @@
 //
 // It owns one data directory and everything in it: the marker file that says whose it is and that
 // holds the lock, etcd's files under member/, the history's marks and the database's seal. Open checks
-// the files, starts etcd and has it campaign at once; Close stops it and leaves the seal.
+// the files, removes the seal, starts etcd and has it campaign at once; Close stops it and leaves a seal.
 //
 // Three rules hold for the whole package. Only requests move etcd's revision: nothing here writes a key.
 // A start never makes less of the data than was acknowledged: what can't be read whole is refused, with

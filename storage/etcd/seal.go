@@ -22,13 +22,20 @@ const (
 	sealTime = 2 * time.Second
 )
 
-// A seal is what Close leaves: the checksums of the database as it was closed. While its commit is the
-// database's last one, nothing but damage can have changed a byte. After a kill there's none that fits,
-// and only the tree and the log are checked.
+// A seal is what Close leaves: the checksums of the database as it was closed. It covers free pages too,
+// and a commit writes into those before it writes the meta page that makes it count. So a start removes
+// the seal, and syncs that, before etcd opens the database: a seal describes a database that nobody has
+// touched since, and only damage can have changed a byte of it. After a kill there is no seal, and only
+// the tree and the log are checked.
 type seal struct {
-	TxID uint64   `json:"txid"`
-	Sums []uint32 `json:"sums"` // CRC-32C of each sealChunk of the file's pages
+	// Version is sealVersion. Seals without one are older: the programs that wrote them left them in place
+	// while etcd ran, so they prove nothing.
+	Version int      `json:"version"`
+	TxID    uint64   `json:"txid"`
+	Sums    []uint32 `json:"sums"` // CRC-32C of each sealChunk of the file's pages
 }
+
+const sealVersion = 1
 
 // errUnsealed means that sealing took too long.
 var errUnsealed = fmt.Errorf("sealing the database took more than %v", sealTime)
@@ -41,7 +48,7 @@ func (d *dataDir) writeSeal(ctx context.Context) (err error) {
 		return err
 	}
 	defer unmap()
-	s := seal{TxID: db.meta.txid}
+	s := seal{Version: sealVersion, TxID: db.meta.txid}
 	err = db.sums(func(sum uint32) error {
 		s.Sums = append(s.Sums, sum)
 		return ctx.Err()
@@ -59,6 +66,14 @@ func (d *dataDir) writeSeal(ctx context.Context) (err error) {
 	return d.writeFile(sealName, b)
 }
 
+// breakSeal removes the seal for good. etcd may start after that.
+func (d *dataDir) breakSeal() error {
+	if err := os.Remove(d.file(sealName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return syncDir(d.path)
+}
+
 // readSeal returns the seal; one that isn't there or isn't whole is the same as one that doesn't fit.
 func (d *dataDir) readSeal() (seal, error) {
 	b, err := os.ReadFile(d.file(sealName))
@@ -74,7 +89,7 @@ func (d *dataDir) readSeal() (seal, error) {
 
 // check compares the database with a seal. fits is false if the seal is of another commit.
 func (s seal) check(db *dbFile) (fits bool, err error) {
-	if s.TxID != db.meta.txid || int64(len(s.Sums)) != (db.meta.bytes()+sealChunk-1)/sealChunk {
+	if s.Version != sealVersion || s.TxID != db.meta.txid || int64(len(s.Sums)) != (db.meta.bytes()+sealChunk-1)/sealChunk {
 		return false, nil
 	}
 	i := 0

@@ -187,6 +187,9 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		if replay, err = s.dir.check(o.Log, id); err != nil {
 			return err
 		}
+		if err := s.dir.breakSeal(); err != nil {
+			return fmt.Errorf("data directory %s: %s can't be removed: %w", s.dir.path, sealName, err)
+		}
 	}
 	if err := s.startEtcd(cfg); err != nil {
 		return fmt.Errorf("data directory %s: etcd can't start: %w", s.dir.path, err)
