@@ -21,11 +21,11 @@ help: ## list the targets
 
 .PHONY: run
 run: ## build the server and start it; ARGS="--ephemeral" adds flags
-	@$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/apiserver-lite . && exec bin/apiserver-lite $(ARGS)
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/apiserver-lite . && exec bin/apiserver-lite $(ARGS)
 
 .PHONY: build
 build: ## leave a stripped binary in bin/apiserver-lite
-	$(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/apiserver-lite .
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/apiserver-lite .
 
 .PHONY: test
 test: ## run every test of every module, with the race detector

@@ -264,20 +264,6 @@ func TestReadmeFlags(t *testing.T) {
 	}
 }
 
-// TestReadmeLinks: what the README links to is there.
-func TestReadmeLinks(t *testing.T) {
-	t.Parallel()
-	links := regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(readReadme(t), -1)
-	if len(links) == 0 {
-		t.Fatal("no links found")
-	}
-	for _, m := range links {
-		if !exists(t, filepath.Join("..", m[1])) {
-			t.Errorf("%s isn't there", m[1])
-		}
-	}
-}
-
 // TestReadmeLeavesOut: what the README's table says isn't there is refused, and the message names it.
 func TestReadmeLeavesOut(t *testing.T) {
 	t.Parallel()

@@ -6,6 +6,8 @@ import (
 	"io"
 	"log"
 	"net/http"
+	"os"
+	"strings"
 
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
@@ -26,4 +28,33 @@ func ExampleServer() {
 	answer, err := io.ReadAll(res.Body)
 	fmt.Println(res.StatusCode, string(answer), err)
 	// Output: 200 ok <nil>
+}
+
+// serve runs a server until its context ends, and tells where it is as soon as it's ready.
+func serve(ctx context.Context, dir string, ready func(url string)) error {
+	s := &server.Server{DataDir: dir, Listen: "127.0.0.1:0"}
+	if err := s.Start(ctx); err != nil {
+		return err
+	}
+	ready(s.URL())
+	return s.Run(ctx) // until ctx ends; it closes the server
+}
+
+// A server that a program runs until it's told to stop.
+func ExampleServer_Run() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	err = serve(ctx, dir, func(url string) {
+		fmt.Println("serving", strings.HasPrefix(url, "http://127.0.0.1:"))
+		stop()
+	})
+	fmt.Println(err)
+	// Output:
+	// serving true
+	// <nil>
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -171,22 +170,5 @@ func TestArguments(t *testing.T) {
 	}
 	if err := run(context.Background(), []string{"--no-such-flag"}, io.Discard); err == nil {
 		t.Error("a flag that isn't there is taken")
-	}
-}
-
-// TestReadme: what the README shows of this program is in it.
-func TestReadme(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := os.ReadFile("main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(readme), "<!-- example: examples/gadgets/main.go -->\n```go\n")
-	shown, _, closed := strings.Cut(rest, "```\n")
-	if !found || !closed || !strings.Contains(string(source), shown) {
-		t.Errorf("main.go doesn't have what the README shows:\n%s", shown)
 	}
 }
