@@ -2,10 +2,7 @@ package cacher
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -21,24 +18,16 @@ type Options struct {
 // Cacher holds the caches of all resources and feeds them. Make one with New, then call Run.
 type Cacher struct {
 	store   *storage.Store
-	log     *slog.Logger
 	history history
 	waker   waker
 	kept    kept
 	bounds  bounds
-	primed  chan struct{}
+	feed    feed
 	stats   stats
-
-	pos       atomic.Int64 // the feed's position
-	untrimmed int          // the feed's own: changes since the last trim
-	pinned    int64        // the feed's own: bytes replaced since the kept snapshots were looked at
 
 	mu        sync.RWMutex // guards resources and base
 	resources map[storage.Prefix]*Resource
 	base      storage.Revision // where the logs of new resources begin
-
-	waitMu sync.Mutex    // guards moved
-	moved  chan struct{} // closed when pos has moved; nil while nobody waits
 }
 
 type stats struct {
@@ -53,10 +42,11 @@ func New(store *storage.Store, o Options) *Cacher {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	c := &Cacher{store: store, log: o.Log, bounds: defaultBounds, primed: make(chan struct{}), resources: map[storage.Prefix]*Resource{}}
+	c := &Cacher{store: store, bounds: defaultBounds, resources: map[storage.Prefix]*Resource{}}
 	c.history = history{store: store, encoded: &c.stats.encoded, bounds: &c.bounds, known: map[stretchKey]*stretch{}}
 	c.kept.bounds = &c.bounds
 	c.waker = waker{bell: make(chan struct{}, 1)}
+	c.feed = feed{cacher: c, store: store, log: o.Log, primed: make(chan struct{})}
 	return c
 }
 
@@ -86,12 +76,6 @@ type bounds struct {
 var defaultBounds = bounds{warm: 16_384, logEvents: 1 << 17, logBytes: 32 << 20, totalLogBytes: 256 << 20, groupEntries: 1024, stretch: 2048, historyBytes: 64 << 20,
 	keptSnapshots: 64, keptBytes: 64 << 20}
 
-// emptyRevision is that of a new etcd. No change belongs to it.
-const emptyRevision storage.Revision = 1
-
-// feedBytes bounds how much the feed takes from the store in one go.
-const feedBytes = 1 << 20
-
 // Run primes the caches and then applies every change until ctx ends, which isn't an error. It must be
 // called once.
 func (c *Cacher) Run(ctx context.Context) error {
@@ -100,208 +84,18 @@ func (c *Cacher) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wg.Go(func() { c.waker.run(ctx) })
-
-	// The state some way back, and the ordinary feed from there: no special path for the recent past.
-	at := max(c.store.Compacted(), c.store.Current()-c.bounds.warm, emptyRevision)
-	if err := c.list(ctx, at); err != nil {
-		return c.ended(ctx, fmt.Errorf("prime the caches: %w", err))
-	}
-	if err := c.catchUp(ctx, c.store.Current()); err != nil {
-		return c.ended(ctx, err)
-	}
-	close(c.primed)
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-c.store.Rung():
-		}
-		if err := c.catchUp(ctx, c.store.Announced()); err != nil {
-			return c.ended(ctx, err)
-		}
-	}
-}
-
-func (c *Cacher) ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-// list loads the state at a revision, and the logs begin there.
-func (c *Cacher) list(ctx context.Context, at storage.Revision) error {
-	objects := map[storage.Prefix][]*Object{}
-	_, err := c.store.List(ctx, storage.Root, at, func(kv storage.Change) error {
-		if p, _, _, ok := storage.SplitKey(kv.Key); ok {
-			objects[p] = append(objects[p], newObjectFrom(kv))
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.base = at
-	for p := range objects {
-		if c.resources[p] == nil {
-			c.resources[p] = newResource(c, p, at)
-		}
-	}
-	var dirty []*cohort
-	for p, r := range c.resources {
-		dirty = r.install(objects[p], at, dirty)
-	}
-	c.moveTo(at)
-	c.waker.wake(dirty)
-	return nil
-}
-
-// catchUp applies changes until the feed is at least at a revision that etcd has announced.
-func (c *Cacher) catchUp(ctx context.Context, to storage.Revision) error {
-	for c.Position() < to {
-		changes, upTo, err := c.store.Changes(ctx, storage.Stretch{After: c.Position(), MaxBytes: feedBytes})
-		if errors.Is(err, storage.ErrCompacted) {
-			// History was compacted under the feed. Watchers read on from etcd's history where it still
-			// has what they missed, and are told 410 where it hasn't.
-			c.stats.relisted.Add(1)
-			c.log.Warn("the feed fell out of history: listing anew", "position", c.Position(), "err", err)
-			err = c.list(ctx, c.store.Current())
-			changes, upTo = nil, c.Position()
-		}
-		if err != nil {
-			return fmt.Errorf("feed: %w", err)
-		}
-		if upTo == c.Position() && len(changes) == 0 {
-			runtime.Gosched() // announced, and visible in an instant
-			continue
-		}
-		c.applyAll(changes)
-		c.moveTo(upTo)
-	}
-	return nil
-}
-
-// applyAll applies changes revision by revision, and then wakes whom they concern.
-func (c *Cacher) applyAll(changes []storage.Change) {
-	var dirty []*cohort
-	for from := 0; from < len(changes); {
-		to := from + 1
-		for to < len(changes) && changes[to].Revision == changes[from].Revision {
-			to++
-		}
-		dirty = c.applyRevision(changes[from:to], dirty)
-		c.moveTo(changes[from].Revision)
-		if c.pinned >= trimBytes {
-			c.pinned = 0
-			c.kept.trim()
-		}
-		from = to
-	}
-	c.waker.wake(dirty)
-	if c.untrimmed += len(changes); c.untrimmed >= trimInterval {
-		c.untrimmed = 0
-		c.trim()
-	}
-}
-
-const (
-	// trimInterval is how many changes are applied between two looks at the sum of all logs.
-	trimInterval = 1024
-	// trimBytes is how much is replaced between two looks at what the kept snapshots keep alive.
-	trimBytes = 1 << 20
-)
-
-// trim halves the largest logs until all together are within their bound.
-func (c *Cacher) trim() {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	for {
-		var sum, most int64
-		var largest *Resource
-		for _, r := range c.resources {
-			n := r.log.bytes.Load()
-			if sum += n; n > most {
-				most, largest = n, r
-			}
-		}
-		if sum <= c.bounds.totalLogBytes || largest == nil {
-			return
-		}
-		largest.trimLog(most / 2)
-	}
-}
-
-// applyRevision brings one revision into all the resources that it changed.
-func (c *Cacher) applyRevision(changes []storage.Change, dirty []*cohort) []*cohort {
-	for len(changes) > 0 {
-		p, _, _, ok := storage.SplitKey(changes[0].Key)
-		n, rest := 1, []storage.Change(nil)
-		if len(changes) > 1 { // only transactions that aren't ours
-			changes, rest = partition(changes, p)
-			n = len(changes)
-		}
-		if ok {
-			dirty = c.Resource(p).apply(changes[:n], dirty)
-			c.stats.applied.Add(int64(n))
-		} else {
-			c.stats.ignored.Add(int64(n))
-		}
-		changes = rest
-	}
-	return dirty
-}
-
-// partition splits changes into those of the prefix and the others, in order.
-func partition(changes []storage.Change, of storage.Prefix) (in, out []storage.Change) {
-	for _, ch := range changes {
-		if p, _, _, _ := storage.SplitKey(ch.Key); p == of {
-			in = append(in, ch)
-		} else {
-			out = append(out, ch)
-		}
-	}
-	return in, out
+	return c.feed.run(ctx)
 }
 
 // Primed is closed when everything that etcd held at start is in the caches.
-func (c *Cacher) Primed() <-chan struct{} { return c.primed }
+func (c *Cacher) Primed() <-chan struct{} { return c.feed.primed }
 
 // Position returns the feed's position: every change up to it is in the caches of all resources.
-func (c *Cacher) Position() storage.Revision { return storage.Revision(c.pos.Load()) }
-
-func (c *Cacher) moveTo(rev storage.Revision) {
-	c.pos.Store(int64(rev))
-	c.waitMu.Lock()
-	defer c.waitMu.Unlock()
-	if c.moved != nil {
-		close(c.moved)
-		c.moved = nil
-	}
-}
+func (c *Cacher) Position() storage.Revision { return c.feed.position() }
 
 // WaitFor returns when the feed's position is at least rev, or with ctx's error.
 func (c *Cacher) WaitFor(ctx context.Context, rev storage.Revision) error {
-	for {
-		if c.Position() >= rev {
-			return nil
-		}
-		c.waitMu.Lock()
-		if c.moved == nil {
-			c.moved = make(chan struct{})
-		}
-		moved := c.moved
-		c.waitMu.Unlock()
-		if c.Position() >= rev { // it may have moved before the channel was there
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for revision %d (at %d): %w", rev, c.Position(), ctx.Err())
-		case <-moved:
-		}
-	}
+	return c.feed.waitFor(ctx, rev)
 }
 
 // Barrier returns when every write acknowledged before the call is in the caches, with a revision that

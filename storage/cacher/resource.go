@@ -1,17 +1,12 @@
 package cacher
 
 import (
-	"context"
-	"fmt"
-	"iter"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/third_party/forked/golang/btree"
 
-	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -65,95 +60,6 @@ func (r *Resource) Len() int {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.tree.Len()
-}
-
-// Snapshot is a resource at one instant. It never changes, and it keeps what it holds alive.
-type Snapshot struct {
-	tree     *btree.BTree[*Object]
-	fields   *fieldIndex
-	since    storage.Revision // of the last change that's in the tree
-	replaced int64            // Resource.replaced then: what it has grown by is what this keeps alive
-
-	// Revision is the larger of the feed's position and the resource's last change: every change up
-	// to it is in here.
-	Revision storage.Revision
-}
-
-// Snapshot returns the resource as it is now. The tree is cloned at most once per change, and only when
-// someone asks; a clone takes constant time.
-func (r *Resource) Snapshot() *Snapshot {
-	pos := r.cacher.Position() // before the tree: it can only be too old
-	r.mu.RLock()
-	s, rev := r.shared, r.rev
-	r.mu.RUnlock()
-	if s == nil {
-		r.mu.Lock()
-		s, rev = r.sharedLocked(), r.rev
-		r.mu.Unlock()
-	}
-	now := *s
-	now.Revision = max(pos, rev)
-	return &now
-}
-
-// sharedLocked returns the shared clone of the tree; mu must be held for writing.
-func (r *Resource) sharedLocked() *Snapshot {
-	if r.shared == nil {
-		r.shared = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), since: r.rev, replaced: r.replaced.Load(), Revision: r.rev}
-	}
-	return r.shared
-}
-
-// All yields the objects whose key begins with prefix, in key order.
-func (s *Snapshot) All(prefix string) iter.Seq[*Object] { return s.From(prefix, prefix) }
-
-// Get returns the object under a key, or nil.
-func (s *Snapshot) Get(key string) *Object {
-	o, _ := s.tree.Get(&Object{Key: key})
-	return o
-}
-
-// From yields the objects whose key begins with prefix and isn't less than key, in key order.
-func (s *Snapshot) From(key, prefix string) iter.Seq[*Object] {
-	return func(yield func(*Object) bool) {
-		if s.covers(prefix) {
-			s.ascend(key, yield) // and no key is looked at
-			return
-		}
-		s.ascend(key, func(o *Object) bool {
-			return strings.HasPrefix(o.Key, prefix) && yield(o)
-		})
-	}
-}
-
-// ascend visits the objects from a key on until visit returns false.
-func (s *Snapshot) ascend(key string, visit func(*Object) bool) {
-	if first, ok := s.tree.Min(); ok && key <= first.Key {
-		s.tree.Ascend(visit) // doesn't look for the key in each node
-		return
-	}
-	s.tree.AscendGreaterOrEqual(&Object{Key: key}, visit)
-}
-
-// covers tells whether every object of the resource has the prefix.
-func (s *Snapshot) covers(prefix string) bool {
-	first, _ := s.tree.Min()
-	last, _ := s.tree.Max()
-	return first != nil && strings.HasPrefix(first.Key, prefix) && strings.HasPrefix(last.Key, prefix)
-}
-
-// Len returns the number of objects.
-func (s *Snapshot) Len() int { return s.tree.Len() }
-
-// Count returns how many objects From yields.
-func (s *Snapshot) Count(key, prefix string) (n int) {
-	if key <= prefix && s.covers(prefix) {
-		return s.Len()
-	}
-	for range s.From(key, prefix) {
-		n++
-	}
-	return n
 }
 
 // install makes objects all that the resource holds, as of a revision, in one step: when the cache is primed, and
@@ -257,109 +163,4 @@ func (r *Resource) EndWatches() {
 	}
 	r.mu.Unlock()
 	r.cacher.waker.wake(dirty)
-}
-
-// Start says where a watch begins.
-type Start int
-
-const (
-	// StartAfter gives the events after a revision.
-	StartAfter Start = iota
-	// StartNow gives the events from the newest revision on.
-	StartNow
-	// StartState gives the current objects as ADDED events, in key order, and then events.
-	StartState
-)
-
-// WatchOptions say what a watch selects and where it starts.
-type WatchOptions struct {
-	Namespace, Name string // "" for all
-	Labels          selectors.LabelSelector
-	Fields          selectors.FieldSelector
-	View            *View
-	Start           Start
-	// After is, for StartAfter, the revision that the events follow. For StartState, the state is at
-	// least this new, and at 0 at least as new as the call.
-	After storage.Revision
-}
-
-// Open starts a watch. It's answered ErrCompacted when history no longer reaches back to o.After, and
-// ErrFutureRevision when etcd itself hasn't come there: such a revision is another store's.
-func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
-	if err := r.reach(ctx, o); err != nil {
-		return nil, err
-	}
-	compacted := r.cacher.store.Compacted()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if o.Start == StartAfter && o.After < r.log.base && o.After < compacted {
-		return nil, fmt.Errorf("watch after %d: %w (history begins at %d)", o.After, storage.ErrCompacted, compacted)
-	}
-	return r.openLocked(o), nil
-}
-
-// openLocked makes the cursor; mu must be held for writing. The state and the place in the log are of
-// one moment: no gap, no repeat.
-func (r *Resource) openLocked(o WatchOptions) *Cursor {
-	c := &Cursor{resource: r, epoch: r.epoch, rev: max(r.cacher.Position(), r.rev)}
-	if o.Start == StartAfter {
-		c.rev = o.After
-	}
-	c.group = r.joinLocked(o)
-	if o.Start == StartState {
-		c.state = &state{shared: c.group.shareLocked(r.sharedLocked())}
-	}
-	c.rest.cohort = c.group.joinLocked()
-	if c.rev >= r.log.base {
-		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)
-		if c.seq >= c.group.floor {
-			c.reads = live
-		}
-	}
-	c.publish()
-	return c
-}
-
-// reach waits until the feed is where a watch can start.
-func (r *Resource) reach(ctx context.Context, o WatchOptions) error {
-	if o.Start == StartAfter || o.Start == StartState && o.After > 0 {
-		if o.After <= r.cacher.Position() {
-			return nil
-		}
-		newest, err := r.cacher.store.Barrier(ctx)
-		if err != nil {
-			return err
-		}
-		if o.After > newest {
-			return fmt.Errorf("watch after %d: %w (the newest is %d)", o.After, storage.ErrFutureRevision, newest)
-		}
-		return r.cacher.WaitFor(ctx, o.After)
-	}
-	_, err := r.cacher.Barrier(ctx)
-	return err
-}
-
-// joinLocked finds or makes the group that watches the same; mu must be held for writing.
-func (r *Resource) joinLocked(o WatchOptions) *group {
-	k := groupKey{o.Namespace, o.Name, o.Labels.String(), o.Fields.String(), o.View}
-	g := r.groups[k]
-	if g == nil {
-		g = newGroup(k, o, r.log.head())
-		r.groups[k] = g
-		r.index.add(g)
-	}
-	g.refs++
-	return g
-}
-
-// leave ends a cursor's membership; a group without members leaves the index at once.
-func (r *Resource) leave(g *group, h *cohort) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	g.leaveLocked(h)
-	g.refs--
-	if g.refs == 0 {
-		delete(r.groups, g.groupKey)
-		r.index.remove(g)
-	}
 }

@@ -51,7 +51,7 @@ func (b *bench) remove(key string) storage.Revision {
 
 func (b *bench) feed(changes []storage.Change) {
 	dirty := b.apply(changes, nil)
-	b.cacher.moveTo(b.rev)
+	b.cacher.feed.moveTo(b.rev)
 	b.cacher.waker.wake(dirty)
 	b.wakeAll()
 }
@@ -488,7 +488,7 @@ func TestFeedFallsOutOfHistory(t *testing.T) {
 	if _, err := r.server.Client.Compact(ctx, int64(begin)); err != nil {
 		t.Fatal(err)
 	}
-	r.cacher.pos.Store(int64(begin - 10)) // as if it were that far behind
+	r.cacher.feed.pos.Store(int64(begin - 10)) // as if it were that far behind
 	last := r.createWidgets(20, 40)
 	if _, err := r.cacher.Barrier(ctx); err != nil {
 		t.Fatal(err)
@@ -537,8 +537,8 @@ func TestUpToDateWhenTheFeedFalls(t *testing.T) {
 	if _, err := r.server.Client.Compact(ctx, int64(begin)); err != nil {
 		t.Fatal(err)
 	}
-	r.cacher.pos.Store(int64(begin - 10)) // as if it were that far behind
-	const few = 4                         // the ring has room for them
+	r.cacher.feed.pos.Store(int64(begin - 10)) // as if it were that far behind
+	const few = 4                              // the ring has room for them
 	r.createWidgets(20, 20+few)
 	if _, err := r.cacher.Barrier(ctx); err != nil {
 		t.Fatal(err)

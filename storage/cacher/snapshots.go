@@ -5,11 +5,103 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/utils/third_party/forked/golang/btree"
+
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
+
+// Snapshot is a resource at one instant. It never changes, and it keeps what it holds alive.
+type Snapshot struct {
+	tree     *btree.BTree[*Object]
+	fields   *fieldIndex
+	since    storage.Revision // of the last change that's in the tree
+	replaced int64            // Resource.replaced then: what it has grown by is what this keeps alive
+
+	// Revision is the larger of the feed's position and the resource's last change: every change up
+	// to it is in here.
+	Revision storage.Revision
+}
+
+// Snapshot returns the resource as it is now. The tree is cloned at most once per change, and only when
+// someone asks; a clone takes constant time.
+func (r *Resource) Snapshot() *Snapshot {
+	pos := r.cacher.Position() // before the tree: it can only be too old
+	r.mu.RLock()
+	s, rev := r.shared, r.rev
+	r.mu.RUnlock()
+	if s == nil {
+		r.mu.Lock()
+		s, rev = r.sharedLocked(), r.rev
+		r.mu.Unlock()
+	}
+	now := *s
+	now.Revision = max(pos, rev)
+	return &now
+}
+
+// sharedLocked returns the shared clone of the tree; mu must be held for writing.
+func (r *Resource) sharedLocked() *Snapshot {
+	if r.shared == nil {
+		r.shared = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), since: r.rev, replaced: r.replaced.Load(), Revision: r.rev}
+	}
+	return r.shared
+}
+
+// All yields the objects whose key begins with prefix, in key order.
+func (s *Snapshot) All(prefix string) iter.Seq[*Object] { return s.From(prefix, prefix) }
+
+// Get returns the object under a key, or nil.
+func (s *Snapshot) Get(key string) *Object {
+	o, _ := s.tree.Get(&Object{Key: key})
+	return o
+}
+
+// From yields the objects whose key begins with prefix and isn't less than key, in key order.
+func (s *Snapshot) From(key, prefix string) iter.Seq[*Object] {
+	return func(yield func(*Object) bool) {
+		if s.covers(prefix) {
+			s.ascend(key, yield) // and no key is looked at
+			return
+		}
+		s.ascend(key, func(o *Object) bool {
+			return strings.HasPrefix(o.Key, prefix) && yield(o)
+		})
+	}
+}
+
+// ascend visits the objects from a key on until visit returns false.
+func (s *Snapshot) ascend(key string, visit func(*Object) bool) {
+	if first, ok := s.tree.Min(); ok && key <= first.Key {
+		s.tree.Ascend(visit) // doesn't look for the key in each node
+		return
+	}
+	s.tree.AscendGreaterOrEqual(&Object{Key: key}, visit)
+}
+
+// covers tells whether every object of the resource has the prefix.
+func (s *Snapshot) covers(prefix string) bool {
+	first, _ := s.tree.Min()
+	last, _ := s.tree.Max()
+	return first != nil && strings.HasPrefix(first.Key, prefix) && strings.HasPrefix(last.Key, prefix)
+}
+
+// Len returns the number of objects.
+func (s *Snapshot) Len() int { return s.tree.Len() }
+
+// Count returns how many objects From yields.
+func (s *Snapshot) Count(key, prefix string) (n int) {
+	if key <= prefix && s.covers(prefix) {
+		return s.Len()
+	}
+	for range s.From(key, prefix) {
+		n++
+	}
+	return n
+}
 
 // kept is snapshots that somebody wants to read on from: the pages of a list are of one revision, whatever is
 // written between them. What a snapshot keeps alive is what has been replaced since, of which each resource
@@ -44,7 +136,7 @@ func (r *Resource) countReplaced(prev *Object) {
 		n += int64(len(prev.raw))
 	}
 	r.replaced.Add(n)
-	r.cacher.pinned += n
+	r.cacher.feed.pinned += n
 }
 
 func (k *kept) add(r *Resource, s *Snapshot) {

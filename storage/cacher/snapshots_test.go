@@ -29,7 +29,7 @@ func TestKeptSnapshots(t *testing.T) {
 	s := b.Snapshot()
 	b.Keep(s)
 	b.rev += 5 // others write
-	b.cacher.moveTo(b.rev)
+	b.cacher.feed.moveTo(b.rev)
 	b.Keep(b.Snapshot()) // the same state, which it stands for up to there
 	b.put(widgetNamed("b", "front"))
 	for at := first; at <= first+5; at++ {
@@ -74,7 +74,7 @@ func TestKeptBytes(t *testing.T) {
 	dropped := 0
 	for i := range 100 {
 		b.rev++
-		b.cacher.applyAll([]storage.Change{{KeyValue: storage.KeyValue{Key: fat.key, Value: []byte(fat.json(0)), Revision: b.rev}}})
+		b.cacher.feed.applyAll([]storage.Change{{KeyValue: storage.KeyValue{Key: fat.key, Value: []byte(fat.json(0)), Revision: b.rev}}})
 		if b.At(first) == nil {
 			dropped = i + 1
 			break

@@ -1,0 +1,114 @@
+package cacher
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// Start says where a watch begins.
+type Start int
+
+const (
+	// StartAfter gives the events after a revision.
+	StartAfter Start = iota
+	// StartNow gives the events from the newest revision on.
+	StartNow
+	// StartState gives the current objects as ADDED events, in key order, and then events.
+	StartState
+)
+
+// WatchOptions say what a watch selects and where it starts.
+type WatchOptions struct {
+	Namespace, Name string // "" for all
+	Labels          selectors.LabelSelector
+	Fields          selectors.FieldSelector
+	View            *View
+	Start           Start
+	// After is, for StartAfter, the revision that the events follow. For StartState, the state is at
+	// least this new, and at 0 at least as new as the call.
+	After storage.Revision
+}
+
+// Open starts a watch. It's answered ErrCompacted when history no longer reaches back to o.After, and
+// ErrFutureRevision when etcd itself hasn't come there: such a revision is another store's.
+func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
+	if err := r.reach(ctx, o); err != nil {
+		return nil, err
+	}
+	compacted := r.cacher.store.Compacted()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o.Start == StartAfter && o.After < r.log.base && o.After < compacted {
+		return nil, fmt.Errorf("watch after %d: %w (history begins at %d)", o.After, storage.ErrCompacted, compacted)
+	}
+	return r.openLocked(o), nil
+}
+
+// openLocked makes the cursor; mu must be held for writing. The state and the place in the log are of
+// one moment: no gap, no repeat.
+func (r *Resource) openLocked(o WatchOptions) *Cursor {
+	c := &Cursor{resource: r, epoch: r.epoch, rev: max(r.cacher.Position(), r.rev)}
+	if o.Start == StartAfter {
+		c.rev = o.After
+	}
+	c.group = r.joinLocked(o)
+	if o.Start == StartState {
+		c.state = &state{shared: c.group.shareLocked(r.sharedLocked())}
+	}
+	c.rest.cohort = c.group.joinLocked()
+	if c.rev >= r.log.base {
+		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)
+		if c.seq >= c.group.floor {
+			c.reads = live
+		}
+	}
+	c.publish()
+	return c
+}
+
+// reach waits until the feed is where a watch can start.
+func (r *Resource) reach(ctx context.Context, o WatchOptions) error {
+	if o.Start == StartAfter || o.Start == StartState && o.After > 0 {
+		if o.After <= r.cacher.Position() {
+			return nil
+		}
+		newest, err := r.cacher.store.Barrier(ctx)
+		if err != nil {
+			return err
+		}
+		if o.After > newest {
+			return fmt.Errorf("watch after %d: %w (the newest is %d)", o.After, storage.ErrFutureRevision, newest)
+		}
+		return r.cacher.WaitFor(ctx, o.After)
+	}
+	_, err := r.cacher.Barrier(ctx)
+	return err
+}
+
+// joinLocked finds or makes the group that watches the same; mu must be held for writing.
+func (r *Resource) joinLocked(o WatchOptions) *group {
+	k := groupKey{o.Namespace, o.Name, o.Labels.String(), o.Fields.String(), o.View}
+	g := r.groups[k]
+	if g == nil {
+		g = newGroup(k, o, r.log.head())
+		r.groups[k] = g
+		r.index.add(g)
+	}
+	g.refs++
+	return g
+}
+
+// leave ends a cursor's membership; a group without members leaves the index at once.
+func (r *Resource) leave(g *group, h *cohort) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	g.leaveLocked(h)
+	g.refs--
+	if g.refs == 0 {
+		delete(r.groups, g.groupKey)
+		r.index.remove(g)
+	}
+}
