@@ -40,6 +40,9 @@ var floors = []floor{
 	{"", []string{"server"}},                         // main
 }
 
+// light are the packages that a Go client links: of what isn't ours they import the standard library only.
+var light = []string{"selectors", "watchstream"}
+
 type floor struct {
 	name string
 	may  []string
@@ -134,8 +137,8 @@ func floorProblems(name string, imports []string, standard map[string]bool) (pro
 		if other, ours := nameInModule(imported); ours && !matches(floors[i].may, other) {
 			problems = append(problems, fmt.Sprintf("package %q must not import %q; of ours it may import only %q", name, other, floors[i].may))
 		}
-		if name == "selectors" && !standard[imported] {
-			problems = append(problems, fmt.Sprintf("package %q must not import %q, but the standard library only", name, imported))
+		if _, ours := nameInModule(imported); slices.Contains(light, name) && !ours && !standard[imported] {
+			problems = append(problems, fmt.Sprintf("package %q must not import %q: of what isn't ours, the standard library only", name, imported))
 		}
 	}
 	return problems
@@ -172,7 +175,9 @@ func TestImportProblems(t *testing.T) {
 		{"main to server", "", module + "/server", ""},
 		{"main past server", "", module + "/registry", `"" must not import "registry"`},
 		{"selectors to the standard library", "selectors", "strings", ""},
-		{"selectors to a library", "selectors", "k8s.io/apimachinery/pkg/labels", "but the standard library only"},
+		{"selectors to a library", "selectors", "k8s.io/apimachinery/pkg/labels", "the standard library only"},
+		{"watchstream to a library", "watchstream", "github.com/json-iterator/go", "the standard library only"},
+		{"watchstream to selectors", "watchstream", module + "/selectors", ""},
 		{"no floor", "util", "strings", `"util" is on no floor`},
 		{"name that begins alike", "registryx", "strings", `"registryx" is on no floor`},
 		{"client-go", "server", "k8s.io/client-go/rest", `"server" must not import "k8s.io/client-go/rest"`},

@@ -1,12 +1,6 @@
 package watchstream
 
-import (
-	"encoding/json"
-	"fmt"
-
-	jsoniter "github.com/json-iterator/go"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-)
+import "encoding/json"
 
 // A frame is one event on the wire: a compact JSON document {"type":"ADDED","object":{...}} and a
 // newline. Clients split on newlines, so there's none inside and no indentation ever.
@@ -19,14 +13,14 @@ var heads = func() (h [len(typeNames)]string) {
 
 const tail = "}\n"
 
-// AppendHead appends what stands before the object in a frame of type t.
+// AppendHead appends what comes before the object in a frame of type t.
 func AppendHead(dst []byte, t Type) []byte { return append(dst, heads[t]...) }
 
-// AppendTail appends what stands after the object in a frame.
+// AppendTail appends what follows the object in a frame.
 func AppendTail(dst []byte) []byte { return append(dst, tail...) }
 
 // InitialEventsEnd is the annotation of the bookmark that ends the initial state (KEP-3157).
-const InitialEventsEnd = metav1.InitialEventsAnnotationKey
+const InitialEventsEnd = "k8s.io/initial-events-end"
 
 // BookmarkOf is what a bookmark says: it's an object of the watched kind with nothing but a
 // resourceVersion (KEP-956).
@@ -42,29 +36,37 @@ func AppendBookmark(dst []byte, b BookmarkOf) []byte {
 
 // AppendObject appends the bookmark's object, without a frame.
 func (b BookmarkOf) AppendObject(dst []byte) []byte {
-	s := jsoniter.ConfigFastest.BorrowStream(nil)
-	defer jsoniter.ConfigFastest.ReturnStream(s)
-	s.WriteRaw(`{"kind":`)
-	s.WriteString(b.Kind)
-	s.WriteRaw(`,"apiVersion":`)
-	s.WriteString(b.APIVersion)
-	s.WriteRaw(`,"metadata":{"resourceVersion":`)
-	s.WriteString(b.ResourceVersion)
+	dst = appendString(append(dst, `{"kind":`...), b.Kind)
+	dst = appendString(append(dst, `,"apiVersion":`...), b.APIVersion)
+	dst = appendString(append(dst, `,"metadata":{"resourceVersion":`...), b.ResourceVersion)
 	// A null creationTimestamp is what typed clients of kube-apiserver are used to.
-	s.WriteRaw(`,"creationTimestamp":null`)
+	dst = append(dst, `,"creationTimestamp":null`...)
 	if b.InitialEnd {
-		s.WriteRaw(`,"annotations":{"` + InitialEventsEnd + `":"true"}`)
+		dst = append(dst, `,"annotations":{"`+InitialEventsEnd+`":"true"}`...)
 	}
-	s.WriteRaw(`}}`)
-	return append(dst, s.Buffer()...)
+	return append(dst, `}}`...)
 }
 
-// AppendError appends an ERROR frame, after which a stream ends.
-func AppendError(dst []byte, status *metav1.Status) []byte {
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
-	body, err := json.Marshal(status)
-	if err != nil { // a Status holds strings and numbers
-		panic(fmt.Sprintf("encode a Status: %v", err))
+// appendString appends a JSON string. Names of kinds and versions need no escapes.
+func appendString(dst []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			escaped, _ := json.Marshal(s) // of a string can't fail
+			return append(dst, escaped...)
+		}
 	}
-	return AppendTail(append(AppendHead(dst, Error), body...))
+	return append(append(append(dst, '"'), s...), '"')
 }
+
+// AppendError appends an ERROR frame, after which a stream ends. status is a Status of meta/v1 as compact JSON.
+func AppendError(dst, status []byte) []byte {
+	return AppendTail(append(AppendHead(dst, Error), status...))
+}
+
+// What a stream tells its client about an error of the source.
+var (
+	statusExpired = []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
+		`"message":"The resourceVersion for the provided watch is too old.","reason":"Expired","code":410}`)
+	statusFailed = []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
+		`"message":"Internal error occurred: the watch can't go on; resume it from the last resourceVersion seen","reason":"InternalError","code":500}`)
+)

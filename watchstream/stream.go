@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/http"
 	"sync"
 	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Source is where a stream takes its events from. It's used by one goroutine.
@@ -222,14 +219,12 @@ func (s *stream) leave(ctx context.Context) error {
 	}
 }
 
-// statusOf is what the client is told about an error of the source.
-func statusOf(err error) *metav1.Status {
+// statusOf is the Status that tells the client about an error of the source.
+func statusOf(err error) []byte {
 	if errors.Is(err, ErrExpired) {
-		return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired,
-			Message: "The resourceVersion for the provided watch is too old."}
+		return statusExpired
 	}
-	return &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError,
-		Message: "Internal error occurred: the watch can't go on; resume it from the last resourceVersion seen"}
+	return statusFailed
 }
 
 // buffers hold batches on their way to a socket. A stream has one only while it has something to write.

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 func TestTransition(t *testing.T) {
@@ -295,6 +298,58 @@ func TestBookmarkFrame(t *testing.T) {
 	got := string(AppendBookmark(nil, BookmarkOf{APIVersion: "example.com/v1", Kind: "Widget", ResourceVersion: "12", InitialEnd: true}))
 	want := `{"type":"BOOKMARK","object":{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"resourceVersion":"12","creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
 	if got != want {
+		t.Errorf("got  %swant %s", got, want)
+	}
+}
+
+// TestBookmarkNames: whatever a kind is called, its bookmark is JSON on one line.
+func TestBookmarkNames(t *testing.T) {
+	for _, name := range []string{"", "Widget", "a b", `quo"te`, `back\slash`, "new\nline", "\x00\x1f\x7f", "Grüße", "\u2028", "<&>"} {
+		t.Run(name, func(t *testing.T) {
+			frame := AppendBookmark(nil, BookmarkOf{APIVersion: name, Kind: name, ResourceVersion: "7"})
+			var got struct {
+				Type   string
+				Object metav1.PartialObjectMetadata
+			}
+			if err := json.Unmarshal(frame, &got); err != nil {
+				t.Fatalf("%s: %v", frame, err)
+			}
+			if got.Type != "BOOKMARK" || got.Object.Kind != name || got.Object.APIVersion != name || got.Object.ResourceVersion != "7" {
+				t.Errorf("got %s", frame)
+			}
+			if n := strings.Count(string(frame), "\n"); n != 1 {
+				t.Errorf("the frame has %d newlines: %s", n, frame)
+			}
+		})
+	}
+}
+
+// TestStatuses: what we write by hand is what apimachinery makes of such an error.
+func TestStatuses(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		got  []byte
+		want *apierrors.StatusError
+	}{
+		{"expired", statusExpired, apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")},
+		{"failed", statusFailed, apierrors.NewInternalError(errors.New("the watch can't go on; resume it from the last resourceVersion seen"))},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			status := c.want.Status()
+			status.Kind, status.APIVersion, status.Details = "Status", "v1", nil
+			want, err := json.Marshal(status)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(c.got) != string(want) {
+				t.Errorf("got  %s\nwant %s", c.got, want)
+			}
+		})
+	}
+}
+
+func TestErrorFrame(t *testing.T) {
+	if got, want := string(AppendError(nil, []byte(`{"code":410}`))), `{"type":"ERROR","object":{"code":410}}`+"\n"; got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
 }
