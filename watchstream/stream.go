@@ -61,6 +61,8 @@ const (
 	lastBookmark = 2 * time.Second
 	// bookmarkRoom is enough for most bookmarks.
 	bookmarkRoom = 256
+	// maxTimeout is how far in the future a deadline can be. It's as good as never, and no sum of times overflows.
+	maxTimeout = 100 * 365 * 24 * time.Hour
 	// maxDrain bounds what a stream still gives when the server is going away.
 	maxDrain = 2 * time.Second
 )
@@ -71,7 +73,7 @@ type Options struct {
 	Bookmarks bool
 	// InitialEnd asks for the bookmark that ends the initial state. It takes Bookmarks.
 	InitialEnd bool
-	// Timeout is when the stream ends cleanly; 0 means never.
+	// Timeout is after what time the stream ends cleanly, at most maxTimeout; 0 means never.
 	Timeout time.Duration
 	// Sweeper wakes the stream for bookmarks and for its end. Defaults to timers of its own.
 	Sweeper *Sweeper
@@ -84,6 +86,7 @@ type stream struct {
 	sink     Sink
 	deadline time.Time // zero for none
 	bookmark time.Time // when the next one is due; zero for none
+	alarm    alarm     // for the earlier of the two
 	ending   bool      // the InitialEnd bookmark is still to come
 }
 
@@ -93,9 +96,10 @@ type stream struct {
 func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 	defer src.Close()
 	s := stream{Options: o, src: src, sink: sink, ending: o.InitialEnd && o.Bookmarks}
+	defer func() { s.Sweeper.stop(s.alarm) }()
 	now := time.Now()
 	if o.Timeout > 0 {
-		s.deadline = now.Add(o.Timeout)
+		s.deadline = now.Add(min(o.Timeout, maxTimeout))
 	}
 	s.schedule(now)
 	for {
@@ -116,13 +120,12 @@ func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 		if over, err := s.tick(now); over || err != nil {
 			return err
 		}
-		alarm, stop := s.Sweeper.At(s.due())
+		s.setAlarm()
 		select {
 		case <-ctx.Done():
 		case <-wait:
-		case <-alarm: // to look again before a bookmark: one from where the source fell asleep would be old
+		case <-s.alarm.due: // to look again before a bookmark: one from where the source fell asleep would be old
 		}
-		stop()
 	}
 }
 
@@ -178,6 +181,14 @@ func (s *stream) due() time.Time {
 		return s.deadline
 	}
 	return s.bookmark
+}
+
+// setAlarm makes the alarm that of what is due next. The same one serves for many events.
+func (s *stream) setAlarm() {
+	if due := s.due(); !due.Equal(s.alarm.at) {
+		s.Sweeper.stop(s.alarm)
+		s.alarm = s.Sweeper.set(due)
+	}
 }
 
 // tick does what is due. It's called only when the source has just had nothing to give, so that a bookmark is

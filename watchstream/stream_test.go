@@ -288,8 +288,8 @@ func TestServeWithSweeper(t *testing.T) {
 		}
 		cancel()
 		wg.Wait()
-		if n := len(sweeper.buckets); n != 0 {
-			t.Errorf("%d buckets are left", n)
+		if n := len(sweeper.rounds); n != 0 {
+			t.Errorf("%d rounds are left", n)
 		}
 	})
 }

@@ -6,39 +6,83 @@ import (
 	"time"
 )
 
-// Sweeper wakes many streams at their times with one timer: who is due within the same second shares a
-// channel. The nil Sweeper gives everyone a timer.
+// Sweeper wakes many streams at their times with one timer: those that are due within the same second share
+// a channel. The nil Sweeper gives each stream a timer.
+//
+// Its seconds are counted from its start on the monotonic clock, so a clock that is set anew moves no alarm.
+// It holds a channel only while some stream waits for it: at most one for each stream.
 type Sweeper struct {
-	mu      sync.Mutex // guards buckets
-	buckets map[int64]chan struct{}
+	start time.Time
+
+	mu     sync.Mutex // guards rounds
+	rounds map[int64]*round
+}
+
+// round is the alarms that are due within one second.
+type round struct {
+	due   chan struct{}
+	users int // alarms that haven't been stopped
 }
 
 // sweepInterval is how exactly a sweeper wakes.
 const sweepInterval = time.Second
 
 // NewSweeper returns a sweeper; its owner calls Run.
-func NewSweeper() *Sweeper { return &Sweeper{buckets: map[int64]chan struct{}{}} }
+func NewSweeper() *Sweeper { return &Sweeper{start: time.Now(), rounds: map[int64]*round{}} }
 
-// At returns a channel that's closed at a time or up to a second later; never for the zero time. stop
-// releases what was taken for that.
-func (s *Sweeper) At(t time.Time) (due <-chan struct{}, stop func()) {
-	if t.IsZero() {
-		return nil, func() {}
+// alarm is a stream's hold on a time. The zero alarm never goes off.
+type alarm struct {
+	at    time.Time
+	due   <-chan struct{} // closed at that time or up to sweepInterval later; nil for never
+	timer *time.Timer     // of an alarm without a sweeper
+}
+
+// set returns an alarm for a time, or one that never goes off for the zero time. It must be stopped.
+func (s *Sweeper) set(at time.Time) alarm {
+	if at.IsZero() {
+		return alarm{}
 	}
 	if s == nil {
-		ch := make(chan struct{})
-		timer := time.AfterFunc(time.Until(t), func() { close(ch) })
-		return ch, func() { timer.Stop() }
+		due := make(chan struct{})
+		return alarm{at, due, time.AfterFunc(time.Until(at), func() { close(due) })}
 	}
-	bucket := t.Add(sweepInterval-1).UnixNano() / int64(sweepInterval)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ch := s.buckets[bucket]
-	if ch == nil {
-		ch = make(chan struct{})
-		s.buckets[bucket] = ch
+	n := s.roundOf(at)
+	r := s.rounds[n]
+	if r == nil {
+		r = &round{due: make(chan struct{})}
+		s.rounds[n] = r
 	}
-	return ch, func() {}
+	r.users++
+	return alarm{at: at, due: r.due}
+}
+
+// stop releases what set took.
+func (s *Sweeper) stop(a alarm) {
+	switch {
+	case a.timer != nil:
+		a.timer.Stop()
+	case a.due != nil:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		n := s.roundOf(a.at)
+		if r := s.rounds[n]; r != nil && r.due == a.due { // else it has gone off
+			if r.users--; r.users == 0 {
+				delete(s.rounds, n)
+			}
+		}
+	}
+}
+
+// roundOf returns in which interval after its start the sweeper notices that a time has come.
+func (s *Sweeper) roundOf(at time.Time) int64 {
+	after := at.Sub(s.start)
+	n := int64(after / sweepInterval)
+	if after%sweepInterval > 0 {
+		n++
+	}
+	return n
 }
 
 // Run closes the channels that are due until ctx ends.
@@ -58,10 +102,11 @@ func (s *Sweeper) Run(ctx context.Context) {
 func (s *Sweeper) sweep(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for bucket, ch := range s.buckets {
-		if bucket*int64(sweepInterval) <= now.UnixNano() {
-			close(ch)
-			delete(s.buckets, bucket)
+	last := int64(now.Sub(s.start) / sweepInterval)
+	for n, r := range s.rounds {
+		if n <= last {
+			close(r.due)
+			delete(s.rounds, n)
 		}
 	}
 }
