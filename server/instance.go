@@ -106,6 +106,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	in.cacher = cacher.New(in.store, cacher.Options{})
+	in.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
 	in.registry = registry.New(registry.Options{
 		Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
 		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,

@@ -136,6 +136,58 @@ func TestMarksSurviveRestart(t *testing.T) {
 	soon(t, "revision 3 compacted", func() bool { return errors.Is(oldest(t, s, 3), rpctypes.ErrCompacted) })
 }
 
+// Nothing is compacted that the reader of history hasn't taken, for whatever reason, and all of it once the
+// reader has.
+func TestFloor(t *testing.T) {
+	tests := []struct {
+		name string
+		look func(t *testing.T, s *Server) error
+	}{
+		{"history has ended", func(t *testing.T, s *Server) error {
+			s.keeper.base += 2 * time.Hour
+			return s.keeper.keepHistory(t.Context())
+		}},
+		{"room is needed", func(t *testing.T, s *Server) error { return s.keeper.dropHistory(t.Context(), s.Local.KV().Rev()) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true})
+			s.haltKeeper()
+			for range 8 {
+				if _, err := s.Client.Put(t.Context(), "k", "v"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.keeper.history.set(s.Local.KV().Rev(), s.keeper.clock())
+			var floor int64 // 0: the reader has nothing yet
+			s.SetFloor(func() int64 { return floor })
+			if err := tt.look(t, s); err != nil {
+				t.Fatal(err)
+			}
+			if err := oldest(t, s, 2); err != nil {
+				t.Fatalf("compacted before the reader had anything: %v", err)
+			}
+			floor = 5
+			if err := s.keeper.keepHistory(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := oldest(t, s, 5); err != nil {
+				t.Fatalf("compacted past the reader: %v", err)
+			}
+			if err := oldest(t, s, 4); !errors.Is(err, rpctypes.ErrCompacted) {
+				t.Fatalf("not compacted up to the reader: %v", err)
+			}
+			floor = 100
+			if err := s.keeper.keepHistory(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := oldest(t, s, 8); !errors.Is(err, rpctypes.ErrCompacted) {
+				t.Fatalf("what had waited for the reader is still there: %v", err)
+			}
+		})
+	}
+}
+
 // When the bytes bound cuts history below five minutes, one log line and Stats say so.
 func TestShortHistory(t *testing.T) {
 	var log strings.Builder

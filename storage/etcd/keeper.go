@@ -30,6 +30,7 @@ type keeper struct {
 	log   *slog.Logger
 	quota int64
 	disk  func() (diskSpace, error) // statDisk of the directory; tests have their own
+	floor atomic.Pointer[func() int64]
 
 	base  time.Duration // the history's clock when this process began
 	began time.Time
@@ -43,6 +44,8 @@ type keeper struct {
 	lowDisk *diskSpace // set while the disk is why writes are refused
 
 	// The keeper's goroutine alone:
+	wanted    int64 // the revision up to which history has ended, and is to be compacted
+	dropped   int64 // the revision up to which this process has compacted; 0 before
 	reclaimed int64 // the revision up to which history was dropped for room; 0 before
 	compacted int64 // the compacted revision at the last look for room
 	settle    int   // looks until that shows in the database's figures
@@ -115,10 +118,8 @@ func (k *keeper) keepHistory(ctx context.Context) error {
 	if marked && !k.dir.ephemeral {
 		err = k.save()
 	}
-	if revision != 0 {
-		err = errors.Join(err, k.compact(ctx, revision, false))
-	}
-	return err
+	k.wanted = max(k.wanted, revision)
+	return errors.Join(err, k.compact(ctx, false))
 }
 
 // noteShort logs when a cut made history shorter than anybody expects. It needs the lock.
@@ -148,14 +149,21 @@ func (k *keeper) countWrites() error {
 	return err
 }
 
-func (k *keeper) compact(ctx context.Context, revision int64, wait bool) error {
-	_, err := k.local.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: wait})
-	if errors.Is(err, mvcc.ErrCompacted) { // an earlier process got as far, but not to the file
+// compact drops the history that has ended, as far as the floor lets it: the rest waits for the next look.
+// With wait it returns when the database has dropped it too.
+func (k *keeper) compact(ctx context.Context, wait bool) error {
+	revision := k.wanted
+	if floor := k.floor.Load(); floor != nil {
+		revision = min(revision, (*floor)())
+	}
+	if revision <= k.dropped {
 		return nil
 	}
-	if err != nil {
+	_, err := k.local.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: wait})
+	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // an earlier process got as far, but not to the file
 		return fmt.Errorf("compact history up to revision %d: %w", revision, err)
 	}
+	k.dropped = revision
 	return nil
 }
 

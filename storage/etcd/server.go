@@ -363,6 +363,11 @@ func (s *Server) Err() error {
 	}
 }
 
+// SetFloor sets what says up to which revision history may be compacted: what a reader of history has
+// taken, who would otherwise miss what was compacted under it. 0 stops compaction. Without a floor only
+// the bounds count.
+func (s *Server) SetFloor(floor func() int64) { s.keeper.floor.Store(&floor) }
+
 // Health is nil, or says why writes fail now. Reads go on if the reason is space.
 func (s *Server) Health() error {
 	select {

@@ -87,10 +87,8 @@ func (k *keeper) relieve(ctx context.Context) error {
 		k.noteShort(k.clock(), revision != 0)
 	}
 	k.mu.Unlock()
-	if revision == 0 {
-		return nil
-	}
-	return k.compact(ctx, revision, true)
+	k.wanted = max(k.wanted, revision)
+	return k.compact(ctx, true)
 }
 
 // makeRoom frees what can be freed while writes are refused, and lets them go on if that was enough.
@@ -138,7 +136,8 @@ func (k *keeper) dropHistory(ctx context.Context, rev int64) error {
 	k.history.forget(len(k.history.marks) - 1)
 	k.noteShort(at, true)
 	k.mu.Unlock()
-	return k.compact(ctx, rev, true)
+	k.wanted = max(k.wanted, rev)
+	return k.compact(ctx, true)
 }
 
 func (k *keeper) alarmed() bool {
