@@ -16,6 +16,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
 // Admission changes or refuses what clients write: a Definition's the objects of its type, Options.Admission's those of
@@ -93,7 +96,7 @@ func (e *Endpoint) admits() bool {
 
 // admit lets the hooks judge a client's write. o, which is nil for a Delete, becomes what they make of it; old is nil for a
 // Create.
-func (e *Endpoint) admit(ctx context.Context, w writeOptions, op Operation, o, old *object, subresource string) (warnings []string, err error) {
+func (e *Endpoint) admit(ctx context.Context, w writeOptions, op Operation, o, old *object.Object, subresource string) (warnings []string, err error) {
 	if !w.asked || !e.admits() {
 		return nil, nil
 	}
@@ -103,12 +106,12 @@ func (e *Endpoint) admit(ctx context.Context, w writeOptions, op Operation, o, o
 	}
 	a := &Attributes{
 		Operation: op, Kind: e.kind(), Resource: runtimeschema.GroupVersionResource{Group: e.Group, Version: e.Version, Resource: e.Plural},
-		Subresource: subresource, Namespace: subject.meta.Namespace, Name: subject.meta.Name,
+		Subresource: subresource, Namespace: subject.Meta.Namespace, Name: subject.Meta.Name,
 		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: e.userAgent,
 	}
-	var before *object
+	var before *object.Object
 	if o != nil {
-		before = o.clone()
+		before = o.Clone()
 	}
 	if t := e.res.typed; t != nil {
 		if err := t.admit(ctx, e, a, o, old); err != nil {
@@ -122,13 +125,13 @@ func (e *Endpoint) admit(ctx context.Context, w writeOptions, op Operation, o, o
 	}
 	if o != nil {
 		*o = *e.selectPart(o, before, subresource)
-		o.managed, o.meta.ManagedFields = before.managed, nil
+		o.Managed, o.Meta.ManagedFields = before.Managed, nil
 	}
 	return a.Warnings, nil
 }
 
 // admitTree calls the hooks that are for all resources.
-func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, o, old *object) error {
+func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, o, old *object.Object) error {
 	obj, err := e.unstructured(o)
 	if err != nil {
 		return err
@@ -142,15 +145,15 @@ func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, o, old *object)
 		return err
 	}
 	// As bytes it's JSON for certain, and nobody else's.
-	raw, err := encodeJSON(obj.Object)
+	raw, err := object.EncodeJSON(obj.Object)
 	if err != nil {
 		return fmt.Errorf("admission left an object that can't be encoded: %w", err)
 	}
-	tree, err := decodeTree(raw)
+	tree, err := object.ParseTree(raw)
 	if err != nil {
-		return fmt.Errorf("admission left an object that can't be decoded: %w", asText(err))
+		return fmt.Errorf("admission left an object that can't be decoded: %w", err)
 	}
-	next, err := fromTree(tree)
+	next, err := object.FromTree(tree)
 	if err != nil {
 		return fmt.Errorf("admission left an object that can't be decoded: %w", err)
 	}
@@ -159,21 +162,18 @@ func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, o, old *object)
 	return err
 }
 
-// asText keeps an error's text and not what it is: a Status would be the client's fault.
-func asText(err error) error { return errors.New(err.Error()) }
-
 // unstructured copies an object for a hook; nil for nil.
-func (e *Endpoint) unstructured(o *object) (*unstructured.Unstructured, error) {
+func (e *Endpoint) unstructured(o *object.Object) (*unstructured.Unstructured, error) {
 	if o == nil {
 		return nil, nil
 	}
 	shown := *o
-	shown.managed = nil
-	tree, err := shown.tree(e.apiVersion(), e.Kind)
+	shown.Managed = nil
+	tree, err := shown.Tree(e.apiVersion(), e.Kind)
 	if err != nil {
 		return nil, err
 	}
-	return &unstructured.Unstructured{Object: deepCopy(tree)}, nil
+	return &unstructured.Unstructured{Object: object.DeepCopy(tree)}, nil
 }
 
 // callHooks calls one after the other and returns the object as they leave it.
@@ -235,7 +235,7 @@ func (e *Endpoint) refuse(ctx context.Context, name string, err error) error {
 			return refusal{&apierrors.StatusError{ErrStatus: s}}
 		}
 	}
-	return refusal{apierrors.NewForbidden(e.resource(), clip(name), err)}
+	return refusal{apierrors.NewForbidden(e.resource(), clip.Text(name), err)}
 }
 
 // PanicError is a panic of a function that the program brought.
@@ -249,22 +249,22 @@ func (e *PanicError) Error() string { return e.What + " panicked" }
 
 // call runs a function of the program's. What only the server decides of the object must be the same afterwards. A panic
 // is returned as an error, because much of this runs on goroutines where nobody else would stop it (see deletersAtOnce).
-func (r *Registry) call(what string, object func() metav1.Object, fn func()) (err error) {
+func (r *Registry) call(what string, judged func() metav1.Object, fn func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &PanicError{What: what, Cause: cause, Stack: debug.Stack()}
 		}
 	}()
-	if object == nil {
+	if judged == nil {
 		fn()
 		return nil
 	}
-	before := decidedOf(object())
+	before := decidedOf(judged())
 	fn()
-	after := decidedOf(object())
+	after := decidedOf(judged())
 	for i, field := range decidedFields {
 		if after[i] != before[i] {
-			return fmt.Errorf("%s has changed %s from %q to %q, which only the server may", what, field, clip(before[i]), clip(after[i]))
+			return fmt.Errorf("%s has changed %s from %q to %q, which only the server may", what, field, clip.Text(before[i]), clip.Text(after[i]))
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -40,25 +41,22 @@ func (e *Endpoint) applyConfiguration(ctx context.Context, namespace, name, subr
 
 // configuration decodes and checks an applied configuration.
 func (d *decoder) configuration(body []byte, namespace, name string) (map[string]any, error) {
-	tree, repeated, err := parseObject(body)
-	if err == nil && repeated {
-		err = d.complain(d.repeated(body, tree))
-	}
+	_, tree, err := d.parsed(body)
 	if err != nil {
 		return nil, err
 	}
 	// As an object of its own it has to be one of this path; what it's merged from stays as it was sent.
-	o, _, err := d.endpoint.split(deepCopy(tree))
+	o, _, err := d.endpoint.split(object.DeepCopy(tree))
 	if err != nil {
 		return nil, err
 	}
-	if o.managed != nil {
+	if o.Managed != nil {
 		return nil, badRequest("metadata.managedFields must be nil")
 	}
 	if err := d.endpoint.checkNamed(o, namespace, name); err != nil {
 		return nil, err
 	}
-	if metadata := asMap(tree["metadata"]); namespace != "" {
+	if metadata := object.Map(tree["metadata"]); namespace != "" {
 		metadata["namespace"] = namespace
 	} else {
 		delete(metadata, "namespace") // cluster scope has none, whatever the client sent
@@ -72,8 +70,8 @@ func (e *Endpoint) applyTo(ctx context.Context, d *decoder, old *cacher.Object, 
 	if err != nil {
 		return change{}, err
 	}
-	prev.meta.ResourceVersion = old.Revision.String()
-	live, err := prev.tree(e.apiVersion(), e.Kind)
+	prev.Meta.ResourceVersion = old.Revision.String()
+	live, err := prev.Tree(e.apiVersion(), e.Kind)
 	if err != nil {
 		return change{}, err
 	}
@@ -85,7 +83,7 @@ func (e *Endpoint) applyTo(ctx context.Context, d *decoder, old *cacher.Object, 
 		return change{}, err
 	}
 	next := e.selectPart(in, prev, subresource)
-	next.managed = in.managed // who applied a part is recorded, whatever that part is
+	next.Managed = in.Managed // who applied a part is recorded, whatever that part is
 	e.inheritMeta(next, prev, old.Revision.String())
 	return e.revised(ctx, d, old, prev, next, subresource)
 }
@@ -96,19 +94,19 @@ func (e *Endpoint) createApplied(ctx context.Context, namespace string, d *decod
 	if err != nil {
 		return nil, err
 	}
-	if o.meta.UID != "" {
-		return nil, e.conflict(o.meta.Name) // it was about an object that is gone
+	if o.Meta.UID != "" {
+		return nil, e.conflict(o.Meta.Name) // it was about an object that is gone
 	}
 	return e.store(ctx, namespace, o, d, true)
 }
 
 // merge applies a configuration to a whole object, or to none, and gives it the schema's form.
-func (e *Endpoint) merge(live, wanted map[string]any, d *decoder, subresource string) (*object, error) {
-	merged, err := e.managers.of(subresource).Apply(live, deepCopy(wanted), d.manager, d.force)
+func (e *Endpoint) merge(live, wanted map[string]any, d *decoder, subresource string) (*object.Object, error) {
+	merged, err := e.managers.of(subresource).Apply(live, object.DeepCopy(wanted), d.manager, d.force)
 	if err != nil {
 		return nil, e.fail("", err)
 	}
-	o, err := fromTree(merged)
+	o, err := object.FromTree(merged)
 	if err != nil {
 		return nil, badRequest("%s", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -119,7 +120,7 @@ func BenchmarkTable(b *testing.B) {
 	if err := work.Wait(); err != nil {
 		b.Fatal(err)
 	}
-	for _, form := range []Form{{}, {Kind: MetadataOnly, Version: "v1"}, {Kind: Table, Version: "v1"}} {
+	for _, form := range []form.Form{{}, {Kind: form.MetadataOnly, Version: "v1"}, {Kind: form.Table, Version: "v1"}} {
 		b.Run(string(form.Kind), func(b *testing.B) {
 			in, err := w.In(form, nil)
 			if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -34,14 +35,14 @@ func (e *Endpoint) Create(ctx context.Context, namespace string, q url.Values, b
 }
 
 // store makes a new object of what a client sent. applied tells that its managedFields are the server's.
-func (e *Endpoint) store(ctx context.Context, namespace string, o *object, d *decoder, applied bool) (*Result, error) {
+func (e *Endpoint) store(ctx context.Context, namespace string, o *object.Object, d *decoder, applied bool) (*Result, error) {
 	if err := e.initMeta(o); err != nil {
 		return nil, err
 	}
-	d.warnings = append(d.warnings, o.dropRepeatedOwners()...)
-	d.warnings = append(d.warnings, finalizerWarnings(o, nil)...)
-	if _, ok := o.content[status]; ok && e.hasStatus() {
-		delete(o.content, status)
+	d.warnings = append(d.warnings, o.DropRepeatedOwners()...)
+	d.warnings = append(d.warnings, object.FinalizerWarnings(o, nil)...)
+	if _, ok := o.Content[status]; ok && e.hasStatus() {
+		delete(o.Content, status)
 		if _, err := e.shape(o, false); err != nil { // it may have a default
 			return nil, err
 		}
@@ -53,44 +54,44 @@ func (e *Endpoint) store(ctx context.Context, namespace string, o *object, d *de
 	}
 	end, err := e.res.begin(ctx)
 	if err != nil {
-		return nil, e.fail(o.meta.Name, err)
+		return nil, e.fail(o.Meta.Name, err)
 	}
 	defer end()
 	stored, err := e.create(ctx, namespace, o, d)
 	if err != nil {
-		return nil, e.fail(o.meta.Name, err)
+		return nil, e.fail(o.Meta.Name, err)
 	}
 	if !d.dryRun {
 		err = e.res.written(ctx, stored.Revision)
 	}
 	if err != nil {
-		return nil, e.fail(o.meta.Name, err)
+		return nil, e.fail(o.Meta.Name, err)
 	}
 	return e.result(ctx, stored, &Result{Created: true, Warnings: d.warnings})
 }
 
 // create finds a name, asks admission, validates and writes. A dry run ends before the write; its object has no revision.
-func (e *Endpoint) create(ctx context.Context, namespace string, in *object, d *decoder) (*cacher.Object, error) {
+func (e *Endpoint) create(ctx context.Context, namespace string, in *object.Object, d *decoder) (*cacher.Object, error) {
 	// What the object needs to be there comes first: in a missing namespace, the answer is about that.
 	conds, err := e.conditions(ctx, namespace, d.dryRun)
 	if err != nil {
 		return nil, err
 	}
-	generate := in.meta.Name == "" && in.meta.GenerateName != ""
+	generate := in.Meta.Name == "" && in.Meta.GenerateName != ""
 	warned := len(d.warnings)
 	for try := 1; ; try++ {
 		if generate {
-			in.meta.Name = generatedName(in.meta.GenerateName)
+			in.Meta.Name = generatedName(in.Meta.GenerateName)
 		}
 		o := in
 		if generate { // each name gets the object as it came
-			o, d.warnings = in.clone(), d.warnings[:warned]
+			o, d.warnings = in.Clone(), d.warnings[:warned]
 		}
 		raw, err := e.admitNew(ctx, o, d)
 		if err != nil {
 			return nil, err
 		}
-		key, err := e.key(namespace, o.meta.Name)
+		key, err := e.key(namespace, o.Meta.Name)
 		if err != nil {
 			return nil, err
 		}
@@ -107,13 +108,13 @@ func (e *Endpoint) create(ctx context.Context, namespace string, in *object, d *
 			return nil, err
 		}
 		if try == generateTries {
-			return nil, apierrors.NewGenerateNameConflict(e.resource(), o.meta.Name, retryAfter)
+			return nil, apierrors.NewGenerateNameConflict(e.resource(), o.Meta.Name, retryAfter)
 		}
 	}
 }
 
 // admitNew asks admission about a new object, validates it and encodes it.
-func (e *Endpoint) admitNew(ctx context.Context, o *object, d *decoder) ([]byte, error) {
+func (e *Endpoint) admitNew(ctx context.Context, o *object.Object, d *decoder) ([]byte, error) {
 	admitted, err := e.admit(ctx, d.writeOptions, Create, o, nil, main)
 	if err != nil {
 		return nil, err
@@ -127,7 +128,7 @@ func (e *Endpoint) admitNew(ctx context.Context, o *object, d *decoder) ([]byte,
 }
 
 // validNew validates a new object and encodes it.
-func (e *Endpoint) validNew(ctx context.Context, d *decoder, o *object) ([]byte, error) {
+func (e *Endpoint) validNew(ctx context.Context, d *decoder, o *object.Object) ([]byte, error) {
 	errs := e.validateNew(o)
 	if t := e.res.typed; t != nil {
 		more, err := t.rules(ctx, o, nil, main)
@@ -137,7 +138,7 @@ func (e *Endpoint) validNew(ctx context.Context, d *decoder, o *object) ([]byte,
 		errs = append(errs, more...)
 	}
 	errs = append(errs, d.validate(ctx, o, nil, main)...)
-	if err := invalid(e.groupKind(), o.meta.Name, errs); err != nil {
+	if err := invalid(e.groupKind(), o.Meta.Name, errs); err != nil {
 		return nil, err
 	}
 	return e.encode(ctx, o)

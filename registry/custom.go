@@ -12,7 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/warning"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -51,7 +53,7 @@ func (e *Endpoint) currently(ctx context.Context, fn func(e *Endpoint) error) er
 		if err != nil {
 			return err
 		}
-		e = next.in(e.shown.key).By(e.userAgent)
+		e = next.in(e.shown.Key).By(e.userAgent)
 	}
 }
 
@@ -65,11 +67,11 @@ func (e *Endpoint) readDefinition(ctx context.Context) (*cacher.Object, error) {
 	if def == nil || def.Err != nil {
 		return nil, errNotServed()
 	}
-	o, err := decodeStored(def.Raw())
+	o, err := object.DecodeStored(def.Raw())
 	if err != nil {
 		return nil, errNotServed()
 	}
-	if o.meta.Generation != e.res.generation || o.meta.UID != e.res.uid {
+	if o.Meta.Generation != e.res.generation || o.Meta.UID != e.res.uid {
 		return nil, errChanged
 	}
 	return def, nil
@@ -96,13 +98,13 @@ func (e *Endpoint) replace(ctx context.Context, old *cacher.Object, raw []byte) 
 }
 
 // shape gives an object the form that the schema says: unknown fields are pruned and defaults filled in.
-func (e *Endpoint) shape(o *object, report bool) (unknown []string, err error) {
+func (e *Endpoint) shape(o *object.Object, report bool) (unknown []string, err error) {
 	if e.schema == nil || e.schema.Trivial() {
 		return nil, nil
 	}
-	unknown, err = e.schema.Shape(o.content, report)
+	unknown, err = e.schema.Shape(o.Content, report)
 	if err != nil {
-		err = badRequest("the body of the request doesn't fit the schema: %s", clip(err.Error()))
+		err = badRequest("the body of the request doesn't fit the schema: %s", clip.Text(err.Error()))
 	}
 	return unknown, err
 }
@@ -112,7 +114,7 @@ func (d *decoder) AddWarning(_, text string) { d.warnings = append(d.warnings, t
 
 // validate checks an object against the schema; old is the one before, or nil. Errors are in the order of their
 // fields, which walking through maps isn't.
-func (d *decoder) validate(ctx context.Context, o, old *object, subresource string) (errs field.ErrorList) {
+func (d *decoder) validate(ctx context.Context, o, old *object.Object, subresource string) (errs field.ErrorList) {
 	e := d.endpoint
 	if e.schema == nil {
 		return nil
@@ -142,16 +144,16 @@ func (d *decoder) validate(ctx context.Context, o, old *object, subresource stri
 const noField = "<nil>"
 
 // plain is an object as its schema sees it. Of metadata, schemas and rules know the name only.
-func (e *Endpoint) plain(o *object) map[string]any {
+func (e *Endpoint) plain(o *object.Object) map[string]any {
 	metadata := map[string]any{}
-	if o.meta.Name != "" {
-		metadata["name"] = o.meta.Name
+	if o.Meta.Name != "" {
+		metadata["name"] = o.Meta.Name
 	}
-	if o.meta.GenerateName != "" {
-		metadata["generateName"] = o.meta.GenerateName
+	if o.Meta.GenerateName != "" {
+		metadata["generateName"] = o.Meta.GenerateName
 	}
-	tree := make(map[string]any, len(o.content)+3)
-	for k, v := range o.content {
+	tree := make(map[string]any, len(o.Content)+3)
+	for k, v := range o.Content {
 		tree[k] = v
 	}
 	tree["apiVersion"], tree["kind"], tree["metadata"] = e.apiVersion(), e.Kind, metadata
@@ -159,14 +161,14 @@ func (e *Endpoint) plain(o *object) map[string]any {
 }
 
 // load decodes a stored object as it's served.
-func (e *Endpoint) load(ctx context.Context, old *cacher.Object) (*object, error) {
+func (e *Endpoint) load(ctx context.Context, old *cacher.Object) (*object.Object, error) {
 	if old.Err != nil {
 		return nil, e.unreadable(old.Name(), old.Err)
 	}
 	if err := e.view.Prepare(ctx, old); err != nil {
 		return nil, e.fail(old.Name(), err)
 	}
-	o, err := decodeStored(e.view.Shown(old).Raw())
+	o, err := object.DecodeStored(e.view.Shown(old).Raw())
 	if err != nil {
 		return nil, e.unreadable(old.Name(), err)
 	}
@@ -174,31 +176,31 @@ func (e *Endpoint) load(ctx context.Context, old *cacher.Object) (*object, error
 }
 
 // encode makes the stored bytes, in the storage version, and checks their size.
-func (e *Endpoint) encode(ctx context.Context, o *object) ([]byte, error) {
+func (e *Endpoint) encode(ctx context.Context, o *object.Object) ([]byte, error) {
 	if to := e.res.stored; to.Version != e.Version {
-		tree, err := o.tree(e.apiVersion(), e.Kind)
+		tree, err := o.Tree(e.apiVersion(), e.Kind)
 		if err != nil {
-			return nil, badRequest("the object can't be encoded: %s", clip(err.Error()))
+			return nil, badRequest("the object can't be encoded: %s", clip.Text(err.Error()))
 		}
-		version := o.meta.ResourceVersion
+		version := o.Meta.ResourceVersion
 		trees := []map[string]any{tree}
 		if err := e.res.convert(ctx, to, trees); err != nil {
-			return nil, e.fail(o.meta.Name, err)
+			return nil, e.fail(o.Meta.Name, err)
 		}
-		if o, err = fromTree(trees[0]); err != nil {
-			return nil, e.fail(o.meta.Name, fmt.Errorf("conversion to %s: %w", to.apiVersion(), err))
+		if o, err = object.FromTree(trees[0]); err != nil {
+			return nil, e.fail(o.Meta.Name, fmt.Errorf("conversion to %s: %w", to.apiVersion(), err))
 		}
-		o.meta.ResourceVersion = version
+		o.Meta.ResourceVersion = version
 		if _, err := to.shape(o, false); err != nil {
 			return nil, err
 		}
 	}
-	raw, err := o.encode(e.res.storedVersion(), e.res.stored.Kind)
+	raw, err := o.Encode(e.res.storedVersion(), e.res.stored.Kind)
 	if err != nil {
-		return nil, badRequest("the object can't be encoded: %s", clip(err.Error()))
+		return nil, badRequest("the object can't be encoded: %s", clip.Text(err.Error()))
 	}
 	if len(raw) > maxObjectBytes {
-		return nil, tooLarge(e.resource(), clip(o.meta.Name))
+		return nil, tooLarge(e.resource(), clip.Text(o.Meta.Name))
 	}
 	return raw, nil
 }
@@ -214,7 +216,7 @@ func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string
 	bodies := make([][]byte, len(trees))
 	for i, tree := range trees {
 		var err error
-		if bodies[i], err = encodeJSON(tree); err != nil {
+		if bodies[i], err = object.EncodeJSON(tree); err != nil {
 			return err
 		}
 	}
@@ -232,7 +234,7 @@ func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string
 		if body == nil { // it's in that version
 			continue
 		}
-		if trees[i], err = decodeTree(body); err != nil {
+		if trees[i], err = object.ParseTree(body); err != nil {
 			return err
 		}
 	}
@@ -287,7 +289,7 @@ func (e *Endpoint) convertStored(ctx context.Context, objects []*cacher.Object) 
 	trees := make([]map[string]any, len(objects))
 	for i, o := range objects {
 		var err error
-		if trees[i], err = decodeTree(o.Raw()); err != nil {
+		if trees[i], err = object.ParseTree(o.Raw()); err != nil {
 			return nil, e.unreadable(o.Name(), err)
 		}
 		from := e.res.version(trees[i]["apiVersion"])
@@ -303,7 +305,7 @@ func (e *Endpoint) convertStored(ctx context.Context, objects []*cacher.Object) 
 		if err := e.schema.Prune(tree); err != nil {
 			return nil, e.unreadable(objects[i].Name(), err)
 		}
-		raw, err := encodeJSON(tree)
+		raw, err := object.EncodeJSON(tree)
 		if err != nil {
 			return nil, e.unreadable(objects[i].Name(), err)
 		}

@@ -1,18 +1,14 @@
 package registry
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	kjson "sigs.k8s.io/json"
 
-	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
 // decoder turns bodies into objects. What fieldValidation says decides what becomes of fields that are
@@ -23,140 +19,23 @@ type decoder struct {
 	warnings []string // what the client is to be told beside the answer
 }
 
-// document decodes one JSON document into a Go value: integers stay int64, and names keep their case. It refuses
-// what comes after the document, invalid UTF-8, and (by the bound of encoding/json) nesting deeper than 10,000.
-func document(body []byte, into any) error {
-	if err := checkText(body); err != nil {
-		return err
-	}
-	return undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, into))
-}
-
-// parseAny is document for a tree. repeated tells that a field may be given twice.
-func parseAny(body []byte) (tree any, repeated bool, err error) {
-	if err := checkText(body); err != nil {
-		return nil, false, err
-	}
-	tree, repeated, err = jsontree.Decode(body)
-	return tree, repeated, undecodable(err)
-}
-
-func checkText(body []byte) error {
-	if len(bytes.TrimSpace(body)) == 0 {
-		return badRequest("the body of the request is empty: send a JSON or YAML document")
-	}
-	if !utf8.Valid(body) {
-		return badRequest("the body of the request is not valid UTF-8 (byte %d)", invalidAt(body))
-	}
-	return nil
-}
-
-func undecodable(err error) error {
-	if err == nil {
-		return nil
-	}
-	return badRequest("the body of the request can't be decoded: %s", clip(err.Error()))
-}
-
-// What looking for wrong fields may cost. The strict decoder builds the whole path of each field that it
-// complains of, before it drops all but the first hundred: three megabytes of duplicates, nested deeply, keep
-// it busy for minutes. So it's only asked when there is something to find, and not about such bodies.
-const (
-	// maxComplaintWork bounds complaints times levels of nesting; about a tenth of a second.
-	maxComplaintWork = 2 << 20
-	// maxTypedWork bounds bytes times levels of a Go type's body, because types that decode themselves
-	// read what is below each level again. A real definition of a megabyte has 40 levels.
-	maxTypedWork = 128 << 20
-)
-
-var errManyRepeated = errors.New("so many fields are given twice that they aren't listed")
-
-// repeated returns complaints about the fields that a decoded body gives twice, if it may and anybody wants to
-// know. There are none exactly if the tree has as many members as the text.
-func (d *decoder) repeated(body []byte, tree any) []error {
-	if d.validation == metav1.FieldValidationIgnore {
-		return nil
-	}
-	members, levels := measure(body)
-	more := members - countMembers(tree)
-	if more == 0 {
-		return nil
-	}
-	if more*levels > maxComplaintWork {
-		return []error{errManyRepeated}
-	}
-	var again any
-	complaints, err := kjson.UnmarshalStrict(body, &again, kjson.DisallowDuplicateFields)
-	if err != nil { // it was decoded before
-		return []error{err}
-	}
-	return complaints
-}
-
-// measure counts the members of all objects in a valid JSON text, and its levels of nesting.
-func measure(body []byte) (members, levels int) {
-	level := 0
-	for i := 0; i < len(body); i++ {
-		switch body[i] {
-		case '"':
-			for i++; body[i] != '"'; i++ {
-				if body[i] == '\\' {
-					i++
-				}
-			}
-		case ':':
-			members++
-		case '{', '[':
-			level++
-			levels = max(levels, level)
-		case '}', ']':
-			level--
-		}
-	}
-	return members, levels
-}
-
-func countMembers(v any) int {
-	n := 0
-	switch v := v.(type) {
-	case map[string]any:
-		n = len(v)
-		for _, w := range v {
-			n += countMembers(w)
-		}
-	case []any:
-		for _, w := range v {
-			n += countMembers(w)
-		}
-	}
-	return n
-}
-
-// invalidAt returns where the first byte that isn't UTF-8 stands.
-func invalidAt(b []byte) int {
-	at := 0
-	for {
-		r, n := utf8.DecodeRune(b[at:])
-		if r == utf8.RuneError && n <= 1 {
-			return at
-		}
-		at += n
-	}
-}
+// maxTypedWork bounds bytes times levels of a Go type's body, because types that decode themselves read what is
+// below each level again. A real definition of a megabyte has 40 levels.
+const maxTypedWork = 128 << 20
 
 // object decodes a body into an object of the endpoint's resource and version.
-func (d *decoder) object(body []byte) (*object, error) {
-	tree, repeated, err := parseObject(body)
+func (d *decoder) object(body []byte) (*object.Object, error) {
+	doc, tree, err := object.ParseObject(body)
 	if err != nil {
-		return nil, err
+		return nil, badBody(err)
 	}
 	var complaints []error
 	if t := d.endpoint.res.typed; t != nil {
-		if tree, complaints, err = t.shape(body); err != nil {
+		if tree, complaints, err = t.shape(&doc); err != nil {
 			return nil, err
 		}
-	} else if repeated {
-		complaints = d.repeated(body, tree)
+	} else if d.validation != metav1.FieldValidationIgnore {
+		complaints = doc.Repeated()
 	}
 	o, unknown, err := d.endpoint.split(tree)
 	if err != nil {
@@ -176,26 +55,28 @@ func (d *decoder) object(body []byte) (*object, error) {
 	return o, d.complain(complaints)
 }
 
-// decodeTree decodes a body that must be a JSON object.
-func decodeTree(body []byte) (map[string]any, error) {
-	tree, _, err := parseObject(body)
-	return tree, err
+// parsed parses a body that must be a JSON object, and complains of the members that are given twice.
+func (d *decoder) parsed(body []byte) (object.Document, map[string]any, error) {
+	doc, tree, err := object.ParseObject(body)
+	if err != nil {
+		return object.Document{}, nil, badBody(err)
+	}
+	return doc, tree, d.complainOfRepeated(&doc)
 }
 
-// parseObject is parseAny for a JSON object.
-func parseObject(body []byte) (tree map[string]any, repeated bool, err error) {
-	value, repeated, err := parseAny(body)
-	if err != nil {
-		return nil, false, err
+func (d *decoder) complainOfRepeated(doc *object.Document) error {
+	if d.validation == metav1.FieldValidationIgnore {
+		return nil
 	}
-	tree, ok := value.(map[string]any)
-	if !ok {
-		if value == nil {
-			return nil, false, badRequest("the body of the request must be a JSON object, not null")
-		}
-		return nil, false, document(body, &tree) // which says what it is instead
+	return d.complain(doc.Repeated())
+}
+
+// badBody refuses a body for what was found when it was read.
+func badBody(err error) error {
+	if err == nil {
+		return nil
 	}
-	return tree, repeated, nil
+	return badRequest("the body of the request %s", err)
 }
 
 // complain refuses, warns of or swallows the fields that are unknown or given twice.
@@ -205,7 +86,7 @@ func (d *decoder) complain(complaints []error) error {
 	}
 	texts := make([]string, 0, len(complaints))
 	for _, c := range complaints[:min(len(complaints), maxCauses)] {
-		texts = append(texts, clip(c.Error()))
+		texts = append(texts, clip.Text(c.Error()))
 	}
 	if d.validation == metav1.FieldValidationStrict {
 		return badRequest("strict decoding error: %s", strings.Join(texts, ", "))
@@ -216,13 +97,11 @@ func (d *decoder) complain(complaints []error) error {
 
 // split checks that a tree is an object of the endpoint's kind and takes its metadata out of it. The tree
 // becomes the object's. unknown are the fields of metadata that don't exist.
-func (e *Endpoint) split(tree map[string]any) (o *object, unknown []error, err error) {
+func (e *Endpoint) split(tree map[string]any) (o *object.Object, unknown []error, err error) {
 	if err := e.checkType(tree); err != nil {
 		return nil, nil, err
 	}
-	o = &object{content: tree}
-	unknown, err = o.takeMeta()
-	if err != nil {
+	if o, unknown, err = object.New(tree); err != nil {
 		return nil, nil, badRequest("%s", err)
 	}
 	return o, unknown, nil
@@ -259,59 +138,10 @@ func (e *Endpoint) checkType(tree map[string]any) error {
 		}
 	}
 	if apiVersion != want {
-		return badRequest("the API version in the data (%s) does not match the expected API version (%s)", clip(apiVersion.(string)), want)
+		return badRequest("the API version in the data (%s) does not match the expected API version (%s)", clip.Text(apiVersion.(string)), want)
 	}
 	if kind != e.Kind {
 		return e.invalid("", field.Invalid(field.NewPath("kind"), kind, "must be "+e.Kind))
 	}
 	return nil
-}
-
-// takeMeta moves the metadata out of the content.
-func (o *object) takeMeta() (unknown []error, err error) {
-	value, ok := o.content["metadata"]
-	delete(o.content, "metadata")
-	if !ok || value == nil {
-		return nil, nil
-	}
-	tree, ok := value.(map[string]any)
-	if !ok {
-		return nil, errors.New("metadata must be an object")
-	}
-	if fields, ok := tree["managedFields"]; ok {
-		if o.managed, ok = fields.([]any); !ok && fields != nil {
-			return nil, errors.New("metadata.managedFields must be a list")
-		}
-		delete(tree, "managedFields")
-	}
-	if plainMeta(tree, &o.meta) {
-		return nil, nil
-	}
-	holder := struct {
-		Metadata *metav1.ObjectMeta `json:"metadata"`
-	}{&metav1.ObjectMeta{}}
-	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(map[string]any{"metadata": tree}, &holder, true)
-	if strict, ok := runtime.AsStrictDecodingError(err); ok {
-		unknown, err = strict.Errors(), nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("metadata can't be decoded: %s", clip(metaProblem(tree, err).Error()))
-	}
-	o.meta = *holder.Metadata
-	return unknown, nil
-}
-
-// metaProblem asks the JSON decoder about metadata that the converter refused: it names the field.
-func metaProblem(tree map[string]any, err error) error {
-	body, jsonErr := encodeJSON(map[string]any{"metadata": tree})
-	if jsonErr != nil {
-		return err
-	}
-	var holder struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-	}
-	if better := kjson.UnmarshalCaseSensitivePreserveInts(body, &holder); better != nil {
-		return better
-	}
-	return err
 }

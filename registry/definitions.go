@@ -16,6 +16,8 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -51,8 +53,8 @@ func newDefinitions(r *Registry) *definitions {
 		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		ClusterScoped: true, Status: true,
-		Columns: []Column{{
-			Name: "Created At", Type: "date", Description: describe["creationTimestamp"],
+		Columns: []form.Column{{
+			Name: "Created At", Type: "date", Description: form.Age().Description,
 			JSONPath: ".metadata.creationTimestamp", Cell: func(value any) any { return value }, // not as an age
 		}},
 		Default: crd.Default,
@@ -291,9 +293,9 @@ func (e *Endpoint) complete(v *apiextensionsv1.CustomResourceDefinitionVersion, 
 	} else {
 		e.schema, e.managers = schema.New(v.Schema.OpenAPIV3Schema), newManagers(e)
 		e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
-		e.forms = newForms(columnsOf(v))
+		e.forms = form.New(form.ColumnsOf(v))
 	}
-	e.shown = e.wholeForm(e.view)
+	e.shown = form.NewWhole(e.view, e.view, e.ListKind)
 	e.seal()
 }
 
@@ -394,11 +396,11 @@ func (d *definitions) finish(ctx context.Context, def *definition) (waiting bool
 func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *crd.Definition)) error {
 	e := d.res.stored
 	_, err := e.write(ctx, def.res.definition.Key, def.object.Name, false, func(old *cacher.Object) (change, error) {
-		o, err := decodeStored(old.Raw())
+		o, err := object.DecodeStored(old.Raw())
 		if err != nil {
 			return change{}, e.unreadable(old.Name(), err)
 		}
-		if o.meta.UID != def.object.UID {
+		if o.Meta.UID != def.object.UID {
 			return change{raw: old.Raw()}, nil // another of that name
 		}
 		if err := through(o, fn); err != nil {

@@ -8,7 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -59,34 +61,34 @@ func (e *Endpoint) deleting(opts *metav1.DeleteOptions) writeOptions {
 func (d *deletion) decide(old *cacher.Object) (change, error) {
 	e := d.endpoint
 	d.uid, d.gone = "", false
-	prev, err := decodeStored(old.Raw())
+	prev, err := object.DecodeStored(old.Raw())
 	if old.Err != nil || err != nil {
 		// Nobody can read it, so nothing can hold it: deleting is the way out.
 		d.gone = true
 		return change{remove: true}, d.check(old, "")
 	}
-	d.uid = string(prev.meta.UID)
+	d.uid = string(prev.Meta.UID)
 	if err := d.check(old, d.uid); err != nil {
 		return change{}, err
 	}
 	if err := d.admit(old); err != nil {
 		return change{}, err
 	}
-	if prev.meta.DeletionTimestamp != nil {
+	if prev.Meta.DeletionTimestamp != nil {
 		d.gone, err = e.unheld(prev)
 		return change{raw: old.Raw(), remove: d.gone}, err
 	}
-	if len(prev.meta.Finalizers) > 0 { // it's written again, in the form it has by now
+	if len(prev.Meta.Finalizers) > 0 { // it's written again, in the form it has by now
 		if prev, err = e.load(d.ctx, old); err != nil {
 			return change{}, err
 		}
 	}
-	next := prev.clone()
+	next := prev.Clone()
 	var zero int64
 	at := now()
-	next.meta.DeletionTimestamp, next.meta.DeletionGracePeriodSeconds = &at, &zero
-	if next.meta.Generation > 0 {
-		next.meta.Generation++
+	next.Meta.DeletionTimestamp, next.Meta.DeletionGracePeriodSeconds = &at, &zero
+	if next.Meta.Generation > 0 {
+		next.Meta.Generation++
 	}
 	if t := e.res.typed; t != nil && t.markDeleted != nil {
 		if err := t.markDeleted(next); err != nil {
@@ -110,7 +112,7 @@ func (d *deletion) admit(old *cacher.Object) error {
 	if err != nil {
 		return err
 	}
-	o.meta.ResourceVersion = old.Revision.String()
+	o.Meta.ResourceVersion = old.Revision.String()
 	d.warnings, err = e.admit(d.ctx, d.writeOptions, Delete, nil, o, main)
 	return err
 }
@@ -135,5 +137,5 @@ func (d *deletion) check(old *cacher.Object, uid string) error {
 // preconditionFailed has Kubernetes's text.
 func preconditionFailed(what, want, have string) error {
 	//lint:ignore ST1005 clients know the text
-	return fmt.Errorf("Precondition failed: %s in precondition: %s, %s in object meta: %s", what, clip(want), what, have)
+	return fmt.Errorf("Precondition failed: %s in precondition: %s, %s in object meta: %s", what, clip.Text(want), what, have)
 }

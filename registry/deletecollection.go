@@ -5,7 +5,6 @@ import (
 	"net/url"
 
 	"golang.org/x/sync/errgroup"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"

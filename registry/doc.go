@@ -11,14 +11,13 @@
 //
 // # Data flow
 //
-// A write is decoded, given the form that its schema says (package schema), checked, tracked if it has to be
+// A write is decoded (package object), given the form that its schema says (package schema), checked, tracked if it has to be
 // (package managed), encoded canonically and written by one compare-and-swap transaction; what
 // the client is answered is made from the bytes that were stored. The old object comes from the
 // cacher, which may be behind: a success is guarded by the transaction, and a refusal or "unchanged" is
 // only given after the key was read from etcd (see modify). What the program brings (Admission, and a Definition's
 // functions) is called within each attempt, on copies, and its panics are errors (see call). Reads copy the cacher's bytes. In the other
-// forms (see In) metadata is a range of those bytes, too; rows of Tables are made anew for each read, from
-// what their columns look at, and once per event for all watchers.
+// forms (package form) metadata is a range of those bytes, too, and rows of Tables are made anew.
 //
 // # Goroutines
 //
@@ -30,12 +29,11 @@
 //
 // definitions.turn (a channel, so that waiting for it can be cancelled) is held through a whole write of
 // a definition; definitions.mu, taken after it, while the catalog is rebuilt from memory. Cacher locks are
-// below both. forms.mu is held while a form's views are made, and takes no other.
+// below both. form.Forms has a lock of its own and takes no other.
 //
 // # Bounds
 //
 // Bodies are bounded by the caller; here objects (maxObjectBytes), nesting (encoding/json's 10,000),
-// patches (maxPatchOperations, maxPatchCopyBytes), the branches of a printer column's path (see parsePath),
-// what is quoted in errors (maxQuoted), and the log of
+// patches (maxPatchOperations, maxPatchCopyBytes), what is quoted in errors (package clip), and the log of
 // unreadable objects (maxReported).
 package registry

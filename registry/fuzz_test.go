@@ -12,6 +12,8 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -21,14 +23,14 @@ func fuzzEndpoint() *Endpoint {
 	res := &resource{group: "example.com", plural: "widgets", storageVersion: "v1", namespaced: true, registry: &Registry{}}
 	e := &Endpoint{Group: "example.com", Version: "v1", Kind: "Widget", Plural: "widgets", Namespaced: true, Subresources: []string{status}, res: res}
 	e.view = &cacher.View{APIVersion: "example.com/v1", Kind: "Widget"}
-	e.shown, e.managers, res.stored = e.wholeForm(e.view), newManagers(e), e
+	e.shown, e.managers, res.stored = form.NewWhole(e.view, e.view, e.ListKind), newManagers(e), e
 	return e
 }
 
 const fuzzKey = "/registry/example.com/widgets/default/a"
 
 // stable encodes an accepted object, and fails unless it reads back as the same and is shown as valid JSON.
-func stable(t *testing.T, e *Endpoint, o *object) {
+func stable(t *testing.T, e *Endpoint, o *object.Object) {
 	t.Helper()
 	raw, err := e.encode(context.Background(), o)
 	if err != nil {
@@ -37,7 +39,7 @@ func stable(t *testing.T, e *Endpoint, o *object) {
 		}
 		return
 	}
-	again, err := decodeStored(raw)
+	again, err := object.DecodeStored(raw)
 	if err != nil {
 		t.Fatalf("what was stored doesn't decode: %v\n%s", err, raw)
 	}
@@ -52,8 +54,8 @@ func stable(t *testing.T, e *Endpoint, o *object) {
 	if shown := appendObject(e.view, stored); !json.Valid(shown) {
 		t.Fatalf("shown as invalid JSON: %s", shown)
 	}
-	if !sameContent(o, again, "") {
-		t.Fatalf("changed by storing: %v\n%v", o.content, again.content)
+	if !object.SameContent(o, again, "") {
+		t.Fatalf("changed by storing: %v\n%v", o.Content, again.Content)
 	}
 }
 
@@ -82,11 +84,10 @@ func FuzzDecode(f *testing.F) {
 	}
 	e := fuzzEndpoint()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var tree any
-		if document(body, &tree) == nil {
-			d := decoder{writeOptions: writeOptions{validation: metav1.FieldValidationWarn}}
+		if doc, err := object.Parse(body); err == nil {
+			var tree any
 			want, err := kjson.UnmarshalStrict(body, &tree, kjson.DisallowDuplicateFields)
-			if got := d.repeated(body, tree); err != nil || len(got) != len(want) {
+			if got := doc.Repeated(); err != nil || len(got) != len(want) {
 				t.Fatalf("fields given twice: %v, the strict decoder finds %v, %v", got, want, err)
 			}
 		}
@@ -101,8 +102,8 @@ func FuzzDecode(f *testing.F) {
 				wellRefused(t, err)
 				continue
 			}
-			o.dropRepeatedOwners()
-			if err := e.invalid(o.meta.Name, e.validateNew(o)...); err != nil {
+			o.DropRepeatedOwners()
+			if err := e.invalid(o.Meta.Name, e.validateNew(o)...); err != nil {
 				wellRefused(t, err)
 				continue
 			}
@@ -121,7 +122,7 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 	}
 	e := fuzzEndpoint()
 	old := cacher.NewObject(fuzzKey, []byte(fuzzPatched), 7)
-	prev, err := decodeStored(old.Raw())
+	prev, err := object.DecodeStored(old.Raw())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -153,11 +154,11 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 			wellRefused(t, err)
 			return
 		}
-		o, err := decodeStored(c.raw)
+		o, err := object.DecodeStored(c.raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o.meta.Name != "a" || o.meta.Namespace != "default" || o.meta.UID != "u" || !o.meta.CreationTimestamp.Equal(&prev.meta.CreationTimestamp) {
+		if o.Meta.Name != "a" || o.Meta.Namespace != "default" || o.Meta.UID != "u" || !o.Meta.CreationTimestamp.Equal(&prev.Meta.CreationTimestamp) {
 			t.Fatalf("a patch changed what it may not: %s", c.raw)
 		}
 		stable(t, e, o)
@@ -201,9 +202,9 @@ const fuzzShaped = `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"
 	`"name":"a","namespace":"default","uid":"u"},"spec":{"ports":[{"name":"a","port":1},{"name":"b"}],"replicas":2,"size":"S"},"status":{"phase":"x"}}`
 
 // valid fails unless what a write would store is stable and, read back, fits the schema.
-func valid(t *testing.T, e *Endpoint, raw []byte) *object {
+func valid(t *testing.T, e *Endpoint, raw []byte) *object.Object {
 	t.Helper()
-	o, err := decodeStored(raw)
+	o, err := object.DecodeStored(raw)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -246,10 +247,10 @@ func FuzzApply(f *testing.F) {
 			return
 		}
 		o := valid(t, e, c.raw)
-		if o.meta.Name != "a" || o.meta.Namespace != "default" || o.meta.UID != "u" || ofStatus && fmt.Sprint(o.content["spec"]) != fmt.Sprint(valid(t, e, old.Raw()).content["spec"]) {
+		if o.Meta.Name != "a" || o.Meta.Namespace != "default" || o.Meta.UID != "u" || ofStatus && fmt.Sprint(o.Content["spec"]) != fmt.Sprint(valid(t, e, old.Raw()).Content["spec"]) {
 			t.Fatalf("an apply changed what it may not: %s", c.raw)
 		}
-		if asMap(wanted["metadata"])["resourceVersion"] != nil {
+		if object.Map(wanted["metadata"])["resourceVersion"] != nil {
 			return // it's another one now
 		}
 		again, err := e.applyTo(t.Context(), &d, cacher.NewObject(fuzzKey, c.raw, 8), wanted, subresource)
@@ -282,7 +283,7 @@ func FuzzShapedPatch(f *testing.F) {
 		if err == nil {
 			body, err = apply(appendObject(e.view, old))
 		}
-		var in *object
+		var in *object.Object
 		if err == nil {
 			in, err = d.object(body)
 		}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -46,17 +47,17 @@ func (e *Endpoint) Get(ctx context.Context, namespace, name, subresource string,
 	return e.result(ctx, o, &Result{Tag: e.tag(o)})
 }
 
-// tag names the object's state and its form. A Table has none: it shows ages.
+// tag names the object's state and its form. A form.Table has none: it shows ages.
 func (e *Endpoint) tag(o *cacher.Object) string {
 	tag := o.Revision.String()
 	if c := e.view.Conversion; c != nil && c.Needed(o) { // what is shown depends on the definition
 		tag += "-" + strconv.FormatInt(c.Generation, 10)
 	}
-	switch e.shown.key.Kind {
-	case Whole:
+	switch e.shown.Key.Kind {
+	case form.Whole:
 		return tag
-	case MetadataOnly:
-		return tag + "-" + string(MetadataOnly) + e.shown.key.Version
+	case form.MetadataOnly:
+		return tag + "-" + string(form.MetadataOnly) + e.shown.Key.Version
 	}
 	return ""
 }

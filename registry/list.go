@@ -202,7 +202,7 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 			buf = append(buf, ',')
 		}
 		first = false
-		buf = l.endpoint.shown.item.Append(buf, o)
+		buf = l.endpoint.shown.Item.Append(buf, o)
 		if len(buf) >= listBuffer {
 			if _, err := w.Write(buf); err != nil {
 				return err
@@ -221,7 +221,7 @@ const conversionBatch = 500
 
 // prepared yields what is listed, ready to be shown.
 func (l *List) prepared(ctx context.Context) iter.Seq2[*cacher.Object, error] {
-	view := l.endpoint.shown.item
+	view := l.endpoint.shown.Item
 	if view.Conversion == nil {
 		return l.items(ctx)
 	}
@@ -266,8 +266,8 @@ func nextBatch(next func() (*cacher.Object, error, bool)) ([]*cacher.Object, err
 
 func (l *List) appendHeader(buf []byte) []byte {
 	shown := l.endpoint.shown
-	buf = append(append(buf, `{"kind":"`...), shown.listKind...)
-	buf = append(append(buf, `","apiVersion":"`...), shown.listVersion...)
+	buf = append(append(buf, `{"kind":"`...), shown.ListKind...)
+	buf = append(append(buf, `","apiVersion":"`...), shown.ListVersion...)
 	buf = append(buf, `","metadata":{"resourceVersion":"`...)
 	buf = append(strconv.AppendInt(buf, int64(l.Revision()), 10), '"')
 	if l.continues != "" {
@@ -276,7 +276,7 @@ func (l *List) appendHeader(buf []byte) []byte {
 	if l.remaining > 0 {
 		buf = strconv.AppendInt(append(buf, `,"remainingItemCount":`...), int64(l.remaining), 10)
 	}
-	return append(append(buf, `},`...), shown.members...)
+	return append(append(buf, `},`...), shown.Members...)
 }
 
 // selects tells whether an object is in the list. What can't be read is reported and left out.

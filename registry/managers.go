@@ -11,6 +11,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
 // managers note in managedFields who set what, one for the objects themselves and one for each subresource. They're
@@ -82,12 +83,12 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 	var convert func(obj map[string]any, apiVersion string) (map[string]any, error)
 	if r := e.res; r.converter != nil {
 		convert = func(obj map[string]any, apiVersion string) (map[string]any, error) {
-			trees, to := []map[string]any{deepCopy(obj)}, r.version(apiVersion)
+			trees, to := []map[string]any{object.DeepCopy(obj)}, r.version(apiVersion)
 			if err := r.convert(context.Background(), to, trees); err != nil {
 				return nil, err
 			}
-			if version, ok := asMap(obj["metadata"])["resourceVersion"]; ok { // converted objects have none
-				asMap(trees[0]["metadata"])["resourceVersion"] = version
+			if version, ok := object.Map(obj["metadata"])["resourceVersion"]; ok { // converted objects have none
+				object.Map(trees[0]["metadata"])["resourceVersion"] = version
 			}
 			return trees[0], to.schema.Prune(trees[0]) // webhooks may leave what the version doesn't know
 		}
@@ -97,36 +98,36 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 
 // track notes who wrote what. By default only objects that have been applied are tracked, because it costs
 // several times what the write itself does.
-func (e *Endpoint) track(prev, next *object, d *decoder, subresource string) error {
+func (e *Endpoint) track(prev, next *object.Object, d *decoder, subresource string) error {
 	always := e.res.registry.trackAlways
-	if !always && (prev == nil || len(prev.managed) == 0) {
-		next.managed = nil
+	if !always && (prev == nil || len(prev.Managed) == 0) {
+		next.Managed = nil
 		return nil
 	}
-	after, err := next.tree(e.apiVersion(), e.Kind)
+	after, err := next.Tree(e.apiVersion(), e.Kind)
 	if err != nil {
 		return err
 	}
 	var before map[string]any
 	if prev != nil {
-		if before, err = prev.tree(e.apiVersion(), e.Kind); err != nil {
+		if before, err = prev.Tree(e.apiVersion(), e.Kind); err != nil {
 			return err
 		}
 	}
 	tracked := e.managers.of(subresource).Update(before, after, d.manager, always)
-	next.managed, _ = asMap(tracked["metadata"])["managedFields"].([]any)
+	next.Managed, _ = object.Map(tracked["metadata"])["managedFields"].([]any)
 	return nil
 }
 
 // keepTimes leaves managedFields as they were if nothing else has changed but their times.
-func (o *object) keepTimes(prev *object) {
-	if len(o.managed) == 0 || !equality.Semantic.DeepEqual(o.meta, prev.meta) || !sameContent(o, prev, "") {
+func keepTimes(o, prev *object.Object) {
+	if len(o.Managed) == 0 || !equality.Semantic.DeepEqual(o.Meta, prev.Meta) || !object.SameContent(o, prev, "") {
 		return
 	}
-	fields := func(o *object) map[string]any {
-		return map[string]any{"metadata": map[string]any{"managedFields": o.managed}}
+	fields := func(o *object.Object) map[string]any {
+		return map[string]any{"metadata": map[string]any{"managedFields": o.Managed}}
 	}
 	now := fields(o)
 	managed.KeepTimes(fields(prev), now)
-	o.managed = asMap(now["metadata"])["managedFields"].([]any)
+	o.Managed = object.Map(now["metadata"])["managedFields"].([]any)
 }

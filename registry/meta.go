@@ -1,18 +1,17 @@
 package registry
 
 import (
-	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
 // The rules of metadata are Kubernetes's (see the API conventions); kube-apiserver's numbers.
@@ -39,22 +38,22 @@ func generatedName(base string) string {
 func now() metav1.Time { return metav1.Time{Time: time.Now().UTC().Truncate(time.Second)} }
 
 // placeIn checks the namespace in the body against the URL's and fills it in.
-func (e *Endpoint) placeIn(o *object, namespace string) error {
+func (e *Endpoint) placeIn(o *object.Object, namespace string) error {
 	switch {
 	case namespace == "":
-		o.meta.Namespace = "" // cluster scope has none, whatever the client sent
-	case o.meta.Namespace == "":
-		o.meta.Namespace = namespace
-	case o.meta.Namespace != namespace:
+		o.Meta.Namespace = "" // cluster scope has none, whatever the client sent
+	case o.Meta.Namespace == "":
+		o.Meta.Namespace = namespace
+	case o.Meta.Namespace != namespace:
 		return badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)",
-			clip(o.meta.Namespace), namespace)
+			clip.Text(o.Meta.Namespace), namespace)
 	}
 	return nil
 }
 
 // initMeta sets what the server decides about a new object, whatever the client sent.
-func (e *Endpoint) initMeta(o *object) error {
-	m := &o.meta
+func (e *Endpoint) initMeta(o *object.Object) error {
+	m := &o.Meta
 	if m.ResourceVersion != "" {
 		return badRequest("resourceVersion should not be set on objects to be created")
 	}
@@ -68,45 +67,6 @@ func (e *Endpoint) initMeta(o *object) error {
 	return nil
 }
 
-// dropRepeatedOwners keeps one reference to each owner and returns a warning for the rest.
-func (o *object) dropRepeatedOwners() []string {
-	seen := make(map[types.UID]bool, len(o.meta.OwnerReferences))
-	var repeated []types.UID
-	owners := o.meta.OwnerReferences[:0:0]
-	for _, ref := range o.meta.OwnerReferences {
-		if seen[ref.UID] {
-			if !slices.Contains(repeated, ref.UID) {
-				repeated = append(repeated, ref.UID)
-			}
-			continue
-		}
-		seen[ref.UID] = true
-		owners = append(owners, ref)
-	}
-	if len(repeated) == 0 {
-		return nil
-	}
-	o.meta.OwnerReferences = owners
-	return []string{clip(fmt.Sprintf("metadata.ownerReferences names owners more than once, which are kept once: uid %q", repeated))}
-}
-
-// finalizerWarnings are about finalizers that old doesn't have, whose names others may use as well.
-func finalizerWarnings(o, old *object) (warnings []string) {
-	for _, f := range o.meta.Finalizers {
-		standard := f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents || f == string(corev1.FinalizerKubernetes)
-		if standard || strings.Contains(f, "/") || old != nil && slices.Contains(old.meta.Finalizers, f) {
-			continue
-		}
-		path := ""
-		if strings.Contains(f, ".") {
-			path = " including a path (/)"
-		}
-		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name%s "+
-			"to avoid accidental conflicts with other finalizer writers", clip(f), path))
-	}
-	return warnings
-}
-
 // validName is the rule for the resource's names.
 func (e *Endpoint) validName(name string, prefix bool) []string {
 	if t := e.res.typed; t != nil && t.validName != nil {
@@ -116,14 +76,14 @@ func (e *Endpoint) validName(name string, prefix bool) []string {
 }
 
 // validateNew checks the metadata of an object to be created.
-func (e *Endpoint) validateNew(o *object) field.ErrorList {
-	return validation.ValidateObjectMeta(&o.meta, e.Namespaced, e.validName, field.NewPath("metadata"))
+func (e *Endpoint) validateNew(o *object.Object) field.ErrorList {
+	return validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, field.NewPath("metadata"))
 }
 
 // inheritMeta gives an updated object what only the server sets. What the client may not change and did is
 // left for validateChanged to refuse.
-func (e *Endpoint) inheritMeta(o, old *object, version string) {
-	m, prev := &o.meta, &old.meta
+func (e *Endpoint) inheritMeta(o, old *object.Object, version string) {
+	m, prev := &o.Meta, &old.Meta
 	if m.UID == "" {
 		m.UID = prev.UID
 	}
@@ -142,8 +102,8 @@ func (e *Endpoint) inheritMeta(o, old *object, version string) {
 }
 
 // validateChanged checks the metadata of an updated object against the old one's.
-func (e *Endpoint) validateChanged(o, old *object) field.ErrorList {
+func (e *Endpoint) validateChanged(o, old *object.Object) field.ErrorList {
 	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaUpdate(&o.meta, &old.meta, path)
-	return append(errs, validation.ValidateFinalizers(o.meta.Finalizers, path.Child("finalizers"))...)
+	errs := validation.ValidateObjectMetaUpdate(&o.Meta, &old.Meta, path)
+	return append(errs, validation.ValidateFinalizers(o.Meta.Finalizers, path.Child("finalizers"))...)
 }

@@ -6,14 +6,15 @@ import (
 	"net/http"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -34,9 +35,9 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 	Register(r, Definition[corev1.Namespace]{
 		Version: "v1", Kind: "Namespace", ShortNames: []string{"ns"}, ClusterScoped: true, Status: true,
 		Fields: []string{"status.phase", nameAlias},
-		Columns: []Column{
+		Columns: []form.Column{
 			{Name: "Status", Type: "string", Description: "The status of the namespace", JSONPath: ".status.phase"},
-			{Name: "Age", Type: "string", Description: describe["creationTimestamp"], JSONPath: ".metadata.creationTimestamp", Cell: elapsed},
+			{Name: "Age", Type: "string", Description: form.Age().Description, JSONPath: ".metadata.creationTimestamp", Cell: form.Elapsed},
 		},
 		UnconditionalUpdate: true, NoGeneration: true,
 		ValidName: validation.ValidateNamespaceName,
@@ -140,7 +141,7 @@ func terminating(e *Endpoint, name string) error {
 // create makes a namespace, without a client asking for just that.
 func (n *namespaces) create(ctx context.Context, name string) (storage.Revision, error) {
 	e := n.res.stored
-	o := &object{content: map[string]any{}, meta: metav1.ObjectMeta{Name: name}}
+	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Name: name}}
 	if err := e.initMeta(o); err != nil {
 		return 0, err
 	}
@@ -226,14 +227,14 @@ func (n *namespaces) release(ctx context.Context, ns *cacher.Object) error {
 		if old.DeletionTimestamp == "" { // a new one of that name: not emptied
 			return change{raw: old.Raw()}, nil
 		}
-		prev, err := decodeStored(old.Raw())
+		prev, err := object.DecodeStored(old.Raw())
 		if err != nil {
 			return change{}, e.unreadable(old.Name(), err)
 		}
-		in := prev.clone()
-		in.meta.ResourceVersion = old.Revision.String()
-		spec := map[string]any{"finalizers": without(asMap(prev.content["spec"])["finalizers"], corev1.FinalizerKubernetes)}
-		in.content["spec"] = spec
+		in := prev.Clone()
+		in.Meta.ResourceVersion = old.Revision.String()
+		spec := map[string]any{"finalizers": without(object.Map(prev.Content["spec"])["finalizers"], corev1.FinalizerKubernetes)}
+		in.Content["spec"] = spec
 		return e.revise(ctx, &decoder{endpoint: e}, old, in, finalize)
 	})
 	if errors.Is(err, storage.ErrNotFound) {

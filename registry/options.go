@@ -15,7 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -27,7 +29,7 @@ type query struct {
 
 func (q *query) refuse(name, value, want string) {
 	if q.err == nil {
-		q.err = badRequest("invalid value %q of the query parameter %s: must be %s", clip(value), name, want)
+		q.err = badRequest("invalid value %q of the query parameter %s: must be %s", clip.Text(value), name, want)
 	}
 }
 
@@ -70,7 +72,7 @@ func (q *query) revision() (rev storage.Revision, set bool) {
 	}
 	rev, err := parseRevision(text)
 	if err != nil && q.err == nil {
-		q.err = badRequest("invalid resource version: %q must be a decimal number from a list, an object or a bookmark", clip(text))
+		q.err = badRequest("invalid resource version: %q must be a decimal number from a list, an object or a bookmark", clip.Text(text))
 	}
 	return rev, true
 }
@@ -130,8 +132,8 @@ func (e *Endpoint) writeOptions(values url.Values, kind string, patch types.Patc
 func (e *Endpoint) parseDeleteOptions(values url.Values, body []byte) (*metav1.DeleteOptions, error) {
 	o := &metav1.DeleteOptions{}
 	if len(bytes.TrimSpace(body)) > 0 {
-		if err := document(body, o); err != nil {
-			return nil, err
+		if err := object.Decode(body, o); err != nil {
+			return nil, badBody(err)
 		}
 		if err := e.checkDeleteOptionsType(o); err != nil {
 			return nil, err
@@ -157,13 +159,13 @@ func (e *Endpoint) parseDeleteOptions(values url.Values, body []byte) (*metav1.D
 
 func (e *Endpoint) checkDeleteOptionsType(o *metav1.DeleteOptions) error {
 	if o.Kind != "" && o.Kind != "DeleteOptions" {
-		return badRequest("the body of a DELETE must be DeleteOptions, not %q", clip(o.Kind))
+		return badRequest("the body of a DELETE must be DeleteOptions, not %q", clip.Text(o.Kind))
 	}
 	switch o.APIVersion {
 	case "", "v1", "meta.k8s.io/v1", e.apiVersion():
 		return nil
 	}
-	return badRequest("the API version of DeleteOptions must be v1, meta.k8s.io/v1 or %s, not %q", e.apiVersion(), clip(o.APIVersion))
+	return badRequest("the API version of DeleteOptions must be v1, meta.k8s.io/v1 or %s, not %q", e.apiVersion(), clip.Text(o.APIVersion))
 }
 
 func deleteOptionsFromQuery(values url.Values, o *metav1.DeleteOptions) error {
@@ -213,7 +215,7 @@ func parseListOptions(values url.Values) (listOptions, error) {
 	}
 	combined := &internalversion.ListOptions{
 		ResourceVersion:      q.string("resourceVersion"),
-		ResourceVersionMatch: metav1.ResourceVersionMatch(clip(q.string("resourceVersionMatch"))),
+		ResourceVersionMatch: metav1.ResourceVersionMatch(clip.Text(q.string("resourceVersionMatch"))),
 		Continue:             q.string("continue"),
 	}
 	if o.hasRevision {
@@ -290,7 +292,7 @@ func validateWatchMatch(match string, hasInitial bool) (errs field.ErrorList) {
 		errs = append(errs, field.Forbidden(path, "may only be given to a watch together with sendInitialEvents"))
 	}
 	if match != "" && match != notOlder {
-		errs = append(errs, field.NotSupported(path, clip(match), []string{notOlder}))
+		errs = append(errs, field.NotSupported(path, clip.Text(match), []string{notOlder}))
 	}
 	return errs
 }

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -92,7 +94,7 @@ func (e *Endpoint) Patch(ctx context.Context, namespace, name, subresource, medi
 			if err := e.checkNamed(in, namespace, name); err != nil {
 				return change{}, err
 			}
-			d.warnings = append(d.warnings, in.dropRepeatedOwners()...)
+			d.warnings = append(d.warnings, in.DropRepeatedOwners()...)
 			return e.revise(ctx, d, old, in, subresource)
 		})
 		if err != nil {
@@ -136,14 +138,11 @@ func (d *decoder) patch(kind types.PatchType, subresource string, patch []byte) 
 	if kind == types.JSONPatchType {
 		return d.jsonPatch(patch)
 	}
-	tree, repeated, err := parseObject(patch)
-	if err == nil && repeated {
-		err = d.complain(d.repeated(patch, tree))
-	}
+	doc, _, err := d.parsed(patch)
 	if err != nil {
 		return nil, err
 	}
-	_, levels := measure(patch)
+	_, levels := doc.Size()
 	var zero any = autoscalingv1.Scale{}
 	if subresource != scale && d.endpoint.res.typed != nil {
 		zero = d.endpoint.res.typed.zero
@@ -160,22 +159,26 @@ func (d *decoder) patch(kind types.PatchType, subresource string, patch []byte) 
 			patched, err = jsonpatch.MergePatch(doc, patch)
 		}
 		if err != nil {
-			return nil, badRequest("the merge patch can't be applied: %s", clip(err.Error()))
+			return nil, badRequest("the merge patch can't be applied: %s", clip.Text(err.Error()))
 		}
 		return patched, nil
 	}, nil
 }
 
 func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
-	var operations []any
-	if err := document(patch, &operations); err != nil {
-		return nil, err
+	doc, err := object.Parse(patch)
+	if err != nil {
+		return nil, badBody(err)
+	}
+	operations, ok := doc.Tree.([]any)
+	if !ok {
+		return nil, badBody(object.Decode(patch, &operations)) // which says what it is instead
 	}
 	if len(operations) > maxPatchOperations {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"the allowed maximum of operations in a JSON patch is %d, got %d", maxPatchOperations, len(operations)))
 	}
-	_, levels := measure(patch)
+	_, levels := doc.Size()
 	moves := 0
 	for i, o := range operations {
 		op, _ := o.(map[string]any)
@@ -189,12 +192,12 @@ func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error
 		}
 		levels = max(levels, strings.Count(path, "/"), strings.Count(from, "/"))
 	}
-	if err := d.complain(d.repeated(patch, operations)); err != nil {
+	if err := d.complainOfRepeated(&doc); err != nil {
 		return nil, err
 	}
 	decoded, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
-		return nil, badRequest("the JSON patch can't be decoded: %s", clip(err.Error()))
+		return nil, badRequest("the JSON patch can't be decoded: %s", clip.Text(err.Error()))
 	}
 	return func(doc []byte) ([]byte, error) {
 		if err := checkWork(levels+moves, len(doc)+len(patch)); err != nil {
@@ -208,7 +211,7 @@ func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error
 				"the copy operations of the JSON patch add up to more than %d bytes", maxPatchCopyBytes))
 		case err != nil:
 			why := strings.TrimSuffix(err.Error(), ": %!w(<nil>)") // the library's slip
-			return nil, unprocessable(fmt.Sprintf("the JSON patch can't be applied: %s", clip(why)))
+			return nil, unprocessable(fmt.Sprintf("the JSON patch can't be applied: %s", clip.Text(why)))
 		}
 		return patched, nil
 	}, nil
@@ -241,7 +244,7 @@ func checkOperation(op map[string]any) error {
 		}
 	case "remove":
 	default:
-		return fmt.Errorf("op must be add, remove, replace, move, copy or test, not %q", clip(fmt.Sprint(op["op"])))
+		return fmt.Errorf("op must be add, remove, replace, move, copy or test, not %q", clip.Text(fmt.Sprint(op["op"])))
 	}
 	if path, ok := op["path"].(string); !ok || !isPointer(path) {
 		return errors.New("path must be a JSON pointer such as /spec/size")

@@ -7,6 +7,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
 // protobufPrefix begins every Kubernetes protobuf body; a runtime.Unknown follows, which names the type and
@@ -30,23 +32,23 @@ func (e *Endpoint) FromProtobuf(body []byte) (_ []byte, err error) {
 	}
 	defer func() { // generated decoders have panicked on garbage before
 		if recover() != nil {
-			err = undecodable(errors.New("malformed protobuf"))
+			err = badBody(object.Undecodable(errors.New("malformed protobuf")))
 		}
 	}()
 	var unknown runtime.Unknown
 	if err := unknown.Unmarshal(raw); err != nil {
-		return nil, undecodable(err)
+		return nil, badBody(object.Undecodable(err))
 	}
 	var obj message = &metav1.DeleteOptions{}
 	if unknown.Kind != "DeleteOptions" {
 		obj = e.res.typed.message()
 	}
 	if err := obj.Unmarshal(unknown.Raw); err != nil {
-		return nil, undecodable(err)
+		return nil, badBody(object.Undecodable(err))
 	}
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
-		return nil, undecodable(err)
+		return nil, badBody(object.Undecodable(err))
 	}
 	tree["apiVersion"], tree["kind"] = unknown.APIVersion, unknown.Kind
 	return json.Marshal(tree)

@@ -12,6 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -28,7 +31,7 @@ type Definition[T any] struct {
 	ClusterScoped        bool
 	Status               bool     // serve the status subresource, and keep status out of other writes
 	Fields               []string // selectable ones, as "spec.color", beside metadata.name and metadata.namespace
-	Columns              []Column // of tables, behind the name; defaults to the age
+	Columns              []Column // of tables, after the name; defaults to the age
 
 	// UnconditionalUpdate lets a PUT leave resourceVersion out.
 	UnconditionalUpdate bool
@@ -122,8 +125,8 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 		e.Verbs = slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == "deletecollection" })
 	}
 	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
-	e.shown = e.wholeForm(&cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true})
-	e.forms = newForms(d.Columns)
+	e.shown = form.NewWhole(e.view, &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true}, e.ListKind)
+	e.forms = form.New(d.Columns)
 	e.seal()
 	e.managers = newManagers(e)
 	res.endpoints, res.stored = []*Endpoint{e}, e
@@ -137,42 +140,42 @@ func defaultTo(s, otherwise string) string {
 	return s
 }
 
-// shape decodes a body, which has been found to be a JSON object, into T and back into a tree: that brings it
-// into the type's form. It reports fields that T doesn't have or that are given twice.
-func shape[T any](body []byte) (tree map[string]any, complaints []error, err error) {
-	members, levels := measure(body)
-	if levels*len(body) > maxTypedWork {
-		return nil, nil, badRequest("the body of the request nests too deeply for its size: %d levels in %d bytes", levels, len(body))
+// shape decodes a document, which is a JSON object, into T and back into a tree: that brings it into the type's form. It
+// reports members that T doesn't have or that are given twice.
+func shape[T any](doc *object.Document) (tree map[string]any, complaints []error, err error) {
+	members, levels := doc.Size()
+	if levels*len(doc.Text) > maxTypedWork {
+		return nil, nil, badRequest("the body of the request nests too deeply for its size: %d levels in %d bytes", levels, len(doc.Text))
 	}
 	var obj T
-	if levels*members > maxComplaintWork {
+	if levels*members > object.MaxComplaintWork {
 		complaints = []error{errors.New("the object is too large for its fields to be checked")}
-		err = kjson.UnmarshalCaseSensitivePreserveInts(body, &obj)
+		err = kjson.UnmarshalCaseSensitivePreserveInts(doc.Text, &obj)
 	} else {
-		complaints, err = kjson.UnmarshalStrict(body, &obj, kjson.DisallowDuplicateFields, kjson.DisallowUnknownFields)
+		complaints, err = kjson.UnmarshalStrict(doc.Text, &obj, kjson.DisallowDuplicateFields, kjson.DisallowUnknownFields)
 	}
 	if err != nil {
-		return nil, nil, undecodable(err)
+		return nil, nil, badBody(object.Undecodable(err))
 	}
 	tree, err = runtime.DefaultUnstructuredConverter.ToUnstructured(&obj)
-	return tree, complaints, undecodable(err)
+	return tree, complaints, badBody(object.Undecodable(err))
 }
 
 // fromObject makes a T of an object; nil of nil. It shares nothing with it: a field of any type would.
-func fromObject[T any, P Pointer[T]](o *object) (*T, error) {
+func fromObject[T any, P Pointer[T]](o *object.Object) (*T, error) {
 	if o == nil {
 		return nil, nil
 	}
 	obj := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(deepCopy(o.content), obj); err != nil {
-		return nil, badRequest("the object can't be decoded: %s", clip(err.Error()))
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.DeepCopy(o.Content), obj); err != nil {
+		return nil, badRequest("the object can't be decoded: %s", clip.Text(err.Error()))
 	}
-	*P(obj).GetObjectMeta().(*metav1.ObjectMeta) = *o.meta.DeepCopy()
+	*P(obj).GetObjectMeta().(*metav1.ObjectMeta) = *o.Meta.DeepCopy()
 	return obj, nil
 }
 
 // toObject writes a T back.
-func toObject[T any, P Pointer[T]](obj *T, o *object) error {
+func toObject[T any, P Pointer[T]](obj *T, o *object.Object) error {
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return fmt.Errorf("encode %T: %w", *obj, err)
@@ -180,12 +183,12 @@ func toObject[T any, P Pointer[T]](obj *T, o *object) error {
 	for _, name := range []string{"apiVersion", "kind", "metadata"} {
 		delete(tree, name)
 	}
-	o.content, o.meta = tree, *P(obj).GetObjectMeta().(*metav1.ObjectMeta)
+	o.Content, o.Meta = tree, *P(obj).GetObjectMeta().(*metav1.ObjectMeta)
 	return nil
 }
 
 // through lets fn change an object as a T.
-func through[T any, P Pointer[T]](o *object, fn func(obj *T)) error {
+func through[T any, P Pointer[T]](o *object.Object, fn func(obj *T)) error {
 	obj, err := fromObject[T, P](o)
 	if err != nil {
 		return err
@@ -215,7 +218,7 @@ func (f *functions[T, P]) setDefaults(obj *T) error {
 }
 
 // pair makes Ts of the new object, if there is one, and of the old, if there is one.
-func (f *functions[T, P]) pair(o, old *object) (obj, prev *T, err error) {
+func (f *functions[T, P]) pair(o, old *object.Object) (obj, prev *T, err error) {
 	if obj, err = fromObject[T, P](o); err != nil {
 		return nil, nil, err
 	}
@@ -224,7 +227,7 @@ func (f *functions[T, P]) pair(o, old *object) (obj, prev *T, err error) {
 }
 
 // admit fills in defaults and calls the definition's hooks.
-func (f *functions[T, P]) admit(ctx context.Context, e *Endpoint, a *Attributes, o, old *object) error {
+func (f *functions[T, P]) admit(ctx context.Context, e *Endpoint, a *Attributes, o, old *object.Object) error {
 	obj, prev, err := f.pair(o, old)
 	switch {
 	case err != nil && o == nil: // as a T nobody can read it, and deleting is the way out
@@ -245,7 +248,7 @@ func (f *functions[T, P]) admit(ctx context.Context, e *Endpoint, a *Attributes,
 }
 
 // rules defaults, prepares and validates an object for a write.
-func (f *functions[T, P]) rules(ctx context.Context, o, old *object, subresource string) (errs field.ErrorList, err error) {
+func (f *functions[T, P]) rules(ctx context.Context, o, old *object.Object, subresource string) (errs field.ErrorList, err error) {
 	obj, prev, err := f.pair(o, old)
 	if err != nil {
 		return nil, err
@@ -266,7 +269,7 @@ func (f *functions[T, P]) rules(ctx context.Context, o, old *object, subresource
 	return errs, toObject[T, P](obj, o)
 }
 
-func (f *functions[T, P]) warnings(ctx context.Context, o, old *object, subresource string) (texts []string, err error) {
+func (f *functions[T, P]) warnings(ctx context.Context, o, old *object.Object, subresource string) (texts []string, err error) {
 	obj, prev, err := f.pair(o, old)
 	if err != nil {
 		return nil, err
@@ -275,7 +278,7 @@ func (f *functions[T, P]) warnings(ctx context.Context, o, old *object, subresou
 	return texts, err
 }
 
-func (f *functions[T, P]) deleting(o *object) error {
+func (f *functions[T, P]) deleting(o *object.Object) error {
 	obj, err := fromObject[T, P](o)
 	if err != nil {
 		return err
@@ -286,7 +289,7 @@ func (f *functions[T, P]) deleting(o *object) error {
 	return toObject[T, P](obj, o)
 }
 
-func (f *functions[T, P]) held(o *object) (held bool, err error) {
+func (f *functions[T, P]) held(o *object.Object) (held bool, err error) {
 	obj, err := fromObject[T, P](o)
 	if err != nil {
 		return false, err
@@ -296,7 +299,7 @@ func (f *functions[T, P]) held(o *object) (held bool, err error) {
 }
 
 // warn adds a Go type's warnings about a valid object.
-func (e *Endpoint) warn(ctx context.Context, d *decoder, o, old *object, subresource string) error {
+func (e *Endpoint) warn(ctx context.Context, d *decoder, o, old *object.Object, subresource string) error {
 	t := e.res.typed
 	if t == nil || t.warnings == nil {
 		return nil

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -39,13 +41,13 @@ type resource struct {
 
 // typed is a Go type's part in the verbs: Definition's functions without the type parameter.
 type typed struct {
-	shape         func(body []byte) (tree map[string]any, unknown []error, err error)
-	rules         func(ctx context.Context, o, old *object, subresource string) (field.ErrorList, error)
-	admit         func(ctx context.Context, e *Endpoint, a *Attributes, o, old *object) error
-	hooked        bool                                                                            // the definition has hooks
-	warnings      func(ctx context.Context, o, old *object, subresource string) ([]string, error) // nil: none
-	markDeleted   func(o *object) error                                                           // nil: nothing to do
-	held          func(o *object) (bool, error)                                                   // something beside metadata.finalizers holds it; nil: nothing
+	shape         func(doc *object.Document) (tree map[string]any, unknown []error, err error)
+	rules         func(ctx context.Context, o, old *object.Object, subresource string) (field.ErrorList, error)
+	admit         func(ctx context.Context, e *Endpoint, a *Attributes, o, old *object.Object) error
+	hooked        bool                                                                                   // the definition has hooks
+	warnings      func(ctx context.Context, o, old *object.Object, subresource string) ([]string, error) // nil: none
+	markDeleted   func(o *object.Object) error                                                           // nil: nothing to do
+	held          func(o *object.Object) (bool, error)                                                   // something beside metadata.finalizers holds it; nil: nothing
 	validName     func(name string, prefix bool) []string
 	undeletable   func(name string) bool
 	message       func() message // a new one, to be decoded from protobuf; nil if the type has no such form
@@ -69,8 +71,8 @@ type Endpoint struct {
 
 	res    *resource
 	view   *cacher.View // whole objects
-	shown  *shown       // what the verbs answer: whole objects, unless this is what In returned
-	forms  *forms       // the others
+	shown  *form.Shown  // what the verbs answer: whole objects, unless this is what In returned
+	forms  *form.Forms  // the others
 	digest [32]byte     // of what discovery shows; see seal
 	fields []string     // labels of the selectable fields beside metadata.name and metadata.namespace
 
@@ -148,10 +150,10 @@ func (e *Endpoint) key(namespace, name string) (string, error) {
 
 // result completes an answer with an object, in the endpoint's form.
 func (e *Endpoint) result(ctx context.Context, o *cacher.Object, res *Result) (*Result, error) {
-	if err := e.shown.single.Prepare(ctx, o); err != nil {
+	if err := e.shown.Single.Prepare(ctx, o); err != nil {
 		return nil, e.fail(o.Name(), err)
 	}
-	res.Object = appendObject(e.shown.single, o)
+	res.Object = appendObject(e.shown.Single, o)
 	return res, nil
 }
 

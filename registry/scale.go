@@ -14,8 +14,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	kjson "sigs.k8s.io/json"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -26,25 +28,25 @@ import (
 func scalePath(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
 
 // readScale returns an object's Scale. found tells whether the object has a number of replicas.
-func (e *Endpoint) readScale(o *object, rev string) (s *autoscalingv1.Scale, found bool, err error) {
-	want, found, err := unstructured.NestedInt64(o.content, scalePath(e.scale.SpecReplicasPath)...)
+func (e *Endpoint) readScale(o *object.Object, rev string) (s *autoscalingv1.Scale, found bool, err error) {
+	want, found, err := unstructured.NestedInt64(o.Content, scalePath(e.scale.SpecReplicasPath)...)
 	if err != nil {
 		return nil, false, badRequest("%s", err)
 	}
-	have, _, err := unstructured.NestedInt64(o.content, scalePath(e.scale.StatusReplicasPath)...)
+	have, _, err := unstructured.NestedInt64(o.Content, scalePath(e.scale.StatusReplicasPath)...)
 	if err != nil {
 		return nil, false, badRequest("%s", err)
 	}
 	s = &autoscalingv1.Scale{
 		TypeMeta: metav1.TypeMeta{APIVersion: autoscalingv1.SchemeGroupVersion.String(), Kind: "Scale"},
 		ObjectMeta: metav1.ObjectMeta{
-			Name: o.meta.Name, Namespace: o.meta.Namespace, UID: o.meta.UID, ResourceVersion: rev, CreationTimestamp: o.meta.CreationTimestamp,
+			Name: o.Meta.Name, Namespace: o.Meta.Namespace, UID: o.Meta.UID, ResourceVersion: rev, CreationTimestamp: o.Meta.CreationTimestamp,
 		},
 		Spec:   autoscalingv1.ScaleSpec{Replicas: int32(want)},
 		Status: autoscalingv1.ScaleStatus{Replicas: int32(have)},
 	}
 	if path := e.scale.LabelSelectorPath; path != nil && *path != "" {
-		if s.Status.Selector, _, err = unstructured.NestedString(o.content, scalePath(*path)...); err != nil {
+		if s.Status.Selector, _, err = unstructured.NestedString(o.Content, scalePath(*path)...); err != nil {
 			return nil, false, badRequest("%s", err)
 		}
 	}
@@ -52,12 +54,12 @@ func (e *Endpoint) readScale(o *object, rev string) (s *autoscalingv1.Scale, fou
 }
 
 // validateScale checks the fields of an object that its Scale shows.
-func (e *Endpoint) validateScale(o *object, subresource string) (errs field.ErrorList) {
+func (e *Endpoint) validateScale(o *object.Object, subresource string) (errs field.ErrorList) {
 	if e.scale == nil {
 		return nil
 	}
 	number := func(path string) {
-		n, _, err := unstructured.NestedInt64(o.content, scalePath(path)...)
+		n, _, err := unstructured.NestedInt64(o.Content, scalePath(path)...)
 		at := field.NewPath(path)
 		switch {
 		case err != nil:
@@ -73,7 +75,7 @@ func (e *Endpoint) validateScale(o *object, subresource string) (errs field.Erro
 	}
 	number(e.scale.StatusReplicasPath)
 	if path := e.scale.LabelSelectorPath; path != nil && *path != "" {
-		if s, _, err := unstructured.NestedString(o.content, scalePath(*path)...); err != nil {
+		if s, _, err := unstructured.NestedString(o.Content, scalePath(*path)...); err != nil {
 			errs = append(errs, field.Invalid(field.NewPath(*path), s, err.Error()))
 		}
 	}
@@ -95,7 +97,7 @@ func (e *Endpoint) scaleOf(ctx context.Context, stored *cacher.Object, res *Resu
 			"the object has no number of replicas, so it has no scale"))
 	}
 	var shown any = s
-	if e.shown.key.Kind == Table {
+	if e.shown.Key.Kind == form.Table {
 		shown = e.scaleTable(s)
 	}
 	res.Object, err = json.Marshal(shown)
@@ -104,25 +106,25 @@ func (e *Endpoint) scaleOf(ctx context.Context, stored *cacher.Object, res *Resu
 
 // scaleTable shows a Scale as kubectl prints it.
 func (e *Endpoint) scaleTable(s *autoscalingv1.Scale) *metav1.Table {
-	row := metav1.TableRow{Cells: []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), elapsed(s.CreationTimestamp.UTC().Format(time.RFC3339))}}
-	switch e.shown.key.include {
+	row := metav1.TableRow{Cells: []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), form.Elapsed(s.CreationTimestamp.UTC().Format(time.RFC3339))}}
+	switch e.shown.Key.Include {
 	case metav1.IncludeObject:
 		row.Object.Object = s
 	case metav1.IncludeMetadata:
 		row.Object.Object = &metav1.PartialObjectMetadata{
-			TypeMeta:   metav1.TypeMeta{APIVersion: e.shown.key.apiVersion(), Kind: string(MetadataOnly)},
+			TypeMeta:   metav1.TypeMeta{APIVersion: e.shown.Key.APIVersion(), Kind: string(form.MetadataOnly)},
 			ObjectMeta: s.ObjectMeta,
 		}
 	}
 	describe := autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]
 	return &metav1.Table{
-		TypeMeta: metav1.TypeMeta{APIVersion: e.shown.key.apiVersion(), Kind: string(Table)},
+		TypeMeta: metav1.TypeMeta{APIVersion: e.shown.Key.APIVersion(), Kind: string(form.Table)},
 		ListMeta: metav1.ListMeta{ResourceVersion: s.ResourceVersion},
 		ColumnDefinitions: []metav1.TableColumnDefinition{
-			nameColumn(),
+			form.NameColumn(),
 			{Name: "Desired", Type: "integer", Description: describe},
 			{Name: "Available", Type: "integer", Description: autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"]},
-			{Name: "Age", Type: "date", Description: age().Description},
+			{Name: "Age", Type: "date", Description: form.Age().Description},
 		},
 		Rows: []metav1.TableRow{row},
 	}
@@ -159,17 +161,17 @@ func (e *Endpoint) updateScale(ctx context.Context, namespace, name string, d *d
 		case replicas == nil && !found:
 			return change{}, badRequest("the spec replicas field %q cannot be empty", e.scale.SpecReplicasPath)
 		case next.Namespace != "" && next.Namespace != namespace:
-			return change{}, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip(next.Namespace), namespace)
+			return change{}, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip.Text(next.Namespace), namespace)
 		case next.Spec.Replicas < 0:
 			return change{}, e.invalid(name, field.Invalid(field.NewPath("spec", "replicas"), next.Spec.Replicas, "must be greater than or equal to 0"))
 		}
-		in := prev.clone()
-		in.content = deepCopy(prev.content)
-		in.meta.UID, in.meta.ResourceVersion = next.UID, next.ResourceVersion
-		if in.meta.ResourceVersion == "" {
-			in.meta.ResourceVersion = old.Revision.String()
+		in := prev.Clone()
+		in.Content = object.DeepCopy(prev.Content)
+		in.Meta.UID, in.Meta.ResourceVersion = next.UID, next.ResourceVersion
+		if in.Meta.ResourceVersion == "" {
+			in.Meta.ResourceVersion = old.Revision.String()
 		}
-		if err := unstructured.SetNestedField(in.content, int64(next.Spec.Replicas), scalePath(e.scale.SpecReplicasPath)...); err != nil {
+		if err := unstructured.SetNestedField(in.Content, int64(next.Spec.Replicas), scalePath(e.scale.SpecReplicasPath)...); err != nil {
 			return change{}, badRequest("%s", err)
 		}
 		return e.revise(ctx, d, old, in, scale)
@@ -187,8 +189,8 @@ func (e *Endpoint) putScale(ctx context.Context, namespace, name string, q url.V
 		return nil, err
 	}
 	d := &decoder{endpoint: e, writeOptions: opts}
-	if _, err := decodeTree(body); err != nil {
-		return nil, err
+	if _, err := object.ParseTree(body); err != nil {
+		return nil, badBody(err)
 	}
 	return e.updateScale(ctx, namespace, name, d, func([]byte) ([]byte, error) { return body, nil })
 }
@@ -196,7 +198,7 @@ func (e *Endpoint) putScale(ctx context.Context, namespace, name string, q url.V
 // decodeScale decodes and checks a Scale. replicas is nil if it says nothing of them.
 func decodeScale(body []byte, name string) (s *autoscalingv1.Scale, replicas *int32, err error) {
 	s = &autoscalingv1.Scale{}
-	if err := undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, s)); err != nil {
+	if err := badBody(object.Decode(body, s)); err != nil {
 		return nil, nil, err
 	}
 	var given struct {
@@ -204,22 +206,17 @@ func decodeScale(body []byte, name string) (s *autoscalingv1.Scale, replicas *in
 			Replicas *int32 `json:"replicas"`
 		} `json:"spec"`
 	}
-	if err := undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, &given)); err != nil {
+	if err := badBody(object.Decode(body, &given)); err != nil {
 		return nil, nil, err
 	}
 	gv := autoscalingv1.SchemeGroupVersion.String()
 	switch {
 	case s.APIVersion != "" && s.APIVersion != gv || s.Kind != "" && s.Kind != "Scale":
-		return nil, nil, badRequest("the scale subresource takes %s Scale, not %s %s", gv, clip(s.APIVersion), clip(s.Kind))
+		return nil, nil, badRequest("the scale subresource takes %s Scale, not %s %s", gv, clip.Text(s.APIVersion), clip.Text(s.Kind))
 	case s.Name != "" && s.Name != name:
-		return nil, nil, badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip(s.Name), name)
+		return nil, nil, badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip.Text(s.Name), name)
 	}
 	return s, given.Spec.Replicas, nil
-}
-
-// deepCopy copies a JSON object.
-func deepCopy(content map[string]any) map[string]any {
-	return (&unstructured.Unstructured{Object: content}).DeepCopy().Object
 }
 
 // scaleTypes are the patches that a Scale takes: it's a Go type.

@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -38,7 +40,7 @@ func (e *Endpoint) Update(ctx context.Context, namespace, name, subresource stri
 		if err := e.checkNamed(in, namespace, name); err != nil {
 			return nil, err
 		}
-		d.warnings = append(d.warnings, in.dropRepeatedOwners()...)
+		d.warnings = append(d.warnings, in.DropRepeatedOwners()...)
 		fromBody := len(d.warnings)
 		stored, err := e.write(ctx, key, name, d.dryRun, func(old *cacher.Object) (change, error) {
 			d.warnings = d.warnings[:fromBody] // of an earlier try
@@ -52,12 +54,12 @@ func (e *Endpoint) Update(ctx context.Context, namespace, name, subresource stri
 }
 
 // checkNamed checks name and namespace in a body against the URL.
-func (e *Endpoint) checkNamed(in *object, namespace, name string) error {
-	if in.meta.Name == "" {
+func (e *Endpoint) checkNamed(in *object.Object, namespace, name string) error {
+	if in.Meta.Name == "" {
 		return badRequest("metadata.name is missing: it must be %q, as in the URL", name)
 	}
-	if in.meta.Name != name {
-		return badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip(in.meta.Name), name)
+	if in.Meta.Name != name {
+		return badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip.Text(in.Meta.Name), name)
 	}
 	return e.placeIn(in, namespace)
 }
@@ -160,7 +162,7 @@ func (e *Endpoint) apply(ctx context.Context, old *cacher.Object, c change) (*ca
 
 // revise makes the new object from the old one and what a client sent. It doesn't change in, which may
 // be needed again.
-func (e *Endpoint) revise(ctx context.Context, d *decoder, old *cacher.Object, in *object, subresource string) (change, error) {
+func (e *Endpoint) revise(ctx context.Context, d *decoder, old *cacher.Object, in *object.Object, subresource string) (change, error) {
 	prev, err := e.load(ctx, old)
 	if err != nil {
 		return change{}, err
@@ -170,7 +172,7 @@ func (e *Endpoint) revise(ctx context.Context, d *decoder, old *cacher.Object, i
 	}
 	next := e.selectPart(in, prev, subresource)
 	e.inheritMeta(next, prev, old.Revision.String())
-	prev.meta.ResourceVersion = next.meta.ResourceVersion
+	prev.Meta.ResourceVersion = next.Meta.ResourceVersion
 	if err := e.track(prev, next, d, subresource); err != nil {
 		return change{}, err
 	}
@@ -178,7 +180,7 @@ func (e *Endpoint) revise(ctx context.Context, d *decoder, old *cacher.Object, i
 }
 
 // revised asks admission about, checks and encodes a new object that is to take the place of prev, which is old decoded.
-func (e *Endpoint) revised(ctx context.Context, d *decoder, old *cacher.Object, prev, next *object, subresource string) (change, error) {
+func (e *Endpoint) revised(ctx context.Context, d *decoder, old *cacher.Object, prev, next *object.Object, subresource string) (change, error) {
 	admitted, err := e.admit(ctx, d.writeOptions, Update, next, prev, subresource)
 	if err != nil {
 		return change{}, err
@@ -195,12 +197,12 @@ func (e *Endpoint) revised(ctx context.Context, d *decoder, old *cacher.Object, 
 	if err := invalid(e.groupKind(), old.Name(), errs); err != nil {
 		return change{}, err
 	}
-	d.warnings = append(d.warnings, finalizerWarnings(next, prev)...)
+	d.warnings = append(d.warnings, object.FinalizerWarnings(next, prev)...)
 	d.warnings = append(d.warnings, admitted...)
 	if err := e.warn(ctx, d, next, prev, subresource); err != nil {
 		return change{}, err
 	}
-	next.keepTimes(prev)
+	keepTimes(next, prev)
 	e.raiseGeneration(next, prev)
 	raw, err := e.encode(ctx, next)
 	if err != nil {
@@ -211,13 +213,13 @@ func (e *Endpoint) revised(ctx context.Context, d *decoder, old *cacher.Object, 
 }
 
 // checkPrecondition checks the uid and the resourceVersion that a body names against the object's.
-func (e *Endpoint) checkPrecondition(old *cacher.Object, prev, in *object) error {
+func (e *Endpoint) checkPrecondition(old *cacher.Object, prev, in *object.Object) error {
 	name := old.Name()
-	if in.meta.UID != "" && in.meta.UID != prev.meta.UID {
-		return apierrors.NewConflict(e.resource(), name, preconditionFailed("UID", string(in.meta.UID), string(prev.meta.UID)))
+	if in.Meta.UID != "" && in.Meta.UID != prev.Meta.UID {
+		return apierrors.NewConflict(e.resource(), name, preconditionFailed("UID", string(in.Meta.UID), string(prev.Meta.UID)))
 	}
 	path := field.NewPath("metadata", "resourceVersion")
-	version := in.meta.ResourceVersion
+	version := in.Meta.ResourceVersion
 	if version == "" || version == "0" {
 		if e.res.typed != nil && e.res.typed.unconditional {
 			return nil
@@ -236,40 +238,35 @@ func (e *Endpoint) checkPrecondition(old *cacher.Object, prev, in *object) error
 
 // selectPart takes from what a client sent the part that the path is about, and the rest from the old
 // object.
-func (e *Endpoint) selectPart(in, prev *object, subresource string) *object {
-	var next *object
+func (e *Endpoint) selectPart(in, prev *object.Object, subresource string) *object.Object {
+	var next *object.Object
 	switch subresource {
 	case status:
-		next = prev.clone()
-		next.carry(in, status)
+		next = prev.Clone()
+		next.Carry(in, status)
 	case finalize:
-		next = prev.clone()
-		spec := maps.Clone(asMap(prev.content["spec"]))
+		next = prev.Clone()
+		spec := maps.Clone(object.Map(prev.Content["spec"]))
 		if spec == nil {
 			spec = map[string]any{}
 		}
 		delete(spec, "finalizers")
-		if f, ok := asMap(in.content["spec"])["finalizers"]; ok {
+		if f, ok := object.Map(in.Content["spec"])["finalizers"]; ok {
 			spec["finalizers"] = f
 		}
-		next.content["spec"] = spec
+		next.Content["spec"] = spec
 	default:
-		next = in.clone()
+		next = in.Clone()
 		if e.hasStatus() {
-			next.carry(prev, status)
+			next.Carry(prev, status)
 		}
 	}
 	return next
 }
 
-func asMap(v any) map[string]any {
-	m, _ := v.(map[string]any)
-	return m
-}
-
 // raiseGeneration counts a change of what the object asks for: anything outside metadata and, where that
 // has its own subresource, status.
-func (e *Endpoint) raiseGeneration(next, prev *object) {
+func (e *Endpoint) raiseGeneration(next, prev *object.Object) {
 	if e.res.typed != nil && e.res.typed.noGeneration {
 		return
 	}
@@ -277,14 +274,14 @@ func (e *Endpoint) raiseGeneration(next, prev *object) {
 	if e.hasStatus() {
 		except = status
 	}
-	if !sameContent(next, prev, except) {
-		next.meta.Generation++
+	if !object.SameContent(next, prev, except) {
+		next.Meta.Generation++
 	}
 }
 
 // unheld tells whether an object is being deleted and nothing holds it any more.
-func (e *Endpoint) unheld(o *object) (bool, error) {
-	if o.meta.DeletionTimestamp == nil || len(o.meta.Finalizers) > 0 {
+func (e *Endpoint) unheld(o *object.Object) (bool, error) {
+	if o.Meta.DeletionTimestamp == nil || len(o.Meta.Finalizers) > 0 {
 		return false, nil
 	}
 	if e.res.typed == nil || e.res.typed.held == nil {

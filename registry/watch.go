@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -52,7 +53,7 @@ func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Valu
 		if now == nil {
 			return nil, watchstream.Options{}, errNotServed()
 		}
-		if now, err = now.In(e.shown.key.Form, q); err != nil {
+		if now, err = now.In(e.shown.Key.Form, q); err != nil {
 			return nil, watchstream.Options{}, err
 		}
 		return now.Watch(ctx, namespace, name, q)
@@ -66,7 +67,7 @@ func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Valu
 
 // watchStart says what a watch selects.
 func (e *Endpoint) watchStart(namespace, name string, q url.Values) (cacher.WatchOptions, error) {
-	o := cacher.WatchOptions{Namespace: namespace, Name: name, View: e.shown.event}
+	o := cacher.WatchOptions{Namespace: namespace, Name: name, View: e.shown.Event}
 	if _, err := e.res.prefix.Namespace(namespace); err != nil {
 		return o, e.fail(namespace, err)
 	}
@@ -79,7 +80,7 @@ func (e *Endpoint) watchStart(namespace, name string, q url.Values) (cacher.Watc
 			return o, err
 		}
 		if sel.name != "" && sel.name != name {
-			return o, badRequest("fieldSelector metadata.name=%s doesn't match the name on the URL (%s)", clip(sel.name), clip(name))
+			return o, badRequest("fieldSelector metadata.name=%s doesn't match the name on the URL (%s)", clip.Text(sel.name), clip.Text(name))
 		}
 	}
 	o.Labels, o.Fields = sel.labels, sel.fields
@@ -114,10 +115,10 @@ func (e *Endpoint) parseSelector(q url.Values) (selector, error) {
 	var s selector
 	var err error
 	if s.labels, err = selectors.ParseLabels(q.Get("labelSelector")); err != nil {
-		return s, badRequest("%s", clip(err.Error()))
+		return s, badRequest("%s", clip.Text(err.Error()))
 	}
 	if s.fields, err = selectors.ParseFields(q.Get("fieldSelector")); err != nil {
-		return s, badRequest("%s", clip(err.Error()))
+		return s, badRequest("%s", clip.Text(err.Error()))
 	}
 	for _, label := range s.fields.Labels() {
 		if !slices.Contains(metaFields, label) && !slices.Contains(e.fields, label) {
@@ -155,8 +156,8 @@ func takeExact(fields *selectors.FieldSelector, label string) string {
 // for built-in kinds.
 func (e *Endpoint) unknownField(label string) error {
 	if e.res.typed == nil {
-		return badRequest("field label not supported: %s", clip(label))
+		return badRequest("field label not supported: %s", clip.Text(label))
 	}
 	known := append(slices.Clone(metaFields), e.fields...)
-	return badRequest("%s is not a known field selector: only %s", clip(label), strings.Join(known, ", "))
+	return badRequest("%s is not a known field selector: only %s", clip.Text(label), strings.Join(known, ", "))
 }

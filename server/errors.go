@@ -7,10 +7,11 @@ import (
 	"net/http"
 	"os"
 	"strconv"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
 
 // What a Status may hold, so that an error is never large: 64 KiB of message, 100 causes of 1 KiB.
@@ -92,22 +93,15 @@ func (w *response) internal(r *http.Request, err error) {
 }
 
 func bound(s *metav1.Status) {
-	s.Message = cut(s.Message, maxMessage)
+	s.Message = clip.To(s.Message, maxMessage)
 	if s.Details == nil || len(s.Details.Causes) == 0 {
 		return
 	}
 	details := *s.Details // the error's own, perhaps shared
 	details.Causes = append([]metav1.StatusCause(nil), details.Causes[:min(len(details.Causes), maxCauses)]...)
 	for i := range details.Causes {
-		details.Causes[i].Message = cut(details.Causes[i].Message, maxCauseMessage)
-		details.Causes[i].Field = cut(details.Causes[i].Field, maxCauseMessage)
+		details.Causes[i].Message = clip.To(details.Causes[i].Message, maxCauseMessage)
+		details.Causes[i].Field = clip.To(details.Causes[i].Field, maxCauseMessage)
 	}
 	s.Details = &details
-}
-
-func cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "..."
 }

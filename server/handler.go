@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -151,7 +152,7 @@ func (h *handler) finish(w *response, method, path string, took time.Duration) {
 }
 
 // shortPath is a path for the log: without the query, which may hold anything, and not endless.
-func shortPath(r *http.Request) string { return cut(r.URL.Path, 256) }
+func shortPath(r *http.Request) string { return clip.To(r.URL.Path, 256) }
 
 // auditID is the client's id for the request, if it's one that can go into a log, or a new one.
 func auditID(r *http.Request) string {

@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
 
 // mediaType is a form in which a body is written.
@@ -49,8 +50,8 @@ func acceptJSON(c clause) (mediaType, bool) {
 
 // negotiateForm is negotiate for objects, which there are in other forms, too. metadata is how the client
 // calls their metadata: that of one object or of a list.
-func negotiateForm(headers []string, accept accepter, metadata string) (mediaType, registry.Form, error) {
-	var form registry.Form
+func negotiateForm(headers []string, accept accepter, metadata string) (mediaType, form.Form, error) {
+	var wanted form.Form
 	media, err := negotiate(headers, func(c clause) (media mediaType, ok bool) {
 		if c.params["as"] == "" {
 			return accept(c)
@@ -60,30 +61,30 @@ func negotiateForm(headers []string, accept accepter, metadata string) (mediaTyp
 			media, ok = accept(clause{media: c.media})
 		}
 		if ok {
-			form = asked
+			wanted = asked
 		}
 		return media, ok
 	})
-	return media, form, err
+	return media, wanted, err
 }
 
 // What clients call objects of which they want the metadata only.
 const (
-	oneMetadata  = string(registry.MetadataOnly)
+	oneMetadata  = string(form.MetadataOnly)
 	listMetadata = oneMetadata + "List"
 )
 
 // formOf returns the form that a clause asks for by as, g and v.
-func formOf(c clause, metadata string) (registry.Form, bool) {
-	form := registry.Form{Version: c.params["v"]}
+func formOf(c clause, metadata string) (form.Form, bool) {
+	f := form.Form{Version: c.params["v"]}
 	switch c.params["as"] {
-	case string(registry.Table):
-		form.Kind = registry.Table
+	case string(form.Table):
+		f.Kind = form.Table
 	case metadata:
-		form.Kind = registry.MetadataOnly
+		f.Kind = form.MetadataOnly
 	}
-	known := form.Kind != registry.Whole && c.params["g"] == metav1.GroupName && (form.Version == "v1" || form.Version == "v1beta1")
-	return form, known
+	known := f.Kind != form.Whole && c.params["g"] == metav1.GroupName && (f.Version == "v1" || f.Version == "v1beta1")
+	return f, known
 }
 
 // clause is one alternative of an Accept header.
@@ -236,7 +237,7 @@ func (w *response) warn(warnings []string) {
 	left := maxWarnings
 	for _, text := range w.warnings {
 		if total > maxWarnings {
-			text = cut(text, maxWarning)
+			text = clip.To(text, maxWarning)
 		}
 		if left -= utf8.RuneCountInString(text); left < 0 {
 			return

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
 
 func TestNegotiate(t *testing.T) {
@@ -114,9 +114,9 @@ func FuzzNegotiate(f *testing.F) {
 		if (err == nil) != (got == mediaJSON || got == mediaYAML || got == aggregatedType) {
 			t.Errorf("negotiate(%q) = %q, %v", header, got, err)
 		}
-		got, form, err := negotiateForm([]string{header}, acceptJSON, oneMetadata)
-		if (err == nil) != (got == mediaJSON) || (form == registry.Form{}) != (form.Kind == registry.Whole) || err != nil && form.Kind != registry.Whole {
-			t.Errorf("negotiateForm(%q) = %q, %+v, %v", header, got, form, err)
+		got, wanted, err := negotiateForm([]string{header}, acceptJSON, oneMetadata)
+		if (err == nil) != (got == mediaJSON) || (wanted == form.Form{}) != (wanted.Kind == form.Whole) || err != nil && wanted.Kind != form.Whole {
+			t.Errorf("negotiateForm(%q) = %q, %+v, %v", header, got, wanted, err)
 		}
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
 
 // maxURI is the length of a request line's URI, in bytes. Long label selectors fit.
@@ -49,8 +51,5 @@ func badPath(why string) error {
 // quote shows what a client sent in a message: printable and short.
 func quote(s string) string {
 	const most = 80
-	if len(s) > most {
-		s = s[:most] + "..."
-	}
-	return strconv.QuoteToASCII(s)
+	return strconv.QuoteToASCII(clip.To(s, most))
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -45,7 +46,7 @@ const maxUserAgent = 128
 func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *watcher, closed func()) {
 	w = &watcher{
 		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
-		userAgent: strings.Clone(cut(r.UserAgent(), maxUserAgent)),
+		userAgent: strings.Clone(clip.To(r.UserAgent(), maxUserAgent)),
 		cursor:    cursor,
 		opened:    time.Now(),
 	}

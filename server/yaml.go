@@ -11,6 +11,8 @@ import (
 	yamlv3 "go.yaml.in/yaml/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
 
 // maxYAMLTokens bounds what a YAML body can make its parser do: the number of characters that can
@@ -90,7 +92,7 @@ func checkKeys(mapping *yamlv3.Node, duplicates *[]string) error {
 			return fmt.Errorf("line %d: merge keys (<<) are not supported", key.Line)
 		}
 		if seen[key.Value] && len(*duplicates) < maxDuplicates {
-			*duplicates = append(*duplicates, fmt.Sprintf("line %d: duplicate field %q", key.Line, cut(key.Value, 80)))
+			*duplicates = append(*duplicates, fmt.Sprintf("line %d: duplicate field %q", key.Line, clip.To(key.Value, 80)))
 		}
 		seen[key.Value] = true
 	}

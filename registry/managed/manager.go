@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
 
 // maxDepth bounds the levels of what is merged. The library's cost grows with their square: an object of 500
@@ -155,7 +157,7 @@ func (m *Manager) configuration(applied map[string]any) (*object, error) {
 	kind, _ := applied["kind"].(string)
 	if apiVersion != m.apiVersion || kind != m.gvk.Kind {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("invalid object type: the applied configuration must have apiVersion %q and kind %q, got %q and %q",
-			m.apiVersion, m.gvk.Kind, clip(apiVersion), clip(kind)))
+			m.apiVersion, m.gvk.Kind, clip.To(apiVersion, maxMessage), clip.To(kind, maxMessage)))
 	}
 	meta, ok := applied["metadata"].(map[string]any)
 	if !ok && applied["metadata"] != nil {
@@ -171,7 +173,7 @@ func (m *Manager) configuration(applied map[string]any) (*object, error) {
 	var err error
 	if config.typed, err = m.types.ObjectToTyped(config); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("failed to create typed patch object (%s/%s; %v): %s",
-			clip(config.GetNamespace()), clip(config.GetName()), m.gvk, clip(err.Error())))
+			clip.To(config.GetNamespace(), maxMessage), clip.To(config.GetName(), maxMessage), m.gvk, clip.To(err.Error(), maxMessage)))
 	}
 	return config, nil
 }
@@ -288,18 +290,11 @@ func (m *Manager) fail(err error) error {
 }
 
 func (m *Manager) internal(err error) error {
-	return apierrors.NewInternalError(fmt.Errorf("objects of %v can't be merged: %s", m.gvk, clip(err.Error())))
+	return apierrors.NewInternalError(fmt.Errorf("objects of %v can't be merged: %s", m.gvk, clip.To(err.Error(), maxMessage)))
 }
 
 // maxMessage bounds what of a client's words, or of a list of errors, comes back in a message, in bytes.
 const maxMessage = 4096
-
-func clip(s string) string {
-	if len(s) > maxMessage {
-		return s[:maxMessage] + "..."
-	}
-	return s
-}
 
 // converter is the library's way to other versions.
 type converter struct{ m *Manager }

@@ -1,4 +1,4 @@
-package registry
+package form
 
 import (
 	"bytes"
@@ -28,18 +28,18 @@ type Column struct {
 // describe holds the descriptions of metadata's fields.
 var describe = metav1.ObjectMeta{}.SwaggerDoc()
 
-// nameColumn is every table's first.
-func nameColumn() metav1.TableColumnDefinition {
+// NameColumn is every table's first.
+func NameColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: "Name", Type: "string", Format: "name", Description: describe["name"]}
 }
 
-// age is the column of kinds that declare none.
-func age() Column {
+// Age is the column of kinds that declare none.
+func Age() Column {
 	return Column{Name: "Age", Type: "date", Description: describe["creationTimestamp"], JSONPath: ".metadata.creationTimestamp"}
 }
 
-// columnsOf returns the columns that a version of a definition declares.
-func columnsOf(v *apiextensionsv1.CustomResourceDefinitionVersion) []Column {
+// ColumnsOf returns the columns that a version of a definition declares.
+func ColumnsOf(v *apiextensionsv1.CustomResourceDefinitionVersion) []Column {
 	var out []Column
 	for _, c := range v.AdditionalPrinterColumns {
 		if c.Description == "" {
@@ -52,7 +52,7 @@ func columnsOf(v *apiextensionsv1.CustomResourceDefinitionVersion) []Column {
 
 // columns are compiled ones. Immutable.
 type columns struct {
-	cells       []func(object any) any // behind the name
+	cells       []func(object any) any // after the name
 	wanted      wanted                 // what they look at
 	definitions []byte                 // all of them, as JSON
 }
@@ -60,10 +60,10 @@ type columns struct {
 // compile prepares columns: those declared, or the age.
 func compile(declared []Column) *columns {
 	if len(declared) == 0 {
-		declared = []Column{age()}
+		declared = []Column{Age()}
 	}
 	out := &columns{wanted: wanted{}}
-	definitions := []metav1.TableColumnDefinition{nameColumn()}
+	definitions := []metav1.TableColumnDefinition{NameColumn()}
 	for _, c := range declared {
 		definitions = append(definitions, metav1.TableColumnDefinition{
 			Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,
@@ -144,13 +144,13 @@ func cellOf(value any, typ string) any {
 			return b
 		}
 	case "date":
-		return elapsed(value)
+		return Elapsed(value)
 	}
 	return nil
 }
 
-// elapsed shows a time as an age, such as "5m": kubectl prints what the server says.
-func elapsed(value any) any {
+// Elapsed shows a time as an age, such as "5m": kubectl prints what the server says.
+func Elapsed(value any) any {
 	text, ok := value.(string)
 	if !ok {
 		return nil

@@ -1,4 +1,4 @@
-package registry
+package form
 
 import (
 	"bytes"
@@ -22,17 +22,17 @@ type table struct {
 
 // shown returns the form. A single object is a Table of one row; in a watch only the first event says what
 // the columns are.
-func (t *table) shown() *shown {
+func (t *table) shown() *Shown {
 	single := t.view(t.definitions)
 	event := t.view([]byte("null"))
 	event.First = single
-	return &shown{
-		single: single,
-		event:  event,
-		item:   &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: t.appendRow, Conversion: t.whole.Conversion},
+	return &Shown{
+		Single: single,
+		Event:  event,
+		Item:   &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: t.appendRow, Conversion: t.whole.Conversion},
 
-		listKind: string(Table), listVersion: t.apiVersion,
-		members: []byte(`"columnDefinitions":` + string(t.definitions) + `,"rows":[`),
+		ListKind: string(Table), ListVersion: t.apiVersion,
+		Members: []byte(`"columnDefinitions":` + string(t.definitions) + `,"rows":[`),
 	}
 }
 
@@ -49,6 +49,9 @@ func (t *table) view(definitions []byte) *cacher.View {
 	return &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: render, Conversion: t.whole.Conversion}
 }
 
+// maxPooledObject is how large a buffer of wholeObjects may be, in bytes: most objects are far smaller.
+const maxPooledObject = 512 << 10
+
 // wholeObjects holds *[]byte, in which objects are put together that are then decoded.
 var wholeObjects = sync.Pool{New: func() any { return new([]byte) }}
 
@@ -57,7 +60,7 @@ func (t *table) appendRow(dst []byte, o *cacher.Object) []byte {
 	pooled := wholeObjects.Get().(*[]byte)
 	whole := t.whole.Append((*pooled)[:0], o)
 	defer func() {
-		if cap(whole) <= 2*listBuffer {
+		if cap(whole) <= maxPooledObject {
 			*pooled = whole
 			wholeObjects.Put(pooled)
 		}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
-	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,27 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// maxQuoted is how many bytes of something that a client sent may stand in an error message: enough to
-// recognise it, and a Status stays small whatever came in.
-const maxQuoted = 512
-
 // maxCauses is how many field errors a Status lists; more help nobody and would grow with the input.
 const maxCauses = 100
-
-// clip shortens s to maxQuoted bytes.
-func clip(s string) string {
-	if len(s) <= maxQuoted {
-		return s
-	}
-	s = s[:maxQuoted]
-	for len(s) > 0 && !utf8.RuneStart(s[len(s)-1]) {
-		s = s[:len(s)-1]
-	}
-	return strings.ToValidUTF8(s, "") + "..."
-}
 
 func badRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
@@ -50,25 +33,10 @@ func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
 		errs = errs[:maxCauses]
 	}
 	for _, e := range errs {
-		e.Field, e.Detail = clip(e.Field), clip(e.Detail)
-		e.BadValue = clipValue(e.BadValue)
+		e.Field, e.Detail = clip.Text(e.Field), clip.Text(e.Detail)
+		e.BadValue = clip.Value(e.BadValue)
 	}
-	return apierrors.NewInvalid(kind, clip(name), errs)
-}
-
-// clipValue bounds a value that an error quotes. Small ones stay as they are, because their type decides
-// how they're printed.
-func clipValue(v any) any {
-	switch v := v.(type) {
-	case nil, bool, int, int32, int64, float64, *bool, *int32, *int64:
-		return v
-	case string:
-		return clip(v)
-	}
-	if s := fmt.Sprintf("%v", v); len(s) > maxQuoted {
-		return clip(s)
-	}
-	return v
+	return apierrors.NewInvalid(kind, clip.Text(name), errs)
 }
 
 // invalidOptions refuses query parameters, as kube-apiserver does for those that parse and contradict.
@@ -95,7 +63,7 @@ func (e *Endpoint) fail(name string, err error) error {
 		return err
 	}
 	resource := schema.GroupResource{Group: e.Group, Resource: e.Plural}
-	name = clip(name)
+	name = clip.Text(name)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return apierrors.NewNotFound(resource, name)
@@ -142,7 +110,7 @@ func (e *Endpoint) conflict(name string) error {
 }
 
 func (e *Endpoint) forbidden(name, why string) error {
-	return apierrors.NewForbidden(e.resource(), clip(name), errors.New(why))
+	return apierrors.NewForbidden(e.resource(), clip.Text(name), errors.New(why))
 }
 
 func (e *Endpoint) methodNotAllowed(verb string) error {
@@ -156,8 +124,8 @@ func (e *Endpoint) unreadable(name string, cause error) error {
 		Code:   http.StatusInternalServerError,
 		Reason: metav1.StatusReasonStoreReadError,
 		Message: fmt.Sprintf("%s %q can't be read from storage: %s; it can only be deleted",
-			e.resource().String(), clip(name), clip(cause.Error())),
-		Details: &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: clip(name)},
+			e.resource().String(), clip.Text(name), clip.Text(cause.Error())),
+		Details: &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: clip.Text(name)},
 	}}
 }
 

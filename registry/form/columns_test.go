@@ -1,4 +1,4 @@
-package registry
+package form
 
 import (
 	"encoding/json"
@@ -10,41 +10,29 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// gadgets posts a definition with printer columns, given as JSON, and returns its endpoint.
-func (s *server) gadgets(columns string) *Endpoint {
-	s.t.Helper()
-	s.ok(s.crds().Create(s.ctx, "", nil, []byte(`{
-  "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-  "metadata": {"name": "gadgets.example.com"},
-  "spec": {
-    "group": "example.com", "scope": "Namespaced",
-    "names": {"plural": "gadgets", "kind": "Gadget"},
-    "versions": [{"name": "v1", "served": true, "storage": true, "additionalPrinterColumns": [`+columns+`],
-       "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}}]
-  }
-}`)))
-	return s.at("example.com", "v1", "gadgets")
+// rows is how tables show items of a list, without the objects.
+func rows(t testing.TB, forms *Forms) *cacher.View {
+	t.Helper()
+	key, err := Form{Kind: Table, Version: "v1"}.WithOptions(map[string][]string{"includeObject": {"None"}})
+	if err != nil {
+		t.Error(err)
+	}
+	return forms.Get(key, &cacher.View{APIVersion: "example.com/v1", Kind: "Widget"}).Item
 }
 
-// rowOf renders one object as a row behind the name; columns are types and paths in turn.
+// rowOf renders one object as a row after the name; columns are types and paths in turn.
 func rowOf(t testing.TB, object string, columns ...string) string {
 	t.Helper()
 	var declared []Column
 	for i := 0; i < len(columns); i += 2 {
 		declared = append(declared, Column{Name: "C", Type: columns[i], JSONPath: columns[i+1]})
 	}
-	e := fuzzEndpoint()
-	e.forms = newForms(declared)
-	in, err := e.In(Form{Kind: Table, Version: "v1"}, map[string][]string{"includeObject": {"None"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := cacher.NewObject(fuzzKey, []byte(object), 7)
+	o := cacher.NewObject("/registry/example.com/widgets/default/a", []byte(object), 7)
 	if o.Err != nil {
 		t.Fatal(o.Err)
 	}
 	var row struct{ Cells []json.RawMessage }
-	if err := json.Unmarshal(in.shown.item.Append(nil, o), &row); err != nil {
+	if err := json.Unmarshal(rows(t, New(declared)).Append(nil, o), &row); err != nil {
 		t.Fatal(err)
 	}
 	var cells []string
@@ -133,58 +121,24 @@ func TestColumnPaths(t *testing.T) {
 
 // TestColumnsAreShared renders rows of one table at the same time; the race detector watches.
 func TestColumnsAreShared(t *testing.T) {
-	e := fuzzEndpoint()
-	e.forms = newForms([]Column{
+	forms := New([]Column{
 		{Name: "A", Type: "string", JSONPath: `.spec.list[?(@.n==2)].name`},
 		{Name: "B", Type: "integer", JSONPath: `.spec.list[-1].n`},
 	})
-	o := cacher.NewObject(fuzzKey, []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{},"spec":{"list":[{"n":1,"name":"one"},{"n":2,"name":"two"}]}}`), 7)
+	o := cacher.NewObject("/registry/example.com/widgets/default/a", []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{},"spec":{"list":[{"n":1,"name":"one"},{"n":2,"name":"two"}]}}`), 7)
 	const want = `{"cells":["a","two",2],"object":null}`
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			in, err := e.In(Form{Kind: Table, Version: "v1"}, map[string][]string{"includeObject": {"None"}})
-			if err != nil {
-				t.Error(err)
-				return
-			}
+			item := rows(t, forms)
 			for range 50 {
-				if got := string(in.shown.item.Append(nil, o)); got != want {
+				if got := string(item.Append(nil, o)); got != want {
 					t.Errorf("the row is %s, want %s", got, want)
 				}
 			}
 		})
 	}
 	wg.Wait()
-}
-
-// TestFormsAreKept: watchers share what is encoded for them only if they have the same views.
-func TestFormsAreKept(t *testing.T) {
-	s := start(t, "", Options{})
-	e := s.widgets()
-	in := func(e *Endpoint, kind FormKind) *cacher.View {
-		t.Helper()
-		in, err := e.In(Form{Kind: kind, Version: "v1"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return in.shown.event
-	}
-	table := in(e, Table)
-	if in(e, Table) != table || in(e, MetadataOnly) == table {
-		t.Error("a form has not one view")
-	}
-	label := func(body string) *Endpoint {
-		t.Helper()
-		s.ok(s.crds().Patch(s.ctx, "", "widgets.example.com", "", "application/merge-patch+json", nil, []byte(body)))
-		return s.at("example.com", "v1", "widgets")
-	}
-	if in(label(`{"metadata":{"labels":{"a":"b"}}}`), Table) != table {
-		t.Error("a definition that defines the same has other views")
-	}
-	if in(label(`{"spec":{"names":{"shortNames":["w"]}}}`), Table) == table {
-		t.Error("a definition that defines something else has the same views")
-	}
 }
 
 // FuzzColumn looks for paths that panic, never end, or make rows that aren't JSON.

@@ -1,4 +1,4 @@
-package registry
+package object
 
 import (
 	"reflect"
@@ -21,7 +21,7 @@ func FuzzMetadata(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		tree, err := decodeTree(data)
+		tree, err := ParseTree(data)
 		if err != nil {
 			return
 		}

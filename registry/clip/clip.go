@@ -1,0 +1,37 @@
+// Package clip shortens what others wrote before it is repeated in an error message or a log line. So a message
+// stays small whatever came in, and is valid UTF-8.
+package clip
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MaxBytes is how much Text keeps of a text, in bytes: enough to recognise it.
+const MaxBytes = 512
+
+// Text keeps at most MaxBytes of a text.
+func Text(s string) string { return To(s, MaxBytes) }
+
+// To keeps at most so many bytes of a text, and says with an ellipsis that there was more.
+func To(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "..."
+}
+
+// Value clips a value that a field error quotes. Small values keep their type, because it decides how they
+// are printed.
+func Value(v any) any {
+	switch v := v.(type) {
+	case nil, bool, int, int32, int64, float64, *bool, *int32, *int64:
+		return v
+	case string:
+		return Text(v)
+	}
+	if s := fmt.Sprintf("%v", v); len(s) > MaxBytes {
+		return Text(s)
+	}
+	return v
+}

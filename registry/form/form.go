@@ -1,0 +1,110 @@
+package form
+
+import (
+	"fmt"
+	"net/url"
+	"sync"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Form is what a client gets of objects. The zero value is the objects themselves.
+type Form struct {
+	Kind    Kind
+	Version string // of the group meta.k8s.io, "v1" or "v1beta1"; "" for Whole
+}
+
+// Kind is a kind of Form.
+type Kind string
+
+// The kinds: objects as they are, as PartialObjectMetadata or a list of them, and as a Table to be printed.
+const (
+	Whole        Kind = ""
+	MetadataOnly Kind = "PartialObjectMetadata"
+	Table        Kind = "Table"
+)
+
+// Key is a form with its options. There are eight.
+type Key struct {
+	Form
+	Include metav1.IncludeObjectPolicy // what comes with the row of a table
+}
+
+// WithOptions reads the query parameters that a form has. For a Table, includeObject says what comes with each
+// row; for other forms there are none.
+func (f Form) WithOptions(q url.Values) (Key, error) {
+	if f.Kind != Table {
+		return Key{Form: f}, nil
+	}
+	options := &metav1.TableOptions{IncludeObject: metav1.IncludeObjectPolicy(clip.Text(q.Get("includeObject")))}
+	if errs := validation.ValidateTableOptions(options); len(errs) > 0 {
+		return Key{}, fmt.Errorf("Unable to convert to Table as requested: %v", errs[0]) //lint:ignore ST1005 clients know the text
+	}
+	if options.IncludeObject == "" {
+		options.IncludeObject = metav1.IncludeMetadata
+	}
+	return Key{Form: f, Include: options.IncludeObject}, nil
+}
+
+// APIVersion is that of objects in a form other than Whole.
+func (f Form) APIVersion() string { return metav1.GroupName + "/" + f.Version }
+
+// Shown is how objects are answered in one form. Immutable.
+type Shown struct {
+	Key
+	Single *cacher.View // one object
+	Event  *cacher.View // one object in an event
+	Item   *cacher.View // one object in a list
+
+	// A list is {"kind":K,"apiVersion":V,"metadata":{...},M item, item...]}, where M is Members.
+	ListKind, ListVersion string
+	Members               []byte
+}
+
+// NewWhole returns the form of whole objects.
+func NewWhole(whole, item *cacher.View, listKind string) *Shown {
+	return &Shown{
+		Single: whole, Event: whole, Item: item,
+		ListKind: listKind, ListVersion: whole.APIVersion, Members: []byte(`"items":[`),
+	}
+}
+
+// Forms are the other forms of one endpoint's objects. Watchers with one *View share what is encoded for them, so
+// there is one Shown of each form, made when it's first asked for. Safe for concurrent use.
+type Forms struct {
+	columns func() *columns // what tables show; compiled once
+
+	mu   sync.Mutex // guards made
+	made map[Key]*Shown
+}
+
+// New returns the forms of objects whose tables have these columns after the name.
+func New(declared []Column) *Forms {
+	return &Forms{columns: sync.OnceValue(func() *columns { return compile(declared) }), made: map[Key]*Shown{}}
+}
+
+// Get returns a form other than Whole; whole is the view of that.
+func (f *Forms) Get(k Key, whole *cacher.View) *Shown {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.made[k]
+	if s == nil {
+		partial := &cacher.View{APIVersion: k.APIVersion(), Kind: string(MetadataOnly), MetadataOnly: true, Conversion: whole.Conversion}
+		if k.Kind == Table {
+			t := &table{columns: f.columns(), apiVersion: k.APIVersion(), include: k.Include, whole: whole, partial: partial}
+			s = t.shown()
+		} else {
+			s = &Shown{
+				Single: partial, Event: partial, Item: partial,
+				ListKind: string(MetadataOnly) + "List", ListVersion: k.APIVersion(), Members: []byte(`"items":[`),
+			}
+		}
+		s.Key = k
+		f.made[k] = s
+	}
+	return s
+}

@@ -1,0 +1,14 @@
+// Package object knows what an object is on its way through a write: metadata, and content as a tree.
+//
+// A client's bytes become a Document, parsed once, which has what later steps ask of it: the tree, the members that
+// are given twice, and its size. Its tree becomes an Object. What is stored is decoded and encoded here as well:
+// canonical JSON without a resourceVersion, which is the revision of the key.
+//
+// Nothing here knows resources, schemas or a Status. Errors about bytes complete the sentence "the body of the
+// request …", or whatever else the bytes were.
+//
+// # Bounds
+//
+// Nesting is bounded by package jsontree (10,000 levels), what it costs to complain of wrong members by
+// MaxComplaintWork, and what the pool of encoders keeps by maxPooledEncoding.
+package object

@@ -1,0 +1,104 @@
+package object
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+)
+
+// takeMeta moves the metadata out of the content.
+func (o *Object) takeMeta() (unknown []error, err error) {
+	value, ok := o.Content["metadata"]
+	delete(o.Content, "metadata")
+	if !ok || value == nil {
+		return nil, nil
+	}
+	tree, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("metadata must be an object")
+	}
+	if fields, ok := tree["managedFields"]; ok {
+		if o.Managed, ok = fields.([]any); !ok && fields != nil {
+			return nil, errors.New("metadata.managedFields must be a list")
+		}
+		delete(tree, "managedFields")
+	}
+	if plainMeta(tree, &o.Meta) {
+		return nil, nil
+	}
+	holder := struct {
+		Metadata *metav1.ObjectMeta `json:"metadata"`
+	}{&metav1.ObjectMeta{}}
+	err = runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(map[string]any{"metadata": tree}, &holder, true)
+	if strict, ok := runtime.AsStrictDecodingError(err); ok {
+		unknown, err = strict.Errors(), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("metadata can't be decoded: %s", clip.Text(metaProblem(tree, err).Error()))
+	}
+	o.Meta = *holder.Metadata
+	return unknown, nil
+}
+
+// metaProblem asks the JSON decoder about metadata that the converter refused: it names the field.
+func metaProblem(tree map[string]any, err error) error {
+	body, jsonErr := EncodeJSON(map[string]any{"metadata": tree})
+	if jsonErr != nil {
+		return err
+	}
+	var holder struct {
+		Metadata metav1.ObjectMeta `json:"metadata"`
+	}
+	if better := kjson.UnmarshalCaseSensitivePreserveInts(body, &holder); better != nil {
+		return better
+	}
+	return err
+}
+
+// DropRepeatedOwners keeps one reference to each owner and returns a warning for the rest.
+func (o *Object) DropRepeatedOwners() []string {
+	seen := make(map[types.UID]bool, len(o.Meta.OwnerReferences))
+	var repeated []types.UID
+	owners := o.Meta.OwnerReferences[:0:0]
+	for _, ref := range o.Meta.OwnerReferences {
+		if seen[ref.UID] {
+			if !slices.Contains(repeated, ref.UID) {
+				repeated = append(repeated, ref.UID)
+			}
+			continue
+		}
+		seen[ref.UID] = true
+		owners = append(owners, ref)
+	}
+	if len(repeated) == 0 {
+		return nil
+	}
+	o.Meta.OwnerReferences = owners
+	return []string{clip.Text(fmt.Sprintf("metadata.ownerReferences names owners more than once, which are kept once: uid %q", repeated))}
+}
+
+// FinalizerWarnings are about finalizers that old doesn't have, whose names others may use as well.
+func FinalizerWarnings(o, old *Object) (warnings []string) {
+	for _, f := range o.Meta.Finalizers {
+		standard := f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents || f == string(corev1.FinalizerKubernetes)
+		if standard || strings.Contains(f, "/") || old != nil && slices.Contains(old.Meta.Finalizers, f) {
+			continue
+		}
+		path := ""
+		if strings.Contains(f, ".") {
+			path = " including a path (/)"
+		}
+		warnings = append(warnings, fmt.Sprintf("metadata.finalizers: %q: prefer a domain-qualified finalizer name%s "+
+			"to avoid accidental conflicts with other finalizer writers", clip.Text(f), path))
+	}
+	return warnings
+}
