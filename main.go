@@ -221,6 +221,7 @@ func flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&s.TokenFile, "token-file", "", "file with the bearer tokens to accept, one per line ("+envPrefix+"TOKEN holds one)")
 	set.DurationVar(&s.WatchWriteTimeout, "watch-write-timeout", server.DefaultWatchWriteTimeout, "how long a watch's client may take nothing before it's cut off")
 	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams", server.DefaultHTTP2MaxStreams, "requests that one HTTP/2 connection may have open")
+	set.IntVar(&s.MaxConnections, "max-connections", 0, "connections that may be open; further ones are told to come back (default 65536, or what the limit of open files leaves)")
 	set.StringVar(&f.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
 	set.Var(&f.parent, "exit-with-parent", "shut down when the process that started this one ends; =PID names it")
 	set.Lookup("exit-with-parent").NoOptDefVal = "true"

@@ -3,6 +3,7 @@ package e2e
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,6 +24,8 @@ type run struct {
 	env  []string // beside PATH, HOME and TMPDIR
 	// TMPDIR and --url-file; default to paths of the test's own.
 	tmp, urlFile string
+	// descriptors is the limit of open files; 0 leaves the one of the test.
+	descriptors int
 }
 
 // process is a binary that was started.
@@ -32,6 +35,7 @@ type process struct {
 	stdout  *output
 	stderr  *output
 	urlFile string
+	url     string        // set by ready
 	exited  chan struct{} // closed when the process is gone and its output has been read
 	*client               // set by ready
 }
@@ -52,6 +56,10 @@ func launch(t *testing.T, r run) *process {
 		r.tmp = t.TempDir()
 	}
 	p.cmd = exec.Command(binary, append([]string{"--url-file=" + p.urlFile, "--exit-with-parent"}, args...)...)
+	if r.descriptors > 0 {
+		script := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, r.descriptors)
+		p.cmd = exec.Command("/bin/sh", append([]string{"-c", script}, p.cmd.Args...)...)
+	}
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + r.tmp}, r.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
 	if err := p.cmd.Start(); err != nil {
@@ -80,7 +88,6 @@ func start(t *testing.T, args ...string) *process {
 // ready waits for the file with the URL, which is there when the server is.
 func (p *process) ready() *process {
 	p.t.Helper()
-	var url string
 	eventually(p.t, "the server is ready", func() bool {
 		select {
 		case <-p.exited:
@@ -88,10 +95,10 @@ func (p *process) ready() *process {
 		default:
 		}
 		content, err := os.ReadFile(p.urlFile)
-		url = strings.TrimSuffix(string(content), "\n")
+		p.url = strings.TrimSuffix(string(content), "\n")
 		return err == nil
 	})
-	p.client = newClient(p.t, url)
+	p.client = newClient(p.t, p.url)
 	return p
 }
 

@@ -28,6 +28,8 @@
 // # Bounds
 //
 // Bodies: 3 MiB. Request line: 64 KiB. Headers: 128 KiB. Requests in flight: 400 reads, 200 writes.
+// Connections: MaxConnections, a quarter of them for others than the address that has most (connections.go); 64 more
+// for a moment, to be told to come back. Watches: 65,536.
 // YAML: 100,000 tokens. JSON depth: 10,000. Time: 30 s for headers, 55 s for a body, 60 s for a read,
 // 34 s for a write, 120 s for an idle connection, WatchWriteTimeout for a watcher that takes nothing.
 // Answers of more than 128 KiB: 32 at once if they're lists or compressed; others wait for up to 20 s, then 429.
@@ -35,5 +37,5 @@
 //
 // # Locks
 //
-// Server.mu, inflight.mu, metrics.mu and documents.mu are leaves: no other lock is taken under one.
+// Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu and documents.mu are leaves: no other lock is taken under one.
 package server

@@ -48,6 +48,7 @@ type response struct {
 	code    int // 0 until the header is written
 	bytes   int64
 
+	lobby    bool  // the connection is one too many
 	large    turns // to write a large answer
 	inTurn   bool
 	inflight *inflight
@@ -77,12 +78,15 @@ func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
 }
 
 func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), large: h.large, inflight: h.inflight}
+	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), large: h.large, inflight: h.inflight, lobby: inLobby(r.Context())}
 	start := time.Now()
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache, private")
 	header.Set("Audit-Id", w.auditID)
+	if w.lobby {
+		header.Set("Connection", "close")
+	}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
 		// net/http hides whether there was a Content-Length besides, by which a proxy before us may have seen
 		// another end of the body: what follows is not read as a request.

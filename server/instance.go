@@ -44,7 +44,7 @@ type instance struct {
 	log      *slog.Logger
 	url      string
 	urlFile  string // "" unless written
-	listener net.Listener
+	listener *connections
 	etcd     *etcd.Server
 	store    *storage.Store
 	cacher   *cacher.Cacher
@@ -87,9 +87,11 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := removeURLFile(s.URLFile); err != nil { // of a run that was killed
 		return nil, err
 	}
-	if in.listener, err = listen(cmp.Or(s.Listen, DefaultListen), len(tokens) > 0); err != nil {
+	listener, err := listen(cmp.Or(s.Listen, DefaultListen), len(tokens) > 0)
+	if err != nil {
 		return nil, err
 	}
+	in.listener = newConnections(listener, maxConnections(s.MaxConnections, in.log), certificate != nil || s.TLS, in.log)
 	dir := s.DataDir
 	if !s.Ephemeral {
 		dir = cmp.Or(dir, DefaultDataDir)
@@ -145,6 +147,7 @@ func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certifi
 		MaxHeaderBytes:               maxHeaderBytes,
 		ErrorLog:                     slog.NewLogLogger(in.log.Handler(), slog.LevelDebug), // TLS handshakes that failed, and the like
 		BaseContext:                  func(net.Listener) context.Context { return watches },
+		ConnContext:                  markLobby,
 		ConnState:                    in.countConnection,
 		Protocols:                    new(http.Protocols),
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(s.HTTP2MaxStreams, DefaultHTTP2MaxStreams)},

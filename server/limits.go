@@ -107,6 +107,9 @@ func (f *inflight) now(c requestClass) int {
 // deadline.
 func (h *handler) admit(next http.Handler) http.Handler {
 	return handle(func(w *response, r *http.Request) error {
+		if w.lobby {
+			return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "too many connections are open, please try again later")
+		}
 		watch, err := w.parseQuery(r)
 		if err != nil {
 			return err

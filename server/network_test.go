@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -160,6 +161,8 @@ func TestRawHTTP(t *testing.T) {
 	}{
 		"garbage":                  {"\x00\x01\x02" + strings.Repeat("\xff", 20) + "\r\n\r\n", []string{"400"}},
 		"HTTP/0.9":                 {"GET /version\r\n\r\n", []string{"400"}},
+		"HTTP/0.9, short":          {"GET /api\r\n\r\n", []string{"400"}},
+		"HTTP/0.9, shorter":        {"GET /\n\n", []string{"400"}},
 		"no host":                  {"GET /version HTTP/1.1\r\n\r\n", []string{"400"}},
 		"two hosts":                {"GET /version HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n", []string{"400"}},
 		"host with a space":        {"GET /version HTTP/1.1\r\nHost: local host\r\n\r\n", []string{"400"}},
@@ -216,16 +219,16 @@ func TestShutdownFinishesRequests(t *testing.T) {
 		slow <- answer{err: err}
 	}()
 	io.WriteString(feed, `{"apiVersion":"example.com/v1",`) // is read once the request is under way
-	until(t, func() bool {
+	until(t, "the request is under way", func() bool {
 		return strings.Contains(s.Get("/metrics"), `apiserver_current_inflight_requests{request_kind="mutating"} 1`)
 	})
 	closed := make(chan error)
 	go func() { closed <- s.Close() }()
-	until(t, func() bool {
+	until(t, "the server isn't ready any more", func() bool {
 		res, _ := s.Do("GET", "/readyz", "")
 		return res.StatusCode == http.StatusInternalServerError
 	})
-	until(t, func() bool {
+	until(t, "a new write is refused", func() bool {
 		res, answer := s.Do("POST", widgetsPath, widget("late"))
 		if res.StatusCode == http.StatusServiceUnavailable && status(t, res, answer).Reason != metav1.StatusReasonServiceUnavailable {
 			t.Errorf("a new write got %s", answer)
@@ -242,12 +245,17 @@ func TestShutdownFinishesRequests(t *testing.T) {
 	}
 }
 
-// until asks again and again; go test's own timeout is the deadline.
-func until(t *testing.T, done func() bool) {
+// patience is how long a condition may take to come true, on a machine that does much else.
+const patience = 30 * time.Second
+
+// until waits until a condition holds, and fails the test if it doesn't in time.
+func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for !done() {
-		if t.Context().Err() != nil {
-			t.Fatal("the test is over")
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !done(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
 }

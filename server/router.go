@@ -27,6 +27,7 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 	}
 	in.addGauges(h.metrics.registry, h.large)
 	h.watchers.collect(h.metrics.registry)
+	in.listener.collect(h.metrics.registry)
 	gatherers := prometheus.Gatherers{h.metrics.registry}
 	if s.Metrics != nil {
 		gatherers = append(gatherers, s.Metrics)

@@ -86,6 +86,13 @@ type Server struct {
 	// HTTP2MaxStreams is how many requests one HTTP/2 connection may have open. Defaults to 5000.
 	HTTP2MaxStreams int
 
+	// MaxConnections is how many connections may be open, watches included. The requests of further ones are
+	// answered 503 with Retry-After, except those for /healthz, /livez, /readyz, /metrics, /version and
+	// /debug/watchers. Defaults to 65536, or to what the process's limit of open files leaves besides a reserve
+	// for the store, if that's less; more than that is never taken. Several Servers in one process share its
+	// limit: set it there.
+	MaxConnections int
+
 	// URLFile, if set, is a file that gets the server's URL and a newline, whole or not at all, when it
 	// is ready. It's removed at the start and by Close.
 	URLFile string
@@ -229,6 +236,8 @@ func (s *Server) validate() error {
 		return fmt.Errorf("--watch-write-timeout must not be negative: %v", s.WatchWriteTimeout)
 	case s.HTTP2MaxStreams < 0 || s.HTTP2MaxStreams > 1<<20:
 		return fmt.Errorf("--http2-max-streams must be between 1 and %d: %d", 1<<20, s.HTTP2MaxStreams)
+	case s.MaxConnections < 0:
+		return fmt.Errorf("--max-connections must not be negative: %d", s.MaxConnections)
 	case (s.TLSCertFile == "") != (s.TLSKeyFile == ""):
 		return errors.New("--tls-cert-file and --tls-key-file need each other")
 	case s.TLS && s.TLSCertFile != "":

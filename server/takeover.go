@@ -123,7 +123,11 @@ func cutOff(conn net.Conn) {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
 	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
+	socket := conn
+	if c, ok := conn.(*connection); ok {
+		socket = c.NetConn()
+	}
+	if tcp, ok := socket.(*net.TCPConn); ok {
 		tcp.SetLinger(0)
 	}
 	conn.Close()

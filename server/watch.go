@@ -30,7 +30,11 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	}
 	options.Sweeper = h.sweeper
 	w.Header().Set("Content-Type", string(mediaJSON))
-	watcher, gone := h.watchers.add(t, r, cursor)
+	watcher, gone, err := h.watchers.add(t, r, cursor)
+	if err != nil {
+		cursor.Close()
+		return err
+	}
 	uncount := h.metrics.watching(t.endpoint)
 	closed := func() { gone(); uncount() }
 	if r.ProtoMajor == 1 {

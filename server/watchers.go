@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -26,6 +27,7 @@ type watchers struct {
 	mu     sync.Mutex // guards open and turned
 	open   map[*watcher]struct{}
 	turned int // how many were opened or closed
+	most   int // that may be open; not guarded
 }
 
 // watcher is one open watch.
@@ -37,13 +39,17 @@ type watcher struct {
 	bytes     atomic.Int64 // sent
 }
 
-func newWatchers() *watchers { return &watchers{open: map[*watcher]struct{}{}} }
+// maxWatches is how many watches may be open. Those of HTTP/1.1 are bounded as connections; one connection of HTTP/2
+// can have thousands. One that waits takes about 20 KiB there, so that this many take some 1.3 GiB.
+const maxWatches = 1 << 16
+
+func newWatchers() *watchers { return &watchers{open: map[*watcher]struct{}{}, most: maxWatches} }
 
 // maxUserAgent bounds what is kept of a client's name for itself.
 const maxUserAgent = 128
 
-// add notes a watch as open until the function it returns is called.
-func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *watcher, closed func()) {
+// add notes a watch as open until the function it returns is called. One too many gets a 429.
+func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *watcher, closed func(), err error) {
 	w = &watcher{
 		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
 		userAgent: strings.Clone(clip.To(r.UserAgent(), maxUserAgent)),
@@ -52,6 +58,9 @@ func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *wa
 	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
+	if len(ws.open) >= ws.most {
+		return nil, nil, retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many watches are open, please try again later")
+	}
 	ws.open[w] = struct{}{}
 	ws.turned++
 	return w, func() {
@@ -59,7 +68,7 @@ func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *wa
 		defer ws.mu.Unlock()
 		delete(ws.open, w)
 		ws.turned++
-	}
+	}, nil
 }
 
 const (
