@@ -7,13 +7,17 @@ FUZZTIME  ?= 30s
 BENCHTIME ?= 200ms
 BENCHCOUNT ?= 6
 SOAK      ?= 10m
+RUNS      ?= 3
+BIN       ?= bin
+# The build's commit is left out in a clone that git doesn't read, such as another user's.
+VCS       := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 
 # Before and after what is done in every module of the repo.
 MODULES = . $(patsubst %/go.mod,%,$(wildcard */go.mod))
 EACH    = @set -e; for m in $(MODULES); do echo "in $$m"; (cd $$m;
 DONE    = ); done
 BENCH   = -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME)
-LDFLAGS = -s -w -X github.com/apiserver-lite/apiserver-lite/server.release=$(VERSION)
+BUILD   = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -ldflags "-s -w -X github.com/apiserver-lite/apiserver-lite/server.release=$(VERSION)"
 
 .PHONY: help
 help: ## list the targets
@@ -21,11 +25,11 @@ help: ## list the targets
 
 .PHONY: run
 run: ## build the server and start it; ARGS="--ephemeral" adds flags
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/apiserver-lite . && exec bin/apiserver-lite $(ARGS)
+	@$(BUILD) -o $(BIN)/apiserver-lite . && exec $(BIN)/apiserver-lite $(ARGS)
 
 .PHONY: build
 build: ## leave a stripped binary in bin/apiserver-lite
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "$(LDFLAGS)" -o bin/apiserver-lite .
+	$(BUILD) -o $(BIN)/apiserver-lite .
 
 .PHONY: test
 test: ## run every test of every module, with the race detector
@@ -54,6 +58,19 @@ bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT 
 	@rm -rf bin/ref && mkdir -p bin/ref && git archive $(REF) | tar -x -C bin/ref
 	$(GO) -C bin/ref test $(BENCH) -count $(BENCHCOUNT) ./... >bin/ref.txt && $(GO) test $(BENCH) -count $(BENCHCOUNT) ./... >bin/new.txt && rm -rf bin/ref
 	$(GO) tool benchstat bin/ref.txt bin/new.txt
+
+.PHONY: peer
+peer: ## build upstream's server and etcd, which we compare with, in bin/peer; a module of its own
+	$(GO) -C bench/peer build -trimpath -buildvcs=false -ldflags "-X k8s.io/component-base/version.gitVersion=v1.37.2" -o $(CURDIR)/bin/peer/ ./...
+
+.PHONY: figures
+figures: build peer ## measure this tree and the peer in turn, RUNS (3) times: the table of docs/performance.md
+	@$(GO) run -buildvcs=false ./bench compare --server $(BIN)/apiserver-lite --with-command bin/peer/peer --runs $(RUNS)
+
+.PHONY: figures-compare
+figures-compare: build ## measure this tree and REF (main) in five turns; fails where a median is worse by more than a tenth
+	@rm -rf bin/ref && mkdir -p bin/ref && git archive $(REF) | tar -x -C bin/ref && $(MAKE) -C bin/ref build VERSION=$(REF) && mv bin/ref/bin/apiserver-lite bin/apiserver-lite-ref && rm -rf bin/ref
+	@$(GO) run -buildvcs=false ./bench compare --server $(BIN)/apiserver-lite --with bin/apiserver-lite-ref --essential --worse 1.1
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)

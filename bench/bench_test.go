@@ -3,7 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -13,28 +17,28 @@ import (
 
 // TestScenarios runs each scenario small, so that none rots. What they measure isn't looked at.
 func TestScenarios(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "apiserver-lite")
-	// Without the version control's stamp, which a clone that belongs to someone else can't have.
-	if output, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "..").CombinedOutput(); err != nil {
-		t.Fatalf("build the server: %v\n%s", err, output)
-	}
 	small := map[string]struct {
 		flags string
-		lines int    // of JSON
+		lines int    // of JSON, after the one that says what is measured
 		want  string // in one of them
 	}{
-		"resume":      {"--events 200", 1, `"events":200`},
-		"storm":       {"--clients 50", 1, `"clients":50`},
-		"churn":       {"--watches 20 --rounds 3 --wait 50ms", 2, `"rounds":2`},
-		"fanout":      {"--watches 3,6 --updates 100 --rate 500", 2, `"watches":6`},
-		"selective":   {"--watches 2,20 --updates 100", 2, `"watches":20`},
-		"initial":     {"--objects 1100 --clients 3", 1, `"clients":3`},
-		"idle":        {"--watches 10,20", 2, `"watches":20`},
-		"slow":        {"--readers 4 --deaf 2 --updates 200 --runs 1", 3, `"complete_deaf":2`},
-		"writes":      {"--n 20 --clients 1,4", 16, `"op":"patch","clients":4,"n":20`},
-		"definitions": {"--n 5 --starts 1", 2, `"refused_first_objects":0`},
-		"listing":     {"--objects 100 --clients 2 --for 100ms", 2, `"listing":2`},
-		"memory":      {"--objects 200 --clients 2", 2, `"clients":2`},
+		"start":        {"--n 1", 1, `"first_object_ms":`},
+		"writes":       {"--n 20 --clients 1,4", 16, `"op":"patch","clients":4,"n":20`},
+		"get":          {"--n 50 --clients 2", 1, `"cpu_ms_per_op":`},
+		"list":         {"--objects 30 --n 2 --clients 1,2 --limits 0,20 --gzip", 4, `"limit":20,"gzip":true,"clients":2`},
+		"mixed":        {"--for 100ms", 1, `"list_p99_ms":`},
+		"listing":      {"--objects 100 --clients 2 --for 100ms", 2, `"listing":2`},
+		"fanout":       {"--watches 3,6 --updates 100 --rate 500", 2, `"watches":6`},
+		"selective":    {"--watches 2,50 --updates 100 --by name --runs 2", 6, `"case":"selective by=\"name\" watches=50 updates=100","updates_per_s":{"median":`},
+		"initial":      {"--objects 1100 --clients 3", 1, `"clients":3`},
+		"idle":         {"--watches 10,20", 2, `"watches":20`},
+		"slow":         {"--readers 4 --deaf 2 --updates 200 --pairs 1", 3, `"complete_deaf":2`},
+		"churn":        {"--watches 20 --rounds 3 --wait 50ms", 2, `"rounds":2`},
+		"resume":       {"--events 200", 1, `"events":200`},
+		"storm":        {"--clients 50", 1, `"clients":50`},
+		"definitions":  {"--n 5 --starts 1", 2, `"refused_first_objects":0`},
+		"memory":       {"--objects 200 --clients 2", 2, `"clients":2`},
+		"stream-limit": {"--connections 5 --frames 100", 2, `"mode":"raw","connections":5`},
 	}
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
@@ -52,10 +56,106 @@ func TestScenarios(t *testing.T) {
 					t.Errorf("this isn't JSON: %s", line)
 				}
 			}
-			if n := strings.Count(lines.String(), "\n"); n != test.lines || !strings.Contains(lines.String(), test.want) {
+			if n := strings.Count(lines.String(), "\n") - 1; n != test.lines || !strings.Contains(lines.String(), test.want) {
 				t.Errorf("it printed %d lines, want %d, one with %s:\n%s", n, test.lines, test.want, &lines)
 			}
 		})
+	}
+}
+
+// binary is the server, built once.
+var binary string
+
+// TestMain is also the other half of stream-limit.
+func TestMain(m *testing.M) {
+	if serveFrames() {
+		return
+	}
+	os.Exit(build(m))
+}
+
+// build builds the server. It has no stamp of the version control, which a clone that belongs to someone else can't have.
+func build(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "bench-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "apiserver-lite")
+	if output, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "..").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the server: %v\n%s", err, output)
+		return 1
+	}
+	return m.Run()
+}
+
+// TestRunning: a server that runs is measured with its token and over TLS, without the figures of processes that
+// aren't known.
+func TestRunning(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(tokens, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &server{binary: binary, args: "--tls --token-file " + tokens, token: "secret", insecure: true}
+	if err := s.open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	args := func(what string) []string {
+		return slices.Concat(strings.Fields(what), []string{"--url", s.url, "--token", "secret", "--insecure", "--settle", "20ms"})
+	}
+	for _, scenario := range []string{"writes --n 10 --clients 2 --kinds plain", "idle --watches 5", "list --objects 10 --n 2"} {
+		var lines bytes.Buffer
+		if err := run(t.Context(), args(scenario), &lines, io.Discard); err != nil {
+			t.Fatalf("%s: %v", scenario, err)
+		}
+		for _, unknown := range []string{"cpu_", "_mb", "kb_", "NaN"} {
+			if strings.Contains(strings.ReplaceAll(lines.String(), "mb_per", ""), unknown) {
+				t.Errorf("%s says %s of processes that it doesn't know:\n%s", scenario, unknown, &lines)
+			}
+		}
+	}
+	if err := run(t.Context(), args("storm"), io.Discard, io.Discard); !errors.Is(err, errRestart) {
+		t.Errorf("storm of a server that can't be restarted: %v", err)
+	}
+}
+
+// TestCompare compares a server with itself.
+func TestCompare(t *testing.T) {
+	var table bytes.Buffer
+	args := []string{"compare", "--server", binary, "--with", binary, "--runs", "2", "--scenarios", "get,start,stream-limit", "--settle", "20ms"}
+	if err := run(t.Context(), args, &table, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"| resident when idle and empty, MB | `start --n 5` |", "| get, 16 clients, CPU-ms each | `get` |", "medians of 2 alternating runs"} {
+		if !strings.Contains(table.String(), want) {
+			t.Errorf("the table has no %s:\n%s", want, &table)
+		}
+	}
+	args = append(args[:len(args)-4], "--scenarios", "get", "--worse", "0.01")
+	if err := run(t.Context(), args, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "worse by more than 0.01") {
+		t.Errorf("a server a hundred times as bad as may be: %v", err)
+	}
+}
+
+// TestTableComparesWhatThereIs: each row of the table has a scenario that takes its flags.
+func TestTableComparesWhatThereIs(t *testing.T) {
+	for _, r := range rows {
+		s, err := scenarioNamed(r.scenario)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		flags := flag.NewFlagSet(s.name, flag.ContinueOnError)
+		s.new(flags)
+		if err := flags.Parse(strings.Fields(r.flags)); err != nil || flags.NArg() > 0 {
+			t.Errorf("%s %s: %v", r.scenario, r.flags, err)
+		}
 	}
 }
 
@@ -65,7 +165,12 @@ func TestArguments(t *testing.T) {
 		{"dance", `no scenario "dance"`},
 		{"resume", "--server FILE, --command COMMAND or --url URL"},
 		{"resume --url http://a --server b", "one of them"},
-		{"idle --url http://a --pid 1,x", "--pid"},
+		{"compare --server a --with b --with-command c", "one of them"},
+		{"idle --url http://a --pid 1,x", "-pid"},
+		{"idle --server a --pid 1", "--pid is for --url"},
+		{"start --url http://a", "has to be restarted"},
+		{"compare --server a", "--with-command"},
+		{"writes --server false --kinds none", "it ended"},
 		{"idle --url http://a b", `what is ["b"]`},
 		{"resume --server /does/not/exist", "no such file"},
 		{"resume --server false", "it ended"},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -28,34 +29,54 @@ var testdata embed.FS
 // kind is a definition and its objects.
 type kind struct {
 	file, name, plural string
-	fields             string // of spec, beside count and text
+	fields             string // of spec, besides count and text
+	namespace          string
 }
 
 var (
-	plain = kind{"plain.yaml", "Gauge", "gauges", ``}
+	plain = kind{file: "plain.yaml", name: "Gauge", plural: "gauges", namespace: "default",
+		fields: `"owner":"team-7","color":"green","ratio":0.5,"tags":["one","two"],`}
 	// thirty has 30 fields, all of which are set, and two rules.
-	thirty = kind{"thirty.yaml", "Machine", "machines", `"image":"registry.example.com/app:1.2.3","owner":"team-7","zone":"eu-1a",` +
-		`"tier":"front","color":"green","host":"a.example.com","protocol":"TCP","schedule":"0 4 * * *","strategy":"Rolling",` +
-		`"created":"2026-01-02T03:04:05Z","minimum":1,"replicas":3,"maximum":5,"port":8080,"weight":10,"priority":7,"retries":3,` +
-		`"seconds":30,"ratio":0.5,"share":0.25,"enabled":true,"paused":false,"public":true,"tags":["one","two"],` +
-		`"ports":[80,443],"limits":{"cpu":"1","memory":"1Gi"},"options":{"a":"b"},"reference":{"kind":"Secret","name":"key"},`}
+	thirty = kind{file: "thirty.yaml", name: "Machine", plural: "machines", namespace: "default",
+		fields: `"image":"registry.example.com/app:1.2.3","owner":"team-7","zone":"eu-1a",` +
+			`"tier":"front","color":"green","host":"a.example.com","protocol":"TCP","schedule":"0 4 * * *","strategy":"Rolling",` +
+			`"created":"2026-01-02T03:04:05Z","minimum":1,"replicas":3,"maximum":5,"port":8080,"weight":10,"priority":7,"retries":3,` +
+			`"seconds":30,"ratio":0.5,"share":0.25,"enabled":true,"paused":false,"public":true,"tags":["one","two"],` +
+			`"ports":[80,443],"limits":{"cpu":"1","memory":"1Gi"},"options":{"a":"b"},"reference":{"kind":"Secret","name":"key"},`}
 )
 
-func (k kind) path() string { return "/apis/bench.example.com/v1/namespaces/default/" + k.plural }
+func (k kind) path() string {
+	return "/apis/bench.example.com/v1/namespaces/" + k.namespace + "/" + k.plural
+}
 
-// body is an object's JSON. n is what changes; without a version it says none.
+// body is an object's JSON. n is what changes; without a version it says none. Its label own is its name.
 func (k kind) body(name string, n int, version int64) []byte {
-	b := fmt.Appendf(nil, `{"apiVersion":"bench.example.com/v1","kind":%q,"metadata":{"name":%q,"namespace":"default"`, k.name, name)
+	b := fmt.Appendf(nil, `{"apiVersion":"bench.example.com/v1","kind":%q,"metadata":{"name":%q,"namespace":%q`, k.name, name, k.namespace)
 	if version != 0 {
 		b = fmt.Appendf(b, `,"resourceVersion":"%d"`, version)
 	}
-	b = fmt.Appendf(b, `,"labels":{"app":"bench"}},"spec":{%s"count":%d,"text":"`, k.fields, n)
+	b = fmt.Appendf(b, `,"labels":{"app":"bench","own":%q}},"spec":{%s"count":%d,"text":"`, name, k.fields, n)
 	// Words in an order that differs from object to object compress as text does.
 	words := strings.Fields("alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike november oscar papa")
 	for x := uint64(len(name)) + uint64(n)*0x9E3779B97F4A7C15; len(b) < size-len(`"}}`); x = x*6364136223846793005 + 1442695040888963407 {
 		b = append(append(b, words[x>>60]...), ' ')
 	}
 	return append(b[:max(0, size-len(`"}}`))], `"}}`...)
+}
+
+// rooms counts the namespaces that this process has made.
+var rooms atomic.Int64
+
+// room makes sure that the kind is served, and makes a namespace for a case to have it alone. A server without
+// namespaces takes objects of any.
+func (s *server) room(k kind) (kind, error) {
+	if err := s.define(k); err != nil {
+		return k, err
+	}
+	k.namespace = fmt.Sprintf("bench-%x-%d", time.Now().UnixNano(), rooms.Add(1))
+	body := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, k.namespace)
+	_, err := s.must("POST", "/api/v1/namespaces", "application/json", body, 201, 404, 405)
+	return k, err
 }
 
 // define makes sure that the kind is served.
@@ -91,6 +112,9 @@ func (s *server) do(method, path, contentType string, body []byte) (code int, an
 	if contentType != "" {
 		r.Header.Set("Content-Type", contentType)
 	}
+	if s.token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.token)
+	}
 	res, err := s.http.Do(r)
 	if err != nil {
 		return 0, nil, err
@@ -116,25 +140,21 @@ type object struct {
 	n       int
 }
 
-// objects makes sure that there are so many of a kind.
-func (s *server) objects(k kind, count int) ([]*object, error) {
-	if err := s.define(k); err != nil {
-		return nil, err
+// objects makes so many of a kind, in a room of their own.
+func (s *server) objects(k kind, count int) (kind, []*object, error) {
+	k, err := s.room(k)
+	if err != nil {
+		return k, nil, err
 	}
 	all := make([]*object, count)
-	_, err := parallel(64, count, func(i int) error {
+	_, err = parallel(64, count, func(i int) error {
 		o := &object{name: fmt.Sprint("g", i)}
 		all[i] = o
-		code, answer, err := s.do("POST", k.path(), "application/json", k.body(o.name, 0, 0))
-		if err == nil && code == http.StatusConflict {
-			answer, err = s.must("GET", k.path()+"/"+o.name, "", nil, 200)
-		} else if err == nil && code != http.StatusCreated {
-			err = fmt.Errorf("create %s: %d %.500s", o.name, code, answer)
-		}
+		answer, err := s.must("POST", k.path(), "application/json", k.body(o.name, 0, 0), 201)
 		o.version = versionIn(answer)
 		return err
 	})
-	return all, err
+	return k, all, err
 }
 
 // newest is the version of a kind's list.
@@ -170,8 +190,9 @@ func (s *server) update(k kind, o *object) error {
 
 // written is an update that was answered.
 type written struct {
+	object  *object
 	version int64
-	sent    time.Time
+	due     time.Time // when it was to be sent; when it was sent if there's no rate
 }
 
 // updateAll changes the objects in turn, four at a time, at so many a second in all, or as fast as it goes for 0.
@@ -181,16 +202,17 @@ func (s *server) updateAll(k kind, objects []*object, count, rate int) ([]writte
 	all := make([]written, count)
 	begin := time.Now()
 	_, err := parallel(writers, count, func(i int) error {
-		if rate > 0 {
-			time.Sleep(time.Until(begin.Add(time.Duration(i) * time.Second / time.Duration(rate))))
-		}
 		o := objects[i%len(objects)]
-		all[i].sent = time.Now()
+		all[i] = written{object: o, due: time.Now()}
+		if rate > 0 { // a writer that is late doesn't make events look early
+			all[i].due = begin.Add(time.Duration(i) * time.Second / time.Duration(rate))
+			time.Sleep(time.Until(all[i].due))
+		}
 		err := s.update(k, o)
 		all[i].version = o.version
 		return err
 	})
-	slices.SortFunc(all, func(a, b written) int { return int(a.version - b.version) })
+	slices.SortFunc(all, func(a, b written) int { return cmp.Compare(a.version, b.version) })
 	return all, err
 }
 

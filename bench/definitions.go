@@ -20,9 +20,9 @@ func definitions(f *flag.FlagSet) measure {
 		if err != nil {
 			return err
 		}
-		k := plain
-		if *file == "thirty" {
-			k = thirty
+		k, err := kindNamed(*file)
+		if err != nil {
+			return err
 		}
 		without, err := b.starts(ctx, *starts)
 		if err != nil {
@@ -41,8 +41,9 @@ func definitions(f *flag.FlagSet) measure {
 				return err
 			}
 		}
-		b.report("kind", *file, "n", *count, "post_p50_ms", percentile(d.posts, 50), "post_p99_ms", percentile(d.posts, 99), "first_object_p50_ms", percentile(d.firsts, 50),
-			"refused_first_objects", d.refused, "before_mb", before, "after_mb", after, "kb_each", (after-before)*1024/float64(*count))
+		b.report(pairs{"kind", *file, "n", *count}, pairs{"post_p50_ms", percentile(d.posts, 50), "post_p99_ms", percentile(d.posts, 99),
+			"first_object_p50_ms", percentile(d.firsts, 50), "refused_first_objects", d.refused,
+			"before_mb", before, "after_mb", after, "kb_each", (after - before) * 1024 / float64(*count)})
 		if !b.restarts() {
 			return nil
 		}
@@ -54,8 +55,8 @@ func definitions(f *flag.FlagSet) measure {
 		if err != nil {
 			return err
 		}
-		b.report("kind", *file, "n", *count, "restarted", true, "start_without_ms", without, "start_with_ms", with, "ms_each", (with-without)/float64(*count+*used),
-			"unserved_when_ready", missing, "after_mb", b.settled())
+		b.report(pairs{"kind", *file, "n", *count, "restarted", true}, pairs{"start_without_ms", without, "start_with_ms", with,
+			"ms_each", (with - without) / float64(*count+*used), "unserved_when_ready", missing, "after_mb", b.settled()})
 		return nil
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"sync"
@@ -20,64 +19,103 @@ func fanout(f *flag.FlagSet) measure {
 		if err != nil {
 			return err
 		}
-		objects, err := b.objects(plain, 1000)
-		if err != nil {
-			return err
-		}
 		for _, n := range all {
-			r := slowRun{bench: b, readers: n, updates: *updates}
-			before, begin := b.cpu(), time.Now()
-			late, err := r.measure(objects, *rate)
+			k, objects, err := b.objects(plain, 1000)
 			if err != nil {
 				return err
 			}
-			took, used := time.Since(begin), b.cpu()-before
-			b.report("watches", n, "updates", *updates, "rate", *rate, "updates_per_s", float64(*updates)/took.Seconds(),
-				"cpu_s_per_million", used.Seconds()/float64(n**updates)*1e6, "lag_p50_ms", percentile(late, 50), "lag_p99_ms", percentile(late, 99))
+			d := delivery{bench: b, kind: k, readers: n, updates: *updates, rate: *rate}
+			if err := d.measure(objects); err != nil {
+				return err
+			}
+			b.report(pairs{"watches", n, "updates", *updates, "rate", *rate}, pairs{"updates_per_s", float64(*updates) / d.took.Seconds(),
+				"cpu_s_per_million", d.used / float64(n**updates) * 1e6, "lag_p50_ms", percentile(d.late, 50), "lag_p99_ms", percentile(d.late, 99)})
 		}
 		return nil
 	}
 }
 
-// selective has each watcher ask for an object of its own, of which there are as many; updates go to ten of them.
+// selective has each watcher ask for an object of its own, of which there are as many. Updates go to some of them, and
+// each is an event for one watcher.
 func selective(f *flag.FlagSet) measure {
 	counts := f.String("watches", "10,5000", "numbers of watchers")
 	updates := f.Int("updates", 2000, "updates in each case")
+	by := f.String("by", "label", "what the watchers select by: label or name")
 	return func(ctx context.Context, b *bench) error {
 		all, err := integers(*counts)
 		if err != nil {
 			return err
 		}
+		selector, ok := map[string]string{"label": "labelSelector=own%%3D%s", "name": "fieldSelector=metadata.name%%3D%s"}[*by]
+		if !ok {
+			return fmt.Errorf("--by is label or name, not %q", *by)
+		}
 		for _, n := range all {
-			objects, err := b.objects(plain, max(n, 10*writers))
-			if err != nil {
+			s := selected{bench: b, selector: selector, by: *by, watchers: n, updates: *updates}
+			if err := s.measure(); err != nil {
 				return err
 			}
-			from, err := b.newest(plain)
-			if err != nil {
-				return err
-			}
-			watches := make([]*watch, n)
-			_, err = parallel(64, n, func(i int) (err error) {
-				watches[i], err = b.watchWith(plain, fmt.Sprintf("resourceVersion=%d&fieldSelector=metadata.name%%3D%s", from, objects[i].name))
-				return err
-			})
-			if err != nil {
-				closeAll(watches)
-				return err
-			}
-			before, begin := b.cpu(), time.Now()
-			_, err = b.updateAll(plain, objects[:10*writers], *updates, 0)
-			took, used := time.Since(begin), b.cpu()-before
-			closeAll(watches)
-			if err != nil {
-				return err
-			}
-			b.report("watches", n, "updates", *updates, "updates_per_s", float64(*updates)/took.Seconds(),
-				"cpu_ms_per_update", milliseconds(used)/float64(*updates))
 		}
 		return nil
 	}
+}
+
+// selected is one case.
+type selected struct {
+	*bench
+	selector, by      string
+	watchers, updates int
+}
+
+func (s *selected) measure() error {
+	const updated = 10 * writers // objects
+	k, objects, err := s.objects(plain, max(s.watchers, updated))
+	if err != nil {
+		return err
+	}
+	from, err := s.newest(k)
+	if err != nil {
+		return err
+	}
+	watches := make([]*watch, s.watchers)
+	defer func() { closeAll(watches) }()
+	_, err = parallel(64, s.watchers, func(i int) (err error) {
+		watches[i], err = s.watchWith(k, fmt.Sprintf("resourceVersion=%d&"+s.selector, from, objects[i].name))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	before, begin := s.cpu(), time.Now()
+	all, err := s.updateAll(k, objects[:updated], s.updates, 0)
+	took, used := time.Since(begin), s.cpu()-before
+	if err != nil {
+		return err
+	}
+	for i, w := range watches[:min(updated, s.watchers)] {
+		if err := w.gets(objects[i], all); err != nil {
+			return fmt.Errorf("the watcher of %s: %w", objects[i].name, err)
+		}
+	}
+	s.report(pairs{"by", s.by, "watches", s.watchers, "updates", s.updates},
+		pairs{"updates_per_s", float64(s.updates) / took.Seconds(), "cpu_ms_per_update", used * 1000 / float64(s.updates)})
+	return nil
+}
+
+// gets reads the updates of one object.
+func (w *watch) gets(o *object, all []written) error {
+	var its []written
+	for _, update := range all {
+		if update.object == o {
+			its = append(its, update)
+		}
+	}
+	w.conn.SetReadDeadline(time.Now().Add(patience))
+	got, err := w.collect(len(its))
+	if err != nil {
+		return err
+	}
+	return missed(got, its)
 }
 
 // initial has many clients ask for the state at once, as informers do (sendInitialEvents).
@@ -85,26 +123,30 @@ func initial(f *flag.FlagSet) measure {
 	count := f.Int("objects", 10_000, "objects")
 	clients := f.Int("clients", 50, "clients that ask at once")
 	return func(ctx context.Context, b *bench) error {
-		if _, err := b.objects(plain, *count); err != nil {
+		k, _, err := b.objects(plain, *count)
+		if err != nil {
 			return err
 		}
 		errs := make([]error, *clients)
 		var asking sync.WaitGroup
 		before, begin := b.cpu(), time.Now()
 		for i := range *clients {
-			asking.Go(func() { errs[i] = b.readState(*count) })
+			asking.Go(func() { errs[i] = b.readState(k, *count) })
 		}
 		asking.Wait()
 		took, used := time.Since(begin), b.cpu()-before
-		b.report("objects", *count, "clients", *clients, "took_ms", milliseconds(took),
-			"cpu_s_per_million", used.Seconds()/float64(*count**clients)*1e6)
-		return errors.Join(errs...)
+		if err := first(errs); err != nil {
+			return err
+		}
+		b.report(pairs{"objects", *count, "clients", *clients},
+			pairs{"took_ms", milliseconds(took), "cpu_s_per_million", used / float64(*count**clients) * 1e6})
+		return nil
 	}
 }
 
 // readState reads an initial state to its end, which must have so many objects.
-func (b *bench) readState(objects int) error {
-	w, err := b.watchWith(plain, "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
+func (b *bench) readState(k kind, objects int) error {
+	w, err := b.watchWith(k, "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
 	if err != nil {
 		return err
 	}

@@ -1,29 +1,33 @@
-// Command bench measures what a server costs and how fast it is in scenarios that take more than a Go benchmark:
+// Command bench measures what a server costs and how fast it is, in scenarios that take more than a Go benchmark:
 // restarts, thousands of watches, hundreds of definitions. It knows HTTP, and /proc for the CPU time and the memory of
-// the server's processes, so it must run beside the server, on Linux. Another server of the same API is measured by the
-// same code:
+// the server's processes, so it must run on the server's machine, and that is Linux. Another server of the same API is
+// measured by the same code:
 //
 //	go run ./bench resume --server bin/apiserver-lite
-//	go run ./bench all --server bin/apiserver-lite
-//	go run ./bench idle --url http://127.0.0.1:8080 --pid 123,456
-//	go run ./bench storm --command "peer/run.sh --foreground"
+//	go run ./bench fanout --server bin/apiserver-lite --runs 5
+//	go run ./bench all --command bin/peer/peer
+//	go run ./bench idle --url https://127.0.0.1:8080 --token secret --insecure --pid 123,456
+//	go run ./bench compare --server bin/apiserver-lite --with-command bin/peer/peer
+//	go run ./bench compare --server bin/apiserver-lite --with bin/older --essential --worse 1.1
 //
-// With --server it starts the binary for each scenario, on a port and a data directory of its own; with --command
-// whatever else starts a server (see server.start); with --url it measures one that runs, which can't be restarted and
-// keeps what the scenario made. `bench` alone lists the scenarios, `bench SCENARIO -h` its flags.
+// With --server it starts the binary for each run, on a port and a data directory of its own; with --command whatever
+// else starts a server (see server.start and bench/peer); with --url it measures one that runs, which can't be
+// restarted and keeps what the scenario made. `bench` alone lists the scenarios, `bench SCENARIO -h` its flags.
 //
-// Each case gives one line of JSON on standard output, and one for people on standard error.
+// Each scenario gives lines of JSON on standard output, and one for people on standard error: first what was measured
+// and where, then each case, then with --runs the median and the spread of each case. A figure that can't be known,
+// such as the CPU time of processes that --pid doesn't name, is left out.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -35,28 +39,47 @@ import (
 type scenario struct {
 	name, help string
 	new        func(*flag.FlagSet) measure
+	needs      need
 }
 
 type measure func(context.Context, *bench) error
 
+// need is what a scenario wants of its server.
+type need int
+
+const (
+	running     need = iota // it runs
+	restartable             // it can be stopped and started
+	nothing                 // there is none
+)
+
 func scenarios() []scenario {
 	return []scenario{
-		{"resume", "a watch from before many events, after a restart: time to the first and to the last", resume},
-		{"storm", "a restart under many watches, which all come back at once", storm},
-		{"churn", "many watches opened and dropped, again and again: what they leave", churn},
-		{"fanout", "every watcher sees every update: CPU of each delivery, and how late it comes", fanout},
-		{"selective", "an update beside watchers of other objects: CPU of each", selective},
-		{"initial", "many clients that ask for the state at once", initial},
-		{"idle", "resident memory of a watch that has nothing to tell", idle},
-		{"slow", "how late events come, with and without watchers beside them that never read", slow},
-		{"writes", "create, update, patch and apply: rate, and CPU of each", writes},
-		{"definitions", "what a definition costs: time, memory, and time to start again", definitions},
-		{"listing", "writes with and without clients that list all the time", listing},
-		{"memory", "resident memory of many objects, and the most while they are listed", memory},
+		{"start", "from the process's start to ready and to the first object; memory of an idle server", start, restartable},
+		{"writes", "create, update, patch and apply: rate, and CPU of each", writes, running},
+		{"get", "gets: rate, and CPU of each", get, running},
+		{"list", "lists of everything, whole and in pages: CPU of each", list, running},
+		{"mixed", "how long gets and short lists take while others write", mixed, running},
+		{"listing", "writes with and without clients that list all the time", listing, running},
+		{"fanout", "every watcher sees every update: CPU of each delivery, and how late it comes", fanout, running},
+		{"selective", "an update while there are watchers of other objects: CPU of each", selective, running},
+		{"initial", "many clients that ask for the state at once", initial, running},
+		{"idle", "resident memory of a watch that has nothing to tell", idle, running},
+		{"slow", "how late events come, with and without further watchers that never read", slow, running},
+		{"churn", "many watches opened and dropped, again and again: what they leave", churn, running},
+		{"resume", "a watch from before many events, after a restart: time to the first and to the last", resume, restartable},
+		{"storm", "a restart under many watches, which all come back at once", storm, restartable},
+		{"definitions", "what a definition costs: time, memory, and time to start again", definitions, running},
+		{"memory", "resident memory of many objects, and the most while they are listed", memory, running},
+		{"stream-limit", "what Go's HTTP server alone can send to many connections: the machine's limit", streamLimit, nothing},
 	}
 }
 
 func main() {
+	if serveFrames() { // as the other half of stream-limit
+		return
+	}
+	debug.SetGCPercent(400) // so that the client leaves more of the machine to the server
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
@@ -72,11 +95,16 @@ func main() {
 // run does what the arguments say.
 func run(ctx context.Context, args []string, lines, readable io.Writer) error {
 	if len(args) == 0 {
-		fmt.Fprintln(readable, "usage: bench SCENARIO|all [flags]")
+		fmt.Fprintln(readable, "usage: bench SCENARIO|all|compare [flags]")
 		for _, s := range scenarios() {
 			fmt.Fprintf(readable, "  %-12s %s\n", s.name, s.help)
 		}
+		fmt.Fprintf(readable, "  %-12s %s\n", "compare", "two servers in alternating runs, as a table")
 		return flag.ErrHelp
+	}
+	out := &output{lines: lines, readable: readable}
+	if args[0] == "compare" {
+		return compare(ctx, args[1:], out)
 	}
 	known := false
 	for _, s := range scenarios() {
@@ -84,7 +112,12 @@ func run(ctx context.Context, args []string, lines, readable io.Writer) error {
 			continue
 		}
 		known = true
-		if err := s.run(ctx, args[1:], lines, readable); err != nil {
+		err := s.run(ctx, args[1:], out)
+		if args[0] == "all" && errors.Is(err, errRestart) {
+			fmt.Fprintf(readable, "# %-11s left out: %v\n", s.name, err)
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("%s: %w", s.name, err)
 		}
 	}
@@ -97,35 +130,53 @@ func run(ctx context.Context, args []string, lines, readable io.Writer) error {
 // bench is what a scenario has.
 type bench struct {
 	*server
-	name            string
-	settling        time.Duration
-	lines, readable io.Writer
+	name     string
+	settling time.Duration
+	out      *output
 }
 
-func (s scenario) run(ctx context.Context, args []string, lines, readable io.Writer) (err error) {
+// run measures as often as --runs says, each time with a server of its own if it can start one.
+func (s scenario) run(ctx context.Context, args []string, out *output) error {
 	flags := flag.NewFlagSet("bench "+s.name, flag.ContinueOnError)
-	flags.SetOutput(readable)
-	b := &bench{server: newServer(), name: s.name, lines: lines, readable: readable}
-	flags.StringVar(&b.binary, "server", "", "start this apiserver-lite, for this scenario")
-	flags.StringVar(&b.args, "args", "", "further flags for it, separated by blanks")
-	flags.StringVar(&b.command, "command", "", "start another server with this command")
-	flags.StringVar(&b.url, "url", "", "measure the server that runs there")
-	pids := flags.String("pid", "", "its processes, separated by commas")
+	flags.SetOutput(out.readable)
+	b := &bench{server: &server{}, name: s.name, out: out}
+	b.server.register(flags)
 	flags.DurationVar(&b.settling, "settle", 3*time.Second, "memory has settled when it hasn't changed by 1 % for so long")
-	run := s.new(flags)
+	runs := flags.Int("runs", 1, "how often to measure; the median and the spread are printed last")
+	measure := s.new(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("what is %q?", flags.Args())
 	}
-	if b.pids, err = integers(*pids); err != nil {
-		return fmt.Errorf("--pid: %w", err)
+	if err := b.server.check(s.needs); err != nil {
+		return err
 	}
+	first := len(out.records)
+	for i := range *runs {
+		if err := b.once(ctx, measure, i == 0, args); err != nil {
+			return err
+		}
+	}
+	if *runs > 1 {
+		out.summarize(out.records[first:])
+	}
+	return nil
+}
+
+// once starts the server, measures and stops it.
+func (b *bench) once(ctx context.Context, measure measure, introduce bool, args []string) (err error) {
 	if err := b.open(ctx); err != nil {
 		return err
 	}
-	return errors.Join(run(ctx, b), b.close())
+	defer func() { err = errors.Join(err, b.close()) }()
+	if introduce {
+		if err := b.introduce(args); err != nil {
+			return err
+		}
+	}
+	return measure(ctx, b)
 }
 
 // integers reads what is separated by commas.
@@ -135,41 +186,10 @@ func integers(list string) (all []int, err error) {
 			continue
 		}
 		n, err := strconv.Atoi(item)
-		if err != nil || n < 1 {
-			return nil, fmt.Errorf("%q isn't a list of positive numbers", list)
+		if err != nil || n < 0 {
+			return nil, fmt.Errorf("%q isn't a list of numbers", list)
 		}
 		all = append(all, n)
 	}
 	return all, nil
-}
-
-// report prints a case: names and values in turn.
-func (b *bench) report(pairs ...any) {
-	line, people := fmt.Sprintf(`{"cmd":%q`, b.name), fmt.Sprintf("# %-11s", b.name)
-	for i := 0; i+1 < len(pairs); i += 2 {
-		value, err := json.Marshal(short(pairs[i+1]))
-		if err != nil {
-			value = strconv.AppendQuote(nil, err.Error())
-		}
-		line += fmt.Sprintf(`,%q:%s`, pairs[i], value)
-		people += fmt.Sprintf(" %s=%s", pairs[i], value)
-	}
-	fmt.Fprintln(b.lines, line+"}")
-	fmt.Fprintln(b.readable, people)
-}
-
-// short leaves about four digits of a number that was measured.
-func short(value any) any {
-	f, ok := value.(float64)
-	if !ok {
-		return value
-	}
-	decimals := 4
-	switch {
-	case f >= 1000 || f <= -1000:
-		decimals = 0
-	case f >= 10 || f <= -10:
-		decimals = 2
-	}
-	return json.Number(strconv.FormatFloat(f, 'f', decimals, 64))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strconv"
@@ -13,23 +14,37 @@ import (
 // ticksPerSecond is Linux's USER_HZ.
 const ticksPerSecond = 100
 
-// cpu is the user and system time that the server's processes have used.
-func (s *server) cpu() (sum time.Duration) {
-	for _, pid := range s.pids {
+// cpu is the user and system time that the server's processes have used, in seconds; NaN if they aren't known.
+func (s *server) cpu() float64 {
+	return s.sum(func(pid int) (float64, bool) {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // after the name, which may have blanks
 		if len(fields) < 13 {
-			continue
+			return 0, false
 		}
-		for _, ticks := range fields[11:13] {
-			n, _ := strconv.Atoi(ticks)
-			sum += time.Duration(n) * time.Second / ticksPerSecond
+		user, err := strconv.ParseFloat(fields[11], 64)
+		system, err2 := strconv.ParseFloat(fields[12], 64)
+		return (user + system) / ticksPerSecond, err == nil && err2 == nil
+	})
+}
+
+// sum adds something up over the server's processes. It is NaN if there are none, or if one of them doesn't say.
+func (s *server) sum(of func(pid int) (float64, bool)) float64 {
+	if len(s.pids) == 0 {
+		return math.NaN()
+	}
+	sum := 0.0
+	for _, pid := range s.pids {
+		value, ok := of(pid)
+		if !ok {
+			return math.NaN()
 		}
+		sum += value
 	}
 	return sum
 }
 
-// resident is the memory of the server's processes, in MB.
+// resident is the memory of the server's processes, in MB; NaN if they aren't known.
 func (s *server) resident() float64 { return s.status("VmRSS:") }
 
 // peak is the most that it was since the processes began, or since resetPeak.
@@ -42,20 +57,24 @@ func (s *server) resetPeak() {
 	}
 }
 
-func (s *server) status(line string) (mb float64) {
-	for _, pid := range s.pids {
+func (s *server) status(line string) float64 {
+	return s.sum(func(pid int) (float64, bool) {
 		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 		_, rest, _ := strings.Cut(string(status), line)
-		if fields := strings.Fields(rest); len(fields) > 0 {
-			kb, _ := strconv.ParseFloat(fields[0], 64)
-			mb += kb / 1024
+		fields := strings.Fields(rest)
+		if len(fields) == 0 {
+			return 0, false
 		}
-	}
-	return mb
+		kb, err := strconv.ParseFloat(fields[0], 64)
+		return kb / 1024, err == nil
+	})
 }
 
 // settled waits until memory stays within 1 % for as long as --settle says, or for patience, and returns it.
 func (b *bench) settled() float64 {
+	if len(b.pids) == 0 {
+		return math.NaN()
+	}
 	was, since := b.resident(), time.Now()
 	for end := since.Add(patience); time.Since(since) < b.settling && time.Now().Before(end); {
 		time.Sleep(b.settling / 20)

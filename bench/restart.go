@@ -15,15 +15,15 @@ import (
 func resume(f *flag.FlagSet) measure {
 	events := f.Int("events", 10_000, "updates after the watch's resourceVersion")
 	return func(ctx context.Context, b *bench) error {
-		objects, err := b.objects(plain, 1000)
+		k, objects, err := b.objects(plain, 1000)
 		if err != nil {
 			return err
 		}
-		from, err := b.newest(plain)
+		from, err := b.newest(k)
 		if err != nil {
 			return err
 		}
-		all, err := b.updateAll(plain, objects, *events, 0)
+		all, err := b.updateAll(k, objects, *events, 0)
 		if err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func resume(f *flag.FlagSet) measure {
 			return err
 		}
 		begin := time.Now()
-		w, busy, err := b.watchPatiently(plain, from)
+		w, busy, err := b.watchPatiently(k, from)
 		var got []arrival
 		if err == nil {
 			defer w.close()
@@ -41,13 +41,14 @@ func resume(f *flag.FlagSet) measure {
 		}
 		var answer refused
 		if errors.As(err, &answer) && answer.code == http.StatusGone {
-			b.report("events", *events, "start_ms", milliseconds(started), "refused_429", busy, "gone_410", true)
+			b.report(pairs{"events", *events, "gone_410", true}, pairs{"start_ms", milliseconds(started), "refused_429", busy})
 			return nil
 		}
 		if err := errors.Join(err, missed(got, all)); err != nil {
 			return err
 		}
-		b.report("events", *events, "start_ms", milliseconds(started), "refused_429", busy, "first_ms", milliseconds(got[0].at.Sub(begin)), "all_ms", milliseconds(got[len(got)-1].at.Sub(begin)))
+		b.report(pairs{"events", *events}, pairs{"start_ms", milliseconds(started), "refused_429", busy,
+			"first_ms", milliseconds(got[0].at.Sub(begin)), "all_ms", milliseconds(got[len(got)-1].at.Sub(begin))})
 		return nil
 	}
 }
@@ -58,23 +59,23 @@ func storm(f *flag.FlagSet) measure {
 	missing := f.Int("missing", 5, "updates that each has missed and must get")
 	rate := f.Int("rate", 100, "updates a second meanwhile, of another kind: none of them is an event for all the clients")
 	return func(ctx context.Context, b *bench) error {
-		objects, err := b.objects(plain, 100)
+		k, objects, err := b.objects(plain, 100)
 		if err != nil {
 			return err
 		}
-		others, err := b.objects(thirty, 100)
+		other, others, err := b.objects(thirty, 100)
 		if err != nil {
 			return err
 		}
-		from, err := b.newest(plain)
+		from, err := b.newest(k)
 		if err != nil {
 			return err
 		}
-		before, err := b.watches(plain, min(*clients, descriptors()), from)
+		before, err := b.watches(k, min(*clients, descriptors()), from)
 		if err != nil {
 			return err
 		}
-		all, err := b.updateAll(plain, objects, *missing, 0)
+		all, err := b.updateAll(k, objects, *missing, 0)
 		if err != nil {
 			closeAll(before)
 			return err
@@ -85,16 +86,16 @@ func storm(f *flag.FlagSet) measure {
 		if err != nil {
 			return err
 		}
-		s := &stormed{bench: b, from: from, all: all}
+		s := &stormed{bench: b, kind: k, other: other, from: from, all: all}
 		took, wrote, err := s.run(ctx, len(before), others, *rate)
 		if err != nil {
 			return err
 		}
 		peak := b.peak()
-		b.report("clients", len(before), "start_ms", milliseconds(started), "served_ms", milliseconds(took),
+		b.report(pairs{"clients", len(before)}, pairs{"start_ms", milliseconds(started), "served_ms", milliseconds(took),
 			"refused_429", s.busy.Load(), "gone_410", s.gone.Load(), "failed_5xx", s.failed.Load(), "broken", s.broken.Load(),
-			"steady_mb", steady, "peak_mb", peak, "ratio", peak/steady,
-			"writes", len(wrote), "write_p50_ms", percentile(wrote, 50), "write_p99_ms", percentile(wrote, 99), "write_max_ms", percentile(wrote, 100))
+			"steady_mb", steady, "peak_mb", peak, "ratio", peak / steady,
+			"writes", len(wrote), "write_p50_ms", percentile(wrote, 50), "write_p99_ms", percentile(wrote, 99), "write_max_ms", percentile(wrote, 100)})
 		return nil
 	}
 }
@@ -102,6 +103,7 @@ func storm(f *flag.FlagSet) measure {
 // stormed counts what clients got that came back.
 type stormed struct {
 	*bench
+	kind, other                kind // what is watched, and what is written meanwhile
 	from                       int64
 	all                        []written
 	busy, gone, failed, broken atomic.Int64
@@ -148,7 +150,7 @@ func first(errs []error) error {
 func (s *stormed) come(ctx context.Context) (*watch, error) {
 	from, all := s.from, s.all
 	for {
-		w, err := s.watch(plain, from)
+		w, err := s.watch(s.kind, from)
 		if err == nil {
 			var got []arrival
 			w.conn.SetReadDeadline(time.Now().Add(patience))
@@ -162,7 +164,7 @@ func (s *stormed) come(ctx context.Context) (*watch, error) {
 			return nil, err
 		}
 		if wait == 0 { // gone
-			if from, err = s.newest(plain); err != nil {
+			if from, err = s.newest(s.kind); err != nil {
 				return nil, err
 			}
 			all = nil
@@ -195,9 +197,6 @@ func (s *stormed) count(err error) (time.Duration, error) {
 	return max(answer.after, 100*time.Millisecond), nil
 }
 
-// writers is how many write at the same time.
-const writers = 4
-
 // write updates objects at a rate until all is done, and returns how long each update took.
 func (s *stormed) write(objects []*object, rate int, done <-chan struct{}) (took []time.Duration, err error) {
 	begin := time.Now()
@@ -214,7 +213,7 @@ func (s *stormed) write(objects []*object, rate int, done <-chan struct{}) (took
 
 // turn updates some objects at once.
 func (s *stormed) turn(objects []*object, from int, took *[]time.Duration) error {
-	more, err := parallel(writers, writers, func(i int) error { return s.update(thirty, objects[(from+i)%len(objects)]) })
+	more, err := parallel(writers, writers, func(i int) error { return s.update(s.other, objects[(from+i)%len(objects)]) })
 	*took = append(*took, more...)
 	return err
 }

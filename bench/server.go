@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -21,7 +23,8 @@ const patience = 2 * time.Minute
 // server is what is measured. One that was started has cmd; its binary or command is set.
 type server struct {
 	binary, args, command string
-	url                   string
+	url, token            string
+	insecure              bool // whatever certificate it has will do
 	pids                  []int
 	dir                   string // with the data, while the scenario runs
 	cmd                   *exec.Cmd
@@ -30,24 +33,50 @@ type server struct {
 	http                  *http.Client
 }
 
-func newServer() *server {
-	const connections = 256 // that stay open; more than any scenario has clients
-	return &server{http: &http.Client{Transport: &http.Transport{
-		MaxIdleConnsPerHost: connections, DisableCompression: true, ReadBufferSize: 64 << 10}}}
+// register adds the flags that say what is measured.
+func (s *server) register(flags *flag.FlagSet) {
+	flags.StringVar(&s.binary, "server", "", "start this apiserver-lite, for each run")
+	flags.StringVar(&s.args, "args", "", "further flags for it, separated by blanks")
+	flags.StringVar(&s.command, "command", "", "start another server with this command, for each run")
+	flags.StringVar(&s.url, "url", "", "measure the server that runs there")
+	flags.StringVar(&s.token, "token", "", "bearer token to send")
+	flags.BoolVar(&s.insecure, "insecure", false, "don't look at the server's certificate")
+	flags.Func("pid", "with --url: the server's processes, separated by commas", func(list string) (err error) {
+		s.pids, err = integers(list)
+		return err
+	})
 }
 
-// open starts the server, unless it runs.
-func (s *server) open(ctx context.Context) (err error) {
+// errRestart is returned when a scenario has to restart a server that it didn't start.
+var errRestart = errors.New("it takes --server or --command: the server has to be restarted")
+
+// check looks at the flags.
+func (s *server) check(needs need) error {
 	set := 0
 	for _, value := range []string{s.binary, s.command, s.url} {
 		if value != "" {
 			set++
 		}
 	}
-	if set != 1 {
+	switch {
+	case needs == nothing:
+		return nil
+	case set != 1:
 		return errors.New("say what to measure: --server FILE, --command COMMAND or --url URL, one of them")
+	case s.url == "" && len(s.pids) > 0:
+		return errors.New("--pid is for --url: of what bench starts it knows the processes")
+	case s.url != "" && needs == restartable:
+		return errRestart
 	}
-	if s.url != "" {
+	return nil
+}
+
+// open starts the server, unless it runs.
+func (s *server) open(ctx context.Context) (err error) {
+	const connections = 256 // that stay open; more than any scenario has clients
+	s.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections, DisableCompression: true,
+		ReadBufferSize: 64 << 10, TLSClientConfig: s.tls()}}
+	if s.binary == "" && s.command == "" {
 		return nil
 	}
 	if s.dir, err = os.MkdirTemp("", "bench-"); err != nil {
@@ -59,13 +88,17 @@ func (s *server) open(ctx context.Context) (err error) {
 	return nil
 }
 
+func (s *server) tls() *tls.Config { return &tls.Config{InsecureSkipVerify: s.insecure} }
+
 // close stops what open started, and removes its data.
 func (s *server) close() error {
 	s.http.CloseIdleConnections()
 	if s.dir == "" {
 		return nil
 	}
-	return errors.Join(s.stop(), os.RemoveAll(s.dir))
+	err := errors.Join(s.stop(), os.RemoveAll(s.dir))
+	s.dir, s.url, s.pids = "", "", nil
+	return err
 }
 
 // start starts the server and returns how long it took until it was ready. Another server's command finds a directory
@@ -181,11 +214,31 @@ func (s *server) restarts() bool { return s.dir != "" }
 // restart stops the server and starts it on the same data. It returns how long the start took.
 func (s *server) restart(ctx context.Context) (time.Duration, error) {
 	if !s.restarts() {
-		return 0, errors.New("it takes --server or --command: the server has to be restarted")
+		return 0, errRestart
 	}
 	if err := s.stop(); err != nil {
 		return 0, err
 	}
 	s.http.CloseIdleConnections()
 	return s.start(ctx)
+}
+
+// startEmpty stops the server and starts it without the data that it had. It returns when the start began.
+func (s *server) startEmpty(ctx context.Context) (begin time.Time, err error) {
+	if err := s.stop(); err != nil {
+		return begin, err
+	}
+	s.http.CloseIdleConnections()
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return begin, err
+	}
+	for _, entry := range entries {
+		if err := os.RemoveAll(filepath.Join(s.dir, entry.Name())); err != nil {
+			return begin, err
+		}
+	}
+	begin = time.Now()
+	_, err = s.start(ctx)
+	return begin, err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/textproto"
+	"net/url"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,15 +40,15 @@ func (s *server) watch(k kind, after int64) (*watch, error) {
 
 // watchWith is watch with other parameters.
 func (s *server) watchWith(k kind, query string) (*watch, error) {
-	address, ok := strings.CutPrefix(s.url, "http://")
-	if !ok {
-		return nil, fmt.Errorf("watches take a URL that begins with http://, not %s", s.url)
-	}
-	conn, err := net.DialTimeout("tcp", address, patience)
+	conn, host, err := s.dial()
 	if err != nil {
 		return nil, err
 	}
-	fmt.Fprintf(conn, "GET %s?watch=true&%s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n\r\n", k.path(), query, address)
+	authorization := ""
+	if s.token != "" {
+		authorization = "Authorization: Bearer " + s.token + "\r\n"
+	}
+	fmt.Fprintf(conn, "GET %s?watch=true&%s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n%s\r\n", k.path(), query, host, authorization)
 	conn.SetReadDeadline(time.Now().Add(patience))
 	buffer := bufio.NewReaderSize(conn, 1<<10)
 	if err := readHeader(buffer); err != nil {
@@ -55,6 +57,23 @@ func (s *server) watchWith(k kind, query string) (*watch, error) {
 	}
 	conn.SetReadDeadline(time.Time{})
 	return &watch{conn, bufio.NewReaderSize(httputil.NewChunkedReader(buffer), 2<<10)}, nil
+}
+
+// dial opens a connection to the server.
+func (s *server) dial() (conn net.Conn, host string, err error) {
+	u, err := url.Parse(s.url)
+	if err != nil {
+		return nil, "", err
+	}
+	switch u.Scheme {
+	case "http":
+		conn, err = net.DialTimeout("tcp", u.Host, patience)
+	case "https":
+		conn, err = tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", u.Host, s.tls())
+	default:
+		err = fmt.Errorf("watches take a URL that begins with http:// or https://, not %s", s.url)
+	}
+	return conn, u.Host, err
 }
 
 func readHeader(from *bufio.Reader) error {

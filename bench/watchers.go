@@ -17,7 +17,7 @@ func churn(f *flag.FlagSet) measure {
 	rounds := f.Int("rounds", 10, "how often they're opened and dropped")
 	wait := f.Duration("wait", 5*time.Minute, "how long goroutines and memory may take to be back within a tenth")
 	return func(ctx context.Context, b *bench) error {
-		from, err := b.primed()
+		k, from, err := b.primed()
 		if err != nil {
 			return err
 		}
@@ -29,7 +29,7 @@ func churn(f *flag.FlagSet) measure {
 		start := b.settled()
 		for _, rounds := range []int{1, *rounds - 1} {
 			for range rounds {
-				watches, err := b.watches(plain, n, from)
+				watches, err := b.watches(k, n, from)
 				if err != nil {
 					return err
 				}
@@ -45,9 +45,9 @@ func churn(f *flag.FlagSet) measure {
 				return err
 			}
 			after := b.resident()
-			b.report("watches", n, "rounds", rounds, "waited_s", time.Since(begin).Seconds(),
-				"goroutines_before", before, "goroutines_after", goroutines, "goroutines_ratio", goroutines/before,
-				"before_mb", start, "peak_mb", b.peak(), "after_mb", after, "mb_ratio", after/start)
+			b.report(pairs{"watches", n, "rounds", rounds}, pairs{"waited_s", time.Since(begin).Seconds(),
+				"goroutines_before", before, "goroutines_after", goroutines, "goroutines_ratio", goroutines / before,
+				"before_mb", start, "peak_mb", b.peak(), "after_mb", after, "mb_ratio", after / start})
 		}
 		return nil
 	}
@@ -59,19 +59,20 @@ func (b *bench) goroutines() (float64, error) {
 	return b.metric("go_goroutines")
 }
 
-// primed makes one object of plain and watches it once, so that what the first watch costs isn't counted. It returns the
-// version to watch from.
-func (b *bench) primed() (int64, error) {
-	if _, err := b.objects(plain, 1); err != nil {
-		return 0, err
-	}
-	from, err := b.newest(plain)
+// primed makes one object and watches it once, so that what the first watch costs isn't counted. It returns the version
+// to watch from.
+func (b *bench) primed() (kind, int64, error) {
+	k, _, err := b.objects(plain, 1)
 	if err != nil {
-		return 0, err
+		return k, 0, err
 	}
-	w, err := b.watch(plain, from)
+	from, err := b.newest(k)
+	if err != nil {
+		return k, 0, err
+	}
+	w, err := b.watch(k, from)
 	w.close()
-	return from, err
+	return k, from, err
 }
 
 // idle restarts the server before each case, if it can, so that none profits from what the last one left.
@@ -88,106 +89,127 @@ func idle(f *flag.FlagSet) measure {
 					return err
 				}
 			}
-			from, err := b.primed()
+			k, from, err := b.primed()
 			if err != nil {
 				return err
 			}
 			before := b.settled()
-			watches, err := b.watches(plain, n, from)
+			watches, err := b.watches(k, n, from)
 			if err != nil {
 				return err
 			}
 			after := b.settled()
 			closeAll(watches)
-			b.report("watches", n, "before_mb", before, "after_mb", after, "kb_per_watch", (after-before)*1024/float64(n))
+			b.report(pairs{"watches", n}, pairs{"before_mb", before, "after_mb", after, "kb_per_watch", (after - before) * 1024 / float64(n)})
 		}
 		return nil
 	}
 }
 
-// slow compares runs with and without watchers that never read. An event's lag is from sending the update until it's
-// there, so that it's never negative.
+// slow compares runs with and without watchers that never read.
 func slow(f *flag.FlagSet) measure {
 	readers := f.Int("readers", 100, "watchers that read")
-	deaf := f.Int("deaf", 10, "watchers that never read, in every other run")
-	updates := f.Int("updates", 20_000, "updates in each run")
+	deaf := f.Int("deaf", 10, "watchers that never read, in every other part")
+	updates := f.Int("updates", 20_000, "updates in each part")
 	rate := f.Int("rate", 1000, "updates a second, 0 for as fast as it goes")
-	runs := f.Int("runs", 5, "runs with, and as many without")
+	pairsOf := f.Int("pairs", 5, "parts with, and as many without")
 	return func(ctx context.Context, b *bench) error {
-		objects, err := b.objects(plain, 1000)
+		k, objects, err := b.objects(plain, 1000)
 		if err != nil {
 			return err
 		}
 		var p50, p99 [2][]float64 // without, with
-		for run := range *runs {
+		for range *pairsOf {
 			for with := range 2 {
-				r := slowRun{bench: b, readers: *readers, deaf: with * *deaf, updates: *updates}
-				late, err := r.measure(objects, *rate)
-				if err != nil {
+				d := delivery{bench: b, kind: k, readers: *readers, deaf: with * *deaf, updates: *updates, rate: *rate}
+				if err := d.measure(objects); err != nil {
 					return err
 				}
-				p50[with], p99[with] = append(p50[with], percentile(late, 50)), append(p99[with], percentile(late, 99))
-				b.report("run", run, "readers", r.readers, "deaf", r.deaf, "updates", r.updates, "lag_p50_ms", p50[with][run], "lag_p99_ms", p99[with][run],
-					"closed_deaf", r.closed, "complete_deaf", r.complete, "before_mb", r.before, "after_mb", r.after)
+				half, most := percentile(d.late, 50), percentile(d.late, 99)
+				p50[with], p99[with] = append(p50[with], half), append(p99[with], most)
+				b.report(pairs{"readers", d.readers, "deaf", d.deaf, "updates", d.updates, "rate", d.rate}, pairs{"lag_p50_ms", half, "lag_p99_ms", most,
+					"closed_deaf", d.closed, "complete_deaf", d.complete, "before_mb", d.before, "after_mb", d.after})
 			}
 		}
-		b.report("runs", *runs, "without_p50_ms", median(p50[0]), "with_p50_ms", median(p50[1]), "ratio_p50", median(p50[1])/median(p50[0]),
-			"without_p99_ms", median(p99[0]), "with_p99_ms", median(p99[1]), "ratio_p99", median(p99[1])/median(p99[0]))
+		b.report(pairs{"pairs", *pairsOf}, pairs{"without_p50_ms", median(p50[0]), "with_p50_ms", median(p50[1]), "ratio_p50", median(p50[1]) / median(p50[0]),
+			"without_p99_ms", median(p99[0]), "with_p99_ms", median(p99[1]), "ratio_p99", median(p99[1]) / median(p99[0])})
 		return nil
 	}
 }
 
-// slowRun is one run and its figures.
-type slowRun struct {
+// delivery is updates that go to watchers, and its figures. An event's lag is from the moment when its update was due
+// until the event is there, so that it's never negative and a server that holds up writers doesn't look quick.
+type delivery struct {
 	*bench
-	readers, deaf, updates int
-	closed, complete       int // of those that never read
-	before, after          float64
+	kind             kind
+	readers, deaf    int // watchers: the deaf never read
+	updates, rate    int
+	late             []time.Duration // of each event at each reader
+	took             time.Duration   // from the first update to the last event
+	used             float64         // CPU time, in seconds
+	closed, complete int             // of those that never read
+	before, after    float64         // resident memory
 }
 
-// measure returns how late each event came at each reader. A reader that misses one is an error.
-func (r *slowRun) measure(objects []*object, rate int) ([]time.Duration, error) {
-	from, err := r.newest(plain)
+// measure opens the watches and then updates the objects. A reader that misses an event is an error.
+func (d *delivery) measure(objects []*object) error {
+	from, err := d.newest(d.kind)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	watches, err := r.watches(plain, r.readers+r.deaf, from)
+	watches, err := d.watches(d.kind, d.readers+d.deaf, from)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer closeAll(watches)
-	got, errs := make([][]arrival, r.readers), make([]error, r.readers)
-	var reading sync.WaitGroup
-	for i, w := range watches[:r.readers] {
-		reading.Go(func() { got[i], errs[i] = w.collect(r.updates) })
+	got, all, err := d.deliver(watches, objects)
+	if err != nil {
+		return err
 	}
-	r.before = r.resident()
-	all, err := r.updateAll(plain, objects, r.updates, rate)
+	if err := d.hear(watches[d.readers:], all); err != nil {
+		return err
+	}
+	d.late, err = lateness(got, all)
+	return err
+}
+
+// deliver updates the objects and returns what came at each reader, and the updates.
+func (d *delivery) deliver(watches []*watch, objects []*object) ([][]arrival, []written, error) {
+	got, errs := make([][]arrival, d.readers), make([]error, d.readers)
+	d.before = d.resident()
+	used, begin := d.cpu(), time.Now()
+	var reading sync.WaitGroup
+	for i, w := range watches[:d.readers] {
+		reading.Go(func() { got[i], errs[i] = w.collect(d.updates) })
+	}
+	all, err := d.updateAll(d.kind, objects, d.updates, d.rate)
 	if err != nil {
 		closeAll(watches)
 		reading.Wait()
-		return nil, err
+		return nil, nil, err
 	}
 	for _, w := range watches { // whoever hasn't got it all by then is stuck
 		w.conn.SetReadDeadline(time.Now().Add(patience))
 	}
 	reading.Wait()
-	r.after = r.resident()
-	for _, w := range watches[r.readers:] {
-		events, err := w.collect(r.updates)
+	d.took, d.used, d.after = time.Since(begin), d.cpu()-used, d.resident()
+	return got, all, first(errs)
+}
+
+// hear reads what there is for the watchers that never read.
+func (d *delivery) hear(deaf []*watch, all []written) error {
+	for _, w := range deaf {
+		events, err := w.collect(d.updates)
 		if err := missed(events, all[:len(events)]); err != nil {
-			return nil, fmt.Errorf("a watcher that didn't read: %w", err)
+			return fmt.Errorf("a watcher that didn't read: %w", err)
 		}
 		if err == nil {
-			r.complete++
+			d.complete++
 		} else {
-			r.closed++
+			d.closed++
 		}
 	}
-	if err := first(errs); err != nil {
-		return nil, err
-	}
-	return lateness(got, all)
+	return nil
 }
 
 func lateness(got [][]arrival, all []written) (late []time.Duration, err error) {
@@ -197,7 +219,7 @@ func lateness(got [][]arrival, all []written) (late []time.Duration, err error) 
 			continue
 		}
 		for k, e := range events {
-			late = append(late, e.at.Sub(all[k].sent))
+			late = append(late, e.at.Sub(all[k].due))
 		}
 	}
 	return late, err

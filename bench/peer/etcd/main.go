@@ -1,0 +1,10 @@
+// Command etcd is upstream's etcd with upstream's flags, for the peer.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() { etcdmain.Main(os.Args) }
