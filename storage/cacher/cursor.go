@@ -17,7 +17,7 @@ import (
 type Cursor struct {
 	resource *Resource
 	group    *group
-	epoch    uint64
+	epoch    *epoch
 
 	seq   uint64 // means nothing while reads is fromHistory
 	rev   storage.Revision
@@ -97,7 +97,7 @@ type step int
 const (
 	idle  step = iota // nothing there
 	moved             // the cursor moved or changed its state: try again
-	ended             // nothing there, and the resource's watches have ended
+	ended             // nothing is left before the end of the cursor's epoch
 )
 
 // Synced tells whether the initial state has been given, or none was asked for.
@@ -140,7 +140,7 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 	defer func() { clear(got); *room = got; takenPool.Put(room) }()
 	r, g := c.resource, c.group
 	r.mu.RLock()
-	lost := c.seq < g.floor
+	end, lost := c.epoch.end, c.seq < g.floor
 	for i := g.after(c.seq); !lost && i < g.next; i++ {
 		n := g.ring[i%uint64(len(g.ring))]
 		if n.seq < r.log.low { // fell off the log before it was taken
@@ -148,12 +148,11 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 			break
 		}
 		e := r.log.at(n.seq)
-		if !b.takes(e) {
+		if e.rev > end || !b.takes(e) {
 			break
 		}
 		got = append(got, taken{e, n.typ})
 	}
-	over := r.epoch != c.epoch
 	r.mu.RUnlock()
 	switch {
 	case lost: // entries are in order: none was taken
@@ -162,7 +161,7 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 	case len(got) > 0:
 		out, err = c.give(ctx, dst, got)
 		return out, idle, err
-	case over:
+	case end != endless:
 		return dst, ended, nil
 	}
 	return dst, idle, nil
@@ -176,11 +175,11 @@ func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revisio
 	defer func() { clear(got); *room = got; eventPool.Put(room) }()
 	r, g := c.resource, c.group
 	r.mu.RLock()
+	end := c.epoch.end
 	if c.rev < r.log.base {
 		r.mu.RUnlock()
 		c.reads = fromHistory
-		out, err := c.nextPast(ctx, dst, pos)
-		return out, moved, err
+		return c.nextPast(ctx, dst, pos, end)
 	}
 	if c.reads == fromHistory || c.seq+1 < r.log.low { // an idle cursor's seq is old, its rev isn't
 		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)
@@ -188,35 +187,41 @@ func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revisio
 	caughtUp := c.seq >= g.floor
 	for seq := c.seq + 1; !caughtUp && seq < r.log.next; seq++ {
 		e := r.log.at(seq)
-		if !b.takes(e) {
+		if e.rev > end || !b.takes(e) {
 			break
 		}
 		got = append(got, e)
 	}
 	r.mu.RUnlock()
-	if caughtUp {
+	switch {
+	case caughtUp:
 		c.reads = live
+	case len(got) == 0: // there are events, but after the end
+		return dst, ended, nil
 	}
 	out, err := c.match(ctx, dst, got)
 	return out, moved, err
 }
 
-// nextPast takes events from etcd's history.
-func (c *Cursor) nextPast(ctx context.Context, dst []byte, pos storage.Revision) ([]byte, error) {
+// nextPast takes events from etcd's history, up to the end of the cursor's epoch.
+func (c *Cursor) nextPast(ctx context.Context, dst []byte, pos, end storage.Revision) ([]byte, step, error) {
+	if c.rev >= end {
+		return dst, ended, nil
+	}
 	s, err := c.resource.cacher.history.stretch(ctx, c.resource, c.rev, pos)
 	if err != nil {
-		return dst, err
+		return dst, moved, err
 	}
 	var b batch
-	events, n := s.after(c.rev), 0
+	events, n := s.between(c.rev, end), 0
 	for n < len(events) && b.takes(events[n]) {
 		n++
 	}
 	out, err := c.match(ctx, dst, events[:n])
 	if err == nil && n == len(events) {
-		c.rev = max(c.rev, s.upTo)
+		c.rev = max(c.rev, min(s.upTo, end))
 	}
-	return out, err
+	return out, moved, err
 }
 
 // match appends those of the events that concern the cursor's group.

@@ -183,7 +183,12 @@ func (h *history) before(ctx context.Context, key string, rev storage.Revision) 
 	return newObjectFrom(storage.Change{KeyValue: kv, Err: err}), nil
 }
 
-// after returns the stretch's events with a larger revision.
-func (s *stretch) after(rev storage.Revision) []*Event {
-	return s.events[sort.Search(len(s.events), func(i int) bool { return s.events[i].rev > rev }):]
+// between returns the stretch's events with after < revision <= through.
+func (s *stretch) between(after, through storage.Revision) []*Event {
+	return s.events[s.count(after):s.count(through)]
+}
+
+// count returns how many of the stretch's events have a revision of at most rev.
+func (s *stretch) count(rev storage.Revision) int {
+	return sort.Search(len(s.events), func(i int) bool { return s.events[i].rev > rev })
 }

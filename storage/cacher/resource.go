@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,10 +25,18 @@ type Resource struct {
 	log    eventLog
 	groups map[groupKey]*group
 	index  index
-	epoch  uint64 // counts EndWatches: a cursor of an older one ends
+	epoch  *epoch // of the watches that are opened now
 
 	replaced atomic.Int64 // bytes that changes have ever taken out of the tree; grows only
 }
+
+// epoch is what watches have in common that EndWatches ends together.
+type epoch struct {
+	end storage.Revision // guarded by Resource.mu: they give no event after it; endless until EndWatches
+}
+
+// endless is the end of watches that have none yet.
+const endless storage.Revision = math.MaxInt64
 
 // treeDegree is the branching of the tree: wide enough that a copied path is a few kilobytes.
 const treeDegree = 32
@@ -37,7 +46,7 @@ func newTree() *btree.BTree[*Object] {
 }
 
 func newResource(c *Cacher, p storage.Prefix, base storage.Revision) *Resource {
-	r := &Resource{cacher: c, prefix: p, rev: base, groups: map[groupKey]*group{}, index: newIndex()}
+	r := &Resource{cacher: c, prefix: p, rev: base, groups: map[groupKey]*group{}, index: newIndex(), epoch: &epoch{endless}}
 	r.tree = newTree()
 	r.fields = newFieldIndex(noFields)
 	r.log = eventLog{low: 1, next: 1, base: base, bounds: &c.bounds}
@@ -152,11 +161,12 @@ func (r *Resource) trimLog(bytes int64) {
 	}
 }
 
-// EndWatches ends every open watch of the resource cleanly, after the events that have been applied by
-// now: its definition changed or went away.
+// EndWatches ends every open watch of the resource cleanly, because its definition changed or went away. Each
+// still gives the events that have been applied by now, however far behind it is, and none after them.
 func (r *Resource) EndWatches() {
 	r.mu.Lock()
-	r.epoch++
+	r.epoch.end = r.rev
+	r.epoch = &epoch{endless}
 	var dirty []*cohort
 	for _, g := range r.groups {
 		dirty = g.queueLocked(dirty)

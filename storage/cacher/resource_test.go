@@ -343,6 +343,7 @@ func TestEndWatches(t *testing.T) {
 
 // read2 takes everything up to the end.
 func read2(t *testing.T, c *Cursor) (frames []string) {
+	t.Helper()
 	for {
 		out, wait, err := c.Next(t.Context(), nil)
 		frames = append(frames, lines(out)...)
@@ -350,8 +351,71 @@ func read2(t *testing.T, c *Cursor) (frames []string) {
 			return frames
 		}
 		if err != nil || wait != nil {
-			t.Fatalf("no end: %v", err)
+			t.Fatalf("no end after %s: %v", summary(frames), err)
 		}
+	}
+}
+
+// TestEndForTheSlow: a watch gives everything up to its end and nothing of what comes later, wherever it reads.
+func TestEndForTheSlow(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		start         Start
+		before, after int // events before the end and after it
+	}{
+		{"from the ring", StartNow, 3, 2},
+		{"from the ring, nothing before", StartNow, 0, 2},
+		{"from the ring, nothing after", StartNow, 3, 0},
+		{"from the log", StartNow, 3, int(smallBounds.groupEntries) + 2},
+		{"from the log, nothing before", StartNow, 0, int(smallBounds.groupEntries) + 2},
+		{"from history", StartNow, 40, int(smallBounds.logEvents) + 2},
+		{"from history, nothing before", StartNow, 0, int(smallBounds.logEvents) + 2},
+		{"from history and the log", StartNow, 50, int(smallBounds.logEvents) - 20},
+		{"from the state", StartState, 0, 3},
+		{"from the state and history", StartState, 3, int(smallBounds.logEvents) + 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, smallBounds)
+			ctx := t.Context()
+			res := r.cacher.Resource(widgets)
+			r.createWidgets(0, 5)
+			opts := query{}.options(t)
+			opts.Start = c.start
+			slow, err := res.Open(ctx, opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer slow.Close()
+			first := 5
+			if c.start == StartState {
+				first = 0
+			}
+			r.createWidgets(5, 5+c.before)
+			if _, err := r.cacher.Barrier(ctx); err != nil {
+				t.Fatal(err)
+			}
+			res.EndWatches()
+			if c.after > 0 {
+				r.createWidgets(100, 100+c.after)
+			}
+			res.EndWatches() // another definition's, which isn't this watch's
+			if _, err := r.cacher.Barrier(ctx); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for i := first; i < 5+c.before; i++ {
+				want = append(want, fmt.Sprintf("w%03d", i))
+			}
+			var got []string
+			for _, f := range strings.Split(summary(read2(t, slow)), ", ") {
+				if f != "" {
+					got = append(got, strings.Fields(f)[1])
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("got %v, want %v", got, want)
+			}
+		})
 	}
 }
 
