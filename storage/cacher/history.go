@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -69,33 +70,34 @@ func (h *history) begin(rev storage.Revision) storage.Revision {
 	return min(rev, max(rev/h.bounds.stretch*h.bounds.stretch, h.store.Compacted()))
 }
 
+// get returns the stretch of a key, read by the first who asks.
 func (h *history) get(ctx context.Context, k stretchKey, through storage.Revision) (*stretch, error) {
 	h.mu.Lock()
 	s := h.known[k]
-	if s == nil {
+	first := s == nil
+	if first {
 		s = &stretch{ready: make(chan struct{})}
 		h.known[k] = s
 		h.order = append(h.order, k)
 		h.evictLocked()
-		h.mu.Unlock()
-		s.err = h.read(ctx, k, through, s)
+	}
+	h.mu.Unlock()
+	if first {
+		if s.err = h.read(ctx, k, through, s); s.err != nil {
+			h.forget(k) // so that the next reader tries again
+		}
 		close(s.ready)
-	} else {
-		h.mu.Unlock()
+		return s, s.err
 	}
 	select {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-s.ready:
 	}
-	if s.err == nil {
-		return s, nil
-	}
-	h.forget(k, s)
-	if ctx.Err() == nil && (errors.Is(s.err, context.Canceled) || errors.Is(s.err, context.DeadlineExceeded)) {
+	if errors.Is(s.err, context.Canceled) || errors.Is(s.err, context.DeadlineExceeded) {
 		return h.get(ctx, k, through) // it was the other reader that gave up
 	}
-	return nil, s.err
+	return s, s.err
 }
 
 // evictLocked drops the oldest stretches beyond the bound; mu must be held. The newest stays.
@@ -115,29 +117,22 @@ func (h *history) evictLocked() {
 	}
 }
 
-// forget drops a stretch that failed, so that the next reader tries again.
-func (h *history) forget(k stretchKey, s *stretch) {
+// forget drops a stretch that its reader couldn't read.
+func (h *history) forget(k stretchKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.known[k] != s {
-		return
-	}
 	delete(h.known, k)
-	for i, o := range h.order {
-		if o == k {
-			h.order = append(h.order[:i], h.order[i+1:]...)
-			break
-		}
-	}
+	h.order = slices.DeleteFunc(h.order, func(o stretchKey) bool { return o == k })
 }
 
-// read fills in a stretch.
+// read fills in a stretch. On an error it leaves it empty, and nothing counted.
 func (h *history) read(ctx context.Context, k stretchKey, through storage.Revision, s *stretch) error {
 	end := k.after/h.bounds.stretch*h.bounds.stretch + h.bounds.stretch
 	changes, upTo, err := h.store.Changes(ctx, storage.Stretch{After: k.after, Through: min(end, through), MaxBytes: maxStretchBytes})
 	if err != nil {
 		return err
 	}
+	var events []*Event
 	latest := map[string]*Object{} // the state of keys that were seen; nil when deleted
 	for _, c := range changes {
 		if p, _, _, ok := storage.SplitKey(c.Key); !ok || p != k.resource.prefix {
@@ -155,18 +150,24 @@ func (h *history) read(ctx context.Context, k stretchKey, through storage.Revisi
 		}
 		e.prev = prev
 		latest[c.Key] = e.cur
-		if e.prev == nil && e.cur == nil {
-			continue
+		if e.prev != nil || e.cur != nil {
+			events = append(events, e)
 		}
-		e.hold(&h.bytes)
-		if e.cur != nil {
-			e.cost += int64(len(e.cur.raw))
-			h.bytes.Add(int64(len(e.cur.raw)))
-		}
-		s.events = append(s.events, e)
 	}
-	s.upTo = upTo
+	for _, e := range events {
+		h.hold(e)
+	}
+	s.events, s.upTo = events, upTo
 	return nil
+}
+
+// hold counts an event: unlike one of a log, it keeps its last state alive too.
+func (h *history) hold(e *Event) {
+	e.hold(&h.bytes)
+	if e.cur != nil {
+		e.cost += int64(len(e.cur.raw))
+		h.bytes.Add(int64(len(e.cur.raw)))
+	}
 }
 
 // before returns what a key held before a revision, or nil.
