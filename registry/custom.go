@@ -165,10 +165,11 @@ func (e *Endpoint) load(ctx context.Context, old *cacher.Object) (*object.Object
 	if old.Err != nil {
 		return nil, e.unreadable(old.Name(), old.Err)
 	}
-	if err := e.view.Prepare(ctx, old); err != nil {
+	shown, err := e.view.Shown(ctx, old)
+	if err != nil {
 		return nil, e.fail(old.Name(), err)
 	}
-	o, err := object.DecodeStored(e.view.Shown(old).Raw())
+	o, err := object.DecodeStored(shown.Raw())
 	if err != nil {
 		return nil, e.unreadable(old.Name(), err)
 	}

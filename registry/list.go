@@ -231,7 +231,7 @@ func (l *List) prepared(ctx context.Context) iter.Seq2[*cacher.Object, error] {
 		for {
 			batch, err := nextBatch(next)
 			if err == nil {
-				err = view.Prepare(ctx, batch...)
+				err = view.Prepare(ctx, batch)
 			}
 			if err != nil {
 				yield(nil, err)

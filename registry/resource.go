@@ -150,19 +150,21 @@ func (e *Endpoint) key(namespace, name string) (string, error) {
 
 // result completes an answer with an object, in the endpoint's form.
 func (e *Endpoint) result(ctx context.Context, o *cacher.Object, res *Result) (*Result, error) {
-	if err := e.shown.Single.Prepare(ctx, o); err != nil {
+	shown, err := e.shown.Single.Shown(ctx, o)
+	if err != nil {
 		return nil, e.fail(o.Name(), err)
 	}
-	res.Object = appendObject(e.shown.Single, o)
+	res.Object = appendObject(e.shown.Single, shown)
 	return res, nil
 }
 
 // whole returns the object as it's served, whatever the form of the answer.
 func (e *Endpoint) whole(ctx context.Context, o *cacher.Object) ([]byte, error) {
-	if err := e.view.Prepare(ctx, o); err != nil {
+	shown, err := e.view.Shown(ctx, o)
+	if err != nil {
 		return nil, e.fail(o.Name(), err)
 	}
-	return appendObject(e.view, o), nil
+	return appendObject(e.view, shown), nil
 }
 
 func appendObject(v *cacher.View, o *cacher.Object) []byte {

@@ -152,8 +152,8 @@ func (e *Endpoint) apply(ctx context.Context, old *cacher.Object, c change) (*ca
 		c.raw = old.Raw()
 		// With the deletion's revision it would look as if it were in today's form. A webhook that fails keeps
 		// nothing from being deleted.
-		if old.Err == nil && e.view.Prepare(ctx, old) == nil {
-			c.raw = e.view.Shown(old).Raw()
+		if shown, err := e.view.Shown(ctx, old); err == nil {
+			c.raw = shown.Raw()
 		}
 	}
 	rev, err := e.res.registry.store.Delete(ctx, old.Key, old.Revision)

@@ -29,11 +29,21 @@ type converted struct {
 	next   *converted
 }
 
-// Prepare converts what the view needs converted. It must be called before Append, unless the view has no
-// Conversion. ctx bounds it.
-func (v *View) Prepare(ctx context.Context, objects ...*Object) error {
+// Shown returns the object whose bytes the view shows for o: o itself, unless it has to be converted. That may
+// take a webhook; ctx bounds it.
+func (v *View) Shown(ctx context.Context, o *Object) (*Object, error) {
+	if v.Conversion == nil {
+		return o, nil
+	}
+	objects := []*Object{o}
+	err := v.Prepare(ctx, objects)
+	return objects[0], err
+}
+
+// Prepare does what Shown does for many objects, in their place.
+func (v *View) Prepare(ctx context.Context, objects []*Object) error {
 	c := v.Conversion
-	if c == nil || len(c.missing(objects)) == 0 {
+	if c == nil || len(c.replace(objects)) == 0 {
 		return nil
 	}
 	select {
@@ -42,41 +52,30 @@ func (v *View) Prepare(ctx context.Context, objects ...*Object) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	objects = c.missing(objects) // somebody else may have made them meanwhile
-	if len(objects) == 0 {
+	missing := c.replace(objects) // somebody else may have made them meanwhile
+	if len(missing) == 0 {
 		return nil
 	}
-	return c.convert(ctx, objects)
+	return c.convert(ctx, objects, missing)
 }
 
-// convert converts objects and remembers the results.
-func (c *Conversion) convert(ctx context.Context, objects []*Object) error {
-	made, err := c.Convert(ctx, objects)
-	if err != nil {
-		return err
-	}
+// replace puts what has been made before in the place of its objects, and returns where something is missing.
+func (c *Conversion) replace(objects []*Object) (missing []int) {
 	for i, o := range objects {
-		as := o
-		if made[i] != nil {
-			as = NewObject(o.Key, made[i], o.Revision)
-			as.converted.Store(&converted{by: c, object: as})
-		}
-		o.remember(c, as)
-	}
-	return nil
-}
-
-func (c *Conversion) missing(objects []*Object) []*Object {
-	var missing []*Object
-	for _, o := range objects {
-		if o != nil && o.Err == nil && c.Needed(o) && o.convertedBy(c) == nil {
-			missing = append(missing, o)
+		if shown := c.find(o); shown != nil {
+			objects[i] = shown
+		} else {
+			missing = append(missing, i)
 		}
 	}
 	return missing
 }
 
-func (o *Object) convertedBy(c *Conversion) *Object {
+// find returns the object whose bytes are shown for o, or nil if it has to be made first.
+func (c *Conversion) find(o *Object) *Object {
+	if o.Err != nil || !c.Needed(o) {
+		return o
+	}
 	for f := o.converted.Load(); f != nil; f = f.next {
 		if f.by == c {
 			return f.object
@@ -85,12 +84,42 @@ func (o *Object) convertedBy(c *Conversion) *Object {
 	return nil
 }
 
+// convert converts the objects at some places, and remembers the results.
+func (c *Conversion) convert(ctx context.Context, objects []*Object, places []int) error {
+	stored := make([]*Object, len(places))
+	for i, place := range places {
+		stored[i] = objects[place]
+	}
+	made, err := c.Convert(ctx, stored)
+	if err != nil {
+		return err
+	}
+	for i, o := range stored {
+		shown := o
+		if made[i] != nil {
+			shown = NewObject(o.Key, made[i], o.Revision)
+			shown.converted.Store(&converted{by: c, object: shown})
+		}
+		o.remember(c, shown)
+		objects[places[i]] = shown
+	}
+	return nil
+}
+
+// found returns the object whose bytes the view shows for o, or nil if it has to be made first.
+func (v *View) found(o *Object) *Object {
+	if v.Conversion == nil {
+		return o
+	}
+	return v.Conversion.find(o)
+}
+
 // remember keeps what a conversion made, and forgets what those of definitions before the last made: the last
-// may still have readers.
-func (o *Object) remember(c *Conversion, as *Object) {
+// may still have readers. A reader of an older one has what Prepare gave it, or prepares again.
+func (o *Object) remember(c *Conversion, shown *Object) {
 	for {
 		old := o.converted.Load()
-		next := &converted{by: c, object: as}
+		next := &converted{by: c, object: shown}
 		for f, end := old, next; f != nil; f = f.next {
 			if f.by != c && f.by.Generation >= c.Generation-1 {
 				end.next = &converted{by: f.by, object: f.object}
@@ -101,27 +130,4 @@ func (o *Object) remember(c *Conversion, as *Object) {
 			return
 		}
 	}
-}
-
-// prepared tells whether an object can be shown.
-func (v *View) prepared(o *Object) bool {
-	c := v.Conversion
-	return c == nil || !c.Needed(o) || o.convertedBy(c) != nil
-}
-
-// Shown returns the object whose bytes are shown for o: o itself unless it was converted. It must have been
-// prepared. What two changes of the definition have made forgotten since then is converted again.
-func (v *View) Shown(o *Object) *Object {
-	c := v.Conversion
-	if c == nil || o.Key == "" || !c.Needed(o) { // a bookmark has no key
-		return o
-	}
-	as := o.convertedBy(c)
-	if as == nil && c.convert(context.Background(), []*Object{o}) == nil {
-		as = o.convertedBy(c)
-	}
-	if as == nil {
-		return o
-	}
-	return as
 }

@@ -107,6 +107,7 @@ func (c *Cursor) Synced() bool { return c.state == nil }
 type taken struct {
 	event *Event
 	typ   watchstream.Type
+	shown *Object // what the view shows for the event's object; set by prepare
 }
 
 // batch counts what is taken in one go. It's full at a bound, and then takes only what shares the last
@@ -151,7 +152,7 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 		if e.rev > end || !b.takes(e) {
 			break
 		}
-		got = append(got, taken{e, n.typ})
+		got = append(got, taken{event: e, typ: n.typ})
 	}
 	r.mu.RUnlock()
 	switch {
@@ -234,7 +235,7 @@ func (c *Cursor) match(ctx context.Context, dst []byte, events []*Event) ([]byte
 	defer func() { clear(got); *room = got; takenPool.Put(room) }()
 	for _, e := range events {
 		if t := c.group.transition(e); t != 0 {
-			got = append(got, taken{e, t})
+			got = append(got, taken{event: e, typ: t})
 		}
 	}
 	dst, err := c.give(ctx, dst, got)
@@ -254,24 +255,34 @@ func (c *Cursor) give(ctx context.Context, dst []byte, got []taken) ([]byte, err
 		return dst, err
 	}
 	for _, t := range got {
-		dst = append(dst, t.event.frame(c.view(), t.typ)...)
+		dst = append(dst, t.event.frame(c.view(), t.typ, t.shown)...)
 	}
 	last := got[len(got)-1].event
 	c.seq, c.rev = last.seq, last.rev
 	return dst, nil
 }
 
-// prepare has the view convert what the events show.
+// prepare finds what the view shows for the events' objects, which may have to be converted first. No lock is
+// held meanwhile.
 func (c *Cursor) prepare(ctx context.Context, got []taken) error {
 	v := c.group.view
 	if v.Conversion == nil {
+		for i, t := range got {
+			got[i].shown = t.event.object(t.typ)
+		}
 		return nil
 	}
 	objects := make([]*Object, len(got))
 	for i, t := range got {
-		objects[i] = t.event.shows(t.typ)
+		objects[i] = t.event.object(t.typ)
 	}
-	return v.Prepare(ctx, objects...)
+	if err := v.Prepare(ctx, objects); err != nil {
+		return err
+	}
+	for i, o := range objects {
+		got[i].shown = o
+	}
+	return nil
 }
 
 // Revision is where the cursor stands: every matching change up to it has been given. It's what a bookmark

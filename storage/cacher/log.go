@@ -55,8 +55,9 @@ func (e *Event) drop() {
 	}
 }
 
-// frame returns the event as watchers of a view get it. It's encoded once, however many ask.
-func (e *Event) frame(v *View, t watchstream.Type) []byte {
+// frame returns the event as watchers of a view get it. It's encoded once, however many ask. shown is what the
+// view shows for the event's object: nothing is converted here, where a lock is held.
+func (e *Event) frame(v *View, t watchstream.Type, shown *Object) []byte {
 	if f := e.findFrame(v, t); f != nil {
 		return f
 	}
@@ -65,9 +66,8 @@ func (e *Event) frame(v *View, t watchstream.Type) []byte {
 	if f := e.findFrame(v, t); f != nil {
 		return f
 	}
-	o := e.shows(t)
-	size := len(o.raw) + len(v.APIVersion) + frameOverhead
-	f := &frame{view: v, typ: t, data: v.appendFrame(make([]byte, 0, size), t, o, e.rev), next: e.frames.Load()}
+	size := len(shown.raw) + len(v.APIVersion) + frameOverhead
+	f := &frame{view: v, typ: t, data: v.appendFrame(make([]byte, 0, size), t, shown, e.rev), next: e.frames.Load()}
 	e.frames.Store(f)
 	if e.encoded != nil {
 		e.encoded.Add(1)
@@ -79,8 +79,8 @@ func (e *Event) frame(v *View, t watchstream.Type) []byte {
 	return f.data
 }
 
-// shows returns the object that an event of a type has.
-func (e *Event) shows(t watchstream.Type) *Object {
+// object returns the stored object that an event of a type is about.
+func (e *Event) object(t watchstream.Type) *Object {
 	if t == watchstream.Deleted {
 		return e.prev
 	}

@@ -91,7 +91,7 @@ func (c *Cursor) prepareState(ctx context.Context) error {
 			}
 		}
 	}
-	return c.group.view.Prepare(ctx, objects...)
+	return c.group.view.Prepare(ctx, objects)
 }
 
 // within is the prefix of the keys that the cursor's group selects.
@@ -152,10 +152,11 @@ func (s *sharedState) encode(dst []byte, next string, c *Cursor) (out []byte, fr
 			continue
 		}
 		full := len(dst) > start && len(dst)-start+len(o.raw)+frameOverhead > maxBatchBytes
-		if full || !view.prepared(o) {
+		shown := view.found(o)
+		if full || shown == nil {
 			return dst, o.Key
 		}
-		dst = view.appendFrame(dst, watchstream.Added, o, o.Revision)
+		dst = view.appendFrame(dst, watchstream.Added, shown, o.Revision)
 		view = g.view
 	}
 	return dst, ""

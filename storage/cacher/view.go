@@ -20,22 +20,20 @@ type View struct {
 	// MetadataOnly shows nothing but metadata, under the view's own kind and apiVersion.
 	MetadataOnly bool
 	// Render, if set, appends what is shown instead of the object: a document made of it, which may be
-	// dear. o.Revision is the resourceVersion to show. An event is rendered once for all its watchers, so
+	// costly. o.Revision is the resourceVersion to show. An event is rendered once for all its watchers, so
 	// what depends on the time is as old as the first of them made it.
 	Render func(dst []byte, o *Object) []byte
 	// First, if set, is the view of the first event of each watch.
 	First *View
-	// Conversion, if set, makes what is shown of objects that can't be shown as they are stored: Prepare
-	// comes before Append then.
+	// Conversion, if set, makes what is shown of objects that can't be shown as they are stored.
 	Conversion *Conversion
 }
 
-// Append appends the object as JSON to dst.
+// Append appends an object as JSON to dst. What is to be shown of a stored object comes from Shown or Prepare.
 func (v *View) Append(dst []byte, o *Object) []byte { return v.appendAt(dst, o, o.Revision) }
 
 // appendAt appends the object as if rev were its last write, which is how a deleted one is shown.
 func (v *View) appendAt(dst []byte, o *Object, rev storage.Revision) []byte {
-	o = v.Shown(o)
 	switch {
 	case v.Render != nil:
 		if rev != o.Revision {
