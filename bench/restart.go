@@ -177,7 +177,7 @@ func (s *stormed) come(ctx context.Context) (*watch, error) {
 	}
 }
 
-// count counts why a watch wasn't opened and returns how long to wait, 0 if its history is gone.
+// count counts why a watch wasn't opened, or has ended with an ERROR event, and returns how long to wait, 0 if its history is gone.
 func (s *stormed) count(err error) (time.Duration, error) {
 	var answer refused
 	switch {

@@ -52,7 +52,7 @@ func TestSoak(t *testing.T) {
 	}
 	eventually(t, "the first round's history is gone", func() bool {
 		a, err := s.try("GET", fmt.Sprintf("%s?watch=true&timeoutSeconds=1&resourceVersion=%d", widgets, first), "")
-		return err == nil && a.code == http.StatusGone
+		return err == nil && strings.HasPrefix(a.body, `{"type":"ERROR"`) && strings.Contains(a.body, `"code":410`)
 	})
 	t.Run("opened and dropped", func(t *testing.T) { soakDropped(t, s) })
 	t.Run("all come back at once", func(t *testing.T) { soakStorm(t, s) })

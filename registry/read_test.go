@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -196,6 +197,9 @@ func TestWatch(t *testing.T) {
 	s.refused(err, 400, metav1.StatusReasonBadRequest, "doesn't match the name")
 	_, _, err = w.Watch(s.ctx, "", "", params("resourceVersion=999999"))
 	s.refused(err, 410, metav1.StatusReasonExpired, "999999")
+	if about := (*StreamError)(nil); !errors.As(err, &about) {
+		t.Errorf("a version of the future is told as %T", err)
+	}
 	for query, want := range map[string]bool{
 		"allowWatchBookmarks=true":                           true,
 		"allowWatchBookmarks=true&resourceVersion=0":         true,

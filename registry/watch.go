@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
@@ -17,8 +18,22 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
+// StreamError is the Status that says why no watch can start from a version. Clients get it as an ERROR event of a
+// stream that has nothing else: client-go's RetryWatcher ends on the event, and tries an HTTP error again for ever.
+type StreamError struct{ *apierrors.StatusError }
+
+// inStream makes a StreamError of an error about the version from which a watch should start. It leaves all others.
+func inStream(err error) error {
+	status := &apierrors.StatusError{}
+	if errors.As(err, &status) && (apierrors.IsResourceExpired(status) || apierrors.HasStatusCause(status, metav1.CauseTypeResourceVersionTooLarge)) {
+		return &StreamError{status}
+	}
+	return err
+}
+
 // Watch opens a watch of a namespace, or of all for "", and of one name or all for "". Whoever
-// serves the cursor closes it. Errors are Status errors; 410 means that the client has to list anew.
+// serves the cursor closes it. Errors are Status errors; about the version they are of type StreamError, and 410
+// means that the client has to list anew.
 func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Values) (*cacher.Cursor, watchstream.Options, error) {
 	if namespace != "" && !e.Namespaced {
 		return nil, watchstream.Options{}, errNotServed()
@@ -36,7 +51,7 @@ func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Valu
 		// Of any age would do for "0"; the newest is as cheap.
 		start.Start, start.After = cacher.StartState, opts.revision
 		if err := e.waitFor(ctx, opts.revision); err != nil {
-			return nil, watchstream.Options{}, err
+			return nil, watchstream.Options{}, inStream(err)
 		}
 	case opts.revision > 0:
 		start.Start, start.After = cacher.StartAfter, opts.revision
@@ -45,7 +60,7 @@ func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Valu
 	}
 	cursor, err := e.res.cache.Open(ctx, start)
 	if err != nil {
-		return nil, watchstream.Options{}, e.expired(opts.revision, err)
+		return nil, watchstream.Options{}, inStream(e.expired(opts.revision, err))
 	}
 	// A definition that changed since the lookup has ended its watches already: this one would stay.
 	if now := e.res.registry.Catalog().endpoints[path{e.Group, e.Version, e.Plural}]; now == nil || now.view != e.view {

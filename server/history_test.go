@@ -313,8 +313,8 @@ func compact(t *testing.T, s *servertest.Server) (at int64) {
 	return at
 }
 
-// TestCompactionUnderWatchers: whoever has what he needs in memory goes on, and whoever would need more is
-// told to list again. Nobody misses anything in silence.
+// TestCompactionUnderWatchers: a watch that has what it needs in memory goes on, and one that would need more is
+// told to list again. None misses anything in silence.
 func TestCompactionUnderWatchers(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)
@@ -357,11 +357,51 @@ func TestCompactionUnderWatchers(t *testing.T) {
 			t.Fatalf("event %d of the slow watch has version %d, want %d", i, v, want[i])
 		}
 	}
-	res, body := s.Do("GET", after(from), "")
-	if got := status(t, res, body); got.Code != http.StatusGone || got.Reason != "Expired" {
-		t.Errorf("a watch from before the compaction: %s", body)
-	}
+	checkNoVersion(t, s, from)
 	expectVersions(t, s.Watch(after(at)), want[len(want)-4:])
+}
+
+// checkNoVersion: a version from which no watch can start is told in the stream, and nothing else is. What is
+// wrong with the request itself is an HTTP error.
+func checkNoVersion(t *testing.T, s *servertest.Server, expired int64) {
+	t.Helper()
+	tooOld, future := fmt.Sprintf("&resourceVersion=%d", expired), "&resourceVersion=1000000"
+	const list = "&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
+	overHTTP2 := *s
+	overHTTP2.Client = h2c(t)
+	for protocol, s := range map[string]*servertest.Server{"HTTP/1.1": s, "HTTP/2": &overHTTP2} {
+		for _, tc := range []struct {
+			name, query string
+			code        int
+			event       string
+		}{
+			{"too old", tooOld, 200, fmt.Sprintf(`"message":"too old resource version: %d (`, expired)},
+			{"too old, with bookmarks", tooOld + "&allowWatchBookmarks=true", 200, `"reason":"Expired","code":410`},
+			{"too old, of one name", tooOld + "&fieldSelector=metadata.name%3Da", 200, `"reason":"Expired","code":410`},
+			{"too old, without initial events", tooOld + "&sendInitialEvents=false&resourceVersionMatch=NotOlderThan", 200, `"reason":"Expired","code":410`},
+			{"future", future, 200, `"reason":"Expired","code":410`},
+			{"future, with initial events", future + list, 200, `"causes":[{"reason":"ResourceVersionTooLarge"`},
+			{"too old and a bad selector", tooOld + "&labelSelector=a+in+b", 400, ""},
+			{"future and a bad match", future + "&resourceVersionMatch=Exact", 422, ""},
+		} {
+			t.Run(protocol+", "+tc.name, func(t *testing.T) {
+				res, body := s.Do("GET", widgetsPath+"?watch=true"+tc.query, "")
+				if res.StatusCode != tc.code || res.Header.Get("Content-Type") != "application/json" || (res.ContentLength < 0) != (tc.code == 200) {
+					t.Errorf("%s, of %d bytes, with %v", res.Status, res.ContentLength, res.Header)
+				}
+				if tc.event == "" {
+					return
+				}
+				if !strings.HasPrefix(body, `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1",`) || strings.Count(body, "\n") != 1 || !strings.HasSuffix(body, "}\n") || !strings.Contains(body, tc.event) {
+					t.Errorf("the stream is %q", body)
+				}
+			})
+		}
+	}
+	res, body := s.Do("GET", "/apis/example.com/v1/gadgets?watch=true"+tooOld, "")
+	if got := status(t, res, body); got.Code != http.StatusNotFound {
+		t.Errorf("of an unknown type: %s", body)
+	}
 }
 
 // TestDefinitionDeletedUnderWatchers: its objects are seen to go, the watches end, and nothing of it is left

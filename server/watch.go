@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -25,6 +27,11 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 		return err
 	}
 	cursor, options, err := e.Watch(r.Context(), t.namespace, t.name, w.query)
+	var about *registry.StreamError
+	if errors.As(err, &about) {
+		h.tell(w, about.ErrStatus)
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -57,6 +64,16 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 		panic(http.ErrAbortHandler) // cut off: a clean end would tell the client that it has all
 	}
 	return nil
+}
+
+// tell answers with a stream of one ERROR event.
+func (h *handler) tell(w *response, status metav1.Status) {
+	bound(&status)
+	w.Header().Set("Content-Type", string(mediaJSON))
+	w.WriteHeader(http.StatusOK)
+	http.NewResponseController(w.ResponseWriter).Flush() // a stream has no length
+	h.metrics.watchEvents(w.endpoint).Inc()
+	w.Write(watchstream.AppendError(nil, &status)) // an error means that the client is gone
 }
 
 // unlessTold is the error of a stream that must be cut off. One of which the client has got an event is logged.
