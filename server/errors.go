@@ -48,21 +48,26 @@ func (w *response) fail(r *http.Request, err error) {
 		panic(http.ErrAbortHandler)
 	}
 	status := w.statusOf(r, err)
-	bound(&status)
-	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	w.Header().Del("ETag") // of the answer that this is instead of
 	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
-	}
-	body, err := json.Marshal(status)
-	if err != nil {
-		panic(err) // metav1.Status always marshals
 	}
 	media, err := negotiate(r.Header.Values("Accept"), acceptObject)
 	if err != nil {
 		media = mediaJSON // also the form of the 406 itself
 	}
-	w.writeObject(r, int(status.Code), media, body)
+	w.writeObject(r, int(status.Code), media, encodeStatus(status))
+}
+
+// encodeStatus is what a client gets of a Status, as JSON.
+func encodeStatus(status metav1.Status) []byte {
+	bound(&status)
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	body, err := json.Marshal(status)
+	if err != nil {
+		panic(err) // metav1.Status always marshals
+	}
+	return body
 }
 
 func (w *response) statusOf(r *http.Request, err error) metav1.Status {

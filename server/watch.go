@@ -68,12 +68,11 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 
 // tell answers with a stream of one ERROR event.
 func (h *handler) tell(w *response, status metav1.Status) {
-	bound(&status)
 	w.Header().Set("Content-Type", string(mediaJSON))
 	w.WriteHeader(http.StatusOK)
 	http.NewResponseController(w.ResponseWriter).Flush() // a stream has no length
 	h.metrics.watchEvents(w.endpoint).Inc()
-	w.Write(watchstream.AppendError(nil, &status)) // an error means that the client is gone
+	w.Write(watchstream.AppendError(nil, encodeStatus(status))) // an error means that the client is gone
 }
 
 // unlessTold is the error of a stream that must be cut off. One of which the client has got an event is logged.
