@@ -72,6 +72,10 @@ figures-compare: build ## measure this tree and REF (main) in five turns; fails 
 	@rm -rf bin/ref && mkdir -p bin/ref && git archive $(REF) | tar -x -C bin/ref && $(MAKE) -C bin/ref build VERSION=$(REF) && mv bin/ref/bin/apiserver-lite bin/apiserver-lite-ref && rm -rf bin/ref
 	@$(GO) run -buildvcs=false ./bench compare --server $(BIN)/apiserver-lite --with bin/apiserver-lite-ref --essential --worse 1.1
 
+.PHONY: vuln
+vuln: ## look for known vulnerabilities in what is linked; asks a database on the network, so it's no part of ci
+	$(EACH) $(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...$(DONE)
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' . | sed 's|/[^/]*:func | |' | sort | while read -r dir target; do \

@@ -7,14 +7,15 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 )
 
-// kubectlVersion is what kubectl says of itself; unstamped builds can't parse their own version.
-const kubectlVersion = "v1.37.2"
-
 // Where TestMain leaves the programs, as absolute paths.
 var apiserverBinary, kubectlBinary string
+
+// kubectlVersion is what kubectl says of itself. It's made from go.mod's version: unstamped builds can't parse their own.
+var kubectlVersion string
 
 func TestMain(m *testing.M) {
 	if err := build(); err != nil {
@@ -31,14 +32,20 @@ func build() error {
 		return err
 	}
 	apiserverBinary, kubectlBinary = filepath.Join(bin, "apiserver-lite"), filepath.Join(bin, "kubectl")
-	args := []string{"build", "-o", apiserverBinary, "."}
+	// Without the version control's stamp, which a clone that belongs to someone else can't have.
+	args := []string{"build", "-buildvcs=false", "-o", apiserverBinary, "."}
 	if raceDetector() {
 		args = slices.Insert(args, 1, "-race")
 	}
 	if err := run("..", "go", args...); err != nil {
 		return err
 	}
-	return run(".", "go", "build", "-ldflags=-X k8s.io/component-base/version.gitVersion="+kubectlVersion, "-o", kubectlBinary, "./kubectl")
+	module, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubectl").Output()
+	if err != nil {
+		return fmt.Errorf("which kubectl is it: %w", err)
+	}
+	kubectlVersion = "v1" + strings.TrimPrefix(strings.TrimSpace(string(module)), "v0") // v0.37.2 is kubectl 1.37.2
+	return run(".", "go", "build", "-buildvcs=false", "-ldflags=-X k8s.io/component-base/version.gitVersion="+kubectlVersion, "-o", kubectlBinary, "./kubectl")
 }
 
 // raceDetector tells whether this test binary was built with -race; the server is then, too.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"testing"
 )
 
@@ -24,9 +26,20 @@ func build(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "apiserver-lite")
 	// Without the version control's stamp, which a clone that belongs to someone else can't have.
-	if output, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "..").CombinedOutput(); err != nil {
+	args := []string{"build", "-buildvcs=false", "-o", binary}
+	if raceDetector() {
+		args = append(args, "-race")
+	}
+	if output, err := exec.Command("go", append(args, "..")...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the server: %v\n%s", err, output)
 		return 1
 	}
 	return m.Run()
+}
+
+// raceDetector tells whether this test was built with -race. The server then is, too, and each test fails in which it
+// reports a race.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

@@ -72,6 +72,9 @@ func launch(t *testing.T, r run) *process {
 	t.Cleanup(func() {
 		p.cmd.Process.Kill()
 		<-p.exited
+		if strings.Contains(p.stderr.String(), "WARNING: DATA RACE") {
+			t.Error("the server has a data race")
+		}
 		if t.Failed() {
 			t.Logf("standard error of %v:\n%s", p.cmd, p.stderr)
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "write what is generated into the README")
@@ -32,8 +33,9 @@ func readReadme(t *testing.T) string {
 type walkThrough struct {
 	t      *testing.T
 	blocks map[string]string
-	url    string // of the server as it runs now
-	dir    string // where the lines are pasted
+	url    string        // of the server as it runs now
+	dir    string        // where the lines are pasted
+	exited chan struct{} // closed when the server's command has ended
 }
 
 // blockPattern finds the marked blocks. Every block of shell lines must be marked.
@@ -92,25 +94,39 @@ func (w *walkThrough) paste(name string) {
 	}
 }
 
-// server runs the block that starts the server, in the repository as it is there, and waits until it's ready.
-// Where it listens and stores is what the environment says.
-func (w *walkThrough) server(data string) *exec.Cmd {
+// server runs the block that starts the server, in the repository as it is there, and waits until it's ready. Where it
+// is built, listens and stores is what the environment says. The build may take as long as it takes; when it fails, or
+// the server does, the shell ends.
+func (w *walkThrough) server(data string, env ...string) *exec.Cmd {
 	w.t.Helper()
 	urlFile := filepath.Join(w.dir, "url")
 	cmd := w.shell("start")
 	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "APISERVER_LITE_LISTEN=127.0.0.1:0", "APISERVER_LITE_DATA_DIR="+data, "APISERVER_LITE_URL_FILE="+urlFile)
+	cmd.Env = append(os.Environ(), "BIN="+filepath.Join(w.dir, "bin"), "APISERVER_LITE_LISTEN=127.0.0.1:0",
+		"APISERVER_LITE_DATA_DIR="+data, "APISERVER_LITE_URL_FILE="+urlFile)
+	cmd.Env = append(cmd.Env, env...)
 	log := &output{}
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
 	}
+	w.exited = make(chan struct{})
+	go func(exited chan struct{}) {
+		defer close(exited)
+		cmd.Wait()
+	}(w.exited)
 	w.t.Cleanup(func() {
 		if w.t.Failed() {
 			w.t.Logf("the server's output:\n%s", log)
 		}
 	})
-	eventually(w.t, "the README's server is ready", func() bool { return exists(w.t, urlFile) })
+	for !exists(w.t, urlFile) {
+		select {
+		case <-w.exited:
+			w.t.Fatalf("the README's command ended before the server was ready: %v", cmd.ProcessState)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 	content, err := os.ReadFile(urlFile)
 	if err != nil {
 		w.t.Fatal(err)
@@ -125,7 +141,7 @@ func (w *walkThrough) interrupt(server *exec.Cmd) {
 	if err := syscall.Kill(-server.Process.Pid, syscall.SIGINT); err != nil {
 		w.t.Fatal(err)
 	}
-	server.Wait()
+	<-w.exited
 	eventually(w.t, "the server has ended", func() bool { return !exists(w.t, filepath.Join(w.dir, "url")) })
 }
 
@@ -199,7 +215,8 @@ func TestReadmeWalkThrough(t *testing.T) {
 		t.Errorf("the watch ended with %v, want a clean end", err)
 	}
 
-	server = w.server(data)
+	// This time git refuses to read the clone, as it does if that belongs to another user.
+	server = w.server(data, "GIT_TEST_ASSUME_DIFFERENT_OWNER=1")
 	w.paste("write more")
 	_, lines = w.watch("resume")
 	w.expect(lines, "events after")
@@ -277,7 +294,7 @@ func TestReadmeLeavesOut(t *testing.T) {
 	}{
 		{"DELETE", widgets + "/a?propagationPolicy=Foreground", "", "", 400, "propagationPolicy"},
 		{"DELETE", widgets + "/a?propagationPolicy=Orphan", "", "", 400, "propagationPolicy"},
-		{"GET", widgets + "/a/scale", "", "", 404, ""},
+		{"GET", widgets + "/a/scale", "", "", 404, "the server could not find the requested resource"},
 	}
 	for _, test := range tests {
 		a := p.do(test.code, test.method, test.path, test.body, "Content-Type", test.contentType)
