@@ -73,8 +73,7 @@ type Attributes struct {
 	Warnings        []string                           // what was warned of, see Warn
 }
 
-// Warn tells the client something beside the answer, in a Warning header. A request that is refused has none, and a
-// deleted collection neither.
+// Warn tells the client something besides the answer or the refusal, in a Warning header. A deleted collection has none.
 func (a *Attributes) Warn(text string) { a.Warnings = append(a.Warnings, text) }
 
 // Operation is what a request does to an object. Patches and applied configurations are a Create or an Update. A deletion that
@@ -96,38 +95,43 @@ func (e *Endpoint) admits() bool {
 
 // admit lets the hooks judge a client's write. o, which is nil for a Delete, becomes what they make of it; old is nil for a
 // Create.
-func (e *Endpoint) admit(ctx context.Context, w writeOptions, op Operation, o, old *object.Object, subresource string) (warnings []string, err error) {
-	if !w.asked || !e.admits() {
-		return nil, nil
+func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) error {
+	if !w.asked || !w.admits() {
+		return nil
 	}
 	subject := o
 	if o == nil {
 		subject = old
 	}
 	a := &Attributes{
-		Operation: op, Kind: e.kind(), Resource: runtimeschema.GroupVersionResource{Group: e.Group, Version: e.Version, Resource: e.Plural},
-		Subresource: subresource, Namespace: subject.Meta.Namespace, Name: subject.Meta.Name,
-		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: e.userAgent,
+		Operation: op, Kind: w.kind(), Resource: runtimeschema.GroupVersionResource{Group: w.Group, Version: w.Version, Resource: w.Plural},
+		Subresource: w.Subresource, Namespace: subject.Meta.Namespace, Name: subject.Meta.Name,
+		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: w.userAgent,
 	}
 	var before *object.Object
 	if o != nil {
 		before = o.Clone()
 	}
-	if t := e.res.typed; t != nil {
-		if err := t.admit(ctx, e, a, o, old); err != nil {
-			return nil, err
-		}
-	}
-	if len(e.res.registry.admission) > 0 {
-		if err := e.admitTree(ctx, a, o, old); err != nil {
-			return nil, err
-		}
-	}
-	if o != nil {
-		*o = *e.selectPart(o, before, subresource)
+	err := w.callAll(ctx, a, o, old)
+	w.warnings = append(w.warnings, a.Warnings...)
+	if err == nil && o != nil {
+		*o = *w.selectPart(o, before)
 		o.Managed, o.Meta.ManagedFields = before.Managed, nil
 	}
-	return a.Warnings, nil
+	return err
+}
+
+// callAll calls the definition's hooks and then those that are for all resources.
+func (e *Endpoint) callAll(ctx context.Context, a *Attributes, o, old *object.Object) error {
+	if t := e.res.typed; t != nil {
+		if err := t.admit(ctx, e, a, o, old); err != nil {
+			return err
+		}
+	}
+	if len(e.res.registry.admission) == 0 {
+		return nil
+	}
+	return e.admitTree(ctx, a, o, old)
 }
 
 // admitTree calls the hooks that are for all resources.

@@ -34,7 +34,7 @@ func withGadgets(d Definition[Gadget]) func(*Registry) {
 	return func(r *Registry) { Register(r, d) }
 }
 
-func (s *server) goGadgets() *Endpoint { return s.at("go.example.com", "v1", "gadgets") }
+func (s *server) goGadgets() *client { return s.at("go.example.com", "v1", "gadgets") }
 
 func gadget(name, more string) []byte {
 	return []byte(`{"apiVersion":"go.example.com/v1","kind":"Gadget","metadata":{"name":"` + name + `"}` + more + `}`)
@@ -294,7 +294,7 @@ func TestAdmissionRefusesApply(t *testing.T) {
 
 // TestAdmissionSeesStored: when somebody else writes while a hook thinks, it's asked again, with what the write then replaces.
 func TestAdmissionSeesStored(t *testing.T) {
-	var e *Endpoint
+	var e *client
 	var seen journal
 	interfere, others := true, 0
 	var ctx context.Context
@@ -381,7 +381,7 @@ func TestAdmissionLeavesAlone(t *testing.T) {
 	before := s.store.Current()
 	refuse := func(t *testing.T, hook, field string) {
 		t.Helper()
-		for _, e := range []*Endpoint{e, w} {
+		for _, e := range []*client{e, w} {
 			if e == w && hook != "quota" {
 				continue
 			}

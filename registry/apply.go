@@ -10,54 +10,47 @@ import (
 )
 
 // applyConfiguration merges what a manager wants of an object into it, or creates it.
-func (e *Endpoint) applyConfiguration(ctx context.Context, namespace, name, subresource string, d *decoder, body []byte) (*Result, error) {
-	wanted, err := d.configuration(body, namespace, name)
+func (w *write) applyConfiguration(ctx context.Context, body []byte) (Result, error) {
+	wanted, err := w.readConfiguration(body)
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	key, err := e.key(namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	fromBody := len(d.warnings)
+	given := len(w.warnings)
 	for {
-		d.warnings = d.warnings[:fromBody] // of an earlier try
-		stored, err := e.write(ctx, key, name, d.dryRun, func(old *cacher.Object) (change, error) {
-			d.warnings = d.warnings[:fromBody]
-			return e.applyTo(ctx, d, old, wanted, subresource)
-		})
+		w.warnings = w.warnings[:given] // without those of an earlier try
+		stored, err := w.change(ctx, func(old *cacher.Object) (change, error) { return w.applyTo(ctx, old, wanted) })
 		switch {
 		case err == nil:
-			return e.result(ctx, stored, &Result{Warnings: d.warnings})
-		case !apierrors.IsNotFound(err) || isRefusal(err) || subresource != main:
-			return nil, err
+			return w.answer(ctx, stored)
+		case !apierrors.IsNotFound(err) || isRefusal(err) || w.Subresource != main:
+			return Result{}, err
 		}
-		res, err := e.createApplied(ctx, namespace, d, wanted)
+		res, err := w.createApplied(ctx, wanted)
 		if !apierrors.IsAlreadyExists(err) || isRefusal(err) { // else somebody else has just created it
 			return res, err
 		}
 	}
 }
 
-// configuration decodes and checks an applied configuration.
-func (d *decoder) configuration(body []byte, namespace, name string) (map[string]any, error) {
-	_, tree, err := d.parsed(body)
+// readConfiguration reads and checks an applied configuration.
+func (w *write) readConfiguration(body []byte) (map[string]any, error) {
+	_, tree, err := w.parse(body)
 	if err != nil {
 		return nil, err
 	}
 	// As an object of its own it has to be one of this path; what it's merged from stays as it was sent.
-	o, _, err := d.endpoint.split(object.DeepCopy(tree))
+	o, _, err := w.split(object.DeepCopy(tree))
 	if err != nil {
 		return nil, err
 	}
 	if o.Managed != nil {
 		return nil, badRequest("metadata.managedFields must be nil")
 	}
-	if err := d.endpoint.checkNamed(o, namespace, name); err != nil {
+	if err := checkNamed(o, w.Target); err != nil {
 		return nil, err
 	}
-	if metadata := object.Map(tree["metadata"]); namespace != "" {
-		metadata["namespace"] = namespace
+	if metadata := object.Map(tree["metadata"]); w.Namespace != "" {
+		metadata["namespace"] = w.Namespace
 	} else {
 		delete(metadata, "namespace") // cluster scope has none, whatever the client sent
 	}
@@ -65,51 +58,54 @@ func (d *decoder) configuration(body []byte, namespace, name string) (map[string
 }
 
 // applyTo makes the new object from the old one and a configuration.
-func (e *Endpoint) applyTo(ctx context.Context, d *decoder, old *cacher.Object, wanted map[string]any, subresource string) (change, error) {
-	prev, err := e.load(ctx, old)
+func (w *write) applyTo(ctx context.Context, old *cacher.Object, wanted map[string]any) (change, error) {
+	prev, err := w.load(ctx, old)
 	if err != nil {
 		return change{}, err
 	}
 	prev.Meta.ResourceVersion = old.Revision.String()
-	live, err := prev.Tree(e.apiVersion(), e.Kind)
+	live, err := prev.Tree(w.apiVersion(), w.Kind)
 	if err != nil {
 		return change{}, err
 	}
-	in, err := e.merge(live, wanted, d, subresource)
+	in, err := w.merge(live, wanted)
 	if err != nil {
 		return change{}, err
 	}
-	if err := e.checkPrecondition(old, prev, in); err != nil {
+	if err := w.checkPrecondition(old, prev, in); err != nil {
 		return change{}, err
 	}
-	next := e.selectPart(in, prev, subresource)
+	next := w.selectPart(in, prev)
 	next.Managed = in.Managed // who applied a part is recorded, whatever that part is
-	e.inheritMeta(next, prev, old.Revision.String())
-	return e.revised(ctx, d, old, prev, next, subresource)
+	inheritMeta(next, prev, old.Revision.String())
+	return w.replacement(ctx, next, prev)
 }
 
 // createApplied makes a new object of a configuration.
-func (e *Endpoint) createApplied(ctx context.Context, namespace string, d *decoder, wanted map[string]any) (*Result, error) {
-	o, err := e.merge(nil, wanted, d, main)
+func (w *write) createApplied(ctx context.Context, wanted map[string]any) (Result, error) {
+	o, err := w.merge(nil, wanted)
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
 	if o.Meta.UID != "" {
-		return nil, e.conflict(o.Meta.Name) // it was about an object that is gone
+		return Result{}, w.conflict(o.Meta.Name) // it was about an object that is gone
 	}
-	return e.store(ctx, namespace, o, d, true)
+	if err := w.fill(o); err != nil {
+		return Result{}, err
+	}
+	return w.create(ctx, o)
 }
 
 // merge applies a configuration to a whole object, or to none, and gives it the schema's form.
-func (e *Endpoint) merge(live, wanted map[string]any, d *decoder, subresource string) (*object.Object, error) {
-	merged, err := e.managers.of(subresource).Apply(live, object.DeepCopy(wanted), d.manager, d.force)
+func (w *write) merge(live, wanted map[string]any) (*object.Object, error) {
+	merged, err := w.managers.of(w.Subresource).Apply(live, object.DeepCopy(wanted), w.manager, w.force)
 	if err != nil {
-		return nil, e.fail("", err)
+		return nil, w.fail(w.Name, err)
 	}
 	o, err := object.FromTree(merged)
 	if err != nil {
 		return nil, badRequest("%s", err)
 	}
-	_, err = e.shape(o, false)
+	_, err = w.shape(o, false)
 	return o, err
 }

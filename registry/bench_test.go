@@ -30,18 +30,18 @@ func BenchmarkAdmitCreate(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		d := decoder{endpoint: e, writeOptions: writeOptions{validation: metav1.FieldValidationWarn}}
-		o, err := d.object(body)
+		w := fuzzWrite(e, metav1.FieldValidationWarn)
+		o, err := w.read(body)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if err := e.placeIn(o, "default"); err != nil {
+		if err := placeIn(o, "default"); err != nil {
 			b.Fatal(err)
 		}
-		if err := e.initMeta(o); err != nil {
+		if err := w.initMeta(o); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := e.validNew(context.Background(), &d, o); err != nil {
+		if _, err := w.approve(context.Background(), o, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -50,8 +50,8 @@ func BenchmarkAdmitCreate(b *testing.B) {
 // What an update costs before etcd: both objects are decoded.
 func BenchmarkAdmitUpdate(b *testing.B) {
 	e := fuzzEndpoint()
-	d := decoder{endpoint: e, writeOptions: writeOptions{validation: metav1.FieldValidationWarn}}
-	o, err := d.object(kilobyte("a", `,"uid":"u","namespace":"default"`))
+	w := fuzzWrite(e, metav1.FieldValidationWarn)
+	o, err := w.read(kilobyte("a", `,"uid":"u","namespace":"default"`))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -64,11 +64,11 @@ func BenchmarkAdmitUpdate(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
-		in, err := d.object(body)
+		in, err := w.read(body)
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := e.revise(context.Background(), &d, old, in, main); err != nil {
+		if _, err := w.revise(context.Background(), old, in); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -120,12 +120,9 @@ func BenchmarkTable(b *testing.B) {
 	if err := work.Wait(); err != nil {
 		b.Fatal(err)
 	}
-	for _, form := range []form.Form{{}, {Kind: form.MetadataOnly, Version: "v1"}, {Kind: form.Table, Version: "v1"}} {
-		b.Run(string(form.Kind), func(b *testing.B) {
-			in, err := w.In(form, nil)
-			if err != nil {
-				b.Fatal(err)
-			}
+	for _, f := range []form.Form{{}, {Kind: form.MetadataOnly, Version: "v1"}, {Kind: form.Table, Version: "v1"}} {
+		b.Run(string(f.Kind), func(b *testing.B) {
+			in := w.In(f)
 			b.ReportAllocs()
 			for b.Loop() {
 				list, err := in.List(context.Background(), "default", nil)
@@ -180,7 +177,7 @@ func benchmarkSelected(b *testing.B, query string) {
 	}
 }
 
-func benchmarkList(b *testing.B, e *Endpoint, query string, want int) {
+func benchmarkList(b *testing.B, e *client, query string, want int) {
 	q := params(query)
 	var all strings.Builder
 	l, err := e.List(context.Background(), "", q)

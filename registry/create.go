@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -12,95 +11,80 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// Create stores a new object. Errors are Status errors.
-func (e *Endpoint) Create(ctx context.Context, namespace string, q url.Values, body []byte) (*Result, error) {
-	if (namespace != "") != e.Namespaced {
-		return nil, e.methodNotAllowed("create")
+// Create stores a new object. Errors are Status errors, or the server's own failures.
+func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
+	if (r.Namespace != "") != e.Namespaced {
+		return Result{}, e.methodNotAllowed("create")
 	}
-	return e.current(ctx, func(e *Endpoint) (*Result, error) {
-		opts, err := e.writeOptions(q, "CreateOptions", "")
+	return e.perform(ctx, r, createOptions, func(ctx context.Context, w *write) (Result, error) {
+		o, err := w.read(r.Body)
 		if err != nil {
-			return nil, err
+			return Result{}, err
 		}
-		d := &decoder{endpoint: e, writeOptions: opts}
-		o, err := d.object(body)
-		if err != nil {
-			return nil, err
+		if err := placeIn(o, w.Namespace); err != nil {
+			return Result{}, err
 		}
-		if err := e.placeIn(o, namespace); err != nil {
-			return nil, err
+		if err := w.fill(o); err != nil {
+			return Result{}, err
 		}
-		return e.store(ctx, namespace, o, d, false)
+		if err := w.track(nil, o); err != nil {
+			return Result{}, err
+		}
+		return w.create(ctx, o)
 	})
 }
 
-// store makes a new object of what a client sent. applied tells that its managedFields are the server's.
-func (e *Endpoint) store(ctx context.Context, namespace string, o *object.Object, d *decoder, applied bool) (*Result, error) {
-	if err := e.initMeta(o); err != nil {
-		return nil, err
-	}
-	d.warnings = append(d.warnings, o.DropRepeatedOwners()...)
-	d.warnings = append(d.warnings, object.FinalizerWarnings(o, nil)...)
-	if _, ok := o.Content[status]; ok && e.hasStatus() {
-		delete(o.Content, status)
-		if _, err := e.shape(o, false); err != nil { // it may have a default
-			return nil, err
-		}
-	}
-	if !applied {
-		if err := e.track(nil, o, d, main); err != nil {
-			return nil, err
-		}
-	}
-	end, err := e.res.begin(ctx)
+// create stores a new object that is filled, and answers with it.
+func (w *write) create(ctx context.Context, o *object.Object) (Result, error) {
+	stored, err := w.commit(ctx, func() (*cacher.Object, error) { return w.insert(ctx, o) })
 	if err != nil {
-		return nil, e.fail(o.Meta.Name, err)
+		return Result{}, err
 	}
-	defer end()
-	stored, err := e.create(ctx, namespace, o, d)
-	if err != nil {
-		return nil, e.fail(o.Meta.Name, err)
-	}
-	if !d.dryRun {
-		err = e.res.written(ctx, stored.Revision)
-	}
-	if err != nil {
-		return nil, e.fail(o.Meta.Name, err)
-	}
-	return e.result(ctx, stored, &Result{Created: true, Warnings: d.warnings})
+	res, err := w.answer(ctx, stored)
+	res.Created = true
+	return res, err
 }
 
-// create finds a name, asks admission, validates and writes. A dry run ends before the write; its object has no revision.
-func (e *Endpoint) create(ctx context.Context, namespace string, in *object.Object, d *decoder) (*cacher.Object, error) {
+// fill gives a new object what the server decides, and drops what it can't have.
+func (w *write) fill(o *object.Object) error {
+	if err := w.initMeta(o); err != nil {
+		return err
+	}
+	w.warnings = append(w.warnings, o.DropRepeatedOwners()...)
+	if _, ok := o.Content[status]; !ok || !w.has(status) {
+		return nil
+	}
+	delete(o.Content, status)
+	_, err := w.shape(o, false) // it may have a default
+	return err
+}
+
+// insert finds a name for a new object, has the object approved and stores it. A dry run ends before the write; its
+// object has no revision.
+func (w *write) insert(ctx context.Context, in *object.Object) (*cacher.Object, error) {
 	// What the object needs to be there comes first: in a missing namespace, the answer is about that.
-	conds, err := e.conditions(ctx, namespace, d.dryRun)
+	conds, err := w.conditions(ctx)
 	if err != nil {
 		return nil, err
 	}
 	generate := in.Meta.Name == "" && in.Meta.GenerateName != ""
-	warned := len(d.warnings)
+	given := len(w.warnings)
 	for try := 1; ; try++ {
-		if generate {
-			in.Meta.Name = generatedName(in.Meta.GenerateName)
-		}
 		o := in
 		if generate { // each name gets the object as it came
-			o, d.warnings = in.Clone(), d.warnings[:warned]
+			o, w.warnings = in.Clone(), w.warnings[:given]
+			o.Meta.Name = generatedName(in.Meta.GenerateName)
 		}
-		raw, err := e.admitNew(ctx, o, d)
+		w.Name = o.Meta.Name
+		raw, err := w.approve(ctx, o, nil)
 		if err != nil {
 			return nil, err
 		}
-		key, err := e.key(namespace, o.Meta.Name)
+		key, err := w.Endpoint.key(w.Namespace, w.Name)
 		if err != nil {
 			return nil, err
 		}
-		rev, err := storage.Revision(0), error(nil)
-		if d.dryRun {
-			err = e.tryInsert(ctx, key)
-		} else {
-			rev, err = e.insert(ctx, namespace, key, raw, conds)
-		}
+		rev, err := w.putNew(ctx, key, raw, conds)
 		if err == nil {
 			return cacher.NewObject(key, raw, rev), nil
 		}
@@ -108,60 +92,27 @@ func (e *Endpoint) create(ctx context.Context, namespace string, in *object.Obje
 			return nil, err
 		}
 		if try == generateTries {
-			return nil, apierrors.NewGenerateNameConflict(e.resource(), o.Meta.Name, retryAfter)
+			return nil, apierrors.NewGenerateNameConflict(w.resource(), w.Name, retryAfter)
 		}
 	}
 }
 
-// admitNew asks admission about a new object, validates it and encodes it.
-func (e *Endpoint) admitNew(ctx context.Context, o *object.Object, d *decoder) ([]byte, error) {
-	admitted, err := e.admit(ctx, d.writeOptions, Create, o, nil, main)
-	if err != nil {
-		return nil, err
-	}
-	raw, err := e.validNew(ctx, d, o)
-	if err != nil {
-		return nil, err
-	}
-	d.warnings = append(d.warnings, admitted...)
-	return raw, e.warn(ctx, d, o, nil, main)
-}
-
-// validNew validates a new object and encodes it.
-func (e *Endpoint) validNew(ctx context.Context, d *decoder, o *object.Object) ([]byte, error) {
-	errs := e.validateNew(o)
-	if t := e.res.typed; t != nil {
-		more, err := t.rules(ctx, o, nil, main)
-		if err != nil {
-			return nil, err
-		}
-		errs = append(errs, more...)
-	}
-	errs = append(errs, d.validate(ctx, o, nil, main)...)
-	if err := invalid(e.groupKind(), o.Meta.Name, errs); err != nil {
-		return nil, err
-	}
-	return e.encode(ctx, o)
-}
-
-// tryInsert is insert without the write.
-func (e *Endpoint) tryInsert(ctx context.Context, key string) error {
-	found, err := e.res.read(ctx, key)
-	if err == nil && found != nil {
-		err = storage.ErrExists
-	}
-	return err
-}
-
-// insert creates a key under its conditions. A failed condition means that the namespace or the
+// putNew creates a key under its conditions. A failed condition means that the namespace or the
 // definition changed: whether they still allow the object is then asked again.
-func (e *Endpoint) insert(ctx context.Context, namespace, key string, raw []byte, conds []storage.Condition) (storage.Revision, error) {
+func (w *write) putNew(ctx context.Context, key string, raw []byte, conds []storage.Condition) (storage.Revision, error) {
+	if w.dryRun {
+		found, err := w.res.read(ctx, key)
+		if err == nil && found != nil {
+			err = storage.ErrExists
+		}
+		return 0, err
+	}
 	for {
-		rev, err := e.res.registry.store.Create(ctx, key, raw, conds...)
+		rev, err := w.res.registry.store.Create(ctx, key, raw, conds...)
 		if !errors.Is(err, storage.ErrConditionFailed) {
 			return rev, err
 		}
-		if conds, err = e.readConditions(ctx, namespace, false); err != nil {
+		if conds, err = w.readConditions(ctx); err != nil {
 			return 0, err
 		}
 	}
@@ -174,18 +125,18 @@ func (e *Endpoint) insert(ctx context.Context, namespace, key string, raw []byte
 //
 // They're taken from the cache, which may be behind; a refusal is given only after reading etcd. A dry run
 // changes nothing and always reads.
-func (e *Endpoint) conditions(ctx context.Context, namespace string, dryRun bool) ([]storage.Condition, error) {
-	if e.res.terminating || dryRun {
-		return e.readConditions(ctx, namespace, dryRun)
+func (w *write) conditions(ctx context.Context) ([]storage.Condition, error) {
+	if w.res.terminating || w.dryRun {
+		return w.readConditions(ctx)
 	}
 	conds := make([]storage.Condition, 0, 2)
-	if e.res.definition.Key != "" {
-		conds = append(conds, e.res.definition)
+	if w.res.definition.Key != "" {
+		conds = append(conds, w.res.definition)
 	}
-	if namespace != "" {
-		ns := e.res.registry.namespaces.cached(namespace)
+	if w.Namespace != "" {
+		ns := w.res.registry.namespaces.cached(w.Namespace)
 		if ns == nil || ns.DeletionTimestamp != "" {
-			return e.readConditions(ctx, namespace, false)
+			return w.readConditions(ctx)
 		}
 		conds = append(conds, storage.Condition{Key: ns.Key, Revision: ns.Revision})
 	}
@@ -193,20 +144,20 @@ func (e *Endpoint) conditions(ctx context.Context, namespace string, dryRun bool
 }
 
 // readConditions is conditions from etcd.
-func (e *Endpoint) readConditions(ctx context.Context, namespace string, dryRun bool) ([]storage.Condition, error) {
+func (w *write) readConditions(ctx context.Context) ([]storage.Condition, error) {
 	conds := make([]storage.Condition, 0, 2)
-	if e.res.definition.Key != "" {
-		def, err := e.readDefinition(ctx)
+	if w.res.definition.Key != "" {
+		def, err := w.readDefinition(ctx)
 		if err != nil {
 			return nil, err
 		}
 		if def.DeletionTimestamp != "" {
-			return nil, e.forbidden("", "create not allowed while custom resource definition is terminating")
+			return nil, w.forbidden("", "create not allowed while custom resource definition is terminating")
 		}
 		conds = append(conds, storage.Condition{Key: def.Key, Revision: def.Revision})
 	}
-	if namespace != "" {
-		cond, err := e.res.registry.namespaces.require(ctx, e, namespace, dryRun)
+	if w.Namespace != "" {
+		cond, err := w.res.registry.namespaces.require(ctx, w)
 		if err != nil {
 			return nil, err
 		}

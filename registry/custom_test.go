@@ -39,7 +39,7 @@ func gizmo(version, name, more string) []byte {
 	return []byte(`{"apiVersion":"example.com/` + version + `","kind":"Gizmo","metadata":{"name":"` + name + `"}` + more + `}`)
 }
 
-func (s *server) gizmos() *Endpoint {
+func (s *server) gizmos() *client {
 	s.t.Helper()
 	s.ok(s.crds().Create(s.ctx, "", nil, []byte(gizmoCRD)))
 	return s.at("example.com", "v1", "gizmos")
@@ -416,7 +416,7 @@ func TestServerSideApply(t *testing.T) {
 	s := start(t, "", Options{})
 	e := s.gizmos()
 	const apply = "application/apply-patch+yaml"
-	by := func(manager, more string, spec string) (*Result, error) {
+	by := func(manager, more string, spec string) (Result, error) {
 		return e.Patch(s.ctx, "default", "a", "", apply, params("fieldManager="+manager+more), gizmo("v1", "a", `,"spec":`+spec))
 	}
 	res, err := by("one", "", `{"size":"S","ports":[{"name":"http","port":80}]}`)

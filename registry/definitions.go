@@ -247,11 +247,12 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 	for i := range obj.Spec.Versions {
 		v := &obj.Spec.Versions[i]
 		e := &Endpoint{
-			Group: obj.Spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
-			Plural: obj.Spec.Names.Plural, Singular: names.Singular, Namespaced: res.namespaced,
-			ShortNames: names.ShortNames, Categories: names.Categories, Verbs: verbs,
-			Warning: deprecation(obj, v),
-			res:     res, fields: crd.FieldLabels(v),
+			Names: Names{
+				Group: obj.Spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
+				Plural: obj.Spec.Names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
+			},
+			Namespaced: res.namespaced, Verbs: verbs, Warning: deprecation(obj, v),
+			res: res, fields: crd.FieldLabels(v),
 		}
 		if s := v.Subresources; s != nil {
 			if s.Status != nil {
@@ -295,7 +296,7 @@ func (e *Endpoint) complete(v *apiextensionsv1.CustomResourceDefinitionVersion, 
 		e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
 		e.forms = form.New(form.ColumnsOf(v))
 	}
-	e.shown = form.NewWhole(e.view, e.view, e.ListKind)
+	e.whole = form.NewWhole(e.view, e.view, e.ListKind)
 	e.seal()
 }
 
@@ -394,11 +395,11 @@ func (d *definitions) finish(ctx context.Context, def *definition) (waiting bool
 
 // edit changes a definition on the server's own account.
 func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *crd.Definition)) error {
-	e := d.res.stored
-	_, err := e.write(ctx, def.res.definition.Key, def.object.Name, false, func(old *cacher.Object) (change, error) {
+	w := &write{Endpoint: d.res.stored, Target: Target{Name: def.object.Name}, key: def.res.definition.Key}
+	_, err := w.change(ctx, func(old *cacher.Object) (change, error) {
 		o, err := object.DecodeStored(old.Raw())
 		if err != nil {
-			return change{}, e.unreadable(old.Name(), err)
+			return change{}, w.unreadable(old.Name(), err)
 		}
 		if o.Meta.UID != def.object.UID {
 			return change{raw: old.Raw()}, nil // another of that name
@@ -406,11 +407,11 @@ func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *cr
 		if err := through(o, fn); err != nil {
 			return change{}, err
 		}
-		raw, err := e.encode(ctx, o)
+		raw, err := w.encode(ctx, o)
 		if err != nil {
 			return change{}, err
 		}
-		remove, err := e.unheld(o)
+		remove, err := w.unheld(o)
 		return change{raw: raw, remove: remove}, err
 	})
 	if apierrors.IsNotFound(err) {

@@ -404,7 +404,7 @@ func TestGoTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.at("go.example.com", "v1", "gadgets") != g {
+	if s.at("go.example.com", "v1", "gadgets").Endpoint != g.Endpoint {
 		t.Error("a definition took a Go type's place")
 	}
 	s.ok(s.crds().Delete(s.ctx, "", "gadgets.go.example.com", nil, nil))

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,50 +15,65 @@ import (
 
 // Delete removes an object, or marks it as being deleted if something holds it. The body is DeleteOptions
 // or empty. The answer's object is a Status when the object is gone, else the object. Errors are Status
-// errors.
-func (e *Endpoint) Delete(ctx context.Context, namespace, name string, q url.Values, body []byte) (*Result, error) {
-	key, err := e.key(namespace, name)
+// errors, or the server's own failures.
+func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
+	key, err := e.key(r.Namespace, r.Name)
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	opts, err := e.parseDeleteOptions(q, body)
+	opts, err := e.parseDeleteOptions(r)
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	if t := e.res.typed; t != nil && t.undeletable != nil && t.undeletable(name) {
-		return nil, e.forbidden(name, "this "+e.Singular+" may not be deleted")
+	if t := e.res.typed; t != nil && t.undeletable != nil && t.undeletable(r.Name) {
+		return Result{}, e.forbidden(r.Name, "this "+e.Singular+" may not be deleted")
 	}
-	return e.current(ctx, func(e *Endpoint) (*Result, error) {
-		d := deletion{endpoint: e, ctx: ctx, pre: opts.Preconditions, writeOptions: e.deleting(opts)}
-		stored, err := e.write(ctx, key, name, d.dryRun, d.decide)
-		if err != nil {
-			return nil, err
+	return current(ctx, e, func(e *Endpoint) (Result, error) {
+		d := e.newDeletion(r, opts)
+		d.key, d.Target = key, r.Target
+		if d.shown, err = e.shown(r); err != nil {
+			return Result{}, err
 		}
-		if d.gone {
-			return &Result{Object: e.deleted(name, d.uid), Warnings: d.warnings}, nil
-		}
-		return e.result(ctx, stored, &Result{Warnings: d.warnings})
+		res, err := d.answer(ctx)
+		res.Warnings = d.warnings
+		return res, err
 	})
 }
 
-// deletion decides what a delete does to an object. It's asked again after a conflict.
+// deletion is the write that deletes an object.
 type deletion struct {
-	writeOptions
-	endpoint *Endpoint
-	ctx      context.Context // of the request
-	pre      *metav1.Preconditions
-	uid      string // of the object
-	gone     bool   // it's removed, not only marked
-	warnings []string
+	*write
+	pre  *metav1.Preconditions
+	uid  string // of the object
+	gone bool   // it's removed, not only marked
 }
 
-// deleting are a client's deletion's options as those of a write.
-func (e *Endpoint) deleting(opts *metav1.DeleteOptions) writeOptions {
-	return writeOptions{dryRun: len(opts.DryRun) > 0, manager: managed.ManagerName("", e.userAgent), asked: true}
+// newDeletion returns the deletion of an object by a client.
+func (e *Endpoint) newDeletion(r *Request, opts *metav1.DeleteOptions) *deletion {
+	return &deletion{pre: opts.Preconditions, write: &write{Endpoint: e, writeOptions: writeOptions{
+		dryRun: len(opts.DryRun) > 0, manager: managed.ManagerName("", r.UserAgent), userAgent: r.UserAgent, asked: true,
+	}}}
 }
 
-func (d *deletion) decide(old *cacher.Object) (change, error) {
-	e := d.endpoint
+// answer deletes, and tells what is left.
+func (d *deletion) answer(ctx context.Context) (Result, error) {
+	stored, err := d.delete(ctx)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case d.gone:
+		return Result{Object: d.deleted(d.Name, d.uid)}, nil
+	}
+	return d.write.answer(ctx, stored)
+}
+
+// delete deletes on behalf of a client.
+func (d *deletion) delete(ctx context.Context) (*cacher.Object, error) {
+	return d.change(ctx, func(old *cacher.Object) (change, error) { return d.decide(ctx, old) })
+}
+
+// decide says what the deletion does to an object. It's asked again after a conflict.
+func (d *deletion) decide(ctx context.Context, old *cacher.Object) (change, error) {
 	d.uid, d.gone = "", false
 	prev, err := object.DecodeStored(old.Raw())
 	if old.Err != nil || err != nil {
@@ -71,15 +85,15 @@ func (d *deletion) decide(old *cacher.Object) (change, error) {
 	if err := d.check(old, d.uid); err != nil {
 		return change{}, err
 	}
-	if err := d.admit(old); err != nil {
+	if err := d.admitDeletion(ctx, old); err != nil {
 		return change{}, err
 	}
 	if prev.Meta.DeletionTimestamp != nil {
-		d.gone, err = e.unheld(prev)
+		d.gone, err = d.unheld(prev)
 		return change{raw: old.Raw(), remove: d.gone}, err
 	}
 	if len(prev.Meta.Finalizers) > 0 { // it's written again, in the form it has by now
-		if prev, err = e.load(d.ctx, old); err != nil {
+		if prev, err = d.load(ctx, old); err != nil {
 			return change{}, err
 		}
 	}
@@ -90,31 +104,29 @@ func (d *deletion) decide(old *cacher.Object) (change, error) {
 	if next.Meta.Generation > 0 {
 		next.Meta.Generation++
 	}
-	if t := e.res.typed; t != nil && t.markDeleted != nil {
+	if t := d.res.typed; t != nil && t.markDeleted != nil {
 		if err := t.markDeleted(next); err != nil {
 			return change{}, err
 		}
 	}
-	if d.gone, err = e.unheld(next); err != nil || d.gone {
+	if d.gone, err = d.unheld(next); err != nil || d.gone {
 		return change{remove: true}, err
 	}
-	raw, err := e.encode(d.ctx, next)
+	raw, err := d.encode(ctx, next)
 	return change{raw: raw}, err
 }
 
-// admit asks admission about a deletion.
-func (d *deletion) admit(old *cacher.Object) error {
-	e := d.endpoint
-	if !d.asked || !e.admits() {
+// admitDeletion asks admission about a deletion.
+func (d *deletion) admitDeletion(ctx context.Context, old *cacher.Object) error {
+	if !d.asked || !d.admits() {
 		return nil
 	}
-	o, err := e.load(d.ctx, old)
+	o, err := d.load(ctx, old)
 	if err != nil {
 		return err
 	}
 	o.Meta.ResourceVersion = old.Revision.String()
-	d.warnings, err = e.admit(d.ctx, d.writeOptions, Delete, nil, o, main)
-	return err
+	return d.admit(ctx, Delete, nil, o)
 }
 
 // check holds the preconditions against the object.
@@ -123,7 +135,7 @@ func (d *deletion) check(old *cacher.Object, uid string) error {
 		return nil
 	}
 	refuse := func(what, want, have string) error {
-		return apierrors.NewConflict(d.endpoint.resource(), old.Name(), preconditionFailed(what, want, have))
+		return apierrors.NewConflict(d.resource(), old.Name(), preconditionFailed(what, want, have))
 	}
 	if d.pre.UID != nil && string(*d.pre.UID) != uid {
 		return refuse("UID", string(*d.pre.UID), uid)

@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"net/url"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,14 +11,14 @@ import (
 
 // DeleteCollection deletes what a list with the same parameters would show, and answers with that list, in
 // which each object is as its deletion left it. limit bounds how many are deleted. The body is DeleteOptions or
-// empty; its preconditions and options are for each object. Errors are Status errors; what was deleted before one stays
-// deleted.
-func (e *Endpoint) DeleteCollection(ctx context.Context, namespace string, q url.Values, body []byte) (*List, error) {
-	opts, err := e.parseDeleteOptions(q, body)
+// empty; its preconditions and options are for each object. Errors are Status errors, or the
+// server's own failures; what was deleted before one stays deleted.
+func (e *Endpoint) DeleteCollection(ctx context.Context, r *Request) (*List, error) {
+	opts, err := e.parseDeleteOptions(r)
 	if err != nil {
 		return nil, err
 	}
-	l, err := e.List(ctx, namespace, q)
+	l, err := e.List(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -35,11 +34,10 @@ func (e *Endpoint) DeleteCollection(ctx context.Context, namespace string, q url
 	left := make([]*cacher.Object, len(objects)) // each deletion has its place
 	for i, o := range objects {
 		work.Go(func() error {
-			var stored *cacher.Object
-			err := e.currently(working, func(e *Endpoint) (err error) {
-				d := deletion{endpoint: e, ctx: working, pre: opts.Preconditions, writeOptions: e.deleting(opts)}
-				stored, err = e.write(working, o.Key, o.Name(), d.dryRun, d.decide)
-				return err
+			stored, err := current(working, e, func(e *Endpoint) (*cacher.Object, error) {
+				d := e.newDeletion(r, opts)
+				d.key, d.Target = o.Key, Target{Name: o.Name()}
+				return d.delete(working)
 			})
 			switch {
 			case apierrors.IsNotFound(err) && !isRefusal(err): // somebody else was faster

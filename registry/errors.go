@@ -93,12 +93,12 @@ func (e *Endpoint) fail(name string, err error) error {
 	return apierrors.NewInternalError(err)
 }
 
-func (e *Endpoint) resource() schema.GroupResource {
-	return schema.GroupResource{Group: e.Group, Resource: e.Plural}
+func (n *Names) resource() schema.GroupResource {
+	return schema.GroupResource{Group: n.Group, Resource: n.Plural}
 }
 
-func (e *Endpoint) groupKind() schema.GroupKind {
-	return schema.GroupKind{Group: e.Group, Kind: e.Kind}
+func (n *Names) groupKind() schema.GroupKind {
+	return schema.GroupKind{Group: n.Group, Kind: n.Kind}
 }
 
 func (e *Endpoint) invalid(name string, errs ...*field.Error) error {

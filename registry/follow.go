@@ -133,8 +133,8 @@ func (r *Registry) deleteAll(ctx context.Context, res *resource, prefix string) 
 			continue
 		}
 		work.Go(func() error {
-			d := deletion{endpoint: res.stored, ctx: working}
-			stored, err := res.stored.modify(working, o.Key, false, d.decide)
+			d := deletion{write: res.stored.own(o)}
+			stored, err := d.modify(working, func(old *cacher.Object) (change, error) { return d.decide(working, old) })
 			if errors.Is(err, storage.ErrNotFound) || errors.Is(err, errChanged) { // it counts as left
 				return nil
 			}

@@ -8,7 +8,7 @@ import (
 )
 
 // gadgets posts a definition with printer columns, given as JSON, and returns its endpoint.
-func (s *server) gadgets(columns string) *Endpoint {
+func (s *server) gadgets(columns string) *client {
 	s.t.Helper()
 	s.ok(s.crds().Create(s.ctx, "", nil, []byte(`{
   "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -27,19 +27,19 @@ func (s *server) gadgets(columns string) *Endpoint {
 func TestFormsAreKept(t *testing.T) {
 	s := start(t, "", Options{})
 	e := s.widgets()
-	in := func(e *Endpoint, kind form.Kind) *cacher.View {
+	in := func(e *client, kind form.Kind) *cacher.View {
 		t.Helper()
-		in, err := e.In(form.Form{Kind: kind, Version: "v1"}, nil)
+		shown, err := e.shown(&Request{Form: form.Form{Kind: kind, Version: "v1"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return in.shown.Event
+		return shown.Event
 	}
 	table := in(e, form.Table)
 	if in(e, form.Table) != table || in(e, form.MetadataOnly) == table {
 		t.Error("a form has not one view")
 	}
-	label := func(body string) *Endpoint {
+	label := func(body string) *client {
 		t.Helper()
 		s.ok(s.crds().Patch(s.ctx, "", "widgets.example.com", "", "application/merge-patch+json", nil, []byte(body)))
 		return s.at("example.com", "v1", "widgets")

@@ -21,13 +21,18 @@ import (
 // fuzzEndpoint is a custom resource that isn't stored anywhere.
 func fuzzEndpoint() *Endpoint {
 	res := &resource{group: "example.com", plural: "widgets", storageVersion: "v1", namespaced: true, registry: &Registry{}}
-	e := &Endpoint{Group: "example.com", Version: "v1", Kind: "Widget", Plural: "widgets", Namespaced: true, Subresources: []string{status}, res: res}
+	e := &Endpoint{Names: Names{Group: "example.com", Version: "v1", Kind: "Widget", Plural: "widgets"}, Namespaced: true, Subresources: []string{status}, res: res}
 	e.view = &cacher.View{APIVersion: "example.com/v1", Kind: "Widget"}
-	e.shown, e.managers, res.stored = form.NewWhole(e.view, e.view, e.ListKind), newManagers(e), e
+	e.whole, e.managers, res.stored = form.NewWhole(e.view, e.view, e.ListKind), newManagers(e), e
 	return e
 }
 
 const fuzzKey = "/registry/example.com/widgets/default/a"
+
+// fuzzWrite is a write of widget a, in one of the modes of fieldValidation.
+func fuzzWrite(e *Endpoint, validation string) *write {
+	return &write{Endpoint: e, Target: Target{Namespace: "default", Name: "a"}, writeOptions: writeOptions{validation: validation, manager: "m"}}
+}
 
 // stable encodes an accepted object, and fails unless it reads back as the same and is shown as valid JSON.
 func stable(t *testing.T, e *Endpoint, o *object.Object) {
@@ -92,18 +97,17 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		for _, mode := range []string{metav1.FieldValidationStrict, metav1.FieldValidationWarn, metav1.FieldValidationIgnore} {
-			d := decoder{endpoint: e, writeOptions: writeOptions{validation: mode}}
-			o, err := d.object(body)
+			o, err := fuzzWrite(e, mode).read(body)
 			if err != nil {
 				wellRefused(t, err)
 				continue
 			}
-			if err := e.placeIn(o, "default"); err != nil {
+			if err := placeIn(o, "default"); err != nil {
 				wellRefused(t, err)
 				continue
 			}
 			o.DropRepeatedOwners()
-			if err := e.invalid(o.Meta.Name, e.validateNew(o)...); err != nil {
+			if err := e.invalid(o.Meta.Name, e.validateMeta(o, nil)...); err != nil {
 				wellRefused(t, err)
 				continue
 			}
@@ -127,8 +131,8 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, patch []byte) {
-		d := decoder{endpoint: e, writeOptions: writeOptions{validation: metav1.FieldValidationWarn}}
-		apply, err := d.patch(kind, main, patch)
+		w := fuzzWrite(e, metav1.FieldValidationWarn)
+		apply, err := w.patch(kind, patch)
 		if err != nil {
 			wellRefused(t, err)
 			return
@@ -138,10 +142,7 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 			wellRefused(t, err)
 			return
 		}
-		in, err := d.object(body)
-		if err == nil {
-			err = e.checkNamed(in, "default", "a")
-		}
+		in, err := w.readNamed(body)
 		if err == nil {
 			err = e.checkPrecondition(old, prev, in)
 		}
@@ -149,7 +150,7 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 			wellRefused(t, err)
 			return
 		}
-		c, err := e.revise(t.Context(), &d, old, in, main)
+		c, err := w.revise(t.Context(), old, in)
 		if err != nil {
 			wellRefused(t, err)
 			return
@@ -209,8 +210,8 @@ func valid(t *testing.T, e *Endpoint, raw []byte) *object.Object {
 		t.Fatal(err)
 	}
 	stable(t, e, o)
-	d := decoder{endpoint: e}
-	errs := append(e.validateNew(o), d.validate(t.Context(), o, nil, main)...)
+	w := &write{Endpoint: e}
+	errs := append(w.validateMeta(o, nil), w.validate(t.Context(), o, nil)...)
 	if len(errs) > 0 {
 		t.Fatalf("what was accepted isn't valid: %v\n%s", errs, raw)
 	}
@@ -233,15 +234,15 @@ func FuzzApply(f *testing.F) {
 	f.Add([]byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","finalizers":["x.y/z"],"ownerReferences":[{"uid":"1"}],"annotations":{"a":"b"}}}`), true, false)
 	e := schemaEndpoint(f)
 	f.Fuzz(func(t *testing.T, body []byte, force, ofStatus bool) {
-		d := decoder{endpoint: e, writeOptions: writeOptions{validation: metav1.FieldValidationWarn, manager: "m", force: force}}
-		wanted, err := d.configuration(body, "default", "a")
+		w := fuzzWrite(e, metav1.FieldValidationWarn)
+		w.force, w.Subresource = force, map[bool]string{true: status}[ofStatus]
+		wanted, err := w.readConfiguration(body)
 		if err != nil {
 			wellRefused(t, err)
 			return
 		}
-		subresource := map[bool]string{true: status}[ofStatus]
 		old := cacher.NewObject(fuzzKey, []byte(fuzzShaped), 7)
-		c, err := e.applyTo(t.Context(), &d, old, wanted, subresource)
+		c, err := w.applyTo(t.Context(), old, wanted)
 		if err != nil {
 			wellRefused(t, err)
 			return
@@ -253,7 +254,7 @@ func FuzzApply(f *testing.F) {
 		if object.Map(wanted["metadata"])["resourceVersion"] != nil {
 			return // it's another one now
 		}
-		again, err := e.applyTo(t.Context(), &d, cacher.NewObject(fuzzKey, c.raw, 8), wanted, subresource)
+		again, err := w.applyTo(t.Context(), cacher.NewObject(fuzzKey, c.raw, 8), wanted)
 		if err != nil || string(again.raw) != string(c.raw) {
 			t.Fatalf("applied again: %v\n%s\nwas\n%s", err, again.raw, c.raw)
 		}
@@ -272,27 +273,25 @@ func FuzzShapedPatch(f *testing.F) {
 	}
 	e := schemaEndpoint(f)
 	f.Fuzz(func(t *testing.T, patch []byte, ofStatus bool) {
-		d := decoder{endpoint: e, writeOptions: writeOptions{validation: metav1.FieldValidationWarn, manager: "p"}}
-		kind, subresource := types.MergePatchType, map[bool]string{true: status}[ofStatus]
+		w := fuzzWrite(e, metav1.FieldValidationWarn)
+		w.manager, w.Subresource = "p", map[bool]string{true: status}[ofStatus]
+		kind := types.MergePatchType
 		if strings.HasPrefix(string(patch), "[") {
 			kind = types.JSONPatchType
 		}
 		old := cacher.NewObject(fuzzKey, []byte(fuzzShaped), 7)
-		apply, err := d.patch(kind, subresource, patch)
+		apply, err := w.patch(kind, patch)
 		var body []byte
 		if err == nil {
 			body, err = apply(appendObject(e.view, old))
 		}
 		var in *object.Object
 		if err == nil {
-			in, err = d.object(body)
-		}
-		if err == nil {
-			err = e.checkNamed(in, "default", "a")
+			in, err = w.readNamed(body)
 		}
 		var c change
 		if err == nil {
-			c, err = e.revise(t.Context(), &d, old, in, subresource)
+			c, err = w.revise(t.Context(), old, in)
 		}
 		if err != nil {
 			wellRefused(t, err)

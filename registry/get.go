@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -14,50 +13,54 @@ import (
 // freshnessWait is how long a read waits for a version that the server doesn't have yet; kube-apiserver's.
 const freshnessWait = 3 * time.Second
 
-// Get returns an object. Its status subresource is the same object. Errors are Status errors.
-func (e *Endpoint) Get(ctx context.Context, namespace, name, subresource string, q url.Values) (*Result, error) {
-	key, err := e.key(namespace, name)
+// Get returns an object. Its status subresource is the same object. Errors are Status errors, or the server's own
+// failures.
+func (e *Endpoint) Get(ctx context.Context, r *Request) (Result, error) {
+	key, err := e.key(r.Namespace, r.Name)
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	if subresource == finalize {
-		return nil, e.methodNotAllowed("get")
+	if r.Subresource == finalize {
+		return Result{}, e.methodNotAllowed("get")
 	}
-	if subresource != main && !e.has(subresource) {
-		return nil, errNotServed()
+	if r.Subresource != main && !e.has(r.Subresource) {
+		return Result{}, errNotServed()
 	}
-	params := query{values: q}
+	shown, err := e.shown(r)
+	if err != nil {
+		return Result{}, err
+	}
+	params := query{values: r.Query}
 	rev, given := params.revision()
 	if params.err != nil {
-		return nil, params.err
+		return Result{}, params.err
 	}
 	if err := e.freshen(ctx, rev, given); err != nil {
-		return nil, err
+		return Result{}, err
 	}
 	o := e.res.cache.Get(key)
 	if o == nil {
-		return nil, e.fail(name, storage.ErrNotFound)
+		return Result{}, e.fail(r.Name, storage.ErrNotFound)
 	}
-	if o.Err != nil {
-		return nil, e.unreadable(name, o.Err)
+	if r.Subresource == scale {
+		raw, err := e.showScale(ctx, shown, o)
+		return Result{Object: raw}, err
 	}
-	if subresource == scale {
-		return e.scaleOf(ctx, o, &Result{})
-	}
-	return e.result(ctx, o, &Result{Tag: e.tag(o)})
+	raw, err := e.show(ctx, shown.Single, o)
+	return Result{Object: raw, Tag: e.tag(o, shown.Key)}, err
 }
 
-// tag names the object's state and its form. A form.Table has none: it shows ages.
-func (e *Endpoint) tag(o *cacher.Object) string {
+// tag names the object's state and its form. A Table has none: it shows ages.
+func (e *Endpoint) tag(o *cacher.Object, k form.Key) string {
 	tag := o.Revision.String()
 	if c := e.view.Conversion; c != nil && c.Needed(o) { // what is shown depends on the definition
 		tag += "-" + strconv.FormatInt(c.Generation, 10)
 	}
-	switch e.shown.Key.Kind {
+	switch k.Kind {
 	case form.Whole:
 		return tag
 	case form.MetadataOnly:
-		return tag + "-" + string(form.MetadataOnly) + e.shown.Key.Version
+		return tag + "-" + string(form.MetadataOnly) + k.Version
 	}
 	return ""
 }

@@ -104,21 +104,21 @@ func startOver(t testing.TB, dir string, tr storage.Transformer, o Options, prep
 }
 
 // at returns an endpoint, which must be served.
-func (s *server) at(group, version, plural string) *Endpoint {
+func (s *server) at(group, version, plural string) *client {
 	s.t.Helper()
 	e, err := s.Lookup(s.ctx, group, version, plural)
 	if err != nil {
 		s.t.Fatalf("lookup %s/%s %s: %v", group, version, plural, err)
 	}
-	return e
+	return &client{Endpoint: e}
 }
 
-func (s *server) crds() *Endpoint {
+func (s *server) crds() *client {
 	return s.at("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 }
 
 // widgets posts the definition that most tests use, and returns its endpoint.
-func (s *server) widgets() *Endpoint {
+func (s *server) widgets() *client {
 	s.t.Helper()
 	s.ok(s.crds().Create(s.ctx, "", nil, []byte(widgetCRD)))
 	return s.at("example.com", "v1", "widgets")
@@ -145,7 +145,7 @@ const widgetCRD = `{
 }`
 
 // ok returns an answer's object, which must be one.
-func (s *server) ok(r *Result, err error) tree {
+func (s *server) ok(r Result, err error) tree {
 	s.t.Helper()
 	if err != nil {
 		s.t.Fatalf("refused: %v", err)
@@ -282,7 +282,7 @@ func (s *server) eventually(what string, fn func() bool) {
 	}
 }
 
-func (s *server) list(e *Endpoint, namespace string, q url.Values) tree {
+func (s *server) list(e *client, namespace string, q url.Values) tree {
 	s.t.Helper()
 	l, err := e.List(s.ctx, namespace, q)
 	if err != nil {

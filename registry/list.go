@@ -4,11 +4,11 @@ import (
 	"context"
 	"io"
 	"iter"
-	"net/url"
 	"runtime"
 	"strconv"
 	"sync"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -18,6 +18,7 @@ import (
 // in memory.
 type List struct {
 	endpoint *Endpoint
+	shown    *form.Shown
 	selector
 	collection string // prefix of the keys in the collection that was asked for
 	prefix     string // of the keys in what is left of it by the selector
@@ -34,17 +35,22 @@ type List struct {
 	remaining int              // how many objects follow; 0 for unknown
 }
 
-// List opens a list of a namespace, or of all for "". Errors are Status errors.
-func (e *Endpoint) List(ctx context.Context, namespace string, q url.Values) (*List, error) {
+// List opens a list of a namespace, or of all for "". Errors are Status errors, or the server's own failures.
+func (e *Endpoint) List(ctx context.Context, r *Request) (*List, error) {
+	namespace := r.Namespace
 	if namespace != "" && !e.Namespaced {
 		return nil, errNotServed()
 	}
-	opts, err := parseListOptions(q)
+	shown, err := e.shown(r)
 	if err != nil {
 		return nil, err
 	}
-	l := &List{endpoint: e}
-	if l.selector, err = e.parseSelector(q); err != nil {
+	opts, err := parseListOptions(r.Query)
+	if err != nil {
+		return nil, err
+	}
+	l := &List{endpoint: e, shown: shown}
+	if l.selector, err = e.parseSelector(r.Query); err != nil {
 		return nil, err
 	}
 	if l.collection, err = e.res.prefix.Namespace(namespace); err != nil {
@@ -202,7 +208,7 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 			buf = append(buf, ',')
 		}
 		first = false
-		buf = l.endpoint.shown.Item.Append(buf, o)
+		buf = l.shown.Item.Append(buf, o)
 		if len(buf) >= listBuffer {
 			if _, err := w.Write(buf); err != nil {
 				return err
@@ -221,7 +227,7 @@ const conversionBatch = 500
 
 // prepared yields what is listed, ready to be shown.
 func (l *List) prepared(ctx context.Context) iter.Seq2[*cacher.Object, error] {
-	view := l.endpoint.shown.Item
+	view := l.shown.Item
 	if view.Conversion == nil {
 		return l.items(ctx)
 	}
@@ -265,7 +271,7 @@ func nextBatch(next func() (*cacher.Object, error, bool)) ([]*cacher.Object, err
 }
 
 func (l *List) appendHeader(buf []byte) []byte {
-	shown := l.endpoint.shown
+	shown := l.shown
 	buf = append(append(buf, `{"kind":"`...), shown.ListKind...)
 	buf = append(append(buf, `","apiVersion":"`...), shown.ListVersion...)
 	buf = append(buf, `","metadata":{"resourceVersion":"`...)

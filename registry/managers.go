@@ -67,8 +67,8 @@ func (e *Endpoint) newTypes() *managed.Types {
 	})
 }
 
-func (e *Endpoint) kind() runtimeschema.GroupVersionKind {
-	return runtimeschema.GroupVersionKind{Group: e.Group, Version: e.Version, Kind: e.Kind}
+func (n *Names) kind() runtimeschema.GroupVersionKind {
+	return runtimeschema.GroupVersionKind{Group: n.Group, Version: n.Version, Kind: n.Kind}
 }
 
 // newManager makes the manager of writes to a subresource.
@@ -77,7 +77,7 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 	switch {
 	case subresource == status:
 		reset = []string{"metadata", "spec"}
-	case e.hasStatus():
+	case e.has(status):
 		reset = []string{status}
 	}
 	var convert func(obj map[string]any, apiVersion string) (map[string]any, error)
@@ -98,23 +98,23 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 
 // track notes who wrote what. By default only objects that have been applied are tracked, because it costs
 // several times what the write itself does.
-func (e *Endpoint) track(prev, next *object.Object, d *decoder, subresource string) error {
-	always := e.res.registry.trackAlways
+func (w *write) track(prev, next *object.Object) error {
+	always := w.res.registry.trackAlways
 	if !always && (prev == nil || len(prev.Managed) == 0) {
 		next.Managed = nil
 		return nil
 	}
-	after, err := next.Tree(e.apiVersion(), e.Kind)
+	after, err := next.Tree(w.apiVersion(), w.Kind)
 	if err != nil {
 		return err
 	}
 	var before map[string]any
 	if prev != nil {
-		if before, err = prev.Tree(e.apiVersion(), e.Kind); err != nil {
+		if before, err = prev.Tree(w.apiVersion(), w.Kind); err != nil {
 			return err
 		}
 	}
-	tracked := e.managers.of(subresource).Update(before, after, d.manager, always)
+	tracked := w.managers.of(w.Subresource).Update(before, after, w.manager, always)
 	next.Managed, _ = object.Map(tracked["metadata"])["managedFields"].([]any)
 	return nil
 }

@@ -38,7 +38,7 @@ func generatedName(base string) string {
 func now() metav1.Time { return metav1.Time{Time: time.Now().UTC().Truncate(time.Second)} }
 
 // placeIn checks the namespace in the body against the URL's and fills it in.
-func (e *Endpoint) placeIn(o *object.Object, namespace string) error {
+func placeIn(o *object.Object, namespace string) error {
 	switch {
 	case namespace == "":
 		o.Meta.Namespace = "" // cluster scope has none, whatever the client sent
@@ -75,14 +75,9 @@ func (e *Endpoint) validName(name string, prefix bool) []string {
 	return validation.NameIsDNSSubdomain(name, prefix)
 }
 
-// validateNew checks the metadata of an object to be created.
-func (e *Endpoint) validateNew(o *object.Object) field.ErrorList {
-	return validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, field.NewPath("metadata"))
-}
-
 // inheritMeta gives an updated object what only the server sets. What the client may not change and did is
-// left for validateChanged to refuse.
-func (e *Endpoint) inheritMeta(o, old *object.Object, version string) {
+// left for validateMeta to refuse.
+func inheritMeta(o, old *object.Object, version string) {
 	m, prev := &o.Meta, &old.Meta
 	if m.UID == "" {
 		m.UID = prev.UID
@@ -101,9 +96,12 @@ func (e *Endpoint) inheritMeta(o, old *object.Object, version string) {
 	m.ResourceVersion = version
 }
 
-// validateChanged checks the metadata of an updated object against the old one's.
-func (e *Endpoint) validateChanged(o, old *object.Object) field.ErrorList {
+// validateMeta checks the metadata of an object against the one before, or for nil that of a new one.
+func (e *Endpoint) validateMeta(o, old *object.Object) field.ErrorList {
 	path := field.NewPath("metadata")
+	if old == nil {
+		return validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, path)
+	}
 	errs := validation.ValidateObjectMetaUpdate(&o.Meta, &old.Meta, path)
 	return append(errs, validation.ValidateFinalizers(o.Meta.Finalizers, path.Child("finalizers"))...)
 }

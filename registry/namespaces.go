@@ -99,29 +99,30 @@ func (n *namespaces) cached(name string) *cacher.Object {
 	return n.res.cache.Get(key)
 }
 
-// require reads a namespace from etcd for the create of an object of e in it, and returns the condition
-// under which the create may happen. A dry run makes no namespace.
-func (n *namespaces) require(ctx context.Context, e *Endpoint, name string, dryRun bool) (storage.Condition, error) {
+// require reads from etcd the namespace of a create, and returns the condition under which the create may happen. A
+// dry run makes no namespace.
+func (n *namespaces) require(ctx context.Context, w *write) (storage.Condition, error) {
+	name := w.Namespace
 	key, err := n.res.prefix.Key("", name)
 	if err != nil {
-		return storage.Condition{}, e.fail(name, err)
+		return storage.Condition{}, w.fail(name, err)
 	}
 	ns, err := n.registry.read(ctx, key)
 	switch {
 	case err != nil:
 		return storage.Condition{}, err
-	case ns == nil && n.autoCreate && dryRun:
+	case ns == nil && n.autoCreate && w.dryRun:
 		return storage.Condition{Key: key}, nil
 	case ns == nil && n.autoCreate:
 		rev, err := n.create(ctx, name)
 		if errors.Is(err, storage.ErrExists) { // by somebody else, just now
-			return n.require(ctx, e, name, dryRun)
+			return n.require(ctx, w)
 		}
 		return storage.Condition{Key: key, Revision: rev}, err
 	case ns == nil:
 		return storage.Condition{}, n.res.stored.fail(name, storage.ErrNotFound)
 	case ns.DeletionTimestamp != "":
-		return storage.Condition{}, terminating(e, name)
+		return storage.Condition{}, terminating(w.Endpoint, name)
 	}
 	return storage.Condition{Key: key, Revision: ns.Revision}, nil
 }
@@ -140,12 +141,12 @@ func terminating(e *Endpoint, name string) error {
 
 // create makes a namespace, without a client asking for just that.
 func (n *namespaces) create(ctx context.Context, name string) (storage.Revision, error) {
-	e := n.res.stored
+	w := &write{Endpoint: n.res.stored}
 	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Name: name}}
-	if err := e.initMeta(o); err != nil {
+	if err := w.initMeta(o); err != nil {
 		return 0, err
 	}
-	stored, err := e.create(ctx, "", o, &decoder{endpoint: e})
+	stored, err := w.insert(ctx, o)
 	if err != nil {
 		return 0, err
 	}
@@ -222,20 +223,21 @@ func (n *namespaces) empty(ctx context.Context, name string) (left int, err erro
 
 // release takes the server's finalizer from an emptied namespace, which removes it unless others hold it.
 func (n *namespaces) release(ctx context.Context, ns *cacher.Object) error {
-	e := n.res.stored
-	_, err := e.modify(ctx, ns.Key, false, func(old *cacher.Object) (change, error) {
+	w := n.res.stored.own(ns)
+	w.Subresource = finalize
+	_, err := w.modify(ctx, func(old *cacher.Object) (change, error) {
 		if old.DeletionTimestamp == "" { // a new one of that name: not emptied
 			return change{raw: old.Raw()}, nil
 		}
 		prev, err := object.DecodeStored(old.Raw())
 		if err != nil {
-			return change{}, e.unreadable(old.Name(), err)
+			return change{}, w.unreadable(old.Name(), err)
 		}
 		in := prev.Clone()
 		in.Meta.ResourceVersion = old.Revision.String()
 		spec := map[string]any{"finalizers": without(object.Map(prev.Content["spec"])["finalizers"], corev1.FinalizerKubernetes)}
 		in.Content["spec"] = spec
-		return e.revise(ctx, &decoder{endpoint: e}, old, in, finalize)
+		return w.revise(ctx, old, in)
 	})
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
@@ -96,12 +97,14 @@ type writeOptions struct {
 	dryRun     bool   // everything but the write itself
 	manager    string // who the client is in managedFields
 	force      bool   // of an apply: take over what others manage
-	asked      bool   // by a client, and not by the server itself: see admit
+	userAgent  string
+	asked      bool // by a client, and not by the server itself: see admit
 }
 
-// writeOptions reads the parameters of a create, update or patch; kind is that of the options object
-// which errors name, and patch the type of a patch.
-func (e *Endpoint) writeOptions(values url.Values, kind string, patch types.PatchType) (writeOptions, error) {
+// parseWriteOptions reads the parameters of a create, update or patch; kind is that of the options object
+// which errors name.
+func parseWriteOptions(r *Request, kind string) (writeOptions, error) {
+	values := r.Query
 	q := query{values: values}
 	o := metav1.PatchOptions{
 		DryRun:          values["dryRun"],
@@ -112,10 +115,10 @@ func (e *Endpoint) writeOptions(values url.Values, kind string, patch types.Patc
 	if q.err != nil {
 		return writeOptions{}, q.err
 	}
-	if forced && kind == "PatchOptions" {
+	if forced && kind == patchOptions {
 		o.Force = &force
 	}
-	if errs := v1validation.ValidatePatchOptions(&o, patch); len(errs) > 0 {
+	if errs := v1validation.ValidatePatchOptions(&o, types.PatchType(strings.ToLower(r.PatchType))); len(errs) > 0 {
 		return writeOptions{}, invalidOptions(kind, errs)
 	}
 	if o.FieldValidation == "" {
@@ -123,13 +126,14 @@ func (e *Endpoint) writeOptions(values url.Values, kind string, patch types.Patc
 	}
 	return writeOptions{
 		validation: o.FieldValidation, dryRun: len(o.DryRun) > 0, force: force,
-		manager: managed.ManagerName(o.FieldManager, e.userAgent), asked: true,
+		manager: managed.ManagerName(o.FieldManager, r.UserAgent), userAgent: r.UserAgent, asked: true,
 	}, nil
 }
 
 // parseDeleteOptions reads the options of a deletion from the body or, when that is empty, from the
 // query.
-func (e *Endpoint) parseDeleteOptions(values url.Values, body []byte) (*metav1.DeleteOptions, error) {
+func (e *Endpoint) parseDeleteOptions(r *Request) (*metav1.DeleteOptions, error) {
+	values, body := r.Query, r.Body
 	o := &metav1.DeleteOptions{}
 	if len(bytes.TrimSpace(body)) > 0 {
 		if err := object.Decode(body, o); err != nil {

@@ -45,7 +45,7 @@ func (s *server) fill(n, size int, color func(i int) string) {
 }
 
 // pages follows a list to its end, calling between before each page but the first.
-func (s *server) pages(e *Endpoint, namespace, query string, between func()) (pages []tree) {
+func (s *server) pages(e *client, namespace, query string, between func()) (pages []tree) {
 	s.t.Helper()
 	q := params(query)
 	for {
@@ -148,7 +148,7 @@ func TestPages(t *testing.T) {
 }
 
 // forget makes the server drop the snapshots that it keeps, by keeping too many others.
-func (s *server) forget(e *Endpoint) {
+func (s *server) forget(e *client) {
 	s.t.Helper()
 	for i := range 70 {
 		if _, err := s.cacher.Barrier(s.ctx); err != nil { // each is another one

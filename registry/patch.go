@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -37,79 +36,57 @@ const (
 func init() { jsonpatch.AccumulatedCopySizeLimit = maxPatchCopyBytes }
 
 // Patch changes an object as a merge patch (RFC 7386), a JSON patch (RFC 6902), a strategic merge patch or an
-// applied configuration (server-side apply, KEP-555) says; mediaType is the body's type without parameters.
-// Errors are Status errors.
+// applied configuration (server-side apply, KEP-555) says. Errors are Status errors, or the server's own failures.
 //
 // The patch is applied to the newest object. If somebody else writes in between, it's applied again, unless
 // it names a resourceVersion, which then is no longer the object's: a conflict. (kube-apiserver's limit of
 // five tries counts conflicts that its storage has already retried without a limit.)
-func (e *Endpoint) Patch(ctx context.Context, namespace, name, subresource, mediaType string, q url.Values, patch []byte) (*Result, error) {
-	key, err := e.key(namespace, name)
+func (e *Endpoint) Patch(ctx context.Context, r *Request) (Result, error) {
+	if r.Subresource == finalize {
+		return Result{}, e.methodNotAllowed("patch")
+	}
+	kind, err := e.patchType(r)
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	if subresource == finalize {
-		return nil, e.methodNotAllowed("patch")
-	}
-	kind, err := e.patchType(mediaType, subresource)
-	if err != nil {
-		return nil, err
-	}
-	return e.current(ctx, func(e *Endpoint) (*Result, error) {
-		if subresource != main && !e.has(subresource) {
-			return nil, errNotServed()
-		}
-		opts, err := e.writeOptions(q, "PatchOptions", kind)
-		if err != nil {
-			return nil, err
-		}
-		d := &decoder{endpoint: e, writeOptions: opts}
+	return e.perform(ctx, r, patchOptions, func(ctx context.Context, w *write) (Result, error) {
 		if kind == types.ApplyYAMLPatchType {
-			return e.applyConfiguration(ctx, namespace, name, subresource, d, patch)
+			return w.applyConfiguration(ctx, r.Body)
 		}
-		apply, err := d.patch(kind, subresource, patch)
+		apply, err := w.patch(kind, r.Body)
 		if err != nil {
-			return nil, err
+			return Result{}, err
 		}
-		if subresource == scale {
-			return e.updateScale(ctx, namespace, name, d, apply)
+		if w.Subresource == scale {
+			return w.changeScale(ctx, apply)
 		}
-		fromPatch := len(d.warnings)
-		stored, err := e.write(ctx, key, name, d.dryRun, func(old *cacher.Object) (change, error) {
-			if old.Err != nil {
-				return change{}, e.unreadable(name, old.Err)
-			}
-			d.warnings = d.warnings[:fromPatch] // of an earlier try
-			body, err := e.whole(ctx, old)
+		stored, err := w.change(ctx, func(old *cacher.Object) (change, error) {
+			body, err := w.show(ctx, w.view, old)
 			if err != nil {
 				return change{}, err
 			}
 			if body, err = apply(body); err != nil {
 				return change{}, err
 			}
-			in, err := d.object(body)
+			in, err := w.readNamed(body)
 			if err != nil {
 				return change{}, err
 			}
-			if err := e.checkNamed(in, namespace, name); err != nil {
-				return change{}, err
-			}
-			d.warnings = append(d.warnings, in.DropRepeatedOwners()...)
-			return e.revise(ctx, d, old, in, subresource)
+			return w.revise(ctx, old, in)
 		})
 		if err != nil {
-			return nil, err
+			return Result{}, err
 		}
-		return e.result(ctx, stored, &Result{Warnings: d.warnings})
+		return w.answer(ctx, stored)
 	})
 }
 
 // patchType says how a body patches, or lists the types that are served.
-func (e *Endpoint) patchType(mediaType, subresource string) (types.PatchType, error) {
-	t := types.PatchType(strings.ToLower(mediaType))
+func (e *Endpoint) patchType(r *Request) (types.PatchType, error) {
+	t := types.PatchType(strings.ToLower(r.PatchType))
 	accepted := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.ApplyYAMLPatchType}
 	switch {
-	case subresource == scale:
+	case r.Subresource == scale:
 		accepted = scaleTypes
 	case e.res.typed != nil:
 		accepted = append(accepted, types.StrategicMergePatchType)
@@ -134,18 +111,18 @@ func (e *Endpoint) patchType(mediaType, subresource string) (types.PatchType, er
 }
 
 // patch checks a patch and returns what applies it to a document.
-func (d *decoder) patch(kind types.PatchType, subresource string, patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
+func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
 	if kind == types.JSONPatchType {
-		return d.jsonPatch(patch)
+		return w.jsonPatch(patch)
 	}
-	doc, _, err := d.parsed(patch)
+	doc, _, err := w.parse(patch)
 	if err != nil {
 		return nil, err
 	}
 	_, levels := doc.Size()
 	var zero any = autoscalingv1.Scale{}
-	if subresource != scale && d.endpoint.res.typed != nil {
-		zero = d.endpoint.res.typed.zero
+	if w.Subresource != scale && w.res.typed != nil {
+		zero = w.res.typed.zero
 	}
 	return func(doc []byte) ([]byte, error) {
 		if err := checkWork(levels, len(doc)+len(patch)); err != nil {
@@ -165,7 +142,7 @@ func (d *decoder) patch(kind types.PatchType, subresource string, patch []byte) 
 	}, nil
 }
 
-func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
+func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
 	doc, err := object.Parse(patch)
 	if err != nil {
 		return nil, badBody(err)
@@ -192,7 +169,7 @@ func (d *decoder) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error
 		}
 		levels = max(levels, strings.Count(path, "/"), strings.Count(from, "/"))
 	}
-	if err := d.complainOfRepeated(&doc); err != nil {
+	if err := w.complainOfRepeated(&doc); err != nil {
 		return nil, err
 	}
 	decoded, err := jsonpatch.DecodePatch(patch)

@@ -74,7 +74,7 @@ func TestList(t *testing.T) {
 		t.Errorf("terminating: %s", got)
 	}
 	for _, c := range []struct {
-		e           *Endpoint
+		e           *client
 		query, part string
 	}{
 		{w, "labelSelector=a b", "unable to parse requirement"},

@@ -19,6 +19,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
+// Column is a column of the tables in which kubectl prints objects.
+type Column = form.Column
+
 // Definition makes a resource of the Go type T: a struct with metav1.TypeMeta and metav1.ObjectMeta
 // embedded, and JSON tags. Only Version and Kind are needed; all functions may be nil.
 type Definition[T any] struct {
@@ -114,9 +117,11 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 		res.typed.warnings = f.warnings
 	}
 	e := &Endpoint{
-		Group: d.Group, Version: d.Version, Kind: d.Kind, ListKind: d.ListKind, Plural: d.Plural, Singular: d.Singular,
-		Namespaced: !d.ClusterScoped, ShortNames: d.ShortNames, Categories: d.Categories, Verbs: verbs,
-		Subresources: d.subresources, fields: d.Fields, res: res,
+		Names: Names{
+			Group: d.Group, Version: d.Version, Kind: d.Kind, ListKind: d.ListKind, Plural: d.Plural, Singular: d.Singular,
+			ShortNames: d.ShortNames, Categories: d.Categories,
+		},
+		Namespaced: !d.ClusterScoped, Verbs: verbs, Subresources: d.subresources, fields: d.Fields, res: res,
 	}
 	if d.Status {
 		e.Subresources = append([]string{status}, e.Subresources...)
@@ -125,7 +130,7 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 		e.Verbs = slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == "deletecollection" })
 	}
 	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
-	e.shown = form.NewWhole(e.view, &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true}, e.ListKind)
+	e.whole = form.NewWhole(e.view, &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true}, e.ListKind)
 	e.forms = form.New(d.Columns)
 	e.seal()
 	e.managers = newManagers(e)
@@ -296,15 +301,4 @@ func (f *functions[T, P]) held(o *object.Object) (held bool, err error) {
 	}
 	err = f.on(obj, "Held", func() { held = f.Held(obj) })
 	return held, err
-}
-
-// warn adds a Go type's warnings about a valid object.
-func (e *Endpoint) warn(ctx context.Context, d *decoder, o, old *object.Object, subresource string) error {
-	t := e.res.typed
-	if t == nil || t.warnings == nil {
-		return nil
-	}
-	texts, err := t.warnings(ctx, o, old, subresource)
-	d.warnings = append(d.warnings, texts...)
-	return err
 }

@@ -18,7 +18,7 @@ type Loose struct {
 
 // TestFunctionsShareNothing: what a function changes inside of a field of any type isn't seen by the next call.
 func TestFunctionsShareNothing(t *testing.T) {
-	var e *Endpoint
+	var e *client
 	var ctx context.Context
 	interfere := false
 	list := func(l *Loose) []any { return l.Data["list"].([]any) }
@@ -82,26 +82,26 @@ func TestWarnings(t *testing.T) {
 	e := s.goGadgets()
 	tests := []struct {
 		name string
-		do   func() (*Result, error)
+		do   func() (Result, error)
 		want string
 	}{
-		{"none", func() (*Result, error) { return e.Create(s.ctx, "default", nil, gadget("a", "")) }, ""},
-		{"create", func() (*Result, error) {
+		{"none", func() (Result, error) { return e.Create(s.ctx, "default", nil, gadget("a", "")) }, ""},
+		{"create", func() (Result, error) {
 			return e.Create(s.ctx, "default", nil, gadget("b", `,"spec":{"size":101}`))
 		}, "large"},
-		{"dry run", func() (*Result, error) {
+		{"dry run", func() (Result, error) {
 			return e.Create(s.ctx, "default", params("dryRun=All"), gadget("c", `,"spec":{"size":101}`))
 		}, "large"},
-		{"patch", func() (*Result, error) {
+		{"patch", func() (Result, error) {
 			return e.Patch(s.ctx, "default", "a", "", merge, nil, []byte(`{"spec":{"size":1}}`))
 		}, "changed "},
-		{"patch of the status", func() (*Result, error) {
+		{"patch of the status", func() (Result, error) {
 			return e.Patch(s.ctx, "default", "a", status, merge, nil, []byte(`{"status":{"ready":true}}`))
 		}, "changed status"},
-		{"apply", func() (*Result, error) {
+		{"apply", func() (Result, error) {
 			return e.Patch(s.ctx, "default", "d", "", apply, params("fieldManager=me"), gadget("d", `,"spec":{"size":101}`))
 		}, "large"},
-		{"delete", func() (*Result, error) { return e.Delete(s.ctx, "default", "a", nil, nil) }, ""},
+		{"delete", func() (Result, error) { return e.Delete(s.ctx, "default", "a", nil, nil) }, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -119,7 +119,7 @@ func (r *Registry) Lookup(ctx context.Context, group, version, plural string) (*
 		return e, nil
 	}
 	if _, err := r.cacher.Barrier(ctx); err != nil {
-		return nil, (&Endpoint{Group: group, Plural: plural}).fail("", err)
+		return nil, (&Endpoint{Names: Names{Group: group, Plural: plural}}).fail("", err)
 	}
 	r.definitions.refresh(group, plural)
 	if e := r.Catalog().endpoints[p]; e != nil {

@@ -61,54 +61,45 @@ type typed struct {
 	written func(ctx context.Context, rev storage.Revision) error
 }
 
-// Endpoint is a resource at one served version; the verbs are its methods. Immutable.
-type Endpoint struct {
+// Names are how the objects of a resource are called in one version.
+type Names struct {
 	Group, Version, Kind, ListKind, Plural, Singular string
-	Namespaced                                       bool
-	ShortNames, Categories, Verbs                    []string
-	Subresources                                     []string // "status", "scale", "finalize"
-	Warning                                          string   // for every answer: the version is deprecated
+	ShortNames, Categories                           []string
+}
+
+// Endpoint is a resource at one served version; the verbs are its methods. Immutable. Its exported fields are what
+// discovery shows.
+type Endpoint struct {
+	Names
+	Namespaced   bool
+	Verbs        []string
+	Subresources []string // "status", "scale", "finalize"
+	Warning      string   // for every answer: the version is deprecated
 
 	res    *resource
-	view   *cacher.View // whole objects
-	shown  *form.Shown  // what the verbs answer: whole objects, unless this is what In returned
+	digest [32]byte // of what discovery shows; see seal
+
+	// how its objects are read
+	view   *cacher.View // whole ones
+	whole  *form.Shown  // the answers that show whole ones
 	forms  *form.Forms  // the others
-	digest [32]byte     // of what discovery shows; see seal
-	fields []string     // labels of the selectable fields beside metadata.name and metadata.namespace
+	fields []string     // labels of the selectable fields besides metadata.name and metadata.namespace
 
-	managers  *managers // of managedFields
-	userAgent string    // of the client that this is for; see By
-
-	// for custom resources
+	// how its objects are written; schema and scale are for custom resources
+	managers   *managers // of managedFields
 	schema     *schema.Schema
 	sameSchema bool // as the storage version's
 	scale      *apiextensionsv1.CustomResourceSubresourceScale
 }
 
-// Result is the answer to a request for one object.
-type Result struct {
-	Object   []byte   // JSON, as the client sees it
-	Tag      string   // of a get: changes when Object does; "" where that can't be said
-	Created  bool     // an object was created: 201
-	Warnings []string // for the client, one Warning header each
-}
-
-// The subresources.
-const (
-	main     = ""
-	status   = "status"
-	scale    = "scale"
-	finalize = "finalize"
-)
-
 // verbs are what every resource offers, in discovery's customary order.
 var verbs = []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
 
-func (e *Endpoint) apiVersion() string {
-	if e.Group == "" {
-		return e.Version
+func (n *Names) apiVersion() string {
+	if n.Group == "" {
+		return n.Version
 	}
-	return e.Group + "/" + e.Version
+	return n.Group + "/" + n.Version
 }
 
 // storedVersion is the apiVersion in which objects are written.
@@ -118,8 +109,6 @@ func (r *resource) storedVersion() string {
 	}
 	return r.group + "/" + r.storageVersion
 }
-
-func (e *Endpoint) hasStatus() bool { return e.has(status) }
 
 func (e *Endpoint) has(subresource string) bool {
 	for _, s := range e.Subresources {
@@ -148,23 +137,16 @@ func (e *Endpoint) key(namespace, name string) (string, error) {
 	return key, nil
 }
 
-// result completes an answer with an object, in the endpoint's form.
-func (e *Endpoint) result(ctx context.Context, o *cacher.Object, res *Result) (*Result, error) {
-	shown, err := e.shown.Single.Shown(ctx, o)
+// show returns an object as a view shows it.
+func (e *Endpoint) show(ctx context.Context, v *cacher.View, o *cacher.Object) ([]byte, error) {
+	if o.Err != nil {
+		return nil, e.unreadable(o.Name(), o.Err)
+	}
+	shown, err := v.Shown(ctx, o)
 	if err != nil {
 		return nil, e.fail(o.Name(), err)
 	}
-	res.Object = appendObject(e.shown.Single, shown)
-	return res, nil
-}
-
-// whole returns the object as it's served, whatever the form of the answer.
-func (e *Endpoint) whole(ctx context.Context, o *cacher.Object) ([]byte, error) {
-	shown, err := e.view.Shown(ctx, o)
-	if err != nil {
-		return nil, e.fail(o.Name(), err)
-	}
-	return appendObject(e.view, shown), nil
+	return appendObject(v, shown), nil
 }
 
 func appendObject(v *cacher.View, o *cacher.Object) []byte {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/url"
 	"strings"
 	"time"
 
@@ -82,8 +81,8 @@ func (e *Endpoint) validateScale(o *object.Object, subresource string) (errs fie
 	return errs
 }
 
-// scaleOf answers with the Scale of a stored object.
-func (e *Endpoint) scaleOf(ctx context.Context, stored *cacher.Object, res *Result) (*Result, error) {
+// showScale shows the Scale of a stored object.
+func (e *Endpoint) showScale(ctx context.Context, shown *form.Shown, stored *cacher.Object) ([]byte, error) {
 	o, err := e.load(ctx, stored)
 	if err != nil {
 		return nil, err
@@ -96,29 +95,27 @@ func (e *Endpoint) scaleOf(ctx context.Context, stored *cacher.Object, res *Resu
 		return nil, e.invalid(stored.Name(), field.Required(field.NewPath(e.scale.SpecReplicasPath),
 			"the object has no number of replicas, so it has no scale"))
 	}
-	var shown any = s
-	if e.shown.Key.Kind == form.Table {
-		shown = e.scaleTable(s)
+	if shown.Kind == form.Table {
+		return json.Marshal(scaleTable(s, shown.Key))
 	}
-	res.Object, err = json.Marshal(shown)
-	return res, err
+	return json.Marshal(s)
 }
 
 // scaleTable shows a Scale as kubectl prints it.
-func (e *Endpoint) scaleTable(s *autoscalingv1.Scale) *metav1.Table {
+func scaleTable(s *autoscalingv1.Scale, k form.Key) *metav1.Table {
 	row := metav1.TableRow{Cells: []any{s.Name, int64(s.Spec.Replicas), int64(s.Status.Replicas), form.Elapsed(s.CreationTimestamp.UTC().Format(time.RFC3339))}}
-	switch e.shown.Key.Include {
+	switch k.Include {
 	case metav1.IncludeObject:
 		row.Object.Object = s
 	case metav1.IncludeMetadata:
 		row.Object.Object = &metav1.PartialObjectMetadata{
-			TypeMeta:   metav1.TypeMeta{APIVersion: e.shown.Key.APIVersion(), Kind: string(form.MetadataOnly)},
+			TypeMeta:   metav1.TypeMeta{APIVersion: k.APIVersion(), Kind: string(form.MetadataOnly)},
 			ObjectMeta: s.ObjectMeta,
 		}
 	}
 	describe := autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]
 	return &metav1.Table{
-		TypeMeta: metav1.TypeMeta{APIVersion: e.shown.Key.APIVersion(), Kind: string(form.Table)},
+		TypeMeta: metav1.TypeMeta{APIVersion: k.APIVersion(), Kind: string(form.Table)},
 		ListMeta: metav1.ListMeta{ResourceVersion: s.ResourceVersion},
 		ColumnDefinitions: []metav1.TableColumnDefinition{
 			form.NameColumn(),
@@ -130,20 +127,14 @@ func (e *Endpoint) scaleTable(s *autoscalingv1.Scale) *metav1.Table {
 	}
 }
 
-// updateScale writes the number of replicas that revise makes of an object's Scale.
-func (e *Endpoint) updateScale(ctx context.Context, namespace, name string, d *decoder, revise func(scale []byte) ([]byte, error)) (*Result, error) {
-	key, err := e.key(namespace, name)
-	if err != nil {
-		return nil, err
-	}
-	fromBody := len(d.warnings)
-	stored, err := e.write(ctx, key, name, d.dryRun, func(old *cacher.Object) (change, error) {
-		d.warnings = d.warnings[:fromBody] // of an earlier try
-		prev, err := e.load(ctx, old)
+// changeScale writes the number of replicas that revise makes of an object's Scale.
+func (w *write) changeScale(ctx context.Context, revise func(scale []byte) ([]byte, error)) (Result, error) {
+	stored, err := w.change(ctx, func(old *cacher.Object) (change, error) {
+		prev, err := w.load(ctx, old)
 		if err != nil {
 			return change{}, err
 		}
-		now, found, err := e.readScale(prev, old.Revision.String())
+		now, found, err := w.readScale(prev, old.Revision.String())
 		if err != nil {
 			return change{}, err
 		}
@@ -154,16 +145,16 @@ func (e *Endpoint) updateScale(ctx context.Context, namespace, name string, d *d
 		if body, err = revise(body); err != nil {
 			return change{}, err
 		}
-		next, replicas, err := decodeScale(body, name)
+		next, replicas, err := decodeScale(body, w.Name)
 		switch {
 		case err != nil:
 			return change{}, err
 		case replicas == nil && !found:
-			return change{}, badRequest("the spec replicas field %q cannot be empty", e.scale.SpecReplicasPath)
-		case next.Namespace != "" && next.Namespace != namespace:
-			return change{}, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip.Text(next.Namespace), namespace)
+			return change{}, badRequest("the spec replicas field %q cannot be empty", w.scale.SpecReplicasPath)
+		case next.Namespace != "" && next.Namespace != w.Namespace:
+			return change{}, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip.Text(next.Namespace), w.Namespace)
 		case next.Spec.Replicas < 0:
-			return change{}, e.invalid(name, field.Invalid(field.NewPath("spec", "replicas"), next.Spec.Replicas, "must be greater than or equal to 0"))
+			return change{}, w.invalid(w.Name, field.Invalid(field.NewPath("spec", "replicas"), next.Spec.Replicas, "must be greater than or equal to 0"))
 		}
 		in := prev.Clone()
 		in.Content = object.DeepCopy(prev.Content)
@@ -171,28 +162,24 @@ func (e *Endpoint) updateScale(ctx context.Context, namespace, name string, d *d
 		if in.Meta.ResourceVersion == "" {
 			in.Meta.ResourceVersion = old.Revision.String()
 		}
-		if err := unstructured.SetNestedField(in.Content, int64(next.Spec.Replicas), scalePath(e.scale.SpecReplicasPath)...); err != nil {
+		if err := unstructured.SetNestedField(in.Content, int64(next.Spec.Replicas), scalePath(w.scale.SpecReplicasPath)...); err != nil {
 			return change{}, badRequest("%s", err)
 		}
-		return e.revise(ctx, d, old, in, scale)
+		return w.revise(ctx, old, in)
 	})
 	if err != nil {
-		return nil, err
+		return Result{}, err
 	}
-	return e.scaleOf(ctx, stored, &Result{Warnings: d.warnings})
+	raw, err := w.showScale(ctx, w.shown, stored)
+	return Result{Object: raw}, err
 }
 
 // putScale replaces an object's Scale.
-func (e *Endpoint) putScale(ctx context.Context, namespace, name string, q url.Values, body []byte) (*Result, error) {
-	opts, err := e.writeOptions(q, "UpdateOptions", "")
-	if err != nil {
-		return nil, err
-	}
-	d := &decoder{endpoint: e, writeOptions: opts}
+func (w *write) putScale(ctx context.Context, body []byte) (Result, error) {
 	if _, err := object.ParseTree(body); err != nil {
-		return nil, badBody(err)
+		return Result{}, badBody(err)
 	}
-	return e.updateScale(ctx, namespace, name, d, func([]byte) ([]byte, error) { return body, nil })
+	return w.changeScale(ctx, func([]byte) ([]byte, error) { return body, nil })
 }
 
 // decodeScale decodes and checks a Scale. replicas is nil if it says nothing of them.

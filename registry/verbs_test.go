@@ -484,4 +484,4 @@ func TestPathsAndNames(t *testing.T) {
 	}
 }
 
-func errOf(_ *Result, err error) error { return err }
+func errOf(_ Result, err error) error { return err }

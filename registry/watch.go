@@ -32,17 +32,17 @@ func inStream(err error) error {
 }
 
 // Watch opens a watch of a namespace, or of all for "", and of one name or all for "". Whoever
-// serves the cursor closes it. Errors are Status errors; about the version they are of type StreamError, and 410
-// means that the client has to list anew.
-func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Values) (*cacher.Cursor, watchstream.Options, error) {
-	if namespace != "" && !e.Namespaced {
+// serves the cursor closes it. Errors are Status errors, or the server's own failures; about the version they are of
+// type StreamError, and 410 means that the client has to list anew.
+func (e *Endpoint) Watch(ctx context.Context, r *Request) (*cacher.Cursor, watchstream.Options, error) {
+	if r.Namespace != "" && !e.Namespaced {
 		return nil, watchstream.Options{}, errNotServed()
 	}
-	opts, err := parseWatchOptions(q)
+	opts, err := parseWatchOptions(r.Query)
 	if err != nil {
 		return nil, watchstream.Options{}, err
 	}
-	start, err := e.watchStart(namespace, name, q)
+	start, err := e.watchStart(r)
 	if err != nil {
 		return nil, watchstream.Options{}, err
 	}
@@ -68,10 +68,7 @@ func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Valu
 		if now == nil {
 			return nil, watchstream.Options{}, errNotServed()
 		}
-		if now, err = now.In(e.shown.Key.Form, q); err != nil {
-			return nil, watchstream.Options{}, err
-		}
-		return now.Watch(ctx, namespace, name, q)
+		return now.Watch(ctx, r)
 	}
 	return cursor, watchstream.Options{
 		Bookmarks:  opts.bookmarks,
@@ -81,12 +78,17 @@ func (e *Endpoint) Watch(ctx context.Context, namespace, name string, q url.Valu
 }
 
 // watchStart says what a watch selects.
-func (e *Endpoint) watchStart(namespace, name string, q url.Values) (cacher.WatchOptions, error) {
-	o := cacher.WatchOptions{Namespace: namespace, Name: name, View: e.shown.Event}
+func (e *Endpoint) watchStart(r *Request) (cacher.WatchOptions, error) {
+	namespace, name := r.Namespace, r.Name
+	shown, err := e.shown(r)
+	if err != nil {
+		return cacher.WatchOptions{}, err
+	}
+	o := cacher.WatchOptions{Namespace: namespace, Name: name, View: shown.Event}
 	if _, err := e.res.prefix.Namespace(namespace); err != nil {
 		return o, e.fail(namespace, err)
 	}
-	sel, err := e.parseSelector(q)
+	sel, err := e.parseSelector(r.Query)
 	if err != nil {
 		return o, err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"slices"
@@ -10,32 +11,33 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
 
 // target is what a resource path names.
 type target struct {
-	endpoint                     *registry.Endpoint
-	namespace, name, subresource string
+	endpoint *registry.Endpoint
+	registry.Target
 }
 
 // serveResource serves all verbs on all resources: it finds what the path names, what the method asks
 // for, and calls the registry.
 func (h *handler) serveResource(w *response, r *http.Request) error {
-	return h.serveTarget(w, r, chi.URLParam(r, "resource"), target{
-		namespace:   chi.URLParam(r, "namespace"),
-		name:        chi.URLParam(r, "name"),
-		subresource: chi.URLParam(r, "subresource"),
+	return h.serveTarget(w, r, chi.URLParam(r, "resource"), registry.Target{
+		Namespace:   chi.URLParam(r, "namespace"),
+		Name:        chi.URLParam(r, "name"),
+		Subresource: chi.URLParam(r, "subresource"),
 	})
 }
 
 // namespaceSubresource serves /namespaces/{name}/status, which looks like a type inside a namespace.
 func (h *handler) namespaceSubresource(subresource string) http.HandlerFunc {
 	return handle(func(w *response, r *http.Request) error {
-		return h.serveTarget(w, r, "namespaces", target{name: chi.URLParam(r, "name"), subresource: subresource})
+		return h.serveTarget(w, r, "namespaces", registry.Target{Name: chi.URLParam(r, "name"), Subresource: subresource})
 	})
 }
 
-func (h *handler) serveTarget(w *response, r *http.Request, plural string, t target) error {
+func (h *handler) serveTarget(w *response, r *http.Request, plural string, named registry.Target) error {
 	group := chi.URLParam(r, "group")
 	if group == "" && strings.HasPrefix(r.URL.Path, "/apis/") {
 		return errUnknownPath() // the core group lives under /api
@@ -44,11 +46,11 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, t tar
 	if err != nil {
 		return err
 	}
-	t.endpoint = e.By(r.UserAgent())
+	t := target{e, named}
 	if e.Warning != "" {
 		w.warn([]string{e.Warning})
 	}
-	if t.subresource != "" && !slices.Contains(e.Subresources, t.subresource) || !t.scopeFits() {
+	if t.Subresource != "" && !slices.Contains(e.Subresources, t.Subresource) || !t.scopeFits() {
 		return errUnknownPath()
 	}
 	watch, err := boolParameter(w.query, "watch")
@@ -56,7 +58,7 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, t tar
 		return err
 	}
 	verb := t.verb(r.Method, watch)
-	w.endpoint, w.subresource, w.verb = e, t.subresource, metricVerb(verb, r.Method)
+	w.endpoint, w.subresource, w.verb = e, t.Subresource, metricVerb(verb, r.Method)
 	if !slices.Contains(t.verbs(), verb) {
 		return t.refuse(w, r.Method, verb)
 	}
@@ -73,20 +75,20 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, t tar
 // a namespaced type can be addressed without: across all namespaces.
 func (t target) scopeFits() bool {
 	if !t.endpoint.Namespaced {
-		return t.namespace == ""
+		return t.Namespace == ""
 	}
-	return t.namespace != "" || t.name == ""
+	return t.Namespace != "" || t.Name == ""
 }
 
 // verb is the API's word for a method on this target, or "".
 func (t target) verb(method string, watch bool) string {
-	collection := t.name == ""
+	collection := t.Name == ""
 	switch method {
 	case http.MethodGet, http.MethodHead:
 		switch {
 		case watch && method == http.MethodHead:
 			return "" // has no end whose headers could be told
-		case watch && t.subresource == "":
+		case watch && t.Subresource == "":
 			return "watch" // of one object, too: kube-apiserver takes it as a watch for its name
 		case watch:
 			return ""
@@ -117,17 +119,17 @@ func (t target) verb(method string, watch bool) string {
 
 // verbs are those that can be used on this target.
 func (t target) verbs() []string {
-	if t.subresource != "" {
-		return subresourceVerbs(t.subresource)
+	if t.Subresource != "" {
+		return subresourceVerbs(t.Subresource)
 	}
 	return slices.DeleteFunc(slices.Clone(t.endpoint.Verbs), func(verb string) bool {
 		switch verb {
 		case "create":
-			return t.name != "" || t.endpoint.Namespaced && t.namespace == ""
+			return t.Name != "" || t.endpoint.Namespaced && t.Namespace == ""
 		case "list", "deletecollection":
-			return t.name != ""
+			return t.Name != ""
 		case "get", "update", "patch", "delete":
-			return t.name == ""
+			return t.Name == ""
 		}
 		return false
 	})
@@ -162,7 +164,7 @@ func (t target) refuse(w *response, method, verb string) error {
 	switch {
 	case verb == "deletecollection":
 		return methodNotAllowed(w, methods(t.verbs()), "deletecollection is not supported on "+what+": delete the objects by name")
-	case verb == "create" && t.endpoint.Namespaced && t.namespace == "":
+	case verb == "create" && t.endpoint.Namespaced && t.Namespace == "":
 		return methodNotAllowed(w, methods(t.verbs()), "create is not supported on "+what+" across namespaces: post to /namespaces/{namespace}/"+t.endpoint.Plural)
 	case verb == "":
 		return methodNotAllowed(w, methods(t.verbs()), quote(method)+" is not supported here on "+what)
@@ -170,26 +172,29 @@ func (t target) refuse(w *response, method, verb string) error {
 	return methodNotAllowed(w, methods(t.verbs()), verb+" is not supported here on "+what)
 }
 
+// request is what a request asks of the target's endpoint, but for its body.
+func (t target) request(w *response, r *http.Request, wanted form.Form) *registry.Request {
+	return &registry.Request{Target: t.Target, Query: w.query, UserAgent: r.UserAgent(), Form: wanted}
+}
+
 // list serves a list, and the deletion of what one shows, which answers with that list.
 func (h *handler) list(w *response, r *http.Request, t target) error {
-	media, form, err := negotiateForm(r.Header.Values("Accept"), acceptObject, listMetadata)
+	media, wanted, err := negotiateForm(r.Header.Values("Accept"), acceptObject, listMetadata)
 	if err != nil {
 		return err
 	}
-	e, err := t.endpoint.In(form, w.query)
-	if err != nil {
-		return err
-	}
+	asked := t.request(w, r, wanted)
 	var list *registry.List
 	if r.Method == http.MethodDelete {
 		b, err := readBody(w, r, w.query.Get("fieldValidation"))
 		if err != nil {
 			return err
 		}
-		if list, err = e.DeleteCollection(r.Context(), t.namespace, w.query, b.data); err != nil {
+		asked.Body = b.data
+		if list, err = t.endpoint.DeleteCollection(r.Context(), asked); err != nil {
 			return err
 		}
-	} else if list, err = e.List(r.Context(), t.namespace, w.query); err != nil {
+	} else if list, err = t.endpoint.List(r.Context(), asked); err != nil {
 		return err
 	}
 	return w.writeStream(r, media, func(out io.Writer) error { return list.Write(r.Context(), out) })
@@ -197,13 +202,9 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 
 // object serves the verbs on one object.
 func (h *handler) object(w *response, r *http.Request, t target, verb string) error {
-	media, form, err := negotiateForm(r.Header.Values("Accept"), acceptObject, oneMetadata)
+	media, wanted, err := negotiateForm(r.Header.Values("Accept"), acceptObject, oneMetadata)
 	if err != nil {
 		return err // before anything is written
-	}
-	e, err := t.endpoint.In(form, w.query)
-	if err != nil {
-		return err
 	}
 	var b body
 	switch {
@@ -215,32 +216,37 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	if err != nil {
 		return err
 	}
-	ctx, code := r.Context(), http.StatusOK
-	var res *registry.Result
-	switch verb {
-	case "get":
-		res, err = e.Get(ctx, t.namespace, t.name, t.subresource, w.query)
-	case "create":
-		res, err = e.Create(ctx, t.namespace, w.query, b.data)
-	case "update":
-		res, err = e.Update(ctx, t.namespace, t.name, t.subresource, w.query, b.data)
-	case "patch":
-		res, err = e.Patch(ctx, t.namespace, t.name, t.subresource, b.mediaType, w.query, b.data)
-	case "delete":
-		res, err = e.Delete(ctx, t.namespace, t.name, w.query, b.data)
-	default:
-		return statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, verb+" is not served")
-	}
+	asked := t.request(w, r, wanted)
+	asked.Body, asked.PatchType = b.data, b.mediaType
+	res, err := perform(r.Context(), t.endpoint, verb, asked)
+	w.warn(append(b.warnings, res.Warnings...))
 	if err != nil {
 		return err
 	}
-	if res.Created {
-		code = http.StatusCreated
-	}
-	w.warn(append(b.warnings, res.Warnings...))
 	if w.notModified(r, media, res.Tag) {
 		return nil
 	}
+	code := http.StatusOK
+	if res.Created {
+		code = http.StatusCreated
+	}
 	w.writeObject(r, code, media, res.Object)
 	return nil
+}
+
+// perform calls the registry for a verb on one object.
+func perform(ctx context.Context, e *registry.Endpoint, verb string, r *registry.Request) (registry.Result, error) {
+	switch verb {
+	case "get":
+		return e.Get(ctx, r)
+	case "create":
+		return e.Create(ctx, r)
+	case "update":
+		return e.Update(ctx, r)
+	case "patch":
+		return e.Patch(ctx, r)
+	case "delete":
+		return e.Delete(ctx, r)
+	}
+	return registry.Result{}, statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, verb+" is not served")
 }

@@ -18,15 +18,11 @@ import (
 // watch opens a watch and serves it. What's wrong with the request is still an HTTP error; once the
 // headers are out everything else is the stream's.
 func (h *handler) watch(w *response, r *http.Request, t target) error {
-	_, form, err := negotiateForm(r.Header.Values("Accept"), acceptJSON, oneMetadata)
+	_, wanted, err := negotiateForm(r.Header.Values("Accept"), acceptJSON, oneMetadata)
 	if err != nil {
 		return err
 	}
-	e, err := t.endpoint.In(form, w.query)
-	if err != nil {
-		return err
-	}
-	cursor, options, err := e.Watch(r.Context(), t.namespace, t.name, w.query)
+	cursor, options, err := t.endpoint.Watch(r.Context(), t.request(w, r, wanted))
 	var about *registry.StreamError
 	if errors.As(err, &about) {
 		h.tell(w, about.ErrStatus)

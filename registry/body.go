@@ -11,64 +11,76 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
-// decoder turns bodies into objects. What fieldValidation says decides what becomes of fields that are
-// unknown or given twice; with a duplicate the last one counts.
-type decoder struct {
-	writeOptions
-	endpoint *Endpoint
-	warnings []string // what the client is to be told beside the answer
-}
-
 // maxTypedWork bounds bytes times levels of a Go type's body, because types that decode themselves read what is
 // below each level again. A real definition of a megabyte has 40 levels.
 const maxTypedWork = 128 << 20
 
-// object decodes a body into an object of the endpoint's resource and version.
-func (d *decoder) object(body []byte) (*object.Object, error) {
+// read makes an object of the endpoint's resource and version of a body. What fieldValidation says decides what becomes
+// of members that are unknown or given twice; of those with one name the last counts.
+func (w *write) read(body []byte) (*object.Object, error) {
 	doc, tree, err := object.ParseObject(body)
 	if err != nil {
 		return nil, badBody(err)
 	}
-	var complaints []error
-	if t := d.endpoint.res.typed; t != nil {
-		if tree, complaints, err = t.shape(&doc); err != nil {
+	if t := w.res.typed; t != nil {
+		tree, complaints, err := t.shape(&doc)
+		if err != nil {
 			return nil, err
 		}
-	} else if d.validation != metav1.FieldValidationIgnore {
-		complaints = doc.Repeated()
+		o, _, err := w.split(tree)
+		if err != nil {
+			return nil, err
+		}
+		return o, w.complain(complaints)
 	}
-	o, unknown, err := d.endpoint.split(tree)
+	o, unknown, err := w.split(tree)
 	if err != nil {
 		return nil, err
 	}
-	if d.endpoint.res.typed != nil { // whose shape has told of those
-		return o, d.complain(complaints)
+	pruned, err := w.shape(o, w.complains())
+	if err != nil || !w.complains() {
+		return o, err
 	}
-	complaints = append(complaints, unknown...)
-	pruned, err := d.endpoint.shape(o, d.validation != metav1.FieldValidationIgnore)
-	if err != nil {
-		return nil, err
-	}
+	complaints := append(doc.Repeated(), unknown...)
 	for _, path := range pruned {
 		complaints = append(complaints, fmt.Errorf("unknown field %q", path))
 	}
-	return o, d.complain(complaints)
+	return o, w.complain(complaints)
 }
 
-// parsed parses a body that must be a JSON object, and complains of the members that are given twice.
-func (d *decoder) parsed(body []byte) (object.Document, map[string]any, error) {
+// parse parses a body that must be a JSON object but needn't be one of the resource's.
+func (w *write) parse(body []byte) (object.Document, map[string]any, error) {
 	doc, tree, err := object.ParseObject(body)
 	if err != nil {
-		return object.Document{}, nil, badBody(err)
+		return doc, nil, badBody(err)
 	}
-	return doc, tree, d.complainOfRepeated(&doc)
+	return doc, tree, w.complainOfRepeated(&doc)
 }
 
-func (d *decoder) complainOfRepeated(doc *object.Document) error {
-	if d.validation == metav1.FieldValidationIgnore {
+func (w *write) complainOfRepeated(doc *object.Document) error {
+	if !w.complains() {
 		return nil
 	}
-	return d.complain(doc.Repeated())
+	return w.complain(doc.Repeated())
+}
+
+// complains tells whether anybody wants to know of wrong members.
+func (w *write) complains() bool { return w.validation != metav1.FieldValidationIgnore }
+
+// complain refuses, warns of or swallows the members that are unknown or given twice.
+func (w *write) complain(complaints []error) error {
+	if len(complaints) == 0 || !w.complains() {
+		return nil
+	}
+	texts := make([]string, 0, len(complaints))
+	for _, c := range complaints[:min(len(complaints), maxCauses)] {
+		texts = append(texts, clip.Text(c.Error()))
+	}
+	if w.validation == metav1.FieldValidationStrict {
+		return badRequest("strict decoding error: %s", strings.Join(texts, ", "))
+	}
+	w.warnings = append(w.warnings, texts...)
+	return nil
 }
 
 // badBody refuses a body for what was found when it was read.
@@ -77,22 +89,6 @@ func badBody(err error) error {
 		return nil
 	}
 	return badRequest("the body of the request %s", err)
-}
-
-// complain refuses, warns of or swallows the fields that are unknown or given twice.
-func (d *decoder) complain(complaints []error) error {
-	if len(complaints) == 0 || d.validation == metav1.FieldValidationIgnore {
-		return nil
-	}
-	texts := make([]string, 0, len(complaints))
-	for _, c := range complaints[:min(len(complaints), maxCauses)] {
-		texts = append(texts, clip.Text(c.Error()))
-	}
-	if d.validation == metav1.FieldValidationStrict {
-		return badRequest("strict decoding error: %s", strings.Join(texts, ", "))
-	}
-	d.warnings = append(d.warnings, texts...)
-	return nil
 }
 
 // split checks that a tree is an object of the endpoint's kind and takes its metadata out of it. The tree

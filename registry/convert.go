@@ -1,0 +1,136 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// convert brings whole objects, in place, from whatever version of the resource they're in to an endpoint's.
+func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string]any) error {
+	if r.converter == nil {
+		for _, tree := range trees {
+			tree["apiVersion"] = to.apiVersion()
+		}
+		return nil
+	}
+	bodies := make([][]byte, len(trees))
+	for i, tree := range trees {
+		var err error
+		if bodies[i], err = object.EncodeJSON(tree); err != nil {
+			return err
+		}
+	}
+	converted, err := r.converter.convert(ctx, to.apiVersion(), bodies)
+	if err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, conversion.ErrClosed):
+			return apierrors.NewTooManyRequests("the definition has changed meanwhile: try again", retryAfter)
+		}
+		return apierrors.NewInternalError(fmt.Errorf("conversion to %s, Kind=%s failed: %w", to.apiVersion(), to.Kind, err))
+	}
+	for i, body := range converted {
+		if body == nil { // it's in that version
+			continue
+		}
+		if trees[i], err = object.ParseTree(body); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// converter is a definition's conversion webhook.
+type converter struct {
+	webhook *conversion.Webhook
+	err     error // why there is none: Kubernetes takes a definition before its caBundle is there
+}
+
+// newConverter returns the webhook that a definition says, or nil for none.
+func newConverter(c *apiextensionsv1.CustomResourceConversion, p conversion.Policy) *converter {
+	if c == nil || c.Strategy != apiextensionsv1.WebhookConverter {
+		return nil
+	}
+	w, err := conversion.New(c.Webhook, p)
+	return &converter{w, err}
+}
+
+func (c *converter) convert(ctx context.Context, apiVersion string, objects [][]byte) ([][]byte, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	return c.webhook.Convert(ctx, apiVersion, objects)
+}
+
+func (c *converter) close() {
+	if c != nil && c.webhook != nil {
+		c.webhook.Close()
+	}
+}
+
+// newConversion returns what makes the endpoint's form of stored objects, or nil if that's what is stored.
+func (e *Endpoint) newConversion() *cacher.Conversion {
+	r := e.res
+	same := e.Version == r.storageVersion || r.converter == nil && e.sameSchema
+	if same && e.schema.Trivial() && r.converter == nil { // whatever was stored is shown by copying
+		return nil
+	}
+	needed := func(o *cacher.Object) bool { return !same || o.Revision <= r.since }
+	return cacher.NewConversion(r.generation, needed, func(ctx context.Context, objects []*cacher.Object) ([][]byte, error) {
+		return e.convertStored(ctx, objects)
+	})
+}
+
+// convertStored returns the form of stored objects in the endpoint's version: the defaults of the version they're
+// stored in, converted, and without what the schema doesn't know, which is the order in which kube-apiserver
+// does it. nil stands for an object that stays as it is.
+func (e *Endpoint) convertStored(ctx context.Context, objects []*cacher.Object) ([][]byte, error) {
+	trees := make([]map[string]any, len(objects))
+	for i, o := range objects {
+		var err error
+		if trees[i], err = object.ParseTree(o.Raw()); err != nil {
+			return nil, e.unreadable(o.Name(), err)
+		}
+		from := e.res.version(trees[i]["apiVersion"])
+		if _, err := from.schema.Shape(trees[i], false); err != nil {
+			return nil, e.unreadable(o.Name(), err)
+		}
+	}
+	if err := e.res.convert(ctx, e, trees); err != nil {
+		return nil, err
+	}
+	out := make([][]byte, len(objects))
+	for i, tree := range trees {
+		if err := e.schema.Prune(tree); err != nil {
+			return nil, e.unreadable(objects[i].Name(), err)
+		}
+		raw, err := object.EncodeJSON(tree)
+		if err != nil {
+			return nil, e.unreadable(objects[i].Name(), err)
+		}
+		if string(raw) != string(objects[i].Raw()) {
+			out[i] = raw
+		}
+	}
+	return out, nil
+}
+
+// version returns the endpoint of the version that an object says it's in; that of the stored version if there is
+// no such.
+func (r *resource) version(apiVersion any) *Endpoint {
+	for _, e := range r.versions {
+		if e.apiVersion() == apiVersion {
+			return e
+		}
+	}
+	return r.stored
+}

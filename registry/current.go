@@ -1,0 +1,57 @@
+package registry
+
+import (
+	"context"
+	"errors"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// A request runs under the definition as it's when the request is answered.
+//
+// Every write of a custom resource compares the definition's revision in its transaction, as a create does
+// (see conditions). So an object with a revision above that of the definition's last change was written under
+// that definition, and is in the form that its schema gives: it can be read by copying. Older ones are
+// converted when they're first read (see cacher.Conversion).
+
+// errChanged means that the definition has changed since the endpoint was looked up.
+var errChanged = errors.New("the definition has changed")
+
+// current runs a verb, and runs it again with what is served by then if the definition changed meanwhile.
+func current[T any](ctx context.Context, e *Endpoint, verb func(e *Endpoint) (T, error)) (T, error) {
+	for {
+		res, err := verb(e)
+		if !errors.Is(err, errChanged) {
+			return res, err
+		}
+		var none T
+		if _, err := e.res.registry.cacher.Barrier(ctx); err != nil {
+			return none, e.fail("", err)
+		}
+		e.res.registry.definitions.sync()
+		if e, err = e.res.registry.Lookup(ctx, e.Group, e.Version, e.Plural); err != nil {
+			return none, err
+		}
+	}
+}
+
+// readDefinition reads the endpoint's definition from etcd. errChanged means that it defines something else by
+// now.
+func (e *Endpoint) readDefinition(ctx context.Context) (*cacher.Object, error) {
+	def, err := e.res.read(ctx, e.res.definition.Key)
+	if err != nil {
+		return nil, err
+	}
+	if def == nil || def.Err != nil {
+		return nil, errNotServed()
+	}
+	o, err := object.DecodeStored(def.Raw())
+	if err != nil {
+		return nil, errNotServed()
+	}
+	if o.Meta.Generation != e.res.generation || o.Meta.UID != e.res.uid {
+		return nil, errChanged
+	}
+	return def, nil
+}

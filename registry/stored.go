@@ -1,0 +1,56 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// load decodes a stored object as it's served.
+func (e *Endpoint) load(ctx context.Context, old *cacher.Object) (*object.Object, error) {
+	if old.Err != nil {
+		return nil, e.unreadable(old.Name(), old.Err)
+	}
+	shown, err := e.view.Shown(ctx, old)
+	if err != nil {
+		return nil, e.fail(old.Name(), err)
+	}
+	o, err := object.DecodeStored(shown.Raw())
+	if err != nil {
+		return nil, e.unreadable(old.Name(), err)
+	}
+	return o, nil
+}
+
+// encode makes the stored bytes, in the storage version, and checks their size.
+func (e *Endpoint) encode(ctx context.Context, o *object.Object) ([]byte, error) {
+	if to := e.res.stored; to.Version != e.Version {
+		tree, err := o.Tree(e.apiVersion(), e.Kind)
+		if err != nil {
+			return nil, badRequest("the object can't be encoded: %s", clip.Text(err.Error()))
+		}
+		version := o.Meta.ResourceVersion
+		trees := []map[string]any{tree}
+		if err := e.res.convert(ctx, to, trees); err != nil {
+			return nil, e.fail(o.Meta.Name, err)
+		}
+		if o, err = object.FromTree(trees[0]); err != nil {
+			return nil, e.fail(o.Meta.Name, fmt.Errorf("conversion to %s: %w", to.apiVersion(), err))
+		}
+		o.Meta.ResourceVersion = version
+		if _, err := to.shape(o, false); err != nil {
+			return nil, err
+		}
+	}
+	raw, err := o.Encode(e.res.storedVersion(), e.res.stored.Kind)
+	if err != nil {
+		return nil, badRequest("the object can't be encoded: %s", clip.Text(err.Error()))
+	}
+	if len(raw) > maxObjectBytes {
+		return nil, tooLarge(e.resource(), clip.Text(o.Meta.Name))
+	}
+	return raw, nil
+}
