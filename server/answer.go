@@ -29,16 +29,22 @@ const (
 // turns lets a number of requests at a time do something.
 type turns chan struct{}
 
-// enter waits for the request's turn, which lasts until it's answered. Its error is a Status.
+// enter waits for the request's turn to write a large answer, which lasts until it's answered. Its error is a Status.
 func (w *response) enter(ctx context.Context) error {
 	if w.inTurn {
 		return nil
 	}
+	err := w.large.enter(ctx)
+	w.inTurn = err == nil
+	return err
+}
+
+// enter waits for a turn, which leave ends. Its error is a Status.
+func (t turns) enter(ctx context.Context) error {
 	wait := time.NewTimer(largeAnswerWait)
 	defer wait.Stop()
 	select {
-	case w.large <- struct{}{}:
-		w.inTurn = true
+	case t <- struct{}{}:
 		return nil
 	case <-wait.C:
 		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many large answers are being written, please try again later")
@@ -47,11 +53,13 @@ func (w *response) enter(ctx context.Context) error {
 	}
 }
 
+func (t turns) leave() { <-t }
+
 // leave ends the turn, if the request has it.
 func (w *response) leave() {
 	if w.inTurn {
 		w.inTurn = false
-		<-w.large
+		w.large.leave()
 	}
 }
 
@@ -119,7 +127,7 @@ const (
 func (a *answer) giveWay() {
 	if a.w.inflight.now(classWrite) > 0 {
 		worked := min(time.Since(a.piece), maxPieceTime)
-		rest := time.NewTimer(worked * restsPerPiece * time.Duration(max(1, len(a.w.large))))
+		rest := time.NewTimer(restInTime(a.r.Context(), worked*restsPerPiece*time.Duration(max(1, len(a.w.large)))))
 		defer rest.Stop()
 		select {
 		case <-rest.C:
@@ -127,6 +135,18 @@ func (a *answer) giveWay() {
 		}
 	}
 	a.piece = time.Now()
+}
+
+// restInTime returns how long of a rest the request can afford: less and less while the first half of its time goes
+// by, and nothing after that, so that the answer is done before the request must end.
+func restInTime(ctx context.Context, rest time.Duration) time.Duration {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return rest
+	}
+	const half = readDeadline / 2
+	spare := min(max(time.Until(deadline)-half, 0), half)
+	return time.Duration(float64(rest) * spare.Seconds() / half.Seconds())
 }
 
 // stream begins to send.

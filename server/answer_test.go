@@ -88,6 +88,41 @@ func TestLargeAnswersQueue(t *testing.T) {
 	})
 }
 
+// TestLargeAnswersEnd: while writes are under way all the time, and as many large answers as may be, each still has the
+// time that it needs.
+func TestLargeAnswersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, large := newInflight(1, 1), make(turns, maxLargeAnswers)
+		if err := f.enter(classWrite); err != nil {
+			t.Fatal(err)
+		}
+		for range maxLargeAnswers - 1 {
+			large <- struct{}{}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), readDeadline)
+		defer cancel()
+		w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), large: large, inflight: f}
+		r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
+		const pieces = 1000
+		err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
+			piece := make([]byte, largeAnswer+1)
+			for range pieces {
+				if err := ctx.Err(); err != nil {
+					return err
+				}
+				time.Sleep(maxPieceTime) // what making it takes
+				if _, err := out.Write(piece); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil || w.bytes != pieces*(largeAnswer+1) {
+			t.Errorf("%d bytes, %v", w.bytes, err)
+		}
+	})
+}
+
 // TestAnswerFails: what goes wrong before the first byte is a Status, and after it cuts the answer off.
 func TestAnswerFails(t *testing.T) {
 	cause := retryLater(http.StatusGone, "Expired", "too old")

@@ -19,7 +19,6 @@ func TestErrors(t *testing.T) {
 		reason, message          string
 	}{
 		{"unknown path", "GET", "/nothing", "", nil, 404, "NotFound", unknown},
-		{"root", "GET", "/", "", nil, 404, "NotFound", unknown},
 		{"unknown group", "GET", "/apis/other.example.com", "", nil, 404, "NotFound", unknown},
 		{"unknown version", "GET", "/apis/example.com/v2", "", nil, 404, "NotFound", unknown},
 		{"unserved version", "GET", "/apis/example.com/v2/widgets", "", nil, 404, "NotFound", unknown},

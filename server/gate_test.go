@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -48,6 +49,11 @@ func TestGate(t *testing.T) {
 		{"write before it's ready", "POST", "/api/v1/namespaces", newGate(false, newInflight(1, 1)), 429, metav1.StatusReasonTooManyRequests},
 		{"watch before it's ready", "GET", "/api/v1/namespaces?watch=true", newGate(false, newInflight(1, 1)), 429, metav1.StatusReasonTooManyRequests},
 		{"read beyond the bound", "GET", "/api/v1/namespaces", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
+		{"a document beyond the bound", "GET", "/openapi/v2", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
+		{"a document, called a watch", "GET", "/openapi/v2?watch=1", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
+		{"groups, called a watch", "GET", "/apis?watch=1", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
+		{"resources, called a watch", "GET", "/apis/example.com/v1?watch=1", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
+		{"the head of a watch", "HEAD", "/api/v1/namespaces?watch=1", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
 		{"write beyond the bound", "DELETE", "/api/v1/namespaces/a", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
 		{"read while shutting down", "GET", "/api", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable},
 		{"write while shutting down", "POST", "/api/v1/namespaces", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable},
@@ -72,36 +78,86 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// TestSlowBody announces a body and doesn't send it.
-func TestSlowBody(t *testing.T) {
-	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), bodyTimeout: 200 * time.Millisecond}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	body, never := io.Pipe()
-	defer never.Close()
-	res, err := http.Post(s.URL()+"/api/v1/namespaces", "application/json", body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	text, _ := io.ReadAll(res.Body)
-	if res.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(text), "did not arrive in time") {
-		t.Errorf("%s: %s", res.Status, text)
+// TestSlowClients: nobody can make the server wait for long.
+func TestSlowClients(t *testing.T) {
+	const short = 200 * time.Millisecond
+	for _, tc := range []struct {
+		name, request string
+		timeouts      timeouts
+		answer        string // how it begins
+	}{
+		{"headers", "GET /api HTTP/1.1\r\nHost: localhost\r\n", timeouts{header: short}, ""},
+		{"a body", "POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", timeouts{body: short}, "HTTP/1.1 408 Request Timeout\r\n"},
+		{"another request", "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n", timeouts{idle: short}, "HTTP/1.1 200 OK\r\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), timeouts: tc.timeouts}
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			c, err := net.Dial("tcp", strings.TrimPrefix(s.URL(), "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			io.WriteString(c, tc.request)
+			c.SetReadDeadline(time.Now().Add(25 * time.Second)) // less than any of the real bounds
+			answer, err := io.ReadAll(c)
+			if err != nil || !strings.HasPrefix(string(answer), tc.answer) || tc.answer == "" && len(answer) > 0 {
+				t.Errorf("%v, after %q; want the end after %q", err, answer, tc.answer)
+			}
+		})
 	}
 }
 
-// TestTimeouts: what a client can't make us wait for longer.
-func TestTimeouts(t *testing.T) {
+// TestCollectionCounts: the deletion of a collection counts for the writes that it does at once.
+func TestCollectionCounts(t *testing.T) {
 	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir()}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	h := s.in.http
-	if h.ReadHeaderTimeout != headerTimeout || h.ReadTimeout != bodyTimeout || h.IdleTimeout != idleTimeout || h.WriteTimeout != writeTimeout || h.MaxHeaderBytes != maxHeaderBytes || h.HTTP2.MaxConcurrentStreams != DefaultHTTP2MaxStreams {
-		t.Errorf("the HTTP server's bounds are %+v", h)
+	do := func(method, path, body string) int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, s.URL()+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/yaml")
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		io.Copy(io.Discard, res.Body)
+		return res.StatusCode
+	}
+	const definition = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  names: {plural: widgets, kind: Widget}
+  scope: Cluster
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`
+	if code := do("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition); code != http.StatusCreated {
+		t.Fatalf("the definition: %d", code)
+	}
+	const widgets = "/apis/example.com/v1/widgets"
+	for bound, want := range map[int]int{collectionWrites - 1: http.StatusTooManyRequests, collectionWrites: http.StatusOK} {
+		s.in.inflight.bounds[classWrite] = bound // nothing is under way
+		for range 2 {
+			if code := do("DELETE", widgets, ""); code != want {
+				t.Errorf("the deletion of a collection where %d writes may be under way: %d, want %d", bound, code, want)
+			}
+		}
+	}
+	if got := s.in.inflight.now(classWrite); got != 0 {
+		t.Errorf("%d writes are left", got)
 	}
 }
 

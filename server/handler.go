@@ -27,7 +27,7 @@ type handler struct {
 	ready             func() bool
 	checks            []check
 	inflight          *inflight
-	large             turns
+	large, yaml       turns
 	guard             *guard
 	tokens            tokens
 	metrics           *metrics
@@ -50,13 +50,14 @@ type response struct {
 
 	lobby    bool  // the connection is one too many
 	large    turns // to write a large answer
+	yaml     turns // to make a large one YAML
 	inTurn   bool
 	inflight *inflight
 
 	warnings  []string // that the answer has
 	takenOver bool     // by a stream, which finishes it later
 
-	query       url.Values // set by admit
+	query       url.Values // set by parseQuery
 	verb        string     // as kube-apiserver's metrics name it; "" outside of resources
 	endpoint    *registry.Endpoint
 	subresource string
@@ -78,7 +79,7 @@ func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
 }
 
 func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), large: h.large, inflight: h.inflight, lobby: inLobby(r.Context())}
+	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), large: h.large, yaml: h.yaml, inflight: h.inflight, lobby: inLobby(r.Context())}
 	start := time.Now()
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")

@@ -100,7 +100,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	if s.TLS {
-		if certificate, err = selfSigned(in.etcd.Dir(), s.certificateHosts(), time.Now()); err != nil {
+		if certificate, err = s.selfSigned(in.etcd.Dir(), s.certificateHosts(), time.Now()); err != nil {
 			return nil, err
 		}
 	}
@@ -140,10 +140,10 @@ func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certifi
 	handler := newHandler(in, s, tokens)
 	in.http = &http.Server{
 		Handler:                      handler,
-		ReadHeaderTimeout:            headerTimeout,
-		ReadTimeout:                  cmp.Or(s.bodyTimeout, bodyTimeout),
+		ReadHeaderTimeout:            cmp.Or(s.timeouts.header, headerTimeout),
+		ReadTimeout:                  cmp.Or(s.timeouts.body, bodyTimeout),
 		WriteTimeout:                 writeTimeout,
-		IdleTimeout:                  idleTimeout,
+		IdleTimeout:                  cmp.Or(s.timeouts.idle, idleTimeout),
 		MaxHeaderBytes:               maxHeaderBytes,
 		ErrorLog:                     slog.NewLogLogger(in.log.Handler(), slog.LevelDebug), // TLS handshakes that failed, and the like
 		BaseContext:                  func(net.Listener) context.Context { return watches },
@@ -174,7 +174,9 @@ func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certifi
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
 	in.background.Go(func() { in.sweeper.Run(background) })
-	in.background.Go(func() { handler.watchers.tidy(background) })
+	if s.FreeMemory != nil {
+		in.background.Go(func() { handler.watchers.tidy(background, s.FreeMemory) })
+	}
 }
 
 // run starts one of the background loops, which is expected to last until ctx ends.

@@ -18,6 +18,9 @@ const (
 	writeDeadline = 34 * time.Second
 )
 
+// collectionWrites is how many writes the deletion of a collection counts for: as many as it does at once.
+const collectionWrites = 16
+
 // requestClass is how a request counts.
 type requestClass int
 
@@ -28,11 +31,12 @@ const (
 	classes
 )
 
+// classOf is for the paths of resources, which alone can be watched.
 func classOf(r *http.Request, watch bool) requestClass {
 	switch {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		return classWrite
-	case watch:
+	case watch && r.Method == http.MethodGet:
 		return classWatch
 	}
 	return classRead
@@ -54,23 +58,28 @@ func newInflight(reads, writes int) *inflight {
 }
 
 // enter counts a request, or says why it can't be served now. Each nil must be followed by a leave.
-func (f *inflight) enter(c requestClass) error {
+func (f *inflight) enter(c requestClass) error { return f.enterAs(c, 1) }
+
+// enterAs counts a request that does as much at once as n others.
+func (f *inflight) enterAs(c requestClass, n int) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
 	case f.draining:
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the server is shutting down")
-	case f.bounds[c] > 0 && f.count[c] >= f.bounds[c]:
+	case f.bounds[c] > 0 && f.count[c]+n > f.bounds[c]:
 		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests are under way, please try again later")
 	}
-	f.count[c]++
+	f.count[c] += n
 	return nil
 }
 
-func (f *inflight) leave(c requestClass) {
+func (f *inflight) leave(c requestClass) { f.leaveAs(c, 1) }
+
+func (f *inflight) leaveAs(c requestClass, n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.count[c]--
+	f.count[c] -= n
 	f.closeIfIdleLocked()
 }
 
@@ -103,36 +112,49 @@ func (f *inflight) now(c requestClass) int {
 	return f.count[c]
 }
 
-// admit is the middleware that lets requests in: when the server is ready, within the bounds, with a
-// deadline.
-func (h *handler) admit(next http.Handler) http.Handler {
+// admitDocument is the middleware that lets in requests for what isn't a resource: documents, which are read.
+func (h *handler) admitDocument(next http.Handler) http.Handler {
 	return handle(func(w *response, r *http.Request) error {
-		if w.lobby {
-			return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "too many connections are open, please try again later")
+		if _, err := w.parseQuery(r); err != nil {
+			return err
 		}
+		return h.admit(w, r, classRead, next)
+	})
+}
+
+// admitResource is the middleware that lets in requests for resources.
+func (h *handler) admitResource(next http.Handler) http.Handler {
+	return handle(func(w *response, r *http.Request) error {
 		watch, err := w.parseQuery(r)
 		if err != nil {
 			return err
 		}
-		class := classOf(r, watch)
-		if err := h.inflight.enter(class); err != nil {
-			return err
-		}
-		defer h.inflight.leave(class)
-		if !h.ready() {
-			return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the server is still reading what it stored, please try again")
-		}
-		if class == classWatch {
-			next.ServeHTTP(w, r)
-			return nil
-		}
-		deadline := readDeadline
-		if class == classWrite {
-			deadline = writeDeadline
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), deadline)
-		defer cancel()
-		next.ServeHTTP(w, r.WithContext(ctx))
-		return nil
+		return h.admit(w, r, classOf(r, watch), next)
 	})
+}
+
+// admit lets a request in when the server is ready, within the bound of its class, with a deadline unless it's a watch.
+func (h *handler) admit(w *response, r *http.Request, class requestClass, next http.Handler) error {
+	if w.lobby {
+		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "too many connections are open, please try again later")
+	}
+	if err := h.inflight.enter(class); err != nil {
+		return err
+	}
+	defer h.inflight.leave(class)
+	if !h.ready() {
+		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the server is still reading what it stored, please try again")
+	}
+	if class == classWatch {
+		next.ServeHTTP(w, r)
+		return nil
+	}
+	deadline := readDeadline
+	if class == classWrite {
+		deadline = writeDeadline
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), deadline)
+	defer cancel()
+	next.ServeHTTP(w, r.WithContext(ctx))
+	return nil
 }

@@ -57,6 +57,23 @@ func TestInflight(t *testing.T) {
 	f.leave(classWatch)
 }
 
+// TestInflightWeight: what does as much as several counts as several.
+func TestInflightWeight(t *testing.T) {
+	f := newInflight(1, 20)
+	for i, want := range []int{0, http.StatusTooManyRequests} {
+		if got := code(f.enterAs(classWrite, 16)); got != want {
+			t.Errorf("number %d of 16 each: %d, want %d", i, got, want)
+		}
+	}
+	if f.now(classWrite) != 16 {
+		t.Errorf("%d count, want 16", f.now(classWrite))
+	}
+	f.leaveAs(classWrite, 16)
+	if f.now(classWrite) != 0 {
+		t.Errorf("%d are left", f.now(classWrite))
+	}
+}
+
 func TestInflightAtOnce(t *testing.T) {
 	f := newInflight(10, 10)
 	var all sync.WaitGroup

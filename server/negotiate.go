@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"mime"
 	"net/http"
 	"slices"
@@ -165,7 +166,7 @@ func (w *response) wantsPretty(r *http.Request) bool {
 // writeObject answers with one JSON document in the form negotiated.
 func (w *response) writeObject(r *http.Request, code int, media mediaType, body []byte) {
 	if media == mediaYAML {
-		text, err := toYAML(body)
+		text, err := w.toYAML(r.Context(), body)
 		if err != nil {
 			w.fail(r, err)
 			return
@@ -183,10 +184,14 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 	w.writeBody(r, code, body)
 }
 
-// What a document may take as YAML, since that is built in memory: its JSON, and an estimate of the text.
+// What a document may take as YAML, which is built in memory.
 const (
-	maxYAMLSource = 16 << 20
-	maxYAMLText   = 64 << 20
+	// maxYAMLSource bounds its JSON, in bytes: the library takes 200 times as much. Every object that can be stored fits.
+	maxYAMLSource = 2 << 20
+	// maxYAMLText bounds an estimate of the text, in bytes.
+	maxYAMLText = 16 << 20
+	// largeYAML is from how many bytes of JSON on a document waits for its turn: there's one such at a time.
+	largeYAML = 64 << 10
 )
 
 func errYAMLTooLarge() error {
@@ -204,9 +209,15 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-func toYAML(body []byte) ([]byte, error) {
+func (w *response) toYAML(ctx context.Context, body []byte) ([]byte, error) {
 	if len(body) > maxYAMLSource || measure(body).indented > maxYAMLText {
 		return nil, errYAMLTooLarge()
+	}
+	if len(body) > largeYAML {
+		if err := w.yaml.enter(ctx); err != nil {
+			return nil, err
+		}
+		defer w.yaml.leave()
 	}
 	return yaml.JSONToYAML(body)
 }

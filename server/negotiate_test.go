@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -85,11 +87,31 @@ func TestWantsPretty(t *testing.T) {
 
 func TestYAMLAnswersAreBounded(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 5000) + "[" + strings.Repeat("1,", 100_000) + "1]" + strings.Repeat("}", 5000)
-	if _, err := toYAML([]byte(deep)); err == nil {
+	w := &response{yaml: make(turns, 1)}
+	if _, err := w.toYAML(t.Context(), []byte(deep)); err == nil {
 		t.Error("a document whose indentation alone is a gigabyte was turned into YAML")
 	}
-	if got, err := toYAML([]byte(`{"b":[1,2.5,"x"],"a":{}}`)); err != nil || string(got) != "a: {}\nb:\n- 1\n- 2.5\n- x\n" {
+	if got, err := w.toYAML(t.Context(), []byte(`{"b":[1,2.5,"x"],"a":{}}`)); err != nil || string(got) != "a: {}\nb:\n- 1\n- 2.5\n- x\n" {
 		t.Errorf("toYAML = %q, %v", got, err)
+	}
+	large := []byte(`["` + strings.Repeat("x", largeYAML) + `"]`)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.yaml <- struct{}{} // somebody else's turn
+	if _, err := w.toYAML(gone, large); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second large document was turned into YAML at the same time: %v", err)
+	}
+	if _, err := w.toYAML(gone, []byte(`{}`)); err != nil {
+		t.Errorf("a small one has to wait: %v", err)
+	}
+	w.yaml.leave()
+	for range 2 {
+		if _, err := w.toYAML(t.Context(), large); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := w.toYAML(t.Context(), []byte(`["`+strings.Repeat("x", maxYAMLSource)+`"]`)); err == nil {
+		t.Error("a document that is too large was turned into YAML")
 	}
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -46,7 +47,7 @@ func (h *handler) serveOpenAPIRoot(w *response, r *http.Request) error {
 	if _, err := negotiate(r.Header.Values("Accept"), acceptJSON); err != nil {
 		return err
 	}
-	hashes, err := h.openapi.hashesOf(h.registry.Catalog())
+	hashes, err := h.openapi.hashesOf(r.Context(), h.registry.Catalog())
 	if err != nil {
 		return err
 	}
@@ -72,7 +73,7 @@ func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
 		return err
 	}
 	catalog, path := h.registry.Catalog(), chi.URLParam(r, "*")
-	hashes, err := h.openapi.hashesOf(catalog)
+	hashes, err := h.openapi.hashesOf(r.Context(), catalog)
 	if err != nil {
 		return err
 	}
@@ -84,7 +85,7 @@ func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
 		http.Redirect(w, r, openAPIURL(path, hash), http.StatusMovedPermanently)
 		return nil
 	}
-	doc, err := h.openapi.get(openAPIKey{path, media, hash}, func(to io.Writer) error {
+	doc, err := h.openapi.get(r.Context(), openAPIKey{path, media, hash}, func(to io.Writer) error {
 		return writeOpenAPI3(to, media, versionAt(catalog, path))
 	})
 	if err != nil {
@@ -104,12 +105,12 @@ func (h *handler) serveOpenAPI2(w *response, r *http.Request) error {
 		return err
 	}
 	catalog := h.registry.Catalog()
-	hashes, err := h.openapi.hashesOf(catalog)
+	hashes, err := h.openapi.hashesOf(r.Context(), catalog)
 	if err != nil {
 		return err
 	}
-	doc, err := h.openapi.get(openAPIKey{allDocuments, media, hashes[allDocuments]}, func(to io.Writer) error {
-		return writeOpenAPI2(to, media, catalog)
+	doc, err := h.openapi.get(r.Context(), openAPIKey{allDocuments, media, hashes[allDocuments]}, func(to io.Writer) error {
+		return writeOpenAPI2(to, media, catalog, h.log)
 	})
 	if err != nil {
 		return err
@@ -159,7 +160,7 @@ type openAPI struct {
 	kept    []*openAPIDocument            // the one not used for longest first
 	size    int                           // of all that are kept, in bytes
 
-	building sync.Mutex // held while a document is built: one at a time, because that takes memory
+	building turns // to build a document: one at a time, because that takes memory
 }
 
 // openAPIKey says which document, in which form, of which content.
@@ -178,7 +179,7 @@ type openAPIDocument struct {
 // hashesOf returns the hash of each group version's document by its path, and that of all. They are made of what the
 // documents are built from, so that a list of documents doesn't build them. A new build of the program may say the
 // same in other words: its version is in the hash.
-func (o *openAPI) hashesOf(c *registry.Catalog) (map[string]string, error) {
+func (o *openAPI) hashesOf(ctx context.Context, c *registry.Catalog) (map[string]string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.catalog == c {
@@ -191,6 +192,9 @@ func (o *openAPI) hashesOf(c *registry.Catalog) (map[string]string, error) {
 			sum := sha256.New()
 			io.WriteString(sum, program)
 			for _, e := range v.Resources {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
 				if digests[e] = o.digests[e]; digests[e] == nil {
 					digest, err := e.OpenAPIDigest()
 					if err != nil {
@@ -211,16 +215,20 @@ func (o *openAPI) hashesOf(c *registry.Catalog) (map[string]string, error) {
 }
 
 // get returns a document that is kept, or has it built.
-func (o *openAPI) get(key openAPIKey, build func(io.Writer) error) (*openAPIDocument, error) {
+func (o *openAPI) get(ctx context.Context, key openAPIKey, build func(io.Writer) error) (*openAPIDocument, error) {
 	if doc := o.find(key); doc != nil {
 		return doc, nil
 	}
-	o.building.Lock()
-	defer o.building.Unlock()
+	select {
+	case o.building <- struct{}{}:
+		defer func() { <-o.building }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if doc := o.find(key); doc != nil { // somebody else built it
 		return doc, nil
 	}
-	p := packer{}
+	p := packer{ctx: ctx}
 	p.zip, _ = gzip.NewWriterLevel(&p.zipped, gzip.BestSpeed) // the level is a good one
 	if err := build(&p); err != nil {
 		return nil, err
@@ -265,14 +273,18 @@ func (o *openAPI) keep(doc *openAPIDocument) {
 	o.kept = slices.DeleteFunc(o.kept, drop)
 }
 
-// packer compresses what it's given.
+// packer compresses what it's given, until its request ends.
 type packer struct {
+	ctx    context.Context // whose end ends the build
 	zipped bytes.Buffer
 	zip    *gzip.Writer
 	size   int
 }
 
 func (p *packer) Write(b []byte) (int, error) {
+	if err := p.ctx.Err(); err != nil {
+		return 0, err
+	}
 	if p.zipped.Len() > maxOpenAPIDocument {
 		return 0, errOpenAPITooLarge()
 	}

@@ -190,6 +190,10 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 		if err != nil {
 			return err
 		}
+		if err := h.inflight.enterAs(classWrite, collectionWrites-1); err != nil {
+			return err
+		}
+		defer h.inflight.leaveAs(classWrite, collectionWrites-1)
 		asked.Body = b.data
 		if list, err = t.endpoint.DeleteCollection(r.Context(), asked); err != nil {
 			return err

@@ -17,6 +17,7 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		checks:            in.checks(),
 		inflight:          in.inflight,
 		large:             make(turns, maxLargeAnswers),
+		yaml:              make(turns, 1),
 		guard:             newGuard(in.listener.Addr(), len(tokens) > 0, s.AllowedHosts),
 		tokens:            tokens,
 		metrics:           newMetrics(in.inflight),
@@ -24,6 +25,7 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		sweeper:           in.sweeper,
 		takeovers:         &in.takeovers,
 		watchers:          newWatchers(),
+		openapi:           openAPI{building: make(turns, 1)},
 	}
 	in.addGauges(h.metrics.registry, h.large)
 	h.watchers.collect(h.metrics.registry)
@@ -35,6 +37,9 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 	h.routes = h.newRoutes(gatherers)
 	return h
 }
+
+// versionPrefixes are where group versions are.
+var versionPrefixes = []string{"/api/{version}", "/apis/{group}/{version}"}
 
 // newRoutes lays out the URL space.
 func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
@@ -50,15 +55,21 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.authenticate, h.admit)
+		routes.Use(h.authenticate, h.admitDocument)
+		get(routes, "/", handle(h.serveRoot))
 		get(routes, "/api", handle(h.serveCoreVersions))
 		get(routes, "/apis", handle(h.serveGroups))
 		get(routes, "/apis/{group}", handle(h.serveGroup))
 		get(routes, "/openapi/v2", handle(h.serveOpenAPI2))
 		get(routes, "/openapi/v3", handle(h.serveOpenAPIRoot))
 		get(routes, "/openapi/v3/*", handle(h.serveOpenAPI))
-		for _, prefix := range []string{"/api/{version}", "/apis/{group}/{version}"} {
+		for _, prefix := range versionPrefixes {
 			get(routes, prefix, handle(h.serveResources))
+		}
+	})
+	routes.Group(func(routes chi.Router) {
+		routes.Use(h.authenticate, h.admitResource)
+		for _, prefix := range versionPrefixes {
 			resource := handle(h.serveResource)
 			routes.HandleFunc(prefix+"/{resource}", resource)
 			routes.HandleFunc(prefix+"/{resource}/{name}", resource)

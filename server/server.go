@@ -68,7 +68,7 @@ type Server struct {
 	TLS bool
 
 	// TLSCertFile and TLSKeyFile are PEM files to serve HTTPS with. The key must not be readable for
-	// group or others.
+	// everybody, or writable for group or others.
 	TLSCertFile, TLSKeyFile string
 
 	// Token, if set, is a bearer token that requests must carry, except those for /healthz, /livez
@@ -76,7 +76,7 @@ type Server struct {
 	Token string
 
 	// TokenFile holds more such tokens, one per line; empty lines and lines that begin with #
-	// don't count. It must not be readable for group or others, and is read once, at start.
+	// don't count. Its mode is checked as the key's, and it's read once, at start.
 	TokenFile string
 
 	// WatchWriteTimeout ends a watch whose client has taken no byte for so long while there was
@@ -105,6 +105,10 @@ type Server struct {
 	// or refuse it: see registry.Admission. Objects of one Go type are the matter of its registry.Definition.
 	Admission []registry.Admission[unstructured.Unstructured]
 
+	// FreeMemory, if set, is called when a thousand watches or more have come or gone and no further ones do. The
+	// program apiserver-lite sets debug.FreeOSMemory, which gives back what the whole process doesn't use.
+	FreeMemory func()
+
 	// Metrics, if set, are shown on /metrics beside the server's own: prometheus.DefaultGatherer adds
 	// etcd's and the Go runtime's, which are one set per process.
 	Metrics prometheus.Gatherer
@@ -112,7 +116,7 @@ type Server struct {
 	// Log takes what the server has to say. Defaults to slog.Default().
 	Log *slog.Logger
 
-	bodyTimeout time.Duration // a seam for tests; defaults to the constant of that name
+	timeouts timeouts // a seam for tests; default to the constants of those names
 
 	mu      sync.Mutex    // guards started and closing, which are set once
 	started chan struct{} // made by the first Start, Run or Close; closed when in and the start's error are set
@@ -123,6 +127,9 @@ type Server struct {
 	closing   chan struct{} // closed when Close begins; made with started
 	closeErr  error
 }
+
+// timeouts are how long clients may take.
+type timeouts struct{ header, body, idle time.Duration }
 
 var errUsed = errors.New("server: already started or closed; a Server serves once")
 

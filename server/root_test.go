@@ -1,0 +1,39 @@
+package server_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestRoot: / has the paths, each of which is served, and a page for people.
+func TestRoot(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	for _, accept := range []string{"", "application/json", "application/json;q=0.9, text/html;q=0.1"} {
+		res, body := s.Do("GET", "/", "", "Accept", accept)
+		var got struct{ Paths []string }
+		if err := json.Unmarshal([]byte(body), &got); err != nil || res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "application/json" {
+			t.Fatalf("with Accept %q: %s, %v: %s", accept, res.Status, err, body)
+		}
+		for _, path := range got.Paths {
+			if res, body := s.Do("GET", path, ""); res.StatusCode != http.StatusOK {
+				t.Errorf("GET %s: %s %s", path, res.Status, body)
+			}
+		}
+		for _, path := range []string{"/api/v1", "/apis/example.com", "/apis/example.com/v1", "/openapi/v3", "/readyz"} {
+			if !slices.Contains(got.Paths, path) {
+				t.Errorf("%q lacks %s", got.Paths, path)
+			}
+		}
+	}
+	res, body := s.Do("GET", "/", "", "Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
+	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") || !strings.Contains(body, `<a href="/apis/example.com/v1">`) {
+		t.Errorf("for a browser: %s, %s: %s", res.Status, res.Header.Get("Content-Type"), body)
+	}
+	if res, body := s.Do("POST", "/", ""); res.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("POST /: %s %s", res.Status, body)
+	}
+}
