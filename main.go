@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -76,6 +77,7 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer, pa
 	}
 	f.server.Log = log
 	f.server.Metrics = prometheus.DefaultGatherer
+	f.server.FreeMemory = debug.FreeOSMemory
 	if err := serve(ctx, &f.server, stdout); err != nil {
 		fmt.Fprintf(stderr, "apiserver-lite: %s\n", oneLine(err))
 		return exitFailure

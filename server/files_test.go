@@ -1,6 +1,8 @@
 package server
 
 import (
+	"crypto/x509"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -33,11 +35,13 @@ func TestTokenFile(t *testing.T) {
 		{"several, comments, empty lines, no newline at the end", "# team a\nabc\n\n  def\t\r\nghi", 0o600, 3, ""},
 		{"none", "# nothing\n\n", 0o600, 0, "holds no token"},
 		{"two words", "abc\nde f\n", 0o600, 0, "line 2: the token has a character"},
-		{"readable for the group", "abc\n", 0o640, 0, "chmod 600"},
+		{"readable for the group", "abc\n", 0o640, 1, ""},
+		{"writable for the group", "abc\n", 0o620, 0, "chmod 600"},
+		{"writable for all", "abc\n", 0o602, 0, "chmod 600"},
 		{"readable for all", "abc\n", 0o604, 0, "chmod 600"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := (&Server{TokenFile: write(t, "tokens", tc.text, tc.mode)}).tokens()
+			got, err := (&Server{TokenFile: write(t, "tokens", tc.text, tc.mode), Log: slog.New(slog.DiscardHandler)}).tokens()
 			if len(got) != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("tokens = %d of them, %v, want %d, %q", len(got), err, tc.want, tc.err)
 			}
@@ -52,17 +56,20 @@ func TestSelfSigned(t *testing.T) {
 	dir := t.TempDir()
 	hosts := []string{"localhost", "127.0.0.1", "::1", "api.test"}
 	now := time.Now()
-	first, err := selfSigned(dir, hosts, now)
+	first, err := new(Server).selfSigned(dir, hosts, now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	serial := func(hosts []string, now time.Time) string {
 		t.Helper()
-		pair, err := selfSigned(dir, hosts, now)
+		pair, err := new(Server).selfSigned(dir, hosts, now)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return pair.Leaf.SerialNumber.String()
+	}
+	if first.Leaf.IsCA || first.Leaf.KeyUsage&x509.KeyUsageCertSign != 0 {
+		t.Error("the certificate can sign others: whoever has its key could be any server for a client that trusts it")
 	}
 	was := first.Leaf.SerialNumber.String()
 	if got := serial(hosts, now); got != was {
@@ -87,7 +94,7 @@ func TestSelfSigned(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, keyFile), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := selfSigned(dir, hosts, now); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := new(Server).selfSigned(dir, hosts, now); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a key that all can read was taken: %v", err)
 	}
 }

@@ -29,8 +29,9 @@ type metrics struct {
 	events      *prometheus.CounterVec
 	panics      prometheus.Counter
 
-	mu        sync.Mutex // guards resources
+	mu        sync.Mutex // guards the following
 	resources map[resourceLabels]bool
+	watches   map[resourceLabels]int // open ones; none is 0
 }
 
 // resourceLabels are the labels group, version and resource, empty outside of resources.
@@ -62,6 +63,7 @@ func newMetrics(f *inflight) *metrics {
 			Help: "Requests that ended in a panic.",
 		}),
 		resources: map[resourceLabels]bool{},
+		watches:   map[resourceLabels]int{},
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.longRunning, m.events, m.panics)
 	for name, class := range map[string]requestClass{"readOnly": classRead, "mutating": classWrite} {
@@ -121,14 +123,27 @@ func (m *metrics) labels(e *registry.Endpoint) resourceLabels {
 	defer m.mu.Unlock()
 	if !m.resources[l] {
 		if len(m.resources) >= maxResources {
-			clear(m.resources)
-			m.requests.Reset()
-			m.duration.Reset()
-			m.events.Reset()
+			m.beginAnewLocked()
 		}
 		m.resources[l] = true
 	}
 	return l
+}
+
+// beginAnewLocked deletes all series except those of watches that are open.
+func (m *metrics) beginAnewLocked() {
+	clear(m.resources)
+	m.requests.Reset()
+	m.duration.Reset()
+	m.events.Reset()
+	m.longRunning.Reset()
+	for l := range m.watches {
+		m.setWatchesLocked(l)
+	}
+}
+
+func (m *metrics) setWatchesLocked(l resourceLabels) {
+	m.longRunning.WithLabelValues("WATCH", l.group, l.version, l.resource).Set(float64(m.watches[l]))
 }
 
 // observe counts a request that has been answered.
@@ -151,9 +166,19 @@ func (m *metrics) observe(w *response, method string, took time.Duration) {
 // watching counts a watch as open until the function it returns is called.
 func (m *metrics) watching(e *registry.Endpoint) (done func()) {
 	l := m.labels(e)
-	gauge := m.longRunning.WithLabelValues("WATCH", l.group, l.version, l.resource)
-	gauge.Inc()
-	return gauge.Dec
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.watches[l]++
+	m.setWatchesLocked(l)
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.watches[l]--
+		m.setWatchesLocked(l)
+		if m.watches[l] == 0 {
+			delete(m.watches, l)
+		}
+	}
 }
 
 func (m *metrics) watchEvents(e *registry.Endpoint) prometheus.Counter {

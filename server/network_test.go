@@ -116,11 +116,21 @@ func TestSelfSignedTLS(t *testing.T) {
 	if res, _ := other.Do("GET", "/readyz", ""); res.StatusCode != http.StatusOK || res.ProtoMajor != 1 {
 		t.Errorf("HTTP/1.1 over TLS: %s by %s", res.Status, res.Proto)
 	}
-	if err := os.Chmod(key, 0o640); err != nil {
+	if err := os.Chmod(key, 0o640); err != nil { // as secrets are mounted in containers
+		t.Fatal(err)
+	}
+	var log buffer
+	servertest.New(t, func(s *server.Server) {
+		s.TLSCertFile, s.TLSKeyFile, s.Log = cert, key, slog.New(slog.NewTextHandler(&log, nil))
+	})
+	if !strings.Contains(log.String(), "can be read by its group") {
+		t.Errorf("no warning of a key that the group can read: %s", log.String())
+	}
+	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := (&server.Server{TLSCertFile: cert, TLSKeyFile: key}).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "chmod 600") {
-		t.Errorf("a key for the group: %v", err)
+		t.Errorf("a key for everybody: %v", err)
 	}
 }
 

@@ -2,7 +2,9 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -20,9 +22,9 @@ const refPrefix2 = "#/definitions/"
 
 // writeOpenAPI2 writes the document of everything. It goes from group version to group version, so that no more than
 // one is in memory at a time.
-func writeOpenAPI2(to io.Writer, media mediaType, c *registry.Catalog) error {
+func writeOpenAPI2(to io.Writer, media mediaType, c *registry.Catalog, log *slog.Logger) error {
 	if media == mediaOpenAPI2 {
-		return writeProto2(to, c)
+		return writeProto2(to, c, log)
 	}
 	types, seen := derived{}, map[string]bool{}
 	head := `{"swagger":"2.0","info":` + string(info2()) + `,"paths":`
@@ -68,13 +70,18 @@ func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(r
 }
 
 // writeProto2 writes the parts of the document one after the other, a resource each: protobuf takes that for the
-// whole. A resource whose part is too large is left out, so that the others are there.
-func writeProto2(to io.Writer, c *registry.Catalog) error {
+// whole. A resource whose part is too large, or isn't what the library for that takes, is left out, so that the
+// others are there.
+func writeProto2(to io.Writer, c *registry.Catalog, log *slog.Logger) error {
 	types, seen := derived{}, map[string]bool{}
 	for _, g := range c.Groups {
 		for _, v := range g.Versions {
 			for _, e := range v.Resources {
-				if err := writePart2(to, registry.Version{Name: v.Name, Resources: []*registry.Endpoint{e}}, types, seen); err != nil {
+				part, err := part2(registry.Version{Name: v.Name, Resources: []*registry.Endpoint{e}}, types, seen)
+				if err != nil {
+					log.Warn("a resource is left out of OpenAPI v2 as protobuf", "group", e.Group, "version", e.Version, "resource", e.Plural, "error", err)
+				}
+				if _, err := to.Write(part); err != nil {
 					return err
 				}
 			}
@@ -83,28 +90,35 @@ func writeProto2(to io.Writer, c *registry.Catalog) error {
 	return nil
 }
 
-func writePart2(to io.Writer, v registry.Version, types derived, seen map[string]bool) error {
+// part2 returns one resource's part of the document as protobuf.
+func part2(v registry.Version, types derived, seen map[string]bool) (_ []byte, err error) {
 	paths, err := paths2(v, types)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	definitions, err := definitions2(v, types, seen)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	defer func() {
+		if err != nil { // the next one that refers to them has to bring them
+			for name := range definitions {
+				delete(seen, name)
+			}
+		}
+	}()
 	body, err := json.Marshal(object{"swagger": "2.0", "info": info2(), "paths": paths, "definitions": definitions})
-	if err != nil || len(body) > maxOpenAPIProto {
-		return err
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxOpenAPIProto {
+		return nil, fmt.Errorf("its schema and paths are %d bytes of JSON, over %d", len(body), maxOpenAPIProto)
 	}
 	doc, err := openapi_v2.ParseDocument(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if body, err = proto.Marshal(doc); err != nil {
-		return err
-	}
-	_, err = to.Write(body)
-	return err
+	return proto.Marshal(doc)
 }
 
 func paths2(v registry.Version, types derived) (object, error) {

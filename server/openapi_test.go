@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -314,6 +315,44 @@ func TestOpenAPIProtobuf(t *testing.T) {
 	want = openAPI(t, s, "apis/example.org/v1")
 	if got := len(three.Components.Schemas.AdditionalProperties); got != len(want.Components.Schemas) || len(three.Paths.Path) != len(want.Paths) {
 		t.Errorf("%d schemas, want %d", got, len(want.Components.Schemas))
+	}
+}
+
+// TestOpenAPIWithoutOne: a resource that can't be put into protobuf isn't in the document, and the others are.
+func TestOpenAPIWithoutOne(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t, func(s *server.Server) { s.Log = slog.New(slog.DiscardHandler) })
+	for _, name := range []string{"aaas", "zzzs"} { // before and after others
+		s.PostYAML(definitionsPath, fmt.Sprintf(`
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[1]s.example.net}
+spec:
+  group: example.net
+  scope: Cluster
+  names: {plural: %[1]s, kind: K%[1]s}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, description: "no text for a parser of YAML: \u007f"}}
+`, name))
+	}
+	res, body := s.Do("GET", "/openapi/v2", "", "Accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+	doc := &openapi_v2.Document{}
+	if err := proto.Unmarshal([]byte(body), doc); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s, %v: %.300s", res.Status, err, body)
+	}
+	names := map[string]bool{}
+	for _, d := range doc.Definitions.AdditionalProperties {
+		names[d.Name] = true
+	}
+	for name, want := range map[string]bool{
+		"com.example.v1.Widget": true, "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": true, "net.example.v1.Kaaas": false, "net.example.v1.Kzzzs": false,
+	} {
+		if names[name] != want {
+			t.Errorf("%s is there: %v, want %v", name, names[name], want)
+		}
 	}
 }
 

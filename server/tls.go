@@ -27,14 +27,20 @@ const (
 	certRenew    = 30 * 24 * time.Hour // a certificate that ends sooner is replaced at start
 )
 
-// checkPrivate refuses a file of secrets that others can read.
-func checkPrivate(path string) error {
+// checkPrivate refuses a file of secrets that everybody can read, or that anybody else can write. That its group can
+// read it is how secrets are mounted in containers, and worth a warning.
+func (s *Server) checkPrivate(path string) error {
 	file, err := os.Stat(path)
 	if err != nil {
 		return err
 	}
-	if mode := file.Mode().Perm(); mode&0o077 != 0 {
-		return fmt.Errorf("%s has mode %04o, so that others can read it: chmod 600 it", path, mode)
+	switch mode := file.Mode().Perm(); {
+	case mode&0o007 != 0:
+		return fmt.Errorf("%s has mode %04o, so that everybody can use it: chmod 600 it", path, mode)
+	case mode&0o020 != 0:
+		return fmt.Errorf("%s has mode %04o, so that its group can write it: chmod 600 it", path, mode)
+	case mode&0o040 != 0:
+		s.log().Warn("a file of secrets can be read by its group", "file", path, "mode", fmt.Sprintf("%04o", mode))
 	}
 	return nil
 }
@@ -44,7 +50,7 @@ func (s *Server) certificateFromFiles() (*tls.Certificate, error) {
 	if s.TLSCertFile == "" {
 		return nil, nil
 	}
-	if err := checkPrivate(s.TLSKeyFile); err != nil {
+	if err := s.checkPrivate(s.TLSKeyFile); err != nil {
 		return nil, fmt.Errorf("--tls-key-file: %w", err)
 	}
 	pair, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
@@ -71,11 +77,11 @@ func (s *Server) certificateHosts() []string {
 }
 
 // selfSigned returns the certificate kept in dir, or makes a new one there if there is none, or if it's
-// about to end, can't be read, or doesn't name all hosts. Clients trust it by its file.
-func selfSigned(dir string, hosts []string, now time.Time) (*tls.Certificate, error) {
+// about to end, can't be read, doesn't name all hosts, or could sign others. Clients trust it by its file.
+func (s *Server) selfSigned(dir string, hosts []string, now time.Time) (*tls.Certificate, error) {
 	certPath, keyPath := filepath.Join(dir, certFile), filepath.Join(dir, keyFile)
 	if pair, err := tls.LoadX509KeyPair(certPath, keyPath); err == nil && usable(pair.Leaf, hosts, now) {
-		if err := checkPrivate(keyPath); err != nil {
+		if err := s.checkPrivate(keyPath); err != nil {
 			return nil, fmt.Errorf("--tls: %w", err)
 		}
 		return &pair, nil
@@ -93,7 +99,7 @@ func selfSigned(dir string, hosts []string, now time.Time) (*tls.Certificate, er
 }
 
 func usable(cert *x509.Certificate, hosts []string, now time.Time) bool {
-	if now.Before(cert.NotBefore) || now.Add(certRenew).After(cert.NotAfter) {
+	if cert.IsCA || now.Before(cert.NotBefore) || now.Add(certRenew).After(cert.NotAfter) {
 		return false
 	}
 	for _, host := range hosts {
@@ -118,9 +124,9 @@ func makeCertificate(hosts []string, now time.Time) (certPEM, keyPEM []byte, err
 		Subject:               pkix.Name{CommonName: "apiserver-lite"},
 		NotBefore:             now.Add(-time.Hour), // clocks differ
 		NotAfter:              now.Add(certLifetime),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IsCA:                  true, // so that the file itself can be the client's trust anchor
+		IsCA:                  false, // clients trust this one certificate, and nothing that its key might sign
 		BasicConstraintsValid: true,
 	}
 	for _, host := range hosts {

@@ -29,7 +29,7 @@ func (s *Server) tokens() (tokens, error) {
 	if s.TokenFile == "" {
 		return all, nil
 	}
-	if err := checkPrivate(s.TokenFile); err != nil {
+	if err := s.checkPrivate(s.TokenFile); err != nil {
 		return nil, fmt.Errorf("--token-file: %w", err)
 	}
 	data, err := os.ReadFile(s.TokenFile)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -78,9 +77,9 @@ const (
 	tidyInterval = 5 * time.Second
 )
 
-// tidy gives memory back when many watches have come or gone, until ctx ends: opening one leaves net/http's buffers
-// behind, which Go would collect with the next load or after two minutes, and keep for long after that.
-func (ws *watchers) tidy(ctx context.Context) {
+// tidy calls free when many watches have come or gone, until ctx ends: opening one leaves net/http's buffers behind,
+// which Go would collect with the next load or after two minutes, and keep for long after that.
+func (ws *watchers) tidy(ctx context.Context, free func()) {
 	tick := time.NewTicker(tidyInterval)
 	defer tick.Stop()
 	for done, before := 0, 0; ; {
@@ -93,7 +92,7 @@ func (ws *watchers) tidy(ctx context.Context) {
 		turned := ws.turned
 		ws.mu.Unlock()
 		if turned == before && turned-done >= tidyAfter {
-			debug.FreeOSMemory()
+			free()
 			done = turned
 		}
 		before = turned
