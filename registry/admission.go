@@ -197,13 +197,13 @@ func callHooks[T any](ctx context.Context, e *Endpoint, hooks []Admission[T], a 
 		if err := e.res.registry.call("admission by "+nameOf(hook), current, func() { refusal = hook.Admit(ctx, r) }); err != nil {
 			return nil, err
 		}
+		a.Warnings = r.Warnings
 		if refusal != nil {
 			return nil, e.refuse(ctx, a.Name, refusal)
 		}
 		if obj != nil {
 			obj = r.Object
 		}
-		a.Warnings = r.Warnings
 	}
 	return obj, nil
 }

@@ -55,14 +55,27 @@ func errNotServed() error {
 	}}
 }
 
-// fail is the one translation from storage's errors to a Status; what is one already stays.
+// failure is an error that isn't the client's to mend. It's no Status: the server logs it, and tells the client only
+// where the log is.
+type failure struct {
+	resource schema.GroupResource
+	name     string
+	cause    error
+}
+
+func (f *failure) Error() string { return fmt.Sprintf("%v %q: %v", f.resource, f.name, f.cause) }
+func (f *failure) Unwrap() error { return f.cause }
+
+// fail is the one translation from storage's errors to a Status; what is one already stays, and what can't become one
+// is a failure.
 func (e *Endpoint) fail(name string, err error) error {
 	var status apierrors.APIStatus
 	var panicked *PanicError
-	if err == nil || errors.As(err, &status) || errors.As(err, &panicked) || errors.Is(err, errChanged) { // which current handles
+	var failed *failure
+	if err == nil || errors.As(err, &status) || errors.As(err, &panicked) || errors.As(err, &failed) || errors.Is(err, errChanged) { // which current handles
 		return err
 	}
-	resource := schema.GroupResource{Group: e.Group, Resource: e.Plural}
+	resource := e.resource()
 	name = clip.Text(name)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
@@ -90,7 +103,7 @@ func (e *Endpoint) fail(name string, err error) error {
 	case errors.Is(err, storage.ErrUnavailable):
 		return apierrors.NewServiceUnavailable("storage can't answer now; whether a write happened is unknown")
 	}
-	return apierrors.NewInternalError(err)
+	return &failure{resource, name, err}
 }
 
 func (n *Names) resource() schema.GroupResource {

@@ -177,6 +177,20 @@ func wantStatus(t testing.TB, err error, code int32, reason metav1.StatusReason,
 	return &got
 }
 
+// wantFailure checks that an error is the server's own, which no client is told, and that its text has the parts.
+func wantFailure(t testing.TB, err error, parts ...string) {
+	t.Helper()
+	var status apierrors.APIStatus
+	if err == nil || errors.As(err, &status) {
+		t.Fatalf("got %v, want a failure that is no Status", err)
+	}
+	for _, p := range parts {
+		if !strings.Contains(err.Error(), p) {
+			t.Fatalf("failure %q lacks %q", err, p)
+		}
+	}
+}
+
 // tree is decoded JSON with access by path.
 type tree map[string]any
 

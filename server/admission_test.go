@@ -22,16 +22,20 @@ func TestAdmission(t *testing.T) {
 		switch {
 		case r.Name == "broken":
 			panic("a mistake in the hook")
+		case r.Name == "renamed":
+			r.Object.SetName("secret")
 		case r.Operation == registry.Create:
 			r.Object.SetLabels(map[string]string{"by": r.UserAgent})
 			r.Warn("labelled")
 		case r.Operation == registry.Delete && r.Resource.Resource == "namespaces":
+			r.Warn("think twice")
 			return errors.New("namespaces stay")
 		}
 		return nil
 	}
+	var log buffer
 	s := servertest.New(t, func(s *server.Server) {
-		s.Log = slog.New(slog.DiscardHandler) // of the panic
+		s.Log = slog.New(slog.NewTextHandler(&log, nil))
 		s.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](hook)}
 	})
 	const namespaces = "/api/v1/namespaces"
@@ -43,9 +47,20 @@ func TestAdmission(t *testing.T) {
 	if res.StatusCode != http.StatusForbidden || !strings.Contains(answer, `namespaces \"shop\" is forbidden: namespaces stay`) {
 		t.Errorf("%s: %s", res.Status, answer)
 	}
+	if got := res.Header.Get("Warning"); !strings.Contains(got, "think twice") {
+		t.Errorf("the refusal warns %q", got)
+	}
 	res, answer = s.Do("POST", namespaces, `{"metadata":{"name":"broken"}}`, "Content-Type", "application/json")
 	if res.StatusCode != http.StatusInternalServerError || strings.Contains(answer, "a mistake in the hook") || !strings.Contains(answer, "internal error") {
 		t.Errorf("%s: %s", res.Status, answer)
+	}
+	// What isn't the client's fault is in the log, under the request's id, and not in the answer.
+	res, answer = s.Do("POST", namespaces, `{"metadata":{"name":"renamed"}}`, "Content-Type", "application/json", "Audit-Id", "renaming")
+	if res.StatusCode != http.StatusInternalServerError || strings.Contains(answer, "secret") || !strings.Contains(answer, "under the id renaming") {
+		t.Errorf("%s: %s", res.Status, answer)
+	}
+	if got := log.String(); !strings.Contains(got, "audit_id=renaming") || !strings.Contains(got, "has changed metadata.name") {
+		t.Errorf("the log lacks the cause: %s", got)
 	}
 	s.Get(namespaces + "/shop")
 }

@@ -314,6 +314,23 @@ func TestWarningsAreBounded(t *testing.T) {
 	}
 }
 
+// A request that is refused is warned as well: of what the client would otherwise only learn at its next try.
+func TestRefusalsWarn(t *testing.T) {
+	t.Parallel()
+	s := newGizmos(t)
+	for _, tc := range []struct{ name, method, path, body string }{
+		{"create", "POST", gizmosPath, applied("a", `},"spec":{"nope":1,"size":"XL"}`)},
+		{"definition", "POST", definitionsPath, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"a.example.com"},"spec":{"nope":1}}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			res, body := s.Do(tc.method, tc.path, tc.body, "Content-Type", "application/json")
+			if got := warningsOf(t, res); res.StatusCode != 422 || !slices.Contains(got, `unknown field "spec.nope"`) {
+				t.Errorf("%s, warned %q: %s", res.Status, got, body)
+			}
+		})
+	}
+}
+
 // TestDeprecatedVersions warn with every answer, whatever it is.
 func TestDeprecatedVersions(t *testing.T) {
 	t.Parallel()
