@@ -23,7 +23,7 @@ func fuzzEndpoint() *Endpoint {
 	res := &resource{group: "example.com", plural: "widgets", storageVersion: "v1", namespaced: true, registry: &Registry{}}
 	e := &Endpoint{Names: Names{Group: "example.com", Version: "v1", Kind: "Widget", Plural: "widgets"}, Namespaced: true, Subresources: []string{status}, res: res}
 	e.view = &cacher.View{APIVersion: "example.com/v1", Kind: "Widget"}
-	e.whole, e.managers, res.stored = form.NewWhole(e.view, e.view, e.ListKind), newManagers(e), e
+	e.whole, e.forms, e.managers, res.stored = form.NewWhole(e.view, e.view, e.ListKind), form.New(nil), newManagers(e), e
 	return e
 }
 

@@ -2,6 +2,8 @@ package registry
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"strconv"
 	"time"
 
@@ -47,22 +49,22 @@ func (e *Endpoint) Get(ctx context.Context, r *Request) (Result, error) {
 		return Result{Object: raw}, err
 	}
 	raw, err := e.show(ctx, shown.Single, o)
-	return Result{Object: raw, Tag: e.tag(o, shown.Key)}, err
+	if err != nil {
+		return Result{}, err
+	}
+	return Result{Object: raw, Tag: tag(o, shown.Key, raw)}, nil
 }
 
-// tag names the object's state and its form. A Table has none: it shows ages.
-func (e *Endpoint) tag(o *cacher.Object, k form.Key) string {
-	tag := o.Revision.String()
-	if c := e.view.Conversion; c != nil && c.Needed(o) { // what is shown depends on the definition
-		tag += "-" + strconv.FormatInt(c.Generation, 10)
+// tag names what a client was shown of an object. The revision alone wouldn't do: after a restore another state can have
+// it. A Table has no tag, because it shows ages.
+func tag(o *cacher.Object, k form.Key, raw []byte) string {
+	if k.Kind == form.Table {
+		return ""
 	}
-	switch k.Kind {
-	case form.Whole:
-		return tag
-	case form.MetadataOnly:
-		return tag + "-" + string(form.MetadataOnly) + k.Version
-	}
-	return ""
+	const room = 64 // for both parts
+	sum := sha256.Sum256(raw)
+	text := strconv.AppendInt(make([]byte, 0, room), int64(o.Revision), 10)
+	return string(hex.AppendEncode(append(text, '-'), sum[:8]))
 }
 
 // freshen waits until the caches are as new as a read asks for: without a version, as new as the moment

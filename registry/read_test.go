@@ -11,6 +11,10 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
 func TestList(t *testing.T) {
@@ -246,6 +250,37 @@ func TestFutureVersions(t *testing.T) {
 	s.ok(w.Get(s.ctx, "default", "a", "status", params("resourceVersion=0")))
 	_, err := w.Get(s.ctx, "default", "a", "", params("resourceVersion=x"))
 	s.refused(err, 400, metav1.StatusReasonBadRequest, "invalid resource version")
+}
+
+// After a restore another object can have a name and a revision again. It has another tag.
+func TestTags(t *testing.T) {
+	e := fuzzEndpoint()
+	tagOf := func(uid string, revision storage.Revision, f form.Form) string {
+		t.Helper()
+		r := &Request{Target: Target{Namespace: "default", Name: "a"}, Form: f}
+		shown, err := e.shown(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := cacher.NewObject(fuzzKey, []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"default","uid":"`+uid+`"}}`), revision)
+		raw, err := e.show(t.Context(), shown.Single, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tag(o, shown.Key, raw)
+	}
+	whole, partial := form.Form{}, form.Form{Kind: form.MetadataOnly, Version: "v1"}
+	first := tagOf("1", 7, whole)
+	if again := tagOf("1", 7, whole); first == "" || again != first {
+		t.Errorf("one object has the tags %q and %q", first, again)
+	}
+	for what, other := range map[string]string{
+		"another object": tagOf("2", 7, whole), "another revision": tagOf("1", 8, whole), "another form": tagOf("1", 7, partial),
+	} {
+		if other == first || other == "" {
+			t.Errorf("%s has the tag %q", what, other)
+		}
+	}
 }
 
 // What somebody else wrote and nobody can read is reported, left out, and deletable.
