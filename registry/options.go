@@ -36,20 +36,29 @@ func (q *query) refuse(name, value, want string) {
 
 func (q *query) string(name string) string { return q.values.Get(name) }
 
-// flag reads a boolean. A parameter without a value is true, as in "?watch"; set tells whether it's there.
+// flag reads a boolean, see Flag; set tells whether it's there.
 func (q *query) flag(name string) (value, set bool) {
-	if !q.values.Has(name) {
-		return false, false
+	value, err := Flag(q.values, name)
+	if err != nil && q.err == nil {
+		q.err = err
 	}
-	text := q.values.Get(name)
-	if text == "" {
-		return true, true
+	return value, q.values.Has(name)
+}
+
+// Flag reads a boolean query parameter as kube-apiserver does, except that it refuses what is neither true nor false. It's
+// true without a value, as in "?watch", and false where it's missing. Errors are Status errors.
+func Flag(values url.Values, name string) (bool, error) {
+	if !values.Has(name) {
+		return false, nil
 	}
-	value, err := strconv.ParseBool(text)
-	if err != nil {
-		q.refuse(name, text, "true or false")
+	switch text := values.Get(name); strings.ToLower(text) {
+	case "", "1", "true":
+		return true, nil
+	case "0", "false":
+		return false, nil
+	default:
+		return false, badRequest("invalid value %q of the query parameter %s: must be true or false", clip.Text(text), name)
 	}
-	return value, true
 }
 
 // count reads a number that isn't negative; 0 when it's absent or empty.
@@ -81,14 +90,6 @@ func (q *query) revision() (rev storage.Revision, set bool) {
 func parseRevision(s string) (storage.Revision, error) {
 	n, err := strconv.ParseUint(s, 10, 63) // no sign, and it fits a Revision
 	return storage.Revision(n), err
-}
-
-// WantsWatch tells whether the parameters of a GET of a collection ask for a watch. Its error is a Status
-// that refuses a value which is neither true nor false.
-func WantsWatch(values url.Values) (bool, error) {
-	q := query{values: values}
-	watch, _ := q.flag("watch")
-	return watch, q.err
 }
 
 // writeOptions are those that creates, updates, patches and applies share.

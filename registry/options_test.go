@@ -150,15 +150,17 @@ func TestListOptions(t *testing.T) {
 	}
 }
 
-func TestWantsWatch(t *testing.T) {
-	for value, want := range map[string]bool{"true": true, "1": true, "": true, "false": false, "0": false} {
-		if got, err := WantsWatch(url.Values{"watch": {value}}); got != want || err != nil {
+func TestFlag(t *testing.T) {
+	for value, want := range map[string]bool{"true": true, "True": true, "1": true, "": true, "false": false, "FALSE": false, "0": false} {
+		if got, err := Flag(url.Values{"watch": {value}}, "watch"); got != want || err != nil {
 			t.Errorf("watch=%s: %v, %v", value, got, err)
 		}
 	}
-	if got, err := WantsWatch(nil); got || err != nil {
+	if got, err := Flag(nil, "watch"); got || err != nil {
 		t.Errorf("without watch: %v, %v", got, err)
 	}
-	_, err := WantsWatch(params("watch=maybe"))
-	wantStatus(t, err, 400, metav1.StatusReasonBadRequest, "watch", "maybe")
+	for _, value := range []string{"maybe", "t", "f", "2", " true"} {
+		_, err := Flag(url.Values{"watch": {value}}, "watch")
+		wantStatus(t, err, 400, metav1.StatusReasonBadRequest, "watch", value)
+	}
 }

@@ -81,8 +81,8 @@ func TestErrors(t *testing.T) {
 		{"two documents", "POST", widgetsPath, "a: 1\n---\nb: 2\n", headers{"Content-Type", "application/yaml"}, 400, "BadRequest", "more than one document"},
 		{"duplicate yaml key, strictly", "POST", widgetsPath + "?fieldValidation=Strict", "a: 1\na: 2\n", headers{"Content-Type", "application/yaml"}, 400, "BadRequest", "duplicate field"},
 
-		{"bad watch value", "GET", widgetsPath + "?watch=maybe", "", nil, 400, "BadRequest", "watch must be true or false"},
-		{"bad pretty value", "GET", widgetsPath + "?pretty=maybe", "", nil, 400, "BadRequest", "pretty must be true or false"},
+		{"bad watch value", "GET", widgetsPath + "?watch=maybe", "", nil, 400, "BadRequest", "parameter watch: must be true or false"},
+		{"bad pretty value", "GET", widgetsPath + "?pretty=maybe", "", nil, 400, "BadRequest", "parameter pretty: must be true or false"},
 		{"query that doesn't parse", "GET", widgetsPath + "?a=%zz", "", nil, 400, "BadRequest", "query"},
 		{"semicolon in the query", "GET", widgetsPath + "?a=1;b=2", "", nil, 400, "BadRequest", "query"},
 		{"bad selector on a watch", "GET", widgetsPath + "?watch=true&labelSelector=a%3D%3D%3D", "", nil, 400, "BadRequest", ""},

@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -178,27 +177,10 @@ func (w *response) parseQuery(r *http.Request) (watch bool, err error) {
 	if w.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		return false, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the query doesn't parse: "+err.Error())
 	}
-	if _, err := boolParameter(w.query, "pretty"); err != nil {
+	if _, err := registry.Flag(w.query, "pretty"); err != nil {
 		return false, err
 	}
-	return boolParameter(w.query, "watch")
-}
-
-// boolParameter reads a query parameter as kube-apiserver does, except that it refuses what is neither
-// true nor false. Without a value it's true.
-func boolParameter(query url.Values, name string) (bool, error) {
-	values, ok := query[name]
-	if !ok {
-		return false, nil
-	}
-	switch strings.ToLower(values[0]) {
-	case "", "1", "true":
-		return true, nil
-	case "0", "false":
-		return false, nil
-	}
-	return false, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest,
-		"the query parameter "+name+" must be true or false, not "+quote(values[0]))
+	return registry.Flag(w.query, "watch")
 }
 
 // WriteHeader remembers the code.

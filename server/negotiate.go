@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
@@ -156,7 +157,7 @@ func (w *response) wantsPretty(r *http.Request) bool {
 		query = r.URL.Query()
 	}
 	if query.Has("pretty") {
-		pretty, err := boolParameter(query, "pretty")
+		pretty, err := registry.Flag(query, "pretty")
 		return pretty && err == nil
 	}
 	agent := r.UserAgent()
@@ -229,13 +230,17 @@ const (
 	maxWarning  = 256
 )
 
+// maxWarningTexts is how many distinct warnings of a request are kept. More than a few don't fit in maxWarnings runes
+// anyway, and each is compared with all others.
+const maxWarningTexts = 512
+
 // warn adds warnings to the answer: a header of the form of RFC 7234 for each distinct one.
 func (w *response) warn(warnings []string) {
 	if len(warnings) == 0 {
 		return
 	}
 	for _, text := range warnings {
-		if !slices.Contains(w.warnings, text) && len(w.warnings) < maxWarnings/8 {
+		if !slices.Contains(w.warnings, text) && len(w.warnings) < maxWarningTexts {
 			w.warnings = append(w.warnings, text)
 		}
 	}

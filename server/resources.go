@@ -53,7 +53,7 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 	if t.Subresource != "" && !slices.Contains(e.Subresources, t.Subresource) || !t.scopeFits() {
 		return errUnknownPath()
 	}
-	watch, err := boolParameter(w.query, "watch")
+	watch, err := registry.Flag(w.query, "watch")
 	if err != nil {
 		return err
 	}

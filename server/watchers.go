@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -166,7 +167,7 @@ func (h *handler) serveWatchers(w *response, r *http.Request) error {
 	if _, err := w.parseQuery(r); err != nil {
 		return err
 	}
-	pretty, err := boolParameter(w.query, "pretty")
+	pretty, err := registry.Flag(w.query, "pretty")
 	if err != nil {
 		return err
 	}
