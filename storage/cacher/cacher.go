@@ -21,9 +21,11 @@ type Cacher struct {
 	history history
 	waker   waker
 	kept    kept
+	states  states
 	bounds  bounds
 	feed    feed
 	stats   stats
+	framed  atomic.Int64 // bytes of frames that readers made of events, since the last look
 
 	mu        sync.RWMutex // guards resources and base
 	resources map[storage.Prefix]*Resource
@@ -45,6 +47,7 @@ func New(store *storage.Store, o Options) *Cacher {
 	c := &Cacher{store: store, bounds: defaultBounds, resources: map[storage.Prefix]*Resource{}}
 	c.history = history{store: store, encoded: &c.stats.encoded, bounds: &c.bounds, known: map[stretchKey]*stretch{}}
 	c.kept.bounds = &c.bounds
+	c.states = states{bounds: &c.bounds, open: map[*sharedState]struct{}{}}
 	c.waker = waker{bell: make(chan struct{}, 1)}
 	c.feed = feed{cacher: c, store: store, log: o.Log, primed: make(chan struct{})}
 	return c
@@ -71,10 +74,16 @@ type bounds struct {
 	// bytes that they keep alive together: what has been replaced since. What is dropped is read from history.
 	keptSnapshots int
 	keptBytes     int64
+	// groupStateBytes bounds the frames of an initial state that are kept for the members of one group, and
+	// stateBytes those of all groups. What comes after that in key order each client encodes for itself.
+	groupStateBytes, stateBytes int64
+	// statePins bounds what the snapshots of unfinished initial states keep alive together: what has been
+	// replaced since. Beyond it the rest of a state is read from history.
+	statePins int64
 }
 
 var defaultBounds = bounds{warm: 16_384, logEvents: 1 << 17, logBytes: 32 << 20, totalLogBytes: 256 << 20, groupEntries: 1024, stretch: 2048, historyBytes: 64 << 20,
-	keptSnapshots: 64, keptBytes: 64 << 20}
+	keptSnapshots: 64, keptBytes: 64 << 20, groupStateBytes: 32 << 20, stateBytes: 128 << 20, statePins: 64 << 20}
 
 // Run primes the caches and then applies every change until ctx ends, which isn't an error. It must be
 // called once.

@@ -54,7 +54,7 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 	c.rest.awake()
 	if c.state != nil {
 		out, err = c.nextState(ctx, dst)
-		return out, nil, err
+		return out, nil, expired(err)
 	}
 	defer c.publish()
 	for {
@@ -71,10 +71,7 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 			out, taken, err = c.nextBehind(ctx, dst, pos)
 		}
 		if err != nil {
-			if errors.Is(err, storage.ErrCompacted) {
-				err = fmt.Errorf("%w: %w", watchstream.ErrExpired, err)
-			}
-			return dst, nil, err
+			return dst, nil, expired(err)
 		}
 		if len(out) > len(dst) {
 			return out, nil, nil
@@ -89,6 +86,14 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 		c.rest.sleep(news, &c.resource.cacher.waker)
 		return dst, news.rung, nil
 	}
+}
+
+// expired says of an error that history is gone, if that's what it is.
+func expired(err error) error {
+	if errors.Is(err, storage.ErrCompacted) {
+		return fmt.Errorf("%w: %w", watchstream.ErrExpired, err)
+	}
+	return err
 }
 
 // step is what an attempt to read came to, when it gave no frames.
@@ -254,9 +259,12 @@ func (c *Cursor) give(ctx context.Context, dst []byte, got []taken) ([]byte, err
 	if err := c.prepare(ctx, got); err != nil {
 		return dst, err
 	}
+	var added int64
 	for _, t := range got {
-		dst = append(dst, t.event.frame(c.view(), t.typ, t.shown)...)
+		frame, more := t.event.frame(c.view(), t.typ, t.shown)
+		dst, added = append(dst, frame...), added+more
 	}
+	c.resource.cacher.addFrames(added)
 	last := got[len(got)-1].event
 	c.seq, c.rev = last.seq, last.rev
 	return dst, nil

@@ -132,40 +132,14 @@ func (f *feed) applyAll(changes []storage.Change) {
 		if f.pinned >= trimBytes {
 			f.pinned = 0
 			f.cacher.kept.trim()
+			f.cacher.states.trim()
 		}
 		from = to
 	}
 	f.cacher.waker.wake(dirty)
 	if f.untrimmed += len(changes); f.untrimmed >= trimInterval {
 		f.untrimmed = 0
-		f.trim()
-	}
-}
-
-const (
-	// trimInterval is how many changes are applied between two looks at the sum of all logs.
-	trimInterval = 1024
-	// trimBytes is how much is replaced between two looks at what the kept snapshots keep alive.
-	trimBytes = 1 << 20
-)
-
-// trim halves the largest logs until all together are within their bound.
-func (f *feed) trim() {
-	f.cacher.mu.RLock()
-	defer f.cacher.mu.RUnlock()
-	for {
-		var sum, most int64
-		var largest *Resource
-		for _, r := range f.cacher.resources {
-			n := r.log.bytes.Load()
-			if sum += n; n > most {
-				most, largest = n, r
-			}
-		}
-		if sum <= f.cacher.bounds.totalLogBytes || largest == nil {
-			return
-		}
-		largest.trimLog(most / 2)
+		f.cacher.trimLogs()
 	}
 }
 

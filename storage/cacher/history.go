@@ -100,6 +100,13 @@ func (h *history) get(ctx context.Context, k stretchKey, through storage.Revisio
 	return s, s.err
 }
 
+// trim drops the oldest stretches beyond the bound.
+func (h *history) trim() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.evictLocked()
+}
+
 // evictLocked drops the oldest stretches beyond the bound; mu must be held. The newest stays.
 func (h *history) evictLocked() {
 	for h.bytes.Load() > h.bounds.historyBytes && len(h.order) > 1 {

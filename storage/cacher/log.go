@@ -56,15 +56,16 @@ func (e *Event) drop() {
 }
 
 // frame returns the event as watchers of a view get it. It's encoded once, however many ask. shown is what the
-// view shows for the event's object: nothing is converted here, where a lock is held.
-func (e *Event) frame(v *View, t watchstream.Type, shown *Object) []byte {
+// view shows for the event's object: nothing is converted here, where a lock is held. added is how many bytes the
+// event keeps alive that it didn't before.
+func (e *Event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, added int64) {
 	if f := e.findFrame(v, t); f != nil {
-		return f
+		return f, 0
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if f := e.findFrame(v, t); f != nil {
-		return f
+		return f, 0
 	}
 	size := len(shown.raw) + len(v.APIVersion) + frameOverhead
 	f := &frame{view: v, typ: t, data: v.appendFrame(make([]byte, 0, size), t, shown, e.rev), next: e.frames.Load()}
@@ -73,10 +74,11 @@ func (e *Event) frame(v *View, t watchstream.Type, shown *Object) []byte {
 		e.encoded.Add(1)
 	}
 	if e.owner != nil {
-		e.cost += int64(cap(f.data))
-		e.owner.Add(int64(cap(f.data)))
+		added = int64(cap(f.data))
+		e.cost += added
+		e.owner.Add(added)
 	}
-	return f.data
+	return f.data, added
 }
 
 // object returns the stored object that an event of a type is about.

@@ -56,7 +56,7 @@ func (r *Resource) openLocked(o WatchOptions) *Cursor {
 	}
 	c.group = r.joinLocked(o)
 	if o.Start == StartState {
-		c.state = &state{shared: c.group.shareLocked(r.sharedLocked())}
+		c.state = &state{shared: r.shareLocked(c.group)}
 	}
 	c.rest.cohort = c.group.joinLocked()
 	if c.rev >= r.log.base {

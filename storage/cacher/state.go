@@ -19,12 +19,14 @@ type state struct {
 // for the same state at once share its encoding, and whoever comes first to a piece makes it. It lives
 // while one of them is on its way.
 type sharedState struct {
-	objects *Snapshot
-	users   atomic.Int32 // changed under Resource.mu
+	resource *Resource
+	snapshot atomic.Pointer[Snapshot] // nil once it has kept too much alive: the rest is read from history
+	replaced int64                    // of the snapshot
+	users    atomic.Int32             // changed under Resource.mu
+	bytes    atomic.Int64             // of pieces
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards pieces
 	pieces []piece
-	bytes  int
 }
 
 // piece is about a batch of frames. Immutable.
@@ -33,57 +35,75 @@ type piece struct {
 	next   string // the first key that isn't in it; "" after the last
 }
 
-// maxSharedState bounds the encoded state that is kept for a group. What comes after that in key order each
-// client encodes for itself.
-const maxSharedState = 32 << 20
-
-// shareLocked returns the group's shared form of a snapshot; Resource.mu must be held for writing.
-func (g *group) shareLocked(s *Snapshot) *sharedState {
-	if g.shared == nil || g.shared.objects != s {
-		g.shared = &sharedState{objects: s}
+// shareLocked returns the group's shared form of what the resource holds now; mu must be held for writing.
+func (r *Resource) shareLocked(g *group) *sharedState {
+	now := r.sharedLocked()
+	if g.shared == nil || g.shared.snapshot.Load() != now {
+		g.shared = &sharedState{resource: r, replaced: now.replaced}
+		g.shared.snapshot.Store(now)
+		r.cacher.states.add(g.shared)
 	}
 	g.shared.users.Add(1)
 	return g.shared
 }
 
-// releaseLocked forgets the shared state when nobody needs it any more; Resource.mu must be held for writing.
-func (g *group) releaseLocked(s *sharedState) {
-	if s.users.Add(-1) == 0 && g.shared == s {
-		g.shared = nil
+// endState gives up what is left of the initial state. The last who does forgets the shared form.
+func (c *Cursor) endState() {
+	if c.state == nil {
+		return
 	}
+	s, r := c.state.shared, c.resource
+	c.state = nil
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if s.users.Add(-1) > 0 {
+		return
+	}
+	if c.group.shared == s {
+		c.group.shared = nil
+	}
+	r.cacher.states.remove(s)
 }
 
 // nextState gives a piece of the initial state, as ADDED events. A piece never has anything else in it,
 // so that the caller can put a bookmark between the state and what follows.
-func (c *Cursor) nextState(ctx context.Context, dst []byte) ([]byte, error) {
+func (c *Cursor) nextState(ctx context.Context, dst []byte) (out []byte, err error) {
 	s := c.state
-	if err := c.prepareState(ctx); err != nil {
-		return dst, err
+	p, ok := s.shared.find(s.piece)
+	snapshot := s.shared.snapshot.Load()
+	switch {
+	case ok:
+		out = append(dst, p.frames...)
+	case snapshot != nil:
+		if err := c.prepareState(ctx, snapshot); err != nil {
+			return dst, err
+		}
+		if p, ok = s.shared.add(c, snapshot); ok {
+			out = append(dst, p.frames...)
+		} else {
+			out, p.next = c.encode(dst, snapshot)
+		}
+	default:
+		if out, p.next, err = c.encodePast(ctx, dst); err != nil {
+			return dst, err
+		}
 	}
-	p, ok := s.shared.get(s.piece, s.next, c)
-	if ok {
-		dst = append(dst, p.frames...)
-	} else {
-		start := len(dst)
-		dst, p.next = s.shared.encode(dst, s.next, c)
-		p.frames = dst[start:]
-	}
-	c.begun = c.begun || len(p.frames) > 0
+	c.begun = c.begun || len(out) > len(dst)
 	s.piece++
 	if s.next = p.next; s.next == "" {
 		c.endState()
 	}
-	return dst, nil
+	return out, nil
 }
 
 // prepareState has the view convert what the next piece may show.
-func (c *Cursor) prepareState(ctx context.Context) error {
+func (c *Cursor) prepareState(ctx context.Context, snapshot *Snapshot) error {
 	if c.group.view.Conversion == nil {
 		return nil
 	}
 	var objects []*Object
 	size, within := 0, c.within()
-	for o := range c.state.shared.objects.From(max(c.state.next, within), within) {
+	for o := range snapshot.From(max(c.state.next, within), within) {
 		if c.group.matches(o) {
 			objects = append(objects, o)
 			if size += len(o.raw); size > maxBatchBytes {
@@ -103,61 +123,166 @@ func (c *Cursor) within() string {
 	return within
 }
 
-// endState gives up what is left of the initial state.
-func (c *Cursor) endState() {
-	if c.state == nil {
-		return
-	}
-	c.resource.mu.Lock()
-	c.group.releaseLocked(c.state.shared)
-	c.resource.mu.Unlock()
-	c.state = nil
-}
-
-// get returns a piece, made now if it's the next to be kept. ok is false beyond the bound, and for who
-// is alone: that one needs no copy.
-func (s *sharedState) get(i int, next string, c *Cursor) (p piece, ok bool) {
+// find returns a piece that somebody has made.
+func (s *sharedState) find(i int) (p piece, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i < len(s.pieces) {
 		return s.pieces[i], true
 	}
-	if i > len(s.pieces) || s.bytes > maxSharedState || s.users.Load() == 1 {
+	return piece{}, false
+}
+
+// add makes the piece that a cursor needs, if it's the next to be kept. ok is false beyond the bounds, and for
+// a cursor that is alone: it needs no copy.
+func (s *sharedState) add(c *Cursor, snapshot *Snapshot) (p piece, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i, states := c.state.piece, &c.resource.cacher.states
+	if i < len(s.pieces) { // somebody else made it meanwhile
+		return s.pieces[i], true
+	}
+	if i > len(s.pieces) || s.users.Load() == 1 || states.full(s) {
 		return piece{}, false
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	*buf, p.next = s.encode((*buf)[:0], next, c)
+	*buf, p.next = c.encode((*buf)[:0], snapshot)
 	p.frames = append(make([]byte, 0, len(*buf)), *buf...)
 	s.pieces = append(s.pieces, p)
-	s.bytes += len(p.frames)
+	s.bytes.Add(int64(len(p.frames)))
+	states.bytes.Add(int64(len(p.frames)))
 	return p, true
 }
 
 // buffers are where pieces are made, before it's known how large they are.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, maxBatchBytes); return &b }}
 
-// encode appends frames from a key on, until the batch is full.
-func (s *sharedState) encode(dst []byte, next string, c *Cursor) (out []byte, from string) {
-	g, within := c.group, c.within()
-	start, view := len(dst), g.view
-	if next == "" {
-		next = within
-		if view.First != nil && !c.begun {
-			view = view.First
-		}
+// encode appends frames of a snapshot from the cursor's next key on, until the batch is full.
+func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string) {
+	g, within, view := c.group, c.within(), c.group.view
+	if c.state.next == "" && view.First != nil && !c.begun {
+		view = view.First
 	}
-	for o := range s.objects.From(max(next, within), within) {
+	start := len(dst)
+	for o := range snapshot.From(max(c.state.next, within), within) {
 		if !g.matches(o) {
 			continue
 		}
-		full := len(dst) > start && len(dst)-start+len(o.raw)+frameOverhead > maxBatchBytes
 		shown := view.found(o)
-		if full || shown == nil {
+		if shown == nil || overflows(len(dst)-start, o) {
 			return dst, o.Key
 		}
-		dst = view.appendFrame(dst, watchstream.Added, shown, o.Revision)
+		dst = view.appendFrame(dst, watchstream.Added, shown, shown.Revision)
 		view = g.view
 	}
 	return dst, ""
+}
+
+// encodePast does what encode does when the snapshot is gone: it reads the objects from etcd's history, as they
+// were when the watch was opened. When that's gone too the error is storage.ErrCompacted.
+func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next string, err error) {
+	within, size := c.within(), 0
+	var objects []*Object
+	for o, err := range c.resource.Past(ctx, c.rev, max(c.state.next, within), within) {
+		if err != nil {
+			return dst, "", err
+		}
+		if !c.group.matches(o) {
+			continue
+		}
+		if overflows(size, o) {
+			next = o.Key
+			break
+		}
+		objects = append(objects, o)
+		size += len(o.raw) + frameOverhead
+	}
+	if err := c.group.view.Prepare(ctx, objects); err != nil {
+		return dst, "", err
+	}
+	for _, shown := range objects {
+		dst = c.view().appendFrame(dst, watchstream.Added, shown, shown.Revision)
+	}
+	return dst, next, nil
+}
+
+// overflows tells whether an object is too much for a batch that has so many bytes. An empty one takes any.
+func overflows(size int, o *Object) bool {
+	return size > 0 && size+len(o.raw)+frameOverhead > maxBatchBytes
+}
+
+// states are the initial states that somebody is being given.
+type states struct {
+	bounds *bounds
+	bytes  atomic.Int64 // of all their pieces
+
+	mu   sync.Mutex // guards open; it may be taken under Resource.mu
+	open map[*sharedState]struct{}
+}
+
+func (st *states) add(s *sharedState) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.open[s] = struct{}{}
+}
+
+// remove forgets a state that nobody needs any more.
+func (st *states) remove(s *sharedState) {
+	st.bytes.Add(-s.bytes.Load())
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	delete(st.open, s)
+}
+
+// full tells whether no more pieces of a state are kept.
+func (st *states) full(s *sharedState) bool {
+	return s.bytes.Load() >= st.bounds.groupStateBytes || st.bytes.Load() >= st.bounds.stateBytes
+}
+
+// pins is how many bytes the state's snapshot keeps alive that nothing else needs.
+func (s *sharedState) pins() int64 {
+	if s.snapshot.Load() == nil {
+		return 0
+	}
+	return s.resource.replaced.Load() - s.replaced
+}
+
+// pinnedLocked returns how many bytes the snapshots keep alive together, and of how many resources they are.
+// Of one resource the oldest keeps alive all that the others do; mu must be held.
+func (st *states) pinnedLocked() (sum int64, resources int) {
+	most := map[*Resource]int64{}
+	for s := range st.open {
+		if pins := s.pins(); pins > most[s.resource] {
+			most[s.resource] = pins
+		}
+	}
+	for _, pins := range most {
+		sum += pins
+	}
+	return sum, len(most)
+}
+
+// pinned returns how many bytes the snapshots keep alive together.
+func (st *states) pinned() int64 {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	sum, _ := st.pinnedLocked()
+	return sum
+}
+
+// trim drops the snapshots that keep more than their resource's share alive, when all together keep too much. The
+// feed calls it each trimBytes.
+func (st *states) trim() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	sum, resources := st.pinnedLocked()
+	if sum <= st.bounds.statePins {
+		return
+	}
+	for s := range st.open {
+		if s.pins() > st.bounds.statePins/int64(resources) {
+			s.snapshot.Store(nil)
+		}
+	}
 }

@@ -6,6 +6,9 @@ type Usage struct {
 	HistoryBytes  int64 // in decoded stretches of etcd's history, of historyBytes
 	Snapshots     int   // kept for continue tokens, of keptSnapshots
 	SnapshotBytes int64 // that those keep alive, of keptBytes
+	StateBytes    int64 // in frames of initial states that watchers share, of stateBytes
+	StatePins     int64 // that the snapshots of unfinished initial states keep alive, of statePins
+	Resources     int   // that have a cache, with objects or without
 }
 
 // Usage adds up what the bounds are about. It may be called by any goroutine.
@@ -14,8 +17,10 @@ func (c *Cacher) Usage() (u Usage) {
 	for _, r := range c.resources {
 		u.LogBytes += r.log.bytes.Load()
 	}
+	u.Resources = len(c.resources)
 	c.mu.RUnlock()
 	u.HistoryBytes = c.history.bytes.Load()
+	u.StateBytes, u.StatePins = c.states.bytes.Load(), c.states.pinned()
 	c.kept.mu.Lock()
 	defer c.kept.mu.Unlock()
 	u.Snapshots = len(c.kept.list)
