@@ -91,6 +91,12 @@ func (in *instance) addGauges(r *prometheus.Registry, large turns) {
 		func() float64 { return float64(in.cacher.Usage().Snapshots) })
 	gauge("apiserver_lite_kept_snapshot_bytes", "What those keep in memory beside the current state.",
 		func() float64 { return float64(in.cacher.Usage().SnapshotBytes) })
+	gauge("apiserver_lite_initial_state_bytes", "Frames of initial states that watches share.",
+		func() float64 { return float64(in.cacher.Usage().StateBytes) })
+	gauge("apiserver_lite_initial_state_pinned_bytes", "What unfinished initial states keep in memory besides the current state.",
+		func() float64 { return float64(in.cacher.Usage().StatePins) })
+	gauge("apiserver_lite_cached_resources", "Resources that have a cache, with those whose definition is gone.",
+		func() float64 { return float64(in.cacher.Usage().Resources) })
 	gauge("apiserver_lite_large_answers", "Answers of more than 128 KiB that are being written.",
 		func() float64 { return float64(len(large)) })
 	r.MustRegister(objects{in.registry})
