@@ -118,7 +118,9 @@ func (c *Cacher) Barrier(ctx context.Context) (storage.Revision, error) {
 }
 
 // Resource returns the cache of a prefix. It's made when it's first asked for or first seen: it belongs to
-// the keys, and definitions come and go above it.
+// the keys, and definitions come and go above it. It stays when its definition goes, because watches and requests
+// may still have it; without objects it weighs some 3 KB. So the caches are as many as the definitions that there
+// were since the start.
 func (c *Cacher) Resource(p storage.Prefix) *Resource {
 	c.mu.RLock()
 	r := c.resources[p]

@@ -124,16 +124,32 @@ func (l *eventLog) append(e *Event) {
 		l.evict()
 	}
 	if n := uint64(len(l.ring)); l.next-l.low == n {
-		bigger := make([]*Event, max(firstLogSize, 2*n))
-		for seq := l.low; seq < l.next; seq++ {
-			bigger[seq&uint64(len(bigger)-1)] = l.at(seq)
-		}
-		l.ring = bigger
+		l.resize(max(firstLogSize, 2*n))
 	}
 	e.seq = l.next
 	l.next++
 	l.ring[e.seq&uint64(len(l.ring)-1)] = e
 	e.hold(&l.bytes)
+}
+
+// resize gives the log room for so many events: a power of two, and no fewer than it has.
+func (l *eventLog) resize(room uint64) {
+	ring := make([]*Event, room)
+	for seq := l.low; seq < l.next; seq++ {
+		ring[seq&(room-1)] = l.at(seq)
+	}
+	l.ring = ring
+}
+
+// shrink gives up room that most of the log's events have left.
+func (l *eventLog) shrink() {
+	room := uint64(len(l.ring))
+	for room > firstLogSize && room >= 4*(l.next-l.low) {
+		room /= 2
+	}
+	if room < uint64(len(l.ring)) {
+		l.resize(room)
+	}
 }
 
 // evict forgets the oldest event.

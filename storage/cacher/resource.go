@@ -159,12 +159,16 @@ func (r *Resource) trimLog(bytes int64) {
 	for r.log.low < r.log.next && r.log.bytes.Load() > bytes {
 		r.log.evict()
 	}
+	r.log.shrink()
 }
 
 // EndWatches ends every open watch of the resource cleanly, because its definition changed or went away. Each
 // still gives the events that have been applied by now, however far behind it is, and none after them.
 func (r *Resource) EndWatches() {
 	r.mu.Lock()
+	if r.tree.Len() == 0 {
+		r.tree, r.shared = newTree(), nil // an emptied tree keeps nodes for its next objects, which may never come
+	}
 	r.epoch.end = r.rev
 	r.epoch = &epoch{endless}
 	var dirty []*cohort
