@@ -4,11 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"sync"
+	"runtime"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
-	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/pkg/v3/traceutil"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
@@ -28,16 +27,25 @@ type Stretch struct {
 const revisionsPerHold = 256
 
 // Changes returns what happened in a stretch of history, in revision order and always whole
-// revisions. upTo is the last revision it saw, of any key; ask from there next. It's never the one
-// asked for, because etcd announces a revision shortly before its backend shows it. ErrCompacted means
+// revisions. upTo is the last revision it saw, of any key; ask from there next. ErrCompacted means
 // that After is older than etcd's history: something in between may be gone. The changes belong to
 // the caller.
 //
-// It scans etcd's own index of revisions, because a watch can't carry a fast writer: its channel
-// holds 128 responses, and a watcher that fills it is fed by a slow loop that re-reads everything.
-// Source: etcd's mvcc store, whose "key" bucket maps revisions to key-value pairs.
+// It scans etcd's own index of revisions, and waits for the locks of etcd's database. Source: etcd's mvcc
+// store, whose "key" bucket maps revisions to key-value pairs.
 func (s *Store) Changes(ctx context.Context, st Stretch) (changes []Change, upTo Revision, err error) {
 	s.reads.Add(1)
+	announced := s.announced()
+	for {
+		if changes, upTo, err = s.scanAll(ctx, st); err != nil || upTo > st.After || announced <= st.After {
+			return changes, upTo, err
+		}
+		runtime.Gosched() // announced, and visible in an instant
+	}
+}
+
+// scanAll is Changes, of what etcd's database shows by now.
+func (s *Store) scanAll(ctx context.Context, st Stretch) (changes []Change, upTo Revision, err error) {
 	upTo = st.After
 	if err := s.checkHistory(st.After); err != nil { // a long way through revisions that aren't there
 		return nil, 0, err
@@ -80,7 +88,7 @@ func (s *Store) Changes(ctx context.Context, st Stretch) (changes []Change, upTo
 }
 
 func (s *Store) checkHistory(after Revision) error {
-	if c := s.Compacted(); after < c {
+	if c, _ := s.revisions(); after < c {
 		return fmt.Errorf("changes after %d: %w (history begins at %d)", after, ErrCompacted, c)
 	}
 	return nil
@@ -126,13 +134,11 @@ func (s *Store) decodeEntry(key, value []byte) Change {
 }
 
 // Compacted returns the revision up to which history is gone: changes after it are all there, and it
-// is itself readable. 0 means that nothing was ever compacted.
-func (s *Store) Compacted() Revision {
-	first, _ := s.revisions()
-	return max(0, first)
-}
+// is itself readable. 0 means that nothing was ever compacted. It's what the last look at etcd found; Changes
+// looks again.
+func (s *Store) Compacted() Revision { return Revision(s.compacted.Load()) }
 
-// Current returns the newest revision whose changes can be read.
+// Current returns the newest revision whose changes can be read. It waits for the locks of etcd's database.
 func (s *Store) Current() Revision {
 	_, rev := s.revisions()
 	return rev
@@ -143,15 +149,19 @@ func (s *Store) revisions() (compacted, current Revision) {
 	// whole read buffer for that.
 	txn := s.local.KV().Read(mvcc.SharedBufReadTxMode, traceutil.TODO())
 	defer txn.End()
-	return Revision(txn.FirstRev()), Revision(txn.Rev())
+	compacted = max(0, Revision(txn.FirstRev()))
+	raise(&s.compacted, int64(compacted))
+	return compacted, Revision(txn.Rev())
 }
 
-// Barrier returns a revision that is at least that of every write acknowledged before the call.
+// Barrier returns a revision that is at least that of every write acknowledged before the call. It doesn't wait
+// for a disk: etcd announces a write before it answers it (watchableStoreTxnWrite.End calls notify, and only
+// then does the apply return). A transaction that changes nothing has no revision, and a compaction neither.
 func (s *Store) Barrier(ctx context.Context) (Revision, error) {
 	if err := s.settle(ctx); err != nil {
 		return 0, wrap("barrier", "", err)
 	}
-	return s.Current(), nil
+	return s.announced(), nil
 }
 
 // settle returns when this member's state has every acknowledged write. It has it always: it's the only
@@ -167,40 +177,14 @@ func (s *Store) settle(ctx context.Context) error {
 	}
 }
 
-// Rung is signalled when something was written; Announced tells how far. One reader.
-func (s *Store) Rung() <-chan struct{} { return s.bell.rung }
-
-// Announced returns the newest revision that etcd has announced; Changes shows it an instant later.
-func (s *Store) Announced() Revision { return Revision(s.bell.announced.Load()) }
+func (s *Store) announced() Revision { return Revision(s.tail.announced.Load()) }
 
 // Reads returns how many stretches of history were read.
 func (s *Store) Reads() int64 { return s.reads.Load() }
 
-// bell is an etcd watch over all keys whose filter notes the revision and drops the event. Nothing is
-// queued for it, so it never becomes one of etcd's slow watchers.
-type bell struct {
-	announced atomic.Int64
-	rung      chan struct{} // capacity 1
-	stream    mvcc.WatchStream
-	once      sync.Once
-}
-
-func (b *bell) hang(w mvcc.Watchable) error {
-	b.rung = make(chan struct{}, 1)
-	b.stream = w.NewWatchStream()
-	ring := func(e *mvccpb.Event) bool { // called under etcd's store lock: must not block
-		if rev := e.Kv.ModRevision; rev > b.announced.Load() { // one caller at a time
-			b.announced.Store(rev)
-		}
-		select {
-		case b.rung <- struct{}{}:
-		default:
-		}
-		return true
+// raise makes a number at least n.
+func raise(number *atomic.Int64, n int64) {
+	for old := number.Load(); old < n && !number.CompareAndSwap(old, n); {
+		old = number.Load()
 	}
-	all, toTheEnd := []byte{0}, []byte{}
-	_, err := b.stream.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, ring)
-	return err
 }
-
-func (b *bell) takeDown() { b.once.Do(b.stream.Close) }

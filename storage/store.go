@@ -2,7 +2,9 @@ package storage
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -31,7 +33,8 @@ type Store struct {
 	client      *clientv3.Client
 	local       *etcdserver.EtcdServer
 	transformer Transformer
-	bell        bell
+	tail        tail
+	compacted   atomic.Int64 // what the last look at etcd found
 	reads       atomic.Int64 // stretches of history read, for metrics and tests
 }
 
@@ -42,14 +45,14 @@ func New(client *clientv3.Client, local *etcdserver.EtcdServer, t Transformer) (
 		t = Identity{}
 	}
 	s := &Store{client: client, local: local, transformer: t}
-	if err := s.bell.hang(local.Watchable()); err != nil {
+	if err := s.tail.open(local.Watchable(), s.Current); err != nil {
 		return nil, fmt.Errorf("watch the store: %w", err)
 	}
 	return s, nil
 }
 
-// Close takes the bell down. It is idempotent.
-func (s *Store) Close() { s.bell.takeDown() }
+// Close ends the watch that Follow reads. It is idempotent.
+func (s *Store) Close() { s.tail.close() }
 
 // Get reads one key, linearizably: it sees every write acknowledged before the call.
 func (s *Store) Get(ctx context.Context, key string) (KeyValue, error) {
@@ -61,7 +64,7 @@ func (s *Store) Get(ctx context.Context, key string) (KeyValue, error) {
 
 // GetAt reads one key as it was at a revision; 0 means whatever this member has now.
 func (s *Store) GetAt(ctx context.Context, key string, at Revision) (KeyValue, error) {
-	res, err := s.local.KV().Range(ctx, []byte(key), nil, mvcc.RangeOptions{Rev: int64(at)})
+	res, err := s.readRange(ctx, []byte(key), nil, mvcc.RangeOptions{Rev: int64(at)})
 	if err != nil {
 		return KeyValue{}, wrap("get", key, err)
 	}
@@ -70,6 +73,25 @@ func (s *Store) GetAt(ctx context.Context, key string, at Revision) (KeyValue, e
 	}
 	kv := s.decode(res.KVs[0])
 	return kv.KeyValue, kv.Err
+}
+
+// readRange is etcd's Range, of a state that has everything announced before the call. Etcd announces a write
+// an instant before its own reads show it, and a reader of the caches may have seen it by then.
+func (s *Store) readRange(ctx context.Context, from, end []byte, o mvcc.RangeOptions) (*mvcc.RangeResult, error) {
+	announced := int64(s.announced())
+	for {
+		res, err := s.local.KV().Range(ctx, from, end, o)
+		switch {
+		case errors.Is(err, mvcc.ErrFutureRev) && o.Rev <= announced:
+		case err == nil && o.Rev == 0 && res.Rev < announced:
+		default:
+			return res, err
+		}
+		if err := s.settle(ctx); err != nil {
+			return nil, err
+		}
+		runtime.Gosched()
+	}
 }
 
 // listPage is how many keys List reads under one hold of etcd's read lock.
@@ -85,14 +107,14 @@ func (s *Store) List(ctx context.Context, prefix string, at Revision, fn func(Ch
 // ListFrom is List without the keys before one, which must have the prefix.
 func (s *Store) ListFrom(ctx context.Context, prefix, key string, at Revision, fn func(Change) error) (Revision, error) {
 	if at == 0 {
-		if err := s.settle(ctx); err != nil {
+		var err error
+		if at, err = s.Barrier(ctx); err != nil {
 			return 0, wrap("list", prefix, err)
 		}
-		at = Revision(s.local.KV().Rev())
 	}
 	from, end := []byte(key), []byte(clientv3.GetPrefixRangeEnd(prefix))
 	for {
-		res, err := s.local.KV().Range(ctx, from, end, mvcc.RangeOptions{Rev: int64(at), Limit: listPage})
+		res, err := s.readRange(ctx, from, end, mvcc.RangeOptions{Rev: int64(at), Limit: listPage})
 		if err != nil {
 			return 0, wrap("list", prefix, err)
 		}
@@ -111,7 +133,7 @@ func (s *Store) ListFrom(ctx context.Context, prefix, key string, at Revision, f
 // Count returns how many keys with the prefix, without those before key, there were at a revision. It reads
 // no values.
 func (s *Store) Count(ctx context.Context, prefix, key string, at Revision) (int, error) {
-	res, err := s.local.KV().Range(ctx, []byte(key), []byte(clientv3.GetPrefixRangeEnd(prefix)), mvcc.RangeOptions{Rev: int64(at), CountOnly: true})
+	res, err := s.readRange(ctx, []byte(key), []byte(clientv3.GetPrefixRangeEnd(prefix)), mvcc.RangeOptions{Rev: int64(at), CountOnly: true})
 	if err != nil {
 		return 0, wrap("count", prefix, err)
 	}

@@ -20,7 +20,7 @@ func BenchmarkFanOut(b *testing.B) {
 			raw := widget("a", `"tier":"front"`)
 			key := string(widgets) + "ns1/a"
 			buf := make([]byte, 0, 64<<10)
-			encoded := r.cacher.Encoded()
+			encoded := r.cacher.Counts().Encoded
 			b.ReportAllocs()
 			b.ResetTimer()
 			for range b.N {
@@ -33,7 +33,7 @@ func BenchmarkFanOut(b *testing.B) {
 					}
 				}
 			}
-			b.ReportMetric(float64(r.cacher.Encoded()-encoded)/float64(b.N), "encodings/event")
+			b.ReportMetric(float64(r.cacher.Counts().Encoded-encoded)/float64(b.N), "encodings/event")
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*watchers), "ns/delivery")
 		})
 	}

@@ -32,12 +32,7 @@ type Cacher struct {
 	base      storage.Revision // where the logs of new resources begin
 }
 
-type stats struct {
-	encoded  atomic.Int64
-	applied  atomic.Int64
-	relisted atomic.Int64
-	ignored  atomic.Int64
-}
+type stats struct{ encoded, relisted, undecodable atomic.Int64 }
 
 // New returns a cacher over a store.
 func New(store *storage.Store, o Options) *Cacher {
@@ -136,7 +131,3 @@ func (c *Cacher) Resource(p storage.Prefix) *Resource {
 	}
 	return r
 }
-
-// Encoded returns how many event frames were encoded. One event is encoded once per view and type,
-// however many watchers get it.
-func (c *Cacher) Encoded() int64 { return c.stats.encoded.Load() }

@@ -2,7 +2,7 @@
 //
 // It owns a copy of everything under storage.Root and the recent history of it. Data flows one way:
 //
-//	storage.Changes ─▶ feed ─▶ Resource: tree (what is), log (what happened) ─▶ groups ─▶ Cursor ─▶ frames
+//	storage.Follow ─▶ feed ─▶ Resource: tree (what is), log (what happened) ─▶ groups ─▶ Cursor ─▶ frames
 //
 // One goroutine, the feed, applies every change in revision order. Position P means that everything up
 // to P is in the caches of all resources. A watcher is a Cursor: a position in the log that belongs to
@@ -13,8 +13,14 @@
 // Goroutines: the feed and the waker, both of Cacher.Run. The waker closes the news channels of groups,
 // which is what makes sleeping watchers runnable, so that the feed pays per group and not per watcher.
 //
-// Locks, in the order in which they may be held: Cacher.mu (the map of resources) or history.mu; then
-// Resource.mu; then Event.mu. kept.mu is held alone. No I/O happens under any of them, nor does matching for a single reader.
+// Locks, in the order in which they may be held:
+//
+//	Cacher.mu, the map of resources ─▶ Resource.mu ─▶ Event.mu
+//	history.mu, the stretches       ─▶ Event.mu
+//	feed.waitMu, waker.mu, cohort.mu, kept.mu, sharedState.mu: alone
+//
+// Conversion.turn is a lock, too: a channel, so that whoever waits for it can give up. It's held while a webhook is
+// asked. No I/O happens under any of the others, nor does matching for a single reader under Resource.mu.
 //
 // A list is written from a Snapshot: a clone of the tree, which takes constant time, with the index of the
 // selectable fields that belongs to it. That index costs about 60 bytes for each object and field (see

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
@@ -24,15 +24,13 @@ type feed struct {
 	moved  chan struct{} // closed when pos has moved; nil while nobody waits
 
 	// The goroutine's own.
-	untrimmed int   // changes since the last trim
-	pinned    int64 // bytes replaced since the kept snapshots were looked at
+	untrimmed  int       // changes since the last trim
+	pinned     int64     // bytes replaced since the kept snapshots were looked at
+	complained time.Time // when a change that can't be decoded was last logged
 }
 
 // emptyRevision is that of a new etcd. No change belongs to it.
 const emptyRevision storage.Revision = 1
-
-// feedBytes bounds how much the feed takes from the store in one go.
-const feedBytes = 1 << 20
 
 // run primes the caches and then applies every change until ctx ends, which isn't an error.
 func (f *feed) run(ctx context.Context) error {
@@ -40,28 +38,48 @@ func (f *feed) run(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return nil
 	}
-	return err
+	return fmt.Errorf("feed: %w", err)
 }
 
 func (f *feed) follow(ctx context.Context) error {
-	// The state some way back, and the ordinary feed from there: no special path for the recent past.
-	at := max(f.store.Compacted(), f.store.Current()-f.cacher.bounds.warm, emptyRevision)
-	if err := f.list(ctx, at); err != nil {
-		return fmt.Errorf("prime the caches: %w", err)
-	}
-	if err := f.catchUp(ctx, f.store.Current()); err != nil {
+	if err := f.prime(ctx); err != nil {
 		return err
 	}
-	close(f.primed)
+	held, primed := f.store.Current(), false
 	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-f.store.Rung():
+		if !primed && f.position() >= held {
+			close(f.primed)
+			primed = true
 		}
-		if err := f.catchUp(ctx, f.store.Announced()); err != nil {
+		changes, upTo, err := f.store.Follow(ctx, f.position())
+		switch {
+		case errors.Is(err, storage.ErrCompacted):
+			f.cacher.stats.relisted.Add(1)
+			f.log.Warn("the feed fell out of history: listing anew", "position", f.position(), "err", err)
+			if err := f.prime(ctx); err != nil {
+				return err
+			}
+		case err != nil:
+			return err
+		default:
+			f.applyAll(changes)
+			f.moveTo(upTo)
+		}
+	}
+}
+
+// prime loads the state of some way back. What follows from there is the ordinary feed: there is no special path for
+// the recent past. It does so at start, and when history was compacted further than the feed has come. A
+// cursor that is below the state then reads on from etcd's history, or is told that it has expired if
+// compaction took what it would have got.
+func (f *feed) prime(ctx context.Context) error {
+	for {
+		newest := f.store.Current()
+		err := f.list(ctx, max(f.store.Compacted(), newest-f.cacher.bounds.warm, emptyRevision))
+		if !errors.Is(err, storage.ErrCompacted) {
 			return err
 		}
+		f.log.Warn("history was compacted while the caches were primed: listing anew", "err", err)
 	}
 }
 
@@ -77,6 +95,14 @@ func (f *feed) list(ctx context.Context, at storage.Revision) error {
 	if err != nil {
 		return err
 	}
+	dirty := f.install(objects, at)
+	f.moveTo(at)
+	f.cacher.waker.wake(dirty)
+	return nil
+}
+
+// install makes objects all that the caches hold, and returns the cohorts to wake.
+func (f *feed) install(objects map[storage.Prefix][]*Object, at storage.Revision) (dirty []*cohort) {
 	f.cacher.mu.Lock()
 	defer f.cacher.mu.Unlock()
 	f.cacher.base = at
@@ -85,38 +111,10 @@ func (f *feed) list(ctx context.Context, at storage.Revision) error {
 			f.cacher.resources[p] = newResource(f.cacher, p, at)
 		}
 	}
-	var dirty []*cohort
 	for p, r := range f.cacher.resources {
 		dirty = r.install(objects[p], at, dirty)
 	}
-	f.moveTo(at)
-	f.cacher.waker.wake(dirty)
-	return nil
-}
-
-// catchUp applies changes until the feed is at least at a revision that etcd has announced.
-func (f *feed) catchUp(ctx context.Context, to storage.Revision) error {
-	for f.position() < to {
-		changes, upTo, err := f.store.Changes(ctx, storage.Stretch{After: f.position(), MaxBytes: feedBytes})
-		if errors.Is(err, storage.ErrCompacted) {
-			// History was compacted under the feed. Watchers read on from etcd's history where it still
-			// has what they missed, and are told 410 where it hasn't.
-			f.cacher.stats.relisted.Add(1)
-			f.log.Warn("the feed fell out of history: listing anew", "position", f.position(), "err", err)
-			err = f.list(ctx, f.store.Current())
-			changes, upTo = nil, f.position()
-		}
-		if err != nil {
-			return fmt.Errorf("feed: %w", err)
-		}
-		if upTo == f.position() && len(changes) == 0 {
-			runtime.Gosched() // announced, and visible in an instant
-			continue
-		}
-		f.applyAll(changes)
-		f.moveTo(upTo)
-	}
-	return nil
+	return dirty
 }
 
 // applyAll applies changes revision by revision, and then wakes whom they concern.
@@ -154,13 +152,29 @@ func (f *feed) applyRevision(changes []storage.Change, dirty []*cohort) []*cohor
 		}
 		if ok {
 			dirty = f.cacher.Resource(p).apply(changes[:n], dirty)
-			f.cacher.stats.applied.Add(int64(n))
 		} else {
-			f.cacher.stats.ignored.Add(int64(n))
+			f.ignore(changes)
 		}
 		changes = rest
 	}
 	return dirty
+}
+
+// complaintInterval is how often the feed complains about changes that it can't decode: there may be many.
+const complaintInterval = time.Minute
+
+// ignore leaves out changes of keys that aren't an object's. Those that can't be decoded have no key at all.
+func (f *feed) ignore(changes []storage.Change) {
+	for _, c := range changes {
+		if c.Err == nil {
+			continue
+		}
+		total := f.cacher.stats.undecodable.Add(1)
+		if now := time.Now(); now.Sub(f.complained) >= complaintInterval {
+			f.complained = now
+			f.log.Error("a change in the store can't be decoded: reads and watches don't have it", "revision", c.Revision, "total", total, "err", c.Err)
+		}
+	}
 }
 
 // partition splits changes into those of the prefix and the others, in order.

@@ -12,6 +12,12 @@ type groupKey struct {
 	view            *View
 }
 
+// groupKey returns the key of the group that watches what the options say. It builds the selectors' strings, which
+// is why it's called before any lock is taken.
+func (o WatchOptions) groupKey() groupKey {
+	return groupKey{o.Namespace, o.Name, o.Labels.String(), o.Fields.String(), o.View}
+}
+
 // group is all watchers that ask for the same. What concerns them is decided once per event and noted in
 // the group's ring; each watcher is a position in it.
 type group struct {

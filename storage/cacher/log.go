@@ -162,8 +162,8 @@ func (l *eventLog) evict() {
 	e.drop()
 }
 
-// reset forgets everything: the log begins anew after base. One sequence number stands for what it never had,
-// so that who has taken the last event before doesn't seem to be up to date.
+// reset forgets everything: the log begins anew after base. It skips one sequence number. Otherwise a cursor that
+// took the last event would be mistaken for one that is up to date, and miss what the log never had.
 func (l *eventLog) reset(base storage.Revision) {
 	for l.low < l.next {
 		l.evict()

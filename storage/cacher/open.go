@@ -32,29 +32,30 @@ type WatchOptions struct {
 	After storage.Revision
 }
 
-// Open starts a watch. It's answered ErrCompacted when history no longer reaches back to o.After, and
-// ErrFutureRevision when etcd itself hasn't come there: such a revision is another store's.
+// Open starts a watch. It's answered ErrCompacted when history is known to begin after o.After, and
+// ErrFutureRevision when etcd itself hasn't come there: such a revision is another store's. It doesn't wait for a
+// disk: a compaction that nobody has noticed yet ends the watch at its first read of history.
 func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	if err := r.reach(ctx, o); err != nil {
 		return nil, err
 	}
-	compacted := r.cacher.store.Compacted()
+	compacted, key := r.cacher.store.Compacted(), o.groupKey()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if o.Start == StartAfter && o.After < r.log.base && o.After < compacted {
 		return nil, fmt.Errorf("watch after %d: %w (history begins at %d)", o.After, storage.ErrCompacted, compacted)
 	}
-	return r.openLocked(o), nil
+	return r.openLocked(o, key), nil
 }
 
 // openLocked makes the cursor; mu must be held for writing. The state and the place in the log are of
 // one moment: no gap, no repeat.
-func (r *Resource) openLocked(o WatchOptions) *Cursor {
+func (r *Resource) openLocked(o WatchOptions, key groupKey) *Cursor {
 	c := &Cursor{resource: r, epoch: r.epoch, rev: max(r.cacher.Position(), r.rev)}
 	if o.Start == StartAfter {
 		c.rev = o.After
 	}
-	c.group = r.joinLocked(o)
+	c.group = r.joinLocked(o, key)
 	if o.Start == StartState {
 		c.state = &state{shared: r.shareLocked(c.group)}
 	}
@@ -89,12 +90,11 @@ func (r *Resource) reach(ctx context.Context, o WatchOptions) error {
 }
 
 // joinLocked finds or makes the group that watches the same; mu must be held for writing.
-func (r *Resource) joinLocked(o WatchOptions) *group {
-	k := groupKey{o.Namespace, o.Name, o.Labels.String(), o.Fields.String(), o.View}
-	g := r.groups[k]
+func (r *Resource) joinLocked(o WatchOptions, key groupKey) *group {
+	g := r.groups[key]
 	if g == nil {
-		g = newGroup(k, o, r.log.head())
-		r.groups[k] = g
+		g = newGroup(key, o, r.log.head())
+		r.groups[key] = g
 		r.index.add(g)
 	}
 	g.refs++

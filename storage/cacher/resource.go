@@ -72,7 +72,8 @@ func (r *Resource) Len() int {
 }
 
 // install makes objects all that the resource holds, as of a revision, in one step: when the cache is primed, and
-// when it has missed events. Then whoever reads on goes to history from here: all cohorts are added to dirty.
+// when the feed has missed events. All cohorts are added to dirty, because every open cursor is below the new log by
+// then: it reads on from history.
 func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*cohort) []*cohort {
 	tree := newTree()
 	for _, o := range objects {

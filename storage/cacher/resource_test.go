@@ -71,7 +71,7 @@ func (b *bench) watch(t testing.TB, q query, o WatchOptions) *Cursor {
 	opts.Start, opts.After = o.Start, o.After
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.openLocked(opts)
+	return b.openLocked(opts, opts.groupKey())
 }
 
 // read takes everything that's ready.
@@ -441,7 +441,7 @@ func TestIndexNeverMisses(t *testing.T) {
 		}
 		o := WatchOptions{Namespace: pick("", "", "ns1", "ns2"), Name: pick("", "", "", "w1", "w2"), Labels: labels, Fields: fields, View: testView, Start: StartNow}
 		b.mu.Lock()
-		members = append(members, member{o, b.openLocked(o)})
+		members = append(members, member{o, b.openLocked(o, o.groupKey())})
 		b.mu.Unlock()
 	}
 	object := func(key string) []byte {
@@ -530,88 +530,4 @@ func (r *rig) createWidgets(from, to int) (rev storage.Revision) {
 		}
 	}
 	return rev
-}
-
-// TestFeedFallsOutOfHistory: history is compacted while the feed is behind. It lists anew; who missed
-// events is told so, who can read them from history gets them, and nobody sees half a state.
-func TestFeedFallsOutOfHistory(t *testing.T) {
-	r := newRig(t, smallBounds)
-	ctx := t.Context()
-	res := r.cacher.Resource(widgets)
-	begin := r.createWidgets(0, 20)
-	if _, err := r.cacher.Barrier(ctx); err != nil {
-		t.Fatal(err)
-	}
-	opts := query{}.options(t)
-	opts.After = begin - 15
-	missed, err := res.Open(ctx, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer missed.Close()
-	if _, err := r.server.Client.Compact(ctx, int64(begin)); err != nil {
-		t.Fatal(err)
-	}
-	r.cacher.feed.pos.Store(int64(begin - 10)) // as if it were that far behind
-	last := r.createWidgets(20, 40)
-	if _, err := r.cacher.Barrier(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if n := r.cacher.stats.relisted.Load(); n != 1 {
-		t.Fatalf("the feed listed anew %d times", n)
-	}
-	if n := res.Snapshot().Len(); n != 40 {
-		t.Errorf("%d objects, want 40", n)
-	}
-	if _, _, err := missed.Next(ctx, nil); !errors.Is(err, watchstream.ErrExpired) {
-		t.Errorf("a watcher that missed events got %v", err)
-	}
-	opts.After = begin
-	resumed, err := res.Open(ctx, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resumed.Close()
-	if got := len(read(t, resumed)); got != 20 || resumed.Revision() < int64(last) {
-		t.Errorf("%d events from history up to %d, want 20 up to %d", got, resumed.Revision(), last)
-	}
-}
-
-// TestUpToDateWhenTheFeedFalls: a watcher has taken everything when the feed falls out of history. It seems to have
-// the log's last event, and still misses what the feed never saw.
-func TestUpToDateWhenTheFeedFalls(t *testing.T) {
-	r := newRig(t, smallBounds)
-	ctx := t.Context()
-	res := r.cacher.Resource(widgets)
-	begin := r.createWidgets(0, 20)
-	if _, err := r.cacher.Barrier(ctx); err != nil {
-		t.Fatal(err)
-	}
-	opts := query{}.options(t)
-	opts.After = begin
-	c, err := res.Open(ctx, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	out, wait, err := c.Next(ctx, nil)
-	if len(out) > 0 || wait == nil || err != nil {
-		t.Fatalf("a watcher that is up to date got %s, %v", out, err)
-	}
-	if _, err := r.server.Client.Compact(ctx, int64(begin)); err != nil {
-		t.Fatal(err)
-	}
-	r.cacher.feed.pos.Store(int64(begin - 10)) // as if it were that far behind
-	const few = 4                              // the ring has room for them
-	r.createWidgets(20, 20+few)
-	if _, err := r.cacher.Barrier(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if n := r.cacher.stats.relisted.Load(); n != 1 {
-		t.Fatalf("the feed listed anew %d times", n)
-	}
-	<-wait // who slept is woken
-	if got := len(read(t, c)); got != few {
-		t.Errorf("%d events, want %d", got, few)
-	}
 }

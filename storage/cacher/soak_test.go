@@ -49,7 +49,11 @@ func soakFeed(t *testing.T, d time.Duration) {
 			rev, err := r.store.Create(t.Context(), key, widget(fmt.Sprint("w", w), `"tier":"front"`))
 			for i := 0; err == nil && time.Now().Before(end); i++ {
 				rev, err = r.store.Update(t.Context(), key, widget(fmt.Sprint("w", w), fmt.Sprintf(`"n":"%d"`, i)), rev)
-				if lag := int64(r.store.Announced() - r.cacher.Position()); lag > worst.Load() {
+				newest, err := r.store.Barrier(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				if lag := int64(newest - r.cacher.Position()); lag > worst.Load() {
 					worst.Store(lag)
 				}
 			}

@@ -29,3 +29,15 @@ func (c *Cacher) Usage() (u Usage) {
 	}
 	return u
 }
+
+// Counts is what a cacher has counted since it was made.
+type Counts struct {
+	Encoded     int64 // event frames: one event is encoded once per view and type, however many watchers get it
+	Relisted    int64 // how often the feed fell out of etcd's history and listed everything anew
+	Undecodable int64 // changes that the store couldn't decode, which are in no cache
+}
+
+// Counts may be called by any goroutine.
+func (c *Cacher) Counts() Counts {
+	return Counts{Encoded: c.stats.encoded.Load(), Relisted: c.stats.relisted.Load(), Undecodable: c.stats.undecodable.Load()}
+}

@@ -1,0 +1,172 @@
+package storage
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
+	"go.etcd.io/etcd/server/v3/storage/mvcc"
+)
+
+// tail hands over what is being written, from memory. Etcd's database needs no look for it: its locks are held
+// while a commit waits for the disk, and for as long as a defragmentation takes.
+//
+// It's an etcd watch over all keys. Such a watch can't carry a fast writer by itself: its channel holds 128
+// responses, and a watcher that fills it is fed by a slow loop that re-reads everything. So its filter drops
+// what has no room, and whoever reads the tail takes that from etcd's index of revisions.
+type tail struct {
+	announced atomic.Int64  // the newest revision that etcd has announced
+	waiting   atomic.Int64  // bytes of keys and values in responses
+	dropped   chan struct{} // capacity 1: signalled when an event had no room
+	responses <-chan mvcc.WatchResponse
+	stream    mvcc.WatchStream
+	once      sync.Once
+
+	// Of the filter, which etcd calls under a lock of its own.
+	newest int64 // the revision of the event before
+	full   bool  // that revision had no room
+
+	// Of the reader.
+	through Revision // up to here the index has to be read
+}
+
+// maxTailBytes bounds what waits in the tail. 128 objects of the largest size would be 192 MiB.
+const maxTailBytes = 8 << 20
+
+// open begins to watch. What was written before is read from the index.
+func (t *tail) open(w mvcc.Watchable, current func() Revision) error {
+	t.dropped = make(chan struct{}, 1)
+	t.stream = w.NewWatchStream()
+	t.responses = t.stream.Chan()
+	all, toTheEnd := []byte{0}, []byte{}
+	if _, err := t.stream.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, t.filter); err != nil {
+		return err
+	}
+	t.through = current()
+	raise(&t.announced, int64(t.through))
+	return nil
+}
+
+func (t *tail) close() { t.once.Do(t.stream.Close) }
+
+// filter notes an event, and tells whether etcd is to drop it. All events of a revision pass, or none. It must
+// not block.
+func (t *tail) filter(e *mvccpb.Event) (drop bool) {
+	if rev := e.Kv.ModRevision; rev != t.newest {
+		t.newest = rev
+		// Nobody else sends to the channel, so what has room now still has it when etcd sends.
+		t.full = len(t.responses) == cap(t.responses) || t.waiting.Load() >= maxTailBytes
+		t.announced.Store(rev)
+		if t.full {
+			select {
+			case t.dropped <- struct{}{}:
+			default:
+			}
+		}
+	}
+	if !t.full {
+		t.waiting.Add(eventBytes(e))
+	}
+	return t.full
+}
+
+func eventBytes(e *mvccpb.Event) int64 { return int64(len(e.Kv.Key) + len(e.Kv.Value)) }
+
+// next waits for a response. There is none when an event was dropped.
+func (t *tail) next(ctx context.Context) (w mvcc.WatchResponse, err error) {
+	w, ok, err := t.poll()
+	if ok || err != nil {
+		return w, err // even when something was dropped: this needs no disk
+	}
+	select {
+	case <-ctx.Done():
+		return w, ctx.Err()
+	case <-t.dropped:
+		t.readIndex()
+		return w, nil
+	case w, ok = <-t.responses:
+		return t.received(w, ok)
+	}
+}
+
+// poll returns a response if one is there.
+func (t *tail) poll() (w mvcc.WatchResponse, ok bool, err error) {
+	select {
+	case w, ok = <-t.responses:
+		w, err = t.received(w, ok)
+		return w, ok, err
+	default:
+		return w, false, nil
+	}
+}
+
+func (t *tail) received(w mvcc.WatchResponse, open bool) (mvcc.WatchResponse, error) {
+	if !open {
+		return w, wrap("follow", Root, etcderrors.ErrStopped)
+	}
+	for _, e := range w.Events {
+		t.waiting.Add(-eventBytes(e))
+	}
+	return w, nil
+}
+
+// readIndex sends the reader to the index for everything that has been announced.
+func (t *tail) readIndex() { t.through = Revision(t.announced.Load()) }
+
+// followBytes bounds how much Follow returns, unless a single revision is larger.
+const followBytes = 1 << 20
+
+// Follow waits until something is written after a revision and returns it, in revision order and always whole
+// revisions; upTo is the last one. What has just been written comes from memory, however busy etcd's database
+// is. A reader that is further behind gets it from Changes, and ErrCompacted from there. The changes
+// belong to the caller. It's for one reader, the feed.
+func (s *Store) Follow(ctx context.Context, after Revision) (changes []Change, upTo Revision, err error) {
+	t := &s.tail
+	for after >= t.through {
+		w, err := t.next(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		upTo = after
+		for more, bytes := true, int64(0); more && upTo >= t.through && bytes < followBytes; {
+			for _, e := range w.Events {
+				bytes += eventBytes(e)
+			}
+			changes, upTo = s.appendEvents(changes, w.Events, upTo)
+			if w, more, err = t.poll(); err != nil {
+				return nil, 0, err
+			}
+		}
+		if upTo > after {
+			return changes, upTo, nil
+		}
+	}
+	return s.Changes(ctx, Stretch{After: after, MaxBytes: followBytes})
+}
+
+// appendEvents adds the events that follow a revision. At a gap it stops, and sends the reader to the index.
+func (s *Store) appendEvents(changes []Change, events []*mvccpb.Event, after Revision) (_ []Change, upTo Revision) {
+	upTo = after
+	for _, e := range events {
+		rev := Revision(e.Kv.ModRevision)
+		if rev <= after { // it was read from the index
+			continue
+		}
+		if rev > upTo+1 { // every revision has an event
+			s.tail.readIndex()
+			break
+		}
+		changes, upTo = append(changes, s.decodeEvent(e)), rev
+	}
+	return changes, upTo
+}
+
+func (s *Store) decodeEvent(e *mvccpb.Event) Change {
+	if e.Type == mvccpb.Event_DELETE {
+		return Change{KeyValue: KeyValue{Key: string(e.Kv.Key), Revision: Revision(e.Kv.ModRevision)}, Deleted: true}
+	}
+	return s.decode(e.Kv)
+}
