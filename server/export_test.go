@@ -1,6 +1,11 @@
 package server
 
-import clientv3 "go.etcd.io/etcd/client/v3"
+import (
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
 
 // What tests outside of the package may see and bring about.
 
@@ -9,3 +14,9 @@ func HistoryReads(s *Server) int64 { return s.in.store.Reads() }
 
 // Etcd returns a client of the server's etcd.
 func Etcd(s *Server) *clientv3.Client { return s.in.etcd.Client }
+
+// Position returns the revision up to which every change is in the server's caches.
+func Position(s *Server) storage.Revision { return s.in.cacher.Position() }
+
+// Database returns the database of the server's etcd.
+func Database(s *Server) backend.Backend { return s.in.etcd.Local.Backend() }

@@ -107,7 +107,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if in.store, err = storage.New(in.etcd.Client, in.etcd.Local, nil); err != nil {
 		return nil, err
 	}
-	in.cacher = cacher.New(in.store, cacher.Options{})
+	in.cacher = cacher.New(in.store, cacher.Options{Log: in.log})
 	in.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
 	in.registry = registry.New(registry.Options{
 		Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,

@@ -83,6 +83,13 @@ func (in *instance) addGauges(r *prometheus.Registry, large turns) {
 	}
 	gauge("apiserver_lite_feed_revision", "The revision up to which every change is in the caches.",
 		func() float64 { return float64(in.cacher.Position()) })
+	counter := func(name, help string, value func() int64) {
+		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
+	}
+	counter("apiserver_lite_feed_relists_total", "How often the caches fell out of history and were listed anew.",
+		func() int64 { return in.cacher.Counts().Relisted })
+	counter("apiserver_lite_feed_undecodable_total", "Changes in the store that can't be decoded, and so are missing in the caches.",
+		func() int64 { return in.cacher.Counts().Undecodable })
 	gauge("apiserver_lite_watch_log_bytes", "What the logs of recent events keep in memory.",
 		func() float64 { return float64(in.cacher.Usage().LogBytes) })
 	gauge("apiserver_lite_watch_history_bytes", "Decoded history that late watchers share.",
