@@ -72,7 +72,7 @@ func (w *webhook) open(t *testing.T, v *View, start Start) *Cursor {
 	o.View, o.Start = v, start
 	w.bench.mu.Lock()
 	defer w.bench.mu.Unlock()
-	return w.bench.openLocked(o)
+	return w.bench.openLocked(o, o.groupKey())
 }
 
 func TestConvertedWatch(t *testing.T) {
