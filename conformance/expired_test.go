@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -21,19 +20,26 @@ import (
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// link is the network between a client and the server, which can be cut.
+// link is the network between a client and the server, which can be cut. The zero value is whole.
 type link struct {
-	mu     sync.Mutex // guards both below
-	down   bool
-	bodies []io.Closer // of all answers
+	mu     sync.Mutex    // guards both below
+	mended chan struct{} // requests wait until it's closed; nil while the link is whole
+	bodies []io.Closer   // of all answers
 }
 
 // join puts the link between a client's configuration and the server.
 func (l *link) join(config *rest.Config) *rest.Config {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
-			if l.isDown() {
-				return nil, errors.New("the link is down")
+			l.mu.Lock()
+			mended := l.mended
+			l.mu.Unlock()
+			if mended != nil { // an error would make clients back off for up to half a minute
+				select {
+				case <-mended:
+				case <-request.Context().Done():
+					return nil, request.Context().Err()
+				}
 			}
 			response, err := next.RoundTrip(request)
 			if err == nil {
@@ -47,17 +53,11 @@ func (l *link) join(config *rest.Config) *rest.Config {
 	return config
 }
 
-func (l *link) isDown() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.down
-}
-
 // cut ends all answers, and lets no request through until mend is called.
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.down = true
+	l.mended = make(chan struct{})
 	for _, body := range l.bodies {
 		body.Close()
 	}
@@ -67,7 +67,8 @@ func (l *link) cut() {
 func (l *link) mend() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.down = false
+	close(l.mended)
+	l.mended = nil
 }
 
 // forgetful starts a server whose history is too short for anybody who was away.

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"iter"
@@ -88,6 +89,12 @@ func (c *Catalog) place(e *Endpoint) {
 	}
 	v := &g.Versions[len(g.Versions)-1]
 	v.Resources = append(v.Resources, e)
+}
+
+// storageVersionHash is kube-apiserver's: clients compare it, to know when objects are stored in another version.
+func storageVersionHash(group, version, kind string) string {
+	sum := sha256.Sum256([]byte(group + "/" + version + "/" + kind))
+	return base64.StdEncoding.EncodeToString(sum[:8])
 }
 
 // seal computes what the catalog's hash is made of. It's called once, when the endpoint is complete, so

@@ -277,13 +277,19 @@ func TestApplyClusterScoped(t *testing.T) {
 			t.Errorf("applied %v", got)
 		}
 	}
+	_, err := e.List(s.ctx, "", params("fieldSelector=metadata.namespace=default"))
+	s.refused(err, 400, metav1.StatusReasonBadRequest, "field label not supported: metadata.namespace")
+	_, _, err = e.Watch(s.ctx, "", "", params("fieldSelector=metadata.namespace!=default"))
+	s.refused(err, 400, metav1.StatusReasonBadRequest, "field label not supported: metadata.namespace")
+	_, err = s.at("", "v1", "namespaces").List(s.ctx, "", params("fieldSelector=metadata.namespace=default"))
+	s.refused(err, 400, metav1.StatusReasonBadRequest, "metadata.namespace is not a known field selector: only metadata.name, status.phase, name")
 }
 
 func TestVersions(t *testing.T) {
 	s := start(t, "", Options{})
 	v1 := s.gizmos()
 	beta := s.at("example.com", "v1beta1", "gizmos")
-	if beta.Warning != "example.com/v1beta1 Gizmo is deprecated" || v1.Warning != "" {
+	if beta.Warning != "example.com/v1beta1 Gizmo is deprecated; use example.com/v1 Gizmo" || v1.Warning != "" {
 		t.Errorf("warnings %q, %q", beta.Warning, v1.Warning)
 	}
 	s.ok(v1.Create(s.ctx, "default", nil, gizmo("v1", "a", `,"spec":{"replicas":3}`)))

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
@@ -244,6 +245,7 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 	}
 	res.cache = d.registry.cacher.Resource(res.prefix)
 	var stored *apiextensionsv1.CustomResourceValidation
+	hash := "" // of the storage version
 	for i := range obj.Spec.Versions {
 		v := &obj.Spec.Versions[i]
 		e := &Endpoint{
@@ -263,6 +265,9 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 			}
 		}
 		res.versions = append(res.versions, e)
+		if v.Storage && v.Served {
+			hash = storageVersionHash(obj.Spec.Group, v.Name, obj.Spec.Names.Kind)
+		}
 		if v.Storage {
 			res.stored, res.storageVersion, stored = e, v.Name, v.Schema
 		}
@@ -271,6 +276,7 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 		return nil, errors.New("the definition has no storage version")
 	}
 	for i, e := range res.versions {
+		e.StorageVersionHash = hash
 		e.complete(&obj.Spec.Versions[i], old, equality.Semantic.DeepEqual(obj.Spec.Versions[i].Schema, stored))
 	}
 	for i, e := range res.versions {
@@ -313,7 +319,8 @@ func (d *definition) version(name string) *Endpoint {
 	return nil
 }
 
-// deprecation returns the warning that comes with every answer of a deprecated version.
+// deprecation returns the warning that comes with every answer of a deprecated version. By default it names the best
+// version that is served, if that's a better one.
 func deprecation(obj *crd.Definition, v *apiextensionsv1.CustomResourceDefinitionVersion) string {
 	switch {
 	case !v.Deprecated:
@@ -321,7 +328,17 @@ func deprecation(obj *crd.Definition, v *apiextensionsv1.CustomResourceDefinitio
 	case v.DeprecationWarning != nil:
 		return *v.DeprecationWarning
 	}
-	return obj.Spec.Group + "/" + v.Name + " " + obj.Spec.Names.Kind + " is deprecated"
+	text := obj.Spec.Group + "/" + v.Name + " " + obj.Spec.Names.Kind + " is deprecated"
+	best := v.Name
+	for _, other := range obj.Spec.Versions {
+		if other.Served && !other.Deprecated && version.CompareKubeAwareVersionStrings(best, other.Name) < 0 {
+			best = other.Name
+		}
+	}
+	if best == v.Name {
+		return text
+	}
+	return text + "; use " + obj.Spec.Group + "/" + best + " " + obj.Spec.Names.Kind
 }
 
 // shadowed tells whether a Go type of the program has the definition's place, and its objects.

@@ -35,6 +35,8 @@ func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
 			return Result{}, err
 		}
 		res, err := d.answer(ctx)
+		//lint:ignore SA1019 it's deprecated, and still sent
+		res.Accepted = err == nil && !d.gone && opts.OrphanDependents != nil // true was refused
 		res.Warnings = d.warnings
 		return res, err
 	})

@@ -75,15 +75,20 @@ func (l *List) resume(ctx context.Context, t *token) error {
 		return l.now(ctx, 0, false)
 	}
 	rev := storage.Revision(t.Revision)
-	if rev > e.res.registry.cacher.Position() {
-		newest, err := e.res.registry.store.Barrier(ctx)
-		if err != nil {
-			return e.fail("", err)
-		}
-		if rev > newest {
-			return apierrors.NewResourceExpired(fmt.Sprintf("the continue token is for resource version %d, which this store doesn't have (it is at %d): "+
-				"start a new list without it", rev, newest))
-		}
+	if rev <= e.res.registry.cacher.Position() {
+		return l.at(ctx, rev)
+	}
+	// A token of ours is never newer than the caches. One that is may still be of a version that they are about to have.
+	newest, err := e.res.registry.store.Barrier(ctx)
+	if err != nil {
+		return e.fail("", err)
+	}
+	if rev > newest {
+		return apierrors.NewResourceExpired(fmt.Sprintf("the continue token is for resource version %d, which this store doesn't have (it is at %d): "+
+			"start a new list without it", rev, newest))
+	}
+	if err := e.waitFor(ctx, rev); err != nil {
+		return err
 	}
 	return l.at(ctx, rev)
 }

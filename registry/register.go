@@ -122,6 +122,7 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 			ShortNames: d.ShortNames, Categories: d.Categories,
 		},
 		Namespaced: !d.ClusterScoped, Verbs: verbs, Subresources: d.subresources, fields: d.Fields, res: res,
+		StorageVersionHash: storageVersionHash(d.Group, d.Version, d.Kind),
 	}
 	if d.Status {
 		e.Subresources = append([]string{status}, e.Subresources...)

@@ -28,6 +28,7 @@ type Result struct {
 	Object   []byte   // JSON, as the client sees it
 	Tag      string   // of a get: changes when Object does; "" where that can't be said
 	Created  bool     // an object was created: 201
+	Accepted bool     // a deletion waits for others, and the client asked to be told so: 202
 	Warnings []string // for the client, one Warning header each
 }
 

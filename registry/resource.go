@@ -75,6 +75,8 @@ type Endpoint struct {
 	Verbs        []string
 	Subresources []string // "status", "scale", "finalize"
 	Warning      string   // for every answer: the version is deprecated
+	// StorageVersionHash is of the group, version and kind that are stored; "" if that version isn't served.
+	StorageVersionHash string
 
 	res    *resource
 	digest [32]byte // of what discovery shows; see seal

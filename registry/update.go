@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -96,7 +97,8 @@ func (e *Endpoint) checkPrecondition(old *cacher.Object, prev, in *object.Object
 		if e.res.typed != nil && e.res.typed.unconditional {
 			return nil
 		}
-		return e.invalid(name, field.Invalid(path, version, "must be specified for an update"))
+		// The details name the resource, where other refusals name the kind: so does kube-apiserver.
+		return invalid(schema.GroupKind{Group: e.Group, Kind: e.Plural}, name, field.ErrorList{field.Invalid(path, 0, "must be specified for an update")})
 	}
 	rev, err := parseRevision(version)
 	if err != nil {

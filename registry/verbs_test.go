@@ -32,7 +32,9 @@ func TestCreateGetUpdateDelete(t *testing.T) {
 	rv := created.str("metadata.resourceVersion")
 	body := widget("a", `,"spec":{"size":2},"status":{"x":2}`)
 	_, err := w.Update(s.ctx, "default", "a", "", nil, body)
-	s.refused(err, 422, metav1.StatusReasonInvalid, "metadata.resourceVersion", "must be specified for an update")
+	if d := s.refused(err, 422, metav1.StatusReasonInvalid, `widgets.example.com "a" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`).Details; d.Kind != "widgets" {
+		t.Errorf("details %+v", d)
+	}
 
 	versioned := func(rv, more string) []byte {
 		return []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","resourceVersion":"` + rv + `"}` + more + `}`)
@@ -290,6 +292,24 @@ func TestDeleteOptions(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := w.Delete(s.ctx, "default", "a", params(c.query), []byte(c.body))
 			wantStatus(t, err, c.code, c.reason, c.part)
+		})
+	}
+	held := []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"held","finalizers":["example.com/x"]}}`)
+	s.ok(w.Create(s.ctx, "default", nil, held))
+	for _, c := range []struct {
+		name, object, query, body string
+		accepted                  bool
+	}{
+		{"held", "held", "", "", false},
+		{"held, asked not to orphan", "held", "orphanDependents=false", "", true},
+		{"held, asked so in the body", "held", "", `{"orphanDependents":false}`, true},
+		{"held, dry run", "held", "orphanDependents=false&dryRun=All", "", true},
+		{"gone", "a", "orphanDependents=false&dryRun=All", "", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if r, err := w.Delete(s.ctx, "default", c.object, params(c.query), []byte(c.body)); err != nil || r.Accepted != c.accepted {
+				t.Errorf("accepted %v, %v", r.Accepted, err)
+			}
 		})
 	}
 	for _, apiVersion := range []string{"v1", "meta.k8s.io/v1", "example.com/v1"} {

@@ -138,7 +138,7 @@ func (e *Endpoint) parseSelector(q url.Values) (selector, error) {
 		return s, badRequest("%s", clip.Text(err.Error()))
 	}
 	for _, label := range s.fields.Labels() {
-		if !slices.Contains(metaFields, label) && !slices.Contains(e.fields, label) {
+		if !slices.Contains(e.metaFields(), label) && !slices.Contains(e.fields, label) {
 			return s, e.unknownField(label)
 		}
 	}
@@ -153,8 +153,13 @@ func (e *Endpoint) parseSelector(q url.Values) (selector, error) {
 	return s, nil
 }
 
-// metaFields are selectable for every resource.
-var metaFields = []string{"metadata.name", "metadata.namespace"}
+// metaFields are those of metadata that are selectable.
+func (e *Endpoint) metaFields() []string {
+	if e.Namespaced {
+		return []string{"metadata.name", "metadata.namespace"}
+	}
+	return []string{"metadata.name"}
+}
 
 // nameAlias is the old label of metadata.name, which built-in kinds may have among their fields.
 const nameAlias = "name"
@@ -175,6 +180,6 @@ func (e *Endpoint) unknownField(label string) error {
 	if e.res.typed == nil {
 		return badRequest("field label not supported: %s", clip.Text(label))
 	}
-	known := append(slices.Clone(metaFields), e.fields...)
+	known := append(e.metaFields(), e.fields...)
 	return badRequest("%s is not a known field selector: only %s", clip.Text(label), strings.Join(known, ", "))
 }

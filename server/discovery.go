@@ -149,7 +149,7 @@ func resourceList(group string, v registry.Version) metav1.APIResourceList {
 	for _, e := range v.Resources {
 		doc.APIResources = append(doc.APIResources, metav1.APIResource{
 			Name: e.Plural, SingularName: e.Singular, Namespaced: e.Namespaced, Kind: e.Kind,
-			Verbs: e.Verbs, ShortNames: e.ShortNames, Categories: e.Categories,
+			Verbs: e.Verbs, ShortNames: e.ShortNames, Categories: e.Categories, StorageVersionHash: e.StorageVersionHash,
 		})
 		for _, subresource := range e.Subresources {
 			r := metav1.APIResource{

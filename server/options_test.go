@@ -203,6 +203,28 @@ func TestOtherOptions(t *testing.T) {
 	}
 }
 
+// TestNamespaceFinalizers: what holds a namespace is changed by its own subresource, in every form in which clients send it.
+func TestNamespaceFinalizers(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	const one = "/api/v1/namespaces/team"
+	s.PostYAML("/api/v1/namespaces", "metadata: {name: team}")
+	for _, body := range []string{
+		`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"team"},"spec":{"finalizers":["kubernetes","example.com/x"]}}`,
+		`{"metadata":{"name":"team"},"spec":{"finalizers":["kubernetes"]}}`,
+	} {
+		if res, answer := s.Do("PUT", one+"/finalize", body, "Content-Type", "application/json"); res.StatusCode != 200 || strings.Contains(answer, "example.com/x") != strings.Contains(body, "example.com/x") {
+			t.Errorf("%s: %s", res.Status, answer)
+		}
+	}
+	if res, answer := s.Do("GET", one+"/finalize", ""); res.StatusCode != 405 {
+		t.Errorf("GET: %s: %s", res.Status, answer)
+	}
+	if res, answer := s.Do("PUT", "/api/v1/namespaces/missing/finalize", `{"metadata":{"name":"missing"}}`); res.StatusCode != 404 || status(t, res, answer).Details.Kind != "namespaces" {
+		t.Errorf("of what is missing: %s: %s", res.Status, answer)
+	}
+}
+
 // TestFieldValidation: what Strict refuses, Warn warns of and Ignore swallows, in every form of a body.
 func TestFieldValidation(t *testing.T) {
 	t.Parallel()
@@ -335,7 +357,7 @@ func TestRefusalsWarn(t *testing.T) {
 func TestDeprecatedVersions(t *testing.T) {
 	t.Parallel()
 	s := newGizmos(t)
-	for version, want := range map[string]string{"v1": "", "v1beta1": `299 - "example.com/v1beta1 Gizmo is deprecated"`, "v1alpha1": `299 - "use \"v1\""`} {
+	for version, want := range map[string]string{"v1": "", "v1beta1": `299 - "example.com/v1beta1 Gizmo is deprecated; use example.com/v1 Gizmo"`, "v1alpha1": `299 - "use \"v1\""`} {
 		t.Run(version, func(t *testing.T) {
 			path := strings.Replace(gizmosPath, "/v1/", "/"+version+"/", 1)
 			body := strings.Replace(applied(version, ""), "example.com/v1", "example.com/"+version, 1)

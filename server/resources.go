@@ -89,7 +89,7 @@ func (t target) verb(method string, watch bool) string {
 		case watch && method == http.MethodHead:
 			return "" // has no end whose headers could be told
 		case watch && t.Subresource == "":
-			return "watch" // of one object, too: kube-apiserver takes it as a watch for its name
+			return "watch" // of one object, too: for kube-apiserver that is a get, which no client means by it
 		case watch:
 			return ""
 		case collection:
@@ -231,8 +231,11 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 		return nil
 	}
 	code := http.StatusOK
-	if res.Created {
+	switch {
+	case res.Created:
 		code = http.StatusCreated
+	case res.Accepted:
+		code = http.StatusAccepted
 	}
 	w.writeObject(r, code, media, res.Object)
 	return nil

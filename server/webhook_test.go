@@ -328,7 +328,7 @@ func TestWebhookForms(t *testing.T) {
 		})
 	}
 	for name, config := range map[string]string{
-		"service":        `{"conversionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"default","name":"x"}}}`,
+		"no service":     `{"conversionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"default"}}}`,
 		"no client":      `{"conversionReviewVersions":["v1"]}`,
 		"no versions":    `{"conversionReviewVersions":[],"clientConfig":{"url":"https://hooks.example.com/"}}`,
 		"other versions": `{"conversionReviewVersions":["v9"],"clientConfig":{"url":"https://hooks.example.com/"}}`,
@@ -337,6 +337,16 @@ func TestWebhookForms(t *testing.T) {
 		if status(t, res, body); res.StatusCode != 422 {
 			t.Errorf("%s: %s %s", name, res.Status, body)
 		}
+	}
+	// A service is stored, and can't be called: objects stay what they are in the stored version.
+	service := `{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"service":{"namespace":"default","name":"x"}}}}`
+	both := "spec.versions=[" + versionOf("v1", true, true, "") + "," + versionOf("v2", true, false, "") + "]"
+	s.PostYAML(definitionsPath, defined(t, "others", "Other", both, "spec.conversion="+service))
+	others := strings.Replace(thingsPath, "things", "others", 1)
+	s.PostYAML(others, strings.Replace(thing("v1", "a", ""), "Thing", "Other", 1))
+	s.Get(others + "/a")
+	if res, body := s.Do("GET", strings.Replace(things2Path, "things", "others", 1)+"/a", ""); res.StatusCode != 500 || !strings.Contains(status(t, res, body).Message, "no services") {
+		t.Errorf("a conversion by a service: %s %s", res.Status, body)
 	}
 	// A certificate that nobody signed.
 	two := "spec.versions=[" + versionOf("v1", true, true, "") + "," + versionOf("v2", true, false, "") + "]"

@@ -139,7 +139,9 @@ func TestValidate(t *testing.T) {
 		{"both", &apiextensionsv1.WebhookConversion{ClientConfig: &apiextensionsv1.WebhookClientConfig{URL: text("https://example.com"), Service: service}, ConversionReviewVersions: []string{"v1"}},
 			[]string{"w.clientConfig: Required value: exactly one of url or service is required"}},
 		{"service", &apiextensionsv1.WebhookConversion{ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: service}, ConversionReviewVersions: []string{"v1"}},
-			[]string{"w.clientConfig.service: Forbidden: this server has no services that it could call: use url"}},
+			nil},
+		{"service without a name", &apiextensionsv1.WebhookConversion{ClientConfig: &apiextensionsv1.WebhookClientConfig{Service: &apiextensionsv1.ServiceReference{Namespace: "ns"}}, ConversionReviewVersions: []string{"v1"}},
+			[]string{"w.clientConfig.service.name: Required value"}},
 		{"http", at("http://example.com"), []string{`w.clientConfig.url: Invalid value: "http": 'https' is the only allowed URL scheme`}},
 		{"file", at("file:///etc/passwd"), []string{`w.clientConfig.url: Invalid value: "file"`, `w.clientConfig.url: Invalid value: "": host must be specified`}},
 		{"opaque", at("https:example.com"), []string{`w.clientConfig.url: Invalid value: "": host must be specified`}},
@@ -172,7 +174,7 @@ func TestValidate(t *testing.T) {
 				}
 			}
 			w, err := New(test.c, Policy{})
-			if (err == nil) != (len(test.want) == 0) {
+			if callable := len(test.want) == 0 && test.c.ClientConfig.Service == nil; (err == nil) != callable {
 				t.Errorf("New's error is %v", err)
 			}
 			if w != nil {

@@ -11,14 +11,15 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/util/webhook"
 )
 
 const urlForm = "; desired format: https://host[/path]"
 
 // Validate returns what is wrong with a definition's spec.conversion.webhook, which is at path. The rules are
-// those of Kubernetes, and two of this server: there are no services to call, and an address that p refuses is
-// refused here already, if the URL has it literally. What caBundle holds isn't looked at, because Kubernetes
-// takes a definition before its bundle is there; New does.
+// those of Kubernetes, and one of this server: an address that p refuses is refused here already, if the URL has it
+// literally. A service, which this server can't call, and what caBundle holds are no errors here, because a
+// definition must be storable as it is in Kubernetes, which takes it before its bundle is there; New refuses both.
 func Validate(c *apiextensionsv1.WebhookConversion, path *field.Path, p Policy) field.ErrorList {
 	if c == nil {
 		return field.ErrorList{field.Required(path, "required when strategy is set to Webhook")}
@@ -32,11 +33,20 @@ func validateClient(c *apiextensionsv1.WebhookClientConfig, path *field.Path, p 
 	case c == nil:
 		return field.ErrorList{field.Required(path, "required when strategy is set to Webhook")}
 	case (c.URL == nil) == (c.Service == nil):
-		return field.ErrorList{field.Required(path, "exactly one of url or service is required; this server has no services: use url")}
+		return field.ErrorList{field.Required(path, "exactly one of url or service is required")}
 	case c.Service != nil:
-		return field.ErrorList{field.Forbidden(path.Child("service"), "this server has no services that it could call: use url")}
+		return validateService(c.Service, path.Child("service"))
 	}
 	return validateURL(*c.URL, path.Child("url"), p)
+}
+
+// validateService takes the port as it's defaulted.
+func validateService(s *apiextensionsv1.ServiceReference, path *field.Path) field.ErrorList {
+	port := int32(443)
+	if s.Port != nil {
+		port = *s.Port
+	}
+	return webhook.ValidateWebhookService(path, s.Namespace, s.Name, s.Path, port)
 }
 
 // validateURL doesn't repeat the user information in its errors: there may be a password in it.

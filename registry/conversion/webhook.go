@@ -61,10 +61,13 @@ type Webhook struct {
 }
 
 // New returns a client for a definition's spec.conversion.webhook. Nothing is dialled before Convert. An error
-// says what is wrong with the configuration: what Validate finds, or a caBundle that has no certificate.
+// says what is wrong with the configuration: what Validate finds, a service, or a caBundle that has no certificate.
 func New(c *apiextensionsv1.WebhookConversion, p Policy) (*Webhook, error) {
 	if err := Validate(c, field.NewPath("spec", "conversion", "webhook"), p).ToAggregate(); err != nil {
 		return nil, err
+	}
+	if c.ClientConfig.Service != nil {
+		return nil, errors.New("spec.conversion.webhook.clientConfig.service: this server has no services that it could call; use url")
 	}
 	pool, err := roots(c.ClientConfig.CABundle)
 	if err != nil {
