@@ -1,7 +1,7 @@
 // Package watchstream turns events into the stream that a watcher reads.
 //
 // It owns the event types and the rule by which a change becomes an event (Transition), the frames in
-// which events stand on the wire, and the life of a stream: Serve takes frames from a Source, which is a
+// which events go over the wire, and the life of a stream: Serve takes frames from a Source, which is a
 // position in a log, and writes them to a Sink, which is a socket, with bookmarks and a deadline. A
 // stream runs in its caller's goroutine and has no queue, timer or idle buffer of its own: a Sweeper
 // wakes all the streams of a server at their times.

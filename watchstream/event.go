@@ -1,6 +1,6 @@
 package watchstream
 
-// Type is the kind of a watch event, as it stands on the wire.
+// Type is the kind of a watch event, as it's written on the wire.
 type Type uint8
 
 // The event types of the Kubernetes watch protocol.
@@ -19,8 +19,8 @@ var typeNames = [...]string{None: "", Added: "ADDED", Modified: "MODIFIED", Dele
 func (t Type) String() string { return typeNames[t] }
 
 // Transition is what a watcher is told about a change, given whether the previous and the current
-// state of the object match its selectors; a missing state doesn't match. Deleted stands for the
-// previous object with the resourceVersion of the change.
+// state of the object match its selectors; a missing state doesn't match. Deleted has the
+// previous object, with the resourceVersion of the change.
 //
 // It's the one rule for live events, replayed ones and the client side.
 func Transition(prevMatches, curMatches bool) Type {

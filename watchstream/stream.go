@@ -29,8 +29,8 @@ type Source interface {
 
 // Sink is where a stream's bytes go.
 type Sink interface {
-	// Write sends whole frames on: those in buf[Headroom:]. What stands before them is the sink's to
-	// fill, and so is the capacity behind them, so that a sink can frame a batch without a copy. It
+	// Write sends whole frames on: those in buf[Headroom:]. What comes before them is the sink's to
+	// fill, and so is the capacity after them, so that a sink can frame a batch without a copy. It
 	// returns when the socket took them; an error ends the stream.
 	Write(buf []byte) error
 }

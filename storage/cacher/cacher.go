@@ -48,7 +48,7 @@ func New(store *storage.Store, o Options) *Cacher {
 	return c
 }
 
-// bounds are what the caches may grow to beside the objects themselves. Tests use smaller ones.
+// bounds are what the caches may grow to besides the objects themselves. Tests use smaller ones.
 type bounds struct {
 	// warm is how many of etcd's newest revisions are replayed at start, so that clients of the
 	// previous process resume from memory.

@@ -23,7 +23,7 @@ type Cursor struct {
 	rev   storage.Revision
 	reads reads
 	shown position
-	rest  rest
+	sleeper
 
 	begun bool   // the first event has been given, where the view has a first one
 	state *state // what is left of the initial state; nil when it was given
@@ -51,7 +51,7 @@ const (
 // append it returns a channel that's closed when it's worth asking again. Errors: io.EOF when the
 // resource's watches have ended, watchstream.ErrExpired when history was compacted under the cursor.
 func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan struct{}, err error) {
-	c.rest.awake()
+	c.awake()
 	if c.state != nil {
 		out, err = c.nextState(ctx, dst)
 		return out, nil, expired(err)
@@ -60,15 +60,15 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 	for {
 		// Both are read before the entries. The position: everything up to it is in the ring by now, so
 		// a bookmark at it can't overtake an entry. The channel: what comes after this is a wake-up.
-		pos, news := c.resource.cacher.Position(), c.rest.cohort.bell.Load()
-		var taken step
+		pos, until := c.resource.cacher.Position(), c.cohort.news.Load()
+		var came step
 		if err := ctx.Err(); err != nil {
 			return dst, nil, err
 		}
 		if c.reads == live {
-			out, taken, err = c.nextLive(ctx, dst)
+			out, came, err = c.nextLive(ctx, dst)
 		} else {
-			out, taken, err = c.nextBehind(ctx, dst, pos)
+			out, came, err = c.nextBehind(ctx, dst, pos)
 		}
 		if err != nil {
 			return dst, nil, expired(err)
@@ -76,15 +76,15 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 		if len(out) > len(dst) {
 			return out, nil, nil
 		}
-		switch taken {
+		switch came {
 		case moved:
 			continue
 		case ended:
 			return dst, nil, io.EOF
 		}
 		c.rev = max(c.rev, pos)
-		c.rest.sleep(news, &c.resource.cacher.waker)
-		return dst, news.rung, nil
+		c.sleep(until, &c.resource.cacher.waker)
+		return dst, until.come, nil
 	}
 }
 
@@ -108,12 +108,14 @@ const (
 // Synced tells whether the initial state has been given, or none was asked for.
 func (c *Cursor) Synced() bool { return c.state == nil }
 
-// taken is an event with what this cursor's watchers are told about it.
-type taken struct {
+// delivery is an event with what the cursor's client is told about it.
+type delivery struct {
 	event *Event
 	typ   watchstream.Type
-	shown *Object // what the view shows for the event's object; set by prepare
+	shown *Object // what the view shows for the event's object: the stored one, until prepare
 }
+
+func deliver(e *Event, t watchstream.Type) delivery { return delivery{e, t, e.object(t)} }
 
 // batch counts what is taken in one go. It's full at a bound, and then takes only what shares the last
 // revision: a client may resume from any revision it was given.
@@ -134,16 +136,16 @@ func (b *batch) takes(e *Event) bool {
 
 // The arrays of a batch are pooled: on the stack they would make that of each idle watcher large.
 var (
-	takenPool = sync.Pool{New: func() any { b := make([]taken, 0, maxBatchEvents); return &b }}
-	eventPool = sync.Pool{New: func() any { b := make([]*Event, 0, maxBatchEvents); return &b }}
+	deliveryPool = sync.Pool{New: func() any { b := make([]delivery, 0, maxBatchEvents); return &b }}
+	eventPool    = sync.Pool{New: func() any { b := make([]*Event, 0, maxBatchEvents); return &b }}
 )
 
 // nextLive takes entries from the group's ring.
 func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, err error) {
 	var b batch
-	room := takenPool.Get().(*[]taken)
+	room := deliveryPool.Get().(*[]delivery)
 	got := (*room)[:0]
-	defer func() { clear(got); *room = got; takenPool.Put(room) }()
+	defer func() { clear(got); *room = got; deliveryPool.Put(room) }()
 	r, g := c.resource, c.group
 	r.mu.RLock()
 	end, lost := c.epoch.end, c.seq < g.floor
@@ -157,7 +159,7 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 		if e.rev > end || !b.takes(e) {
 			break
 		}
-		got = append(got, taken{event: e, typ: n.typ})
+		got = append(got, deliver(e, n.typ))
 	}
 	r.mu.RUnlock()
 	switch {
@@ -235,12 +237,12 @@ func (c *Cursor) match(ctx context.Context, dst []byte, events []*Event) ([]byte
 	if len(events) == 0 {
 		return dst, nil
 	}
-	room := takenPool.Get().(*[]taken)
+	room := deliveryPool.Get().(*[]delivery)
 	got := (*room)[:0]
-	defer func() { clear(got); *room = got; takenPool.Put(room) }()
+	defer func() { clear(got); *room = got; deliveryPool.Put(room) }()
 	for _, e := range events {
 		if t := c.group.transition(e); t != 0 {
-			got = append(got, taken{event: e, typ: t})
+			got = append(got, deliver(e, t))
 		}
 	}
 	dst, err := c.give(ctx, dst, got)
@@ -252,7 +254,7 @@ func (c *Cursor) match(ctx context.Context, dst []byte, events []*Event) ([]byte
 }
 
 // give appends the frames of events that were taken. On an error none is.
-func (c *Cursor) give(ctx context.Context, dst []byte, got []taken) ([]byte, error) {
+func (c *Cursor) give(ctx context.Context, dst []byte, got []delivery) ([]byte, error) {
 	if len(got) == 0 {
 		return dst, nil
 	}
@@ -260,8 +262,8 @@ func (c *Cursor) give(ctx context.Context, dst []byte, got []taken) ([]byte, err
 		return dst, err
 	}
 	var added int64
-	for _, t := range got {
-		frame, more := t.event.frame(c.view(), t.typ, t.shown)
+	for _, d := range got {
+		frame, more := d.event.frame(c.view(), d.typ, d.shown)
 		dst, added = append(dst, frame...), added+more
 	}
 	c.resource.cacher.addFrames(added)
@@ -270,19 +272,15 @@ func (c *Cursor) give(ctx context.Context, dst []byte, got []taken) ([]byte, err
 	return dst, nil
 }
 
-// prepare finds what the view shows for the events' objects, which may have to be converted first. No lock is
-// held meanwhile.
-func (c *Cursor) prepare(ctx context.Context, got []taken) error {
+// prepare has the view convert the objects that it can't show as they are stored. No lock is held meanwhile.
+func (c *Cursor) prepare(ctx context.Context, got []delivery) error {
 	v := c.group.view
 	if v.Conversion == nil {
-		for i, t := range got {
-			got[i].shown = t.event.object(t.typ)
-		}
 		return nil
 	}
 	objects := make([]*Object, len(got))
-	for i, t := range got {
-		objects[i] = t.event.object(t.typ)
+	for i, d := range got {
+		objects[i] = d.shown
 	}
 	if err := v.Prepare(ctx, objects); err != nil {
 		return err
@@ -293,7 +291,7 @@ func (c *Cursor) prepare(ctx context.Context, got []taken) error {
 	return nil
 }
 
-// Revision is where the cursor stands: every matching change up to it has been given. It's what a bookmark
+// Revision is how far the cursor is: every matching change up to it has been given. It's what a bookmark
 // says, after Next had nothing to give.
 func (c *Cursor) Revision() int64 { return int64(c.rev) }
 
@@ -316,10 +314,10 @@ func (c *Cursor) view() *View {
 // Close gives up the cursor's membership of its group. It's idempotent.
 func (c *Cursor) Close() {
 	c.close.Do(func() {
-		c.rest.awake()
-		c.rest.done(&c.resource.cacher.waker)
+		c.awake()
+		c.done(&c.resource.cacher.waker)
 		c.endState()
-		c.resource.leave(c.group, c.rest.cohort)
+		c.resource.leave(c.group, c.cohort)
 	})
 }
 

@@ -34,7 +34,7 @@ type group struct {
 	touched uint64 // seq of the last event looked at, which may be found by several terms
 
 	shared  *sharedState // the initial state that members are being given, if any
-	cohorts []*cohort    // the members, as they're woken; whoever has room stands last
+	cohorts []*cohort    // the members, as they're woken; the one with room is last
 }
 
 // entry is an event that concerns a group.
@@ -87,7 +87,7 @@ func (g *group) grow() {
 }
 
 // after returns the index of the first entry with a larger sequence number; Resource.mu must be
-// held. A watcher is most often behind by an entry or two, so it looks from the end.
+// held. A watcher most often lacks an entry or two, so it looks from the end.
 func (g *group) after(seq uint64) uint64 {
 	i := g.next
 	for step := uint64(1); i > g.first; step *= 2 {

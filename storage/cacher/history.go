@@ -12,7 +12,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// history gives stretches of etcd's history as events, to cursors that are behind the log. A stretch is
+// history gives stretches of etcd's history as events, to cursors that need older ones than the log has. A stretch is
 // read and decoded once for all who need it at about the same time: its beginning is aligned, so that
 // those who were cut off at different revisions ask for the same ones.
 type history struct {
@@ -58,7 +58,7 @@ func (h *history) stretch(ctx context.Context, r *Resource, rev, through storage
 		if s.upTo > rev {
 			return s, nil
 		}
-		if s.upTo <= at { // can't happen while rev is behind the log: the feed has seen what follows
+		if s.upTo <= at { // can't happen while rev is below the log: the feed has seen what follows
 			return nil, fmt.Errorf("history after %d ends at %d, before the feed's position %d", at, s.upTo, through)
 		}
 		at = s.upTo // a stretch of large values: go on from its end

@@ -32,7 +32,7 @@ type frame struct {
 	next *frame
 }
 
-// eventOverhead is about what an Event weighs beside the objects' bytes.
+// eventOverhead is about what an Event weighs besides the objects' bytes.
 const eventOverhead = 256
 
 // hold makes the event part of a sum of bytes. What it keeps alive is prev: cur is in the tree, or is

@@ -59,7 +59,7 @@ func (r *Resource) openLocked(o WatchOptions, key groupKey) *Cursor {
 	if o.Start == StartState {
 		c.state = &state{shared: r.shareLocked(c.group)}
 	}
-	c.rest.cohort = c.group.joinLocked()
+	c.cohort = c.group.joinLocked()
 	if c.rev >= r.log.base {
 		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)
 		if c.seq >= c.group.floor {

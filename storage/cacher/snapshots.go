@@ -114,7 +114,7 @@ type kept struct {
 	list []keptSnapshot
 }
 
-// keptSnapshot is a snapshot with all revisions that it stands for: nothing changed between since and last.
+// keptSnapshot is a snapshot with all revisions that it's the state of: nothing changed between since and last.
 // Least recently used first.
 type keptSnapshot struct {
 	resource *Resource
@@ -125,7 +125,7 @@ type keptSnapshot struct {
 // pins is how many bytes the snapshot keeps alive that nothing else need.
 func (k *keptSnapshot) pins() int64 { return k.resource.replaced.Load() - k.replaced }
 
-// changeOverhead is about what a change leaves behind beside an object's bytes: its attributes, and copied
+// changeOverhead is about what a change leaves besides an object's bytes: its attributes, and copied
 // nodes of the trees.
 const changeOverhead = 512
 

@@ -35,8 +35,8 @@ func (r *rig) write(o *thing) storage.Revision {
 	return rev
 }
 
-// settle waits until the caches have all that was written.
-func (r *rig) settle() {
+// catchUp waits until the caches have all that was written.
+func (r *rig) catchUp() {
 	r.t.Helper()
 	if _, err := r.cacher.Barrier(context.Background()); err != nil {
 		r.t.Fatal(err)
@@ -162,7 +162,7 @@ func TestSlowState(t *testing.T) {
 				}
 				name := fmt.Sprintf("w%02d", n%objects)
 				want = append(want, fmt.Sprintf("M %s %d", name, r.write(fatWidget(name, "middle"))))
-				r.settle()
+				r.catchUp()
 			}
 			if kept := r.cacher.Usage().StatePins; kept != 0 {
 				t.Errorf("%d bytes are kept alive after the snapshot was dropped", kept)
@@ -202,7 +202,7 @@ func TestSlowStateExpires(t *testing.T) {
 		t.Fatal(err)
 	}
 	last = r.write(fatWidget("w9", "back"))
-	r.settle()
+	r.catchUp()
 	r.cacher.bounds.statePins = 1
 	r.cacher.states.trim()
 	if _, err := r.server.Client.Compact(ctx, int64(last)); err != nil {
@@ -296,7 +296,7 @@ func TestLateFramesAreBounded(t *testing.T) {
 			for range 60 {
 				want = append(want, fmt.Sprintf("M a %d", r.write(fatWidget("a", "front"))))
 			}
-			r.settle()
+			r.catchUp()
 			opts := query{}.options(t)
 			opts.After = begin
 			for i := range 12 {

@@ -12,9 +12,8 @@ import (
 // many members isn't woken more often than it takes to keep their writes to a part of a core: what comes
 // faster they take several at a time. A group of one cohort is woken at once.
 //
-// A thousand watchers that become runnable at once stand in one queue before everything else
-// that the process has to do: each write passes several goroutines, and would wait for all the watchers
-// at each. So the members of a group are woken a cohort at a time, the next when most of the last have
+// A thousand watchers that become runnable at once are in one queue, before everything else that the process has
+// to do. A write passes several goroutines, and would wait for all these watchers at each. So the members of a group are woken a cohort at a time, the next when most of the last have
 // come to rest. Writes keep their pace, and while the cohorts have their turns news gather.
 
 const (
@@ -38,33 +37,33 @@ type cohort struct {
 	pace   atomic.Int64         // of its group, in nanoseconds
 	woken  time.Time            // the waker's own: when it was last woken
 	queued atomic.Bool          // it's with the waker
-	bell   atomic.Pointer[bell] // replaced under mu
-	mu     sync.Mutex           // guards asleep, and its agreement with bell
-	asleep int                  // members that wait for the bell
+	news   atomic.Pointer[news] // the next; replaced under mu
+	mu     sync.Mutex           // guards asleep, and its agreement with news
+	asleep int                  // members that wait for the news
 }
 
-// bell is a round of news: closed when there are some.
-type bell struct{ rung chan struct{} }
+// news is a channel that's closed when there are some.
+type news struct{ come chan struct{} }
 
-func newBell() *bell { return &bell{make(chan struct{})} }
+func noNews() *news { return &news{make(chan struct{})} }
 
-// wake rings the bell, and counts the members that are busy by that.
+// wake tells the members of news, and counts those that are busy by that.
 func (h *cohort) wake(now time.Time, busy *atomic.Int64) {
 	h.woken = now
 	h.queued.Store(false)
 	h.mu.Lock()
-	old := h.bell.Swap(newBell())
+	old := h.news.Swap(noNews())
 	busy.Add(int64(h.asleep))
 	h.asleep = 0
 	h.mu.Unlock()
-	close(old.rung)
+	close(old.come)
 }
 
 // joinLocked finds a cohort with room, or makes one; Resource.mu must be held for writing.
 func (g *group) joinLocked() *cohort {
 	if n := len(g.cohorts); n == 0 || g.cohorts[n-1].members == cohortSize {
 		h := &cohort{}
-		h.bell.Store(newBell())
+		h.news.Store(noNews())
 		g.cohorts = append(g.cohorts, h)
 	}
 	h := g.cohorts[len(g.cohorts)-1]
@@ -97,43 +96,43 @@ func (g *group) queueLocked(dirty []*cohort) []*cohort {
 	return dirty
 }
 
-// rest is how a cursor waits: whether its cohort counts it as asleep, or the waker as busy.
-type rest struct {
+// sleeper is how a cursor waits: whether its cohort counts it as asleep, or the waker as busy.
+type sleeper struct {
 	cohort *cohort
-	bell   *bell // the one it sleeps by; nil while it's awake
+	until  *news // what it waits for; nil while it's awake
 	busy   bool
 }
 
-// sleep counts the cursor as asleep, unless the bell has been rung since it looked for news.
-func (s *rest) sleep(b *bell, w *waker) {
+// sleep counts the cursor as asleep until there are news, unless they have come since it looked.
+func (s *sleeper) sleep(until *news, w *waker) {
 	h := s.cohort
 	h.mu.Lock()
-	if h.bell.Load() == b {
+	if h.news.Load() == until {
 		h.asleep++
-		s.bell = b
+		s.until = until
 	}
 	h.mu.Unlock()
 	s.done(w)
 }
 
-// awake ends the sleep: by the bell, which has counted the cursor as busy, or for another reason.
-func (s *rest) awake() {
-	if s.bell == nil {
+// awake ends the sleep: by the news, which have counted the cursor as busy, or for another reason.
+func (s *sleeper) awake() {
+	if s.until == nil {
 		return
 	}
 	h := s.cohort
 	h.mu.Lock()
-	if h.bell.Load() == s.bell {
+	if h.news.Load() == s.until {
 		h.asleep--
 	} else {
 		s.busy = true
 	}
 	h.mu.Unlock()
-	s.bell = nil
+	s.until = nil
 }
 
 // done counts the cursor as no longer busy.
-func (s *rest) done(w *waker) {
+func (s *sleeper) done(w *waker) {
 	if !s.busy {
 		return
 	}
