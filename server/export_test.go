@@ -20,3 +20,6 @@ func Position(s *Server) storage.Revision { return s.in.cacher.Position() }
 
 // Database returns the database of the server's etcd.
 func Database(s *Server) backend.Backend { return s.in.etcd.Local.Backend() }
+
+// Defragment writes the database of the server's etcd anew.
+func Defragment(s *Server) error { return s.in.etcd.Local.Defragment() }
