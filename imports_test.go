@@ -30,7 +30,7 @@ var floors = []floor{
 	{"registry/schema/schematest", nil},
 	{"registry/schema", nil}, // pure, as registry/crd is
 	{"registry/conversion", nil},
-	{"registry/managed", []string{"registry/clip"}},
+	{"registry/managed", []string{"registry/clip", "registry/jsontree", "registry/gotype"}},
 	{"registry/object", []string{"registry/clip", "registry/jsontree"}},
 	{"registry/form", []string{"registry/clip", "storage/cacher"}},
 	{"registry/crd", nil},

@@ -21,6 +21,9 @@ func structSchema(t reflect.Type) (*spec.Schema, error) {
 	}
 	schema := convert(&found)
 	schema.Description = docs(t)[""]
+	if isOneValue(t) {
+		schema.AddExtension(mapType, "atomic")
+	}
 	for name, property := range schema.Properties {
 		if property.Description == "" {
 			property.Description = comment(t, name)
@@ -28,6 +31,12 @@ func structSchema(t reflect.Type) (*spec.Schema, error) {
 		}
 	}
 	return &schema, nil
+}
+
+// isOneValue reports whether server-side apply takes a struct as one value. Kubernetes says so in a comment on the type
+// (+structType=atomic), which a program doesn't have.
+func isOneValue(t reflect.Type) bool {
+	return t == reflect.TypeFor[metav1.OwnerReference]() || t == reflect.TypeFor[metav1.LabelSelector]()
 }
 
 // stopAtKnown gives jsonschema the schemas of leaves, and references to named structs; it goes on with the rest.

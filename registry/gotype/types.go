@@ -23,6 +23,7 @@ const (
 	listMapKeys     = "x-kubernetes-list-map-keys"
 	patchStrategy   = "x-kubernetes-patch-strategy"
 	patchMergeKey   = "x-kubernetes-patch-merge-key"
+	mapType         = "x-kubernetes-map-type"
 	nullable        = "nullable" // a field in OpenAPI, but not in JSON Schema
 )
 

@@ -2,11 +2,12 @@ package managed
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
 
 // record is an object's managedFields in both forms: as found in the tree, and as the library takes them.
@@ -60,7 +61,7 @@ func decodeEntry(m map[string]any, e *metav1.ManagedFieldsEntry) bool {
 		e.Time = &metav1.Time{Time: t}
 	}
 	if fields, ok := m["fieldsV1"]; ok && fields != nil {
-		raw, err := appendFields(nil, fields)
+		raw, err := jsontree.Append(nil, fields)
 		if err != nil {
 			return false
 		}
@@ -68,49 +69,6 @@ func decodeEntry(m map[string]any, e *metav1.ManagedFieldsEntry) bool {
 		e.FieldsV1.SetRawBytes(raw)
 	}
 	return true
-}
-
-// appendFields encodes a set of fields: maps within maps, for which encoding/json's reflection is slow.
-func appendFields(out []byte, v any) ([]byte, error) {
-	m, ok := v.(map[string]any)
-	if !ok {
-		raw, err := json.Marshal(v)
-		return append(out, raw...), err
-	}
-	if len(m) == 0 {
-		return append(out, "{}"...), nil
-	}
-	var few [16]string // most maps have fewer keys, and need no slice of their own
-	keys := few[:0]
-	for key := range m {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	out = append(out, '{')
-	for i, key := range keys {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = appendKey(out, key)
-		out = append(out, ':')
-		var err error
-		if out, err = appendFields(out, m[key]); err != nil {
-			return nil, err
-		}
-	}
-	return append(out, '}'), nil
-}
-
-func appendKey(out []byte, key string) []byte {
-	for i := range len(key) {
-		if c := key[i]; c < ' ' || c == '"' || c == '\\' || c >= 0x7f {
-			raw, _ := json.Marshal(key) // of a string: no error
-			return append(out, raw...)
-		}
-	}
-	out = append(out, '"')
-	out = append(out, key...)
-	return append(out, '"')
 }
 
 // tree returns entries that the library made as a tree. What is as it was in r is r's.
@@ -141,7 +99,8 @@ func (r record) entryTree(e *metav1.ManagedFieldsEntry) (map[string]any, error) 
 		}
 	}
 	if fields == nil {
-		if err := json.Unmarshal(e.FieldsV1.GetRawBytes(), &fields); err != nil {
+		var err error
+		if fields, _, err = jsontree.Decode(e.FieldsV1.GetRawBytes()); err != nil {
 			return nil, err
 		}
 	}

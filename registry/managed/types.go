@@ -2,15 +2,19 @@ package managed
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
 )
 
 // Types says how the objects of one kind merge, in all its versions: which lists are maps or sets, and which
@@ -49,7 +53,11 @@ func (t *Types) load() error {
 			t.converter = managedfields.NewDeducedTypeConverter()
 			return
 		}
-		all := metaDefinitions()
+		all, err := metaDefinitions()
+		if err != nil {
+			t.err = err
+			return
+		}
 		for name, s := range definitions {
 			all[name] = s
 			t.apiVersions = append(t.apiVersions, apiVersionsOf(s)...)
@@ -156,45 +164,11 @@ func embed(s *spec.Schema) {
 func addMeta(s *spec.Schema) {
 	s.SetProperty("apiVersion", *spec.StringProperty())
 	s.SetProperty("kind", *spec.StringProperty())
-	s.SetProperty("metadata", *spec.RefSchema(refPrefix + objectMeta))
+	s.SetProperty("metadata", *spec.RefSchema(gotype.RefPrefix + metav1.ObjectMeta{}.OpenAPIModelName()))
 }
 
-const (
-	refPrefix  = "#/components/schemas/"
-	metaPrefix = "io.k8s.apimachinery.pkg.apis.meta.v1."
-	objectMeta = metaPrefix + "ObjectMeta"
-)
-
-// metaDefinitions describes metadata, as far as merging is concerned. kube-openapi's generated definitions
-// would bring those of every type along. managedFields aren't in it: they're never merged.
-func metaDefinitions() map[string]*spec.Schema {
-	text := func() spec.Schema { return *spec.StringProperty() }
-	number := func() spec.Schema { return *spec.Int64Property() }
-	ref := func(name string) *spec.Schema { return spec.RefSchema(refPrefix + metaPrefix + name) }
-	texts := func() spec.Schema { return *spec.MapProperty(spec.StringProperty()) }
-
-	owners := spec.ArrayProperty(ref("OwnerReference"))
-	owners.AddExtension("x-kubernetes-list-type", "map")
-	owners.AddExtension("x-kubernetes-list-map-keys", []any{"uid"})
-	finalizers := spec.ArrayProperty(spec.StringProperty())
-	finalizers.AddExtension("x-kubernetes-list-type", "set")
-
-	meta := new(spec.Schema).Typed("object", "").SetProperty("name", text()).SetProperty("generateName", text()).
-		SetProperty("namespace", text()).SetProperty("selfLink", text()).SetProperty("uid", text()).
-		SetProperty("resourceVersion", text()).SetProperty("generation", number()).
-		SetProperty("creationTimestamp", *ref("Time")).SetProperty("deletionTimestamp", *ref("Time")).
-		SetProperty("deletionGracePeriodSeconds", number()).
-		SetProperty("labels", texts()).SetProperty("annotations", texts()).
-		SetProperty("ownerReferences", *owners).SetProperty("finalizers", *finalizers)
-
-	owner := new(spec.Schema).Typed("object", "").SetProperty("apiVersion", text()).SetProperty("kind", text()).
-		SetProperty("name", text()).SetProperty("uid", text()).
-		SetProperty("controller", *spec.BooleanProperty()).SetProperty("blockOwnerDeletion", *spec.BooleanProperty())
-	owner.AddExtension("x-kubernetes-map-type", "atomic")
-
-	return map[string]*spec.Schema{
-		objectMeta:                    meta,
-		metaPrefix + "OwnerReference": owner,
-		metaPrefix + "Time":           spec.DateTimeProperty(),
-	}
+// metaDefinitions describes metadata, as gotype does for Go types.
+func metaDefinitions() (map[string]*spec.Schema, error) {
+	_, definitions, err := gotype.Of(reflect.TypeFor[metav1.ObjectMeta]())
+	return definitions, err
 }

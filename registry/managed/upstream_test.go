@@ -21,17 +21,27 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 )
 
-// TestMetadataTypes compares the definitions of metadata, which are written by hand, with Kubernetes's Go types.
+// metaDefinitions is what objects are merged by, as far as their metadata goes.
+func metaDefinitions(t *testing.T) map[string]*spec.Schema {
+	t.Helper()
+	definitions, err := managed.MetaDefinitions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return definitions
+}
+
+// TestMetadataTypes compares the definitions of metadata with the tags of Kubernetes's Go types.
 func TestMetadataTypes(t *testing.T) {
-	definitions := managed.MetaDefinitions()
+	definitions := metaDefinitions(t)
+	if atomic := definitions["io.k8s.apimachinery.pkg.apis.meta.v1.OwnerReference"].Extensions["x-kubernetes-map-type"]; atomic != "atomic" {
+		t.Errorf("the map type of OwnerReference is %v: an owner is one value", atomic)
+	}
 	for _, kind := range []reflect.Type{reflect.TypeFor[metav1.ObjectMeta](), reflect.TypeFor[metav1.OwnerReference]()} {
 		s := definitions["io.k8s.apimachinery.pkg.apis.meta.v1."+kind.Name()]
 		for i := range kind.NumField() {
 			field := kind.Field(i)
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			if name == "managedFields" {
-				continue
-			}
 			property, ok := s.Properties[name]
 			if got, want := shape(property), goShape(field); !ok || got != want {
 				t.Errorf("%s.%s is %q (there: %t), want %q", kind.Name(), name, got, ok, want)
@@ -83,7 +93,7 @@ func goShape(field reflect.StructField) string {
 			case field.Tag.Get("patchStrategy") == "merge":
 				return "array set <nil> of " + of(kind.Elem())
 			}
-			return "array of " + of(kind.Elem())
+			return "array atomic <nil> of " + of(kind.Elem())
 		case reflect.Struct:
 			return kind.Name()
 		}
@@ -95,8 +105,7 @@ func goShape(field reflect.StructField) string {
 // TestAgainstKubernetes does the same random writes with a Manager and with apimachinery's own test manager.
 func TestAgainstKubernetes(t *testing.T) {
 	types := things(t)
-	definitions := managed.MetaDefinitions()
-	definitions["io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"].SetProperty("managedFields", *spec.ArrayProperty(new(spec.Schema)))
+	definitions := metaDefinitions(t)
 	managed.Define(definitions, gvk, parseSchema(t, thing))
 	converter, err := managedfields.NewTypeConverter(definitions, false)
 	if err != nil {
