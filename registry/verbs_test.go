@@ -129,7 +129,7 @@ func TestWriteRefusals(t *testing.T) {
 			`strict decoding error: duplicate field "spec.a"`},
 		{"strict unknown metadata", "fieldValidation=Strict", meta(`{"name":"a","nmae":"b"}`), 400, metav1.StatusReasonBadRequest,
 			`strict decoding error: unknown field "metadata.nmae"`},
-		{"deep", "", `{"apiVersion":"example.com/v1","kind":"Widget","spec":` + strings.Repeat("[", 200_000), 400, metav1.StatusReasonBadRequest, "depth"},
+		{"deep", "", `{"apiVersion":"example.com/v1","kind":"Widget","spec":` + strings.Repeat("[", 200_000), 400, metav1.StatusReasonBadRequest, "nests deeper than 10000 levels"},
 		{"number out of range", "", `{"apiVersion":"example.com/v1","kind":"Widget","spec":1e999}`, 400, metav1.StatusReasonBadRequest, "1e999"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,13 +3,11 @@ package server
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -19,14 +17,15 @@ const (
 	maxBody = 3 << 20
 	// trustedBody is for how many announced bytes room is made before they arrive.
 	trustedBody = 64 << 10
-	// maxDepth is how deep a body may nest, as encoding/json has it.
+	// maxDepth is how deep a YAML body may nest, as encoding/json has it for JSON.
 	maxDepth = 10_000
 )
 
 // mediaProtobuf is what typed clients send built-in kinds in. Answers are JSON, which they take.
 const mediaProtobuf = "application/vnd.kubernetes.protobuf"
 
-// body is what a client sent.
+// body is what a client sent. Whether it's JSON, what its text is like and how deep it nests is checked by the registry, which
+// parses it.
 type body struct {
 	data      []byte // JSON; of a patch, as sent
 	mediaType string // of a patch: without parameters, in lower case
@@ -44,25 +43,18 @@ func readBody(w *response, r *http.Request, fieldValidation string) (body, error
 	if media != "" && media != string(mediaJSON) && media != string(mediaYAML) && !protobuf && r.ContentLength != 0 {
 		return body{}, unsupportedType(r)
 	}
-	var data []byte
-	if !protobuf {
-		data, err = readText(w, r)
-	} else if data, err = readAll(w, r); err == nil && len(data) > 0 {
-		data, err = w.endpoint.FromProtobuf(data)
-	}
+	data, err := readAll(w, r)
 	if err != nil || len(data) == 0 {
 		return body{}, err
 	}
 	b := body{data: data}
-	if media == string(mediaYAML) {
-		if err := b.fromYAML(fieldValidation); err != nil {
-			return body{}, err
-		}
+	switch {
+	case protobuf:
+		b.data, err = w.endpoint.FromProtobuf(data)
+	case media == string(mediaYAML):
+		err = b.fromYAML(fieldValidation)
 	}
-	if measure(b.data).depth > maxDepth {
-		return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the body nests deeper than %d levels", maxDepth))
-	}
-	return b, nil
+	return b, err
 }
 
 // mediaApply is the type of applied configurations, which may be JSON too.
@@ -75,7 +67,7 @@ func readPatch(w *response, r *http.Request, fieldValidation string) (body, erro
 	if err != nil {
 		return body{}, err
 	}
-	data, err := readText(w, r)
+	data, err := readAll(w, r)
 	if err != nil {
 		return body{}, err
 	}
@@ -84,9 +76,6 @@ func readPatch(w *response, r *http.Request, fieldValidation string) (body, erro
 		if err := b.fromYAML(fieldValidation); err != nil {
 			return body{}, err
 		}
-	}
-	if measure(b.data).depth > maxDepth {
-		return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, fmt.Sprintf("the patch nests deeper than %d levels", maxDepth))
 	}
 	return b, nil
 }
@@ -145,13 +134,4 @@ func readAll(w *response, r *http.Request) ([]byte, error) {
 		return nil, readError(err)
 	}
 	return buffer.Bytes(), nil
-}
-
-// readText reads a body that must be text.
-func readText(w *response, r *http.Request) ([]byte, error) {
-	data, err := readAll(w, r)
-	if err == nil && !utf8.Valid(data) {
-		return nil, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is not valid UTF-8")
-	}
-	return data, err
 }

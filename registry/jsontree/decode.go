@@ -1,6 +1,7 @@
 package jsontree
 
 import (
+	"fmt"
 	"math"
 	"strconv"
 	"strings"
@@ -12,15 +13,21 @@ import (
 // maxDepth is how deep a document may nest, as encoding/json has it.
 const maxDepth = 10_000
 
+// ErrTooDeep is returned for a document that nests deeper than that.
+var ErrTooDeep = fmt.Errorf("nests deeper than %d levels", maxDepth)
+
 // Decode decodes one JSON document, which must be valid UTF-8. Of members of one object with the same name the
-// last counts; repeated tells that there are some, or that it's unknown. Errors are those of sigs.k8s.io/json. The tree's strings
-// keep a copy of the document alive.
+// last counts; repeated tells that there are some, or that it's unknown. Errors are ErrTooDeep and
+// those of sigs.k8s.io/json. The tree's strings keep a copy of the document alive.
 func Decode(data []byte) (tree any, repeated bool, err error) {
 	p := parser{text: string(data)}
 	p.space()
 	tree, ok := p.value(0)
 	if p.space(); ok && p.at == len(p.text) {
 		return tree, p.repeated, nil
+	}
+	if p.tooDeep {
+		return nil, false, ErrTooDeep
 	}
 	err = kjson.UnmarshalCaseSensitivePreserveInts(data, &tree)
 	return tree, true, err
@@ -31,6 +38,7 @@ type parser struct {
 	text     string
 	at       int
 	repeated bool
+	tooDeep  bool
 }
 
 func (p *parser) space() {
@@ -60,7 +68,7 @@ func (p *parser) word(w string) bool {
 }
 
 func (p *parser) value(depth int) (v any, ok bool) {
-	if p.at == len(p.text) || depth > maxDepth {
+	if p.at == len(p.text) {
 		return nil, false
 	}
 	switch p.text[p.at] {
@@ -81,7 +89,7 @@ func (p *parser) value(depth int) (v any, ok bool) {
 }
 
 func (p *parser) object(depth int) (any, bool) {
-	if depth > maxDepth {
+	if p.tooDeep = depth > maxDepth; p.tooDeep {
 		return nil, false
 	}
 	p.at++
@@ -117,7 +125,7 @@ func (p *parser) object(depth int) (any, bool) {
 }
 
 func (p *parser) array(depth int) (any, bool) {
-	if depth > maxDepth {
+	if p.tooDeep = depth > maxDepth; p.tooDeep {
 		return nil, false
 	}
 	p.at++

@@ -28,7 +28,10 @@ func Parse(text []byte) (Document, error) {
 		return Document{}, err
 	}
 	tree, repeats, err := jsontree.Decode(text)
-	if err != nil {
+	switch {
+	case errors.Is(err, jsontree.ErrTooDeep):
+		return Document{}, err
+	case err != nil:
 		return Document{}, Undecodable(err)
 	}
 	return Document{Text: text, Tree: tree, repeats: repeats}, nil
