@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	v1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
@@ -271,7 +270,11 @@ func parseWatchOptions(values url.Values) (listOptions, error) {
 	if q.err != nil {
 		return o, q.err
 	}
-	if errs := validateWatchMatch(q.string("resourceVersionMatch"), hasInitial); len(errs) > 0 {
+	combined := &internalversion.ListOptions{Watch: true, ResourceVersionMatch: metav1.ResourceVersionMatch(clip.Text(q.string("resourceVersionMatch")))}
+	if hasInitial {
+		combined.SendInitialEvents = &initial
+	}
+	if errs := listvalidation.ValidateListOptions(combined, true); len(errs) > 0 {
 		return o, invalidOptions("ListOptions", errs)
 	}
 	// Without a version, and asked no more closely, a watch begins with the state.
@@ -285,19 +288,4 @@ func parseWatchOptions(values url.Values) (listOptions, error) {
 		o.timeout = time.Duration(seconds) * time.Second
 	}
 	return o, nil
-}
-
-func validateWatchMatch(match string, hasInitial bool) (errs field.ErrorList) {
-	path := field.NewPath("resourceVersionMatch")
-	const notOlder = string(metav1.ResourceVersionMatchNotOlderThan)
-	if hasInitial && match != notOlder {
-		errs = append(errs, field.Forbidden(path, "sendInitialEvents needs resourceVersionMatch="+notOlder))
-	}
-	if match != "" && !hasInitial {
-		errs = append(errs, field.Forbidden(path, "may only be given to a watch together with sendInitialEvents"))
-	}
-	if match != "" && match != notOlder {
-		errs = append(errs, field.NotSupported(path, clip.Text(match), []string{notOlder}))
-	}
-	return errs
 }
