@@ -256,6 +256,20 @@ func events(t testing.TB, ctx context.Context, c *cacher.Cursor, n int) []tree {
 	return got
 }
 
+// untaken takes all that a cursor has got by now.
+func untaken(t testing.TB, ctx context.Context, c *cacher.Cursor) (got []byte) {
+	t.Helper()
+	for {
+		out, wait, err := c.Next(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got = append(got, bytes.TrimSpace(out)...); wait != nil {
+			return got
+		}
+	}
+}
+
 // ends waits for a cursor's clean end and returns the events before it.
 func ends(t testing.TB, ctx context.Context, c *cacher.Cursor) (got []tree) {
 	t.Helper()

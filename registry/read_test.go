@@ -156,6 +156,9 @@ func TestWatch(t *testing.T) {
 		}
 		t.Cleanup(c.Close)
 		return func(n int) string {
+			if n == 0 {
+				return string(untaken(t, s.ctx, c))
+			}
 			var got []string
 			for _, e := range events(t, s.ctx, c, n) {
 				got = append(got, e.str("type")+" "+e.str("object.metadata.name"))
