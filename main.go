@@ -88,13 +88,14 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer, pa
 // process sets what there is one of per process. The garbage collector runs by Go's defaults; GOGC and
 // GOMEMLIMIT are the environment's to set, and GOMAXPROCS follows the container's limit by itself.
 func process(log *slog.Logger) {
+	signal.Ignore(syscall.SIGXFSZ) // a write past the limit of a file's size then fails, and the error says so
 	slog.SetDefault(log)
 	klog.SetSlogLogger(log) // the Kubernetes libraries' logger
 }
 
 func serve(ctx context.Context, s *server.Server, stdout io.Writer) error {
 	if err := s.Start(ctx); err != nil {
-		if ctx.Err() != nil {
+		if errors.Is(err, context.Canceled) {
 			return nil // told to stop before it was ready
 		}
 		return err
@@ -122,8 +123,13 @@ func banner(s *server.Server) string {
 	return fmt.Sprintf("listening on %s\n%s\n  %s %s/api/v1/namespaces\n  %s -N '%s/api/v1/namespaces?watch=true'\n", s.URL(), data, curl, url, curl, url)
 }
 
+// exitTimeout is when a signal's process ends if stopping takes longer: a start, or a close, may wait for a disk
+// that doesn't answer. It is a little more than a close takes at most, and within the ten seconds that
+// those who sent the signal wait.
+const exitTimeout = 9500 * time.Millisecond
+
 // signals returns a context that the first SIGINT or SIGTERM ends. The second one ends the process at
-// once: nothing that was acknowledged is lost by that.
+// once, and so does exitTimeout: nothing that was acknowledged is lost by that.
 func signals(log *slog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := make(chan os.Signal, 2)
@@ -138,6 +144,10 @@ func signals(log *slog.Logger) (context.Context, func()) {
 					os.Exit(exitForced)
 				}
 				log.Info("shutting down; a second signal exits at once", "signal", sig.String())
+				time.AfterFunc(exitTimeout, func() {
+					fmt.Fprintf(os.Stderr, "apiserver-lite: not stopped %v after the signal: exiting\n", exitTimeout)
+					os.Exit(exitFailure)
+				})
 				cancel()
 			case <-done:
 				return

@@ -34,6 +34,13 @@ const (
 
 // What Close waits for, so that it ends within ten seconds.
 const (
+	// closeTimeout is for all of it: a little more than the waits below and a slow disk's last sync take
+	// together. What still runs then waits for something that doesn't come.
+	closeTimeout = 9 * time.Second
+	// brokenTimeout is for all of it once etcd has failed, as the process then has to end within five
+	// seconds. The goroutine that met the failure may have left locks behind, so whoever reads from etcd
+	// may never return.
+	brokenTimeout   = 3 * time.Second
 	drainTimeout    = 4 * time.Second // requests under way
 	barrierTimeout  = time.Second     // the feed, so that watches get what was acknowledged; and what those left of theirs
 	shutdownTimeout = 2 * time.Second // connections, whose handlers have been told to end
@@ -61,7 +68,8 @@ type instance struct {
 	takeovers   takeovers
 	background  sync.WaitGroup // feed, controllers, sweeper, tidier
 	stop        context.CancelFunc
-	failed      chan error // what ended by itself; room for each
+	failed      chan error   // what ended by itself; room for each
+	waitingFor  atomic.Value // a string: what close waits for, for the log
 }
 
 // open brings everything up. The order matters: the port comes first, so that a taken one is reported
@@ -79,6 +87,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	in := &instance{log: s.log(), failed: make(chan error, 3)}
+	in.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, in.close())
@@ -223,11 +232,39 @@ func (in *instance) etcdStopped() error {
 	return fmt.Errorf("etcd stopped by itself: %w", cmp.Or(in.etcd.Health(), errors.New("no reason given")))
 }
 
-// close undoes whatever open did, in the opposite order, and waits for all of it.
+// close undoes whatever open did, in the opposite order, and waits for all of it, but no longer than
+// closeTimeout, or brokenTimeout if etcd has failed or fails meanwhile.
 func (in *instance) close() error {
-	slow := time.AfterFunc(5*time.Second, func() { in.log.Warn("still closing: waiting for requests, watches or etcd to end") })
+	slow := time.AfterFunc(5*time.Second, func() { in.log.Warn("still closing", "waitingFor", in.waitingFor.Load()) })
 	defer slow.Stop()
 
+	began := time.Now()
+	done := make(chan error, 1)
+	go func() { done <- in.closeAll() }()
+	timeout, failed := time.NewTimer(closeTimeout), in.etcdFailed()
+	defer timeout.Stop()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-failed:
+			failed = nil
+			timeout.Reset(min(brokenTimeout, closeTimeout-time.Since(began)))
+		case <-timeout.C:
+			return fmt.Errorf("gave up after %v of waiting for %s to end", time.Since(began).Round(time.Second), in.waitingFor.Load())
+		}
+	}
+}
+
+// etcdFailed is closed once etcd has failed; nil if there's none.
+func (in *instance) etcdFailed() <-chan struct{} {
+	if in.etcd == nil {
+		return nil
+	}
+	return in.etcd.Done()
+}
+
+func (in *instance) closeAll() error {
 	errs := []error{removeURLFile(in.urlFile)}
 	if in.http != nil {
 		in.closeHTTP()
@@ -235,28 +272,34 @@ func (in *instance) close() error {
 		errs = append(errs, in.listener.Close())
 	}
 	if in.stop != nil {
+		in.waitingFor.Store("the feed and the controllers")
 		in.stop()
 		in.background.Wait()
 	}
 	if in.store != nil {
+		in.waitingFor.Store("the store")
 		in.store.Close()
 	}
 	if in.etcd != nil {
+		in.waitingFor.Store("etcd")
 		errs = append(errs, in.etcd.Close())
 	}
 	return errors.Join(errs...)
 }
 
 func (in *instance) closeHTTP() {
+	in.waitingFor.Store("requests")
 	wasReady := in.ready.Swap(false)
 	quiet := time.Now().Add(drainTimeout + barrierTimeout)
+	failed := in.etcdFailed()
 	within(drainTimeout, func(ctx context.Context) {
 		select {
 		case <-in.inflight.drain(): // from here on new requests get 503
+		case <-failed: // those under way may never be answered
 		case <-ctx.Done():
 		}
 	})
-	if wasReady {
+	if wasReady && in.etcd.Err() == nil {
 		within(time.Until(quiet), func(ctx context.Context) {
 			if _, err := in.cacher.Barrier(ctx); err != nil {
 				in.log.Debug("watches may end before the last writes", "error", err)
@@ -268,6 +311,7 @@ func (in *instance) closeHTTP() {
 		conn.(net.Conn).Close()
 		return true
 	})
+	in.waitingFor.Store("connections")
 	within(shutdownTimeout, func(ctx context.Context) {
 		if in.http.Shutdown(ctx) != nil {
 			in.http.Close() // what's left takes nothing, or has never said anything
@@ -275,6 +319,7 @@ func (in *instance) closeHTTP() {
 	})
 	in.serving.Wait()
 	in.connections.Wait()
+	in.waitingFor.Store("watches")
 	in.takeovers.streams.Wait() // last: connections become streams
 }
 

@@ -163,7 +163,12 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-s.in.etcd.Done():
 		err = s.in.etcdStopped()
 	}
-	return errors.Join(err, s.Close())
+	closeErr := s.Close()
+	if err != nil && closeErr != nil { // a consequence, which would hide the cause
+		s.in.log.Warn("the server wasn't closed cleanly", "err", closeErr)
+		return err
+	}
+	return cmp.Or(err, closeErr)
 }
 
 // Close stops the server and waits until it has: readiness fails, requests under way are answered,
