@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -21,6 +22,8 @@ const (
 	markerName = "apiserver-lite.json"
 	// pidName holds the process id of whoever has the lock, for the message that others get.
 	pidName = "pid"
+	// spareName is an empty file with space allocated for it: see spareBytes.
+	spareName = "spare"
 	// layoutVersion says how a directory is laid out. Raise it when an older program must not open what a
 	// newer one wrote.
 	layoutVersion = 1
@@ -40,7 +43,8 @@ type dataDir struct {
 	path      string
 	id        string
 	ephemeral bool
-	lock      *os.File // the marker, open and locked
+	lock      *os.File    // the marker, open and locked
+	spent     atomic.Bool // the spare was removed, and not made again
 }
 
 func (d *dataDir) member() string          { return filepath.Join(d.path, "member") }

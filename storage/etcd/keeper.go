@@ -13,43 +13,43 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 )
 
 const (
 	// keeperInterval is how often the keeper looks after history and space.
 	keeperInterval = time.Second
-	// diskInterval is how often it looks at the disk alone: a fast writer fills 100 MB in a second.
+	// minKeeperInterval is for histories of seconds, as in tests, which need a closer look.
+	minKeeperInterval = 10 * time.Millisecond
+	// looksPerHistory is how many looks there are at least in the time that history is kept.
+	looksPerHistory = 8
+	// diskInterval is how often it looks at the disk. A writer looks by itself; this is for those who ask
+	// how an idle server is.
 	diskInterval = 100 * time.Millisecond
 )
 
 // keeper is the one goroutine that keeps history and space within their bounds.
 type keeper struct {
 	local *etcdserver.EtcdServer
+	be    backend.Backend // local's: only a snapshot from another member would replace it
 	dir   *dataDir
 	log   *slog.Logger
 	quota int64
-	disk  func() (diskSpace, error) // statDisk of the directory; tests have their own
-	floor atomic.Pointer[func() int64]
-
-	base  time.Duration // the history's clock when this process began
-	began time.Time
-
-	writes  mvcc.WatchStream
-	written atomic.Int64 // bytes of changes that aren't in history's count yet
+	room  *room
+	floor atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
+	historyClock
+	writeCount
 
 	mu      sync.Mutex // guards what follows
 	history *history   // written by the keeper's goroutine alone
 	short   bool       // history is shorter than asked and than shortHistory, because of the bounds
-	lowDisk *diskSpace // set while the disk is why writes are refused
 
 	// The keeper's goroutine alone:
 	wanted    int64 // the revision up to which history has ended, and is to be compacted
 	dropped   int64 // the revision up to which this process has compacted; 0 before
-	reclaimed int64 // the revision up to which history was dropped for room; 0 before
-	compacted int64 // the compacted revision at the last look for room
-	settle    int   // looks until that shows in the database's figures
-	complaint string
+	relief    relief
+	complaint string // what was logged last; "" after a look at which nothing failed
 }
 
 func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, error) {
@@ -57,24 +57,31 @@ func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, er
 	if err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", d.path, err)
 	}
+	be := local.Backend()
+	room, err := newRoom(d, be, o.Log)
+	if err != nil {
+		return nil, err
+	}
 	k := &keeper{
-		local: local, dir: d, log: o.Log, quota: o.QuotaBytes,
-		disk:    func() (diskSpace, error) { return statDisk(d.path) },
-		base:    base,
-		began:   time.Now(),
-		writes:  local.Watchable().NewWatchStream(),
-		history: h,
+		local: local, be: be, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, history: h,
+		historyClock: historyClock{base: base, began: time.Now()},
+		writeCount:   writeCount{writes: local.Watchable().NewWatchStream()},
 	}
 	return k, k.countWrites()
 }
 
-// clock is the history's. time.Since is monotonic: it knows no jumps of the machine's clock.
-func (k *keeper) clock() time.Duration { return k.base + time.Since(k.began) }
+// historyClock is the time that servers ran on the directory.
+type historyClock struct {
+	base  time.Duration // when this process began
+	began time.Time
+}
+
+// clock reads it. time.Since is monotonic: it knows no jumps of the machine's clock.
+func (c *historyClock) clock() time.Duration { return c.base + time.Since(c.began) }
 
 // run looks until ctx ends.
 func (k *keeper) run(ctx context.Context) {
-	// A history of seconds, as in tests, needs a closer look.
-	interval := max(10*time.Millisecond, min(keeperInterval, k.history.keep/8))
+	interval := max(minKeeperInterval, min(keeperInterval, k.history.keep/looksPerHistory))
 	ticker := time.NewTicker(min(diskInterval, interval))
 	defer ticker.Stop()
 	next := k.clock()
@@ -84,19 +91,23 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		disk, err := k.guardDisk(ctx)
-		if at := k.clock(); at >= next && err == nil {
+		disk := k.guardDisk()
+		if at := k.clock(); at >= next {
 			next = at + interval
-			err = errors.Join(k.keepSpace(ctx, disk), k.keepHistory(ctx))
-		}
-		if ctx.Err() == nil && err != nil {
-			k.complain(err)
+			err := errors.Join(k.keepSpace(ctx, disk), k.keepHistory(ctx))
+			if ctx.Err() == nil {
+				k.complain(err)
+			}
 		}
 	}
 }
 
-// complain logs an error that isn't the last one again.
+// complain logs an error, unless the last look had the same one.
 func (k *keeper) complain(err error) {
+	if err == nil {
+		k.complaint = ""
+		return
+	}
 	if text := err.Error(); text != k.complaint {
 		k.complaint = text
 		k.log.Error("the store can't be kept within its bounds; trying again", "err", err)
@@ -136,16 +147,22 @@ func (k *keeper) noteShort(at time.Duration, cut bool) {
 	}
 }
 
+// writeCount counts the bytes of changes.
+type writeCount struct {
+	writes  mvcc.WatchStream
+	written atomic.Int64 // not in history's count yet
+}
+
 // countWrites counts what is written from now on, until the stream is closed. It is a watcher that keeps
 // no event, so that it never falls behind. Reading the changes back a second later would do as well, but
 // it made all of them resident.
-func (k *keeper) countWrites() error {
+func (c *writeCount) countWrites() error {
 	count := func(e *mvccpb.Event) bool {
-		k.written.Add(int64(len(e.Kv.Key) + len(e.Kv.Value)))
+		c.written.Add(int64(len(e.Kv.Key) + len(e.Kv.Value)))
 		return true // drop the event
 	}
 	all, toTheEnd := []byte{0}, []byte{}
-	_, err := k.writes.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, count)
+	_, err := c.writes.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, count)
 	return err
 }
 
@@ -156,7 +173,7 @@ func (k *keeper) compact(ctx context.Context, wait bool) error {
 	if floor := k.floor.Load(); floor != nil {
 		revision = min(revision, (*floor)())
 	}
-	if revision <= k.dropped {
+	if revision <= k.dropped || k.room.state.Load().shut != nil { // a compaction rewrites pages before it frees any
 		return nil
 	}
 	_, err := k.local.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: wait})

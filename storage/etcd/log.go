@@ -15,10 +15,11 @@ import (
 
 // newLogger makes the logger that etcd gets: warnings and errors go to log, and what etcd calls fatal
 // goes to fail. Whoever calls Fatal or Panic on it doesn't go on: its goroutine ends, after its deferred
-// calls. The process doesn't end, since it may be a test or someone else's program.
-func newLogger(log *slog.Logger, fail func(error)) *zap.Logger {
+// calls. The process doesn't end, since it may be a test or someone else's program. snapshot is called
+// before etcd writes a snapshot's file.
+func newLogger(log *slog.Logger, fail func(error), snapshot func()) *zap.Logger {
 	hook := fatalHook(fail)
-	return zap.New(slogCore{log: log}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+	return zap.New(slogCore{log: log, fail: fail, snapshot: snapshot}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 }
 
 type fatalHook func(error)
@@ -59,11 +60,13 @@ var expected = []string{
 
 // slogCore hands zap's entries to slog. It is made per server, so making it is two allocations.
 type slogCore struct {
-	log    *slog.Logger
-	fields []zapcore.Field
+	log      *slog.Logger
+	fail     func(error)
+	snapshot func()
+	fields   []zapcore.Field
 }
 
-func (c slogCore) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
+func (c slogCore) Enabled(l zapcore.Level) bool { return l >= zapcore.InfoLevel }
 
 func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
 	c.fields = slices.Concat(c.fields, fields)
@@ -71,13 +74,28 @@ func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
 }
 
 func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if e.Level > zapcore.ErrorLevel || !c.Enabled(e.Level) { // the hook reports what ends a goroutine
+	if e.Level > zapcore.ErrorLevel || e.Level < zapcore.WarnLevel && e.Message != snapshotBegins { // the hook reports what ends a goroutine
 		return ce
 	}
 	return ce.AddCore(e, c)
 }
 
+// noNextLog is what etcd logs when it can't make its log's next file ahead. It doesn't try again, and ends when it
+// needs the file, so it may as well end now. room sees to it that the file is there.
+const noNextLog = "failed to preallocate space when creating a new WAL"
+
+// snapshotBegins is what etcd logs before it writes a snapshot's file. It is the only information of etcd's that is
+// looked at, and isn't logged.
+const snapshotBegins = "triggering snapshot"
+
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	switch e.Message {
+	case snapshotBegins:
+		c.snapshot()
+		return nil
+	case noNextLog:
+		c.fail(entryError(e, fields))
+	}
 	level := slog.LevelWarn
 	if e.Level == zapcore.ErrorLevel {
 		level = slog.LevelError

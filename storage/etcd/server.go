@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"runtime/debug"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.etcd.io/etcd/client/pkg/v3/types"
@@ -81,6 +82,8 @@ const (
 	quietLooks = 20
 	// stopReport is after how long Close says what it waits for.
 	stopReport = 5 * time.Second
+	// startGrace is how long a start whose context has ended goes on, so that what it began can be closed.
+	startGrace = 5 * time.Second
 	// brokenStop is how long Close waits for an etcd that failed: parts of it may wait for the goroutine
 	// that failed.
 	brokenStop = time.Second
@@ -191,21 +194,30 @@ func (s *Server) start(ctx context.Context, o Options) error {
 			return fmt.Errorf("data directory %s: %s can't be removed: %w", s.dir.path, sealName, err)
 		}
 	}
-	if err := s.startEtcd(cfg); err != nil {
+	if err := s.dir.orderLogs(); err != nil {
+		return fmt.Errorf("data directory %s: %w", s.dir.path, err)
+	}
+	if err := s.startEtcd(ctx, cfg); err != nil {
 		return fmt.Errorf("data directory %s: etcd can't start: %w", s.dir.path, err)
 	}
 	if err := s.lead(ctx, replay); err != nil {
 		return fmt.Errorf("data directory %s: etcd doesn't get ready: %w", s.dir.path, err)
 	}
-	if s.keeper, err = newKeeper(s.Local, s.dir, o); err != nil {
+	var k *keeper
+	if !s.waitFor("the keeper's start", func() { k, err = newKeeper(s.Local, s.dir, o) }) {
+		return s.err
+	}
+	if err != nil {
 		return err
 	}
+	s.keeper = k
 	if !o.Ephemeral && !exists(s.dir.file(historyName)) {
 		if err := errors.Join(s.keeper.save(), syncDir(s.dir.path)); err != nil {
 			return err
 		}
 	}
 	s.Client = v3client.New(s.Local)
+	s.Client.KV = roomyKV{s.Client.KV, k.room}
 	var kctx context.Context
 	kctx, s.stopKeeper = context.WithCancel(context.Background())
 	s.kept.Go(func() { s.keeper.run(kctx) })
@@ -226,7 +238,7 @@ func config(d *dataDir, o Options, fail func(error)) (*embed.Config, error) {
 	cfg.AdvertisePeerUrls = []url.URL{*u}
 	cfg.InitialCluster = memberName + "=" + peerURL
 	cfg.InitialClusterToken = d.id
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(o.Log, fail))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(o.Log, fail, d.spendSpare))
 	cfg.EnableGRPCGateway = false
 	cfg.AuthToken = "" // nobody logs in through a function call
 	cfg.QuotaBackendBytes = o.QuotaBytes
@@ -252,8 +264,8 @@ func clusterID(cfg *embed.Config) (uint64, error) {
 }
 
 // startEtcd calls StartEtcd in a goroutine of its own, as a fatal error ends the goroutine (see
-// newLogger), and a damaged file that passed the checks may fault.
-func (s *Server) startEtcd(cfg *embed.Config) error {
+// newLogger), a damaged file that passed the checks may fault, and a disk may not answer.
+func (s *Server) startEtcd(ctx context.Context, cfg *embed.Config) error {
 	type result struct {
 		etcd *embed.Etcd
 		err  error
@@ -269,15 +281,23 @@ func (s *Server) startEtcd(cfg *embed.Config) error {
 		e, err := embed.StartEtcd(cfg)
 		done <- result{e, err}
 	}()
-	select {
-	case <-s.failed:
-		return s.err
-	case r := <-done:
-		if r.err != nil {
-			return r.err
+	ended := ctx.Done()
+	var giveUp <-chan time.Time
+	for {
+		select {
+		case <-s.failed:
+			return s.err
+		case <-ended:
+			ended, giveUp = nil, time.After(startGrace)
+		case <-giveUp:
+			s.fail(fmt.Errorf("etcd didn't start: %w", context.Cause(ctx)))
+		case r := <-done:
+			if r.err != nil {
+				return r.err
+			}
+			s.etcd, s.Local = r.etcd, r.etcd.Server
+			return nil
 		}
-		s.etcd, s.Local = r.etcd, r.etcd.Server
-		return nil
 	}
 }
 
@@ -392,7 +412,7 @@ type Stats struct {
 
 // Stats reads the figures; it is cheap.
 func (s *Server) Stats() Stats {
-	be, k := s.Local.Backend(), s.keeper
+	be, k := s.keeper.be, s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return Stats{
@@ -422,7 +442,7 @@ func (s *Server) close() error {
 	if s.stopKeeper != nil {
 		s.stopKeeper()
 		s.waitFor("the keeper of history and space", s.kept.Wait)
-		s.keeper.writes.Close()
+		s.waitFor("the keeper's watch", s.keeper.writes.Close)
 	}
 	if s.Client != nil {
 		_ = s.Client.Close() // its error is that its context has ended
@@ -434,20 +454,25 @@ func (s *Server) close() error {
 	if err := s.Err(); err != nil {
 		errs = append(errs, fmt.Errorf("etcd failed: %w", err))
 	} else if s.keeper != nil && !s.dir.ephemeral {
-		errs = append(errs, s.keeper.save(), s.seal())
+		errs = append(errs, s.leave("the history's marks", s.keeper.save()), s.leave("the database's checksums", s.seal()))
 	}
 	return errors.Join(append(errs, s.dir.release())...)
+}
+
+// leave is what to say if a file for the next start couldn't be written: nothing that matters is lost for want
+// of space or time.
+func (s *Server) leave(what string, err error) error {
+	if errors.Is(err, errUnsealed) || errors.Is(err, syscall.ENOSPC) {
+		s.log.Info(what+" weren't saved", "err", err)
+		return nil
+	}
+	return err
 }
 
 func (s *Server) seal() error {
 	ctx, cancel := context.WithTimeout(context.Background(), sealTime)
 	defer cancel()
-	err := s.dir.writeSeal(ctx)
-	if errors.Is(err, errUnsealed) {
-		s.log.Info("the database's checksums weren't saved", "err", err)
-		return nil
-	}
-	return err
+	return s.dir.writeSeal(ctx)
 }
 
 // waitFor calls stop and waits until it returns. It gives up, and returns false, if etcd has failed and
@@ -472,7 +497,7 @@ func (s *Server) waitFor(what string, stop func()) bool {
 		case <-giveUp:
 			return false
 		case <-report.C:
-			s.log.Warn("still closing the store", "waitingFor", what, "since", time.Since(began).Round(time.Second))
+			s.log.Warn("the store is still busy", "waitingFor", what, "since", time.Since(began).Round(time.Second))
 		}
 	}
 }

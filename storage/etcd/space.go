@@ -2,32 +2,58 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"syscall"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
-// When a write meets a full disk, etcd can only end: it doesn't know what reached the disk. So
-// writes are refused before that, by the alarm that etcd itself raises when the database reaches its
-// quota: puts fail with ErrNoSpace, reads and deletions go on. The keeper raises it for the disk, makes room
-// for either reason, and takes it back.
+// Two things end space: the disk, whose writes room lets in or doesn't, and the database's quota, for which
+// etcd raises an alarm by itself: puts then fail with ErrNoSpace, reads and deletions go on. The keeper
+// makes room for either reason, and takes the alarm back.
 
 const (
-	// diskReserve is the free space below which writes are refused. It holds what the fastest writer
-	// can add between two looks of the keeper, the log's next two files and the database's next step.
+	// diskReserve is the free space below which writes are refused. It holds the files that nothing is
+	// allocated for ahead, as they're small (etcd's snapshots, ours), and leaves the disk's other users
+	// something to work with.
 	diskReserve = 256 << 20
-	// diskReserveShare bounds the reserve on small disks: an eighth of them, but at least diskReserveMin.
+	// diskReserveShare bounds the reserve on small disks: an eighth of them.
 	diskReserveShare = 8
-	diskReserveMin   = 64 << 20
+	// returnShare is what must be free beyond the reserve before writes go on: an eighth of it, so that they
+	// don't come and go.
+	returnShare = 8
+	// minFree is the free space below which not even deletions are let in: etcd's next snapshot, some
+	// kilobytes after each snapshotCount entries, must have space.
+	minFree = 1 << 20
 )
+
+// Shares of the quota.
+const (
+	// quotaShares is how many there are.
+	quotaShares = 20
+	// relieveShares is how much of the quota may be in use before history is cut.
+	relieveShares = 16
+	// enoughShares is how large the database may be for writes to go on after the quota was reached: a share
+	// less, so that the alarm doesn't come and go.
+	enoughShares = 19
+	// historyShares is how much history has to be worth cutting.
+	historyShares = 1
+)
+
+// worthShare is what share of the reserve the database must be able to give back to a full disk, to be
+// written anew for that.
+const worthShare = 4
 
 // defragSpare is what stays free while the database is written anew: its growth goes in steps of 16 MiB.
 const defragSpare = 32 << 20
 
-// settleLooks is for how many looks a commit is forced after a compaction: bbolt counts a page as free
+// settleTime is for how long each look forces a commit after a compaction: bbolt counts a page as free
 // only when a later commit finds no reader on it.
-const settleLooks = 4
+const settleTime = 4 * time.Second
 
 // diskSpace is what a file system has, in bytes.
 type diskSpace struct{ free, total int64 }
@@ -40,49 +66,45 @@ func statDisk(path string) (diskSpace, error) {
 	return diskSpace{free: int64(st.Bavail) * int64(st.Bsize), total: int64(st.Blocks) * int64(st.Bsize)}, nil
 }
 
-func (d diskSpace) reserve() int64 {
-	return max(diskReserveMin, min(diskReserve, d.total/diskReserveShare))
+func (d diskSpace) reserve() int64 { return min(diskReserve, d.total/diskReserveShare) }
+
+// low reports whether the disk is nearly full, or was and isn't clearly better.
+func (d diskSpace) low(was bool) bool {
+	if was {
+		return d.free < d.enough()
+	}
+	return d.free < d.reserve()
 }
 
-func (d diskSpace) low() bool { return d.free < d.reserve() }
+// enough is what must be free for writes to go on again.
+func (d diskSpace) enough() int64 { return d.reserve() + d.reserve()/returnShare }
 
-// guardDisk raises the alarm when the disk is nearly full.
-func (k *keeper) guardDisk(ctx context.Context) (diskSpace, error) {
-	disk, err := k.disk()
-	if err != nil {
-		return disk, err
-	}
-	k.mu.Lock()
-	k.lowDisk = nil
-	if disk.low() {
-		k.lowDisk = &disk
-	}
-	k.mu.Unlock()
-	if !disk.low() || k.alarmed() {
-		return disk, nil
-	}
-	k.log.Warn("the disk is nearly full: writes are refused until there's room", "dir", k.dir.path, "free", disk.free, "needed", disk.reserve())
-	return disk, k.alarm(ctx, pb.AlarmRequest_ACTIVATE)
-}
+// guardDisk looks at the disk, so that an idle server notices what happens to it, and allocates the next chunk
+// when half of this one is used, so that writers seldom have to.
+func (k *keeper) guardDisk() *roomState { return k.room.look(k.room.chunk / 2) }
 
-// keepSpace cuts history when the database nears its quota, and takes the alarm back when there's room.
-func (k *keeper) keepSpace(ctx context.Context, disk diskSpace) error {
-	if k.alarmed() {
+// keepSpace cuts history when the database nears its quota, makes room when writes are refused, and takes the
+// alarm back when there's enough.
+func (k *keeper) keepSpace(ctx context.Context, disk *roomState) error {
+	switch {
+	case disk.shut != nil:
+		return nil // whatever makes room writes first
+	case disk.full || k.alarmed():
 		return k.makeRoom(ctx, disk)
 	}
-	k.reclaimed = 0
+	k.relief.reclaimed = 0
 	return k.relieve(ctx)
 }
 
-// relieve cuts history by half while the database is over four fifths of its quota and history is what
-// fills it: objects shall be what a quota refuses.
+// relieve cuts history by half while the database is near its quota and history is what fills it: only live
+// objects, never history, should exhaust the quota.
 func (k *keeper) relieve(ctx context.Context) error {
-	if k.local.Backend().SizeInUse() < k.quota/5*4 {
+	if k.be.SizeInUse() < k.quota/quotaShares*relieveShares {
 		return nil
 	}
 	k.mu.Lock()
 	revision := int64(0)
-	if k.history.size() > k.quota/20 {
+	if k.history.size() > k.quota/quotaShares*historyShares {
 		revision = k.history.halve()
 		k.noteShort(k.clock(), revision != 0)
 	}
@@ -91,41 +113,78 @@ func (k *keeper) relieve(ctx context.Context) error {
 	return k.compact(ctx, true)
 }
 
-// makeRoom frees what can be freed while writes are refused, and lets them go on if that was enough.
-// What is wanted is a twentieth below the quota, so that the alarm doesn't come and go.
-func (k *keeper) makeRoom(ctx context.Context, disk diskSpace) error {
-	be := k.local.Backend()
-	enough := k.quota / 20 * 19
-	if rev := k.local.KV().Rev(); be.Size() >= enough && k.reclaimed != rev {
+// relief is what the keeper has done to make room.
+type relief struct {
+	reclaimed int64         // the revision up to which history was dropped for room; 0 before
+	compacted int64         // the compacted revision at the last look
+	settled   time.Duration // when that shows in the database's figures
+}
+
+// makeRoom frees what can be freed while writes are refused, and lets them go on if that was enough for the
+// quota. History isn't dropped for a full disk, which others may have filled.
+func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
+	if disk.full {
+		if err := k.dir.purgeLog(); err != nil {
+			return err
+		}
+	}
+	enough := k.quota / quotaShares * enoughShares
+	if rev := k.local.KV().Rev(); k.be.Size() >= enough && k.relief.reclaimed != rev {
 		if err := k.dropHistory(ctx, rev); err != nil {
 			return err
 		}
-		k.reclaimed = rev
+		k.relief.reclaimed = rev
 	}
-	if c := k.local.KV().FirstRev(); c != k.compacted {
-		k.compacted, k.settle = c, settleLooks
+	if c := k.local.KV().FirstRev(); c != k.relief.compacted {
+		k.relief.compacted, k.relief.settled = c, k.clock()+settleTime
 	}
-	if k.settle > 0 {
-		be.ForceCommit()
-		k.settle--
+	if k.clock() < k.relief.settled {
+		k.be.ForceCommit()
 	}
-	// The file only shrinks by being written anew, beside the old one. History isn't dropped for a full
-	// disk, which others may have filled.
-	inUse := be.SizeInUse()
-	worth := be.Size() >= enough && inUse < enough || disk.low() && be.Size()-inUse >= disk.reserve()/4
-	if worth && disk.free > inUse+defragSpare {
-		if err := k.local.Defragment(); err != nil {
+	if k.worthRewriting(disk, enough) {
+		if err := k.room.rewrite(k.local.Defragment); err != nil {
 			return fmt.Errorf("defragment the database: %w", err)
 		}
 	}
-	if disk.low() || be.Size() >= enough {
+	if !k.alarmed() || k.be.Size() >= enough {
 		return nil
 	}
 	if err := k.alarm(ctx, pb.AlarmRequest_DEACTIVATE); err != nil {
 		return err
 	}
-	k.log.Info("there's room again: writes go on", "databaseBytes", be.Size(), "quota", k.quota)
+	k.log.Info("the database is below its quota again: writes go on", "databaseBytes", k.be.Size(), "quota", k.quota)
 	return nil
+}
+
+// purgeLog removes the files of the log that etcd has no more use for. It does so itself, twice a minute. A file
+// that it still uses is locked; one that isn't can't come into use again.
+func (d *dataDir) purgeLog() error {
+	names, err := d.logs()
+	if err != nil {
+		return err
+	}
+	for len(names) > walFiles {
+		f, err := fileutil.TryLockFile(names[0], os.O_WRONLY, fileutil.PrivateFileMode)
+		if err != nil {
+			return nil // etcd uses it, or has just removed it
+		}
+		if err := errors.Join(os.Remove(names[0]), f.Close()); err != nil {
+			return fmt.Errorf("remove what the log doesn't need: %w", err)
+		}
+		names = names[1:]
+	}
+	return nil
+}
+
+// worthRewriting reports whether writing the database anew, next to the old one, would give enough back, and
+// there's space for that. Its file doesn't shrink otherwise.
+func (k *keeper) worthRewriting(disk *roomState, enough int64) bool {
+	inUse := k.be.SizeInUse()
+	unused := k.be.Size() - inUse
+	d := disk.disk
+	forQuota := k.be.Size() >= enough && inUse < enough
+	forDisk := disk.full && (unused >= d.reserve()/worthShare || d.free < d.enough() && d.free+unused >= d.enough())
+	return (forQuota || forDisk) && d.free > inUse+defragSpare
 }
 
 // dropHistory compacts everything up to now.
@@ -164,16 +223,12 @@ func (k *keeper) health() error {
 			return fmt.Errorf("the store in %s is corrupt: restore it from a backup", k.dir.path)
 		}
 	}
+	if err := k.room.health(); err != nil {
+		return fmt.Errorf("writes are refused: %w", err)
+	}
 	if !k.alarmed() {
 		return nil
 	}
-	k.mu.Lock()
-	disk := k.lowDisk
-	k.mu.Unlock()
-	if disk != nil {
-		return fmt.Errorf("writes are refused: the disk of %s has %d MiB left and %d MiB are kept in reserve; free some space, and writes go on by themselves",
-			k.dir.path, disk.free>>20, disk.reserve()>>20)
-	}
 	return fmt.Errorf("writes are refused: the database has %d MiB and its quota is %d MiB; delete objects, and writes go on by themselves",
-		k.local.Backend().Size()>>20, k.quota>>20)
+		k.be.Size()>>20, k.quota>>20)
 }

@@ -55,7 +55,7 @@ func (s *Server) haltKeeper() {
 // restartKeeper stops the keeper and starts it again with another disk, which the test owns.
 func (s *Server) restartKeeper(disk func() (diskSpace, error)) {
 	s.haltKeeper()
-	s.keeper.disk = disk
+	s.keeper.room.disk = disk
 	var ctx context.Context
 	ctx, s.stopKeeper = context.WithCancel(context.Background())
 	s.kept.Go(func() { s.keeper.run(ctx) })
@@ -144,7 +144,7 @@ func TestReserve(t *testing.T) {
 	}{
 		{"large disk", 1 << 40, 256 << 20},
 		{"small disk", 1 << 30, 128 << 20},
-		{"tiny disk", 128 << 20, 64 << 20},
+		{"tiny disk", 64 << 20, 8 << 20},
 	}
 	for _, tt := range tests {
 		if got := (diskSpace{total: tt.total}).reserve(); got != tt.want {
@@ -196,7 +196,7 @@ func TestHistoryNeverReachesQuota(t *testing.T) {
 			t.Fatalf("write %d: %v", i, err)
 		}
 		if i%16 == 0 { // the keeper looks once a second; this writer takes a second for each 16
-			if err := errors.Join(s.keeper.keepSpace(t.Context(), diskSpace{free: 1 << 40}), s.keeper.keepHistory(t.Context())); err != nil {
+			if err := errors.Join(s.keeper.keepSpace(t.Context(), &roomState{disk: diskSpace{free: 1 << 40}}), s.keeper.keepHistory(t.Context())); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,0 +1,107 @@
+package etcd
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// roomyKV lets only those writes through that there is room for.
+type roomyKV struct {
+	clientv3.KV
+	room *room
+}
+
+func (kv roomyKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	r, err := kv.Do(ctx, clientv3.OpPut(key, value, opts...))
+	return r.Put(), err
+}
+
+func (kv roomyKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	r, err := kv.Do(ctx, clientv3.OpDelete(key, opts...))
+	return r.Del(), err
+}
+
+func (kv roomyKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	w := sizeOf(op)
+	if !w.writes {
+		return kv.KV.Do(ctx, op)
+	}
+	cost := kv.room.cost(w.bytes)
+	if err := kv.room.enter(ctx, cost, w.adds); err != nil {
+		return clientv3.OpResponse{}, err
+	}
+	defer kv.room.leave(cost)
+	return kv.KV.Do(ctx, op)
+}
+
+func (kv roomyKV) Txn(ctx context.Context) clientv3.Txn {
+	return &roomyTxn{Txn: kv.KV.Txn(ctx), ctx: ctx, room: kv.room}
+}
+
+// roomyTxn is a transaction that waits for room when it's committed.
+type roomyTxn struct {
+	clientv3.Txn
+	ctx  context.Context // of the one call that the transaction is
+	room *room
+	size writeSize
+}
+
+func (t *roomyTxn) If(cmps ...clientv3.Cmp) clientv3.Txn {
+	t.Txn.If(cmps...)
+	return t
+}
+
+func (t *roomyTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.size.add(ops)
+	t.Txn.Then(ops...)
+	return t
+}
+
+func (t *roomyTxn) Else(ops ...clientv3.Op) clientv3.Txn {
+	t.size.add(ops)
+	t.Txn.Else(ops...)
+	return t
+}
+
+func (t *roomyTxn) Commit() (*clientv3.TxnResponse, error) {
+	if !t.size.writes {
+		return t.Txn.Commit()
+	}
+	cost := t.room.cost(t.size.bytes)
+	if err := t.room.enter(t.ctx, cost, t.size.adds); err != nil {
+		return nil, err
+	}
+	defer t.room.leave(cost)
+	return t.Txn.Commit()
+}
+
+// writeSize is what an operation writes: the bytes of its keys and values, and whether it writes at all, and
+// not only deletes.
+type writeSize struct {
+	bytes        int64
+	writes, adds bool
+}
+
+func sizeOf(op clientv3.Op) writeSize {
+	var s writeSize
+	s.add([]clientv3.Op{op})
+	return s
+}
+
+func (s *writeSize) add(ops []clientv3.Op) {
+	for _, op := range ops {
+		switch {
+		case op.IsPut():
+			s.writes, s.adds = true, true
+			s.bytes += int64(len(op.KeyBytes()) + len(op.ValueBytes()))
+		case op.IsDelete():
+			s.writes = true
+			s.bytes += int64(len(op.KeyBytes()))
+		case op.IsTxn():
+			_, then, otherwise := op.Txn()
+			s.add(then)
+			s.add(otherwise)
+		}
+	}
+}

@@ -1,0 +1,304 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/server/v3/storage/backend"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// roomChunk is how many bytes of writes are let in between two allocations, and how many may be under
+	// way. The log's next file is always there, so it must not take more than one: it's half of
+	// segmentBytes. On a disk below smallDisk it's smallChunk, which still holds the largest write.
+	roomChunk  = segmentBytes / 2
+	smallChunk = 2 << 20
+	smallDisk  = 1 << 30
+	// databaseChunks is how many chunks the database's file is allocated ahead: one for what is let in
+	// next, one for what is under way, and two for what a commit rewrites around it: the tree's path, and
+	// neighbours, as a page has at least two keys.
+	databaseChunks = 4
+	// writeOverhead is what a write takes beside its key and value: framing, comparisons, its share of a page.
+	writeOverhead = 512
+	// pageOverhead bounds what is left unused in the database's pages by one value. A smaller value leaves no
+	// more than its own size.
+	pageOverhead = 8 << 10
+	// spareBytes is what a file of ours keeps allocated for etcd's next snapshot, which has some kilobytes.
+	// Nothing can be allocated for it ahead, as it is written to a new file. So if the disk is full when
+	// etcd begins a snapshot, the spare is removed first.
+	spareBytes = 256 << 10
+	// lookInterval is how old the last look at the disk may be when a write is let in. A look takes a
+	// microsecond, and a disk fills by some megabytes in a millisecond.
+	lookInterval = time.Millisecond
+	// commitInterval is etcd's, at most, with a slow disk's time to sync: what was let in before that is in
+	// the database's figures.
+	commitInterval = 500 * time.Millisecond
+)
+
+// room decides which writes are let in: those for which there is space already, allocated in the files that
+// they'll go to. When a write meets a full disk etcd can only end, as it doesn't know what reached the
+// disk. So nothing that fills the disk, however fast, reaches a write that was let in.
+//
+// The files have what the next chunk of writes needs: the log's last one, its next one (etcd makes one
+// ahead; room makes the one after that, which etcd then finds in place of making it), and the database. A
+// chunk that is used up is followed by another if there's room for it. That is the writer's own doing:
+// there is no interval in which it could be late. The keeper looks too, so that an idle server notices.
+//
+// An ephemeral store has nothing allocated, as it would take memory where temporary files are kept in it;
+// there, the disk's free space alone counts.
+type room struct {
+	dir   *dataDir
+	be    backend.Backend
+	log   *slog.Logger
+	disk  func() (diskSpace, error) // statDisk of the directory; tests have their own
+	chunk int64
+
+	underWay *semaphore.Weighted // chunk bytes: writes that etcd hasn't answered yet
+
+	left   atomic.Int64 // bytes that may be let in before the next allocation
+	looked atomic.Int64 // when the disk was looked at last, since began
+	began  time.Time
+	state  atomic.Pointer[roomState]
+
+	mu        sync.Mutex // held while files are allocated; guards what follows
+	allocated time.Time  // when the chunk began
+	known     int64      // the database's size at that time: below it, everything is allocated
+	inode     uint64     // the database's: defragmentation replaces it
+}
+
+// roomState is what the last look found. It's never changed.
+type roomState struct {
+	disk diskSpace
+	full bool  // free space is below the reserve: nothing is let in that adds
+	shut error // set if not even deletions can be let in
+}
+
+func newRoom(d *dataDir, be backend.Backend, log *slog.Logger) (*room, error) {
+	r := &room{dir: d, be: be, log: log, disk: func() (diskSpace, error) { return statDisk(d.path) }, chunk: roomChunk, began: time.Now()}
+	disk, err := r.disk()
+	if err != nil {
+		return nil, err
+	}
+	if disk.total < smallDisk {
+		r.chunk = smallChunk
+	}
+	r.underWay = semaphore.NewWeighted(r.chunk)
+	r.state.Store(&roomState{disk: disk}) // nothing is left of no chunk, so the first write looks
+	return r, nil
+}
+
+// spaceError is ErrNoSpace with a reason.
+type spaceError struct{ reason error }
+
+func (e spaceError) Error() string        { return rpctypes.ErrNoSpace.Error() + ": " + e.reason.Error() }
+func (e spaceError) Is(target error) bool { return target == rpctypes.ErrNoSpace }
+func (e spaceError) Unwrap() error        { return e.reason }
+
+// cost is what a write may take of either file: bytes is the sum of its keys and values.
+func (r *room) cost(bytes int64) int64 {
+	return min(bytes+min(bytes, pageOverhead)+writeOverhead, r.chunk)
+}
+
+// enter lets a write in, or says that there's no space for it. Then leave must be called, with the same cost,
+// when it has been answered. adds says that it isn't only a deletion.
+func (r *room) enter(ctx context.Context, cost int64, adds bool) error {
+	if err := r.underWay.Acquire(ctx, cost); err != nil {
+		return err
+	}
+	s := r.state.Load()
+	if s.refused() || r.stale() || r.left.Load() < cost {
+		s = r.look(cost)
+	}
+	if err := s.refusal(r.dir.path, adds); err != nil {
+		r.underWay.Release(cost)
+		return spaceError{err}
+	}
+	r.left.Add(-cost)
+	return nil
+}
+
+func (r *room) leave(cost int64) { r.underWay.Release(cost) }
+
+// stale reports whether the disk wasn't looked at for a while.
+func (r *room) stale() bool { return int64(time.Since(r.began))-r.looked.Load() > int64(lookInterval) }
+
+func (s *roomState) refused() bool { return s.full || s.shut != nil }
+
+// refusal is why a write isn't let in; nil if it is.
+func (s *roomState) refusal(path string, adds bool) error {
+	switch {
+	case s.shut != nil:
+		return fmt.Errorf("the disk of %s is full, and not even deletions are safe (%w); free some space, and writes go on by themselves", path, s.shut)
+	case s.full && adds:
+		return fmt.Errorf("the disk of %s has %d MiB left and %d MiB are kept in reserve; free some space, and writes go on by themselves",
+			path, s.disk.free>>20, s.disk.reserve()>>20)
+	}
+	return nil
+}
+
+// health is why writes are refused; nil if they aren't.
+func (r *room) health() error { return r.state.Load().refusal(r.dir.path, true) }
+
+// look looks at the disk, allocates the next chunk if less than want is left of this one, and says what it
+// found.
+func (r *room) look(want int64) *roomState {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, now := r.state.Load(), &roomState{}
+	now.disk, now.shut = r.disk()
+	r.looked.Store(int64(time.Since(r.began)))
+	if now.shut == nil {
+		now.full = now.disk.low(before.full)
+		if r.left.Load() < want || before.shut != nil || r.dir.spent.Load() {
+			now.shut = r.allocate()
+		}
+	}
+	if now.shut == nil && now.disk.free < minFree {
+		now.shut = fmt.Errorf("%d KiB are left", now.disk.free>>10)
+	}
+	r.enterState(before, now)
+	return now
+}
+
+// rewrite calls f, which replaces the database's file, and allocates what writes need in the new one. Writes
+// wait for it.
+func (r *room) rewrite(f func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.left.Store(0)
+	err := f()
+	before := r.state.Load()
+	now := *before
+	now.shut = r.allocate()
+	r.enterState(before, &now)
+	return err
+}
+
+// allocate allocates the next chunk in the files that it will go to.
+func (r *room) allocate() error {
+	if !r.dir.ephemeral {
+		if time.Since(r.allocated) < commitInterval {
+			r.be.ForceCommit() // or the database's size wouldn't tell what was let in
+		}
+		if err := r.allocateDatabase(); err != nil {
+			return err
+		}
+		if err := r.allocateLog(); err != nil {
+			return err
+		}
+		if err := r.dir.makeSpare(); err != nil {
+			return err
+		}
+		r.allocated = time.Now()
+	}
+	r.left.Store(r.chunk)
+	return nil
+}
+
+func (r *room) allocateDatabase() error {
+	f, err := os.OpenFile(r.dir.db(), os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	var st syscall.Stat_t
+	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("%s: %w", f.Name(), err)
+	}
+	if st.Ino != r.inode {
+		r.inode, r.known = st.Ino, 0
+	}
+	end := r.be.Size() + databaseChunks*r.chunk
+	if err := allocate(f, r.known, end); err != nil {
+		return err
+	}
+	r.known = min(end, st.Size) // what is allocated past a file's end may be lost when it grows
+	return nil
+}
+
+// allocateLog sees to the log's last file and the next two. A batch of entries is written whole before etcd
+// begins the next file, so each has room for a chunk past its end.
+func (r *room) allocateLog() error {
+	names, err := r.dir.logs()
+	if err != nil {
+		return err
+	}
+	for _, path := range append(r.dir.nextLogs(), names[len(names)-1]) {
+		if err := allocatePath(path, segmentBytes+r.chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d *dataDir) makeSpare() error {
+	d.spent.Store(false) // first: a snapshot may begin now
+	if err := allocatePath(d.file(spareName), spareBytes); err != nil {
+		d.spent.Store(true)
+		return err
+	}
+	return nil
+}
+
+// spendSpare gives the spare's space to a snapshot that begins, if the disk is full.
+func (d *dataDir) spendSpare() {
+	if disk, err := statDisk(d.path); err == nil && disk.free >= minFree || d.ephemeral {
+		return
+	}
+	d.spent.Store(true)
+	_ = os.Remove(d.file(spareName)) // or there's none, and the snapshot's error says more
+}
+
+// allocatePath allocates the first bytes of a file, and makes it if it's missing.
+func allocatePath(path string, bytes int64) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	return errors.Join(allocate(f, 0, bytes), f.Close())
+}
+
+// logs are the paths of the log's files, oldest first.
+func (d *dataDir) logs() ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(d.wal(), "*.wal"))
+	if err != nil || len(names) == 0 {
+		return nil, fmt.Errorf("%s has no log: %w", d.wal(), errors.Join(err, os.ErrNotExist))
+	}
+	return names, nil
+}
+
+// nextLogs are the names that etcd gives to the files that it makes ahead for its log: one, then the other.
+func (d *dataDir) nextLogs() []string {
+	return []string{filepath.Join(d.wal(), "0.tmp"), filepath.Join(d.wal(), "1.tmp")}
+}
+
+// orderLogs gives the file that an earlier process made ahead the name that etcd makes first, so that a start
+// on a full disk has it.
+func (d *dataDir) orderLogs() error {
+	next := d.nextLogs()
+	if exists(next[0]) || !exists(next[1]) {
+		return nil
+	}
+	return os.Rename(next[1], next[0])
+}
+
+// enterState publishes what a look found, and logs when writes are no longer let in, and when they are again.
+func (r *room) enterState(before, now *roomState) {
+	r.state.Store(now)
+	switch {
+	case now.refused() && !before.refused():
+		r.log.Warn("writes are refused until there's space", "err", now.refusal(r.dir.path, true))
+	case before.refused() && !now.refused():
+		r.log.Info("there's space again: writes go on", "dir", r.dir.path, "free", now.disk.free)
+	}
+}

@@ -1,0 +1,160 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+)
+
+// mountDisk mounts a file system of its own for a test. Where the test may not mount one it gets an ordinary
+// directory, which nothing fills.
+func mountDisk(t *testing.T, megabytes int) (dir string, full func()) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", megabytes)); err != nil {
+		t.Logf("no file system of the test's own: %v", err)
+		return dir, func() {}
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, func() {
+		t.Helper()
+		f, err := os.Create(filepath.Join(dir, "filler"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		for block := bytes.Repeat([]byte{1}, 4<<10); err == nil; {
+			_, err = f.Write(block)
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What room lets in needs no more space, whatever the sizes of the writes and wherever the log's file ends: a
+// chunk of it is written on a disk that has none. Then nothing more is let in, and the store closes and opens.
+func TestRoomHolds(t *testing.T) {
+	tests := []struct {
+		name   string
+		before int // bytes written while there's space
+		value  int
+	}{
+		{"small values", 0, 100},
+		{"small values over the log file's end", segmentBytes - 1<<20, 100},
+		{"pages", 0, 4 << 10},
+		{"large values", 0, 500 << 10},
+		{"large values over the log file's end", segmentBytes - 1<<20, 500 << 10},
+		{"the largest value over the log file's end", segmentBytes - 1<<20, MaxValueBytes},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			disk, fill := mountDisk(t, 96)
+			o := Options{DataDir: filepath.Join(disk, "data")}
+			s := openTest(t, o)
+			s.haltKeeper()
+			for at := 0; at < tt.before; at += 256 << 10 {
+				if _, err := s.Client.Put(t.Context(), "before", strings.Repeat("b", 256<<10)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.keeper.be.ForceCommit()
+			room := s.keeper.room
+			if s := room.look(room.chunk + 1); s.refused() { // more than a chunk has: the next one begins
+				t.Fatal(s.refusal("", true))
+			}
+			fill()
+			etcd := v3client.New(s.Local) // not by way of room
+			defer etcd.Close()
+			n, value := 0, strings.Repeat("v", tt.value)
+			for left := room.chunk; left > 0; left -= room.cost(int64(tt.value)) {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				_, err := etcd.Put(ctx, fmt.Sprint("k", n), value)
+				cancel()
+				if err != nil {
+					t.Fatalf("write %d: %v (%v)", n, err, s.Err())
+				}
+				n++
+			}
+			s.keeper.be.ForceCommit()
+			if err := s.Err(); err != nil {
+				t.Fatal(err)
+			}
+			if statDiskFree(t, disk) < minFree {
+				if _, err := s.Client.Put(t.Context(), "k", value); !errors.Is(err, rpctypes.ErrNoSpace) {
+					t.Errorf("a write on a full disk: %v", err)
+				}
+				if _, err := s.Client.Delete(t.Context(), "k0"); !errors.Is(err, rpctypes.ErrNoSpace) {
+					t.Errorf("a deletion on a disk without any space: %v", err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			s = openTest(t, o)
+			res, err := s.Client.Get(t.Context(), "k", clientv3.WithPrefix(), clientv3.WithCountOnly())
+			if err != nil || res.Count != int64(n) {
+				t.Errorf("%d values were written, %d are there (%v)", n, res.Count, err)
+			}
+		})
+	}
+}
+
+func statDiskFree(t *testing.T, dir string) int64 {
+	t.Helper()
+	disk, err := statDisk(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return disk.free
+}
+
+// Deletions are let in while the disk is low, as long as they are safe.
+func TestRoomStates(t *testing.T) {
+	const total = 8 << 30 // 256 MiB are kept
+	tests := []struct {
+		name         string
+		free         int64
+		put, deleted bool
+	}{
+		{"space", 1 << 30, true, true},
+		{"a little above the reserve, from above", 260 << 20, true, true},
+		{"below the reserve", 255 << 20, false, true},
+		{"a little above the reserve, from below", 260 << 20, false, true},
+		{"nearly nothing", minFree, false, true},
+		{"nothing to speak of", minFree - 1, false, false},
+		{"space again", 289 << 20, true, true},
+	}
+	s := openTest(t, Options{DataDir: t.TempDir()})
+	s.haltKeeper()
+	var free int64
+	s.keeper.room.disk = func() (diskSpace, error) { return diskSpace{free: free, total: total}, nil }
+	for _, tt := range tests {
+		free = tt.free
+		s.keeper.guardDisk()
+		if _, err := s.Client.Put(t.Context(), "k", "v"); errors.Is(err, rpctypes.ErrNoSpace) == tt.put {
+			t.Errorf("%s: a put: %v", tt.name, err)
+		}
+		if _, err := s.Client.Delete(t.Context(), "k"); errors.Is(err, rpctypes.ErrNoSpace) == tt.deleted {
+			t.Errorf("%s: a deletion: %v", tt.name, err)
+		}
+		if healthy := s.Health() == nil; healthy != tt.put {
+			t.Errorf("%s: health: %v", tt.name, s.Health())
+		}
+	}
+}
