@@ -26,6 +26,8 @@ type run struct {
 	tmp, urlFile string
 	// descriptors is the limit of open files; 0 leaves the one of the test.
 	descriptors int
+	// fileBlocks limits the size of each file, in blocks of 512 bytes; 0 leaves the limit of the test.
+	fileBlocks int
 }
 
 // process is a binary that was started.
@@ -56,9 +58,15 @@ func launch(t *testing.T, r run) *process {
 		r.tmp = t.TempDir()
 	}
 	p.cmd = exec.Command(binary, append([]string{"--url-file=" + p.urlFile, "--exit-with-parent"}, args...)...)
+	limits := ""
 	if r.descriptors > 0 {
-		script := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, r.descriptors)
-		p.cmd = exec.Command("/bin/sh", append([]string{"-c", script}, p.cmd.Args...)...)
+		limits += fmt.Sprintf("ulimit -n %d && ", r.descriptors)
+	}
+	if r.fileBlocks > 0 {
+		limits += fmt.Sprintf("ulimit -f %d && ", r.fileBlocks)
+	}
+	if limits != "" {
+		p.cmd = exec.Command("/bin/sh", append([]string{"-c", limits + `exec "$0" "$@"`}, p.cmd.Args...)...)
 	}
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + r.tmp}, r.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
