@@ -318,7 +318,7 @@ func TestCreatesDuringDefinitionDelete(t *testing.T) {
 	if created.Load() == 0 {
 		t.Error("nothing was created")
 	}
-	if _, err := s.store.List(s.ctx, string(w.res.prefix), 0, func(c storage.Change) error {
+	if _, err := s.store.List(s.ctx, storage.Range{Prefix: string(w.res.prefix)}, 0, func(c storage.Change) error {
 		return fmt.Errorf("%s stayed behind", c.Key)
 	}); err != nil {
 		t.Error(err)

@@ -109,7 +109,7 @@ func (l *List) at(ctx context.Context, rev storage.Revision) error {
 	}
 	l.revision = rev
 	// Errors of history are better found before the answer begins.
-	_, err := l.endpoint.res.registry.store.Count(ctx, l.start, l.start, rev)
+	_, err := l.endpoint.res.registry.store.Count(ctx, storage.Range{Prefix: l.start}, rev)
 	return l.failed(err)
 }
 
@@ -120,6 +120,9 @@ func (l *List) Revision() storage.Revision {
 	}
 	return l.snapshot.Revision
 }
+
+// keys is the range of keys that may be listed.
+func (l *List) keys() storage.Range { return storage.Range{Prefix: l.prefix, From: l.start} }
 
 // matching yields what the selector selects from start on, in key order. An error ends it.
 func (l *List) matching(ctx context.Context) iter.Seq2[*cacher.Object, error] {
@@ -132,7 +135,7 @@ func (l *List) matching(ctx context.Context) iter.Seq2[*cacher.Object, error] {
 			}
 			return
 		}
-		for o, err := range l.endpoint.res.cache.Past(ctx, l.revision, l.start, l.prefix) {
+		for o, err := range l.endpoint.res.cache.Past(ctx, l.revision, l.keys()) {
 			if (err != nil || l.selects(o)) && !yield(o, err) {
 				return
 			}
@@ -151,14 +154,14 @@ func (l *List) candidates() iter.Seq[*cacher.Object] {
 		}
 	}
 	if label, value, ok := l.fields.Term(); ok {
-		if found, ok := l.snapshot.Where(label, value, l.start, l.prefix); ok {
+		if found, ok := l.snapshot.Where(label, value, l.keys()); ok {
 			return found
 		}
 	}
 	if key, values, ok := l.labels.Term(); ok {
-		return l.snapshot.Labelled(key, values, l.start, l.prefix)
+		return l.snapshot.Labelled(key, values, l.keys())
 	}
-	return l.snapshot.From(l.start, l.prefix)
+	return l.snapshot.In(l.keys())
 }
 
 // items yields what is listed.

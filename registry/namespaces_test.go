@@ -182,7 +182,7 @@ func TestCreatesDuringNamespaceDelete(t *testing.T) {
 	})
 	close(stop)
 	wg.Wait()
-	if _, err := s.store.List(s.ctx, string(w.res.prefix), 0, func(c storage.Change) error {
+	if _, err := s.store.List(s.ctx, storage.Range{Prefix: string(w.res.prefix)}, 0, func(c storage.Change) error {
 		return fmt.Errorf("%s stayed behind", c.Key)
 	}); err != nil {
 		t.Error(err)

@@ -126,12 +126,13 @@ func (l *List) more(ctx context.Context, next string) error {
 	if !l.selectsAll() {
 		return nil
 	}
+	rest := storage.Range{Prefix: l.prefix, From: next}
 	if l.snapshot != nil {
-		l.remaining = l.snapshot.Count(next, l.prefix)
+		l.remaining = l.snapshot.Count(rest)
 		return nil
 	}
 	var err error
-	l.remaining, err = l.endpoint.res.registry.store.Count(ctx, l.prefix, next, l.revision)
+	l.remaining, err = l.endpoint.res.registry.store.Count(ctx, rest, l.revision)
 	return l.failed(err)
 }
 

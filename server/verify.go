@@ -34,7 +34,7 @@ func (s *Server) Verify(ctx context.Context) error {
 func (in *instance) verify(ctx context.Context) (still bool, err error) {
 	stored := map[string]storage.KeyValue{}
 	prefixes := map[storage.Prefix]bool{}
-	rev, err := in.store.List(ctx, storage.Root, 0, func(c storage.Change) error {
+	rev, err := in.store.List(ctx, storage.Range{Prefix: storage.Root}, 0, func(c storage.Change) error {
 		stored[c.Key] = c.KeyValue
 		if p, _, _, ok := storage.SplitKey(c.Key); ok {
 			prefixes[p] = true

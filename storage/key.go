@@ -51,6 +51,12 @@ func (p Prefix) Namespace(namespace string) (string, error) {
 	return string(p) + namespace + "/", nil
 }
 
+// Range is the keys that begin with Prefix, without those before From, which may be "".
+type Range struct{ Prefix, From string }
+
+// First is the least key that can be in the range.
+func (r Range) First() string { return max(r.Prefix, r.From) }
+
 func checkSegment(s string) error {
 	if s == "" || s == "." || s == ".." || strings.ContainsAny(s, "/%\x00") {
 		return fmt.Errorf("%w: %.64q can't be part of a key", ErrBadKey, s)

@@ -97,26 +97,21 @@ func (s *Store) readRange(ctx context.Context, from, end []byte, o mvcc.RangeOpt
 // listPage is how many keys List reads under one hold of etcd's read lock.
 const listPage = 1000
 
-// List calls fn for each key with the prefix, in key order, as of one revision, which it returns; at 0
+// List calls fn for each key of a range, in key order, as of one revision, which it returns; at 0
 // means now (linearizably). The memory it takes doesn't grow with the number of keys. A value that
 // can't be transformed back comes with its Err set. fn's error ends the list and is returned.
-func (s *Store) List(ctx context.Context, prefix string, at Revision, fn func(Change) error) (Revision, error) {
-	return s.ListFrom(ctx, prefix, prefix, at, fn)
-}
-
-// ListFrom is List without the keys before one, which must have the prefix.
-func (s *Store) ListFrom(ctx context.Context, prefix, key string, at Revision, fn func(Change) error) (Revision, error) {
+func (s *Store) List(ctx context.Context, keys Range, at Revision, fn func(Change) error) (Revision, error) {
 	if at == 0 {
 		var err error
 		if at, err = s.Barrier(ctx); err != nil {
-			return 0, wrap("list", prefix, err)
+			return 0, wrap("list", keys.Prefix, err)
 		}
 	}
-	from, end := []byte(key), []byte(clientv3.GetPrefixRangeEnd(prefix))
+	from, end := []byte(keys.First()), []byte(clientv3.GetPrefixRangeEnd(keys.Prefix))
 	for {
 		res, err := s.readRange(ctx, from, end, mvcc.RangeOptions{Rev: int64(at), Limit: listPage})
 		if err != nil {
-			return 0, wrap("list", prefix, err)
+			return 0, wrap("list", keys.Prefix, err)
 		}
 		for _, kv := range res.KVs {
 			if err := fn(s.decode(kv)); err != nil {
@@ -130,12 +125,11 @@ func (s *Store) ListFrom(ctx context.Context, prefix, key string, at Revision, f
 	}
 }
 
-// Count returns how many keys with the prefix, without those before key, there were at a revision. It reads
-// no values.
-func (s *Store) Count(ctx context.Context, prefix, key string, at Revision) (int, error) {
-	res, err := s.readRange(ctx, []byte(key), []byte(clientv3.GetPrefixRangeEnd(prefix)), mvcc.RangeOptions{Rev: int64(at), CountOnly: true})
+// Count returns how many keys of a range there were at a revision. It reads no values.
+func (s *Store) Count(ctx context.Context, keys Range, at Revision) (int, error) {
+	res, err := s.readRange(ctx, []byte(keys.First()), []byte(clientv3.GetPrefixRangeEnd(keys.Prefix)), mvcc.RangeOptions{Rev: int64(at), CountOnly: true})
 	if err != nil {
-		return 0, wrap("count", prefix, err)
+		return 0, wrap("count", keys.Prefix, err)
 	}
 	return res.Count, nil
 }

@@ -130,7 +130,7 @@ func TestList(t *testing.T) {
 	}
 	var keys []string
 	collect := func(c storage.Change) error { keys = append(keys, c.Key); return nil }
-	if at, err := s.List(ctx, "/registry/g/r/", 0, collect); err != nil || at != last+1 || len(keys) != n {
+	if at, err := s.List(ctx, storage.Range{Prefix: "/registry/g/r/"}, 0, collect); err != nil || at != last+1 || len(keys) != n {
 		t.Errorf("%d keys at %d, %v", len(keys), at, err)
 	}
 	for i, k := range keys {
@@ -139,17 +139,17 @@ func TestList(t *testing.T) {
 		}
 	}
 	keys = nil
-	if at, err := s.List(ctx, "/registry/g/r/", last-1000, collect); err != nil || at != last-1000 || len(keys) != n-1000 {
+	if at, err := s.List(ctx, storage.Range{Prefix: "/registry/g/r/"}, last-1000, collect); err != nil || at != last-1000 || len(keys) != n-1000 {
 		t.Errorf("in the past: %d keys at %d, %v", len(keys), at, err)
 	}
 	stop := errors.New("stop")
-	if _, err := s.List(ctx, "/registry/", 0, func(storage.Change) error { return stop }); !errors.Is(err, stop) {
+	if _, err := s.List(ctx, storage.Range{Prefix: "/registry/"}, 0, func(storage.Change) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("error is %v", err)
 	}
 	if _, err := e.Client.Compact(ctx, int64(last)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.List(ctx, "/registry/", last-1, collect); !errors.Is(err, storage.ErrCompacted) {
+	if _, err := s.List(ctx, storage.Range{Prefix: "/registry/"}, last-1, collect); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("error is %v", err)
 	}
 }
@@ -319,7 +319,7 @@ func TestTransformer(t *testing.T) {
 		t.Error("a value moved to another key was accepted")
 	}
 	broken := 0
-	if _, err := s.List(ctx, storage.Root, 0, func(c storage.Change) error {
+	if _, err := s.List(ctx, storage.Range{Prefix: storage.Root}, 0, func(c storage.Change) error {
 		if c.Err != nil {
 			broken++
 		}

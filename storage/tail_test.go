@@ -130,7 +130,7 @@ func TestFollowUnderLoad(t *testing.T) {
 		if kv, err := s.Get(ctx, last.Key); err != nil || kv.Revision != last.Revision {
 			t.Fatalf("get of what was followed at %d: %+v, %v", last.Revision, kv, err)
 		}
-		if _, err := s.Count(ctx, last.Key, last.Key, upTo); err != nil {
+		if _, err := s.Count(ctx, storage.Range{Prefix: last.Key}, upTo); err != nil {
 			t.Fatalf("count at %d, which was followed: %v", upTo, err)
 		}
 	}

@@ -86,7 +86,7 @@ func (f *feed) prime(ctx context.Context) error {
 // list loads the state at a revision, and the logs begin there.
 func (f *feed) list(ctx context.Context, at storage.Revision) error {
 	objects := map[storage.Prefix][]*Object{}
-	_, err := f.store.List(ctx, storage.Root, at, func(kv storage.Change) error {
+	_, err := f.store.List(ctx, storage.Range{Prefix: storage.Root}, at, func(kv storage.Change) error {
 		if p, _, _, ok := storage.SplitKey(kv.Key); ok {
 			objects[p] = append(objects[p], newObjectFrom(kv))
 		}

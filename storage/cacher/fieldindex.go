@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/utils/third_party/forked/golang/btree"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // fieldSet is the selectable fields of a resource, beside name and namespace, whose values its objects
@@ -181,16 +183,16 @@ func (r *Resource) replace(was, is []*Object) {
 	}
 }
 
-// Where yields, in key order, the objects whose field has a value, whose key begins with prefix and isn't
-// less than key. It costs what it yields. ok is false where the field isn't indexed: All has to do then.
-func (s *Snapshot) Where(label, value, key, prefix string) (objects iter.Seq[*Object], ok bool) {
+// Where yields, in key order, the objects whose field has a value and whose keys are in a range. It costs what it
+// yields. ok is false where the field isn't indexed: In has to do then.
+func (s *Snapshot) Where(label, value string, keys storage.Range) (objects iter.Seq[*Object], ok bool) {
 	i := s.fields.set.find(label)
 	if i < 0 || !s.fields.complete {
 		return nil, false
 	}
 	return func(yield func(*Object) bool) {
-		s.fields.trees[i].AscendGreaterOrEqual(fieldEntry{value, key}, func(e fieldEntry) bool {
-			return e.value == value && strings.HasPrefix(e.key, prefix) && yield(s.Get(e.key))
+		s.fields.trees[i].AscendGreaterOrEqual(fieldEntry{value, keys.First()}, func(e fieldEntry) bool {
+			return e.value == value && strings.HasPrefix(e.key, keys.Prefix) && yield(s.Get(e.key))
 		})
 	}, true
 }

@@ -11,9 +11,9 @@ import (
 )
 
 // keysWhere lists by the index, which must be there.
-func keysWhere(t testing.TB, s *Snapshot, label, value, key, prefix string) (keys []string) {
+func keysWhere(t testing.TB, s *Snapshot, label, value string, in storage.Range) (keys []string) {
 	t.Helper()
-	found, ok := s.Where(label, value, key, prefix)
+	found, ok := s.Where(label, value, in)
 	if !ok {
 		t.Fatalf("%s isn't indexed", label)
 	}
@@ -24,8 +24,8 @@ func keysWhere(t testing.TB, s *Snapshot, label, value, key, prefix string) (key
 }
 
 // keysScanned lists the same without it.
-func keysScanned(s *Snapshot, label, value, key, prefix string) (keys []string) {
-	for o := range s.From(key, prefix) {
+func keysScanned(s *Snapshot, label, value string, in storage.Range) (keys []string) {
+	for o := range s.In(in) {
 		if o.Err == nil && o.scanField(label) == value {
 			keys = append(keys, o.Key)
 		}
@@ -47,7 +47,8 @@ func checkIndex(t testing.TB, s *Snapshot, labels ...string) {
 		for value := range values {
 			for _, prefix := range []string{string(widgets), string(widgets) + "ns1/"} {
 				for _, key := range []string{prefix, prefix + "ns1/w5", prefix + "w5"} {
-					got, want := keysWhere(t, s, label, value, key, prefix), keysScanned(s, label, value, key, prefix)
+					in := storage.Range{Prefix: prefix, From: key}
+					got, want := keysWhere(t, s, label, value, in), keysScanned(s, label, value, in)
 					if !slices.Equal(got, want) {
 						t.Errorf("%s=%q from %s: %q, want %q", label, value, key, got, want)
 					}
@@ -79,7 +80,7 @@ func TestFieldIndex(t *testing.T) {
 	for range 100 {
 		b.change(rng)
 	}
-	if _, ok := b.Snapshot().Where("spec.color", "red", "", ""); ok {
+	if _, ok := b.Snapshot().Where("spec.color", "red", storage.Range{}); ok {
 		t.Error("a field is indexed that nobody asked for")
 	}
 	b.SetFields([]string{"spec.n", "metadata.name", "spec.color", "spec.color", "spec.missing"})
@@ -94,7 +95,7 @@ func TestFieldIndex(t *testing.T) {
 	}
 	b.SetFields([]string{"spec.color"})
 	checkIndex(t, b.Snapshot(), "spec.color")
-	if _, ok := b.Snapshot().Where("spec.n", "1", "", ""); ok {
+	if _, ok := b.Snapshot().Where("spec.n", "1", storage.Range{}); ok {
 		t.Error("a field is still indexed")
 	}
 	b.install(nil, b.rev, nil)
@@ -129,7 +130,7 @@ func TestFieldIndexBuiltMeanwhile(t *testing.T) {
 			for range 50 {
 				s := b.Snapshot()
 				for _, label := range fields {
-					if found, ok := s.Where(label, "1", string(widgets), string(widgets)); ok {
+					if found, ok := s.Where(label, "1", storage.Range{Prefix: string(widgets)}); ok {
 						for o := range found {
 							if o.Field(label) != "1" {
 								t.Errorf("%s was found by %s=1", o.Key, label)

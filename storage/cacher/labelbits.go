@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // labelBits is a Bloom filter of an object's labels: two bits for each pair of key and value. It tells of most
@@ -35,20 +36,20 @@ func bitsOfPair(key, value string) labelBits {
 // maxLabelBits is up to how many values are looked for by their bits: for more it's no gain.
 const maxLabelBits = 16
 
-// Labelled yields, in key order, the objects whose key begins with prefix and isn't less than key, without most of
-// those that don't have a label of this name with one of the values.
-func (s *Snapshot) Labelled(label string, values []string, key, prefix string) iter.Seq[*Object] {
+// Labelled yields, in key order, the objects whose keys are in a range, without most of those that don't have a
+// label of this name with one of the values.
+func (s *Snapshot) Labelled(label string, values []string, keys storage.Range) iter.Seq[*Object] {
 	if len(values) > maxLabelBits {
-		return s.From(key, prefix)
+		return s.In(keys)
 	}
 	wanted := make([]labelBits, len(values))
 	for i, v := range values {
 		wanted[i] = bitsOfPair(label, v)
 	}
-	covers := s.covers(prefix) // then no key is looked at
+	covers := s.covers(keys.Prefix) // then no key is looked at
 	return func(yield func(*Object) bool) {
-		s.ascend(key, func(o *Object) bool {
-			if !covers && !strings.HasPrefix(o.Key, prefix) {
+		s.ascend(keys.First(), func(o *Object) bool {
+			if !covers && !strings.HasPrefix(o.Key, keys.Prefix) {
 				return false
 			}
 			for _, w := range wanted {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // TestLabelled: a scan by a label leaves out none that has it, and nearly all that don't.
@@ -28,19 +29,20 @@ func TestLabelled(t *testing.T) {
 	for _, values := range [][]string{{"t7"}, {"t7", "t8", "t9"}, {"missing"}, {""}, many} {
 		for _, prefix := range []string{string(widgets), string(widgets) + "ns1/"} {
 			for _, key := range []string{prefix, string(widgets) + "ns1/w2"} {
-				name := fmt.Sprint(values, prefix, key)
+				keys := storage.Range{Prefix: prefix, From: key}
+				name := fmt.Sprint(values, keys)
 				sel, err := selectors.ParseLabels("tier in (" + strings.Join(values, ",") + ")")
 				if err != nil {
 					t.Fatal(err)
 				}
 				var want, got []string
-				for o := range s.From(key, prefix) {
+				for o := range s.In(keys) {
 					if sel.Matches(o.Labels) {
 						want = append(want, o.Key)
 					}
 				}
 				visited := 0
-				for o := range s.Labelled("tier", values, key, prefix) {
+				for o := range s.Labelled("tier", values, keys) {
 					visited++
 					if sel.Matches(o.Labels) {
 						got = append(got, o.Key)

@@ -52,7 +52,7 @@ func (r *Resource) sharedLocked() *Snapshot {
 }
 
 // All yields the objects whose key begins with prefix, in key order.
-func (s *Snapshot) All(prefix string) iter.Seq[*Object] { return s.From(prefix, prefix) }
+func (s *Snapshot) All(prefix string) iter.Seq[*Object] { return s.In(storage.Range{Prefix: prefix}) }
 
 // Get returns the object under a key, or nil.
 func (s *Snapshot) Get(key string) *Object {
@@ -60,15 +60,15 @@ func (s *Snapshot) Get(key string) *Object {
 	return o
 }
 
-// From yields the objects whose key begins with prefix and isn't less than key, in key order.
-func (s *Snapshot) From(key, prefix string) iter.Seq[*Object] {
+// In yields the objects whose keys are in a range, in key order.
+func (s *Snapshot) In(keys storage.Range) iter.Seq[*Object] {
 	return func(yield func(*Object) bool) {
-		if s.covers(prefix) {
-			s.ascend(key, yield) // and no key is looked at
+		if s.covers(keys.Prefix) {
+			s.ascend(keys.First(), yield) // and no key is looked at
 			return
 		}
-		s.ascend(key, func(o *Object) bool {
-			return strings.HasPrefix(o.Key, prefix) && yield(o)
+		s.ascend(keys.First(), func(o *Object) bool {
+			return strings.HasPrefix(o.Key, keys.Prefix) && yield(o)
 		})
 	}
 }
@@ -92,12 +92,12 @@ func (s *Snapshot) covers(prefix string) bool {
 // Len returns the number of objects.
 func (s *Snapshot) Len() int { return s.tree.Len() }
 
-// Count returns how many objects From yields.
-func (s *Snapshot) Count(key, prefix string) (n int) {
-	if key <= prefix && s.covers(prefix) {
+// Count returns how many objects In yields.
+func (s *Snapshot) Count(keys storage.Range) (n int) {
+	if keys.From <= keys.Prefix && s.covers(keys.Prefix) {
 		return s.Len()
 	}
-	for range s.From(key, prefix) {
+	for range s.In(keys) {
 		n++
 	}
 	return n
@@ -223,12 +223,12 @@ func (r *Resource) At(rev storage.Revision) *Snapshot {
 	return &at
 }
 
-// Past yields the objects as they were at a revision, from etcd's history, in key order: those whose key
-// begins with prefix and isn't less than key. An error ends it: storage.ErrCompacted when history no longer
-// reaches back so far. Its memory doesn't grow with the number of objects.
-func (r *Resource) Past(ctx context.Context, rev storage.Revision, key, prefix string) iter.Seq2[*Object, error] {
+// Past yields the objects whose keys are in a range, as they were at a revision, from etcd's history, in key order. An
+// error ends it: storage.ErrCompacted when history no longer reaches back so far. Its memory doesn't grow with
+// the number of objects.
+func (r *Resource) Past(ctx context.Context, rev storage.Revision, keys storage.Range) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
-		_, err := r.cacher.store.ListFrom(ctx, prefix, key, rev, func(kv storage.Change) error {
+		_, err := r.cacher.store.List(ctx, keys, rev, func(kv storage.Change) error {
 			if !yield(newObjectFrom(kv), nil) {
 				return errEnough
 			}

@@ -143,7 +143,7 @@ func TestPast(t *testing.T) {
 	w := r.cacher.Resource(widgets)
 	read := func(rev storage.Revision, key string) (string, error) {
 		var names []string
-		for o, err := range w.Past(ctx, rev, string(widgets)+key, string(widgets)) {
+		for o, err := range w.Past(ctx, rev, storage.Range{Prefix: string(widgets), From: string(widgets) + key}) {
 			if err != nil {
 				return "", err
 			}
@@ -159,10 +159,10 @@ func TestPast(t *testing.T) {
 			t.Errorf("at %d from %q: %q, %v, want %q", c.rev, c.key, got, err, c.want)
 		}
 	}
-	for range w.Past(ctx, at, string(widgets), string(widgets)) {
+	for range w.Past(ctx, at, storage.Range{Prefix: string(widgets)}) {
 		break // is fine
 	}
-	if n, err := r.store.Count(ctx, string(widgets), string(widgets)+"ns1/b", at); n != 1 || err != nil {
+	if n, err := r.store.Count(ctx, storage.Range{Prefix: string(widgets), From: string(widgets) + "ns1/b"}, at); n != 1 || err != nil {
 		t.Errorf("count: %d, %v", n, err)
 	}
 	if _, err := r.server.Client.Compact(ctx, int64(last)); err != nil {
@@ -173,7 +173,7 @@ func TestPast(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	for _, err := range w.Past(gone, last, string(widgets), string(widgets)) {
+	for _, err := range w.Past(gone, last, storage.Range{Prefix: string(widgets)}) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled: %v", err)
 		}

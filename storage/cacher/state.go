@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -103,7 +104,7 @@ func (c *Cursor) prepareState(ctx context.Context, snapshot *Snapshot) error {
 	}
 	var objects []*Object
 	size, within := 0, c.within()
-	for o := range snapshot.From(max(c.state.next, within), within) {
+	for o := range snapshot.In(storage.Range{Prefix: within, From: c.state.next}) {
 		if c.group.matches(o) {
 			objects = append(objects, o)
 			if size += len(o.raw); size > maxBatchBytes {
@@ -165,7 +166,7 @@ func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string
 		view = view.First
 	}
 	start := len(dst)
-	for o := range snapshot.From(max(c.state.next, within), within) {
+	for o := range snapshot.In(storage.Range{Prefix: within, From: c.state.next}) {
 		if !g.matches(o) {
 			continue
 		}
@@ -184,7 +185,7 @@ func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string
 func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next string, err error) {
 	within, size := c.within(), 0
 	var objects []*Object
-	for o, err := range c.resource.Past(ctx, c.rev, max(c.state.next, within), within) {
+	for o, err := range c.resource.Past(ctx, c.rev, storage.Range{Prefix: within, From: c.state.next}) {
 		if err != nil {
 			return dst, "", err
 		}
