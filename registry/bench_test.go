@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sync/errgroup"
@@ -83,6 +85,37 @@ func BenchmarkCreate(b *testing.B) {
 		if _, err := w.Create(ctx, "default", nil, kilobyte(fmt.Sprintf("w%d", i), "")); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// Many clients that change one object: together they should be as fast as one.
+func BenchmarkPatchOneObject(b *testing.B) {
+	for _, clients := range []int{1, 48} {
+		b.Run(fmt.Sprint(clients, " clients"), func(b *testing.B) {
+			s := start(b, "", Options{})
+			w := s.widgets()
+			s.ok(w.Create(s.ctx, "default", nil, kilobyte("a", "")))
+			var n atomic.Int64
+			b.SetParallelism(max(1, clients/runtime.GOMAXPROCS(0)))
+			b.ResetTimer()
+			patch := func() {
+				body := fmt.Appendf(nil, `{"spec":{"n":%d}}`, n.Add(1))
+				if _, err := w.Patch(s.ctx, "default", "a", "", mergePatch, nil, body); err != nil {
+					b.Error(err)
+				}
+			}
+			if clients == 1 {
+				for b.Loop() {
+					patch()
+				}
+				return
+			}
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					patch()
+				}
+			})
+		})
 	}
 }
 

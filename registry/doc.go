@@ -15,7 +15,7 @@
 // (package managed), encoded canonically and written by one compare-and-swap transaction; what
 // the client is answered is made from the bytes that were stored. The old object comes from the
 // cacher, which may be behind: a success is guarded by the transaction, and a refusal or "unchanged" is
-// only given after the key was read from etcd (see modify). What the program brings (Admission, and a Definition's
+// only given after the key was read from etcd (see try). Writes of one key wait for each other (see turns). What the program brings (Admission, and a Definition's
 // functions) is called within each attempt, on copies, and its panics are errors (see call). Reads copy the cacher's bytes. In the other
 // forms (package form) metadata is a range of those bytes, too, and rows of Tables are made anew.
 //
@@ -29,7 +29,9 @@
 //
 // definitions.turn (a channel, so that waiting for it can be cancelled) is held through a whole write of
 // a definition; definitions.mu, taken after it, while the catalog is rebuilt from memory. Cacher locks are
-// below both. form.Forms has a lock of its own and takes no other.
+// below both. A key's turn (see turns) is taken after definitions.turn, and held while the object is changed, its hooks
+// and webhooks included; a write that waits for it for long (maxTurnWait) goes on without. turns.mu takes no other
+// lock. form.Forms has a lock of its own and takes no other.
 //
 // # Bounds
 //

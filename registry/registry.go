@@ -41,6 +41,7 @@ type Registry struct {
 	webhooks    conversion.Policy
 	trackAlways bool
 	unreadable  unreadable
+	turns       turns
 	admission   []Admission[unstructured.Unstructured]
 
 	catalog  atomic.Pointer[Catalog]

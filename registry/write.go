@@ -105,10 +105,34 @@ func (w *write) commit(ctx context.Context, store func() (*cacher.Object, error)
 	return stored, nil
 }
 
-// modify reads an object, lets decide say what becomes of it, and writes that if nobody else wrote
-// meanwhile; else it begins again. It returns the object as written.
+// modify reads the object of the write's target, lets decide say what becomes of it, and writes that, when the writes
+// of the same object that came before are done. It returns the object as written.
+func (w *write) modify(ctx context.Context, decide func(old *cacher.Object) (change, error)) (stored *cacher.Object, err error) {
+	if w.dryRun { // nobody has to wait for it
+		return w.try(ctx, w.res.cache.Get(w.key), decide)
+	}
+	last, end, err := w.res.registry.turns.take(ctx, w.key)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil { // then stored is what would have been
+			end(nil)
+		} else {
+			end(stored) // even of what is removed: etcd has nothing of that revision, so nobody can write on it
+		}
+	}()
+	old := w.res.cache.Get(w.key)
+	if old == nil || last != nil && last.Revision > old.Revision {
+		old = last
+	}
+	return w.try(ctx, old, decide)
+}
+
+// try takes an object, lets decide say what becomes of it, and writes that if nobody else wrote
+// meanwhile; else it begins again with what etcd has.
 //
-// The first attempt starts from the cache, which may be behind. That is safe for a success, which
+// The first attempt starts from old, which is the cache's and may be behind. That is safe for a success, which
 // compare-and-swap guards. A verdict (an error of decide's, a missing object, or "unchanged") is given only
 // about what was read from etcd: a client that writes with the version its last write returned must not
 // meet a cache that hasn't seen that write.
@@ -117,9 +141,8 @@ func (w *write) commit(ctx context.Context, store func() (*cacher.Object, error)
 //
 // It goes on until ctx ends: each conflict means that another writer succeeded. A version that the client
 // insists on is part of decide, which refuses when it's no longer the object's.
-func (w *write) modify(ctx context.Context, decide func(old *cacher.Object) (change, error)) (*cacher.Object, error) {
-	old, fresh := w.res.cache.Get(w.key), false
-	for {
+func (w *write) try(ctx context.Context, old *cacher.Object, decide func(old *cacher.Object) (change, error)) (*cacher.Object, error) {
+	for fresh := false; ; {
 		c, err := change{}, error(storage.ErrNotFound)
 		if old != nil {
 			c, err = decide(old)

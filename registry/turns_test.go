@@ -1,0 +1,142 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+const mergePatch = "application/merge-patch+json"
+
+// Writers of one object wait for each other instead of trying in vain: each is tried once, and none is lost.
+func TestWritersOfOneObject(t *testing.T) {
+	var tries atomic.Int64
+	s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{AdmissionFunc[unstructured.Unstructured](func(context.Context, *AdmissionRequest[unstructured.Unstructured]) error {
+		tries.Add(1)
+		return nil
+	})}})
+	w := s.widgets()
+	s.ok(w.Create(s.ctx, "default", nil, widget("a", "")))
+	const writers, writes = 48, 10
+	tries.Store(0)
+	var all sync.WaitGroup
+	for i := range writers {
+		all.Go(func() {
+			for n := range writes {
+				patch := fmt.Appendf(nil, `{"metadata":{"annotations":{"w%d-%d":"x"}}}`, i, n)
+				if _, err := w.Patch(s.ctx, "default", "a", "", mergePatch, nil, patch); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	got := s.ok(w.Get(s.ctx, "default", "a", "", nil))
+	if n := len(got.get("metadata.annotations").(map[string]any)); n != writers*writes {
+		t.Errorf("%d writes of %d are there", n, writers*writes)
+	}
+	if n := tries.Load(); n != writers*writes {
+		t.Errorf("%d writes took %d tries", writers*writes, n)
+	}
+	if n := len(s.turns.lines); n != 0 {
+		t.Errorf("%d lines are left", n)
+	}
+}
+
+// A writer that gives up leaves the line, and other objects don't wait.
+func TestWaitingForATurn(t *testing.T) {
+	inside, open, once := make(chan struct{}), make(chan struct{}), sync.Once{}
+	s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{AdmissionFunc[unstructured.Unstructured](func(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
+		if r.Operation == Update && strings.Contains(fmt.Sprint(r.Object.GetAnnotations()), "slow") {
+			once.Do(func() {
+				close(inside)
+				<-open
+			})
+		}
+		return nil
+	})}})
+	w := s.widgets()
+	for _, name := range []string{"a", "b"} {
+		s.ok(w.Create(s.ctx, "default", nil, widget(name, "")))
+	}
+	patch := func(ctx context.Context, name, value string) error {
+		_, err := w.Patch(ctx, "default", name, "", mergePatch, nil, []byte(`{"metadata":{"annotations":{"`+value+`":"x"}}}`))
+		return err
+	}
+	var slow, next sync.WaitGroup
+	slow.Go(func() {
+		if err := patch(s.ctx, "a", "slow"); err != nil {
+			t.Error(err)
+		}
+	})
+	<-inside
+	short, cancel := context.WithCancel(s.ctx)
+	cancel()
+	wantStatus(t, patch(short, "a", "gone"), 504, metav1.StatusReasonTimeout)
+	next.Go(func() {
+		if err := patch(s.ctx, "a", "next"); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := patch(s.ctx, "b", "other"); err != nil {
+		t.Error(err)
+	}
+	if _, err := w.Patch(s.ctx, "default", "a", "", mergePatch, params("dryRun=All"), []byte(`{"metadata":{"annotations":{"dry":"x"}}}`)); err != nil {
+		t.Error(err)
+	}
+	close(open)
+	slow.Wait()
+	next.Wait()
+	if got := fmt.Sprint(s.ok(w.Get(s.ctx, "default", "a", "", nil)).get("metadata.annotations")); got != "map[next:x slow:x]" {
+		t.Errorf("in the end there are %s", got)
+	}
+}
+
+// A turn that doesn't come isn't waited for longer than maxTurnWait, and what was left by others is passed on.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var turns turns
+		left := cacher.NewObject("a", []byte("{}"), 7)
+		_, end, err := turns.take(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		gone, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, _, err := turns.take(gone, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("who gave up got %v", err)
+		}
+		begin := time.Now()
+		last, impatient, err := turns.take(t.Context(), "a")
+		if waited := time.Since(begin); err != nil || last != nil || waited != maxTurnWait {
+			t.Errorf("without a turn it goes on after %v with %v, %v", waited, last, err)
+		}
+		impatient(cacher.NewObject("a", []byte("{}"), 8))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			last, end, err := turns.take(t.Context(), "a")
+			if err != nil || last != left {
+				t.Errorf("the next has %v, %v", last, err)
+			}
+			end(nil)
+		}()
+		synctest.Wait()
+		end(left)
+		<-done
+		if len(turns.lines) != 0 {
+			t.Errorf("lines are left: %v", turns.lines)
+		}
+	})
+}
