@@ -9,15 +9,23 @@
 // object. Each served version of a resource is an Endpoint, on which the verbs are methods. The
 // Catalog holds the endpoints of one instant; it's replaced as a whole.
 //
+// # Where to begin
+//
+// request.go has what a client asks and gets, resource.go what a resource and an Endpoint are. Reads are in get.go, list.go
+// (page.go) and watch.go. Writes are values of type write: write.go is their engine, and create.go, update.go, patch.go,
+// apply.go, scale.go and delete.go are the verbs on it. body.go and meta.go have the rules for what a client sends, conform.go
+// those of a schema, admission.go the hooks. stored.go and convert.go go between stored bytes and objects, current.go
+// follows a definition that changes under a request. errors.go is the one way out for errors.
+//
 // # Data flow
 //
-// A write is decoded (package object), given the form that its schema says (package schema), checked, tracked if it has to be
-// (package managed), encoded canonically and written by one compare-and-swap transaction; what
-// the client is answered is made from the bytes that were stored. The old object comes from the
-// cacher, which may be behind: a success is guarded by the transaction, and a refusal or "unchanged" is
+// A write parses the body once (package object), gives it the form that its schema says (package schema), checks it,
+// notes who wrote what if the object is tracked (package managed), encodes it canonically and stores it by one
+// compare-and-swap transaction. The client's answer is made from the bytes that were stored. The old object comes from
+// the cacher, which may be older than etcd's: a success is guarded by the transaction, and a refusal or "unchanged" is
 // only given after the key was read from etcd (see try). Writes of one key wait for each other (see turns). What the program brings (Admission, and a Definition's
-// functions) is called within each attempt, on copies, and its panics are errors (see call). Reads copy the cacher's bytes. In the other
-// forms (package form) metadata is a range of those bytes, too, and rows of Tables are made anew.
+// functions) is called within each attempt, on copies, and its panics are errors (see call). Reads copy the cacher's
+// bytes. In the other forms (package form) metadata is a range of those bytes, too, and rows of Tables are made anew.
 //
 // # Goroutines
 //
