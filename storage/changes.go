@@ -158,17 +158,17 @@ func (s *Store) revisions() (compacted, current Revision) {
 // for a disk: etcd announces a write before it answers it (watchableStoreTxnWrite.End calls notify, and only
 // then does the apply return). A transaction that changes nothing has no revision, and a compaction neither.
 func (s *Store) Barrier(ctx context.Context) (Revision, error) {
-	if err := s.settle(ctx); err != nil {
+	if err := s.running(ctx); err != nil {
 		return 0, wrap("barrier", "", err)
 	}
 	return s.announced(), nil
 }
 
-// settle returns when this member's state has every acknowledged write. It has it always: it's the only
-// member, and acknowledges what it has applied (storage/etcd waits for the replay of the log before it
-// serves). Raft's read index, which asks whether another member leads by now, would be most of what
-// reading one object costs.
-func (s *Store) settle(ctx context.Context) error {
+// running returns an error when etcd is stopping or ctx has ended. Nothing else keeps a read from being
+// consistent: this is the only member, and its state has every write that it acknowledged (storage/etcd waits for
+// the replay of the log before it serves). Raft's read index, which asks whether another member leads by
+// now, would be most of what reading one object costs.
+func (s *Store) running(ctx context.Context) error {
 	select {
 	case <-s.local.StoppingNotify():
 		return etcderrors.ErrStopped

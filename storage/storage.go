@@ -1,9 +1,10 @@
 // Package storage keeps objects as bytes under keys in etcd and tells what changed.
 //
-// It owns four things: how keys are built (key.go), the operations on one key (store.go),
-// the errors that callers test for (errors.go), and the ordered history of all changes with the
-// barrier that makes reads of it consistent (changes.go). It starts no goroutine. Nothing here
-// knows what an object is: values are opaque, and a Transformer may change how they rest on disk.
+// It owns five things: how keys are built (key.go), the operations on one key (store.go),
+// the errors that callers test for (errors.go), the ordered history of all changes with the
+// barrier that makes reads of it consistent (changes.go), and what is just being written (tail.go). It starts
+// no goroutine. Nothing here knows what an object is: values are opaque, and a Transformer may change how they
+// are stored.
 package storage
 
 import "strconv"
@@ -12,7 +13,7 @@ import "strconv"
 // writes. An object's resourceVersion is the revision of its last write. 0 means "none".
 type Revision int64
 
-// String returns the decimal form that stands on the wire as resourceVersion.
+// String returns the decimal form, which clients know as resourceVersion.
 func (r Revision) String() string { return strconv.FormatInt(int64(r), 10) }
 
 // KeyValue is one key's state at Revision. Key and Value are immutable: readers share them.

@@ -56,7 +56,7 @@ func (s *Store) Close() { s.tail.close() }
 
 // Get reads one key, linearizably: it sees every write acknowledged before the call.
 func (s *Store) Get(ctx context.Context, key string) (KeyValue, error) {
-	if err := s.settle(ctx); err != nil {
+	if err := s.running(ctx); err != nil {
 		return KeyValue{}, wrap("get", key, err)
 	}
 	return s.GetAt(ctx, key, 0)
@@ -87,7 +87,7 @@ func (s *Store) readRange(ctx context.Context, from, end []byte, o mvcc.RangeOpt
 		default:
 			return res, err
 		}
-		if err := s.settle(ctx); err != nil {
+		if err := s.running(ctx); err != nil {
 			return nil, err
 		}
 		runtime.Gosched()

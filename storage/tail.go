@@ -68,12 +68,17 @@ func (t *tail) filter(e *mvccpb.Event) (drop bool) {
 		}
 	}
 	if !t.full {
-		t.waiting.Add(eventBytes(e))
+		t.waiting.Add(bytesOf(e))
 	}
 	return t.full
 }
 
-func eventBytes(e *mvccpb.Event) int64 { return int64(len(e.Kv.Key) + len(e.Kv.Value)) }
+func bytesOf(events ...*mvccpb.Event) (sum int64) {
+	for _, e := range events {
+		sum += int64(len(e.Kv.Key) + len(e.Kv.Value))
+	}
+	return sum
+}
 
 // next waits for a response. There is none when an event was dropped.
 func (t *tail) next(ctx context.Context) (w mvcc.WatchResponse, err error) {
@@ -107,9 +112,7 @@ func (t *tail) received(w mvcc.WatchResponse, open bool) (mvcc.WatchResponse, er
 	if !open {
 		return w, wrap("follow", Root, etcderrors.ErrStopped)
 	}
-	for _, e := range w.Events {
-		t.waiting.Add(-eventBytes(e))
-	}
+	t.waiting.Add(-bytesOf(w.Events...))
 	return w, nil
 }
 
@@ -126,16 +129,19 @@ const followBytes = 1 << 20
 func (s *Store) Follow(ctx context.Context, after Revision) (changes []Change, upTo Revision, err error) {
 	t := &s.tail
 	for after >= t.through {
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
+		}
 		w, err := t.next(ctx)
 		if err != nil {
 			return nil, 0, err
 		}
 		upTo = after
-		for more, bytes := true, int64(0); more && upTo >= t.through && bytes < followBytes; {
-			for _, e := range w.Events {
-				bytes += eventBytes(e)
-			}
+		for more, bytes := true, int64(0); more; {
 			changes, upTo = s.appendEvents(changes, w.Events, upTo)
+			if bytes += bytesOf(w.Events...); bytes >= followBytes || upTo < t.through {
+				break
+			}
 			if w, more, err = t.poll(); err != nil {
 				return nil, 0, err
 			}

@@ -58,7 +58,8 @@ func TestFollow(t *testing.T) {
 		"many more":                           {1000, put(1, 10), false},
 		"transactions of several keys":        {100, put(5, 10), true},
 		"several keys, and more than fits":    {200, put(5, 10), false},
-		"large values":                        {12, put(1, 1<<20), false},
+		"more bytes than are read at once":    {7, put(1, 600<<10), true},
+		"more bytes than there is room for":   {12, put(1, 1<<20), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -15,7 +15,7 @@
 //
 // Locks, in the order in which they may be held:
 //
-//	Cacher.mu, the map of resources ─▶ Resource.mu ─▶ Event.mu
+//	Cacher.mu, the map of resources ─▶ Resource.mu ─▶ Event.mu or states.mu
 //	history.mu, the stretches       ─▶ Event.mu
 //	feed.waitMu, waker.mu, cohort.mu, kept.mu, sharedState.mu: alone
 //
@@ -26,8 +26,7 @@
 // selectable fields that belongs to it. That index costs about 60 bytes for each object and field (see
 // fieldIndex); label selectors are answered by a scan that looks at 8 bytes of each object (see labelBits). A
 // snapshot is kept for the pages that follow the first, and dropped when it keeps too much alive; then Past
-// reads the same from etcd. The same goes for the snapshot of an initial state that a client takes slowly; the lock
-// of those, states.mu, may be taken under Resource.mu, and none is taken under it.
+// reads the same from etcd. The same goes for the snapshot of an initial state that a client takes slowly.
 //
 // Bounds: those of the type bounds, and maxBatchBytes and maxBatchEvents per step of a cursor.
 package cacher
