@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"expvar"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -17,6 +18,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
 )
 
@@ -76,9 +78,8 @@ const (
 
 	// kickInterval is how often a starting member is told to campaign, until it leads.
 	kickInterval = 500 * time.Microsecond
-	// quietLooks is for how many looks the replay of the log must have been over before that: raft
-	// panics if it's told to campaign between etcd's compaction of the entries it replayed and its own
-	// note that they were applied. That is microseconds on a machine with nothing else to do.
+	// quietLooks is for how many looks the replay of the log must have been over before that, where raft
+	// can't be asked (see replayed).
 	quietLooks = 20
 	// stopReport is after how long Close says what it waits for.
 	stopReport = 5 * time.Second
@@ -319,18 +320,11 @@ func (s *Server) pause(ctx context.Context, tick <-chan time.Time) error {
 func (s *Server) lead(ctx context.Context, replay uint64) error {
 	ticker := time.NewTicker(kickInterval)
 	defer ticker.Stop()
+	if err := s.replayed(ctx, replay, ticker.C); err != nil {
+		return err
+	}
 	id := uint64(s.Local.MemberID())
-	quiet := 0 // looks since the replay was over
 	for s.Local.Leader() == 0 {
-		if s.Local.AppliedIndex() >= replay {
-			quiet++
-		}
-		if replay > 0 && quiet <= quietLooks {
-			if err := s.pause(ctx, ticker.C); err != nil {
-				return err
-			}
-			continue
-		}
 		m := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
 		// Raft takes the message unless it's busy or has died, which s.failed tells.
 		step, cancel := context.WithTimeout(ctx, kickInterval)
@@ -352,6 +346,37 @@ func (s *Server) lead(ctx context.Context, replay uint64) error {
 	case <-s.Local.ReadyNotify():
 		return nil
 	}
+}
+
+// replayed waits until raft has noted that the replay of the log up to an entry is over. It panics if
+// it's told to campaign after etcd has compacted those entries and before that.
+func (s *Server) replayed(ctx context.Context, replay uint64, tick <-chan time.Time) error {
+	for quiet := 0; replay > 0 && s.Local.Leader() == 0; {
+		applied, known := raftApplied(uint64(s.Local.MemberID()))
+		if known && applied >= replay {
+			return nil
+		}
+		if !known && s.Local.AppliedIndex() >= replay {
+			if quiet++; quiet > quietLooks {
+				return nil
+			}
+		}
+		if err := s.pause(ctx, tick); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// raftApplied is the last entry that a member's raft has noted as applied. It is only known of the
+// member that this process started last: etcd publishes no other's.
+func raftApplied(id uint64) (index uint64, known bool) {
+	published, ok := expvar.Get("raft.status").(expvar.Func)
+	if !ok {
+		return 0, false
+	}
+	status, ok := published.Value().(raft.Status)
+	return status.Applied, ok && status.ID == id
 }
 
 // watchStop notices that etcd ended without being asked, and logs why.
