@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
@@ -47,6 +48,12 @@ func child(mode, dir string) int {
 		return 1
 	}
 	fmt.Println("open", s.Dir())
+	switch mode {
+	case "session":
+		return end(s, session(s))
+	case "list":
+		return end(s, list(s))
+	}
 	value := "v"
 	if mode == "full" {
 		value = strings.Repeat("v", 64<<10)
@@ -68,6 +75,56 @@ func child(mode, dir string) int {
 		return 1
 	}
 	return 3
+}
+
+// end closes a store and returns the exit code.
+func end(s *etcd.Server, err error) int {
+	if err = errors.Join(err, s.Close()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// session writes a few keys, has them committed, and writes some more.
+func session(s *etcd.Server) error {
+	for i := range 8 {
+		key := fmt.Sprintf("%d-%d", os.Getpid(), i)
+		rev, err := putUntilAcked(s, key, strings.Repeat("v", 20_000*(i%3)))
+		if err != nil {
+			return err
+		}
+		fmt.Println(key, rev)
+		if i%4 == 3 {
+			s.Local.Backend().ForceCommit()
+		}
+	}
+	return nil
+}
+
+// list says which keys there are, as if they had been acknowledged now.
+func list(s *etcd.Server) error {
+	res, err := s.Client.Get(context.Background(), "", clientv3.WithPrefix(), clientv3.WithKeysOnly())
+	if err != nil {
+		return err
+	}
+	for _, kv := range res.Kvs {
+		fmt.Println(string(kv.Key), kv.ModRevision)
+	}
+	return nil
+}
+
+// putUntilAcked writes a key again when etcd's own deadline has passed: a traced process can be slow.
+func putUntilAcked(s *etcd.Server, key, value string) (rev int64, err error) {
+	for {
+		res, err := s.Client.Put(context.Background(), key, value)
+		if err == nil {
+			return res.Header.Revision, nil
+		}
+		if !errors.Is(err, rpctypes.ErrTimeout) {
+			return 0, err
+		}
+	}
 }
 
 // limitFiles lets no file become larger than the database is: its next growth fails, as on a full disk.
@@ -151,15 +208,18 @@ func (p *process) kill(t *testing.T) {
 func (p *process) readAcks(t *testing.T, n int, acks map[string]int64) {
 	t.Helper()
 	for i := 0; i < n && p.stdout.Scan(); i++ {
-		key, rev, ok := strings.Cut(p.stdout.Text(), " ")
-		r, err := strconv.ParseInt(rev, 10, 64)
-		if !ok || err != nil {
-			continue // cut by the kill, and no ack
-		}
-		acks[key] = r
+		parseAck(p.stdout.Text(), acks)
 	}
 	if err := p.stdout.Err(); err != nil && !errors.Is(err, os.ErrClosed) {
 		t.Fatal(err)
+	}
+}
+
+// parseAck adds an acknowledged write to acks.
+func parseAck(line string, acks map[string]int64) {
+	key, rev, ok := strings.Cut(line, " ")
+	if r, err := strconv.ParseInt(rev, 10, 64); ok && err == nil { // else it was cut by the kill, and is no ack
+		acks[key] = r
 	}
 }
 
