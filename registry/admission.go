@@ -60,7 +60,7 @@ type AdmissionRequest[T any] struct {
 	Old *T
 }
 
-// Attributes are what an Admission learns of a request beside the objects.
+// Attributes are what an Admission learns of a request besides the objects.
 type Attributes struct {
 	Operation       Operation
 	Kind            runtimeschema.GroupVersionKind     // of the object
@@ -274,7 +274,7 @@ func (r *Registry) call(what string, judged func() metav1.Object, fn func()) (er
 	return nil
 }
 
-// decidedFields are what only the server decides; the first two stand in unstructured objects alone.
+// decidedFields are what only the server decides; only unstructured objects have the first two.
 var decidedFields = [...]string{
 	"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion",
 	"metadata.generation", "metadata.creationTimestamp", "metadata.deletionTimestamp",

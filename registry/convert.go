@@ -43,7 +43,7 @@ func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string
 			continue
 		}
 		if trees[i], err = object.ParseTree(body); err != nil {
-			return err
+			return fmt.Errorf("conversion to %s: the object %w", to.apiVersion(), err)
 		}
 	}
 	return nil
@@ -77,14 +77,14 @@ func (c *converter) close() {
 	}
 }
 
-// newConversion returns what makes the endpoint's form of stored objects, or nil if that's what is stored.
-func (e *Endpoint) newConversion() *cacher.Conversion {
+// newConversion returns what makes the endpoint's form of stored objects, or nil if that's what is stored. asStored
+// tells that its version is the stored one, or differs in its name only.
+func (e *Endpoint) newConversion(asStored bool) *cacher.Conversion {
 	r := e.res
-	same := e.Version == r.storageVersion || r.converter == nil && e.sameSchema
-	if same && e.schema.Trivial() && r.converter == nil { // whatever was stored is shown by copying
+	if asStored && e.schema.Trivial() && r.converter == nil { // whatever was stored is shown by copying
 		return nil
 	}
-	needed := func(o *cacher.Object) bool { return !same || o.Revision <= r.since }
+	needed := func(o *cacher.Object) bool { return !asStored || o.Revision <= r.since }
 	return cacher.NewConversion(r.generation, needed, func(ctx context.Context, objects []*cacher.Object) ([][]byte, error) {
 		return e.convertStored(ctx, objects)
 	})
@@ -92,7 +92,7 @@ func (e *Endpoint) newConversion() *cacher.Conversion {
 
 // convertStored returns the form of stored objects in the endpoint's version: the defaults of the version they're
 // stored in, converted, and without what the schema doesn't know, which is the order in which kube-apiserver
-// does it. nil stands for an object that stays as it is.
+// does it. nil is for an object that stays as it is.
 func (e *Endpoint) convertStored(ctx context.Context, objects []*cacher.Object) ([][]byte, error) {
 	trees := make([]map[string]any, len(objects))
 	for i, o := range objects {

@@ -123,7 +123,7 @@ func (w *write) putNew(ctx context.Context, key string, raw []byte, conds []stor
 // once its deletion has begun (that is a write to the namespace), so that what its controller has emptied
 // stays empty; and the same for the objects of a definition.
 //
-// They're taken from the cache, which may be behind; a refusal is given only after reading etcd. A dry run
+// They're taken from the cache, which may be older than etcd; a refusal is given only after reading etcd. A dry run
 // changes nothing and always reads.
 func (w *write) conditions(ctx context.Context) ([]storage.Condition, error) {
 	if w.res.terminating || w.dryRun {

@@ -224,10 +224,40 @@ func (d *definitions) open(o *cacher.Object, old *definition) *definition {
 // resource makes what a definition defines. Its names are those that were accepted. old is the definition
 // before if that defined the same, else nil.
 func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *definition) (*resource, error) {
-	names := obj.Status.AcceptedNames
-	if !crd.Established(obj) {
-		names = obj.Spec.Names // not served, but its objects can be deleted
+	res := d.newResource(o, obj, old)
+	var stored *apiextensionsv1.CustomResourceDefinitionVersion
+	for i := range obj.Spec.Versions {
+		v := &obj.Spec.Versions[i]
+		e := newEndpoint(res, obj, v)
+		res.versions = append(res.versions, e)
+		if v.Storage {
+			res.stored, res.storageVersion, stored = e, v.Name, v
+		}
 	}
+	if stored == nil {
+		return nil, errors.New("the definition has no storage version")
+	}
+	hash := ""
+	if stored.Served {
+		hash = storageVersionHash(obj.Spec.Group, stored.Name, obj.Spec.Names.Kind)
+	}
+	for i, e := range res.versions {
+		v := &obj.Spec.Versions[i]
+		e.StorageVersionHash = hash
+		e.complete(v, old)
+		if old == nil {
+			asStored := v.Storage || res.converter == nil && equality.Semantic.DeepEqual(v.Schema, stored.Schema)
+			e.view.Conversion = e.newConversion(asStored)
+		}
+		if v.Served && crd.Established(obj) && !d.shadowed(res) {
+			res.endpoints = append(res.endpoints, e)
+		}
+	}
+	return res, nil
+}
+
+// newResource makes what all versions of a definition share.
+func (d *definitions) newResource(o *cacher.Object, obj *crd.Definition, old *definition) *resource {
 	res := &resource{
 		registry: d.registry, group: obj.Spec.Group, plural: obj.Spec.Names.Plural,
 		namespaced:  obj.Spec.Scope == apiextensionsv1.NamespaceScoped,
@@ -244,57 +274,37 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 		res.converter = newConverter(obj.Spec.Conversion, d.registry.webhooks)
 	}
 	res.cache = d.registry.cacher.Resource(res.prefix)
-	var stored *apiextensionsv1.CustomResourceValidation
-	hash := "" // of the storage version
-	for i := range obj.Spec.Versions {
-		v := &obj.Spec.Versions[i]
-		e := &Endpoint{
-			Names: Names{
-				Group: obj.Spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
-				Plural: obj.Spec.Names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
-			},
-			Namespaced: res.namespaced, Verbs: verbs, Warning: deprecation(obj, v),
-			res: res, fields: crd.FieldLabels(v),
+	return res
+}
+
+// newEndpoint makes an endpoint of one version, which isn't complete yet.
+func newEndpoint(res *resource, obj *crd.Definition, v *apiextensionsv1.CustomResourceDefinitionVersion) *Endpoint {
+	names := obj.Status.AcceptedNames
+	if !crd.Established(obj) {
+		names = obj.Spec.Names // not served, but its objects can be deleted
+	}
+	e := &Endpoint{
+		Names: Names{
+			Group: obj.Spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
+			Plural: obj.Spec.Names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
+		},
+		Namespaced: res.namespaced, Verbs: verbs, Warning: deprecation(obj, v),
+		res: res, fields: crd.FieldLabels(v),
+	}
+	if s := v.Subresources; s != nil {
+		if s.Status != nil {
+			e.Subresources = append(e.Subresources, status)
 		}
-		if s := v.Subresources; s != nil {
-			if s.Status != nil {
-				e.Subresources = append(e.Subresources, status)
-			}
-			if e.scale = s.Scale; s.Scale != nil {
-				e.Subresources = append(e.Subresources, scale)
-			}
-		}
-		res.versions = append(res.versions, e)
-		if v.Storage && v.Served {
-			hash = storageVersionHash(obj.Spec.Group, v.Name, obj.Spec.Names.Kind)
-		}
-		if v.Storage {
-			res.stored, res.storageVersion, stored = e, v.Name, v.Schema
+		if e.scale = s.Scale; s.Scale != nil {
+			e.Subresources = append(e.Subresources, scale)
 		}
 	}
-	if res.stored == nil {
-		return nil, errors.New("the definition has no storage version")
-	}
-	for i, e := range res.versions {
-		e.StorageVersionHash = hash
-		e.complete(&obj.Spec.Versions[i], old, equality.Semantic.DeepEqual(obj.Spec.Versions[i].Schema, stored))
-	}
-	for i, e := range res.versions {
-		v := &obj.Spec.Versions[i]
-		if old == nil {
-			e.view.Conversion = e.newConversion()
-		}
-		if v.Served && crd.Established(obj) && !d.shadowed(res) {
-			res.endpoints = append(res.endpoints, e)
-		}
-	}
-	return res, nil
+	return e
 }
 
 // complete makes what an endpoint serves its version with, or takes it from the definition before if that
-// defined the same: watchers with one view share what is encoded for them, and schemas are dear to compile.
-func (e *Endpoint) complete(v *apiextensionsv1.CustomResourceDefinitionVersion, old *definition, sameSchema bool) {
-	e.sameSchema = sameSchema
+// defined the same: watchers with one view share what is encoded for them, and schemas are costly to compile.
+func (e *Endpoint) complete(v *apiextensionsv1.CustomResourceDefinitionVersion, old *definition) {
 	if before := old.version(v.Name); before != nil {
 		e.schema, e.managers, e.view, e.forms = before.schema, before.managers, before.view, before.forms
 	} else {

@@ -190,7 +190,7 @@ func schemaEndpoint(f *testing.F) *Endpoint {
 		f.Fatal(err)
 	}
 	e := fuzzEndpoint()
-	e.schema, e.sameSchema, e.scale = schema.New(def.Spec.Versions[0].Schema.OpenAPIV3Schema), true, def.Spec.Versions[0].Subresources.Scale
+	e.schema, e.scale = schema.New(def.Spec.Versions[0].Schema.OpenAPIV3Schema), def.Spec.Versions[0].Subresources.Scale
 	e.res.versions = []*Endpoint{e}
 	e.managers = newManagers(e)
 	return e

@@ -33,7 +33,7 @@ type Definition[T any] struct {
 	Categories           []string
 	ClusterScoped        bool
 	Status               bool     // serve the status subresource, and keep status out of other writes
-	Fields               []string // selectable ones, as "spec.color", beside metadata.name and metadata.namespace
+	Fields               []string // selectable ones, as "spec.color", besides metadata.name and metadata.namespace
 	Columns              []Column // of tables, after the name; defaults to the age
 
 	// UnconditionalUpdate lets a PUT leave resourceVersion out.
@@ -54,7 +54,7 @@ type Definition[T any] struct {
 	Prepare func(obj, old *T, subresource string)
 	// Validate checks an object that was defaulted and prepared; old as for Prepare.
 	Validate func(ctx context.Context, obj, old *T, subresource string) field.ErrorList
-	// Warnings returns what the client is told, in Warning headers, beside the answer about an object that is valid; old
+	// Warnings returns what the client is told, in Warning headers, besides the answer about an object that is valid; old
 	// as for Prepare.
 	Warnings func(ctx context.Context, obj, old *T, subresource string) []string
 	// ValidName returns what is wrong with a name, or with a generateName if prefix is set. Defaults to
@@ -62,11 +62,11 @@ type Definition[T any] struct {
 	ValidName func(name string, prefix bool) []string
 	// Deleting is called when a deletion begins; what it changes is stored if something holds the object.
 	Deleting func(obj *T)
-	// Held tells whether something beside metadata.finalizers keeps an object that is being deleted.
+	// Held tells whether something besides metadata.finalizers keeps an object that is being deleted.
 	Held func(obj *T) bool
 
 	undeletable  func(name string) bool
-	subresources []string // beside status
+	subresources []string // besides status
 	begin        func(ctx context.Context) (end func(), err error)
 	written      func(ctx context.Context, rev storage.Revision) error
 }

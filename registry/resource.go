@@ -47,7 +47,7 @@ type typed struct {
 	hooked        bool                                                                                   // the definition has hooks
 	warnings      func(ctx context.Context, o, old *object.Object, subresource string) ([]string, error) // nil: none
 	markDeleted   func(o *object.Object) error                                                           // nil: nothing to do
-	held          func(o *object.Object) (bool, error)                                                   // something beside metadata.finalizers holds it; nil: nothing
+	held          func(o *object.Object) (bool, error)                                                   // something besides metadata.finalizers holds it; nil: nothing
 	validName     func(name string, prefix bool) []string
 	undeletable   func(name string) bool
 	message       func() message // a new one, to be decoded from protobuf; nil if the type has no such form
@@ -88,10 +88,9 @@ type Endpoint struct {
 	fields []string     // labels of the selectable fields besides metadata.name and metadata.namespace
 
 	// how its objects are written; schema and scale are for custom resources
-	managers   *managers // of managedFields
-	schema     *schema.Schema
-	sameSchema bool // as the storage version's
-	scale      *apiextensionsv1.CustomResourceSubresourceScale
+	managers *managers // of managedFields
+	schema   *schema.Schema
+	scale    *apiextensionsv1.CustomResourceSubresourceScale
 }
 
 // verbs are what every resource offers, in discovery's customary order.

@@ -20,7 +20,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// The scale subresource shows the number of replicas of an object, wherever that stands in it, as an
+// The scale subresource shows the number of replicas of an object, wherever it has that, as an
 // autoscaling/v1 Scale. What is written to it changes that number and nothing else.
 
 // scalePath splits a path such as ".spec.replicas".

@@ -132,7 +132,7 @@ func (w *write) modify(ctx context.Context, decide func(old *cacher.Object) (cha
 // try takes an object, lets decide say what becomes of it, and writes that if nobody else wrote
 // meanwhile; else it begins again with what etcd has.
 //
-// The first attempt starts from old, which is the cache's and may be behind. That is safe for a success, which
+// The first attempt starts from old, which is the cache's and may be older than etcd's. That is safe for a success, which
 // compare-and-swap guards. A verdict (an error of decide's, a missing object, or "unchanged") is given only
 // about what was read from etcd: a client that writes with the version its last write returned must not
 // meet a cache that hasn't seen that write.

@@ -2,7 +2,7 @@
 // Table that kubectl prints.
 //
 // A form is a set of cacher.Views, one for an object, one for an event and one for an item of a list, and what
-// stands around the items of a list. The first two forms copy ranges of the stored bytes. A Table's rows are made
+// is around the items of a list. The first two forms copy ranges of the stored bytes. A Table's rows are made
 // anew for each read, and once per event for all watchers. Only the members that the columns look at are decoded.
 //
 // # Bounds

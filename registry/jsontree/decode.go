@@ -52,7 +52,7 @@ func (p *parser) space() {
 	}
 }
 
-// take moves behind the next byte if it's c.
+// take moves past the next byte if it's c.
 func (p *parser) take(c byte) bool {
 	if p.at < len(p.text) && p.text[p.at] == c {
 		p.at++

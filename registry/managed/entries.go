@@ -16,7 +16,7 @@ type record struct {
 	entries []metav1.ManagedFieldsEntry
 }
 
-// entriesOf returns the managedFields of an object as they stand in the tree, nil if it has none.
+// entriesOf returns the managedFields of an object as they are in the tree, nil if it has none.
 func entriesOf(root map[string]any) []any {
 	list, _ := metadataOf(root)["managedFields"].([]any)
 	return list

@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
 )
 
-// object is a tree as the library takes it. Its managedFields stand beside the tree.
+// object is a tree as the library takes it. Its managedFields are kept besides the tree.
 type object struct {
 	*unstructured.Unstructured
 	managed []metav1.ManagedFieldsEntry
