@@ -32,8 +32,8 @@ build: ## leave a stripped binary in bin/apiserver-lite
 	$(BUILD) -o $(BIN)/apiserver-lite .
 
 .PHONY: test
-test: ## run every test of every module, with the race detector
-	$(EACH) $(GO) test -race -timeout 20m ./...$(DONE)
+test: ## run every test of every module and each benchmark once, with the race detector
+	$(EACH) $(GO) test -race -timeout 20m -bench . -benchtime 1x ./...$(DONE)
 
 .PHONY: check
 check: ## look at the form: gofmt, vet, staticcheck, go.mod, who imports whom
@@ -71,6 +71,10 @@ figures: build peer ## measure this tree and the peer in turn, RUNS (3) times: t
 figures-compare: build ## measure this tree and REF (main) in five turns; fails where a median is worse by more than a tenth
 	@rm -rf bin/ref && mkdir -p bin/ref && git archive $(REF) | tar -x -C bin/ref && $(MAKE) -C bin/ref build VERSION=$(REF) && mv bin/ref/bin/apiserver-lite bin/apiserver-lite-ref && rm -rf bin/ref
 	@$(GO) run -buildvcs=false ./bench compare --server $(BIN)/apiserver-lite --with bin/apiserver-lite-ref --essential --worse 1.1
+
+.PHONY: differential
+differential: build peer ## send some 400 requests to the peer and to this tree, and print where the answers differ; some minutes
+	@$(GO) run -buildvcs=false ./bench differ --server $(BIN)/apiserver-lite --with-command bin/peer/peer
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities in what is linked; asks a database on the network, so it's no part of ci

@@ -184,3 +184,23 @@ func TestArguments(t *testing.T) {
 		})
 	}
 }
+
+// TestRequests: the requests of differ can be read.
+func TestRequests(t *testing.T) {
+	text, err := testdata.ReadFile("testdata/requests.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := parseRequests(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 400 {
+		t.Errorf("there are %d requests", len(all))
+	}
+	for _, r := range all {
+		if strings.HasPrefix(r.path, "$") && shorthand.Replace(r.path) == r.path {
+			t.Errorf("line %d: %s isn't known", r.line, r.path)
+		}
+	}
+}

@@ -27,3 +27,16 @@ func TestKubectlExplain(t *testing.T) {
 		{args: args("explain", "details.spec.color", "-o", "plaintext-openapiv2"), want: "...DESCRIPTION:\n     The color."},
 	})
 }
+
+// TestKubectlReadmesWidget: the README's definition and object have something to show in kubectl.
+func TestKubectlReadmesWidget(t *testing.T) {
+	k := newKubectl(t, startEphemeral(t))
+	k.tell(t, []step{
+		{args: args("create", "-f", "../testdata/crds/widgets.yaml"), want: "customresourcedefinition.apiextensions.k8s.io/widgets.example.com created"},
+		{args: args("create", "-f", "../testdata/objects/widget.yaml"), want: "widget.example.com/hello created"},
+		{args: args("get", "widgets"), want: "...NAME    COLOR   SIZE   AGE\nhello   red     1      "},
+		{args: args("get", "widgets", "-o", "wide"), want: "...NAME    COLOR   SIZE   PHASE   AGE\nhello   red     1              "},
+		{args: args("explain", "widgets"), want: "...DESCRIPTION:\n    Widget is an example"},
+		{args: args("explain", "widgets.spec.size"), want: "...FIELD: size <integer>\n\n\nDESCRIPTION:\n    Its size in millimeters."},
+	})
+}

@@ -44,6 +44,11 @@ func schemasOf(e *registry.Endpoint, types derived, openAPI func(*registry.Endpo
 	}
 	names := namesOf(e, kind)
 	schemas[names.list] = listSchema(e, names)
+	// kube-apiserver says of lists, too, by which fields they can be selected.
+	const selectableFields = "x-kubernetes-selectable-fields"
+	if fields, ok := schemas[kind].Extensions[selectableFields]; ok {
+		schemas[names.list].AddExtension(selectableFields, fields)
+	}
 	for t, gvk := range sharedTypes {
 		if gvk["kind"] == "Scale" && !slices.Contains(e.Subresources, "scale") {
 			continue
