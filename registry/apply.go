@@ -11,6 +11,7 @@ import (
 
 // applyConfiguration merges what a manager wants of an object into it, or creates it.
 func (w *write) applyConfiguration(ctx context.Context, body []byte) (Result, error) {
+	w.applies = true
 	wanted, err := w.readConfiguration(body)
 	if err != nil {
 		return Result{}, err
@@ -46,10 +47,20 @@ func (w *write) readConfiguration(body []byte) (map[string]any, error) {
 	if o.Managed != nil {
 		return nil, badRequest("metadata.managedFields must be nil")
 	}
-	if err := checkNamed(o, w.Target); err != nil {
+	if o.Meta.Name == "" { // an object that exists has its name
+		err = placeIn(o, w.Namespace)
+	} else {
+		err = checkNamed(o, w.Target)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if metadata := object.Map(tree["metadata"]); w.Namespace != "" {
+	metadata := object.Map(tree["metadata"])
+	if metadata == nil {
+		metadata = map[string]any{}
+		tree["metadata"] = metadata
+	}
+	if w.Namespace != "" {
 		metadata["namespace"] = w.Namespace
 	} else {
 		delete(metadata, "namespace") // cluster scope has none, whatever the client sent
@@ -87,7 +98,10 @@ func (w *write) createApplied(ctx context.Context, wanted map[string]any) (Resul
 	if err != nil {
 		return Result{}, err
 	}
-	if o.Meta.UID != "" {
+	switch {
+	case o.Meta.Name == "":
+		return Result{}, badRequest("the name of the object (%s based on URL) was undeterminable: metadata.name must be provided to create it", w.Name)
+	case o.Meta.UID != "":
 		return Result{}, w.conflict(o.Meta.Name) // it was about an object that is gone
 	}
 	if err := w.fill(o); err != nil {

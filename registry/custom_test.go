@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 	"sync"
@@ -489,6 +490,31 @@ func TestApplyAcrossVersions(t *testing.T) {
 	}
 	_, err := beta.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=other"), gizmo("v1beta1", "a", `,"spec":{"size":"M"}`))
 	s.refused(err, 409, metav1.StatusReasonConflict, ".spec.size")
+}
+
+// An object that is too large with its managedFields loses them, unless that is what an apply is about.
+func TestManagedFieldsTooLarge(t *testing.T) {
+	s := start(t, "", Options{ManagedFieldsAlways: true})
+	w := s.widgets()
+	labels := func(value string) []byte { // a record has about as many bytes as the labels
+		var text strings.Builder
+		for i := range 15_000 {
+			fmt.Fprintf(&text, `,"example.com/label-number-%030d":"%s"`, i, value)
+		}
+		return []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","labels":{` + text.String()[1:] + `}}}`)
+	}
+	managers := func(r Result, err error) any { return s.ok(r, err).get("metadata.managedFields") }
+	if got := managers(w.Create(s.ctx, "default", nil, labels("x"))); got != nil {
+		t.Errorf("created with %.100v", got)
+	}
+	if got := managers(w.Patch(s.ctx, "default", "a", "", mergePatch, nil, labels("y"))); got != nil {
+		t.Errorf("patched with %.100v", got)
+	}
+	_, err := w.Patch(s.ctx, "default", "b", "", "application/apply-patch+yaml", params("fieldManager=m"), bytes.Replace(labels("x"), []byte(`"name":"a"`), []byte(`"name":"b"`), 1))
+	s.refused(err, 413, metav1.StatusReasonRequestEntityTooLarge, "larger than the limit")
+	if got := managers(w.Create(s.ctx, "default", nil, widget("c", `,"spec":{"size":1}`))); got == nil {
+		t.Error("a small object has no record")
+	}
 }
 
 func TestManagedFieldsAlways(t *testing.T) {

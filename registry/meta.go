@@ -52,16 +52,19 @@ func placeIn(o *object.Object, namespace string) error {
 }
 
 // initMeta sets what the server decides about a new object, whatever the client sent.
-func (e *Endpoint) initMeta(o *object.Object) error {
+func (w *write) initMeta(o *object.Object) error {
 	m := &o.Meta
-	if m.ResourceVersion != "" {
+	switch {
+	case w.dryRun:
+		m.ResourceVersion = "" // kube-apiserver's storage refuses it, and a dry run doesn't get there
+	case m.ResourceVersion != "":
 		return badRequest("resourceVersion should not be set on objects to be created")
 	}
 	m.UID = types.UID(uuid.NewString())
 	m.CreationTimestamp = now()
 	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
 	m.Generation = 1
-	if e.res.typed != nil && e.res.typed.noGeneration {
+	if w.res.typed != nil && w.res.typed.noGeneration {
 		m.Generation = 0
 	}
 	return nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -22,6 +24,7 @@ type write struct {
 	key      string      // of the target; "" for a new object
 	shown    *form.Shown // what the client is answered
 	warnings []string    // what the client is told besides
+	applies  bool        // it's a server-side apply
 }
 
 // own returns a write of an object that the server does on its own account.
@@ -251,7 +254,13 @@ func (w *write) approve(ctx context.Context, next, prev *object.Object) ([]byte,
 		keepTimes(next, prev)
 		w.raiseGeneration(next, prev)
 	}
-	return w.encode(ctx, next)
+	raw, err := w.encode(ctx, next)
+	if len(next.Managed) > 0 && !w.applies && apierrors.IsRequestEntityTooLargeError(err) {
+		// The object counts for more than the record of who wrote it; only an apply can't do without.
+		next.Managed = nil
+		raw, err = w.encode(ctx, next)
+	}
+	return raw, err
 }
 
 // warn adds a Go type's warnings about a valid object.

@@ -203,6 +203,40 @@ func TestOtherOptions(t *testing.T) {
 	}
 }
 
+// TestDryCreateWithVersion: controller-runtime's DryRunClient sends the version that an object has elsewhere.
+func TestDryCreateWithVersion(t *testing.T) {
+	t.Parallel()
+	s := newGizmos(t)
+	versioned := applied("a", `,"resourceVersion":"7"`)
+	check(t, send(t, s, 201, "POST", gizmosPath+"?dryRun=All", "", versioned), "metadata.name=a metadata.resourceVersion= metadata.uid!=")
+	send(t, s, 400, "POST", gizmosPath, "", versioned)
+	send(t, s, 404, "GET", gizmosPath+"/a", "", "")
+}
+
+// TestWarningsOfWhatIsRefused: who is told that an object isn't valid is told of its unknown fields, too.
+func TestWarningsOfWhatIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newGizmos(t)
+	made := s.PostYAML(gizmosPath, applied("a", `},"spec":{"size":"S"}`))
+	versioned := `,"resourceVersion":"` + value(made, "metadata.resourceVersion") + `"`
+	s.PostYAML(definitionsPath, defined(t, "things", "Thing", "spec.versions=["+versionOf("v1", true, true, `"n":{"type":"integer","x-kubernetes-validations":[{"rule":"self < 3"}]}`)+"]"))
+	for _, tc := range []struct{ name, method, path, media, body, want string }{
+		{"create", "POST", gizmosPath, "", applied("b", `},"spec":{"size":"XL","sise":1}`), `unknown field "spec.sise"`},
+		{"create, given twice", "POST", gizmosPath, "", applied("b", `},"spec":{"size":"XL","size":"XL"}`), `duplicate field "spec.size"`},
+		{"create, by a rule", "POST", thingsPath, "", thing("v1", "b", `,"spec":{"n":3,"m":1}`), `unknown field "spec.m"`},
+		{"update", "PUT", gizmosPath + "/a", "", applied("a", versioned+`},"spec":{"size":"XL","sise":1}`), `unknown field "spec.sise"`},
+		{"patch", "PATCH", gizmosPath + "/a", mergePatch, `{"spec":{"size":"XL","sise":1}}`, `unknown field "spec.sise"`},
+		{"Go type", "POST", "/api/v1/namespaces", "", `{"metadata":{"name":"A","nmae":"x"}}`, `unknown field "metadata.nmae"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			res, body := s.Do(tc.method, tc.path, tc.body, "Content-Type", tc.media)
+			if got := strings.Join(warningsOf(t, res), "|"); res.StatusCode != 422 || got != tc.want {
+				t.Errorf("%s, warnings %q, want %q: %s", res.Status, got, tc.want, body)
+			}
+		})
+	}
+}
+
 // TestNamespaceFinalizers: what holds a namespace is changed by its own subresource, in every form in which clients send it.
 func TestNamespaceFinalizers(t *testing.T) {
 	t.Parallel()
