@@ -174,7 +174,7 @@ func FuzzMergePatch(f *testing.F) {
 
 func FuzzJSONPatch(f *testing.F) {
 	fuzzPatch(f, types.JSONPatchType,
-		`[]`, `[null]`, `{}`, `[{"op":"add","path":"/spec/a","value":{"b":[1]}}]`, `[{"op":"remove","path":"/spec/list/1"}]`,
+		`[]`, `[null]`, `{}`, `null`, `"x"`, `[{"op":"add","path":"/spec/a","value":{"b":[1]}}]`, `[{"op":"remove","path":"/spec/list/1"}]`,
 		`[{"op":"replace","path":"","value":[]}]`, `[{"op":"replace","path":"","value":null}]`, `[{"op":"test","path":"","value":{}}]`,
 		`[{"op":"copy","from":"","path":"/spec/self"}]`, `[{"op":"move","from":"/spec","path":"/spec/in"}]`,
 		`[{"op":"add","path":"/spec/list/-","value":1},{"op":"add","path":"/spec/list/99","value":1}]`,

@@ -148,7 +148,7 @@ func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error),
 		return nil, badBody(err)
 	}
 	operations, ok := doc.Tree.([]any)
-	if !ok {
+	if !ok && doc.Tree != nil { // null has no operations
 		return nil, badBody(object.Decode(patch, &operations)) // which says what it is instead
 	}
 	if len(operations) > maxPatchOperations {
