@@ -7,6 +7,7 @@ FUZZTIME  ?= 30s
 BENCHTIME ?= 200ms
 BENCHCOUNT ?= 6
 SOAK      ?= 10m
+DISK_ROUNDS ?= 200
 RUNS      ?= 3
 BIN       ?= bin
 # The build's commit is left out in a clone that git doesn't read, such as another user's.
@@ -88,3 +89,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 .PHONY: soak
 soak: ## run writers, watchers, restarts and compactions against a model and against the binary, each for SOAK (10m)
 	SOAK=$(SOAK) $(GO) test -tags soak -race -p 1 -timeout 0 -run '^TestSoak$$' -v ./storage/cacher ./e2e
+
+.PHONY: soak-disk
+soak-disk: ## fill and empty two small disks DISK_ROUNDS times each (200, some twenty minutes) under load; as root, it mounts them
+	DISK_ROUNDS=$(DISK_ROUNDS) $(GO) test -tags soak -timeout 0 -run '^TestSoakDisk$$' -v ./e2e

@@ -19,12 +19,12 @@
 //
 //   - history: it marks which revision was current when, and compacts what is older than
 //     Options.History or more than Options.HistoryBytes;
-//   - space: it refuses writes, by etcd's own alarm, before the disk is really full, and makes room
-//     and takes the alarm back when there's enough again.
+//   - space: it makes room when the disk is nearly full or the database has reached its quota, and takes
+//     etcd's alarm back when there's enough again. Writes look at the disk by themselves: see room.
 //
 // # Bounds
 //
 // The database by Options.QuotaBytes, history by time and bytes, the marks by maxMarks, the log that
-// etcd keeps in memory by catchUpEntries, the log on disk by snapshotCount and segmentBytes, a request
-// by MaxValueBytes.
+// etcd keeps in memory by catchUpEntries, the log on disk by snapshotCount and segmentBytes, a request by
+// MaxValueBytes, the writes under way by roomChunk.
 package etcd

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -156,5 +157,27 @@ func TestRoomStates(t *testing.T) {
 		if healthy := s.Health() == nil; healthy != tt.put {
 			t.Errorf("%s: health: %v", tt.name, s.Health())
 		}
+	}
+}
+
+// What room adds to a write.
+func BenchmarkRoom(b *testing.B) {
+	for _, ephemeral := range []bool{false, true} {
+		b.Run(fmt.Sprintf("ephemeral=%t", ephemeral), func(b *testing.B) {
+			s, err := Open(b.Context(), Options{DataDir: b.TempDir(), Ephemeral: ephemeral, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			room := s.keeper.room
+			cost := room.cost(1 << 10)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := room.enter(b.Context(), cost, true); err != nil {
+					b.Fatal(err)
+				}
+				room.leave(cost)
+			}
+		})
 	}
 }
