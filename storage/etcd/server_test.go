@@ -435,3 +435,22 @@ func TestValueSize(t *testing.T) {
 		})
 	}
 }
+
+// A restart leads as soon as raft has the log, which is longer than what etcd keeps of it in memory.
+func TestRestartsReplay(t *testing.T) {
+	dir := t.TempDir()
+	for round := range 15 {
+		s, err := etcd.Open(t.Context(), etcd.Options{DataDir: dir, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+		if err != nil {
+			t.Fatalf("round %d: %v", round, err)
+		}
+		if got, want := get(t, s, "k"), strings.Repeat("v", round); got != want {
+			t.Errorf("round %d: %q, want %q", round, got, want)
+		}
+		for range 120 {
+			put(t, s, "other", "v")
+		}
+		put(t, s, "k", strings.Repeat("v", round+1))
+		closeServer(t, s)
+	}
+}
