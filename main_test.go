@@ -88,6 +88,26 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
+// A start that was told to stop is no failure, unless it had failed anyway.
+func TestStartToldToStop(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		dir  string
+		want string // "" for none
+	}{{filepath.Join(dir, "data"), ""}, {file, "is a file"}} {
+		err := serve(ctx, &server.Server{Listen: "127.0.0.1:0", DataDir: tt.dir}, io.Discard)
+		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: %v, want %q", tt.dir, err, tt.want)
+		}
+	}
+}
+
 func TestHelpAndVersion(t *testing.T) {
 	for arg, want := range map[string]string{"--help": "--data-dir", "--version": "apiserver-lite v1.37.0-lite+"} {
 		var stdout, stderr bytes.Buffer

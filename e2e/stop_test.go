@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -138,5 +140,27 @@ func TestInterrupt(t *testing.T) {
 	}
 	if exists(t, p.urlFile) {
 		t.Error("the URL file is still there")
+	}
+}
+
+// TestStopWhileStartHangs stops a server whose start waits for a file that isn't answered, as a disk may be: the
+// process ends all the same.
+func TestStopWhileStartHangs(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "apiserver-lite.json"), 0o600); err != nil { // who reads it waits
+		t.Fatal(err)
+	}
+	p := launch(t, run{args: []string{"--data-dir", dir}})
+	eventually(t, "the directory is locked", func() bool {
+		_, err := os.Stat(filepath.Join(dir, "pid"))
+		return err == nil
+	})
+	p.signal(syscall.SIGTERM)
+	if code := p.wait(stopTime); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+	if last := lastLine(p.stderr.String()); !strings.HasPrefix(last, "apiserver-lite: not stopped") {
+		t.Errorf("the last line doesn't say why: %s", last)
 	}
 }

@@ -220,6 +220,19 @@ func TestShortHistory(t *testing.T) {
 	}
 }
 
+// An error is logged once while it lasts, and again when it comes back.
+func TestComplain(t *testing.T) {
+	var log strings.Builder
+	k := &keeper{log: slog.New(slog.NewTextHandler(&log, nil))}
+	full, other := errors.New("no space"), errors.New("another")
+	for _, err := range []error{full, full, nil, full, other, other, full} {
+		k.complain(err)
+	}
+	if n := strings.Count(log.String(), "\n"); n != 4 {
+		t.Errorf("%d lines, want 4:\n%s", n, &log)
+	}
+}
+
 func TestWaitFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder

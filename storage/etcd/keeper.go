@@ -46,10 +46,15 @@ type keeper struct {
 	short   bool       // history is shorter than asked and than shortHistory, because of the bounds
 
 	// The keeper's goroutine alone:
-	wanted    int64 // the revision up to which history has ended, and is to be compacted
-	dropped   int64 // the revision up to which this process has compacted; 0 before
-	relief    relief
-	complaint string // what was logged last; "" after a look at which nothing failed
+	compaction compaction
+	relief     relief
+	complaint  string // what was logged last; "" after a look at which nothing failed
+}
+
+// compaction is how far history is gone.
+type compaction struct {
+	wanted int64 // the revision up to which it has ended
+	done   int64 // the revision up to which this process has compacted; 0 before
 }
 
 func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, error) {
@@ -129,7 +134,7 @@ func (k *keeper) keepHistory(ctx context.Context) error {
 	if marked && !k.dir.ephemeral {
 		err = k.save()
 	}
-	k.wanted = max(k.wanted, revision)
+	k.compaction.wanted = max(k.compaction.wanted, revision)
 	return errors.Join(err, k.compact(ctx, false))
 }
 
@@ -169,18 +174,18 @@ func (c *writeCount) countWrites() error {
 // compact drops the history that has ended, as far as the floor lets it: the rest waits for the next look.
 // With wait it returns when the database has dropped it too.
 func (k *keeper) compact(ctx context.Context, wait bool) error {
-	revision := k.wanted
+	revision := k.compaction.wanted
 	if floor := k.floor.Load(); floor != nil {
 		revision = min(revision, (*floor)())
 	}
-	if revision <= k.dropped || k.room.state.Load().shut != nil { // a compaction rewrites pages before it frees any
+	if revision <= k.compaction.done || k.room.state.Load().shut != nil { // a compaction rewrites pages before it frees any
 		return nil
 	}
 	_, err := k.local.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: wait})
 	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // an earlier process got as far, but not to the file
 		return fmt.Errorf("compact history up to revision %d: %w", revision, err)
 	}
-	k.dropped = revision
+	k.compaction.done = revision
 	return nil
 }
 

@@ -109,7 +109,7 @@ func (k *keeper) relieve(ctx context.Context) error {
 		k.noteShort(k.clock(), revision != 0)
 	}
 	k.mu.Unlock()
-	k.wanted = max(k.wanted, revision)
+	k.compaction.wanted = max(k.compaction.wanted, revision)
 	return k.compact(ctx, true)
 }
 
@@ -195,7 +195,7 @@ func (k *keeper) dropHistory(ctx context.Context, rev int64) error {
 	k.history.forget(len(k.history.marks) - 1)
 	k.noteShort(at, true)
 	k.mu.Unlock()
-	k.wanted = max(k.wanted, rev)
+	k.compaction.wanted = max(k.compaction.wanted, rev)
 	return k.compact(ctx, true)
 }
 
