@@ -155,7 +155,8 @@ func (d *definitions) sync() {
 	seen := make(map[string]bool, len(d.known))
 	var changed []*resource // whose watches end
 	stale := false
-	for o := range d.res.cache.Snapshot().All(string(d.res.prefix)) {
+	stored := d.res.cache.Snapshot()
+	for o := range stored.All(string(d.res.prefix)) {
 		name := o.Name()
 		old := d.known[name]
 		if old != nil && old.revision == o.Revision {
@@ -193,7 +194,9 @@ func (d *definitions) sync() {
 	}
 	d.registry.catalog.Store(newCatalog(resources))
 	for _, res := range changed {
-		res.cache.EndWatches() // after the catalog: who comes back gets the new views
+		// After the catalog: who comes back gets the new views. What was written under the new definitions, which
+		// needs the new catalog, has a higher revision than they have.
+		res.cache.EndWatches(stored.Revision)
 		d.closing.Go(res.converter.close)
 	}
 }
@@ -414,7 +417,7 @@ func (d *definitions) finish(ctx context.Context, def *definition) (waiting bool
 	if left > 0 {
 		return true, d.edit(ctx, def, func(obj *crd.Definition) { crd.SetTerminating(obj, crd.Waiting) })
 	}
-	def.res.cache.EndWatches() // each after its last DELETED event
+	def.res.cache.EndWatches(d.registry.cacher.Position()) // each after its last DELETED event
 	return false, d.edit(ctx, def, func(obj *crd.Definition) {
 		obj.Finalizers = slices.DeleteFunc(obj.Finalizers, func(f string) bool { return f == crd.Finalizer })
 	})

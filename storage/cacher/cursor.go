@@ -213,8 +213,11 @@ func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revisio
 
 // nextPast takes events from etcd's history, up to the end of the cursor's epoch.
 func (c *Cursor) nextPast(ctx context.Context, dst []byte, pos, end storage.Revision) ([]byte, step, error) {
-	if c.rev >= end {
+	switch {
+	case c.rev >= end:
 		return dst, ended, nil
+	case c.rev >= pos: // the log has lost even more since pos was read
+		return dst, moved, nil
 	}
 	s, err := c.resource.cacher.history.stretch(ctx, c.resource, c.rev, pos)
 	if err != nil {

@@ -34,7 +34,7 @@ func TestEmptiedResource(t *testing.T) {
 				}
 			}
 			r.SetFields(nil)
-			r.EndWatches() // the definition is gone
+			r.EndWatches(rev) // the definition is gone
 		}
 	}
 	fill(1)

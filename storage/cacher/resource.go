@@ -164,13 +164,14 @@ func (r *Resource) trimLog(bytes int64) {
 }
 
 // EndWatches ends every open watch of the resource cleanly, because its definition changed or went away. Each
-// still gives the events that have been applied by now, however far behind it is, and none after them.
-func (r *Resource) EndWatches() {
+// still gives the events up to a revision that the feed has reached, however far behind it is, and none after it:
+// those may be of another definition.
+func (r *Resource) EndWatches(last storage.Revision) {
 	r.mu.Lock()
 	if r.tree.Len() == 0 {
 		r.tree, r.shared = newTree(), nil // an emptied tree keeps nodes for its next objects, which may never come
 	}
-	r.epoch.end = r.rev
+	r.epoch.end = last
 	r.epoch = &epoch{endless}
 	var dirty []*cohort
 	for _, g := range r.groups {

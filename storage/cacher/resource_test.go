@@ -328,11 +328,19 @@ func TestEndWatches(t *testing.T) {
 		t.Fatal("there is another", err)
 	}
 	b.put(widgetNamed("b", "front"))
-	b.EndWatches()
+	b.EndWatches(b.rev)
 	b.wakeAll()
 	<-wait
 	if got := summary(read2(t, c)); got != "A b 2" {
 		t.Errorf("got %q before the end", got)
+	}
+	late := b.watch(t, query{}, WatchOptions{Start: StartNow})
+	defer late.Close()
+	last := b.put(widgetNamed("c", "front"))
+	b.put(widgetNamed("d", "front")) // written under a new definition, before the end is called for
+	b.EndWatches(last)
+	if got := summary(read2(t, late)); got != "A c 3" {
+		t.Errorf("got %q before the end at a revision", got)
 	}
 	fresh := b.watch(t, query{}, WatchOptions{Start: StartNow})
 	defer fresh.Close()
@@ -394,11 +402,11 @@ func TestEndForTheSlow(t *testing.T) {
 			if _, err := r.cacher.Barrier(ctx); err != nil {
 				t.Fatal(err)
 			}
-			res.EndWatches()
+			res.EndWatches(r.cacher.Position())
 			if c.after > 0 {
 				r.createWidgets(100, 100+c.after)
 			}
-			res.EndWatches() // another definition's, which isn't this watch's
+			res.EndWatches(r.cacher.Position()) // another definition's, which isn't this watch's
 			if _, err := r.cacher.Barrier(ctx); err != nil {
 				t.Fatal(err)
 			}
