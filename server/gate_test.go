@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -161,13 +162,30 @@ spec:
 	}
 }
 
-// TestRunEndsWithEtcd: a server whose etcd is gone must not go on.
+// TestRunEndsWithEtcd: a server whose etcd is gone must not go on, and isn't alive.
 func TestRunEndsWithEtcd(t *testing.T) {
 	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir()}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	livez := func() string {
+		t.Helper()
+		res, err := http.Get(s.URL() + "/livez")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, _ := io.ReadAll(res.Body)
+		return fmt.Sprint(res.StatusCode, " ", string(text))
+	}
+	if got := livez(); got != "200 ok" {
+		t.Errorf("livez: %s", got)
+	}
 	s.in.etcd.Local.HardStop()
+	<-s.in.etcd.Done()
+	if got := livez(); !strings.HasPrefix(got, "500 ") || !strings.Contains(got, "etcd stopped by itself") {
+		t.Errorf("livez of a server that a restart would help: %s", got)
+	}
 	if err := s.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "etcd stopped by itself") {
 		t.Errorf("Run = %v", err)
 	}

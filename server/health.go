@@ -17,10 +17,19 @@ type check struct {
 	run   func() error // must return at once
 }
 
-// checks are what the health endpoints look at. livez fails only where a restart would help.
+// checks are what the health endpoints look at. livez fails only where a restart would help: when etcd has stopped for
+// good. (Run returns then; a program that calls Start may go on.)
 func (in *instance) checks() []check {
 	return []check{
 		{"ping", []string{"healthz", "livez", "readyz"}, func() error { return nil }},
+		{"store", []string{"healthz", "livez", "readyz"}, func() error {
+			select {
+			case <-in.etcd.Done():
+				return in.etcdStopped()
+			default:
+				return nil
+			}
+		}},
 		{"etcd", []string{"healthz", "readyz"}, in.etcd.Health},
 		{"caches", []string{"readyz"}, func() error { return closed(in.cacher.Primed(), "the caches are still being filled") }},
 		{"definitions", []string{"readyz"}, func() error { return closed(in.registry.Ready(), "the stored definitions are not served yet") }},

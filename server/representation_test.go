@@ -198,9 +198,9 @@ func TestHealthAndVersion(t *testing.T) {
 		"/livez":                       "ok",
 		"/readyz":                      "ok",
 		"/readyz/etcd":                 "ok",
-		"/livez?verbose":               "[+]ping ok\nlivez check passed\n",
-		"/healthz?verbose":             "[+]ping ok\n[+]etcd ok\nhealthz check passed\n",
-		"/readyz?verbose&exclude=etcd": "[+]ping ok\n[+]caches ok\n[+]definitions ok\n[+]serving ok\nreadyz check passed\n",
+		"/livez?verbose":               "[+]ping ok\n[+]store ok\nlivez check passed\n",
+		"/healthz?verbose":             "[+]ping ok\n[+]store ok\n[+]etcd ok\nhealthz check passed\n",
+		"/readyz?verbose&exclude=etcd": "[+]ping ok\n[+]store ok\n[+]caches ok\n[+]definitions ok\n[+]serving ok\nreadyz check passed\n",
 	} {
 		if got := s.Get(path); got != want {
 			t.Errorf("%s: %q, want %q", path, got, want)

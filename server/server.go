@@ -117,7 +117,11 @@ type Server struct {
 	Log *slog.Logger
 
 	timeouts timeouts // a seam for tests; default to the constants of those names
+	life
+}
 
+// life is what becomes of a Server.
+type life struct {
 	mu      sync.Mutex    // guards started and closing, which are set once
 	started chan struct{} // made by the first Start, Run or Close; closed when in and the start's error are set
 
