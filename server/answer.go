@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -209,26 +208,14 @@ const gzipTag = "-gzip"
 func acceptsGzip(headers []string) bool {
 	const unnamed = -1
 	zip, plain, other := float64(unnamed), float64(unnamed), float64(unnamed)
-	for _, header := range headers {
-		for part := range strings.SplitSeq(header, ",") {
-			name, params, err := mime.ParseMediaType(part)
-			if err != nil {
-				continue
-			}
-			q := 1.0
-			if text, ok := params["q"]; ok {
-				if q, err = strconv.ParseFloat(text, 64); err != nil || !(q >= 0) {
-					continue
-				}
-			}
-			switch name {
-			case "gzip", "x-gzip":
-				zip = max(zip, q)
-			case "identity":
-				plain = q
-			case "*":
-				other = q
-			}
+	for _, c := range parseAccept(headers) {
+		switch c.media {
+		case "gzip", "x-gzip":
+			zip = max(zip, c.q)
+		case "identity":
+			plain = c.q
+		case "*":
+			other = c.q
 		}
 	}
 	if zip == unnamed {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"mime"
 	"net/http"
@@ -99,8 +100,8 @@ type clause struct {
 // maxClauses is how many alternatives of a header count; kubectl sends three.
 const maxClauses = 64
 
-// parseAccept returns the clauses by falling q, then in the client's order. What doesn't parse, and what
-// has q=0, is left out.
+// parseAccept returns the clauses of Accept or Accept-Encoding by falling q, then in the client's order. What doesn't
+// parse is left out. (goautoneg's parser doesn't keep the client's order, minds upper case, and takes any number.)
 func parseAccept(headers []string) []clause {
 	var all []clause
 	for _, header := range headers {
@@ -111,22 +112,14 @@ func parseAccept(headers []string) []clause {
 			}
 			c := clause{media: media, params: params, q: 1}
 			if text, ok := params["q"]; ok {
-				if c.q, err = strconv.ParseFloat(text, 64); err != nil || !(c.q > 0) {
+				if c.q, err = strconv.ParseFloat(text, 64); err != nil || !(c.q >= 0) {
 					continue
 				}
 			}
 			all = append(all, c)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b clause) int {
-		switch {
-		case a.q > b.q:
-			return -1
-		case a.q < b.q:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(a, b clause) int { return cmp.Compare(b.q, a.q) })
 	return all
 }
 
@@ -137,7 +130,7 @@ func negotiate(headers []string, accept accepter) (mediaType, error) {
 		return mediaJSON, nil
 	}
 	for _, c := range parseAccept(headers) {
-		if media, ok := accept(c); ok {
+		if media, ok := accept(c); ok && c.q > 0 {
 			return media, nil
 		}
 	}
