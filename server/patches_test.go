@@ -197,49 +197,57 @@ func sorted(list string) string {
 
 // value returns what stands at a path in JSON, "" for nothing: strings as they are, all else as JSON.
 func value(doc, path string) string {
+	text, _, _ := valueAt(doc, path)
+	return text
+}
+
+// valueAt is value, and tells whether there's something, and how many steps of the path lead somewhere.
+func valueAt(doc, path string) (text string, found bool, steps int) {
 	d := json.NewDecoder(strings.NewReader(doc))
 	d.UseNumber()
 	var v any
 	if err := d.Decode(&v); err != nil {
-		return err.Error()
+		return err.Error(), true, 0
 	}
 	for step := range strings.SplitSeq(path, ".") {
+		var child any
+		var ok bool
 		switch parent := v.(type) {
 		case map[string]any:
-			child, ok := parent[strings.ReplaceAll(step, "~", ".")]
-			if !ok {
-				return ""
-			}
-			v = child
+			child, ok = parent[strings.ReplaceAll(step, "~", ".")]
 		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil || i >= len(parent) {
-				return ""
+			if i, err := strconv.Atoi(step); err == nil && i < len(parent) {
+				child, ok = parent[i], true
 			}
-			v = parent[i]
-		default:
-			return ""
 		}
+		if !ok {
+			return "", false, steps
+		}
+		v = child
+		steps++
 	}
 	if text, ok := v.(string); ok {
-		return text
+		return text, true, steps
 	}
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
 	if err := encoder.Encode(v); err != nil {
-		return err.Error()
+		return err.Error(), true, steps
 	}
-	return strings.TrimSuffix(out.String(), "\n")
+	return strings.TrimSuffix(out.String(), "\n"), true, steps
 }
 
-// check compares values in JSON with what is wanted: "path=value path=value"; "path!=value" is another value.
+// check compares values in JSON with what is wanted: "path=value path=value". "path!=value" is another value, and
+// "path=" is nothing in something that's there, or in a spec or status that isn't: a mistyped path is neither.
 func check(t *testing.T, doc, want string) {
 	t.Helper()
 	for pair := range strings.FieldsSeq(want) {
 		path, wanted, _ := strings.Cut(pair, "=")
 		path, not := strings.CutSuffix(path, "!")
-		if got := value(doc, path); (got == wanted) == not {
+		got, found, steps := valueAt(doc, path)
+		somewhere := found || steps == strings.Count(path, ".") && steps > 0 || steps == 0 && slices.Contains([]string{"spec", "status"}, strings.Split(path, ".")[0])
+		if (got == wanted) == not || not && !found || !somewhere {
 			t.Errorf("%s is %q, want %q in %.2000s", path, got, pair, doc)
 		}
 	}

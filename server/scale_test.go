@@ -158,25 +158,17 @@ func openWatches(s *servertest.Server) int {
 	return sum
 }
 
-// await asks every few milliseconds; go test's own timeout is the deadline.
+// await is until where the line says what it waits for.
 func await(t *testing.T, done func() bool) {
 	t.Helper()
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-tick.C:
-		case <-t.Context().Done():
-			t.Fatal("the test is over")
-		}
-	}
+	until(t, "what this line waits for", done)
 }
 
 // TestSlowReader stalls a reader until what it has to read has fallen off the memory of the server. Others
 // don't notice, and when it reads again it gets everything.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t)
+	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = time.Hour }) // however slow it is
 	widgets := makeWidgets(t, s, 8, 6<<10)
 	from := now(t, s, widgetsPath)
 	slow := stalling(t, s).Watch(after(from))
@@ -245,10 +237,25 @@ func TestStalledReaderResumes(t *testing.T) {
 		}
 		got++
 	}
-	if got > 0 {
-		from = want[got-1]
+	// On a busy machine this reader may be cut off as well: then it goes on like the other.
+	for got < len(want) {
+		if got > 0 {
+			from = want[got-1]
+		}
+		w, before := s.Watch(after(from)), got
+		for line, err := w.Next(); err == nil; line, err = w.Next() {
+			if v := versionIn(line); v != want[got] {
+				t.Fatalf("event %d has version %d, want %d", got, v, want[got])
+			}
+			if got++; got == len(want) {
+				break
+			}
+		}
+		w.Close()
+		if got == before {
+			t.Fatalf("a watch from %d has nothing of the %d events that are left", from, len(want)-got)
+		}
 	}
-	expectVersions(t, s.Watch(after(from)), want[got:])
 }
 
 // TestResumeStorm restarts a server under 300 watchers, which resume from where each of them was. What they
@@ -274,10 +281,9 @@ func TestResumeStorm(t *testing.T) {
 
 func resumeStorm(t *testing.T, others int, least, most int64) {
 	const clients = 300
-	dir, address := filepath.Join(t.TempDir(), "data"), "127.0.0.1:0"
-	durable := func(s *server.Server) { s.Ephemeral, s.DataDir, s.Listen = false, dir, address }
+	dir := filepath.Join(t.TempDir(), "data")
+	durable := func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir }
 	first := newWidgets(t, durable)
-	address = strings.TrimPrefix(first.URL, "http://")
 	widgets := makeWidgets(t, first, 4, 10)
 	from := now(t, first, widgetsPath)
 	var streams []*servertest.Stream
@@ -296,9 +302,6 @@ func resumeStorm(t *testing.T, others int, least, most int64) {
 	first.Client.CloseIdleConnections()
 
 	second := servertest.New(t, durable)
-	if second.URL != first.URL {
-		t.Fatalf("it serves at %s, after %s", second.URL, first.URL)
-	}
 	versions = append(versions, update(t, second, widgets, 1)...)
 	now(t, second, widgetsPath) // the feed has read all of it, and reads nothing from now on
 	before := server.HistoryReads(second.Server)

@@ -102,7 +102,7 @@ func TestTakenOverWire(t *testing.T) {
 					t.Parallel()
 					chunked := version == "1.1"
 					c := connect(t, s)
-					head, rest := begin(t, c, fmt.Sprintf("GET %s?watch=true&resourceVersion=%d&timeoutSeconds=2&fieldSelector=metadata.name%%3Dlate%s HTTP/%s\r\nHost: localhost\r\n\r\n", empty, from, version[2:], version))
+					head, rest := begin(t, c, fmt.Sprintf("GET %s?watch=true&resourceVersion=%d&timeoutSeconds=8&fieldSelector=metadata.name%%3Dlate%s HTTP/%s\r\nHost: localhost\r\n\r\n", empty, from, version[2:], version))
 					if strings.Contains(head, "\r\nTransfer-Encoding: chunked\r\n") != chunked || !strings.Contains(head, "\r\nConnection: close\r\n") && chunked ||
 						strings.Contains(head, "Content-Length") || !strings.Contains(head, "\r\nContent-Type: application/json\r\n") {
 						t.Errorf("the head is %s", head)
@@ -141,7 +141,7 @@ func TestTalkIsIgnored(t *testing.T) {
 	s := newWidgets(t)
 	second := "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	c := connect(t, s)
-	_, rest := begin(t, c, "GET "+empty+"?watch=true&timeoutSeconds=2 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody"+second)
+	_, rest := begin(t, c, "GET "+empty+"?watch=true&timeoutSeconds=8 HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\n\r\nbody"+second)
 	for range 100 {
 		if _, err := io.WriteString(c, second+strings.Repeat("talk", 10_000)); err != nil {
 			t.Fatal(err)
