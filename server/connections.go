@@ -276,3 +276,14 @@ func inLobby(ctx context.Context) bool { return ctx.Value(lobbyKey{}) != nil }
 
 // Read is the connection's, after a look at what comes first.
 func (c *connection) Read(p []byte) (int, error) { return c.opening.read(c.Conn, p) }
+
+// Write is the connection's, except that a refusal of net/http's own becomes a Status. (With TLS it's out of reach.)
+func (c *connection) Write(p []byte) (int, error) {
+	if !c.list.secure {
+		if refusal := refusalStatus(p); refusal != nil {
+			_, err := c.Conn.Write(refusal)
+			return len(p), err
+		}
+	}
+	return c.Conn.Write(p)
+}

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -201,6 +202,13 @@ func TestRawHTTP(t *testing.T) {
 			fields := strings.Fields(line)
 			if len(fields) < 2 || !strings.Contains(strings.Join(tc.codes, " "), fields[1]) {
 				t.Errorf("answered %.200q, want %s", answer, tc.codes)
+			}
+			if res, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(answer)), nil); err != nil {
+				t.Error(err)
+			} else if body, err := io.ReadAll(res.Body); err != nil {
+				t.Error(err)
+			} else {
+				status(t, res, string(body))
 			}
 			if n := strings.Count(string(answer), "HTTP/1.1 "); n != 1 {
 				t.Errorf("%d answers: %.1000q", n, answer)
