@@ -38,6 +38,18 @@ func (w *response) enter(ctx context.Context) error {
 	return err
 }
 
+// tryEnter takes the request's turn if there's one to be had at once.
+func (w *response) tryEnter() bool {
+	if !w.inTurn {
+		select {
+		case w.large <- struct{}{}:
+			w.inTurn = true
+		default:
+		}
+	}
+	return w.inTurn
+}
+
 // enter waits for a turn, which leave ends. Its error is a Status.
 func (t turns) enter(ctx context.Context) error {
 	wait := time.NewTimer(largeAnswerWait)
@@ -113,7 +125,7 @@ func (a *answer) Write(p []byte) (int, error) {
 }
 
 // Large answers take whole cores, and a write to the store passes several goroutines on its way: at each it would
-// stand in line behind all of them. So while writes are under way, all large answers together rest longer than
+// wait in line after all of them. So while writes are under way, all large answers together rest longer than
 // they work.
 const (
 	// restsPerPiece is how long they rest, in units of what they work.
@@ -224,9 +236,10 @@ func acceptsGzip(headers []string) bool {
 	return zip > 0 && zip >= plain
 }
 
-// writeBody answers with a body that is there already.
+// writeBody answers with a body that is there already, compressed if it's large, unless too many are: it may be the
+// answer of a write that has happened, which must not be refused.
 func (w *response) writeBody(r *http.Request, code int, body []byte) {
-	if len(body) > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) {
+	if len(body) > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) && w.tryEnter() {
 		a := w.answer(r, code)
 		if _, err := a.Write(body); err != nil {
 			a.drop()

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"testing"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 
@@ -23,3 +25,14 @@ func Database(s *Server) backend.Backend { return s.in.etcd.Local.Backend() }
 
 // Defragment writes the database of the server's etcd anew.
 func Defragment(s *Server) error { return s.in.etcd.Local.Defragment() }
+
+// OccupyReads has so many requests under way that read, until the function it returns is called.
+func OccupyReads(t *testing.T, s *Server, n int) (release func()) {
+	t.Helper()
+	for range n {
+		if err := s.in.inflight.enter(classRead); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() { s.in.inflight.leaveAs(classRead, n) }
+}

@@ -31,7 +31,7 @@ const (
 type accepter func(clause) (mediaType, bool)
 
 // acceptObject is for documents that are given as they are. A clause that asks for another rendering, such
-// as as=Table, isn't one that we can answer; kubectl puts plain JSON behind it.
+// as as=Table, isn't one that we can answer; kubectl names plain JSON after it.
 func acceptObject(c clause) (mediaType, bool) {
 	if c.params["as"] != "" {
 		return "", false
@@ -143,7 +143,7 @@ func negotiate(headers []string, accept accepter) (mediaType, error) {
 }
 
 // wantsPretty reports whether JSON should be indented: because the client says so, or because there is a
-// person behind it and it doesn't say.
+// person who uses it and it doesn't say.
 func (w *response) wantsPretty(r *http.Request) bool {
 	query := w.query
 	if query == nil {
@@ -161,11 +161,14 @@ func (w *response) wantsPretty(r *http.Request) bool {
 func (w *response) writeObject(r *http.Request, code int, media mediaType, body []byte) {
 	if media == mediaYAML {
 		text, err := w.toYAML(r.Context(), body)
-		if err != nil {
+		switch {
+		case err == nil:
+			body = text
+		case r.Method == http.MethodGet || r.Method == http.MethodHead || code >= http.StatusBadRequest:
 			w.fail(r, err)
 			return
+		default: // the write has happened, and must not be refused: its JSON is YAML, too
 		}
-		body = text
 	} else if w.wantsPretty(r) {
 		var out bytes.Buffer
 		in := newIndenter(&out)

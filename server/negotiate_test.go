@@ -104,6 +104,12 @@ func TestYAMLAnswersAreBounded(t *testing.T) {
 	if _, err := w.toYAML(gone, []byte(`{}`)); err != nil {
 		t.Errorf("a small one has to wait: %v", err)
 	}
+	rec := httptest.NewRecorder()
+	write := &response{ResponseWriter: rec, yaml: w.yaml, large: make(turns, 1)}
+	write.writeObject(httptest.NewRequest(http.MethodPut, "/", nil).WithContext(gone), http.StatusOK, mediaYAML, large)
+	if rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != string(mediaYAML) || rec.Body.Len() < len(large) {
+		t.Errorf("a write that has happened is answered %d %.100s", rec.Code, rec.Body)
+	}
 	w.yaml.leave()
 	for range 2 {
 		if _, err := w.toYAML(t.Context(), large); err != nil {
