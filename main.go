@@ -32,7 +32,7 @@ const (
 	exitForced  = 3 // a second signal
 )
 
-// envPrefix begins the environment variable that stands for a flag: APISERVER_LITE_DATA_DIR for --data-dir.
+// envPrefix begins the name of the environment variable of a flag: APISERVER_LITE_DATA_DIR for --data-dir.
 const envPrefix = "APISERVER_LITE_"
 
 func main() {
@@ -225,7 +225,7 @@ func flagSet(f *flags) *pflag.FlagSet {
 	set.DurationVar(&s.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
 	set.BoolVar(&s.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
 	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
-	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which conversion webhooks may be called beside public addresses")
+	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which conversion webhooks may be called besides public addresses")
 	set.StringSliceVar(&s.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
 	set.BoolVar(&s.TLS, "tls", false, "serve HTTPS with a certificate made for it, tls.crt in the data directory")
 	set.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")

@@ -10,8 +10,8 @@
 //
 // # The way of a request
 //
-// handler (handler.go) is the outermost: it gives the request an Audit-Id, recovers panics, and leaves
-// one log line and one count behind. Then come, in this order, the length of the URI, the checks
+// handler (handler.go) is the outermost: it gives the request an Audit-Id, recovers panics, and writes
+// one log line and one count at the end. Then come, in this order, the length of the URI, the checks
 // against browsers and foreign hosts (security.go), the path (path.go), the bearer token (token.go),
 // readiness and the bounds on requests in flight (limits.go), and the chi routes (router.go). What a
 // route's function returns as an error becomes the response in one place (errors.go). Objects go out

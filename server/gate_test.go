@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// newGate returns a handler with nothing behind it: only what lets requests in or not can be tested with it.
+// newGate returns a handler without a registry: only what lets requests in or refuses them can be tested with it.
 func newGate(ready bool, f *inflight) *handler {
 	h := &handler{
 		log:      slog.New(slog.DiscardHandler),

@@ -14,8 +14,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
-// maxResources is how many resources have series of their own. Definitions come and go, and each leaves
-// its series behind; when one more would pass the bound all begin anew, which counters may.
+// maxResources is how many resources have series of their own. Definitions come and go, and the
+// series of each stay. When one more resource would pass the bound, all series begin anew, which counters may.
 const maxResources = 1024
 
 // metrics are one server's, named as kube-apiserver names what means the same. No label's value comes
@@ -96,7 +96,7 @@ func (in *instance) addGauges(r *prometheus.Registry, large turns) {
 		func() float64 { return float64(in.cacher.Usage().HistoryBytes) })
 	gauge("apiserver_lite_kept_snapshots", "Snapshots that are kept for the next pages of lists.",
 		func() float64 { return float64(in.cacher.Usage().Snapshots) })
-	gauge("apiserver_lite_kept_snapshot_bytes", "What those keep in memory beside the current state.",
+	gauge("apiserver_lite_kept_snapshot_bytes", "What those keep in memory besides the current state.",
 		func() float64 { return float64(in.cacher.Usage().SnapshotBytes) })
 	gauge("apiserver_lite_initial_state_bytes", "Frames of initial states that watches share.",
 		func() float64 { return float64(in.cacher.Usage().StateBytes) })

@@ -146,7 +146,7 @@ const (
 	maxOpenAPIKept = 16 << 20
 	// maxOpenAPIDocument is how large one may become, compressed. It must be in memory to be compressed.
 	maxOpenAPIDocument = 64 << 20
-	// allDocuments stands for the path of a document with everything.
+	// allDocuments is used as the path of the document with everything.
 	allDocuments = ""
 )
 

@@ -16,7 +16,7 @@ import (
 // maxURI is the length of a request line's URI, in bytes. Long label selectors fit.
 const maxURI = 64 << 10
 
-// cleanPath makes sure that a path means one thing: its segments are what stands between the slashes on
+// cleanPath makes sure that a path means one thing: its segments are what is between the slashes on
 // the wire, and none of them decodes to something that would add or remove a segment, here or in a proxy.
 // After it, u.Path has exactly those segments and u.RawPath is empty, so that routing can't see
 // anything else. A slash at the end doesn't count.

@@ -54,11 +54,11 @@ type Server struct {
 	// apply): tracking costs several times what a write does.
 	ManagedFieldsAlways bool
 
-	// WebhookAddresses are the networks, as "127.0.0.0/8", in which conversion webhooks may be called beside public
+	// WebhookAddresses are the networks, as "127.0.0.0/8", in which conversion webhooks may be called besides public
 	// addresses. By default none that is private, loopback or link-local.
 	WebhookAddresses []netip.Prefix
 
-	// AllowedHosts are names that the Host header may carry, beside localhost and loopback
+	// AllowedHosts are names that the Host header may carry, besides localhost and loopback
 	// addresses, while the server listens on a loopback address without a token: a web page that
 	// rebinds its own name to 127.0.0.1 gets nothing. A port is ignored.
 	AllowedHosts []string
@@ -109,7 +109,7 @@ type Server struct {
 	// program apiserver-lite sets debug.FreeOSMemory, which gives back what the whole process doesn't use.
 	FreeMemory func()
 
-	// Metrics, if set, are shown on /metrics beside the server's own: prometheus.DefaultGatherer adds
+	// Metrics, if set, are shown on /metrics besides the server's own: prometheus.DefaultGatherer adds
 	// etcd's and the Go runtime's, which are one set per process.
 	Metrics prometheus.Gatherer
 
@@ -138,7 +138,7 @@ type timeouts struct{ header, body, idle time.Duration }
 var errUsed = errors.New("server: already started or closed; a Server serves once")
 
 // Start starts the server and returns when it's ready: when every request is served, with all that was
-// stored before. ctx bounds the start and nothing after it. On an error nothing is left behind, and
+// stored before. ctx bounds the start and nothing after it. On an error nothing is left, and
 // Close needn't be called.
 func (s *Server) Start(ctx context.Context) error {
 	if !s.begin() {

@@ -185,7 +185,7 @@ func (s *connSink) end() {
 	s.conn.SetWriteDeadline(*s.last.Load())
 }
 
-// chunk puts the frames behind the headroom into one HTTP/1.1 chunk, in place.
+// chunk puts the frames after the headroom into one HTTP/1.1 chunk, in place.
 func chunk(buf []byte) []byte {
 	var digits [watchstream.Headroom]byte
 	head := append(strconv.AppendUint(digits[:0], uint64(len(buf)-watchstream.Headroom), 16), '\r', '\n')

@@ -69,7 +69,7 @@ func connect(t *testing.T, s *servertest.Server) net.Conn {
 	return c
 }
 
-// begin sends a request and returns the connection's reader, behind the head of the answer, which must be a 200.
+// begin sends a request and returns the connection's reader, after the head of the answer, which must be a 200.
 func begin(t *testing.T, c net.Conn, request string) (head string, rest *bufio.Reader) {
 	t.Helper()
 	io.WriteString(c, request)

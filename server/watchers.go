@@ -78,7 +78,7 @@ const (
 	tidyInterval = 5 * time.Second
 )
 
-// tidy calls free when many watches have come or gone, until ctx ends: opening one leaves net/http's buffers behind,
+// tidy calls free when many watches have come or gone, until ctx ends: opening one leaves buffers of net/http,
 // which Go would collect with the next load or after two minutes, and keep for long after that.
 func (ws *watchers) tidy(ctx context.Context, free func()) {
 	tick := time.NewTicker(tidyInterval)
@@ -140,7 +140,7 @@ type watcherRow struct {
 	AgeSeconds      float64 `json:"ageSeconds"`
 }
 
-// page reports on every watch, the most behind first.
+// page reports on every watch, those with the most events to take first.
 func (ws *watchers) page(now time.Time) watcherPage {
 	p := watcherPage{Groups: []groupRow{}, Watchers: []watcherRow{}}
 	seen := map[any]bool{}

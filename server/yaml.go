@@ -19,9 +19,12 @@ import (
 // begin a node. An object of that many fields is better sent as JSON.
 const maxYAMLTokens = 100_000
 
-// fromYAML returns a YAML document as JSON, and the mapping keys that stand in it twice. What YAML has
+// fromYAML returns a YAML document as JSON, and the keys that a mapping has twice. What YAML has
 // beyond JSON, and what makes it dangerous, is refused: anchors and aliases, tags, merge keys, and
 // several documents. Scalars are read as kubectl reads them (YAML 1.1: yes is true).
+//
+// Two parsers read the text: the one that kubectl uses reads YAML 1.1 but doesn't tell anchors and tags, and the
+// other one tells them but reads YAML 1.2. FuzzFromYAML compares what they see.
 func fromYAML(text []byte) (doc []byte, duplicates []string, err error) {
 	tokens := 0
 	for _, c := range text {
@@ -76,7 +79,7 @@ func checkNode(n *yamlv3.Node, duplicates *[]string, depth int) error {
 	return nil
 }
 
-// maxDuplicates is how many keys that stand twice are told.
+// maxDuplicates is how many of the keys that a mapping has twice are told.
 const maxDuplicates = 32
 
 func checkKeys(mapping *yamlv3.Node, duplicates *[]string) error {
@@ -99,7 +102,7 @@ func checkKeys(mapping *yamlv3.Node, duplicates *[]string) error {
 	return nil
 }
 
-// duplicateFields treats keys that stand twice, of which the last one wins, as fieldValidation says:
+// duplicateFields treats keys that a mapping has twice, of which the last one wins, as fieldValidation says:
 // Strict refuses them, Ignore says nothing, and anything else warns. (An unknown value is the registry's
 // to refuse.)
 func duplicateFields(duplicates []string, fieldValidation string) (warnings []string, err error) {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	yamlv3 "go.yaml.in/yaml/v3"
 )
 
 func TestFromYAML(t *testing.T) {
@@ -66,7 +68,8 @@ func TestDuplicateFields(t *testing.T) {
 	}
 }
 
-// FuzzFromYAML looks for texts that panic, or become something else than JSON.
+// FuzzFromYAML looks for texts that panic, become something else than JSON, or have another shape for the parser that
+// judges them than for the one that reads them.
 func FuzzFromYAML(f *testing.F) {
 	for _, text := range []string{"a: 1", "- x\n- {y: z}", "? a\n: b", "a: &x [*x]", "--- |\n x\n", "!!str a: b", "\xff", "a: .nan"} {
 		f.Add([]byte(text))
@@ -76,7 +79,49 @@ func FuzzFromYAML(f *testing.F) {
 		if err == nil && len(doc) > 0 && !json.Valid(doc) {
 			t.Errorf("%q became %q, which isn't JSON", text, doc)
 		}
+		var judged yamlv3.Node
+		if err != nil || yamlv3.Unmarshal(text, &judged) != nil || len(judged.Content) == 0 {
+			return
+		}
+		var read any
+		if json.Unmarshal(doc, &read) == nil && !sameShape(judged.Content[0], read) {
+			t.Errorf("%q became %s, which isn't what was judged", text, doc)
+		}
 	})
+}
+
+// sameShape tells whether a node has the keys and elements of what was read.
+func sameShape(n *yamlv3.Node, read any) bool {
+	switch read := read.(type) {
+	case map[string]any:
+		if n.Kind != yamlv3.MappingNode {
+			return false
+		}
+		keys := map[string]*yamlv3.Node{}
+		for i := 0; i < len(n.Content); i += 2 {
+			keys[n.Content[i].Value] = n.Content[i+1]
+		}
+		if len(keys) < len(read) { // numbers that are one key for the reader can be written in several ways
+			return false
+		}
+		for name, value := range read {
+			if node := keys[name]; node != nil && !sameShape(node, value) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		if n.Kind != yamlv3.SequenceNode || len(n.Content) != len(read) {
+			return false
+		}
+		for i := range read {
+			if !sameShape(n.Content[i], read[i]) {
+				return false
+			}
+		}
+		return true
+	}
+	return n.Kind == yamlv3.ScalarNode
 }
 
 // BenchmarkHostileYAML is for the texts that cost the most within the bounds.
