@@ -33,8 +33,8 @@ build: ## leave a stripped binary in bin/apiserver-lite
 	$(BUILD) -o $(BIN)/apiserver-lite .
 
 .PHONY: test
-test: ## run every test of every module and each benchmark once, with the race detector
-	$(EACH) $(GO) test -race -timeout 20m -bench . -benchtime 1x ./...$(DONE)
+test: ## run every test of every module, with the race detector
+	$(EACH) $(GO) test -race -timeout 20m ./...$(DONE)
 
 .PHONY: check
 check: ## look at the form: gofmt, vet, staticcheck, go.mod, who imports whom
@@ -44,7 +44,7 @@ check: ## look at the form: gofmt, vet, staticcheck, go.mod, who imports whom
 	$(GO) test -run '^TestImport' .
 
 .PHONY: ci
-ci: check test ## what must pass before a change goes in: check and test
+ci: check test bench-once ## what must pass before a change goes in: check, test and bench-once
 
 .PHONY: cover
 cover: ## run the tests and print the share of statements that they reach; bin/cover.out has the lines
@@ -53,6 +53,10 @@ cover: ## run the tests and print the share of statements that they reach; bin/c
 .PHONY: bench
 bench: ## run every Go benchmark for BENCHTIME (200ms); `go run ./bench` lists the scenarios
 	$(EACH) $(GO) test $(BENCH) ./...$(DONE)
+
+.PHONY: bench-once
+bench-once: ## run every Go benchmark once, small and with the race detector, so that none rots
+	$(GO) test -race -short -run '^$$' -bench . -benchtime 1x $$(grep -rl --include=*_test.go '^func Benchmark' . | xargs -n1 dirname | sort -u)
 
 .PHONY: bench-compare
 bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT (6) times, and compare

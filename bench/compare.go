@@ -235,7 +235,12 @@ func (r row) worse(ratio float64) float64 {
 }
 
 // spread is the distance between the least and the most, as a share of the median.
-func (s summary) spread() string { return fmt.Sprintf("%.0f %%", (s.Most-s.Least)/s.Median*100) }
+func (s summary) spread() string {
+	if s.Runs == 1 {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f %%", (s.Most-s.Least)/s.Median*100)
+}
 
 // digits leaves three.
 func digits(f float64) string {

@@ -132,6 +132,14 @@ func BenchmarkDefinition(b *testing.B) {
 	}
 }
 
+// many is how many objects a benchmark makes: a hundredth with -short, which only shows that it runs.
+func many(n int) int {
+	if testing.Short() {
+		return n / 100
+	}
+	return n
+}
+
 // What kubectl get makes the server do for 5,000 objects of a kilobyte.
 func BenchmarkTable(b *testing.B) {
 	s := start(b, "", Options{})
@@ -140,7 +148,7 @@ func BenchmarkTable(b *testing.B) {
 		{"name": "N", "type": "integer", "jsonPath": ".spec.field02.n"},
 		{"name": "Ready", "type": "string", "jsonPath": ".status.conditions[?(@.type==\"Ready\")].status"},
 		{"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}`)
-	const objects = 5000
+	objects := many(5000)
 	var work errgroup.Group
 	work.SetLimit(64)
 	for i := range objects {
@@ -166,14 +174,14 @@ func BenchmarkTable(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/objects, "us/object")
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N)/float64(objects), "us/object")
 		})
 	}
 }
 
 // BenchmarkList10k writes 10,000 objects of a kilobyte: what it allocates must not depend on how many they are.
 func BenchmarkList10k(b *testing.B) {
-	for _, n := range []int{100, 10_000} {
+	for _, n := range []int{100, many(10_000)} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			s := start(b, "", Options{})
 			w := s.widgets()
@@ -196,7 +204,7 @@ func BenchmarkListByOtherField(b *testing.B) {
 }
 
 func benchmarkSelected(b *testing.B, query string) {
-	const objects, every = 100_000, 10_000
+	objects, every := many(100_000), many(10_000)
 	s := start(b, "", Options{})
 	w := s.widgets()
 	s.fill(objects, 1000, func(i int) string {

@@ -70,10 +70,15 @@ func New(t testing.TB, options ...func(*server.Server)) *Server {
 	return &Server{Server: s, URL: s.URL(), Client: client, t: t}
 }
 
-// end closes the server and proves that it was sound.
+// end is prove with its patience.
 func end(t testing.TB, s *server.Server, client *http.Client, label string) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	prove(ctx, t, s, client, label)
+}
+
+// prove closes the server and proves that it was sound.
+func prove(ctx context.Context, t testing.TB, s *server.Server, client *http.Client, label string) {
 	select {
 	case <-s.Closed(): // by the test
 	default:
