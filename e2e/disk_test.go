@@ -75,9 +75,9 @@ type fullLoad struct {
 	watch   *stream
 	mu      sync.Mutex       // guards what follows
 	acked   map[string]int64 // the resourceVersion of each widget, as last answered
-	unknown map[string]bool  // widgets of whose last write nobody knows
 	bad     []string         // answers that should not be
 	seen    map[string]int64 // by the watch
+	last    int64            // where the watch got to; 0 for its beginning
 }
 
 func newFullLoad(c *client, from string) *fullLoad {
@@ -190,21 +190,28 @@ func (l *fullLoad) follow(t *testing.T) {
 	l.mu.Lock()
 	acked := maps.Clone(l.acked)
 	l.mu.Unlock()
-	last := int64(0)
+	began := time.Now()
 	for name, rv := range acked {
 		for l.seen[name] < rv {
 			e, err := l.watch.next()
-			if err != nil {
+			if err != nil && time.Since(began) > patience {
 				t.Fatalf("the watch, before it had %s at %d: %v", name, rv, err)
 			}
-			last = e.Object.rv(t)
-			l.seen[e.Object.Metadata.Name] = last
+			if err != nil { // it was open for longer than its reads may take
+				l.reopen()
+				continue
+			}
+			l.last = e.Object.rv(t)
+			l.seen[e.Object.Metadata.Name] = l.last
 		}
 	}
-	if last > 0 {
-		l.watch.body.Close()
-		l.watch = l.c.watch(fmt.Sprintf("%s?watch=true&resourceVersion=%d", widgets, last))
-	}
+	l.reopen()
+}
+
+// reopen opens the watch anew where it got to.
+func (l *fullLoad) reopen() {
+	l.watch.body.Close()
+	l.watch = l.c.watch(fmt.Sprintf("%s?watch=true&resourceVersion=%d", widgets, l.last))
 }
 
 // end stops the clients and fails the test if one of them was treated badly.

@@ -131,7 +131,7 @@ func (k *keeper) keepHistory(ctx context.Context) error {
 	k.mu.Unlock()
 
 	var err error
-	if marked && !k.dir.ephemeral {
+	if marked && !k.dir.ephemeral && k.room.state.Load().shut == nil { // on a full disk the next mark's turn will do
 		err = k.save()
 	}
 	k.compaction.wanted = max(k.compaction.wanted, revision)
