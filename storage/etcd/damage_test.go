@@ -9,11 +9,17 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"go.etcd.io/bbolt"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
@@ -315,15 +321,120 @@ func TestTornTail(t *testing.T) {
 // entryRecord is a log record like etcd's, with size bytes of data.
 func entryRecord(crc uint32, size int) []byte {
 	data := append([]byte{0x08, 0, 0x10, 2, 0x18, 0xff, 0x7f, 0x22, byte(size&0x7f | 0x80), byte(size >> 7)}, bytes.Repeat([]byte("x"), size)...)
+	b, _ := logRecord(crc, 2, data)
+	return b
+}
+
+// logRecord is a log record of a type. It returns its checksum, too, from which the next one's goes on.
+func logRecord(crc uint32, typ byte, data []byte) ([]byte, uint32) {
 	crc = crc32.Update(crc, crc32.MakeTable(crc32.Castagnoli), data)
-	msg := binary.AppendUvarint([]byte{0x08, 2, 0x10}, uint64(crc))
+	msg := binary.AppendUvarint([]byte{0x08, typ, 0x10}, uint64(crc))
 	msg = append(binary.AppendUvarint(append(msg, 0x1a), uint64(len(data))), data...)
 	pad := -len(msg) & 7
 	field := uint64(len(msg))
 	if pad > 0 {
 		field |= uint64(0x80|pad) << 56
 	}
-	return append(append(binary.LittleEndian.AppendUint64(nil, field), msg...), make([]byte, pad)...)
+	return append(append(binary.LittleEndian.AppendUint64(nil, field), msg...), make([]byte, pad)...), crc
+}
+
+// groupCommit is what one sync covers: n entries of 1000 bytes after an entry, and a state with a commit.
+func groupCommit(t *testing.T, crc uint32, after uint64, n int, commit uint64) (records [][]byte) {
+	t.Helper()
+	put := pb.PutRequest{Key: []byte("grouped"), Value: bytes.Repeat([]byte("x"), 1000)}
+	request, err := proto.Marshal(&pb.InternalRaftRequest{Header: &pb.RequestHeader{ID: 1}, Put: &put})
+	if err != nil {
+		t.Fatal(err)
+	}
+	field := func(tag byte, v uint64) []byte { return binary.AppendUvarint([]byte{tag}, v) }
+	var rec []byte
+	for i := range n {
+		data := slices.Concat(field(0x08, 0), field(0x10, 2), field(0x18, after+1+uint64(i)), field(0x22, uint64(len(request))), request)
+		rec, crc = logRecord(crc, 2, data)
+		records = append(records, rec)
+	}
+	rec, _ = logRecord(crc, 3, slices.Concat(field(0x08, 2), field(0x10, 1), field(0x18, commit)))
+	return append(records, rec)
+}
+
+// lastEntry reads the index of the last entry of a log.
+func lastEntry(t *testing.T, im image) uint64 {
+	t.Helper()
+	dir := im.restore(t, func(image) {})
+	log, err := wal.OpenForRead(zap.NewNop(), filepath.Join(dir, "member/wal"), &walpb.Snapshot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	_, _, entries, err := log.ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries[len(entries)-1].GetIndex()
+}
+
+// One sync covers many records. After a power failure one of them may be blank and those after it whole:
+// nothing of it was acknowledged, unless a later record says that the missing entry was committed.
+func TestTornGroupCommit(t *testing.T) {
+	_, killed := images(t, 50)
+	last, end := records(killed)
+	crc, entry := lastCRC(t, killed, last[len(last)-1]), lastEntry(t, killed)
+	tests := []struct {
+		name    string
+		blank   []int  // records
+		commit  uint64 // by the state at the end
+		refused bool
+	}{
+		{"the first is blank", []int{0}, entry, false},
+		{"one in the middle is blank", []int{2}, entry, false},
+		{"two are blank", []int{0, 2}, entry, false},
+		{"the first is blank, and committed", []int{0}, entry + 1, true},
+		{"one in the middle is blank, and committed", []int{2}, entry + 5, true},
+		{"one in the middle is blank, those before it committed", []int{2}, entry + 2, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			group := groupCommit(t, crc, entry, 5, tt.commit)
+			at := end
+			for i := range tt.blank[0] {
+				at += len(group[i])
+			}
+			for _, i := range tt.blank {
+				clear(group[i])
+			}
+			tail := string(bytes.Join(group, nil))
+			dir := killed.restore(t, func(im image) {
+				im[walPath] = im[walPath][:end] + tail + im[walPath][end+len(tail):]
+			})
+			if tt.refused {
+				refused(t, dir, walPath, fmt.Sprintf("at offset %d", at), "blank", "restore")
+				return
+			}
+			var log logBuffer
+			for range 2 {
+				s := open(t, etcd.Options{DataDir: dir, Log: log.logger()})
+				res, err := s.Client.Get(t.Context(), "/key/", clientv3.WithPrefix(), clientv3.WithCountOnly())
+				if err != nil || res.Count != 50 {
+					t.Fatalf("%v of 50 keys, %v", res, err)
+				}
+				closeServer(t, s)
+			}
+			if n := strings.Count(log.String(), "wasn't finished"); n != 1 || !strings.Contains(log.String(), fmt.Sprintf("offset=%d", at)) {
+				t.Errorf("%d log lines about it, want one with offset %d:\n%s", n, at, log.String())
+			}
+		})
+	}
+}
+
+// A record of a type that doesn't exist yet is no damage: a newer version has been here.
+func TestUnknownRecord(t *testing.T) {
+	_, killed := images(t, 10)
+	last, end := records(killed)
+	rec, _ := logRecord(lastCRC(t, killed, last[len(last)-1]), 6, []byte("new"))
+	dir := killed.restore(t, func(im image) {
+		im[walPath] = im[walPath][:end] + string(rec) + im[walPath][end+len(rec):]
+	})
+	refused(t, dir, walPath, fmt.Sprintf("at offset %d", end), "unknown type 6", "newer version")
 }
 
 // lastCRC reads the checksum of the record at off: its second field.

@@ -101,6 +101,7 @@ func FuzzLog(f *testing.F) {
 			t.Fatalf("ended at %d of %d with %v", end, len(b), err)
 		}
 		tornAt(b, end, err)
+		committedAfter(b, end)
 	})
 }
 

@@ -123,12 +123,15 @@ func (r *walReader) file(name string, last bool) error {
 	defer unmap()
 	end, err := r.records(b)
 	r.sum.lastFile, r.sum.end = name, int64(end)
+	var unknown unknownType
 	switch {
+	case errors.As(err, &unknown):
+		return fmt.Errorf("%s at offset %d: %w: run the newer version that wrote it, or restore the data directory from a backup if there was none", name, end, unknown)
 	case errors.Is(err, errRecordEnd) && (end == len(b) || last && allZero(b[end:])):
 		return nil
 	case len(b) < segmentBytes:
 		err = fmt.Errorf("it was cut: it ends at %d", len(b))
-	case last && tornAt(b, end, err):
+	case last && tornAt(b, end, err) && committedAfter(b, end+8) <= r.sum.lastIndex:
 		r.sum.torn = true
 		return nil
 	case errors.Is(err, errRecordEnd):
@@ -156,6 +159,9 @@ func (r *walReader) records(b []byte) (int, error) {
 				return off, errRecordCRC
 			}
 			r.crc = crc
+		}
+		if rec.typ > recordSnapshot {
+			return off, unknownType(rec.typ)
 		}
 		if err := r.note(rec); err != nil {
 			return off, err
@@ -216,6 +222,13 @@ var (
 	errRecordForm   = errors.New("a record can't be decoded")
 	errRecordCRC    = errors.New("a record's checksum is wrong")
 )
+
+// unknownType is the type of a whole record that this version of etcd doesn't have.
+type unknownType uint64
+
+func (u unknownType) Error() string {
+	return fmt.Sprintf("a record has the unknown type %d", uint64(u))
+}
 
 // readRecord reads the record at off and returns the offset of the next.
 func readRecord(b []byte, off int) (record, int, error) {
@@ -279,7 +292,7 @@ func parseRecord(b []byte) (record, error) {
 		}
 		b = b[n:]
 	}
-	if rec.typ < recordMetadata || rec.typ > recordSnapshot {
+	if rec.typ < recordMetadata {
 		return rec, errRecordForm
 	}
 	return rec, nil
@@ -307,12 +320,9 @@ func protoVarint(b []byte, field protowire.Number) (uint64, error) {
 	return v, nil
 }
 
-// tornAt tells whether what stands at off, where err was met, is a write that a crash interrupted. It
-// isn't if whole records follow: a write that reached the disk was begun after those before it had.
+// tornAt tells whether what is at off, where err was met, looks like a write that a crash interrupted:
+// a sector of it is blank.
 func tornAt(b []byte, off int, err error) bool {
-	if recordsFollow(b, off+8) {
-		return false
-	}
 	switch {
 	case errors.Is(err, errRecordEnd), errors.Is(err, errRecordLength):
 		return true
@@ -323,24 +333,43 @@ func tornAt(b []byte, off int, err error) bool {
 	return false
 }
 
-// recordsFollow looks behind off for two records in a row of which the second's checksum goes on from
-// the first's. Records begin at multiples of 8.
-func recordsFollow(b []byte, off int) bool {
-	for ; off+8 <= len(b); off += 8 {
+// committedAfter returns the last entry that whole records from off on say is committed; 0 if none does.
+// One sync covers many records, so after a power failure whole records may follow one that isn't, and none
+// of them was acknowledged. But raft notes an entry as committed only after a sync of that entry.
+//
+// A record counts if the checksum of the next one goes on from it. Records begin at multiples of 8.
+func committedAfter(b []byte, off int) (commit uint64) {
+	for off+8 <= len(b) {
 		if len(b)-off >= len(blank) && bytes.Equal(b[off:off+len(blank)], blank[:]) {
-			off += len(blank) - 8
+			off += len(blank)
 			continue
 		}
 		first, next, err := readRecord(b, off)
 		if err != nil {
+			off += 8
 			continue
 		}
 		second, _, err := readRecord(b, next)
-		if err == nil && second.typ != recordCRC && crc32.Update(first.crc, castagnoli, second.data) == second.crc {
-			return true
+		if err != nil || second.typ == recordCRC || crc32.Update(first.crc, castagnoli, second.data) != second.crc {
+			off += 8
+			continue
 		}
+		commit = max(commit, commitOf(first), commitOf(second))
+		off = next
 	}
-	return false
+	return commit
+}
+
+// commitOf returns the last committed entry that a record names.
+func commitOf(rec record) uint64 {
+	if rec.typ != recordState {
+		return 0
+	}
+	commit, err := protoVarint(rec.data, 3)
+	if err != nil {
+		return 0
+	}
+	return commit
 }
 
 // blankSector reports whether a sector's part of b[from:to] is all zeros.
