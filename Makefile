@@ -8,6 +8,7 @@ BENCHTIME ?= 200ms
 BENCHCOUNT ?= 6
 SOAK      ?= 10m
 DISK_ROUNDS ?= 200
+KILLS     ?= 200
 RUNS      ?= 3
 BIN       ?= bin
 # The build's commit is left out in a clone that git doesn't read, such as another user's.
@@ -91,9 +92,13 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 	  $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$dir </dev/null || exit 1; done
 
 .PHONY: soak
-soak: ## run writers, watchers, restarts and compactions against a model and against the binary, each for SOAK (10m)
-	SOAK=$(SOAK) $(GO) test -tags soak -race -p 1 -timeout 0 -run '^TestSoak$$' -v ./storage/cacher ./e2e
+soak: ## run writers, watchers, restarts and compactions against a model and against the binary, each for SOAK (10m), then soak-kill's
+	SOAK=$(SOAK) KILLS=$(KILLS) $(GO) test -tags soak -race -p 1 -timeout 0 -run '^TestSoak(Kill)?$$' -v ./storage/cacher ./e2e
 
 .PHONY: soak-disk
 soak-disk: ## fill and empty two small disks DISK_ROUNDS times each (200, some twenty minutes) under load; as root, it mounts them
 	DISK_ROUNDS=$(DISK_ROUNDS) $(GO) test -tags soak -timeout 0 -run '^TestSoakDisk$$' -v ./e2e
+
+.PHONY: soak-kill
+soak-kill: ## stop, start and kill the binary at a random moment of its start, KILLS (200) times on one directory
+	KILLS=$(KILLS) $(GO) test -tags soak -timeout 0 -run '^TestSoakKill$$' ./e2e
