@@ -40,10 +40,10 @@ type keeper struct {
 	floor atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
 	historyClock
 	writeCount
+	alarms alarms
 
-	mu      sync.Mutex // guards what follows
-	history *history   // written by the keeper's goroutine alone
-	short   bool       // history is shorter than asked and than shortHistory, because of the bounds
+	mu    sync.Mutex // guards marks; nothing waits while it's held
+	marks *marks     // written by the keeper's goroutine alone
 
 	// The keeper's goroutine alone:
 	compaction compaction
@@ -58,7 +58,7 @@ type compaction struct {
 }
 
 func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, error) {
-	h, base, err := d.loadHistory(o, local.KV().Rev())
+	m, base, err := d.loadMarks(o, local.KV().Rev())
 	if err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", d.path, err)
 	}
@@ -68,10 +68,11 @@ func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, er
 		return nil, err
 	}
 	k := &keeper{
-		local: local, be: be, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, history: h,
+		local: local, be: be, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m,
 		historyClock: historyClock{base: base, began: time.Now()},
 		writeCount:   writeCount{writes: local.Watchable().NewWatchStream()},
 	}
+	k.noteAlarms()
 	return k, k.countWrites()
 }
 
@@ -86,7 +87,7 @@ func (c *historyClock) clock() time.Duration { return c.base + time.Since(c.bega
 
 // run looks until ctx ends.
 func (k *keeper) run(ctx context.Context) {
-	interval := max(minKeeperInterval, min(keeperInterval, k.history.keep/looksPerHistory))
+	interval := max(minKeeperInterval, min(keeperInterval, k.marks.keep/looksPerHistory))
 	ticker := time.NewTicker(min(diskInterval, interval))
 	defer ticker.Stop()
 	next := k.clock()
@@ -119,36 +120,37 @@ func (k *keeper) complain(err error) {
 	}
 }
 
-// keepHistory adds what was written, sets marks, and compacts.
+// keepHistory counts what was written, sets marks, and compacts.
 func (k *keeper) keepHistory(ctx context.Context) error {
-	at, now := k.clock(), k.local.KV().Rev()
-	k.mu.Lock()
-	h := k.history
-	h.bytes += k.written.Swap(0)
-	marked := h.due(at) && h.set(now, at)
-	revision := h.cut(at)
-	k.noteShort(at, revision != 0)
-	k.mu.Unlock()
-
+	now, marked := k.local.KV().Rev(), false
+	k.cutHistory(func(m *marks, at time.Duration) int64 {
+		m.bytes += k.written.Swap(0)
+		marked = m.due(at) && m.set(now, at)
+		return m.cut(at)
+	})
 	var err error
-	if marked && !k.dir.ephemeral && k.room.state.Load().shut == nil { // on a full disk the next mark's turn will do
+	if marked && !k.dir.ephemeral && k.room.state.Load().shut == nil { // on a full disk the next mark is early enough
 		err = k.save()
 	}
-	k.compaction.wanted = max(k.compaction.wanted, revision)
-	return errors.Join(err, k.compact(ctx, false))
+	return errors.Join(err, k.compact(ctx))
 }
 
-// noteShort logs when a cut made history shorter than anybody expects. It needs the lock.
-func (k *keeper) noteShort(at time.Duration, cut bool) {
-	age := k.history.age(at)
-	enough := min(shortHistory, k.history.keep)
-	switch {
-	case age >= enough:
-		k.short = false
-	case cut && !k.short:
-		k.short = true
+// cutHistory calls cut with the marks and the clock, under the lock. cut returns the revision up to which history has
+// ended, or 0; the next compaction goes as far. A cut that makes history shorter than anybody expects is logged, once
+// until history is long enough again.
+func (k *keeper) cutHistory(cut func(m *marks, at time.Duration) int64) {
+	at := k.clock()
+	k.mu.Lock()
+	m := k.marks
+	revision := cut(m, at)
+	age, was := m.age(at), m.short
+	m.short = age < m.enough() && (was || revision != 0)
+	becameShort := m.short && !was
+	k.mu.Unlock()
+	k.compaction.wanted = max(k.compaction.wanted, revision)
+	if becameShort {
 		k.log.Warn("history is short: more is written than its bounds allow, so watches that were away for longer can't resume",
-			"kept", age.Round(time.Second), "wanted", k.history.keep, "maxBytes", k.history.maxBytes)
+			"kept", age.Round(time.Second), "wanted", m.keep, "maxBytes", m.maxBytes)
 	}
 }
 
@@ -171,30 +173,41 @@ func (c *writeCount) countWrites() error {
 	return err
 }
 
-// compact drops the history that has ended, as far as the floor lets it: the rest waits for the next look.
-// With wait it returns when the database has dropped it too.
-func (k *keeper) compact(ctx context.Context, wait bool) error {
-	revision := k.compaction.wanted
+// compact drops the history that has ended, but not past the floor: the rest waits for the next look. The database
+// drops it later, in etcd's own time.
+func (k *keeper) compact(ctx context.Context) error {
+	return k.requestCompaction(ctx, &pb.CompactionRequest{})
+}
+
+// compactAndWait does what compact does, and returns when the database has dropped that history too.
+func (k *keeper) compactAndWait(ctx context.Context) error {
+	return k.requestCompaction(ctx, &pb.CompactionRequest{Physical: true})
+}
+
+func (k *keeper) requestCompaction(ctx context.Context, r *pb.CompactionRequest) error {
+	r.Revision = k.compaction.wanted
 	if floor := k.floor.Load(); floor != nil {
-		revision = min(revision, (*floor)())
+		r.Revision = min(r.Revision, (*floor)())
 	}
-	if revision <= k.compaction.done || k.room.state.Load().shut != nil { // a compaction rewrites pages before it frees any
+	if r.Revision <= k.compaction.done || k.room.state.Load().shut != nil { // a compaction rewrites pages before it frees any
 		return nil
 	}
-	_, err := k.local.Compact(ctx, &pb.CompactionRequest{Revision: revision, Physical: wait})
-	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // an earlier process got as far, but not to the file
-		return fmt.Errorf("compact history up to revision %d: %w", revision, err)
+	_, err := k.local.Compact(ctx, r)
+	if err != nil && !errors.Is(err, mvcc.ErrCompacted) { // an earlier process compacted as far, and was killed before it saved its marks
+		return fmt.Errorf("compact history up to revision %d: %w", r.Revision, err)
 	}
-	k.compaction.done = revision
+	k.compaction.done = r.Revision
 	return nil
 }
 
-// save writes the marks. A kill loses the count of what was written since: at most a sixty-fourth.
+// save writes the marks to their file. It is called by one goroutine at a time: Open, then the keeper, then Close.
+// A kill loses the count of what was written since: at most a sixty-fourth of the history's bytes.
 func (k *keeper) save() error {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.history.bytes += k.written.Swap(0)
-	if err := k.dir.saveHistory(k.history, k.clock()); err != nil {
+	k.marks.bytes += k.written.Swap(0)
+	file := k.marks.file(k.clock())
+	k.mu.Unlock()
+	if err := k.dir.saveMarks(file); err != nil {
 		return fmt.Errorf("save the history's marks: %w", err)
 	}
 	return nil

@@ -413,7 +413,8 @@ func (s *Server) Err() error {
 // the bounds count.
 func (s *Server) SetFloor(floor func() int64) { s.keeper.floor.Store(&floor) }
 
-// Health is nil, or says why writes fail now. Reads go on if the reason is space.
+// Health is nil, or says why writes fail now. Reads go on if the reason is space. It returns at once; that the quota is
+// reached, or isn't any more, it knows within a second.
 func (s *Server) Health() error {
 	select {
 	case <-s.closed:
@@ -435,7 +436,7 @@ type Stats struct {
 	HistoryShort       bool          // the bounds cut it below 5 minutes
 }
 
-// Stats reads the figures; it is cheap.
+// Stats reads the figures. It returns at once.
 func (s *Server) Stats() Stats {
 	be, k := s.keeper.be, s.keeper
 	k.mu.Lock()
@@ -444,9 +445,9 @@ func (s *Server) Stats() Stats {
 		DatabaseBytes:      be.Size(),
 		DatabaseBytesInUse: be.SizeInUse(),
 		QuotaBytes:         k.quota,
-		HistoryKept:        k.history.age(k.clock()),
-		HistoryBytes:       k.history.size(),
-		HistoryShort:       k.short,
+		HistoryKept:        k.marks.age(k.clock()),
+		HistoryBytes:       k.marks.size(),
+		HistoryShort:       k.marks.short,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -86,10 +87,11 @@ func (k *keeper) guardDisk() *roomState { return k.room.look(k.room.chunk / 2) }
 // keepSpace cuts history when the database nears its quota, makes room when writes are refused, and takes the
 // alarm back when there's enough.
 func (k *keeper) keepSpace(ctx context.Context, disk *roomState) error {
+	k.noteAlarms()
 	switch {
 	case disk.shut != nil:
 		return nil // whatever makes room writes first
-	case disk.full || k.alarmed():
+	case disk.full || k.alarms.noSpace.Load():
 		return k.makeRoom(ctx, disk)
 	}
 	k.relief.reclaimed = 0
@@ -102,15 +104,13 @@ func (k *keeper) relieve(ctx context.Context) error {
 	if k.be.SizeInUse() < k.quota/quotaShares*relieveShares {
 		return nil
 	}
-	k.mu.Lock()
-	revision := int64(0)
-	if k.history.size() > k.quota/quotaShares*historyShares {
-		revision = k.history.halve()
-		k.noteShort(k.clock(), revision != 0)
-	}
-	k.mu.Unlock()
-	k.compaction.wanted = max(k.compaction.wanted, revision)
-	return k.compact(ctx, true)
+	k.cutHistory(func(m *marks, _ time.Duration) int64 {
+		if m.size() <= k.quota/quotaShares*historyShares {
+			return 0
+		}
+		return m.halve()
+	})
+	return k.compactAndWait(ctx)
 }
 
 // relief is what the keeper has done to make room.
@@ -146,12 +146,13 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 			return fmt.Errorf("defragment the database: %w", err)
 		}
 	}
-	if !k.alarmed() || k.be.Size() >= enough {
+	if !k.alarms.noSpace.Load() || k.be.Size() >= enough {
 		return nil
 	}
 	if err := k.alarm(ctx, pb.AlarmRequest_DEACTIVATE); err != nil {
 		return err
 	}
+	k.noteAlarms()
 	k.log.Info("the database is below its quota again: writes go on", "databaseBytes", k.be.Size(), "quota", k.quota)
 	return nil
 }
@@ -189,23 +190,30 @@ func (k *keeper) worthRewriting(disk *roomState, enough int64) bool {
 
 // dropHistory compacts everything up to now.
 func (k *keeper) dropHistory(ctx context.Context, rev int64) error {
-	k.mu.Lock()
-	at := k.clock()
-	k.history.set(rev, at)
-	k.history.forget(len(k.history.marks) - 1)
-	k.noteShort(at, true)
-	k.mu.Unlock()
-	k.compaction.wanted = max(k.compaction.wanted, rev)
-	return k.compact(ctx, true)
+	k.cutHistory(func(m *marks, at time.Duration) int64 {
+		m.set(rev, at)
+		m.forget(len(m.list) - 1)
+		return rev
+	})
+	return k.compactAndWait(ctx)
 }
 
-func (k *keeper) alarmed() bool {
+// alarms are those of etcd's alarms that were raised at the keeper's last look. Health reads them here: etcd holds its
+// own list's lock while it writes an alarm to the database, which takes as long as the disk does.
+type alarms struct {
+	noSpace atomic.Bool // the quota is reached
+	corrupt atomic.Bool
+}
+
+// noteAlarms reads etcd's list. It may wait for the disk.
+func (k *keeper) noteAlarms() {
+	var noSpace, corrupt bool
 	for _, a := range k.local.Alarms() {
-		if a.Alarm == pb.AlarmType_NOSPACE {
-			return true
-		}
+		noSpace = noSpace || a.Alarm == pb.AlarmType_NOSPACE
+		corrupt = corrupt || a.Alarm == pb.AlarmType_CORRUPT
 	}
-	return false
+	k.alarms.noSpace.Store(noSpace)
+	k.alarms.corrupt.Store(corrupt)
 }
 
 func (k *keeper) alarm(ctx context.Context, action pb.AlarmRequest_AlarmAction) error {
@@ -216,19 +224,17 @@ func (k *keeper) alarm(ctx context.Context, action pb.AlarmRequest_AlarmAction) 
 	return nil
 }
 
-// health is nil, or says why writes fail.
+// health is nil, or says why writes fail. It waits for nothing.
 func (k *keeper) health() error {
-	for _, a := range k.local.Alarms() {
-		if a.Alarm == pb.AlarmType_CORRUPT {
-			return fmt.Errorf("the store in %s is corrupt: restore it from a backup", k.dir.path)
-		}
+	if k.alarms.corrupt.Load() {
+		return fmt.Errorf("the store in %s is corrupt: restore it from a backup", k.dir.path)
 	}
 	if err := k.room.health(); err != nil {
 		return fmt.Errorf("writes are refused: %w", err)
 	}
-	if !k.alarmed() {
-		return nil
+	if k.alarms.noSpace.Load() {
+		return fmt.Errorf("writes are refused: the database has %d MiB and its quota is %d MiB; delete objects, and writes go on by themselves",
+			k.be.Size()>>20, k.quota>>20)
 	}
-	return fmt.Errorf("writes are refused: the database has %d MiB and its quota is %d MiB; delete objects, and writes go on by themselves",
-		k.be.Size()>>20, k.quota>>20)
+	return nil
 }

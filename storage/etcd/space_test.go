@@ -201,6 +201,7 @@ func TestHistoryNeverReachesQuota(t *testing.T) {
 			}
 		}
 	}
+	s.keeper.noteAlarms()
 	if err := s.Health(); err != nil {
 		t.Error(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 func TestCut(t *testing.T) {
 	const hour = time.Hour
-	marks := []mark{{1, 0, 0}, {10, hour / 2, 100}, {20, hour, 200}, {30, 3 * hour / 2, 300}}
+	list := []mark{{1, 0, 0}, {10, hour / 2, 100}, {20, hour, 200}, {30, 3 * hour / 2, 300}}
 	tests := []struct {
 		name     string
 		at       time.Duration
@@ -37,11 +37,11 @@ func TestCut(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			h := &history{keep: hour, maxBytes: 1000, bytes: tt.bytes, marks: slices.Clone(marks)}
-			if got := h.cut(tt.at); got != tt.want || len(h.marks) != tt.wantLeft {
-				t.Errorf("cut to %d with %d marks left, want %d and %d", got, len(h.marks), tt.want, tt.wantLeft)
+			m := &marks{keep: hour, maxBytes: 1000, bytes: tt.bytes, list: slices.Clone(list)}
+			if got := m.cut(tt.at); got != tt.want || len(m.list) != tt.wantLeft {
+				t.Errorf("cut to %d with %d marks left, want %d and %d", got, len(m.list), tt.want, tt.wantLeft)
 			}
-			if h.cut(tt.at) != 0 {
+			if m.cut(tt.at) != 0 {
 				t.Error("there's more to cut")
 			}
 		})
@@ -49,9 +49,9 @@ func TestCut(t *testing.T) {
 }
 
 func TestHalve(t *testing.T) {
-	h := &history{keep: time.Hour, maxBytes: 1000, bytes: 800, marks: []mark{{1, 0, 0}, {2, 0, 200}, {3, 0, 400}, {4, 0, 600}}}
+	m := &marks{keep: time.Hour, maxBytes: 1000, bytes: 800, list: []mark{{1, 0, 0}, {2, 0, 200}, {3, 0, 400}, {4, 0, 600}}}
 	for _, want := range []int64{3, 4, 0} {
-		if got := h.halve(); got != want {
+		if got := m.halve(); got != want {
 			t.Errorf("halved to %d, want %d", got, want)
 		}
 	}
@@ -59,19 +59,19 @@ func TestHalve(t *testing.T) {
 
 // Marks are few, however long and fast is written, and history is what was asked for.
 func TestMarksAreBounded(t *testing.T) {
-	h := &history{keep: time.Hour, maxBytes: 1 << 20}
-	h.set(1, 0)
+	m := &marks{keep: time.Hour, maxBytes: 1 << 20}
+	m.set(1, 0)
 	for second := range 5 * 3600 {
 		at := time.Duration(second) * time.Second
-		h.bytes += 100
-		if h.due(at) {
-			h.set(int64(second)+2, at)
+		m.bytes += 100
+		if m.due(at) {
+			m.set(int64(second)+2, at)
 		}
-		h.cut(at)
-		if len(h.marks) > 2*maxMarks+2 {
-			t.Fatalf("%d marks", len(h.marks))
+		m.cut(at)
+		if len(m.list) > 2*maxMarks+2 {
+			t.Fatalf("%d marks", len(m.list))
 		}
-		if age := h.age(at); at > time.Hour && (age < time.Hour || age > time.Hour+2*time.Minute) {
+		if age := m.age(at); at > time.Hour && (age < time.Hour || age > time.Hour+2*time.Minute) {
 			t.Fatalf("after %v history is %v", at, age)
 		}
 	}
@@ -158,7 +158,7 @@ func TestFloor(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.keeper.history.set(s.Local.KV().Rev(), s.keeper.clock())
+			s.keeper.marks.set(s.Local.KV().Rev(), s.keeper.clock())
 			var floor int64 // 0: the reader has nothing yet
 			s.SetFloor(func() int64 { return floor })
 			if err := tt.look(t, s); err != nil {
@@ -265,17 +265,17 @@ func FuzzHistoryFile(f *testing.F) {
 			t.Fatal(err)
 		}
 		const rev = 100
-		h, clock, err := d.loadHistory(Options{History: time.Hour, HistoryBytes: 1000}, rev)
+		m, clock, err := d.loadMarks(Options{History: time.Hour, HistoryBytes: 1000}, rev)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(h.marks) == 0 || h.age(clock) < 0 || h.size() < 0 {
-			t.Fatalf("%+v at %v", h, clock)
+		if len(m.list) == 0 || m.age(clock) < 0 || m.size() < 0 {
+			t.Fatalf("%+v at %v", m, clock)
 		}
-		if to := h.cut(clock); to < 0 || to > rev {
+		if to := m.cut(clock); to < 0 || to > rev {
 			t.Fatalf("would compact %d", to)
 		}
-		if _, err := json.Marshal(historyFile{Clock: clock, Bytes: h.bytes, Marks: h.marks}); err != nil {
+		if _, err := json.Marshal(m.file(clock)); err != nil {
 			t.Fatal(err)
 		}
 	})

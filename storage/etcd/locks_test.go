@@ -1,0 +1,74 @@
+package etcd
+
+import (
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// inside waits until a goroutine is in a function.
+func inside(t *testing.T, function string) {
+	t.Helper()
+	stacks := make([]byte, 1<<20)
+	soon(t, "a goroutine in "+function, func() bool {
+		return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), function)
+	})
+}
+
+// atOnce fails the test if f waits for what the test holds.
+func atOnce(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		t.Errorf("%s waits", what)
+	}
+}
+
+// A disk that doesn't take the marks keeps nobody waiting but the one who writes them.
+func TestStatsWhileMarksAreSaved(t *testing.T) {
+	s := openTest(t, Options{DataDir: t.TempDir()})
+	s.haltKeeper()
+	fifo := s.dir.file(historyName + ".tmp") // a write to it waits for a reader
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	saved := make(chan error, 1)
+	go func() { saved <- s.keeper.save() }()
+	inside(t, "(*dataDir).writeFile")
+	atOnce(t, "Stats", func() { s.Stats() })
+	reader, err := os.Open(fifo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if err := <-saved; err == nil {
+		t.Error("a FIFO was synced")
+	}
+}
+
+// etcd holds its alarms' lock while it writes one to the database: who asks for the health doesn't wait for that.
+func TestHealthWhileAlarmIsWritten(t *testing.T) {
+	s := openTest(t, Options{DataDir: t.TempDir()})
+	tx := s.Local.Backend().BatchTx()
+	tx.LockOutsideApply() // as a commit does while it syncs
+	raised := make(chan error, 1)
+	go func() { raised <- s.keeper.alarm(t.Context(), pb.AlarmRequest_ACTIVATE) }()
+	inside(t, "MustPutAlarm")
+	atOnce(t, "Health", func() { _ = s.Health() })
+	tx.Unlock()
+	if err := <-raised; err != nil {
+		t.Error(err)
+	}
+	soon(t, "healthy", func() bool { return s.Health() == nil && len(s.Local.Alarms()) == 0 })
+}
