@@ -109,9 +109,9 @@ func (r *room) cost(bytes int64) int64 {
 	return min(bytes+min(bytes, pageOverhead)+writeOverhead, r.chunk)
 }
 
-// enter lets a write in, or says that there's no space for it. Then leave must be called, with the same cost,
-// when it has been answered. adds says that it isn't only a deletion.
-func (r *room) enter(ctx context.Context, cost int64, adds bool) error {
+// enter lets a write in, or says that there's no space for it. It waits while too much is under way. When a write that
+// was let in has been answered, leave must be called with the same cost.
+func (r *room) enter(ctx context.Context, cost int64, kind writeKind) error {
 	if err := r.underWay.Acquire(ctx, cost); err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (r *room) enter(ctx context.Context, cost int64, adds bool) error {
 	if s.refused() || r.stale() || r.left.Load() < cost {
 		s = r.look(cost)
 	}
-	if err := s.refusal(r.dir.path, adds); err != nil {
+	if err := s.refusal(r.dir.path, kind); err != nil {
 		r.underWay.Release(cost)
 		return spaceError{err}
 	}
@@ -135,11 +135,11 @@ func (r *room) stale() bool { return int64(time.Since(r.began))-r.looked.Load() 
 func (s *roomState) refused() bool { return s.full || s.shut != nil }
 
 // refusal is why a write isn't let in; nil if it is.
-func (s *roomState) refusal(path string, adds bool) error {
+func (s *roomState) refusal(path string, kind writeKind) error {
 	switch {
 	case s.shut != nil:
 		return fmt.Errorf("the disk of %s is full, and not even deletions are safe (%w); free some space, and writes go on by themselves", path, s.shut)
-	case s.full && adds:
+	case s.full && kind == puts:
 		return fmt.Errorf("the disk of %s has %d MiB left and %d MiB are kept in reserve; free some space, and writes go on by themselves",
 			path, s.disk.free>>20, s.disk.reserve()>>20)
 	}
@@ -147,7 +147,7 @@ func (s *roomState) refusal(path string, adds bool) error {
 }
 
 // health is why writes are refused; nil if they aren't.
-func (r *room) health() error { return r.state.Load().refusal(r.dir.path, true) }
+func (r *room) health() error { return r.state.Load().refusal(r.dir.path, puts) }
 
 // look looks at the disk, allocates the next chunk if less than want is left of this one, and says what it
 // found.
@@ -193,7 +193,7 @@ func (r *room) allocate() error {
 		if err := r.allocateDatabase(); err != nil {
 			return err
 		}
-		if err := r.allocateLog(); err != nil {
+		if err := r.allocateWAL(); err != nil {
 			return err
 		}
 		if err := r.dir.makeSpare(); err != nil {
@@ -226,14 +226,14 @@ func (r *room) allocateDatabase() error {
 	return nil
 }
 
-// allocateLog sees to the log's last file and the next two. A batch of entries is written whole before etcd
-// begins the next file, so each has room for a chunk past its end.
-func (r *room) allocateLog() error {
-	names, err := r.dir.logs()
+// allocateWAL allocates the WAL's last file and the next two. etcd writes a batch of entries whole before it begins
+// the next file, so each file has space for a chunk past its end.
+func (r *room) allocateWAL() error {
+	names, err := r.dir.walFiles()
 	if err != nil {
 		return err
 	}
-	for _, path := range append(r.dir.nextLogs(), names[len(names)-1]) {
+	for _, path := range append(r.dir.nextWALFiles(), names[len(names)-1]) {
 		if err := allocatePath(path, segmentBytes+r.chunk); err != nil {
 			return err
 		}
@@ -268,8 +268,8 @@ func allocatePath(path string, bytes int64) error {
 	return errors.Join(allocate(f, 0, bytes), f.Close())
 }
 
-// logs are the paths of the log's files, oldest first.
-func (d *dataDir) logs() ([]string, error) {
+// walFiles returns the paths of the WAL's files, oldest first.
+func (d *dataDir) walFiles() ([]string, error) {
 	names, err := filepath.Glob(filepath.Join(d.wal(), "*.wal"))
 	if err != nil || len(names) == 0 {
 		return nil, fmt.Errorf("%s has no log: %w", d.wal(), errors.Join(err, os.ErrNotExist))
@@ -277,15 +277,15 @@ func (d *dataDir) logs() ([]string, error) {
 	return names, nil
 }
 
-// nextLogs are the names that etcd gives to the files that it makes ahead for its log: one, then the other.
-func (d *dataDir) nextLogs() []string {
+// nextWALFiles returns the paths that etcd gives, in turn, to the files that it makes ahead for its WAL.
+func (d *dataDir) nextWALFiles() []string {
 	return []string{filepath.Join(d.wal(), "0.tmp"), filepath.Join(d.wal(), "1.tmp")}
 }
 
-// orderLogs gives the file that an earlier process made ahead the name that etcd makes first, so that a start
-// on a full disk has it.
-func (d *dataDir) orderLogs() error {
-	next := d.nextLogs()
+// orderWAL renames the file that an earlier process made ahead, so that a start on a full disk has it: a new etcd
+// process uses the first of the two names first.
+func (d *dataDir) orderWAL() error {
+	next := d.nextWALFiles()
 	if exists(next[0]) || !exists(next[1]) {
 		return nil
 	}
@@ -297,7 +297,7 @@ func (r *room) enterState(before, now *roomState) {
 	r.state.Store(now)
 	switch {
 	case now.refused() && !before.refused():
-		r.log.Warn("writes are refused until there's space", "err", now.refusal(r.dir.path, true))
+		r.log.Warn("writes are refused until there's space", "err", now.refusal(r.dir.path, puts))
 	case before.refused() && !now.refused():
 		r.log.Info("there's space again: writes go on", "dir", r.dir.path, "free", now.disk.free)
 	}

@@ -77,7 +77,7 @@ func TestRoomHolds(t *testing.T) {
 			s.keeper.be.ForceCommit()
 			room := s.keeper.room
 			if s := room.look(room.chunk + 1); s.refused() { // more than a chunk has: the next one begins
-				t.Fatal(s.refusal("", true))
+				t.Fatal(s.refusal("", puts))
 			}
 			fill()
 			etcd := v3client.New(s.Local) // not by way of room
@@ -173,7 +173,7 @@ func BenchmarkRoom(b *testing.B) {
 			cost := room.cost(1 << 10)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := room.enter(b.Context(), cost, true); err != nil {
+				if err := room.enter(b.Context(), cost, puts); err != nil {
 					b.Fatal(err)
 				}
 				room.leave(cost)

@@ -24,11 +24,11 @@ func (kv roomyKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOpt
 
 func (kv roomyKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
 	w := sizeOf(op)
-	if !w.writes {
+	if w.kind == readsOnly {
 		return kv.KV.Do(ctx, op)
 	}
 	cost := kv.room.cost(w.bytes)
-	if err := kv.room.enter(ctx, cost, w.adds); err != nil {
+	if err := kv.room.enter(ctx, cost, w.kind); err != nil {
 		return clientv3.OpResponse{}, err
 	}
 	defer kv.room.leave(cost)
@@ -65,22 +65,30 @@ func (t *roomyTxn) Else(ops ...clientv3.Op) clientv3.Txn {
 }
 
 func (t *roomyTxn) Commit() (*clientv3.TxnResponse, error) {
-	if !t.size.writes {
+	if t.size.kind == readsOnly {
 		return t.Txn.Commit()
 	}
 	cost := t.room.cost(t.size.bytes)
-	if err := t.room.enter(t.ctx, cost, t.size.adds); err != nil {
+	if err := t.room.enter(t.ctx, cost, t.size.kind); err != nil {
 		return nil, err
 	}
 	defer t.room.leave(cost)
 	return t.Txn.Commit()
 }
 
-// writeSize is what an operation writes: the bytes of its keys and values, and whether it writes at all, and
-// not only deletes.
+// writeKind is the most that a request may do to the database.
+type writeKind int
+
+const (
+	readsOnly writeKind = iota
+	deletes             // and reads
+	puts                // and deletes, and reads
+)
+
+// writeSize is what a request may write at most: for a transaction, what both its branches write.
 type writeSize struct {
-	bytes        int64
-	writes, adds bool
+	bytes int64 // of the keys and values
+	kind  writeKind
 }
 
 func sizeOf(op clientv3.Op) writeSize {
@@ -93,10 +101,10 @@ func (s *writeSize) add(ops []clientv3.Op) {
 	for _, op := range ops {
 		switch {
 		case op.IsPut():
-			s.writes, s.adds = true, true
+			s.kind = puts
 			s.bytes += int64(len(op.KeyBytes()) + len(op.ValueBytes()))
 		case op.IsDelete():
-			s.writes = true
+			s.kind = max(s.kind, deletes)
 			s.bytes += int64(len(op.KeyBytes()))
 		case op.IsTxn():
 			_, then, otherwise := op.Txn()

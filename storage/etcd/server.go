@@ -66,20 +66,21 @@ const (
 	// catchUpEntries is how many applied entries etcd keeps in memory for members that lag. There are
 	// none; etcd's own 5,000 would be 15 MB of 1 KB objects, or 7 GB of the largest.
 	catchUpEntries = 64
-	// walFiles is how many of the log's files are kept besides those that are needed.
-	walFiles = 2
+	// keptWALFiles is how many files of the WAL stay, and how many snapshots, unless etcd still uses more of them. A
+	// restart reads no older ones, so etcd's own 5 would only take space.
+	keptWALFiles = 2
 
 	memberName = "apiserver-lite"
 	// peerURL names the member in etcd's books. Nothing listens there.
 	peerURL = "http://localhost:2380"
 
-	// slowApply is from when etcd warns that it took long; its own 100 ms is a shared disk's everyday.
+	// slowApply is how long an apply may take before etcd warns of it. Its default, 100 ms, is normal on a shared disk.
 	slowApply = time.Second
 
 	// kickInterval is how often a starting member is told to campaign, until it leads.
 	kickInterval = 500 * time.Microsecond
-	// quietLooks is for how many looks the replay of the log must have been over before that, where raft
-	// can't be asked (see replayed).
+	// quietLooks is for members of whose raft nothing is known (see replayed): there, the replay of the WAL counts as
+	// over after this many looks without news.
 	quietLooks = 20
 	// stopReport is after how long Close says what it waits for.
 	stopReport = 5 * time.Second
@@ -130,7 +131,7 @@ type Server struct {
 	keeper *keeper
 
 	stopKeeper context.CancelFunc
-	kept       sync.WaitGroup
+	background sync.WaitGroup // the keeper's goroutine and watchStop's
 
 	failed chan struct{} // closed after err is set
 	fail   func(error)   // the first call counts
@@ -195,7 +196,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 			return fmt.Errorf("data directory %s: %s can't be removed: %w", s.dir.path, sealName, err)
 		}
 	}
-	if err := s.dir.orderLogs(); err != nil {
+	if err := s.dir.orderWAL(); err != nil {
 		return fmt.Errorf("data directory %s: %w", s.dir.path, err)
 	}
 	if err := s.startEtcd(ctx, cfg); err != nil {
@@ -221,8 +222,8 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.Client.KV = roomyKV{s.Client.KV, k.room}
 	var kctx context.Context
 	kctx, s.stopKeeper = context.WithCancel(context.Background())
-	s.kept.Go(func() { s.keeper.run(kctx) })
-	s.kept.Go(func() { s.watchStop(kctx) })
+	s.background.Go(func() { s.keeper.run(kctx) })
+	s.background.Go(func() { s.watchStop(kctx) })
 	return nil
 }
 
@@ -246,7 +247,7 @@ func config(d *dataDir, o Options, fail func(error)) (*embed.Config, error) {
 	cfg.MaxRequestBytes = MaxValueBytes + requestOverhead
 	cfg.SnapshotCount = snapshotCount
 	cfg.SnapshotCatchUpEntries = catchUpEntries
-	cfg.MaxWalFiles, cfg.MaxSnapFiles = walFiles, walFiles
+	cfg.MaxWalFiles, cfg.MaxSnapFiles = keptWALFiles, keptWALFiles
 	cfg.WarningApplyDuration = slowApply
 	cfg.UnsafeNoFsync = o.Ephemeral
 	return cfg, nil
@@ -408,9 +409,8 @@ func (s *Server) Err() error {
 	}
 }
 
-// SetFloor sets what says up to which revision history may be compacted: what a reader of history has
-// taken, who would otherwise miss what was compacted under it. 0 stops compaction. Without a floor only
-// the bounds count.
+// SetFloor makes compaction stop at the revision that floor returns: the last one that the reader of history has read.
+// 0 stops compaction. Without a floor only the bounds count. The keeper's goroutine calls floor at each look.
 func (s *Server) SetFloor(floor func() int64) { s.keeper.floor.Store(&floor) }
 
 // Health is nil, or says why writes fail now. Reads go on if the reason is space. It returns at once; that the quota is
@@ -467,7 +467,7 @@ func (s *Server) close() error {
 	var errs []error
 	if s.stopKeeper != nil {
 		s.stopKeeper()
-		s.waitFor("the keeper of history and space", s.kept.Wait)
+		s.waitFor("the keeper of history and space", s.background.Wait)
 		s.waitFor("the keeper's watch", s.keeper.writes.Close)
 	}
 	if s.Client != nil {

@@ -41,12 +41,12 @@ const (
 	// enoughShares is how large the database may be for writes to go on after the quota was reached: a share
 	// less, so that the alarm doesn't come and go.
 	enoughShares = 19
-	// historyShares is how much history has to be worth cutting.
+	// historyShares is the share of the quota that history must exceed to be cut: less isn't what fills the database.
 	historyShares = 1
 )
 
-// worthShare is what share of the reserve the database must be able to give back to a full disk, to be
-// written anew for that.
+// worthShare is for a full disk: the database is rewritten for it only if that gives back at least a quarter of the
+// reserve.
 const worthShare = 4
 
 // defragSpare is what stays free while the database is written anew: its growth goes in steps of 16 MiB.
@@ -115,16 +115,16 @@ func (k *keeper) relieve(ctx context.Context) error {
 
 // relief is what the keeper has done to make room.
 type relief struct {
-	reclaimed int64         // the revision up to which history was dropped for room; 0 before
-	compacted int64         // the compacted revision at the last look
-	settled   time.Duration // when that shows in the database's figures
+	reclaimed   int64         // the revision up to which history was dropped for room; 0 before
+	compacted   int64         // the compacted revision at the last look
+	commitUntil time.Duration // until then each look forces a commit: see settleTime
 }
 
 // makeRoom frees what can be freed while writes are refused, and lets them go on if that was enough for the
 // quota. History isn't dropped for a full disk, which others may have filled.
 func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 	if disk.full {
-		if err := k.dir.purgeLog(); err != nil {
+		if err := k.dir.purgeWAL(); err != nil {
 			return err
 		}
 	}
@@ -136,9 +136,9 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 		k.relief.reclaimed = rev
 	}
 	if c := k.local.KV().FirstRev(); c != k.relief.compacted {
-		k.relief.compacted, k.relief.settled = c, k.clock()+settleTime
+		k.relief.compacted, k.relief.commitUntil = c, k.clock()+settleTime
 	}
-	if k.clock() < k.relief.settled {
+	if k.clock() < k.relief.commitUntil {
 		k.be.ForceCommit()
 	}
 	if k.worthRewriting(disk, enough) {
@@ -157,20 +157,20 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 	return nil
 }
 
-// purgeLog removes the files of the log that etcd has no more use for. It does so itself, twice a minute. A file
-// that it still uses is locked; one that isn't can't come into use again.
-func (d *dataDir) purgeLog() error {
-	names, err := d.logs()
+// purgeWAL removes the files of the WAL that etcd doesn't need any more. etcd does so itself twice a minute, which is
+// late for a full disk. etcd locks the files that it uses, and doesn't come back to one that it has unlocked.
+func (d *dataDir) purgeWAL() error {
+	names, err := d.walFiles()
 	if err != nil {
 		return err
 	}
-	for len(names) > walFiles {
+	for len(names) > keptWALFiles {
 		f, err := fileutil.TryLockFile(names[0], os.O_WRONLY, fileutil.PrivateFileMode)
 		if err != nil {
 			return nil // etcd uses it, or has just removed it
 		}
 		if err := errors.Join(os.Remove(names[0]), f.Close()); err != nil {
-			return fmt.Errorf("remove what the log doesn't need: %w", err)
+			return fmt.Errorf("remove what the WAL doesn't need: %w", err)
 		}
 		names = names[1:]
 	}

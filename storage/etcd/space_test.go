@@ -49,7 +49,7 @@ func soon(t *testing.T, what string, cond func() bool) {
 // haltKeeper stops the keeper: the test looks in its place.
 func (s *Server) haltKeeper() {
 	s.stopKeeper()
-	s.kept.Wait()
+	s.background.Wait()
 }
 
 // restartKeeper stops the keeper and starts it again with another disk, which the test owns.
@@ -58,8 +58,8 @@ func (s *Server) restartKeeper(disk func() (diskSpace, error)) {
 	s.keeper.room.disk = disk
 	var ctx context.Context
 	ctx, s.stopKeeper = context.WithCancel(context.Background())
-	s.kept.Go(func() { s.keeper.run(ctx) })
-	s.kept.Go(func() { s.watchStop(ctx) })
+	s.background.Go(func() { s.keeper.run(ctx) })
+	s.background.Go(func() { s.watchStop(ctx) })
 }
 
 // An idle server does nothing: the revision stays, the log gets no entry, the keeper writes no file.
@@ -69,17 +69,17 @@ func TestIdle(t *testing.T) {
 		if _, err := s.Client.Put(t.Context(), "k", "v"); err != nil {
 			t.Fatal(err)
 		}
-		var looks, settled atomic.Int64
+		var looks, changed atomic.Int64
 		var index atomic.Uint64
 		s.restartKeeper(func() (diskSpace, error) {
 			looks.Add(1)
 			if i := s.Local.AppliedIndex(); i != index.Swap(i) { // etcd's own first entries, and the compaction
-				settled.Store(looks.Load())
+				changed.Store(looks.Load())
 			}
 			return statDisk(s.Dir())
 		})
 		rev := s.Local.KV().Rev()
-		soon(t, "100 looks in a row at which nothing had happened", func() bool { return looks.Load() > settled.Load()+100 })
+		soon(t, "100 looks in a row at which nothing had happened", func() bool { return looks.Load() > changed.Load()+100 })
 		if now := s.Local.KV().Rev(); now != rev || rev != 2 {
 			t.Errorf("revision %d after one write, %d when idle", rev, now)
 		}

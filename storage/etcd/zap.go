@@ -80,9 +80,9 @@ func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 	return ce.AddCore(e, c)
 }
 
-// noNextLog is what etcd logs when it can't make its log's next file ahead. It doesn't try again, and ends when it
+// noNextWAL is what etcd logs when it can't make its log's next file ahead. It doesn't try again, and ends when it
 // needs the file, so it may as well end now. room sees to it that the file is there.
-const noNextLog = "failed to preallocate space when creating a new WAL"
+const noNextWAL = "failed to preallocate space when creating a new WAL"
 
 // snapshotBegins is what etcd logs before it writes a snapshot's file. It is the only information of etcd's that is
 // looked at, and isn't logged.
@@ -93,7 +93,7 @@ func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	case snapshotBegins:
 		c.snapshot()
 		return nil
-	case noNextLog:
+	case noNextWAL:
 		c.fail(entryError(e, fields))
 	}
 	level := slog.LevelWarn
