@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -137,7 +138,9 @@ func (e *Endpoint) checkType(tree map[string]any) error {
 		return badRequest("the API version in the data (%s) does not match the expected API version (%s)", clip.Text(apiVersion.(string)), want)
 	}
 	if kind != e.Kind {
-		return e.invalid("", field.Invalid(field.NewPath("kind"), kind, "must be "+e.Kind))
+		name, _ := object.Map(tree["metadata"])["name"].(string)
+		came := schema.GroupKind{Group: e.Group, Kind: clip.Text(kind.(string))} // which kube-apiserver names, too
+		return invalid(came, name, field.ErrorList{field.Invalid(field.NewPath("kind"), kind, "must be "+e.Kind)})
 	}
 	return nil
 }

@@ -291,7 +291,7 @@ func newEndpoint(res *resource, obj *crd.Definition, v *apiextensionsv1.CustomRe
 			Group: obj.Spec.Group, Version: v.Name, Kind: names.Kind, ListKind: names.ListKind,
 			Plural: obj.Spec.Names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
 		},
-		Namespaced: res.namespaced, Verbs: verbs, Warning: deprecation(obj, v),
+		Namespaced: res.namespaced, Verbs: customVerbs, Warning: deprecation(obj, v),
 		res: res, fields: crd.FieldLabels(v),
 	}
 	if s := v.Subresources; s != nil {

@@ -403,7 +403,7 @@ func TestGoTypes(t *testing.T) {
 		t.Errorf("patched %v, warned %q", got, res.Warnings)
 	}
 	_, err = g.Patch(s.ctx, "default", "a", "", "application/merge-patch+json", nil, []byte(`{"spec":{"size":"big"}}`))
-	s.refused(err, 400, metav1.StatusReasonBadRequest, "size")
+	s.refused(err, 422, metav1.StatusReasonInvalid, "size")
 	if got := names(s.list(g, "", params("fieldSelector=spec.color=grey"))); got != "a" {
 		t.Errorf("selected %q", got)
 	}

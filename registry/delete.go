@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
@@ -137,7 +138,8 @@ func (d *deletion) check(old *cacher.Object, uid string) error {
 		return nil
 	}
 	refuse := func(what, want, have string) error {
-		return apierrors.NewConflict(d.resource(), old.Name(), preconditionFailed(what, want, have))
+		kind := schema.GroupResource{Group: d.Group, Resource: d.Kind} // which kube-apiserver names here
+		return apierrors.NewConflict(kind, old.Name(), preconditionFailed(what, want, have))
 	}
 	if d.pre.UID != nil && string(*d.pre.UID) != uid {
 		return refuse("UID", string(*d.pre.UID), uid)

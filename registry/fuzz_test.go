@@ -132,6 +132,7 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 	}
 	f.Fuzz(func(t *testing.T, patch []byte) {
 		w := fuzzWrite(e, metav1.FieldValidationWarn)
+		w.patches = true
 		apply, err := w.patch(kind, patch)
 		if err != nil {
 			wellRefused(t, err)
@@ -142,9 +143,9 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 			wellRefused(t, err)
 			return
 		}
-		in, err := w.readNamed(body)
+		in, err := w.readPatched(body)
 		if err == nil {
-			err = e.checkPrecondition(old, prev, in)
+			err = w.checkPrecondition(old, prev, in)
 		}
 		if err != nil {
 			wellRefused(t, err)

@@ -258,7 +258,7 @@ const (
 	maxWatchTimeout = 3600 * time.Second
 )
 
-// parseWatchOptions reads the parameters of a watch. limit and continue mean nothing to it.
+// parseWatchOptions reads the parameters of a watch. limit means nothing to it, and continue doesn't go with a state.
 func parseWatchOptions(values url.Values) (listOptions, error) {
 	q := query{values: values}
 	var o listOptions
@@ -270,10 +270,18 @@ func parseWatchOptions(values url.Values) (listOptions, error) {
 	if q.err != nil {
 		return o, q.err
 	}
-	combined := &internalversion.ListOptions{Watch: true, ResourceVersionMatch: metav1.ResourceVersionMatch(clip.Text(q.string("resourceVersionMatch")))}
+	combined := &internalversion.ListOptions{
+		Watch:                true,
+		ResourceVersionMatch: metav1.ResourceVersionMatch(clip.Text(q.string("resourceVersionMatch"))),
+		Continue:             q.string("continue"),
+	}
 	if hasInitial {
 		combined.SendInitialEvents = &initial
 	}
+	if o.revision > 0 {
+		combined.ResourceVersion = o.revision.String()
+	}
+	internalversion.SetListOptionsDefaults(combined, true) // without a version a watch begins with the state
 	if errs := listvalidation.ValidateListOptions(combined, true); len(errs) > 0 {
 		return o, invalidOptions("ListOptions", errs)
 	}

@@ -38,7 +38,9 @@ func TestWatchOptions(t *testing.T) {
 		{"resourceVersion=7&" + notOlder, want{refused: "forbidden for watch unless sendInitialEvents is provided"}},
 		{"resourceVersion=7&resourceVersionMatch=Exact", want{refused: `Unsupported value: "Exact"`}},
 		{"resourceVersionMatch=Nearly", want{refused: `Unsupported value: "Nearly"`}},
-		{"limit=500&continue=x&resourceVersion=7", want{revision: 7}}, // mean nothing to a watch
+		{"limit=500&continue=x&resourceVersion=7", want{revision: 7}}, // mean nothing to a watch from a version
+		{"limit=500&continue=x", want{refused: "resourceVersionMatch is forbidden when continue is provided"}},
+		{"continue=x&resourceVersion=0", want{refused: "resourceVersionMatch is forbidden when continue is provided"}},
 	} {
 		for _, bookmarks := range []bool{false, true} {
 			q := params(c.query)

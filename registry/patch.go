@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
@@ -50,6 +51,7 @@ func (e *Endpoint) Patch(ctx context.Context, r *Request) (Result, error) {
 		return Result{}, err
 	}
 	return e.perform(ctx, r, patchOptions, func(ctx context.Context, w *write) (Result, error) {
+		w.patches = true
 		if kind == types.ApplyYAMLPatchType {
 			return w.applyConfiguration(ctx, r.Body)
 		}
@@ -68,7 +70,7 @@ func (e *Endpoint) Patch(ctx context.Context, r *Request) (Result, error) {
 			if body, err = apply(body); err != nil {
 				return change{}, err
 			}
-			in, err := w.readNamed(body)
+			in, err := w.readPatched(body)
 			if err != nil {
 				return change{}, err
 			}
@@ -115,15 +117,14 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 	if kind == types.JSONPatchType {
 		return w.jsonPatch(patch)
 	}
-	doc, _, err := w.parse(patch)
+	doc, _, err := object.ParseObject(patch)
 	if err != nil {
-		return nil, err
+		return nil, badBody(err)
+	}
+	if err := w.complainOfRepeated(&doc); err != nil {
+		return nil, badPatch(patch, err)
 	}
 	_, levels := doc.Size()
-	var zero any = autoscalingv1.Scale{}
-	if w.Subresource != scale && w.res.typed != nil {
-		zero = w.res.typed.zero
-	}
 	return func(doc []byte) ([]byte, error) {
 		if err := checkWork(levels, len(doc)+len(patch)); err != nil {
 			return nil, err
@@ -131,7 +132,7 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 		var patched []byte
 		var err error
 		if kind == types.StrategicMergePatchType {
-			patched, err = strategicpatch.StrategicMergePatch(doc, patch, zero)
+			patched, err = strategicpatch.StrategicMergePatch(doc, patch, w.res.typed.zero)
 		} else {
 			patched, err = jsonpatch.MergePatch(doc, patch)
 		}
@@ -158,9 +159,12 @@ func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error),
 	_, levels := doc.Size()
 	moves := 0
 	for i, o := range operations {
-		op, _ := o.(map[string]any)
+		op, ok := o.(map[string]any)
+		if !ok {
+			return nil, badRequest("JSON patch: operation %d: must be an object", i)
+		}
 		if err := checkOperation(op); err != nil {
-			return nil, badRequest("JSON patch: operation %d: %s", i, err)
+			return nil, unprocessable(fmt.Sprintf("JSON patch: operation %d: %s", i, err))
 		}
 		path, from := op["path"].(string), ""
 		if op["op"] == "move" || op["op"] == "copy" {
@@ -170,7 +174,7 @@ func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error),
 		levels = max(levels, strings.Count(path, "/"), strings.Count(from, "/"))
 	}
 	if err := w.complainOfRepeated(&doc); err != nil {
-		return nil, err
+		return nil, badPatch(patch, err)
 	}
 	decoded, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
@@ -206,9 +210,6 @@ func checkWork(levels, bytes int) error {
 // checkOperation checks the form of one operation. The library leaves some of that to chance, and a
 // malformed patch is the client's error whatever the object is.
 func checkOperation(op map[string]any) error {
-	if op == nil {
-		return errors.New("must be an object")
-	}
 	kind, _ := op["op"].(string)
 	switch kind {
 	case "add", "replace", "test":
@@ -231,7 +232,37 @@ func checkOperation(op map[string]any) error {
 
 func isPointer(s string) bool { return s == "" || s[0] == '/' }
 
-// unprocessable refuses a patch that is well formed and doesn't fit the object. It carries no details:
+// readPatched reads the object that a patch made. What keeps it from being read is the patch's fault.
+func (w *write) readPatched(body []byte) (*object.Object, error) {
+	in, err := w.read(body)
+	if apierrors.IsBadRequest(err) {
+		return nil, w.refusePatched(body, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return in, w.checkNamed(in)
+}
+
+// refusePatched is the answer about a patched object that can't be read, with kube-apiserver's code and reason: invalid.
+// Another apiVersion is a custom resource's own fault, as another kind is.
+func (w *write) refusePatched(body []byte, cause error) error {
+	if w.res.typed == nil {
+		if _, tree, err := object.ParseObject(body); err == nil {
+			if v, _ := tree["apiVersion"].(string); v != "" && v != w.apiVersion() {
+				return w.invalid(w.Name, field.Invalid(field.NewPath("apiVersion"), v, "must be "+w.apiVersion()))
+			}
+		}
+	}
+	return badPatch(body, cause)
+}
+
+// badPatch refuses what a patch made of an object, or the patch itself, under the name that kube-apiserver gives both.
+func badPatch(body []byte, cause error) error {
+	return invalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), string(body), cause.Error())})
+}
+
+// unprocessable refuses a patch whose operations are wrong or don't fit the object. It carries no details:
 // with a kind in them, and no causes, kubectl keeps the message to itself.
 func unprocessable(message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{

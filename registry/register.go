@@ -121,14 +121,14 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 			Group: d.Group, Version: d.Version, Kind: d.Kind, ListKind: d.ListKind, Plural: d.Plural, Singular: d.Singular,
 			ShortNames: d.ShortNames, Categories: d.Categories,
 		},
-		Namespaced: !d.ClusterScoped, Verbs: verbs, Subresources: d.subresources, fields: d.Fields, res: res,
+		Namespaced: !d.ClusterScoped, Verbs: builtinVerbs, Subresources: d.subresources, fields: d.Fields, res: res,
 		StorageVersionHash: storageVersionHash(d.Group, d.Version, d.Kind),
 	}
 	if d.Status {
 		e.Subresources = append([]string{status}, e.Subresources...)
 	}
 	if d.undeletable != nil { // not all at once, then
-		e.Verbs = slices.DeleteFunc(slices.Clone(verbs), func(v string) bool { return v == "deletecollection" })
+		e.Verbs = slices.DeleteFunc(slices.Clone(e.Verbs), func(v string) bool { return v == "deletecollection" })
 	}
 	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
 	e.whole = form.NewWhole(e.view, &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true}, e.ListKind)

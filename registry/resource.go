@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -93,8 +94,11 @@ type Endpoint struct {
 	scale    *apiextensionsv1.CustomResourceSubresourceScale
 }
 
-// verbs are what every resource offers, in discovery's customary order.
-var verbs = []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+// What every resource offers, in the orders in which kube-apiserver's discovery lists them.
+var (
+	customVerbs  = []string{"delete", "deletecollection", "get", "list", "patch", "create", "update", "watch"}
+	builtinVerbs = slices.Sorted(slices.Values(customVerbs))
+)
 
 func (n *Names) apiVersion() string {
 	if n.Group == "" {

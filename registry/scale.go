@@ -153,8 +153,6 @@ func (w *write) changeScale(ctx context.Context, revise func(scale []byte) ([]by
 			return change{}, badRequest("the spec replicas field %q cannot be empty", w.scale.SpecReplicasPath)
 		case next.Namespace != "" && next.Namespace != w.Namespace:
 			return change{}, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip.Text(next.Namespace), w.Namespace)
-		case next.Spec.Replicas < 0:
-			return change{}, w.invalid(w.Name, field.Invalid(field.NewPath("spec", "replicas"), next.Spec.Replicas, "must be greater than or equal to 0"))
 		}
 		in := prev.Clone()
 		in.Content = object.DeepCopy(prev.Content)
@@ -206,5 +204,5 @@ func decodeScale(body []byte, name string) (s *autoscalingv1.Scale, replicas *in
 	return s, given.Spec.Replicas, nil
 }
 
-// scaleTypes are the patches that a Scale takes: it's a Go type.
-var scaleTypes = []types.PatchType{types.JSONPatchType, types.MergePatchType, types.StrategicMergePatchType}
+// scaleTypes are the patches that a Scale takes.
+var scaleTypes = []types.PatchType{types.JSONPatchType, types.MergePatchType}

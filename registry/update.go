@@ -37,11 +37,17 @@ func (w *write) readNamed(body []byte) (*object.Object, error) {
 	if err != nil {
 		return nil, err
 	}
+	return in, w.checkNamed(in)
+}
+
+// checkNamed checks that an object that is to take the place of the target has its name. It also drops owners that are
+// named more than once.
+func (w *write) checkNamed(in *object.Object) error {
 	if err := checkNamed(in, w.Target); err != nil {
-		return nil, err
+		return err
 	}
 	w.warnings = append(w.warnings, in.DropRepeatedOwners()...)
-	return in, nil
+	return nil
 }
 
 // checkNamed checks name and namespace in a body against the URL.
@@ -85,10 +91,11 @@ func (w *write) replacement(ctx context.Context, next, prev *object.Object) (cha
 	return change{raw: raw, remove: remove}, err
 }
 
-// checkPrecondition checks the uid and the resourceVersion that a body names against the object's.
-func (e *Endpoint) checkPrecondition(old *cacher.Object, prev, in *object.Object) error {
-	name := old.Name()
-	if in.Meta.UID != "" && in.Meta.UID != prev.Meta.UID {
+// checkPrecondition checks the uid and the resourceVersion that a body names against the object's. To a patch, another
+// uid is a change that validation refuses, as in kube-apiserver.
+func (w *write) checkPrecondition(old *cacher.Object, prev, in *object.Object) error {
+	e, name := w.Endpoint, old.Name()
+	if !w.patches && in.Meta.UID != "" && in.Meta.UID != prev.Meta.UID {
 		return apierrors.NewConflict(e.resource(), name, preconditionFailed("UID", string(in.Meta.UID), string(prev.Meta.UID)))
 	}
 	path := field.NewPath("metadata", "resourceVersion")

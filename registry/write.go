@@ -24,6 +24,7 @@ type write struct {
 	key      string      // of the target; "" for a new object
 	shown    *form.Shown // what the client is answered
 	warnings []string    // what the client is told besides
+	patches  bool        // it's a patch, of whatever type
 	applies  bool        // it's a server-side apply
 }
 

@@ -120,7 +120,7 @@ func TestApply(t *testing.T) {
 		// Preconditions.
 		apply("its version and uid", m+"&force=true", config(`,"resourceVersion":"@RV","uid":"@UID"`+size), 200, "spec.size=L metadata.uid=@UID"),
 		apply("stale version", m+"&force=true", config(`,"resourceVersion":"1"`+size), 409, "please apply your changes to the latest version and try again"),
-		apply("another uid", m+"&force=true", config(`,"uid":"mine"`+size), 409, "Precondition failed: UID in precondition: mine, UID in object meta: @UID"),
+		apply("another uid", m+"&force=true", config(`,"uid":"mine"`+size), 422, `metadata.uid: Invalid value: "mine": field is immutable`, "FieldValueInvalid metadata.uid"),
 		onto("none", apply("uid of a missing object", m, config(`,"uid":"mine"`+size), 409, "")),
 		onto("none", apply("version of a missing object", m, config(`,"resourceVersion":"1"`+size), 400, "resourceVersion should not be set on objects to be created")),
 		// What comes of it.

@@ -36,7 +36,7 @@ func retryLater(code int32, reason metav1.StatusReason, message string) error {
 }
 
 // errUnknownPath is what kube-apiserver says about paths that it doesn't serve.
-func errUnknownPath() error {
+func errUnknownPath() *apierrors.StatusError {
 	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 }
 

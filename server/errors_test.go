@@ -155,6 +155,25 @@ func TestAllow(t *testing.T) {
 	}
 }
 
+// TestDetails: a refusal that is about a resource says which, and about an object whose.
+func TestDetails(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	for _, tc := range []struct{ name, method, path, body, want string }{
+		{"unknown subresource", "GET", widgetsPath + "/a/other", "", `{"group":"example.com","kind":"widgets","name":"a"}`},
+		{"method of a collection", "PUT", widgetsPath, "", `{"group":"example.com","kind":"widgets"}`},
+		{"method of a subresource", "DELETE", widgetsPath + "/a/status", "", `{"group":"example.com","kind":"widgets"}`},
+		{"failed precondition", "DELETE", widgetsPath + "/a", `{"preconditions":{"uid":"x"}}`, `{"group":"example.com","kind":"Widget","name":"a"}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, body := s.Do(tc.method, tc.path, tc.body)
+			if got := value(body, "details"); got != tc.want {
+				t.Errorf("the details are %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
 func TestAuditID(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)

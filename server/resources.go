@@ -50,8 +50,14 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 	if e.Warning != "" {
 		w.warn([]string{e.Warning})
 	}
-	if t.Subresource != "" && !slices.Contains(e.Subresources, t.Subresource) || !t.scopeFits() {
+	if !t.scopeFits() {
 		return errUnknownPath()
+	}
+	if t.Subresource != "" && !slices.Contains(e.Subresources, t.Subresource) {
+		err := errUnknownPath()
+		err.ErrStatus.Details = t.details()
+		err.ErrStatus.Details.Name = t.Name
+		return err
 	}
 	watch, err := registry.Flag(w.query, "watch")
 	if err != nil {
@@ -156,20 +162,28 @@ func methods(verbs []string) string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
+// details names the target's resource in a Status.
+func (t target) details() *metav1.StatusDetails {
+	return &metav1.StatusDetails{Group: t.endpoint.Group, Kind: t.endpoint.Plural}
+}
+
 func (t target) refuse(w *response, method, verb string) error {
 	what := t.endpoint.Plural
 	if t.endpoint.Group != "" {
 		what += "." + t.endpoint.Group
 	}
+	message := verb + " is not supported here on " + what
 	switch {
 	case verb == "deletecollection":
-		return methodNotAllowed(w, methods(t.verbs()), "deletecollection is not supported on "+what+": delete the objects by name")
+		message = "deletecollection is not supported on " + what + ": delete the objects by name"
 	case verb == "create" && t.endpoint.Namespaced && t.Namespace == "":
-		return methodNotAllowed(w, methods(t.verbs()), "create is not supported on "+what+" across namespaces: post to /namespaces/{namespace}/"+t.endpoint.Plural)
+		message = "create is not supported on " + what + " across namespaces: post to /namespaces/{namespace}/" + t.endpoint.Plural
 	case verb == "":
-		return methodNotAllowed(w, methods(t.verbs()), quote(method)+" is not supported here on "+what)
+		message = quote(method) + " is not supported here on " + what
 	}
-	return methodNotAllowed(w, methods(t.verbs()), verb+" is not supported here on "+what)
+	err := methodNotAllowed(w, methods(t.verbs()), message)
+	err.ErrStatus.Details = t.details()
+	return err
 }
 
 // request is what a request asks of the target's endpoint, but for its body.

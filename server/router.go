@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -94,7 +95,7 @@ func get(routes chi.Router, pattern string, f http.HandlerFunc) {
 	routes.Head(pattern, f)
 }
 
-func methodNotAllowed(w *response, allow, message string) error {
+func methodNotAllowed(w *response, allow, message string) *apierrors.StatusError {
 	w.Header().Set("Allow", allow)
 	return statusError(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, message)
 }
