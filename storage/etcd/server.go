@@ -137,8 +137,9 @@ type Server struct {
 	fail   func(error)   // the first call counts
 	err    error
 
+	hung      bool // something that Open or Close called hadn't returned when they gave up: see waitFor
 	closeOnce sync.Once
-	closed    chan struct{}
+	closed    chan struct{} // closed when Close begins
 	closeErr  error
 }
 
@@ -168,10 +169,6 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		})
 	}
 	if err := s.start(ctx, o); err != nil {
-		if s.etcd == nil && s.Err() != nil {
-			s.dir.abandon()
-			return nil, err
-		}
 		_ = s.Close() // the first error is the one that says why
 		return nil, err
 	}
@@ -265,14 +262,14 @@ func clusterID(cfg *embed.Config) (uint64, error) {
 	return uint64(cluster.ID()), nil
 }
 
-// startEtcd calls StartEtcd in a goroutine of its own, as a fatal error ends the goroutine (see
-// newLogger), a damaged file that passed the checks may fault, and a disk may not answer.
+// startEtcd calls StartEtcd in a goroutine of its own: a fatal error ends the goroutine (see newLogger), a damaged file
+// that passed the checks may fault, and a disk may not answer. If it gives up, an etcd that starts later is stopped.
 func (s *Server) startEtcd(ctx context.Context, cfg *embed.Config) error {
 	type result struct {
 		etcd *embed.Etcd
 		err  error
 	}
-	done := make(chan result, 1)
+	done := make(chan result) // nobody reads it after a failure
 	go func() {
 		defer func() {
 			if r := recover(); r != nil {
@@ -281,13 +278,20 @@ func (s *Server) startEtcd(ctx context.Context, cfg *embed.Config) error {
 		}()
 		debug.SetPanicOnFault(true)
 		e, err := embed.StartEtcd(cfg)
-		done <- result{e, err}
+		select {
+		case done <- result{e, err}:
+		case <-s.failed:
+			if e != nil {
+				e.Close()
+			}
+		}
 	}()
 	ended := ctx.Done()
 	var giveUp <-chan time.Time
 	for {
 		select {
 		case <-s.failed:
+			s.hung = true
 			return s.err
 		case <-ended:
 			ended, giveUp = nil, time.After(startGrace)
@@ -380,16 +384,14 @@ func raftApplied(id uint64) (index uint64, known bool) {
 	return status.Applied, ok && status.ID == id
 }
 
-// watchStop notices that etcd ended without being asked, and logs why.
+// watchStop closes Done when etcd ends without being asked.
 func (s *Server) watchStop(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-		return
+	case <-s.failed:
 	case <-s.Local.StopNotify():
 		s.fail(errors.New("etcd stopped by itself"))
-	case <-s.failed:
 	}
-	s.log.Error("the store has failed; nothing is acknowledged any more, and the process has to end", "dir", s.dir.path, "err", s.err)
 }
 
 // Dir is the directory that the data is in.
@@ -452,9 +454,10 @@ func (s *Server) Stats() Stats {
 }
 
 // Close stops the keeper, the client and etcd, and gives the directory back: an ephemeral one is
-// removed. It waits for all of it, and logs what it waits for after 5 seconds. Requests under way get an
-// error. After a failure it returns Err's error, and waits for no more than a second or two. Calling it again returns
-// the same error.
+// removed. It waits for all of it, and logs what it waits for after 5 seconds. Requests under way get an error.
+//
+// After a failure it returns Err's error, and waits no longer than a second for each part. If a part still hasn't ended
+// then, the directory stays locked until the process ends. Calling Close again returns the same error.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closed)
@@ -473,7 +476,10 @@ func (s *Server) close() error {
 	if s.Client != nil {
 		_ = s.Client.Close() // its error is that its context has ended
 	}
-	if s.etcd != nil && !s.waitFor("etcd", s.etcd.Close) {
+	if s.etcd != nil {
+		s.waitFor("etcd", s.etcd.Close)
+	}
+	if s.hung {
 		s.dir.abandon()
 		return fmt.Errorf("etcd failed and can't be stopped: %w", s.err)
 	}
@@ -501,13 +507,13 @@ func (s *Server) seal() error {
 	return s.dir.writeSeal(ctx)
 }
 
-// waitFor calls stop and waits until it returns. It gives up, and returns false, if etcd has failed and
-// stop still hasn't returned after brokenStop.
-func (s *Server) waitFor(what string, stop func()) bool {
+// waitFor calls f and waits until it returns. It gives up, sets hung, and returns false if etcd has failed and f still
+// hasn't returned after brokenStop. Then f's goroutine may go on for as long as the process.
+func (s *Server) waitFor(what string, f func()) bool {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		stop()
+		f()
 	}()
 	began := time.Now()
 	report := time.NewTicker(stopReport)
@@ -521,6 +527,7 @@ func (s *Server) waitFor(what string, stop func()) bool {
 		case <-failed:
 			failed, giveUp = nil, time.After(brokenStop)
 		case <-giveUp:
+			s.hung = true
 			return false
 		case <-report.C:
 			s.log.Warn("the store is still busy", "waitingFor", what, "since", time.Since(began).Round(time.Second))

@@ -1,0 +1,80 @@
+package etcd
+
+import (
+	"errors"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+
+	"go.etcd.io/etcd/server/v3/embed"
+)
+
+// While something of a failed server may still write, nobody else gets its directory.
+func TestHungKeeperKeepsTheLock(t *testing.T) {
+	o := Options{DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	s, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hang, hung := make(chan struct{}), make(chan struct{})
+	s.background.Go(func() { // as the keeper does when the disk doesn't answer
+		defer close(hung)
+		<-hang
+	})
+	broken := errors.New("the disk is gone")
+	s.fail(broken)
+	if err := s.Close(); !errors.Is(err, broken) {
+		t.Errorf("Close: %v", err)
+	}
+	if again, err := Open(t.Context(), o); err == nil {
+		again.Close()
+		t.Error("another server got the directory")
+	} else if !strings.Contains(err.Error(), "is locked by") {
+		t.Error(err)
+	}
+	close(hang)
+	<-hung
+}
+
+// An etcd that starts after Open has given up is stopped.
+func TestLateStart(t *testing.T) {
+	d, err := openEphemeral(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{dir: d, log: slog.New(slog.DiscardHandler), failed: make(chan struct{})}
+	s.fail = func(err error) {
+		s.err = err
+		close(s.failed)
+	}
+	o, err := Options{Log: s.log}.withDefaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config(d, o, func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow, build := make(chan struct{}), cfg.ZapLoggerBuilder
+	cfg.ZapLoggerBuilder = func(c *embed.Config) error { // StartEtcd calls it first
+		<-slow
+		return build(c)
+	}
+	started := make(chan error, 1)
+	go func() { started <- s.startEtcd(t.Context(), cfg) }()
+	inside(t, "embed.StartEtcd")
+	late := errors.New("too late")
+	s.fail(late)
+	if err := <-started; !errors.Is(err, late) || !s.hung {
+		t.Errorf("startEtcd: %v, hung %t", err, s.hung)
+	}
+	close(slow)
+	stacks := make([]byte, 1<<20)
+	soon(t, "no goroutine of etcd's", func() bool {
+		return !strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "etcd/server/v3")
+	})
+	if err := d.release(); err != nil {
+		t.Error(err)
+	}
+}
