@@ -184,9 +184,9 @@ func (e *Endpoint) unstructured(o *object.Object) (*unstructured.Unstructured, e
 func callHooks[T any](ctx context.Context, e *Endpoint, hooks []Admission[T], a *Attributes, obj, old *T, meta func(*T) metav1.Object) (*T, error) {
 	for _, hook := range hooks {
 		r := &AdmissionRequest[T]{Attributes: *a, Object: obj, Old: old}
-		var current func() metav1.Object // nil where nothing is written
+		var judged func() metav1.Object // nil where nothing is written
 		if obj != nil {
-			current = func() metav1.Object {
+			judged = func() metav1.Object {
 				if r.Object == nil {
 					return &metav1.ObjectMeta{}
 				}
@@ -194,7 +194,7 @@ func callHooks[T any](ctx context.Context, e *Endpoint, hooks []Admission[T], a 
 			}
 		}
 		var refusal error
-		if err := e.res.registry.call("admission by "+nameOf(hook), current, func() { refusal = hook.Admit(ctx, r) }); err != nil {
+		if err := e.res.registry.call("admission by "+nameOf(hook), judged, func() { refusal = hook.Admit(ctx, r) }); err != nil {
 			return nil, err
 		}
 		a.Warnings = r.Warnings
@@ -232,9 +232,9 @@ func (e *Endpoint) refuse(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		if s := status.Status(); s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError {
+	var answered apierrors.APIStatus
+	if errors.As(err, &answered) {
+		if s := answered.Status(); s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError {
 			s.Status = metav1.StatusFailure
 			return refusal{&apierrors.StatusError{ErrStatus: s}}
 		}

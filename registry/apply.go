@@ -19,11 +19,11 @@ func (w *write) applyConfiguration(ctx context.Context, body []byte) (Result, er
 	given := len(w.warnings)
 	for {
 		w.warnings = w.warnings[:given] // without those of an earlier try
-		stored, err := w.change(ctx, func(old *cacher.Object) (change, error) { return w.applyTo(ctx, old, wanted) })
+		stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) { return w.applyTo(ctx, old, wanted) })
 		switch {
 		case err == nil:
 			return w.answer(ctx, stored)
-		case !apierrors.IsNotFound(err) || isRefusal(err) || w.Subresource != main:
+		case !apierrors.IsNotFound(err) || isRefusal(err) || w.Subresource != whole:
 			return Result{}, err
 		}
 		res, err := w.createApplied(ctx, wanted)
@@ -69,27 +69,27 @@ func (w *write) readConfiguration(body []byte) (map[string]any, error) {
 }
 
 // applyTo makes the new object from the old one and a configuration.
-func (w *write) applyTo(ctx context.Context, old *cacher.Object, wanted map[string]any) (change, error) {
+func (w *write) applyTo(ctx context.Context, old *cacher.Object, wanted map[string]any) (outcome, error) {
 	prev, err := w.load(ctx, old)
 	if err != nil {
-		return change{}, err
+		return outcome{}, err
 	}
 	prev.Meta.ResourceVersion = old.Revision.String()
 	live, err := prev.Tree(w.apiVersion(), w.Kind)
 	if err != nil {
-		return change{}, err
+		return outcome{}, err
 	}
 	in, err := w.merge(live, wanted)
 	if err != nil {
-		return change{}, err
+		return outcome{}, err
 	}
 	if err := w.checkPrecondition(old, prev, in); err != nil {
-		return change{}, err
+		return outcome{}, err
 	}
 	next := w.selectPart(in, prev)
 	next.Managed = in.Managed // who applied a part is recorded, whatever that part is
 	inheritMeta(next, prev, old.Revision.String())
-	return w.replacement(ctx, next, prev)
+	return w.outcomeOf(ctx, next, prev)
 }
 
 // createApplied makes a new object of a configuration.
@@ -107,7 +107,7 @@ func (w *write) createApplied(ctx context.Context, wanted map[string]any) (Resul
 	if err := w.fill(o); err != nil {
 		return Result{}, err
 	}
-	return w.create(ctx, o)
+	return w.insertAndAnswer(ctx, o)
 }
 
 // merge applies a configuration to a whole object, or to none, and gives it the schema's form.

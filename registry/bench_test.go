@@ -43,7 +43,7 @@ func BenchmarkAdmitCreate(b *testing.B) {
 		if err := w.initMeta(o); err != nil {
 			b.Fatal(err)
 		}
-		if _, err := w.approve(context.Background(), o, nil); err != nil {
+		if _, err := w.admitAndEncode(context.Background(), o, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -70,7 +70,7 @@ func BenchmarkAdmitUpdate(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if _, err := w.revise(context.Background(), old, in); err != nil {
+		if _, err := w.nextFrom(context.Background(), old, in); err != nil {
 			b.Fatal(err)
 		}
 	}

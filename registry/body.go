@@ -24,7 +24,7 @@ func (w *write) read(body []byte) (*object.Object, error) {
 		return nil, badBody(err)
 	}
 	if t := w.res.typed; t != nil {
-		tree, complaints, err := t.shape(&doc)
+		tree, complaints, err := t.normalize(&doc)
 		if err != nil {
 			return nil, err
 		}

@@ -132,5 +132,5 @@ func (r *resource) version(apiVersion any) *Endpoint {
 			return e
 		}
 	}
-	return r.stored
+	return r.storage
 }

@@ -30,13 +30,13 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 		if err := w.track(nil, o); err != nil {
 			return Result{}, err
 		}
-		return w.create(ctx, o)
+		return w.insertAndAnswer(ctx, o)
 	})
 }
 
-// create stores a new object that is filled, and answers with it.
-func (w *write) create(ctx context.Context, o *object.Object) (Result, error) {
-	stored, err := w.commit(ctx, func() (*cacher.Object, error) { return w.insert(ctx, o) })
+// insertAndAnswer stores a new object that fill has completed, and answers with it.
+func (w *write) insertAndAnswer(ctx context.Context, o *object.Object) (Result, error) {
+	stored, err := w.inBrackets(ctx, func() (*cacher.Object, error) { return w.storeNamed(ctx, o) })
 	if err != nil {
 		return Result{}, err
 	}
@@ -45,7 +45,7 @@ func (w *write) create(ctx context.Context, o *object.Object) (Result, error) {
 	return res, err
 }
 
-// fill gives a new object what the server decides, and drops what it can't have.
+// fill sets what the server decides about a new object, and drops the status where that has its own subresource.
 func (w *write) fill(o *object.Object) error {
 	if err := w.initMeta(o); err != nil {
 		return err
@@ -59,10 +59,10 @@ func (w *write) fill(o *object.Object) error {
 	return err
 }
 
-// insert finds a name for a new object, has the object approved and stores it. A dry run ends before the write; its
-// object has no revision.
-func (w *write) insert(ctx context.Context, in *object.Object) (*cacher.Object, error) {
-	// What the object needs to be there comes first: in a missing namespace, the answer is about that.
+// storeNamed gives a new object a name if it has none, has it admitted and encoded, and stores it. If a generated name is
+// taken, it tries others. A dry run ends before anything is stored; its object has no revision.
+func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Object, error) {
+	// The conditions come first: in a missing namespace, the answer is about the namespace.
 	conds, err := w.conditions(ctx)
 	if err != nil {
 		return nil, err
@@ -71,12 +71,12 @@ func (w *write) insert(ctx context.Context, in *object.Object) (*cacher.Object, 
 	given := len(w.warnings)
 	for try := 1; ; try++ {
 		o := in
-		if generate { // each name gets the object as it came
+		if generate { // each name starts from the object as it came: hooks may depend on the name
 			o, w.warnings = in.Clone(), w.warnings[:given]
 			o.Meta.Name = generatedName(in.Meta.GenerateName)
 		}
 		w.Name = o.Meta.Name
-		raw, err := w.approve(ctx, o, nil)
+		raw, err := w.admitAndEncode(ctx, o, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -84,7 +84,7 @@ func (w *write) insert(ctx context.Context, in *object.Object) (*cacher.Object, 
 		if err != nil {
 			return nil, err
 		}
-		rev, err := w.putNew(ctx, key, raw, conds)
+		rev, err := w.storeCreate(ctx, key, raw, conds)
 		if err == nil {
 			return cacher.NewObject(key, raw, rev), nil
 		}
@@ -97,9 +97,9 @@ func (w *write) insert(ctx context.Context, in *object.Object) (*cacher.Object, 
 	}
 }
 
-// putNew creates a key under its conditions. A failed condition means that the namespace or the
-// definition changed: whether they still allow the object is then asked again.
-func (w *write) putNew(ctx context.Context, key string, raw []byte, conds []storage.Condition) (storage.Revision, error) {
+// storeCreate creates a key under conditions. A failed condition means that the namespace or the definition has changed.
+// It then asks again whether they still allow the object.
+func (w *write) storeCreate(ctx context.Context, key string, raw []byte, conds []storage.Condition) (storage.Revision, error) {
 	if w.dryRun {
 		found, err := w.res.read(ctx, key)
 		if err == nil && found != nil {
@@ -118,20 +118,20 @@ func (w *write) putNew(ctx context.Context, key string, raw []byte, conds []stor
 	}
 }
 
-// conditions are what a new object requires: the revision of its namespace and of its definition, at which
-// neither was being deleted. With them in the create's transaction, nothing can be created in a namespace
-// once its deletion has begun (that is a write to the namespace), so that what its controller has emptied
-// stays empty; and the same for the objects of a definition.
+// conditions returns what a new object requires: the revisions of its namespace and of its definition, at which neither
+// was being deleted. The create's transaction compares them. The deletion of a namespace begins with a write to the
+// namespace, so nothing can be created in it from then on, and what its controller has emptied stays empty. The same
+// holds for the objects of a definition.
 //
-// They're taken from the cache, which may be older than etcd; a refusal is given only after reading etcd. A dry run
-// changes nothing and always reads.
+// The revisions come from the cache, which may be older than etcd. A refusal is given only after reading etcd. A dry run
+// stores nothing, so no transaction would notice an old cache: it always reads etcd.
 func (w *write) conditions(ctx context.Context) ([]storage.Condition, error) {
 	if w.res.terminating || w.dryRun {
 		return w.readConditions(ctx)
 	}
 	conds := make([]storage.Condition, 0, 2)
-	if w.res.definition.Key != "" {
-		conds = append(conds, w.res.definition)
+	if w.res.condition.Key != "" {
+		conds = append(conds, w.res.condition)
 	}
 	if w.Namespace != "" {
 		ns := w.res.registry.namespaces.cached(w.Namespace)
@@ -143,10 +143,10 @@ func (w *write) conditions(ctx context.Context) ([]storage.Condition, error) {
 	return conds, nil
 }
 
-// readConditions is conditions from etcd.
+// readConditions returns the conditions as they are in etcd.
 func (w *write) readConditions(ctx context.Context) ([]storage.Condition, error) {
 	conds := make([]storage.Condition, 0, 2)
-	if w.res.definition.Key != "" {
+	if w.res.condition.Key != "" {
 		def, err := w.readDefinition(ctx)
 		if err != nil {
 			return nil, err

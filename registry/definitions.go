@@ -32,7 +32,7 @@ type definitions struct {
 
 	// turn is held by the one write of a definition that is going on, so that no two get the same names.
 	// A channel, because waiting for it must end with the request.
-	turn chan struct{}
+	writing chan struct{}
 
 	mu    sync.Mutex             // guards known, and who replaces the catalog
 	known map[string]*definition // by name
@@ -49,7 +49,7 @@ type definition struct {
 }
 
 func newDefinitions(r *Registry) *definitions {
-	d := &definitions{registry: r, turn: make(chan struct{}, 1), known: map[string]*definition{}}
+	d := &definitions{registry: r, writing: make(chan struct{}, 1), known: map[string]*definition{}}
 	Register(r, Definition[crd.Definition]{
 		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
@@ -83,8 +83,8 @@ func newDefinitions(r *Registry) *definitions {
 // begin waits for the turn to write a definition.
 func (d *definitions) begin(ctx context.Context) (end func(), err error) {
 	select {
-	case d.turn <- struct{}{}:
-		return func() { <-d.turn }, nil
+	case d.writing <- struct{}{}:
+		return func() { <-d.writing }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -234,7 +234,7 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 		e := newEndpoint(res, obj, v)
 		res.versions = append(res.versions, e)
 		if v.Storage {
-			res.stored, res.storageVersion, stored = e, v.Name, v
+			res.storage, res.storageVersion, stored = e, v.Name, v
 		}
 	}
 	if stored == nil {
@@ -265,7 +265,7 @@ func (d *definitions) newResource(o *cacher.Object, obj *crd.Definition, old *de
 		registry: d.registry, group: obj.Spec.Group, plural: obj.Spec.Names.Plural,
 		namespaced:  obj.Spec.Scope == apiextensionsv1.NamespaceScoped,
 		prefix:      storage.PrefixOf(obj.Spec.Group, obj.Spec.Names.Plural),
-		definition:  storage.Condition{Key: o.Key, Revision: o.Revision},
+		condition:   storage.Condition{Key: o.Key, Revision: o.Revision},
 		uid:         obj.UID,
 		generation:  obj.Generation,
 		since:       o.Revision,
@@ -425,24 +425,24 @@ func (d *definitions) finish(ctx context.Context, def *definition) (waiting bool
 
 // edit changes a definition on the server's own account.
 func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *crd.Definition)) error {
-	w := &write{Endpoint: d.res.stored, Target: Target{Name: def.object.Name}, key: def.res.definition.Key}
-	_, err := w.change(ctx, func(old *cacher.Object) (change, error) {
+	w := &write{Endpoint: d.res.storage, Target: Target{Name: def.object.Name}, targetKey: def.res.condition.Key}
+	_, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
 		o, err := object.DecodeStored(old.Raw())
 		if err != nil {
-			return change{}, w.unreadable(old.Name(), err)
+			return outcome{}, w.unreadable(old.Name(), err)
 		}
 		if o.Meta.UID != def.object.UID {
-			return change{raw: old.Raw()}, nil // another of that name
+			return outcome{value: old.Raw()}, nil // another of that name
 		}
 		if err := through(o, fn); err != nil {
-			return change{}, err
+			return outcome{}, err
 		}
 		raw, err := w.encode(ctx, o)
 		if err != nil {
-			return change{}, err
+			return outcome{}, err
 		}
 		remove, err := w.unheld(o)
-		return change{raw: raw, remove: remove}, err
+		return outcome{value: raw, remove: remove}, err
 	})
 	if apierrors.IsNotFound(err) {
 		return nil

@@ -31,7 +31,7 @@ func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
 	}
 	return current(ctx, e, func(e *Endpoint) (Result, error) {
 		d := e.newDeletion(r, opts)
-		d.key, d.Target = key, r.Target
+		d.targetKey, d.Target = key, r.Target
 		if d.shown, err = e.shown(r); err != nil {
 			return Result{}, err
 		}
@@ -72,32 +72,32 @@ func (d *deletion) answer(ctx context.Context) (Result, error) {
 
 // delete deletes on behalf of a client.
 func (d *deletion) delete(ctx context.Context) (*cacher.Object, error) {
-	return d.change(ctx, func(old *cacher.Object) (change, error) { return d.decide(ctx, old) })
+	return d.update(ctx, func(old *cacher.Object) (outcome, error) { return d.decide(ctx, old) })
 }
 
 // decide says what the deletion does to an object. It's asked again after a conflict.
-func (d *deletion) decide(ctx context.Context, old *cacher.Object) (change, error) {
+func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, error) {
 	d.uid, d.gone = "", false
 	prev, err := object.DecodeStored(old.Raw())
 	if old.Err != nil || err != nil {
 		// Nobody can read it, so nothing can hold it: deleting is the way out.
 		d.gone = true
-		return change{remove: true}, d.check(old, "")
+		return outcome{remove: true}, d.check(old, "")
 	}
 	d.uid = string(prev.Meta.UID)
 	if err := d.check(old, d.uid); err != nil {
-		return change{}, err
+		return outcome{}, err
 	}
 	if err := d.admitDeletion(ctx, old); err != nil {
-		return change{}, err
+		return outcome{}, err
 	}
 	if prev.Meta.DeletionTimestamp != nil {
 		d.gone, err = d.unheld(prev)
-		return change{raw: old.Raw(), remove: d.gone}, err
+		return outcome{value: old.Raw(), remove: d.gone}, err
 	}
 	if len(prev.Meta.Finalizers) > 0 { // it's written again, in the form it has by now
 		if prev, err = d.load(ctx, old); err != nil {
-			return change{}, err
+			return outcome{}, err
 		}
 	}
 	next := prev.Clone()
@@ -109,14 +109,14 @@ func (d *deletion) decide(ctx context.Context, old *cacher.Object) (change, erro
 	}
 	if t := d.res.typed; t != nil && t.markDeleted != nil {
 		if err := t.markDeleted(next); err != nil {
-			return change{}, err
+			return outcome{}, err
 		}
 	}
 	if d.gone, err = d.unheld(next); err != nil || d.gone {
-		return change{remove: true}, err
+		return outcome{remove: true}, err
 	}
 	raw, err := d.encode(ctx, next)
-	return change{raw: raw}, err
+	return outcome{value: raw}, err
 }
 
 // admitDeletion asks admission about a deletion.

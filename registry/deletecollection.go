@@ -36,7 +36,7 @@ func (e *Endpoint) DeleteCollection(ctx context.Context, r *Request) (*List, err
 		work.Go(func() error {
 			stored, err := current(working, e, func(e *Endpoint) (*cacher.Object, error) {
 				d := e.newDeletion(r, opts)
-				d.key, d.Target = o.Key, Target{Name: o.Name()}
+				d.targetKey, d.Target = o.Key, Target{Name: o.Name()}
 				return d.delete(working)
 			})
 			switch {

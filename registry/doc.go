@@ -13,8 +13,8 @@
 //
 // request.go has what a client asks and gets, resource.go what a resource and an Endpoint are. Reads are in get.go, list.go
 // (page.go) and watch.go. Writes are values of type write: write.go is their engine, and create.go, update.go, patch.go,
-// apply.go, scale.go and delete.go are the verbs on it. body.go and meta.go have the rules for what a client sends, conform.go
-// those of a schema, admission.go the hooks. stored.go and convert.go go between stored bytes and objects, current.go
+// apply.go, scale.go and delete.go are the verbs on it. body.go and meta.go have the rules for what a client sends, schema.go
+// those of a schema, admission.go the hooks. stored.go and convert.go go between stored bytes and objects, redefined.go
 // follows a definition that changes under a request. errors.go is the one way out for errors.
 //
 // # Data flow

@@ -69,10 +69,10 @@ func (f *failure) Unwrap() error { return f.cause }
 // fail is the one translation from storage's errors to a Status; what is one already stays, and what can't become one
 // is a failure.
 func (e *Endpoint) fail(name string, err error) error {
-	var status apierrors.APIStatus
+	var answered apierrors.APIStatus
 	var panicked *PanicError
 	var failed *failure
-	if err == nil || errors.As(err, &status) || errors.As(err, &panicked) || errors.As(err, &failed) || errors.Is(err, errChanged) { // which current handles
+	if err == nil || errors.As(err, &answered) || errors.As(err, &panicked) || errors.As(err, &failed) || errors.Is(err, errChanged) { // which current handles
 		return err
 	}
 	resource := e.resource()

@@ -23,7 +23,7 @@ func fuzzEndpoint() *Endpoint {
 	res := &resource{group: "example.com", plural: "widgets", storageVersion: "v1", namespaced: true, registry: &Registry{}}
 	e := &Endpoint{Names: Names{Group: "example.com", Version: "v1", Kind: "Widget", Plural: "widgets"}, Namespaced: true, Subresources: []string{status}, res: res}
 	e.view = &cacher.View{APIVersion: "example.com/v1", Kind: "Widget"}
-	e.whole, e.forms, e.managers, res.stored = form.NewWhole(e.view, e.view, e.ListKind), form.New(nil), newManagers(e), e
+	e.whole, e.forms, e.managers, res.storage = form.NewWhole(e.view, e.view, e.ListKind), form.New(nil), newManagers(e), e
 	return e
 }
 
@@ -151,17 +151,17 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 			wellRefused(t, err)
 			return
 		}
-		c, err := w.revise(t.Context(), old, in)
+		c, err := w.nextFrom(t.Context(), old, in)
 		if err != nil {
 			wellRefused(t, err)
 			return
 		}
-		o, err := object.DecodeStored(c.raw)
+		o, err := object.DecodeStored(c.value)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if o.Meta.Name != "a" || o.Meta.Namespace != "default" || o.Meta.UID != "u" || !o.Meta.CreationTimestamp.Equal(&prev.Meta.CreationTimestamp) {
-			t.Fatalf("a patch changed what it may not: %s", c.raw)
+			t.Fatalf("a patch changed what it may not: %s", c.value)
 		}
 		stable(t, e, o)
 	})
@@ -248,16 +248,16 @@ func FuzzApply(f *testing.F) {
 			wellRefused(t, err)
 			return
 		}
-		o := valid(t, e, c.raw)
+		o := valid(t, e, c.value)
 		if o.Meta.Name != "a" || o.Meta.Namespace != "default" || o.Meta.UID != "u" || ofStatus && fmt.Sprint(o.Content["spec"]) != fmt.Sprint(valid(t, e, old.Raw()).Content["spec"]) {
-			t.Fatalf("an apply changed what it may not: %s", c.raw)
+			t.Fatalf("an apply changed what it may not: %s", c.value)
 		}
 		if object.Map(wanted["metadata"])["resourceVersion"] != nil {
 			return // it's another one now
 		}
-		again, err := w.applyTo(t.Context(), cacher.NewObject(fuzzKey, c.raw, 8), wanted)
-		if err != nil || string(again.raw) != string(c.raw) {
-			t.Fatalf("applied again: %v\n%s\nwas\n%s", err, again.raw, c.raw)
+		again, err := w.applyTo(t.Context(), cacher.NewObject(fuzzKey, c.value, 8), wanted)
+		if err != nil || string(again.value) != string(c.value) {
+			t.Fatalf("applied again: %v\n%s\nwas\n%s", err, again.value, c.value)
 		}
 	})
 }
@@ -290,14 +290,14 @@ func FuzzShapedPatch(f *testing.F) {
 		if err == nil {
 			in, err = w.readNamed(body)
 		}
-		var c change
+		var c outcome
 		if err == nil {
-			c, err = w.revise(t.Context(), old, in)
+			c, err = w.nextFrom(t.Context(), old, in)
 		}
 		if err != nil {
 			wellRefused(t, err)
 			return
 		}
-		valid(t, e, c.raw)
+		valid(t, e, c.value)
 	})
 }

@@ -25,7 +25,7 @@ func (e *Endpoint) Get(ctx context.Context, r *Request) (Result, error) {
 	if r.Subresource == finalize {
 		return Result{}, e.methodNotAllowed("get")
 	}
-	if r.Subresource != main && !e.has(r.Subresource) {
+	if r.Subresource != whole && !e.has(r.Subresource) {
 		return Result{}, errNotServed()
 	}
 	shown, err := e.shown(r)

@@ -120,7 +120,7 @@ func (n *namespaces) require(ctx context.Context, w *write) (storage.Condition, 
 		}
 		return storage.Condition{Key: key, Revision: rev}, err
 	case ns == nil:
-		return storage.Condition{}, n.res.stored.fail(name, storage.ErrNotFound)
+		return storage.Condition{}, n.res.storage.fail(name, storage.ErrNotFound)
 	case ns.DeletionTimestamp != "":
 		return storage.Condition{}, terminating(w.Endpoint, name)
 	}
@@ -141,12 +141,12 @@ func terminating(e *Endpoint, name string) error {
 
 // create makes a namespace, without a client asking for just that.
 func (n *namespaces) create(ctx context.Context, name string) (storage.Revision, error) {
-	w := &write{Endpoint: n.res.stored}
+	w := &write{Endpoint: n.res.storage}
 	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Name: name}}
 	if err := w.initMeta(o); err != nil {
 		return 0, err
 	}
-	stored, err := w.insert(ctx, o)
+	stored, err := w.storeNamed(ctx, o)
 	if err != nil {
 		return 0, err
 	}
@@ -223,21 +223,21 @@ func (n *namespaces) empty(ctx context.Context, name string) (left int, err erro
 
 // release takes the server's finalizer from an emptied namespace, which removes it unless others hold it.
 func (n *namespaces) release(ctx context.Context, ns *cacher.Object) error {
-	w := n.res.stored.own(ns)
+	w := n.res.storage.own(ns)
 	w.Subresource = finalize
-	_, err := w.modify(ctx, func(old *cacher.Object) (change, error) {
+	_, err := w.inTurn(ctx, func(old *cacher.Object) (outcome, error) {
 		if old.DeletionTimestamp == "" { // a new one of that name: not emptied
-			return change{raw: old.Raw()}, nil
+			return outcome{value: old.Raw()}, nil
 		}
 		prev, err := object.DecodeStored(old.Raw())
 		if err != nil {
-			return change{}, w.unreadable(old.Name(), err)
+			return outcome{}, w.unreadable(old.Name(), err)
 		}
 		in := prev.Clone()
 		in.Meta.ResourceVersion = old.Revision.String()
 		spec := map[string]any{"finalizers": without(object.Map(prev.Content["spec"])["finalizers"], corev1.FinalizerKubernetes)}
 		in.Content["spec"] = spec
-		return w.revise(ctx, old, in)
+		return w.nextFrom(ctx, old, in)
 	})
 	if errors.Is(err, storage.ErrNotFound) {
 		return nil

@@ -62,19 +62,19 @@ func (e *Endpoint) Patch(ctx context.Context, r *Request) (Result, error) {
 		if w.Subresource == scale {
 			return w.changeScale(ctx, apply)
 		}
-		stored, err := w.change(ctx, func(old *cacher.Object) (change, error) {
+		stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
 			body, err := w.show(ctx, w.view, old)
 			if err != nil {
-				return change{}, err
+				return outcome{}, err
 			}
 			if body, err = apply(body); err != nil {
-				return change{}, err
+				return outcome{}, err
 			}
 			in, err := w.readPatched(body)
 			if err != nil {
-				return change{}, err
+				return outcome{}, err
 			}
-			return w.revise(ctx, old, in)
+			return w.nextFrom(ctx, old, in)
 		})
 		if err != nil {
 			return Result{}, err

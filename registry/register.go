@@ -98,7 +98,7 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 		registry: r, group: d.Group, plural: d.Plural, storageVersion: d.Version, namespaced: !d.ClusterScoped,
 		prefix: storage.PrefixOf(d.Group, d.Plural),
 		typed: &typed{
-			shape: shape[T], rules: f.rules, admit: f.admit, hooked: len(d.Admission) > 0, zero: *new(T),
+			normalize: normalize[T], rules: f.rules, admit: f.admit, hooked: len(d.Admission) > 0, zero: *new(T),
 			validName: d.ValidName, undeletable: d.undeletable,
 			unconditional: d.UnconditionalUpdate, noGeneration: d.NoGeneration,
 			begin: d.begin, written: d.written,
@@ -135,7 +135,7 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 	e.forms = form.New(d.Columns)
 	e.seal()
 	e.managers = newManagers(e)
-	res.endpoints, res.stored = []*Endpoint{e}, e
+	res.endpoints, res.storage = []*Endpoint{e}, e
 	r.add(res)
 }
 
@@ -148,7 +148,7 @@ func defaultTo(s, otherwise string) string {
 
 // shape decodes a document, which is a JSON object, into T and back into a tree: that brings it into the type's form. It
 // reports members that T doesn't have or that are given twice.
-func shape[T any](doc *object.Document) (tree map[string]any, complaints []error, err error) {
+func normalize[T any](doc *object.Document) (tree map[string]any, complaints []error, err error) {
 	members, levels := doc.Size()
 	if levels*len(doc.Text) > maxTypedWork {
 		return nil, nil, badRequest("the body of the request nests too deeply for its size: %d levels in %d bytes", levels, len(doc.Text))

@@ -13,28 +13,28 @@ type Target struct {
 	Subresource string // "status", "scale" or "finalize"; "" for the object itself
 }
 
-// Request is what a client asks of an Endpoint. The verbs don't change it.
+// Request is what a client asks of an Endpoint. The verbs don't change it, and keep nothing of it after they return.
 type Request struct {
 	Target
 	Query     url.Values
 	Body      []byte // JSON; of a patch as it was sent
 	PatchType string // the media type of a patch, without parameters
-	UserAgent string // by which a client is known that names no fieldManager
+	UserAgent string // names the client in managedFields if it gives no fieldManager
 	Form      form.Form
 }
 
-// Result is the answer to a request for one object. Beside an error it has the warnings only.
+// Result is the answer to a request for one object. With an error, only Warnings is set.
 type Result struct {
 	Object   []byte   // JSON, as the client sees it
-	Tag      string   // of a get: changes when Object does; "" where that can't be said
+	Tag      string   // of a get: another one whenever Object is another; "" for a Table, which shows ages
 	Created  bool     // an object was created: 201
-	Accepted bool     // a deletion waits for others, and the client asked to be told so: 202
+	Accepted bool     // a deletion waits for finalizers, and the client set orphanDependents: 202
 	Warnings []string // for the client, one Warning header each
 }
 
 // The subresources.
 const (
-	main     = ""
+	whole    = ""
 	status   = "status"
 	scale    = "scale"
 	finalize = "finalize"

@@ -26,12 +26,12 @@ type resource struct {
 	prefix         storage.Prefix
 	cache          *cacher.Resource
 	endpoints      []*Endpoint // one for each served version; none while its names aren't accepted
-	stored         *Endpoint   // of the version in which objects are stored; perhaps not served
+	storage        *Endpoint   // of the version in which objects are stored; perhaps not served
 
 	typed *typed // what a Go type adds; nil for custom resources
 
 	// for custom resources, see custom.go
-	definition  storage.Condition // the definition at the revision this was made from
+	condition   storage.Condition // the definition at the revision this was made from
 	uid         types.UID         // of the definition
 	generation  int64             // of the definition
 	since       storage.Revision  // objects with higher ones were written under this generation
@@ -42,7 +42,7 @@ type resource struct {
 
 // typed is a Go type's part in the verbs: Definition's functions without the type parameter.
 type typed struct {
-	shape         func(doc *object.Document) (tree map[string]any, unknown []error, err error)
+	normalize     func(doc *object.Document) (tree map[string]any, unknown []error, err error)
 	rules         func(ctx context.Context, o, old *object.Object, subresource string) (field.ErrorList, error)
 	admit         func(ctx context.Context, e *Endpoint, a *Attributes, o, old *object.Object) error
 	hooked        bool                                                                                   // the definition has hooks

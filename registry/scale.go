@@ -129,30 +129,30 @@ func scaleTable(s *autoscalingv1.Scale, k form.Key) *metav1.Table {
 
 // changeScale writes the number of replicas that revise makes of an object's Scale.
 func (w *write) changeScale(ctx context.Context, revise func(scale []byte) ([]byte, error)) (Result, error) {
-	stored, err := w.change(ctx, func(old *cacher.Object) (change, error) {
+	stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
 		prev, err := w.load(ctx, old)
 		if err != nil {
-			return change{}, err
+			return outcome{}, err
 		}
 		now, found, err := w.readScale(prev, old.Revision.String())
 		if err != nil {
-			return change{}, err
+			return outcome{}, err
 		}
 		body, err := json.Marshal(now)
 		if err != nil {
-			return change{}, err
+			return outcome{}, err
 		}
 		if body, err = revise(body); err != nil {
-			return change{}, err
+			return outcome{}, err
 		}
 		next, replicas, err := decodeScale(body, w.Name)
 		switch {
 		case err != nil:
-			return change{}, err
+			return outcome{}, err
 		case replicas == nil && !found:
-			return change{}, badRequest("the spec replicas field %q cannot be empty", w.scale.SpecReplicasPath)
+			return outcome{}, badRequest("the spec replicas field %q cannot be empty", w.scale.SpecReplicasPath)
 		case next.Namespace != "" && next.Namespace != w.Namespace:
-			return change{}, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip.Text(next.Namespace), w.Namespace)
+			return outcome{}, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip.Text(next.Namespace), w.Namespace)
 		}
 		in := prev.Clone()
 		in.Content = object.DeepCopy(prev.Content)
@@ -161,9 +161,9 @@ func (w *write) changeScale(ctx context.Context, revise func(scale []byte) ([]by
 			in.Meta.ResourceVersion = old.Revision.String()
 		}
 		if err := unstructured.SetNestedField(in.Content, int64(next.Spec.Replicas), scalePath(w.scale.SpecReplicasPath)...); err != nil {
-			return change{}, badRequest("%s", err)
+			return outcome{}, badRequest("%s", err)
 		}
-		return w.revise(ctx, old, in)
+		return w.nextFrom(ctx, old, in)
 	})
 	if err != nil {
 		return Result{}, err

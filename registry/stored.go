@@ -27,7 +27,7 @@ func (e *Endpoint) load(ctx context.Context, old *cacher.Object) (*object.Object
 
 // encode makes the stored bytes, in the storage version, and checks their size.
 func (e *Endpoint) encode(ctx context.Context, o *object.Object) ([]byte, error) {
-	if to := e.res.stored; to.Version != e.Version {
+	if to := e.res.storage; to.Version != e.Version {
 		tree, err := o.Tree(e.apiVersion(), e.Kind)
 		if err != nil {
 			return nil, badRequest("the object can't be encoded: %s", clip.Text(err.Error()))
@@ -45,7 +45,7 @@ func (e *Endpoint) encode(ctx context.Context, o *object.Object) ([]byte, error)
 			return nil, err
 		}
 	}
-	raw, err := o.Encode(e.res.storedVersion(), e.res.stored.Kind)
+	raw, err := o.Encode(e.res.storedVersion(), e.res.storage.Kind)
 	if err != nil {
 		return nil, badRequest("the object can't be encoded: %s", clip.Text(err.Error()))
 	}

@@ -23,7 +23,7 @@ func (e *Endpoint) Update(ctx context.Context, r *Request) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		stored, err := w.change(ctx, func(old *cacher.Object) (change, error) { return w.revise(ctx, old, in) })
+		stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) { return w.nextFrom(ctx, old, in) })
 		if err != nil {
 			return Result{}, err
 		}
@@ -61,34 +61,34 @@ func checkNamed(in *object.Object, t Target) error {
 	return placeIn(in, t.Namespace)
 }
 
-// revise makes the new object from the old one and what a client sent. It doesn't change in, which may
-// be needed again.
-func (w *write) revise(ctx context.Context, old *cacher.Object, in *object.Object) (change, error) {
+// nextFrom makes the new object from the old one and from what a client sent. It doesn't change in, which is needed
+// again if somebody else writes first.
+func (w *write) nextFrom(ctx context.Context, old *cacher.Object, in *object.Object) (outcome, error) {
 	prev, err := w.load(ctx, old)
 	if err != nil {
-		return change{}, err
+		return outcome{}, err
 	}
 	if err := w.checkPrecondition(old, prev, in); err != nil {
-		return change{}, err
+		return outcome{}, err
 	}
 	next := w.selectPart(in, prev)
 	inheritMeta(next, prev, old.Revision.String())
 	prev.Meta.ResourceVersion = next.Meta.ResourceVersion
 	if err := w.track(prev, next); err != nil {
-		return change{}, err
+		return outcome{}, err
 	}
-	return w.replacement(ctx, next, prev)
+	return w.outcomeOf(ctx, next, prev)
 }
 
-// replacement is the change that puts a new object, once it's approved, in the place of prev. It removes an object that
-// is being deleted and that nothing holds any more.
-func (w *write) replacement(ctx context.Context, next, prev *object.Object) (change, error) {
-	raw, err := w.approve(ctx, next, prev)
+// outcomeOf is the outcome that puts a new object in the place of prev, after admission and validation. It removes an
+// object that is being deleted and that nothing holds any more.
+func (w *write) outcomeOf(ctx context.Context, next, prev *object.Object) (outcome, error) {
+	raw, err := w.admitAndEncode(ctx, next, prev)
 	if err != nil {
-		return change{}, err
+		return outcome{}, err
 	}
 	remove, err := w.unheld(next)
-	return change{raw: raw, remove: remove}, err
+	return outcome{value: raw, remove: remove}, err
 }
 
 // checkPrecondition checks the uid and the resourceVersion that a body names against the object's. To a patch, another
@@ -117,8 +117,7 @@ func (w *write) checkPrecondition(old *cacher.Object, prev, in *object.Object) e
 	return nil
 }
 
-// selectPart takes from what a client sent the part that the path is about, and the rest from the old
-// object.
+// selectPart returns a new object: the part that the path is about is in's, and the rest is prev's. It changes neither.
 func (w *write) selectPart(in, prev *object.Object) *object.Object {
 	var next *object.Object
 	switch w.Subresource {
@@ -145,8 +144,8 @@ func (w *write) selectPart(in, prev *object.Object) *object.Object {
 	return next
 }
 
-// raiseGeneration counts a change of what the object asks for: anything outside metadata and, where that
-// has its own subresource, status.
+// raiseGeneration adds one to metadata.generation if the object's content has changed: anything outside metadata, and
+// outside status where that has its own subresource.
 func (e *Endpoint) raiseGeneration(next, prev *object.Object) {
 	if e.res.typed != nil && e.res.typed.noGeneration {
 		return

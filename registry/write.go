@@ -12,29 +12,33 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// The engine of all writes. A write reads what a client sent (read), makes of it and of the stored object the one that
-// is to be stored, has that approved (approve), and puts it into etcd if nobody else has written meanwhile (change for
-// an object that exists, insert for a new one).
+// The engine of all writes. perform begins a client's write. The write decodes what the client sent (read). From that
+// and from the stored object it makes the object that is to be stored. It has that object admitted, validated and
+// encoded (admitAndEncode), and stores it if nobody else has written meanwhile.
+//
+// For an object that exists, the way is update, inBrackets, inTurn, compareAndSwap, storeOutcome. compareAndSwap asks
+// the verb what to store, as often as others write first: for a PUT, that is nextFrom and outcomeOf. For a new object,
+// the way is insertAndAnswer, inBrackets, storeNamed, storeCreate.
 
 // write is one write on its way, of a client's or of the server's own.
 type write struct {
 	*Endpoint
-	Target // of a create, with the object's name as soon as it has one
+	Target // a create fills in Name when the object has its name
 	writeOptions
-	key      string      // of the target; "" for a new object
-	shown    *form.Shown // what the client is answered
-	warnings []string    // what the client is told besides
-	patches  bool        // it's a patch, of whatever type
-	applies  bool        // it's a server-side apply
+	targetKey string      // etcd's key of the target; "" for a new object
+	shown     *form.Shown // how the answer shows the object
+	warnings  []string    // for the client, besides the answer
+	patches   bool        // it's a patch, of whatever type
+	applies   bool        // it's a server-side apply
 }
 
 // own returns a write of an object that the server does on its own account.
 func (e *Endpoint) own(o *cacher.Object) *write {
-	return &write{Endpoint: e, Target: Target{Name: o.Name()}, key: o.Key}
+	return &write{Endpoint: e, Target: Target{Name: o.Name()}, targetKey: o.Key}
 }
 
-// perform runs a client's write, under the definition as it is by then. options is the kind of its options, which
-// errors name.
+// perform runs a client's write. If the definition changes meanwhile, it runs again under the new one. options is the
+// kind of the write's options, which errors name.
 func (e *Endpoint) perform(ctx context.Context, r *Request, options string, run func(ctx context.Context, w *write) (Result, error)) (Result, error) {
 	return current(ctx, e, func(e *Endpoint) (Result, error) {
 		w, err := e.newWrite(r, options)
@@ -50,9 +54,9 @@ func (e *Endpoint) perform(ctx context.Context, r *Request, options string, run 
 	})
 }
 
-// newWrite reads what a client's create, update or patch says besides its body.
+// newWrite reads everything of a client's create, update or patch except its body.
 func (e *Endpoint) newWrite(r *Request, options string) (*write, error) {
-	if r.Subresource != main && !e.has(r.Subresource) {
+	if r.Subresource != whole && !e.has(r.Subresource) {
 		return nil, errNotServed()
 	}
 	shown, err := e.shown(r)
@@ -61,7 +65,7 @@ func (e *Endpoint) newWrite(r *Request, options string) (*write, error) {
 	}
 	w := &write{Endpoint: e, Target: r.Target, shown: shown}
 	if r.Name != "" {
-		if w.key, err = e.key(r.Namespace, r.Name); err != nil {
+		if w.targetKey, err = e.key(r.Namespace, r.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -75,25 +79,26 @@ func (w *write) answer(ctx context.Context, stored *cacher.Object) (Result, erro
 	return Result{Object: raw}, err
 }
 
-// change is what a write does to one key.
-type change struct {
-	raw    []byte // the new value; equal to the old one means that nothing is to be done
-	remove bool   // the key goes; raw, if any, is what the client is shown
+// outcome is what a write does to one key.
+type outcome struct {
+	value  []byte // the new value; if it equals the old one, nothing is stored
+	remove bool   // the key is deleted; the client is shown value, if there is one
 }
 
-// change changes the object of the write's target.
-func (w *write) change(ctx context.Context, decide func(old *cacher.Object) (change, error)) (*cacher.Object, error) {
+// update changes the object that is the write's target. decide says what becomes of it; it's called again whenever
+// somebody else has written first.
+func (w *write) update(ctx context.Context, decide func(old *cacher.Object) (outcome, error)) (*cacher.Object, error) {
 	given := len(w.warnings)
-	return w.commit(ctx, func() (*cacher.Object, error) {
-		return w.modify(ctx, func(old *cacher.Object) (change, error) {
+	return w.inBrackets(ctx, func() (*cacher.Object, error) {
+		return w.inTurn(ctx, func(old *cacher.Object) (outcome, error) {
 			w.warnings = w.warnings[:given] // without those of an earlier try
 			return decide(old)
 		})
 	})
 }
 
-// commit runs what stores an object, between the resource's hooks.
-func (w *write) commit(ctx context.Context, store func() (*cacher.Object, error)) (*cacher.Object, error) {
+// inBrackets runs store, which stores an object, between the resource's begin and written.
+func (w *write) inBrackets(ctx context.Context, store func() (*cacher.Object, error)) (*cacher.Object, error) {
 	end, err := w.res.begin(ctx)
 	if err != nil {
 		return nil, w.fail(w.Name, err)
@@ -109,59 +114,58 @@ func (w *write) commit(ctx context.Context, store func() (*cacher.Object, error)
 	return stored, nil
 }
 
-// modify reads the object of the write's target, lets decide say what becomes of it, and writes that, when the writes
-// of the same object that came before are done. It returns the object as written.
-func (w *write) modify(ctx context.Context, decide func(old *cacher.Object) (change, error)) (stored *cacher.Object, err error) {
-	if w.dryRun { // nobody has to wait for it
-		return w.try(ctx, w.res.cache.Get(w.key), decide)
+// inTurn waits until the earlier writes of the same object are done, and then changes the object as decide says. It
+// returns the object as stored. A dry run doesn't wait.
+func (w *write) inTurn(ctx context.Context, decide func(old *cacher.Object) (outcome, error)) (stored *cacher.Object, err error) {
+	if w.dryRun {
+		return w.compareAndSwap(ctx, w.res.cache.Get(w.targetKey), decide)
 	}
-	last, end, err := w.res.registry.turns.take(ctx, w.key)
+	last, end, err := w.res.registry.turns.take(ctx, w.targetKey)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if err != nil { // then stored is what would have been
+		if err != nil { // stored would have been stored, and wasn't
 			end(nil)
 		} else {
-			end(stored) // even of what is removed: etcd has nothing of that revision, so nobody can write on it
+			// A removed object may be passed on, too: etcd has nothing of its revision, so nobody can replace it.
+			end(stored)
 		}
 	}()
-	old := w.res.cache.Get(w.key)
+	old := w.res.cache.Get(w.targetKey)
 	if old == nil || last != nil && last.Revision > old.Revision {
 		old = last
 	}
-	return w.try(ctx, old, decide)
+	return w.compareAndSwap(ctx, old, decide)
 }
 
-// try takes an object, lets decide say what becomes of it, and writes that if nobody else wrote
-// meanwhile; else it begins again with what etcd has.
+// compareAndSwap lets decide say what becomes of an object, and stores that if nobody else wrote meanwhile. Otherwise it
+// begins again with what etcd has.
 //
-// The first attempt starts from old, which is the cache's and may be older than etcd's. That is safe for a success, which
-// compare-and-swap guards. A verdict (an error of decide's, a missing object, or "unchanged") is given only
-// about what was read from etcd: a client that writes with the version its last write returned must not
-// meet a cache that hasn't seen that write.
+// The first attempt starts from old, which is the cache's and may be older than etcd's. A success is safe in spite of
+// that, because the transaction compares the revision. A verdict is an error of decide's, a missing object, "unchanged",
+// or what a dry run would do. It's given only about what was read from etcd: a client that writes with the version that
+// its last write returned must not be refused by a cache that hasn't seen that write yet.
 //
-// What a dry run would do is a verdict, too.
-//
-// It goes on until ctx ends: each conflict means that another writer succeeded. A version that the client
-// insists on is part of decide, which refuses when it's no longer the object's.
-func (w *write) try(ctx context.Context, old *cacher.Object, decide func(old *cacher.Object) (change, error)) (*cacher.Object, error) {
+// It goes on until ctx ends: each conflict means that another writer succeeded. If the client insists on a version,
+// decide refuses as soon as the object has another one.
+func (w *write) compareAndSwap(ctx context.Context, old *cacher.Object, decide func(old *cacher.Object) (outcome, error)) (*cacher.Object, error) {
 	for fresh := false; ; {
-		c, err := change{}, error(storage.ErrNotFound)
+		c, err := outcome{}, error(storage.ErrNotFound)
 		if old != nil {
 			c, err = decide(old)
 		}
-		verdict := err != nil || w.dryRun || !c.remove && string(c.raw) == string(old.Raw())
+		verdict := err != nil || w.dryRun || !c.remove && string(c.value) == string(old.Raw())
 		if verdict && fresh {
 			return c.on(old), err
 		}
 		if !verdict {
-			stored, err := w.put(ctx, old, c)
+			stored, err := w.storeOutcome(ctx, old, c)
 			if !errors.Is(err, storage.ErrConflict) {
 				return stored, err
 			}
 		}
-		latest, readErr := w.res.read(ctx, w.key)
+		latest, readErr := w.res.read(ctx, w.targetKey)
 		if readErr != nil {
 			return nil, readErr
 		}
@@ -172,12 +176,12 @@ func (w *write) try(ctx context.Context, old *cacher.Object, decide func(old *ca
 	}
 }
 
-// on returns what a change makes of an object that keeps its revision.
-func (c change) on(old *cacher.Object) *cacher.Object {
-	if old == nil || c.raw == nil || string(c.raw) == string(old.Raw()) {
+// on returns what an outcome makes of an object that keeps its revision.
+func (c outcome) on(old *cacher.Object) *cacher.Object {
+	if old == nil || c.value == nil || string(c.value) == string(old.Raw()) {
 		return old
 	}
-	return cacher.NewObject(old.Key, c.raw, old.Revision)
+	return cacher.NewObject(old.Key, c.value, old.Revision)
 }
 
 func sameState(a, b *cacher.Object) bool {
@@ -187,32 +191,33 @@ func sameState(a, b *cacher.Object) bool {
 	return a.Revision == b.Revision
 }
 
-// put writes a change to a key that must still be as old is.
-func (e *Endpoint) put(ctx context.Context, old *cacher.Object, c change) (*cacher.Object, error) {
+// storeOutcome stores an outcome in a key that must still be as old is.
+func (e *Endpoint) storeOutcome(ctx context.Context, old *cacher.Object, c outcome) (*cacher.Object, error) {
 	if !c.remove {
-		rev, err := e.replace(ctx, old, c.raw)
-		return cacher.NewObject(old.Key, c.raw, rev), err
+		rev, err := e.storeUpdate(ctx, old, c.value)
+		return cacher.NewObject(old.Key, c.value, rev), err
 	}
-	if c.raw == nil {
-		c.raw = old.Raw()
-		// With the deletion's revision it would look as if it were in today's form. A webhook that fails keeps
-		// nothing from being deleted.
+	if c.value == nil {
+		c.value = old.Raw()
+		// The client is shown the object with the deletion's revision, by which it would count as being in the
+		// definition's newest form. So it's brought into that form here. If a webhook fails at that, the object is
+		// deleted all the same.
 		if shown, err := e.view.Shown(ctx, old); err == nil {
-			c.raw = shown.Raw()
+			c.value = shown.Raw()
 		}
 	}
 	rev, err := e.res.registry.store.Delete(ctx, old.Key, old.Revision)
-	return cacher.NewObject(old.Key, c.raw, rev), err
+	return cacher.NewObject(old.Key, c.value, rev), err
 }
 
-// replace writes a new value to a key that must still be as old is, under the definition that the value was
-// made by.
-func (e *Endpoint) replace(ctx context.Context, old *cacher.Object, raw []byte) (storage.Revision, error) {
+// storeUpdate stores a new value in a key that must still be as old is. The definition must still be the one by which
+// the value was made.
+func (e *Endpoint) storeUpdate(ctx context.Context, old *cacher.Object, raw []byte) (storage.Revision, error) {
 	store := e.res.registry.store
-	if e.res.definition.Key == "" {
+	if e.res.condition.Key == "" {
 		return store.Update(ctx, old.Key, raw, old.Revision)
 	}
-	for cond := e.res.definition; ; {
+	for cond := e.res.condition; ; {
 		rev, err := store.Update(ctx, old.Key, raw, old.Revision, cond)
 		if !errors.Is(err, storage.ErrConditionFailed) {
 			return rev, err
@@ -225,9 +230,9 @@ func (e *Endpoint) replace(ctx context.Context, old *cacher.Object, raw []byte) 
 	}
 }
 
-// approve asks admission about an object that is to take the place of prev, validates it, and encodes it. prev is nil
-// for a new one.
-func (w *write) approve(ctx context.Context, next, prev *object.Object) ([]byte, error) {
+// admitAndEncode asks admission about an object that is to take the place of prev, validates it, and encodes it. prev is
+// nil for a new object.
+func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) ([]byte, error) {
 	op := Update
 	if prev == nil {
 		op = Create
@@ -257,7 +262,7 @@ func (w *write) approve(ctx context.Context, next, prev *object.Object) ([]byte,
 	}
 	raw, err := w.encode(ctx, next)
 	if len(next.Managed) > 0 && !w.applies && apierrors.IsRequestEntityTooLargeError(err) {
-		// The object counts for more than the record of who wrote it; only an apply can't do without.
+		// Storing the object matters more than the record of who wrote it. Only an apply can't do without that record.
 		next.Managed = nil
 		raw, err = w.encode(ctx, next)
 	}

@@ -49,7 +49,7 @@ type Webhook struct {
 	version   string // of ConversionReview
 	transport *http.Transport
 	timeout   time.Duration // Timeout; less in tests
-	turns     chan struct{} // holds a token for each request under way
+	slots     chan struct{} // holds a token for each request under way
 
 	calls sync.WaitGroup // Converts under way
 	dials sync.WaitGroup // dialled for them, and maybe still after them
@@ -77,7 +77,7 @@ func New(c *apiextensionsv1.WebhookConversion, p Policy) (*Webhook, error) {
 		url:     *c.ClientConfig.URL,
 		version: reviewVersion(c.ConversionReviewVersions),
 		timeout: Timeout,
-		turns:   make(chan struct{}, maxCalls),
+		slots:   make(chan struct{}, maxCalls),
 		conns:   map[*conn]struct{}{},
 	}
 	// HTTP/1.1 alone, as in Kubernetes: calls spread over a webhook's backends (k8s#75791), and one that finds
@@ -262,8 +262,8 @@ func (w *Webhook) post(parent context.Context, body []byte) ([]byte, error) {
 
 func (w *Webhook) exchange(ctx context.Context, body []byte) ([]byte, error) {
 	select {
-	case w.turns <- struct{}{}:
-		defer func() { <-w.turns }()
+	case w.slots <- struct{}{}:
+		defer func() { <-w.slots }()
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

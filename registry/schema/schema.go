@@ -20,7 +20,7 @@ type Schema struct {
 	trivial bool
 
 	// What is made of v1, each at its first use.
-	form        lazy[*form]
+	compiled    lazy[*compiled]
 	values      lazy[*values]
 	rules       lazy[*cel.Validator] // nil if there are none
 	correlation lazy[common.Schema]
@@ -50,15 +50,15 @@ func isTrivial(v1 *apiextensionsv1.JSONSchemaProps) bool {
 // Structural returns the structural schema, for others to derive something from. It must not be changed. It's
 // nil for a Schema of nil.
 func (s *Schema) Structural() (*structuralschema.Structural, error) {
-	f, err := s.compiledForm()
+	f, err := s.compile()
 	if err != nil {
 		return nil, err
 	}
 	return f.structural, nil
 }
 
-func (s *Schema) compiledForm() (*form, error) {
-	return s.form.get(func() (*form, error) { return newForm(s.v1) })
+func (s *Schema) compile() (*compiled, error) {
+	return s.compiled.get(func() (*compiled, error) { return newCompiled(s.v1) })
 }
 
 func (s *Schema) compiledValues() (*values, error) {
@@ -66,7 +66,7 @@ func (s *Schema) compiledValues() (*values, error) {
 }
 
 // compiledRules may return a validator that knows only of errors: upstream reports those with each object.
-func (s *Schema) compiledRules(f *form) *cel.Validator {
+func (s *Schema) compiledRules(f *compiled) *cel.Validator {
 	rules, _ := s.rules.get(func() (*cel.Validator, error) {
 		return cel.NewValidator(f.structural, true, celconfig.PerCallLimit), nil
 	})
@@ -75,7 +75,7 @@ func (s *Schema) compiledRules(f *form) *cel.Validator {
 
 // correlate pairs an object with its old one, part by part, as the schema says which belong together. The
 // result is for one goroutine.
-func (s *Schema) correlate(f *form, obj, old map[string]any) *common.CorrelatedObject {
+func (s *Schema) correlate(f *compiled, obj, old map[string]any) *common.CorrelatedObject {
 	root, _ := s.correlation.get(func() (common.Schema, error) { return newCorrelation(f.structural), nil })
 	return common.NewCorrelatedObject(obj, old, root)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // form is a schema as the shape of objects depends on it.
-type form struct {
+type compiled struct {
 	structural *structuralschema.Structural
 	root       *node
 	embedded   bool                         // there are embedded resources
@@ -21,7 +21,7 @@ type form struct {
 	defaults   *structuralschema.Structural // what leads to defaults
 }
 
-func newForm(v1 *apiextensionsv1.JSONSchemaProps) (*form, error) {
+func newCompiled(v1 *apiextensionsv1.JSONSchemaProps) (*compiled, error) {
 	in, err := internal(v1)
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func newForm(v1 *apiextensionsv1.JSONSchemaProps) (*form, error) {
 	if err := defaulting.PruneDefaults(s); err != nil {
 		return nil, fmt.Errorf("the defaults of the definition can't be pruned: %w", err)
 	}
-	f := &form{structural: s, root: newNode(s)}
+	f := &compiled{structural: s, root: newNode(s)}
 	if f.root == nil {
 		f.root = &node{}
 	}
@@ -100,7 +100,7 @@ func (s *Schema) Shape(content map[string]any, report bool) (unknown []string, e
 	if s.trivial {
 		return nil, nil
 	}
-	f, err := s.compiledForm()
+	f, err := s.compile()
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (s *Schema) Prune(content map[string]any) error {
 	if s.trivial {
 		return nil
 	}
-	f, err := s.compiledForm()
+	f, err := s.compile()
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (s *Schema) Prune(content map[string]any) error {
 
 // work returns what there is to do with an object; everything if there may be embedded resources, because
 // decoding their metadata changes what follows.
-func (f *form) work(content map[string]any) work {
+func (f *compiled) work(content map[string]any) work {
 	if f.embedded {
 		return prune | drop | fill
 	}
@@ -146,7 +146,7 @@ func (f *form) work(content map[string]any) work {
 }
 
 // coerce takes away what the schema doesn't allow for.
-func (f *form) coerce(content map[string]any, w work) error {
+func (f *compiled) coerce(content map[string]any, w work) error {
 	if w&prune != 0 {
 		pruning.Prune(content, f.structural, true)
 	}

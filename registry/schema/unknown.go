@@ -17,7 +17,7 @@ const (
 
 // unknown lists the fields that pruning is going to remove, and those of embedded metadata that decoding will.
 // Upstream could list them, too, but has no bounds.
-func (f *form) unknown(content map[string]any) []string {
+func (f *compiled) unknown(content map[string]any) []string {
 	u := unknowns{}
 	u.find(f.root, content, false)
 	slices.Sort(u.found)

@@ -35,7 +35,7 @@ func (s *Schema) validate(ctx context.Context, obj, old map[string]any, onlyStat
 	if s.trivial {
 		return nil
 	}
-	f, err := s.compiledForm()
+	f, err := s.compile()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
@@ -43,87 +43,87 @@ func (s *Schema) validate(ctx context.Context, obj, old map[string]any, onlyStat
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	w := &write{schema: s, form: f, obj: obj, old: old}
+	r := &run{schema: s, compiled: f, obj: obj, old: old}
 	var cut bool
 	if onlyStatus {
-		cut = w.checkStatus(ctx, v)
+		cut = r.checkStatus(ctx, v)
 	} else {
-		cut = w.checkValues(ctx, v)
+		cut = r.checkValues(ctx, v)
 	}
-	w.checkLists()
-	w.checkRules(ctx, cut)
+	r.checkLists()
+	r.checkRules(ctx, cut)
 	if err := ended(ctx); err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	return w.errs
+	return r.errs
 }
 
-// write is one validation.
-type write struct {
+// run is one validation.
+type run struct {
 	schema   *Schema
-	form     *form
+	compiled *compiled
 	obj, old map[string]any
 	pair     *common.CorrelatedObject // made when it's needed
 	errs     field.ErrorList
 }
 
-func (w *write) correlated() *common.CorrelatedObject {
-	if w.pair == nil {
-		w.pair = w.schema.correlate(w.form, w.obj, w.old)
+func (r *run) correlated() *common.CorrelatedObject {
+	if r.pair == nil {
+		r.pair = r.schema.correlate(r.compiled, r.obj, r.old)
 	}
-	return w.pair
+	return r.pair
 }
 
-func (w *write) checkValues(ctx context.Context, v *values) (cut bool) {
+func (r *run) checkValues(ctx context.Context, v *values) (cut bool) {
 	var correlated func() *common.CorrelatedObject
-	if w.old != nil {
-		correlated = w.correlated
+	if r.old != nil {
+		correlated = r.correlated
 	}
-	w.errs, cut = v.check(ctx, nil, w.obj, w.old, correlated)
-	if w.form.embedded {
-		w.errs = append(w.errs, objectmeta.Validate(ctx, nil, w.obj, w.form.structural, false)...)
+	r.errs, cut = v.check(ctx, nil, r.obj, r.old, correlated)
+	if r.compiled.embedded {
+		r.errs = append(r.errs, objectmeta.Validate(ctx, nil, r.obj, r.compiled.structural, false)...)
 	}
 	return cut
 }
 
-func (w *write) checkStatus(ctx context.Context, v *values) (cut bool) {
-	status, given := w.obj["status"]
+func (r *run) checkStatus(ctx context.Context, v *values) (cut bool) {
+	status, given := r.obj["status"]
 	if !given || v.status == nil {
 		return false
 	}
-	w.errs, cut = v.status.check(ctx, field.NewPath("status"), status, w.old["status"],
-		func() *common.CorrelatedObject { return w.correlated().Key("status") })
+	r.errs, cut = v.status.check(ctx, field.NewPath("status"), status, r.old["status"],
+		func() *common.CorrelatedObject { return r.correlated().Key("status") })
 	return cut
 }
 
 // checkLists forgives all if anything was wrong before.
-func (w *write) checkLists() {
-	if w.form.lists == nil {
+func (r *run) checkLists() {
+	if r.compiled.lists == nil {
 		return
 	}
-	errs := listtype.ValidateListSetsAndMaps(nil, w.form.lists, w.obj)
-	if len(errs) == 0 || w.old != nil && len(listtype.ValidateListSetsAndMaps(nil, w.form.lists, w.old)) > 0 {
+	errs := listtype.ValidateListSetsAndMaps(nil, r.compiled.lists, r.obj)
+	if len(errs) == 0 || r.old != nil && len(listtype.ValidateListSetsAndMaps(nil, r.compiled.lists, r.old)) > 0 {
 		return
 	}
-	w.errs = append(w.errs, errs...)
+	r.errs = append(r.errs, errs...)
 }
 
-func (w *write) checkRules(ctx context.Context, cut bool) {
-	rules := w.schema.compiledRules(w.form)
+func (r *run) checkRules(ctx context.Context, cut bool) {
+	rules := r.schema.compiledRules(r.compiled)
 	if rules == nil {
 		return
 	}
-	if cut || blocking(w.errs) {
-		w.errs = append(w.errs, field.Invalid(nil, nil, unchecked))
+	if cut || blocking(r.errs) {
+		r.errs = append(r.errs, field.Invalid(nil, nil, unchecked))
 		return
 	}
 	var old any // a nil map would count as an object
 	var options []cel.Option
-	if w.old != nil {
-		old, options = w.old, []cel.Option{cel.WithRatcheting(w.correlated())}
+	if r.old != nil {
+		old, options = r.old, []cel.Option{cel.WithRatcheting(r.correlated())}
 	}
-	errs, _ := rules.Validate(ctx, nil, w.form.structural, w.obj, old, celconfig.RuntimeCELCostBudget, options...)
-	w.errs = append(w.errs, errs...)
+	errs, _ := rules.Validate(ctx, nil, r.compiled.structural, r.obj, old, celconfig.RuntimeCELCostBudget, options...)
+	r.errs = append(r.errs, errs...)
 }
 
 // unchecked is kube-apiserver's text.

@@ -8,17 +8,18 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// A request runs under the definition as it's when the request is answered.
+// A definition may change while a request for its objects runs. A request is answered under the definition that is
+// current at its end.
 //
 // Every write of a custom resource compares the definition's revision in its transaction, as a create does
-// (see conditions). So an object with a revision above that of the definition's last change was written under
-// that definition, and is in the form that its schema gives: it can be read by copying. Older ones are
-// converted when they're first read (see cacher.Conversion).
+// (see conditions). So an object whose revision is above that of the definition's last change was written under that
+// definition, and is in the form that its schema gives: it can be read by copying. Older objects are converted when
+// they're first read (see cacher.Conversion).
 
-// errChanged means that the definition has changed since the endpoint was looked up.
+// errChanged means that the definition has changed since the endpoint was looked up. No client sees it: current handles it.
 var errChanged = errors.New("the definition has changed")
 
-// current runs a verb, and runs it again with what is served by then if the definition changed meanwhile.
+// current runs a verb. If the definition changes meanwhile, it runs the verb again on the endpoint of the new definition.
 func current[T any](ctx context.Context, e *Endpoint, verb func(e *Endpoint) (T, error)) (T, error) {
 	for {
 		res, err := verb(e)
@@ -36,10 +37,10 @@ func current[T any](ctx context.Context, e *Endpoint, verb func(e *Endpoint) (T,
 	}
 }
 
-// readDefinition reads the endpoint's definition from etcd. errChanged means that it defines something else by
-// now.
+// readDefinition reads the endpoint's definition from etcd. The error is errChanged if the definition says something else
+// than when the endpoint was made.
 func (e *Endpoint) readDefinition(ctx context.Context) (*cacher.Object, error) {
-	def, err := e.res.read(ctx, e.res.definition.Key)
+	def, err := e.res.read(ctx, e.res.condition.Key)
 	if err != nil {
 		return nil, err
 	}

@@ -28,12 +28,12 @@ const (
 // follow calls pass at once and then whenever the resource has changed, until ctx ends. While pass says that
 // something is pending, it's called whenever anything at all has changed.
 func (r *Registry) follow(ctx context.Context, res *resource, pass func(ctx context.Context) (pending bool, err error)) {
-	bell := &bell{resource: res}
-	defer bell.close()
+	changes := &changes{resource: res}
+	defer changes.close()
 	for ctx.Err() == nil {
 		// Before the pass: what comes after this is a wake-up.
 		at := r.cacher.Position()
-		news, err := bell.listen(ctx)
+		news, err := changes.listen(ctx)
 		var pending bool
 		if err == nil {
 			pending, err = pass(ctx)
@@ -81,30 +81,30 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// bell tells that a resource has changed. It's a watch whose events nobody reads.
-type bell struct {
+// changes tells that a resource has changed. It's a watch whose events nobody reads.
+type changes struct {
 	resource *resource
 	cursor   *cacher.Cursor
 	buf      []byte
 }
 
 // listen returns a channel that's closed at the next change after the call.
-func (b *bell) listen(ctx context.Context) (<-chan struct{}, error) {
+func (c *changes) listen(ctx context.Context) (<-chan struct{}, error) {
 	for {
-		if b.cursor == nil {
+		if c.cursor == nil {
 			view := &cacher.View{}
-			cursor, err := b.resource.cache.Open(ctx, cacher.WatchOptions{View: view, Start: cacher.StartNow})
+			cursor, err := c.resource.cache.Open(ctx, cacher.WatchOptions{View: view, Start: cacher.StartNow})
 			if err != nil {
 				return nil, err
 			}
-			b.cursor = cursor
+			c.cursor = cursor
 		}
-		_, news, err := b.cursor.Next(ctx, b.buf[:0])
+		_, news, err := c.cursor.Next(ctx, c.buf[:0])
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil: // io.EOF and an expired history too: begin again
-			b.close()
+			c.close()
 			if !errors.Is(err, io.EOF) && !errors.Is(err, watchstream.ErrExpired) {
 				return nil, err
 			}
@@ -114,10 +114,10 @@ func (b *bell) listen(ctx context.Context) (<-chan struct{}, error) {
 	}
 }
 
-func (b *bell) close() {
-	if b.cursor != nil {
-		b.cursor.Close()
-		b.cursor = nil
+func (c *changes) close() {
+	if c.cursor != nil {
+		c.cursor.Close()
+		c.cursor = nil
 	}
 }
 
@@ -133,8 +133,8 @@ func (r *Registry) deleteAll(ctx context.Context, res *resource, prefix string) 
 			continue
 		}
 		work.Go(func() error {
-			d := deletion{write: res.stored.own(o)}
-			stored, err := d.modify(working, func(old *cacher.Object) (change, error) { return d.decide(working, old) })
+			d := deletion{write: res.storage.own(o)}
+			stored, err := d.inTurn(working, func(old *cacher.Object) (outcome, error) { return d.decide(working, old) })
 			if errors.Is(err, storage.ErrNotFound) || errors.Is(err, errChanged) { // it counts as left
 				return nil
 			}

@@ -49,7 +49,7 @@ func TestWritersOfOneObject(t *testing.T) {
 	if n := tries.Load(); n != writers*writes {
 		t.Errorf("%d writes took %d tries", writers*writes, n)
 	}
-	if n := len(s.turns.lines); n != 0 {
+	if n := len(s.turns.queues); n != 0 {
 		t.Errorf("%d lines are left", n)
 	}
 }
@@ -135,8 +135,8 @@ func TestTurns(t *testing.T) {
 		synctest.Wait()
 		end(left)
 		<-done
-		if len(turns.lines) != 0 {
-			t.Errorf("lines are left: %v", turns.lines)
+		if len(turns.queues) != 0 {
+			t.Errorf("lines are left: %v", turns.queues)
 		}
 	})
 }
