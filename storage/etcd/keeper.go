@@ -20,16 +20,16 @@ import (
 const (
 	// keeperInterval is how often the keeper looks after history and space.
 	keeperInterval = time.Second
-	// minKeeperInterval is for histories of seconds, as in tests, which need a closer look.
+	// minKeeperInterval bounds how often it looks when history is kept for seconds only, as in tests.
 	minKeeperInterval = 10 * time.Millisecond
-	// looksPerHistory is how many looks there are at least in the time that history is kept.
+	// looksPerHistory is how often it looks, at least, in the time that history is kept.
 	looksPerHistory = 8
-	// diskInterval is how often it looks at the disk. A writer looks by itself; this is for those who ask
-	// how an idle server is.
+	// diskInterval is how often it looks at the disk, so that Health is right on an idle server. Writers look at the
+	// disk by themselves.
 	diskInterval = 100 * time.Millisecond
 )
 
-// keeper is the one goroutine that keeps history and space within their bounds.
+// keeper keeps history and space within their bounds. Its work is done by one goroutine: see run.
 type keeper struct {
 	local *etcdserver.EtcdServer
 	be    backend.Backend // local's: only a snapshot from another member would replace it
@@ -51,9 +51,9 @@ type keeper struct {
 	complaint  string // what was logged last; "" after a look at which nothing failed
 }
 
-// compaction is how far history is gone.
+// compaction says how far history is dropped.
 type compaction struct {
-	wanted int64 // the revision up to which it has ended
+	wanted int64 // the revision up to which history has ended
 	done   int64 // the revision up to which this process has compacted; 0 before
 }
 
@@ -76,16 +76,16 @@ func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, er
 	return k, k.countWrites()
 }
 
-// historyClock is the time that servers ran on the directory.
+// historyClock counts the time that servers ran on the directory.
 type historyClock struct {
-	base  time.Duration // when this process began
+	base  time.Duration // what it was when this process began
 	began time.Time
 }
 
-// clock reads it. time.Since is monotonic: it knows no jumps of the machine's clock.
+// clock reads it. Jumps of the machine's clock don't change it, as time.Since is monotonic.
 func (c *historyClock) clock() time.Duration { return c.base + time.Since(c.began) }
 
-// run looks until ctx ends.
+// run looks at the disk, at space and at history, until ctx ends.
 func (k *keeper) run(ctx context.Context) {
 	interval := max(minKeeperInterval, min(keeperInterval, k.marks.keep/looksPerHistory))
 	ticker := time.NewTicker(min(diskInterval, interval))
@@ -157,12 +157,12 @@ func (k *keeper) cutHistory(cut func(m *marks, at time.Duration) int64) {
 // writeCount counts the bytes of changes.
 type writeCount struct {
 	writes  mvcc.WatchStream
-	written atomic.Int64 // not in history's count yet
+	written atomic.Int64 // bytes that the marks don't count yet
 }
 
-// countWrites counts what is written from now on, until the stream is closed. It is a watcher that keeps
-// no event, so that it never falls behind. Reading the changes back a second later would do as well, but
-// it made all of them resident.
+// countWrites counts what is written from now on, until the stream is closed. It watches all keys with a filter that
+// counts each event and drops it. So no event ever waits for a reader. Reading the changes once a second instead would
+// bring all of them into memory.
 func (c *writeCount) countWrites() error {
 	count := func(e *mvccpb.Event) bool {
 		c.written.Add(int64(len(e.Kv.Key) + len(e.Kv.Value)))

@@ -18,44 +18,44 @@ import (
 )
 
 const (
-	// roomChunk is how many bytes of writes are let in between two allocations, and how many may be under
-	// way. The log's next file is always there, so it must not take more than one: it's half of
-	// segmentBytes. On a disk below smallDisk it's smallChunk, which still holds the largest write.
+	// roomChunk is how many bytes of writes are let in between two allocations, and how many may be under way. Only
+	// the WAL's next file is sure to be there, so a chunk must not need two: it is half of segmentBytes. On a disk
+	// below smallDisk a chunk is smallChunk, which still holds the largest write.
 	roomChunk  = segmentBytes / 2
 	smallChunk = 2 << 20
 	smallDisk  = 1 << 30
-	// databaseChunks is how many chunks the database's file is allocated ahead: one for what is let in
-	// next, one for what is under way, and two for what a commit rewrites around it: the tree's path, and
-	// neighbours, as a page has at least two keys.
+	// databaseChunks is how many chunks are allocated past the database's end: one for what is let in next, one for
+	// what is under way, and two for the pages that a commit writes besides the values': those on the path from the
+	// root, and neighbours, as a page has at least two keys.
 	databaseChunks = 4
-	// writeOverhead is what a write takes beside its key and value: framing, comparisons, its share of a page.
+	// writeOverhead is what a write takes besides its key and value: framing, comparisons, its share of a page.
 	writeOverhead = 512
-	// pageOverhead bounds what is left unused in the database's pages by one value. A smaller value leaves no
-	// more than its own size.
+	// pageOverhead is the most that one value leaves unused in the database's pages. A value smaller than that leaves
+	// no more than its own size.
 	pageOverhead = 8 << 10
-	// spareBytes is what a file of ours keeps allocated for etcd's next snapshot, which has some kilobytes.
-	// Nothing can be allocated for it ahead, as it is written to a new file. So if the disk is full when
-	// etcd begins a snapshot, the spare is removed first.
+	// spareBytes is the size of the spare, a file that reserves space for etcd's next snapshot. A snapshot has some
+	// kilobytes, and goes to a new file, which can't be allocated ahead. So if the disk is full when etcd begins a
+	// snapshot, the spare is removed first.
 	spareBytes = 256 << 10
-	// lookInterval is how old the last look at the disk may be when a write is let in. A look takes a
-	// microsecond, and a disk fills by some megabytes in a millisecond.
+	// lookInterval is how old the last look at the disk may be when a write is let in. A look takes a microsecond. In
+	// a millisecond a fast disk takes some megabytes.
 	lookInterval = time.Millisecond
-	// commitInterval is etcd's, at most, with a slow disk's time to sync: what was let in before that is in
-	// the database's figures.
+	// commitInterval is the longest time between two of etcd's commits: its own 100 ms, and a slow disk's time to
+	// sync. Writes that were let in longer ago are in the database's size.
 	commitInterval = 500 * time.Millisecond
 )
 
-// room decides which writes are let in: those for which there is space already, allocated in the files that
-// they'll go to. When a write meets a full disk etcd can only end, as it doesn't know what reached the
-// disk. So nothing that fills the disk, however fast, reaches a write that was let in.
+// room decides which writes are let in: those whose space is already allocated, in the files that they'll go to. A
+// write that meets a full disk ends etcd, as etcd can't know what reached the disk. So a write that was let in must
+// never meet one, however fast others fill the disk.
 //
-// The files have what the next chunk of writes needs: the log's last one, its next one (etcd makes one
-// ahead; room makes the one after that, which etcd then finds in place of making it), and the database. A
-// chunk that is used up is followed by another if there's room for it. That is the writer's own doing:
-// there is no interval in which it could be late. The keeper looks too, so that an idle server notices.
+// Space is allocated for one chunk of writes at a time: in the database, in the WAL's last file, and in its next two
+// (etcd makes one of them ahead; room makes the other, and etcd then uses what it finds). The writer that finds the
+// chunk used up allocates the next one, so no allocation can be late. The keeper does the same, so that an idle server
+// notices a full disk.
 //
-// An ephemeral store has nothing allocated, as it would take memory where temporary files are kept in it;
-// there, the disk's free space alone counts.
+// For an ephemeral store nothing is allocated, as that would take memory where temporary files are kept in memory.
+// There, only the disk's free space counts.
 type room struct {
 	dir   *dataDir
 	be    backend.Backend
@@ -66,17 +66,19 @@ type room struct {
 	underWay *semaphore.Weighted // chunk bytes: writes that etcd hasn't answered yet
 
 	left   atomic.Int64 // bytes that may be let in before the next allocation
-	looked atomic.Int64 // when the disk was looked at last, since began
+	looked atomic.Int64 // nanoseconds from began to the last look at the disk
 	began  time.Time
 	state  atomic.Pointer[roomState]
 
-	mu        sync.Mutex // held while files are allocated; guards what follows
-	allocated time.Time  // when the chunk began
-	known     int64      // the database's size at that time: below it, everything is allocated
-	inode     uint64     // the database's: defragmentation replaces it
+	// mu guards what follows. It is held while files are allocated and while the database is rewritten: whoever needs
+	// the next chunk has to wait for that.
+	mu        sync.Mutex
+	allocated time.Time // when the chunk began
+	known     int64     // the database's size at that time: below it, everything is allocated
+	inode     uint64    // the database file's: defragmentation replaces the file
 }
 
-// roomState is what the last look found. It's never changed.
+// roomState is what the last look found. It is never changed: the next look publishes another one.
 type roomState struct {
 	disk diskSpace
 	full bool  // free space is below the reserve: nothing is let in that adds
@@ -93,18 +95,19 @@ func newRoom(d *dataDir, be backend.Backend, log *slog.Logger) (*room, error) {
 		r.chunk = smallChunk
 	}
 	r.underWay = semaphore.NewWeighted(r.chunk)
-	r.state.Store(&roomState{disk: disk}) // nothing is left of no chunk, so the first write looks
+	r.state.Store(&roomState{disk: disk}) // left is 0, so the first write looks and allocates
 	return r, nil
 }
 
-// spaceError is ErrNoSpace with a reason.
+// spaceError is etcd's ErrNoSpace with a reason.
 type spaceError struct{ reason error }
 
 func (e spaceError) Error() string        { return rpctypes.ErrNoSpace.Error() + ": " + e.reason.Error() }
 func (e spaceError) Is(target error) bool { return target == rpctypes.ErrNoSpace }
 func (e spaceError) Unwrap() error        { return e.reason }
 
-// cost is what a write may take of either file: bytes is the sum of its keys and values.
+// cost is the most that a write takes of the WAL, and the most that it takes of the database. bytes is the size of its
+// keys and values.
 func (r *room) cost(bytes int64) int64 {
 	return min(bytes+min(bytes, pageOverhead)+writeOverhead, r.chunk)
 }
@@ -129,7 +132,7 @@ func (r *room) enter(ctx context.Context, cost int64, kind writeKind) error {
 
 func (r *room) leave(cost int64) { r.underWay.Release(cost) }
 
-// stale reports whether the disk wasn't looked at for a while.
+// stale reports whether the last look at the disk is too old to let a write in.
 func (r *room) stale() bool { return int64(time.Since(r.began))-r.looked.Load() > int64(lookInterval) }
 
 func (s *roomState) refused() bool { return s.full || s.shut != nil }
@@ -149,8 +152,8 @@ func (s *roomState) refusal(path string, kind writeKind) error {
 // health is why writes are refused; nil if they aren't.
 func (r *room) health() error { return r.state.Load().refusal(r.dir.path, puts) }
 
-// look looks at the disk, allocates the next chunk if less than want is left of this one, and says what it
-// found.
+// look looks at the disk, and allocates the next chunk if less than want bytes are left of this one. It publishes and
+// returns what it found.
 func (r *room) look(want int64) *roomState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -170,8 +173,8 @@ func (r *room) look(want int64) *roomState {
 	return now
 }
 
-// rewrite calls f, which replaces the database's file, and allocates what writes need in the new one. Writes
-// wait for it.
+// rewrite calls f, which replaces the database's file, and allocates the next chunk in the new one. Writes wait for
+// it.
 func (r *room) rewrite(f func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,7 +191,7 @@ func (r *room) rewrite(f func() error) error {
 func (r *room) allocate() error {
 	if !r.dir.ephemeral {
 		if time.Since(r.allocated) < commitInterval {
-			r.be.ForceCommit() // or the database's size wouldn't tell what was let in
+			r.be.ForceCommit() // without it, the database's size lacks the writes that were let in last
 		}
 		if err := r.allocateDatabase(); err != nil {
 			return err
@@ -205,6 +208,8 @@ func (r *room) allocate() error {
 	return nil
 }
 
+// allocateDatabase allocates what lies between the size that is known to be allocated and databaseChunks past the
+// database's end.
 func (r *room) allocateDatabase() error {
 	f, err := os.OpenFile(r.dir.db(), os.O_RDWR, 0)
 	if err != nil {
@@ -241,8 +246,9 @@ func (r *room) allocateWAL() error {
 	return nil
 }
 
+// makeSpare makes the spare, or does nothing if it's there.
 func (d *dataDir) makeSpare() error {
-	d.spent.Store(false) // first: a snapshot may begin now
+	d.spent.Store(false) // before the file is made: if a snapshot begins meanwhile, spendSpare says that it's spent
 	if err := allocatePath(d.file(spareName), spareBytes); err != nil {
 		d.spent.Store(true)
 		return err
@@ -256,10 +262,10 @@ func (d *dataDir) spendSpare() {
 		return
 	}
 	d.spent.Store(true)
-	_ = os.Remove(d.file(spareName)) // or there's none, and the snapshot's error says more
+	_ = os.Remove(d.file(spareName)) // if that fails, the snapshot fails too, and its error says more
 }
 
-// allocatePath allocates the first bytes of a file, and makes it if it's missing.
+// allocatePath allocates a file's first bytes, and makes the file if it's missing.
 func allocatePath(path string, bytes int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -272,7 +278,7 @@ func allocatePath(path string, bytes int64) error {
 func (d *dataDir) walFiles() ([]string, error) {
 	names, err := filepath.Glob(filepath.Join(d.wal(), "*.wal"))
 	if err != nil || len(names) == 0 {
-		return nil, fmt.Errorf("%s has no log: %w", d.wal(), errors.Join(err, os.ErrNotExist))
+		return nil, fmt.Errorf("%s has no WAL: %w", d.wal(), errors.Join(err, os.ErrNotExist))
 	}
 	return names, nil
 }
@@ -292,7 +298,7 @@ func (d *dataDir) orderWAL() error {
 	return os.Rename(next[1], next[0])
 }
 
-// enterState publishes what a look found, and logs when writes are no longer let in, and when they are again.
+// enterState publishes what a look found. It logs when writes begin to be refused, and when they are let in again.
 func (r *room) enterState(before, now *roomState) {
 	r.state.Store(now)
 	switch {

@@ -6,7 +6,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// roomyKV lets only those writes through that there is room for.
+// roomyKV is a KV whose writes enter room before etcd gets them: one that isn't let in fails with ErrNoSpace.
 type roomyKV struct {
 	clientv3.KV
 	room *room
@@ -39,7 +39,7 @@ func (kv roomyKV) Txn(ctx context.Context) clientv3.Txn {
 	return &roomyTxn{Txn: kv.KV.Txn(ctx), ctx: ctx, room: kv.room}
 }
 
-// roomyTxn is a transaction that waits for room when it's committed.
+// roomyTxn is a transaction that enters room when it's committed.
 type roomyTxn struct {
 	clientv3.Txn
 	ctx  context.Context // of the one call that the transaction is

@@ -13,33 +13,32 @@ import (
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 )
 
-// Two things end space: the disk, whose writes room lets in or doesn't, and the database's quota, for which
-// etcd raises an alarm by itself: puts then fail with ErrNoSpace, reads and deletions go on. The keeper
-// makes room for either reason, and takes the alarm back.
+// Space ends for one of two reasons. The disk is full: then room refuses writes. Or the database has reached its quota:
+// then etcd raises an alarm, and puts fail with ErrNoSpace while reads and deletions go on. The keeper makes room in
+// both cases, and takes the alarm back.
 
 const (
-	// diskReserve is the free space below which writes are refused. It holds the files that nothing is
-	// allocated for ahead, as they're small (etcd's snapshots, ours), and leaves the disk's other users
-	// something to work with.
+	// diskReserve is the free space below which puts are refused. It is for the small files that aren't allocated
+	// ahead (etcd's snapshots, and ours), and for the disk's other users.
 	diskReserve = 256 << 20
-	// diskReserveShare bounds the reserve on small disks: an eighth of them.
+	// diskReserveShare bounds the reserve on small disks: to an eighth of the disk.
 	diskReserveShare = 8
-	// returnShare is what must be free beyond the reserve before writes go on: an eighth of it, so that they
-	// don't come and go.
+	// returnShare says how much must be free beyond the reserve before puts go on: an eighth of the reserve. Without
+	// that they would be refused and let in by turns.
 	returnShare = 8
-	// minFree is the free space below which not even deletions are let in: etcd's next snapshot, some
-	// kilobytes after each snapshotCount entries, must have space.
+	// minFree is the free space below which not even deletions are let in, so that etcd's next snapshot has space: some
+	// kilobytes after each snapshotCount entries.
 	minFree = 1 << 20
 )
 
 // Shares of the quota.
 const (
-	// quotaShares is how many there are.
+	// quotaShares is how many shares make the quota.
 	quotaShares = 20
 	// relieveShares is how much of the quota may be in use before history is cut.
 	relieveShares = 16
-	// enoughShares is how large the database may be for writes to go on after the quota was reached: a share
-	// less, so that the alarm doesn't come and go.
+	// enoughShares is how large the database may be for puts to go on after the quota was reached. It is a share less
+	// than the quota, so that the alarm isn't raised again at once.
 	enoughShares = 19
 	// historyShares is the share of the quota that history must exceed to be cut: less isn't what fills the database.
 	historyShares = 1
@@ -49,11 +48,12 @@ const (
 // reserve.
 const worthShare = 4
 
-// defragSpare is what stays free while the database is written anew: its growth goes in steps of 16 MiB.
+// defragSpare is what must stay free besides the new file while the database is rewritten: the file grows in steps of
+// 16 MiB.
 const defragSpare = 32 << 20
 
-// settleTime is for how long each look forces a commit after a compaction: bbolt counts a page as free
-// only when a later commit finds no reader on it.
+// settleTime is how long each look forces a commit after a compaction. bbolt counts a page as free only when a later
+// commit finds that nobody reads it; on an idle server there would be no later commit.
 const settleTime = 4 * time.Second
 
 // diskSpace is what a file system has, in bytes.
@@ -69,7 +69,7 @@ func statDisk(path string) (diskSpace, error) {
 
 func (d diskSpace) reserve() int64 { return min(diskReserve, d.total/diskReserveShare) }
 
-// low reports whether the disk is nearly full, or was and isn't clearly better.
+// low reports whether puts have to be refused. was is the answer of the look before: after a refusal more must be free.
 func (d diskSpace) low(was bool) bool {
 	if was {
 		return d.free < d.enough()
@@ -77,20 +77,19 @@ func (d diskSpace) low(was bool) bool {
 	return d.free < d.reserve()
 }
 
-// enough is what must be free for writes to go on again.
+// enough is what must be free for puts to go on after a refusal.
 func (d diskSpace) enough() int64 { return d.reserve() + d.reserve()/returnShare }
 
-// guardDisk looks at the disk, so that an idle server notices what happens to it, and allocates the next chunk
-// when half of this one is used, so that writers seldom have to.
+// guardDisk looks at the disk, and allocates the next chunk when half of this one is used, so that writers seldom have
+// to do it.
 func (k *keeper) guardDisk() *roomState { return k.room.look(k.room.chunk / 2) }
 
-// keepSpace cuts history when the database nears its quota, makes room when writes are refused, and takes the
-// alarm back when there's enough.
+// keepSpace makes room if writes are refused. Otherwise it cuts history if the database is near its quota.
 func (k *keeper) keepSpace(ctx context.Context, disk *roomState) error {
 	k.noteAlarms()
 	switch {
 	case disk.shut != nil:
-		return nil // whatever makes room writes first
+		return nil // making room begins with writes
 	case disk.full || k.alarms.noSpace.Load():
 		return k.makeRoom(ctx, disk)
 	}
@@ -98,8 +97,8 @@ func (k *keeper) keepSpace(ctx context.Context, disk *roomState) error {
 	return k.relieve(ctx)
 }
 
-// relieve cuts history by half while the database is near its quota and history is what fills it: only live
-// objects, never history, should exhaust the quota.
+// relieve halves history if the database is near its quota and history is what fills it: only live objects, never
+// history, should exhaust the quota.
 func (k *keeper) relieve(ctx context.Context) error {
 	if k.be.SizeInUse() < k.quota/quotaShares*relieveShares {
 		return nil
@@ -120,8 +119,8 @@ type relief struct {
 	commitUntil time.Duration // until then each look forces a commit: see settleTime
 }
 
-// makeRoom frees what can be freed while writes are refused, and lets them go on if that was enough for the
-// quota. History isn't dropped for a full disk, which others may have filled.
+// makeRoom frees what can be freed while writes are refused, and takes the alarm back if that was enough for the quota.
+// For a full disk history isn't dropped: something else may have filled the disk.
 func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 	if disk.full {
 		if err := k.dir.purgeWAL(); err != nil {
@@ -177,8 +176,8 @@ func (d *dataDir) purgeWAL() error {
 	return nil
 }
 
-// worthRewriting reports whether writing the database anew, next to the old one, would give enough back, and
-// there's space for that. Its file doesn't shrink otherwise.
+// worthRewriting reports whether rewriting the database would give enough space back, and the new file has space next
+// to the old one. The database's file shrinks only by that.
 func (k *keeper) worthRewriting(disk *roomState, enough int64) bool {
 	inUse := k.be.SizeInUse()
 	unused := k.be.Size() - inUse
@@ -188,7 +187,7 @@ func (k *keeper) worthRewriting(disk *roomState, enough int64) bool {
 	return (forQuota || forDisk) && d.free > inUse+defragSpare
 }
 
-// dropHistory compacts everything up to now.
+// dropHistory compacts everything up to rev, the current revision.
 func (k *keeper) dropHistory(ctx context.Context, rev int64) error {
 	k.cutHistory(func(m *marks, at time.Duration) int64 {
 		m.set(rev, at)

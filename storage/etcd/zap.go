@@ -13,10 +13,9 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// newLogger makes the logger that etcd gets: warnings and errors go to log, and what etcd calls fatal
-// goes to fail. Whoever calls Fatal or Panic on it doesn't go on: its goroutine ends, after its deferred
-// calls. The process doesn't end, since it may be a test or someone else's program. snapshot is called
-// before etcd writes a snapshot's file.
+// newLogger makes the logger that etcd gets. Warnings and errors go to log. What etcd calls fatal, or panics with, goes
+// to fail, and ends the goroutine that logged it, after its deferred calls. The process goes on, since it may be a test
+// or someone else's program. snapshot is called before etcd writes a snapshot's file.
 func newLogger(log *slog.Logger, fail func(error), snapshot func()) *zap.Logger {
 	hook := fatalHook(fail)
 	return zap.New(slogCore{log: log, fail: fail, snapshot: snapshot}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
@@ -44,7 +43,7 @@ func entryError(e zapcore.Entry, fields []zapcore.Field) error {
 	return fmt.Errorf("%s", strings.TrimSpace(b.String()))
 }
 
-// expected are messages that every healthy start of a single member brings; they go to debug.
+// expected are warnings and errors that a healthy single member logs. They go to debug.
 var expected = []string{
 	"Running http and grpc server on single port", // there's no port at all
 	"cannot campaign at term",                     // it was asked before its own membership was applied; it's asked again
@@ -58,7 +57,7 @@ var expected = []string{
 	"stopped publish because server is stopping",  // closed right after it was opened
 }
 
-// slogCore hands zap's entries to slog. It is made per server, so making it is two allocations.
+// slogCore hands zap's entries to slog.
 type slogCore struct {
 	log      *slog.Logger
 	fail     func(error)
@@ -80,12 +79,12 @@ func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 	return ce.AddCore(e, c)
 }
 
-// noNextWAL is what etcd logs when it can't make its log's next file ahead. It doesn't try again, and ends when it
-// needs the file, so it may as well end now. room sees to it that the file is there.
+// noNextWAL is what etcd logs when it can't make its WAL's next file ahead. It doesn't try again, and fails when it needs
+// the file. So the server fails now. room prevents this: it makes the file before etcd does.
 const noNextWAL = "failed to preallocate space when creating a new WAL"
 
-// snapshotBegins is what etcd logs before it writes a snapshot's file. It is the only information of etcd's that is
-// looked at, and isn't logged.
+// snapshotBegins is what etcd logs before it writes a snapshot's file. slogCore looks at no other entry of the level
+// info, and hands none on.
 const snapshotBegins = "triggering snapshot"
 
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
