@@ -132,7 +132,7 @@ const exitTimeout = 9500 * time.Millisecond
 // once, and so does exitTimeout: nothing that was acknowledged is lost by that.
 func signals(log *slog.Logger) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	c := make(chan os.Signal, 2)
+	c := make(chan os.Signal, 2) // capacity 2: the second signal must not be lost while the first is handled
 	signal.Notify(c, os.Interrupt, syscall.SIGTERM)
 	done := make(chan struct{})
 	go func() {

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// largeAnswer is from how many bytes on an answer is compressed for a client that accepts it;
+	// largeAnswer is the size in bytes from which an answer is compressed for a client that accepts it;
 	// kube-apiserver's figure.
 	largeAnswer = 128 << 10
 	// maxLargeAnswers is how many answers that are larger may be written at once. Each has buffers and perhaps
-	// a compressor, of about 1 MiB together. Others wait for their turn.
+	// a compressor, of about 1 MiB together. Others wait for one of these to end.
 	maxLargeAnswers = 32
 	// largeAnswerWait is how long they wait before the client is asked to come back.
 	largeAnswerWait = 20 * time.Second
@@ -74,8 +74,9 @@ func (w *response) leave() {
 	}
 }
 
-// answer takes the body of an answer in pieces, of any size, and sends it: whole and with its length if it's
-// small, else in a stream, compressed where that's wanted. Until then nothing is sent, not even the code.
+// answer takes the body of an answer in pieces of any size. It sends a small one whole, with its length, when it's
+// closed. A larger one is sent as a stream, compressed if the client wants that. Nothing is sent before it's known which
+// of the two it is, not even the code.
 type answer struct {
 	w    *response
 	r    *http.Request
@@ -94,7 +95,8 @@ type answerBuffers struct {
 	zip  *gzip.Writer // nil until one is needed
 }
 
-// compressedPiece is how much of a compressed stream is sent at once. The compressor gives it in crumbs.
+// compressedPiece is how much of a compressed stream is sent at once. The compressor hands it
+// over a few bytes at a time.
 const compressedPiece = 32 << 10
 
 var answerPool = sync.Pool{New: func() any {
@@ -124,13 +126,12 @@ func (a *answer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Large answers take whole cores, and a write to the store passes several goroutines on its way: at each it would
-// wait in line after all of them. So while writes are under way, all large answers together rest longer than
-// they work.
+// Large answers take whole cores. A write to the store passes several goroutines on its way, and each of them would
+// have to wait for a core. So while writes are under way, all large answers together rest longer than they work.
 const (
 	// restsPerPiece is how long they rest, in units of what they work.
 	restsPerPiece = 10
-	// maxPieceTime is what a piece counts at most: one that took longer waited for its client.
+	// maxPieceTime is what a piece counts at most: one that took longer has waited for its client.
 	maxPieceTime = time.Millisecond
 )
 

@@ -15,25 +15,25 @@ import (
 const (
 	// maxBody is kube-apiserver's limit for a request body, in bytes.
 	maxBody = 3 << 20
-	// trustedBody is for how many announced bytes room is made before they arrive.
+	// trustedBody is how much of a Content-Length is allocated up front, in bytes.
 	trustedBody = 64 << 10
-	// maxDepth is how deep a YAML body may nest, as encoding/json has it for JSON.
+	// maxDepth is how many levels a YAML body may nest: as many as encoding/json allows in JSON.
 	maxDepth = 10_000
 )
 
 // mediaProtobuf is what typed clients send built-in kinds in. Answers are JSON, which they take.
 const mediaProtobuf = "application/vnd.kubernetes.protobuf"
 
-// body is what a client sent. Whether it's JSON, what its text is like and how deep it nests is checked by the registry, which
-// parses it.
+// body is what a client sent. The registry parses it: there it's checked whether it is JSON and UTF-8, and how deep it
+// nests.
 type body struct {
 	data      []byte // JSON; of a patch, as sent
 	mediaType string // of a patch: without parameters, in lower case
 	warnings  []string
 }
 
-// readBody reads an object or options as JSON, whatever of the two forms it came in. Nothing at all is
-// nil: what that means depends on the verb.
+// readBody reads an object or options as JSON, in whichever form they came. The data of an empty body is nil: what that
+// means depends on the verb.
 func readBody(w *response, r *http.Request, fieldValidation string) (body, error) {
 	media, err := contentType(r)
 	if err != nil {
@@ -60,8 +60,7 @@ func readBody(w *response, r *http.Request, fieldValidation string) (body, error
 // mediaApply is the type of applied configurations, which may be JSON too.
 const mediaApply = "application/apply-patch+yaml"
 
-// readPatch reads a patch. Its type is the registry's to judge, which knows what a type can be
-// patched with.
+// readPatch reads a patch. The registry judges its media type, because that depends on the type of the object.
 func readPatch(w *response, r *http.Request, fieldValidation string) (body, error) {
 	media, err := contentType(r)
 	if err != nil {
@@ -101,7 +100,7 @@ func contentType(r *http.Request) (string, error) {
 	header := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(header)
 	if err != nil {
-		return header, nil // nobody's media type
+		return header, nil // which matches no media type that is served
 	}
 	return media, nil
 }
@@ -123,13 +122,13 @@ func readError(err error) error {
 // readAll reads at most maxBody bytes, and nothing of a body that announces more.
 func readAll(w *response, r *http.Request) ([]byte, error) {
 	if r.ContentLength > maxBody {
-		w.Header().Set("Connection", "close") // what's left isn't worth reading
+		w.Header().Set("Connection", "close") // the rest of the body isn't read
 		return nil, &http.MaxBytesError{Limit: maxBody}
 	}
 	var buffer bytes.Buffer
 	buffer.Grow(int(min(max(r.ContentLength, 0), trustedBody)) + bytes.MinRead)
 	if _, err := buffer.ReadFrom(http.MaxBytesReader(w.ResponseWriter, r.Body, maxBody)); err != nil {
-		// Else net/http would wait for some more of it before it sends the answer.
+		// Otherwise net/http would wait for more of the body before it sends the answer.
 		http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now())
 		return nil, readError(err)
 	}

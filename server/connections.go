@@ -29,16 +29,20 @@ const (
 	lobbySeats = 64
 	// lobbyTime is how long one of them may stay: enough for a request, its answer and a TLS handshake.
 	lobbyTime = 2 * time.Second
-	// seatTime is how long a seat is taken at least, which bounds refusals to a thousand a second: the handshakes of
-	// those that come again and again mustn't take the processor from those that are served.
+	// seatTime is the least time for which a seat is taken, which bounds refusals to a thousand a second. Otherwise
+	// the TLS handshakes of clients that come again and again would take the processor from those that are served.
 	seatTime = lobbySeats * time.Millisecond
 
-	// addressShare is the part of the connections that one client's address leaves to others: a quarter. A proxy's
-	// address stands for many clients, so that it must not be less than most.
+	// addressShare is the part of the connections that one client's address leaves to others: a quarter. One
+	// address may have up to three quarters, because a proxy's stands for many clients.
 	addressShare = 4
 
 	// fullLogInterval is how often the log says that connections are refused.
 	fullLogInterval = 30 * time.Second
+
+	// maxDescriptors is taken for the limit of descriptors where it's more or there is none. The number fits into
+	// an int of 32 bits.
+	maxDescriptors = 1 << 30
 )
 
 // maxConnections is how many connections may be open: what is asked for (0 for the default), unless the process's
@@ -62,7 +66,7 @@ func maxConnections(asked int, log *slog.Logger) int {
 // leftForConnections is how many of the process's descriptors connections may have: a quarter where the reserve would
 // leave less.
 func leftForConnections(descriptors uint64) int {
-	d := int(min(descriptors, 1<<30))
+	d := int(min(descriptors, maxDescriptors))
 	return max(d-reservedDescriptors, d/4, 1)
 }
 
@@ -77,7 +81,7 @@ type connections struct {
 	log        *slog.Logger
 
 	freed     chan struct{} // capacity 1: something was given back since Accept looked
-	closed    chan struct{}
+	closed    chan struct{} // closed by Close
 	closeOnce sync.Once
 	refused   atomic.Int64
 
@@ -142,7 +146,7 @@ func (l *connections) take(c *connection) bool {
 	return true
 }
 
-// give takes back what a connection had.
+// give makes a connection's place or seat free again.
 func (l *connections) give(c *connection) {
 	l.mu.Lock()
 	if c.lobby {

@@ -8,34 +8,70 @@
 //	defer s.Close()
 //	fmt.Println(s.URL())
 //
+// # Where to begin
+//
+// server.go has the settings and the life of a Server, instance.go what runs between Start and Close,
+// and front.go its HTTP side. router.go lists what is served. From there, resources.go leads to the registry,
+// watch.go to the streams, and errors.go shows how an error is answered. The package servertest
+// starts servers for tests.
+//
 // # The way of a request
 //
-// handler (handler.go) is the outermost: it gives the request an Audit-Id, recovers panics, and writes
-// one log line and one count at the end. Then come, in this order, the length of the URI, the checks
-// against browsers and foreign hosts (security.go), the path (path.go), the bearer token (token.go),
-// readiness and the bounds on requests in flight (limits.go), and the chi routes (router.go). What a
-// route's function returns as an error becomes the response in one place (errors.go). Objects go out
-// as the bytes that the registry hands over, indented or turned into YAML while they are written
-// (negotiate.go, indent.go), compressed if they're large and the client wants it (answer.go); bodies come in as JSON or YAML (body.go, yaml.go) and reach the registry
-// as JSON.
+// connections.go accepts a connection, or gives it a seat in the lobby if there are too many. The handler
+// (handler.go) is the outermost function of a request. It gives the request an Audit-Id, recovers panics, and
+// writes one log line and one count at the end. Then come, in this order:
+//
+//   - the checks against browsers and foreign hosts (security.go),
+//   - the length of the URI, and the form of its path (path.go),
+//   - the chi routes (router.go),
+//   - the bearer token (token.go),
+//   - the query's parse, readiness, and the bounds on requests in flight (limits.go),
+//   - the function of the route.
+//
+// Bodies come in as JSON or YAML (body.go, yaml.go) and reach the registry as JSON. Objects go out as the bytes that
+// the registry hands over. They're indented or turned into YAML while they are written (negotiate.go, indent.go),
+// and compressed if they're large and the client wants it (answer.go). What a route's function returns as an error
+// becomes the response in one place (errors.go).
+//
+// # The way of a watch
+//
+// watch.go asks the registry for a cursor and notes the watch (watchers.go). watchstream.Serve then reads from
+// the cursor and writes to the watch's sink, until the client leaves or the server closes. Over HTTP/2 it runs on the
+// request's goroutine, and the sink writes through net/http. Over HTTP/1.1 the stream takes the connection over
+// (takeover.go): the handler returns, and the sink writes to the socket.
 //
 // # Goroutines
 //
-// An instance (instance.go) owns the listener's loop, the cacher's feed, the registry's controllers and
-// the sweeper of the watches' deadlines, and waits for all of them in Close; net/http owns one goroutine per connection, which Close waits
-// for too. A watch costs its request's goroutine and no other.
+// An instance owns the listener's loop, the cacher's feed, the registry's controllers, the sweeper of
+// the watches' deadlines and, if FreeMemory is set, the tidier (watchers.go). net/http has one goroutine for each
+// connection, and over HTTP/2 one more for its frames and one for each request. A watch over HTTP/2 costs its request's goroutine and no
+// other. A watch over HTTP/1.1 costs two of ours, one that writes and one that notices when the client leaves, and
+// none of net/http's. Connections in the lobby have a timer each, and so do their seats for a moment after that; no
+// goroutine waits for those.
+//
+// Close ends all of these goroutines and waits for them. It gives up after closeTimeout, or after
+// brokenTimeout if etcd has failed. What still runs then is left behind, and the process is expected to end.
 //
 // # Bounds
 //
-// Bodies: 3 MiB. Request line: 64 KiB. Headers: 128 KiB. Requests in flight: 400 reads, 200 writes.
-// Connections: MaxConnections, a quarter of them for others than the address that has most (connections.go); 64 more
-// for a moment, to be told to come back. Watches: 65,536.
-// YAML: 100,000 tokens. JSON depth: 10,000. Time: 30 s for headers, 55 s for a body, 60 s for a read,
-// 34 s for a write, 120 s for an idle connection, WatchWriteTimeout for a watcher that takes nothing.
-// Answers of more than 128 KiB: 32 at once if they're lists or compressed; others wait for up to 20 s, then 429.
-// Metric series: fixed verbs and codes, and at most 1,024 resources.
+//   - A request: 64 KiB of URI (maxURI), 128 KiB of headers (maxHeaderBytes), 3 MiB of body (maxBody), which may nest
+//     10,000 levels (maxDepth) and, as YAML, have 100,000 tokens (maxYAMLTokens).
+//   - Requests in flight: 400 that read (maxReads), 200 that write (maxWrites). The deletion of a collection counts as
+//     collectionWrites of these.
+//   - Connections: MaxConnections, a quarter of them for others than the address that has most (addressShare).
+//     lobbySeats more get a place for a moment, to be told to come back.
+//   - Watches: 65,536 (maxWatches).
+//   - Time: 30 s for headers (headerTimeout), 55 s for headers and body (bodyTimeout), 60 s for a read (readDeadline),
+//     34 s for a write (writeDeadline), 120 s for an idle connection (idleTimeout), and WatchWriteTimeout for a watch
+//     whose client takes nothing.
+//   - Answers of more than 128 KiB (largeAnswer), if they're lists or compressed: 32 at once (maxLargeAnswers). Others
+//     wait for up to 20 s (largeAnswerWait) and then get a 429.
+//   - Answers in YAML: 2 MiB of JSON (maxYAMLSource), 16 MiB of text (maxYAMLText).
+//   - OpenAPI documents, compressed: 64 MiB for one (maxOpenAPIDocument), 16 MiB for all that are kept (maxOpenAPIKept).
+//   - Metric series: fixed verbs and codes, and at most 1,024 resources (maxResources).
 //
 // # Locks
 //
-// Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu and documents.mu are leaves: no other lock is taken under one.
+// Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu and openAPI.mu are leaves: no other
+// lock is taken while one of them is held.
 package server

@@ -28,10 +28,13 @@ func statusError(code int32, reason metav1.StatusReason, message string) *apierr
 	}}
 }
 
-// retryLater returns an error that asks the client to come back in a second.
+// retryAfter is when a client that is refused may come back, in seconds. It's the least that the header can say.
+const retryAfter = 1
+
+// retryLater returns an error that asks the client to come back after retryAfter.
 func retryLater(code int32, reason metav1.StatusReason, message string) error {
 	err := statusError(code, reason, message)
-	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return err
 }
 

@@ -47,7 +47,7 @@ type response struct {
 	code    int // 0 until the header is written
 	bytes   int64
 
-	lobby    bool  // the connection is one too many
+	lobby    bool  // the connection is beyond MaxConnections: it gets a 503
 	large    turns // to write a large answer
 	yaml     turns // to make a large one YAML
 	inTurn   bool
@@ -88,8 +88,8 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		header.Set("Connection", "close")
 	}
 	if r.ProtoMajor == 1 && len(r.TransferEncoding) > 0 {
-		// net/http hides whether there was a Content-Length besides, by which a proxy before us may have seen
-		// another end of the body: what follows is not read as a request.
+		// net/http hides whether the request had a Content-Length too. A proxy that went by it may have seen another
+		// end of the body. So what follows on the connection is not read as a request.
 		header.Set("Connection", "close")
 	}
 
@@ -136,7 +136,7 @@ func isAbort(cause any) bool {
 	return ok && errors.Is(err, http.ErrAbortHandler)
 }
 
-// afterPanic answers 500 where that's still possible, and else returns why the connection must go.
+// afterPanic answers 500 if nothing is answered yet. Otherwise it returns why the connection must be closed.
 func (w *response) afterPanic(r *http.Request) any {
 	if w.code != 0 {
 		return http.ErrAbortHandler
@@ -155,13 +155,20 @@ func (h *handler) finish(w *response, method, path string, took time.Duration) {
 	h.log.Debug("request", "method", method, "path", path, "code", w.code, "bytes", w.bytes, "duration", took, "audit_id", w.auditID)
 }
 
-// shortPath is a path for the log: without the query, which may hold anything, and not endless.
-func shortPath(r *http.Request) string { return clip.To(r.URL.Path, 256) }
+const (
+	// maxLoggedPath is how much of a path the log has, in bytes. Those of most objects fit.
+	maxLoggedPath = 256
+	// maxAuditID is how long a client's Audit-Id may be, in bytes. A UUID has 36.
+	maxAuditID = 64
+)
+
+// shortPath is a path for the log. The query isn't in it, because it may hold anything.
+func shortPath(r *http.Request) string { return clip.To(r.URL.Path, maxLoggedPath) }
 
 // auditID is the client's id for the request, if it's one that can go into a log, or a new one.
 func auditID(r *http.Request) string {
 	id := r.Header.Get("Audit-Id")
-	if len(id) == 0 || len(id) > 64 {
+	if len(id) == 0 || len(id) > maxAuditID {
 		return uuid.NewString()
 	}
 	for _, c := range []byte(id) {

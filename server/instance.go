@@ -25,15 +25,23 @@ import (
 
 // What net/http may wait for. A watch sets its own deadlines.
 const (
-	headerTimeout  = 30 * time.Second
-	bodyTimeout    = 55 * time.Second // headers and body together
-	writeTimeout   = readDeadline + 5*time.Second
-	idleTimeout    = 2 * time.Minute // longer than clients keep idle connections (90 s in Go), so that they close first
+	// headerTimeout is enough for a slow line: maxHeaderBytes arrive at 5 KiB/s.
+	headerTimeout = 30 * time.Second
+	// bodyTimeout is for headers and body together. A body that comes as slowly gets a 408 before its
+	// client, which often gives up after a minute, does.
+	bodyTimeout = 55 * time.Second
+	// writeTimeout leaves an answer that reaches the deadline of reads some time to say so.
+	writeTimeout = readDeadline + 5*time.Second
+	// idleTimeout is longer than clients keep idle connections (90 s in Go), so that they close first.
+	idleTimeout = 2 * time.Minute
+	// maxHeaderBytes has room for the URI (maxURI) and as much again for headers.
 	maxHeaderBytes = 128 << 10
 )
 
 // What Close waits for, so that it ends within ten seconds.
 const (
+	// slowClose is after how long the log says what a close waits for.
+	slowClose = 5 * time.Second
 	// closeTimeout is for all of it: a little more than the waits below and a slow disk's last sync take
 	// together. What still runs then waits for something that doesn't come.
 	closeTimeout = 9 * time.Second
@@ -72,8 +80,8 @@ type instance struct {
 	waitingFor  atomic.Value // a string: what close waits for, for the log
 }
 
-// open brings everything up. The order matters: the port comes first, so that a taken one is reported
-// before anything is written; the directory's owner, etcd, before files of ours are in it.
+// open brings everything up. The order matters. The port is opened first, so that a taken one is reported
+// before anything is written. etcd locks the directory before we write files into it.
 func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := s.validate(); err != nil {
 		return nil, err
@@ -198,8 +206,9 @@ func (in *instance) run(ctx context.Context, name string, loop func(context.Cont
 	})
 }
 
-// countConnection lets close wait for connections, which net/http's own Close doesn't, and notes those that
-// have never asked for anything: clients dial some to spare, and Shutdown would give each five seconds.
+// countConnection counts connections, so that close can wait for them: net/http's own Close doesn't. It also notes
+// those on which nothing has come yet, because clients dial some in advance and Shutdown would give each of them five
+// seconds.
 func (in *instance) countConnection(conn net.Conn, state http.ConnState) {
 	if state == http.StateNew {
 		in.connections.Add(1)
@@ -235,11 +244,12 @@ func (in *instance) etcdStopped() error {
 // close undoes whatever open did, in the opposite order, and waits for all of it, but no longer than
 // closeTimeout, or brokenTimeout if etcd has failed or fails meanwhile.
 func (in *instance) close() error {
-	slow := time.AfterFunc(5*time.Second, func() { in.log.Warn("still closing", "waitingFor", in.waitingFor.Load()) })
+	slow := time.AfterFunc(slowClose, func() { in.log.Warn("still closing", "waitingFor", in.waitingFor.Load()) })
 	defer slow.Stop()
 
 	began := time.Now()
-	done := make(chan error, 1)
+	done := make(chan error, 1) // capacity 1, because closeAll may end after close has given up
+	// If close gives up, this goroutine stays, and with it what it waits for. The process is expected to end then.
 	go func() { done <- in.closeAll() }()
 	timeout, failed := time.NewTimer(closeTimeout), in.etcdFailed()
 	defer timeout.Stop()

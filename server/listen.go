@@ -80,6 +80,10 @@ func place(fresh, path string) (fs.FileInfo, error) {
 	return os.Lstat(path)
 }
 
+// staleDial is how long a socket may take to answer. Where a server listens, the kernel answers at once.
+const staleDial = time.Second
+
+// checkStale returns an error if something at the path is in use: if it's no socket, or if a server listens on it.
 func checkStale(path string) error {
 	file, err := os.Lstat(path)
 	switch {
@@ -90,7 +94,7 @@ func checkStale(path string) error {
 	case file.Mode().Type() != os.ModeSocket:
 		return errors.New("there is a file that is no socket")
 	}
-	c, err := net.DialTimeout("unix", path, time.Second)
+	c, err := net.DialTimeout("unix", path, staleDial)
 	if err != nil {
 		return nil // nobody listens
 	}

@@ -167,7 +167,7 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 		case r.Method == http.MethodGet || r.Method == http.MethodHead || code >= http.StatusBadRequest:
 			w.fail(r, err)
 			return
-		default: // the write has happened, and must not be refused: its JSON is YAML, too
+		default: // the write has happened and must not be refused: send the JSON, which is YAML too
 		}
 	} else if w.wantsPretty(r) {
 		var out bytes.Buffer
@@ -187,7 +187,7 @@ const (
 	maxYAMLSource = 2 << 20
 	// maxYAMLText bounds an estimate of the text, in bytes.
 	maxYAMLText = 16 << 20
-	// largeYAML is from how many bytes of JSON on a document waits for its turn: there's one such at a time.
+	// largeYAML is the size in bytes of JSON from which documents are made YAML one at a time.
 	largeYAML = 64 << 10
 )
 

@@ -15,7 +15,7 @@ import (
 
 // opening looks at what comes first on a connection without TLS. net/http waits for as many bytes as HTTP/2 begins
 // with before it reads a request. A request without a version, as "GET /api" and an empty line, can be shorter, and
-// would get no answer. So such a request is said to be the end, and net/http refuses it.
+// would get no answer. After such a request, read reports the end of the stream, and net/http answers 400.
 type opening struct {
 	over bool   // there's nothing to look for any more
 	seen []byte // what came so far

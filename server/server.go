@@ -25,6 +25,10 @@ const (
 	DefaultHTTP2MaxStreams   = 5000
 )
 
+// maxHTTP2Streams is the most that HTTP2MaxStreams may be. Each stream that is open costs a goroutine and buffers, so
+// that a larger number is a slip.
+const maxHTTP2Streams = 1 << 20
+
 // Server is one API server with its own etcd. Its zero value is useful: it serves
 // http://127.0.0.1:8080 from ./data. The fields must not change after Start or Run. Any number of
 // Servers can live in one process; each serves once, from Start or Run to Close.
@@ -116,11 +120,11 @@ type Server struct {
 	// Log takes what the server has to say. Defaults to slog.Default().
 	Log *slog.Logger
 
-	timeouts timeouts // a seam for tests; default to the constants of those names
+	timeouts timeouts // set by tests; default to headerTimeout, bodyTimeout and idleTimeout
 	life
 }
 
-// life is what becomes of a Server.
+// life is a Server's state from Start to Close.
 type life struct {
 	mu      sync.Mutex    // guards started and closing, which are set once
 	started chan struct{} // made by the first Start, Run or Close; closed when in and the start's error are set
@@ -137,8 +141,8 @@ type timeouts struct{ header, body, idle time.Duration }
 
 var errUsed = errors.New("server: already started or closed; a Server serves once")
 
-// Start starts the server and returns when it's ready: when every request is served, with all that was
-// stored before. ctx bounds the start and nothing after it. On an error nothing is left, and
+// Start starts the server and returns when it's ready: when it serves every request, and all that was
+// stored before. ctx bounds the start and nothing after it. After an error nothing is left, and
 // Close needn't be called.
 func (s *Server) Start(ctx context.Context) error {
 	if !s.begin() {
@@ -150,7 +154,7 @@ func (s *Server) Start(ctx context.Context) error {
 }
 
 // Run starts the server, unless Start did, and blocks until ctx ends, Close is called, or the server
-// can't go on, which is the only case with an error besides those of Start and Close. It closes the server.
+// can't go on. Then it closes the server. Its error is one of Start or Close, or says why the server can't go on.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil && !errors.Is(err, errUsed) {
 		return err
@@ -199,7 +203,7 @@ func (s *Server) Closed() <-chan struct{} {
 	return s.closing
 }
 
-// begin claims the Server's only life and tells whether the caller has it.
+// begin reports whether the caller is the first to start or close the Server.
 func (s *Server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,8 +254,8 @@ func (s *Server) validate() error {
 		return fmt.Errorf("--history must not be negative: %v", s.History)
 	case s.WatchWriteTimeout < 0:
 		return fmt.Errorf("--watch-write-timeout must not be negative: %v", s.WatchWriteTimeout)
-	case s.HTTP2MaxStreams < 0 || s.HTTP2MaxStreams > 1<<20:
-		return fmt.Errorf("--http2-max-streams must be between 1 and %d: %d", 1<<20, s.HTTP2MaxStreams)
+	case s.HTTP2MaxStreams < 0 || s.HTTP2MaxStreams > maxHTTP2Streams:
+		return fmt.Errorf("--http2-max-streams must be between 1 and %d: %d", maxHTTP2Streams, s.HTTP2MaxStreams)
 	case s.MaxConnections < 0:
 		return fmt.Errorf("--max-connections must not be negative: %d", s.MaxConnections)
 	case (s.TLSCertFile == "") != (s.TLSKeyFile == ""):

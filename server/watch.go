@@ -83,8 +83,11 @@ func (h *handler) unlessTold(w *response, path string, err error) error {
 // sinkPiece is how many bytes share a write deadline: taking that much is progress.
 const sinkPiece = 64 << 10
 
-// deadline is the time a socket has to take something. Setting it costs a timer, so it's set anew when a
-// quarter of it has passed.
+// renewAfter is the part of a deadline's time, a quarter, that passes before it is set anew. Setting it costs a timer. A
+// client that takes nothing is cut off after at least three quarters of WatchWriteTimeout.
+const renewAfter = 4
+
+// deadline is the time a socket has to take something.
 type deadline struct {
 	set     func(time.Time) error
 	timeout time.Duration
@@ -92,7 +95,7 @@ type deadline struct {
 }
 
 func (d *deadline) renew(now time.Time) error {
-	if now.Sub(d.renewed) <= d.timeout/4 {
+	if now.Sub(d.renewed) <= d.timeout/renewAfter {
 		return nil
 	}
 	d.renewed = now

@@ -45,10 +45,11 @@ const maxWatches = 1 << 16
 
 func newWatchers() *watchers { return &watchers{open: map[*watcher]struct{}{}, most: maxWatches} }
 
-// maxUserAgent bounds what is kept of a client's name for itself.
+// maxUserAgent is how much of a User-Agent is kept, in bytes.
 const maxUserAgent = 128
 
-// add notes a watch as open until the function it returns is called. One too many gets a 429.
+// add notes a watch as open until the function it returns is called. Beyond maxWatches it returns
+// a 429.
 func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *watcher, closed func(), err error) {
 	w = &watcher{
 		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
@@ -72,14 +73,15 @@ func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *wa
 }
 
 const (
-	// tidyAfter is after how many watches that were opened or closed memory is given back.
+	// tidyAfter is how many watches must have been opened or closed before memory is given back.
 	tidyAfter = 1000
-	// tidyInterval is for how long nothing more of that must have happened.
+	// tidyInterval is how long no watch must have been opened or closed by then.
 	tidyInterval = 5 * time.Second
 )
 
-// tidy calls free when many watches have come or gone, until ctx ends: opening one leaves buffers of net/http,
-// which Go would collect with the next load or after two minutes, and keep for long after that.
+// tidy calls free when many watches have come or gone and none comes or goes any more, until ctx ends. A watch that
+// opens leaves buffers of net/http behind. Go would collect them with the next load or after two minutes, and would
+// return their memory to the system much later.
 func (ws *watchers) tidy(ctx context.Context, free func()) {
 	tick := time.NewTicker(tidyInterval)
 	defer tick.Stop()

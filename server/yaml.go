@@ -79,8 +79,11 @@ func checkNode(n *yamlv3.Node, duplicates *[]string, depth int) error {
 	return nil
 }
 
-// maxDuplicates is how many of the keys that a mapping has twice are told.
-const maxDuplicates = 32
+// What an answer says about the keys that a mapping has twice.
+const (
+	maxDuplicates   = 32 // of them
+	maxDuplicateKey = 80 // bytes of each; a field's name is shorter
+)
 
 func checkKeys(mapping *yamlv3.Node, duplicates *[]string) error {
 	seen := make(map[string]bool, len(mapping.Content)/2)
@@ -95,7 +98,7 @@ func checkKeys(mapping *yamlv3.Node, duplicates *[]string) error {
 			return fmt.Errorf("line %d: merge keys (<<) are not supported", key.Line)
 		}
 		if seen[key.Value] && len(*duplicates) < maxDuplicates {
-			*duplicates = append(*duplicates, fmt.Sprintf("line %d: duplicate field %q", key.Line, clip.To(key.Value, 80)))
+			*duplicates = append(*duplicates, fmt.Sprintf("line %d: duplicate field %q", key.Line, clip.To(key.Value, maxDuplicateKey)))
 		}
 		seen[key.Value] = true
 	}
