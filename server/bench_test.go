@@ -37,7 +37,7 @@ func BenchmarkRequest(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				s.in.http.Handler.ServeHTTP(w, r)
+				s.in.front.http.Handler.ServeHTTP(w, r)
 			}
 		})
 	}

@@ -30,9 +30,9 @@ func Defragment(s *Server) error { return s.in.etcd.Local.Defragment() }
 func OccupyReads(t *testing.T, s *Server, n int) (release func()) {
 	t.Helper()
 	for range n {
-		if err := s.in.inflight.enter(classRead); err != nil {
+		if err := s.in.front.inflight.enter(classRead); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return func() { s.in.inflight.leaveAs(classRead, n) }
+	return func() { s.in.front.inflight.leaveAs(classRead, n) }
 }

@@ -150,14 +150,14 @@ spec:
 	}
 	const widgets = "/apis/example.com/v1/widgets"
 	for bound, want := range map[int]int{collectionWrites - 1: http.StatusTooManyRequests, collectionWrites: http.StatusOK} {
-		s.in.inflight.bounds[classWrite] = bound // nothing is under way
+		s.in.front.inflight.bounds[classWrite] = bound // nothing is under way
 		for range 2 {
 			if code := do("DELETE", widgets, ""); code != want {
 				t.Errorf("the deletion of a collection where %d writes may be under way: %d, want %d", bound, code, want)
 			}
 		}
 	}
-	if got := s.in.inflight.now(classWrite); got != 0 {
+	if got := s.in.front.inflight.now(classWrite); got != 0 {
 		t.Errorf("%d writes are left", got)
 	}
 }

@@ -39,9 +39,18 @@ type handler struct {
 	routes            http.Handler
 }
 
+// call is what a request asks for.
+type call struct {
+	query       url.Values // set by parseQuery
+	verb        string     // as kube-apiserver's metrics name it; "" outside of resources
+	endpoint    *registry.Endpoint
+	subresource string
+}
+
 // response is the ResponseWriter that goes through the routes, and what is remembered about a request.
 type response struct {
 	http.ResponseWriter
+	call
 	log     *slog.Logger
 	auditID string
 	code    int // 0 until the header is written
@@ -55,11 +64,6 @@ type response struct {
 
 	warnings  []string // that the answer has
 	takenOver bool     // by a stream, which finishes it later
-
-	query       url.Values // set by parseQuery
-	verb        string     // as kube-apiserver's metrics name it; "" outside of resources
-	endpoint    *registry.Endpoint
-	subresource string
 }
 
 // handle makes a handler of a function that returns its error instead of answering with it.

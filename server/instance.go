@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -21,21 +19,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
-)
-
-// What net/http may wait for. A watch sets its own deadlines.
-const (
-	// headerTimeout is enough for a slow line: maxHeaderBytes arrive at 5 KiB/s.
-	headerTimeout = 30 * time.Second
-	// bodyTimeout is for headers and body together. A body that comes as slowly gets a 408 before its
-	// client, which often gives up after a minute, does.
-	bodyTimeout = 55 * time.Second
-	// writeTimeout leaves an answer that reaches the deadline of reads some time to say so.
-	writeTimeout = readDeadline + 5*time.Second
-	// idleTimeout is longer than clients keep idle connections (90 s in Go), so that they close first.
-	idleTimeout = 2 * time.Minute
-	// maxHeaderBytes has room for the URI (maxURI) and as much again for headers.
-	maxHeaderBytes = 128 << 10
 )
 
 // What Close waits for, so that it ends within ten seconds.
@@ -59,25 +42,18 @@ type instance struct {
 	log      *slog.Logger
 	url      string
 	urlFile  string // "" unless written
-	listener *connections
+	front    *front // nil until the port is open
 	etcd     *etcd.Server
 	store    *storage.Store
 	cacher   *cacher.Cacher
 	registry *registry.Registry
-	http     *http.Server
-	inflight *inflight
 	sweeper  *watchstream.Sweeper
 	ready    atomic.Bool
 
-	serving     sync.WaitGroup // the listener's loop
-	connections sync.WaitGroup // net/http's, from accept to close
-	endWatches  context.CancelCauseFunc
-	silent      sync.Map // net.Conn: connections on which nothing has come yet
-	takeovers   takeovers
-	background  sync.WaitGroup // feed, controllers, sweeper, tidier
-	stop        context.CancelFunc
-	failed      chan error   // what ended by itself; room for each
-	waitingFor  atomic.Value // a string: what close waits for, for the log
+	background sync.WaitGroup // feed, controllers, sweeper, tidier
+	stop       context.CancelFunc
+	failed     chan error   // what ended by itself; room for each
+	waitingFor atomic.Value // a string: what close waits for, for the log
 }
 
 // open brings everything up. The order matters. The port is opened first, so that a taken one is reported
@@ -108,12 +84,8 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in.listener = newConnections(listener, maxConnections(s.MaxConnections, in.log), certificate != nil || s.TLS, in.log)
-	dir := s.DataDir
-	if !s.Ephemeral {
-		dir = cmp.Or(dir, DefaultDataDir)
-	}
-	if in.etcd, err = etcd.Open(ctx, etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Log: in.log}); err != nil {
+	in.front = newFront(newConnections(listener, maxConnections(s.MaxConnections, in.log), certificate != nil || s.TLS, in.log))
+	if err := in.openStore(ctx, s); err != nil {
 		return nil, err
 	}
 	if s.TLS {
@@ -121,11 +93,6 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 			return nil, err
 		}
 	}
-	if in.store, err = storage.New(in.etcd.Client, in.etcd.Local, nil); err != nil {
-		return nil, err
-	}
-	in.cacher = cacher.New(in.store, cacher.Options{Log: in.log})
-	in.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
 	in.registry = registry.New(registry.Options{
 		Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
 		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
@@ -133,7 +100,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if s.Register != nil {
 		s.Register(in.registry)
 	}
-	in.url = urlOf(in.listener.Addr(), certificate != nil)
+	in.url = urlOf(in.front.listener.Addr(), certificate != nil)
 	in.serve(ctx, s, tokens, certificate)
 	if err := in.awaitReady(ctx); err != nil {
 		return nil, err
@@ -145,49 +112,32 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	return in, nil
 }
 
-// serve starts the goroutines: HTTP, feed, controllers.
+// openStore starts etcd, and makes the store and the cacher over it.
+func (in *instance) openStore(ctx context.Context, s *Server) (err error) {
+	dir := s.DataDir
+	if !s.Ephemeral {
+		dir = cmp.Or(dir, DefaultDataDir)
+	}
+	options := etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Log: in.log}
+	if in.etcd, err = etcd.Open(ctx, options); err != nil {
+		return err
+	}
+	if in.store, err = storage.New(in.etcd.Client, in.etcd.Local, nil); err != nil {
+		return err
+	}
+	in.cacher = cacher.New(in.store, cacher.Options{Log: in.log})
+	in.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
+	return nil
+}
+
+// serve starts the goroutines: HTTP, feed, controllers, sweeper, tidier.
 func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certificate *tls.Certificate) {
 	ctx = context.WithoutCancel(ctx)
-	watches, endWatches := context.WithCancelCause(ctx)
 	background, stop := context.WithCancel(ctx)
-	in.endWatches, in.stop = endWatches, stop
-	in.takeovers.ctx = watches
-
-	in.inflight, in.sweeper = newInflight(maxReads, maxWrites), watchstream.NewSweeper()
+	in.stop = stop
+	in.sweeper = watchstream.NewSweeper()
 	handler := newHandler(in, s, tokens)
-	in.http = &http.Server{
-		Handler:                      handler,
-		ReadHeaderTimeout:            cmp.Or(s.timeouts.header, headerTimeout),
-		ReadTimeout:                  cmp.Or(s.timeouts.body, bodyTimeout),
-		WriteTimeout:                 writeTimeout,
-		IdleTimeout:                  cmp.Or(s.timeouts.idle, idleTimeout),
-		MaxHeaderBytes:               maxHeaderBytes,
-		ErrorLog:                     slog.NewLogLogger(in.log.Handler(), slog.LevelDebug), // TLS handshakes that failed, and the like
-		BaseContext:                  func(net.Listener) context.Context { return watches },
-		ConnContext:                  markLobby,
-		ConnState:                    in.countConnection,
-		Protocols:                    new(http.Protocols),
-		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(s.HTTP2MaxStreams, DefaultHTTP2MaxStreams)},
-		DisableGeneralOptionsHandler: true,
-	}
-	in.http.Protocols.SetHTTP1(true)
-	in.http.Protocols.SetHTTP2(true)
-	in.http.Protocols.SetUnencryptedHTTP2(true)
-	listener := in.listener
-	if certificate != nil {
-		in.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
-	}
-	in.serving.Go(func() {
-		var err error
-		if certificate != nil {
-			err = in.http.ServeTLS(listener, "", "")
-		} else {
-			err = in.http.Serve(listener)
-		}
-		if !errors.Is(err, http.ErrServerClosed) {
-			in.failed <- fmt.Errorf("serve HTTP: %w", err)
-		}
-	})
+	in.front.serve(ctx, handler, s, certificate, in.failed)
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
 	in.background.Go(func() { in.sweeper.Run(background) })
@@ -204,21 +154,6 @@ func (in *instance) run(ctx context.Context, name string, loop func(context.Cont
 			in.failed <- fmt.Errorf("%s stopped by itself: %w", name, cmp.Or(err, errors.New("no reason given")))
 		}
 	})
-}
-
-// countConnection counts connections, so that close can wait for them: net/http's own Close doesn't. It also notes
-// those on which nothing has come yet, because clients dial some in advance and Shutdown would give each of them five
-// seconds.
-func (in *instance) countConnection(conn net.Conn, state http.ConnState) {
-	if state == http.StateNew {
-		in.connections.Add(1)
-		in.silent.Store(conn, nil)
-		return
-	}
-	in.silent.Delete(conn)
-	if state == http.StateClosed || state == http.StateHijacked {
-		in.connections.Done()
-	}
 }
 
 func (in *instance) awaitReady(ctx context.Context) error {
@@ -276,10 +211,8 @@ func (in *instance) etcdFailed() <-chan struct{} {
 
 func (in *instance) closeAll() error {
 	errs := []error{removeURLFile(in.urlFile)}
-	if in.http != nil {
-		in.closeHTTP()
-	} else if in.listener != nil {
-		errs = append(errs, in.listener.Close())
+	if in.front != nil {
+		errs = append(errs, in.closeFront())
 	}
 	if in.stop != nil {
 		in.waitingFor.Store("the feed and the controllers")
@@ -297,18 +230,15 @@ func (in *instance) closeAll() error {
 	return errors.Join(errs...)
 }
 
-func (in *instance) closeHTTP() {
+// closeFront answers the requests under way, lets watches get what was acknowledged, and closes what the front has.
+func (in *instance) closeFront() error {
+	if in.front.http == nil {
+		return in.front.listener.Close()
+	}
 	in.waitingFor.Store("requests")
 	wasReady := in.ready.Swap(false)
 	quiet := time.Now().Add(drainTimeout + barrierTimeout)
-	failed := in.etcdFailed()
-	within(drainTimeout, func(ctx context.Context) {
-		select {
-		case <-in.inflight.drain(): // from here on new requests get 503
-		case <-failed: // those under way may never be answered
-		case <-ctx.Done():
-		}
-	})
+	in.front.drain(in.etcdFailed())
 	if wasReady && in.etcd.Err() == nil {
 		within(time.Until(quiet), func(ctx context.Context) {
 			if _, err := in.cacher.Barrier(ctx); err != nil {
@@ -316,21 +246,8 @@ func (in *instance) closeHTTP() {
 			}
 		})
 	}
-	in.endWatches(watchstream.ErrShutdown)
-	in.silent.Range(func(conn, _ any) bool {
-		conn.(net.Conn).Close()
-		return true
-	})
-	in.waitingFor.Store("connections")
-	within(shutdownTimeout, func(ctx context.Context) {
-		if in.http.Shutdown(ctx) != nil {
-			in.http.Close() // what's left takes nothing, or has never said anything
-		}
-	})
-	in.serving.Wait()
-	in.connections.Wait()
-	in.waitingFor.Store("watches")
-	in.takeovers.streams.Wait() // last: connections become streams
+	in.front.close(func(what string) { in.waitingFor.Store(what) })
+	return nil
 }
 
 // within calls f with a context of its own that ends after d.

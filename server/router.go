@@ -16,21 +16,21 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		registry:          in.registry,
 		ready:             in.ready.Load,
 		checks:            in.checks(),
-		inflight:          in.inflight,
+		inflight:          in.front.inflight,
 		large:             make(turns, maxLargeAnswers),
 		yaml:              make(turns, 1),
-		guard:             newGuard(in.listener.Addr(), len(tokens) > 0, s.AllowedHosts),
+		guard:             newGuard(in.front.listener.Addr(), len(tokens) > 0, s.AllowedHosts),
 		tokens:            tokens,
-		metrics:           newMetrics(in.inflight),
+		metrics:           newMetrics(in.front.inflight),
 		watchWriteTimeout: cmp.Or(s.WatchWriteTimeout, DefaultWatchWriteTimeout),
 		sweeper:           in.sweeper,
-		takeovers:         &in.takeovers,
+		takeovers:         &in.front.takeovers,
 		watchers:          newWatchers(),
 		openapi:           openAPI{building: make(turns, 1)},
 	}
 	in.addGauges(h.metrics.registry, h.large)
 	h.watchers.collect(h.metrics.registry)
-	in.listener.collect(h.metrics.registry)
+	in.front.listener.collect(h.metrics.registry)
 	gatherers := prometheus.Gatherers{h.metrics.registry}
 	if s.Metrics != nil {
 		gatherers = append(gatherers, s.Metrics)

@@ -70,7 +70,7 @@ func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, optio
 	t := &takenOver{
 		conn:    conn,
 		chunked: r.ProtoAtLeast(1, 1),
-		done:    &response{log: w.log, auditID: w.auditID, code: w.code, verb: w.verb, endpoint: w.endpoint, subresource: w.subresource},
+		done:    &response{log: w.log, auditID: w.auditID, code: w.code, call: call{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}},
 		method:  r.Method,
 		path:    shortPath(r),
 		start:   time.Now(),
