@@ -20,9 +20,9 @@ const (
 	// markerName is the file that makes a directory ours. It is the first one written, and the lock is
 	// taken on it.
 	markerName = "apiserver-lite.json"
-	// pidName holds the process id of whoever has the lock, for the message that others get.
+	// pidName is the file with the process id of whoever has the lock, for the message that others get.
 	pidName = "pid"
-	// spareName is an empty file with space allocated for it: see spareBytes.
+	// spareName is an empty file that has space allocated: see spareBytes.
 	spareName = "spare"
 	// layoutVersion says how a directory is laid out. Raise it when an older program must not open what a
 	// newer one wrote.
@@ -34,7 +34,7 @@ const (
 // marker is the content of the marker file.
 type marker struct {
 	Layout int `json:"layout"`
-	// ID is random. etcd's cluster id derives from it, so that files of another directory are noticed.
+	// ID is random. etcd's cluster id derives from it, so files that come from another directory are noticed.
 	ID string `json:"id"`
 }
 
@@ -44,7 +44,7 @@ type dataDir struct {
 	id        string
 	ephemeral bool
 	lock      *os.File    // the marker, open and locked
-	spent     atomic.Bool // the spare was removed, and not made again
+	spent     atomic.Bool // the spare was removed, and hasn't been made again
 }
 
 func (d *dataDir) member() string          { return filepath.Join(d.path, "member") }
@@ -104,8 +104,7 @@ func makeDir(path string) error {
 	return os.Chmod(path, 0o700)
 }
 
-// isForeign reports whether there is something in path, but no marker. A new file system's lost+found
-// doesn't count.
+// isForeign reports whether a directory has files but no marker. A new file system's lost+found doesn't count.
 func isForeign(path string) (bool, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -143,6 +142,7 @@ func (d *dataDir) takeLock() error {
 	return nil
 }
 
+// holder says which process has the lock, as far as its pid file tells.
 func (d *dataDir) holder() string {
 	b, err := os.ReadFile(d.file(pidName))
 	pid, perr := strconv.Atoi(strings.TrimSpace(string(b)))
@@ -155,8 +155,8 @@ func (d *dataDir) holder() string {
 	return fmt.Sprintf("pid %d", pid)
 }
 
-// readMarker reads who made the directory and how, and writes that if the directory is new or its first
-// start was killed before the marker was whole.
+// readMarker reads the marker's layout and id. It writes a marker if the directory is new, or if its first start was
+// killed before the marker was whole.
 func (d *dataDir) readMarker() error {
 	b, err := os.ReadFile(d.file(markerName))
 	if err != nil {
@@ -188,8 +188,8 @@ func (d *dataDir) readMarker() error {
 	return errors.Join(d.lock.Sync(), syncDir(d.path), syncDir(filepath.Dir(d.path)))
 }
 
-// tighten takes everybody else's access away, as the data may be secret. A volume's root may belong to
-// someone else; what etcd makes inside is for the owner only in any case.
+// tighten takes everybody else's access away, as the data may be secret. If it can't, because the directory is a
+// volume's root and belongs to someone else, it only warns: what etcd makes inside is for the owner in any case.
 func (d *dataDir) tighten(log *slog.Logger) {
 	info, err := os.Stat(d.path)
 	if err == nil && info.Mode().Perm()&0o077 != 0 {
@@ -211,19 +211,20 @@ func (d *dataDir) release() error {
 	return errors.Join(err, d.lock.Close())
 }
 
-// abandon keeps the lock until the process ends: an etcd that failed has files open, and would block
-// whoever started another one on them, without a word.
+// abandon keeps the lock until the process ends, in place of release. An etcd that failed still has its files locked: a
+// second one on the same files would wait for ever, without a word.
 func (d *dataDir) abandon() {
-	if fd, err := syscall.Dup(int(d.lock.Fd())); err == nil { // d.lock's own is closed when it's collected
+	if fd, err := syscall.Dup(int(d.lock.Fd())); err == nil { // d.lock's own is closed when the garbage is collected
 		syscall.CloseOnExec(fd)
 	}
 }
 
-// ephemeralTries is how often a new ephemeral directory may be taken by a cleaner before it's locked.
+// ephemeralTries is how often openEphemeral tries again after another server's removeLeftovers has removed its new
+// directory before it was locked.
 const ephemeralTries = 10
 
-// openEphemeral makes and locks a fresh directory inside base, the system's temporary directory for "".
-// What else is in base stays untouched, except for what killed ephemeral servers left there.
+// openEphemeral makes and locks a fresh directory inside base; "" is the system's temporary directory. It removes what
+// killed ephemeral servers left in base, and touches nothing else there.
 func openEphemeral(base string) (*dataDir, error) {
 	if base == "" {
 		base = os.TempDir()
@@ -243,7 +244,7 @@ func openEphemeral(base string) (*dataDir, error) {
 			return nil, fmt.Errorf("ephemeral directory in %s can't be made: %w", base, err)
 		}
 		d := &dataDir{path: path, ephemeral: true}
-		if err = d.takeLock(); err == nil && d.standsLocked() {
+		if err = d.takeLock(); err == nil && d.lockIsThere() {
 			if err = d.readMarker(); err == nil {
 				return d, nil
 			}
@@ -257,9 +258,9 @@ func openEphemeral(base string) (*dataDir, error) {
 	}
 }
 
-// standsLocked reports whether the locked marker is still the one in the directory: a cleaner may have
-// been there between the marker's creation and its lock.
-func (d *dataDir) standsLocked() bool {
+// lockIsThere reports whether the marker in the directory is the one that is locked. Another server's removeLeftovers may
+// have removed it after it was made and before it was locked.
+func (d *dataDir) lockIsThere() bool {
 	mine, err := d.lock.Stat()
 	if err != nil {
 		return false
@@ -268,8 +269,8 @@ func (d *dataDir) standsLocked() bool {
 	return err == nil && os.SameFile(mine, there)
 }
 
-// removeLeftovers removes the ephemeral directories in base that nobody holds. Whatever can't be
-// removed stays for the next time.
+// removeLeftovers removes the ephemeral directories in base whose lock nobody has. What can't be removed stays for the
+// next time.
 func removeLeftovers(base string) {
 	dir, err := os.Open(base)
 	if err != nil {
@@ -283,13 +284,15 @@ func removeLeftovers(base string) {
 	}
 }
 
+// removeLeftover removes one of them. A directory without a marker is removed only if it's empty: its server was killed
+// right after it made the directory.
 func removeLeftover(path string) {
 	if info, err := os.Lstat(path); err != nil || !info.IsDir() {
 		return
 	}
 	f, err := os.OpenFile(filepath.Join(path, markerName), os.O_RDWR|syscall.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		_ = os.Remove(path) // only succeeds if it's empty: killed right after it was made
+		_ = os.Remove(path) // fails if it isn't empty
 		return
 	}
 	if err != nil {

@@ -1,30 +1,59 @@
-// Package etcd runs the etcd server that this process embeds, as its only member, with an in-process
-// client and no listening port.
+// Package etcd runs the etcd server that this process embeds, as its only member, with an in-process client and no
+// listening port.
 //
-// It owns one data directory and everything in it: the marker file that says whose it is and that
-// holds the lock, etcd's files under member/, the history's marks and the database's seal. Open checks
-// the files, removes the seal, starts etcd and has it campaign at once; Close stops it and leaves a seal.
+// # What it owns
 //
-// Three rules hold for the whole package. Only requests move etcd's revision: nothing here writes a key.
-// A start never makes less of the data than was acknowledged: what can't be read whole is refused, with
-// the file's name and what to do. And a failed write ends the server: etcd's "fatal" ends the
-// goroutine that met it (so that nothing is acknowledged after it), closes Done, and leaves the end of
-// the process to its owner.
+// One data directory and every file in it:
+//
+//   - the marker, which makes the directory ours and carries the lock, and pid, which names the process that has it;
+//   - etcd's files under member/: the WAL, the snapshots and the database;
+//   - history.json, the marks that say which revision was current when;
+//   - seal.json, the checksums of the database as Close left it;
+//   - spare, space that is reserved for etcd's next snapshot.
+//
+// # Flow
+//
+// Open locks the directory, checks and mends the files, removes the seal, starts etcd, and has it campaign at once.
+// Then a write passes through Client to roomyKV, which asks room whether there's space, and on to etcd by function
+// calls. A read goes to etcd directly. Close stops the keeper, then etcd, and writes the marks and a seal.
+//
+// Three rules hold for the whole package:
+//
+//   - Only requests move etcd's revision: nothing here writes a key.
+//   - A start never makes less of the data than was acknowledged. It refuses files that can't be read whole, with the
+//     file's name and what to do.
+//   - A failed write ends the server. What etcd calls fatal ends the goroutine that met it, so that nothing is
+//     acknowledged after it, and closes Done. The owner of the server then ends the process.
 //
 // # Goroutines
 //
-// etcd's own, ended by Close; one that waits for etcd's failure; and the keeper, which Open starts and
-// Close waits for. It looks ten times a second at the disk and once at all else (a syscall and a few
-// loads), and writes only when something has changed:
+//   - etcd's own. Close ends them and waits for them.
+//   - The keeper, which Open starts and Close waits for. Ten times a second it looks at the disk, and once a second at
+//     history and space (see keepHistory and keepSpace): it compacts what is older than Options.History or more than
+//     Options.HistoryBytes, and makes room when writes are refused. On an idle server a look is a syscall and a few
+//     loads, and nothing is written.
+//   - watchStop, which waits for etcd to end by itself. Open starts it and Close waits for it.
+//   - One for StartEtcd, and one for each part of Close (see waitFor). Open and Close wait for them. After a failure such
+//     a call may never return, so Open and Close give up. Its goroutine may then outlive Close, and the directory stays
+//     locked until the process ends. An etcd that starts after Open has given up is stopped by that goroutine.
 //
-//   - history: it marks which revision was current when, and compacts what is older than
-//     Options.History or more than Options.HistoryBytes;
-//   - space: it makes room when the disk is nearly full or the database has reached its quota, and takes
-//     etcd's alarm back when there's enough again. Writes look at the disk by themselves: see room.
+// # Locks
+//
+//   - room.mu guards what is allocated. It is held while files are allocated, while the database is rewritten, and while
+//     a change for the worse or better is logged. That's on purpose: writers that need space wait for the outcome. etcd's
+//     own locks are taken inside it.
+//   - keeper.mu guards the marks. Nothing waits for a disk, or logs, while it's held.
+//
+// Neither is taken while the other is held. What etcd calls with its own locks held (the logger, and the filter that
+// counts writes) takes neither.
 //
 // # Bounds
 //
-// The database by Options.QuotaBytes, history by time and bytes, the marks by maxMarks, the log that
-// etcd keeps in memory by catchUpEntries, the log on disk by snapshotCount and segmentBytes, a request by
-// MaxValueBytes, the writes under way by roomChunk.
+//   - the database: Options.QuotaBytes
+//   - history: Options.History and Options.HistoryBytes, and a part of the quota (relieveShares); the marks: maxMarks
+//   - the entries that etcd keeps in memory: snapshotCount and catchUpEntries
+//   - the WAL on disk: keptWALFiles of segmentBytes, and what was written since the last snapshot
+//   - a request: MaxValueBytes and requestOverhead
+//   - the writes under way: roomChunk; more writes wait
+//   - the waiting of Close after a failure: brokenStop for each part
 package etcd

@@ -24,8 +24,8 @@ const (
 // Their clock is the time that servers ran on this directory. It only moves forward. So a jump of the machine's
 // clock doesn't end history, and the clients of a server that was down for hours can still resume.
 type marks struct {
-	keep     time.Duration
-	maxBytes int64
+	keep     time.Duration // Options.History; never changed
+	maxBytes int64         // Options.HistoryBytes; never changed
 
 	bytes int64  // keys and values of all changes that were ever counted
 	list  []mark // never empty, by revision; the first is what has been compacted, or the oldest that is known
@@ -66,7 +66,7 @@ func (m *marks) cut(at time.Duration) int64 {
 	return m.forget(first)
 }
 
-// halve forgets the older half of the history's bytes, and returns what cut does.
+// halve forgets the older half of the history's bytes, and returns what cut returns.
 func (m *marks) halve() int64 {
 	if len(m.list) < 2 {
 		return 0
@@ -79,7 +79,7 @@ func (m *marks) halve() int64 {
 	return m.forget(i + 1)
 }
 
-// forget drops the first n marks, and returns what cut does.
+// forget drops the first n marks, and returns what cut returns.
 func (m *marks) forget(n int) int64 {
 	if n == 0 {
 		return 0
@@ -126,6 +126,8 @@ func (d *dataDir) loadMarks(o Options, revision int64) (*marks, time.Duration, e
 	return m, 0, nil
 }
 
+// valid reports whether the marks rise, and end no later than the store's current revision and the file's own totals. If
+// they don't, they are damaged or another store's.
 func (f marksFile) valid(revision int64) bool {
 	last := mark{Revision: -1}
 	for _, m := range f.Marks {

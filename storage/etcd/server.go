@@ -55,23 +55,23 @@ const (
 	// MaxValueBytes is the largest value that a write can carry: with its key and etcd's own framing it
 	// still fits into one of etcd's requests.
 	MaxValueBytes = 3 << 19 // 1.5 MiB
-	// requestOverhead is what a request may have beyond its value: the key, comparisons, framing, and what
-	// a transformer adds.
+	// requestOverhead is what a request may have besides its value: the key, comparisons, framing, and what a
+	// transformer adds.
 	requestOverhead = 64 << 10
 
 	// snapshotCount is how many log entries etcd applies between two snapshots, and so how many it
 	// replays and keeps in memory after a restart. etcd's own 10,000 cost 16 MB more resident memory
 	// and 40 ms of a restart with 1 KB objects; writes are no slower with 2,000.
 	snapshotCount = 2000
-	// catchUpEntries is how many applied entries etcd keeps in memory for members that lag. There are
-	// none; etcd's own 5,000 would be 15 MB of 1 KB objects, or 7 GB of the largest.
+	// catchUpEntries is how many applied entries etcd keeps in memory for members that lag. There are no such
+	// members; etcd's own 5,000 entries would be 15 MB of 1 KB objects, or 7 GB of the largest.
 	catchUpEntries = 64
 	// keptWALFiles is how many files of the WAL stay, and how many snapshots, unless etcd still uses more of them. A
 	// restart reads no older ones, so etcd's own 5 would only take space.
 	keptWALFiles = 2
 
 	memberName = "apiserver-lite"
-	// peerURL names the member in etcd's books. Nothing listens there.
+	// peerURL is the address that etcd stores for the member. Nothing listens there.
 	peerURL = "http://localhost:2380"
 
 	// slowApply is how long an apply may take before etcd warns of it. Its default, 100 ms, is normal on a shared disk.
@@ -82,11 +82,12 @@ const (
 	// quietLooks is for members of whose raft nothing is known (see replayed): there, the replay of the WAL counts as
 	// over after this many looks without news.
 	quietLooks = 20
-	// stopReport is after how long Close says what it waits for.
+	// stopReport is how often Close says what it still waits for.
 	stopReport = 5 * time.Second
-	// startGrace is how long a start whose context has ended goes on, so that what it began can be closed.
+	// startGrace is how long Open still waits for etcd's start after its context has ended: only an etcd that has
+	// started can be stopped.
 	startGrace = 5 * time.Second
-	// brokenStop is how long Close waits for an etcd that failed: parts of it may wait for the goroutine
+	// brokenStop is how long Close waits for each part after a failure: the part may wait, for ever, for the goroutine
 	// that failed.
 	brokenStop = time.Second
 )
@@ -143,9 +144,9 @@ type Server struct {
 	closeErr  error
 }
 
-// Open starts etcd on a directory and returns when it serves, or when ctx ends. It refuses, in one line
-// that says what to do, a directory that is locked, foreign, made by a newer version, unusable, or
-// damaged; a write that a crash interrupted at the log's end is dropped with a log line.
+// Open starts etcd on a directory and returns when it serves, or soon after ctx has ended. It refuses a directory that
+// is locked, foreign, made by a newer version, unusable, or damaged, in one line that says what to do. A write that a
+// crash interrupted at the WAL's end was never acknowledged: it is dropped and logged.
 func Open(ctx context.Context, o Options) (*Server, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -224,7 +225,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	return nil
 }
 
-// config is etcd's for a single member without a port.
+// config is etcd's configuration, for a single member without a port.
 func config(d *dataDir, o Options, fail func(error)) (*embed.Config, error) {
 	u, err := url.Parse(peerURL)
 	if err != nil {
@@ -250,6 +251,7 @@ func config(d *dataDir, o Options, fail func(error)) (*embed.Config, error) {
 	return cfg, nil
 }
 
+// clusterID is the id that etcd derives from its configuration for a new cluster, and stores in the WAL.
 func clusterID(cfg *embed.Config) (uint64, error) {
 	urls, err := types.NewURLsMap(cfg.InitialCluster)
 	if err != nil {
@@ -319,9 +321,9 @@ func (s *Server) pause(ctx context.Context, tick <-chan time.Time) error {
 	}
 }
 
-// lead makes the member campaign at once, where etcd would wait for most of a second whether someone
-// else does, and returns when it serves. That is only right for a single member, as no other can
-// be leading. replay is the last entry that it applies before that; 0 for a new member.
+// lead makes the member campaign at once, and returns when it serves. By itself, etcd would wait for most of a second
+// whether another member leads; here there is no other. replay is the last entry of the WAL that the member applies
+// before it may campaign, or 0 for a new member.
 func (s *Server) lead(ctx context.Context, replay uint64) error {
 	ticker := time.NewTicker(kickInterval)
 	defer ticker.Stop()
@@ -331,7 +333,7 @@ func (s *Server) lead(ctx context.Context, replay uint64) error {
 	id := uint64(s.Local.MemberID())
 	for s.Local.Leader() == 0 {
 		m := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
-		// Raft takes the message unless it's busy or has died, which s.failed tells.
+		// Process would wait while raft is busy, and for ever if raft has died: then pause returns the error.
 		step, cancel := context.WithTimeout(ctx, kickInterval)
 		err := s.Local.Process(step, m)
 		cancel()
@@ -342,7 +344,7 @@ func (s *Server) lead(ctx context.Context, replay uint64) error {
 			return err
 		}
 	}
-	// Until then a restarted member replays its log, and answers "too many requests" meanwhile.
+	// A restarted member still replays entries: it answers "too many requests" until it's ready.
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -353,8 +355,8 @@ func (s *Server) lead(ctx context.Context, replay uint64) error {
 	}
 }
 
-// replayed waits until raft has noted that the replay of the log up to an entry is over. It panics if
-// it's told to campaign after etcd has compacted those entries and before that.
+// replayed waits until raft has noted that the WAL's entries up to replay are applied. Raft must not be told to campaign
+// earlier: if etcd has dropped those entries from memory by then, raft panics.
 func (s *Server) replayed(ctx context.Context, replay uint64, tick <-chan time.Time) error {
 	for quiet := 0; replay > 0 && s.Local.Leader() == 0; {
 		applied, known := raftApplied(uint64(s.Local.MemberID()))
@@ -373,8 +375,8 @@ func (s *Server) replayed(ctx context.Context, replay uint64, tick <-chan time.T
 	return nil
 }
 
-// raftApplied is the last entry that a member's raft has noted as applied. It is only known of the
-// member that this process started last: etcd publishes no other's.
+// raftApplied is the last entry that a member's raft has noted as applied. etcd publishes that only for the member that
+// this process started last; known is false for others.
 func raftApplied(id uint64) (index uint64, known bool) {
 	published, ok := expvar.Get("raft.status").(expvar.Func)
 	if !ok {
@@ -430,12 +432,12 @@ func (s *Server) Health() error {
 
 // Stats is what there is to measure.
 type Stats struct {
-	DatabaseBytes      int64 // size of the file
-	DatabaseBytesInUse int64 // what of it holds something; the rest is reused
+	DatabaseBytes      int64 // the file's size
+	DatabaseBytesInUse int64 // without the free pages, which are reused
 	QuotaBytes         int64
 	HistoryKept        time.Duration // how far back changes are kept
-	HistoryBytes       int64         // their keys and values
-	HistoryShort       bool          // the bounds cut it below 5 minutes
+	HistoryBytes       int64         // of those changes, keys and values
+	HistoryShort       bool          // the bounds have cut history below 5 minutes, or below Options.History if that's less
 }
 
 // Stats reads the figures. It returns at once.
@@ -491,8 +493,8 @@ func (s *Server) close() error {
 	return errors.Join(append(errs, s.dir.release())...)
 }
 
-// leave is what to say if a file for the next start couldn't be written: nothing that matters is lost for want
-// of space or time.
+// leave takes the error of writing a file for the next start. If there was no space or no time, it logs that and returns
+// nil: nothing that was acknowledged is lost.
 func (s *Server) leave(what string, err error) error {
 	if errors.Is(err, errUnsealed) || errors.Is(err, syscall.ENOSPC) {
 		s.log.Info(what+" weren't saved", "err", err)
