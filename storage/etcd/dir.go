@@ -212,9 +212,9 @@ func (d *dataDir) release() error {
 }
 
 // abandon keeps the lock until the process ends, in place of release. An etcd that failed still has its files locked: a
-// second one on the same files would wait for ever, without a word.
+// second one on the same files would wait forever, without a word.
 func (d *dataDir) abandon() {
-	if fd, err := syscall.Dup(int(d.lock.Fd())); err == nil { // d.lock's own is closed when the garbage is collected
+	if fd, err := syscall.Dup(int(d.lock.Fd())); err == nil { // the duplicate keeps the lock when d.lock is garbage, and closed
 		syscall.CloseOnExec(fd)
 	}
 }

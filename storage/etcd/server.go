@@ -87,7 +87,7 @@ const (
 	// startGrace is how long Open still waits for etcd's start after its context has ended: only an etcd that has
 	// started can be stopped.
 	startGrace = 5 * time.Second
-	// brokenStop is how long Close waits for each part after a failure: the part may wait, for ever, for the goroutine
+	// brokenStop is how long Close waits for each part after a failure: the part may wait forever for the goroutine
 	// that failed.
 	brokenStop = time.Second
 )
@@ -138,7 +138,7 @@ type Server struct {
 	fail   func(error)   // the first call counts
 	err    error
 
-	hung      bool // something that Open or Close called hadn't returned when they gave up: see waitFor
+	hung      bool // a call hadn't returned when Open or Close, whose own this is, gave up: see waitFor
 	closeOnce sync.Once
 	closed    chan struct{} // closed when Close begins
 	closeErr  error
@@ -333,7 +333,7 @@ func (s *Server) lead(ctx context.Context, replay uint64) error {
 	id := uint64(s.Local.MemberID())
 	for s.Local.Leader() == 0 {
 		m := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
-		// Process would wait while raft is busy, and for ever if raft has died: then pause returns the error.
+		// Process would wait while raft is busy, and forever if raft has died: then pause returns the error.
 		step, cancel := context.WithTimeout(ctx, kickInterval)
 		err := s.Local.Process(step, m)
 		cancel()
@@ -417,8 +417,8 @@ func (s *Server) Err() error {
 // 0 stops compaction. Without a floor only the bounds count. The keeper's goroutine calls floor at each look.
 func (s *Server) SetFloor(floor func() int64) { s.keeper.floor.Store(&floor) }
 
-// Health is nil, or says why writes fail now. Reads go on if the reason is space. It returns at once; that the quota is
-// reached, or isn't any more, it knows within a second.
+// Health is nil, or says why writes fail now. Reads go on if the reason is space. It returns at once. That
+// the quota is reached, or isn't any more, it knows from the keeper's last look, about a second ago.
 func (s *Server) Health() error {
 	select {
 	case <-s.closed:
