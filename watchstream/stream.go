@@ -230,14 +230,6 @@ func (s *stream) leave(ctx context.Context) error {
 	}
 }
 
-// statusOf is the Status that tells the client about an error of the source.
-func statusOf(err error) []byte {
-	if errors.Is(err, ErrExpired) {
-		return statusExpired
-	}
-	return statusFailed
-}
-
 // buffers hold batches on their way to a socket. A stream has one only while it has something to write.
 var buffers = sync.Pool{New: func() any {
 	b := make([]byte, 0, MaxBatch+4<<10)

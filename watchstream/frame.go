@@ -62,11 +62,3 @@ func appendString(dst []byte, s string) []byte {
 func AppendError(dst, status []byte) []byte {
 	return AppendTail(append(AppendHead(dst, Error), status...))
 }
-
-// What a stream tells its client about an error of the source.
-var (
-	statusExpired = []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
-		`"message":"The resourceVersion for the provided watch is too old.","reason":"Expired","code":410}`)
-	statusFailed = []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
-		`"message":"Internal error occurred: the watch can't go on; resume it from the last resourceVersion seen","reason":"InternalError","code":500}`)
-)
