@@ -50,21 +50,21 @@ func (s *Store) scanAll(ctx context.Context, st Stretch) (changes []Change, upTo
 	if err := s.checkHistory(st.After); err != nil { // a long way through revisions that aren't there
 		return nil, 0, err
 	}
-	room := math.MaxInt
+	budget := math.MaxInt
 	if st.MaxBytes > 0 {
-		room = st.MaxBytes
+		budget = st.MaxBytes
 	}
 	end := int64(math.MaxInt64)
 	if st.Through > 0 {
 		end = int64(st.Through) + 1
 	}
-	for from := int64(st.After) + 1; from < end && room > 0; {
+	for from := int64(st.After) + 1; from < end && budget > 0; {
 		if err := ctx.Err(); err != nil {
 			return nil, 0, err
 		}
 		to := from + min(revisionsPerHold, end-from)
 		var page []Change
-		page, room = s.scan(from, to, room)
+		page, budget = s.scan(from, to, budget)
 		if changes == nil {
 			changes = page
 		} else {
@@ -100,7 +100,7 @@ func (s *Store) checkHistory(after Revision) error {
 // The range has no limit, because etcd gives a limited one from its write buffer first and from the
 // database with what remains of the limit: where more is in the two than that, the newest entries come and
 // older ones don't.
-func (s *Store) scan(from, to int64, room int) (page []Change, left int) {
+func (s *Store) scan(from, to int64, budget int) (page []Change, left int) {
 	lo := mvcc.RevToBytes(mvcc.Revision{Main: from}, mvcc.NewRevBytes())
 	hi := mvcc.RevToBytes(mvcc.Revision{Main: to}, mvcc.NewRevBytes())
 	tx := s.local.Backend().ReadTx() // fetched anew each time: a raft snapshot replaces the backend
@@ -110,15 +110,15 @@ func (s *Store) scan(from, to int64, room int) (page []Change, left int) {
 	page = make([]Change, 0, len(keys))
 	for i, key := range keys {
 		bk := mvcc.BytesToBucketKey(key)
-		if room <= 0 && Revision(bk.Main) != page[i-1].Revision {
+		if budget <= 0 && Revision(bk.Main) != page[i-1].Revision {
 			break
 		}
 		c := s.decodeEntry(key, values[i])
 		c.Revision = Revision(bk.Main)
 		page = append(page, c)
-		room -= len(c.Key) + len(c.Value)
+		budget -= len(c.Key) + len(c.Value)
 	}
-	return page, room
+	return page, budget
 }
 
 // decodeEntry makes a change of an entry of the index, without its revision.

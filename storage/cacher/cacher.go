@@ -17,15 +17,15 @@ type Options struct {
 
 // Cacher holds the caches of all resources and feeds them. Make one with New, then call Run.
 type Cacher struct {
-	store   *storage.Store
-	history history
-	waker   waker
-	kept    kept
-	states  states
-	bounds  bounds
-	feed    feed
-	stats   stats
-	framed  atomic.Int64 // bytes of frames that readers made of events, since the last look
+	store     *storage.Store
+	stretches stretches
+	waker     waker
+	kept      kept
+	states    states
+	bounds    bounds
+	feed      feed
+	stats     stats
+	framed    atomic.Int64 // bytes of frames that readers made of events, since the last look
 
 	mu        sync.RWMutex // guards resources and base
 	resources map[storage.Prefix]*Resource
@@ -40,7 +40,7 @@ func New(store *storage.Store, o Options) *Cacher {
 		o.Log = slog.Default()
 	}
 	c := &Cacher{store: store, bounds: defaultBounds, resources: map[storage.Prefix]*Resource{}}
-	c.history = history{store: store, encoded: &c.stats.encoded, bounds: &c.bounds, known: map[stretchKey]*stretch{}}
+	c.stretches = stretches{store: store, encoded: &c.stats.encoded, bounds: &c.bounds, known: map[stretchKey]*stretch{}}
 	c.kept.bounds = &c.bounds
 	c.states = states{bounds: &c.bounds, open: map[*sharedState]struct{}{}}
 	c.waker = waker{bell: make(chan struct{}, 1)}
@@ -61,8 +61,8 @@ type bounds struct {
 	totalLogBytes int64
 	// groupEntries bounds a group's ring. A watcher that falls further behind reads the log.
 	groupEntries uint64
-	// stretch is how many revisions a stretch of history covers.
-	stretch storage.Revision
+	// stretchRevisions is how many revisions a stretch of history covers.
+	stretchRevisions storage.Revision
 	// historyBytes bounds the decoded stretches that are kept. What a cursor uses lives on while it does.
 	historyBytes int64
 	// keptSnapshots bounds how many snapshots are kept for those who read on from them, and keptBytes the
@@ -77,7 +77,7 @@ type bounds struct {
 	statePins int64
 }
 
-var defaultBounds = bounds{warm: 16_384, logEvents: 1 << 17, logBytes: 32 << 20, totalLogBytes: 256 << 20, groupEntries: 1024, stretch: 2048, historyBytes: 64 << 20,
+var defaultBounds = bounds{warm: 16_384, logEvents: 1 << 17, logBytes: 32 << 20, totalLogBytes: 256 << 20, groupEntries: 1024, stretchRevisions: 2048, historyBytes: 64 << 20,
 	keptSnapshots: 64, keptBytes: 64 << 20, groupStateBytes: 32 << 20, stateBytes: 128 << 20, statePins: 64 << 20}
 
 // Run primes the caches and then applies every change until ctx ends, which isn't an error. It must be

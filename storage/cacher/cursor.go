@@ -110,12 +110,12 @@ func (c *Cursor) Synced() bool { return c.state == nil }
 
 // delivery is an event with what the cursor's client is told about it.
 type delivery struct {
-	event *Event
+	event *event
 	typ   watchstream.Type
 	shown *Object // what the view shows for the event's object: the stored one, until prepare
 }
 
-func deliver(e *Event, t watchstream.Type) delivery { return delivery{e, t, e.object(t)} }
+func deliver(e *event, t watchstream.Type) delivery { return delivery{e, t, e.object(t)} }
 
 // batch counts what is taken in one go. It's full at a bound, and then takes only what shares the last
 // revision: a client may resume from any revision it was given.
@@ -124,7 +124,7 @@ type batch struct {
 	rev           storage.Revision
 }
 
-func (b *batch) takes(e *Event) bool {
+func (b *batch) takes(e *event) bool {
 	if (b.events >= maxBatchEvents || b.bytes >= maxBatchBytes) && e.rev != b.rev {
 		return false
 	}
@@ -137,15 +137,15 @@ func (b *batch) takes(e *Event) bool {
 // The arrays of a batch are pooled: on the stack they would make that of each idle watcher large.
 var (
 	deliveryPool = sync.Pool{New: func() any { b := make([]delivery, 0, maxBatchEvents); return &b }}
-	eventPool    = sync.Pool{New: func() any { b := make([]*Event, 0, maxBatchEvents); return &b }}
+	eventPool    = sync.Pool{New: func() any { b := make([]*event, 0, maxBatchEvents); return &b }}
 )
 
 // nextLive takes entries from the group's ring.
 func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, err error) {
 	var b batch
-	room := deliveryPool.Get().(*[]delivery)
-	got := (*room)[:0]
-	defer func() { clear(got); *room = got; deliveryPool.Put(room) }()
+	pooled := deliveryPool.Get().(*[]delivery)
+	got := (*pooled)[:0]
+	defer func() { clear(got); *pooled = got; deliveryPool.Put(pooled) }()
 	r, g := c.resource, c.group
 	r.mu.RLock()
 	end, lost := c.epoch.end, c.seq < g.floor
@@ -178,9 +178,9 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 // nextBehind takes events that the cursor is late for: from the log, or below that from history.
 func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revision) ([]byte, step, error) {
 	var b batch
-	room := eventPool.Get().(*[]*Event)
-	got := (*room)[:0]
-	defer func() { clear(got); *room = got; eventPool.Put(room) }()
+	pooled := eventPool.Get().(*[]*event)
+	got := (*pooled)[:0]
+	defer func() { clear(got); *pooled = got; eventPool.Put(pooled) }()
 	r, g := c.resource, c.group
 	r.mu.RLock()
 	end := c.epoch.end
@@ -219,7 +219,7 @@ func (c *Cursor) nextPast(ctx context.Context, dst []byte, pos, end storage.Revi
 	case c.rev >= pos: // the log has lost even more since pos was read
 		return dst, moved, nil
 	}
-	s, err := c.resource.cacher.history.stretch(ctx, c.resource, c.rev, pos)
+	s, err := c.resource.cacher.stretches.stretch(ctx, c.resource, c.rev, pos)
 	if err != nil {
 		return dst, moved, err
 	}
@@ -236,13 +236,13 @@ func (c *Cursor) nextPast(ctx context.Context, dst []byte, pos, end storage.Revi
 }
 
 // match appends those of the events that concern the cursor's group.
-func (c *Cursor) match(ctx context.Context, dst []byte, events []*Event) ([]byte, error) {
+func (c *Cursor) match(ctx context.Context, dst []byte, events []*event) ([]byte, error) {
 	if len(events) == 0 {
 		return dst, nil
 	}
-	room := deliveryPool.Get().(*[]delivery)
-	got := (*room)[:0]
-	defer func() { clear(got); *room = got; deliveryPool.Put(room) }()
+	pooled := deliveryPool.Get().(*[]delivery)
+	got := (*pooled)[:0]
+	defer func() { clear(got); *pooled = got; deliveryPool.Put(pooled) }()
 	for _, e := range events {
 		if t := c.group.transition(e); t != 0 {
 			got = append(got, deliver(e, t))
@@ -325,7 +325,7 @@ func (c *Cursor) Close() {
 }
 
 // size is about how many bytes the event has on the wire.
-func (e *Event) size() int {
+func (e *event) size() int {
 	if e.cur != nil {
 		return len(e.cur.raw)
 	}

@@ -15,8 +15,8 @@
 //
 // Locks, in the order in which they may be held:
 //
-//	Cacher.mu, the map of resources ─▶ Resource.mu ─▶ Event.mu or states.mu
-//	history.mu, the stretches       ─▶ Event.mu
+//	Cacher.mu, the map of resources ─▶ Resource.mu ─▶ event.mu or states.mu
+//	stretches.mu, the stretches       ─▶ event.mu
 //	feed.waitMu, waker.mu, cohort.mu, kept.mu, sharedState.mu: alone
 //
 // Conversion.turn is a lock, too: a channel, so that whoever waits for it can give up. It's held while a webhook is

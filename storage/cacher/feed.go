@@ -45,9 +45,9 @@ func (f *feed) follow(ctx context.Context) error {
 	if err := f.prime(ctx); err != nil {
 		return err
 	}
-	held, primed := f.store.Current(), false
+	atStart, primed := f.store.Current(), false
 	for {
-		if !primed && f.position() >= held {
+		if !primed && f.position() >= atStart {
 			close(f.primed)
 			primed = true
 		}

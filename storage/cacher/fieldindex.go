@@ -148,7 +148,7 @@ func (r *Resource) SetFields(labels []string) {
 		r.mu.Unlock()
 		return
 	}
-	r.fields, r.shared = newFieldIndex(set), nil
+	r.fields, r.snapshot = newFieldIndex(set), nil
 	objects := r.tree.Clone()
 	r.mu.Unlock()
 
@@ -165,7 +165,7 @@ func (r *Resource) SetFields(labels []string) {
 	r.replace(was, is)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.fields.complete, r.shared = true, nil
+	r.fields.complete, r.snapshot = true, nil
 }
 
 // replace puts objects in the places of others that are the same but for the values they carry. Those that
@@ -173,7 +173,7 @@ func (r *Resource) SetFields(labels []string) {
 func (r *Resource) replace(was, is []*Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.shared = nil
+	r.snapshot = nil
 	for i, o := range was {
 		if now, _ := r.tree.Get(o); now != o {
 			continue

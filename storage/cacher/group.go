@@ -33,7 +33,7 @@ type group struct {
 	floor   uint64 // seq of the newest entry overwritten; at creation the log's head
 	touched uint64 // seq of the last event looked at, which may be found by several terms
 
-	shared  *sharedState // the initial state that members are being given, if any
+	state   *sharedState // the initial state that members are being given, if any
 	cohorts []*cohort    // the members, as they're woken; the one with room is last
 }
 
@@ -60,7 +60,7 @@ func (g *group) matches(o *Object) bool {
 }
 
 // transition is what the group's watchers are told about an event.
-func (g *group) transition(e *Event) watchstream.Type {
+func (g *group) transition(e *event) watchstream.Type {
 	return watchstream.Transition(g.matches(e.prev), g.matches(e.cur))
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
-// Event is one change of one object: prev is nil for a creation, cur for a deletion.
-type Event struct {
+// event is one change of one object: prev is nil for a creation, cur for a deletion.
+type event struct {
 	seq       uint64 // position in the resource's log; 0 for one read from history
 	rev       storage.Revision
 	at        time.Time // when the feed applied it
@@ -32,12 +32,12 @@ type frame struct {
 	next *frame
 }
 
-// eventOverhead is about what an Event weighs besides the objects' bytes.
+// eventOverhead is about what an event weighs besides the objects' bytes.
 const eventOverhead = 256
 
 // hold makes the event part of a sum of bytes. What it keeps alive is prev: cur is in the tree, or is
 // the next event's prev.
-func (e *Event) hold(sum *atomic.Int64) {
+func (e *event) hold(sum *atomic.Int64) {
 	e.cost, e.owner = eventOverhead, sum
 	if e.prev != nil {
 		e.cost += int64(len(e.prev.raw))
@@ -46,7 +46,7 @@ func (e *Event) hold(sum *atomic.Int64) {
 }
 
 // drop takes the event out of the sum it was held by.
-func (e *Event) drop() {
+func (e *event) drop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.owner != nil {
@@ -58,7 +58,7 @@ func (e *Event) drop() {
 // frame returns the event as watchers of a view get it. It's encoded once, however many ask. shown is what the
 // view shows for the event's object: nothing is converted here, where a lock is held. added is how many bytes the
 // event keeps alive that it didn't before.
-func (e *Event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, added int64) {
+func (e *event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, added int64) {
 	if f := e.findFrame(v, t); f != nil {
 		return f, 0
 	}
@@ -82,7 +82,7 @@ func (e *Event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, 
 }
 
 // object returns the stored object that an event of a type is about.
-func (e *Event) object(t watchstream.Type) *Object {
+func (e *event) object(t watchstream.Type) *Object {
 	if t == watchstream.Deleted {
 		return e.prev
 	}
@@ -92,7 +92,7 @@ func (e *Event) object(t watchstream.Type) *Object {
 // frameOverhead is room for what a frame adds to the stored bytes: the envelope and the resourceVersion.
 const frameOverhead = 96
 
-func (e *Event) findFrame(v *View, t watchstream.Type) []byte {
+func (e *event) findFrame(v *View, t watchstream.Type) []byte {
 	for f := e.frames.Load(); f != nil; f = f.next {
 		if f.view == v && f.typ == t {
 			return f.data
@@ -104,7 +104,7 @@ func (e *Event) findFrame(v *View, t watchstream.Type) []byte {
 // eventLog is a window over a resource's newest events: a ring by sequence number, bounded by count
 // and by bytes. It is complete after base: every event of the resource with a larger revision is here.
 type eventLog struct {
-	ring      []*Event // holds seq at ring[seq%len]; its length is a power of two
+	ring      []*event // holds seq at ring[seq%len]; its length is a power of two
 	low, next uint64   // events with low <= seq < next are here
 	base      storage.Revision
 	bytes     atomic.Int64
@@ -114,12 +114,12 @@ type eventLog struct {
 // firstLogSize is how many events a new log has room for.
 const firstLogSize = 16
 
-func (l *eventLog) at(seq uint64) *Event { return l.ring[seq&uint64(len(l.ring)-1)] }
+func (l *eventLog) at(seq uint64) *event { return l.ring[seq&uint64(len(l.ring)-1)] }
 
 // head is the sequence number of the newest event.
 func (l *eventLog) head() uint64 { return l.next - 1 }
 
-func (l *eventLog) append(e *Event) {
+func (l *eventLog) append(e *event) {
 	for l.next > l.low && (l.next-l.low >= l.bounds.logEvents || l.bytes.Load() > l.bounds.logBytes) {
 		l.evict()
 	}
@@ -133,22 +133,22 @@ func (l *eventLog) append(e *Event) {
 }
 
 // resize gives the log room for so many events: a power of two, and no fewer than it has.
-func (l *eventLog) resize(room uint64) {
-	ring := make([]*Event, room)
+func (l *eventLog) resize(size uint64) {
+	ring := make([]*event, size)
 	for seq := l.low; seq < l.next; seq++ {
-		ring[seq&(room-1)] = l.at(seq)
+		ring[seq&(size-1)] = l.at(seq)
 	}
 	l.ring = ring
 }
 
 // shrink gives up room that most of the log's events have left.
 func (l *eventLog) shrink() {
-	room := uint64(len(l.ring))
-	for room > firstLogSize && room >= 4*(l.next-l.low) {
-		room /= 2
+	size := uint64(len(l.ring))
+	for size > firstLogSize && size >= 4*(l.next-l.low) {
+		size /= 2
 	}
-	if room < uint64(len(l.ring)) {
-		l.resize(room)
+	if size < uint64(len(l.ring)) {
+		l.resize(size)
 	}
 }
 

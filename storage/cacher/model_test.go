@@ -33,7 +33,7 @@ type rig struct {
 }
 
 // smallBounds make every path be taken with few events.
-var smallBounds = bounds{warm: 40, logEvents: 64, logBytes: 1 << 20, totalLogBytes: 1 << 20, groupEntries: 8, stretch: 32, historyBytes: 64 << 10}
+var smallBounds = bounds{warm: 40, logEvents: 64, logBytes: 1 << 20, totalLogBytes: 1 << 20, groupEntries: 8, stretchRevisions: 32, historyBytes: 64 << 10}
 
 func newRig(t testing.TB, b bounds) *rig {
 	r := &rig{t: t, opts: etcd.Options{DataDir: t.TempDir()}, bounds: b}
@@ -361,11 +361,11 @@ func (o *observer) told(w written) []string {
 	before, after := o.query.matches(w.key, w.prev), o.query.matches(w.key, w.cur)
 	switch {
 	case before && after:
-		return []string{event("MODIFIED", w.cur, w.rev)}
+		return []string{frameOf("MODIFIED", w.cur, w.rev)}
 	case before:
-		return []string{event("DELETED", w.prev, w.rev)}
+		return []string{frameOf("DELETED", w.prev, w.rev)}
 	case after:
-		return []string{event("ADDED", w.cur, w.rev)}
+		return []string{frameOf("ADDED", w.cur, w.rev)}
 	}
 	return nil
 }
@@ -385,12 +385,12 @@ func (o *observer) stateAt(writes []written, rev storage.Revision) (frames []str
 	}
 	sort.Strings(keys)
 	for _, k := range keys {
-		frames = append(frames, event("ADDED", state[k].cur, state[k].rev))
+		frames = append(frames, frameOf("ADDED", state[k].cur, state[k].rev))
 	}
 	return frames
 }
 
-func event(typ string, o *thing, rev storage.Revision) string {
+func frameOf(typ string, o *thing, rev storage.Revision) string {
 	return `{"type":"` + typ + `","object":` + o.json(rev) + `}`
 }
 

@@ -57,7 +57,7 @@ func (r *Resource) openLocked(o WatchOptions, key groupKey) *Cursor {
 	}
 	c.group = r.joinLocked(o, key)
 	if o.Start == StartState {
-		c.state = &state{shared: r.shareLocked(c.group)}
+		c.state = &state{shared: r.joinStateLocked(c.group)}
 	}
 	c.cohort = c.group.joinLocked()
 	if c.rev >= r.log.base {

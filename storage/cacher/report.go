@@ -46,7 +46,7 @@ func (c *Cursor) Report(now time.Time) Report {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	rep.Members = g.refs
-	var oldest *Event
+	var oldest *event
 	switch {
 	case after == 0 && rev < r.log.base:
 		rep.LagEvents = int(r.cacher.Position() - rev)

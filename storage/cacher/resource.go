@@ -17,15 +17,15 @@ type Resource struct {
 	cacher *Cacher
 	prefix storage.Prefix
 
-	mu     sync.RWMutex // guards all below; held for pointer work only, never while matching for a reader
-	tree   *btree.BTree[*Object]
-	fields *fieldIndex      // of the tree's objects
-	shared *Snapshot        // the tree as it is now, when someone asked; nil after a change
-	rev    storage.Revision // of the last change applied
-	log    eventLog
-	groups map[groupKey]*group
-	index  index
-	epoch  *epoch // of the watches that are opened now
+	mu       sync.RWMutex // guards all below; held for pointer work only, never while matching for a reader
+	tree     *btree.BTree[*Object]
+	fields   *fieldIndex      // of the tree's objects
+	snapshot *Snapshot        // the tree as it is now, when someone asked; nil after a change
+	rev      storage.Revision // of the last change applied
+	log      eventLog
+	groups   map[groupKey]*group
+	index    index
+	epoch    *epoch // of the watches that are opened now
 
 	replaced atomic.Int64 // bytes that changes have ever taken out of the tree; grows only
 }
@@ -85,7 +85,7 @@ func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*coho
 		r.countReplaced(o)
 		return true
 	})
-	r.tree, r.shared, r.rev = tree, nil, at
+	r.tree, r.snapshot, r.rev = tree, nil, at
 	r.fields.clear()
 	for _, o := range objects {
 		r.fields.carry(o)
@@ -115,9 +115,9 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.shared = nil
+	r.snapshot = nil
 	for i, c := range changes {
-		e := &Event{rev: c.Revision, at: now, cur: objects[i], encoded: &r.cacher.stats.encoded}
+		e := &event{rev: c.Revision, at: now, cur: objects[i], encoded: &r.cacher.stats.encoded}
 		if e.cur != nil {
 			r.fields.carry(e.cur)
 			e.prev, _ = r.tree.ReplaceOrInsert(e.cur)
@@ -139,7 +139,7 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 }
 
 // route notes the event with the groups that it concerns.
-func (r *Resource) route(e *Event, dirty []*cohort) []*cohort {
+func (r *Resource) route(e *event, dirty []*cohort) []*cohort {
 	r.index.touch(e.prev, e.cur, func(g *group) {
 		if g.touched == e.seq {
 			return
@@ -169,7 +169,7 @@ func (r *Resource) trimLog(bytes int64) {
 func (r *Resource) EndWatches(last storage.Revision) {
 	r.mu.Lock()
 	if r.tree.Len() == 0 {
-		r.tree, r.shared = newTree(), nil // an emptied tree keeps nodes for its next objects, which may never come
+		r.tree, r.snapshot = newTree(), nil // an emptied tree keeps nodes for its next objects, which may never come
 	}
 	r.epoch.end = last
 	r.epoch = &epoch{endless}

@@ -31,11 +31,11 @@ type Snapshot struct {
 func (r *Resource) Snapshot() *Snapshot {
 	pos := r.cacher.Position() // before the tree: it can only be too old
 	r.mu.RLock()
-	s, rev := r.shared, r.rev
+	s, rev := r.snapshot, r.rev
 	r.mu.RUnlock()
 	if s == nil {
 		r.mu.Lock()
-		s, rev = r.sharedLocked(), r.rev
+		s, rev = r.snapshotLocked(), r.rev
 		r.mu.Unlock()
 	}
 	now := *s
@@ -43,12 +43,12 @@ func (r *Resource) Snapshot() *Snapshot {
 	return &now
 }
 
-// sharedLocked returns the shared clone of the tree; mu must be held for writing.
-func (r *Resource) sharedLocked() *Snapshot {
-	if r.shared == nil {
-		r.shared = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), since: r.rev, replaced: r.replaced.Load(), Revision: r.rev}
+// snapshotLocked returns the shared clone of the tree; mu must be held for writing.
+func (r *Resource) snapshotLocked() *Snapshot {
+	if r.snapshot == nil {
+		r.snapshot = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), since: r.rev, replaced: r.replaced.Load(), Revision: r.rev}
 	}
-	return r.shared
+	return r.snapshot
 }
 
 // All yields the objects whose key begins with prefix, in key order.

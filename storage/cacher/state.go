@@ -36,16 +36,16 @@ type piece struct {
 	next   string // the first key that isn't in it; "" after the last
 }
 
-// shareLocked returns the group's shared form of what the resource holds now; mu must be held for writing.
-func (r *Resource) shareLocked(g *group) *sharedState {
-	now := r.sharedLocked()
-	if g.shared == nil || g.shared.snapshot.Load() != now {
-		g.shared = &sharedState{resource: r, replaced: now.replaced}
-		g.shared.snapshot.Store(now)
-		r.cacher.states.add(g.shared)
+// joinStateLocked returns the group's shared form of what the resource holds now; mu must be held for writing.
+func (r *Resource) joinStateLocked(g *group) *sharedState {
+	now := r.snapshotLocked()
+	if g.state == nil || g.state.snapshot.Load() != now {
+		g.state = &sharedState{resource: r, replaced: now.replaced}
+		g.state.snapshot.Store(now)
+		r.cacher.states.add(g.state)
 	}
-	g.shared.users.Add(1)
-	return g.shared
+	g.state.users.Add(1)
+	return g.state
 }
 
 // endState gives up what is left of the initial state. The last who does forgets the shared form.
@@ -60,8 +60,8 @@ func (c *Cursor) endState() {
 	if s.users.Add(-1) > 0 {
 		return
 	}
-	if c.group.shared == s {
-		c.group.shared = nil
+	if c.group.state == s {
+		c.group.state = nil
 	}
 	r.cacher.states.remove(s)
 }

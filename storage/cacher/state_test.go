@@ -289,7 +289,7 @@ func TestLateFramesAreBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			small := defaultBounds
-			small.logBytes, small.totalLogBytes, small.historyBytes, small.stretch = c.log, c.total, c.history, 16
+			small.logBytes, small.totalLogBytes, small.historyBytes, small.stretchRevisions = c.log, c.total, c.history, 16
 			r := newRig(t, small)
 			begin := r.write(fatWidget("a", "front"))
 			var want []string

@@ -12,10 +12,10 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// history gives stretches of etcd's history as events, to cursors that need older ones than the log has. A stretch is
+// stretches gives stretches of etcd's history as events, to cursors that need older ones than the log has. A stretch is
 // read and decoded once for all who need it at about the same time: its beginning is aligned, so that
 // those who were cut off at different revisions ask for the same ones.
-type history struct {
+type stretches struct {
 	store   *storage.Store
 	encoded *atomic.Int64
 	bounds  *bounds
@@ -34,17 +34,17 @@ type stretchKey struct {
 // stretch is the events of one resource with after < revision <= upTo. Its fields are set when ready is closed.
 type stretch struct {
 	ready  chan struct{}
-	events []*Event
+	events []*event
 	upTo   storage.Revision
 	err    error
 }
 
-// maxStretchBytes ends a stretch of large values before bounds.stretch does.
+// maxStretchBytes ends a stretch of large values before bounds.stretchRevisions does.
 const maxStretchBytes = 8 << 20
 
 // stretch returns a stretch that has events after rev, or that at least leads further than rev. through is
 // how far the feed is: no stretch goes past it.
-func (h *history) stretch(ctx context.Context, r *Resource, rev, through storage.Revision) (*stretch, error) {
+func (h *stretches) stretch(ctx context.Context, r *Resource, rev, through storage.Revision) (*stretch, error) {
 	at := h.begin(rev)
 	for {
 		s, err := h.get(ctx, stretchKey{r, at}, through)
@@ -66,12 +66,12 @@ func (h *history) stretch(ctx context.Context, r *Resource, rev, through storage
 }
 
 // begin is where the stretch that has rev's successor begins.
-func (h *history) begin(rev storage.Revision) storage.Revision {
-	return min(rev, max(rev/h.bounds.stretch*h.bounds.stretch, h.store.Compacted()))
+func (h *stretches) begin(rev storage.Revision) storage.Revision {
+	return min(rev, max(rev/h.bounds.stretchRevisions*h.bounds.stretchRevisions, h.store.Compacted()))
 }
 
 // get returns the stretch of a key, read by the first who asks.
-func (h *history) get(ctx context.Context, k stretchKey, through storage.Revision) (*stretch, error) {
+func (h *stretches) get(ctx context.Context, k stretchKey, through storage.Revision) (*stretch, error) {
 	h.mu.Lock()
 	s := h.known[k]
 	first := s == nil
@@ -101,14 +101,14 @@ func (h *history) get(ctx context.Context, k stretchKey, through storage.Revisio
 }
 
 // trim drops the oldest stretches beyond the bound.
-func (h *history) trim() {
+func (h *stretches) trim() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.evictLocked()
 }
 
 // evictLocked drops the oldest stretches beyond the bound; mu must be held. The newest stays.
-func (h *history) evictLocked() {
+func (h *stretches) evictLocked() {
 	for h.bytes.Load() > h.bounds.historyBytes && len(h.order) > 1 {
 		s := h.known[h.order[0]]
 		select {
@@ -125,7 +125,7 @@ func (h *history) evictLocked() {
 }
 
 // forget drops a stretch that its reader couldn't read.
-func (h *history) forget(k stretchKey) {
+func (h *stretches) forget(k stretchKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.known, k)
@@ -133,19 +133,19 @@ func (h *history) forget(k stretchKey) {
 }
 
 // read fills in a stretch. On an error it leaves it empty, and nothing counted.
-func (h *history) read(ctx context.Context, k stretchKey, through storage.Revision, s *stretch) error {
-	end := k.after/h.bounds.stretch*h.bounds.stretch + h.bounds.stretch
+func (h *stretches) read(ctx context.Context, k stretchKey, through storage.Revision, s *stretch) error {
+	end := k.after/h.bounds.stretchRevisions*h.bounds.stretchRevisions + h.bounds.stretchRevisions
 	changes, upTo, err := h.store.Changes(ctx, storage.Stretch{After: k.after, Through: min(end, through), MaxBytes: maxStretchBytes})
 	if err != nil {
 		return err
 	}
-	var events []*Event
+	var events []*event
 	latest := map[string]*Object{} // the state of keys that were seen; nil when deleted
 	for _, c := range changes {
 		if p, _, _, ok := storage.SplitKey(c.Key); !ok || p != k.resource.prefix {
 			continue
 		}
-		e := &Event{rev: c.Revision, encoded: h.encoded}
+		e := &event{rev: c.Revision, encoded: h.encoded}
 		if !c.Deleted {
 			e.cur = newObjectFrom(c)
 		}
@@ -169,7 +169,7 @@ func (h *history) read(ctx context.Context, k stretchKey, through storage.Revisi
 }
 
 // hold counts an event: unlike one of a log, it keeps its last state alive too.
-func (h *history) hold(e *Event) {
+func (h *stretches) hold(e *event) {
 	e.hold(&h.bytes)
 	if e.cur != nil {
 		e.cost += int64(len(e.cur.raw))
@@ -178,7 +178,7 @@ func (h *history) hold(e *Event) {
 }
 
 // before returns what a key held before a revision, or nil.
-func (h *history) before(ctx context.Context, key string, rev storage.Revision) (*Object, error) {
+func (h *stretches) before(ctx context.Context, key string, rev storage.Revision) (*Object, error) {
 	kv, err := h.store.GetAt(ctx, key, rev-1)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
@@ -192,7 +192,7 @@ func (h *history) before(ctx context.Context, key string, rev storage.Revision) 
 }
 
 // between returns the stretch's events with after < revision <= through.
-func (s *stretch) between(after, through storage.Revision) []*Event {
+func (s *stretch) between(after, through storage.Revision) []*event {
 	return s.events[s.count(after):s.count(through)]
 }
 

@@ -60,7 +60,7 @@ func TestHistoryGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h, res := &r.cacher.history, r.cacher.Resource(widgets)
+	h, res := &r.cacher.stretches, r.cacher.Resource(widgets)
 	gaveUp := 0
 	for looks := 1; ; looks++ {
 		s, err := h.get(endsAfter(ctx, looks), stretchKey{res, begin}, last)

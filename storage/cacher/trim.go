@@ -40,5 +40,5 @@ func (c *Cacher) addFrames(bytes int64) {
 	}
 	c.framed.Store(0)
 	c.trimLogs()
-	c.history.trim()
+	c.stretches.trim()
 }

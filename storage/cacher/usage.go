@@ -19,7 +19,7 @@ func (c *Cacher) Usage() (u Usage) {
 	}
 	u.Resources = len(c.resources)
 	c.mu.RUnlock()
-	u.HistoryBytes = c.history.bytes.Load()
+	u.HistoryBytes = c.stretches.bytes.Load()
 	u.StateBytes, u.StatePins = c.states.bytes.Load(), c.states.pinned()
 	c.kept.mu.Lock()
 	defer c.kept.mu.Unlock()

@@ -207,7 +207,7 @@ func (w *waker) wakeDue(now time.Time) (next time.Duration) {
 			w.held = append(w.held, h)
 			continue
 		}
-		if !w.hasRoom(now) {
+		if !w.mayWake(now) {
 			w.held = append(w.held, held[i:]...)
 			break
 		}
@@ -217,8 +217,8 @@ func (w *waker) wakeDue(now time.Time) (next time.Duration) {
 	return next
 }
 
-// hasRoom tells whether one more cohort may be woken. If not, the waker is told when that changes.
-func (w *waker) hasRoom(now time.Time) bool {
+// mayWake tells whether one more cohort may be woken. If not, the waker is told when that changes.
+func (w *waker) mayWake(now time.Time) bool {
 	busy := w.busy.Load()
 	w.stuck = min(w.stuck, busy)
 	if busy-w.stuck < maxBusy {
