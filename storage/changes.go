@@ -28,10 +28,10 @@ const revisionsPerHold = 256
 
 // Changes returns what happened in a stretch of history, in revision order and always whole
 // revisions. upTo is the last revision it saw, of any key; ask from there next. ErrCompacted means
-// that After is older than etcd's history: something in between may be gone. The changes belong to
-// the caller.
+// that etcd's history begins after After, so some of the changes may be gone; the other errors are ctx's. The
+// changes belong to the caller. One that couldn't be decoded has its Err set.
 //
-// It scans etcd's own index of revisions, and waits for the locks of etcd's database. Source: etcd's mvcc
+// Changes scans etcd's index of revisions, and waits for the locks of etcd's database. Source: etcd's mvcc
 // store, whose "key" bucket maps revisions to key-value pairs.
 func (s *Store) Changes(ctx context.Context, st Stretch) (changes []Change, upTo Revision, err error) {
 	s.reads.Add(1)
@@ -40,14 +40,14 @@ func (s *Store) Changes(ctx context.Context, st Stretch) (changes []Change, upTo
 		if changes, upTo, err = s.scanAll(ctx, st); err != nil || upTo > st.After || announced <= st.After {
 			return changes, upTo, err
 		}
-		runtime.Gosched() // announced, and visible in an instant
+		runtime.Gosched() // etcd has announced a revision, and shows it in an instant
 	}
 }
 
-// scanAll is Changes, of what etcd's database shows by now.
+// scanAll does what Changes does, but doesn't wait for a revision that etcd has announced and doesn't show yet.
 func (s *Store) scanAll(ctx context.Context, st Stretch) (changes []Change, upTo Revision, err error) {
 	upTo = st.After
-	if err := s.checkHistory(st.After); err != nil { // a long way through revisions that aren't there
+	if err := s.checkHistory(st.After); err != nil { // otherwise a compacted range would be walked in vain
 		return nil, 0, err
 	}
 	budget := math.MaxInt
@@ -79,8 +79,8 @@ func (s *Store) scanAll(ctx context.Context, st Stretch) (changes []Change, upTo
 		}
 		from = to
 	}
-	// A compaction first moves this mark and then removes entries: looked at after the reads, it
-	// tells whether any of them could have missed something.
+	// A compaction first moves the mark that checkHistory reads, and then removes entries. If the mark is still at
+	// or below After, no entry was removed before the reads.
 	if err := s.checkHistory(st.After); err != nil {
 		return nil, 0, err
 	}
@@ -95,11 +95,10 @@ func (s *Store) checkHistory(after Revision) error {
 }
 
 // scan decodes the index entries with from <= revision < to. It stops at the end of the revision that uses
-// up the room, in bytes, and returns what is left of that.
+// up the budget, in bytes, and returns what is left of that.
 //
-// The range has no limit, because etcd gives a limited one from its write buffer first and from the
-// database with what remains of the limit: where more is in the two than that, the newest entries come and
-// older ones don't.
+// The range has no limit. Etcd answers a limited range from its write buffer first and fills the rest from the
+// database. If the two have more than the limit together, the newest entries come and older ones are left out.
 func (s *Store) scan(from, to int64, budget int) (page []Change, left int) {
 	lo := mvcc.RevToBytes(mvcc.Revision{Main: from}, mvcc.NewRevBytes())
 	hi := mvcc.RevToBytes(mvcc.Revision{Main: to}, mvcc.NewRevBytes())
@@ -133,9 +132,9 @@ func (s *Store) decodeEntry(key, value []byte) Change {
 	return s.decode(&kv)
 }
 
-// Compacted returns the revision up to which history is gone: changes after it are all there, and it
-// is itself readable. 0 means that nothing was ever compacted. It's what the last look at etcd found; Changes
-// looks again.
+// Compacted returns the revision up to which history is gone: all changes after it are there, and the state at the
+// revision itself can be read. 0 means that nothing was ever compacted. It's what was last read from etcd, so it may
+// be too small; Changes reads it again.
 func (s *Store) Compacted() Revision { return Revision(s.compacted.Load()) }
 
 // Current returns the newest revision whose changes can be read. It waits for the locks of etcd's database.
@@ -156,7 +155,8 @@ func (s *Store) revisions() (compacted, current Revision) {
 
 // Barrier returns a revision that is at least that of every write acknowledged before the call. It doesn't wait
 // for a disk: etcd announces a write before it answers it (watchableStoreTxnWrite.End calls notify, and only
-// then does the apply return). A transaction that changes nothing has no revision, and a compaction neither.
+// then does the apply return). A transaction that changes nothing has no revision, and neither has a compaction.
+// Errors: ErrUnavailable when etcd is stopping, and ctx's.
 func (s *Store) Barrier(ctx context.Context) (Revision, error) {
 	if err := s.running(ctx); err != nil {
 		return 0, wrap("barrier", "", err)
@@ -164,10 +164,10 @@ func (s *Store) Barrier(ctx context.Context) (Revision, error) {
 	return s.announced(), nil
 }
 
-// running returns an error when etcd is stopping or ctx has ended. Nothing else keeps a read from being
-// consistent: this is the only member, and its state has every write that it acknowledged (storage/etcd waits for
-// the replay of the log before it serves). Raft's read index, which asks whether another member leads by
-// now, would be most of what reading one object costs.
+// running returns an error when etcd is stopping or ctx has ended. A linearizable read needs no other check: this is
+// the only member, and its state has every write that it acknowledged (storage/etcd waits for the replay of the log
+// before it serves). Raft's read index asks the other members whether one of them leads by now. Here it would only
+// cost time: most of what reading one object takes.
 func (s *Store) running(ctx context.Context) error {
 	select {
 	case <-s.local.StoppingNotify():
@@ -177,9 +177,13 @@ func (s *Store) running(ctx context.Context) error {
 	}
 }
 
+// announced returns the newest revision that etcd has announced to its watchers.
 func (s *Store) announced() Revision { return Revision(s.tail.announced.Load()) }
 
-// Reads returns how many stretches of history were read.
+// TailBytes returns the bytes of keys and values that wait for Follow, at most about maxTailBytes.
+func (s *Store) TailBytes() int64 { return s.tail.waiting.Load() }
+
+// Reads returns how many stretches of history were read from etcd's index.
 func (s *Store) Reads() int64 { return s.reads.Load() }
 
 // raise makes a number at least n.

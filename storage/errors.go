@@ -19,7 +19,7 @@ var (
 	ErrExists = errors.New("already exists")
 	// ErrConflict is returned when the key's revision isn't the expected one.
 	ErrConflict = errors.New("revision conflict")
-	// ErrConditionFailed is returned when a Condition of a create doesn't hold.
+	// ErrConditionFailed is returned when a Condition of a write doesn't hold.
 	ErrConditionFailed = errors.New("condition failed")
 	// ErrCompacted is returned when the revision asked for is older than etcd's history.
 	ErrCompacted = errors.New("revision compacted")
@@ -36,7 +36,8 @@ var (
 	ErrUnavailable = errors.New("storage unavailable")
 )
 
-// wrap is the one translation from etcd's errors to ours. A nil err stays nil.
+// wrap translates an error of etcd's to one of ours, with the operation and the key. A nil err stays nil. No other
+// function translates.
 func wrap(op, key string, err error) error {
 	if err == nil {
 		return nil

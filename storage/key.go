@@ -8,7 +8,7 @@ import (
 // Root is the prefix of every key that holds an object.
 const Root = "/registry/"
 
-// coreGroup stands for the empty group name, so that each prefix has the same number of segments.
+// coreGroup is written for the empty group name, so that each prefix has the same number of segments.
 const coreGroup = "core"
 
 // Prefix is what the keys of one resource begin with: "/registry/{group}/{resource}/", laid out as
@@ -16,7 +16,7 @@ const coreGroup = "core"
 type Prefix string
 
 // PrefixOf returns the prefix of a group's resource. The names must be valid path segments, which
-// is checked where resources are registered.
+// the caller checks when it registers the resource.
 func PrefixOf(group, resource string) Prefix {
 	if group == "" {
 		group = coreGroup

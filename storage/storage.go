@@ -2,9 +2,16 @@
 //
 // It owns five things: how keys are built (key.go), the operations on one key (store.go),
 // the errors that callers test for (errors.go), the ordered history of all changes with the
-// barrier that makes reads of it consistent (changes.go), and what is just being written (tail.go). It starts
-// no goroutine. Nothing here knows what an object is: values are opaque, and a Transformer may change how they
-// are stored.
+// barrier that makes reads of it consistent (changes.go), and what is just being written (tail.go). Nothing
+// here knows what an object is: values are opaque, and a Transformer may change how they are stored.
+//
+// Down: a write is one transaction through etcd's client. Up: etcd's watch hands what was written to the tail, and
+// Follow takes it from there. What had no room in the tail is read by Changes from etcd's index of revisions.
+//
+// Goroutines: none of ours. Locks: none of ours, but scans of the index take the read lock of etcd's backend, for at
+// most revisionsPerHold revisions at a time.
+//
+// Bounds: maxTailBytes in the tail, followBytes per Follow, listPage keys per read of List.
 package storage
 
 import "strconv"
@@ -16,15 +23,15 @@ type Revision int64
 // String returns the decimal form, which clients know as resourceVersion.
 func (r Revision) String() string { return strconv.FormatInt(int64(r), 10) }
 
-// KeyValue is one key's state at Revision. Key and Value are immutable: readers share them.
+// KeyValue is one key's state at Revision. Nobody may change Value: readers share it.
 type KeyValue struct {
 	Key      string
 	Value    []byte
 	Revision Revision // of the last write to this key
 }
 
-// Change is one write to one key. Value is nil for a deletion. Err is set when the stored bytes
-// couldn't be transformed back; Value then holds them as they are.
+// Change is one write to one key. Value is nil for a deletion. Err is set when the stored bytes couldn't be transformed
+// back, and Value then has them as they are; or when the stored entry couldn't be decoded, and then Key is empty too.
 type Change struct {
 	KeyValue
 	Deleted bool

@@ -13,9 +13,10 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 )
 
-// Transformer changes a value on its way to and from etcd (encryption at rest). key is authenticated
-// data: a value copied to another key must not transform back. Implementations are safe for
-// concurrent use and never write to their input.
+// Transformer changes a value on its way to and from etcd. It's the place for encryption at rest, which no program of
+// ours has yet; today it's where tests hold up or damage what comes between etcd and the feed. key is authenticated
+// data: a value copied to another key must not transform back. Implementations are safe for concurrent use and never
+// write to their input.
 type Transformer interface {
 	ToStorage(key string, value []byte) ([]byte, error)
 	FromStorage(key string, stored []byte) ([]byte, error)
@@ -34,8 +35,8 @@ type Store struct {
 	local       *etcdserver.EtcdServer
 	transformer Transformer
 	tail        tail
-	compacted   atomic.Int64 // what the last look at etcd found
-	reads       atomic.Int64 // stretches of history read, for metrics and tests
+	compacted   atomic.Int64 // the revision up to which history was gone when it was last read from etcd
+	reads       atomic.Int64 // stretches of history read
 }
 
 // New returns the store of an embedded member and its in-process client; nil transformer means
@@ -54,7 +55,8 @@ func New(client *clientv3.Client, local *etcdserver.EtcdServer, t Transformer) (
 // Close ends the watch that Follow reads. It is idempotent.
 func (s *Store) Close() { s.tail.close() }
 
-// Get reads one key, linearizably: it sees every write acknowledged before the call.
+// Get reads one key, linearizably: it sees every write acknowledged before the call. Errors: ErrNotFound,
+// ErrUnavailable when etcd is stopping, ctx's, and a failed transformation as for GetAt.
 func (s *Store) Get(ctx context.Context, key string) (KeyValue, error) {
 	if err := s.running(ctx); err != nil {
 		return KeyValue{}, wrap("get", key, err)
@@ -62,7 +64,9 @@ func (s *Store) Get(ctx context.Context, key string) (KeyValue, error) {
 	return s.GetAt(ctx, key, 0)
 }
 
-// GetAt reads one key as it was at a revision; 0 means whatever this member has now.
+// GetAt reads one key as it was at a revision; 0 means whatever this member has now. Errors: ErrNotFound if the key
+// didn't exist then, ErrCompacted if history begins after the revision, and ErrFutureRevision if etcd hasn't reached it.
+// A value that can't be transformed back comes with its key, revision and stored bytes, together with the error.
 func (s *Store) GetAt(ctx context.Context, key string, at Revision) (KeyValue, error) {
 	res, err := s.readRange(ctx, []byte(key), nil, mvcc.RangeOptions{Rev: int64(at)})
 	if err != nil {
@@ -75,8 +79,9 @@ func (s *Store) GetAt(ctx context.Context, key string, at Revision) (KeyValue, e
 	return kv.KeyValue, kv.Err
 }
 
-// readRange is etcd's Range, of a state that has everything announced before the call. Etcd announces a write
-// an instant before its own reads show it, and a reader of the caches may have seen it by then.
+// readRange is etcd's Range, of a state that has everything that was announced before the call. Etcd announces a
+// write an instant before its own reads show it, and a reader of the caches may have seen the write by then. So
+// readRange tries again until etcd's reads show it.
 func (s *Store) readRange(ctx context.Context, from, end []byte, o mvcc.RangeOptions) (*mvcc.RangeResult, error) {
 	announced := int64(s.announced())
 	for {
@@ -94,18 +99,20 @@ func (s *Store) readRange(ctx context.Context, from, end []byte, o mvcc.RangeOpt
 	}
 }
 
-// listPage is how many keys List reads under one hold of etcd's read lock.
+// listPage is how many keys List reads at once: 1000 objects of 3 KB are 3 MB of memory.
 const listPage = 1000
 
-// List calls fn for each key of a range, in key order, as of one revision, which it returns; at 0
-// means now (linearizably). The memory it takes doesn't grow with the number of keys. A value that
-// can't be transformed back comes with its Err set. fn's error ends the list and is returned.
+// List calls fn for each key of a range, in key order, as of one revision, which it returns. If at is 0, that's
+// the present one, linearizably. The memory it takes doesn't grow with the number of keys. A value that
+// can't be transformed back comes with its Err set. Errors: fn's, as it is, which ends the list; ErrCompacted if
+// history begins after the revision, also when that happens during the list; ErrFutureRevision if etcd hasn't
+// reached it; ErrUnavailable when etcd is stopping; and ctx's.
 func (s *Store) List(ctx context.Context, keys Range, at Revision, fn func(Change) error) (Revision, error) {
 	if at == 0 {
-		var err error
-		if at, err = s.Barrier(ctx); err != nil {
+		if err := s.running(ctx); err != nil {
 			return 0, wrap("list", keys.Prefix, err)
 		}
+		at = s.announced()
 	}
 	from, end := []byte(keys.First()), []byte(clientv3.GetPrefixRangeEnd(keys.Prefix))
 	for {
@@ -125,7 +132,8 @@ func (s *Store) List(ctx context.Context, keys Range, at Revision, fn func(Chang
 	}
 }
 
-// Count returns how many keys of a range there were at a revision. It reads no values.
+// Count returns how many keys of a range there were at a revision. It reads no values. Errors as for GetAt, without
+// ErrNotFound.
 func (s *Store) Count(ctx context.Context, keys Range, at Revision) (int, error) {
 	res, err := s.readRange(ctx, []byte(keys.First()), []byte(clientv3.GetPrefixRangeEnd(keys.Prefix)), mvcc.RangeOptions{Rev: int64(at), CountOnly: true})
 	if err != nil {
@@ -144,15 +152,15 @@ func (s *Store) decode(kv *mvccpb.KeyValue) Change {
 	return c
 }
 
-// Condition is a key that the transaction of a write requires to exist at exactly this revision, as the
-// namespace of a new object must.
+// Condition says that a write is done only if Key's last write has this revision. A new object needs that of its
+// namespace, for example.
 type Condition struct {
 	Key      string
 	Revision Revision // of the last write to Key; 0 means that Key must not exist
 }
 
-// Create writes a key that must not exist and returns its revision. ErrExists means that it did;
-// ErrConditionFailed that one of the conditions didn't hold and ErrExists wasn't the reason.
+// Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
+// ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold.
 func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
 	stored, err := s.transformer.ToStorage(key, value)
 	if err != nil {
@@ -175,46 +183,55 @@ func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...C
 	return 0, wrapOwn("create", key, ErrExists)
 }
 
-// Update replaces a key's value if its last write is the expected revision, and returns the new
-// one. ErrConflict means that it isn't (or that the key is gone): read again. Bytes equal to the stored
-// ones must not get here: an unchanged object is no write, which the caller sees before it encodes.
-// ErrConditionFailed means that the key is as expected and one of the conditions didn't hold.
+// Update replaces a key's value if its last write has the expected revision, and returns the new revision.
+// ErrConflict means that it has another one or that the key is gone: read again. ErrConditionFailed means
+// that the key is as expected and one of the conditions doesn't hold. Update doesn't look whether the bytes are those
+// that are stored: the caller must leave out such a write, because every write makes an event.
 func (s *Store) Update(ctx context.Context, key string, value []byte, expected Revision, conds ...Condition) (Revision, error) {
 	stored, err := s.transformer.ToStorage(key, value)
 	if err != nil {
 		return 0, fmt.Errorf("update %q: transform to storage: %w", key, err)
 	}
-	return s.compareAnd(ctx, "update", key, expected, clientv3.OpPut(key, string(stored)), conds...)
+	return s.commit(ctx, guarded{op: "update", key: key, expected: expected, conds: conds}, clientv3.OpPut(key, string(stored)))
 }
 
 // Delete removes a key if its last write is the expected revision, and returns the revision of the
 // deletion. ErrConflict as for Update.
 func (s *Store) Delete(ctx context.Context, key string, expected Revision) (Revision, error) {
-	return s.compareAnd(ctx, "delete", key, expected, clientv3.OpDelete(key))
+	return s.commit(ctx, guarded{op: "delete", key: key, expected: expected}, clientv3.OpDelete(key))
 }
 
-func (s *Store) compareAnd(ctx context.Context, op, key string, expected Revision, then clientv3.Op, conds ...Condition) (Revision, error) {
-	if expected <= 0 { // revision 0 would compare equal to a missing key
-		return 0, wrapOwn(op, key, ErrConflict)
+// guarded says under what a write of an existing key is done.
+type guarded struct {
+	op       string // for errors
+	key      string
+	expected Revision // of the key's last write
+	conds    []Condition
+}
+
+// commit does a write if the key is as expected and all conditions hold.
+func (s *Store) commit(ctx context.Context, g guarded, write clientv3.Op) (Revision, error) {
+	if g.expected <= 0 { // a missing key would compare equal to revision 0
+		return 0, wrapOwn(g.op, g.key, ErrConflict)
 	}
-	cmps := append(make([]clientv3.Cmp, 0, 1+len(conds)), clientv3.Compare(clientv3.ModRevision(key), "=", int64(expected)))
-	txn := s.client.Txn(ctx).If(appendConditions(cmps, conds)...).Then(then)
-	if len(conds) > 0 {
-		txn = txn.Else(clientv3.OpGet(key, clientv3.WithKeysOnly()))
+	cmps := append(make([]clientv3.Cmp, 0, 1+len(g.conds)), clientv3.Compare(clientv3.ModRevision(g.key), "=", int64(g.expected)))
+	txn := s.client.Txn(ctx).If(appendConditions(cmps, g.conds)...).Then(write)
+	if len(g.conds) > 0 {
+		txn = txn.Else(clientv3.OpGet(g.key, clientv3.WithKeysOnly()))
 	}
 	res, err := txn.Commit()
 	switch {
 	case err != nil:
-		return 0, wrap(op, key, err)
+		return 0, wrap(g.op, g.key, err)
 	case res.Succeeded:
 		return Revision(res.Header.Revision), nil
 	}
-	if len(conds) > 0 {
-		if kvs := res.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 && kvs[0].ModRevision == int64(expected) {
-			return 0, wrapOwn(op, key, ErrConditionFailed)
+	if len(g.conds) > 0 {
+		if kvs := res.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 && kvs[0].ModRevision == int64(g.expected) {
+			return 0, wrapOwn(g.op, g.key, ErrConditionFailed)
 		}
 	}
-	return 0, wrapOwn(op, key, ErrConflict)
+	return 0, wrapOwn(g.op, g.key, ErrConflict)
 }
 
 func appendConditions(cmps []clientv3.Cmp, conds []Condition) []clientv3.Cmp {

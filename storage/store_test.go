@@ -64,11 +64,11 @@ func TestOperations(t *testing.T) {
 	is("update of a missing key at revision 0", err, storage.ErrConflict)
 	kv, err := s.Get(ctx, key)
 	if is("get", err, nil); string(kv.Value) != "two" || kv.Revision != updated {
-		t.Errorf("got %+v", kv)
+		t.Errorf("got %q at %d, want \"two\" at %d", kv.Value, kv.Revision, updated)
 	}
 	kv, err = s.GetAt(ctx, key, created)
 	if is("get at a revision", err, nil); string(kv.Value) != "one" || kv.Revision != created {
-		t.Errorf("got %+v", kv)
+		t.Errorf("at a revision: got %q at %d, want \"one\" at %d", kv.Value, kv.Revision, created)
 	}
 	_, err = s.GetAt(ctx, key, updated+100)
 	is("get at a future revision", err, storage.ErrFutureRevision)

@@ -11,38 +11,40 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 )
 
-// tail hands over what is being written, from memory. Etcd's database needs no look for it: its locks are held
-// while a commit waits for the disk, and for as long as a defragmentation takes.
+// tail hands over what is being written, from memory. It needs no read of etcd's database, whose locks are held
+// during every sync and defragmentation.
 //
-// It's an etcd watch over all keys. Such a watch can't carry a fast writer by itself: its channel holds 128
-// responses, and a watcher that fills it is fed by a slow loop that re-reads everything. So its filter drops
-// what has no room, and whoever reads the tail takes that from etcd's index of revisions.
+// The tail is an etcd watch over all keys. Such a watch alone can't keep up with a fast writer: its channel holds 128
+// responses, and etcd feeds a watcher that filled it from a slow loop that reads everything again. So a filter drops
+// the events that have no room in the channel, and Follow reads those from etcd's index of revisions.
 type tail struct {
-	announced atomic.Int64  // the newest revision that etcd has announced
-	waiting   atomic.Int64  // bytes of keys and values in responses
-	dropped   chan struct{} // capacity 1: signalled when an event had no room
-	responses <-chan mvcc.WatchResponse
+	announced atomic.Int64              // the newest revision that etcd has announced
+	waiting   atomic.Int64              // bytes of keys and values in responses
+	dropped   chan struct{}             // capacity 1: one pending signal is enough, the index has what was dropped
+	responses <-chan mvcc.WatchResponse // etcd's; closed by stream.Close. If nobody reads, filter drops
 	stream    mvcc.WatchStream
 	once      sync.Once
 
-	// Of the filter, which etcd calls under a lock of its own.
-	newest int64 // the revision of the event before
+	// The filter's own. Etcd calls it under a lock of etcd's.
+	newest int64 // the revision of the last event
 	full   bool  // that revision had no room
 
-	// Of the reader.
-	through Revision // up to here the index has to be read
+	// The reader's own.
+	through Revision // up to here the reader has to read the index
 }
 
-// maxTailBytes bounds what waits in the tail. 128 objects of the largest size would be 192 MiB.
+// maxTailBytes bounds what waits in the tail: the channel alone would let 128 objects of the largest size wait, which
+// are 192 MiB.
 const maxTailBytes = 8 << 20
 
-// open begins to watch. What was written before is read from the index.
+// open begins to watch. What was written before is read from the index. On an error nothing stays open.
 func (t *tail) open(w mvcc.Watchable, current func() Revision) error {
 	t.dropped = make(chan struct{}, 1)
 	t.stream = w.NewWatchStream()
 	t.responses = t.stream.Chan()
 	all, toTheEnd := []byte{0}, []byte{}
 	if _, err := t.stream.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, t.filter); err != nil {
+		t.close()
 		return err
 	}
 	t.through = current()
@@ -57,7 +59,7 @@ func (t *tail) close() { t.once.Do(t.stream.Close) }
 func (t *tail) filter(e *mvccpb.Event) (drop bool) {
 	if rev := e.Kv.ModRevision; rev != t.newest {
 		t.newest = rev
-		// Nobody else sends to the channel, so what has room now still has it when etcd sends.
+		// Nobody else sends to the channel. So if there's room now, there still is when etcd sends.
 		t.full = len(t.responses) == cap(t.responses) || t.waiting.Load() >= maxTailBytes
 		t.announced.Store(rev)
 		if t.full {
@@ -80,11 +82,11 @@ func bytesOf(events ...*mvccpb.Event) (sum int64) {
 	return sum
 }
 
-// next waits for a response. There is none when an event was dropped.
+// next waits for a response. If an event was dropped instead, it returns an empty response, and through is raised.
 func (t *tail) next(ctx context.Context) (w mvcc.WatchResponse, err error) {
 	w, ok, err := t.poll()
 	if ok || err != nil {
-		return w, err // even when something was dropped: this needs no disk
+		return w, err // also when an event was dropped: what is here needs no read of the index
 	}
 	select {
 	case <-ctx.Done():
@@ -116,16 +118,17 @@ func (t *tail) received(w mvcc.WatchResponse, open bool) (mvcc.WatchResponse, er
 	return w, nil
 }
 
-// readIndex sends the reader to the index for everything that has been announced.
+// readIndex makes the reader read the index up to everything that has been announced.
 func (t *tail) readIndex() { t.through = Revision(t.announced.Load()) }
 
-// followBytes bounds how much Follow returns, unless a single revision is larger.
+// followBytes bounds how much Follow returns, unless a single revision is larger. A client that waits for its write to
+// be in the caches waits until the whole batch is applied: for 1 MiB that takes a few milliseconds.
 const followBytes = 1 << 20
 
 // Follow waits until something is written after a revision and returns it, in revision order and always whole
 // revisions; upTo is the last one. What has just been written comes from memory, however busy etcd's database
-// is. A reader that is further behind gets it from Changes, and ErrCompacted from there. The changes
-// belong to the caller. It's for one reader, the feed.
+// is. Older changes come from Changes. Errors: ErrCompacted, as for Changes; ErrUnavailable when etcd has stopped or
+// the Store was closed; and ctx's. The changes belong to the caller. Follow is for one reader, the feed.
 func (s *Store) Follow(ctx context.Context, after Revision) (changes []Change, upTo Revision, err error) {
 	t := &s.tail
 	for after >= t.through {
@@ -153,7 +156,7 @@ func (s *Store) Follow(ctx context.Context, after Revision) (changes []Change, u
 	return s.Changes(ctx, Stretch{After: after, MaxBytes: followBytes})
 }
 
-// appendEvents adds the events that follow a revision. At a gap it stops, and sends the reader to the index.
+// appendEvents adds the events after a revision. At a gap it stops, and makes the reader read the index.
 func (s *Store) appendEvents(changes []Change, events []*mvccpb.Event, after Revision) (_ []Change, upTo Revision) {
 	upTo = after
 	for _, e := range events {
