@@ -23,12 +23,13 @@ func TestGauges(t *testing.T) {
 		`apiserver_storage_objects{group="example.com",resource="widgets"} 7`,
 		`apiserver_storage_objects{group="",resource="namespaces"} 4`,
 		"apiserver_lite_kept_snapshots 1", "apiserver_lite_large_answers 0", "apiserver_lite_watch_history_bytes 0",
+		"apiserver_lite_feed_tail_bytes 0", "apiserver_lite_history_short 0",
 	} {
 		if !strings.Contains(metrics, want+"\n") {
 			t.Errorf("metrics lack %s", want)
 		}
 	}
-	for _, name := range []string{"apiserver_lite_watch_log_bytes", "apiserver_lite_kept_snapshot_bytes"} {
+	for _, name := range []string{"apiserver_lite_watch_log_bytes", "apiserver_lite_kept_snapshot_bytes", "apiserver_lite_history_seconds"} {
 		if strings.Contains(metrics, "\n"+name+" 0\n") || !strings.Contains(metrics, "\n"+name+" ") {
 			t.Errorf("%s doesn't count", name)
 		}
