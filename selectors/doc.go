@@ -24,7 +24,7 @@
 //	tier notin (a,b)  it has none of them, or doesn't exist
 //	size>3            it is an integer above (below, with <) this one, which has no sign
 //
-// White space (blank, tab, carriage return, line feed) may stand between any two of these words and
+// White space (blank, tab, carriage return, line feed) may come between any two of these words and
 // symbols. A NUL byte where one of them could begin ends the selector; directly after one it's skipped.
 //
 // # Field selectors

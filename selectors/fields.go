@@ -59,8 +59,8 @@ func termLength(s string) int {
 	return len(s)
 }
 
-// parseTerm parses one term, which stands at an offset of the input. Nothing is escaped before the
-// operator: the first `=` or `!=` is it.
+// parseTerm parses one term, which is at an offset of the input. Nothing is escaped before the
+// operator, so the first `=` or `!=` is the operator.
 func parseTerm(input, text string, offset int) (fieldTerm, error) {
 	before, value, found := strings.Cut(text, "=")
 	if !found {
@@ -78,7 +78,7 @@ func parseTerm(input, text string, offset int) (fieldTerm, error) {
 	return t, err
 }
 
-// unescape returns a value without its backslashes. The value stands at an offset of the input.
+// unescape returns a value without its backslashes. The value is at an offset of the input.
 func unescape(input, value string, offset int) (string, error) {
 	if !strings.ContainsAny(value, `\,=`) {
 		return value, nil

@@ -50,11 +50,11 @@ func (t token) is(sign string) bool { return t.kind == symbol && t.text == sign 
 // labelParser goes through the input once, from left to right, with one token of lookahead.
 type labelParser struct {
 	input string
-	pos   int   // behind token
+	pos   int   // after token
 	token token // the next one, not consumed
 }
 
-// advance consumes the token and reads the one behind it. The end is never passed.
+// advance consumes the token and reads the one after it. The end is never passed.
 func (p *labelParser) advance() {
 	for p.pos < len(p.input) && isSpace(p.input[p.pos]) {
 		p.pos++
@@ -94,7 +94,7 @@ func isSymbol(c byte) bool {
 
 func isWord(c byte) bool { return c != 0 && !isSpace(c) && !isSymbol(c) }
 
-// expected returns the error for a token that can't stand where it stands.
+// expected returns the error for a token that isn't allowed here.
 func (p *labelParser) expected(what string) error {
 	found := quote(p.token.text)
 	if p.token.kind == end {
@@ -103,7 +103,7 @@ func (p *labelParser) expected(what string) error {
 	return labelError(p.input, p.token.pos, "found %s at position %d, expected %s", found, p.token.pos, what)
 }
 
-// requirement consumes one requirement, up to the comma or the end behind it.
+// requirement consumes one requirement, up to the comma or the end after it.
 func (p *labelParser) requirement() (requirement, error) {
 	negated := p.token.is("!")
 	what := "a label key or '!'"
@@ -131,7 +131,7 @@ func (p *labelParser) requirement() (requirement, error) {
 	return r, err
 }
 
-// condition consumes what stands behind a key: an operator with its value or values.
+// condition consumes what comes after a key: an operator with its value or values.
 func (p *labelParser) condition(r *requirement) (err error) {
 	switch p.token.text { // of a word or a symbol; no text is both
 	case "=", "==":
@@ -158,7 +158,7 @@ func (p *labelParser) condition(r *requirement) (err error) {
 	return err
 }
 
-// oneValue consumes an operator and the value behind it; no value is the empty value.
+// oneValue consumes an operator and the value after it; no value is the empty value.
 func (p *labelParser) oneValue() ([]string, error) {
 	p.advance()
 	if p.token.kind == end || p.token.is(",") {
@@ -181,7 +181,7 @@ func (p *labelParser) value(what string) (string, error) {
 	return value, nil
 }
 
-// integer consumes `>` or `<` and the number behind it. It's a label value too, and these can't begin
+// integer consumes `>` or `<` and the number after it. It's a label value too, and these can't begin
 // with a sign.
 func (p *labelParser) integer() (int64, error) {
 	p.advance()
