@@ -1,10 +1,14 @@
 // Package watchstream turns events into the stream that a watcher reads.
 //
 // It owns the event types and the rule by which a change becomes an event (Transition), the frames in
-// which events go over the wire, and the life of a stream: Serve takes frames from a Source, which is a
+// which events go over the wire, and the life of a stream. Serve takes frames from a Source, which is a
 // position in a log, and writes them to a Sink, which is a socket, with bookmarks and a deadline. A
-// stream runs in its caller's goroutine and has no queue, timer or idle buffer of its own: a Sweeper
-// wakes all the streams of a server at their times.
+// stream has no queue, and it has a buffer only while it has something to write. A Sweeper wakes all the
+// streams of a server at their times; a stream without a Sweeper has a timer.
+//
+// Goroutines: Sweeper.Run, which the Sweeper's owner starts and ends. Serve runs in its caller's goroutine.
+//
+// Lock: Sweeper.mu, alone.
 //
 // Bounds: MaxBatch bytes per write (or a single larger event), maxDrain at shutdown.
 package watchstream

@@ -2,7 +2,8 @@ package watchstream
 
 import "errors"
 
-// What a stream tells its client about an error of the source.
+// The Statuses that tell a client about an error of the source. The first is kube-apiserver's answer when history is
+// gone: clients list again.
 var (
 	statusExpired = []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
 		`"message":"The resourceVersion for the provided watch is too old.","reason":"Expired","code":410}`)

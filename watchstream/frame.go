@@ -2,8 +2,8 @@ package watchstream
 
 import "encoding/json"
 
-// A frame is one event on the wire: a compact JSON document {"type":"ADDED","object":{...}} and a
-// newline. Clients split on newlines, so there's none inside and no indentation ever.
+// heads are the beginnings of frames, by type. A frame is one event on the wire: a compact JSON document
+// {"type":"ADDED","object":{...}} and a newline. Clients split on newlines, so a frame has no newline inside.
 var heads = func() (h [len(typeNames)]string) {
 	for t, name := range typeNames {
 		h[t] = `{"type":"` + name + `","object":`
@@ -22,7 +22,7 @@ func AppendTail(dst []byte) []byte { return append(dst, tail...) }
 // InitialEventsEnd is the annotation of the bookmark that ends the initial state (KEP-3157).
 const InitialEventsEnd = "k8s.io/initial-events-end"
 
-// BookmarkOf is what a bookmark says: it's an object of the watched kind with nothing but a
+// BookmarkOf is what a bookmark says. A bookmark is an object of the watched kind that has nothing but a
 // resourceVersion (KEP-956).
 type BookmarkOf struct {
 	APIVersion, Kind, ResourceVersion string

@@ -13,25 +13,28 @@ import (
 // Source is where a stream takes its events from. It's used by one goroutine.
 type Source interface {
 	// Next appends whole frames to dst, about MaxBatch bytes of them at most, or a single larger one.
-	// When there's nothing to append, it returns a channel that's closed when it's worth asking again.
-	// Frames of an initial state don't share a call with later ones. Errors end the stream: io.EOF
-	// cleanly, ErrExpired with the ERROR event that tells the client to list anew.
+	// When there's nothing to append, it returns a channel that's closed when there may be something.
+	// Frames of an initial state don't come in one call with later ones. Any error ends the stream: io.EOF
+	// cleanly, ErrExpired with the ERROR event that tells the client to list again, others with an
+	// ERROR event that tells the client to resume.
 	Next(ctx context.Context, dst []byte) (out []byte, wait <-chan struct{}, err error)
 	// Synced tells whether the initial state, if there is one, has been given.
 	Synced() bool
 	// Revision is what a bookmark says: everything up to it has been given.
 	Revision() int64
-	// AppendBookmark appends a BOOKMARK frame at Revision; initialEnd ends the initial state.
-	AppendBookmark(dst []byte, initialEnd bool) []byte
+	// AppendBookmark appends a BOOKMARK frame at Revision.
+	AppendBookmark(dst []byte) []byte
+	// AppendInitialEnd appends the BOOKMARK frame that ends the initial state.
+	AppendInitialEnd(dst []byte) []byte
 	// Close releases the source.
 	Close()
 }
 
 // Sink is where a stream's bytes go.
 type Sink interface {
-	// Write sends whole frames on: those in buf[Headroom:]. What comes before them is the sink's to
-	// fill, and so is the capacity after them, so that a sink can frame a batch without a copy. It
-	// returns when the socket took them; an error ends the stream.
+	// Write sends whole frames: those in buf[Headroom:]. The sink may fill the bytes before them and the
+	// capacity after them, so that it can frame a batch without a copy. It returns when the socket
+	// has taken the frames, and doesn't keep buf. An error ends the stream.
 	Write(buf []byte) error
 }
 
@@ -53,15 +56,15 @@ var (
 const MaxBatch = 64 << 10
 
 const (
-	// Bookmarks come about once a minute, as from kube-apiserver; spread, so that watchers that were
-	// opened together don't wake together.
+	// Bookmarks come about once a minute, as from kube-apiserver. The interval is random between these, so that
+	// watchers that were opened together don't wake together.
 	minBookmarkInterval = 55 * time.Second
 	maxBookmarkInterval = 65 * time.Second
 	// lastBookmark is how long before its deadline a stream gets one more.
 	lastBookmark = 2 * time.Second
 	// bookmarkRoom is enough for most bookmarks.
 	bookmarkRoom = 256
-	// maxTimeout is how far in the future a deadline can be. It's as good as never, and no sum of times overflows.
+	// maxTimeout is how far in the future a deadline can be. That's as good as never, and no sum of times overflows.
 	maxTimeout = 100 * 365 * 24 * time.Hour
 	// maxDrain bounds what a stream still gives when the server is going away.
 	maxDrain = 2 * time.Second
@@ -87,15 +90,21 @@ type stream struct {
 	deadline time.Time // zero for none
 	bookmark time.Time // when the next one is due; zero for none
 	alarm    alarm     // for the earlier of the two
-	ending   bool      // the InitialEnd bookmark is still to come
+
+	owesInitialEnd bool // the bookmark that ends the initial state is still to come
 }
 
-// Serve writes the source's events to the sink until the source or the time is over, ctx ends, or the sink
-// fails, and closes the source. A clean end, which is nil, means that the client may resume from the last
-// revision it saw. Once it's called every failure reaches the client as an ERROR event.
+// Serve writes the source's events to the sink until the source ends, the time is over, ctx ends, or the sink
+// fails. Then it closes the source. It returns
+//
+//   - nil after a clean end, from which the client may resume. That includes ErrExpired, of which the client was
+//     told with an ERROR event, and a ctx that ended with ErrShutdown;
+//   - the cause of ctx when that ended for another reason;
+//   - an error that wraps ErrTold and the source's, when the source failed and the client was told with an ERROR event;
+//   - the sink's error.
 func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 	defer src.Close()
-	s := stream{Options: o, src: src, sink: sink, ending: o.InitialEnd && o.Bookmarks}
+	s := stream{Options: o, src: src, sink: sink, owesInitialEnd: o.InitialEnd && o.Bookmarks}
 	defer func() { s.Sweeper.stop(s.alarm) }()
 	now := time.Now()
 	if o.Timeout > 0 {
@@ -124,26 +133,25 @@ func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 		select {
 		case <-ctx.Done():
 		case <-wait:
-		case <-s.alarm.due: // to look again before a bookmark: one from where the source fell asleep would be old
+		case <-s.alarm.due: // ask the source once more first: a bookmark should say its newest revision
 		}
 	}
 }
 
-// forward moves what's ready from the source to the sink. A channel to wait for comes back when that
-// was nothing.
+// forward moves what's ready from the source to the sink. If nothing was ready, it returns a channel to wait for.
 func (s *stream) forward(ctx context.Context) (wait <-chan struct{}, err error) {
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)
 	synced := s.src.Synced()
 	out, wait, err := s.src.Next(ctx, (*buf)[:Headroom])
-	if s.ending && err == nil && (synced || s.src.Synced()) {
-		s.ending = false
-		out = s.src.AppendBookmark(out, true)
+	if s.owesInitialEnd && err == nil && (synced || s.src.Synced()) {
+		s.owesInitialEnd = false
+		out = s.src.AppendInitialEnd(out)
 	}
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
 		out = AppendError(out, statusOf(err))
 		if errors.Is(err, ErrExpired) {
-			err = io.EOF // nothing that anybody else must know
+			err = io.EOF // no failure of the server: nothing to log
 		} else {
 			err = fmt.Errorf("%w: %w", ErrTold, err)
 		}
@@ -183,7 +191,7 @@ func (s *stream) due() time.Time {
 	return s.bookmark
 }
 
-// setAlarm makes the alarm that of what is due next. The same one serves for many events.
+// setAlarm sets the alarm for what is due next. While that doesn't change, the alarm stays.
 func (s *stream) setAlarm() {
 	if due := s.due(); !due.Equal(s.alarm.at) {
 		s.Sweeper.stop(s.alarm)
@@ -201,11 +209,11 @@ func (s *stream) tick(now time.Time) (over bool, err error) {
 	return s.over(now), err
 }
 
-// over tells whether the stream's time is.
+// over tells whether the deadline has passed.
 func (s *stream) over(now time.Time) bool { return !s.deadline.IsZero() && !now.Before(s.deadline) }
 
 func (s *stream) sendBookmark() error {
-	return s.write(s.src.AppendBookmark(make([]byte, Headroom, bookmarkRoom), false))
+	return s.write(s.src.AppendBookmark(make([]byte, Headroom, bookmarkRoom)))
 }
 
 // leave ends a stream whose context has ended.
@@ -223,21 +231,26 @@ func (s *stream) leave(ctx context.Context) error {
 		if wait == nil {
 			continue
 		}
-		if s.Bookmarks && !s.ending {
+		if s.Bookmarks && !s.owesInitialEnd {
 			s.sendBookmark()
 		}
 		return nil
 	}
 }
 
+const (
+	// pooledSlack is how much longer than MaxBatch a buffer begins: the headroom, the last frame of a batch, and a
+	// sink's own ending mostly fit without a copy.
+	pooledSlack = 4 << 10
+	// maxPooled is the largest buffer that goes back to the pool, so that single large events don't stay in memory.
+	maxPooled = 4 * MaxBatch
+)
+
 // buffers hold batches on their way to a socket. A stream has one only while it has something to write.
 var buffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, MaxBatch+4<<10)
+	b := make([]byte, 0, MaxBatch+pooledSlack)
 	return &b
 }}
-
-// maxPooled keeps the buffer of a single large event from staying.
-const maxPooled = 4 * MaxBatch
 
 func putBuffer(b *[]byte) {
 	if cap(*b) <= maxPooled {

@@ -97,11 +97,11 @@ func (f *fake) Next(ctx context.Context, dst []byte) ([]byte, <-chan struct{}, e
 func (f *fake) Synced() bool    { f.mu.Lock(); defer f.mu.Unlock(); return f.state == 0 }
 func (f *fake) Revision() int64 { f.mu.Lock(); defer f.mu.Unlock(); return f.rev }
 func (f *fake) Close()          { f.closed = true }
-func (f *fake) AppendBookmark(dst []byte, initialEnd bool) []byte {
-	if initialEnd {
-		return fmt.Appendf(dst, "END %d\n", f.Revision())
-	}
+func (f *fake) AppendBookmark(dst []byte) []byte {
 	return fmt.Appendf(dst, "MARK %d\n", f.Revision())
+}
+func (f *fake) AppendInitialEnd(dst []byte) []byte {
+	return fmt.Appendf(dst, "END %d\n", f.Revision())
 }
 
 func (f *fake) Write(p []byte) error {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Sweeper wakes many streams at their times with one timer: those that are due within the same second share
+// Sweeper wakes many streams at their times with one timer. Streams that are due within the same second share
 // a channel. The nil Sweeper gives each stream a timer.
 //
-// Its seconds are counted from its start on the monotonic clock, so a clock that is set anew moves no alarm.
-// It holds a channel only while some stream waits for it: at most one for each stream.
+// Its seconds are counted from its start on the monotonic clock, so setting the machine's clock moves no alarm.
+// It holds a channel only while some stream waits for it, so there is at most one for each stream.
 type Sweeper struct {
 	start time.Time
 
@@ -24,7 +24,7 @@ type round struct {
 	users int // alarms that haven't been stopped
 }
 
-// sweepInterval is how exactly a sweeper wakes.
+// sweepInterval is how late a sweeper may wake a stream: a bookmark or a deadline can wait for a second.
 const sweepInterval = time.Second
 
 // NewSweeper returns a sweeper; its owner calls Run.

@@ -19,10 +19,10 @@ var typeNames = [...]string{None: "", Added: "ADDED", Modified: "MODIFIED", Dele
 func (t Type) String() string { return typeNames[t] }
 
 // Transition is what a watcher is told about a change, given whether the previous and the current
-// state of the object match its selectors; a missing state doesn't match. Deleted has the
-// previous object, with the resourceVersion of the change.
+// state of the object match its selectors. A missing state doesn't match. For Deleted the watcher gets
+// the previous object, with the resourceVersion of the change.
 //
-// It's the one rule for live events, replayed ones and the client side.
+// All events follow this rule: live ones, and those read from the log or from history.
 func Transition(prevMatches, curMatches bool) Type {
 	switch {
 	case prevMatches && curMatches:

@@ -25,7 +25,7 @@ type Cacher struct {
 	bounds    bounds
 	feed      feed
 	stats     stats
-	framed    atomic.Int64 // bytes of frames that readers made of events, since the last look
+	framed    atomic.Int64 // bytes of frames that readers made of events, since addFrames last trimmed the logs
 
 	mu        sync.RWMutex // guards resources and base
 	resources map[storage.Prefix]*Resource
@@ -48,37 +48,52 @@ func New(store *storage.Store, o Options) *Cacher {
 	return c
 }
 
-// bounds are what the caches may grow to besides the objects themselves. Tests use smaller ones.
+// bounds are what the caches may grow to besides the objects themselves. defaultBounds has the values and their
+// reasons. Tests use smaller ones.
 type bounds struct {
 	// warm is how many of etcd's newest revisions are replayed at start, so that clients of the
 	// previous process resume from memory.
 	warm storage.Revision
-	// logEvents and logBytes bound one resource's log: the number of events, and the bytes that it
-	// alone keeps alive (replaced objects and encoded frames). What falls off is read from history.
+	// logEvents and logBytes bound one resource's log: the number of events, and the bytes that nothing but the
+	// log keeps alive (replaced objects and encoded frames). Older events are read from history.
 	logEvents uint64
 	logBytes  int64
-	// totalLogBytes bounds the logs of all resources together: the largest gives way.
+	// totalLogBytes bounds the logs of all resources together. Beyond it the largest log is cut.
 	totalLogBytes int64
-	// groupEntries bounds a group's ring. A watcher that falls further behind reads the log.
+	// groupEntries bounds a group's ring. A watcher that falls behind by more entries reads the log.
 	groupEntries uint64
 	// stretchRevisions is how many revisions a stretch of history covers.
 	stretchRevisions storage.Revision
-	// historyBytes bounds the decoded stretches that are kept. What a cursor uses lives on while it does.
+	// historyBytes bounds the decoded stretches that are kept. A stretch that is dropped while a cursor reads it
+	// stays in memory until the cursor has read it.
 	historyBytes int64
-	// keptSnapshots bounds how many snapshots are kept for those who read on from them, and keptBytes the
-	// bytes that they keep alive together: what has been replaced since. What is dropped is read from history.
+	// keptSnapshots bounds how many snapshots are kept for the next pages of lists. keptBytes bounds the bytes
+	// that they keep alive together, which is what has been replaced since. The pages of a dropped snapshot are
+	// read from history.
 	keptSnapshots int
 	keptBytes     int64
 	// groupStateBytes bounds the frames of an initial state that are kept for the members of one group, and
-	// stateBytes those of all groups. What comes after that in key order each client encodes for itself.
+	// stateBytes those of all groups. Beyond them each client encodes the rest of its state for itself.
 	groupStateBytes, stateBytes int64
-	// statePins bounds what the snapshots of unfinished initial states keep alive together: what has been
-	// replaced since. Beyond it the rest of a state is read from history.
+	// statePins bounds the bytes that the snapshots of unfinished initial states keep alive together, which is
+	// what has been replaced since. Beyond it the rest of a state is read from history.
 	statePins int64
 }
 
-var defaultBounds = bounds{warm: 16_384, logEvents: 1 << 17, logBytes: 32 << 20, totalLogBytes: 256 << 20, groupEntries: 1024, stretchRevisions: 2048, historyBytes: 64 << 20,
-	keptSnapshots: 64, keptBytes: 64 << 20, groupStateBytes: 32 << 20, stateBytes: 128 << 20, statePins: 64 << 20}
+var defaultBounds = bounds{
+	warm:             16_384,    // at a thousand writes a second, the time that a restart and the clients' return take
+	logEvents:        1 << 17,   // 32 MiB of events without anything else: as much as logBytes
+	logBytes:         32 << 20,  // some 5,000 changes of an object of 3 KB, each with a frame
+	totalLogBytes:    256 << 20, // eight full logs: a few resources have most of the writes
+	groupEntries:     1024,      // 16 KiB; a second of a fast writer
+	stretchRevisions: 2048,      // some milliseconds of decoding, which the readers of a stretch wait for
+	historyBytes:     64 << 20,  // eight stretches of maxStretchBytes
+	keptSnapshots:    64,        // lists that are being paged at one time
+	keptBytes:        64 << 20,  // two full logs: lists are mostly paged within seconds
+	groupStateBytes:  32 << 20,  // 10,000 objects of 3 KB
+	stateBytes:       128 << 20, // four groups of groupStateBytes
+	statePins:        64 << 20,  // as keptBytes: both keep replaced objects alive
+}
 
 // Run primes the caches and then applies every change until ctx ends, which isn't an error. It must be
 // called once.
@@ -112,10 +127,9 @@ func (c *Cacher) Barrier(ctx context.Context) (storage.Revision, error) {
 	return rev, c.WaitFor(ctx, rev)
 }
 
-// Resource returns the cache of a prefix. It's made when it's first asked for or first seen: it belongs to
-// the keys, and definitions come and go above it. It stays when its definition goes, because watches and requests
-// may still have it; without objects it weighs some 3 KB. So the caches are as many as the definitions that there
-// were since the start.
+// Resource returns the cache of a prefix. It's made when somebody first asks for it, or when the feed first sees a
+// key of it. A Resource is never removed, also when its definition is, because watches and requests may still
+// have it. So there are as many as prefixes were used since the start. Without objects each takes some 3 KB.
 func (c *Cacher) Resource(p storage.Prefix) *Resource {
 	c.mu.RLock()
 	r := c.resources[p]

@@ -2,19 +2,22 @@ package cacher
 
 import "context"
 
-// Conversion makes the form in which a view shows objects whose stored bytes can't be shown by copying: those
-// of another version, or written under an older schema. What it makes is remembered on the object, so that an
-// object is converted once for all readers of a view. Its views share one *Conversion.
+// Conversion makes the form in which a view shows objects whose stored bytes can't be copied: those of another version,
+// and those written under an older schema. The result is kept with the object, so that an object is converted once
+// for all readers. The views of one served version share one *Conversion.
 type Conversion struct {
-	// Needed tells cheaply whether an object must be converted.
+	// Needed tells cheaply whether an object must be converted. It may be called while a lock of the cacher is held,
+	// for which only readers of the same bytes wait: it must not block or call the cacher.
 	Needed func(o *Object) bool
-	// Convert returns the bytes to show instead of those of each object, in the same form: without
-	// resourceVersion. It may ask a webhook. nil leaves an object as it is.
+	// Convert returns, for each object, the bytes to show instead of the stored ones, or nil to show these. They have
+	// no resourceVersion either. Convert may ask a webhook: it's called without a lock, but one at a time.
 	Convert func(ctx context.Context, objects []*Object) ([][]byte, error)
-	// Generation is that of the definition the conversion is made from: what older ones made is forgotten.
+	// Generation is that of the definition from which the conversion is made. See remember.
 	Generation int64
 
-	turn chan struct{} // held by who converts, so that one event isn't converted by each of its watchers
+	// turn lets one reader convert at a time, so that the watchers of an event don't all convert it. Its capacity
+	// is 1: whoever has put a value in holds it.
+	turn chan struct{}
 }
 
 // NewConversion returns a Conversion; see its fields.
@@ -22,15 +25,15 @@ func NewConversion(generation int64, needed func(o *Object) bool, convert func(c
 	return &Conversion{Needed: needed, Convert: convert, Generation: generation, turn: make(chan struct{}, 1)}
 }
 
-// converted is what a conversion made of an object. A list: there is one for each served version that needs it.
+// converted is what a conversion made of an object. It's a list, with one entry for each conversion.
 type converted struct {
 	by     *Conversion
 	object *Object
 	next   *converted
 }
 
-// Shown returns the object whose bytes the view shows for o: o itself, unless it has to be converted. That may
-// take a webhook; ctx bounds it.
+// Shown returns the object whose bytes the view shows for o: o itself, unless it has to be converted. A conversion
+// may ask a webhook; ctx bounds the time. The error is ctx's, or that of Convert.
 func (v *View) Shown(ctx context.Context, o *Object) (*Object, error) {
 	if v.Conversion == nil {
 		return o, nil
@@ -40,7 +43,8 @@ func (v *View) Shown(ctx context.Context, o *Object) (*Object, error) {
 	return objects[0], err
 }
 
-// Prepare does what Shown does for many objects, in their place.
+// Prepare replaces each object by the one that Shown returns for it, and converts those that are missing in one call. On
+// an error some are replaced and others aren't.
 func (v *View) Prepare(ctx context.Context, objects []*Object) error {
 	c := v.Conversion
 	if c == nil || len(c.replace(objects)) == 0 {
@@ -59,7 +63,7 @@ func (v *View) Prepare(ctx context.Context, objects []*Object) error {
 	return c.convert(ctx, objects, missing)
 }
 
-// replace puts what has been made before in the place of its objects, and returns where something is missing.
+// replace replaces the objects that were converted before, or needn't be, and returns the places of the others.
 func (c *Conversion) replace(objects []*Object) (missing []int) {
 	for i, o := range objects {
 		if shown := c.find(o); shown != nil {
@@ -71,7 +75,7 @@ func (c *Conversion) replace(objects []*Object) (missing []int) {
 	return missing
 }
 
-// find returns the object whose bytes are shown for o, or nil if it has to be made first.
+// find returns the object whose bytes are shown for o, or nil if o has to be converted first.
 func (c *Conversion) find(o *Object) *Object {
 	if o.Err != nil || !c.Needed(o) {
 		return o
@@ -106,7 +110,7 @@ func (c *Conversion) convert(ctx context.Context, objects []*Object, places []in
 	return nil
 }
 
-// found returns the object whose bytes the view shows for o, or nil if it has to be made first.
+// found returns the object whose bytes the view shows for o, or nil if o has to be converted first.
 func (v *View) found(o *Object) *Object {
 	if v.Conversion == nil {
 		return o
@@ -114,8 +118,8 @@ func (v *View) found(o *Object) *Object {
 	return v.Conversion.find(o)
 }
 
-// remember keeps what a conversion made, and forgets what those of definitions before the last made: the last
-// may still have readers. A reader of an older one has what Prepare gave it, or prepares again.
+// remember keeps the result, and drops those of definitions older than the one before: no reader needs them. The
+// definition before may still have readers. A reader of an even older one has what Prepare gave it, or prepares again.
 func (o *Object) remember(c *Conversion, shown *Object) {
 	for {
 		old := o.converted.Load()

@@ -11,9 +11,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
-// Cursor is a watcher: a position, without a buffer. It means that every matching event with
-// a sequence number up to seq and a revision up to rev was taken. It implements watchstream.Source, and
-// is for one goroutine.
+// Cursor is a watcher: a position, without a buffer. Every matching event with a sequence number up to seq or a
+// revision up to rev has been taken. A cursor implements watchstream.Source. One goroutine uses it, except for
+// Report.
 type Cursor struct {
 	resource *Resource
 	group    *group
@@ -22,34 +22,36 @@ type Cursor struct {
 	seq   uint64 // means nothing while reads is fromHistory
 	rev   storage.Revision
 	reads reads
-	shown position
+	shown position // what Report reads
 	sleeper
 
-	begun bool   // the first event has been given, where the view has a first one
-	state *state // what is left of the initial state; nil when it was given
+	begun bool   // the first event has been given; kept only where the view has a First
+	state *state // what is left of the initial state; nil when all of it has been given
 	close sync.Once
 }
 
-// reads is where a cursor reads on.
+// reads is where a cursor takes its next events from.
 type reads int
 
 const (
-	fromHistory reads = iota // below the log: etcd's history
-	fromLog                  // below what the group's ring still has
+	fromHistory reads = iota // etcd's history: the log no longer has them
+	fromLog                  // the resource's log: the group's ring no longer has them
 	live                     // the group's ring
 )
 
 // Bounds of one Next.
 const (
-	// maxBatchEvents bounds how long a lock is held and how much is matched in one go.
+	// maxBatchEvents bounds how long Resource.mu is held for reading: some microseconds, during which the feed waits.
 	maxBatchEvents = 128
 	// maxBatchBytes bounds a batch, unless a single event is larger.
 	maxBatchBytes = watchstream.MaxBatch
 )
 
 // Next appends whole frames to dst: as many as are ready, or as fit into a batch. When there is nothing to
-// append it returns a channel that's closed when it's worth asking again. Errors: io.EOF when the
-// resource's watches have ended, watchstream.ErrExpired when history was compacted under the cursor.
+// append it returns a channel that's closed when there may be something. Errors: io.EOF when the resource's
+// watches have ended and the cursor has given everything up to their end; watchstream.ErrExpired when compaction took
+// events that the cursor needs; ctx's error; and what etcd or the view's Conversion fails with. After an error other
+// than io.EOF and ErrExpired, Next may be called again: no event was lost.
 func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan struct{}, err error) {
 	c.awake()
 	if c.state != nil {
@@ -58,8 +60,8 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 	}
 	defer c.publish()
 	for {
-		// Both are read before the entries. The position: everything up to it is in the ring by now, so
-		// a bookmark at it can't overtake an entry. The channel: what comes after this is a wake-up.
+		// Both are read before the entries. Everything up to the position is in the ring by now, so a bookmark
+		// at the position can't overtake an entry. Whatever is added after this line closes the channel.
 		pos, until := c.resource.cacher.Position(), c.cohort.news.Load()
 		var came step
 		if err := ctx.Err(); err != nil {
@@ -88,7 +90,7 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 	}
 }
 
-// expired says of an error that history is gone, if that's what it is.
+// expired turns storage.ErrCompacted into watchstream.ErrExpired, which also wraps it. Other errors stay.
 func expired(err error) error {
 	if errors.Is(err, storage.ErrCompacted) {
 		return fmt.Errorf("%w: %w", watchstream.ErrExpired, err)
@@ -96,11 +98,11 @@ func expired(err error) error {
 	return err
 }
 
-// step is what an attempt to read came to, when it gave no frames.
+// step is the outcome of an attempt to read that gave no frames.
 type step int
 
 const (
-	idle  step = iota // nothing there
+	idle  step = iota // nothing is there
 	moved             // the cursor moved or changed its state: try again
 	ended             // nothing is left before the end of the cursor's epoch
 )
@@ -108,7 +110,7 @@ const (
 // Synced tells whether the initial state has been given, or none was asked for.
 func (c *Cursor) Synced() bool { return c.state == nil }
 
-// delivery is an event with what the cursor's client is told about it.
+// delivery is an event, and how the cursor's client gets it.
 type delivery struct {
 	event *event
 	typ   watchstream.Type
@@ -117,8 +119,8 @@ type delivery struct {
 
 func deliver(e *event, t watchstream.Type) delivery { return delivery{e, t, e.object(t)} }
 
-// batch counts what is taken in one go. It's full at a bound, and then takes only what shares the last
-// revision: a client may resume from any revision it was given.
+// batch counts what one Next takes. A full batch takes only further events of its last revision, because a client
+// resumes after the last revision that it saw, and would miss the rest of that one.
 type batch struct {
 	events, bytes int
 	rev           storage.Revision
@@ -134,7 +136,7 @@ func (b *batch) takes(e *event) bool {
 	return true
 }
 
-// The arrays of a batch are pooled: on the stack they would make that of each idle watcher large.
+// The arrays of a batch are pooled. On the stack they would enlarge the stack of each idle watcher.
 var (
 	deliveryPool = sync.Pool{New: func() any { b := make([]delivery, 0, maxBatchEvents); return &b }}
 	eventPool    = sync.Pool{New: func() any { b := make([]*event, 0, maxBatchEvents); return &b }}
@@ -151,7 +153,7 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 	end, lost := c.epoch.end, c.seq < g.floor
 	for i := g.after(c.seq); !lost && i < g.next; i++ {
 		n := g.ring[i%uint64(len(g.ring))]
-		if n.seq < r.log.low { // fell off the log before it was taken
+		if n.seq < r.log.low { // the log has dropped the event
 			lost = true
 			break
 		}
@@ -163,7 +165,7 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 	}
 	r.mu.RUnlock()
 	switch {
-	case lost: // entries are in order: none was taken
+	case lost: // none was taken: the oldest entries are the first to be lost
 		c.reads = fromLog
 		return dst, moved, nil
 	case len(got) > 0:
@@ -175,7 +177,8 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 	return dst, idle, nil
 }
 
-// nextBehind takes events that the cursor is late for: from the log, or below that from history.
+// nextBehind takes events that the group's ring no longer has: from the log, or from history if the log has dropped
+// them too.
 func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revision) ([]byte, step, error) {
 	var b batch
 	pooled := eventPool.Get().(*[]*event)
@@ -187,9 +190,9 @@ func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revisio
 	if c.rev < r.log.base {
 		r.mu.RUnlock()
 		c.reads = fromHistory
-		return c.nextPast(ctx, dst, pos, end)
+		return c.nextPast(ctx, dst, limits{feed: pos, epoch: end})
 	}
-	if c.reads == fromHistory || c.seq+1 < r.log.low { // an idle cursor's seq is old, its rev isn't
+	if c.reads == fromHistory || c.seq+1 < r.log.low { // the seq of a cursor that was idle may be old; its rev is always true
 		c.reads, c.seq = fromLog, r.log.seqAt(c.rev)
 	}
 	caughtUp := c.seq >= g.floor
@@ -211,31 +214,37 @@ func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revisio
 	return out, moved, err
 }
 
-// nextPast takes events from etcd's history, up to the end of the cursor's epoch.
-func (c *Cursor) nextPast(ctx context.Context, dst []byte, pos, end storage.Revision) ([]byte, step, error) {
+// limits are the revisions up to which a cursor may read history.
+type limits struct {
+	feed  storage.Revision // the feed's position
+	epoch storage.Revision // the end of the cursor's epoch
+}
+
+// nextPast takes events from etcd's history.
+func (c *Cursor) nextPast(ctx context.Context, dst []byte, to limits) ([]byte, step, error) {
 	switch {
-	case c.rev >= end:
+	case c.rev >= to.epoch:
 		return dst, ended, nil
-	case c.rev >= pos: // the log has lost even more since pos was read
+	case c.rev >= to.feed: // the log has dropped even more since the position was read
 		return dst, moved, nil
 	}
-	s, err := c.resource.cacher.stretches.stretch(ctx, c.resource, c.rev, pos)
+	s, err := c.resource.cacher.stretches.seek(ctx, c.resource, storage.Stretch{After: c.rev, Through: to.feed})
 	if err != nil {
 		return dst, moved, err
 	}
 	var b batch
-	events, n := s.between(c.rev, end), 0
+	events, n := s.between(c.rev, to.epoch), 0
 	for n < len(events) && b.takes(events[n]) {
 		n++
 	}
 	out, err := c.match(ctx, dst, events[:n])
 	if err == nil && n == len(events) {
-		c.rev = max(c.rev, min(s.upTo, end))
+		c.rev = max(c.rev, min(s.upTo, to.epoch))
 	}
 	return out, moved, err
 }
 
-// match appends those of the events that concern the cursor's group.
+// match appends the frames of those events that concern the cursor's group.
 func (c *Cursor) match(ctx context.Context, dst []byte, events []*event) ([]byte, error) {
 	if len(events) == 0 {
 		return dst, nil
@@ -244,7 +253,7 @@ func (c *Cursor) match(ctx context.Context, dst []byte, events []*event) ([]byte
 	got := (*pooled)[:0]
 	defer func() { clear(got); *pooled = got; deliveryPool.Put(pooled) }()
 	for _, e := range events {
-		if t := c.group.transition(e); t != 0 {
+		if t := c.group.transition(e); t != watchstream.None {
 			got = append(got, deliver(e, t))
 		}
 	}
@@ -256,7 +265,7 @@ func (c *Cursor) match(ctx context.Context, dst []byte, events []*event) ([]byte
 	return dst, err
 }
 
-// give appends the frames of events that were taken. On an error none is.
+// give appends the frames of events that were taken. On an error it appends none, and the cursor stays where it was.
 func (c *Cursor) give(ctx context.Context, dst []byte, got []delivery) ([]byte, error) {
 	if len(got) == 0 {
 		return dst, nil
@@ -294,17 +303,25 @@ func (c *Cursor) prepare(ctx context.Context, got []delivery) error {
 	return nil
 }
 
-// Revision is how far the cursor is: every matching change up to it has been given. It's what a bookmark
-// says, after Next had nothing to give.
+// Revision returns the revision up to which every matching change has been given. A bookmark says it, after Next had
+// nothing to give.
 func (c *Cursor) Revision() int64 { return int64(c.rev) }
 
-// AppendBookmark appends a BOOKMARK event at the cursor's revision. initialEnd adds the annotation that
-// tells the client that the initial state is complete (KEP-3157).
-func (c *Cursor) AppendBookmark(dst []byte, initialEnd bool) []byte {
-	return c.view().appendBookmark(dst, c.rev, initialEnd)
+// AppendBookmark appends a BOOKMARK event at the cursor's revision.
+func (c *Cursor) AppendBookmark(dst []byte) []byte {
+	v := c.view()
+	return v.appendBookmark(dst, v.bookmarkAt(c.rev), c.rev)
 }
 
-// view returns the view of the next event, which is then given.
+// AppendInitialEnd appends the BOOKMARK event that tells the client that the initial state is complete (KEP-3157).
+func (c *Cursor) AppendInitialEnd(dst []byte) []byte {
+	v := c.view()
+	b := v.bookmarkAt(c.rev)
+	b.InitialEnd = true
+	return v.appendBookmark(dst, b, c.rev)
+}
+
+// view returns the view of the next event. The caller gives that event.
 func (c *Cursor) view() *View {
 	v := c.group.view
 	if c.begun || v.First == nil {
@@ -314,7 +331,7 @@ func (c *Cursor) view() *View {
 	return v.First
 }
 
-// Close gives up the cursor's membership of its group. It's idempotent.
+// Close takes the cursor out of its group. It's idempotent.
 func (c *Cursor) Close() {
 	c.close.Do(func() {
 		c.awake()

@@ -24,12 +24,12 @@ type feed struct {
 	moved  chan struct{} // closed when pos has moved; nil while nobody waits
 
 	// The goroutine's own.
-	untrimmed  int       // changes since the last trim
-	pinned     int64     // bytes replaced since the kept snapshots were looked at
+	untrimmed  int       // changes since the logs were last trimmed
+	pinned     int64     // bytes replaced since the snapshots were last trimmed
 	complained time.Time // when a change that can't be decoded was last logged
 }
 
-// emptyRevision is that of a new etcd. No change belongs to it.
+// emptyRevision is the revision of a new etcd. No change has it.
 const emptyRevision storage.Revision = 1
 
 // run primes the caches and then applies every change until ctx ends, which isn't an error.
@@ -68,10 +68,10 @@ func (f *feed) follow(ctx context.Context) error {
 	}
 }
 
-// prime loads the state of some way back. What follows from there is the ordinary feed: there is no special path for
-// the recent past. It does so at start, and when history was compacted further than the feed has come. A
-// cursor that is below the state then reads on from etcd's history, or is told that it has expired if
-// compaction took what it would have got.
+// prime loads the state as it was bounds.warm revisions ago, or as soon after that as history allows. The feed then
+// applies what followed as it applies every change, and so fills the logs. The feed primes at start, and again when
+// history was compacted further than it has come. In the second case a cursor that is below the state reads on from
+// etcd's history. If compaction has taken events that the cursor needs, it's told that it has expired.
 func (f *feed) prime(ctx context.Context) error {
 	for {
 		newest := f.store.Current()
@@ -83,7 +83,7 @@ func (f *feed) prime(ctx context.Context) error {
 	}
 }
 
-// list loads the state at a revision, and the logs begin there.
+// list loads the state at a revision. The logs begin at that revision.
 func (f *feed) list(ctx context.Context, at storage.Revision) error {
 	objects := map[storage.Prefix][]*Object{}
 	_, err := f.store.List(ctx, storage.Range{Prefix: storage.Root}, at, func(kv storage.Change) error {
@@ -101,7 +101,7 @@ func (f *feed) list(ctx context.Context, at storage.Revision) error {
 	return nil
 }
 
-// install makes objects all that the caches hold, and returns the cohorts to wake.
+// install replaces all that the caches hold by objects, and returns the cohorts to wake.
 func (f *feed) install(objects map[storage.Prefix][]*Object, at storage.Revision) (dirty []*cohort) {
 	f.cacher.mu.Lock()
 	defer f.cacher.mu.Unlock()
@@ -117,7 +117,7 @@ func (f *feed) install(objects map[storage.Prefix][]*Object, at storage.Revision
 	return dirty
 }
 
-// applyAll applies changes revision by revision, and then wakes whom they concern.
+// applyAll applies changes revision by revision, and then wakes the watchers that they concern.
 func (f *feed) applyAll(changes []storage.Change) {
 	var dirty []*cohort
 	for from := 0; from < len(changes); {
@@ -146,7 +146,7 @@ func (f *feed) applyRevision(changes []storage.Change, dirty []*cohort) []*cohor
 	for len(changes) > 0 {
 		p, _, _, ok := storage.SplitKey(changes[0].Key)
 		n, rest := 1, []storage.Change(nil)
-		if len(changes) > 1 { // only transactions that aren't ours
+		if len(changes) > 1 { // a transaction that isn't ours: each of ours changes one object
 			changes, rest = partition(changes, p)
 			n = len(changes)
 		}
@@ -160,10 +160,11 @@ func (f *feed) applyRevision(changes []storage.Change, dirty []*cohort) []*cohor
 	return dirty
 }
 
-// complaintInterval is how often the feed complains about changes that it can't decode: there may be many.
+// complaintInterval bounds how often changes that can't be decoded are logged, because there may be many.
 const complaintInterval = time.Minute
 
-// ignore leaves out changes of keys that aren't an object's. Those that can't be decoded have no key at all.
+// ignore leaves out changes of keys that belong to no object. It counts and logs those that couldn't be decoded, which
+// have no key at all.
 func (f *feed) ignore(changes []storage.Change) {
 	for _, c := range changes {
 		if c.Err == nil {
@@ -189,7 +190,7 @@ func partition(changes []storage.Change, of storage.Prefix) (in, out []storage.C
 	return in, out
 }
 
-// position returns how far the feed has come.
+// position returns the revision up to which every change is in the caches.
 func (f *feed) position() storage.Revision { return storage.Revision(f.pos.Load()) }
 
 func (f *feed) moveTo(rev storage.Revision) {

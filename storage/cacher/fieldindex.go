@@ -10,8 +10,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// fieldSet is the selectable fields of a resource, beside name and namespace, whose values its objects
-// carry. Immutable; equal ones needn't be the same.
+// fieldSet is the selectable fields of a resource whose values its objects carry: all besides name and namespace.
+// It's immutable. Two sets with the same labels are still different sets.
 type fieldSet struct {
 	labels []string // sorted, each once
 }
@@ -26,7 +26,7 @@ func (f *fieldSet) find(label string) int {
 	return slices.Index(f.labels, label) // at most a handful
 }
 
-// read makes a new object, which nobody else has yet, carry the values.
+// read makes an object that nobody else has yet carry the values.
 func (f *fieldSet) read(o *Object) {
 	o.fields, o.values = nil, nil
 	if len(f.labels) == 0 || o.Err != nil {
@@ -39,20 +39,20 @@ func (f *fieldSet) read(o *Object) {
 	o.fields, o.values = f, values
 }
 
-// fieldIndex finds a resource's objects by the values of its selectable fields. Every object is under each of
-// them once, an absent field as "". It's as copy-on-write as the tree of the objects, and cloned with it, so
-// that a snapshot has the index that belongs to it.
+// fieldIndex finds a resource's objects by the values of its selectable fields. Every object is in the tree of each
+// field once; the value of an absent field is "". The trees are copy-on-write and cloned together with the tree of the
+// objects, so that a snapshot has the index that belongs to it.
 //
-// For each object and field it takes 32 bytes in the tree and 16 with the object, plus what nodes have in
-// reserve: about 60 bytes. Each distinct value is there once. Guarded by Resource.mu; a clone is immutable.
+// For each object and field the index takes 32 bytes in the tree and 16 with the object, plus what nodes have in
+// reserve: about 60 bytes. Objects with the same value share its bytes. Guarded by Resource.mu; a clone is immutable.
 type fieldIndex struct {
 	set      *fieldSet
 	trees    []*btree.BTree[fieldEntry] // by the set's labels
-	complete bool                       // false while it's built: it must not be asked
+	complete bool                       // false while SetFields builds the index: nobody may read it yet
 }
 
-// fieldEntry says that the object under a key has a value. It holds no object: a change that leaves the
-// value alone leaves the index alone.
+// fieldEntry says that the object under a key has a value. It doesn't point to the object, so a change that keeps
+// the value doesn't touch the index.
 type fieldEntry struct{ value, key string }
 
 func newFieldIndex(set *fieldSet) *fieldIndex {
@@ -85,8 +85,8 @@ func (x *fieldIndex) clear() {
 	}
 }
 
-// carry makes a new object carry the values of the index's fields. The feed has most often done it already,
-// outside the lock.
+// carry makes a new object carry the values of the index's fields. Mostly it does already: the feed has read
+// them before it took the lock, and they're missing only if the fields have changed since.
 func (x *fieldIndex) carry(o *Object) {
 	if o.fields != x.set && o.Err == nil {
 		x.set.read(o)
@@ -96,11 +96,11 @@ func (x *fieldIndex) carry(o *Object) {
 // move brings a change of one object from prev to cur into the index; one of them may be nil. cur isn't
 // known to anybody else yet.
 func (x *fieldIndex) move(prev, cur *Object) {
-	// What doesn't carry the values isn't indexed: unreadable, or not reached by SetFields yet.
+	// An object that doesn't carry the values isn't indexed: it's unreadable, or SetFields hasn't reached it yet.
 	had, has := prev != nil && prev.fields == x.set, cur != nil && cur.fields == x.set
 	for i := range x.trees {
 		if had && has && prev.values[i] == cur.values[i] {
-			cur.values[i] = prev.values[i] // one copy
+			cur.values[i] = prev.values[i] // so that the value is in memory once
 			continue
 		}
 		if had {
@@ -113,7 +113,7 @@ func (x *fieldIndex) move(prev, cur *Object) {
 	}
 }
 
-// intern returns the copy of a value that the index has.
+// intern returns the index's own copy of a value, or the value itself if the index doesn't have it yet.
 func (x *fieldIndex) intern(i int, value string) string {
 	x.trees[i].AscendGreaterOrEqual(fieldEntry{value: value}, func(e fieldEntry) bool {
 		if e.value == value {
@@ -130,13 +130,14 @@ func (r *Resource) fieldSet() *fieldSet {
 	return r.fields.set
 }
 
-// fieldBatch is how many objects SetFields puts in place in one hold of the lock.
+// fieldBatch is how many objects SetFields replaces under one hold of the lock: some hundred microseconds, during which
+// the feed and the readers of the resource wait.
 const fieldBatch = 128
 
-// SetFields says which fields of the objects are selectable, beside metadata.name and metadata.namespace:
-// their values are kept, and indexed, from when it returns until it's told otherwise. It's for one caller at
-// a time. What it costs is a scan of all objects, if the fields are others than before; reads and changes go
-// on meanwhile.
+// SetFields says which fields of the objects are selectable, besides metadata.name and metadata.namespace. When it
+// returns, the objects carry the values of these fields and Where finds objects by them, until the next call. If the
+// fields are others than before, it scans all objects; reads and changes go on meanwhile. It's for one caller at a
+// time.
 func (r *Resource) SetFields(labels []string) {
 	set := &fieldSet{labels: slices.Clone(labels)}
 	set.labels = slices.DeleteFunc(set.labels, func(l string) bool { return l == "metadata.name" || l == "metadata.namespace" })
@@ -168,8 +169,8 @@ func (r *Resource) SetFields(labels []string) {
 	r.fields.complete, r.snapshot = true, nil
 }
 
-// replace puts objects in the places of others that are the same but for the values they carry. Those that
-// changed meanwhile carry them already.
+// replace puts each object of is in the place of the one in was: the two differ only in the values that they carry.
+// An object that the feed has changed meanwhile carries the values already, and stays.
 func (r *Resource) replace(was, is []*Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,8 +184,8 @@ func (r *Resource) replace(was, is []*Object) {
 	}
 }
 
-// Where yields, in key order, the objects whose field has a value and whose keys are in a range. It costs what it
-// yields. ok is false where the field isn't indexed: In has to do then.
+// Where yields, in key order, the objects whose field has a value and whose keys are in a range. Its cost grows with
+// the objects that it yields, not with those that there are. ok is false if the field isn't indexed: use In then.
 func (s *Snapshot) Where(label, value string, keys storage.Range) (objects iter.Seq[*Object], ok bool) {
 	i := s.fields.set.find(label)
 	if i < 0 || !s.fields.complete {

@@ -12,14 +12,14 @@ type groupKey struct {
 	view            *View
 }
 
-// groupKey returns the key of the group that watches what the options say. It builds the selectors' strings, which
-// is why it's called before any lock is taken.
+// groupKey returns the key of the group that watches what the options say. It builds the selectors' strings, so it's
+// called before any lock is taken.
 func (o WatchOptions) groupKey() groupKey {
 	return groupKey{o.Namespace, o.Name, o.Labels.String(), o.Fields.String(), o.View}
 }
 
-// group is all watchers that ask for the same. What concerns them is decided once per event and noted in
-// the group's ring; each watcher is a position in it.
+// group is all watchers that ask for the same. The feed decides once per event whether it concerns them, and notes
+// that in the group's ring. Each watcher is a position in the ring.
 type group struct {
 	groupKey
 	labelSelector selectors.LabelSelector
@@ -31,10 +31,10 @@ type group struct {
 	first   uint64
 	next    uint64
 	floor   uint64 // seq of the newest entry overwritten; at creation the log's head
-	touched uint64 // seq of the last event looked at, which may be found by several terms
+	touched uint64 // seq of the last event that route looked at: the index may find a group twice for one event
 
 	state   *sharedState // the initial state that members are being given, if any
-	cohorts []*cohort    // the members, as they're woken; the one with room is last
+	cohorts []*cohort    // the members, as they're woken; whoever joins gets into the last one
 }
 
 // entry is an event that concerns a group.
@@ -64,7 +64,7 @@ func (g *group) transition(e *event) watchstream.Type {
 	return watchstream.Transition(g.matches(e.prev), g.matches(e.cur))
 }
 
-// push notes an entry, of at most so many; Resource.mu must be held.
+// push adds an entry to the ring, which holds at most so many; Resource.mu must be held.
 func (g *group) push(n entry, most uint64) {
 	if size := uint64(len(g.ring)); g.next-g.first == size {
 		if size < most {
@@ -87,7 +87,7 @@ func (g *group) grow() {
 }
 
 // after returns the index of the first entry with a larger sequence number; Resource.mu must be
-// held. A watcher most often lacks an entry or two, so it looks from the end.
+// held. Most watchers lack an entry or two, so after searches from the end.
 func (g *group) after(seq uint64) uint64 {
 	i := g.next
 	for step := uint64(1); i > g.first; step *= 2 {

@@ -2,10 +2,10 @@ package cacher
 
 import "github.com/apiserver-lite/apiserver-lite/selectors"
 
-// index finds the groups that an event may concern. Each group stands under exactly one term of its
-// selection, the first that it has: name, field equality, label equality (an "in" stands under each of
-// its values), namespace; or under none. So an event's cost is the groups that share a term with it, not
-// the groups there are. Guarded by Resource.mu.
+// index finds the groups that an event may concern. Each group is under exactly one term of its selection,
+// the first that it has of these: name, field equality, label equality (an "in" is under each of its values),
+// namespace. A group without any is in rest. So an event costs the groups that share a term with it, not
+// all groups. Guarded by Resource.mu.
 type index struct {
 	names      terms
 	fields     map[string]terms // by field label, then value
@@ -43,7 +43,8 @@ func (x *index) add(g *group) { x.place(g, terms.add, func(s set) { s[g] = struc
 
 func (x *index) remove(g *group) { x.place(g, terms.remove, func(s set) { delete(s, g) }) }
 
-// place applies an operation at the group's place in the index, which depends on nothing but the group.
+// place calls at or rest, which add or remove, for the group's place in the index. The place depends on the group's
+// selection alone, so remove finds what add has put there.
 func (x *index) place(g *group, at func(terms, string, *group), rest func(set)) {
 	if g.name != "" {
 		at(x.names, g.name, g)
@@ -68,7 +69,7 @@ func (x *index) place(g *group, at func(terms, string, *group), rest func(set)) 
 	rest(x.rest)
 }
 
-// under works on the terms of one key, which exist only while they hold something.
+// under calls f with the terms of one key. They're made when they're missing, and removed when f leaves them empty.
 func under(m map[string]terms, key string, f func(terms)) {
 	t := m[key]
 	if t == nil {
@@ -83,7 +84,7 @@ func under(m map[string]terms, key string, f func(terms)) {
 // touch calls visit for each group that the change from prev to cur may concern; one of them may be
 // nil. A group can be visited twice.
 func (x *index) touch(prev, cur *Object, visit func(*group)) {
-	one := cur // keys don't change: the name and namespace of either
+	one := cur // both have the same key, and so the same name and namespace
 	if one == nil {
 		one = prev
 	}

@@ -10,21 +10,21 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
-// event is one change of one object: prev is nil for a creation, cur for a deletion.
+// event is one change of one object. prev is nil for a creation, and cur for a deletion.
 type event struct {
-	seq       uint64 // position in the resource's log; 0 for one read from history
+	seq       uint64 // position in the resource's log; 0 for an event that was read from history
 	rev       storage.Revision
 	at        time.Time // when the feed applied it
 	prev, cur *Object
 
 	frames  atomic.Pointer[frame] // a list, newest first: one entry per view and type that was asked for
-	mu      sync.Mutex            // guards cost and owner, and lets one goroutine encode
-	cost    int64                 // bytes that this event keeps alive
-	owner   *atomic.Int64         // the sum that cost is part of; nil once the event has been dropped
-	encoded *atomic.Int64         // counts encodings, for metrics and tests
+	mu      sync.Mutex            // lets one goroutine encode
+	cost    atomic.Int64          // bytes that this event keeps alive and owner counts; dropped once drop was called
+	owner   *atomic.Int64         // the sum that cost is part of; nil for an event that nothing counts
+	encoded *atomic.Int64         // counts encodings, for metrics
 }
 
-// frame is the event as some watchers get it. Immutable.
+// frame is an event as the watchers of one view get it. Immutable.
 type frame struct {
 	view *View
 	typ  watchstream.Type
@@ -32,32 +32,52 @@ type frame struct {
 	next *frame
 }
 
-// eventOverhead is about what an event weighs besides the objects' bytes.
+// eventOverhead is about how many bytes an event takes besides those of the objects.
 const eventOverhead = 256
 
-// hold makes the event part of a sum of bytes. What it keeps alive is prev: cur is in the tree, or is
-// the next event's prev.
+// hold adds the bytes that the event keeps alive to a sum. Those are prev's: cur is kept alive by the tree, or by a
+// later event of which it's prev. Nobody else has the event yet.
 func (e *event) hold(sum *atomic.Int64) {
-	e.cost, e.owner = eventOverhead, sum
+	e.owner = sum
+	cost := int64(eventOverhead)
 	if e.prev != nil {
-		e.cost += int64(len(e.prev.raw))
+		cost += int64(len(e.prev.raw))
 	}
-	sum.Add(e.cost)
+	e.grow(cost)
 }
 
-// drop takes the event out of the sum it was held by.
+// dropped is the cost of an event that drop has taken out of its sum. No real cost is negative.
+const dropped = -1
+
+// grow adds bytes to what the event keeps alive, unless it was dropped. It returns how many it added.
+func (e *event) grow(bytes int64) int64 {
+	for e.owner != nil {
+		cost := e.cost.Load()
+		if cost == dropped {
+			break
+		}
+		if e.cost.CompareAndSwap(cost, cost+bytes) {
+			e.owner.Add(bytes)
+			return bytes
+		}
+	}
+	return 0
+}
+
+// drop takes the event out of the sum that it was held by. It takes no lock: the feed calls it and must not wait for
+// a reader that encodes the event.
 func (e *event) drop() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.owner != nil {
-		e.owner.Add(-e.cost)
-		e.owner = nil
+	if e.owner == nil {
+		return
+	}
+	if cost := e.cost.Swap(dropped); cost != dropped {
+		e.owner.Add(-cost)
 	}
 }
 
-// frame returns the event as watchers of a view get it. It's encoded once, however many ask. shown is what the
-// view shows for the event's object: nothing is converted here, where a lock is held. added is how many bytes the
-// event keeps alive that it didn't before.
+// frame returns the event as watchers of a view get it. It's encoded once, however many ask: the first encodes it
+// under mu and the others wait. shown is what the view shows for the event's object: frame converts nothing. added is
+// how many bytes the event now keeps alive that it didn't before.
 func (e *event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, added int64) {
 	if f := e.findFrame(v, t); f != nil {
 		return f, 0
@@ -73,12 +93,7 @@ func (e *event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, 
 	if e.encoded != nil {
 		e.encoded.Add(1)
 	}
-	if e.owner != nil {
-		added = int64(cap(f.data))
-		e.cost += added
-		e.owner.Add(added)
-	}
-	return f.data, added
+	return f.data, e.grow(int64(cap(f.data)))
 }
 
 // object returns the stored object that an event of a type is about.
@@ -101,8 +116,8 @@ func (e *event) findFrame(v *View, t watchstream.Type) []byte {
 	return nil
 }
 
-// eventLog is a window over a resource's newest events: a ring by sequence number, bounded by count
-// and by bytes. It is complete after base: every event of the resource with a larger revision is here.
+// eventLog holds a resource's newest events: a ring by sequence number, bounded by count and by bytes. It has
+// every event of the resource with a revision above base. Guarded by Resource.mu; bytes is atomic.
 type eventLog struct {
 	ring      []*event // holds seq at ring[seq%len]; its length is a power of two
 	low, next uint64   // events with low <= seq < next are here
@@ -132,7 +147,7 @@ func (l *eventLog) append(e *event) {
 	e.hold(&l.bytes)
 }
 
-// resize gives the log room for so many events: a power of two, and no fewer than it has.
+// resize makes a ring for so many events: a power of two, and no fewer than the log has.
 func (l *eventLog) resize(size uint64) {
 	ring := make([]*event, size)
 	for seq := l.low; seq < l.next; seq++ {
@@ -141,7 +156,7 @@ func (l *eventLog) resize(size uint64) {
 	l.ring = ring
 }
 
-// shrink gives up room that most of the log's events have left.
+// shrink makes the ring smaller when the log uses a quarter of it or less.
 func (l *eventLog) shrink() {
 	size := uint64(len(l.ring))
 	for size > firstLogSize && size >= 4*(l.next-l.low) {
@@ -162,8 +177,9 @@ func (l *eventLog) evict() {
 	e.drop()
 }
 
-// reset forgets everything: the log begins anew after base. It skips one sequence number. Otherwise a cursor that
-// took the last event would be mistaken for one that is up to date, and miss what the log never had.
+// reset forgets everything: the log begins anew after base. It skips one sequence number, because the log never had
+// the events that the feed missed. Without the skip, a cursor that took the last event would seem to be up to date,
+// and would miss those.
 func (l *eventLog) reset(base storage.Revision) {
 	for l.low < l.next {
 		l.evict()

@@ -10,28 +10,28 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// Object is one stored object: its bytes as they rest in etcd, which hold no resourceVersion, and
-// the attributes that routing needs. It's never a decoded tree. Immutable; readers share it.
+// Object is one stored object: its bytes as etcd has them, without a resourceVersion, and the attributes that
+// routing needs. It's never a decoded tree. It's immutable, and readers share it.
 type Object struct {
 	Key               string
 	Revision          storage.Revision // its resourceVersion
-	labelBits         labelBits        // of Labels; beside what a scan of many objects looks at first
+	labelBits         labelBits        // a hash of Labels; it's up here so that a scan reads one cache line of each object
 	Labels            selectors.Set
-	Err               error  // the stored bytes aren't an object: they're kept, and never served
+	Err               error  // not nil if the stored bytes aren't an object: then they're kept, and never served
 	DeletionTimestamp string // "" when it isn't being deleted
 
 	raw     []byte
 	offsets offsets
-	fields  *fieldSet // whose values are known; nil for none
-	values  []string  // of them, in its order
+	fields  *fieldSet // the selectable fields whose values the object carries; nil for none
+	values  []string  // of these fields, in their order
 	nameAt  uint32    // where the name begins in Key
 	spaceAt uint32    // where the namespace begins in Key; nameAt when there is none
 
-	converted atomic.Pointer[converted] // what conversions made of it; nil for most objects
+	converted atomic.Pointer[converted] // a list of what conversions made of the object; nil for most objects
 }
 
-// NewObject scans stored bytes into an Object. It keeps raw, which must not change any more, and
-// parts of it as strings.
+// NewObject scans stored bytes into an Object. The Object keeps raw, and strings that share its bytes, so raw must not
+// change any more.
 func NewObject(key string, raw []byte, rev storage.Revision) *Object {
 	o := &Object{Key: key, Revision: rev, raw: raw}
 	if p, ns, _, ok := storage.SplitKey(key); ok {
@@ -47,7 +47,7 @@ func NewObject(key string, raw []byte, rev storage.Revision) *Object {
 	return o
 }
 
-// newObjectFrom makes the object of a change, which may have failed before it came here.
+// newObjectFrom makes the object of a change. If the change couldn't be decoded, the object has its Err.
 func newObjectFrom(c storage.Change) *Object {
 	if c.Err != nil {
 		return &Object{Key: c.Key, Revision: c.Revision, raw: c.Value, Err: c.Err}
@@ -80,7 +80,7 @@ func (o *Object) Name() string { return o.Key[o.nameAt:] }
 func (o *Object) Raw() []byte { return o.raw }
 
 // Field returns the value at a field label such as "spec.color", as field selectors compare it: the text
-// of a string, number or bool, and "" for what is absent or has no text. It implements selectors.Fields.
+// of a string, number or bool, and "" for anything else and for an absent field. It implements selectors.Fields.
 func (o *Object) Field(label string) string {
 	switch label {
 	case "metadata.name":
@@ -111,7 +111,8 @@ func (o *Object) scanField(label string) string {
 	}
 }
 
-// enter moves the iterator to the value of a member of the object it stands at.
+// enter moves the iterator into the object that comes next, to the value of a member. It returns false if that isn't
+// an object or has no such member.
 func enter(it *jsoniter.Iterator, name string) bool {
 	if it.WhatIsNext() != jsoniter.ObjectValue {
 		return false

@@ -27,14 +27,15 @@ type WatchOptions struct {
 	Fields          selectors.FieldSelector
 	View            *View
 	Start           Start
-	// After is, for StartAfter, the revision that the events follow. For StartState, the state is at
-	// least this new, and at 0 at least as new as the call.
+	// After is, for StartAfter, the revision after which the events come. For StartState, the state is at
+	// least as new as After, or as new as the call if After is 0.
 	After storage.Revision
 }
 
-// Open starts a watch. It's answered ErrCompacted when history is known to begin after o.After, and
-// ErrFutureRevision when etcd itself hasn't come there: such a revision is another store's. It doesn't wait for a
-// disk: a compaction that nobody has noticed yet ends the watch at its first read of history.
+// Open starts a watch. The error is storage.ErrCompacted when history is known to begin after o.After,
+// storage.ErrFutureRevision when etcd hasn't reached o.After, which is then another store's revision, and ctx's when
+// that ends before the feed is there. Open doesn't wait for a disk. So it may not know of a compaction yet; then the
+// first Next that reads history returns the error.
 func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	if err := r.reach(ctx, o); err != nil {
 		return nil, err
@@ -48,8 +49,8 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	return r.openLocked(o, key), nil
 }
 
-// openLocked makes the cursor; mu must be held for writing. The state and the place in the log are of
-// one moment: no gap, no repeat.
+// openLocked makes the cursor; mu must be held for writing. The state and the place in the log are taken under one
+// hold of the lock, so that no event is missed or given twice.
 func (r *Resource) openLocked(o WatchOptions, key groupKey) *Cursor {
 	c := &Cursor{resource: r, epoch: r.epoch, rev: max(r.cacher.Position(), r.rev)}
 	if o.Start == StartAfter {
@@ -89,7 +90,7 @@ func (r *Resource) reach(ctx context.Context, o WatchOptions) error {
 	return err
 }
 
-// joinLocked finds or makes the group that watches the same; mu must be held for writing.
+// joinLocked adds a member to the group that watches the same, or to a new one; mu must be held for writing.
 func (r *Resource) joinLocked(o WatchOptions, key groupKey) *group {
 	g := r.groups[key]
 	if g == nil {
@@ -101,7 +102,7 @@ func (r *Resource) joinLocked(o WatchOptions, key groupKey) *group {
 	return g
 }
 
-// leave ends a cursor's membership; a group without members leaves the index at once.
+// leave takes a member out of its group. A group without members is removed.
 func (r *Resource) leave(g *group, h *cohort) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

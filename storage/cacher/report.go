@@ -7,27 +7,28 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// Report is what a page about watchers says of one.
+// Report says of one watcher what it watches and how far behind it is.
 type Report struct {
 	Namespace, Name string // what it selects, "" for all
 	Labels, Fields  string // canonical selectors
 	Members         int    // of its group: the watchers that ask for the same
 	Group           any    // equal for the members of one group
 	Revision        storage.Revision
-	// LagEvents is how many events wait to be taken. For a watcher that has fallen behind its group's
-	// ring it's a bound: the log's events, or history's revisions, whether they concern it or not.
+	// LagEvents is how many events the watcher has still to take. For a watcher that has fallen behind its group's
+	// ring it's the most that can be: all events of the log, or all revisions of history, whether they concern the
+	// watcher or not.
 	LagEvents int
 	// Lag is the age of the oldest of them, as far as the log reaches.
 	Lag time.Duration
 }
 
-// position is a copy of where a cursor stands, for others to read.
+// position is a copy of where a cursor is, for others to read.
 type position struct {
 	rev atomic.Int64
 	seq atomic.Uint64 // one more than the cursor's; 0 while it reads history
 }
 
-// publish shows the cursor's position; its own goroutine calls it.
+// publish copies the cursor's position for Report. The cursor's own goroutine calls it.
 func (c *Cursor) publish() {
 	seq := c.seq + 1
 	if c.reads == fromHistory {
@@ -37,7 +38,7 @@ func (c *Cursor) publish() {
 	c.shown.rev.Store(int64(c.rev))
 }
 
-// Report tells where the cursor stands. It may be called by any goroutine.
+// Report tells where the cursor is. Any goroutine may call it.
 func (c *Cursor) Report(now time.Time) Report {
 	g, r := c.group, c.resource
 	after, rev := c.shown.seq.Load(), storage.Revision(c.shown.rev.Load())

@@ -9,15 +9,21 @@ import (
 	"k8s.io/utils/third_party/forked/golang/btree"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
 // Resource is the cache of one key prefix: what is (tree), what happened (log), and who wants to
-// know (groups). Only the feed changes what it holds.
+// know (groups). Only the feed changes which objects it holds. SetFields replaces objects by equal ones that
+// carry other fields, and EndWatches replaces an empty tree by a smaller one.
 type Resource struct {
 	cacher *Cacher
 	prefix storage.Prefix
 
-	mu       sync.RWMutex // guards all below; held for pointer work only, never while matching for a reader
+	replaced atomic.Int64 // bytes that changes have ever taken out of the tree; grows only
+
+	// mu guards all below. The feed holds it while it applies a revision and matches the selectors of the groups
+	// that the changes may concern. Readers hold it to copy pointers, and match nothing under it.
+	mu       sync.RWMutex
 	tree     *btree.BTree[*Object]
 	fields   *fieldIndex      // of the tree's objects
 	snapshot *Snapshot        // the tree as it is now, when someone asked; nil after a change
@@ -26,16 +32,14 @@ type Resource struct {
 	groups   map[groupKey]*group
 	index    index
 	epoch    *epoch // of the watches that are opened now
-
-	replaced atomic.Int64 // bytes that changes have ever taken out of the tree; grows only
 }
 
-// epoch is what watches have in common that EndWatches ends together.
+// epoch is shared by the watches that EndWatches ends together.
 type epoch struct {
-	end storage.Revision // guarded by Resource.mu: they give no event after it; endless until EndWatches
+	end storage.Revision // guarded by Resource.mu: the watches give no event after it; endless until EndWatches
 }
 
-// endless is the end of watches that have none yet.
+// endless is the end of an epoch before EndWatches.
 const endless storage.Revision = math.MaxInt64
 
 // treeDegree is the branching of the tree: wide enough that a copied path is a few kilobytes.
@@ -53,9 +57,6 @@ func newResource(c *Cacher, p storage.Prefix, base storage.Revision) *Resource {
 	return r
 }
 
-// Prefix returns what the keys of the resource begin with.
-func (r *Resource) Prefix() storage.Prefix { return r.prefix }
-
 // Get returns the object under a key, or nil.
 func (r *Resource) Get(key string) *Object {
 	r.mu.RLock()
@@ -71,9 +72,9 @@ func (r *Resource) Len() int {
 	return r.tree.Len()
 }
 
-// install makes objects all that the resource holds, as of a revision, in one step: when the cache is primed, and
-// when the feed has missed events. All cohorts are added to dirty, because every open cursor is below the new log by
-// then: it reads on from history.
+// install replaces all that the resource holds by objects, as of a revision, in one step. The feed does that when it
+// primes the cache, and when it has missed events. Every open cursor is then below the new log and has to read on
+// from history, so install adds all cohorts to dirty.
 func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*cohort) []*cohort {
 	tree := newTree()
 	for _, o := range objects {
@@ -99,10 +100,10 @@ func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*coho
 	return dirty
 }
 
-// apply brings in the changes that one revision made to the resource, in one hold of the lock, and adds
+// apply brings in the changes that one revision made to the resource, under one hold of the lock, and adds
 // the cohorts of groups that got an entry to dirty.
 func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
-	objects := make([]*Object, 0, 1) // scanned outside the lock
+	objects := make([]*Object, 0, 1) // they're scanned before the lock is taken
 	fields := r.fieldSet()
 	for _, c := range changes {
 		var o *Object
@@ -145,7 +146,7 @@ func (r *Resource) route(e *event, dirty []*cohort) []*cohort {
 			return
 		}
 		g.touched = e.seq
-		if t := g.transition(e); t != 0 {
+		if t := g.transition(e); t != watchstream.None {
 			g.push(entry{e.seq, t}, r.cacher.bounds.groupEntries)
 			dirty = g.queueLocked(dirty)
 		}
@@ -163,13 +164,13 @@ func (r *Resource) trimLog(bytes int64) {
 	r.log.shrink()
 }
 
-// EndWatches ends every open watch of the resource cleanly, because its definition changed or went away. Each
-// still gives the events up to a revision that the feed has reached, however far behind it is, and none after it:
-// those may be of another definition.
+// EndWatches ends every open watch of the resource cleanly, because its definition changed or went away. The feed
+// must have reached the revision last. Each watch still gives the events up to it, however slow it is, and none after
+// it, because later events may be of another definition.
 func (r *Resource) EndWatches(last storage.Revision) {
 	r.mu.Lock()
 	if r.tree.Len() == 0 {
-		r.tree, r.snapshot = newTree(), nil // an emptied tree keeps nodes for its next objects, which may never come
+		r.tree, r.snapshot = newTree(), nil // an emptied tree keeps its nodes, and no objects may ever come
 	}
 	r.epoch.end = last
 	r.epoch = &epoch{endless}

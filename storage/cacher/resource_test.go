@@ -160,8 +160,8 @@ func TestRingOverwritten(t *testing.T) {
 				rev := b.put(widgetNamed(fmt.Sprint("w", i), "front"))
 				want = append(want, fmt.Sprintf("A w%d %d", i, rev))
 			}
-			if got := summary(read(t, sleeper)); got != strings.Join(want, ", ") {
-				t.Errorf("got %s", got)
+			if got, want := summary(read(t, sleeper)), strings.Join(want, ", "); got != want {
+				t.Errorf("got  %s\nwant %s", got, want)
 			}
 			if sleeper.reads != live {
 				t.Error("the cursor didn't get back to the ring")

@@ -119,10 +119,10 @@ func TestViewRenders(t *testing.T) {
 	view := &View{Render: func(dst []byte, o *Object) []byte { return fmt.Appendf(dst, "%s at %d", o.Name(), o.Revision) }}
 	o := NewObject(widgetKey, []byte(`{"apiVersion":"v1","kind":"W","metadata":{}}`), 7)
 	if got := string(view.Append(nil, o)); got != "a at 7" {
-		t.Errorf("got %s", got)
+		t.Errorf("got %s, want a at 7", got)
 	}
 	if got := string(view.appendAt(nil, o, 9)); got != "a at 9" || o.Revision != 7 {
-		t.Errorf("shown as deleted at 9 it's %s, and the object has revision %d", got, o.Revision)
+		t.Errorf("shown as deleted at 9: got %s and revision %d, want a at 9 and revision 7", got, o.Revision)
 	}
 }
 

@@ -19,7 +19,7 @@ type Snapshot struct {
 	tree     *btree.BTree[*Object]
 	fields   *fieldIndex
 	since    storage.Revision // of the last change that's in the tree
-	replaced int64            // Resource.replaced then: what it has grown by is what this keeps alive
+	replaced int64            // Resource.replaced then: what that has grown by, this snapshot keeps alive
 
 	// Revision is the larger of the feed's position and the resource's last change: every change up
 	// to it is in here.
@@ -29,7 +29,7 @@ type Snapshot struct {
 // Snapshot returns the resource as it is now. The tree is cloned at most once per change, and only when
 // someone asks; a clone takes constant time.
 func (r *Resource) Snapshot() *Snapshot {
-	pos := r.cacher.Position() // before the tree: it can only be too old
+	pos := r.cacher.Position() // read before the tree, so that the tree has at least every change up to it
 	r.mu.RLock()
 	s, rev := r.snapshot, r.rev
 	r.mu.RUnlock()
@@ -43,7 +43,7 @@ func (r *Resource) Snapshot() *Snapshot {
 	return &now
 }
 
-// snapshotLocked returns the shared clone of the tree; mu must be held for writing.
+// snapshotLocked returns the clone that all who ask before the next change share; mu must be held for writing.
 func (r *Resource) snapshotLocked() *Snapshot {
 	if r.snapshot == nil {
 		r.snapshot = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), since: r.rev, replaced: r.replaced.Load(), Revision: r.rev}
@@ -103,30 +103,28 @@ func (s *Snapshot) Count(keys storage.Range) (n int) {
 	return n
 }
 
-// kept is snapshots that somebody wants to read on from: the pages of a list are of one revision, whatever is
-// written between them. What a snapshot keeps alive is what has been replaced since, of which each resource
-// has the sum. Its lock is taken under no other and none is taken under it.
+// kept has the snapshots from which further pages may be read: all pages of a list show one revision, whatever is
+// written meanwhile. A snapshot keeps alive what was replaced after it, and each Resource counts what is replaced.
 type kept struct {
 	bounds *bounds
-	count  atomic.Int64 // of list, for the feed to look at
+	count  atomic.Int64 // the length of list, which the feed reads without the lock
 
-	mu   sync.Mutex // guards list
-	list []keptSnapshot
+	mu   sync.Mutex     // guards list
+	list []keptSnapshot // least recently used first
 }
 
-// keptSnapshot is a snapshot with all revisions that it's the state of: nothing changed between since and last.
-// Least recently used first.
+// keptSnapshot is a snapshot and the revisions (since..last) that it's valid for.
 type keptSnapshot struct {
 	resource *Resource
 	*Snapshot
 	last storage.Revision
 }
 
-// pins is how many bytes the snapshot keeps alive that nothing else need.
+// pins returns how many bytes the snapshot keeps alive that nothing else needs.
 func (k *keptSnapshot) pins() int64 { return k.resource.replaced.Load() - k.replaced }
 
-// changeOverhead is about what a change leaves besides an object's bytes: its attributes, and copied
-// nodes of the trees.
+// changeOverhead is about how many bytes an old snapshot keeps alive for one change, besides those of the replaced
+// object: the object's attributes, and the tree's nodes that the change copied.
 const changeOverhead = 512
 
 // countReplaced counts what a change took out of the tree; prev is nil for a creation.
@@ -164,7 +162,7 @@ func (k *kept) find(r *Resource, at storage.Revision) *Snapshot {
 	return nil
 }
 
-// trim drops what passes the bounds. The feed calls it each trimBytes.
+// trim drops the snapshots beyond the bounds. The feed calls it after each trimBytes that were replaced.
 func (k *kept) trim() {
 	if k.count.Load() == 0 {
 		return
@@ -188,8 +186,8 @@ func (k *kept) trimLocked() {
 	k.count.Store(int64(len(k.list)))
 }
 
-// sumLocked returns how many bytes are kept alive, and by which snapshot most. Of one resource the oldest
-// snapshot keeps alive all that the others do.
+// sumLocked returns how many bytes are kept alive, and the place of the snapshot that keeps most. Only the oldest
+// snapshot of each resource counts: it keeps alive all that the others of the resource do.
 func (k *kept) sumLocked() (sum int64, most int) {
 	for i := range k.list {
 		pins := k.list[i].pins()
@@ -206,11 +204,11 @@ func (k *kept) sumLocked() (sum int64, most int) {
 	return sum, most
 }
 
-// Keep lets At find the snapshot again as long as the bounds allow.
+// Keep lets At find the snapshot again, until the bounds of kept snapshots drop it.
 func (r *Resource) Keep(s *Snapshot) { r.cacher.kept.add(r, s) }
 
-// At returns the resource as it was at a revision that the feed has reached, if memory still has that: when
-// nothing changed since, or a snapshot was kept. Else it's nil, and Past has to do.
+// At returns the resource as it was at a revision that the feed has reached, if memory still has that: nothing has
+// changed since, or a snapshot was kept. Otherwise it returns nil: use Past.
 func (r *Resource) At(rev storage.Revision) *Snapshot {
 	s := r.Snapshot()
 	if rev < s.since {
@@ -223,9 +221,9 @@ func (r *Resource) At(rev storage.Revision) *Snapshot {
 	return &at
 }
 
-// Past yields the objects whose keys are in a range, as they were at a revision, from etcd's history, in key order. An
-// error ends it: storage.ErrCompacted when history no longer reaches back so far. Its memory doesn't grow with
-// the number of objects.
+// Past yields the objects whose keys are in a range, as they were at a revision, in key order. It reads etcd's
+// history, a page at a time, so its memory doesn't grow with the number of objects. An error comes last:
+// storage.ErrCompacted when history begins after the revision, or another of storage.Store.List.
 func (r *Resource) Past(ctx context.Context, rev storage.Revision, keys storage.Range) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
 		_, err := r.cacher.store.List(ctx, keys, rev, func(kv storage.Change) error {

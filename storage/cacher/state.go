@@ -9,24 +9,24 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
-// state is an initial state that a cursor is giving.
+// state is how far a cursor has given its initial state.
 type state struct {
 	shared *sharedState
-	piece  int    // the next one
+	piece  int    // the next one to give
 	next   string // the first key that isn't given yet
 }
 
-// sharedState is one snapshot as the members of one group get it, in pieces of frames. Fifty clients that ask
-// for the same state at once share its encoding, and whoever comes first to a piece makes it. It lives
-// while one of them is on its way.
+// sharedState is one snapshot as the members of one group get it, in pieces of frames. Clients that ask for the
+// same state at the same time share its encoding: whoever first comes to a piece makes it for all. The sharedState
+// lives until the last of them has got its state.
 type sharedState struct {
 	resource *Resource
 	snapshot atomic.Pointer[Snapshot] // nil once it has kept too much alive: the rest is read from history
 	replaced int64                    // of the snapshot
-	users    atomic.Int32             // changed under Resource.mu
-	bytes    atomic.Int64             // of pieces
+	users    atomic.Int32             // the cursors that are giving this state; changed under Resource.mu
+	bytes    atomic.Int64             // of the pieces
 
-	mu     sync.Mutex // guards pieces
+	mu     sync.Mutex // guards pieces, and lets one cursor encode
 	pieces []piece
 }
 
@@ -36,7 +36,8 @@ type piece struct {
 	next   string // the first key that isn't in it; "" after the last
 }
 
-// joinStateLocked returns the group's shared form of what the resource holds now; mu must be held for writing.
+// joinStateLocked returns the group's sharedState of what the resource holds now; mu must be held for writing. The
+// caller gives it up with endState.
 func (r *Resource) joinStateLocked(g *group) *sharedState {
 	now := r.snapshotLocked()
 	if g.state == nil || g.state.snapshot.Load() != now {
@@ -48,7 +49,7 @@ func (r *Resource) joinStateLocked(g *group) *sharedState {
 	return g.state
 }
 
-// endState gives up what is left of the initial state. The last who does forgets the shared form.
+// endState gives up the initial state. When the last cursor does, the sharedState is forgotten.
 func (c *Cursor) endState() {
 	if c.state == nil {
 		return
@@ -66,8 +67,8 @@ func (c *Cursor) endState() {
 	r.cacher.states.remove(s)
 }
 
-// nextState gives a piece of the initial state, as ADDED events. A piece never has anything else in it,
-// so that the caller can put a bookmark between the state and what follows.
+// nextState gives a piece of the initial state, as ADDED events. A piece has nothing else in it, so that the caller
+// can put a bookmark between the state and what follows.
 func (c *Cursor) nextState(ctx context.Context, dst []byte) (out []byte, err error) {
 	s := c.state
 	p, ok := s.shared.find(s.piece)
@@ -97,7 +98,7 @@ func (c *Cursor) nextState(ctx context.Context, dst []byte) (out []byte, err err
 	return out, nil
 }
 
-// prepareState has the view convert what the next piece may show.
+// prepareState has the view convert the objects that the next piece may show.
 func (c *Cursor) prepareState(ctx context.Context, snapshot *Snapshot) error {
 	if c.group.view.Conversion == nil {
 		return nil
@@ -124,7 +125,7 @@ func (c *Cursor) within() string {
 	return within
 }
 
-// find returns a piece that somebody has made.
+// find returns a piece if somebody has made it.
 func (s *sharedState) find(i int) (p piece, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,8 +135,8 @@ func (s *sharedState) find(i int) (p piece, ok bool) {
 	return piece{}, false
 }
 
-// add makes the piece that a cursor needs, if it's the next to be kept. ok is false beyond the bounds, and for
-// a cursor that is alone: it needs no copy.
+// add makes the piece that a cursor needs next, and keeps it for the others. ok is false if the piece isn't kept: the
+// bounds are reached, pieces before it are missing, or no other cursor is giving this state.
 func (s *sharedState) add(c *Cursor, snapshot *Snapshot) (p piece, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,10 +157,11 @@ func (s *sharedState) add(c *Cursor, snapshot *Snapshot) (p piece, ok bool) {
 	return p, true
 }
 
-// buffers are where pieces are made, before it's known how large they are.
+// buffers are where pieces are made. A piece is copied to memory of its own when its size is known.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, maxBatchBytes); return &b }}
 
-// encode appends frames of a snapshot from the cursor's next key on, until the batch is full.
+// encode appends frames of a snapshot from the cursor's next key on, until the batch is full or an object has to be
+// converted first. next is the first key that it left out, "" if there is none.
 func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string) {
 	g, within, view := c.group, c.within(), c.group.view
 	if c.state.next == "" && view.First != nil && !c.begun {
@@ -180,8 +182,8 @@ func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string
 	return dst, ""
 }
 
-// encodePast does what encode does when the snapshot is gone: it reads the objects from etcd's history, as they
-// were when the watch was opened. When that's gone too the error is storage.ErrCompacted.
+// encodePast does what encode does after the snapshot was dropped: it reads the objects from etcd's history, as they
+// were when the watch was opened. The error is storage.ErrCompacted if history no longer has them.
 func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next string, err error) {
 	within, size := c.within(), 0
 	var objects []*Object
@@ -208,15 +210,15 @@ func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next s
 	return dst, next, nil
 }
 
-// overflows tells whether an object is too much for a batch that has so many bytes. An empty one takes any.
+// overflows tells whether an object is too large for a batch that has size bytes already. An empty batch takes any.
 func overflows(size int, o *Object) bool {
 	return size > 0 && size+len(o.raw)+frameOverhead > maxBatchBytes
 }
 
-// states are the initial states that somebody is being given.
+// states are the initial states that cursors are giving.
 type states struct {
 	bounds *bounds
-	bytes  atomic.Int64 // of all their pieces
+	bytes  atomic.Int64 // of the pieces of all of them
 
 	mu   sync.Mutex // guards open; it may be taken under Resource.mu
 	open map[*sharedState]struct{}
@@ -236,12 +238,12 @@ func (st *states) remove(s *sharedState) {
 	delete(st.open, s)
 }
 
-// full tells whether no more pieces of a state are kept.
+// full tells whether no further piece of a state may be kept.
 func (st *states) full(s *sharedState) bool {
 	return s.bytes.Load() >= st.bounds.groupStateBytes || st.bytes.Load() >= st.bounds.stateBytes
 }
 
-// pins is how many bytes the state's snapshot keeps alive that nothing else needs.
+// pins returns how many bytes the state's snapshot keeps alive that nothing else needs.
 func (s *sharedState) pins() int64 {
 	if s.snapshot.Load() == nil {
 		return 0
@@ -249,8 +251,8 @@ func (s *sharedState) pins() int64 {
 	return s.resource.replaced.Load() - s.replaced
 }
 
-// pinnedLocked returns how many bytes the snapshots keep alive together, and of how many resources they are.
-// Of one resource the oldest keeps alive all that the others do; mu must be held.
+// pinnedLocked returns how many bytes the snapshots keep alive together, and of how many resources they are. Only the
+// oldest snapshot of each resource counts: it keeps alive all that the others of the resource do. mu must be held.
 func (st *states) pinnedLocked() (sum int64, resources int) {
 	most := map[*Resource]int64{}
 	for s := range st.open {
@@ -272,8 +274,8 @@ func (st *states) pinned() int64 {
 	return sum
 }
 
-// trim drops the snapshots that keep more than their resource's share alive, when all together keep too much. The
-// feed calls it each trimBytes.
+// trim drops snapshots when all together keep more alive than statePins: those that keep more than statePins divided
+// by the number of resources. The feed calls it after each trimBytes that were replaced.
 func (st *states) trim() {
 	st.mu.Lock()
 	defer st.mu.Unlock()

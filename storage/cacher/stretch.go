@@ -12,18 +12,18 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// stretches gives stretches of etcd's history as events, to cursors that need older ones than the log has. A stretch is
-// read and decoded once for all who need it at about the same time: its beginning is aligned, so that
-// those who were cut off at different revisions ask for the same ones.
+// stretches gives cursors the events that the log no longer has. It reads etcd's history in stretches, and decodes each
+// once for all cursors that need it at about the same time. Stretches begin at aligned revisions, so that cursors at
+// different revisions ask for the same stretches.
 type stretches struct {
 	store   *storage.Store
 	encoded *atomic.Int64
 	bounds  *bounds
+	bytes   atomic.Int64 // what the known stretches hold, frames included
 
 	mu    sync.Mutex // guards known and order
 	known map[stretchKey]*stretch
 	order []stretchKey // the least recently made first
-	bytes atomic.Int64 // what the known stretches hold, frames included
 }
 
 type stretchKey struct {
@@ -31,7 +31,8 @@ type stretchKey struct {
 	after    storage.Revision
 }
 
-// stretch is the events of one resource with after < revision <= upTo. Its fields are set when ready is closed.
+// stretch is the events of one resource with after < revision <= upTo, where after is in its key. Its fields are set
+// when ready is closed, by the cursor that reads it; the others wait for that.
 type stretch struct {
 	ready  chan struct{}
 	events []*event
@@ -39,17 +40,19 @@ type stretch struct {
 	err    error
 }
 
-// maxStretchBytes ends a stretch of large values before bounds.stretchRevisions does.
+// maxStretchBytes ends a stretch of large values before bounds.stretchRevisions does: one stretch
+// takes about an eighth of historyBytes at most.
 const maxStretchBytes = 8 << 20
 
-// stretch returns a stretch that has events after rev, or that at least leads further than rev. through is
-// how far the feed is: no stretch goes past it.
-func (h *stretches) stretch(ctx context.Context, r *Resource, rev, through storage.Revision) (*stretch, error) {
-	at := h.begin(rev)
+// seek returns a stretch that reaches further than of.After. Its events may begin before of.After, and it may have
+// none after it. of.Through is the feed's position, beyond which no stretch is read.
+func (st *stretches) seek(ctx context.Context, r *Resource, of storage.Stretch) (*stretch, error) {
+	rev, through := of.After, of.Through
+	at := st.begin(rev)
 	for {
-		s, err := h.get(ctx, stretchKey{r, at}, through)
-		if errors.Is(err, storage.ErrCompacted) && at < h.begin(rev) {
-			at = h.begin(rev) // compaction took the stretch's beginning, but not what is asked for
+		s, err := st.get(ctx, stretchKey{r, at}, through)
+		if errors.Is(err, storage.ErrCompacted) && at < st.begin(rev) {
+			at = st.begin(rev) // compaction took the stretch's beginning, but nothing after rev
 			continue
 		}
 		if err != nil {
@@ -58,33 +61,33 @@ func (h *stretches) stretch(ctx context.Context, r *Resource, rev, through stora
 		if s.upTo > rev {
 			return s, nil
 		}
-		if s.upTo <= at { // can't happen while rev is below the log: the feed has seen what follows
+		if s.upTo <= at { // can't happen: rev is below the log, and so the feed has seen what follows
 			return nil, fmt.Errorf("history after %d ends at %d, before the feed's position %d", at, s.upTo, through)
 		}
 		at = s.upTo // a stretch of large values: go on from its end
 	}
 }
 
-// begin is where the stretch that has rev's successor begins.
-func (h *stretches) begin(rev storage.Revision) storage.Revision {
-	return min(rev, max(rev/h.bounds.stretchRevisions*h.bounds.stretchRevisions, h.store.Compacted()))
+// begin returns where the stretch that has the revision after rev begins.
+func (st *stretches) begin(rev storage.Revision) storage.Revision {
+	return min(rev, max(rev/st.bounds.stretchRevisions*st.bounds.stretchRevisions, st.store.Compacted()))
 }
 
-// get returns the stretch of a key, read by the first who asks.
-func (h *stretches) get(ctx context.Context, k stretchKey, through storage.Revision) (*stretch, error) {
-	h.mu.Lock()
-	s := h.known[k]
+// get returns the stretch of a key. The first who asks reads it, and the others wait.
+func (st *stretches) get(ctx context.Context, k stretchKey, through storage.Revision) (*stretch, error) {
+	st.mu.Lock()
+	s := st.known[k]
 	first := s == nil
 	if first {
 		s = &stretch{ready: make(chan struct{})}
-		h.known[k] = s
-		h.order = append(h.order, k)
-		h.evictLocked()
+		st.known[k] = s
+		st.order = append(st.order, k)
+		st.evictLocked()
 	}
-	h.mu.Unlock()
+	st.mu.Unlock()
 	if first {
-		if s.err = h.read(ctx, k, through, s); s.err != nil {
-			h.forget(k) // so that the next reader tries again
+		if s.err = st.read(ctx, k, through, s); s.err != nil {
+			st.forget(k) // so that the next reader tries again
 		}
 		close(s.ready)
 		return s, s.err
@@ -95,22 +98,22 @@ func (h *stretches) get(ctx context.Context, k stretchKey, through storage.Revis
 	case <-s.ready:
 	}
 	if errors.Is(s.err, context.Canceled) || errors.Is(s.err, context.DeadlineExceeded) {
-		return h.get(ctx, k, through) // it was the other reader that gave up
+		return st.get(ctx, k, through) // the reader gave up, and this cursor hasn't
 	}
 	return s, s.err
 }
 
-// trim drops the oldest stretches beyond the bound.
-func (h *stretches) trim() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.evictLocked()
+// trim drops the oldest stretches beyond bounds.historyBytes.
+func (st *stretches) trim() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.evictLocked()
 }
 
-// evictLocked drops the oldest stretches beyond the bound; mu must be held. The newest stays.
-func (h *stretches) evictLocked() {
-	for h.bytes.Load() > h.bounds.historyBytes && len(h.order) > 1 {
-		s := h.known[h.order[0]]
+// evictLocked drops the oldest stretches beyond bounds.historyBytes, but never the newest; mu must be held.
+func (st *stretches) evictLocked() {
+	for st.bytes.Load() > st.bounds.historyBytes && len(st.order) > 1 {
+		s := st.known[st.order[0]]
 		select {
 		case <-s.ready:
 		default:
@@ -119,23 +122,23 @@ func (h *stretches) evictLocked() {
 		for _, e := range s.events {
 			e.drop()
 		}
-		delete(h.known, h.order[0])
-		h.order = h.order[1:]
+		delete(st.known, st.order[0])
+		st.order = st.order[1:]
 	}
 }
 
-// forget drops a stretch that its reader couldn't read.
-func (h *stretches) forget(k stretchKey) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.known, k)
-	h.order = slices.DeleteFunc(h.order, func(o stretchKey) bool { return o == k })
+// forget drops a stretch that couldn't be read.
+func (st *stretches) forget(k stretchKey) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	delete(st.known, k)
+	st.order = slices.DeleteFunc(st.order, func(o stretchKey) bool { return o == k })
 }
 
-// read fills in a stretch. On an error it leaves it empty, and nothing counted.
-func (h *stretches) read(ctx context.Context, k stretchKey, through storage.Revision, s *stretch) error {
-	end := k.after/h.bounds.stretchRevisions*h.bounds.stretchRevisions + h.bounds.stretchRevisions
-	changes, upTo, err := h.store.Changes(ctx, storage.Stretch{After: k.after, Through: min(end, through), MaxBytes: maxStretchBytes})
+// read fills in a stretch. On an error the stretch stays empty, and none of its bytes are counted.
+func (st *stretches) read(ctx context.Context, k stretchKey, through storage.Revision, s *stretch) error {
+	end := k.after/st.bounds.stretchRevisions*st.bounds.stretchRevisions + st.bounds.stretchRevisions
+	changes, upTo, err := st.store.Changes(ctx, storage.Stretch{After: k.after, Through: min(end, through), MaxBytes: maxStretchBytes})
 	if err != nil {
 		return err
 	}
@@ -145,13 +148,13 @@ func (h *stretches) read(ctx context.Context, k stretchKey, through storage.Revi
 		if p, _, _, ok := storage.SplitKey(c.Key); !ok || p != k.resource.prefix {
 			continue
 		}
-		e := &event{rev: c.Revision, encoded: h.encoded}
+		e := &event{rev: c.Revision, encoded: st.encoded}
 		if !c.Deleted {
 			e.cur = newObjectFrom(c)
 		}
 		prev, seen := latest[c.Key]
 		if !seen {
-			if prev, err = h.before(ctx, c.Key, c.Revision); err != nil {
+			if prev, err = st.before(ctx, c.Key, c.Revision); err != nil {
 				return err
 			}
 		}
@@ -162,24 +165,23 @@ func (h *stretches) read(ctx context.Context, k stretchKey, through storage.Revi
 		}
 	}
 	for _, e := range events {
-		h.hold(e)
+		st.hold(e)
 	}
 	s.events, s.upTo = events, upTo
 	return nil
 }
 
-// hold counts an event: unlike one of a log, it keeps its last state alive too.
-func (h *stretches) hold(e *event) {
-	e.hold(&h.bytes)
+// hold counts the bytes of an event. Unlike an event of a log it also keeps cur alive, which may be in no tree.
+func (st *stretches) hold(e *event) {
+	e.hold(&st.bytes)
 	if e.cur != nil {
-		e.cost += int64(len(e.cur.raw))
-		h.bytes.Add(int64(len(e.cur.raw)))
+		e.grow(int64(len(e.cur.raw)))
 	}
 }
 
 // before returns what a key held before a revision, or nil.
-func (h *stretches) before(ctx context.Context, key string, rev storage.Revision) (*Object, error) {
-	kv, err := h.store.GetAt(ctx, key, rev-1)
+func (st *stretches) before(ctx context.Context, key string, rev storage.Revision) (*Object, error) {
+	kv, err := st.store.GetAt(ctx, key, rev-1)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return nil, nil

@@ -1,10 +1,11 @@
 package cacher
 
 const (
-	// trimInterval is how many changes are applied between two looks at the sum of all logs.
+	// trimInterval is after how many changes the feed adds up all logs: seldom enough that a thousand resources cost
+	// the feed nothing that counts.
 	trimInterval = 1024
-	// trimBytes is how much is replaced between two looks at what old snapshots keep alive, and how much readers
-	// encode between two looks at what the events keep alive.
+	// trimBytes is after how many replaced bytes the feed looks at what old snapshots keep alive, and after how many
+	// encoded bytes the readers look at what the events keep alive. So the bounds are passed by that much at most.
 	trimBytes = 1 << 20
 )
 
@@ -31,9 +32,8 @@ func (c *Cacher) trimLogs() {
 	}
 }
 
-// addFrames counts the bytes of frames that a reader made of events. Late readers make them of events that no change
-// evicts, because nothing is written meanwhile: so it's they who keep the logs and the history within their bounds.
-// No lock may be held.
+// addFrames counts the bytes of frames that a reader made of events, and trims the logs and the history now and then.
+// The feed trims only when something is written; but late readers also make frames when nothing is. No lock may be held.
 func (c *Cacher) addFrames(bytes int64) {
 	if bytes == 0 || c.framed.Add(bytes) < trimBytes {
 		return

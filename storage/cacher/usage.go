@@ -1,6 +1,6 @@
 package cacher
 
-// Usage is how much of its bounds the cacher takes.
+// Usage says how much the cacher holds of what has a bound.
 type Usage struct {
 	LogBytes      int64 // in the logs of all resources, of totalLogBytes
 	HistoryBytes  int64 // in decoded stretches of etcd's history, of historyBytes
@@ -11,7 +11,7 @@ type Usage struct {
 	Resources     int   // that have a cache, with objects or without
 }
 
-// Usage adds up what the bounds are about. It may be called by any goroutine.
+// Usage adds up what the cacher holds. Any goroutine may call it.
 func (c *Cacher) Usage() (u Usage) {
 	c.mu.RLock()
 	for _, r := range c.resources {
@@ -37,7 +37,7 @@ type Counts struct {
 	Undecodable int64 // changes that the store couldn't decode, which are in no cache
 }
 
-// Counts may be called by any goroutine.
+// Counts returns the counters. Any goroutine may call it.
 func (c *Cacher) Counts() Counts {
 	return Counts{Encoded: c.stats.encoded.Load(), Relisted: c.stats.relisted.Load(), Undecodable: c.stats.undecodable.Load()}
 }

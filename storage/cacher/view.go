@@ -10,8 +10,8 @@ import (
 // View is the form in which a client gets the objects of one resource. Two watchers with one *View
 // get the same bytes. A changed definition has new views, and ends the watches that used the old ones.
 //
-// Stored bytes lack the resourceVersion and may name another version of the group than the one that's
-// served: a View splices both in, by copy, at the offsets that the Object knows.
+// Stored bytes lack the resourceVersion, and may name another version of the group than the one that's
+// served. A View copies the bytes and puts both in, at the offsets that the Object knows.
 type View struct {
 	APIVersion string // as served: "group/version"
 	Kind       string
@@ -19,9 +19,10 @@ type View struct {
 	OmitTypeMeta bool
 	// MetadataOnly shows nothing but metadata, under the view's own kind and apiVersion.
 	MetadataOnly bool
-	// Render, if set, appends what is shown instead of the object: a document made of it, which may be
-	// costly. o.Revision is the resourceVersion to show. An event is rendered once for all its watchers, so
-	// what depends on the time is as old as the first of them made it.
+	// Render, if set, appends what is shown instead of the object: a document made of it. o.Revision is the
+	// resourceVersion to show. An event is rendered once for all its watchers, when the first of them takes it; so
+	// what depends on the time is as old as that. Render may be called while a lock of the cacher is held, for which
+	// only readers of the same bytes wait: it must not block or call the cacher.
 	Render func(dst []byte, o *Object) []byte
 	// First, if set, is the view of the first event of each watch.
 	First *View
@@ -29,7 +30,8 @@ type View struct {
 	Conversion *Conversion
 }
 
-// Append appends an object as JSON to dst. What is to be shown of a stored object comes from Shown or Prepare.
+// Append appends an object as JSON to dst. Where the view has a Conversion, the object must come from Shown or
+// Prepare.
 func (v *View) Append(dst []byte, o *Object) []byte { return v.appendAt(dst, o, o.Revision) }
 
 // appendAt appends the object as if rev were its last write, which is how a deleted one is shown.
@@ -56,8 +58,8 @@ func (v *View) appendAt(dst []byte, o *Object, rev storage.Revision) []byte {
 	return append(dst, o.raw[api.to:]...)
 }
 
-// appendBare leaves out the two members with which canonical bytes begin: "apiVersion", perhaps data,
-// and "kind". Bytes that aren't canonical keep them, which is harmless.
+// appendBare leaves out the members apiVersion and kind. In canonical bytes they come first, with at most the member
+// data between them. Other bytes keep both members, which does no harm.
 func (v *View) appendBare(dst []byte, o *Object, rev storage.Revision) []byte {
 	full := View{APIVersion: v.APIVersion, Kind: v.Kind}
 	const apiMember, kindMember = `{"apiVersion":"`, `,"kind":"`
@@ -96,7 +98,7 @@ func (v *View) appendAPIVersion(dst []byte, o *Object) []byte {
 	return append(dst, v.APIVersion...)
 }
 
-// appendVersion appends a resourceVersion, or none for 0: what was tried only has none.
+// appendVersion appends a resourceVersion, or none for 0: the object of a dry run has no revision.
 func (o *Object) appendVersion(dst []byte, rev storage.Revision) []byte {
 	if rev == 0 && o.offsets.insert {
 		return dst
@@ -112,9 +114,13 @@ func (o *Object) appendVersion(dst []byte, rev storage.Revision) []byte {
 	return append(dst, '"')
 }
 
-// appendBookmark appends a whole BOOKMARK event.
-func (v *View) appendBookmark(dst []byte, rev storage.Revision, initialEnd bool) []byte {
-	b := watchstream.BookmarkOf{APIVersion: v.APIVersion, Kind: v.Kind, ResourceVersion: rev.String(), InitialEnd: initialEnd}
+// bookmarkAt returns what a bookmark of the view says at a revision.
+func (v *View) bookmarkAt(rev storage.Revision) watchstream.BookmarkOf {
+	return watchstream.BookmarkOf{APIVersion: v.APIVersion, Kind: v.Kind, ResourceVersion: rev.String()}
+}
+
+// appendBookmark appends a whole BOOKMARK event, whose revision is rev.
+func (v *View) appendBookmark(dst []byte, b watchstream.BookmarkOf, rev storage.Revision) []byte {
 	if v.Render == nil {
 		return watchstream.AppendBookmark(dst, b)
 	}

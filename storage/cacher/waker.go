@@ -8,46 +8,48 @@ import (
 	"time"
 )
 
-// Waking. What a watcher costs is a write to its socket, whether that has one event or several. So a group with
-// many members isn't woken more often than it takes to keep their writes to a part of a core: what comes
-// faster they take several at a time. A group of one cohort is woken at once.
+// Waking. A thousand watchers that become runnable at once fill the scheduler's queue, and every goroutine of a
+// write then waits for all of them. So a group's members are woken in cohorts, the next when most of the last have
+// written. What happens meanwhile they get in one batch.
 //
-// A thousand watchers that become runnable at once are in one queue, before everything else that the process has
-// to do. A write passes several goroutines, and would wait for all these watchers at each. So the members of a group are woken a cohort at a time, the next when most of the last have
-// come to rest. Writes keep their pace, and while the cohorts have their turns news gather.
+// One write to a socket costs the same for one event as for several. So each cohort of a group with many members
+// is woken at most once in the group's pace (see memberPace): the writes then take only a part of a core, and events
+// that come faster are written several at a time. A group of one cohort is woken at once.
 
 const (
-	// cohortSize is how many members of a group are woken together.
+	// cohortSize is how many members of a group are woken together: few enough that a write waits for them only
+	// about half a millisecond, and so many that the feed's cost stays small.
 	cohortSize = 32
-	// maxBusy is how many woken members may be under way when one more cohort is woken.
-	maxBusy = 64
-	// memberPace is how much time a group leaves between two wake-ups for each of its members, some
-	// three times of what the write to a socket takes, and maxPace the most.
+	// maxBusy is how many woken members may still be writing when one more cohort is woken: two cohorts, so that
+	// the next one is runnable before the last has finished.
+	maxBusy = 2 * cohortSize
+	// memberPace is how much time a group leaves between two wake-ups for each of its members: some three times
+	// of what the write to a socket takes. maxPace bounds the time for a large group, which delays its events.
 	memberPace = 50 * time.Microsecond
 	maxPace    = 5 * time.Millisecond
-	// maxHeld is how long a cohort waits for members that don't come to rest: they're held up by their
-	// sockets, which is no reason for others to wait.
+	// maxHeld is how long a cohort waits for members that haven't finished writing. By then their sockets are
+	// full, which is no reason for others to wait.
 	maxHeld = 2 * time.Millisecond
 )
 
-// cohort is those members of a group that are woken together.
+// cohort is some members of a group, which are woken together.
 type cohort struct {
 	members int // guarded by Resource.mu
 
-	pace   atomic.Int64         // of its group, in nanoseconds
-	woken  time.Time            // the waker's own: when it was last woken
-	queued atomic.Bool          // it's with the waker
-	news   atomic.Pointer[news] // the next; replaced under mu
-	mu     sync.Mutex           // guards asleep, and its agreement with news
-	asleep int                  // members that wait for the news
+	pace   atomic.Int64         // the least time between two wake-ups, in nanoseconds; the same for the group's cohorts
+	woken  time.Time            // the waker's own: when the cohort was last woken
+	queued atomic.Bool          // the waker has the cohort in its queue
+	news   atomic.Pointer[news] // what the members wait for next; replaced under mu
+	mu     sync.Mutex           // guards asleep, which counts those that wait for the present news
+	asleep int
 }
 
-// news is a channel that's closed when there are some.
+// news is a channel that the waker closes when there may be something to read.
 type news struct{ come chan struct{} }
 
 func noNews() *news { return &news{make(chan struct{})} }
 
-// wake tells the members of news, and counts those that are busy by that.
+// wake closes the cohort's channel, and counts the members that it wakes as busy.
 func (h *cohort) wake(now time.Time, busy *atomic.Int64) {
 	h.woken = now
 	h.queued.Store(false)
@@ -59,7 +61,7 @@ func (h *cohort) wake(now time.Time, busy *atomic.Int64) {
 	close(old.come)
 }
 
-// joinLocked finds a cohort with room, or makes one; Resource.mu must be held for writing.
+// joinLocked adds a member to the last cohort, or to a new one when that's full; Resource.mu must be held for writing.
 func (g *group) joinLocked() *cohort {
 	if n := len(g.cohorts); n == 0 || g.cohorts[n-1].members == cohortSize {
 		h := &cohort{}
@@ -71,7 +73,8 @@ func (g *group) joinLocked() *cohort {
 	return h
 }
 
-// leaveLocked gives up a place; Resource.mu must be held for writing.
+// leaveLocked takes a member out of its cohort, and makes that the last one, so that the next member fills the place;
+// Resource.mu must be held for writing.
 func (g *group) leaveLocked(h *cohort) {
 	i, last := slices.Index(g.cohorts, h), len(g.cohorts)-1
 	g.cohorts[i], g.cohorts[last] = g.cohorts[last], h
@@ -81,7 +84,7 @@ func (g *group) leaveLocked(h *cohort) {
 	}
 }
 
-// queueLocked adds those of the group's cohorts that aren't with the waker yet; Resource.mu must be held.
+// queueLocked adds those of the group's cohorts to dirty that the waker doesn't have yet; Resource.mu must be held.
 func (g *group) queueLocked(dirty []*cohort) []*cohort {
 	var pace time.Duration
 	if n := len(g.cohorts); n > 1 {
@@ -96,14 +99,14 @@ func (g *group) queueLocked(dirty []*cohort) []*cohort {
 	return dirty
 }
 
-// sleeper is how a cursor waits: whether its cohort counts it as asleep, or the waker as busy.
+// sleeper says how a cursor is counted: by its cohort as asleep, by the waker as busy, or by neither.
 type sleeper struct {
 	cohort *cohort
 	until  *news // what it waits for; nil while it's awake
 	busy   bool
 }
 
-// sleep counts the cursor as asleep until there are news, unless they have come since it looked.
+// sleep counts the cursor as asleep, unless its channel has been closed since it looked for events.
 func (s *sleeper) sleep(until *news, w *waker) {
 	h := s.cohort
 	h.mu.Lock()
@@ -115,7 +118,8 @@ func (s *sleeper) sleep(until *news, w *waker) {
 	s.done(w)
 }
 
-// awake ends the sleep: by the news, which have counted the cursor as busy, or for another reason.
+// awake ends the sleep. If the cohort was woken meanwhile, wake has counted the cursor as busy. Otherwise the cursor
+// was woken by something else, such as its deadline, and leaves the count of the sleepers.
 func (s *sleeper) awake() {
 	if s.until == nil {
 		return
@@ -145,17 +149,17 @@ func (s *sleeper) done(w *waker) {
 
 // waker wakes cohorts, in a goroutine of its own.
 type waker struct {
-	bell    chan struct{} // capacity 1
-	busy    atomic.Int64  // members that were woken and haven't come to rest
-	holding atomic.Bool   // a cohort waits for some of them to
+	bell    chan struct{} // capacity 1: one pending signal is enough, the queue has the rest
+	busy    atomic.Int64  // members that were woken and haven't finished writing
+	holding atomic.Bool   // a cohort waits until some of them have
 
 	mu    sync.Mutex // guards queue
 	queue []*cohort
 
 	// the waker's own
-	held  []*cohort // to be woken
-	stuck int64     // members that were busy for so long that they don't count
-	full  time.Time // since when there has been no room; zero when there is
+	held  []*cohort // taken from the queue, and not woken yet
+	stuck int64     // how many of busy have been writing for so long that nobody waits for them
+	full  time.Time // since when too many are busy; zero when that isn't so
 }
 
 // wake hands cohorts to the waker.
@@ -195,8 +199,8 @@ func (w *waker) run(ctx context.Context) {
 	}
 }
 
-// wakeDue wakes the cohorts whose time has come, as far as there is room for more busy members, and returns
-// after what time to try again.
+// wakeDue wakes the cohorts whose time has come, until too many members are busy. It returns after what time to try
+// again.
 func (w *waker) wakeDue(now time.Time) (next time.Duration) {
 	next = maxHeld
 	held := w.held
@@ -217,7 +221,7 @@ func (w *waker) wakeDue(now time.Time) (next time.Duration) {
 	return next
 }
 
-// mayWake tells whether one more cohort may be woken. If not, the waker is told when that changes.
+// mayWake tells whether one more cohort may be woken. If not, done rings the bell when that changes.
 func (w *waker) mayWake(now time.Time) bool {
 	busy := w.busy.Load()
 	w.stuck = min(w.stuck, busy)
@@ -232,7 +236,7 @@ func (w *waker) mayWake(now time.Time) bool {
 		w.stuck, w.full = busy, time.Time{}
 		return true
 	}
-	if w.holding.Store(true); w.busy.Load()-w.stuck < maxBusy { // one came to rest meanwhile
+	if w.holding.Store(true); w.busy.Load()-w.stuck < maxBusy { // one finished writing meanwhile
 		w.ring()
 	}
 	return false
