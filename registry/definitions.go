@@ -54,10 +54,7 @@ func newDefinitions(r *Registry) *definitions {
 		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		ClusterScoped: true, Status: true,
-		Columns: []form.Column{{
-			Name: "Created At", Type: "date", Description: form.Age().Description,
-			JSONPath: ".metadata.creationTimestamp", Cell: func(value any) any { return value }, // not as an age
-		}},
+		Columns: definitionColumns,
 		Default: crd.Default,
 		Prepare: d.prepare,
 		Validate: func(ctx context.Context, obj, old *crd.Definition, subresource string) field.ErrorList {

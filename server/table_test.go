@@ -155,7 +155,9 @@ func TestTableColumns(t *testing.T) {
 		{gadgetsPath, 1, metav1.TableColumnDefinition{Name: "Size", Type: "integer", Description: "Custom resource definition column (in JSONPath format): .spec.size"}},
 		{gadgetsPath, 2, metav1.TableColumnDefinition{Name: "Tags", Type: "string", Priority: 1, Description: "What it's about"}},
 		{widgetsPath, 1, metav1.TableColumnDefinition{Name: "Age", Type: "date", Description: describe["creationTimestamp"]}},
-		{definitionsPath, 1, metav1.TableColumnDefinition{Name: "Created At", Type: "date", Description: describe["creationTimestamp"]}},
+		{definitionsPath, 1, metav1.TableColumnDefinition{Name: "Scope", Type: "string", Description: "Cluster/Namespaced"}},
+		{definitionsPath, 3, metav1.TableColumnDefinition{Name: "Created At", Type: "date", Description: describe["creationTimestamp"]}},
+		{definitionsPath, 7, metav1.TableColumnDefinition{Name: "Established", Type: "boolean", Priority: 1, Description: "Established status"}},
 		{"/api/v1/namespaces", 1, metav1.TableColumnDefinition{Name: "Status", Type: "string", Description: "The status of the namespace"}},
 		{"/api/v1/namespaces", 2, metav1.TableColumnDefinition{Name: "Age", Type: "string", Description: describe["creationTimestamp"]}},
 	} {
@@ -167,8 +169,9 @@ func TestTableColumns(t *testing.T) {
 	_, body := s.Do("GET", definitionsPath+"/gadgets.example.com?includeObject=Metadata", "", "Accept", tableV1)
 	row := decode[metav1.Table](t, body).Rows[0]
 	object := decode[metav1.PartialObjectMetadata](t, string(row.Object.Raw))
-	if want := object.CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z"); row.Cells[1] != want {
-		t.Errorf("created at %v, want %s", row.Cells[1], want)
+	created := object.CreationTimestamp.UTC().Format("2006-01-02T15:04:05Z")
+	if want := fmt.Sprint([]any{"gadgets.example.com", "Namespaced", "v1(storage)", created, "example.com", "Gadget", "", true}); fmt.Sprint(row.Cells) != want {
+		t.Errorf("a definition's row is %v, want %s", row.Cells, want)
 	}
 
 	res, body := s.Do("PATCH", definitionsPath+"/gadgets.example.com", `[{"op":"replace","path":"/spec/versions/0/additionalPrinterColumns/0/name","value":"Width"}]`, "Content-Type", "application/json-patch+json")
