@@ -200,7 +200,7 @@ func (d *differing) compare(r request, theirs, ours map[string]string) bool {
 // known tells whether a difference is one that is known.
 func (d *differing) known(r request, field string) bool {
 	for i, k := range known {
-		if k.request.MatchString(r.String()) && k.field.MatchString(field) {
+		if (k.request.MatchString(r.String()) || k.request.MatchString(r.whole())) && k.field.MatchString(field) {
 			d.used[i]++
 			return true
 		}
@@ -336,7 +336,7 @@ func flatten(into map[string]string, path string, v any) {
 			return
 		}
 		for i, value := range v {
-			flatten(into, fmt.Sprintf("%s[%d]", path, i), value)
+			flatten(into, fmt.Sprintf("%s[%s]", path, place(path, i, value)), value)
 		}
 	default:
 		last := path[strings.LastIndexByte(path, '.')+1:]
@@ -347,6 +347,36 @@ func flatten(into map[string]string, path string, v any) {
 		into[path] = comparableText(text)
 	}
 }
+
+// namedBy are the lists whose elements are compared by what they say of themselves: their order means nothing, and what
+// comes twice is compared once.
+var namedBy = map[string][]string{
+	"causes":                          {"field", "reason"},
+	"managedFields":                   {"manager", "operation", "subresource"},
+	"conditions":                      {"type"},
+	"groups":                          {"name"},
+	"resources":                       {"name", "resource"},
+	"parameters":                      {"name", "in"},
+	"x-kubernetes-group-version-kind": {"group", "version", "kind"},
+}
+
+// place names an element of a list.
+func place(path string, i int, element any) string {
+	members, _ := element.(map[string]any)
+	var names []string
+	for _, member := range namedBy[path[strings.LastIndexByte(path, '.')+1:]] {
+		if name, ok := members[member].(string); ok {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return strconv.Itoa(i)
+	}
+	return strings.Join(names, " ")
+}
+
+// whole is the request with its headers and body.
+func (r request) whole() string { return r.String() + " " + strings.Join(r.header, " ") + " " + r.body }
 
 var (
 	uidText     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
