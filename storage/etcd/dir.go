@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
 )
 
 const (
@@ -51,6 +53,17 @@ func (d *dataDir) member() string          { return filepath.Join(d.path, "membe
 func (d *dataDir) wal() string             { return filepath.Join(d.member(), "wal") }
 func (d *dataDir) db() string              { return filepath.Join(d.member(), "snap", "db") }
 func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
+
+// check checks and mends etcd's files, which have to belong to a cluster, before etcd may start. It returns
+// the last log entry that is known to be committed.
+func (d *dataDir) check(log *slog.Logger, clusterID uint64) (commit uint64, err error) {
+	return check.Directory{
+		Path:      d.path,
+		Used:      exists(d.file(historyName)), // the first start that succeeds leaves the history's marks
+		ClusterID: clusterID,
+		Marker:    d.file(markerName),
+	}.Open(log)
+}
 
 // openDir takes a directory for durable data, and makes it if it's missing. It refuses what isn't a
 // directory, what it can't write, what is locked, and what holds something else than our data.
@@ -319,6 +332,11 @@ func (d *dataDir) writeFile(name string, data []byte) error {
 		return errors.Join(err, os.Remove(tmp))
 	}
 	return os.Rename(tmp, d.file(name))
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func syncDir(path string) error {

@@ -13,9 +13,9 @@
 //
 // # Flow
 //
-// Open locks the directory, checks and mends the files, removes the seal, starts etcd, and has it campaign at once.
-// Then a write passes through Client to roomyKV, which asks room whether there's space, and on to etcd by function
-// calls. A read goes to etcd directly. Close stops the keeper, then etcd, and writes the marks and a seal.
+// Open locks the directory, has package check mend etcd's files and remove the seal, starts etcd, and has it campaign at
+// once. Then a write passes through Client to roomyKV, which asks room whether there's space, and on to etcd by
+// function calls. A read goes to etcd directly. Close stops the keeper, then etcd, and leaves the marks and a seal.
 //
 // Three rules hold for the whole package:
 //

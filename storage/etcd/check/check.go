@@ -1,4 +1,4 @@
-package etcd
+package check
 
 import (
 	"errors"
@@ -6,19 +6,46 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 )
 
-// check looks at etcd's files before etcd does. Afterwards they are whole, or the directory is as if it
-// had never been started. It refuses, with a *damage that names the file, everything else: etcd would
-// start with less than it acknowledged, or end the process. It returns the log's last entry that is known
-// to be committed: etcd applies all up to it before it does anything else.
-func (d *dataDir) check(log *slog.Logger, clusterID uint64) (commit uint64, err error) {
+// A Directory is a data directory with etcd's files. The caller holds its lock, and etcd doesn't run on it.
+type Directory struct {
+	Path string
+	// Used says that a start in the directory has succeeded: etcd's files must be there.
+	Used bool
+	// ClusterID is etcd's id for the cluster that the files must belong to.
+	ClusterID uint64
+	// Marker is the path of the file that ClusterID comes from.
+	Marker string
+}
+
+func (d Directory) member() string { return filepath.Join(d.Path, "member") }
+func (d Directory) wal() string    { return filepath.Join(d.member(), "wal") }
+func (d Directory) db() string     { return filepath.Join(d.member(), "snap", "db") }
+
+// Open says whether the directory is sound. If it is, etcd may start there: its files are whole, or the
+// directory is as if it had never been started, and there is no seal any more. It returns the log's last
+// entry that is known to be committed, because etcd applies all up to it before it does anything else.
+//
+// Everything else is refused, with an error that names the file: etcd would start with less than it
+// acknowledged, or end the process.
+func (d Directory) Open(log *slog.Logger) (commit uint64, err error) {
+	if commit, err = d.check(log); err != nil {
+		return 0, err
+	}
+	if err := sealOf(d).remove(); err != nil {
+		return 0, fmt.Errorf("data directory %s: %s can't be removed: %w", d.Path, sealName, err)
+	}
+	return commit, nil
+}
+
+// check looks at the files, and repairs what a crash can leave.
+func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
 	defer catchFault(debug.SetPanicOnFault(true), d.member(), &err)
-	// The first start that succeeds leaves the history's marks.
-	used := exists(d.file(historyName))
-	if !exists(d.member()) {
-		if used {
+	if _, err := os.Lstat(d.member()); errors.Is(err, fs.ErrNotExist) {
+		if d.Used {
 			return 0, &damage{d.member(), -1, "it is missing"}
 		}
 		return 0, nil
@@ -32,10 +59,10 @@ func (d *dataDir) check(log *slog.Logger, clusterID uint64) (commit uint64, err 
 		return 0, err
 	}
 	switch {
-	case index == 0 && sum.commit == 0 && !used:
+	case index == 0 && sum.commit == 0 && !d.Used:
 		// Nothing was committed, so nothing was acknowledged: the first start was killed. etcd would wait
 		// forever for a member that it never added.
-		log.Info("the first start in this directory was interrupted; starting anew", "dir", d.path)
+		log.Info("the first start in this directory was interrupted; starting anew", "dir", d.Path)
 		return 0, os.RemoveAll(d.member())
 	case sum.files == 0:
 		return 0, &damage{d.wal(), -1, "the log is missing"}
@@ -45,9 +72,9 @@ func (d *dataDir) check(log *slog.Logger, clusterID uint64) (commit uint64, err 
 		return 0, &damage{sum.lastFile, sum.end, fmt.Sprintf("the log can be read up to entry %d, but the database has entry %d", sum.lastIndex, index)}
 	case index > sum.lastIndex:
 		return 0, &damage{d.wal(), -1, fmt.Sprintf("the log ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
-	case sum.clusterID != clusterID:
+	case sum.clusterID != d.ClusterID:
 		return 0, fmt.Errorf("%s belongs to another cluster (%x) than %s (%x): put the directory's own files back, or move member away to start empty",
-			d.member(), sum.clusterID, d.file(markerName), clusterID)
+			d.member(), sum.clusterID, d.Marker, d.ClusterID)
 	}
 	if sum.torn {
 		log.Warn("a write that wasn't finished at the log's end was dropped; it was never acknowledged", "file", sum.lastFile, "offset", sum.end)
@@ -55,9 +82,24 @@ func (d *dataDir) check(log *slog.Logger, clusterID uint64) (commit uint64, err 
 	return sum.commit, errors.Join(sum.mend(), trim(d.db(), pages))
 }
 
+// damage says what is wrong in which file. The offset is -1 where no single place is.
+type damage struct {
+	file   string
+	offset int64
+	what   string
+}
+
+func (d *damage) Error() string {
+	at := ""
+	if d.offset >= 0 {
+		at = fmt.Sprintf(" at offset %d", d.offset)
+	}
+	return fmt.Sprintf("%s is damaged%s: %s; restore the data directory from a backup, or move it away to start empty", d.file, at, d.what)
+}
+
 // checkDB checks the database. It returns the last log entry that it has (0 if it has none, or if it
 // isn't a database yet because the first start was killed), and how many bytes its pages are.
-func (d *dataDir) checkDB(sum walSummary) (index uint64, pages int64, err error) {
+func (d Directory) checkDB(sum walSummary) (index uint64, pages int64, err error) {
 	db, unmap, err := openDB(d.db())
 	var broken *damage
 	switch {
@@ -71,11 +113,7 @@ func (d *dataDir) checkDB(sum walSummary) (index uint64, pages int64, err error)
 		return 0, 0, err
 	}
 	defer unmap()
-	s, err := d.readSeal()
-	if err != nil {
-		return 0, 0, err
-	}
-	if _, err := s.check(db); err != nil {
+	if err := sealOf(d).compare(db); err != nil {
 		return 0, 0, err
 	}
 	index, err = db.walk()
@@ -98,11 +136,6 @@ func catchFault(before bool, path string, err *error) {
 	if r := recover(); r != nil {
 		*err = &damage{path, -1, fmt.Sprintf("it can't be read: %v", r)}
 	}
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func fileSize(path string) int64 {

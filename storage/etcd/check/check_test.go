@@ -1,4 +1,4 @@
-package etcd
+package check
 
 import (
 	"bytes"
@@ -10,81 +10,112 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/zap"
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/goleak"
 )
 
-func TestLogger(t *testing.T) {
-	var out strings.Builder
-	var failures []error
-	lg := newLogger(slog.New(slog.NewTextHandler(&out, nil)), func(err error) { failures = append(failures, err) }, func() {})
-	lg = lg.Named("raft").With(zap.Int("member", 7))
-	lg.Info("quiet")
-	lg.Warn("slow fdatasync", zap.String("took", "2s"))
-	lg.Error("odd", zap.Error(errors.New("why")))
-	lg.Warn("Running http and grpc server on single port. This is not recommended for production.")
-	for _, want := range []string{`level=WARN msg="etcd: slow fdatasync" member=7 took=2s`, `level=ERROR msg="etcd: odd" error=why member=7`} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("no %q in %s", want, &out)
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// written returns a data directory in which an etcd has written a few keys, and its cluster's id.
+func written(t testing.TB) Directory {
+	t.Helper()
+	cfg := embed.NewConfig()
+	cfg.Dir = t.TempDir()
+	cfg.LogLevel = "panic"
+	cfg.ListenClientUrls, cfg.ListenPeerUrls, cfg.AdvertiseClientUrls = nil, nil, nil
+	cfg.TickMs, cfg.ElectionMs = 10, 50
+	e, err := embed.StartEtcd(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	<-e.Server.ReadyNotify()
+	for _, key := range []string{"a", "b", "c"} {
+		put := pb.PutRequest{Key: []byte(key), Value: []byte(strings.Repeat(key, 50))}
+		if _, err := e.Server.Put(t.Context(), &put); err != nil {
+			t.Fatal(err)
 		}
 	}
-	if n := strings.Count(out.String(), "\n"); n != 2 {
-		t.Errorf("%d lines: %s", n, &out)
-	}
-	for _, end := range []func(){
-		func() { lg.Fatal("failed to save", zap.Error(os.ErrClosed)) },
-		func() { lg.Panic("unexpected", zap.String("path", "/x")) },
-		func() { lg.Sugar().Panicf("tocommit(%d)", 5) },
-	} {
-		done := make(chan bool, 1)
-		go func() {
-			defer close(done)
-			end()
-			done <- true
-		}()
-		if <-done {
-			t.Error("the goroutine went on")
-		}
-	}
-	want := []string{"failed to save: file already closed", "unexpected path=/x", "tocommit(5)"}
-	for i, err := range failures {
-		if err.Error() != want[i] {
-			t.Errorf("failure %d: %q, want %q", i, err, want[i])
-		}
-	}
-	if !errors.Is(failures[0], os.ErrClosed) {
-		t.Error("the cause is lost")
-	}
+	return Directory{Path: cfg.Dir, ClusterID: uint64(e.Server.Cluster().ID())}
 }
 
 // smallFiles returns a small real log and database.
-func smallFiles(f testing.TB) (log, db []byte) {
-	f.Helper()
-	dir := f.TempDir()
-	s, err := Open(f.Context(), Options{DataDir: dir, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, key := range []string{"a", "b", "c"} {
-		if _, err := s.Client.Put(f.Context(), key, strings.Repeat(key, 50)); err != nil {
-			f.Fatal(err)
-		}
-	}
-	if err := s.Close(); err != nil {
-		f.Fatal(err)
-	}
+func smallFiles(t testing.TB) (log, db []byte) {
+	t.Helper()
+	d := written(t)
 	read := func(path string) []byte {
 		b, err := os.ReadFile(path)
 		if err != nil {
-			f.Fatal(err)
+			t.Fatal(err)
 		}
 		return bytes.TrimRight(b, "\x00")
 	}
-	logs, err := filepath.Glob(filepath.Join(s.dir.wal(), "*.wal"))
+	logs, err := filepath.Glob(filepath.Join(d.wal(), "*.wal"))
 	if err != nil || len(logs) != 1 {
-		f.Fatal(logs, err)
+		t.Fatal(logs, err)
 	}
-	db = read(s.dir.db())
+	db = read(d.db())
 	return read(logs[0]), append(db, make([]byte, -len(db)&4095)...)
+}
+
+// A directory that was closed is sound, a seal is compared once, and what it covers is located.
+func TestSeal(t *testing.T) {
+	d := written(t)
+	log := slog.New(slog.DiscardHandler)
+	opens := func() uint64 {
+		t.Helper()
+		commit, err := d.Open(log)
+		if err != nil || commit < 3 {
+			t.Fatalf("opened with entry %d and error %v", commit, err)
+		}
+		return commit
+	}
+	seals := func() {
+		t.Helper()
+		if err := Seal(d.Path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flip := func() {
+		t.Helper()
+		f, err := os.OpenFile(d.db(), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var b [1]byte
+		at := info.Size() - 1
+		if _, err := f.ReadAt(b[:], at); err != nil {
+			t.Fatal(err)
+		}
+		b[0] ^= 1
+		if _, err := f.WriteAt(b[:], at); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	commit := opens()
+	seals()
+	if again := opens(); again != commit {
+		t.Errorf("the last committed entry is %d, and was %d", again, commit)
+	}
+	flip() // in a value or in unused bytes: the tree is as it was
+	opens()
+	seals()
+	flip()
+	var broken *damage
+	for range 2 {
+		if _, err := d.Open(log); !errors.As(err, &broken) || broken.file != d.db() || broken.offset != 0 {
+			t.Fatalf("error %v, want damage of the database at 0", err)
+		}
+	}
+	flip()
+	opens()
 }
 
 // Whatever a log file holds, reading it neither panics nor loops, and ends within it.

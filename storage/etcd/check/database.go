@@ -1,4 +1,4 @@
-package etcd
+package check
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 )
 
 // etcd's database is a bbolt file: pages in a tree, of which only the two meta pages have a checksum.
-// bbolt trusts the rest, and a wrong page number takes the whole process down. So the tree is walked
-// here first, over bytes and within bounds. Values are covered by the seal (seal.go).
+// bbolt trusts the rest, and a wrong page number ends the whole process. So the tree is walked here first,
+// over bytes and within bounds. The walk doesn't look at values: the seal covers them (seal.go).
 
 const (
 	dbMagic        = 0xED0CDAED
@@ -31,7 +31,7 @@ const (
 type dbMeta struct {
 	pageSize uint64
 	root     uint64 // page of the root bucket
-	pages    uint64 // how many pages the file has; bytes behind them are preallocated
+	pages    uint64 // how many pages the file has; bytes after them are preallocated
 	txid     uint64 // raised by every commit
 }
 
@@ -88,7 +88,7 @@ func parseMeta(page []byte) (dbMeta, error) {
 // dbFile is a database file's content.
 type dbFile struct {
 	name string
-	b    []byte // its pages, without what is preallocated behind them
+	b    []byte // its pages, without what is preallocated after them
 	meta dbMeta
 }
 

@@ -1,4 +1,4 @@
-package etcd
+package check
 
 import (
 	"bytes"
@@ -18,13 +18,6 @@ import (
 // when the end was never acknowledged, and a silent loss after a disk's mistake in the middle. So the
 // log is read here first, with more suspicion, and etcd only gets one that it needn't repair.
 
-// segmentBytes is the size at which etcd begins a new file of its log, and what it preallocates. A full
-// file is cut at its end, past this size; only a start that was killed leaves the last one shorter.
-// 8 MiB, as the 64 MiB that etcd has by default cost 20 ms per start where preallocating isn't free (tmpfs).
-const segmentBytes = 8 << 20
-
-func init() { wal.SegmentSizeBytes = segmentBytes } // running servers read it, so it's set once for all
-
 // maxRecordBytes is above what any record of ours can have: a length beyond it is no length.
 const maxRecordBytes = 64 << 20
 
@@ -43,21 +36,6 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// damage says what is wrong in which file. Offset is -1 where no single place is.
-type damage struct {
-	file   string
-	offset int64
-	what   string
-}
-
-func (d *damage) Error() string {
-	at := ""
-	if d.offset >= 0 {
-		at = fmt.Sprintf(" at offset %d", d.offset)
-	}
-	return fmt.Sprintf("%s is damaged%s: %s; restore the data directory from a backup, or move it away to start empty", d.file, at, d.what)
-}
-
 // walSummary is what a log holds.
 type walSummary struct {
 	files     int
@@ -67,7 +45,7 @@ type walSummary struct {
 
 	lastFile string
 	end      int64 // of the last file's records
-	torn     bool  // there's more behind the end: a write that a crash interrupted
+	torn     bool  // there's more after the end: a write that a crash interrupted
 }
 
 // readWAL reads all of the log in dir and checks every record. The error is a *damage, or that of a
@@ -129,7 +107,7 @@ func (r *walReader) file(name string, last bool) error {
 		return fmt.Errorf("%s at offset %d: %w: run the newer version that wrote it, or restore the data directory from a backup if there was none", name, end, unknown)
 	case errors.Is(err, errRecordEnd) && (end == len(b) || last && allZero(b[end:])):
 		return nil
-	case len(b) < segmentBytes:
+	case int64(len(b)) < wal.SegmentSizeBytes:
 		err = fmt.Errorf("it was cut: it ends at %d", len(b))
 	case last && tornAt(b, end, err) && committedAfter(b, end+8) <= r.sum.lastIndex:
 		r.sum.torn = true
@@ -187,7 +165,7 @@ func (r *walReader) note(rec record) error {
 			return err
 		}
 		r.sum.commit = max(r.sum.commit, commit)
-	case recordSnapshot: // after the files before it were purged, entries begin behind it
+	case recordSnapshot: // after the files before it were purged, entries begin after it
 		index, err := protoVarint(rec.data, 1)
 		if err != nil {
 			return err
@@ -337,7 +315,8 @@ func tornAt(b []byte, off int, err error) bool {
 // One sync covers many records, so after a power failure whole records may follow one that isn't, and none
 // of them was acknowledged. But raft notes an entry as committed only after a sync of that entry.
 //
-// A record counts if the checksum of the next one goes on from it. Records begin at multiples of 8.
+// Chance makes no records: one counts only if the checksum of the next one goes on from it. Records begin at
+// multiples of 8.
 func committedAfter(b []byte, off int) (commit uint64) {
 	for off+8 <= len(b) {
 		if len(b)-off >= len(blank) && bytes.Equal(b[off:off+len(blank)], blank[:]) {
@@ -398,7 +377,7 @@ func allZero(b []byte) bool {
 	return true
 }
 
-// mend blanks what an interrupted write left behind the log's end, and gives a file that an interrupted
+// mend blanks what an interrupted write left after the log's end, and gives a file that an interrupted
 // start left short its size back. Then etcd has nothing to repair.
 func (s walSummary) mend() error {
 	f, err := os.OpenFile(s.lastFile, os.O_RDWR, 0)
@@ -414,11 +393,11 @@ func (s walSummary) mend() error {
 		if _, err := f.WriteAt(make([]byte, info.Size()-s.end), s.end); err != nil {
 			return err
 		}
-	} else if info.Size() >= segmentBytes {
+	} else if info.Size() >= wal.SegmentSizeBytes {
 		return nil
 	}
-	if info.Size() < segmentBytes {
-		if err := f.Truncate(segmentBytes); err != nil {
+	if info.Size() < wal.SegmentSizeBytes {
+		if err := f.Truncate(wal.SegmentSizeBytes); err != nil {
 			return err
 		}
 	}
