@@ -65,7 +65,7 @@ func child(mode, dir string) int {
 	if mode == "write" || mode == "full" {
 		ctx, cancel := context.WithCancel(context.Background())
 		go func() { <-s.Done(); cancel() }()
-		writeUntilFailure(ctx, s, value)
+		go writeUntilFailure(ctx, s, value) // nobody waits: a failed etcd may hold locks that a writer needs
 	}
 	<-s.Done()
 	err = s.Err()
