@@ -97,6 +97,17 @@ func (d *damage) Error() string {
 	return fmt.Sprintf("%s is damaged%s: %s; restore the data directory from a backup, or move it away to start empty", d.file, at, d.what)
 }
 
+// newer says what in which file only a newer version can read.
+type newer struct {
+	file   string
+	offset int64
+	what   string
+}
+
+func (n *newer) Error() string {
+	return fmt.Sprintf("%s at offset %d: %s: run the newer version that wrote it, or restore the data directory from a backup if there was none", n.file, n.offset, n.what)
+}
+
 // checkDB checks the database. It returns the last log entry that it has (0 if it has none, or if it
 // isn't a database yet because the first start was killed), and how many bytes its pages are.
 func (d Directory) checkDB(sum walSummary) (index uint64, pages int64, err error) {

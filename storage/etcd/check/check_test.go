@@ -2,7 +2,13 @@ package check
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"fmt"
+	"hash/crc32"
+	"hash/fnv"
+	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,7 +18,12 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/storage/wal"
+	"go.etcd.io/etcd/server/v3/storage/wal/walpb"
+	"go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/goleak"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -118,7 +129,8 @@ func TestSeal(t *testing.T) {
 	opens()
 }
 
-// Whatever a log file holds, reading it neither panics nor loops, and ends within it.
+// Whatever a log file holds, reading it neither panics nor loops, ends within it, and finds the records that
+// etcd's own decoder finds.
 func FuzzLog(f *testing.F) {
 	log, _ := smallFiles(f)
 	f.Add(log)
@@ -131,9 +143,119 @@ func FuzzLog(f *testing.F) {
 		if err == nil || end < 0 || end > len(b) {
 			t.Fatalf("ended at %d of %d with %v", end, len(b), err)
 		}
-		tornAt(b, end, err)
 		committedAfter(b, end)
+		sameRecords(t, b)
 	})
+}
+
+// sameRecords reads a log file with etcd's decoder, which is the model for ours.
+func sameRecords(t *testing.T, b []byte) {
+	t.Helper()
+	d := wal.NewDecoder(mapped{bytes.NewReader(b)})
+	var want walpb.Record
+	for {
+		off, crc := int(d.LastOffset()), d.LastCRC()
+		derr := d.Decode(&want)
+		got, next, err := readRecord(b, off)
+		switch {
+		case derr == nil && want.GetType() <= 0 && errors.Is(err, errRecordForm):
+			return // etcd refuses the type after the decoder
+		case derr == nil && err == nil:
+			if got.typ != want.GetType() || got.crc != want.GetCrc() || !bytes.Equal(got.data, want.GetData()) || int64(next) != d.LastOffset() {
+				t.Fatalf("record at %d is %+v, and etcd reads %v", off, got, &want)
+			}
+			sameContent(t, got)
+			if got.typ == wal.CrcType {
+				d.UpdateCRC(got.crc)
+			}
+			continue
+		case derr == nil:
+			t.Fatalf("record at %d: %v, and etcd reads %v", off, err, &want)
+		case err == nil && (got.typ == wal.CrcType || crc32.Update(crc, castagnoli, got.data) == got.crc):
+			t.Fatalf("record at %d is %+v, and to etcd %v", off, got, derr)
+		case err == nil:
+			err = errRecordCRC
+		}
+		var long uint64
+		if len(b)-off >= frameBytes {
+			long = binary.LittleEndian.Uint64(b[off:]) &^ (0xff << 56)
+		}
+		torn := errors.Is(derr, io.EOF) || errors.Is(derr, io.ErrUnexpectedEOF)
+		if torn != tornAt(b, off, err) && long <= maxRecordBytes {
+			t.Fatalf("at %d: %v, and to etcd %v", off, err, derr)
+		}
+		return
+	}
+}
+
+// sameContent compares what is read of a record's data with what etcd's types have.
+func sameContent(t *testing.T, rec record) {
+	t.Helper()
+	var entry raftpb.Entry
+	var state raftpb.HardState
+	var snapshot walpb.Snapshot
+	var metadata pb.Metadata
+	for _, tt := range []struct {
+		typ     int64
+		message proto.Message
+		value   func() uint64
+		field   protowire.Number
+	}{
+		{wal.EntryType, &entry, entry.GetIndex, entryIndex},
+		{wal.StateType, &state, state.GetCommit, stateCommit},
+		{wal.SnapshotType, &snapshot, snapshot.GetIndex, snapshotIndex},
+		{wal.MetadataType, &metadata, metadata.GetClusterID, metadataClusterID},
+	} {
+		if rec.typ != tt.typ || proto.Unmarshal(rec.data, tt.message) != nil {
+			continue
+		}
+		got, err := protoVarint(rec.data, tt.field)
+		if want := tt.value(); got != want || err != nil {
+			t.Fatalf("a record of type %d has %d, %v, and to etcd %d", rec.typ, got, err, want)
+		}
+	}
+}
+
+// mapped is a file's content, as etcd's decoder reads it.
+type mapped struct{ *bytes.Reader }
+
+func (m mapped) FileInfo() (fs.FileInfo, error) { return mappedInfo{size: m.Size()}, nil }
+
+// mappedInfo has what the decoder asks for.
+type mappedInfo struct {
+	fs.FileInfo
+	size int64
+}
+
+func (i mappedInfo) Name() string { return "" }
+func (i mappedInfo) Size() int64  { return i.size }
+
+// A database of a version that doesn't exist yet is no damage: a newer version has been here. Both meta pages
+// may be of that version, or the one that was written last.
+func TestUnknownDatabase(t *testing.T) {
+	for _, metas := range [][]int{{0}, {1}, {0, 1}} {
+		t.Run(fmt.Sprint(metas), func(t *testing.T) {
+			d := written(t)
+			b, err := os.ReadFile(d.db())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range metas {
+				meta := b[i*os.Getpagesize()+pageHeaderSize:][:metaSize]
+				binary.NativeEndian.PutUint32(meta[4:], dbVersion+1)
+				sum := fnv.New64a()
+				sum.Write(meta[:56])
+				binary.NativeEndian.PutUint64(meta[56:], sum.Sum64())
+			}
+			if err := os.WriteFile(d.db(), b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			_, err = d.Open(slog.New(slog.DiscardHandler))
+			if err == nil || !strings.Contains(err.Error(), "unknown version 3: run the newer version that wrote it") {
+				t.Errorf("error is %v", err)
+			}
+		})
+	}
 }
 
 // A mapped file that shrinks while it's read faults: that is an error, as an unreadable sector's.

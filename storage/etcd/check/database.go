@@ -40,23 +40,39 @@ func (m dbMeta) bytes() int64 { return int64(m.pages * m.pageSize) }
 // errNoMeta means that neither meta page is whole.
 var errNoMeta = errors.New("neither of its meta pages is whole")
 
-// readMeta finds the newest of the two meta pages in the first bytes of a file.
+// unknownVersion is the version in a whole meta page that this version of bbolt doesn't know.
+type unknownVersion uint32
+
+func (u unknownVersion) Error() string {
+	return fmt.Sprintf("the database has the unknown version %d", uint32(u))
+}
+
+// readMeta finds the newest of the two meta pages in the first bytes of a file. The error is errNoMeta or an
+// unknownVersion.
 func readMeta(head []byte) (dbMeta, error) {
-	newest, err := parseMeta(head)
+	first, err := parseMeta(head)
+	if err != nil && !errors.Is(err, errNoMeta) {
+		return dbMeta{}, err
+	}
+	if err == nil && uint64(len(head)) <= first.pageSize {
+		return first, nil
+	}
 	if err == nil {
-		if uint64(len(head)) > newest.pageSize {
-			if second, err := parseMeta(head[newest.pageSize:]); err == nil && second.txid > newest.txid {
-				newest = second
-			}
+		second, err := parseMeta(head[first.pageSize:])
+		switch {
+		case errors.Is(err, errNoMeta) || err == nil && second.txid < first.txid:
+			return first, nil
+		default:
+			return second, err
 		}
-		return newest, nil
 	}
 	for size := minPageSize; size < len(head); size *= 2 { // the first one says how far away the second is
-		if m, err := parseMeta(head[size:]); err == nil && m.pageSize == uint64(size) {
-			return m, nil
+		m, err := parseMeta(head[size:])
+		if err == nil && m.pageSize == uint64(size) || err != nil && !errors.Is(err, errNoMeta) {
+			return m, err
 		}
 	}
-	return dbMeta{}, err
+	return dbMeta{}, errNoMeta
 }
 
 const (
@@ -77,8 +93,13 @@ func parseMeta(page []byte) (dbMeta, error) {
 	}
 	sum := fnv.New64a()
 	sum.Write(b[:56])
-	ok := ne.Uint32(b) == dbMagic && ne.Uint32(b[4:]) == dbVersion && ne.Uint64(b[56:]) == sum.Sum64() &&
-		m.pageSize >= minPageSize && m.pageSize <= maxPageSize && m.pages > m.root && m.pages < 1<<46/m.pageSize
+	if ne.Uint32(b) != dbMagic || ne.Uint64(b[56:]) != sum.Sum64() {
+		return dbMeta{}, errNoMeta
+	}
+	if version := ne.Uint32(b[4:]); version != dbVersion {
+		return dbMeta{}, unknownVersion(version)
+	}
+	ok := m.pageSize >= minPageSize && m.pageSize <= maxPageSize && m.pages > m.root && m.pages < 1<<46/m.pageSize
 	if !ok {
 		return dbMeta{}, errNoMeta
 	}
@@ -93,13 +114,18 @@ type dbFile struct {
 }
 
 // openDB maps a database and reads its meta; unmap ends that. The error is a *damage if there's no whole
-// meta page, or if the file is shorter than it says.
+// meta page, or if the file is shorter than the meta says, and a *newer if its version is unknown.
 func openDB(name string) (db *dbFile, unmap func(), err error) {
 	b, unmap, err := mapFile(name)
 	if err != nil {
 		return nil, nil, err
 	}
 	meta, err := readMeta(b[:min(len(b), 2*maxPageSize)])
+	var unknown unknownVersion
+	if errors.As(err, &unknown) {
+		unmap()
+		return nil, nil, &newer{name, 0, err.Error()}
+	}
 	if err != nil {
 		unmap()
 		return nil, nil, &damage{name, 0, err.Error()}

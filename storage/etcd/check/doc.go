@@ -24,12 +24,16 @@
 //
 // # Versions
 //
-// A whole log record of an unknown type is no damage: a newer program wrote it. The error says so. A
-// seal of another version doesn't count. How the rest of the data directory is laid out has its own version,
-// in the marker of storage/etcd.
+// What a newer program wrote is no damage: a whole log record of an unknown type, or a whole meta page of an unknown
+// version. The error says so, and asks for that program. Unknown fields of a record are skipped, as etcd does.
+// A seal of another version counts as none. The layout of the rest of the data directory has a version of
+// its own, in the marker of storage/etcd.
+//
+// Why these are readers of our own, and which tests hold them to those of etcd and bbolt:
+// docs/decisions/0002-how-etcds-files-are-checked.md.
 //
 // # Goroutines, locks, bounds
 //
-// There are none of the first two. All of a file is mapped, never copied; a record has at most
-// maxRecordBytes; sealing ends after sealTime.
+// There are no goroutines and no locks. Files are mapped and read in place; what is allocated is a byte per page of the
+// database and four per sealChunk. A record has at most maxRecordBytes. Sealing ends after sealTime.
 package check
