@@ -46,8 +46,7 @@ type AdmissionFunc[T any] func(ctx context.Context, r *AdmissionRequest[T]) erro
 // Admit calls f.
 func (f AdmissionFunc[T]) Admit(ctx context.Context, r *AdmissionRequest[T]) error { return f(ctx, r) }
 
-// AdmissionRequest is what an Admission judges. It's its own: nothing of it is read by others before Admit returns, nor
-// kept by the server afterwards.
+// AdmissionRequest is what an Admission judges. The hook owns it: the server makes copies for each call, and keeps nothing.
 type AdmissionRequest[T any] struct {
 	Attributes
 	// Object is what is to be written, nil for a Delete. It may be changed or replaced. What only the server decides
@@ -104,7 +103,7 @@ func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) 
 		subject = old
 	}
 	a := &Attributes{
-		Operation: op, Kind: w.kind(), Resource: runtimeschema.GroupVersionResource{Group: w.Group, Version: w.Version, Resource: w.Plural},
+		Operation: op, Kind: w.kind(), Resource: w.path(),
 		Subresource: w.Subresource, Namespace: subject.Meta.Namespace, Name: subject.Meta.Name,
 		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: w.userAgent,
 	}
@@ -144,11 +143,12 @@ func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, o, old *object.
 	if err != nil {
 		return err
 	}
-	obj, err = callHooks(ctx, e, e.res.registry.admission, a, obj, before, func(u *unstructured.Unstructured) metav1.Object { return u })
+	call := hookCall[unstructured.Unstructured]{endpoint: e, about: a, obj: obj, old: before, meta: func(u *unstructured.Unstructured) metav1.Object { return u }}
+	obj, err = call.to(ctx, e.res.registry.admission)
 	if err != nil || o == nil {
 		return err
 	}
-	// As bytes it's JSON for certain, and nobody else's.
+	// Encoding and decoding makes certain that it's JSON, and that the hook shares nothing of it.
 	raw, err := object.EncodeJSON(obj.Object)
 	if err != nil {
 		return fmt.Errorf("admission left an object that can't be encoded: %w", err)
@@ -162,8 +162,7 @@ func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, o, old *object.
 		return fmt.Errorf("admission left an object that can't be decoded: %w", err)
 	}
 	*o = *next
-	_, err = e.shape(o, false)
-	return err
+	return e.shape(o)
 }
 
 // unstructured copies an object for a hook; nil for nil.
@@ -180,26 +179,35 @@ func (e *Endpoint) unstructured(o *object.Object) (*unstructured.Unstructured, e
 	return &unstructured.Unstructured{Object: object.DeepCopy(tree)}, nil
 }
 
-// callHooks calls one after the other and returns the object as they leave it.
-func callHooks[T any](ctx context.Context, e *Endpoint, hooks []Admission[T], a *Attributes, obj, old *T, meta func(*T) metav1.Object) (*T, error) {
+// hookCall is what hooks of one type are called with.
+type hookCall[T any] struct {
+	endpoint *Endpoint
+	about    *Attributes // the hooks' warnings are added to it
+	obj, old *T
+	meta     func(*T) metav1.Object // metadata of a T
+}
+
+// to calls the hooks one after the other, and returns the object as they leave it.
+func (c hookCall[T]) to(ctx context.Context, hooks []Admission[T]) (*T, error) {
+	obj := c.obj
 	for _, hook := range hooks {
-		r := &AdmissionRequest[T]{Attributes: *a, Object: obj, Old: old}
+		r := &AdmissionRequest[T]{Attributes: *c.about, Object: obj, Old: c.old}
 		var judged func() metav1.Object // nil where nothing is written
 		if obj != nil {
 			judged = func() metav1.Object {
 				if r.Object == nil {
 					return &metav1.ObjectMeta{}
 				}
-				return meta(r.Object)
+				return c.meta(r.Object)
 			}
 		}
 		var refusal error
-		if err := e.res.registry.call("admission by "+nameOf(hook), judged, func() { refusal = hook.Admit(ctx, r) }); err != nil {
+		if err := c.endpoint.res.registry.call("admission by "+nameOf(hook), judged, func() { refusal = hook.Admit(ctx, r) }); err != nil {
 			return nil, err
 		}
-		a.Warnings = r.Warnings
+		c.about.Warnings = r.Warnings
 		if refusal != nil {
-			return nil, e.refuse(ctx, a.Name, refusal)
+			return nil, c.endpoint.refuse(ctx, c.about.Name, refusal)
 		}
 		if obj != nil {
 			obj = r.Object
@@ -208,7 +216,7 @@ func callHooks[T any](ctx context.Context, e *Endpoint, hooks []Admission[T], a 
 	return obj, nil
 }
 
-// nameOf tells which hook it is: its type, or of a function its name.
+// nameOf names a hook by its type, or if it's a function by the function's name.
 func nameOf(hook any) string {
 	if v := reflect.ValueOf(hook); v.Kind() == reflect.Func && !v.IsNil() {
 		return runtime.FuncForPC(v.Pointer()).Name()
@@ -251,8 +259,8 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return e.What + " panicked" }
 
-// call runs a function of the program's. What only the server decides of the object must be the same afterwards. A panic
-// is returned as an error, because much of this runs on goroutines where nobody else would stop it (see deletersAtOnce).
+// call runs a function that the program brought. It's an error if that changes what only the server decides about the
+// judged object, which is nil where nothing is written. A panic is returned as an error, because much of this runs on goroutines where nobody else would stop it (see DeletersAtOnce).
 func (r *Registry) call(what string, judged func() metav1.Object, fn func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -297,7 +305,7 @@ func decidedOf(m metav1.Object) (values [len(decidedFields)]string) {
 
 func timeText(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// hooks returns a list without the nils in it, which say that a hook is off.
+// hooks returns the list without nils: a nil is a hook that is off.
 func hooks[T any](list []Admission[T]) []Admission[T] {
 	return slices.DeleteFunc(slices.Clone(list), func(a Admission[T]) bool { return a == nil })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// applyConfiguration merges what a manager wants of an object into it, or creates it.
+// applyConfiguration merges an applied configuration into the object, or creates the object of it.
 func (w *write) applyConfiguration(ctx context.Context, body []byte) (Result, error) {
 	w.applies = true
 	wanted, err := w.readConfiguration(body)
@@ -18,7 +18,7 @@ func (w *write) applyConfiguration(ctx context.Context, body []byte) (Result, er
 	}
 	given := len(w.warnings)
 	for {
-		w.warnings = w.warnings[:given] // without those of an earlier try
+		w.warnings = w.warnings[:given] // without those of an earlier attempt
 		stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) { return w.applyTo(ctx, old, wanted) })
 		switch {
 		case err == nil:
@@ -39,7 +39,7 @@ func (w *write) readConfiguration(body []byte) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	// As an object of its own it has to be one of this path; what it's merged from stays as it was sent.
+	// Read as an object, it must be one of this path. The tree that is merged stays as it was sent.
 	o, _, err := w.split(object.DeepCopy(tree))
 	if err != nil {
 		return nil, err
@@ -79,22 +79,22 @@ func (w *write) applyTo(ctx context.Context, old *cacher.Object, wanted map[stri
 	if err != nil {
 		return outcome{}, err
 	}
-	in, err := w.merge(live, wanted)
+	in, err := w.merge(wanted, live)
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := w.checkPrecondition(old, prev, in); err != nil {
+	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
 		return outcome{}, err
 	}
 	next := w.selectPart(in, prev)
 	next.Managed = in.Managed // who applied a part is recorded, whatever that part is
-	inheritMeta(next, prev, old.Revision.String())
+	inheritMeta(next, prev, old.Revision)
 	return w.outcomeOf(ctx, next, prev)
 }
 
 // createApplied makes a new object of a configuration.
 func (w *write) createApplied(ctx context.Context, wanted map[string]any) (Result, error) {
-	o, err := w.merge(nil, wanted)
+	o, err := w.merge(wanted, nil)
 	if err != nil {
 		return Result{}, err
 	}
@@ -110,8 +110,8 @@ func (w *write) createApplied(ctx context.Context, wanted map[string]any) (Resul
 	return w.insertAndAnswer(ctx, o)
 }
 
-// merge applies a configuration to a whole object, or to none, and gives it the schema's form.
-func (w *write) merge(live, wanted map[string]any) (*object.Object, error) {
+// merge applies a configuration to a whole object, or to none if live is nil, and shapes the result.
+func (w *write) merge(wanted, live map[string]any) (*object.Object, error) {
 	merged, err := w.managers.of(w.Subresource).Apply(live, object.DeepCopy(wanted), w.manager, w.force)
 	if err != nil {
 		return nil, w.fail(w.Name, err)
@@ -120,6 +120,5 @@ func (w *write) merge(live, wanted map[string]any) (*object.Object, error) {
 	if err != nil {
 		return nil, badRequest("%s", err)
 	}
-	_, err = w.shape(o, false)
-	return o, err
+	return o, w.shape(o)
 }

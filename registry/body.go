@@ -16,8 +16,8 @@ import (
 // below each level again. A real definition of a megabyte has 40 levels.
 const maxTypedWork = 128 << 20
 
-// read makes an object of the endpoint's resource and version of a body. What fieldValidation says decides what becomes
-// of members that are unknown or given twice; of those with one name the last counts.
+// read decodes a body into an object of the endpoint's resource and version. Members that are unknown or given twice are
+// refused, warned of or ignored, as fieldValidation says. Of members with the same name, the last one counts.
 func (w *write) read(body []byte) (*object.Object, error) {
 	doc, tree, err := object.ParseObject(body)
 	if err != nil {
@@ -38,9 +38,12 @@ func (w *write) read(body []byte) (*object.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	pruned, err := w.shape(o, w.complains())
-	if err != nil || !w.complains() {
-		return o, err
+	if !w.complains() {
+		return o, w.shape(o)
+	}
+	pruned, err := w.shapeReporting(o)
+	if err != nil {
+		return nil, err
 	}
 	complaints := append(doc.Repeated(), unknown...)
 	for _, path := range pruned {
@@ -65,10 +68,10 @@ func (w *write) complainOfRepeated(doc *object.Document) error {
 	return w.complain(doc.Repeated())
 }
 
-// complains tells whether anybody wants to know of wrong members.
+// complains tells whether the client wants to know about unknown and repeated members.
 func (w *write) complains() bool { return w.validation != metav1.FieldValidationIgnore }
 
-// complain refuses, warns of or swallows the members that are unknown or given twice.
+// complain refuses, warns of or ignores members that are unknown or given twice, as fieldValidation says.
 func (w *write) complain(complaints []error) error {
 	if len(complaints) == 0 || !w.complains() {
 		return nil
@@ -84,7 +87,7 @@ func (w *write) complain(complaints []error) error {
 	return nil
 }
 
-// badBody refuses a body for what was found when it was read.
+// badBody refuses a body for what was found when it was read; nil for nil.
 func badBody(err error) error {
 	if err == nil {
 		return nil

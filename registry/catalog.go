@@ -18,8 +18,8 @@ type Catalog struct {
 	Groups []Group // the core group ("") first, then by name
 	Hash   string  // changes whenever the content does: discovery's ETag
 
-	endpoints map[path]*Endpoint
-	resources []*resource // all, those without a served version too
+	endpoints map[runtimeschema.GroupVersionResource]*Endpoint
+	resources []*resource // all, also those without a served version
 }
 
 // Group is one API group with what is served of it.
@@ -34,15 +34,13 @@ type Version struct {
 	Resources []*Endpoint // by plural
 }
 
-type path struct{ group, version, plural string }
-
 // newCatalog arranges the endpoints of all resources.
 func newCatalog(resources []*resource) *Catalog {
-	c := &Catalog{endpoints: make(map[path]*Endpoint, len(resources)), resources: resources}
+	c := &Catalog{endpoints: make(map[runtimeschema.GroupVersionResource]*Endpoint, len(resources)), resources: resources}
 	all := make([]*Endpoint, 0, len(resources))
 	for _, r := range resources {
 		for _, e := range r.endpoints {
-			c.endpoints[path{e.Group, e.Version, e.Plural}] = e
+			c.endpoints[e.path()] = e
 			all = append(all, e)
 		}
 	}
@@ -91,14 +89,15 @@ func (c *Catalog) place(e *Endpoint) {
 	v.Resources = append(v.Resources, e)
 }
 
-// storageVersionHash is kube-apiserver's: clients compare it, to know when objects are stored in another version.
-func storageVersionHash(group, version, kind string) string {
-	sum := sha256.Sum256([]byte(group + "/" + version + "/" + kind))
+// storageVersionHash returns kube-apiserver's hash of the kind in which objects are stored. Clients compare it, to notice
+// when objects are stored in another version.
+func storageVersionHash(kind runtimeschema.GroupVersionKind) string {
+	sum := sha256.Sum256([]byte(kind.Group + "/" + kind.Version + "/" + kind.Kind))
 	return base64.StdEncoding.EncodeToString(sum[:8])
 }
 
-// seal computes what the catalog's hash is made of. It's called once, when the endpoint is complete, so
-// that a change of one definition doesn't encode all the others.
+// seal computes the endpoint's digest, of which the catalog's hash is made. It's called once, when the endpoint is
+// complete. So a change of one definition doesn't encode all the others again.
 func (e *Endpoint) seal() {
 	b, err := json.Marshal(e) // the exported fields: all that discovery shows
 	if err != nil {

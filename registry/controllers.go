@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// pacing is the least time between two passes of a controller that waits for objects which finalizers
-	// hold: meanwhile every write wakes it.
+	// pacing is the least time between two passes of a controller that waits for finalizers. Every write wakes such a
+	// controller.
 	pacing = 100 * time.Millisecond
-	// retryPause is how long a controller waits after an error.
+	// retryPause is how long a controller waits after an error, so that one that stays doesn't fill the log.
 	retryPause = 500 * time.Millisecond
-	// deletersAtOnce is how many objects a controller deletes at the same time: etcd writes what comes
-	// together with one fsync.
-	deletersAtOnce = 16
+	// DeletersAtOnce is how many objects the deletion of a collection deletes at the same time, a client's or a
+	// controller's: etcd stores writes that come together with one fsync.
+	DeletersAtOnce = 16
 )
 
 // follow calls pass at once and then whenever the resource has changed, until ctx ends. While pass says that
@@ -56,7 +56,7 @@ func (r *Registry) follow(ctx context.Context, res *resource, pass func(ctx cont
 	}
 }
 
-// waitForChange returns when the feed is past a position, or news is closed, or ctx ends.
+// waitForChange returns when the feed is past a position, when news is closed, or when ctx ends.
 func (r *Registry) waitForChange(ctx context.Context, at storage.Revision, news <-chan struct{}) {
 	ctx, cancel := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
@@ -121,11 +121,11 @@ func (c *changes) close() {
 	}
 }
 
-// deleteAll deletes the objects whose key has the prefix, as a client would, and returns how many are left
-// because finalizers hold them.
+// deleteAll deletes the objects whose key has the prefix, as a client would. left is how many remain because finalizers
+// hold them.
 func (r *Registry) deleteAll(ctx context.Context, res *resource, prefix string) (left int, err error) {
 	work, working := errgroup.WithContext(ctx)
-	work.SetLimit(deletersAtOnce)
+	work.SetLimit(DeletersAtOnce)
 	var mu sync.Mutex // guards last
 	var last storage.Revision
 	for o := range res.cache.Snapshot().All(prefix) {

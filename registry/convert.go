@@ -13,7 +13,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// convert brings whole objects, in place, from whatever version of the resource they're in to an endpoint's.
+// convert brings whole objects, in place, from whatever version of the resource they're in to an endpoint's. One that the
+// webhook can't convert is a Status 500 that says so.
 func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string]any) error {
 	if r.converter == nil {
 		for _, tree := range trees {
@@ -36,6 +37,8 @@ func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string
 		case errors.Is(err, conversion.ErrClosed):
 			return apierrors.NewTooManyRequests("the definition has changed meanwhile: try again", retryAfter)
 		}
+		// This message reaches the client on purpose, as from kube-apiserver: whoever runs the webhook needs it. It has
+		// nothing of the answer but the failure's own text (see conversion).
 		return apierrors.NewInternalError(fmt.Errorf("conversion to %s, Kind=%s failed: %w", to.apiVersion(), to.Kind, err))
 	}
 	for i, body := range converted {
@@ -77,8 +80,8 @@ func (c *converter) close() {
 	}
 }
 
-// newConversion returns what makes the endpoint's form of stored objects, or nil if that's what is stored. asStored
-// tells that its version is the stored one, or differs in its name only.
+// newConversion returns what makes the endpoint's form of stored objects, or nil if they're stored in that form. asStored
+// tells that the endpoint's version is the stored one, or has the same schema.
 func (e *Endpoint) newConversion(asStored bool) *cacher.Conversion {
 	r := e.res
 	if asStored && e.schema.Trivial() && r.converter == nil { // whatever was stored is shown by copying
@@ -90,9 +93,9 @@ func (e *Endpoint) newConversion(asStored bool) *cacher.Conversion {
 	})
 }
 
-// convertStored returns the form of stored objects in the endpoint's version: the defaults of the version they're
-// stored in, converted, and without what the schema doesn't know, which is the order in which kube-apiserver
-// does it. nil is for an object that stays as it is.
+// convertStored returns stored objects in the endpoint's version. It fills in the defaults of the version in which they're
+// stored, converts them, and prunes what the endpoint's schema doesn't know: kube-apiserver's order. An object that stays
+// as it is gets nil.
 func (e *Endpoint) convertStored(ctx context.Context, objects []*cacher.Object) ([][]byte, error) {
 	trees := make([]map[string]any, len(objects))
 	for i, o := range objects {
@@ -101,7 +104,7 @@ func (e *Endpoint) convertStored(ctx context.Context, objects []*cacher.Object) 
 			return nil, e.unreadable(o.Name(), err)
 		}
 		from := e.res.version(trees[i]["apiVersion"])
-		if _, err := from.schema.Shape(trees[i], false); err != nil {
+		if err := from.schema.Shape(trees[i]); err != nil {
 			return nil, e.unreadable(o.Name(), err)
 		}
 	}
@@ -124,8 +127,7 @@ func (e *Endpoint) convertStored(ctx context.Context, objects []*cacher.Object) 
 	return out, nil
 }
 
-// version returns the endpoint of the version that an object says it's in; that of the stored version if there is
-// no such.
+// version returns the endpoint of the version that an object names, or that of the storage version if there is none.
 func (r *resource) version(apiVersion any) *Endpoint {
 	for _, e := range r.versions {
 		if e.apiVersion() == apiVersion {

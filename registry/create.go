@@ -11,7 +11,14 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// Create stores a new object. Errors are Status errors, or the server's own failures.
+// Create stores the object in the body, and answers with it as it was stored. The body's name counts, or for generateName
+// one that the server makes up; Target.Name is ignored. Of the query it reads dryRun, fieldValidation, fieldManager, and for
+// Tables includeObject.
+//
+// Errors are Status errors: 400 for a body or parameters that can't be read, 403 from admission or in a namespace that is
+// being deleted, 404 for a missing namespace, 405 without a namespace that the resource needs, 409 for a name that is taken,
+// 413 for too large an object, 422 for an invalid one, 429 while its definition changes, 503 and 507 from storage, 504 if ctx
+// ends. Others are failures of the server, which it logs. Result.Created is set. The caller owns the Result's bytes.
 func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 	if (r.Namespace != "") != e.Namespaced {
 		return Result{}, e.methodNotAllowed("create")
@@ -27,7 +34,7 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 		if err := w.fill(o); err != nil {
 			return Result{}, err
 		}
-		if err := w.track(nil, o); err != nil {
+		if err := w.track(o, nil); err != nil {
 			return Result{}, err
 		}
 		return w.insertAndAnswer(ctx, o)
@@ -55,8 +62,7 @@ func (w *write) fill(o *object.Object) error {
 		return nil
 	}
 	delete(o.Content, status)
-	_, err := w.shape(o, false) // it may have a default
-	return err
+	return w.shape(o) // status may have a default
 }
 
 // storeNamed gives a new object a name if it has none, has it admitted and encoded, and stores it. If a generated name is

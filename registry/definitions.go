@@ -12,6 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/version"
 
@@ -30,14 +31,14 @@ type definitions struct {
 	registry *Registry
 	res      *resource
 
-	// turn is held by the one write of a definition that is going on, so that no two get the same names.
-	// A channel, because waiting for it must end with the request.
+	// writing has capacity 1 and is full while a definition is written: one at a time, so that no two get the same names.
+	// It's a channel, because waiting for it must end with the request. It's never closed.
 	writing chan struct{}
 
-	mu    sync.Mutex             // guards known, and who replaces the catalog
+	mu    sync.Mutex             // guards known, and replacing the catalog
 	known map[string]*definition // by name
 
-	closing sync.WaitGroup // the ends of webhooks that aren't called any more
+	closing sync.WaitGroup // goroutines that close replaced webhooks; close waits for them
 }
 
 // definition is one definition as it's served. Immutable.
@@ -77,7 +78,7 @@ func newDefinitions(r *Registry) *definitions {
 	return d
 }
 
-// begin waits for the turn to write a definition.
+// begin waits until no other definition is being written.
 func (d *definitions) begin(ctx context.Context) (end func(), err error) {
 	select {
 	case d.writing <- struct{}{}:
@@ -96,11 +97,11 @@ func (d *definitions) written(ctx context.Context, rev storage.Revision) error {
 	return nil
 }
 
-// prepare computes the status that a definition's own write is answered with. The turn is held.
+// prepare computes the status with which a definition's own write is answered. writing is held.
 func (d *definitions) prepare(obj, old *crd.Definition, _ string) {
 	if old == nil {
 		obj.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
-	} else { // whoever writes status: names and conditions are ours, storedVersions is for storage migrators
+	} else { // only the server sets names and conditions; clients that migrate storage set storedVersions
 		obj.Status.AcceptedNames, obj.Status.Conditions = old.Status.AcceptedNames, slices.Clone(old.Status.Conditions)
 	}
 	crd.SetStatus(obj, d.taken(obj))
@@ -128,25 +129,39 @@ func (d *definitions) taken(obj *crd.Definition) *crd.Names {
 	return taken
 }
 
-// refresh brings the catalog up to date if the cache has something else for one definition. Its name says
-// what it defines, so that a path nobody defined costs one look into the cache.
-func (d *definitions) refresh(group, plural string) {
-	key, err := d.res.prefix.Key("", plural+"."+group)
+// refresh brings the catalog up to date if the cache has another state of one definition. A definition's name is that of
+// its resource, so a path that nobody defined costs one look into the cache.
+func (d *definitions) refresh(of runtimeschema.GroupResource) {
+	name := of.Resource + "." + of.Group
+	key, err := d.res.prefix.Key("", name)
 	if err != nil {
 		return
 	}
 	o := d.res.cache.Get(key)
 	d.mu.Lock()
-	known := d.known[plural+"."+group]
+	known := d.known[name]
 	d.mu.Unlock()
 	if (o == nil) != (known == nil) || o != nil && o.Revision != known.revision {
 		d.sync()
 	}
 }
 
-// sync makes the catalog what the cached definitions say. It's called by whoever needs it to be: the writers
-// of definitions, readers of paths that aren't there yet, and the controller.
+// sync makes the catalog what the cached definitions say. The writers of definitions call it, readers of paths that
+// aren't served yet, and the controller.
 func (d *definitions) sync() {
+	for _, b := range d.rebuild() {
+		d.registry.unreadable.report(b.stored, b.err)
+	}
+}
+
+// broken is a stored definition that nobody can use.
+type broken struct {
+	stored *cacher.Object
+	err    error
+}
+
+// rebuild does sync's work. It returns what is to be logged, which the caller does without the lock.
+func (d *definitions) rebuild() (unusable []broken) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	seen := make(map[string]bool, len(d.known))
@@ -160,8 +175,9 @@ func (d *definitions) sync() {
 			seen[name] = true
 			continue
 		}
-		next := d.open(o, old)
-		if next == nil {
+		next, err := d.open(o, old)
+		if err != nil { // nothing is served for it then
+			unusable = append(unusable, broken{o, err})
 			continue
 		}
 		seen[name], stale = true, true
@@ -183,7 +199,7 @@ func (d *definitions) sync() {
 		}
 	}
 	if !stale {
-		return
+		return unusable
 	}
 	resources := slices.Clone(d.registry.builtins)
 	for _, def := range d.known {
@@ -196,18 +212,17 @@ func (d *definitions) sync() {
 		res.cache.EndWatches(stored.Revision)
 		d.closing.Go(res.converter.close)
 	}
+	return unusable
 }
 
-// open reads a stored definition. It's nil if that can't be done; nothing is served then.
-func (d *definitions) open(o *cacher.Object, old *definition) *definition {
+// open reads a stored definition. old is what is known of it before, or nil.
+func (d *definitions) open(o *cacher.Object, old *definition) (*definition, error) {
 	obj := &crd.Definition{}
-	err := o.Err
-	if err == nil {
-		err = json.Unmarshal(o.Raw(), obj)
+	if o.Err != nil {
+		return nil, o.Err
 	}
-	if err != nil {
-		d.registry.unreadable.report(o, err)
-		return nil
+	if err := json.Unmarshal(o.Raw(), obj); err != nil {
+		return nil, err
 	}
 	crd.Default(obj)
 	if old != nil && !crd.SameSpec(old.object, obj) {
@@ -215,10 +230,9 @@ func (d *definitions) open(o *cacher.Object, old *definition) *definition {
 	}
 	res, err := d.resource(o, obj, old)
 	if err != nil {
-		d.registry.unreadable.report(o, err)
-		return nil
+		return nil, err
 	}
-	return &definition{object: obj, revision: o.Revision, res: res, accepted: crd.Accepted(obj)}
+	return &definition{object: obj, revision: o.Revision, res: res, accepted: crd.Accepted(obj)}, nil
 }
 
 // resource makes what a definition defines. Its names are those that were accepted. old is the definition
@@ -231,7 +245,7 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 		e := newEndpoint(res, obj, v)
 		res.versions = append(res.versions, e)
 		if v.Storage {
-			res.storage, res.storageVersion, stored = e, v.Name, v
+			res.storage, stored = e, v
 		}
 	}
 	if stored == nil {
@@ -239,7 +253,7 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 	}
 	hash := ""
 	if stored.Served {
-		hash = storageVersionHash(obj.Spec.Group, stored.Name, obj.Spec.Names.Kind)
+		hash = storageVersionHash(runtimeschema.GroupVersionKind{Group: obj.Spec.Group, Version: stored.Name, Kind: obj.Spec.Names.Kind})
 	}
 	for i, e := range res.versions {
 		v := &obj.Spec.Versions[i]
@@ -260,13 +274,15 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 func (d *definitions) newResource(o *cacher.Object, obj *crd.Definition, old *definition) *resource {
 	res := &resource{
 		registry: d.registry, group: obj.Spec.Group, plural: obj.Spec.Names.Plural,
-		namespaced:  obj.Spec.Scope == apiextensionsv1.NamespaceScoped,
-		prefix:      storage.PrefixOf(obj.Spec.Group, obj.Spec.Names.Plural),
-		condition:   storage.Condition{Key: o.Key, Revision: o.Revision},
-		uid:         obj.UID,
-		generation:  obj.Generation,
-		since:       o.Revision,
-		terminating: o.DeletionTimestamp != "",
+		namespaced: obj.Spec.Scope == apiextensionsv1.NamespaceScoped,
+		prefix:     storage.PrefixOf(obj.Spec.Group, obj.Spec.Names.Plural),
+		custom: custom{
+			condition:   storage.Condition{Key: o.Key, Revision: o.Revision},
+			uid:         obj.UID,
+			generation:  obj.Generation,
+			since:       o.Revision,
+			terminating: o.DeletionTimestamp != "",
+		},
 	}
 	if old != nil {
 		res.since, res.converter = old.res.since, old.res.converter

@@ -176,17 +176,17 @@ func TestNameConflicts(t *testing.T) {
 	if c := condition(second, "Established"); c.str("status") != "False" || c.str("reason") != "NotAccepted" {
 		t.Errorf("Established %v", c)
 	}
-	_, err := s.Lookup(s.ctx, "example.com", "v1", "gadgets")
+	_, err := s.Lookup(s.ctx, gvr("example.com", "v1", "gadgets"))
 	s.refused(err, 404, metav1.StatusReasonNotFound)
 	// Nobody gets a name by claiming to have it.
 	s.ok(s.crds().Patch(s.ctx, "", "gadgets.example.com", "status", "application/merge-patch+json", nil,
 		[]byte(`{"status":{"acceptedNames":{"plural":"gadgets","kind":"Widget"},"conditions":[{"type":"Established","status":"True","reason":"x","message":"","lastTransitionTime":"2001-01-01T00:00:00Z"}]}}`)))
-	_, err = s.Lookup(s.ctx, "example.com", "v1", "gadgets")
+	_, err = s.Lookup(s.ctx, gvr("example.com", "v1", "gadgets"))
 	s.refused(err, 404, metav1.StatusReasonNotFound)
 	// When the names are free, the second gets them.
 	s.ok(s.crds().Delete(s.ctx, "", "widgets.example.com", nil, nil))
 	s.eventually("the second definition is served", func() bool {
-		_, err := s.Lookup(s.ctx, "example.com", "v1", "gadgets")
+		_, err := s.Lookup(s.ctx, gvr("example.com", "v1", "gadgets"))
 		return err == nil
 	})
 	got := s.ok(s.crds().Get(s.ctx, "", "gadgets.example.com", "", nil))
@@ -256,7 +256,7 @@ func TestDefinitionDelete(t *testing.T) {
 	})
 	s.ok(w.Patch(s.ctx, "default", "held", "", "application/merge-patch+json", nil, []byte(`{"metadata":{"finalizers":[]}}`)))
 	s.eventually("the definition is gone", func() bool {
-		_, err := s.Lookup(s.ctx, "example.com", "v1", "widgets")
+		_, err := s.Lookup(s.ctx, gvr("example.com", "v1", "widgets"))
 		return err != nil
 	})
 	var deleted int
@@ -310,7 +310,7 @@ func TestCreatesDuringDefinitionDelete(t *testing.T) {
 	s.eventually("there is something to delete", func() bool { return w.res.cache.Len() > 20 })
 	s.ok(s.crds().Delete(s.ctx, "", "widgets.example.com", nil, nil))
 	s.eventually("the definition is gone", func() bool {
-		_, err := s.Lookup(s.ctx, "example.com", "v1", "widgets")
+		_, err := s.Lookup(s.ctx, gvr("example.com", "v1", "widgets"))
 		return err != nil
 	})
 	close(stop)
@@ -359,7 +359,7 @@ func TestRestart(t *testing.T) {
 	s.ok(s.at("example.com", "v1", "gadgets").Patch(s.ctx, "default", "held", "", merge, nil, []byte(`{"metadata":{"finalizers":null}}`)))
 	s.ok(w.Patch(s.ctx, "team", "held", "", merge, nil, []byte(`{"metadata":{"finalizers":null}}`)))
 	s.eventually("the definition and the namespace are gone", func() bool {
-		_, err := s.Lookup(s.ctx, "example.com", "v1", "gadgets")
+		_, err := s.Lookup(s.ctx, gvr("example.com", "v1", "gadgets"))
 		_, nsErr := s.at("", "v1", "namespaces").Get(s.ctx, "", "team", "", nil)
 		return err != nil && nsErr != nil
 	})

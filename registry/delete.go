@@ -14,9 +14,13 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// Delete removes an object, or marks it as being deleted if something holds it. The body is DeleteOptions
-// or empty. The answer's object is a Status when the object is gone, else the object. Errors are Status
-// errors, or the server's own failures.
+// Delete removes the object that Target names. If finalizers hold the object, Delete marks it as being deleted. The body is
+// DeleteOptions or empty; without a body, the query's parameters of the same names count. Result.Object is a Status when the
+// object is gone, else the object; the caller owns the bytes.
+//
+// Errors are Status errors: 400 for options that can't be read, 403 from admission or for a namespace that can't be deleted,
+// 404 for a missing object, 409 for a precondition that doesn't hold, 422 for options that contradict, 503 and 507 from
+// storage, 504 if ctx ends. Others are failures of the server, which it logs.
 func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
 	key, err := e.key(r.Namespace, r.Name)
 	if err != nil {
@@ -48,7 +52,7 @@ type deletion struct {
 	*write
 	pre  *metav1.Preconditions
 	uid  string // of the object
-	gone bool   // it's removed, not only marked
+	gone bool   // the object is removed, and not only marked
 }
 
 // newDeletion returns the deletion of an object by a client.
@@ -75,12 +79,12 @@ func (d *deletion) delete(ctx context.Context) (*cacher.Object, error) {
 	return d.update(ctx, func(old *cacher.Object) (outcome, error) { return d.decide(ctx, old) })
 }
 
-// decide says what the deletion does to an object. It's asked again after a conflict.
+// decide says what the deletion does to an object. It's called again after a conflict.
 func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, error) {
 	d.uid, d.gone = "", false
 	prev, err := object.DecodeStored(old.Raw())
 	if old.Err != nil || err != nil {
-		// Nobody can read it, so nothing can hold it: deleting is the way out.
+		// Nobody can read it, so no finalizer can hold it. Deleting is all that a client can do about it.
 		d.gone = true
 		return outcome{remove: true}, d.check(old, "")
 	}
@@ -95,7 +99,7 @@ func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, err
 		d.gone, err = d.unheld(prev)
 		return outcome{value: old.Raw(), remove: d.gone}, err
 	}
-	if len(prev.Meta.Finalizers) > 0 { // it's written again, in the form it has by now
+	if len(prev.Meta.Finalizers) > 0 { // it's stored again, so it's brought into the definition's newest form
 		if prev, err = d.load(ctx, old); err != nil {
 			return outcome{}, err
 		}
@@ -132,7 +136,7 @@ func (d *deletion) admitDeletion(ctx context.Context, old *cacher.Object) error 
 	return d.admit(ctx, Delete, nil, o)
 }
 
-// check holds the preconditions against the object.
+// check compares the preconditions with the object.
 func (d *deletion) check(old *cacher.Object, uid string) error {
 	if d.pre == nil {
 		return nil

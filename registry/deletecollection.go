@@ -30,7 +30,7 @@ func (e *Endpoint) DeleteCollection(ctx context.Context, r *Request) (*List, err
 		objects = append(objects, o)
 	}
 	work, working := errgroup.WithContext(ctx)
-	work.SetLimit(deletersAtOnce)
+	work.SetLimit(DeletersAtOnce)
 	left := make([]*cacher.Object, len(objects)) // each deletion has its place
 	for i, o := range objects {
 		work.Go(func() error {

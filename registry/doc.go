@@ -1,49 +1,59 @@
 // Package registry knows what a resource is, and answers the Kubernetes verbs for it.
 //
-// It owns the rules of a write (decoding, metadata, status and finalizer rules, patches), the
-// translation from storage's errors to Status errors, the catalog of what is served, and two
-// controllers: one that serves definitions posted at run time, one that empties deleted namespaces.
+// It owns the rules of a write (decoding, metadata, status and finalizer rules, patches), the translation from storage's
+// errors to Status errors, the catalog of what is served, and two controllers. One controller serves definitions that are
+// posted at run time and deletes the objects of deleted ones; the other empties deleted namespaces.
 //
-// A resource comes from one of two sources and behaves the same afterwards: a Go type, given to Register
-// before Run (Namespace and CustomResourceDefinition are registered so), or a CustomResourceDefinition
-// object. Each served version of a resource is an Endpoint, on which the verbs are methods. The
-// Catalog holds the endpoints of one instant; it's replaced as a whole.
+// A resource comes from one of two sources and behaves the same afterwards. It's either a Go type, which the program gives to
+// Register before Run (Namespace and CustomResourceDefinition are registered so), or a CustomResourceDefinition object. Each
+// served version of a resource is an Endpoint, and the verbs are its methods. The Catalog holds the endpoints of one instant;
+// it's replaced as a whole.
 //
 // # Where to begin
 //
-// request.go has what a client asks and gets, resource.go what a resource and an Endpoint are. Reads are in get.go, list.go
-// (page.go) and watch.go. Writes are values of type write: write.go is their engine, and create.go, update.go, patch.go,
-// apply.go, scale.go and delete.go are the verbs on it. body.go and meta.go have the rules for what a client sends, schema.go
-// those of a schema, admission.go the hooks. stored.go and convert.go go between stored bytes and objects, redefined.go
-// follows a definition that changes under a request. errors.go is the one way out for errors.
+// request.go has what a client asks and gets, and resource.go what a resource and an Endpoint are. Reads are in get.go,
+// list.go (page.go) and watch.go. Writes are values of type write: write.go is their engine, queue.go lets the writes of one
+// key wait for each other, and create.go, update.go, patch.go, apply.go, scale.go and delete.go are the verbs on the engine.
+// body.go and meta.go have the rules for what a client sends, schema.go those of a definition's schema, admission.go those of
+// the hooks. stored.go and convert.go go between stored bytes and objects. definitions.go serves definitions, redefined.go
+// handles one that changes under a request, and controllers.go runs the controllers. All errors leave through errors.go.
 //
 // # Data flow
 //
-// A write parses the body once (package object), gives it the form that its schema says (package schema), checks it,
-// notes who wrote what if the object is tracked (package managed), encodes it canonically and stores it by one
-// compare-and-swap transaction. The client's answer is made from the bytes that were stored. The old object comes from
-// the cacher, which may be older than etcd's: a success is guarded by the transaction, and a refusal or "unchanged" is
-// only given after the key was read from etcd (see try). Writes of one key wait for each other (see turns). What the program brings (Admission, and a Definition's
-// functions) is called within each attempt, on copies, and its panics are errors (see call). Reads copy the cacher's
-// bytes. In the other forms (package form) metadata is a range of those bytes, too, and rows of Tables are made anew.
+// A write decodes the body (package object), shapes it by its schema (package schema) or its Go type, and checks it. If the
+// object is tracked, it notes who wrote what (package managed). It encodes the object canonically and stores it by one
+// compare-and-swap transaction. The client's answer is made from the bytes that were stored.
+//
+// The old object comes from the cacher, which may be older than etcd. A success is safe all the same, because the transaction
+// compares the revision. A refusal or "unchanged" is only given after the key was read from etcd (see compareAndSwap). Writes
+// of one key wait for each other (see turns).
+//
+// Functions that the program brought, Admission and those of a Definition, are called within each attempt, on copies. Their
+// panics are errors (see call).
+//
+// Reads copy the cacher's bytes. In the other forms (package form), metadata is a range of those bytes, too, and the rows of
+// Tables are made for each answer.
 //
 // # Goroutines
 //
-// Run starts the two controllers and waits for them. Deletions of whole collections (a namespace's
-// content, a deleted definition's objects) use at most deletersAtOnce goroutines, waited for by the
-// controller. Nothing else here outlives a call.
+// Run starts the two controllers and waits for them. deleteAll, which both controllers call, and a client's DeleteCollection
+// each use at most DeletersAtOnce goroutines and wait for them. When a definition is replaced, a goroutine of
+// definitions.closing closes its webhook; Run waits for those at its end. Nothing else outlives the call that started it.
 //
 // # Locks
 //
-// definitions.turn (a channel, so that waiting for it can be cancelled) is held through a whole write of
-// a definition; definitions.mu, taken after it, while the catalog is rebuilt from memory. Cacher locks are
-// below both. A key's turn (see turns) is taken after definitions.turn, and held while the object is changed, its hooks
-// and webhooks included; a write that waits for it for long (maxTurnWait) goes on without. turns.mu takes no other
-// lock. form.Forms has a lock of its own and takes no other.
+// In the order in which they're taken: definitions.writing (a channel, so that waiting for it can be cancelled), through a
+// whole write of a definition; a key's turn (see turns), while the object is changed, its hooks and webhooks included, and at
+// most maxTurnWait is spent waiting for it; definitions.mu, while the catalog is rebuilt from memory; the cacher's locks.
+//
+// turns.mu, managers.mu and unreadable.mu are leaves: nothing is called while they're held, except the constructor of a
+// manager, which takes no lock. So are form.Forms' lock and conversion.Webhook.mu.
 //
 // # Bounds
 //
-// Bodies are bounded by the caller; here objects (maxObjectBytes), nesting (encoding/json's 10,000),
-// patches (maxPatchOperations, maxPatchCopyBytes), what is quoted in errors (package clip), and the log of
-// unreadable objects (maxReported).
+// The caller bounds bodies. Here are bounded: objects (maxObjectBytes), nesting (encoding/json's 10,000), nesting times size
+// of a Go type's body (maxTypedWork), patches (maxPatchOperations, maxPatchCopyBytes, maxPatchWork), the wait for a key
+// (maxTurnWait) and for a version (freshnessWait), deletions at once (DeletersAtOnce), the field errors in a Status
+// (maxCauses), what is quoted in errors (package clip), what a page converts at once (conversionBatch), and the log of
+// unreadable objects (maxReported). Packages schema, managed and conversion name their own.
 package registry

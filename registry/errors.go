@@ -17,7 +17,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// maxCauses is how many field errors a Status lists; more help nobody and would grow with the input.
+// maxCauses bounds the field errors that a Status lists. Nobody reads more, and the answer would grow with the input.
 const maxCauses = 100
 
 func badRequest(format string, args ...any) error {
@@ -55,8 +55,8 @@ func errNotServed() error {
 	}}
 }
 
-// failure is an error that isn't the client's to mend. It's no Status: the server logs it, and tells the client only
-// where the log is.
+// failure is an error that the client can't mend. It isn't a Status: the server logs it, and answers 500 with the id of
+// the log line.
 type failure struct {
 	resource schema.GroupResource
 	name     string
@@ -66,17 +66,28 @@ type failure struct {
 func (f *failure) Error() string { return fmt.Sprintf("%v %q: %v", f.resource, f.name, f.cause) }
 func (f *failure) Unwrap() error { return f.cause }
 
-// fail is the one translation from storage's errors to a Status; what is one already stays, and what can't become one
-// is a failure.
-func (e *Endpoint) fail(name string, err error) error {
+// subject is what a failed request was about: it decides the words of the answer.
+type subject struct {
+	name     string           // of the object; "" for none
+	watched  bool             // a watch was to start from the revision
+	revision storage.Revision // that was asked for; 0 for none
+	token    *token           // the continue token that named the revision; nil for none
+}
+
+// fail is failed for a request about an object, or about none for "".
+func (e *Endpoint) fail(name string, err error) error { return e.failed(subject{name: name}, err) }
+
+// failed is the one translation from storage's errors to a Status. An error that is a Status stays as it is, and one that
+// can't become a Status becomes a failure. errChanged stays, too: current handles it.
+func (e *Endpoint) failed(about subject, err error) error {
 	var answered apierrors.APIStatus
 	var panicked *PanicError
 	var failed *failure
-	if err == nil || errors.As(err, &answered) || errors.As(err, &panicked) || errors.As(err, &failed) || errors.Is(err, errChanged) { // which current handles
+	if err == nil || errors.As(err, &answered) || errors.As(err, &panicked) || errors.As(err, &failed) || errors.Is(err, errChanged) {
 		return err
 	}
 	resource := e.resource()
-	name = clip.Text(name)
+	name := clip.Text(about.name)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return apierrors.NewNotFound(resource, name)
@@ -88,7 +99,14 @@ func (e *Endpoint) fail(name string, err error) error {
 		return badRequest("invalid name or namespace: %q may not contain '/' or '%%' and may not be '.' or '..'", name)
 	case errors.Is(err, storage.ErrTooLarge):
 		return tooLarge(resource, name)
-	case errors.Is(err, storage.ErrCompacted), errors.Is(err, storage.ErrFutureRevision):
+	case errors.Is(err, storage.ErrCompacted):
+		return e.expired(about, err)
+	case errors.Is(err, storage.ErrFutureRevision) && about.watched:
+		// One process owns the store, so this version is another store's. A watch that waited for it would be silent
+		// about everything that happens until then.
+		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is not of this store, which is at %d: list again",
+			about.revision, e.res.registry.cacher.Position()))
+	case errors.Is(err, storage.ErrFutureRevision):
 		return apierrors.NewResourceExpired(err.Error())
 	case errors.Is(err, storage.ErrNoSpace):
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -104,6 +122,24 @@ func (e *Endpoint) fail(name string, err error) error {
 		return apierrors.NewServiceUnavailable("storage can't answer now; whether a write happened is unknown")
 	}
 	return &failure{resource, name, err}
+}
+
+// expired is the 410 for a revision that is older than etcd's history.
+func (e *Endpoint) expired(about subject, err error) error {
+	switch oldest := e.res.registry.store.Compacted(); {
+	case about.watched:
+		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", about.revision, oldest))
+	case about.token != nil:
+		status := apierrors.NewResourceExpired("the continue token is too old for the rest of the list to be consistent with its beginning: " +
+			"start a new list without it, or use the token in this answer's metadata to get the rest as it is now, " +
+			"in which objects written since the first page may be missing, or come twice")
+		status.ErrStatus.Continue = token{Version: tokenVersion, Revision: newest, Start: about.token.Start}.String()
+		return status
+	case about.revision > 0:
+		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is too old: history begins at %d; list without a resource version",
+			about.revision, oldest))
+	}
+	return apierrors.NewResourceExpired(err.Error())
 }
 
 func (n *Names) resource() schema.GroupResource {
@@ -152,7 +188,7 @@ func tooLarge(resource schema.GroupResource, name string) error {
 // retryAfter is how long a client should wait before it asks again for a version that isn't there yet.
 const retryAfter = 1 // seconds
 
-// tooNew is the answer about a resourceVersion that didn't come in time.
+// tooNew is the answer about a resourceVersion that the caches didn't reach in time.
 func tooNew(want, have storage.Revision) error {
 	err := apierrors.NewTimeoutError(fmt.Sprintf("Too large resource version: %d, current: %d", want, have), retryAfter)
 	err.ErrStatus.Details.Causes = []metav1.StatusCause{{

@@ -20,7 +20,7 @@ import (
 
 // fuzzEndpoint is a custom resource that isn't stored anywhere.
 func fuzzEndpoint() *Endpoint {
-	res := &resource{group: "example.com", plural: "widgets", storageVersion: "v1", namespaced: true, registry: &Registry{}}
+	res := &resource{group: "example.com", plural: "widgets", namespaced: true, registry: &Registry{}}
 	e := &Endpoint{Names: Names{Group: "example.com", Version: "v1", Kind: "Widget", Plural: "widgets"}, Namespaced: true, Subresources: []string{status}, res: res}
 	e.view = &cacher.View{APIVersion: "example.com/v1", Kind: "Widget"}
 	e.whole, e.forms, e.managers, res.storage = form.NewWhole(e.view, e.view, e.ListKind), form.New(nil), newManagers(e), e
@@ -145,7 +145,7 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 		}
 		in, err := w.readPatched(body)
 		if err == nil {
-			err = w.checkPrecondition(old, prev, in)
+			err = w.checkPrecondition(in, prev, old.Revision)
 		}
 		if err != nil {
 			wellRefused(t, err)

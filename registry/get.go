@@ -12,11 +12,16 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// freshnessWait is how long a read waits for a version that the server doesn't have yet; kube-apiserver's.
+// freshnessWait bounds how long a read waits for a version that the server doesn't have yet. It's kube-apiserver's number.
 const freshnessWait = 3 * time.Second
 
-// Get returns an object. Its status subresource is the same object. Errors are Status errors, or the server's own
-// failures.
+// Get returns the object that Target names. With the subresource status it's the same object; with scale it's the object's
+// Scale. Of the query it reads resourceVersion, and for Tables includeObject: without a version the answer is as new as the
+// moment of the call, with "0" it's what the cache has, and with another version at least that.
+//
+// Errors are Status errors: 400 for parameters that can't be read, 404 for a missing object, 405 for finalize, 500 for a
+// stored value that nobody can read, 503 from storage, 504 for a version that doesn't come within freshnessWait. Others are
+// failures of the server, which it logs. The caller owns the Result's bytes.
 func (e *Endpoint) Get(ctx context.Context, r *Request) (Result, error) {
 	key, err := e.key(r.Namespace, r.Name)
 	if err != nil {
@@ -55,8 +60,8 @@ func (e *Endpoint) Get(ctx context.Context, r *Request) (Result, error) {
 	return Result{Object: raw, Tag: tag(o, shown.Key, raw)}, nil
 }
 
-// tag names what a client was shown of an object. The revision alone wouldn't do: after a restore another state can have
-// it. A Table has no tag, because it shows ages.
+// tag returns the ETag of what a client was shown of an object. The revision alone isn't enough: after a restore, another
+// state can have it. A Table has no tag, because it shows ages.
 func tag(o *cacher.Object, k form.Key, raw []byte) string {
 	if k.Kind == form.Table {
 		return ""
@@ -67,8 +72,8 @@ func tag(o *cacher.Object, k form.Key, raw []byte) string {
 	return string(hex.AppendEncode(append(text, '-'), sum[:8]))
 }
 
-// freshen waits until the caches are as new as a read asks for: without a version, as new as the moment
-// of the call; at "0", as they are; else at least that version.
+// freshen waits until the caches are as new as a read asks for. given tells whether it asks for a version: without one, the
+// caches must be as new as the moment of the call. rev 0 is satisfied by any state.
 func (e *Endpoint) freshen(ctx context.Context, rev storage.Revision, given bool) error {
 	if !given {
 		var err error
@@ -79,7 +84,7 @@ func (e *Endpoint) freshen(ctx context.Context, rev storage.Revision, given bool
 	return e.waitFor(ctx, rev)
 }
 
-// waitFor waits a little until the caches have a version.
+// waitFor waits until the caches have a version, at most freshnessWait.
 func (e *Endpoint) waitFor(ctx context.Context, rev storage.Revision) error {
 	c := e.res.registry.cacher
 	if rev <= c.Position() {

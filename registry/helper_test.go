@@ -15,6 +15,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -106,7 +107,7 @@ func startOver(t testing.TB, dir string, tr storage.Transformer, o Options, prep
 // at returns an endpoint, which must be served.
 func (s *server) at(group, version, plural string) *client {
 	s.t.Helper()
-	e, err := s.Lookup(s.ctx, group, version, plural)
+	e, err := s.Lookup(s.ctx, gvr(group, version, plural))
 	if err != nil {
 		s.t.Fatalf("lookup %s/%s %s: %v", group, version, plural, err)
 	}
@@ -352,3 +353,7 @@ func wantAny(t testing.TB, err error) metav1.Status {
 }
 
 func (s *server) Cacher() *cacher.Cacher { return s.cacher }
+
+func gvr(group, version, plural string) runtimeschema.GroupVersionResource {
+	return runtimeschema.GroupVersionResource{Group: group, Version: version, Resource: plural}
+}

@@ -35,7 +35,12 @@ type List struct {
 	remaining int              // how many objects follow; 0 for unknown
 }
 
-// List opens a list of a namespace, or of all for "". Errors are Status errors, or the server's own failures.
+// List opens a list of the namespace in Target, or of all for "". Of the query it reads labelSelector, fieldSelector, limit,
+// continue, resourceVersion, resourceVersionMatch, and for Tables includeObject.
+//
+// The List shares the cacher's objects, and needn't be closed. Errors are Status errors: 400 for parameters that can't be
+// read, 404 for a path that isn't served, 410 for a version or token that is older than history, 503 from storage, 504 for
+// a version that doesn't come within freshnessWait. Others are failures of the server, which it logs.
 func (e *Endpoint) List(ctx context.Context, r *Request) (*List, error) {
 	namespace := r.Namespace
 	if namespace != "" && !e.Namespaced {

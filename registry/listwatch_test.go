@@ -318,7 +318,7 @@ func TestUnreadableObjects(t *testing.T) {
 	s.refused(err, 409, metav1.StatusReasonAlreadyExists)
 	s.ok(w.Delete(s.ctx, "default", "bad", nil, nil))
 	s.ok(w.Create(s.ctx, "default", nil, widget("bad", "")))
-	_, err = s.Lookup(s.ctx, "example.com", "v1", "x")
+	_, err = s.Lookup(s.ctx, gvr("example.com", "v1", "x"))
 	s.refused(err, 404, metav1.StatusReasonNotFound)
 	s.ok(s.crds().Delete(s.ctx, "", "x.example.com", nil, nil))
 }

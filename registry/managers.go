@@ -14,8 +14,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
-// managers note in managedFields who set what, one for the objects themselves and one for each subresource. They're
-// made when they're first needed.
+// managers holds an endpoint's managed.Managers, which note in managedFields who set what: one for the objects themselves
+// and one for each subresource. Each is made at its first use.
 type managers struct {
 	endpoint *Endpoint
 	types    *managed.Types
@@ -39,8 +39,8 @@ func (m *managers) of(subresource string) *managed.Manager {
 	return m.made[subresource]
 }
 
-// newTypes describes the endpoint's objects, in its own version and as they're recorded in others. Where versions
-// differ in nothing but their name, they have the schemas that theirs are read by: the endpoint's.
+// newTypes describes the endpoint's objects in all versions in which managedFields may record them. Without a converter,
+// objects of other versions are read by the endpoint's schema, so those versions are described by it, too.
 func (e *Endpoint) newTypes() *managed.Types {
 	return managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
 		if t := e.res.typed; t != nil {
@@ -67,13 +67,18 @@ func (e *Endpoint) newTypes() *managed.Types {
 	})
 }
 
+// path is what the URLs of the resource name.
+func (n *Names) path() runtimeschema.GroupVersionResource {
+	return runtimeschema.GroupVersionResource{Group: n.Group, Version: n.Version, Resource: n.Plural}
+}
+
 func (n *Names) kind() runtimeschema.GroupVersionKind {
 	return runtimeschema.GroupVersionKind{Group: n.Group, Version: n.Version, Kind: n.Kind}
 }
 
 // newManager makes the manager of writes to a subresource.
 func (e *Endpoint) newManager(subresource string) *managed.Manager {
-	var reset []string // what such writes don't change
+	var reset []string // fields that such writes don't change
 	switch {
 	case subresource == status:
 		reset = []string{"metadata", "spec"}
@@ -84,6 +89,8 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 	if r := e.res; r.converter != nil {
 		convert = func(obj map[string]any, apiVersion string) (map[string]any, error) {
 			trees, to := []map[string]any{object.DeepCopy(obj)}, r.version(apiVersion)
+			// Without the request's context: the library's interface has none, and a Manager is of many requests.
+			// conversion.Timeout ends a call.
 			if err := r.convert(context.Background(), to, trees); err != nil {
 				return nil, err
 			}
@@ -96,9 +103,9 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 	return managed.New(e.kind(), subresource, e.managers.types, reset, convert)
 }
 
-// track notes who wrote what. By default only objects that have been applied are tracked, because it costs
-// several times what the write itself does.
-func (w *write) track(prev, next *object.Object) error {
+// track notes in next's managedFields who wrote what. prev is nil for a new object. By default it does so only for objects
+// that have been applied, because it costs several times what the write itself does.
+func (w *write) track(next, prev *object.Object) error {
 	always := w.res.registry.trackAlways
 	if !always && (prev == nil || len(prev.Managed) == 0) {
 		next.Managed = nil
@@ -119,7 +126,7 @@ func (w *write) track(prev, next *object.Object) error {
 	return nil
 }
 
-// keepTimes leaves managedFields as they were if nothing else has changed but their times.
+// keepTimes keeps the old times in managedFields if nothing but the times has changed, so that the write changes nothing.
 func keepTimes(o, prev *object.Object) {
 	if len(o.Managed) == 0 || !equality.Semantic.DeepEqual(o.Meta, prev.Meta) || !object.SameContent(o, prev, "") {
 		return

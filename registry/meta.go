@@ -12,6 +12,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // The rules of metadata are Kubernetes's (see the API conventions); kube-apiserver's numbers.
@@ -78,9 +79,9 @@ func (e *Endpoint) validName(name string, prefix bool) []string {
 	return validation.NameIsDNSSubdomain(name, prefix)
 }
 
-// inheritMeta gives an updated object what only the server sets. What the client may not change and did is
-// left for validateMeta to refuse.
-func inheritMeta(o, old *object.Object, version string) {
+// inheritMeta gives an updated object the metadata that only the server sets, and at as its resourceVersion. It leaves what
+// the client has changed and may not: validateMeta refuses that.
+func inheritMeta(o, old *object.Object, at storage.Revision) {
 	m, prev := &o.Meta, &old.Meta
 	if m.UID == "" {
 		m.UID = prev.UID
@@ -96,7 +97,7 @@ func inheritMeta(o, old *object.Object, version string) {
 		m.DeletionGracePeriodSeconds = prev.DeletionGracePeriodSeconds
 	}
 	m.Generation = prev.Generation
-	m.ResourceVersion = version
+	m.ResourceVersion = at.String()
 }
 
 // validateMeta checks the metadata of an object against the one before, or for nil that of a new one.

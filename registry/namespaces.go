@@ -19,11 +19,14 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// initialNamespaces are there in every cluster; all but the last refuse deletion.
-var initialNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+// The namespaces that every cluster has, and those of them that can't be deleted, as in kube-apiserver.
+var (
+	initialNamespaces = []string{"default", "kube-system", "kube-public", "kube-node-lease"}
+	undeletable       = []string{"default", "kube-system", "kube-public"}
+)
 
-// namespaces is the Namespace resource, what creates ask of it, and the controller that empties deleted
-// ones.
+// namespaces is the Namespace resource. Creates ask it for the namespace's condition, and its controller empties deleted
+// namespaces.
 type namespaces struct {
 	registry   *Registry
 	res        *resource
@@ -48,7 +51,7 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 			ns.DeletionGracePeriodSeconds = nil // a namespace has none
 		},
 		Held:         func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
-		undeletable:  func(name string) bool { return slices.Contains(initialNamespaces[:3], name) },
+		undeletable:  func(name string) bool { return slices.Contains(undeletable, name) },
 		subresources: []string{finalize},
 	})
 	n.res = r.builtins[len(r.builtins)-1]

@@ -32,13 +32,13 @@ const (
 // metadata. A definition's schema that lists no fields lists those three alone then. A Go type that has no schema (see
 // gotype.Of) is an object of which nothing is said.
 func (e *Endpoint) OpenAPI() (root string, schemas map[string]*spec.Schema, err error) {
-	return e.openAPI(false)
+	return e.openAPI(openAPIv3)
 }
 
 // OpenAPIV2 is OpenAPI in what OpenAPI v2 can express. Kubectl takes an object whose schema lists fields to have no
 // others, so one that may have others lists none.
 func (e *Endpoint) OpenAPIV2() (root string, schemas map[string]*spec.Schema, err error) {
-	return e.openAPI(true)
+	return e.openAPI(openAPIv2)
 }
 
 // OpenAPIDigest changes when what OpenAPI and OpenAPIV2 return, or what discovery says of the endpoint, may have changed:
@@ -66,7 +66,15 @@ func (e *Endpoint) PatchTypes() []types.PatchType {
 	return append(all, types.ApplyYAMLPatchType)
 }
 
-func (e *Endpoint) openAPI(v2 bool) (root string, schemas map[string]*spec.Schema, err error) {
+// openAPIVersion is a version of OpenAPI, by what it can express.
+type openAPIVersion int
+
+const (
+	openAPIv2 openAPIVersion = 2
+	openAPIv3 openAPIVersion = 3
+)
+
+func (e *Endpoint) openAPI(version openAPIVersion) (root string, schemas map[string]*spec.Schema, err error) {
 	root = e.ModelName()
 	if e.res.typed != nil {
 		_, schemas, err = gotype.Of(reflect.TypeOf(e.res.typed.zero))
@@ -75,7 +83,7 @@ func (e *Endpoint) openAPI(v2 bool) (root string, schemas map[string]*spec.Schem
 		if _, schemas, err = gotype.Of(reflect.TypeFor[metav1.ObjectMeta]()); err != nil {
 			return "", nil, err
 		}
-		schemas[root] = customSchema(e.structural(), v2)
+		schemas[root] = customSchema(e.structural(), version)
 	}
 	schemas[root].AddExtension(groupVersionKind, []any{map[string]any{"group": e.Group, "version": e.Version, "kind": e.Kind}})
 	if fields := e.selectable(); len(fields) > 0 {
@@ -122,18 +130,18 @@ func (e *Endpoint) selectable() []any {
 }
 
 // customSchema completes a definition's schema.
-func customSchema(s *schema.Structural, v2 bool) *spec.Schema {
+func customSchema(s *schema.Structural, version openAPIVersion) *spec.Schema {
 	object := &spec.Schema{SchemaProps: spec.SchemaProps{Type: spec.StringOrArray{"object"}}}
-	if s == nil || v2 && s.XPreserveUnknownFields {
+	if s == nil || version == openAPIv2 && s.XPreserveUnknownFields {
 		return object
 	}
 	s = s.Unfold()
-	if v2 {
+	if version == openAPIv2 {
 		s = openapiv2.ToStructuralOpenAPIV2(s)
 	}
 	out := s.ToKubeOpenAPI()
 	addObjectFields(out)
-	addEmbedded(out, v2)
+	addEmbedded(out, version)
 	return out
 }
 
@@ -148,21 +156,21 @@ func addObjectFields(s *spec.Schema) {
 }
 
 // addEmbedded adds them to the objects inside an object, too.
-func addEmbedded(s *spec.Schema, v2 bool) {
+func addEmbedded(s *spec.Schema, version openAPIVersion) {
 	for name, property := range s.Properties {
-		addEmbedded(&property, v2)
+		addEmbedded(&property, version)
 		s.Properties[name] = property
 	}
 	if s.Items != nil && s.Items.Schema != nil {
-		addEmbedded(s.Items.Schema, v2)
+		addEmbedded(s.Items.Schema, version)
 	}
 	if s.AdditionalProperties != nil && s.AdditionalProperties.Schema != nil {
-		addEmbedded(s.AdditionalProperties.Schema, v2)
+		addEmbedded(s.AdditionalProperties.Schema, version)
 	}
 	if embedded, _ := s.Extensions.GetBool(embeddedResource); !embedded {
 		return
 	}
-	if open, _ := s.Extensions.GetBool(preserveUnknown); open && v2 {
+	if open, _ := s.Extensions.GetBool(preserveUnknown); open && version == openAPIv2 {
 		return
 	}
 	addObjectFields(s)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	urlpath "path"
 	"strings"
@@ -14,9 +13,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// token is where a page of a list begins: what kube-apiserver's tokens say, in their form. It isn't signed and
-// the server remembers nothing for it: whatever it says, it names a place in the collection that it's given
-// with.
+// token says where a page of a list begins, in the form of kube-apiserver's tokens. It isn't signed, and the server
+// remembers nothing for it. That is safe: whatever a client makes up, it names a place in the collection that it lists.
 type token struct {
 	Version string `json:"v"`
 	// Revision is that of all pages, or negative for the newest there is.
@@ -93,8 +91,8 @@ func (l *List) resume(ctx context.Context, t *token) error {
 	return l.at(ctx, rev)
 }
 
-// cut ends the list after so many objects. Where more would follow it gets a token. It looks for the first of
-// them, so that there is no page with nothing on it.
+// cut ends the list after limit objects. If more follow, the list gets a token. It looks for the first of those, so that
+// no page is empty.
 func (l *List) cut(ctx context.Context, limit int64) error {
 	if l.snapshot != nil && limit >= int64(l.snapshot.Len()) {
 		return nil
@@ -115,9 +113,9 @@ func (l *List) cut(ctx context.Context, limit int64) error {
 	return nil
 }
 
-// more notes that there are other pages, of which the next begins with an object.
+// more notes that there is another page. next is the key of its first object.
 func (l *List) more(ctx context.Context, next string) error {
-	// The key just after the last one, which may be written again by then.
+	// The next page begins just after the last key.
 	t := token{Version: tokenVersion, Revision: int64(l.Revision()), Start: strings.TrimPrefix(l.end, l.collection) + "\x00"}
 	l.continues = t.String()
 	if l.snapshot != nil {
@@ -136,18 +134,7 @@ func (l *List) more(ctx context.Context, next string) error {
 	return l.failed(err)
 }
 
-// failed is the answer about a revision that is read from history.
+// failed is the Status for an error of reading the list.
 func (l *List) failed(err error) error {
-	switch {
-	case !errors.Is(err, storage.ErrCompacted):
-		return l.endpoint.fail("", err)
-	case l.token == nil:
-		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is too old: history begins at %d; list without a resource version",
-			l.revision, l.endpoint.res.registry.store.Compacted()))
-	}
-	status := apierrors.NewResourceExpired("the continue token is too old for the rest of the list to be consistent with its beginning: " +
-		"start a new list without it, or use the token in this answer's metadata to get the rest as it is now, " +
-		"in which objects written since the first page may be missing, or come twice")
-	status.ErrStatus.Continue = token{Version: tokenVersion, Revision: newest, Start: l.token.Start}.String()
-	return status
+	return l.endpoint.failed(subject{revision: l.revision, token: l.token}, err)
 }

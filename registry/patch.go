@@ -126,7 +126,7 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 	}
 	_, levels := doc.Size()
 	return func(doc []byte) ([]byte, error) {
-		if err := checkWork(levels, len(doc)+len(patch)); err != nil {
+		if err := (patchWork{levels: levels, bytes: len(doc) + len(patch)}).check(); err != nil {
 			return nil, err
 		}
 		var patched []byte
@@ -181,7 +181,7 @@ func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error),
 		return nil, badRequest("the JSON patch can't be decoded: %s", clip.Text(err.Error()))
 	}
 	return func(doc []byte) ([]byte, error) {
-		if err := checkWork(levels+moves, len(doc)+len(patch)); err != nil {
+		if err := (patchWork{levels: levels + moves, bytes: len(doc) + len(patch)}).check(); err != nil {
 			return nil, err
 		}
 		patched, err := decoded.Apply(doc)
@@ -198,11 +198,17 @@ func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error),
 	}, nil
 }
 
-// checkWork refuses a patch that nests too deeply for its size.
-func checkWork(levels, bytes int) error {
-	if levels*bytes > maxPatchWork {
+// patchWork is what decides how costly a patch is.
+type patchWork struct {
+	levels int // of nesting, in the patch or in what it touches
+	bytes  int // of the patch and the object
+}
+
+// check refuses a patch that nests too deeply for its size.
+func (w patchWork) check() error {
+	if w.levels*w.bytes > maxPatchWork {
 		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-			"the patch works at up to %d levels of nesting, which is too deep for %d bytes: levels times bytes may be %d", levels, bytes, maxPatchWork))
+			"the patch works at up to %d levels of nesting, which is too deep for %d bytes: levels times bytes may be %d", w.levels, w.bytes, maxPatchWork))
 	}
 	return nil
 }

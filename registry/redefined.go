@@ -31,7 +31,7 @@ func current[T any](ctx context.Context, e *Endpoint, verb func(e *Endpoint) (T,
 			return none, e.fail("", err)
 		}
 		e.res.registry.definitions.sync()
-		if e, err = e.res.registry.Lookup(ctx, e.Group, e.Version, e.Plural); err != nil {
+		if e, err = e.res.registry.Lookup(ctx, e.path()); err != nil {
 			return none, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
 
@@ -95,7 +96,7 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 	d.Admission = hooks(d.Admission)
 	f := &functions[T, P]{Definition: d, registry: r}
 	res := &resource{
-		registry: r, group: d.Group, plural: d.Plural, storageVersion: d.Version, namespaced: !d.ClusterScoped,
+		registry: r, group: d.Group, plural: d.Plural, namespaced: !d.ClusterScoped,
 		prefix: storage.PrefixOf(d.Group, d.Plural),
 		typed: &typed{
 			normalize: normalize[T], rules: f.rules, admit: f.admit, hooked: len(d.Admission) > 0, zero: *new(T),
@@ -122,7 +123,7 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 			ShortNames: d.ShortNames, Categories: d.Categories,
 		},
 		Namespaced: !d.ClusterScoped, Verbs: builtinVerbs, Subresources: d.subresources, fields: d.Fields, res: res,
-		StorageVersionHash: storageVersionHash(d.Group, d.Version, d.Kind),
+		StorageVersionHash: storageVersionHash(schema.GroupVersionKind{Group: d.Group, Version: d.Version, Kind: d.Kind}),
 	}
 	if d.Status {
 		e.Subresources = append([]string{status}, e.Subresources...)
@@ -146,8 +147,8 @@ func defaultTo(s, otherwise string) string {
 	return s
 }
 
-// shape decodes a document, which is a JSON object, into T and back into a tree: that brings it into the type's form. It
-// reports members that T doesn't have or that are given twice.
+// normalize decodes a document, which is a JSON object, into a T, and encodes the T as a tree. So the tree has the fields
+// that T has, as T writes them. complaints are about members that T doesn't have or that are given twice.
 func normalize[T any](doc *object.Document) (tree map[string]any, complaints []error, err error) {
 	members, levels := doc.Size()
 	if levels*len(doc.Text) > maxTypedWork {
@@ -246,7 +247,8 @@ func (f *functions[T, P]) admit(ctx context.Context, e *Endpoint, a *Attributes,
 			return err
 		}
 	}
-	obj, err = callHooks(ctx, e, f.Admission, a, obj, prev, func(obj *T) metav1.Object { return P(obj).GetObjectMeta() })
+	call := hookCall[T]{endpoint: e, about: a, obj: obj, old: prev, meta: func(obj *T) metav1.Object { return P(obj).GetObjectMeta() }}
+	obj, err = call.to(ctx, f.Admission)
 	if err != nil || o == nil {
 		return err
 	}

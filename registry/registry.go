@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -17,6 +18,8 @@ import (
 
 // Options of a Registry.
 type Options struct {
+	// Store and Cacher are required: the Cacher must be of the Store. The Registry doesn't close them; they must outlive
+	// Run.
 	Store  *storage.Store
 	Cacher *cacher.Cacher
 	// AutoCreateNamespaces creates the namespace of a new object if it's missing, instead of refusing.
@@ -26,7 +29,7 @@ type Options struct {
 	ManagedFieldsAlways bool
 	// Admission changes or refuses what clients write to any resource, see Admission. None by default.
 	Admission []Admission[unstructured.Unstructured]
-	// Webhooks says at which addresses conversion webhooks may be called.
+	// Webhooks says at which addresses conversion webhooks may be called. The zero Policy is described there.
 	Webhooks conversion.Policy
 	Log      *slog.Logger // defaults to slog.Default()
 }
@@ -63,7 +66,7 @@ func New(o Options) *Registry {
 	return r
 }
 
-// add takes a Go type's resource in.
+// add adds a Go type's resource to those that are served.
 func (r *Registry) add(res *resource) {
 	if r.running.Load() {
 		panic(fmt.Sprintf("registry: %s/%s is registered after Run", res.group, res.plural))
@@ -112,24 +115,24 @@ func (r *Registry) Ready() <-chan struct{} { return r.ready }
 // Catalog returns what is served now.
 func (r *Registry) Catalog() *Catalog { return r.catalog.Load() }
 
-// Lookup finds a served resource. When it isn't there, definitions that the cache hasn't seen yet are
-// waited for, so that the Status 404 it then returns is never about the past.
-func (r *Registry) Lookup(ctx context.Context, group, version, plural string) (*Endpoint, error) {
-	p := path{group, version, plural}
-	if e := r.Catalog().endpoints[p]; e != nil {
+// Lookup finds a served resource. If it isn't served, Lookup first waits until the cache has seen all definitions that are
+// stored by now. So the Status 404 that it returns is never about the past. Other errors are those of storage, as a
+// Status.
+func (r *Registry) Lookup(ctx context.Context, of schema.GroupVersionResource) (*Endpoint, error) {
+	if e := r.Catalog().endpoints[of]; e != nil {
 		return e, nil
 	}
 	if _, err := r.cacher.Barrier(ctx); err != nil {
-		return nil, (&Endpoint{Names: Names{Group: group, Plural: plural}}).fail("", err)
+		return nil, (&Endpoint{Names: Names{Group: of.Group, Plural: of.Resource}}).fail("", err)
 	}
-	r.definitions.refresh(group, plural)
-	if e := r.Catalog().endpoints[p]; e != nil {
+	r.definitions.refresh(of.GroupResource())
+	if e := r.Catalog().endpoints[of]; e != nil {
 		return e, nil
 	}
 	return nil, errNotServed()
 }
 
-// read reads an object from etcd, past the cache. It's nil when there is none.
+// read reads an object from etcd instead of the cache. It's nil when there is none.
 func (r *Registry) read(ctx context.Context, key string) (*cacher.Object, error) {
 	kv, err := r.store.Get(ctx, key)
 	switch {
@@ -139,13 +142,13 @@ func (r *Registry) read(ctx context.Context, key string) (*cacher.Object, error)
 		return nil, err
 	}
 	o := cacher.NewObject(kv.Key, kv.Value, kv.Revision)
-	if err != nil { // it's there, and can't be transformed back
+	if err != nil { // there is a value, and it can't be decrypted
 		o.Err = err
 	}
 	return o, nil
 }
 
-// maxReported bounds how many unreadable objects are remembered as logged.
+// maxReported bounds how many unreadable objects are remembered as logged; at the bound all are forgotten.
 const maxReported = 1000
 
 // unreadable logs stored values that nobody can use, each revision once.

@@ -18,26 +18,28 @@ import (
 // resource is one kind of stored object with all its versions, from a Go type or from a definition.
 // Immutable: a changed definition makes a new one.
 type resource struct {
-	registry       *Registry
-	group          string
-	plural         string
-	storageVersion string
-	namespaced     bool
-	prefix         storage.Prefix
-	cache          *cacher.Resource
-	endpoints      []*Endpoint // one for each served version; none while its names aren't accepted
-	storage        *Endpoint   // of the version in which objects are stored; perhaps not served
+	registry   *Registry
+	group      string
+	plural     string
+	namespaced bool
+	prefix     storage.Prefix
+	cache      *cacher.Resource
+	endpoints  []*Endpoint // one for each served version; none while its names aren't accepted
+	storage    *Endpoint   // of the version in which objects are stored; it may not be served
 
-	typed *typed // what a Go type adds; nil for custom resources
+	typed  *typed // what a Go type adds; nil for custom resources
+	custom        // what a definition adds; zero for Go types
+}
 
-	// for custom resources, see custom.go
-	condition   storage.Condition // the definition at the revision this was made from
+// custom is a definition's part in a resource: see definitions.go and convert.go.
+type custom struct {
+	condition   storage.Condition // the definition, at the revision from which the resource was made
 	uid         types.UID         // of the definition
 	generation  int64             // of the definition
-	since       storage.Revision  // objects with higher ones were written under this generation
+	since       storage.Revision  // objects with a higher revision were written under this generation
 	terminating bool              // the definition is being deleted
-	versions    []*Endpoint       // all, those that aren't served too
-	converter   *converter        // between versions; nil: they differ in their apiVersion only
+	versions    []*Endpoint       // all versions, also those that aren't served
+	converter   *converter        // between versions; nil if they differ in their apiVersion only
 }
 
 // typed is a Go type's part in the verbs: Definition's functions without the type parameter.
@@ -45,7 +47,7 @@ type typed struct {
 	normalize     func(doc *object.Document) (tree map[string]any, unknown []error, err error)
 	rules         func(ctx context.Context, o, old *object.Object, subresource string) (field.ErrorList, error)
 	admit         func(ctx context.Context, e *Endpoint, a *Attributes, o, old *object.Object) error
-	hooked        bool                                                                                   // the definition has hooks
+	hooked        bool                                                                                   // the definition has an Admission
 	warnings      func(ctx context.Context, o, old *object.Object, subresource string) ([]string, error) // nil: none
 	markDeleted   func(o *object.Object) error                                                           // nil: nothing to do
 	held          func(o *object.Object) (bool, error)                                                   // something besides metadata.finalizers holds it; nil: nothing
@@ -56,16 +58,22 @@ type typed struct {
 	unconditional bool           // an update may leave resourceVersion out
 	noGeneration  bool
 
-	// begin is called before a write, and the function it returns after it; written when it's done, before
-	// the answer. Both may be nil.
+	// The brackets of a write. begin is called before it, and the function that begin returns after it. written is called
+	// with the revision that was stored, before the answer. Both may be nil.
 	begin   func(ctx context.Context) (end func(), err error)
 	written func(ctx context.Context, rev storage.Revision) error
 }
 
 // Names are how the objects of a resource are called in one version.
 type Names struct {
-	Group, Version, Kind, ListKind, Plural, Singular string
-	ShortNames, Categories                           []string
+	Group      string   // "example.com"; "" for the core group
+	Version    string   // "v1"
+	Kind       string   // "Widget", of one object
+	ListKind   string   // "WidgetList"
+	Plural     string   // "widgets", as in paths
+	Singular   string   // "widget", for kubectl
+	ShortNames []string // "wd", for kubectl
+	Categories []string // "all": groups of resources that kubectl gets together
 }
 
 // Endpoint is a resource at one served version; the verbs are its methods. Immutable. Its exported fields are what
@@ -105,14 +113,6 @@ func (n *Names) apiVersion() string {
 		return n.Version
 	}
 	return n.Group + "/" + n.Version
-}
-
-// storedVersion is the apiVersion in which objects are written.
-func (r *resource) storedVersion() string {
-	if r.group == "" {
-		return r.storageVersion
-	}
-	return r.group + "/" + r.storageVersion
 }
 
 func (e *Endpoint) has(subresource string) bool {
@@ -159,7 +159,7 @@ func appendObject(v *cacher.View, o *cacher.Object) []byte {
 	return v.Append(make([]byte, 0, len(o.Raw())+room), o)
 }
 
-// indexFields has the fields indexed that are selectable in some served version.
+// indexFields tells the cache which fields to index: those that are selectable in some served version.
 func (r *resource) indexFields() {
 	var labels []string
 	for _, e := range r.endpoints {
@@ -172,7 +172,7 @@ func (r *resource) indexFields() {
 	r.cache.SetFields(labels)
 }
 
-// begin and written run the resource's hooks around a write.
+// begin and written are the brackets of a write; they do nothing for most resources.
 func (r *resource) begin(ctx context.Context) (func(), error) {
 	if r.typed == nil || r.typed.begin == nil {
 		return func() {}, nil

@@ -12,23 +12,36 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
-// shape gives an object the form that the schema says: unknown fields are pruned and defaults filled in.
-func (e *Endpoint) shape(o *object.Object, report bool) (unknown []string, err error) {
+// shape prunes an object's unknown fields and fills in defaults, as the schema says.
+func (e *Endpoint) shape(o *object.Object) error {
+	if e.schema == nil || e.schema.Trivial() {
+		return nil
+	}
+	return misfit(e.schema.Shape(o.Content))
+}
+
+// shapeReporting is shape, and returns the paths of the fields that it pruned.
+func (e *Endpoint) shapeReporting(o *object.Object) (unknown []string, err error) {
 	if e.schema == nil || e.schema.Trivial() {
 		return nil, nil
 	}
-	unknown, err = e.schema.Shape(o.Content, report)
-	if err != nil {
-		err = badRequest("the body of the request doesn't fit the schema: %s", clip.Text(err.Error()))
-	}
-	return unknown, err
+	unknown, err = e.schema.ShapeReporting(o.Content)
+	return unknown, misfit(err)
 }
 
-// AddWarning takes a warning of a schema's rules; see warning.Recorder.
+// misfit refuses a body that its schema can't shape; nil for nil.
+func misfit(err error) error {
+	if err == nil {
+		return nil
+	}
+	return badRequest("the body of the request doesn't fit the schema: %s", clip.Text(err.Error()))
+}
+
+// AddWarning adds a warning of a schema's rules to those for the client. It makes a write a warning.Recorder.
 func (w *write) AddWarning(_, text string) { w.warnings = append(w.warnings, text) }
 
-// validate checks an object against the schema; old is the one before, or nil. Errors are in the order of their
-// fields, which walking through maps isn't.
+// validate checks an object against the schema; old is the one before, or nil. Errors are sorted by their fields, because
+// the schema walks through maps, whose order is random.
 func (w *write) validate(ctx context.Context, o, old *object.Object) (errs field.ErrorList) {
 	if w.schema == nil {
 		return nil
@@ -54,10 +67,10 @@ func (w *write) validate(ctx context.Context, o, old *object.Object) (errs field
 	return append(errs, w.validateScale(o, w.Subresource)...)
 }
 
-// noField is the field of errors that are about none, which come last.
+// noField is the field of errors that are about no field. They come last.
 const noField = "<nil>"
 
-// plain is an object as its schema sees it. Of metadata, schemas and rules know the name only.
+// plain returns an object as its schema sees it. Of metadata, schemas and rules know name and generateName only.
 func (e *Endpoint) plain(o *object.Object) map[string]any {
 	metadata := map[string]any{}
 	if o.Meta.Name != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// load decodes a stored object as it's served.
+// load decodes a stored object in the endpoint's version. One that can't be read is a Status 500.
 func (e *Endpoint) load(ctx context.Context, old *cacher.Object) (*object.Object, error) {
 	if old.Err != nil {
 		return nil, e.unreadable(old.Name(), old.Err)
@@ -25,7 +25,7 @@ func (e *Endpoint) load(ctx context.Context, old *cacher.Object) (*object.Object
 	return o, nil
 }
 
-// encode makes the stored bytes, in the storage version, and checks their size.
+// encode returns an object's bytes in the storage version, as they're stored. More than maxObjectBytes are a Status 413.
 func (e *Endpoint) encode(ctx context.Context, o *object.Object) ([]byte, error) {
 	if to := e.res.storage; to.Version != e.Version {
 		tree, err := o.Tree(e.apiVersion(), e.Kind)
@@ -41,11 +41,11 @@ func (e *Endpoint) encode(ctx context.Context, o *object.Object) ([]byte, error)
 			return nil, e.fail(o.Meta.Name, fmt.Errorf("conversion to %s: %w", to.apiVersion(), err))
 		}
 		o.Meta.ResourceVersion = version
-		if _, err := to.shape(o, false); err != nil {
+		if err := to.shape(o); err != nil {
 			return nil, err
 		}
 	}
-	raw, err := o.Encode(e.res.storedVersion(), e.res.storage.Kind)
+	raw, err := o.Encode(e.res.storage.apiVersion(), e.res.storage.Kind)
 	if err != nil {
 		return nil, badRequest("the object can't be encoded: %s", clip.Text(err.Error()))
 	}

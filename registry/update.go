@@ -10,10 +10,16 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// Update replaces an object, or one of its subresources. Errors are Status errors, or the server's own failures.
+// Update replaces the object that Target names, or one of its subresources, by the body, and answers with the object as it
+// was stored. It creates nothing. Of the query it reads the same parameters as Create.
+//
+// If somebody else writes the object meanwhile, Update tries again until ctx ends. A body with a resourceVersion (custom
+// resources need one) isn't written over another version: 409. Errors are those of Create, and 404 for a missing object.
+// The caller owns the Result's bytes.
 func (e *Endpoint) Update(ctx context.Context, r *Request) (Result, error) {
 	return e.perform(ctx, r, updateOptions, func(ctx context.Context, w *write) (Result, error) {
 		if w.Subresource == scale {
@@ -68,13 +74,13 @@ func (w *write) nextFrom(ctx context.Context, old *cacher.Object, in *object.Obj
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := w.checkPrecondition(old, prev, in); err != nil {
+	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
 		return outcome{}, err
 	}
 	next := w.selectPart(in, prev)
-	inheritMeta(next, prev, old.Revision.String())
+	inheritMeta(next, prev, old.Revision)
 	prev.Meta.ResourceVersion = next.Meta.ResourceVersion
-	if err := w.track(prev, next); err != nil {
+	if err := w.track(next, prev); err != nil {
 		return outcome{}, err
 	}
 	return w.outcomeOf(ctx, next, prev)
@@ -91,10 +97,11 @@ func (w *write) outcomeOf(ctx context.Context, next, prev *object.Object) (outco
 	return outcome{value: raw, remove: remove}, err
 }
 
-// checkPrecondition checks the uid and the resourceVersion that a body names against the object's. To a patch, another
+// checkPrecondition checks the uid and the resourceVersion that a body names against those of the stored object, which is
+// at a revision. To a patch, another
 // uid is a change that validation refuses, as in kube-apiserver.
-func (w *write) checkPrecondition(old *cacher.Object, prev, in *object.Object) error {
-	e, name := w.Endpoint, old.Name()
+func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) error {
+	e, name := w.Endpoint, prev.Meta.Name
 	if !w.patches && in.Meta.UID != "" && in.Meta.UID != prev.Meta.UID {
 		return apierrors.NewConflict(e.resource(), name, preconditionFailed("UID", string(in.Meta.UID), string(prev.Meta.UID)))
 	}
@@ -111,7 +118,7 @@ func (w *write) checkPrecondition(old *cacher.Object, prev, in *object.Object) e
 	if err != nil {
 		return e.invalid(name, field.Invalid(path, version, "must be the version of the object that is to be replaced"))
 	}
-	if rev != old.Revision {
+	if rev != at {
 		return e.conflict(name)
 	}
 	return nil

@@ -499,7 +499,7 @@ func TestPathsAndNames(t *testing.T) {
 		})
 	}
 	for _, p := range [][3]string{{"example.com", "v1", "Widgets"}, {"example.com", "v2", "widgets"}, {"example.com", "v1alpha1", "widgets"}, {"example.org", "v1", "widgets"}, {"", "v1", "pods"}, {"..", "v1", "a/b"}} {
-		_, err := s.Lookup(s.ctx, p[0], p[1], p[2])
+		_, err := s.Lookup(s.ctx, gvr(p[0], p[1], p[2]))
 		s.refused(err, 404, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	}
 }

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -31,9 +29,13 @@ func inStream(err error) error {
 	return err
 }
 
-// Watch opens a watch of a namespace, or of all for "", and of one name or all for "". Whoever
-// serves the cursor closes it. Errors are Status errors, or the server's own failures; about the version they are of
-// type StreamError, and 410 means that the client has to list anew.
+// Watch opens a watch of the namespace and the name in Target; "" is for all. The caller closes the cursor. Of the query it
+// reads labelSelector, fieldSelector, resourceVersion, resourceVersionMatch, sendInitialEvents, allowWatchBookmarks,
+// timeoutSeconds, and for Tables includeObject. The Options are what the stream needs to know of them.
+//
+// It waits at most freshnessWait for a version that the server doesn't have yet. Errors are Status errors (400, 404, 504),
+// or the server's own failures. Those about the version are of type StreamError; one of 410 means that the client has to
+// list anew.
 func (e *Endpoint) Watch(ctx context.Context, r *Request) (*cacher.Cursor, watchstream.Options, error) {
 	if r.Namespace != "" && !e.Namespaced {
 		return nil, watchstream.Options{}, errNotServed()
@@ -60,10 +62,10 @@ func (e *Endpoint) Watch(ctx context.Context, r *Request) (*cacher.Cursor, watch
 	}
 	cursor, err := e.res.cache.Open(ctx, start)
 	if err != nil {
-		return nil, watchstream.Options{}, inStream(e.expired(opts.revision, err))
+		return nil, watchstream.Options{}, inStream(e.failed(subject{watched: true, revision: opts.revision}, err))
 	}
 	// A definition that changed since the lookup has ended its watches already: this one would stay.
-	if now := e.res.registry.Catalog().endpoints[path{e.Group, e.Version, e.Plural}]; now == nil || now.view != e.view {
+	if now := e.res.registry.Catalog().endpoints[e.path()]; now == nil || now.view != e.view {
 		cursor.Close()
 		if now == nil {
 			return nil, watchstream.Options{}, errNotServed()
@@ -77,7 +79,7 @@ func (e *Endpoint) Watch(ctx context.Context, r *Request) (*cacher.Cursor, watch
 	}, nil
 }
 
-// watchStart says what a watch selects.
+// watchStart returns what a watch selects: everything of its options except where it begins.
 func (e *Endpoint) watchStart(r *Request) (cacher.WatchOptions, error) {
 	namespace, name := r.Namespace, r.Name
 	shown, err := e.shown(r)
@@ -111,20 +113,6 @@ func (e *Endpoint) watchStart(r *Request) (cacher.WatchOptions, error) {
 		o.Fields = sel.allFields
 	}
 	return o, nil
-}
-
-// expired is the answer about a version from which no watch can start.
-func (e *Endpoint) expired(rev storage.Revision, err error) error {
-	c := e.res.registry.cacher
-	switch {
-	case errors.Is(err, storage.ErrCompacted):
-		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", rev, e.res.registry.store.Compacted()))
-	case errors.Is(err, storage.ErrFutureRevision):
-		// One process owns the store, so this version is another store's: waiting for it would be silence
-		// about everything that happens until then.
-		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is not of this store, which is at %d: list again", rev, c.Position()))
-	}
-	return e.fail("", err)
 }
 
 // parseSelector reads labelSelector and fieldSelector.

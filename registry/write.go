@@ -19,6 +19,8 @@ import (
 // For an object that exists, the way is update, inBrackets, inTurn, compareAndSwap, storeOutcome. compareAndSwap asks
 // the verb what to store, as often as others write first: for a PUT, that is nextFrom and outcomeOf. For a new object,
 // the way is insertAndAnswer, inBrackets, storeNamed, storeCreate.
+//
+// Where a function takes an object and the one before it, the new one comes first, as in Kubernetes's own code.
 
 // write is one write on its way, of a client's or of the server's own.
 type write struct {
@@ -91,7 +93,7 @@ func (w *write) update(ctx context.Context, decide func(old *cacher.Object) (out
 	given := len(w.warnings)
 	return w.inBrackets(ctx, func() (*cacher.Object, error) {
 		return w.inTurn(ctx, func(old *cacher.Object) (outcome, error) {
-			w.warnings = w.warnings[:given] // without those of an earlier try
+			w.warnings = w.warnings[:given] // without those of an earlier attempt
 			return decide(old)
 		})
 	})

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // kube-apiserver's defaults: what may be in flight, and for how long.
@@ -19,7 +21,7 @@ const (
 )
 
 // collectionWrites is how many writes the deletion of a collection counts for: as many as it does at once.
-const collectionWrites = 16
+const collectionWrites = registry.DeletersAtOnce
 
 // requestClass is how a request counts.
 type requestClass int

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
@@ -42,7 +43,7 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 	if group == "" && strings.HasPrefix(r.URL.Path, "/apis/") {
 		return errUnknownPath() // the core group lives under /api
 	}
-	e, err := h.registry.Lookup(r.Context(), group, chi.URLParam(r, "version"), plural)
+	e, err := h.registry.Lookup(r.Context(), schema.GroupVersionResource{Group: group, Version: chi.URLParam(r, "version"), Resource: plural})
 	if err != nil {
 		return err
 	}

@@ -72,7 +72,7 @@ func BenchmarkShape(b *testing.B) {
 		b.Run(c.name+"/complete", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := s.Shape(object, true); err != nil {
+				if _, err := s.ShapeReporting(object); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -83,7 +83,7 @@ func BenchmarkShape(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				delete(spec, "timeoutSeconds")
-				if _, err := s.Shape(sparse, true); err != nil {
+				if _, err := s.ShapeReporting(sparse); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -92,7 +92,7 @@ func BenchmarkShape(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				spec["none"] = true
-				if _, err := s.Shape(sparse, true); err != nil {
+				if _, err := s.ShapeReporting(sparse); err != nil {
 					b.Fatal(err)
 				}
 			}

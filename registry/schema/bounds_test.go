@@ -138,7 +138,7 @@ func TestConcurrentFirstUse(t *testing.T) {
 	for range 16 {
 		mine := runtime.DeepCopyJSON(object)
 		group.Go(func() {
-			if _, err := s.Shape(mine, true); err != nil {
+			if _, err := s.ShapeReporting(mine); err != nil {
 				t.Error(err)
 			}
 			if errs := s.Validate(t.Context(), mine, object); len(errs) > 0 {
@@ -164,7 +164,7 @@ func TestUnusedIsSmall(t *testing.T) {
 	s := New(schematest.Props(t, schematest.Widget))
 	object := tree(t, `{spec: {size: 1, color: red, tags: [a]}}`)
 	use := func() {
-		_, err := s.Shape(object, true)
+		_, err := s.ShapeReporting(object)
 		if errs := s.Validate(t.Context(), object, object); err != nil || len(errs) > 0 {
 			t.Fatal(err, errs)
 		}
@@ -181,7 +181,7 @@ func TestDefinitionIsUnchanged(t *testing.T) {
 		before := text(t, v1)
 		s := New(v1)
 		object := map[string]any{"spec": map[string]any{"list": []any{map[string]any{}}}}
-		_, _ = s.Shape(object, true)
+		_, _ = s.ShapeReporting(object)
 		s.Validate(t.Context(), object, nil)
 		s.Validate(t.Context(), map[string]any{}, object)
 		if after := text(t, v1); after != before {

@@ -51,14 +51,14 @@ func FuzzShapeValidate(f *testing.F) {
 		if object == nil || old == nil {
 			return
 		}
-		if _, err := s.Shape(object, true); err != nil {
+		if _, err := s.ShapeReporting(object); err != nil {
 			return
 		}
-		if _, err := s.Shape(old, false); err != nil {
+		if err := s.Shape(old); err != nil {
 			return
 		}
 		again := runtime.DeepCopyJSON(object)
-		if unknown, err := s.Shape(again, true); err != nil || len(unknown) > 0 || !reflect.DeepEqual(object, again) {
+		if unknown, err := s.ShapeReporting(again); err != nil || len(unknown) > 0 || !reflect.DeepEqual(object, again) {
 			t.Fatalf("shaped again, %s is %s (unknown %q, %v)", text(t, object), text(t, again), unknown, err)
 		}
 		errs := s.Validate(t.Context(), object, nil)
@@ -68,7 +68,7 @@ func FuzzShapeValidate(f *testing.F) {
 			return
 		}
 		back := decode([]byte(text(t, object)))
-		if unknown, err := s.Shape(back, true); err != nil || len(unknown) > 0 {
+		if unknown, err := s.ShapeReporting(back); err != nil || len(unknown) > 0 {
 			t.Fatalf("read back, %s has unknown fields %q (%v)", text(t, object), unknown, err)
 		}
 		if errs := s.Validate(t.Context(), back, nil); len(errs) > 0 {

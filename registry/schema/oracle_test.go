@@ -79,7 +79,7 @@ func shapeBoth(t *testing.T, s *Schema, o *schematest.Oracle, content map[string
 	given := text(t, content)
 	want := runtime.DeepCopyJSON(content)
 	wantUnknown, wantErr := o.Shape(want)
-	unknown, err := s.Shape(content, true)
+	unknown, err := s.ShapeReporting(content)
 	if (err == nil) != (wantErr == nil) {
 		t.Fatalf("Shape(%s) fails with %v, upstream with %v", given, err, wantErr)
 	}
@@ -93,7 +93,7 @@ func shapeBoth(t *testing.T, s *Schema, o *schematest.Oracle, content map[string
 		t.Fatalf("Shape(%s) reports %q, upstream %q", given, unknown, wantUnknown)
 	}
 	again := runtime.DeepCopyJSON(content)
-	if unknown, err := s.Shape(again, true); err != nil || len(unknown) > 0 || !reflect.DeepEqual(again, content) {
+	if unknown, err := s.ShapeReporting(again); err != nil || len(unknown) > 0 || !reflect.DeepEqual(again, content) {
 		t.Fatalf("shaped again, %s is %s (unknown %q, %v)", text(t, content), text(t, again), unknown, err)
 	}
 	return true

@@ -77,8 +77,7 @@ func leading(s *structuralschema.Structural, wanted func(*structuralschema.Struc
 	return way
 }
 
-// MalformedError says that an object can't be brought into the schema's form, because an embedded resource
-// isn't one: its apiVersion or kind is no string, or its metadata can't be decoded. kube-apiserver answers
+// MalformedError says that an object can't be brought into the schema's form because of an embedded resource: its apiVersion or kind is no string, or its metadata can't be decoded. kube-apiserver answers
 // 400 to that.
 type MalformedError struct {
 	Field *field.Error // where, and what
@@ -93,10 +92,27 @@ func (e *MalformedError) Error() string { return e.Field.Error() }
 // content may have the object's own apiVersion, kind and metadata; none of them is added or removed, and
 // unknown fields of metadata are for the caller to find.
 //
-// unknown are the paths of what was pruned ("spec.foo"), sorted, at most maxUnknown; they're collected only
-// if report. An error is a *MalformedError, or else says that the schema can't be compiled. The object may
-// have been changed then.
-func (s *Schema) Shape(content map[string]any, report bool) (unknown []string, err error) {
+// An error is a *MalformedError, or else says that the schema can't be compiled. The object may have been changed then.
+func (s *Schema) Shape(content map[string]any) error {
+	_, err := s.shape(content, quietly)
+	return err
+}
+
+// ShapeReporting is Shape, and returns the paths of what was pruned ("spec.foo"), sorted, at most maxUnknown. That takes
+// another walk through the object.
+func (s *Schema) ShapeReporting(content map[string]any) (unknown []string, err error) {
+	return s.shape(content, reporting)
+}
+
+// report says whether unknown fields are collected.
+type report bool
+
+const (
+	quietly   report = false
+	reporting report = true
+)
+
+func (s *Schema) shape(content map[string]any, report report) (unknown []string, err error) {
 	if s.trivial {
 		return nil, nil
 	}
@@ -106,7 +122,7 @@ func (s *Schema) Shape(content map[string]any, report bool) (unknown []string, e
 	}
 	own := takeOwn(content)
 	w := f.work(content)
-	if report && (w&prune != 0 || f.embedded) {
+	if report == reporting && (w&prune != 0 || f.embedded) {
 		unknown = f.unknown(content)
 	}
 	err = f.coerce(content, w)

@@ -85,7 +85,7 @@ func TestShape(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := New(schematest.Props(t, test.schema))
 			object := tree(t, test.object)
-			unknown, err := s.Shape(object, true)
+			unknown, err := s.ShapeReporting(object)
 			if test.wantMalformed != "" {
 				var malformed *MalformedError
 				if !errors.As(err, &malformed) || err.Error() != test.wantMalformed {
@@ -103,7 +103,7 @@ func TestShape(t *testing.T) {
 				t.Errorf("unknown are %q, want %q", unknown, test.unknown)
 			}
 			quiet, pruned := tree(t, test.object), tree(t, test.object)
-			if unknown, err := s.Shape(quiet, false); err != nil || unknown != nil || !reflect.DeepEqual(quiet, object) {
+			if err := s.Shape(quiet); err != nil || !reflect.DeepEqual(quiet, object) {
 				t.Errorf("without report the object becomes %s, unknown are %q, %v", text(t, quiet), unknown, err)
 			}
 			if test.pruned == "" {
@@ -121,7 +121,7 @@ func TestDefaultsAreCopies(t *testing.T) {
 	s := New(schematest.Props(t, schematest.Texts["defaults"]))
 	for range 2 {
 		object := map[string]any{}
-		if _, err := s.Shape(object, false); err != nil {
+		if err := s.Shape(object); err != nil {
 			t.Fatal(err)
 		}
 		list := object["spec"].(map[string]any)["b"].(map[string]any)["c"].([]any)
@@ -153,7 +153,7 @@ func TestTrivial(t *testing.T) {
 func TestNoSchema(t *testing.T) {
 	s := New(nil)
 	object := tree(t, `{kind: K, metadata: {name: x}, spec: {a: 1}}`)
-	if unknown, err := s.Shape(object, true); err != nil || !slices.Equal(unknown, []string{"spec"}) {
+	if unknown, err := s.ShapeReporting(object); err != nil || !slices.Equal(unknown, []string{"spec"}) {
 		t.Errorf("unknown are %q, %v", unknown, err)
 	}
 	if !reflect.DeepEqual(object, tree(t, `{kind: K, metadata: {name: x}}`)) {
@@ -170,7 +170,7 @@ func TestNoSchema(t *testing.T) {
 // TestNotStructural has a schema that never passes the validation of definitions.
 func TestNotStructural(t *testing.T) {
 	s := New(schematest.Props(t, `{type: object, properties: {a: {$ref: "#/definitions/a"}}}`))
-	if _, err := s.Shape(map[string]any{}, false); err == nil || !strings.Contains(err.Error(), "$ref") {
+	if err := s.Shape(map[string]any{}); err == nil || !strings.Contains(err.Error(), "$ref") {
 		t.Errorf("Shape: %v", err)
 	}
 	if err := s.Prune(map[string]any{}); err == nil {
@@ -189,7 +189,7 @@ func TestUnknownIsBounded(t *testing.T) {
 		fields[fmt.Sprintf("%05d", i)] = true
 	}
 	object := map[string]any{"m": map[string]any{strings.Repeat("ä", 500_000): fields}}
-	unknown, err := s.Shape(object, true)
+	unknown, err := s.ShapeReporting(object)
 	if err != nil || len(unknown) != maxUnknown {
 		t.Fatalf("%d unknown fields are listed, %v", len(unknown), err)
 	}
@@ -205,7 +205,7 @@ func TestUnknownIsBounded(t *testing.T) {
 	for i := range 300 {
 		few[fmt.Sprintf("%05d", i)] = true
 	}
-	if unknown, _ := s.Shape(few, true); len(unknown) != maxUnknown || unknown[0] != "00000" || unknown[maxUnknown-1] != "00099" {
+	if unknown, _ := s.ShapeReporting(few); len(unknown) != maxUnknown || unknown[0] != "00000" || unknown[maxUnknown-1] != "00099" {
 		t.Errorf("those listed aren't the first: %q", unknown)
 	}
 }
@@ -232,7 +232,7 @@ func TestDeep(t *testing.T) {
 				content[field] = nest()
 			}
 			var malformed *MalformedError
-			if _, err := s.Shape(content, true); err != nil && !errors.As(err, &malformed) {
+			if _, err := s.ShapeReporting(content); err != nil && !errors.As(err, &malformed) {
 				t.Errorf("%s: %v", name, err)
 			}
 			s.Validate(t.Context(), content, nil)
@@ -249,7 +249,7 @@ func TestDeep(t *testing.T) {
 		deep = map[string]any{"a": deep}
 	}
 	object := deep.(map[string]any)
-	if unknown, err := s.Shape(object, true); err != nil || len(unknown) > 0 {
+	if unknown, err := s.ShapeReporting(object); err != nil || len(unknown) > 0 {
 		t.Error(unknown, err)
 	}
 	if errs := s.Validate(t.Context(), object, nil); len(errs) > 0 {
