@@ -372,7 +372,19 @@ func (d *definitions) shadowed(res *resource) bool {
 	return slices.ContainsFunc(d.registry.builtins, func(b *resource) bool { return b.prefix == res.prefix })
 }
 
-// close ends what the definitions hold, and waits until it has.
+// webhookCalls counts the requests to webhooks that are under way, without those of replaced definitions.
+func (d *definitions) webhookCalls() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, def := range d.known {
+		if c := def.res.converter; c != nil && c.webhook != nil {
+			n += c.webhook.Calls()
+		}
+	}
+	return n
+}
+
+// close closes the definitions' webhooks, and waits until they're closed.
 func (d *definitions) close() {
 	d.mu.Lock()
 	for _, def := range d.known {

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -14,6 +15,9 @@ import (
 type turns struct {
 	mu     sync.Mutex // guards queues and their length and last
 	queues map[string]*queue
+
+	waiting atomic.Int64 // writers that wait for their turn
+	lapsed  atomic.Int64 // writes that went on without one
 }
 
 // queue is the queue of the writers of one key. The last one to leave drops it.
@@ -32,7 +36,7 @@ const maxTurnWait = 5 * time.Second
 // once, with what it stored, or nil for nothing. The error is ctx's.
 func (t *turns) take(ctx context.Context, key string) (last *cacher.Object, end func(stored *cacher.Object), err error) {
 	q := t.join(key)
-	mine, err := q.wait(ctx)
+	mine, err := t.wait(ctx, q)
 	if !mine {
 		end = func(*cacher.Object) { t.leave(key, q, nil) }
 		if err != nil {
@@ -49,18 +53,21 @@ func (t *turns) take(ctx context.Context, key string) (last *cacher.Object, end 
 }
 
 // wait waits for the turn, at most maxTurnWait. mine tells whether it came; the error is ctx's.
-func (q *queue) wait(ctx context.Context) (mine bool, err error) {
+func (t *turns) wait(ctx context.Context, q *queue) (mine bool, err error) {
 	select {
 	case q.turn <- struct{}{}: // nobody else is here
 		return true, nil
 	default:
 	}
+	t.waiting.Add(1)
+	defer t.waiting.Add(-1)
 	patience := time.NewTimer(maxTurnWait)
 	defer patience.Stop()
 	select {
 	case q.turn <- struct{}{}:
 		return true, nil
 	case <-patience.C:
+		t.lapsed.Add(1)
 		return false, nil
 	case <-ctx.Done():
 		return false, ctx.Err()

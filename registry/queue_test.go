@@ -50,7 +50,7 @@ func TestWritersOfOneObject(t *testing.T) {
 		t.Errorf("%d writes took %d tries", writers*writes, n)
 	}
 	if n := len(s.turns.queues); n != 0 {
-		t.Errorf("%d lines are left", n)
+		t.Errorf("%d queues are left", n)
 	}
 }
 
@@ -133,10 +133,13 @@ func TestTurns(t *testing.T) {
 			end(nil)
 		}()
 		synctest.Wait()
+		if waiting, lapsed := turns.waiting.Load(), turns.lapsed.Load(); waiting != 1 || lapsed != 1 {
+			t.Errorf("%d writers are counted as waiting, and %d as having gone on without a turn; both should be 1", waiting, lapsed)
+		}
 		end(left)
 		<-done
-		if len(turns.queues) != 0 {
-			t.Errorf("lines are left: %v", turns.queues)
+		if len(turns.queues) != 0 || turns.waiting.Load() != 0 {
+			t.Errorf("queues are left: %v, with %d writers", turns.queues, turns.waiting.Load())
 		}
 	})
 }

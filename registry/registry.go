@@ -109,6 +109,22 @@ func (r *Registry) Run(ctx context.Context) error {
 	return nil
 }
 
+// Usage is what a registry's queues hold now, and how often they gave up.
+type Usage struct {
+	WaitingWrites int64 // writes that wait for other writes of the same object
+	LapsedWrites  int64 // how many writes have waited for maxTurnWait, and went on without a turn
+	WebhookCalls  int   // requests to conversion webhooks under way, at most conversion's bound for each definition
+}
+
+// Usage returns the registry's Usage at the moment of the call.
+func (r *Registry) Usage() Usage {
+	return Usage{
+		WaitingWrites: r.turns.waiting.Load(),
+		LapsedWrites:  r.turns.lapsed.Load(),
+		WebhookCalls:  r.definitions.webhookCalls(),
+	}
+}
+
 // Ready is closed when every stored definition is served and the initial namespaces exist.
 func (r *Registry) Ready() <-chan struct{} { return r.ready }
 

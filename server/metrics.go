@@ -119,6 +119,12 @@ func (in *instance) addGauges(r *prometheus.Registry, large turns) {
 		func() float64 { return float64(in.cacher.Usage().StatePins) })
 	gauge("apiserver_lite_cached_resources", "Resources that have a cache, with those whose definition is gone.",
 		func() float64 { return float64(in.cacher.Usage().Resources) })
+	gauge("apiserver_lite_writes_waiting", "Writes that wait for other writes of the same object.",
+		func() float64 { return float64(in.registry.Usage().WaitingWrites) })
+	counter("apiserver_lite_writes_without_turn_total", "Writes that waited too long for other writes of the same object, and went on without a turn.",
+		func() int64 { return in.registry.Usage().LapsedWrites })
+	gauge("apiserver_lite_conversion_calls", "Requests to conversion webhooks under way.",
+		func() float64 { return float64(in.registry.Usage().WebhookCalls) })
 	gauge("apiserver_lite_large_answers", "Answers of more than 128 KiB that are being written.",
 		func() float64 { return float64(len(large)) })
 	r.MustRegister(objects{in.registry})

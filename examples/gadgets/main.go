@@ -118,7 +118,7 @@ func warnings(_ context.Context, g, _ *Gadget, _ string) (texts []string) {
 	return texts
 }
 
-// owners is an admission that changes objects: it gives those that nobody owns to who made them.
+// owners is an admission that changes objects: it fills spec.owner with the field manager where it's empty.
 type owners struct{}
 
 func (owners) Admit(_ context.Context, r *registry.AdmissionRequest[Gadget]) error {

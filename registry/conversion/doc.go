@@ -15,8 +15,8 @@
 //
 // # Goroutines and locks
 //
-// None of its own, but those that net/http has for a connection. They end with the connection, and the
-// connections with Close. Webhook.mu is a leaf, and nothing is waited for under it.
+// The package starts no goroutine; net/http starts some for each connection. They end with the connection, and Close
+// ends the connections. Webhook.mu is a leaf, and nothing is waited for under it.
 //
 // # Bounds
 //

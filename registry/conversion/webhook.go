@@ -18,21 +18,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Timeout is how long one request to a webhook may take in all: waiting for a turn, connecting, sending, and
+// Timeout is how long one request to a webhook may take in all: waiting for a slot, connecting, sending, and
 // reading the answer. A context that ends earlier ends it earlier.
 const Timeout = 10 * time.Second
 
 const (
-	// maxBatchBytes bounds the objects of one request; a larger object is sent alone. An answer may so be
-	// three times as large as what was asked, and twice if it's one object of the largest size.
+	// maxBatchBytes bounds the objects of one request. A larger object is sent alone.
 	maxBatchBytes = 1 << 20
 	// maxBatchObjects leaves a webhook 20 ms for each object, five times what Kubernetes expects it to take.
 	// It's also the size of the pages in which clients list.
 	maxBatchObjects = 500
-	maxAnswerBytes  = 3 << 20
-	maxHeaderBytes  = 64 << 10
+	// maxAnswerBytes lets an answer be three times as large as a batch, or twice as large as the largest object.
+	maxAnswerBytes = 3 << 20
+	// maxHeaderBytes is plenty for headers of which none but the Content-Type is read. net/http's default is 10 MiB.
+	maxHeaderBytes = 64 << 10
 	// maxCalls bounds the requests under way at once, and with them connections and memory: about
-	// maxAnswerBytes each, twice while it's taken apart. Others wait for their turn.
+	// maxAnswerBytes each, twice while an answer is taken apart. Others wait for a slot.
 	maxCalls = 16
 	// Idle connections spare a handshake to calls that follow shortly.
 	maxIdle     = 2
@@ -49,10 +50,10 @@ type Webhook struct {
 	version   string // of ConversionReview
 	transport *http.Transport
 	timeout   time.Duration // Timeout; less in tests
-	slots     chan struct{} // holds a token for each request under way
+	slots     chan struct{} // of capacity maxCalls, holds a token for each request under way; never closed
 
 	calls sync.WaitGroup // Converts under way
-	dials sync.WaitGroup // dialled for them, and maybe still after them
+	dials sync.WaitGroup // dials under way; one may go on after the call that wanted it has ended
 
 	mu       sync.Mutex // guards what follows
 	closed   bool       // Convert is refused
@@ -134,6 +135,9 @@ func (w *Webhook) Convert(ctx context.Context, apiVersion string, objects [][]by
 	}
 	return converted, nil
 }
+
+// Calls returns how many requests are under way, at most maxCalls.
+func (w *Webhook) Calls() int { return len(w.slots) }
 
 func (w *Webhook) begin() error {
 	w.mu.Lock()

@@ -47,8 +47,8 @@ func Validate(ctx context.Context, d, old *Definition) field.ErrorList {
 	return validation.ValidateCustomResourceDefinitionUpdate(ctx, in, prev)
 }
 
-// ValidateStatus checks a definition whose status was written by a client. Beside what kube-apiserver refuses, that
-// is a stored version which the definition doesn't have: no change of its spec would be taken any more.
+// ValidateStatus checks a definition whose status was written by a client. It refuses what kube-apiserver refuses. It also
+// refuses a stored version that the definition doesn't have, with which no later change of the spec would be valid.
 func ValidateStatus(ctx context.Context, d, old *Definition) field.ErrorList {
 	in, err := internal(d)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // quick knows the checks that most schemas consist of, and answers one question: whether a value is surely
 // valid. No means that upstream has to be asked, whose validators are made anew for every value and
-// cost a hundred times as much. So quick may be ignorant, but mustn't be generous; a fuzz test holds it to that.
+// cost a hundred times as much. It may answer no for a valid value, never yes for an invalid one. A fuzz test checks that.
 type quick struct {
 	ignorant bool // there are checks that quick doesn't know
 
