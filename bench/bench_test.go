@@ -204,3 +204,50 @@ func TestRequests(t *testing.T) {
 		}
 	}
 }
+
+// TestFlatten: elements that say what they are have that for a place, the others their number.
+func TestFlatten(t *testing.T) {
+	for _, tc := range []struct{ name, document, want string }{
+		{"causes in another order", `{"causes":[{"field":"b","reason":"R"},{"field":"a","reason":"R"}]}`,
+			".causes[a R].field=a .causes[a R].reason=R .causes[b R].field=b .causes[b R].reason=R"},
+		{"the same cause twice", `{"causes":[{"field":"a","reason":"R"},{"field":"a","reason":"R"}]}`, ".causes[a R].field=a .causes[a R].reason=R"},
+		{"a cause without a field", `{"causes":[{"message":"m"}]}`, ".causes[0].message=m"},
+		{"objects", `{"items":[{"name":"b"},{"name":"a"}]}`, ".items[0].name=b .items[1].name=a"},
+		{"words", `{"verbs":["get","list"]}`, `.verbs=["get","list"]`},
+		{"nothing", `{"items":[],"metadata":{}}`, ".items[]=empty .metadata{}=empty"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var document any
+			if err := json.Unmarshal([]byte(tc.document), &document); err != nil {
+				t.Fatal(err)
+			}
+			fields := map[string]string{}
+			flatten(fields, "", document)
+			var all []string
+			for path, value := range fields {
+				all = append(all, path+"="+value)
+			}
+			slices.Sort(all)
+			if got := strings.Join(all, " "); got != tc.want {
+				t.Errorf("%s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestKnown: each known difference is one of a request that is sent.
+func TestKnown(t *testing.T) {
+	text, err := testdata.ReadFile("testdata/requests.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := parseRequests(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range known {
+		if !slices.ContainsFunc(all, k.isOf) {
+			t.Errorf("no request is %s (%s)", k.request, k.why)
+		}
+	}
+}

@@ -200,7 +200,7 @@ func (d *differing) compare(r request, theirs, ours map[string]string) bool {
 // known tells whether a difference is one that is known.
 func (d *differing) known(r request, field string) bool {
 	for i, k := range known {
-		if (k.request.MatchString(r.String()) || k.request.MatchString(r.whole())) && k.field.MatchString(field) {
+		if k.isOf(r) && k.field.MatchString(field) {
 			d.used[i]++
 			return true
 		}

@@ -4,7 +4,7 @@ import "regexp"
 
 // difference is one that is on purpose, or that can't be otherwise.
 type difference struct {
-	request *regexp.Regexp // of the request's method and path
+	request *regexp.Regexp // of the request's method and path, or of these, its headers and its body
 	field   *regexp.Regexp // of the answer
 	why     string
 }
@@ -12,6 +12,11 @@ type difference struct {
 // but makes a difference of two expressions.
 func but(request, field, why string) difference {
 	return difference{regexp.MustCompile(request), regexp.MustCompile(field), why}
+}
+
+// isOf tells whether it's a difference in the answers to a request.
+func (d difference) isOf(r request) bool {
+	return d.request.MatchString(r.String()) || d.request.MatchString(r.whole())
 }
 
 // known is docs/wire.md's (ours), and what the peer lacks because it's only a part of kube-apiserver. A request is matched
