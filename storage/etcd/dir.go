@@ -54,8 +54,8 @@ func (d *dataDir) wal() string             { return filepath.Join(d.member(), "w
 func (d *dataDir) db() string              { return filepath.Join(d.member(), "snap", "db") }
 func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
 
-// check checks and mends etcd's files, which have to belong to a cluster, before etcd may start. It returns
-// the last log entry that is known to be committed.
+// check checks and mends etcd's files before etcd may start. They have to belong to the cluster with that id. commit is
+// the WAL's last entry that is known to be committed, or 0.
 func (d *dataDir) check(log *slog.Logger, clusterID uint64) (commit uint64, err error) {
 	return check.Directory{
 		Path:      d.path,
