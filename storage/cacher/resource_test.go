@@ -107,46 +107,6 @@ func summary(frames []string) string {
 	return strings.Join(out, ", ")
 }
 
-func TestTransitions(t *testing.T) {
-	b := newBench(defaultBounds)
-	front := b.watch(t, query{labels: "tier=front"}, WatchOptions{Start: StartNow})
-	set := b.watch(t, query{labels: "tier in (front,back)"}, WatchOptions{Start: StartNow})
-	not := b.watch(t, query{labels: "tier notin (front)"}, WatchOptions{Start: StartNow})
-	byName := b.watch(t, query{name: "b"}, WatchOptions{Start: StartNow})
-	defer func() {
-		for _, c := range []*Cursor{front, set, not, byName} {
-			c.Close()
-		}
-		if len(b.groups) != 0 {
-			t.Errorf("%d groups are left", len(b.groups))
-		}
-	}()
-	b.put(widgetNamed("a", "front"))
-	b.put(widgetNamed("a", "back"))
-	b.put(widgetNamed("b", "back"))
-	b.put(widgetNamed("a", "middle"))
-	b.put(widgetNamed("a", "front"))
-	b.remove(widgetNamed("a", "").key)
-	b.put(widgetNamed("a", "front"))
-	for _, c := range []struct {
-		name   string
-		cursor *Cursor
-		want   string
-	}{
-		{"equality", front, "A a 1, D a 2, A a 5, D a 6, A a 7"},
-		{"set", set, "A a 1, M a 2, A b 3, D a 4, A a 5, D a 6, A a 7"},
-		{"negative", not, "A a 2, A b 3, M a 4, D a 5"},
-		{"name", byName, "A b 3"},
-	} {
-		if got := summary(read(t, c.cursor)); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
-		}
-		if c.cursor.Revision() != 7 {
-			t.Errorf("%s: a bookmark would say %d", c.name, c.cursor.Revision())
-		}
-	}
-}
-
 // TestRingOverwritten: a member that sleeps while its group's ring is overwritten, and its resource's log
 // as far as the bound goes, misses nothing.
 func TestRingOverwritten(t *testing.T) {
@@ -167,34 +127,6 @@ func TestRingOverwritten(t *testing.T) {
 				t.Error("the cursor didn't get back to the ring")
 			}
 		})
-	}
-}
-
-// TestJoinAroundFloor: a cursor that joins an old group at any revision around the ring's floor and the
-// log's begin gets exactly what follows.
-func TestJoinAroundFloor(t *testing.T) {
-	b := newBench(smallBounds)
-	first := b.watch(t, query{labels: "tier=front"}, WatchOptions{Start: StartNow})
-	defer first.Close()
-	var revs []storage.Revision
-	for i := range 40 { // every other one concerns the group
-		tier := []string{"front", "back"}[i%2]
-		if rev := b.put(widgetNamed(fmt.Sprint("w", i), tier)); i%2 == 0 {
-			revs = append(revs, rev)
-		}
-	}
-	for after := b.log.base; after <= b.rev; after++ {
-		c := b.watch(t, query{labels: "tier=front"}, WatchOptions{Start: StartAfter, After: after})
-		var want []string
-		for _, rev := range revs {
-			if rev > after {
-				want = append(want, fmt.Sprintf("A w%d %d", rev-1, rev))
-			}
-		}
-		if got := summary(read(t, c)); got != strings.Join(want, ", ") {
-			t.Errorf("after %d: got %s, want %s", after, got, want)
-		}
-		c.Close()
 	}
 }
 

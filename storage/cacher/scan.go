@@ -12,7 +12,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 )
 
-// offsets are where the members that a View replaces stand in the raw bytes.
+// offsets say where in the raw bytes the members are that a View replaces.
 type offsets struct {
 	apiVersion span // between the quotes
 	kind       span // between the quotes
@@ -27,9 +27,9 @@ type span struct{ from, to uint32 }
 // maxDepth is how deeply stored JSON may nest: what encoding/json accepts.
 const maxDepth = 10_000
 
-// scanner reads stored bytes once: it checks that they are one JSON object and notes what an Object
-// needs of them. It's our own because it's on the path of every event and of every object at start:
-// BenchmarkScan compares it with json-iterator's Iterator.
+// scanner reads stored bytes once. It checks that they are one JSON object, and notes what an Object needs of them.
+// It's our own because every event passes through it, and every object at start: BenchmarkScan compares it
+// with json-iterator's Iterator.
 type scanner struct {
 	data  []byte
 	pos   int
@@ -107,7 +107,7 @@ func (s *scanner) metadata(o *Object) error {
 		case "resourceVersion":
 			found = true
 			o.offsets.version, err = s.stringSpan()
-		case "uid": // canonical bytes are sorted: resourceVersion stands just before it
+		case "uid": // canonical bytes are sorted: resourceVersion goes just before it
 			goesIn = s.keyAt(key)
 			err = s.value()
 		case "labels":
@@ -139,8 +139,8 @@ func (s *scanner) labels() (selectors.Set, error) {
 	if s.space(); s.peek() != '{' {
 		return nil, s.value() // null, or something that no label selector can match
 	}
-	var room [2 * 8]string // most objects have few labels
-	set, sorted := room[:0], true
+	var few [2 * 8]string // most objects have at most eight labels, which need no allocation until the end
+	set, sorted := few[:0], true
 	err := s.object(func(key []byte) error {
 		k, err := unquote(key)
 		if err != nil {
@@ -162,7 +162,7 @@ func (s *scanner) labels() (selectors.Set, error) {
 	return slices.Clone(selectors.Set(set)), err
 }
 
-// sortLabels sorts pairs by key; of two with one key the later stays, as in encoding/json.
+// sortLabels sorts pairs by key. Of two pairs with one key the later one stays, as in encoding/json.
 func sortLabels(set []string) []string {
 	type pair struct{ k, v string }
 	pairs := make([]pair, 0, len(set)/2)
@@ -181,7 +181,7 @@ func sortLabels(set []string) []string {
 	return out
 }
 
-// object reads an object and calls member at each value, with the raw bytes of its key; member reads
+// object reads an object. It calls member before each value, with the raw bytes of the value's key; member must read
 // the value.
 func (s *scanner) object(member func(key []byte) error) error {
 	if s.space(); s.peek() != '{' {
@@ -274,7 +274,7 @@ func (s *scanner) array() error {
 	}
 }
 
-// quoted reads a string and returns the bytes between its quotes, escapes as they stand.
+// quoted reads a string and returns the bytes between its quotes, with its escapes.
 func (s *scanner) quoted() ([]byte, error) {
 	if s.peek() != '"' {
 		return nil, s.fail("a string")
