@@ -148,6 +148,24 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
+// Wherever a bit of a log is flipped, or a sector is blank, our reader and etcd's stop at the same place.
+func TestLogFlipped(t *testing.T) {
+	log, _ := smallFiles(t)
+	sameRecords(t, log)
+	for at := range log {
+		for _, bit := range []byte{0x01, 0x80} {
+			log[at] ^= bit
+			sameRecords(t, log)
+			log[at] ^= bit
+		}
+	}
+	for at := 0; at < len(log); at += sectorBytes {
+		torn := bytes.Clone(log)
+		clear(torn[at:min(at+sectorBytes, len(torn))])
+		sameRecords(t, torn)
+	}
+}
+
 // sameRecords reads a log file with etcd's decoder, which is the model for ours.
 func sameRecords(t *testing.T, b []byte) {
 	t.Helper()
