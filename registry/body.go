@@ -24,6 +24,8 @@ func (w *write) read(body []byte) (*object.Object, error) {
 		return nil, badBody(err)
 	}
 	if t := w.res.typed; t != nil {
+		// The type's decoder reads the text, and the tree above only checked it: another parse of small bodies costs less
+		// than a second way to refuse a malformed body.
 		tree, complaints, err := t.normalize(&doc)
 		if err != nil {
 			return nil, err
@@ -50,6 +52,30 @@ func (w *write) read(body []byte) (*object.Object, error) {
 		complaints = append(complaints, fmt.Errorf("unknown field %q", path))
 	}
 	return o, w.complain(complaints)
+}
+
+// readNew reads the object that a create is to store, completed by what the server decides.
+func (w *write) readNew(body []byte) (*object.Object, error) {
+	o, err := w.read(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := placeIn(o, w.Namespace); err != nil {
+		return nil, err
+	}
+	if err := w.fill(o); err != nil {
+		return nil, err
+	}
+	return o, w.track(o, nil)
+}
+
+// readNamed reads an object that is to take the place of the target.
+func (w *write) readNamed(body []byte) (*object.Object, error) {
+	in, err := w.read(body)
+	if err != nil {
+		return nil, err
+	}
+	return in, w.checkNamed(in)
 }
 
 // parse parses a body that must be a JSON object but needn't be one of the resource's.
@@ -95,8 +121,8 @@ func badBody(err error) error {
 	return badRequest("the body of the request %s", err)
 }
 
-// split checks that a tree is an object of the endpoint's kind and takes its metadata out of it. The tree
-// becomes the object's. unknown are the fields of metadata that don't exist.
+// split makes an object of a tree, which becomes the object's, if it's of the endpoint's kind. unknown are the fields of
+// metadata that don't exist.
 func (e *Endpoint) split(tree map[string]any) (o *object.Object, unknown []error, err error) {
 	if err := e.checkType(tree); err != nil {
 		return nil, nil, err
@@ -107,13 +133,11 @@ func (e *Endpoint) split(tree map[string]any) (o *object.Object, unknown []error
 	return o, unknown, nil
 }
 
-// checkType checks apiVersion and kind against the endpoint and removes them. Go types may leave them
-// out, as kube-apiserver allows for built-in kinds.
+// checkType checks apiVersion and kind against the endpoint. Objects of Go types may leave them out, as kube-apiserver allows
+// for built-in kinds.
 func (e *Endpoint) checkType(tree map[string]any) error {
 	want := e.apiVersion()
 	apiVersion, kind := tree["apiVersion"], tree["kind"]
-	delete(tree, "apiVersion")
-	delete(tree, "kind")
 	if e.res.typed != nil {
 		if apiVersion == nil || apiVersion == "" {
 			apiVersion = want

@@ -24,17 +24,8 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 		return Result{}, e.methodNotAllowed("create")
 	}
 	return e.perform(ctx, r, createOptions, func(ctx context.Context, w *write) (Result, error) {
-		o, err := w.read(r.Body)
+		o, err := w.readNew(r.Body)
 		if err != nil {
-			return Result{}, err
-		}
-		if err := placeIn(o, w.Namespace); err != nil {
-			return Result{}, err
-		}
-		if err := w.fill(o); err != nil {
-			return Result{}, err
-		}
-		if err := w.track(o, nil); err != nil {
 			return Result{}, err
 		}
 		return w.insertAndAnswer(ctx, o)

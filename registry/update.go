@@ -37,15 +37,6 @@ func (e *Endpoint) Update(ctx context.Context, r *Request) (Result, error) {
 	})
 }
 
-// readNamed reads an object that is to take the place of the target.
-func (w *write) readNamed(body []byte) (*object.Object, error) {
-	in, err := w.read(body)
-	if err != nil {
-		return nil, err
-	}
-	return in, w.checkNamed(in)
-}
-
 // checkNamed checks that an object that is to take the place of the target has its name. It also drops owners that are
 // named more than once.
 func (w *write) checkNamed(in *object.Object) error {

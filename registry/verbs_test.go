@@ -12,69 +12,78 @@ import (
 func TestCreateGetUpdateDelete(t *testing.T) {
 	s := start(t, "", Options{})
 	w := s.widgets()
-	created := s.ok(w.Create(s.ctx, "default", nil, widget("a", `,"spec":{"size":1},"status":{"x":1}`)))
-	for path, want := range map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget", "metadata.name": "a", "metadata.namespace": "default",
-		"metadata.generation": "1", "spec.size": "1", "status": nil, "metadata.managedFields": nil,
-	} {
-		if got := created.get(path); got != want {
-			t.Errorf("created %s = %v, want %v", path, got, want)
-		}
-	}
-	if len(created.str("metadata.uid")) != 36 || !strings.HasSuffix(created.str("metadata.creationTimestamp"), "Z") {
-		t.Errorf("created metadata %v", created["metadata"])
-	}
-	got := s.ok(w.Get(s.ctx, "default", "a", "", nil))
-	if fmt.Sprint(got) != fmt.Sprint(created) {
-		t.Errorf("get differs from create:\n%v\n%v", got, created)
-	}
-
-	rv := created.str("metadata.resourceVersion")
-	body := widget("a", `,"spec":{"size":2},"status":{"x":2}`)
-	_, err := w.Update(s.ctx, "default", "a", "", nil, body)
-	if d := s.refused(err, 422, metav1.StatusReasonInvalid, `widgets.example.com "a" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`).Details; d.Kind != "widgets" {
-		t.Errorf("details %+v", d)
-	}
-
 	versioned := func(rv, more string) []byte {
 		return []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","resourceVersion":"` + rv + `"}` + more + `}`)
 	}
-	updated := s.ok(w.Update(s.ctx, "default", "a", "", nil, versioned(rv, `,"spec":{"size":2},"status":{"x":2}`)))
-	if updated.get("metadata.generation") != "2" || updated.get("spec.size") != "2" || updated.get("status") != nil {
-		t.Errorf("updated %v", updated)
-	}
-	if updated.get("metadata.uid") != created.get("metadata.uid") || updated.get("metadata.creationTimestamp") != created.get("metadata.creationTimestamp") {
-		t.Errorf("updated metadata %v of %v", updated["metadata"], created["metadata"])
-	}
-	_, err = w.Update(s.ctx, "default", "a", "", nil, versioned(rv, `,"spec":{"size":3}`))
-	s.refused(err, 409, metav1.StatusReasonConflict, "please apply your changes to the latest version and try again")
-
-	rv = updated.str("metadata.resourceVersion")
-	st := s.ok(w.Update(s.ctx, "default", "a", "status", nil, versioned(rv, `,"spec":{"size":9},"status":{"ready":true}`)))
-	if st.get("spec.size") != "2" || st.get("status.ready") != true || st.get("metadata.generation") != "2" {
-		t.Errorf("status update %v", st)
-	}
-	rv = st.str("metadata.resourceVersion")
-	same := s.ok(w.Update(s.ctx, "default", "a", "", nil, versioned(rv, `,"spec":{"size":2}`)))
-	if same.str("metadata.resourceVersion") != rv {
-		t.Errorf("an unchanged update wrote: %s, was %s", same.str("metadata.resourceVersion"), rv)
-	}
-
-	gone := s.ok(w.Delete(s.ctx, "default", "a", nil, nil))
-	for path, want := range map[string]any{
-		"kind": "Status", "status": "Success", "details.name": "a", "details.group": "example.com",
-		"details.kind": "widgets", "details.uid": created.get("metadata.uid"),
-	} {
-		if got := gone.get(path); got != want {
-			t.Errorf("deleted %s = %v, want %v", path, got, want)
+	created := s.ok(w.Create(s.ctx, "default", nil, widget("a", `,"spec":{"size":1},"status":{"x":1}`)))
+	rv := created.str("metadata.resourceVersion")
+	// The cases follow each other: each begins with what the one before left.
+	t.Run("create fills in what the server decides, and drops status", func(t *testing.T) {
+		for path, want := range map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Widget", "metadata.name": "a", "metadata.namespace": "default",
+			"metadata.generation": "1", "spec.size": "1", "status": nil, "metadata.managedFields": nil,
+		} {
+			if got := created.get(path); got != want {
+				t.Errorf("created %s = %v, want %v", path, got, want)
+			}
 		}
-	}
-	_, err = w.Get(s.ctx, "default", "a", "", nil)
-	s.refused(err, 404, metav1.StatusReasonNotFound, `widgets.example.com "a" not found`)
-	_, err = w.Delete(s.ctx, "default", "a", nil, nil)
-	s.refused(err, 404, metav1.StatusReasonNotFound)
-	_, err = w.Update(s.ctx, "default", "a", "", nil, versioned(rv, ""))
-	s.refused(err, 404, metav1.StatusReasonNotFound)
+		if len(created.str("metadata.uid")) != 36 || !strings.HasSuffix(created.str("metadata.creationTimestamp"), "Z") {
+			t.Errorf("created metadata %v", created["metadata"])
+		}
+	})
+	t.Run("get shows what create answered", func(t *testing.T) {
+		if got := s.ok(w.Get(s.ctx, "default", "a", "", nil)); fmt.Sprint(got) != fmt.Sprint(created) {
+			t.Errorf("get differs from create:\n%v\n%v", got, created)
+		}
+	})
+	t.Run("an update without a version is invalid", func(t *testing.T) {
+		_, err := w.Update(s.ctx, "default", "a", "", nil, widget("a", `,"spec":{"size":2},"status":{"x":2}`))
+		if d := s.refused(err, 422, metav1.StatusReasonInvalid, `widgets.example.com "a" is invalid: metadata.resourceVersion: Invalid value: 0: must be specified for an update`).Details; d.Kind != "widgets" {
+			t.Errorf("details %+v", d)
+		}
+	})
+	t.Run("an update of the version it read succeeds, and of another conflicts", func(t *testing.T) {
+		updated := s.ok(w.Update(s.ctx, "default", "a", "", nil, versioned(rv, `,"spec":{"size":2},"status":{"x":2}`)))
+		if updated.get("metadata.generation") != "2" || updated.get("spec.size") != "2" || updated.get("status") != nil {
+			t.Errorf("updated %v", updated)
+		}
+		if updated.get("metadata.uid") != created.get("metadata.uid") || updated.get("metadata.creationTimestamp") != created.get("metadata.creationTimestamp") {
+			t.Errorf("updated metadata %v of %v", updated["metadata"], created["metadata"])
+		}
+		_, err := w.Update(s.ctx, "default", "a", "", nil, versioned(rv, `,"spec":{"size":3}`))
+		s.refused(err, 409, metav1.StatusReasonConflict, "please apply your changes to the latest version and try again")
+		rv = updated.str("metadata.resourceVersion")
+	})
+	t.Run("status is written alone", func(t *testing.T) {
+		st := s.ok(w.Update(s.ctx, "default", "a", "status", nil, versioned(rv, `,"spec":{"size":9},"status":{"ready":true}`)))
+		if st.get("spec.size") != "2" || st.get("status.ready") != true || st.get("metadata.generation") != "2" {
+			t.Errorf("status update %v", st)
+		}
+		rv = st.str("metadata.resourceVersion")
+	})
+	t.Run("an update that changes nothing isn't stored", func(t *testing.T) {
+		same := s.ok(w.Update(s.ctx, "default", "a", "", nil, versioned(rv, `,"spec":{"size":2}`)))
+		if same.str("metadata.resourceVersion") != rv {
+			t.Errorf("an unchanged update wrote: %s, was %s", same.str("metadata.resourceVersion"), rv)
+		}
+	})
+	t.Run("delete answers with a Status, and then everything is 404", func(t *testing.T) {
+		gone := s.ok(w.Delete(s.ctx, "default", "a", nil, nil))
+		for path, want := range map[string]any{
+			"kind": "Status", "status": "Success", "details.name": "a", "details.group": "example.com",
+			"details.kind": "widgets", "details.uid": created.get("metadata.uid"),
+		} {
+			if got := gone.get(path); got != want {
+				t.Errorf("deleted %s = %v, want %v", path, got, want)
+			}
+		}
+		_, err := w.Get(s.ctx, "default", "a", "", nil)
+		s.refused(err, 404, metav1.StatusReasonNotFound, `widgets.example.com "a" not found`)
+		_, err = w.Delete(s.ctx, "default", "a", nil, nil)
+		s.refused(err, 404, metav1.StatusReasonNotFound)
+		_, err = w.Update(s.ctx, "default", "a", "", nil, versioned(rv, ""))
+		s.refused(err, 404, metav1.StatusReasonNotFound)
+	})
 }
 
 func TestWriteRefusals(t *testing.T) {

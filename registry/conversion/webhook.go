@@ -83,7 +83,7 @@ func New(c *apiextensionsv1.WebhookConversion, p Policy) (*Webhook, error) {
 	}
 	// HTTP/1.1 alone, as in Kubernetes: calls spread over a webhook's backends (k8s#75791), and one that finds
 	// its kept connection closed is repeated by net/http. Proxy is left nil: it would be what is dialled, and
-	// the policy couldn't see behind it.
+	// the policy couldn't see what the proxy dials.
 	var protocols http.Protocols
 	protocols.SetHTTP1(true)
 	w.transport = &http.Transport{

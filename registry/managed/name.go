@@ -10,7 +10,7 @@ import (
 const maxName = 128
 
 // ManagerName returns the name under which a write is recorded: fieldManager if the client gave one (checked by
-// the caller: at most 128 bytes, printable), else what stands before the first slash of its User-Agent, without
+// the caller: at most 128 bytes, printable), else what is before the first slash of its User-Agent, without
 // what isn't printable and cut after 128 bytes. It may be empty; the record then says "unknown".
 func ManagerName(fieldManager, userAgent string) string {
 	if fieldManager != "" {

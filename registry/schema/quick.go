@@ -20,23 +20,40 @@ type quick struct {
 	nullable bool
 	enum     map[any]struct{} // nil: any
 
+	quickNumber
+	quickString
+	quickArray
+	quickObject
+
+	allOf, anyOf []*quick
+}
+
+// quickNumber is what a schema says of numbers.
+type quickNumber struct {
 	integer, int32   bool // numbers are integers, of 32 bits
 	minimum, maximum *float64
 	over, below      bool // the bounds themselves are excluded
+}
 
-	minLength, maxLength *int64
+// quickString is what a schema says of strings.
+type quickString struct {
+	minLength, maxLength *int64 // in characters
 	pattern              *regexp.Regexp
 	format               string
+}
 
+// quickArray is what a schema says of arrays.
+type quickArray struct {
 	items              *quick
 	minItems, maxItems *int64
+}
 
+// quickObject is what a schema says of objects.
+type quickObject struct {
 	properties                   map[string]*quick
 	additional                   *quick
 	required                     []string
 	minProperties, maxProperties *int64
-
-	allOf, anyOf []*quick
 }
 
 // kinds is a set of the types of JSON values.
@@ -60,10 +77,11 @@ func newQuick(s *spec.Schema) *quick {
 		return nil
 	}
 	q := &quick{
-		nullable: s.Nullable,
-		minimum:  s.Minimum, maximum: s.Maximum, over: s.ExclusiveMinimum, below: s.ExclusiveMaximum,
-		minLength: s.MinLength, maxLength: s.MaxLength, minItems: s.MinItems, maxItems: s.MaxItems,
-		required: s.Required, minProperties: s.MinProperties, maxProperties: s.MaxProperties,
+		nullable:    s.Nullable,
+		quickNumber: quickNumber{minimum: s.Minimum, maximum: s.Maximum, over: s.ExclusiveMinimum, below: s.ExclusiveMaximum},
+		quickString: quickString{minLength: s.MinLength, maxLength: s.MaxLength},
+		quickArray:  quickArray{minItems: s.MinItems, maxItems: s.MaxItems},
+		quickObject: quickObject{required: s.Required, minProperties: s.MinProperties, maxProperties: s.MaxProperties},
 	}
 	q.ignorant = len(s.OneOf) > 0 || s.Not != nil || s.MultipleOf != nil || s.UniqueItems ||
 		len(s.PatternProperties) > 0 || len(s.Dependencies) > 0 || s.AdditionalItems != nil ||

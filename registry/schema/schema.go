@@ -33,7 +33,7 @@ func New(v1 *apiextensionsv1.JSONSchemaProps) *Schema {
 }
 
 // Trivial tells that the schema keeps every object as it is and accepts it, so that there is no need to call
-// Shape, Prune or Validate: x-kubernetes-preserve-unknown-fields at the root, and nothing beside it. It
+// Shape, Prune or Validate: x-kubernetes-preserve-unknown-fields at the root, and nothing besides. It
 // compiles nothing.
 func (s *Schema) Trivial() bool { return s.trivial }
 

@@ -61,11 +61,11 @@ func (v *values) check(ctx context.Context, path *field.Path, value, old any, co
 	return errs, c.cut
 }
 
-// checker asks upstream about one value. It hooks into the validation of fields and items, to skip what is
-// surely valid, and to end when there are enough errors or nobody waits. Skipping leaves an object invalid
-// that was invalid, and what is forgiven in the end is forgiven whole, with whatever was skipped in it.
+// checker asks upstream about one value. Upstream calls it for each field and item. It skips those that are surely valid,
+// and all others once there are enough errors or ctx has ended. Skipping can't make an invalid object valid: what is skipped
+// is valid itself, or comes after an error. Ratcheting forgives a whole part, so nothing that was skipped in it is missed.
 type checker struct {
-	ctx    context.Context
+	ctx    context.Context // here, because upstream's validators pass none on; a checker lives for one call of check
 	values *values
 	cut    bool // errors were left out
 }

@@ -132,14 +132,17 @@ func labelled(label string) string {
 }
 
 // Do sends a request and returns the answer, whose body has been read into the string. headers are
-// names and values in turn. It fails the test only if there is no answer.
+// names and values in turn. It fails the test only if there is no answer, or a header has no value.
 func (s *Server) Do(method, path, body string, headers ...string) (*http.Response, string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.URL+path, strings.NewReader(body))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	for i := 0; i+1 < len(headers); i += 2 {
+	if len(headers)%2 != 0 {
+		s.t.Fatalf("%s %s: the header %q has no value", method, path, headers[len(headers)-1])
+	}
+	for i := 0; i < len(headers); i += 2 {
 		if strings.EqualFold(headers[i], "Host") {
 			r.Host = headers[i+1]
 		}
