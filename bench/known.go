@@ -62,7 +62,9 @@ var known = []difference{
 	but(`^PUT \$W/a .*"resourceVersion":"x"`, ``, "a version that isn't one is 422 (ours); the peer's 500 makes clients try again"),
 	but(`^PUT \$W/a .*"kind":"Gadget"`, ``, "another kind is refused before the version is looked at (ours)"),
 	but(`^PATCH \$W/a .*"apiVersion":"differ.example.com/v2"`, `^header Warning$`, "a refused apiVersion has no warnings of the fields that it hasn't (ours)"),
-	but(`^PATCH \$W/app(/scale)?\?`, `^(code|\.code|\.reason)$`, "an apply that doesn't fit the schema is 400, and one to scale 415 (ours); the peer says 500"),
+	but(`^PATCH \$W/app\?`, `^(code|\.code|\.reason)$`, "an apply that doesn't fit the schema is 400 (ours); the peer says 500"),
+	but(`^PATCH \$W/app/scale\?`, ``, "an apply to scale works (ours); the peer can't convert the Scale that it merged, and says 500"),
+	but(`^(GET \$W/app|DELETE \$W(\?dryRun=All)?)$`, `\.(spec\.replicas|metadata\.generation|managedFields\[one Apply scale\].*)$`, "what the apply to scale did"),
 	but(``, `\.managedFields\[differ Update scale\]`, "a write of scale is in managedFields (ours); the peer forgets it"),
 	but(`^GET \$W/a/scale$`, `^(code|\.code|\.reason|\.details)`, "an object without replicas is 422 (ours); the peer says 500"),
 

@@ -3,9 +3,14 @@ package registry
 import (
 	"context"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kjson "sigs.k8s.io/json"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -86,9 +91,14 @@ func (w *write) applyTo(ctx context.Context, old *cacher.Object, wanted map[stri
 	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
 		return outcome{}, err
 	}
+	return w.nextApplied(ctx, in, prev, old.Revision)
+}
+
+// nextApplied makes the new object of what a configuration was merged into and of prev, which was read at a revision.
+func (w *write) nextApplied(ctx context.Context, in, prev *object.Object, at storage.Revision) (outcome, error) {
 	next := w.selectPart(in, prev)
 	next.Managed = in.Managed // who applied a part is recorded, whatever that part is
-	inheritMeta(next, prev, old.Revision)
+	inheritMeta(next, prev, at)
 	return w.outcomeOf(ctx, next, prev)
 }
 
@@ -121,4 +131,106 @@ func (w *write) merge(wanted, live map[string]any) (*object.Object, error) {
 		return nil, badRequest("%s", err)
 	}
 	return o, w.shape(o)
+}
+
+// A Scale's configuration is applied as one of the object that has the number of replicas and nothing else, so that the
+// object's record says who set the number, whichever way it was set. (kube-apiserver merges a Scale with a view of the
+// record, managedfields.ScaleHandler, whose way back splits the entry of an update that has other fields too.)
+
+// scaleConfiguration is an applied Scale.
+type scaleConfiguration struct {
+	*autoscalingv1.Scale
+	replicas *int32         // nil if it has none
+	object   map[string]any // what it says, as a configuration of the object
+}
+
+// applyScale merges the number of replicas that a manager wants into an object.
+func (w *write) applyScale(ctx context.Context, body []byte) (Result, error) {
+	w.applies = true
+	wanted, err := w.readScaleConfiguration(body)
+	if err != nil {
+		return Result{}, err
+	}
+	stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) { return w.applyScaleTo(ctx, old, wanted) })
+	if err != nil {
+		return Result{}, err
+	}
+	return w.answerScale(ctx, stored)
+}
+
+// readScaleConfiguration reads and checks an applied Scale.
+func (w *write) readScaleConfiguration(body []byte) (*scaleConfiguration, error) {
+	_, tree, err := w.parse(body)
+	if err != nil {
+		return nil, err
+	}
+	s, replicas, err := w.decodeScale(body)
+	switch {
+	case err != nil:
+		return nil, err
+	case s.APIVersion == "" || s.Kind == "":
+		return nil, badRequest("apiVersion and kind are needed: the scale subresource takes %s Scale", autoscalingv1.SchemeGroupVersion)
+	case object.Map(tree["metadata"])["managedFields"] != nil:
+		return nil, badRequest("metadata.managedFields must be nil")
+	}
+	unknown, err := kjson.UnmarshalStrict(body, &autoscalingv1.Scale{}, kjson.DisallowUnknownFields)
+	switch {
+	case err != nil:
+		return nil, badBody(object.Undecodable(err))
+	case len(unknown) > 0:
+		return nil, badRequest("the applied Scale has an %s", clip.Text(unknown[0].Error()))
+	}
+	metadata := map[string]any{"name": w.Name}
+	if w.Namespace != "" {
+		metadata["namespace"] = w.Namespace
+	}
+	config := map[string]any{"apiVersion": w.apiVersion(), "kind": w.Kind, "metadata": metadata}
+	if replicas != nil {
+		if err := unstructured.SetNestedField(config, int64(*replicas), scalePath(w.scale.SpecReplicasPath)...); err != nil {
+			return nil, badRequest("%s", err)
+		}
+	}
+	return &scaleConfiguration{Scale: s, replicas: replicas, object: config}, nil
+}
+
+// applyScaleTo makes the new object from the old one and an applied Scale. A number that its manager withdraws stays as
+// it is and is nobody's: without one the object would have no Scale.
+func (w *write) applyScaleTo(ctx context.Context, old *cacher.Object, wanted *scaleConfiguration) (outcome, error) {
+	prev, err := w.load(ctx, old)
+	if err != nil {
+		return outcome{}, err
+	}
+	version := old.Revision.String()
+	prev.Meta.ResourceVersion = version
+	now, found, err := w.readScale(prev, version)
+	if err != nil {
+		return outcome{}, err
+	}
+	replicas := now.Spec.Replicas
+	switch {
+	case wanted.replicas != nil:
+		replicas = *wanted.replicas
+	case !found:
+		return outcome{}, w.noReplicas()
+	}
+	live, err := prev.Tree(w.apiVersion(), w.Kind)
+	if err != nil {
+		return outcome{}, err
+	}
+	merged, err := w.managers.of(scale).Apply(live, wanted.object, w.manager, w.force)
+	if err != nil {
+		return outcome{}, w.fail(w.Name, err)
+	}
+	in, err := w.scaled(prev, wanted.Scale, replicas)
+	if err != nil {
+		return outcome{}, err
+	}
+	if in.Meta.ResourceVersion == "" {
+		in.Meta.ResourceVersion = version
+	}
+	in.Managed, _ = object.Map(merged["metadata"])["managedFields"].([]any)
+	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
+		return outcome{}, err
+	}
+	return w.nextApplied(ctx, in, prev, old.Revision)
 }

@@ -52,7 +52,10 @@ func (e *Endpoint) Patch(ctx context.Context, r *Request) (Result, error) {
 	}
 	return e.perform(ctx, r, patchOptions, func(ctx context.Context, w *write) (Result, error) {
 		w.patches = true
-		if kind == types.ApplyYAMLPatchType {
+		switch {
+		case kind == types.ApplyYAMLPatchType && w.Subresource == scale:
+			return w.applyScale(ctx, r.Body)
+		case kind == types.ApplyYAMLPatchType:
 			return w.applyConfiguration(ctx, r.Body)
 		}
 		apply, err := w.patch(kind, r.Body)
@@ -86,13 +89,7 @@ func (e *Endpoint) Patch(ctx context.Context, r *Request) (Result, error) {
 // patchType says how a body patches, or lists the types that are served.
 func (e *Endpoint) patchType(r *Request) (types.PatchType, error) {
 	t := types.PatchType(strings.ToLower(r.PatchType))
-	accepted := []types.PatchType{types.JSONPatchType, types.MergePatchType, types.ApplyYAMLPatchType}
-	switch {
-	case r.Subresource == scale:
-		accepted = scaleTypes
-	case e.res.typed != nil:
-		accepted = append(accepted, types.StrategicMergePatchType)
-	}
+	accepted := e.PatchTypes()
 	if slices.Contains(accepted, t) {
 		return t, nil
 	}

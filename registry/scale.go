@@ -11,7 +11,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -145,29 +144,46 @@ func (w *write) changeScale(ctx context.Context, revise func(scale []byte) ([]by
 		if body, err = revise(body); err != nil {
 			return outcome{}, err
 		}
-		next, replicas, err := decodeScale(body, w.Name)
+		next, replicas, err := w.decodeScale(body)
 		switch {
 		case err != nil:
 			return outcome{}, err
 		case replicas == nil && !found:
-			return outcome{}, badRequest("the spec replicas field %q cannot be empty", w.scale.SpecReplicasPath)
-		case next.Namespace != "" && next.Namespace != w.Namespace:
-			return outcome{}, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip.Text(next.Namespace), w.Namespace)
+			return outcome{}, w.noReplicas()
 		}
-		in := prev.Clone()
-		in.Content = object.DeepCopy(prev.Content)
-		in.Meta.UID, in.Meta.ResourceVersion = next.UID, next.ResourceVersion
+		in, err := w.scaled(prev, next, next.Spec.Replicas)
+		if err != nil {
+			return outcome{}, err
+		}
 		if in.Meta.ResourceVersion == "" {
 			in.Meta.ResourceVersion = old.Revision.String()
-		}
-		if err := unstructured.SetNestedField(in.Content, int64(next.Spec.Replicas), scalePath(w.scale.SpecReplicasPath)...); err != nil {
-			return outcome{}, badRequest("%s", err)
 		}
 		return w.nextFrom(ctx, old, in)
 	})
 	if err != nil {
 		return Result{}, err
 	}
+	return w.answerScale(ctx, stored)
+}
+
+// noReplicas is the answer to a Scale without replicas for an object that has none.
+func (e *Endpoint) noReplicas() error {
+	return badRequest("the spec replicas field %q cannot be empty", e.scale.SpecReplicasPath)
+}
+
+// scaled returns an object with the number of replicas and the preconditions that a client's Scale names.
+func (w *write) scaled(prev *object.Object, s *autoscalingv1.Scale, replicas int32) (*object.Object, error) {
+	in := prev.Clone()
+	in.Content = object.DeepCopy(prev.Content)
+	in.Meta.UID, in.Meta.ResourceVersion = s.UID, s.ResourceVersion
+	if err := unstructured.SetNestedField(in.Content, int64(replicas), scalePath(w.scale.SpecReplicasPath)...); err != nil {
+		return nil, badRequest("%s", err)
+	}
+	return in, nil
+}
+
+// answerScale shows the Scale of what was stored.
+func (w *write) answerScale(ctx context.Context, stored *cacher.Object) (Result, error) {
 	raw, err := w.showScale(ctx, w.shown, stored)
 	return Result{Object: raw}, err
 }
@@ -181,7 +197,7 @@ func (w *write) putScale(ctx context.Context, body []byte) (Result, error) {
 }
 
 // decodeScale decodes and checks a Scale. replicas is nil if it says nothing of them.
-func decodeScale(body []byte, name string) (s *autoscalingv1.Scale, replicas *int32, err error) {
+func (w *write) decodeScale(body []byte) (s *autoscalingv1.Scale, replicas *int32, err error) {
 	s = &autoscalingv1.Scale{}
 	if err := badBody(object.Decode(body, s)); err != nil {
 		return nil, nil, err
@@ -198,11 +214,10 @@ func decodeScale(body []byte, name string) (s *autoscalingv1.Scale, replicas *in
 	switch {
 	case s.APIVersion != "" && s.APIVersion != gv || s.Kind != "" && s.Kind != "Scale":
 		return nil, nil, badRequest("the scale subresource takes %s Scale, not %s %s", gv, clip.Text(s.APIVersion), clip.Text(s.Kind))
-	case s.Name != "" && s.Name != name:
-		return nil, nil, badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip.Text(s.Name), name)
+	case s.Name != "" && s.Name != w.Name:
+		return nil, nil, badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip.Text(s.Name), w.Name)
+	case s.Namespace != "" && s.Namespace != w.Namespace:
+		return nil, nil, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip.Text(s.Namespace), w.Namespace)
 	}
 	return s, given.Spec.Replicas, nil
 }
-
-// scaleTypes are the patches that a Scale takes.
-var scaleTypes = []types.PatchType{types.JSONPatchType, types.MergePatchType}

@@ -33,6 +33,11 @@ func records(t *testing.T, doc string) string {
 	return strings.Join(lines, "\n")
 }
 
+// appliedScale is a configuration of a Scale.
+func appliedScale(replicas string) string {
+	return `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"a"},"spec":{"replicas":` + replicas + `}}`
+}
+
 // leaves are the paths of a set of fields, sorted.
 func leaves(path string, fields map[string]any) (all []string) {
 	if len(fields) == 0 {
@@ -146,6 +151,67 @@ func TestApply(t *testing.T) {
 	checkConflict(t, s)
 }
 
+// TestApplyScale: an applied Scale sets the number of replicas, which is its manager's then, and nothing else.
+func TestApplyScale(t *testing.T) {
+	t.Parallel()
+	s := newGizmos(t)
+	const m, none = "fieldManager=m", `},"spec":{"size":"S"}`
+	apply := func(name, query, body string, code int, more ...string) attempt {
+		a := attempt{name: name, object: `},"spec":{"size":"S","replicas":1}`, method: "PATCH", path: "/scale?" + query, media: applyPatch, body: body, code: code}
+		fillIn(&a, more)
+		return a
+	}
+	onto := func(object string, a attempt) attempt { a.object = object; return a }
+	scale := func(metadata, spec string) string {
+		return `{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"@NAME"` + metadata + `},"spec":{` + spec + `}}`
+	}
+	two := scale("", `"replicas":2`)
+	gizmoCollection.try(t, s, []attempt{
+		onto(none, apply("YAML as kubectl sends it", m+"&fieldValidation=Strict", `apiVersion: autoscaling/v1
+kind: Scale
+metadata:
+  name: @NAME
+  namespace: default
+spec:
+  replicas: 2
+`, 200, "kind=Scale apiVersion=autoscaling/v1 metadata.name=@NAME metadata.uid=@UID metadata.managedFields= spec.replicas=2")),
+		onto(none, apply("no name", m, `{"apiVersion":"autoscaling/v1","kind":"Scale","spec":{"replicas":2}}`, 200, "spec.replicas=2")),
+		onto(none, apply("no replicas for an object without", m, scale("", ""), 400, `the spec replicas field ".spec.replicas" cannot be empty`)),
+		onto("none", apply("missing object", m, two, 404, `gizmos.example.com "@NAME" not found`)),
+		apply("no replicas", m, scale("", ""), 200, "spec.replicas=1"),
+		apply("the same number", m, scale("", `"replicas":1`), 200, "spec.replicas=1"),
+		apply("conflict", m, two, 409, `Apply failed with 1 conflict: conflict with "before-first-apply"|using example.com/v1: .spec.replicas`, "FieldManagerConflict .spec.replicas"),
+		apply("force", m+"&force=true", two, 200, "spec.replicas=2"),
+		apply("dry run", m+"&force=true&dryRun=All", two, 200, "spec.replicas=2 metadata.resourceVersion=@RV"),
+		apply("by nobody", "force=true", two, 422, "fieldManager: Required value: is required for apply patch", "FieldValueRequired fieldManager"),
+		apply("its version and uid", m+"&force=true", scale(`,"resourceVersion":"@RV","uid":"@UID"`, `"replicas":2`), 200, "spec.replicas=2"),
+		apply("stale version", m+"&force=true", scale(`,"resourceVersion":"1"`, `"replicas":2`), 409, "please apply your changes to the latest version and try again"),
+		apply("another uid", m+"&force=true", scale(`,"uid":"mine"`, `"replicas":2`), 422, `metadata.uid: Invalid value: "mine": field is immutable`, "FieldValueInvalid metadata.uid"),
+		apply("fewer than none", m+"&force=true", scale("", `"replicas":-1`), 422, ".spec.replicas: Invalid value: -1: should be a non-negative integer", "FieldValueInvalid .spec.replicas"),
+		apply("more than fit", m+"&force=true", scale("", `"replicas":2147483648`), 400, "replicas"),
+		apply("no number", m+"&force=true", scale("", `"replicas":"2"`), 400, "replicas"),
+		apply("unknown field", m+"&force=true", scale("", `"replicas":2,"size":"L"`), 400, `unknown field "spec.size"`),
+		apply("strict duplicate", m+"&force=true&fieldValidation=Strict", scale("", `"replicas":2,"replicas":3`), 400, `strict decoding error: duplicate field "spec.replicas"`),
+		apply("managedFields", m, scale(`,"managedFields":[]`, `"replicas":2`), 400, "metadata.managedFields must be nil"),
+		apply("another name", m, strings.Replace(two, "@NAME", "other", 1), 400, "the name of the object (other) does not match the name on the URL (@NAME)"),
+		apply("another namespace", m, scale(`,"namespace":"kube-system"`, `"replicas":2`), 400, "does not match the namespace sent on the request (default)"),
+		apply("another kind", m, strings.Replace(two, "Scale", "Gizmo", 1), 400, "the scale subresource takes autoscaling/v1 Scale"),
+		apply("no kind", m, `{"spec":{"replicas":2}}`, 400, "apiVersion and kind are needed"),
+		apply("malformed", m, "{", 400),
+	})
+	path, config := gizmosPath+"/kept/scale?fieldManager=m", strings.Replace(appliedScale("2"), `"a"`, `"kept"`, 1)
+	s.PostYAML(gizmosPath, applied("kept", `},"spec":{"size":"L"}`))
+	send(t, s, 200, "PATCH", path, applyPatch, config)
+	was := s.Get(gizmosPath + "/kept")
+	check(t, was, "spec.replicas=2 spec.size=L metadata.generation=2")
+	send(t, s, 200, "PATCH", path, applyPatch, config)
+	if got := s.Get(gizmosPath + "/kept"); got != was {
+		t.Errorf("applied again it's %s\nwas %s", got, was)
+	}
+	send(t, s, 200, "PATCH", path, applyPatch, `{"apiVersion":"autoscaling/v1","kind":"Scale"}`)
+	check(t, s.Get(gizmosPath+"/kept"), "spec.replicas=2 metadata.generation=2") // withdrawn
+}
+
 // checkConflict looks at the message of a cause.
 func checkConflict(t *testing.T, s *servertest.Server) {
 	t.Helper()
@@ -217,6 +283,28 @@ func TestManagedFields(t *testing.T) {
 			{"apply after a reset", "PATCH", "/a?fieldManager=m", applyPatch, "x", applied("a", `},"spec":{"size":"S"}`),
 				"m Apply : spec.size\nbefore-first-apply Update : spec.big spec.replicas spec.size spec.text"},
 			{"delete", "PATCH", "/a", jsonPatch, "curl/8", `[{"op":"replace","path":"/metadata/managedFields","value":[{}]}]`, ""},
+		}},
+		{"scale", false, []step{
+			{"create", "POST", "", "", "kubectl/v1", applied("a", `},"spec":{"size":"S"}`), ""},
+			{"merge patch", "PATCH", "/a/scale", mergePatch, "scaler/v1", `{"spec":{"replicas":1}}`, ""},
+			{"apply", "PATCH", "/a/scale?fieldManager=m&force=true", applyPatch, "x", appliedScale("2"),
+				"m Apply scale: spec.replicas\nbefore-first-apply Update scale: spec.size"},
+			{"apply again", "PATCH", "/a/scale?fieldManager=m", applyPatch, "x", appliedScale("3"),
+				"m Apply scale: spec.replicas\nbefore-first-apply Update scale: spec.size"},
+			{"the same by another", "PATCH", "/a/scale?fieldManager=n", applyPatch, "x", appliedScale("3"),
+				"m Apply scale: spec.replicas\nn Apply scale: spec.replicas\nbefore-first-apply Update scale: spec.size"},
+			{"by the object", "PATCH", "/a?fieldManager=o", applyPatch, "x", applied("a", `},"spec":{"replicas":3}`),
+				"m Apply scale: spec.replicas\nn Apply scale: spec.replicas\no Apply : spec.replicas\nbefore-first-apply Update scale: spec.size"},
+			{"withdrawn", "PATCH", "/a/scale?fieldManager=m", applyPatch, "x", `{"apiVersion":"autoscaling/v1","kind":"Scale"}`,
+				"n Apply scale: spec.replicas\no Apply : spec.replicas\nbefore-first-apply Update scale: spec.size"},
+			{"replaced", "PUT", "/a/scale", "", "scaler/v1", appliedScale("4"),
+				"before-first-apply Update scale: spec.size\nscaler Update scale: spec.replicas"},
+			{"forced", "PATCH", "/a/scale?fieldManager=m&force=true", applyPatch, "x", appliedScale("5"),
+				"m Apply scale: spec.replicas\nbefore-first-apply Update scale: spec.size"},
+			{"withdrawn by the last", "PATCH", "/a/scale?fieldManager=m", applyPatch, "x", `{"apiVersion":"autoscaling/v1","kind":"Scale"}`,
+				"before-first-apply Update scale: spec.size"},
+			{"applied once more", "PATCH", "/a/scale?fieldManager=m", applyPatch, "x", appliedScale("6"),
+				"m Apply scale: spec.replicas\nbefore-first-apply Update scale: spec.size"},
 		}},
 		{"always", true, []step{
 			{"create", "POST", "", "", "kubectl/v1", applied("a", `,"labels":{"a":"b"}},"spec":{"size":"S"}`), "kubectl Update : metadata.labels.a spec.size"},

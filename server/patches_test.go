@@ -578,7 +578,7 @@ func TestPatches(t *testing.T) {
 		at("/scale", merge("fewer than no replicas", `{"spec":{"replicas":-1}}`, 422, "", "FieldValueInvalid .spec.replicas")),
 		at("/scale", merge("merge for scale", `{"spec":{"replicas":3}}`, 200, "kind=Scale apiVersion=autoscaling/v1 spec.replicas=3 metadata.uid=@UID metadata.resourceVersion!=@RV")),
 		at("/scale", ops("operations for scale", `[{"op":"add","path":"/spec/replicas","value":4}]`, 200, "kind=Scale spec.replicas=4")),
-		at("/scale", of(applyPatch, merge("apply for scale", `{}`, 415, "accepted media types include"))),
+		at("/scale?fieldManager=m", of(applyPatch, merge("apply for scale", "apiVersion: autoscaling/v1\nkind: Scale\nspec: {replicas: 5}\n", 200, "kind=Scale spec.replicas=5"))),
 
 		merge("its version", `{"metadata":{"resourceVersion":"@RV"},"spec":{"size":"L"}}`, 200, "spec.size=L"),
 		merge("stale version", `{"metadata":{"resourceVersion":"1"},"spec":{"size":"L"}}`, 409, "please apply your changes to the latest version and try again"),
