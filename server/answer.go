@@ -25,37 +25,25 @@ const (
 	largeAnswerWait = 20 * time.Second
 )
 
-// turns lets a number of requests at a time do something.
-type turns chan struct{}
+// semaphore lets a number of requests at a time do something.
+type semaphore chan struct{}
 
-// enter waits for the request's turn to write a large answer, which lasts until it's answered. Its error is a Status.
-func (w *response) enter(ctx context.Context) error {
-	if w.inTurn {
+// acquire waits until one more may, or ctx ends. leave must follow its nil.
+func (s semaphore) acquire(ctx context.Context) error {
+	select {
+	case s <- struct{}{}:
 		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	err := w.large.enter(ctx)
-	w.inTurn = err == nil
-	return err
 }
 
-// tryEnter takes the request's turn if there's one to be had at once.
-func (w *response) tryEnter() bool {
-	if !w.inTurn {
-		select {
-		case w.large <- struct{}{}:
-			w.inTurn = true
-		default:
-		}
-	}
-	return w.inTurn
-}
-
-// enter waits for a turn, which leave ends. Its error is a Status.
-func (t turns) enter(ctx context.Context) error {
+// acquireSoon is acquire for large answers: after largeAnswerWait its error is a Status of code 429.
+func (s semaphore) acquireSoon(ctx context.Context) error {
 	wait := time.NewTimer(largeAnswerWait)
 	defer wait.Stop()
 	select {
-	case t <- struct{}{}:
+	case s <- struct{}{}:
 		return nil
 	case <-wait.C:
 		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many large answers are being written, please try again later")
@@ -64,12 +52,34 @@ func (t turns) enter(ctx context.Context) error {
 	}
 }
 
-func (t turns) leave() { <-t }
+func (s semaphore) leave() { <-s }
 
-// leave ends the turn, if the request has it.
-func (w *response) leave() {
-	if w.inTurn {
-		w.inTurn = false
+// enterLarge waits until the request may write a large answer. It may do so until it's answered.
+func (w *response) enterLarge(ctx context.Context) error {
+	if w.holdsLarge {
+		return nil
+	}
+	err := w.large.acquireSoon(ctx)
+	w.holdsLarge = err == nil
+	return err
+}
+
+// tryEnterLarge is enterLarge without the wait. It returns whether the request may write a large answer.
+func (w *response) tryEnterLarge() bool {
+	if !w.holdsLarge {
+		select {
+		case w.large <- struct{}{}:
+			w.holdsLarge = true
+		default:
+		}
+	}
+	return w.holdsLarge
+}
+
+// leaveLarge ends what enterLarge began, if it did.
+func (w *response) leaveLarge() {
+	if w.holdsLarge {
+		w.holdsLarge = false
 		w.large.leave()
 	}
 }
@@ -163,7 +173,7 @@ func restInTime(ctx context.Context, rest time.Duration) time.Duration {
 
 // stream begins to send.
 func (a *answer) stream() error {
-	if err := a.w.enter(a.r.Context()); err != nil {
+	if err := a.w.enterLarge(a.r.Context()); err != nil {
 		return err
 	}
 	a.to = a.w
@@ -240,7 +250,7 @@ func acceptsGzip(headers []string) bool {
 // writeBody answers with a body that is there already, compressed if it's large, unless too many are: it may be the
 // answer of a write that has happened, which must not be refused.
 func (w *response) writeBody(r *http.Request, code int, body []byte) {
-	if len(body) > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) && w.tryEnter() {
+	if len(body) > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) && w.tryEnterLarge() {
 		a := w.answer(r, code)
 		if _, err := a.Write(body); err != nil {
 			a.drop()
@@ -276,7 +286,7 @@ func (w *response) writeStream(r *http.Request, media mediaType, write func(io.W
 		w.WriteHeader(http.StatusOK)
 		return nil
 	case media == mediaYAML:
-		if err := w.enter(r.Context()); err != nil {
+		if err := w.enterLarge(r.Context()); err != nil {
 			return err
 		}
 		var all limitedBuffer

@@ -34,10 +34,10 @@ func TestAcceptsGzip(t *testing.T) {
 // TestLargeAnswersQueue: a large answer beyond the bound waits for its turn, and is refused after a while.
 func TestLargeAnswersQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		large := make(turns, 2)
+		large := make(semaphore, 2)
 		piece := []byte(strings.Repeat("x", largeAnswer))
 		begin := func(ctx context.Context) (*response, func() error) {
-			w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), large: large, inflight: newInflight(1, 1)}
+			w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), large: large, inflight: newInflight(bounds{reads: 1, writes: 1})}
 			r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 			return w, func() error {
 				return w.writeStream(r, mediaJSON, func(out io.Writer) error {
@@ -67,7 +67,7 @@ func TestLargeAnswersQueue(t *testing.T) {
 		}
 		go func() {
 			time.Sleep(time.Second)
-			first.leave()
+			first.leaveLarge()
 		}()
 		start = time.Now()
 		if err := write(); err != nil || time.Since(start) != time.Second {
@@ -79,11 +79,11 @@ func TestLargeAnswersQueue(t *testing.T) {
 		if err := write(); !errors.Is(err, context.Canceled) {
 			t.Errorf("a client that is gone: %v", err)
 		}
-		second.leave()
-		second.leave() // again
-		third.leave()
+		second.leaveLarge()
+		second.leaveLarge() // again
+		third.leaveLarge()
 		if len(large) != 0 {
-			t.Errorf("%d turns are left", len(large))
+			t.Errorf("%d places are still taken", len(large))
 		}
 	})
 }
@@ -92,7 +92,7 @@ func TestLargeAnswersQueue(t *testing.T) {
 // time that it needs.
 func TestLargeAnswersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, large := newInflight(1, 1), make(turns, maxLargeAnswers)
+		f, large := newInflight(bounds{reads: 1, writes: 1}), make(semaphore, maxLargeAnswers)
 		if err := f.enter(classWrite); err != nil {
 			t.Fatal(err)
 		}
@@ -128,7 +128,7 @@ func TestAnswerFails(t *testing.T) {
 	cause := retryLater(http.StatusGone, "Expired", "too old")
 	for _, size := range []int{0, largeAnswer, largeAnswer + 1} {
 		rec := httptest.NewRecorder()
-		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), large: make(turns, 1), inflight: newInflight(1, 1)}
+		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), large: make(semaphore, 1), inflight: newInflight(bounds{reads: 1, writes: 1})}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept-Encoding", "gzip")
 		aborted := func() (aborted bool) {
@@ -157,7 +157,7 @@ func BenchmarkAnswer(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Accept-Encoding", encoding)
 			for b.Loop() {
-				w := &response{ResponseWriter: &discard{header: http.Header{}}, large: make(turns, 1), inflight: newInflight(1, 1)}
+				w := &response{ResponseWriter: &discard{header: http.Header{}}, large: make(semaphore, 1), inflight: newInflight(bounds{reads: 1, writes: 1})}
 				err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
 					for rest := body; len(rest) > 0; rest = rest[min(len(rest), 64<<10):] {
 						if _, err := out.Write(rest[:min(len(rest), 64<<10)]); err != nil {

@@ -67,7 +67,7 @@ func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list
 	if media != aggregatedType {
 		return w.writeJSON(r, media, list(catalog))
 	}
-	built, err := h.discovery.get(catalog, buildDiscovery)
+	built, err := h.discovery.get(r.Context(), catalog, buildDiscovery)
 	if err != nil {
 		return err
 	}

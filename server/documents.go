@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
@@ -27,24 +28,45 @@ func (d *document) hash() string { return strings.Trim(d.etag, `"`) }
 // documents keeps what was built from one catalog, and builds it when it's first asked for: nothing is
 // done at start or when a definition changes.
 type documents struct {
-	mu    sync.Mutex // guards the following; held while building, which all who wait want
+	building semaphore // one at a time; it's what all who wait want
+
+	mu    sync.Mutex // guards the following
 	of    string     // the catalog's hash
 	built map[string]*document
 }
 
-// get returns the documents of a catalog by their names.
-func (d *documents) get(c *registry.Catalog, build func(*registry.Catalog) (map[string]*document, error)) (map[string]*document, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.built != nil && d.of == c.Hash {
-		return d.built, nil
+func newDocuments() *documents { return &documents{building: make(semaphore, 1)} }
+
+// get returns the documents of a catalog by their names. The wait for those that another request builds ends with ctx.
+func (d *documents) get(ctx context.Context, c *registry.Catalog, build func(*registry.Catalog) (map[string]*document, error)) (map[string]*document, error) {
+	if built := d.find(c); built != nil {
+		return built, nil
+	}
+	if err := d.building.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer d.building.leave()
+	if built := d.find(c); built != nil { // another request built them
+		return built, nil
 	}
 	built, err := build(c)
 	if err != nil {
 		return nil, err
 	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.of, d.built = c.Hash, built
 	return built, nil
+}
+
+// find returns the documents if they're those of the catalog, or nil.
+func (d *documents) find(c *registry.Catalog) map[string]*document {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of != c.Hash {
+		return nil
+	}
+	return d.built
 }
 
 // writeDocument answers with the document, or with 304 if the client has it.

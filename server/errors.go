@@ -43,23 +43,27 @@ func errUnknownPath() *apierrors.StatusError {
 	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 }
 
-// fail answers with the error: as the Status it is, or as the one that its kind asks for. What the
-// client can't do anything about becomes "internal error", with the cause in the log.
+// fail answers with the error: as the Status it is, or as the one that its kind asks for (see statusOf). Any other
+// error becomes "internal error", with the cause in the log.
 func (w *response) fail(r *http.Request, err error) {
 	if w.code != 0 { // the answer has begun: cut it off, so that the client doesn't take it for whole
 		w.internal(r, err)
 		panic(http.ErrAbortHandler)
 	}
-	status := w.statusOf(r, err)
+	w.answerStatus(r, w.statusOf(r, err))
+}
+
+// answerStatus answers with a Status, in the form that the client accepts.
+func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 	w.Header().Del("ETag") // of the answer that this is instead of
-	if status.Details != nil && status.Details.RetryAfterSeconds > 0 {
-		w.Header().Set("Retry-After", strconv.Itoa(int(status.Details.RetryAfterSeconds)))
+	if answer.Details != nil && answer.Details.RetryAfterSeconds > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(answer.Details.RetryAfterSeconds)))
 	}
 	media, err := negotiate(r.Header.Values("Accept"), acceptObject)
 	if err != nil {
 		media = mediaJSON // also the form of the 406 itself
 	}
-	w.writeObject(r, int(status.Code), media, encodeStatus(status))
+	w.writeObject(r, int(answer.Code), media, encodeStatus(answer))
 }
 
 // encodeStatus is what a client gets of a Status, as JSON.
@@ -73,12 +77,17 @@ func encodeStatus(status metav1.Status) []byte {
 	return body
 }
 
+// statusOf returns the Status that an error becomes. A Status that says internal error is logged, too: what failed is in
+// the server, or in a webhook that it calls.
 func (w *response) statusOf(r *http.Request, err error) metav1.Status {
-	var status apierrors.APIStatus
+	var known apierrors.APIStatus
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.As(err, &status) && status.Status().Code >= 400:
-		return status.Status()
+	case errors.As(err, &known) && known.Status().Code >= 400:
+		if known.Status().Reason == metav1.StatusReasonInternalError {
+			w.internal(r, err)
+		}
+		return known.Status()
 	case errors.As(err, &tooLarge):
 		return statusError(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge,
 			"the body is larger than "+strconv.FormatInt(tooLarge.Limit, 10)+" bytes").ErrStatus
@@ -91,6 +100,11 @@ func (w *response) statusOf(r *http.Request, err error) metav1.Status {
 		return statusError(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the request was cancelled").ErrStatus
 	}
 	w.internal(r, err)
+	return w.internalStatus()
+}
+
+// internalStatus says nothing about the cause, which is in the log.
+func (w *response) internalStatus() metav1.Status {
 	return statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError,
 		"internal error; the server's log has the cause under the id "+w.auditID).ErrStatus
 }

@@ -44,7 +44,7 @@ type front struct {
 }
 
 func newFront(l *connections) *front {
-	return &front{listener: l, inflight: newInflight(maxReads, maxWrites)}
+	return &front{listener: l, inflight: newInflight(bounds{reads: maxReads, writes: maxWrites})}
 }
 
 // serve starts the listener's loop. If the loop ends by itself, failed gets the reason, and must have room for it.

@@ -32,13 +32,13 @@ func newGate(ready bool, f *inflight) *handler {
 }
 
 func TestGate(t *testing.T) {
-	full := newInflight(1, 1)
+	full := newInflight(bounds{reads: 1, writes: 1})
 	for _, class := range []requestClass{classRead, classWrite} {
 		if err := full.enter(class); err != nil {
 			t.Fatal(err)
 		}
 	}
-	draining := newInflight(1, 1)
+	draining := newInflight(bounds{reads: 1, writes: 1})
 	draining.drain()
 	for _, tc := range []struct {
 		name, method, path string
@@ -46,9 +46,9 @@ func TestGate(t *testing.T) {
 		code               int
 		reason             metav1.StatusReason
 	}{
-		{"read before it's ready", "GET", "/api", newGate(false, newInflight(1, 1)), 429, metav1.StatusReasonTooManyRequests},
-		{"write before it's ready", "POST", "/api/v1/namespaces", newGate(false, newInflight(1, 1)), 429, metav1.StatusReasonTooManyRequests},
-		{"watch before it's ready", "GET", "/api/v1/namespaces?watch=true", newGate(false, newInflight(1, 1)), 429, metav1.StatusReasonTooManyRequests},
+		{"read before it's ready", "GET", "/api", newGate(false, newInflight(bounds{reads: 1, writes: 1})), 429, metav1.StatusReasonTooManyRequests},
+		{"write before it's ready", "POST", "/api/v1/namespaces", newGate(false, newInflight(bounds{reads: 1, writes: 1})), 429, metav1.StatusReasonTooManyRequests},
+		{"watch before it's ready", "GET", "/api/v1/namespaces?watch=true", newGate(false, newInflight(bounds{reads: 1, writes: 1})), 429, metav1.StatusReasonTooManyRequests},
 		{"read beyond the bound", "GET", "/api/v1/namespaces", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
 		{"a document beyond the bound", "GET", "/openapi/v2", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
 		{"a document, called a watch", "GET", "/openapi/v2?watch=1", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},

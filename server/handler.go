@@ -26,7 +26,7 @@ type handler struct {
 	ready             func() bool
 	checks            []check
 	inflight          *inflight
-	large, yaml       turns
+	large, yaml       semaphore
 	guard             *guard
 	tokens            tokens
 	metrics           *metrics
@@ -34,8 +34,8 @@ type handler struct {
 	takeovers         *takeovers
 	watchers          *watchers
 	sweeper           *watchstream.Sweeper
-	discovery         documents
-	openapi           openAPI
+	discovery         *documents
+	openapi           *openAPI
 	routes            http.Handler
 }
 
@@ -56,11 +56,11 @@ type response struct {
 	code    int // 0 until the header is written
 	bytes   int64
 
-	lobby    bool  // the connection is beyond MaxConnections: it gets a 503
-	large    turns // to write a large answer
-	yaml     turns // to make a large one YAML
-	inTurn   bool
-	inflight *inflight
+	lobby      bool      // the connection is beyond MaxConnections: it gets a 503
+	large      semaphore // to write a large answer
+	yaml       semaphore // to make a large one YAML
+	holdsLarge bool
+	inflight   *inflight
 
 	warnings  []string // that the answer has
 	takenOver bool     // by a stream, which finishes it later
@@ -99,7 +99,7 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 	defer func() {
 		cause := recover()
-		w.leave()
+		w.leaveLarge()
 		if cause != nil && !isAbort(cause) {
 			h.metrics.panics.Inc()
 			stack := debug.Stack()
@@ -145,8 +145,7 @@ func (w *response) afterPanic(r *http.Request) any {
 	if w.code != 0 {
 		return http.ErrAbortHandler
 	}
-	w.fail(r, statusError(http.StatusInternalServerError, metav1.StatusReasonInternalError,
-		"internal error; the server's log has the cause under the id "+w.auditID))
+	w.answerStatus(r, w.internalStatus())
 	return nil
 }
 

@@ -55,8 +55,11 @@ type inflight struct {
 	idle     chan struct{} // closed when draining and no reads and writes are left
 }
 
-func newInflight(reads, writes int) *inflight {
-	return &inflight{bounds: [classes]int{classRead: reads, classWrite: writes}, idle: make(chan struct{})}
+// bounds are how many requests may be in flight; 0 means any number.
+type bounds struct{ reads, writes int }
+
+func newInflight(b bounds) *inflight {
+	return &inflight{bounds: [classes]int{classRead: b.reads, classWrite: b.writes}, idle: make(chan struct{})}
 }
 
 // enter counts a request, or says why it can't be served now. Each nil must be followed by a leave.
@@ -114,29 +117,29 @@ func (f *inflight) now(c requestClass) int {
 	return f.count[c]
 }
 
-// admitDocument is the middleware that lets in requests for what isn't a resource: documents, which are read.
-func (h *handler) admitDocument(next http.Handler) http.Handler {
+// enterDocument is the middleware that lets in requests for what isn't a resource: documents, which are read.
+func (h *handler) enterDocument(next http.Handler) http.Handler {
 	return handle(func(w *response, r *http.Request) error {
 		if _, err := w.parseQuery(r); err != nil {
 			return err
 		}
-		return h.admit(w, r, classRead, next)
+		return h.enterClass(w, r, classRead, next)
 	})
 }
 
-// admitResource is the middleware that lets in requests for resources.
-func (h *handler) admitResource(next http.Handler) http.Handler {
+// enterResource is the middleware that lets in requests for resources.
+func (h *handler) enterResource(next http.Handler) http.Handler {
 	return handle(func(w *response, r *http.Request) error {
 		watch, err := w.parseQuery(r)
 		if err != nil {
 			return err
 		}
-		return h.admit(w, r, classOf(r, watch), next)
+		return h.enterClass(w, r, classOf(r, watch), next)
 	})
 }
 
-// admit lets a request in when the server is ready, within the bound of its class, with a deadline unless it's a watch.
-func (h *handler) admit(w *response, r *http.Request, class requestClass, next http.Handler) error {
+// enterClass lets a request in when the server is ready, within the bound of its class, with a deadline unless it's a watch.
+func (h *handler) enterClass(w *response, r *http.Request, class requestClass, next http.Handler) error {
 	if w.lobby {
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "too many connections are open, please try again later")
 	}

@@ -18,7 +18,7 @@ func code(err error) int {
 }
 
 func TestInflight(t *testing.T) {
-	f := newInflight(2, 1)
+	f := newInflight(bounds{reads: 2, writes: 1})
 	for _, step := range []struct {
 		name  string
 		class requestClass
@@ -59,7 +59,7 @@ func TestInflight(t *testing.T) {
 
 // TestInflightWeight: what does as much as several counts as several.
 func TestInflightWeight(t *testing.T) {
-	f := newInflight(1, 20)
+	f := newInflight(bounds{reads: 1, writes: 20})
 	for i, want := range []int{0, http.StatusTooManyRequests} {
 		if got := code(f.enterAs(classWrite, 16)); got != want {
 			t.Errorf("number %d of 16 each: %d, want %d", i, got, want)
@@ -75,7 +75,7 @@ func TestInflightWeight(t *testing.T) {
 }
 
 func TestInflightAtOnce(t *testing.T) {
-	f := newInflight(10, 10)
+	f := newInflight(bounds{reads: 10, writes: 10})
 	var all sync.WaitGroup
 	for i := range 50 {
 		all.Go(func() {

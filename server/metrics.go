@@ -77,7 +77,7 @@ func newMetrics(f *inflight) *metrics {
 }
 
 // addGauges registers what the other packages count.
-func (in *instance) addGauges(r *prometheus.Registry, large turns) {
+func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}

@@ -211,7 +211,7 @@ func (w *response) toYAML(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, errYAMLTooLarge()
 	}
 	if len(body) > largeYAML {
-		if err := w.yaml.enter(ctx); err != nil {
+		if err := w.yaml.acquireSoon(ctx); err != nil {
 			return nil, err
 		}
 		defer w.yaml.leave()

@@ -160,7 +160,12 @@ type openAPI struct {
 	kept    []*openAPIDocument            // the one not used for longest first
 	size    int                           // of all that are kept, in bytes
 
-	building turns // to build a document: one at a time, because that takes memory
+	hashing  semaphore // to work out the hashes: one at a time; it's what all who wait want
+	building semaphore // to build a document: one at a time, because that takes memory
+}
+
+func newOpenAPI() *openAPI {
+	return &openAPI{hashing: make(semaphore, 1), building: make(semaphore, 1)}
 }
 
 // openAPIKey says which document, in which form, of which content.
@@ -178,13 +183,33 @@ type openAPIDocument struct {
 
 // hashesOf returns the hash of each group version's document by its path, and that of all. They are made of what the
 // documents are built from, so that a list of documents doesn't build them. A new build of the program may say the
-// same in other words: its version is in the hash.
+// same in other words: its version is in the hash. The wait for those that another request works out ends with ctx.
 func (o *openAPI) hashesOf(ctx context.Context, c *registry.Catalog) (map[string]string, error) {
+	if hashes := o.knownHashes(c); hashes != nil {
+		return hashes, nil
+	}
+	if err := o.hashing.acquire(ctx); err != nil {
+		return nil, err
+	}
+	defer o.hashing.leave()
+	if hashes := o.knownHashes(c); hashes != nil { // another request worked them out
+		return hashes, nil
+	}
+	return o.hash(ctx, c)
+}
+
+// knownHashes returns the hashes if they're those of the catalog, or nil.
+func (o *openAPI) knownHashes(c *registry.Catalog) map[string]string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.catalog == c {
-		return o.hashes, nil
+	if o.catalog != c {
+		return nil
 	}
+	return o.hashes
+}
+
+// hash works out the hashes of a catalog. The caller has hashing, without which nobody writes o.digests.
+func (o *openAPI) hash(ctx context.Context, c *registry.Catalog) (map[string]string, error) {
 	digests, hashes := map[*registry.Endpoint][]byte{}, map[string]string{}
 	program, all := Version().GitVersion, sha256.New()
 	for _, g := range c.Groups {
@@ -210,6 +235,8 @@ func (o *openAPI) hashesOf(ctx context.Context, c *registry.Catalog) (map[string
 		}
 	}
 	hashes[allDocuments] = strings.ToUpper(hex.EncodeToString(all.Sum(nil)))
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	o.catalog, o.digests, o.hashes = c, digests, hashes
 	return hashes, nil
 }
@@ -219,13 +246,11 @@ func (o *openAPI) get(ctx context.Context, key openAPIKey, build func(io.Writer)
 	if doc := o.find(key); doc != nil {
 		return doc, nil
 	}
-	select {
-	case o.building <- struct{}{}:
-		defer func() { <-o.building }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := o.building.acquire(ctx); err != nil {
+		return nil, err
 	}
-	if doc := o.find(key); doc != nil { // somebody else built it
+	defer o.building.leave()
+	if doc := o.find(key); doc != nil { // another request built it
 		return doc, nil
 	}
 	p := packer{ctx: ctx}
@@ -275,7 +300,9 @@ func (o *openAPI) keep(doc *openAPIDocument) {
 
 // packer compresses what it's given, until its request ends.
 type packer struct {
-	ctx    context.Context // whose end ends the build
+	// ctx is that of the request which asks for the document. It's in the struct because the functions that build
+	// documents know an io.Writer only: the write after its end fails, and so the build ends.
+	ctx    context.Context
 	zipped bytes.Buffer
 	zip    *gzip.Writer
 	size   int

@@ -9,7 +9,7 @@ import (
 
 // TestOpenAPIBuildEnds: neither a build nor the wait for another one's outlasts the request.
 func TestOpenAPIBuildEnds(t *testing.T) {
-	o := openAPI{building: make(turns, 1)}
+	o := newOpenAPI()
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := o.get(ctx, openAPIKey{path: "a"}, func(to io.Writer) error {
 		if _, err := io.WriteString(to, "a part"); err != nil {

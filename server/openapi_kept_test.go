@@ -9,7 +9,7 @@ import (
 
 // TestOpenAPIKept: what is kept stays within its bound, and each document is built once while it's kept.
 func TestOpenAPIKept(t *testing.T) {
-	o := openAPI{building: make(turns, 1)}
+	o := newOpenAPI()
 	builds := 0
 	get := func(path, hash string, size int) {
 		t.Helper()

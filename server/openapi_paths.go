@@ -81,50 +81,57 @@ func operationsOf(e *registry.Endpoint, names schemaNames) (all []operation) {
 	prefix := "/" + openAPIPath(e.Group, e.Version)
 	collection, scope := prefix+"/"+e.Plural, ""
 	if e.Namespaced {
-		everywhere := newOperation(e, names, collection, "", collectionActions[0], "")
+		everywhere := newOperation(e, names, site{path: collection}, collectionActions[0])
 		everywhere.id += "ForAllNamespaces"
 		all = append(all, everywhere)
 		collection, scope = prefix+"/namespaces/{namespace}/"+e.Plural, "Namespaced"
 	}
 	for _, a := range collectionActions {
 		if slices.Contains(e.Verbs, a.verb) {
-			all = append(all, newOperation(e, names, collection, scope, a, ""))
+			all = append(all, newOperation(e, names, site{path: collection, scope: scope}, a))
 		}
 	}
 	for _, a := range objectActions {
 		if slices.Contains(e.Verbs, a.verb) {
-			all = append(all, newOperation(e, names, collection+"/{name}", scope, a, ""))
+			all = append(all, newOperation(e, names, site{path: collection + "/{name}", scope: scope}, a))
 		}
 	}
 	for _, subresource := range e.Subresources {
 		for _, a := range objectActions {
 			if slices.Contains(subresourceVerbs(subresource), a.verb) {
-				all = append(all, newOperation(e, names, collection+"/{name}/"+subresource, scope, a, subresource))
+				all = append(all, newOperation(e, names, site{collection + "/{name}/" + subresource, scope, subresource}, a))
 			}
 		}
 	}
 	return all
 }
 
-func newOperation(e *registry.Endpoint, names schemaNames, path, scope string, a action, subresource string) operation {
+// site is where an operation is found.
+type site struct {
+	path        string
+	scope       string // of the operation's id: "Namespaced" or ""
+	subresource string // "" for none
+}
+
+func newOperation(e *registry.Endpoint, names schemaNames, at site, a action) operation {
 	group := e.Group
 	if group == "" {
 		group = "core"
 	}
 	kind := names.kind
-	if subresource == "scale" {
+	if at.subresource == "scale" {
 		kind = scaleSchema
 	}
 	op := operation{
-		endpoint: e, path: path, method: a.method, action: a.name, options: a.options, codes: a.codes, gives: kind,
-		description: describe(a.prefix, e.Kind, subresource),
+		endpoint: e, path: at.path, method: a.method, action: a.name, options: a.options, codes: a.codes, gives: kind,
+		description: describe(a.prefix, e.Kind, at.subresource),
 	}
 	verb, collection := strings.CutSuffix(a.prefix, "collection")
 	op.id = verb + identifier(strings.TrimSuffix(group, ".k8s.io"), true) + identifier(e.Version, true)
 	if collection {
 		op.id += "Collection"
 	}
-	op.id += scope + identifier(e.Kind, true) + identifier(subresource, true)
+	op.id += at.scope + identifier(e.Kind, true) + identifier(at.subresource, true)
 	switch a.name {
 	case "list":
 		op.gives = names.list

@@ -17,8 +17,8 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		ready:             in.ready.Load,
 		checks:            in.checks(),
 		inflight:          in.front.inflight,
-		large:             make(turns, maxLargeAnswers),
-		yaml:              make(turns, 1),
+		large:             make(semaphore, maxLargeAnswers),
+		yaml:              make(semaphore, 1),
 		guard:             newGuard(in.front.listener.Addr(), len(tokens) > 0, s.AllowedHosts),
 		tokens:            tokens,
 		metrics:           newMetrics(in.front.inflight),
@@ -26,7 +26,8 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		sweeper:           in.sweeper,
 		takeovers:         &in.front.takeovers,
 		watchers:          newWatchers(),
-		openapi:           openAPI{building: make(turns, 1)},
+		openapi:           newOpenAPI(),
+		discovery:         newDocuments(),
 	}
 	in.addGauges(h.metrics.registry, h.large)
 	h.watchers.collect(h.metrics.registry)
@@ -56,7 +57,7 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.authenticate, h.admitDocument)
+		routes.Use(h.authenticate, h.enterDocument)
 		get(routes, "/", handle(h.serveRoot))
 		get(routes, "/api", handle(h.serveCoreVersions))
 		get(routes, "/apis", handle(h.serveGroups))
@@ -69,7 +70,7 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		}
 	})
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.authenticate, h.admitResource)
+		routes.Use(h.authenticate, h.enterResource)
 		for _, prefix := range versionPrefixes {
 			resource := handle(h.serveResource)
 			routes.HandleFunc(prefix+"/{resource}", resource)

@@ -12,12 +12,15 @@ import (
 // verifyAttempts is how often Verify looks again when somebody writes meanwhile.
 const verifyAttempts = 10
 
-// Verify compares everything in the caches with etcd and returns the first difference. It reads
-// all that is stored; tests call it at their end.
+var errNotRunning = errors.New("server: not running: it hasn't started, or its start failed")
+
+// Verify compares everything in the caches with etcd and returns all differences, or an error of the comparison. It
+// reads all that is stored; tests call it before they close a server. On a Server that isn't started, whose start
+// failed, or that is closed, it returns an error.
 func (s *Server) Verify(ctx context.Context) error {
 	in := s.instance()
 	if in == nil {
-		return errUsed
+		return errNotRunning
 	}
 	var err error
 	for range verifyAttempts {
@@ -29,7 +32,7 @@ func (s *Server) Verify(ctx context.Context) error {
 	return err
 }
 
-// verify tells, with a difference, whether it's real: whether nothing was written since the comparison
+// verify returns the differences, and whether they're real: whether nothing was written since the comparison
 // began.
 func (in *instance) verify(ctx context.Context) (still bool, err error) {
 	stored := map[string]storage.KeyValue{}

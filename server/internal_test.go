@@ -1,0 +1,50 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// TestInternalErrorsAreLogged: whatever is answered "internal error" is in the log once, and nothing else is.
+func TestInternalErrorsAreLogged(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		err    error
+		code   int
+		logged int
+	}{
+		{"no Status", errors.New("deliberate"), http.StatusInternalServerError, 1},
+		{"a Status", apierrors.NewInternalError(errors.New("deliberate")), http.StatusInternalServerError, 1},
+		{"not found", apierrors.NewNotFound(schema.GroupResource{Resource: "widgets"}, "deliberate"), http.StatusNotFound, 0},
+		{"unavailable", apierrors.NewServiceUnavailable("deliberate"), http.StatusServiceUnavailable, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var log bytes.Buffer
+			rec := httptest.NewRecorder()
+			w := &response{ResponseWriter: rec, log: slog.New(slog.NewTextHandler(&log, nil)), auditID: "id-7"}
+			w.fail(httptest.NewRequest(http.MethodGet, "/", nil), tc.err)
+			if rec.Code != tc.code {
+				t.Errorf("the answer is %d, want %d", rec.Code, tc.code)
+			}
+			lines := strings.Count(log.String(), "\n")
+			if lines != tc.logged || lines > 0 && !(strings.Contains(log.String(), "deliberate") && strings.Contains(log.String(), "audit_id=id-7")) {
+				t.Errorf("the log has %d lines, want %d: %s", lines, tc.logged, &log)
+			}
+		})
+	}
+}
+
+// TestVerifyNeedsAServer: what isn't running can't be verified, and the error says so.
+func TestVerifyNeedsAServer(t *testing.T) {
+	if err := new(Server).Verify(t.Context()); !errors.Is(err, errNotRunning) {
+		t.Errorf("before the start: %v", err)
+	}
+}
