@@ -2,6 +2,7 @@ package server
 
 import (
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/storage/backend"
@@ -25,6 +26,12 @@ func Database(s *Server) backend.Backend { return s.in.etcd.Local.Backend() }
 
 // Defragment writes the database of the server's etcd anew.
 func Defragment(s *Server) error { return s.in.etcd.Local.Defragment() }
+
+// GiveTime lets clients take as long as a test does over their headers and bodies.
+func GiveTime(s *Server) {
+	const long = time.Hour
+	s.timeouts = timeouts{header: long, body: long, idle: long}
+}
 
 // OccupyReads has so many requests under way that read, until the function it returns is called.
 func OccupyReads(t *testing.T, s *Server, n int) (release func()) {

@@ -15,7 +15,7 @@ import (
 // of either kind is told to come back, while watches and the other kind are served, and all are when some have left.
 func TestInflightBounds(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t)
+	s := newWidgets(t, server.GiveTime) // the first of the writers waits until the last is there
 	object := widgetsPath + "/a"
 	underWay := func(kind string, n int) func() bool {
 		return func() bool {
