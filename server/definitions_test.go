@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -303,6 +304,20 @@ func seek(t *testing.T, w *servertest.Stream, what string, done func(kind, objec
 	}
 }
 
+// unserved waits until a path is answered 404. What is served follows the removal of a definition: for a moment its
+// objects' paths are still there, with nothing in them.
+func unserved(t *testing.T, s *servertest.Server, path string) {
+	t.Helper()
+	until(t, path+" isn't served any more", func() bool {
+		res, _ := s.Do("GET", path, "")
+		return res.StatusCode == http.StatusNotFound
+	})
+	res, body := s.Do("GET", path, "")
+	if got := status(t, res, body); got.Code != http.StatusNotFound {
+		t.Errorf("GET %s: %s", path, body)
+	}
+}
+
 // TestNameConflicts: who comes second isn't served, until the first is gone.
 func TestNameConflicts(t *testing.T) {
 	t.Parallel()
@@ -383,7 +398,7 @@ func TestDefinitionDeleted(t *testing.T) {
 		t.Errorf("the last event is %s", last)
 	}
 	for _, gone := range []string{widgetsPath, widgetsPath + "/held", path, "/apis/example.com/v1", "/apis/example.com"} {
-		send(t, s, 404, "GET", gone, "", "")
+		unserved(t, s, gone)
 	}
 
 	// The next of that name.

@@ -497,10 +497,7 @@ func TestDefinitionDeletedUnderWatchers(t *testing.T) {
 		return res.StatusCode == http.StatusNotFound
 	})
 	for _, path := range []string{widgetsPath, allWidgets, widgetsPath + "/a", widgetsPath + "?watch=true", after(from)} {
-		res, body := s.Do("GET", path, "")
-		if got := status(t, res, body); got.Code != http.StatusNotFound {
-			t.Errorf("GET %s: %s", path, body)
-		}
+		unserved(t, s, path)
 	}
 	again := versionIn(s.PostYAML(definitionsPath, widgets))
 	fresh, since := s.Watch(widgetsPath+"?watch=true"), s.Watch(after(again))
