@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/klauspost/compress/gzip"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -296,6 +297,18 @@ func (o *openAPI) keep(doc *openAPIDocument) {
 		return false
 	}
 	o.kept = slices.DeleteFunc(o.kept, drop)
+}
+
+// collect registers the metric of what is kept.
+func (o *openAPI) collect(r *prometheus.Registry) {
+	r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "apiserver_lite_openapi_bytes",
+		Help: "OpenAPI documents that are kept, compressed.",
+	}, func() float64 {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return float64(o.size)
+	}))
 }
 
 // packer compresses what it's given, until its request ends.

@@ -30,6 +30,7 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		discovery:         newDocuments(),
 	}
 	in.addGauges(h.metrics.registry, h.large)
+	h.openapi.collect(h.metrics.registry)
 	h.watchers.collect(h.metrics.registry)
 	in.front.listener.collect(h.metrics.registry)
 	gatherers := prometheus.Gatherers{h.metrics.registry}

@@ -17,6 +17,7 @@ func TestGauges(t *testing.T) {
 	if !strings.Contains(page, `"continue"`) {
 		t.Fatalf("no page: %s", page)
 	}
+	s.Get("/openapi/v2") // which is kept
 	s.Do("POST", widgetsPath, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"late"},"spec":{"size":1}}`, "Content-Type", "application/json")
 	wanted := []string{
 		`apiserver_storage_objects{group="example.com",resource="widgets"} 7`,
@@ -24,7 +25,7 @@ func TestGauges(t *testing.T) {
 		"apiserver_lite_kept_snapshots 1", "apiserver_lite_large_answers 0", "apiserver_lite_watch_history_bytes 0",
 		"apiserver_lite_feed_tail_bytes 0", "apiserver_lite_history_short 0",
 	}
-	counting := []string{"apiserver_lite_watch_log_bytes", "apiserver_lite_kept_snapshot_bytes", "apiserver_lite_history_seconds"}
+	counting := []string{"apiserver_lite_watch_log_bytes", "apiserver_lite_kept_snapshot_bytes", "apiserver_lite_history_seconds", "apiserver_lite_openapi_bytes"}
 	var lacking []string
 	defer func() {
 		if t.Failed() {
