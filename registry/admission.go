@@ -21,21 +21,21 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
-// Admission changes or refuses what clients write: a Definition's the objects of its type, Options.Admission's those of
-// all resources, as unstructured.Unstructured. The server's own writes aren't asked about: the initial namespaces, what
-// its controllers delete and finish.
+// Admission changes or refuses what clients write. Definition.Admission is asked about objects of the definition's type, and
+// Options.Admission about objects of all resources, as unstructured.Unstructured. The server's own writes aren't asked about:
+// the initial namespaces, and what the controllers delete and finish.
 //
-// Of a new or changed object the type's or schema's defaults are filled in first; then come the definition's hooks and those
-// of Options, each in its order; then defaults again, Prepare, validation, and the transaction. So a hook may see what
-// validation refuses afterwards, and what it makes of the object is validated.
+// The order for a new or changed object is: the defaults of its type or schema; the hooks of the definition; those of
+// Options; defaults again; Prepare; validation; the transaction. So a hook may see an object that validation refuses
+// afterwards, and what a hook makes of an object is validated.
 //
-// Admit is called again whenever the write is tried again, because somebody else has written the object since: Old is always
-// what the transaction then compares with, never what a client or a cache says it was. So it must not count calls. It may be
-// called from many goroutines at once, and should end with ctx. It may use the server as a client does, but
-// not write definitions while it's asked about one: they're written one after the other.
+// Admit is called again when somebody else has written the object meanwhile and the write is tried again. So it must not
+// count calls. Old is always the object with which the transaction compares. Admit may be called from many goroutines at
+// once, and should end with ctx. It may use the server as a client does. But while it's asked about a definition it must not
+// write another one: definitions are written one after the other, so it would wait for itself.
 //
-// An error refuses the write. A Status error of a 4xx code is answered as it is; any other becomes 403 Forbidden, with its text
-// (kube-apiserver's rule for its plugins). A panic is logged and answered 500.
+// An error refuses the write. A Status error of a 4xx code is answered as it is. Any other error becomes 403 Forbidden with
+// its text, which is kube-apiserver's rule for its plugins. A panic is logged and answered 500.
 type Admission[T any] interface {
 	Admit(ctx context.Context, r *AdmissionRequest[T]) error
 }
@@ -49,13 +49,13 @@ func (f AdmissionFunc[T]) Admit(ctx context.Context, r *AdmissionRequest[T]) err
 // AdmissionRequest is what an Admission judges. The hook owns it: the server makes copies for each call, and keeps nothing.
 type AdmissionRequest[T any] struct {
 	Attributes
-	// Object is what is to be written, nil for a Delete. It may be changed or replaced. What only the server decides
-	// must stay as it is: apiVersion, kind, and of metadata name, namespace, uid, resourceVersion, generation,
-	// creationTimestamp and deletionTimestamp; else the request fails with 500. Changes outside of what the path is
-	// about are dropped: everything but status where Subresource is "status", and status where it's "" if it
-	// has its own path. managedFields aren't shown, and ignored.
+	// Object is what is to be written, nil for a Delete. The hook may change or replace it. What only the server decides
+	// must stay as it is, or the request fails with 500: apiVersion, kind, and of metadata name, namespace, uid,
+	// resourceVersion, generation, creationTimestamp and deletionTimestamp. Changes of what the path isn't about are
+	// dropped: for the subresource "status" everything but status, and for "" status, if the resource has that
+	// subresource. managedFields aren't shown, and are ignored.
 	Object *T
-	// Old is the stored object, in the request's version; nil for a Create. To change it has no effect.
+	// Old is the stored object, in the request's version; nil for a Create. Changing it has no effect.
 	Old *T
 }
 
@@ -64,12 +64,12 @@ type Attributes struct {
 	Operation       Operation
 	Kind            runtimeschema.GroupVersionKind     // of the object
 	Resource        runtimeschema.GroupVersionResource // of the path
-	Subresource     string                             // "", "status", "scale" or "finalize"; the object is the whole one always
-	Namespace, Name string                             // Namespace "" for what has none; Name is set where it's generated, too
+	Subresource     string                             // "", "status", "scale" or "finalize"; the object is always the whole one
+	Namespace, Name string                             // Namespace is "" for what has none; Name is set also if it was generated
 	DryRun          bool                               // nothing will be written
-	FieldManager    string                             // by which the client is known in managedFields
+	FieldManager    string                             // the client's name in managedFields
 	UserAgent       string                             // "" where there's no HTTP request
-	Warnings        []string                           // what was warned of, see Warn
+	Warnings        []string                           // for the client, see Warn
 }
 
 // Warn tells the client something besides the answer or the refusal, in a Warning header. A deleted collection has none.
@@ -260,7 +260,8 @@ type PanicError struct {
 func (e *PanicError) Error() string { return e.What + " panicked" }
 
 // call runs a function that the program brought. It's an error if that changes what only the server decides about the
-// judged object, which is nil where nothing is written. A panic is returned as an error, because much of this runs on goroutines where nobody else would stop it (see DeletersAtOnce).
+// judged object, which is nil where nothing is written. A panic is returned as an error, because much of this runs on
+// goroutines where nobody else would stop it (see DeletersAtOnce).
 func (r *Registry) call(what string, judged func() metav1.Object, fn func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {

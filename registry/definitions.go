@@ -64,7 +64,7 @@ func newDefinitions(r *Registry) *definitions {
 			}
 			errs := crd.Validate(ctx, obj, old)
 			if c := obj.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
-				// Our rules include Kubernetes's, and don't repeat the user information of a URL.
+				// conversion's rules include Kubernetes's, but their errors don't quote a URL's password.
 				errs = slices.DeleteFunc(errs, func(e *field.Error) bool { return strings.HasPrefix(e.Field, "spec.conversion.") })
 				errs = append(errs, conversion.Validate(c.Webhook, field.NewPath("spec", "conversion", "webhook"), r.webhooks)...)
 			}
@@ -88,7 +88,7 @@ func (d *definitions) begin(ctx context.Context) (end func(), err error) {
 	}
 }
 
-// written makes a write of a definition effective before it's answered.
+// written serves a definition that was written, before the write is answered.
 func (d *definitions) written(ctx context.Context, rev storage.Revision) error {
 	if err := d.registry.cacher.WaitFor(ctx, rev); err != nil {
 		return err

@@ -58,8 +58,8 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 	return n
 }
 
-// prepareNamespace sets what only the server and its controller decide: the finalizer that lets content be
-// deleted first, the phase, and the label by which namespaces can be selected.
+// prepareNamespace sets what only the server and its controller decide: the finalizer that holds a namespace until its
+// content is deleted, the phase, and the label by which namespaces can be selected.
 func prepareNamespace(ns, old *corev1.Namespace, subresource string) {
 	if old == nil {
 		ns.Status = corev1.NamespaceStatus{Phase: corev1.NamespaceActive}
@@ -93,7 +93,7 @@ func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, _ string) (er
 	return errs
 }
 
-// cached returns a namespace as the cache has it, or nil. A name that can't be one is nil too.
+// cached returns a namespace as the cache has it. It's nil if there is none, or can't be one of that name.
 func (n *namespaces) cached(name string) *cacher.Object {
 	key, err := n.res.prefix.Key("", name)
 	if err != nil {
@@ -156,8 +156,7 @@ func (n *namespaces) create(ctx context.Context, name string) (storage.Revision,
 	return stored.Revision, nil
 }
 
-// createInitial creates those of the initial namespaces that are missing, at once, and waits until the cache
-// has them.
+// createInitial creates the initial namespaces that are missing, all at once, and waits until the cache has them.
 func (n *namespaces) createInitial(ctx context.Context) error {
 	work, working := errgroup.WithContext(ctx)
 	revisions := make([]storage.Revision, len(initialNamespaces))
@@ -203,9 +202,9 @@ func (n *namespaces) reconcile(ctx context.Context) (pending bool, err error) {
 
 // empty deletes everything in a namespace and returns how much is left, held by finalizers.
 //
-// The namespace was seen as being deleted, and the feed applies changes in revision order: so what was
-// created before is in the caches, and later creates fail on their condition (see conditions). What is empty
-// now stays empty.
+// The cache has the namespace as being deleted, and the feed applies changes in revision order. So everything that was
+// created before the deletion is in the caches, and later creates fail on their condition (see conditions). What is empty now
+// stays empty.
 func (n *namespaces) empty(ctx context.Context, name string) (left int, err error) {
 	for _, res := range n.registry.Catalog().resources {
 		if !res.namespaced {

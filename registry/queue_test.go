@@ -46,7 +46,8 @@ func TestWritersOfOneObject(t *testing.T) {
 	if n := len(got.get("metadata.annotations").(map[string]any)); n != writers*writes {
 		t.Errorf("%d writes of %d are there", n, writers*writes)
 	}
-	if n := tries.Load(); n != writers*writes {
+	// On a machine so slow that a write waits for maxTurnWait, that write and another get in each other's way.
+	if n, lapsed := tries.Load(), s.Usage().LapsedWrites; n != writers*writes && lapsed == 0 {
 		t.Errorf("%d writes took %d tries", writers*writes, n)
 	}
 	if n := len(s.turns.queues); n != 0 {
@@ -54,7 +55,7 @@ func TestWritersOfOneObject(t *testing.T) {
 	}
 }
 
-// A writer that gives up leaves the line, and other objects don't wait.
+// A writer that gives up leaves the queue, and other objects don't wait.
 func TestWaitingForATurn(t *testing.T) {
 	inside, open, once := make(chan struct{}), make(chan struct{}), sync.Once{}
 	s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{AdmissionFunc[unstructured.Unstructured](func(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {

@@ -20,8 +20,8 @@
 // # Bounds
 //
 // Unknown fields are listed up to maxUnknown, and their paths up to maxUnknownPath bytes. Errors of values
-// stop at about maxErrors, because upstream compares each with all others; the verdict isn't touched by it.
-// Rules have Kubernetes's cost budget. The context ends everything that can take long, except what stands in
+// stop at about maxErrors, because upstream compares each with all others; whether the object is valid doesn't depend on that.
+// Rules have Kubernetes's cost budget. The context ends everything that can take long, except what is in
 // branches of anyOf, oneOf, allOf and not, which upstream checks in one go. Recursion is as deep as the schema,
 // but for nested arrays that are pruned, and those the decoder bounds.
 package schema

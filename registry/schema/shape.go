@@ -77,8 +77,8 @@ func leading(s *structuralschema.Structural, wanted func(*structuralschema.Struc
 	return way
 }
 
-// MalformedError says that an object can't be brought into the schema's form because of an embedded resource: its apiVersion or kind is no string, or its metadata can't be decoded. kube-apiserver answers
-// 400 to that.
+// MalformedError says that an object can't be brought into the schema's form because of an embedded resource: its
+// apiVersion or kind is no string, or its metadata can't be decoded. kube-apiserver answers 400 to that.
 type MalformedError struct {
 	Field *field.Error // where, and what
 }
