@@ -25,10 +25,10 @@ func newDocument(body []byte) *document {
 
 func (d *document) hash() string { return strings.Trim(d.etag, `"`) }
 
-// documents keeps what was built from one catalog, and builds it when it's first asked for: nothing is
-// done at start or when a definition changes.
+// documents keeps the discovery documents of one catalog. They're built when they're first asked for, not at start or
+// when a definition changes.
 type documents struct {
-	building semaphore // one at a time; it's what all who wait want
+	building semaphore // one request builds; the others wait for what it builds
 
 	mu    sync.Mutex // guards the following
 	of    string     // the catalog's hash

@@ -44,8 +44,8 @@ func classOf(r *http.Request, watch bool) requestClass {
 	return classRead
 }
 
-// inflight counts requests under way. Beyond the bound of its class one more gets 429; after drain every
-// one gets 503.
+// inflight counts requests under way. A request beyond the bound of its class gets a 429. After drain every request
+// gets a 503.
 type inflight struct {
 	bounds [classes]int // 0: none
 
@@ -117,7 +117,7 @@ func (f *inflight) now(c requestClass) int {
 	return f.count[c]
 }
 
-// enterDocument is the middleware that lets in requests for what isn't a resource: documents, which are read.
+// enterDocument is the middleware of paths that aren't resources: what they serve is only read.
 func (h *handler) enterDocument(next http.Handler) http.Handler {
 	return handle(func(w *response, r *http.Request) error {
 		if _, err := w.parseQuery(r); err != nil {
@@ -127,7 +127,7 @@ func (h *handler) enterDocument(next http.Handler) http.Handler {
 	})
 }
 
-// enterResource is the middleware that lets in requests for resources.
+// enterResource is the middleware of resources.
 func (h *handler) enterResource(next http.Handler) http.Handler {
 	return handle(func(w *response, r *http.Request) error {
 		watch, err := w.parseQuery(r)
@@ -138,7 +138,7 @@ func (h *handler) enterResource(next http.Handler) http.Handler {
 	})
 }
 
-// enterClass lets a request in when the server is ready, within the bound of its class, with a deadline unless it's a watch.
+// enterClass serves a request if the server is ready and the bound of its class has room. All but watches get a deadline.
 func (h *handler) enterClass(w *response, r *http.Request, class requestClass, next http.Handler) error {
 	if w.lobby {
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "too many connections are open, please try again later")

@@ -161,7 +161,7 @@ type openAPI struct {
 	kept    []*openAPIDocument            // the one not used for longest first
 	size    int                           // of all that are kept, in bytes
 
-	hashing  semaphore // to work out the hashes: one at a time; it's what all who wait want
+	hashing  semaphore // to work out the hashes: one request does, and the others wait for its result
 	building semaphore // to build a document: one at a time, because that takes memory
 }
 
@@ -182,9 +182,9 @@ type openAPIDocument struct {
 	size   int // of what is zipped
 }
 
-// hashesOf returns the hash of each group version's document by its path, and that of all. They are made of what the
-// documents are built from, so that a list of documents doesn't build them. A new build of the program may say the
-// same in other words: its version is in the hash. The wait for those that another request works out ends with ctx.
+// hashesOf returns the hash of each group version's document by its path, and that of all. The hashes are made of what
+// the documents are built from, so that a list of documents doesn't build them. The program's version is in the hash,
+// because another version may build other documents of the same definitions. The wait for those that another request works out ends with ctx.
 func (o *openAPI) hashesOf(ctx context.Context, c *registry.Catalog) (map[string]string, error) {
 	if hashes := o.knownHashes(c); hashes != nil {
 		return hashes, nil

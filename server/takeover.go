@@ -19,10 +19,10 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
-// takeovers are the HTTP/1.1 connections (TLS too) that watches took over from net/http. Once the headers
-// are out the handler returns, and with it go net/http's buffers and its goroutine, which is most of what
-// an idle watcher weighs. From there on what net/http did is done here: chunks, recovering panics, the log
-// line and the counts, noticing that the client has left, and waiting for all of them to end.
+// takeovers are the HTTP/1.1 connections, with or without TLS, that watches took over from net/http. Once the headers
+// are out the handler returns. net/http's buffers and its goroutine, which would be most of the memory of an idle
+// watcher, are free then. From there on this file does what net/http did: it writes chunks, recovers panics, writes the
+// log line and the counts, notices that the client has left, and waits for all streams to end.
 type takeovers struct {
 	ctx     context.Context // ends every stream; not a request's: those end with their handlers
 	streams sync.WaitGroup
@@ -48,7 +48,7 @@ func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, optio
 	w.WriteHeader(http.StatusOK)
 	control := http.NewResponseController(w.ResponseWriter)
 	err := control.Flush()
-	// Counted before net/http forgets the connection: at any time one of us waits for it.
+	// Counted before net/http forgets the connection, so that at any time either net/http or we wait for it.
 	h.takeovers.streams.Add(1)
 	var conn net.Conn
 	if err == nil {
