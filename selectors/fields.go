@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// Fields is what a field selector is matched against: an object whose selectable fields have names.
+// Fields is what a field selector is matched against: an object whose selectable fields have names. It's an interface
+// so that this package needs no object type: the server's is cacher.Object.
 type Fields interface {
 	// Field returns the value of the field with this name as text, "" if the object doesn't have it.
 	Field(label string) string

@@ -12,7 +12,7 @@ import (
 // A Set is immutable: whoever made it doesn't write to it again. nil is the set without labels.
 type Set []string
 
-// SetOf returns the labels of a map, which it doesn't keep.
+// SetOf returns the labels of a map, which it doesn't keep. It's for clients, which have labels as a map.
 func SetOf(m map[string]string) Set {
 	if len(m) == 0 {
 		return nil

@@ -159,7 +159,7 @@ func (s *Store) revisions() (compacted, current Revision) {
 // Errors: ErrUnavailable when etcd is stopping, and ctx's.
 func (s *Store) Barrier(ctx context.Context) (Revision, error) {
 	if err := s.running(ctx); err != nil {
-		return 0, wrap("barrier", "", err)
+		return 0, wrap("barrier", Root, err)
 	}
 	return s.announced(), nil
 }

@@ -27,8 +27,8 @@ var (
 	ErrFutureRevision = errors.New("future revision")
 	// ErrTooLarge is returned when a value is larger than etcd takes.
 	ErrTooLarge = errors.New("value too large")
-	// ErrNoSpace is returned when the disk is full or the quota alarm is raised: deletions and reads
-	// still work.
+	// ErrNoSpace is returned when the disk is full or the quota is reached. Reads still work, and so do deletions
+	// unless the disk is so full that they aren't safe either.
 	ErrNoSpace = errors.New("no space left for writes")
 	// ErrBadKey is returned when a key would reach outside its prefix.
 	ErrBadKey = errors.New("invalid key")

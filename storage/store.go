@@ -160,7 +160,8 @@ type Condition struct {
 }
 
 // Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
-// ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold.
+// ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
+// ErrTooLarge, ErrNoSpace, the Transformer's, ErrUnavailable and ctx's. After the last two the write may have happened.
 func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
 	stored, err := s.transformer.ToStorage(key, value)
 	if err != nil {
@@ -186,7 +187,8 @@ func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...C
 // Update replaces a key's value if its last write has the expected revision, and returns the new revision.
 // ErrConflict means that it has another one or that the key is gone: read again. ErrConditionFailed means
 // that the key is as expected and one of the conditions doesn't hold. Update doesn't look whether the bytes are those
-// that are stored: the caller must leave out such a write, because every write makes an event.
+// that are stored: the caller must leave out such a write, because every write makes an event. Other errors as for
+// Create.
 func (s *Store) Update(ctx context.Context, key string, value []byte, expected Revision, conds ...Condition) (Revision, error) {
 	stored, err := s.transformer.ToStorage(key, value)
 	if err != nil {
@@ -196,7 +198,7 @@ func (s *Store) Update(ctx context.Context, key string, value []byte, expected R
 }
 
 // Delete removes a key if its last write is the expected revision, and returns the revision of the
-// deletion. ErrConflict as for Update.
+// deletion. ErrConflict as for Update, other errors as for Create.
 func (s *Store) Delete(ctx context.Context, key string, expected Revision) (Revision, error) {
 	return s.commit(ctx, guarded{op: "delete", key: key, expected: expected}, clientv3.OpDelete(key))
 }

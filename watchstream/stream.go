@@ -10,7 +10,9 @@ import (
 	"time"
 )
 
-// Source is where a stream takes its events from. It's used by one goroutine.
+// Source is where a stream takes its events from. It's used by one goroutine. It's an interface because this package,
+// which clients link, imports nothing of ours: the server's is cacher.Cursor. Tests have a fake, because synctest's clock
+// needs a source without sockets.
 type Source interface {
 	// Next appends whole frames to dst, about MaxBatch bytes of them at most, or a single larger one.
 	// When there's nothing to append, it returns a channel that's closed when there may be something.

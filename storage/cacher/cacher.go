@@ -65,7 +65,8 @@ type bounds struct {
 	// stretchRevisions is how many revisions a stretch of history covers.
 	stretchRevisions storage.Revision
 	// historyBytes bounds the decoded stretches that are kept. A stretch that is dropped while a cursor reads it
-	// stays in memory until the cursor has read it.
+	// stays in memory until the cursor has read it. While the oldest stretch is still being read from etcd none is
+	// dropped, so the bound is passed by what is read meanwhile.
 	historyBytes int64
 	// keptSnapshots bounds how many snapshots are kept for the next pages of lists. keptBytes bounds the bytes
 	// that they keep alive together, which is what has been replaced since. The pages of a dropped snapshot are

@@ -25,7 +25,9 @@ func NewConversion(generation int64, needed func(o *Object) bool, convert func(c
 	return &Conversion{Needed: needed, Convert: convert, Generation: generation, turn: make(chan struct{}, 1)}
 }
 
-// converted is what a conversion made of an object. It's a list, with one entry for each conversion.
+// converted is what a conversion made of an object. It's a list, with one entry for each conversion, of at most two
+// generations of the definition. What it holds lives as long as the object. Its bound is the objects' own, times the
+// versions that are read: no sum of bytes bounds it.
 type converted struct {
 	by     *Conversion
 	object *Object

@@ -19,10 +19,10 @@ type Cursor struct {
 	group    *group
 	epoch    *epoch
 
-	seq   uint64 // means nothing while reads is fromHistory
-	rev   storage.Revision
-	reads reads
-	shown position // what Report reads
+	seq       uint64 // means nothing while reads is fromHistory
+	rev       storage.Revision
+	reads     reads
+	published position // what Report reads
 	sleeper
 
 	begun bool   // the first event has been given; kept only where the view has a First

@@ -32,5 +32,7 @@
 // snapshot is kept for the pages that follow the first one. It's dropped when it keeps too much alive; then Past
 // reads the same objects from etcd. The same goes for the snapshot of an initial state that a client takes slowly.
 //
-// Bounds: those of the type bounds, and maxBatchBytes and maxBatchEvents per step of a cursor.
+// Bounds: those of the type bounds; maxBatchBytes and maxBatchEvents per step of a cursor; maxStretchBytes. What
+// conversions make of objects grows with the objects and the versions that are read, and the number of Resources with
+// the prefixes that were used.
 package cacher

@@ -1,6 +1,8 @@
 package cacher
 
 import (
+	"sort"
+
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -56,7 +58,7 @@ func (g *group) matches(o *Object) bool {
 		(g.name == "" || g.name == o.Name()) &&
 		(g.namespace == "" || g.namespace == o.Namespace()) &&
 		g.labelSelector.Matches(o.Labels) &&
-		(g.fieldSelector.Empty() || g.fieldSelector.Matches(o))
+		g.fieldSelector.Matches(o)
 }
 
 // transition is what the group's watchers are told about an event.
@@ -93,21 +95,10 @@ func (g *group) after(seq uint64) uint64 {
 	for step := uint64(1); i > g.first; step *= 2 {
 		back := max(g.first, i-min(step, i))
 		if g.ring[back%uint64(len(g.ring))].seq <= seq {
-			return g.search(back+1, i, seq)
+			newer := func(k int) bool { return g.ring[(back+1+uint64(k))%uint64(len(g.ring))].seq > seq }
+			return back + 1 + uint64(sort.Search(int(i-back-1), newer))
 		}
 		i = back
 	}
 	return i
-}
-
-// search finds the first entry in [lo, hi) with a larger sequence number, or hi.
-func (g *group) search(lo, hi, seq uint64) uint64 {
-	for lo < hi {
-		if mid := lo + (hi-lo)/2; g.ring[mid%uint64(len(g.ring))].seq <= seq {
-			lo = mid + 1
-		} else {
-			hi = mid
-		}
-	}
-	return lo
 }

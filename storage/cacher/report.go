@@ -34,14 +34,14 @@ func (c *Cursor) publish() {
 	if c.reads == fromHistory {
 		seq = 0
 	}
-	c.shown.seq.Store(seq)
-	c.shown.rev.Store(int64(c.rev))
+	c.published.seq.Store(seq)
+	c.published.rev.Store(int64(c.rev))
 }
 
 // Report tells where the cursor is. Any goroutine may call it.
 func (c *Cursor) Report(now time.Time) Report {
 	g, r := c.group, c.resource
-	after, rev := c.shown.seq.Load(), storage.Revision(c.shown.rev.Load())
+	after, rev := c.published.seq.Load(), storage.Revision(c.published.rev.Load())
 	seq := max(after, 1) - 1
 	rep := Report{Namespace: g.namespace, Name: g.name, Labels: g.labels, Fields: g.fields, Group: g, Revision: rev}
 	r.mu.RLock()

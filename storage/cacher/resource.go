@@ -22,7 +22,8 @@ type Resource struct {
 	replaced atomic.Int64 // bytes that changes have ever taken out of the tree; grows only
 
 	// mu guards all below. The feed holds it while it applies a revision and matches the selectors of the groups
-	// that the changes may concern. Readers hold it to copy pointers, and match nothing under it.
+	// that the changes may concern. Readers hold it to copy pointers, to clone the tree, to join and leave groups, and to
+	// drop the log's oldest events. They match nothing under it.
 	mu       sync.RWMutex
 	tree     *btree.BTree[*Object]
 	fields   *fieldIndex      // of the tree's objects
@@ -76,9 +77,10 @@ func (r *Resource) Len() int {
 // primes the cache, and when it has missed events. Every open cursor is then below the new log and has to read on
 // from history, so install adds all cohorts to dirty.
 func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*cohort) []*cohort {
-	tree := newTree()
+	tree, fields := newTree(), r.fieldSet()
 	for _, o := range objects {
 		tree.ReplaceOrInsert(o)
+		fields.read(o) // before the lock is taken
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

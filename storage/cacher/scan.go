@@ -47,9 +47,12 @@ func (e *syntaxError) Error() string {
 
 func (s *scanner) fail(want string) error { return &syntaxError{s.pos, want} }
 
+// maxStored bounds a stored value, in bytes: offsets into it are 32 bits wide.
+const maxStored = 1 << 31
+
 // scan fills in the object's attributes.
 func (s *scanner) scan(o *Object) error {
-	if len(s.data) > 1<<31 {
+	if len(s.data) > maxStored {
 		return fmt.Errorf("stored value of %d bytes is too large", len(s.data))
 	}
 	var seen struct{ apiVersion, kind, metadata bool }

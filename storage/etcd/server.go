@@ -54,6 +54,8 @@ const (
 	defaultHistoryBytes = 512 << 20
 	defaultQuotaBytes   = 4 << 30
 	minQuotaBytes       = 16 << 20
+	// historyQuotaShare is the part of the quota that history may fill at most: live objects need the rest.
+	historyQuotaShare = 4
 
 	// MaxValueBytes is the largest value that a write can carry: with its key and etcd's own framing it
 	// still fits into one of etcd's requests.
@@ -111,7 +113,7 @@ func (o Options) withDefaults() (Options, error) {
 		o.QuotaBytes = defaultQuotaBytes
 	}
 	if o.HistoryBytes == 0 {
-		o.HistoryBytes = min(defaultHistoryBytes, o.QuotaBytes/4)
+		o.HistoryBytes = min(defaultHistoryBytes, o.QuotaBytes/historyQuotaShare)
 	}
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -121,7 +123,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("history of %v: it can't be negative", o.History)
 	case o.QuotaBytes < minQuotaBytes:
 		return o, fmt.Errorf("quota of %d bytes: the least is %d", o.QuotaBytes, minQuotaBytes)
-	case o.HistoryBytes < 0 || o.HistoryBytes > o.QuotaBytes/4:
+	case o.HistoryBytes < 0 || o.HistoryBytes > o.QuotaBytes/historyQuotaShare:
 		return o, fmt.Errorf("history of %d bytes: it can't be negative or over a quarter of the quota (%d)", o.HistoryBytes, o.QuotaBytes)
 	}
 	return o, nil
@@ -493,14 +495,14 @@ func (s *Server) close() error {
 	if err := s.Err(); err != nil {
 		errs = append(errs, fmt.Errorf("etcd failed: %w", err))
 	} else if s.keeper != nil && !s.dir.ephemeral {
-		errs = append(errs, s.leave("the history's marks", s.keeper.save()), s.leave("the database's checksums", check.Seal(s.dir.path)))
+		errs = append(errs, s.forNextStart("the history's marks", s.keeper.save()), s.forNextStart("the database's checksums", check.Seal(s.dir.path)))
 	}
 	return errors.Join(append(errs, s.dir.release())...)
 }
 
-// leave takes the error of writing a file for the next start. If there was no space or no time, it logs that and returns
+// forNextStart takes the error of writing a file for the next start. If there was no space or no time, it logs that and returns
 // nil: nothing that was acknowledged is lost.
-func (s *Server) leave(what string, err error) error {
+func (s *Server) forNextStart(what string, err error) error {
 	if errors.Is(err, check.ErrUnsealed) || errors.Is(err, syscall.ENOSPC) {
 		s.log.Info(what+" weren't saved", "err", err)
 		return nil

@@ -94,6 +94,7 @@ func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 		return nil
 	case noNextWAL:
 		c.fail(entryError(e, fields))
+		return nil // the owner gets Err
 	}
 	level := slog.LevelWarn
 	if e.Level == zapcore.ErrorLevel {

@@ -325,7 +325,7 @@ func TestWalkFlipped(t *testing.T) {
 func walkBytes(t *testing.T, b []byte, meta dbMeta) int {
 	t.Helper()
 	w := dbWalk{b: b, meta: meta, seen: make([]bool, meta.pages)}
-	err := w.tree(meta.root, nil, nil, w.rootElement)
+	err := w.tree(meta.root, keyRange{}, w.rootElement)
 	if err == nil {
 		return 0
 	}

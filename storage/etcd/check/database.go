@@ -75,9 +75,20 @@ func readMeta(head []byte) (dbMeta, error) {
 	return dbMeta{}, errNoMeta
 }
 
+// Page sizes that bbolt can have: those of operating systems.
 const (
 	minPageSize = 1 << 10
 	maxPageSize = 1 << 16
+)
+
+// Offsets in bbolt's meta page. Source: bbolt's type common.Meta.
+const (
+	metaVersionAt  = 4
+	metaPageSizeAt = 8
+	metaRootAt     = 16
+	metaPagesAt    = 40
+	metaTxidAt     = 48
+	metaSumAt      = 56
 )
 
 func parseMeta(page []byte) (dbMeta, error) {
@@ -86,17 +97,17 @@ func parseMeta(page []byte) (dbMeta, error) {
 	}
 	b, ne := page[pageHeaderSize:pageHeaderSize+metaSize], binary.NativeEndian
 	m := dbMeta{
-		pageSize: uint64(ne.Uint32(b[8:])),
-		root:     ne.Uint64(b[16:]),
-		pages:    ne.Uint64(b[40:]),
-		txid:     ne.Uint64(b[48:]),
+		pageSize: uint64(ne.Uint32(b[metaPageSizeAt:])),
+		root:     ne.Uint64(b[metaRootAt:]),
+		pages:    ne.Uint64(b[metaPagesAt:]),
+		txid:     ne.Uint64(b[metaTxidAt:]),
 	}
 	sum := fnv.New64a()
-	sum.Write(b[:56])
-	if ne.Uint32(b) != dbMagic || ne.Uint64(b[56:]) != sum.Sum64() {
+	sum.Write(b[:metaSumAt])
+	if ne.Uint32(b) != dbMagic || ne.Uint64(b[metaSumAt:]) != sum.Sum64() {
 		return dbMeta{}, errNoMeta
 	}
-	if version := ne.Uint32(b[4:]); version != dbVersion {
+	if version := ne.Uint32(b[metaVersionAt:]); version != dbVersion {
 		return dbMeta{}, unknownVersion(version)
 	}
 	ok := m.pageSize >= minPageSize && m.pageSize <= maxPageSize && m.pages > m.root && m.pages < 1<<46/m.pageSize
@@ -162,7 +173,7 @@ func mapFile(name string) (b []byte, unmap func(), err error) {
 // walk checks the tree and returns the index of the last log entry that the database has (0 if none).
 func (db *dbFile) walk() (consistentIndex uint64, err error) {
 	w := dbWalk{b: db.b, meta: db.meta, seen: make([]bool, db.meta.pages)}
-	if err := w.tree(db.meta.root, nil, nil, w.rootElement); err != nil {
+	if err := w.tree(db.meta.root, keyRange{}, w.rootElement); err != nil {
 		return 0, &damage{db.name, int64(err.page * db.meta.pageSize), err.what}
 	}
 	return w.consistentIndex, nil
@@ -185,13 +196,16 @@ type dbWalk struct {
 // A visit looks at one element of a leaf.
 type visit func(page uint64, flags uint32, key, value []byte) *pageError
 
-// tree walks the pages below id. Their keys lie in [low, high); nil is no bound.
-func (w *dbWalk) tree(id uint64, low, high []byte, fn visit) *pageError {
+// keyRange bounds the keys of a page: low <= key < high; nil is no bound.
+type keyRange struct{ low, high []byte }
+
+// tree walks the pages below id, whose keys must be in the range.
+func (w *dbWalk) tree(id uint64, within keyRange, fn visit) *pageError {
 	page, err := w.page(id)
 	if err != nil {
 		return err
 	}
-	return w.elements(id, page, low, high, fn)
+	return w.elements(id, page, within, fn)
 }
 
 // page returns a page with the pages that it runs over into.
@@ -218,7 +232,7 @@ func (w *dbWalk) page(id uint64) ([]byte, *pageError) {
 }
 
 // elements goes through a page, which may be part of another page's element (a small bucket).
-func (w *dbWalk) elements(id uint64, page, low, high []byte, fn visit) *pageError {
+func (w *dbWalk) elements(id uint64, page []byte, within keyRange, fn visit) *pageError {
 	if len(page) < pageHeaderSize {
 		return &pageError{id, "a bucket in it is shorter than its header"}
 	}
@@ -230,6 +244,7 @@ func (w *dbWalk) elements(id uint64, page, low, high []byte, fn visit) *pageErro
 	if pageHeaderSize+count*elementSize > len(page) || kind == branchPage && count == 0 {
 		return &pageError{id, fmt.Sprintf("it can't have %d elements", count)}
 	}
+	low, high := within.low, within.high
 	for i := range count {
 		key, value, ok := elementAt(page, i, kind)
 		if !ok {
@@ -252,7 +267,7 @@ func (w *dbWalk) elements(id uint64, page, low, high []byte, fn visit) *pageErro
 				return &pageError{id, fmt.Sprintf("element %d reaches over the page's end", i+1)}
 			}
 		}
-		if err := w.tree(ne.Uint64(el[8:]), key, upTo, fn); err != nil {
+		if err := w.tree(ne.Uint64(el[8:]), keyRange{key, upTo}, fn); err != nil {
 			return err
 		}
 	}
@@ -302,7 +317,7 @@ func (w *dbWalk) bucket(id uint64, value []byte, fn visit) *pageError {
 		return &pageError{id, "a bucket in it is shorter than its header"}
 	}
 	if root := binary.NativeEndian.Uint64(value); root != 0 {
-		return w.tree(root, nil, nil, fn)
+		return w.tree(root, keyRange{}, fn)
 	}
-	return w.elements(id, value[header:], nil, nil, fn)
+	return w.elements(id, value[header:], keyRange{}, fn)
 }

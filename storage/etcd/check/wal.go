@@ -40,8 +40,9 @@ func readWAL(dir string) (walSummary, error) {
 	if err := checkNames(names); err != nil {
 		return r.sum, err
 	}
-	for i, name := range names {
-		if err := r.file(name, i == len(names)-1); err != nil {
+	for _, name := range names {
+		r.last = name == names[len(names)-1]
+		if err := r.file(name); err != nil {
 			return r.sum, err
 		}
 	}
@@ -68,11 +69,12 @@ func checkNames(names []string) error {
 }
 
 type walReader struct {
-	sum walSummary
-	crc uint32
+	sum  walSummary
+	crc  uint32
+	last bool // the file that is read is the log's last one
 }
 
-func (r *walReader) file(name string, last bool) error {
+func (r *walReader) file(name string) error {
 	b, unmap, err := mapFile(name)
 	if err != nil {
 		return err
@@ -84,11 +86,11 @@ func (r *walReader) file(name string, last bool) error {
 	switch {
 	case errors.As(err, &unknown):
 		return &newer{name, int64(end), unknown.Error()}
-	case errors.Is(err, errRecordEnd) && (end == len(b) || last && allZero(b[end:])):
+	case errors.Is(err, errRecordEnd) && (end == len(b) || r.last && allZero(b[end:])):
 		return nil
 	case int64(len(b)) < wal.SegmentSizeBytes:
 		err = fmt.Errorf("it was cut: it ends at %d", len(b))
-	case last && tornAt(b, end, err) && committedAfter(b, end+frameBytes) <= r.sum.lastIndex:
+	case r.last && tornAt(b, end, err) && committedAfter(b, end+frameBytes) <= r.sum.lastIndex:
 		r.sum.torn = true
 		return nil
 	case errors.Is(err, errRecordEnd):
