@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -277,22 +276,19 @@ func (s *side) wait(path string, want int) error {
 // read takes the body apart: a document, or the lines of a watch. What isn't JSON is compared as it is.
 func (s *side) read(a answer, body []byte, r request) answer {
 	var documents []any
-	for lines := bufio.NewReader(bytes.NewReader(body)); ; {
-		decoder := json.NewDecoder(lines)
-		decoder.UseNumber()
-		for {
-			var document any
-			err := decoder.Decode(&document)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				a.fields["body"] = comparableText(string(body))
-				return a
-			}
-			documents = append(documents, document)
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	for {
+		var document any
+		err := decoder.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			break
 		}
-		break
+		if err != nil {
+			a.fields["body"] = comparableText(string(body))
+			return a
+		}
+		documents = append(documents, document)
 	}
 	for i, document := range documents {
 		for _, capture := range r.captures {

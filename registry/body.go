@@ -103,7 +103,7 @@ func (w *write) complain(complaints []error) error {
 		return nil
 	}
 	texts := make([]string, 0, len(complaints))
-	for _, c := range complaints[:min(len(complaints), maxCauses)] {
+	for _, c := range complaints[:min(len(complaints), MaxCauses)] {
 		texts = append(texts, clip.Text(c.Error()))
 	}
 	if w.validation == metav1.FieldValidationStrict {

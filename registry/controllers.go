@@ -42,7 +42,7 @@ func (r *Registry) follow(ctx context.Context, res *resource, pass func(ctx cont
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			r.log.Warn("a controller failed and tries again", "resource", res.plural, "err", err)
+			r.log.Warn("a controller failed and tries again", "resource", res.plural, "error", err)
 			pause(ctx, retryPause)
 		case pending:
 			pause(ctx, pacing)

@@ -39,7 +39,7 @@ func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
 		if d.shown, err = e.shown(r); err != nil {
 			return Result{}, err
 		}
-		res, err := d.answer(ctx)
+		res, err := d.deleteAndAnswer(ctx)
 		//lint:ignore SA1019 it's deprecated, and still sent
 		res.Accepted = err == nil && !d.gone && opts.OrphanDependents != nil // true was refused
 		res.Warnings = d.warnings
@@ -62,8 +62,8 @@ func (e *Endpoint) newDeletion(r *Request, opts *metav1.DeleteOptions) *deletion
 	}}}
 }
 
-// answer deletes, and tells what is left.
-func (d *deletion) answer(ctx context.Context) (Result, error) {
+// deleteAndAnswer deletes, and tells what is left.
+func (d *deletion) deleteAndAnswer(ctx context.Context) (Result, error) {
 	stored, err := d.delete(ctx)
 	switch {
 	case err != nil:
@@ -71,7 +71,7 @@ func (d *deletion) answer(ctx context.Context) (Result, error) {
 	case d.gone:
 		return Result{Object: d.deleted(d.Name, d.uid)}, nil
 	}
-	return d.write.answer(ctx, stored)
+	return d.answer(ctx, stored)
 }
 
 // delete deletes on behalf of a client.

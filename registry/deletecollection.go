@@ -11,8 +11,10 @@ import (
 
 // DeleteCollection deletes what a list with the same parameters would show, and answers with that list, in
 // which each object is as its deletion left it. limit bounds how many are deleted. The body is DeleteOptions or
-// empty; its preconditions and options are for each object. Errors are Status errors, or the
-// server's own failures; what was deleted before one stays deleted.
+// empty; its preconditions and options are for each object. The query is List's. At most DeletersAtOnce deletions run
+// at once. The first error ends the others, and what was deleted before it stays deleted. Errors are those of List and
+// Delete; an object that somebody else has deleted meanwhile is none. The List shares the cacher's objects, and needn't be
+// closed.
 func (e *Endpoint) DeleteCollection(ctx context.Context, r *Request) (*List, error) {
 	opts, err := e.parseDeleteOptions(r)
 	if err != nil {

@@ -16,7 +16,8 @@
 // key wait for each other, and create.go, update.go, patch.go, apply.go, scale.go and delete.go are the verbs on the engine.
 // body.go and meta.go have the rules for what a client sends, schema.go those of a definition's schema, admission.go those of
 // the hooks. stored.go and convert.go go between stored bytes and objects. definitions.go serves definitions, redefined.go
-// handles one that changes under a request, and controllers.go runs the controllers. All errors leave through errors.go.
+// handles one that changes under a request, and controllers.go runs the controllers. errors.go makes a
+// Status of storage's errors; the refusal of a body, a patch or a webhook's answer is made where it's found.
 //
 // # Data flow
 //
@@ -54,6 +55,7 @@
 // The caller bounds bodies. Here are bounded: objects (maxObjectBytes), nesting (encoding/json's 10,000), nesting times size
 // of a Go type's body (maxTypedWork), patches (maxPatchOperations, maxPatchCopyBytes, maxPatchWork), the wait for a key
 // (maxTurnWait) and for a version (freshnessWait), deletions at once (DeletersAtOnce), the field errors in a Status
-// (maxCauses), what is quoted in errors (package clip), what a page converts at once (conversionBatch), and the log of
-// unreadable objects (maxReported). Packages schema, managed and conversion name their own.
+// (MaxCauses), what is quoted in errors (package clip), what a page converts at once (conversionBatch), and the log of
+// unreadable objects (maxReported). Packages schema, managed, conversion, object and form
+// name their own.
 package registry

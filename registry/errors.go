@@ -17,8 +17,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// maxCauses bounds the field errors that a Status lists. Nobody reads more, and the answer would grow with the input.
-const maxCauses = 100
+// MaxCauses bounds the field errors that a Status lists. Nobody reads more, and the answer would grow with the input.
+const MaxCauses = 100
 
 func badRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
@@ -29,8 +29,8 @@ func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	if len(errs) > maxCauses {
-		errs = errs[:maxCauses]
+	if len(errs) > MaxCauses {
+		errs = errs[:MaxCauses]
 	}
 	for _, e := range errs {
 		e.Field, e.Detail = clip.Text(e.Field), clip.Text(e.Detail)

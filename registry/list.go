@@ -97,12 +97,12 @@ func (l *List) open(ctx context.Context, o listOptions) error {
 		}
 		return l.at(ctx, o.revision)
 	}
-	return l.now(ctx, o.revision, o.hasRevision)
+	return l.freshest(ctx, o)
 }
 
-// now lists the newest state, once that is at least as new as asked for: see freshen.
-func (l *List) now(ctx context.Context, atLeast storage.Revision, given bool) error {
-	err := l.endpoint.freshen(ctx, atLeast, given)
+// freshest lists the newest state, once that is at least as new as the options ask for: see freshen.
+func (l *List) freshest(ctx context.Context, o listOptions) error {
+	err := l.endpoint.freshen(ctx, o.revision, o.hasRevision)
 	l.snapshot = l.endpoint.res.cache.Snapshot()
 	return err
 }

@@ -70,7 +70,7 @@ func (l *List) resume(ctx context.Context, t *token) error {
 	l.start = max(l.start, l.collection+t.Start)
 	e := l.endpoint
 	if t.Revision < 0 {
-		return l.now(ctx, 0, false)
+		return l.freshest(ctx, listOptions{})
 	}
 	rev := storage.Revision(t.Revision)
 	if rev <= e.res.registry.cacher.Position() {

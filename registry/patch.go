@@ -37,7 +37,10 @@ const (
 func init() { jsonpatch.AccumulatedCopySizeLimit = maxPatchCopyBytes }
 
 // Patch changes an object as a merge patch (RFC 7386), a JSON patch (RFC 6902), a strategic merge patch or an
-// applied configuration (server-side apply, KEP-555) says. Errors are Status errors, or the server's own failures.
+// applied configuration (server-side apply, KEP-555) says. Of the query it reads dryRun, fieldValidation, fieldManager and
+// force (of an apply), and for Tables includeObject. Errors are those of Update, and 405 for finalize, 413 for a patch that
+// works too much, and 415 for another type of patch. An apply creates a missing object: Result.Created is set then. The
+// caller owns the Result's bytes.
 //
 // The patch is applied to the newest object. If somebody else writes in between, it's applied again, unless
 // it names a resourceVersion, which then is no longer the object's: a conflict. (kube-apiserver's limit of

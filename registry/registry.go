@@ -187,6 +187,6 @@ func (u *unreadable) report(o *cacher.Object, err error) {
 	u.mu.Unlock()
 	if !known {
 		u.log.Warn("a stored value can't be read and is left out; it can be deleted",
-			"key", o.Key, "revision", int64(o.Revision), "err", err)
+			"key", o.Key, "revision", int64(o.Revision), "error", err)
 	}
 }

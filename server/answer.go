@@ -25,7 +25,7 @@ const (
 	largeAnswerWait = 20 * time.Second
 )
 
-// semaphore lets a number of requests at a time do something.
+// semaphore lets a number of requests at a time do something. Its capacity is that number, and it's never closed.
 type semaphore chan struct{}
 
 // acquire waits until one more may, or ctx ends. leave must follow its nil.
@@ -38,7 +38,7 @@ func (s semaphore) acquire(ctx context.Context) error {
 	}
 }
 
-// acquireSoon is acquire for large answers: after largeAnswerWait its error is a Status of code 429.
+// acquireSoon is acquire for large answers, and for making them YAML: after largeAnswerWait its error is a Status of code 429.
 func (s semaphore) acquireSoon(ctx context.Context) error {
 	wait := time.NewTimer(largeAnswerWait)
 	defer wait.Stop()
@@ -46,7 +46,7 @@ func (s semaphore) acquireSoon(ctx context.Context) error {
 	case s <- struct{}{}:
 		return nil
 	case <-wait.C:
-		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many large answers are being written, please try again later")
+		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many large answers are being made, please try again later")
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -44,9 +44,9 @@
 //
 // An instance owns the listener's loop, the cacher's feed, the registry's controllers, the sweeper of
 // the watches' deadlines and, if FreeMemory is set, the tidier (watchers.go). net/http has one goroutine for each
-// connection, and over HTTP/2 one more for its frames and one for each request. A watch over HTTP/2 costs its request's goroutine and no
-// other. A watch over HTTP/1.1 costs two of ours, one that writes and one that notices when the client leaves, and
-// none of net/http's. Connections in the lobby have a timer each, and so do their seats for a moment after that; no
+// connection, and over HTTP/2 one more for its frames and one for each request. A watch over HTTP/2 costs its request's
+// goroutine and no other. A watch over HTTP/1.1 costs two of ours, one that writes and one that notices when the client
+// leaves, and none of net/http's. Connections in the lobby have a timer each, and so do their seats for a moment after that; no
 // goroutine waits for those.
 //
 // Close ends all of these goroutines and waits for them. It gives up after closeTimeout, or after
@@ -59,14 +59,17 @@
 //   - Requests in flight: 400 that read (maxReads), 200 that write (maxWrites). The deletion of a collection counts as
 //     collectionWrites of these.
 //   - Connections: MaxConnections, a quarter of them for others than the address that has most (addressShare).
-//     lobbySeats more get a place for a moment, to be told to come back.
+//     lobbySeats more get a place for a moment, to be told to come back. One HTTP/2 connection may have
+//     HTTP2MaxStreams requests open.
 //   - Watches: 65,536 (maxWatches).
 //   - Time: 30 s for headers (headerTimeout), 55 s for headers and body (bodyTimeout), 60 s for a read (readDeadline),
 //     34 s for a write (writeDeadline), 120 s for an idle connection (idleTimeout), and WatchWriteTimeout for a watch
 //     whose client takes nothing.
 //   - Answers of more than 128 KiB (largeAnswer), if they're lists or compressed: 32 at once (maxLargeAnswers). Others
 //     wait for up to 20 s (largeAnswerWait) and then get a 429.
-//   - Answers in YAML: 2 MiB of JSON (maxYAMLSource), 16 MiB of text (maxYAMLText).
+//   - Answers in YAML: 2 MiB of JSON (maxYAMLSource), 16 MiB of text (maxYAMLText). Of those above 64 KiB of JSON (largeYAML)
+//     one is made at a time; others wait as large answers do.
+//   - A Status: 64 KiB of message (maxMessage), registry.MaxCauses causes of 1 KiB (maxCauseMessage).
 //   - OpenAPI documents, compressed: 64 MiB for one (maxOpenAPIDocument), 16 MiB for all that are kept (maxOpenAPIKept).
 //   - Metric series: fixed verbs and codes, and at most 1,024 resources (maxResources).
 //

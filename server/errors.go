@@ -11,13 +11,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
 
-// What a Status may hold, so that an error is never large: 64 KiB of message, 100 causes of 1 KiB.
+// What a Status may hold, so that an error is never large: 64 KiB of message, and
+// registry.MaxCauses causes of 1 KiB.
 const (
 	maxMessage      = 64 << 10
-	maxCauses       = 100
 	maxCauseMessage = 1 << 10
 )
 
@@ -77,14 +78,14 @@ func encodeStatus(status metav1.Status) []byte {
 	return body
 }
 
-// statusOf returns the Status that an error becomes. A Status that says internal error is logged, too: what failed is in
-// the server, or in a webhook that it calls.
+// statusOf returns the Status that an error becomes. A Status 500 that says internal error is logged, too: what failed is in
+// the server, or in a webhook that it calls. A 507 isn't logged: a full disk would fill its own log.
 func (w *response) statusOf(r *http.Request, err error) metav1.Status {
 	var known apierrors.APIStatus
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &known) && known.Status().Code >= 400:
-		if known.Status().Reason == metav1.StatusReasonInternalError {
+		if s := known.Status(); s.Code == http.StatusInternalServerError && s.Reason == metav1.StatusReasonInternalError {
 			w.internal(r, err)
 		}
 		return known.Status()
@@ -120,7 +121,7 @@ func bound(s *metav1.Status) {
 		return
 	}
 	details := *s.Details // the error's own, perhaps shared
-	details.Causes = append([]metav1.StatusCause(nil), details.Causes[:min(len(details.Causes), maxCauses)]...)
+	details.Causes = append([]metav1.StatusCause(nil), details.Causes[:min(len(details.Causes), registry.MaxCauses)]...)
 	for i := range details.Causes {
 		details.Causes[i].Message = clip.To(details.Causes[i].Message, maxCauseMessage)
 		details.Causes[i].Field = clip.To(details.Causes[i].Field, maxCauseMessage)

@@ -179,7 +179,7 @@ func (in *instance) etcdStopped() error {
 // close undoes whatever open did, in the opposite order, and waits for all of it, but no longer than
 // closeTimeout, or brokenTimeout if etcd has failed or fails meanwhile.
 func (in *instance) close() error {
-	slow := time.AfterFunc(slowClose, func() { in.log.Warn("still closing", "waitingFor", in.waitingFor.Load()) })
+	slow := time.AfterFunc(slowClose, func() { in.log.Warn("still closing", "waiting_for", in.waitingFor.Load()) })
 	defer slow.Stop()
 
 	began := time.Now()

@@ -127,11 +127,11 @@ func newOperation(e *registry.Endpoint, names schemaNames, at site, a action) op
 		description: describe(a.prefix, e.Kind, at.subresource),
 	}
 	verb, collection := strings.CutSuffix(a.prefix, "collection")
-	op.id = verb + identifier(strings.TrimSuffix(group, ".k8s.io"), true) + identifier(e.Version, true)
+	op.id = verb + upperIdentifier(strings.TrimSuffix(group, ".k8s.io")) + upperIdentifier(e.Version)
 	if collection {
 		op.id += "Collection"
 	}
-	op.id += at.scope + identifier(e.Kind, true) + identifier(at.subresource, true)
+	op.id += at.scope + upperIdentifier(e.Kind) + upperIdentifier(at.subresource)
 	switch a.name {
 	case "list":
 		op.gives = names.list
@@ -168,6 +168,10 @@ func describe(verb, kind, subresource string) string {
 	return verb + " " + of
 }
 
+// upperIdentifier is identifier with a capital first, lowerIdentifier one without.
+func upperIdentifier(s string) string { return identifier(s, true) }
+func lowerIdentifier(s string) string { return identifier(s, false) }
+
 // identifier leaves out what can't be in an identifier, and has the next letter capitalized for it.
 func identifier(s string, capital bool) string {
 	var b strings.Builder
@@ -192,7 +196,7 @@ func (op operation) tag() string {
 	if group == "" {
 		group = "core"
 	}
-	return identifier(strings.TrimSuffix(group, ".k8s.io"), false) + "_" + identifier(op.endpoint.Version, false)
+	return lowerIdentifier(strings.TrimSuffix(group, ".k8s.io")) + "_" + lowerIdentifier(op.endpoint.Version)
 }
 
 func (op operation) gvk() object {

@@ -173,7 +173,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	closeErr := s.Close()
 	if err != nil && closeErr != nil { // a consequence, which would hide the cause
-		s.in.log.Warn("the server wasn't closed cleanly", "err", closeErr)
+		s.in.log.Warn("the server wasn't closed cleanly", "error", closeErr)
 		return err
 	}
 	return cmp.Or(err, closeErr)

@@ -9,5 +9,10 @@
 // validates them; entries that didn't change keep their tree; a write that changes nothing isn't merged at all.
 //
 // Types are built from OpenAPI at the first use of one of a kind's managers and shared by all of them.
-// The package starts no goroutine; its only locks are Types.once and Manager.once.
+// The package starts no goroutine; its only locks are Types.once and Manager.once. Where two objects are given, the stored
+// one comes first, as in the library.
+//
+// # Bounds
+//
+// Objects that nest deeper than maxDepth are neither merged nor recorded. maxMessage bounds what a message repeats.
 package managed

@@ -55,7 +55,7 @@ func (f *feed) follow(ctx context.Context) error {
 		switch {
 		case errors.Is(err, storage.ErrCompacted):
 			f.cacher.stats.relisted.Add(1)
-			f.log.Warn("the feed fell out of history: listing anew", "position", f.position(), "err", err)
+			f.log.Warn("the feed fell out of history: listing anew", "position", f.position(), "error", err)
 			if err := f.prime(ctx); err != nil {
 				return err
 			}
@@ -79,7 +79,7 @@ func (f *feed) prime(ctx context.Context) error {
 		if !errors.Is(err, storage.ErrCompacted) {
 			return err
 		}
-		f.log.Warn("history was compacted while the caches were primed: listing anew", "err", err)
+		f.log.Warn("history was compacted while the caches were primed: listing anew", "error", err)
 	}
 }
 
@@ -173,7 +173,7 @@ func (f *feed) ignore(changes []storage.Change) {
 		total := f.cacher.stats.undecodable.Add(1)
 		if now := time.Now(); now.Sub(f.complained) >= complaintInterval {
 			f.complained = now
-			f.log.Error("a change in the store can't be decoded: reads and watches don't have it", "revision", c.Revision, "total", total, "err", c.Err)
+			f.log.Error("a change in the store can't be decoded: reads and watches don't have it", "revision", c.Revision, "total", total, "error", c.Err)
 		}
 	}
 }

@@ -231,7 +231,7 @@ func (r *rig) stuck(ctx context.Context, o *thing) (rev storage.Revision, finish
 		if err := finish(); err != nil {
 			r.t.Fatal(err)
 		}
-		if rev, err = r.store.Delete(ctx, o.key, last+1); err != nil {
+		if _, err := r.store.Delete(ctx, o.key, last+1); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -187,9 +187,8 @@ func TestSlowState(t *testing.T) {
 func TestSlowStateExpires(t *testing.T) {
 	r := newRig(t, defaultBounds)
 	ctx := t.Context()
-	var last storage.Revision
 	for i := range 10 {
-		last = r.write(fatWidget(fmt.Sprint("w", i), "front"))
+		r.write(fatWidget(fmt.Sprint("w", i), "front"))
 	}
 	opts := query{}.options(t)
 	opts.Start = StartState
@@ -201,7 +200,7 @@ func TestSlowStateExpires(t *testing.T) {
 	if _, _, err := c.Next(ctx, nil); err != nil {
 		t.Fatal(err)
 	}
-	last = r.write(fatWidget("w9", "back"))
+	last := r.write(fatWidget("w9", "back"))
 	r.catchUp()
 	r.cacher.bounds.statePins = 1
 	r.cacher.states.trim()

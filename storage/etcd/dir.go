@@ -209,7 +209,7 @@ func (d *dataDir) tighten(log *slog.Logger) {
 		err = os.Chmod(d.path, 0o700)
 	}
 	if err != nil {
-		log.Warn("the data directory can't be closed to others", "dir", d.path, "err", err)
+		log.Warn("the data directory can't be closed to others", "dir", d.path, "error", err)
 	}
 }
 

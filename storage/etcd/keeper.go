@@ -116,7 +116,7 @@ func (k *keeper) complain(err error) {
 	}
 	if text := err.Error(); text != k.complaint {
 		k.complaint = text
-		k.log.Error("the store can't be kept within its bounds; trying again", "err", err)
+		k.log.Error("the store can't be kept within its bounds; trying again", "error", err)
 	}
 }
 

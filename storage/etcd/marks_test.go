@@ -240,7 +240,7 @@ func TestWaitFor(t *testing.T) {
 		if !s.waitFor("the slow part", func() { time.Sleep(12 * time.Second) }) {
 			t.Error("gave up")
 		}
-		if n := strings.Count(log.String(), `waitingFor="the slow part"`); n != 2 {
+		if n := strings.Count(log.String(), `waiting_for="the slow part"`); n != 2 {
 			t.Errorf("%d log lines in 12 seconds: %s", n, &log)
 		}
 		hang := make(chan struct{})

@@ -303,7 +303,7 @@ func (r *room) enterState(before, now *roomState) {
 	r.state.Store(now)
 	switch {
 	case now.refused() && !before.refused():
-		r.log.Warn("writes are refused until there's space", "err", now.refusal(r.dir.path, puts))
+		r.log.Warn("writes are refused until there's space", "error", now.refusal(r.dir.path, puts))
 	case before.refused() && !now.refused():
 		r.log.Info("there's space again: writes go on", "dir", r.dir.path, "free", now.disk.free)
 	}

@@ -504,7 +504,7 @@ func (s *Server) close() error {
 // nil: nothing that was acknowledged is lost.
 func (s *Server) forNextStart(what string, err error) error {
 	if errors.Is(err, check.ErrUnsealed) || errors.Is(err, syscall.ENOSPC) {
-		s.log.Info(what+" weren't saved", "err", err)
+		s.log.Info(what+" weren't saved", "error", err)
 		return nil
 	}
 	return err
@@ -533,7 +533,7 @@ func (s *Server) waitFor(what string, f func()) bool {
 			s.hung = true
 			return false
 		case <-report.C:
-			s.log.Warn("the store is still busy", "waitingFor", what, "since", time.Since(began).Round(time.Second))
+			s.log.Warn("the store is still busy", "waiting_for", what, "since", time.Since(began).Round(time.Second))
 		}
 	}
 }
