@@ -40,7 +40,8 @@ type Sink interface {
 	Write(buf []byte) error
 }
 
-// Headroom is how many bytes a sink finds free before the frames.
+// Headroom is how many bytes a sink finds free before the frames: enough for the size line of an HTTP/1.1 chunk, which is
+// hexadecimal digits and CRLF.
 const Headroom = 16
 
 var (
@@ -62,13 +63,14 @@ const (
 	// watchers that were opened together don't wake together.
 	minBookmarkInterval = 55 * time.Second
 	maxBookmarkInterval = 65 * time.Second
-	// lastBookmark is how long before its deadline a stream gets one more.
+	// lastBookmark is how long before its deadline a stream gets one more, as from kube-apiserver.
 	lastBookmark = 2 * time.Second
 	// bookmarkRoom is enough for most bookmarks.
 	bookmarkRoom = 256
 	// maxTimeout is how far in the future a deadline can be. That's as good as never, and no sum of times overflows.
 	maxTimeout = 100 * 365 * 24 * time.Hour
-	// maxDrain bounds what a stream still gives when the server is going away.
+	// maxDrain bounds how long a stream still gives events when the server is going away: the server waits two seconds
+	// for its connections.
 	maxDrain = 2 * time.Second
 )
 

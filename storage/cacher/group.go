@@ -80,6 +80,7 @@ func (g *group) push(n entry, most uint64) {
 	g.next++
 }
 
+// grow doubles the ring; Resource.mu must be held for writing.
 func (g *group) grow() {
 	bigger := make([]entry, max(firstGroupEntries, 2*len(g.ring)))
 	for i := g.first; i < g.next; i++ {

@@ -141,7 +141,7 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 	return dirty
 }
 
-// route notes the event with the groups that it concerns.
+// route notes the event with the groups that it concerns; mu must be held for writing.
 func (r *Resource) route(e *event, dirty []*cohort) []*cohort {
 	r.index.touch(e.prev, e.cur, func(g *group) {
 		if g.touched == e.seq {

@@ -233,7 +233,7 @@ func (d *dataDir) abandon() {
 }
 
 // ephemeralTries is how often openEphemeral tries again after another server's removeLeftovers has removed its new
-// directory before it was locked.
+// directory before it was locked. A try fails only if a server starts in the same instant, so ten are plenty.
 const ephemeralTries = 10
 
 // openEphemeral makes and locks a fresh directory inside base; "" is the system's temporary directory. It removes what

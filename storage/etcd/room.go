@@ -187,7 +187,7 @@ func (r *room) rewrite(f func() error) error {
 	return err
 }
 
-// allocate allocates the next chunk in the files that it will go to.
+// allocate allocates the next chunk in the files that it will go to; mu must be held.
 func (r *room) allocate() error {
 	if !r.dir.ephemeral {
 		if time.Since(r.allocated) < commitInterval {
@@ -209,7 +209,7 @@ func (r *room) allocate() error {
 }
 
 // allocateDatabase allocates what lies between the size that is known to be allocated and databaseChunks past the
-// database's end.
+// database's end; mu must be held.
 func (r *room) allocateDatabase() error {
 	f, err := os.OpenFile(r.dir.db(), os.O_RDWR, 0)
 	if err != nil {
@@ -299,6 +299,7 @@ func (d *dataDir) orderWAL() error {
 }
 
 // enterState publishes what a look found. It logs when writes begin to be refused, and when they are let in again.
+// mu must be held.
 func (r *room) enterState(before, now *roomState) {
 	r.state.Store(now)
 	switch {

@@ -2,7 +2,7 @@
 // etcd by itself trusts its files: it cuts its log where a record can't be read, and follows any page number
 // in its database. So each start reads them here first, with more suspicion.
 //
-// It owns the rules for etcd's files (the log in member/wal, the database in member/snap/db), and the seal:
+// It owns the rules for etcd's files (the WAL in member/wal, which this package calls the log; the database in member/snap/db), and the seal:
 // a file with the checksums of the closed database.
 //
 // # Flow
