@@ -7,7 +7,8 @@
 // A resource comes from one of two sources and behaves the same afterwards. It's either a Go type, which the program gives to
 // Register before Run (Namespace and CustomResourceDefinition are registered so), or a CustomResourceDefinition object. Each
 // served version of a resource is an Endpoint, and the verbs are its methods. The Catalog holds the endpoints of one instant;
-// it's replaced as a whole.
+// it's replaced as a whole. In this package a Definition, with a capital, is what a program says of its Go type; a definition
+// is a CustomResourceDefinition, and so is crd.Definition.
 //
 // # Where to begin
 //
@@ -47,8 +48,9 @@
 // whole write of a definition; a key's turn (see turns), while the object is changed, its hooks and webhooks included, and at
 // most maxTurnWait is spent waiting for it; definitions.mu, while the catalog is rebuilt from memory; the cacher's locks.
 //
-// turns.mu, managers.mu and unreadable.mu are leaves: nothing is called while they're held, except the constructor of a
-// manager, which takes no lock. So are form.Forms' lock and conversion.Webhook.mu.
+// turns.mu, managers.mu, unreadable.mu and conversion.Webhook.mu are leaves: no lock is taken under them. managers.mu is held
+// while a manager is made. form.Forms' lock is held while a Table's columns are compiled, once, under the lock of their
+// sync.OnceValue, which takes no other of ours.
 //
 // # Bounds
 //

@@ -93,6 +93,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	case <-ctx.Done():
 		return nil
 	}
+	defer r.definitions.close() // on every way out: sync opens clients of webhooks
 	r.definitions.sync()
 	if err := r.namespaces.createInitial(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -105,7 +106,6 @@ func (r *Registry) Run(ctx context.Context) error {
 	controllers.Go(func() { r.follow(ctx, r.definitions.res, r.definitions.reconcile) })
 	controllers.Go(func() { r.follow(ctx, r.namespaces.res, r.namespaces.reconcile) })
 	controllers.Wait()
-	r.definitions.close()
 	return nil
 }
 

@@ -25,7 +25,7 @@
 //   - the length of the URI, and the form of its path (path.go),
 //   - the chi routes (router.go),
 //   - the bearer token (token.go),
-//   - the query's parse, readiness, and the bounds on requests in flight (limits.go),
+//   - the query's parse, the bounds on requests in flight, and readiness (limits.go),
 //   - the function of the route.
 //
 // Bodies come in as JSON or YAML (body.go, yaml.go) and reach the registry as JSON. Objects go out as the bytes that
@@ -76,5 +76,5 @@
 // # Locks
 //
 // Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu and openAPI.mu are leaves: no other
-// lock is taken while one of them is held.
+// lock of ours is taken while one of them is held. Under metrics.mu Prometheus takes its own.
 package server
