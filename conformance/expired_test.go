@@ -90,7 +90,7 @@ func (s *apiserver) outlive(version string) {
 	}
 	size := 0
 	eventually(s.t, "the server has forgotten version "+version, func(ctx context.Context) bool {
-		for range 20 {
+		for range 80 { // together half of what the log in memory holds
 			size++
 			if _, err := client.Patch(ctx, "large", "application/merge-patch+json", fill(size), metav1.PatchOptions{}); err != nil {
 				s.t.Fatal(err)

@@ -40,7 +40,7 @@ func TestKubectlColumns(t *testing.T) {
 	})
 	both := k.do("", "get", "crd,ns")
 	for _, pattern := range []string{
-		`NAME +CREATED AT\ncustomresourcedefinition.apiextensions.k8s.io/gadgets.example.com +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n`,
+		`NAME +SCOPE +VERSIONS +CREATED AT\ncustomresourcedefinition.apiextensions.k8s.io/gadgets.example.com +Namespaced +v1\(storage\) +\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\n`,
 		`NAME +STATUS +AGE\nnamespace/default +Active +\d+m?\d*s?\n`,
 	} {
 		if !regexp.MustCompile(pattern).MatchString(both) {
