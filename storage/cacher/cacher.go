@@ -22,6 +22,7 @@ type Cacher struct {
 	waker     waker
 	kept      kept
 	states    states
+	tapes     tapes
 	bounds    bounds
 	feed      feed
 	stats     stats

@@ -11,13 +11,17 @@
 // ring reads the log, and one that falls behind the log reads etcd's history. No cursor is closed for being
 // slow.
 //
+// A Tape has the changes of all resources in one order, for readers inside the process. The feed notes where the events
+// are, if somebody reads, and the reader takes them from the logs.
+//
 // Goroutines: the feed and the waker, both of Cacher.Run. The members of a group are woken in cohorts of 32. The
 // feed queues the cohorts that have news, and the waker closes their channels. So the feed's cost grows with
 // the cohorts, not with the watchers.
 //
 // Locks, in the order in which they may be held:
 //
-//	Cacher.mu, the map of resources ─▶ Resource.mu ─▶ states.mu
+//	tapes.mu ─▶ Cacher.mu, the map of resources ─▶ Resource.mu ─▶ states.mu
+//	tapes.mu ─▶ Tape.mu
 //	event.mu, stretches.mu, feed.waitMu, waker.mu, cohort.mu, kept.mu, sharedState.mu: alone
 //
 // Conversion.turn is a lock too. It's a channel, so that whoever waits for it can give up. It's held while a
@@ -32,7 +36,7 @@
 // snapshot is kept for the pages that follow the first one. It's dropped when it keeps too much alive; then Past
 // reads the same objects from etcd. The same goes for the snapshot of an initial state that a client takes slowly.
 //
-// Bounds: those of the type bounds; maxBatchBytes and maxBatchEvents per step of a cursor; maxStretchBytes. What
-// conversions make of objects grows with the objects and the versions that are read, and the number of Resources with
-// the prefixes that were used.
+// Bounds: those of the type bounds; maxBatchBytes and maxBatchEvents per step of a cursor; maxStretchBytes; tapeNotes
+// for each tape. What conversions make of objects grows with the objects and the versions that are read, and the number
+// of Resources with the prefixes that were used.
 package cacher

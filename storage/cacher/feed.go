@@ -24,6 +24,8 @@ type feed struct {
 	moved  chan struct{} // closed when pos has moved; nil while nobody waits
 
 	// The goroutine's own.
+	noting     bool      // a tape is open, so the present batch is noted
+	noted      []note    // the events of the present batch, for the tapes
 	untrimmed  int       // changes since the logs were last trimmed
 	pinned     int64     // bytes replaced since the snapshots were last trimmed
 	complained time.Time // when a change that can't be decoded was last logged
@@ -95,8 +97,11 @@ func (f *feed) list(ctx context.Context, at storage.Revision) error {
 	if err != nil {
 		return err
 	}
+	f.cacher.tapes.mu.Lock()
 	dirty := f.install(objects, at)
 	f.moveTo(at)
+	f.cacher.tapes.expire()
+	f.cacher.tapes.mu.Unlock()
 	f.cacher.waker.wake(dirty)
 	return nil
 }
@@ -119,7 +124,19 @@ func (f *feed) install(objects map[storage.Prefix][]*Object, at storage.Revision
 
 // applyAll applies changes revision by revision, and then wakes the watchers that they concern.
 func (f *feed) applyAll(changes []storage.Change) {
-	var dirty []*cohort
+	dirty := f.applyNoted(changes)
+	f.cacher.waker.wake(dirty)
+	if f.untrimmed += len(changes); f.untrimmed >= trimInterval {
+		f.untrimmed = 0
+		f.cacher.trimLogs()
+	}
+}
+
+// applyNoted applies changes revision by revision, and hands each tape the places of the events.
+func (f *feed) applyNoted(changes []storage.Change) (dirty []*cohort) {
+	f.cacher.tapes.mu.Lock()
+	defer f.cacher.tapes.mu.Unlock()
+	f.noting = len(f.cacher.tapes.open) > 0
 	for from := 0; from < len(changes); {
 		to := from + 1
 		for to < len(changes) && changes[to].Revision == changes[from].Revision {
@@ -134,11 +151,12 @@ func (f *feed) applyAll(changes []storage.Change) {
 		}
 		from = to
 	}
-	f.cacher.waker.wake(dirty)
-	if f.untrimmed += len(changes); f.untrimmed >= trimInterval {
-		f.untrimmed = 0
-		f.cacher.trimLogs()
+	if f.noting {
+		f.cacher.tapes.hand(f.noted, f.position())
+		clear(f.noted)
+		f.noted = f.noted[:0]
 	}
+	return dirty
 }
 
 // applyRevision brings one revision into all the resources that it changed.

@@ -134,6 +134,9 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 			continue // a key written and deleted by one transaction
 		}
 		r.log.append(e)
+		if f := &r.cacher.feed; f.noting {
+			f.noted = append(f.noted, note{r, e.seq})
+		}
 		if len(r.groups) > 0 {
 			dirty = r.route(e, dirty)
 		}

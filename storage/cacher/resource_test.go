@@ -50,9 +50,8 @@ func (b *bench) remove(key string) storage.Revision {
 }
 
 func (b *bench) feed(changes []storage.Change) {
-	dirty := b.apply(changes, nil)
+	b.cacher.feed.applyAll(changes)
 	b.cacher.feed.moveTo(b.rev)
-	b.cacher.waker.wake(dirty)
 	b.wakeAll()
 }
 
