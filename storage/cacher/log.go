@@ -90,9 +90,7 @@ func (e *event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, 
 	size := len(shown.raw) + len(v.APIVersion) + frameOverhead
 	f := &frame{view: v, typ: t, data: v.appendFrame(make([]byte, 0, size), t, shown, e.rev), next: e.frames.Load()}
 	e.frames.Store(f)
-	if e.encoded != nil {
-		e.encoded.Add(1)
-	}
+	e.encoded.Add(1)
 	return f.data, e.grow(int64(cap(f.data)))
 }
 

@@ -68,7 +68,7 @@ func (im image) flip(name string, offset int) {
 	im[name] = string(b)
 }
 
-// records returns the offset of each record of the first log file, and where the last one ends.
+// records returns the offset of each record of the first WAL file, and where the last one ends.
 func records(im image) (at []int, end int) {
 	for off := 0; ; {
 		field := binary.LittleEndian.Uint64([]byte(im[walPath][off : off+8]))
@@ -109,15 +109,15 @@ func TestDamageRefused(t *testing.T) {
 			[]string{walPath, fmt.Sprintf("at offset %d", mid)}},
 		{"log: blank from a record on", func(im image) {
 			im[walPath] = im[walPath][:mid] + strings.Repeat("\x00", len(im[walPath])-mid)
-		}, []string{"member/wal", "the log ends at entry", "the database has entry"}},
+		}, []string{"member/wal", "the WAL ends at entry", "the database has entry"}},
 		{"log: a blank stretch", func(im image) {
 			im[walPath] = im[walPath][:mid] + strings.Repeat("\x00", 4096) + im[walPath][mid+4096:]
 		}, []string{walPath, fmt.Sprintf("at offset %d", mid), "blank"}},
 		{"log: cut", func(im image) { im[walPath] = im[walPath][:mid+16] },
 			[]string{walPath, fmt.Sprintf("at offset %d", mid), "it was cut"}},
 		{"log: cut between records", func(im image) { im[walPath] = im[walPath][:mid] },
-			[]string{"member/wal", "the log ends at entry", "the database has entry"}},
-		{"log: missing", func(im image) { delete(im, walPath) }, []string{"member/wal", "the log is missing"}},
+			[]string{"member/wal", "the WAL ends at entry", "the database has entry"}},
+		{"WAL: missing", func(im image) { delete(im, walPath) }, []string{"member/wal", "the WAL is missing"}},
 		{"log: an earlier file missing", func(im image) {
 			im["member/wal/0000000000000002-0000000000000fff.wal"] = im[walPath]
 		}, []string{"0000000000000002-0000000000000fff.wal", "missing (number 1)"}},
@@ -143,7 +143,7 @@ func TestDamageRefused(t *testing.T) {
 					delete(im, name)
 				}
 			}
-		}, []string{"member/wal", "the log is missing"}},
+		}, []string{"member/wal", "the WAL is missing"}},
 	}
 	for _, tt := range tests {
 		for _, from := range []struct {
@@ -271,7 +271,7 @@ func freePage(t *testing.T, im image) int {
 	return free
 }
 
-// A write at the log's end that the power failed under is dropped with a log line. It was never
+// A write at the WAL's end that the power failed under is dropped with a log line. It was never
 // acknowledged, and everything before it is there.
 func TestTornTail(t *testing.T) {
 	_, killed := images(t, 50)
@@ -318,14 +318,14 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// entryRecord is a log record like etcd's, with size bytes of data.
+// entryRecord is a WAL record like etcd's, with size bytes of data.
 func entryRecord(crc uint32, size int) []byte {
 	data := append([]byte{0x08, 0, 0x10, 2, 0x18, 0xff, 0x7f, 0x22, byte(size&0x7f | 0x80), byte(size >> 7)}, bytes.Repeat([]byte("x"), size)...)
 	b, _ := logRecord(crc, 2, data)
 	return b
 }
 
-// logRecord is a log record of a type. It returns its checksum, too, from which the next one's goes on.
+// logRecord is a WAL record of a type. It returns its checksum, too, from which the next one's goes on.
 func logRecord(crc uint32, typ byte, data []byte) ([]byte, uint32) {
 	crc = crc32.Update(crc, crc32.MakeTable(crc32.Castagnoli), data)
 	msg := binary.AppendUvarint([]byte{0x08, typ, 0x10}, uint64(crc))
@@ -357,7 +357,7 @@ func groupCommit(t *testing.T, crc uint32, after uint64, n int, commit uint64) (
 	return append(records, rec)
 }
 
-// lastEntry reads the index of the last entry of a log.
+// lastEntry reads the index of the last entry of a WAL.
 func lastEntry(t *testing.T, im image) uint64 {
 	t.Helper()
 	dir := im.restore(t, func(image) {})
@@ -466,7 +466,7 @@ func TestKilledImage(t *testing.T) {
 			b[newer+20] ^= 0xff
 			im[dbPath] = string(b)
 		}},
-		{"a log whose blank rest was lost", func(im image) { // an interrupted start leaves it so
+		{"a WAL whose blank rest was lost", func(im image) { // an interrupted start leaves it so
 			_, end := records(im)
 			im[walPath] = im[walPath][:end]
 		}},

@@ -48,7 +48,7 @@ func mountDisk(t *testing.T, megabytes int) (dir string, full func()) {
 	}
 }
 
-// What room lets in needs no more space, whatever the sizes of the writes and wherever the log's file ends: a
+// What room lets in needs no more space, whatever the sizes of the writes and wherever the WAL's file ends: a
 // chunk of it is written on a disk that has none. Then nothing more is let in, and the store closes and opens.
 func TestRoomHolds(t *testing.T) {
 	tests := []struct {
@@ -57,11 +57,11 @@ func TestRoomHolds(t *testing.T) {
 		value  int
 	}{
 		{"small values", 0, 100},
-		{"small values over the log file's end", segmentBytes - 1<<20, 100},
+		{"small values over the WAL file's end", segmentBytes - 1<<20, 100},
 		{"pages", 0, 4 << 10},
 		{"large values", 0, 500 << 10},
-		{"large values over the log file's end", segmentBytes - 1<<20, 500 << 10},
-		{"the largest value over the log file's end", segmentBytes - 1<<20, MaxValueBytes},
+		{"large values over the WAL file's end", segmentBytes - 1<<20, 500 << 10},
+		{"the largest value over the WAL file's end", segmentBytes - 1<<20, MaxValueBytes},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 // value is an object of usual size.
 var value = bytes.Repeat([]byte("x"), 1024)
 
-// BenchmarkLog reads a log of two full files and a third.
-func BenchmarkLog(b *testing.B) {
+// BenchmarkWAL reads a WAL of two full files and a third.
+func BenchmarkWAL(b *testing.B) {
 	defer func(before int64) { wal.SegmentSizeBytes = before }(wal.SegmentSizeBytes)
 	wal.SegmentSizeBytes = 8 << 20
 	const entries = 18_000

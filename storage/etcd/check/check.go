@@ -26,7 +26,7 @@ func (d Directory) wal() string    { return filepath.Join(d.member(), "wal") }
 func (d Directory) db() string     { return filepath.Join(d.member(), "snap", "db") }
 
 // Open says whether the directory is sound. If it is, etcd may start there: its files are whole, or the
-// directory is as if it had never been started, and there is no seal any more. It returns the log's last
+// directory is as if it had never been started, and there is no seal any more. It returns the WAL's last
 // entry that is known to be committed, because etcd applies all up to it before it does anything else.
 //
 // Everything else is refused, with an error that names the file: etcd would start with less than it
@@ -65,13 +65,13 @@ func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
 		log.Info("the first start in this directory was interrupted; starting anew", "dir", d.Path)
 		return 0, os.RemoveAll(d.member())
 	case sum.files == 0:
-		return 0, &damage{d.wal(), -1, "the log is missing"}
+		return 0, &damage{d.wal(), -1, "the WAL is missing"}
 	case index == 0 && sum.commit == 0:
-		return 0, &damage{d.member(), -1, "nothing is in the log and the database any more"}
+		return 0, &damage{d.member(), -1, "nothing is in the WAL and the database any more"}
 	case index > sum.lastIndex && sum.torn:
-		return 0, &damage{sum.lastFile, sum.end, fmt.Sprintf("the log can be read up to entry %d, but the database has entry %d", sum.lastIndex, index)}
+		return 0, &damage{sum.lastFile, sum.end, fmt.Sprintf("the WAL can be read up to entry %d, but the database has entry %d", sum.lastIndex, index)}
 	case index > sum.lastIndex:
-		return 0, &damage{d.wal(), -1, fmt.Sprintf("the log ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
+		return 0, &damage{d.wal(), -1, fmt.Sprintf("the WAL ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
 	case sum.clusterID != d.ClusterID:
 		return 0, fmt.Errorf("%s belongs to another cluster (%x) than %s (%x): put the directory's own files back, or move member away to start empty",
 			d.member(), sum.clusterID, d.Marker, d.ClusterID)
@@ -108,7 +108,7 @@ func (n *newer) Error() string {
 	return fmt.Sprintf("%s at offset %d: %s: run the newer version that wrote it, or restore the data directory from a backup if there was none", n.file, n.offset, n.what)
 }
 
-// checkDB checks the database. It returns the last log entry that it has (0 if it has none, or if it
+// checkDB checks the database. It returns the last WAL entry that it has (0 if it has none, or if it
 // isn't a database yet because the first start was killed), and how many bytes its pages are.
 func (d Directory) checkDB(sum walSummary) (index uint64, pages int64, err error) {
 	db, unmap, err := openDB(d.db())

@@ -51,7 +51,7 @@ func written(t testing.TB) Directory {
 	return Directory{Path: cfg.Dir, ClusterID: uint64(e.Server.Cluster().ID())}
 }
 
-// smallFiles returns a small real log and database.
+// smallFiles returns a small real WAL and database.
 func smallFiles(t testing.TB) (log, db []byte) {
 	t.Helper()
 	d := written(t)
@@ -129,7 +129,7 @@ func TestSeal(t *testing.T) {
 	opens()
 }
 
-// Whatever a log file holds, reading it neither panics nor loops, ends within it, and finds the records that
+// Whatever a WAL file holds, reading it neither panics nor loops, ends within it, and finds the records that
 // etcd's own decoder finds.
 func FuzzLog(f *testing.F) {
 	log, _ := smallFiles(f)
@@ -148,7 +148,7 @@ func FuzzLog(f *testing.F) {
 	})
 }
 
-// Wherever a bit of a log is flipped, or a sector is blank, our reader and etcd's stop at the same place.
+// Wherever a bit of a WAL is flipped, or a sector is blank, our reader and etcd's stop at the same place.
 func TestLogFlipped(t *testing.T) {
 	log, _ := smallFiles(t)
 	sameRecords(t, log)
@@ -166,7 +166,7 @@ func TestLogFlipped(t *testing.T) {
 	}
 }
 
-// sameRecords reads a log file with etcd's decoder, which is the model for ours.
+// sameRecords reads a WAL file with etcd's decoder, which is the model for ours.
 func sameRecords(t *testing.T, b []byte) {
 	t.Helper()
 	d := wal.NewDecoder(mapped{bytes.NewReader(b)})

@@ -170,7 +170,7 @@ func mapFile(name string) (b []byte, unmap func(), err error) {
 	return b, func() { _ = syscall.Munmap(b) }, nil
 }
 
-// walk checks the tree and returns the index of the last log entry that the database has (0 if none).
+// walk checks the tree and returns the index of the last WAL entry that the database has (0 if none).
 func (db *dbFile) walk() (consistentIndex uint64, err error) {
 	w := dbWalk{b: db.b, meta: db.meta, seen: make([]bool, db.meta.pages)}
 	if err := w.tree(db.meta.root, keyRange{}, w.rootElement); err != nil {

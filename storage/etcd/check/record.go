@@ -45,7 +45,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var (
-	errRecordEnd    = errors.New("the log ends")
+	errRecordEnd    = errors.New("the WAL ends")
 	errRecordLength = errors.New("a record is longer than the file")
 	errRecordForm   = errors.New("a record can't be decoded")
 	errRecordCRC    = errors.New("a record's checksum is wrong")

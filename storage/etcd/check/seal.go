@@ -34,7 +34,7 @@ var ErrUnsealed = fmt.Errorf("sealing the database took more than %v", sealTime)
 // A seal covers free pages too, and a commit writes into those before it writes the meta page that makes
 // the commit count. So the seal is removed for good before etcd opens the database. Then a seal always
 // describes a database that nobody has touched since, and only damage can have changed a byte of it. After
-// a kill there is no seal, and only the tree and the log are checked.
+// a kill there is no seal, and only the tree and the WAL are checked.
 type seal struct {
 	path string
 	db   string // the database's path

@@ -11,11 +11,11 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
 
-// etcd repairs a log whose end can't be read by cutting it there. That is right after a power failure,
+// etcd repairs a WAL whose end can't be read by cutting it there. That is right after a power failure,
 // when the end was never acknowledged, and a silent loss after a disk's mistake in the middle. So the
-// log is read here first, with more suspicion, and etcd only gets one that it needn't repair.
+// WAL is read here first, with more suspicion, and etcd only gets one that it needn't repair.
 
-// walSummary is what a log holds.
+// walSummary is what a WAL holds.
 type walSummary struct {
 	files     int
 	clusterID uint64
@@ -27,8 +27,8 @@ type walSummary struct {
 	torn     bool  // there's more after the end: a write that a crash interrupted
 }
 
-// readWAL reads all of the log in dir and checks every record. The error is a *damage, or that of a
-// file that can't be read. No log at all is a summary of no files.
+// readWAL reads all of the WAL in dir and checks every record. The error is a *damage, or that of a
+// file that can't be read. No WAL at all is a summary of no files.
 func readWAL(dir string) (walSummary, error) {
 	var r walReader
 	names, err := filepath.Glob(filepath.Join(dir, "*.wal"))
@@ -47,7 +47,7 @@ func readWAL(dir string) (walSummary, error) {
 		}
 	}
 	if r.sum.commit > r.sum.lastIndex {
-		return r.sum, &damage{dir, -1, fmt.Sprintf("the log ends at entry %d, but entry %d was committed", r.sum.lastIndex, r.sum.commit)}
+		return r.sum, &damage{dir, -1, fmt.Sprintf("the WAL ends at entry %d, but entry %d was committed", r.sum.lastIndex, r.sum.commit)}
 	}
 	return r.sum, nil
 }
@@ -58,10 +58,10 @@ func checkNames(names []string) error {
 	for i, name := range names {
 		var seq, index uint64
 		if _, err := fmt.Sscanf(filepath.Base(name), "%016x-%016x.wal", &seq, &index); err != nil {
-			return &damage{name, -1, "its name isn't one of a log file"}
+			return &damage{name, -1, "its name isn't one of a WAL file"}
 		}
 		if i > 0 && seq != before+1 {
-			return &damage{name, -1, fmt.Sprintf("the log file before it is missing (number %d)", before+1)}
+			return &damage{name, -1, fmt.Sprintf("the WAL file before it is missing (number %d)", before+1)}
 		}
 		before = seq
 	}
@@ -71,7 +71,7 @@ func checkNames(names []string) error {
 type walReader struct {
 	sum  walSummary
 	crc  uint32
-	last bool // the file that is read is the log's last one
+	last bool // the file that is read is the WAL's last one
 }
 
 func (r *walReader) file(name string) error {
@@ -100,7 +100,7 @@ func (r *walReader) file(name string) error {
 }
 
 // records goes through b to the first record that isn't one, and returns its offset and what's wrong
-// with it: errRecordEnd where the log says that it ends.
+// with it: errRecordEnd where the WAL says that it ends.
 func (r *walReader) records(b []byte) (int, error) {
 	for off := 0; ; {
 		rec, next, err := readRecord(b, off)
@@ -157,7 +157,7 @@ func (r *walReader) note(rec record) error {
 			return err
 		}
 		if r.sum.clusterID != 0 && id != r.sum.clusterID {
-			return errors.New("it belongs to another cluster than the log file before it")
+			return errors.New("it belongs to another cluster than the WAL file before it")
 		}
 		r.sum.clusterID = id
 	case wal.CrcType:
@@ -167,7 +167,7 @@ func (r *walReader) note(rec record) error {
 	return nil
 }
 
-// mend blanks what an interrupted write left after the log's end, and gives a file that an interrupted
+// mend blanks what an interrupted write left after the WAL's end, and gives a file that an interrupted
 // start left short its size back. Then etcd has nothing to repair.
 func (s walSummary) mend() error {
 	f, err := os.OpenFile(s.lastFile, os.O_RDWR, 0)
