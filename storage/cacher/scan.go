@@ -20,6 +20,7 @@ type offsets struct {
 	version    span // of resourceVersion, between the quotes; or where the member is to be inserted
 	insert     bool // there is no resourceVersion: the whole member is inserted
 	comma      bool // and others follow it
+	owned      bool // there are ownerReferences
 }
 
 type span struct{ from, to uint32 }
@@ -121,6 +122,9 @@ func (s *scanner) metadata(o *Object) error {
 			} else {
 				err = s.value()
 			}
+		case "ownerReferences":
+			o.offsets.owned = true
+			err = s.value()
 		default:
 			err = s.value()
 		}
