@@ -38,7 +38,8 @@
 // watch.go asks the registry for a cursor and notes the watch (watchers.go). watchstream.Serve then reads from
 // the cursor and writes to the watch's sink, until the client leaves or the server closes. Over HTTP/2 it runs on the
 // request's goroutine, and the sink writes through net/http. Over HTTP/1.1 the stream takes the connection over
-// (takeover.go): the handler returns, and the sink writes to the socket.
+// (takeover.go): the handler returns, and the sink writes to the socket. A WebSocket (websocket.go) is such a connection,
+// too, with messages instead of chunks.
 //
 // # Goroutines
 //

@@ -36,9 +36,9 @@ func (g *guard) check(r *http.Request) error {
 		return statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
 			"the host "+quote(r.Host)+" is not allowed: use localhost, or start the server with --allowed-hosts")
 	}
-	if err := g.crossSite.Check(r); err != nil {
+	if g.fromOtherSite(r) {
 		return statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
-			"a web page of another site must not write here: Origin or Sec-Fetch-Site says cross-site")
+			"a web page of another site must not write here, nor open a WebSocket: Origin or Sec-Fetch-Site says cross-site")
 	}
 	for name := range r.Header {
 		if strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {
@@ -47,6 +47,17 @@ func (g *guard) check(r *http.Request) error {
 		}
 	}
 	return nil
+}
+
+// fromOtherSite tells whether a request that changes something, or opens a WebSocket, comes from a web page of another site.
+// Browsers let pages send any other GET and keep the answer from them, but they hand over what a WebSocket says.
+func (g *guard) fromOtherSite(r *http.Request) bool {
+	if isWebSocket(r) {
+		asWrite := *r
+		asWrite.Method = http.MethodPost
+		r = &asWrite
+	}
+	return g.crossSite.Check(r) != nil
 }
 
 func (g *guard) hostAllowed(host string) bool {

@@ -33,49 +33,45 @@ const endTimeout = 3 * time.Second
 
 // takenOver is one of them.
 type takenOver struct {
-	conn    net.Conn
-	chunked bool
-	sink    connSink
-	done    *response // what is logged and counted at the end: a copy without what belongs to net/http
-	method  string
-	path    string
-	start   time.Time
+	carrier
+	done   *response // what is logged and counted at the end: a copy without what belongs to net/http
+	sent   *atomic.Int64
+	method string
+	path   string
+	start  time.Time
+}
+
+// carrier carries a stream over a connection that was taken over: as the body of an answer (connSink), or as the
+// messages of a WebSocket (webSocket).
+type carrier interface {
+	watchstream.Sink
+	// listen returns an error when the client has left.
+	listen() error
+	// end leaves all writes from now on, and one that hangs, endTimeout together.
+	end()
+	// finish ends the stream so that the client knows that it has all, and closes the connection.
+	finish() error
+	// cutOff closes the connection so that the client doesn't take the stream for whole.
+	cutOff()
 }
 
 // takeOver makes the connection the stream's own, after the headers, and lets the handler return.
 func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, options watchstream.Options, closed func()) error {
-	w.Header().Set("Connection", "close") // there's no way back to net/http, so no second request either
-	w.WriteHeader(http.StatusOK)
-	control := http.NewResponseController(w.ResponseWriter)
-	err := control.Flush()
-	// Counted before net/http forgets the connection, so that at any time either net/http or we wait for it.
-	h.takeovers.streams.Add(1)
-	var conn net.Conn
-	if err == nil {
-		conn, _, err = control.Hijack()
-	}
-	if err == nil {
-		err = conn.SetDeadline(time.Time{})
-	}
+	c, err := h.carry(w, r, &watcher.bytes)
 	if err != nil {
-		h.takeovers.streams.Done()
-		if conn != nil {
-			conn.Close()
-		}
 		watcher.cursor.Close()
 		closed()
-		panic(http.ErrAbortHandler) // the client is gone
+		return err
 	}
 	w.takenOver = true
 	t := &takenOver{
-		conn:    conn,
-		chunked: r.ProtoAtLeast(1, 1),
+		carrier: c,
 		done:    &response{log: w.log, auditID: w.auditID, code: w.code, call: call{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}},
+		sent:    &watcher.bytes,
 		method:  r.Method,
 		path:    shortPath(r),
 		start:   time.Now(),
 	}
-	t.sink = connSink{conn: conn, chunked: t.chunked, deadline: deadline{set: conn.SetWriteDeadline, timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint), sent: &watcher.bytes}
 	go func() {
 		defer h.takeovers.streams.Done()
 		defer closed()
@@ -84,13 +80,45 @@ func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, optio
 	return nil
 }
 
+// carry answers with the head of a stream and takes the connection from net/http. After a nil error the stream counts as
+// one of takeovers.streams. It panics as net/http's handlers do if the client is gone.
+func (h *handler) carry(w *response, r *http.Request, sent *atomic.Int64) (c carrier, err error) {
+	// Counted before net/http forgets the connection, so that at any time either net/http or we wait for it.
+	h.takeovers.streams.Add(1)
+	defer func() {
+		if c == nil {
+			h.takeovers.streams.Done()
+		}
+	}()
+	sink := &connSink{deadline: deadline{timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint), sent: sent}
+	if isWebSocket(r) {
+		return upgrade(w, r, sink)
+	}
+	w.Header().Set("Connection", "close") // there's no way back to net/http, so no second request either
+	w.WriteHeader(http.StatusOK)
+	control := http.NewResponseController(w.ResponseWriter)
+	err = control.Flush()
+	var conn net.Conn
+	if err == nil {
+		conn, _, err = control.Hijack()
+	}
+	if err == nil {
+		err = sink.take(conn)
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler) // the client is gone
+	}
+	sink.chunked = r.ProtoAtLeast(1, 1)
+	return sink, nil
+}
+
 // stream serves a connection that was taken over, and closes it.
 func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstream.Options) {
 	ctx, cancel := context.WithCancelCause(h.takeovers.ctx)
 	var reader sync.WaitGroup
-	reader.Go(func() { cancel(awaitClient(t.conn)) })
+	reader.Go(func() { cancel(t.listen()) })
 	// A write that hangs when the server goes away gets little time more.
-	stop := context.AfterFunc(ctx, t.sink.end)
+	stop := context.AfterFunc(ctx, t.end)
 
 	whole := false
 	defer func() {
@@ -100,19 +128,16 @@ func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstrea
 		}
 		stop()
 		cancel(nil)
-		if whole {
-			t.conn.Close()
-		} else {
-			cutOff(t.conn)
+		if !whole {
+			t.cutOff()
 		}
 		reader.Wait()
-		t.done.bytes = t.sink.sent.Load()
+		t.done.bytes = t.sent.Load()
 		h.finish(t.done, t.method, t.path, time.Since(t.start))
 	}()
-	err := h.unlessTold(t.done, t.path, watchstream.Serve(ctx, cursor, options, &t.sink))
-	if err == nil && t.chunked {
-		t.sink.end()
-		_, err = t.conn.Write([]byte("0\r\n\r\n")) // a clean end; without it the client knows that it was cut off
+	err := h.unlessTold(t.done, t.path, watchstream.Serve(ctx, cursor, options, t))
+	if err == nil {
+		err = t.finish()
 	}
 	whole = err == nil
 }
@@ -155,6 +180,16 @@ type connSink struct {
 	sent   *atomic.Int64
 }
 
+// take makes the connection the sink's. What net/http had set for it is over.
+func (s *connSink) take(conn net.Conn) error {
+	s.conn, s.deadline.set = conn, conn.SetWriteDeadline
+	err := conn.SetDeadline(time.Time{})
+	if err != nil {
+		conn.Close()
+	}
+	return err
+}
+
 // Write sends whole frames. The error means that the client is gone, or took nothing for too long.
 func (s *connSink) Write(buf []byte) error {
 	s.events.Add(float64(countFrames(buf[watchstream.Headroom:])))
@@ -162,6 +197,11 @@ func (s *connSink) Write(buf []byte) error {
 	if s.chunked {
 		p = chunk(buf)
 	}
+	return s.send(p)
+}
+
+// send writes bytes in pieces, each under a deadline.
+func (s *connSink) send(p []byte) error {
 	for {
 		piece := p[:min(len(p), sinkPiece)]
 		if err := s.renew(time.Now()); err != nil {
@@ -178,12 +218,27 @@ func (s *connSink) Write(buf []byte) error {
 	}
 }
 
-// end leaves all writes from now on, and one that hangs, endTimeout together.
+func (s *connSink) listen() error { return awaitClient(s.conn) }
+
 func (s *connSink) end() {
 	last := time.Now().Add(endTimeout)
 	s.last.CompareAndSwap(nil, &last)
 	s.conn.SetWriteDeadline(*s.last.Load())
 }
+
+// finish sends the last chunk. Without it a client of HTTP/1.1 knows that it was cut off.
+func (s *connSink) finish() error {
+	if s.chunked {
+		s.end()
+		if _, err := s.conn.Write([]byte("0\r\n\r\n")); err != nil {
+			return err
+		}
+	}
+	s.conn.Close()
+	return nil
+}
+
+func (s *connSink) cutOff() { cutOff(s.conn) }
 
 // chunk puts the frames after the headroom into one HTTP/1.1 chunk, in place.
 func chunk(buf []byte) []byte {

@@ -71,6 +71,9 @@ func (t tokens) allow(r *http.Request) bool {
 		return true
 	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if scheme == "" {
+		scheme, token = "Bearer", socketToken(r)
+	}
 	hash := sha256.Sum256([]byte(strings.TrimSpace(token)))
 	found := 0
 	for i := range t {

@@ -25,8 +25,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	cursor, options, err := t.endpoint.Watch(r.Context(), t.request(w, r, wanted))
 	var about *registry.StreamError
 	if errors.As(err, &about) {
-		h.tell(w, about.ErrStatus)
-		return nil
+		return h.tell(w, r, about.ErrStatus)
 	}
 	if err != nil {
 		return err
@@ -63,12 +62,23 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 }
 
 // tell answers with a stream of one ERROR event.
-func (h *handler) tell(w *response, status metav1.Status) {
+func (h *handler) tell(w *response, r *http.Request, status metav1.Status) error {
+	event := watchstream.AppendError(make([]byte, watchstream.Headroom), encodeStatus(status))
+	if isWebSocket(r) {
+		c, err := h.carry(w, r, new(atomic.Int64))
+		if err != nil {
+			return err
+		}
+		defer h.takeovers.streams.Done()
+		c.Write(event) // an error means that the client is gone
+		return c.finish()
+	}
 	w.Header().Set("Content-Type", string(mediaJSON))
 	w.WriteHeader(http.StatusOK)
 	http.NewResponseController(w.ResponseWriter).Flush() // a stream has no length
 	h.metrics.watchEvents(w.endpoint).Inc()
-	w.Write(watchstream.AppendError(nil, encodeStatus(status))) // an error means that the client is gone
+	w.Write(event[watchstream.Headroom:]) // likewise
+	return nil
 }
 
 // unlessTold is the error of a stream that must be cut off. One of which the client has got an event is logged.

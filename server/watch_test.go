@@ -179,14 +179,14 @@ func TestHTTP2WithoutTLS(t *testing.T) {
 	}
 }
 
-// TestUpgradeIsIgnored: neither h2c nor WebSocket is switched to, and CONNECT opens no tunnel.
+// TestUpgradeIsIgnored: h2c is never switched to, WebSocket only for watches, and CONNECT opens no tunnel.
 func TestUpgradeIsIgnored(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)
 	for name, tc := range map[string]struct{ request, want string }{
 		"h2c":             {"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings, close\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAAP__\r\n\r\n", "HTTP/1.1 200 "},
 		"websocket":       {"GET /version HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x\r\n\r\n", "HTTP/1.1 200 "},
-		"websocket watch": {"GET " + widgetsPath + "?watch=true&timeoutSeconds=1 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x\r\n\r\n", "HTTP/1.1 200 "},
+		"websocket 1.0":   {"GET " + widgetsPath + "?watch=true&timeoutSeconds=1 HTTP/1.0\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: x\r\n\r\n", "HTTP/1.0 426 "},
 		"connect":         {"CONNECT localhost:80 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 400 "},
 		"connect a path":  {"CONNECT /api HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 405 "},
 		"absolute":        {"GET http://localhost/version HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 "},
