@@ -227,6 +227,7 @@ func flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
 	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which conversion webhooks may be called besides public addresses")
 	set.StringSliceVar(&s.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
+	set.StringSliceVar(&s.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions, as '^https://app\\.example$', for the origins of web pages of other sites that may use this server")
 	set.BoolVar(&s.TLS, "tls", false, "serve HTTPS with a certificate made for it, tls.crt in the data directory")
 	set.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")
 	set.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM file with its key")

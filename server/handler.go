@@ -120,9 +120,13 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) serve(w *response, r *http.Request) {
+	preflight := h.guard.cors.tell(w.Header(), r)
 	err := h.guard.check(r)
 	switch {
 	case err != nil:
+	case preflight:
+		w.WriteHeader(http.StatusNoContent)
+		return
 	case len(r.RequestURI) > maxURI:
 		err = statusError(http.StatusRequestURITooLong, metav1.StatusReasonBadRequest, "the URI is longer than "+strconv.Itoa(maxURI)+" bytes")
 	default:

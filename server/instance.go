@@ -48,6 +48,7 @@ type instance struct {
 	cacher   *cacher.Cacher
 	registry *registry.Registry
 	sweeper  *watchstream.Sweeper
+	cors     cors
 	ready    atomic.Bool
 
 	background sync.WaitGroup // feed, controllers, sweeper, tidier
@@ -70,7 +71,11 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), failed: make(chan error, 3)}
+	origins, err := newCORS(s.CORSAllowedOrigins)
+	if err != nil {
+		return nil, err
+	}
+	in := &instance{log: s.log(), cors: origins, failed: make(chan error, 3)}
 	in.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {

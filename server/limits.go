@@ -138,6 +138,21 @@ func (h *handler) enterResource(next http.Handler) http.Handler {
 	})
 }
 
+// enterLegacyWatch is the middleware of the paths below /watch/, where old clients watch without asking for it by a
+// parameter.
+func (h *handler) enterLegacyWatch(next http.Handler) http.Handler {
+	return handle(func(w *response, r *http.Request) error {
+		if _, err := w.parseQuery(r); err != nil {
+			return err
+		}
+		if r.Method != http.MethodGet {
+			return methodNotAllowed(w, http.MethodGet, "below /watch/ only GET is served: leave /watch out of the path")
+		}
+		w.query.Set("watch", "true")
+		return h.enterClass(w, r, classWatch, next)
+	})
+}
+
 // enterClass serves a request if the server is ready and the bound of its class has room. All but watches get a deadline.
 func (h *handler) enterClass(w *response, r *http.Request, class requestClass, next http.Handler) error {
 	if w.lobby {

@@ -5,6 +5,7 @@ import (
 	"html/template"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
@@ -23,12 +24,13 @@ func (h *handler) serveRoot(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	paths := rootPaths(h.registry.Catalog())
+	catalog := h.registry.Catalog()
+	paths := rootPaths(catalog)
 	if media == mediaHTML {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'")
 		w.Header().Set("Vary", "Accept")
-		return rootPage.Execute(w, map[string]any{"Version": Version().GitVersion, "Paths": paths})
+		return rootPage.Execute(w, map[string]any{"Version": Version().GitVersion, "Served": servedVersions(catalog), "Paths": paths})
 	}
 	body, err := json.Marshal(map[string][]string{"paths": paths})
 	if err != nil {
@@ -41,12 +43,47 @@ func (h *handler) serveRoot(w *response, r *http.Request) error {
 var rootPage = template.Must(template.New("root").Parse(`<!DOCTYPE html>
 <html lang="en"><meta charset="utf-8"><title>apiserver-lite</title>
 <h1>apiserver-lite {{.Version}}</h1>
-<p>This server speaks the Kubernetes API. Use kubectl or another client of Kubernetes with its address, or follow a path:</p>
+<p>This server speaks the Kubernetes API. Use kubectl or another client of Kubernetes with its address, or follow a path.</p>
+{{range .Served}}<h2><a href="{{.Path}}">{{.Name}}</a></h2>
+<table>
+<tr><th>Resource</th><th>Short</th><th>Kind</th><th>Scope</th></tr>
+{{range .Resources}}<tr><td><a href="{{.Path}}">{{.Name}}</a></td><td>{{.Short}}</td><td>{{.Kind}}</td><td>{{.Scope}}</td></tr>
+{{end}}</table>
+{{end}}<h2>Paths</h2>
 <ul>{{range .Paths}}
 <li><a href="{{.}}">{{.}}</a>{{end}}
 </ul>
 </html>
 `))
+
+// servedVersion is a group version on the page, with its resources.
+type servedVersion struct {
+	Name, Path string
+	Resources  []servedResource
+}
+
+type servedResource struct{ Name, Path, Short, Kind, Scope string }
+
+// servedVersions are what the page lists: all that can be listed.
+func servedVersions(c *registry.Catalog) (all []servedVersion) {
+	for _, g := range c.Groups {
+		for _, v := range g.Versions {
+			served := servedVersion{Name: groupVersion(g.Name, v.Name), Path: "/" + openAPIPath(g.Name, v.Name)}
+			for _, e := range v.Resources {
+				if !slices.Contains(e.Verbs, "list") {
+					continue
+				}
+				scope := "cluster"
+				if e.Namespaced {
+					scope = "namespace"
+				}
+				served.Resources = append(served.Resources, servedResource{e.Plural, served.Path + "/" + e.Plural, strings.Join(e.ShortNames, ", "), e.Kind, scope})
+			}
+			all = append(all, served)
+		}
+	}
+	return all
+}
 
 // rootPaths are the paths that lead on, sorted.
 func rootPaths(c *registry.Catalog) []string {

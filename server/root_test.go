@@ -30,7 +30,8 @@ func TestRoot(t *testing.T) {
 		}
 	}
 	res, body := s.Do("GET", "/", "", "Accept", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8")
-	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") || !strings.Contains(body, `<a href="/apis/example.com/v1">`) {
+	if res.StatusCode != http.StatusOK || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/html") || !strings.Contains(body, `<a href="/apis/example.com/v1">`) ||
+		!strings.Contains(body, `<a href="/apis/example.com/v1/widgets">widgets</a></td><td>wd</td><td>Widget</td><td>namespace</td>`) {
 		t.Errorf("for a browser: %s, %s: %s", res.Status, res.Header.Get("Content-Type"), body)
 	}
 	if res, body := s.Do("POST", "/", ""); res.StatusCode != http.StatusMethodNotAllowed {

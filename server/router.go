@@ -29,6 +29,7 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		openapi:           newOpenAPI(),
 		discovery:         newDocuments(),
 	}
+	h.guard.cors = in.cors
 	in.addGauges(h.metrics.registry, h.large)
 	h.openapi.collect(h.metrics.registry)
 	h.watchers.collect(h.metrics.registry)
@@ -82,6 +83,14 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 			routes.HandleFunc(prefix+"/{resource}/{name}/{subresource}", resource)
 			for _, subresource := range []string{"status", "finalize"} { // a namespace's own, not types in it
 				routes.HandleFunc(prefix+"/namespaces/{name}/"+subresource, h.namespaceSubresource(subresource))
+			}
+		}
+	})
+	routes.Group(func(routes chi.Router) {
+		routes.Use(h.authenticate, h.enterLegacyWatch)
+		for _, prefix := range versionPrefixes {
+			for _, path := range []string{"/{resource}", "/{resource}/{name}", "/namespaces/{namespace}/{resource}", "/namespaces/{namespace}/{resource}/{name}"} {
+				routes.HandleFunc(prefix+"/watch"+path, handle(h.serveResource))
 			}
 		}
 	})

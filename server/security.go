@@ -17,13 +17,14 @@ type guard struct {
 	// name of its own at 127.0.0.1.
 	hosts     []string
 	crossSite *http.CrossOriginProtection
+	cors      cors
 }
 
-func newGuard(address net.Addr, hasTokens bool, allowed []string) *guard {
+func newGuard(address net.Addr, hasTokens bool, allowedHosts []string) *guard {
 	g := &guard{crossSite: http.NewCrossOriginProtection()}
 	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsLoopback() && !hasTokens {
 		g.hosts = []string{"localhost"}
-		for _, host := range allowed {
+		for _, host := range allowedHosts {
 			g.hosts = append(g.hosts, strings.ToLower(hostOnly(host)))
 		}
 	}
@@ -38,7 +39,7 @@ func (g *guard) check(r *http.Request) error {
 	}
 	if g.fromOtherSite(r) {
 		return statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
-			"a web page of another site must not write here, nor open a WebSocket: Origin or Sec-Fetch-Site says cross-site")
+			"a web page of another site must not write here, nor open a WebSocket, unless --cors-allowed-origins allows its origin")
 	}
 	for name := range r.Header {
 		if strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {
@@ -57,7 +58,7 @@ func (g *guard) fromOtherSite(r *http.Request) bool {
 		asWrite.Method = http.MethodPost
 		r = &asWrite
 	}
-	return g.crossSite.Check(r) != nil
+	return g.crossSite.Check(r) != nil && !g.cors.allow(r)
 }
 
 func (g *guard) hostAllowed(host string) bool {

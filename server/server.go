@@ -67,6 +67,10 @@ type Server struct {
 	// rebinds its own name to 127.0.0.1 gets nothing. A port is ignored.
 	AllowedHosts []string
 
+	// CORSAllowedOrigins are regular expressions, as `//example\.com(:|$)`, that match the origins of web pages of other
+	// sites that may read and write here and watch over WebSocket. By default no page of another site may.
+	CORSAllowedOrigins []string
+
 	// TLS serves HTTPS with a certificate that the server makes for itself and keeps in the data
 	// directory (tls.crt, tls.key).
 	TLS bool

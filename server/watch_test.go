@@ -87,6 +87,44 @@ func TestWatchForms(t *testing.T) {
 	}
 }
 
+// TestLegacyWatch: a path below /watch/ is a watch, whatever its parameters say.
+func TestLegacyWatch(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	for _, tc := range []struct{ name, path, want string }{
+		{"collection", "/apis/example.com/v1/watch/namespaces/default/widgets", "ADDED a"},
+		{"parameter says no", "/apis/example.com/v1/watch/namespaces/default/widgets?watch=false", "ADDED a"},
+		{"all namespaces", "/apis/example.com/v1/watch/widgets", "ADDED a"},
+		{"one object", "/apis/example.com/v1/watch/namespaces/default/widgets/a", "ADDED a"},
+		{"namespaces", "/api/v1/watch/namespaces?fieldSelector=metadata.name=kube-system", "ADDED kube-system"},
+		{"one namespace", "/api/v1/watch/namespaces/default", "ADDED default"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := s.Watch(tc.path)
+			defer w.Close()
+			if got := next(t, w).String(); got != tc.want {
+				t.Errorf("the first event is %s, want %s", got, tc.want)
+			}
+		})
+	}
+	for _, tc := range []struct {
+		method, path string
+		want         int
+	}{
+		{"POST", "/apis/example.com/v1/watch/namespaces/default/widgets", http.StatusMethodNotAllowed},
+		{"DELETE", "/apis/example.com/v1/watch/namespaces/default/widgets/a", http.StatusMethodNotAllowed},
+		{"HEAD", "/apis/example.com/v1/watch/widgets", http.StatusMethodNotAllowed},
+		{"GET", "/apis/example.com/v1/watch/gadgets", http.StatusNotFound},
+		{"GET", "/apis/example.com/v1/watch/namespaces/default/widgets/a/status", http.StatusNotFound},
+		{"GET", "/apis/example.com/v1/watch", http.StatusNotFound},
+		{"GET", "/apis/example.com/v1/watch/widgets?labelSelector=a==b==c", http.StatusBadRequest},
+	} {
+		if res, body := s.Do(tc.method, tc.path, ""); res.StatusCode != tc.want {
+			t.Errorf("%s %s: %s, want %d\n%s", tc.method, tc.path, res.Status, tc.want, body)
+		}
+	}
+}
+
 func TestWatchOfOneObjectHasOnlyThat(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)

@@ -1,0 +1,72 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+// cors are the origins of web pages of other sites that may do here what programs may (--cors-allowed-origins). None by
+// default: then browsers show no page of another site what we answer, and the guard refuses what it writes.
+type cors []*regexp.Regexp
+
+// What pages that are allowed may send and see; kube-apiserver's lists.
+const (
+	corsMethods = "POST, GET, OPTIONS, PUT, DELETE, PATCH"
+	corsHeaders = "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, If-Modified-Since"
+	corsExposed = "Date"
+)
+
+// newCORS compiles the patterns of --cors-allowed-origins. Like kube-apiserver it wants them to say where the host begins
+// and ends, because a pattern such as example.com matches https://example.com.evil.test, too.
+func newCORS(patterns []string) (cors, error) {
+	var c cors
+	for _, pattern := range patterns {
+		if pattern == "" {
+			return nil, errors.New("--cors-allowed-origins has an empty pattern")
+		}
+		compiled, err := regexp.Compile(pattern)
+		if err != nil {
+			return nil, fmt.Errorf("--cors-allowed-origins: %w", err)
+		}
+		begins := strings.Contains(pattern, "^") || strings.Contains(pattern, "//")
+		ends := strings.Contains(pattern, "$") || strings.Contains(pattern, ":")
+		if !begins || !ends {
+			return nil, fmt.Errorf("--cors-allowed-origins: %q must say where the host begins (^ or //) and where it ends ($ or :), as //example\\.com(:|$) does", pattern)
+		}
+		c = append(c, compiled)
+	}
+	return c, nil
+}
+
+// allow reports whether a request comes from a page that may.
+func (c cors) allow(r *http.Request) bool {
+	if len(c) == 0 {
+		return false
+	}
+	origin := r.Header.Get("Origin")
+	if origin == "" {
+		return false
+	}
+	for _, pattern := range c {
+		if pattern.MatchString(origin) {
+			return true
+		}
+	}
+	return false
+}
+
+// tell sets the headers by which a browser knows that a page may. It reports whether that's all that was asked.
+func (c cors) tell(header http.Header, r *http.Request) (preflight bool) {
+	if !c.allow(r) {
+		return false
+	}
+	header.Set("Access-Control-Allow-Origin", r.Header.Get("Origin"))
+	header.Set("Access-Control-Allow-Methods", corsMethods)
+	header.Set("Access-Control-Allow-Headers", corsHeaders)
+	header.Set("Access-Control-Expose-Headers", corsExposed)
+	header.Set("Access-Control-Allow-Credentials", "true")
+	return r.Method == http.MethodOptions
+}

@@ -1,0 +1,123 @@
+package server_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+// allowExample is a server's option that lets the pages of https://example.com and its subdomains in.
+func allowExample(s *server.Server) {
+	s.CORSAllowedOrigins = []string{`^https://([a-z]+\.)?example\.com$`}
+}
+
+func TestCORS(t *testing.T) {
+	t.Parallel()
+	open, closed := newWidgets(t, allowExample), newWidgets(t)
+	const ours, other = "https://app.example.com", "https://example.com.evil.test"
+	for _, tc := range []struct {
+		name, method, path, origin string
+		want, wantClosed           int
+	}{
+		{"read", "GET", widgetsPath, ours, 200, 200},
+		{"read by another site, which the browser doesn't show", "GET", widgetsPath, other, 200, 200},
+		{"read by a program", "GET", widgetsPath, "", 200, 200},
+		{"write", "POST", widgetsPath, ours, 201, 403},
+		{"write by another site", "POST", widgetsPath, other, 403, 403},
+		{"preflight", "OPTIONS", widgetsPath, ours, 204, 405},
+		{"preflight of another site", "OPTIONS", widgetsPath, other, 405, 405},
+		{"preflight without an origin", "OPTIONS", widgetsPath, "", 405, 405},
+		{"refusal", "GET", "/nothing", ours, 404, 404},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			body, headers := "", []string{"Sec-Fetch-Site", "cross-site"}
+			if tc.origin == "" {
+				headers = nil
+			} else {
+				headers = append(headers, "Origin", tc.origin)
+			}
+			if tc.method == "POST" {
+				body, headers = widget("b"), append(headers, "Content-Type", "application/json")
+			}
+			res, answer := open.Do(tc.method, tc.path, body, headers...)
+			allowed := tc.origin == ours
+			if res.StatusCode != tc.want || (res.Header.Get("Access-Control-Allow-Origin") == tc.origin && tc.origin != "") != allowed {
+				t.Errorf("%s %v\n%s", res.Status, res.Header, answer)
+			}
+			for name, want := range map[string]string{
+				"Access-Control-Allow-Methods":     "POST, GET, OPTIONS, PUT, DELETE, PATCH",
+				"Access-Control-Allow-Headers":     "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, If-Modified-Since",
+				"Access-Control-Expose-Headers":    "Date",
+				"Access-Control-Allow-Credentials": "true",
+			} {
+				if !allowed {
+					want = ""
+				}
+				if got := res.Header.Get(name); got != want {
+					t.Errorf("%s is %q, want %q", name, got, want)
+				}
+			}
+			res, answer = closed.Do(tc.method, tc.path, body, headers...)
+			if res.StatusCode != tc.wantClosed || res.Header.Get("Access-Control-Allow-Origin") != "" {
+				t.Errorf("without the flag: %s %v\n%s", res.Status, res.Header, answer)
+			}
+		})
+	}
+}
+
+// TestCORSToken: a preflight, which carries no token, is answered, and so can a page read that it has no token.
+func TestCORSToken(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, allowExample, func(s *server.Server) { s.Token = "s3cret" })
+	origin := []string{"Origin", "https://example.com"}
+	if res, _ := s.Do("OPTIONS", "/api", "", append(origin, "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "authorization")...); res.StatusCode != http.StatusNoContent {
+		t.Errorf("the preflight: %s", res.Status)
+	}
+	if res, _ := s.Do("GET", "/api", "", origin...); res.StatusCode != http.StatusUnauthorized || res.Header.Get("Access-Control-Allow-Origin") != "https://example.com" {
+		t.Errorf("without a token: %s %v", res.Status, res.Header)
+	}
+	if res, _ := s.Do("GET", "/api", "", append(origin, "Authorization", "Bearer s3cret")...); res.StatusCode != http.StatusOK {
+		t.Errorf("with the token: %s", res.Status)
+	}
+}
+
+// TestCORSWebSocket: a page that is allowed may watch over WebSocket.
+func TestCORSWebSocket(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t, allowExample)
+	c := openSocket(t, s, widgetsPath+"?watch=true", nil, "Origin", "https://example.com", "Sec-Fetch-Site", "cross-site")
+	if got := c.next().String(); got != "ADDED a" {
+		t.Errorf("the first event is %s", got)
+	}
+	if _, res, err := dialSocket(t, s, widgetsPath+"?watch=true", nil, "Origin", "https://evil.example"); err == nil || res.StatusCode != http.StatusForbidden {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+func TestCORSPatterns(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, pattern, want string }{
+		{"whole", `^https://example\.com$`, ""},
+		{"host and port", `//localhost(:|$)`, ""},
+		{"no begin", `example\.com$`, "where the host begins"},
+		{"no end", `//example\.com`, "where it ends"},
+		{"anything", `.*`, "where the host begins"},
+		{"empty", "", "empty pattern"},
+		{"no expression", `^(https://$`, "missing closing )"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), CORSAllowedOrigins: []string{tc.pattern}}
+			err := s.Start(context.Background())
+			if err == nil {
+				err = s.Close()
+			}
+			if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "--cors-allowed-origins")) {
+				t.Errorf("%v, want %q", err, tc.want)
+			}
+		})
+	}
+}
