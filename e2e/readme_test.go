@@ -292,8 +292,6 @@ func TestReadmeLeavesOut(t *testing.T) {
 		code                            int
 		names                           string
 	}{
-		{"DELETE", widgets + "/a?propagationPolicy=Foreground", "", "", 400, "propagationPolicy"},
-		{"DELETE", widgets + "/a?propagationPolicy=Orphan", "", "", 400, "propagationPolicy"},
 		{"GET", widgets + "/a/scale", "", "", 404, "the server could not find the requested resource"},
 	}
 	for _, test := range tests {

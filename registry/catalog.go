@@ -8,9 +8,12 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"sync"
 
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // Catalog is what is served at one instant. Immutable; it's replaced as a whole when a definition changes.
@@ -20,6 +23,9 @@ type Catalog struct {
 
 	endpoints map[runtimeschema.GroupVersionResource]*Endpoint
 	resources []*resource // all, also those without a served version
+
+	prefixesOnce sync.Once
+	prefixes     map[storage.Prefix]*Endpoint // see Prefix; set by prefixesOnce
 }
 
 // Group is one API group with what is served of it.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -133,7 +134,7 @@ func (r *Registry) deleteAll(ctx context.Context, res *resource, prefix string) 
 			continue
 		}
 		work.Go(func() error {
-			d := deletion{write: res.storage.own(o)}
+			d := deletion{write: res.storage.own(o), opts: &metav1.DeleteOptions{}}
 			stored, err := d.inTurn(working, func(old *cacher.Object) (outcome, error) { return d.decide(working, old) })
 			if errors.Is(err, storage.ErrNotFound) || errors.Is(err, errChanged) { // it counts as left
 				return nil

@@ -12,6 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apimachinery/pkg/version"
@@ -71,8 +72,10 @@ func newDefinitions(r *Registry) *definitions {
 			return errs
 		},
 		Deleting: crd.MarkDeleted,
-		begin:    d.begin,
-		written:  d.written,
+		// As in kube-apiserver, which doesn't look at the policy when the deletion of a definition begins.
+		policy:  func(*metav1.DeleteOptions) metav1.DeletionPropagation { return "" },
+		begin:   d.begin,
+		written: d.written,
 	})
 	d.res = r.builtins[len(r.builtins)-1]
 	return d

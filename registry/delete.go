@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +42,7 @@ func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
 		}
 		res, err := d.deleteAndAnswer(ctx)
 		//lint:ignore SA1019 it's deprecated, and still sent
-		res.Accepted = err == nil && !d.gone && opts.OrphanDependents != nil // true was refused
+		res.Accepted = err == nil && !d.gone && opts.OrphanDependents != nil && !*opts.OrphanDependents
 		res.Warnings = d.warnings
 		return res, err
 	})
@@ -50,14 +51,14 @@ func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
 // deletion is the write that deletes an object.
 type deletion struct {
 	*write
-	pre  *metav1.Preconditions
+	opts *metav1.DeleteOptions
 	uid  string // of the object
 	gone bool   // the object is removed, and not only marked
 }
 
 // newDeletion returns the deletion of an object by a client.
 func (e *Endpoint) newDeletion(r *Request, opts *metav1.DeleteOptions) *deletion {
-	return &deletion{pre: opts.Preconditions, write: &write{Endpoint: e, writeOptions: writeOptions{
+	return &deletion{opts: opts, write: &write{Endpoint: e, writeOptions: writeOptions{
 		dryRun: len(opts.DryRun) > 0, manager: managed.ManagerName("", r.UserAgent), userAgent: r.UserAgent, asked: true,
 	}}}
 }
@@ -95,24 +96,24 @@ func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, err
 	if err := d.admitDeletion(ctx, old); err != nil {
 		return outcome{}, err
 	}
-	if prev.Meta.DeletionTimestamp != nil {
+	finalizers, err := d.finalizers(prev)
+	if err != nil {
+		return outcome{}, err
+	}
+	again := prev.Meta.DeletionTimestamp != nil
+	if again && slices.Equal(finalizers, prev.Meta.Finalizers) {
 		d.gone, err = d.unheld(prev)
 		return outcome{value: old.Raw(), remove: d.gone}, err
 	}
-	if len(prev.Meta.Finalizers) > 0 { // it's stored again, so it's brought into the definition's newest form
+	if len(finalizers) > 0 { // it's stored again, so it's brought into the definition's newest form
 		if prev, err = d.load(ctx, old); err != nil {
 			return outcome{}, err
 		}
 	}
 	next := prev.Clone()
-	var zero int64
-	at := now()
-	next.Meta.DeletionTimestamp, next.Meta.DeletionGracePeriodSeconds = &at, &zero
-	if next.Meta.Generation > 0 {
-		next.Meta.Generation++
-	}
-	if t := d.res.typed; t != nil && t.markDeleted != nil {
-		if err := t.markDeleted(next); err != nil {
+	next.Meta.Finalizers = finalizers
+	if !again {
+		if err := d.mark(next); err != nil {
 			return outcome{}, err
 		}
 	}
@@ -121,6 +122,70 @@ func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, err
 	}
 	raw, err := d.encode(ctx, next)
 	return outcome{value: raw}, err
+}
+
+// mark makes an object one that is being deleted.
+func (e *Endpoint) mark(o *object.Object) error {
+	var zero int64
+	at := now()
+	o.Meta.DeletionTimestamp, o.Meta.DeletionGracePeriodSeconds = &at, &zero
+	if o.Meta.Generation > 0 {
+		o.Meta.Generation++
+	}
+	if t := e.res.typed; t != nil && t.markDeleted != nil {
+		return t.markDeleted(o)
+	}
+	return nil
+}
+
+// finalizers returns the finalizers that an object has when its deletion has begun. A policy decides about the two by
+// which the garbage collector is asked to act before the object goes; without a policy, these two stay as they are, too.
+//
+// While something besides metadata.finalizers holds an object that is being deleted, nothing changes, as with
+// kube-apiserver's namespaces.
+func (d *deletion) finalizers(o *object.Object) ([]string, error) {
+	began := o.Meta.DeletionTimestamp != nil
+	policy := policyOf(d.opts)
+	if t := d.res.typed; t != nil {
+		if began && t.held != nil {
+			if held, err := t.held(o); err != nil || held {
+				return o.Meta.Finalizers, err
+			}
+		}
+		if !began && t.policy != nil {
+			policy = t.policy(d.opts)
+		}
+	}
+	var asks string
+	switch policy {
+	case "":
+		return o.Meta.Finalizers, nil
+	case metav1.DeletePropagationOrphan:
+		asks = metav1.FinalizerOrphanDependents
+	case metav1.DeletePropagationForeground:
+		asks = metav1.FinalizerDeleteDependents
+	}
+	finalizers := slices.DeleteFunc(slices.Clone(o.Meta.Finalizers), func(f string) bool {
+		return f != asks && (f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents)
+	})
+	if asks != "" && !slices.Contains(finalizers, asks) {
+		finalizers = append(finalizers, asks)
+	}
+	return finalizers, nil
+}
+
+// policyOf returns the policy that a deletion's options name; "" for none.
+func policyOf(o *metav1.DeleteOptions) metav1.DeletionPropagation {
+	//lint:ignore SA1019 it's deprecated, and still sent
+	switch orphan := o.OrphanDependents; {
+	case orphan != nil && *orphan:
+		return metav1.DeletePropagationOrphan
+	case orphan != nil:
+		return metav1.DeletePropagationBackground
+	case o.PropagationPolicy != nil:
+		return *o.PropagationPolicy
+	}
+	return ""
 }
 
 // admitDeletion asks admission about a deletion.
@@ -138,17 +203,18 @@ func (d *deletion) admitDeletion(ctx context.Context, old *cacher.Object) error 
 
 // check compares the preconditions with the object.
 func (d *deletion) check(old *cacher.Object, uid string) error {
-	if d.pre == nil {
+	pre := d.opts.Preconditions
+	if pre == nil {
 		return nil
 	}
 	refuse := func(what, want, have string) error {
 		kind := schema.GroupResource{Group: d.Group, Resource: d.Kind} // which kube-apiserver names here
 		return apierrors.NewConflict(kind, old.Name(), preconditionFailed(what, want, have))
 	}
-	if d.pre.UID != nil && string(*d.pre.UID) != uid {
-		return refuse("UID", string(*d.pre.UID), uid)
+	if pre.UID != nil && string(*pre.UID) != uid {
+		return refuse("UID", string(*pre.UID), uid)
 	}
-	if v := d.pre.ResourceVersion; v != nil && *v != old.Revision.String() {
+	if v := pre.ResourceVersion; v != nil && *v != old.Revision.String() {
 		return refuse("ResourceVersion", *v, old.Revision.String())
 	}
 	return nil

@@ -51,6 +51,7 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 			ns.DeletionGracePeriodSeconds = nil // a namespace has none
 		},
 		Held:         func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
+		policy:       namespacePolicy,
 		undeletable:  func(name string) bool { return slices.Contains(undeletable, name) },
 		subresources: []string{finalize},
 	})
@@ -83,6 +84,15 @@ func prepareNamespace(ns, old *corev1.Namespace, subresource string) {
 		labels[corev1.LabelMetadataName] = ns.Name
 		ns.Labels = labels
 	}
+}
+
+// namespacePolicy has kube-apiserver's peculiarity of namespaces: not to orphan the dependents is to wait for them.
+func namespacePolicy(o *metav1.DeleteOptions) metav1.DeletionPropagation {
+	//lint:ignore SA1019 it's deprecated, and still sent
+	if orphan := o.OrphanDependents; orphan != nil && !*orphan {
+		return metav1.DeletePropagationForeground
+	}
+	return policyOf(o)
 }
 
 func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, _ string) (errs field.ErrorList) {

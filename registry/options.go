@@ -151,13 +151,6 @@ func (e *Endpoint) parseDeleteOptions(r *Request) (*metav1.DeleteOptions, error)
 	if errs := v1validation.ValidateDeleteOptions(o); len(errs) > 0 {
 		return nil, invalidOptions("DeleteOptions", errs)
 	}
-	if p := o.PropagationPolicy; p != nil && *p != metav1.DeletePropagationBackground {
-		return nil, badRequest("propagationPolicy %s is not supported by this server yet: dependents aren't collected; use Background", *p)
-	}
-	//lint:ignore SA1019 it's deprecated, and still sent
-	if o.OrphanDependents != nil && *o.OrphanDependents {
-		return nil, badRequest("orphanDependents is not supported by this server yet: leave it out")
-	}
 	return o, nil
 }
 

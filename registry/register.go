@@ -66,6 +66,7 @@ type Definition[T any] struct {
 	// Held tells whether something besides metadata.finalizers keeps an object that is being deleted.
 	Held func(obj *T) bool
 
+	policy       func(o *metav1.DeleteOptions) metav1.DeletionPropagation // see typed
 	undeletable  func(name string) bool
 	subresources []string // besides status
 	begin        func(ctx context.Context) (end func(), err error)
@@ -100,7 +101,7 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 		prefix: storage.PrefixOf(d.Group, d.Plural),
 		typed: &typed{
 			normalize: normalize[T], rules: f.rules, admit: f.admit, hooked: len(d.Admission) > 0, zero: *new(T),
-			validName: d.ValidName, undeletable: d.undeletable,
+			validName: d.ValidName, policy: d.policy, undeletable: d.undeletable,
 			unconditional: d.UnconditionalUpdate, noGeneration: d.NoGeneration,
 			begin: d.begin, written: d.written,
 		},

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -51,6 +52,7 @@ type typed struct {
 	warnings      func(ctx context.Context, o, old *object.Object, subresource string) ([]string, error) // nil: none
 	markDeleted   func(o *object.Object) error                                                           // nil: nothing to do
 	held          func(o *object.Object) (bool, error)                                                   // something besides metadata.finalizers holds it; nil: nothing
+	policy        func(o *metav1.DeleteOptions) metav1.DeletionPropagation                               // of the deletion that begins it; nil: policyOf
 	validName     func(name string, prefix bool) []string
 	undeletable   func(name string) bool
 	message       func() message // a new one, to be decoded from protobuf; nil if the type has no such form

@@ -287,9 +287,6 @@ func TestDeleteOptions(t *testing.T) {
 	}{
 		{"other uid", "", `{"preconditions":{"uid":"x"}}`, 409, metav1.StatusReasonConflict, "UID in precondition: x"},
 		{"other version", "", `{"preconditions":{"resourceVersion":"1"}}`, 409, metav1.StatusReasonConflict, "ResourceVersion in precondition: 1"},
-		{"foreground", "propagationPolicy=Foreground", "", 400, metav1.StatusReasonBadRequest, "propagationPolicy Foreground"},
-		{"orphan", "", `{"propagationPolicy":"Orphan"}`, 400, metav1.StatusReasonBadRequest, "propagationPolicy Orphan"},
-		{"orphanDependents", "orphanDependents=true", "", 400, metav1.StatusReasonBadRequest, "orphanDependents"},
 		{"both", "", `{"propagationPolicy":"Background","orphanDependents":false}`, 422, metav1.StatusReasonInvalid, "cannot be both set"},
 		{"unknown dryRun", "dryRun=Some", "", 422, metav1.StatusReasonInvalid, "dryRun"},
 		{"unknown policy", "propagationPolicy=Sideways", "", 422, metav1.StatusReasonInvalid, "propagationPolicy"},
@@ -313,6 +310,7 @@ func TestDeleteOptions(t *testing.T) {
 		{"held, asked not to orphan", "held", "orphanDependents=false", "", true},
 		{"held, asked so in the body", "held", "", `{"orphanDependents":false}`, true},
 		{"held, dry run", "held", "orphanDependents=false&dryRun=All", "", true},
+		{"held, asked to orphan", "held", "orphanDependents=true&dryRun=All", "", false},
 		{"gone", "a", "orphanDependents=false&dryRun=All", "", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -99,21 +99,27 @@ func (w *write) update(ctx context.Context, decide func(old *cacher.Object) (out
 	})
 }
 
-// inBrackets runs store, which stores an object, between the resource's begin and written.
+// inBrackets runs store, which stores an object, between the resource's begin and written. Its errors are for clients.
 func (w *write) inBrackets(ctx context.Context, store func() (*cacher.Object, error)) (*cacher.Object, error) {
-	end, err := w.res.begin(ctx)
+	stored, err := w.within(ctx, store)
 	if err != nil {
 		return nil, w.fail(w.Name, err)
+	}
+	return stored, nil
+}
+
+// within is inBrackets with errors as they come.
+func (w *write) within(ctx context.Context, store func() (*cacher.Object, error)) (*cacher.Object, error) {
+	end, err := w.res.begin(ctx)
+	if err != nil {
+		return nil, err
 	}
 	defer end()
 	stored, err := store()
 	if err == nil && !w.dryRun {
 		err = w.res.written(ctx, stored.Revision)
 	}
-	if err != nil {
-		return nil, w.fail(w.Name, err)
-	}
-	return stored, nil
+	return stored, err
 }
 
 // inTurn waits until the earlier writes of the same object are done, and then changes the object as decide says. It

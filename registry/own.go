@@ -1,0 +1,225 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// What the server's own controllers read and write. They find Endpoints in the Catalog, read an object from etcd (Current),
+// delete it (Remove) and change its metadata (Amend). Their writes take the way of clients' writes, but admission isn't
+// asked. Errors are storage's, to be tested with errors.Is; those that aren't are Status errors, such as a refusal to delete
+// the namespace "default", or failures of the server.
+
+// Kind returns the served endpoint that has a kind; nil if there is none. The arguments are as in an owner reference.
+func (c *Catalog) Kind(apiVersion, kind string) *Endpoint {
+	group, version, grouped := strings.Cut(apiVersion, "/")
+	if !grouped {
+		group, version = "", apiVersion
+	}
+	i, found := slices.BinarySearchFunc(c.Groups, group, func(g Group, name string) int { return strings.Compare(g.Name, name) })
+	if !found {
+		return nil
+	}
+	for _, v := range c.Groups[i].Versions {
+		if v.Name != version {
+			continue
+		}
+		for _, e := range v.Resources {
+			if e.Kind == kind {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
+// Prefix returns the endpoint of the version in which the objects of a prefix are stored. That version may not be served.
+// It's nil for a prefix that no resource has.
+func (c *Catalog) Prefix(p storage.Prefix) *Endpoint {
+	c.prefixesOnce.Do(func() {
+		c.prefixes = make(map[storage.Prefix]*Endpoint, len(c.resources))
+		for _, r := range c.resources {
+			if c.prefixes[r.prefix] == nil { // a definition can't take a Go type's
+				c.prefixes[r.prefix] = r.storage
+			}
+		}
+	})
+	return c.prefixes[p]
+}
+
+// Stored yields the endpoints of the versions in which objects are stored, one for each resource, also of those that have no
+// served version.
+func (c *Catalog) Stored() iter.Seq[*Endpoint] {
+	return func(yield func(*Endpoint) bool) {
+		for _, r := range c.resources {
+			if !yield(r.storage) {
+				return
+			}
+		}
+	}
+}
+
+// Cache returns the cache of the endpoint's resource.
+func (e *Endpoint) Cache() *cacher.Resource { return e.res.cache }
+
+// Prefix returns the prefix of the keys of the endpoint's resource.
+func (e *Endpoint) Prefix() storage.Prefix { return e.res.prefix }
+
+// Current reads the metadata of an object from etcd, with its resourceVersion. storage.ErrNotFound proves that there is no
+// such object at the time of the call. That includes names that no object can have, and a namespace for a cluster-scoped
+// resource. The metadata is the caller's.
+func (e *Endpoint) Current(ctx context.Context, namespace, name string) (*metav1.ObjectMeta, error) {
+	key, err := e.ownKey(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := e.res.read(ctx, key)
+	switch {
+	case err != nil:
+		return nil, err
+	case stored == nil:
+		return nil, fmt.Errorf("read %q: %w", key, storage.ErrNotFound)
+	case stored.Err != nil:
+		return nil, e.unreadable(name, stored.Err)
+	}
+	o, err := object.DecodeStored(stored.Raw())
+	if err != nil {
+		return nil, e.unreadable(name, err)
+	}
+	o.Meta.ResourceVersion = stored.Revision.String()
+	return &o.Meta, nil
+}
+
+// Removal says what to remove, and under which conditions.
+type Removal struct {
+	Namespace, Name string
+	UID             types.UID                  // "": any
+	Revision        storage.Revision           // at which the object must be; 0: any
+	Propagation     metav1.DeletionPropagation // "": as a deletion that names none
+}
+
+// Remove deletes an object as a client's DELETE does, and answers with the revision of the last write. gone tells that the
+// object is removed; otherwise it's marked as being deleted, and finalizers hold it. The error is storage.ErrNotFound if
+// there is no such object, and storage.ErrConflict if it has another uid or revision; both are about what etcd has.
+func (e *Endpoint) Remove(ctx context.Context, r Removal) (rev storage.Revision, gone bool, err error) {
+	if t := e.res.typed; t != nil && t.undeletable != nil && t.undeletable(r.Name) {
+		return 0, false, e.forbidden(r.Name, "this "+e.Singular+" may not be deleted")
+	}
+	opts := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}}
+	if r.UID != "" {
+		opts.Preconditions.UID = &r.UID
+	}
+	if r.Revision != 0 {
+		text := r.Revision.String()
+		opts.Preconditions.ResourceVersion = &text
+	}
+	if r.Propagation != "" {
+		opts.PropagationPolicy = &r.Propagation
+	}
+	rev, err = e.ownWrite(ctx, r.Namespace, r.Name, func(w *write) func(*cacher.Object) (outcome, error) {
+		d := &deletion{write: w, opts: opts}
+		return func(old *cacher.Object) (outcome, error) {
+			c, err := d.decide(ctx, old)
+			gone = d.gone
+			return c, err
+		}
+	})
+	if apierrors.IsConflict(err) {
+		err = fmt.Errorf("%w: %w", storage.ErrConflict, err)
+	}
+	return rev, gone && err == nil, err
+}
+
+// Amend changes an object's metadata, and answers with the revision of the object afterwards. Removing the last finalizer of
+// an object that is being deleted removes the object. change may be called several times, because it's called again when
+// somebody else writes first; an error of its own ends the write, and is returned as it is. What it leaves as it was isn't
+// written. The metadata has the resourceVersion of the object that is changed. The error is storage.ErrNotFound if there is
+// no such object of that uid.
+func (e *Endpoint) Amend(ctx context.Context, namespace, name string, uid types.UID, change func(m *metav1.ObjectMeta) error) (storage.Revision, error) {
+	return e.ownWrite(ctx, namespace, name, func(w *write) func(*cacher.Object) (outcome, error) {
+		return func(old *cacher.Object) (outcome, error) {
+			prev, err := w.load(ctx, old)
+			if err != nil {
+				return outcome{}, err
+			}
+			if prev.Meta.UID != uid {
+				return outcome{}, fmt.Errorf("amend %q: another uid: %w", old.Key, storage.ErrNotFound)
+			}
+			return w.amend(ctx, prev, old.Revision, change)
+		}
+	})
+}
+
+// amend is the outcome of a change of metadata. It isn't validated: an object that has become invalid mustn't keep its
+// owners from going.
+func (w *write) amend(ctx context.Context, prev *object.Object, at storage.Revision, change func(m *metav1.ObjectMeta) error) (outcome, error) {
+	prev.Meta.ResourceVersion = at.String()
+	next := prev.Clone()
+	if err := change(&next.Meta); err != nil {
+		return outcome{}, err
+	}
+	if err := w.track(next, prev); err != nil {
+		return outcome{}, err
+	}
+	keepTimes(next, prev)
+	raw, err := w.encode(ctx, next)
+	if err != nil {
+		return outcome{}, err
+	}
+	remove, err := w.unheld(next)
+	return outcome{value: raw, remove: remove}, err
+}
+
+// ownManager is the server's name in managedFields.
+const ownManager = "apiserver-lite"
+
+// ownWrite runs a write of the server's own on the endpoint that stores the resource's objects. decide makes what decides
+// about the object. If the definition changes meanwhile, the write runs again under the new one.
+func (e *Endpoint) ownWrite(ctx context.Context, namespace, name string, decide func(w *write) func(old *cacher.Object) (outcome, error)) (storage.Revision, error) {
+	key, err := e.ownKey(namespace, name)
+	if err != nil {
+		return 0, err
+	}
+	for to := e.res.storage; to != nil; {
+		w := &write{Endpoint: to, Target: Target{Namespace: namespace, Name: name}, targetKey: key}
+		w.manager = ownManager
+		stored, err := w.within(ctx, func() (*cacher.Object, error) { return w.inTurn(ctx, decide(w)) })
+		switch {
+		case err == nil:
+			return stored.Revision, nil
+		case !errors.Is(err, errChanged):
+			return 0, err
+		}
+		r := e.res.registry
+		if _, err := r.cacher.Barrier(ctx); err != nil {
+			return 0, err
+		}
+		r.definitions.sync()
+		to = r.Catalog().Prefix(e.res.prefix)
+	}
+	return 0, fmt.Errorf("write %q: its definition is gone: %w", key, storage.ErrNotFound)
+}
+
+// ownKey is key for what no client has asked. A key that no object can have isn't found.
+func (e *Endpoint) ownKey(namespace, name string) (string, error) {
+	if (namespace != "") != e.Namespaced {
+		return "", fmt.Errorf("%s %q in namespace %q: %w", e.Plural, name, namespace, storage.ErrNotFound)
+	}
+	key, err := e.res.prefix.Key(namespace, name)
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", storage.ErrNotFound, err)
+	}
+	return key, nil
+}
