@@ -6,9 +6,11 @@
 // stream has no queue, and it has a buffer only while it has something to write. A Sweeper wakes all the
 // streams of a server at their times; a stream without a Sweeper has a timer.
 //
+// For those who read a stream, a Decoder turns its lines into events again; Event is one as Go programs get it.
+//
 // Goroutines: Sweeper.Run, which the Sweeper's owner starts and ends. Serve runs in its caller's goroutine.
 //
 // Lock: Sweeper.mu, alone.
 //
-// Bounds: MaxBatch bytes per write (or a single larger event), maxDrain at shutdown.
+// Bounds: MaxBatch bytes per write (or a single larger event), maxDrain at shutdown, Decoder.MaxFrame.
 package watchstream

@@ -1,0 +1,286 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Collection is a resource of the server, in all namespaces or in one, with objects of the program's type T. It's a value,
+// cheap to copy; many goroutines may use it.
+type Collection[T any] struct {
+	c          *Client
+	apiVersion string
+	plural     string
+	namespace  string
+}
+
+// Resource returns the collection of a resource: Resource[Widget](c, "example.com/v1", "widgets"), or
+// Resource[Namespace](c, "v1", "namespaces"). It asks the server nothing, so a resource that doesn't exist is ErrNotFound
+// later.
+func Resource[T any](c *Client, apiVersion, plural string) Collection[T] {
+	return Collection[T]{c: c, apiVersion: apiVersion, plural: plural}
+}
+
+// In returns the part of the collection that is in a namespace; "" is all of it. Objects of a namespaced resource are read
+// and written by name in one namespace only; Create, Update and Apply take it from the object, too.
+func (r Collection[T]) In(namespace string) Collection[T] {
+	r.namespace = namespace
+	return r
+}
+
+// String returns the collection for messages, such as widgets.example.com.
+func (r Collection[T]) String() string {
+	if group, _, ok := strings.Cut(r.apiVersion, "/"); ok {
+		return r.plural + "." + group
+	}
+	return r.plural
+}
+
+// path returns the path of the collection, or of an object in it.
+func (r Collection[T]) path(namespace, name, subresource string) string {
+	p := "/apis/" + r.apiVersion
+	if !strings.Contains(r.apiVersion, "/") {
+		p = "/api/" + r.apiVersion
+	}
+	if namespace != "" {
+		p += "/namespaces/" + url.PathEscape(namespace)
+	}
+	p += "/" + r.plural
+	if name != "" {
+		p += "/" + url.PathEscape(name)
+	}
+	if subresource != "" {
+		p += "/" + subresource
+	}
+	return p
+}
+
+// Get returns the object with that name.
+func (r Collection[T]) Get(ctx context.Context, name string, options ...Option) (*T, error) {
+	document, err := r.get(ctx, name, newCall(options))
+	if err != nil {
+		return nil, err
+	}
+	object, _, err := decode[T](document)
+	return object, err
+}
+
+func (r Collection[T]) get(ctx context.Context, name string, c *call) ([]byte, error) {
+	c.query.Del("resourceVersionMatch") // which is of lists: a get is always NotOlderThan
+	return r.do(ctx, c, &request{method: http.MethodGet}, name)
+}
+
+// do sends a request about an object of this collection's namespace.
+func (r Collection[T]) do(ctx context.Context, c *call, q *request, name string) ([]byte, error) {
+	if name == "" {
+		return nil, fmt.Errorf("%s: an object without a name", r)
+	}
+	if c.err != nil {
+		return nil, c.err
+	}
+	q.path, q.query = r.path(r.namespace, name, c.subresource), c.query
+	return r.c.answer(ctx, q)
+}
+
+// Create creates the object and returns it as it was stored. An object whose name is empty gets one that begins with its
+// GenerateName. ErrExists is returned if the name is taken.
+func (r Collection[T]) Create(ctx context.Context, object *T, options ...Option) (*T, error) {
+	c := newCall(options)
+	body, h, err := r.body(ctx, object)
+	if err = errors.Join(err, c.err); err != nil {
+		return nil, err
+	}
+	name := ""
+	if c.subresource != "" { // such as pods/NAME/binding
+		name = h.Name
+	}
+	return r.in(h).write(ctx, &request{
+		method: http.MethodPost, path: r.in(h).path(r.in(h).namespace, name, c.subresource), query: c.query, contentType: jsonType, body: body,
+	})
+}
+
+// Update replaces the object, and returns it as it was stored. ErrConflict is returned if it has another resourceVersion
+// by now; built-in kinds take an object without one, too, and replace whatever is there. Fields that T doesn't have are lost:
+// the function Update keeps them, and tries again after conflicts.
+func (r Collection[T]) Update(ctx context.Context, object *T, options ...Option) (*T, error) {
+	body, h, err := r.body(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	return r.in(h).writeTo(ctx, newCall(options), h.Name, &request{method: http.MethodPut, contentType: jsonType, body: body})
+}
+
+// UpdateStatus replaces the object's status, and nothing else of it.
+func (r Collection[T]) UpdateStatus(ctx context.Context, object *T, options ...Option) (*T, error) {
+	return r.Update(ctx, object, append(options[:len(options):len(options)], Subresource("status"))...)
+}
+
+// Patch is a change of an object: made by Merge, JSONPatch or StrategicMerge.
+type Patch struct {
+	contentType string
+	document    any
+}
+
+// Merge is a JSON merge patch (RFC 7386): members replace the object's, null removes them. The document is encoded as JSON.
+func Merge(document any) Patch { return Patch{"application/merge-patch+json", document} }
+
+// JSONPatch is a list of operations (RFC 6902), for example []map[string]any{{"op": "remove", "path": "/spec/size"}}.
+func JSONPatch(operations any) Patch { return Patch{"application/json-patch+json", operations} }
+
+// StrategicMerge is a merge patch that merges lists by their keys. Built-in kinds take it, custom resources don't.
+func StrategicMerge(document any) Patch {
+	return Patch{"application/strategic-merge-patch+json", document}
+}
+
+// Patch changes the object with that name, and returns it as it was stored.
+func (r Collection[T]) Patch(ctx context.Context, name string, patch Patch, options ...Option) (*T, error) {
+	body, err := encode(patch.document)
+	if err != nil {
+		return nil, err
+	}
+	return r.writeTo(ctx, newCall(options), name, &request{method: http.MethodPatch, contentType: patch.contentType, body: body})
+}
+
+// Apply makes the fields that the object has be as they are in it, creating the object if need be, and removes those that
+// the same field manager applied before and that it has no longer (server-side apply). ErrConflict is returned, with a
+// cause for each field, if another field manager has set a field to something else, unless Force takes it.
+func (r Collection[T]) Apply(ctx context.Context, fieldManager string, object *T, options ...Option) (*T, error) {
+	body, h, err := r.body(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	c := newCall(options)
+	c.query.Set("fieldManager", fieldManager)
+	return r.in(h).writeTo(ctx, c, h.Name, &request{method: http.MethodPatch, contentType: "application/apply-patch+yaml", body: body})
+}
+
+// Delete deletes the object with that name. One that has finalizers goes when they're removed: Until with Gone waits for it.
+func (r Collection[T]) Delete(ctx context.Context, name string, options ...Option) error {
+	c := newCall(options)
+	_, err := r.do(ctx, c, &request{method: http.MethodDelete, contentType: jsonType, body: c.deleteOptions()}, name)
+	return err
+}
+
+// DeleteCollection deletes all objects of the collection, or those that are selected.
+func (r Collection[T]) DeleteCollection(ctx context.Context, options ...Option) error {
+	c := newCall(options)
+	if c.err != nil {
+		return c.err
+	}
+	_, err := r.c.answer(ctx, &request{
+		method: http.MethodDelete, path: r.path(r.namespace, "", ""), query: c.query, contentType: jsonType, body: c.deleteOptions(),
+	})
+	return err
+}
+
+// deleteOptions returns the body of a delete, nil if there's nothing to say.
+func (c *call) deleteOptions() []byte {
+	type preconditions struct {
+		UID             string `json:"uid,omitempty"`
+		ResourceVersion string `json:"resourceVersion,omitempty"`
+	}
+	o := struct {
+		APIVersion         string        `json:"apiVersion"`
+		Kind               string        `json:"kind"`
+		GracePeriodSeconds *int64        `json:"gracePeriodSeconds,omitempty"`
+		Preconditions      preconditions `json:"preconditions,omitzero"`
+		PropagationPolicy  string        `json:"propagationPolicy,omitempty"`
+	}{"v1", "DeleteOptions", c.grace, preconditions{c.uid, c.rv}, c.propagation}
+	if o.GracePeriodSeconds == nil && o.Preconditions == (preconditions{}) && o.PropagationPolicy == "" {
+		return nil
+	}
+	body, _ := json.Marshal(o) // strings and a number: can't fail
+	return body
+}
+
+// Scale is how many of something there are, for kinds that have the subresource scale.
+type Scale struct {
+	Meta
+	Spec struct {
+		Replicas int `json:"replicas"` // that there should be
+	} `json:"spec"`
+	Status struct {
+		Replicas int    `json:"replicas"` // that there are
+		Selector string `json:"selector"` // a label selector for them
+	} `json:"status"`
+}
+
+// Scale returns the scale of the object with that name.
+func (r Collection[T]) Scale(ctx context.Context, name string) (*Scale, error) {
+	return Collection[Scale](r).Get(ctx, name, Subresource("scale"))
+}
+
+// SetScale sets how many there should be.
+func (r Collection[T]) SetScale(ctx context.Context, name string, replicas int) (*Scale, error) {
+	patch := Merge(map[string]any{"spec": map[string]any{"replicas": replicas}})
+	return Collection[Scale](r).Patch(ctx, name, patch, Subresource("scale"))
+}
+
+// in returns the collection in the namespace of an object, if it isn't in one yet.
+func (r Collection[T]) in(h head) Collection[T] {
+	if r.namespace == "" {
+		r.namespace = h.Namespace
+	}
+	return r
+}
+
+func (r Collection[T]) writeTo(ctx context.Context, c *call, name string, q *request) (*T, error) {
+	document, err := r.do(ctx, c, q, name)
+	if err != nil {
+		return nil, err
+	}
+	object, _, err := decode[T](document)
+	return object, err
+}
+
+func (r Collection[T]) write(ctx context.Context, q *request) (*T, error) {
+	document, err := r.c.answer(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	object, _, err := decode[T](document)
+	return object, err
+}
+
+// body is the object as JSON, with its type filled in.
+func (r Collection[T]) body(ctx context.Context, object *T) ([]byte, head, error) {
+	document, err := encode(object)
+	if err != nil {
+		return nil, head{}, err
+	}
+	typed := typeMeta{apiVersion: r.apiVersion}
+	if text(member(document, "kind")) == "" {
+		if typed.kind, err = r.c.kind(ctx, r.apiVersion, r.plural); err != nil {
+			return nil, head{}, err
+		}
+	}
+	return typed.splice(document), headOf(document), nil
+}
+
+// kind returns the kind of a resource's objects, which the server is asked for once.
+func (c *Client) kind(ctx context.Context, apiVersion, plural string) (string, error) {
+	c.mu.Lock()
+	kind := c.kinds[apiVersion+"/"+plural]
+	c.mu.Unlock()
+	if kind != "" {
+		return kind, nil
+	}
+	resources, err := c.Resources(ctx, apiVersion)
+	if err != nil {
+		return "", err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, resource := range resources {
+		c.kinds[apiVersion+"/"+resource.Plural] = resource.Kind
+	}
+	if kind = c.kinds[apiVersion+"/"+plural]; kind == "" {
+		return "", fmt.Errorf("%w: the server has no %s in %s", ErrNotFound, plural, apiVersion)
+	}
+	return kind, nil
+}

@@ -1,0 +1,61 @@
+// Package client lets a Go program read, write and watch objects of a Kubernetes API: apiserver-lite's, or
+// kube-apiserver's. It needs the standard library only.
+//
+// An object is a struct of the program's own, with Meta embedded:
+//
+//	type Widget struct {
+//		client.Meta
+//		Spec struct {
+//			Color string `json:"color"`
+//			Size  int    `json:"size"`
+//		} `json:"spec"`
+//	}
+//
+// A Collection is a resource, in one namespace or in all:
+//
+//	c, err := client.New("http://127.0.0.1:8080", client.Options{})
+//	widgets := client.Resource[Widget](c, "example.com/v1", "widgets").In("default")
+//
+//	red, err := widgets.Get(ctx, "red")
+//	red, err = client.Update(ctx, widgets, "red", func(w *Widget) error { w.Spec.Size++; return nil })
+//
+// # Errors
+//
+// What the server refuses is a *StatusError, and errors.Is tells what kind: ErrNotFound, ErrConflict, ErrExpired and so
+// on. A request that is answered 429 or 503 with a Retry-After is sent again after that time, until its context ends.
+// No other request is repeated, but for those that say so.
+//
+// # Watching
+//
+// Each of these calls builds on the one before it:
+//
+//   - Collection.Watch reads one connection's events. It ends where the server ends it.
+//   - Collection.Follow goes on through cut connections, restarts and errors. It gives each event after a version exactly
+//     once and in order, and it never ends without an error.
+//   - Reflect keeps a Store the same as the collection: it lists, follows, and lists again when history is gone.
+//   - Cache is such a store in memory, with indexes and subscriptions.
+//
+// A list and what follows it:
+//
+//	list, err := widgets.List(ctx, client.Labels("tier=front"))
+//	for widget, err := range list.All(ctx) { … }
+//	for event, err := range widgets.Follow(ctx, list.ResourceVersion, client.Labels("tier=front")) { … }
+//
+// Iterators yield an error last, and then no value with it. They do their work in the caller's goroutine, and let go of
+// their connection when the loop ends.
+//
+// # Types
+//
+// Any struct will do: without Meta its JSON must have a metadata member with name and resourceVersion, as metav1.ObjectMeta
+// makes it. Object is for programs that don't know the type. Fields that a type doesn't have are lost when the object is
+// written with Collection.Update; the function Update sends only what has changed, and so keeps them.
+//
+// # Goroutines
+//
+// Functions block, and the caller says go. Run and Reflect end with their context, and wait for what they have started.
+//
+// # Bounds
+//
+// An event has at most watchstream.DefaultMaxFrame bytes, a Status maxStatus, another answer maxAnswer. A list is fetched in
+// pages. A subscription that takes every change holds at most maxPending of them.
+package client

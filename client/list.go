@@ -1,0 +1,144 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// defaultPageSize is how many objects a page has, as of kubectl and client-go.
+const defaultPageSize = 500
+
+// List is what a collection had at one version. Its first page has been fetched, the others are as one iterates.
+type List[T any] struct {
+	// ResourceVersion is the version that all of the list's objects are of: follow from here.
+	ResourceVersion string
+
+	from  Collection[T]
+	call  *call
+	first page
+}
+
+// page is a part of a list.
+type page struct {
+	typed   typeMeta // of items that don't say it
+	version string
+	next    string // token of the next page; empty if this is the last
+	items   []byte // a JSON array
+}
+
+// List lists the collection: the newest state, unless an option says otherwise.
+func (r Collection[T]) List(ctx context.Context, options ...Option) (*List[T], error) {
+	c := newCall(options)
+	first, err := r.page(ctx, c, "")
+	if err != nil {
+		return nil, err
+	}
+	return &List[T]{ResourceVersion: first.version, from: r, call: c, first: first}, nil
+}
+
+// All yields the objects, and fetches pages as it comes to them. An error is the last that it yields. When the list's version expires between two pages that's ErrExpired, unless AllowInconsistent was given.
+// Calling All again begins with the first object again.
+func (l *List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
+	return func(yield func(*T, error) bool) {
+		for event, err := range l.events(ctx) {
+			if !yield(event.Object, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Slice returns all objects.
+func (l *List[T]) Slice(ctx context.Context) ([]*T, error) {
+	var all []*T
+	for object, err := range l.All(ctx) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, object)
+	}
+	return all, nil
+}
+
+// events yields the objects as Added, with their keys.
+func (l *List[T]) events(ctx context.Context) iter.Seq2[Event[T], error] {
+	return func(yield func(Event[T], error) bool) {
+		p := l.first
+		for {
+			for item := range elements(p.items) {
+				object, h, err := named[T](item, p.typed)
+				if err != nil {
+					yield(Event[T]{}, fmt.Errorf("list %s: %w", l.from, err))
+					return
+				}
+				if !yield(Event[T]{Type: Added, Object: object, Key: h.Key, ResourceVersion: h.version}, nil) {
+					return
+				}
+			}
+			if p.next == "" {
+				return
+			}
+			var err error
+			if p, err = l.from.page(ctx, l.call, p.next); err != nil {
+				yield(Event[T]{}, err)
+				return
+			}
+			l.ResourceVersion = p.version // another one only after AllowInconsistent
+		}
+	}
+}
+
+// page fetches one page: the first, or the one that a token stands for.
+func (r Collection[T]) page(ctx context.Context, c *call, token string) (page, error) {
+	if c.err != nil {
+		return page{}, c.err
+	}
+	for {
+		query := url.Values(maps.Clone(c.query))
+		if c.pageSize > 0 {
+			query.Set("limit", strconv.Itoa(c.pageSize))
+		}
+		if token != "" {
+			query.Del("resourceVersion") // the token has it
+			query.Del("resourceVersionMatch")
+			query.Set("continue", token)
+		}
+		document, err := r.c.answer(ctx, &request{method: http.MethodGet, path: r.path(r.namespace, "", ""), query: query})
+		var refusal *StatusError
+		if c.inconsistent && token != "" && errors.Is(err, ErrExpired) && errors.As(err, &refusal) && refusal.continuation != "" && refusal.continuation != token {
+			token = refusal.continuation
+			continue
+		}
+		if err != nil {
+			return page{}, err
+		}
+		return readPage(document)
+	}
+}
+
+// readPage takes a list apart.
+func readPage(document []byte) (p page, err error) {
+	for key, value := range members(document) {
+		switch string(key) {
+		case "apiVersion":
+			p.typed.apiVersion = text(value)
+		case "kind":
+			p.typed.kind = strings.TrimSuffix(text(value), "List")
+		case "metadata":
+			p.version, p.next = text(member(value, "resourceVersion")), text(member(value, "continue"))
+		case "items":
+			p.items = value
+		}
+	}
+	if p.version == "" || p.items == nil {
+		return page{}, fmt.Errorf("the answer is no list: %.*q", maxQuoted, document)
+	}
+	return p, nil
+}

@@ -1,0 +1,112 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
+)
+
+// The types of events.
+const (
+	Added    = watchstream.Added    // the object is new, or it's selected from now on
+	Modified = watchstream.Modified // the object has changed
+	Deleted  = watchstream.Deleted  // the object is gone, or it isn't selected any more
+	Bookmark = watchstream.Bookmark // everything up to its ResourceVersion has been given
+)
+
+// Watch yields the events of one connection, from the version that Since gives, or else first all that there is as Added.
+// It ends without an error where the server ends it, usually after half an hour to an hour. An error is the last that it
+// yields: a refusal, an ERROR event as a *StatusError (ErrExpired if history is gone), a connection that was cut
+// (io.ErrUnexpectedEOF), an object that doesn't fit (ErrType), or why ctx ended. Follow is for who wants more than one
+// connection's worth.
+func (r Collection[T]) Watch(ctx context.Context, options ...Option) iter.Seq2[Event[T], error] {
+	return func(yield func(Event[T], error) bool) {
+		c := newCall(options)
+		if c.err != nil {
+			yield(Event[T]{}, c.err)
+			return
+		}
+		w, err := r.open(ctx, c.query, c.bookmarks)
+		if err != nil {
+			yield(Event[T]{}, err)
+			return
+		}
+		defer w.close()
+		for {
+			event, err := w.next(ctx)
+			if err == io.EOF || !yield(event.Event, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// connection is one watch.
+type connection[T any] struct {
+	cancel  context.CancelFunc
+	from    Collection[T]
+	body    io.ReadCloser
+	decoder *watchstream.Decoder
+}
+
+// received is an event, and what only this package looks at.
+type received[T any] struct {
+	Event[T]
+	initialEnd bool // a bookmark that ends the initial state
+}
+
+// open opens a watch. The query isn't changed.
+func (r Collection[T]) open(ctx context.Context, query url.Values, bookmarks bool) (*connection[T], error) {
+	query = maps.Clone(query)
+	query.Set("watch", "true")
+	if bookmarks {
+		query.Set("allowWatchBookmarks", "true")
+	}
+	inner, cancel := context.WithCancel(ctx)
+	response, err := r.c.send(inner, &request{method: http.MethodGet, path: r.path(r.namespace, "", ""), query: query})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &connection[T]{cancel, r, response.Body, watchstream.NewDecoder(response.Body)}, nil
+}
+
+// next returns the next event. io.EOF is a clean end.
+func (w *connection[T]) next(ctx context.Context) (received[T], error) {
+	t, document, err := w.decoder.Next()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return received[T]{}, context.Cause(ctx)
+	case err == io.EOF:
+		return received[T]{}, io.EOF
+	case err != nil:
+		return received[T]{}, fmt.Errorf("watch %s: %w", w.from, err)
+	case t == watchstream.Error:
+		return received[T]{}, statusError(0, document)
+	}
+	object, h, err := decode[T](document)
+	if err != nil && !errors.Is(err, ErrType) {
+		err = fmt.Errorf("%w: %w", watchstream.ErrFrame, err)
+	}
+	if err != nil {
+		return received[T]{}, fmt.Errorf("watch %s: %w", w.from, err)
+	}
+	event := received[T]{Event: Event[T]{Type: t, Object: object, Key: h.Key, ResourceVersion: h.version}}
+	if t == Bookmark {
+		event.initialEnd = text(member(member(member(document, "metadata"), "annotations"), watchstream.InitialEventsEnd)) == "true"
+	}
+	return event, nil
+}
+
+// close lets go of the connection.
+func (w *connection[T]) close() {
+	w.cancel()
+	w.body.Close()
+}
