@@ -20,10 +20,11 @@ const module = "github.com/apiserver-lite/apiserver-lite"
 var floors = []floor{
 	{"selectors", nil},
 	{"watchstream", nil},
+	{"kubeproto", nil},
 	{"storage", nil},
 	{"storage/etcd/check", nil},
 	{"storage/etcd", []string{"storage/etcd/check"}},
-	{"storage/cacher", []string{"selectors", "watchstream", "storage"}},
+	{"storage/cacher", []string{"selectors", "watchstream", "kubeproto", "storage"}},
 	{"registry/clip", nil},
 	{"registry/jsontree", nil},
 	{"registry/gotype", nil},
@@ -35,7 +36,7 @@ var floors = []floor{
 	{"registry/form", []string{"registry/clip", "storage/cacher"}},
 	{"registry/crd", nil},
 	{"registry", []string{
-		"selectors", "watchstream", "storage", "storage/cacher", "registry/clip", "registry/jsontree", "registry/object", "registry/form",
+		"selectors", "watchstream", "kubeproto", "storage", "storage/cacher", "registry/clip", "registry/jsontree", "registry/object", "registry/form",
 		"registry/crd", "registry/schema", "registry/conversion", "registry/managed", "registry/gotype",
 	}},
 	// planned, as docs/architecture.md says
@@ -46,7 +47,7 @@ var floors = []floor{
 	{"access", []string{"registry", "storage/cacher"}},
 	{"admission", []string{"registry", "registry/clip", "registry/jsontree", "registry/object"}},
 	{"audit", nil},
-	{"server", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/..."}},
+	{"server", []string{"selectors", "watchstream", "kubeproto", "storage", "storage/etcd", "storage/cacher", "registry/..."}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"client", []string{"selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},

@@ -17,8 +17,12 @@ import (
 const maxTypedWork = 128 << 20
 
 // read decodes a body into an object of the endpoint's resource and version. Members that are unknown or given twice are
-// refused, warned of or ignored, as fieldValidation says. Of members with the same name, the last one counts.
+// refused, warned of or ignored, as fieldValidation says. Of members with the same name, the last one counts. If the
+// request has a Message, that is the body.
 func (w *write) read(body []byte) (*object.Object, error) {
+	if w.message != nil {
+		return w.readMessage(w.message)
+	}
 	doc, tree, err := object.ParseObject(body)
 	if err != nil {
 		return nil, badBody(err)

@@ -70,7 +70,7 @@ func (d *deletion) deleteAndAnswer(ctx context.Context) (Result, error) {
 	case err != nil:
 		return Result{}, err
 	case d.gone:
-		return Result{Object: d.deleted(d.Name, d.uid)}, nil
+		return Result{Object: d.deleted()}, nil
 	}
 	return d.answer(ctx, stored)
 }

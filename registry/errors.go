@@ -2,7 +2,6 @@ package registry
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -199,12 +198,13 @@ func tooNew(want, have storage.Revision) error {
 }
 
 // deleted is the Status that answers a deletion.
-func (e *Endpoint) deleted(name string, uid string) []byte {
-	b, err := json.Marshal(&metav1.Status{
+func (d *deletion) deleted() []byte {
+	status := &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 		Status:   metav1.StatusSuccess,
-		Details:  &metav1.StatusDetails{Name: name, Group: e.Group, Kind: e.Plural, UID: types.UID(uid)},
-	})
+		Details:  &metav1.StatusDetails{Name: d.Name, Group: d.Group, Kind: d.Plural, UID: types.UID(d.uid)},
+	}
+	b, err := encodeApart(d.shown, status.TypeMeta, status)
 	if err != nil {
 		panic(err) // a Status of strings always encodes
 	}

@@ -196,38 +196,64 @@ const listBuffer = 256 << 10
 // isn't kept.
 var listBuffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Write writes the list as one JSON document. An error that isn't the writer's is a Status error; what was
-// written before it is no whole document.
-func (l *List) Write(ctx context.Context, w io.Writer) error {
+// listWriter puts the pieces of a list together.
+type listWriter struct {
+	to     io.Writer
+	buf    []byte
+	pooled *[]byte
+}
+
+func newListWriter(to io.Writer) *listWriter {
 	pooled := listBuffers.Get().(*[]byte)
-	buf := l.appendHeader((*pooled)[:0])
-	defer func() {
-		if cap(buf) <= 2*listBuffer {
-			*pooled = buf[:0]
-			listBuffers.Put(pooled)
-		}
-	}()
+	return &listWriter{to: to, buf: (*pooled)[:0], pooled: pooled}
+}
+
+// flush writes what there is, if that's at least so many bytes.
+func (w *listWriter) flush(least int) error {
+	if len(w.buf) < least {
+		return nil
+	}
+	_, err := w.to.Write(w.buf)
+	w.buf = w.buf[:0]
+	if least > 0 {
+		runtime.Gosched() // many lists at once would leave little to the writers
+	}
+	return err
+}
+
+// drop gives the buffer back.
+func (w *listWriter) drop() {
+	if cap(w.buf) <= 2*listBuffer {
+		*w.pooled = w.buf[:0]
+		listBuffers.Put(w.pooled)
+	}
+}
+
+// Write writes the list as one JSON document, or as one message of protobuf. An error that isn't the writer's is a Status
+// error, or the server's own failure; what was written before it is no whole document.
+func (l *List) Write(ctx context.Context, w io.Writer) error {
+	if l.shown.Item.Encoding != nil {
+		return l.writeProtobuf(ctx, w)
+	}
+	out := newListWriter(w)
+	defer out.drop()
+	out.buf = l.appendHeader(out.buf)
 	first := true
 	for o, err := range l.prepared(ctx) {
 		if err != nil {
 			return l.failed(err)
 		}
 		if !first {
-			buf = append(buf, ',')
+			out.buf = append(out.buf, ',')
 		}
 		first = false
-		buf = l.shown.Item.Append(buf, o)
-		if len(buf) >= listBuffer {
-			if _, err := w.Write(buf); err != nil {
-				return err
-			}
-			buf = buf[:0]
-			runtime.Gosched() // many lists at once would leave little to the writers
+		out.buf = l.shown.Item.Append(out.buf, o)
+		if err := out.flush(listBuffer); err != nil {
+			return err
 		}
 	}
-	buf = append(buf, "]}\n"...)
-	_, err := w.Write(buf)
-	return err
+	out.buf = append(out.buf, "]}\n"...)
+	return out.flush(0)
 }
 
 // conversionBatch is how many objects are converted at once.

@@ -1,55 +1,267 @@
 package registry
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
 
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// protobufPrefix begins every Kubernetes protobuf body; a runtime.Unknown follows, which names the type and
-// holds its bytes.
-var protobufPrefix = []byte("k8s\x00")
+// Objects are stored as JSON. Those of Go types that have generated messages go to and from clients as protobuf, too: their
+// bodies are read here, and package cacher keeps and copies the messages that newMessages makes of them.
 
-// message is what a type can do that has a protobuf form.
-type message interface{ Unmarshal([]byte) error }
-
-// TakesProtobuf tells whether bodies for the resource may be protobuf: those of Go types that have such a
-// form. Typed clients send it.
-func (e *Endpoint) TakesProtobuf() bool {
-	return e.res.typed != nil && e.res.typed.message != nil
+// message is what a Go type can do that has a protobuf form.
+type message interface {
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
 }
 
-// FromProtobuf turns a protobuf body into JSON: an object of the resource, or DeleteOptions.
-func (e *Endpoint) FromProtobuf(body []byte) (_ []byte, err error) {
-	raw, ok := bytes.CutPrefix(body, protobufPrefix)
-	if !ok {
-		return nil, badRequest("the body of the request isn't Kubernetes protobuf: it must begin with k8s and a zero byte")
+// newMessage returns a new object of the endpoint's type, nil if that has no protobuf form.
+func (e *Endpoint) newMessage() message {
+	if e.res.typed == nil || e.res.typed.message == nil {
+		return nil
 	}
-	defer func() { // generated decoders have panicked on garbage before
-		if recover() != nil {
-			err = badBody(object.Undecodable(errors.New("malformed protobuf")))
+	return e.res.typed.message()
+}
+
+// newMessages returns the form of the endpoint's objects as protobuf, or nil if there is none: for custom resources, and for
+// types whose message isn't as in Kubernetes.
+func (e *Endpoint) newMessages() *form.Shown {
+	m := e.newMessage()
+	if m == nil {
+		return nil
+	}
+	if raw, err := marshal(m); err != nil {
+		return nil
+	} else if _, err := kubeproto.Split(raw); err != nil {
+		return nil
+	}
+	return form.NewProtobuf(e.view, &cacher.Encoding{Encode: func(o *cacher.Object) ([]byte, error) {
+		m := e.newMessage()
+		if err := kjson.UnmarshalCaseSensitivePreserveInts(o.Raw(), m); err != nil {
+			return nil, err
 		}
-	}()
-	var unknown runtime.Unknown
-	if err := unknown.Unmarshal(raw); err != nil {
-		return nil, badBody(object.Undecodable(err))
+		return marshal(m)
+	}}, e.ListKind)
+}
+
+// marshal encodes a message without its resourceVersion, which stored bytes don't have unless somebody else stored them.
+func marshal(m message) (raw []byte, err error) {
+	defer recovered(&err)
+	if of, ok := m.(metav1.ObjectMetaAccessor); ok {
+		of.GetObjectMeta().SetResourceVersion("")
 	}
-	var obj message = &metav1.DeleteOptions{}
-	if unknown.Kind != "DeleteOptions" {
-		obj = e.res.typed.message()
+	return m.Marshal()
+}
+
+// recovered makes an error of a panic: generated code has panicked on garbage before.
+func recovered(err *error) {
+	if cause := recover(); cause != nil {
+		*err = fmt.Errorf("malformed: %v", cause)
 	}
-	if err := obj.Unmarshal(unknown.Raw); err != nil {
-		return nil, badBody(object.Undecodable(err))
+}
+
+// Encodes tells whether the answers about a target, which are objects or lists of them, can be protobuf in a form.
+func (e *Endpoint) Encodes(subresource string, k form.Kind) bool {
+	switch {
+	case k == form.Table:
+		return false
+	case subresource == scale:
+		return k == form.Whole
 	}
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	return k == form.MetadataOnly || e.messages != nil
+}
+
+// apart is the form of answers as protobuf that aren't objects of an endpoint.
+var apart = &form.Shown{Key: form.Key{Form: form.Form{Encoding: form.Protobuf}}}
+
+// encodeApart encodes an answer that isn't an object of an endpoint's, such as a Scale or a Status: as JSON, or if the client
+// is shown protobuf, as that.
+func encodeApart(shown *form.Shown, meta metav1.TypeMeta, answer message) ([]byte, error) {
+	if shown.Encoding != form.Protobuf {
+		return json.Marshal(answer)
+	}
+	raw, err := answer.Marshal()
+	return kubeproto.TypeOf(meta.APIVersion, meta.Kind).Append(nil, raw), err
+}
+
+// TakesProtobuf tells whether bodies for the target may be protobuf: those for Go types that have such a form, and Scales.
+func (e *Endpoint) TakesProtobuf(subresource string) bool {
+	return subresource == scale || e.messages != nil
+}
+
+// expected is what a body must be.
+type expected struct {
+	apiVersions []string // any of them
+	kind        string
+}
+
+// check refuses a body of another kind. One that names none is taken for what's expected, as by kube-apiserver.
+func (x expected) check(body *kubeproto.Envelope) error {
+	kind := body.Kind == "" || body.Kind == x.kind
+	version := body.APIVersion == ""
+	for _, v := range x.apiVersions {
+		version = version || body.APIVersion == v
+	}
+	if kind && version {
+		return nil
+	}
+	return badRequest("the body of the request is protobuf of %s %s: this path takes %s %s",
+		clip.Text(body.APIVersion), clip.Text(body.Kind), x.apiVersions[0], x.kind)
+}
+
+// decode decodes a body into a message of what's expected.
+func (x expected) decode(body *kubeproto.Envelope, into message) (err error) {
+	if err := x.check(body); err != nil {
+		return err
+	}
+	if most := maxTypedWork / max(1, len(body.Message)); kubeproto.Levels(body.Message, most) > most {
+		return badRequest("the body of the request nests too deeply for its size: more than %d levels in %d bytes", most, len(body.Message))
+	}
+	if err := unmarshal(body.Message, into); err != nil {
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			err = errors.New("it ends in the middle of a field")
+		}
+		return badBody(fmt.Errorf("can't be decoded as protobuf of %s %s: %s", x.apiVersions[0], x.kind, clip.Text(err.Error())))
+	}
+	return nil
+}
+
+func unmarshal(raw []byte, into message) (err error) {
+	defer recovered(&err)
+	return into.Unmarshal(raw)
+}
+
+// OpenProtobuf reads a body of a create or an update of the target into a request: as its Message, or as a Body of JSON. Errors
+// are Status errors.
+func (e *Endpoint) OpenProtobuf(r *Request, body []byte) error {
+	envelope, err := kubeproto.Open(body)
+	if err != nil {
+		return badBody(err)
+	}
+	if r.Subresource != scale {
+		r.Message = &envelope
+		return nil
+	}
+	s := &autoscalingv1.Scale{}
+	if err := (expected{[]string{autoscalingv1.SchemeGroupVersion.String()}, "Scale"}).decode(&envelope, s); err != nil {
+		return err
+	}
+	s.APIVersion, s.Kind = envelope.APIVersion, envelope.Kind
+	r.Body, err = json.Marshal(s)
+	return badBody(err)
+}
+
+// OpenDeleteOptions returns a body of DeleteOptions, which came as protobuf, as JSON. Errors are Status errors.
+func (e *Endpoint) OpenDeleteOptions(body []byte) ([]byte, error) {
+	envelope, err := kubeproto.Open(body)
+	if err != nil {
+		return nil, badBody(err)
+	}
+	o := &metav1.DeleteOptions{}
+	versions := []string{"v1", "meta.k8s.io/v1", e.apiVersion()}
+	if err := (expected{versions, "DeleteOptions"}).decode(&envelope, o); err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(o)
+	return raw, badBody(err)
+}
+
+// readMessage is read for a body that came as protobuf. Such a body can't say which of its fields the type doesn't have.
+func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
+	m := w.newMessage()
+	if err := (expected{[]string{w.apiVersion()}, w.Kind}).decode(body, m); err != nil {
+		return nil, err
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m)
 	if err != nil {
 		return nil, badBody(object.Undecodable(err))
 	}
-	tree["apiVersion"], tree["kind"] = unknown.APIVersion, unknown.Kind
-	return json.Marshal(tree)
+	if text, ok := badText(tree); !ok {
+		return nil, badRequest("the body of the request is not valid UTF-8 in %q", clip.Text(text))
+	}
+	tree["apiVersion"], tree["kind"] = w.apiVersion(), w.Kind
+	o, _, err := w.split(tree)
+	return o, err
+}
+
+// badText looks for a text in a tree that isn't UTF-8. Decoders of protobuf let such texts pass, which JSON can't have.
+func badText(v any) (text string, ok bool) {
+	switch v := v.(type) {
+	case string:
+		return v, utf8.ValidString(v)
+	case map[string]any:
+		for k, v := range v {
+			if !utf8.ValidString(k) {
+				return k, false
+			}
+			if text, ok := badText(v); !ok {
+				return text, false
+			}
+		}
+	case []any:
+		for _, v := range v {
+			if text, ok := badText(v); !ok {
+				return text, false
+			}
+		}
+	}
+	return "", true
+}
+
+// writeProtobuf is Write for a list of protobuf. The envelope begins with the length of the whole list, so the items are gone
+// through twice: what isn't kept of them is encoded twice, too.
+func (l *List) writeProtobuf(ctx context.Context, w io.Writer) error {
+	view, size := l.shown.Item, 0
+	item := func(o *cacher.Object, err error) (kubeproto.Message, error) {
+		if err != nil {
+			return kubeproto.Message{}, l.failed(err)
+		}
+		m, err := view.Message(o)
+		if err != nil {
+			err = l.endpoint.unreadable(o.Name(), err)
+		}
+		return m, err
+	}
+	for o, err := range l.prepared(ctx) {
+		m, err := item(o, err)
+		if err != nil {
+			return err
+		}
+		size += m.ItemSize(int64(o.Revision))
+	}
+	out := newListWriter(w)
+	defer out.drop()
+	head := kubeproto.List{Revision: int64(l.Revision()), Continue: l.continues, Remaining: l.remaining}
+	out.buf = head.AppendHead(out.buf, kubeproto.TypeOf(l.shown.ListVersion, l.shown.ListKind), size)
+	for o, err := range l.prepared(ctx) {
+		m, err := item(o, err)
+		if err != nil {
+			return err
+		}
+		before := len(out.buf)
+		out.buf = m.AppendItem(out.buf, int64(o.Revision))
+		size -= len(out.buf) - before
+		if err := out.flush(listBuffer); err != nil {
+			return err
+		}
+	}
+	if size != 0 { // history was compacted, or a webhook converts an object in another way each time
+		return fmt.Errorf("%s: the list has changed while it was written", l.endpoint.resource())
+	}
+	out.buf = kubeproto.AppendListTail(out.buf)
+	return out.flush(0)
 }

@@ -135,6 +135,7 @@ func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
 	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
 	e.whole = form.NewWhole(e.view, &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true}, e.ListKind)
 	e.forms = form.New(d.Columns)
+	e.messages = e.newMessages()
 	e.seal()
 	e.managers = newManagers(e)
 	res.endpoints, res.storage = []*Endpoint{e}, e

@@ -3,6 +3,7 @@ package registry
 import (
 	"net/url"
 
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
 
@@ -17,15 +18,16 @@ type Target struct {
 type Request struct {
 	Target
 	Query     url.Values
-	Body      []byte // JSON; of a patch as it was sent
-	PatchType string // the media type of a patch, without parameters
-	UserAgent string // names the client in managedFields if it gives no fieldManager
+	Body      []byte              // JSON; of a patch as it was sent
+	Message   *kubeproto.Envelope // the body instead, if it came as protobuf; see OpenProtobuf
+	PatchType string              // the media type of a patch, without parameters
+	UserAgent string              // names the client in managedFields if it gives no fieldManager
 	Form      form.Form
 }
 
 // Result is the answer to a request for one object. With an error, only Warnings is set.
 type Result struct {
-	Object   []byte   // JSON, as the client sees it
+	Object   []byte   // as the client sees it: JSON, or protobuf if the Form asks for it
 	Tag      string   // of a get: another one whenever Object is another; "" for a Table, which shows ages
 	Created  bool     // an object was created: 201
 	Accepted bool     // a deletion waits for finalizers, and the client set orphanDependents: 202
@@ -41,10 +43,15 @@ const (
 )
 
 // shown returns how a request's answer shows objects. For a Table the parameter includeObject says what comes with
-// each row.
+// each row. A Form of protobuf must be one that the endpoint Encodes.
 func (e *Endpoint) shown(r *Request) (*form.Shown, error) {
-	if r.Form.Kind == form.Whole {
+	switch {
+	case r.Form.Kind == form.Whole && r.Form.Encoding == form.JSON:
 		return e.whole, nil
+	case r.Form.Kind == form.Whole && e.messages != nil:
+		return e.messages, nil
+	case r.Form.Kind == form.Whole:
+		return apart, nil
 	}
 	key, err := r.Form.WithOptions(r.Query)
 	if err != nil {

@@ -93,10 +93,12 @@ type Endpoint struct {
 	digest [32]byte // of what discovery shows; see seal
 
 	// how its objects are read
-	view   *cacher.View // whole ones
-	whole  *form.Shown  // the answers that show whole ones
-	forms  *form.Forms  // the others
-	fields []string     // labels of the selectable fields besides metadata.name and metadata.namespace
+	view  *cacher.View // whole ones
+	whole *form.Shown  // the answers that show whole ones
+	forms *form.Forms  // the others
+
+	messages *form.Shown // the answers that show whole ones as protobuf; nil if there is no such form
+	fields   []string    // labels of the selectable fields besides metadata.name and metadata.namespace
 
 	// how its objects are written; schema and scale are for custom resources
 	managers *managers // of managedFields
@@ -153,7 +155,15 @@ func (e *Endpoint) show(ctx context.Context, v *cacher.View, o *cacher.Object) (
 	if err != nil {
 		return nil, e.fail(o.Name(), err)
 	}
-	return appendObject(v, shown), nil
+	if v.Encoding == nil {
+		return appendObject(v, shown), nil
+	}
+	m, err := v.Message(shown)
+	if err != nil {
+		return nil, e.unreadable(o.Name(), err)
+	}
+	t, rev := v.Envelope(), int64(o.Revision)
+	return m.AppendObject(make([]byte, 0, m.ObjectSize(t, rev)), t, rev), nil
 }
 
 func appendObject(v *cacher.View, o *cacher.Object) []byte {

@@ -97,7 +97,7 @@ func (e *Endpoint) showScale(ctx context.Context, shown *form.Shown, stored *cac
 	if shown.Kind == form.Table {
 		return json.Marshal(scaleTable(s, shown.Key))
 	}
-	return json.Marshal(s)
+	return encodeApart(shown, s.TypeMeta, s)
 }
 
 // scaleTable shows a Scale as kubectl prints it.

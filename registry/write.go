@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -27,11 +28,12 @@ type write struct {
 	*Endpoint
 	Target // a create fills in Name when the object has its name
 	writeOptions
-	targetKey string      // etcd's key of the target; "" for a new object
-	shown     *form.Shown // how the answer shows the object
-	warnings  []string    // for the client, besides the answer
-	patches   bool        // it's a patch, of whatever type
-	applies   bool        // it's a server-side apply
+	targetKey string              // etcd's key of the target; "" for a new object
+	message   *kubeproto.Envelope // the body, if it came as protobuf
+	shown     *form.Shown         // how the answer shows the object
+	warnings  []string            // for the client, besides the answer
+	patches   bool                // it's a patch, of whatever type
+	applies   bool                // it's a server-side apply
 }
 
 // own returns a write of an object that the server does on its own account.
@@ -65,7 +67,7 @@ func (e *Endpoint) newWrite(r *Request, options string) (*write, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &write{Endpoint: e, Target: r.Target, shown: shown}
+	w := &write{Endpoint: e, Target: r.Target, message: r.Message, shown: shown}
 	if r.Name != "" {
 		if w.targetKey, err = e.key(r.Namespace, r.Name); err != nil {
 			return nil, err
@@ -77,6 +79,12 @@ func (e *Endpoint) newWrite(r *Request, options string) (*write, error) {
 
 // answer shows what was stored.
 func (w *write) answer(ctx context.Context, stored *cacher.Object) (Result, error) {
+	if w.shown.Encoding == form.Protobuf {
+		// Mostly the object is in the cache by now. What is made of that one is kept for those who read it next.
+		if o := w.res.cache.Get(stored.Key); o != nil && o.Revision == stored.Revision && string(o.Raw()) == string(stored.Raw()) {
+			stored = o
+		}
+	}
 	raw, err := w.show(ctx, w.shown.Single, stored)
 	return Result{Object: raw}, err
 }

@@ -298,7 +298,7 @@ func (w *response) writeStream(r *http.Request, media mediaType, write func(io.W
 	}
 	a := w.answer(r, http.StatusOK)
 	defer a.drop()
-	err := w.layOut(r, a, write)
+	err := w.layOut(r, media, a, write)
 	if err == nil {
 		err = a.close()
 	}
@@ -309,8 +309,8 @@ func (w *response) writeStream(r *http.Request, media mediaType, write func(io.W
 }
 
 // layOut writes a document to an answer, indented where that's wanted.
-func (w *response) layOut(r *http.Request, a *answer, write func(io.Writer) error) error {
-	if !w.wantsPretty(r) {
+func (w *response) layOut(r *http.Request, media mediaType, a *answer, write func(io.Writer) error) error {
+	if media != mediaJSON || !w.wantsPretty(r) {
 		return write(a)
 	}
 	in := newIndenter(a)

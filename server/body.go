@@ -21,25 +21,38 @@ const (
 	maxDepth = 10_000
 )
 
-// mediaProtobuf is what typed clients send built-in kinds in. Answers are JSON, which they take.
-const mediaProtobuf = "application/vnd.kubernetes.protobuf"
-
 // body is what a client sent. The registry parses it: there it's checked whether it is JSON and UTF-8, and how deep it
 // nests.
 type body struct {
 	data      []byte // JSON; of a patch, as sent
+	protobuf  []byte // instead of data: an object as protobuf
 	mediaType string // of a patch: without parameters, in lower case
 	warnings  []string
 }
 
-// readBody reads an object or options as JSON, in whichever form they came. The data of an empty body is nil: what that
-// means depends on the verb.
+// readBody reads an object, in whichever form it came. The data of an empty body is nil: what that means depends on the verb.
 func readBody(w *response, r *http.Request, fieldValidation string) (body, error) {
+	return readForm(w, r, fieldValidation, w.endpoint.TakesProtobuf(w.subresource))
+}
+
+// readOptions reads the options of a deletion as JSON, in whichever form they came.
+func readOptions(w *response, r *http.Request, fieldValidation string) (body, error) {
+	const always = true // they're a type of Kubernetes', whatever is deleted
+	b, err := readForm(w, r, fieldValidation, always)
+	if b.protobuf != nil {
+		b.data, err = w.endpoint.OpenDeleteOptions(b.protobuf)
+		b.protobuf = nil
+	}
+	return b, err
+}
+
+// readForm reads a body as JSON, or where it may be that as protobuf.
+func readForm(w *response, r *http.Request, fieldValidation string, protobuf bool) (body, error) {
 	media, err := contentType(r)
 	if err != nil {
 		return body{}, err
 	}
-	protobuf := media == mediaProtobuf && w.endpoint.TakesProtobuf()
+	protobuf = protobuf && media == string(mediaProtobuf)
 	if media != "" && media != string(mediaJSON) && media != string(mediaYAML) && !protobuf && r.ContentLength != 0 {
 		return body{}, unsupportedType(r)
 	}
@@ -47,11 +60,11 @@ func readBody(w *response, r *http.Request, fieldValidation string) (body, error
 	if err != nil || len(data) == 0 {
 		return body{}, err
 	}
+	if protobuf {
+		return body{protobuf: data}, nil
+	}
 	b := body{data: data}
-	switch {
-	case protobuf:
-		b.data, err = w.endpoint.FromProtobuf(data)
-	case media == string(mediaYAML):
+	if media == string(mediaYAML) {
 		err = b.fromYAML(fieldValidation)
 	}
 	return b, err

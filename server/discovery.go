@@ -7,26 +7,42 @@ import (
 	"github.com/go-chi/chi/v5"
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
-// aggregatedType is the media type of a whole discovery document; clients look for these parameters
-// in the answer.
-const aggregatedType = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+// The media types of a whole discovery document; clients look for these parameters in the answer.
+const (
+	aggregated         = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+	aggregatedJSON     = mediaJSON + aggregated
+	aggregatedProtobuf = mediaProtobuf + aggregated
+)
 
-// acceptDiscovery is acceptObject and the aggregated form besides.
+// acceptDiscovery is acceptMessage and the aggregated forms besides.
 func acceptDiscovery(c clause) (mediaType, bool) {
-	if c.media == string(mediaJSON) && c.params["as"] == "APIGroupDiscoveryList" && c.params["g"] == "apidiscovery.k8s.io" && c.params["v"] == "v2" {
-		return aggregatedType, true
+	if c.params["as"] == "APIGroupDiscoveryList" && c.params["g"] == "apidiscovery.k8s.io" && c.params["v"] == "v2" {
+		switch mediaType(c.media) {
+		case mediaJSON:
+			return aggregatedJSON, true
+		case mediaProtobuf:
+			return aggregatedProtobuf, true
+		}
 	}
-	return acceptObject(c)
+	return acceptMessage(c)
+}
+
+// discovered is a document of discovery.
+type discovered interface {
+	runtime.Object
+	Marshal() ([]byte, error)
 }
 
 // serveCoreVersions serves /api: the versions of the core group.
 func (h *handler) serveCoreVersions(w *response, r *http.Request) error {
-	return h.serveDiscovery(w, r, "api", func(c *registry.Catalog) any {
-		doc := metav1.APIVersions{
+	return h.serveDiscovery(w, r, "api", func(c *registry.Catalog) discovered {
+		doc := &metav1.APIVersions{
 			TypeMeta:                   metav1.TypeMeta{Kind: "APIVersions"},
 			Versions:                   []string{},
 			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: r.Host}},
@@ -44,8 +60,8 @@ func (h *handler) serveCoreVersions(w *response, r *http.Request) error {
 
 // serveGroups serves /apis: all groups but the core one.
 func (h *handler) serveGroups(w *response, r *http.Request) error {
-	return h.serveDiscovery(w, r, "apis", func(c *registry.Catalog) any {
-		doc := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
+	return h.serveDiscovery(w, r, "apis", func(c *registry.Catalog) discovered {
+		doc := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
 		for _, g := range c.Groups {
 			if g.Name != "" {
 				doc.Groups = append(doc.Groups, apiGroup(g))
@@ -57,22 +73,22 @@ func (h *handler) serveGroups(w *response, r *http.Request) error {
 
 // serveDiscovery serves /api and /apis in the form that the client wants: everything at once, or the
 // list from which older clients go on.
-func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list func(*registry.Catalog) any) error {
+func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list func(*registry.Catalog) discovered) error {
 	w.Header().Set("Vary", "Accept")
 	media, err := negotiate(r.Header.Values("Accept"), acceptDiscovery)
 	if err != nil {
 		return err
 	}
 	catalog := h.registry.Catalog()
-	if media != aggregatedType {
-		return w.writeJSON(r, media, list(catalog))
+	if media != aggregatedJSON && media != aggregatedProtobuf {
+		return w.writeDiscovered(r, media, list(catalog))
 	}
 	built, err := h.discovery.get(r.Context(), catalog, buildDiscovery)
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Cache-Control", "public")
-	w.writeDocument(r, built[root], aggregatedType)
+	w.writeDocument(r, built[documentName(root, media)], media)
 	return nil
 }
 
@@ -83,7 +99,7 @@ func (h *handler) serveGroup(w *response, r *http.Request) error {
 		if g.Name == name && name != "" {
 			doc := apiGroup(g)
 			doc.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
-			return w.writeNegotiated(r, doc)
+			return w.writeNegotiated(r, &doc)
 		}
 	}
 	return errUnknownPath()
@@ -102,21 +118,37 @@ func (h *handler) serveResources(w *response, r *http.Request) error {
 	return errUnknownPath()
 }
 
-func (w *response) writeNegotiated(r *http.Request, doc any) error {
-	media, err := negotiate(r.Header.Values("Accept"), acceptObject)
+func (w *response) writeNegotiated(r *http.Request, doc discovered) error {
+	media, err := negotiate(r.Header.Values("Accept"), acceptMessage)
 	if err != nil {
 		return err
 	}
-	return w.writeJSON(r, media, doc)
+	return w.writeDiscovered(r, media, doc)
 }
 
-func (w *response) writeJSON(r *http.Request, media mediaType, doc any) error {
-	body, err := json.Marshal(doc)
+func (w *response) writeDiscovered(r *http.Request, media mediaType, doc discovered) error {
+	encode := encodeJSON
+	if media == mediaProtobuf {
+		encode = encodeProtobuf
+	}
+	body, err := encode(doc)
 	if err != nil {
 		return err
 	}
 	w.writeObject(r, http.StatusOK, media, body)
 	return nil
+}
+
+func encodeJSON(doc discovered) ([]byte, error) { return json.Marshal(doc) }
+
+func encodeProtobuf(doc discovered) ([]byte, error) {
+	message, err := doc.Marshal()
+	kind := doc.GetObjectKind().GroupVersionKind()
+	apiVersion := kind.GroupVersion().String()
+	if apiVersion == "" {
+		apiVersion = "v1" // of APIVersions, which don't say it in JSON
+	}
+	return kubeproto.TypeOf(apiVersion, kind.Kind).Append(nil, message), err
 }
 
 func apiGroup(g registry.Group) metav1.APIGroup {
@@ -140,8 +172,8 @@ func groupVersion(group, version string) string {
 // scaleKind is what the scale subresource of every resource shows.
 var scaleKind = metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 
-func resourceList(group string, v registry.Version) metav1.APIResourceList {
-	doc := metav1.APIResourceList{
+func resourceList(group string, v registry.Version) *metav1.APIResourceList {
+	doc := &metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
 		GroupVersion: groupVersion(group, v.Name),
 		APIResources: []metav1.APIResource{},
@@ -164,7 +196,10 @@ func resourceList(group string, v registry.Version) metav1.APIResourceList {
 	return doc
 }
 
-// buildDiscovery builds the aggregated documents: "api" has the core group, "apis" all others.
+// documentName is what an aggregated document is called among those that buildDiscovery builds.
+func documentName(root string, media mediaType) string { return root + " " + string(media) }
+
+// buildDiscovery builds the aggregated documents, each as JSON and as protobuf: "api" has the core group, "apis" all others.
 func buildDiscovery(c *registry.Catalog) (map[string]*document, error) {
 	lists := map[string]*apidiscovery.APIGroupDiscoveryList{}
 	for _, root := range []string{"api", "apis"} {
@@ -186,11 +221,13 @@ func buildDiscovery(c *registry.Catalog) (map[string]*document, error) {
 	}
 	built := map[string]*document{}
 	for root, list := range lists {
-		body, err := json.Marshal(list)
-		if err != nil {
-			return nil, err
+		for media, encode := range map[mediaType]func(discovered) ([]byte, error){aggregatedJSON: encodeJSON, aggregatedProtobuf: encodeProtobuf} {
+			body, err := encode(list)
+			if err != nil {
+				return nil, err
+			}
+			built[documentName(root, media)] = newDocument(body)
 		}
-		built[root] = newDocument(body)
 	}
 	return built, nil
 }

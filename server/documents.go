@@ -70,7 +70,7 @@ func (d *documents) find(c *registry.Catalog) map[string]*document {
 }
 
 // writeDocument answers with the document, or with 304 if the client has it.
-func (w *response) writeDocument(r *http.Request, d *document, contentType string) {
+func (w *response) writeDocument(r *http.Request, d *document, media mediaType) {
 	w.Header().Set("Vary", "Accept")
 	if len(d.body) > largeAnswer { // it may be compressed
 		w.Header().Add("Vary", "Accept-Encoding")
@@ -79,13 +79,13 @@ func (w *response) writeDocument(r *http.Request, d *document, contentType strin
 		return
 	}
 	body := d.body
-	if w.wantsPretty(r) {
+	if strings.HasPrefix(string(media), string(mediaJSON)) && w.wantsPretty(r) {
 		var out bytes.Buffer
 		in := newIndenter(&out)
 		in.Write(body)
 		in.Close()
 		body = out.Bytes()
 	}
-	w.Header().Set("Content-Type", contentType)
+	w.Header().Set("Content-Type", string(media))
 	w.writeBody(r, http.StatusOK, body)
 }

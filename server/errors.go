@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
@@ -60,9 +61,13 @@ func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 	if answer.Details != nil && answer.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(answer.Details.RetryAfterSeconds)))
 	}
-	media, err := negotiate(r.Header.Values("Accept"), acceptObject)
+	media, err := negotiate(r.Header.Values("Accept"), acceptMessage)
 	if err != nil {
 		media = mediaJSON // also the form of the 406 itself
+	}
+	if media == mediaProtobuf {
+		w.writeObject(r, int(answer.Code), media, kubeproto.AppendStatus(nil, statusMessage(answer)))
+		return
 	}
 	w.writeObject(r, int(answer.Code), media, encodeStatus(answer))
 }
@@ -76,6 +81,16 @@ func encodeStatus(status metav1.Status) []byte {
 		panic(err) // metav1.Status always marshals
 	}
 	return body
+}
+
+// statusMessage is what a client gets of a Status, as a message of protobuf.
+func statusMessage(status metav1.Status) []byte {
+	bound(&status)
+	message, err := status.Marshal()
+	if err != nil {
+		panic(err) // metav1.Status always marshals
+	}
+	return message
 }
 
 // statusOf returns the Status that an error becomes. A Status 500 that says internal error is logged, too: what failed is in

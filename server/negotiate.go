@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
@@ -23,8 +24,9 @@ import (
 type mediaType string
 
 const (
-	mediaJSON mediaType = "application/json"
-	mediaYAML mediaType = "application/yaml"
+	mediaJSON     mediaType = "application/json"
+	mediaYAML     mediaType = "application/yaml"
+	mediaProtobuf mediaType = kubeproto.Media // typed clients ask for it, and send it
 )
 
 // accepter says in which media type, if any, a clause of an Accept header can be answered.
@@ -45,22 +47,35 @@ func acceptObject(c clause) (mediaType, bool) {
 	return "", false
 }
 
+// acceptMessage is for documents that there are as protobuf, too.
+func acceptMessage(c clause) (mediaType, bool) {
+	if c.media == string(mediaProtobuf) && c.params["as"] == "" {
+		return mediaProtobuf, true
+	}
+	return acceptObject(c)
+}
+
 // acceptJSON is for what exists as JSON only, such as watches.
 func acceptJSON(c clause) (mediaType, bool) {
 	media, ok := acceptObject(c)
 	return media, ok && media == mediaJSON
 }
 
-// negotiateForm is negotiate for objects, which there are in other forms, too. metadata is how the client
+// negotiateForm is negotiate for objects of a target, which there are in other forms, too. metadata is how the client
 // calls their metadata: that of one object or of a list.
-func negotiateForm(headers []string, accept accepter, metadata string) (mediaType, form.Form, error) {
+func (t target) negotiateForm(headers []string, accept accepter, metadata string) (mediaType, form.Form, error) {
 	var wanted form.Form
 	media, err := negotiate(headers, func(c clause) (media mediaType, ok bool) {
-		if c.params["as"] == "" {
-			return accept(c)
+		asked := form.Form{}
+		if c.params["as"] != "" {
+			if asked, ok = formOf(c, metadata); !ok {
+				return "", false
+			}
 		}
-		asked, ok := formOf(c, metadata)
-		if ok {
+		if c.media == string(mediaProtobuf) {
+			asked.Encoding = form.Protobuf
+			media, ok = mediaProtobuf, t.endpoint.Encodes(t.Subresource, asked.Kind)
+		} else {
 			media, ok = accept(clause{media: c.media})
 		}
 		if ok {
@@ -135,8 +150,10 @@ func negotiate(headers []string, accept accepter) (mediaType, error) {
 		}
 	}
 	served := string(mediaJSON)
-	if _, ok := accept(clause{media: string(mediaYAML)}); ok {
-		served += ", " + string(mediaYAML)
+	for _, other := range []mediaType{mediaYAML, mediaProtobuf} {
+		if _, ok := accept(clause{media: string(other)}); ok {
+			served += ", " + string(other)
+		}
 	}
 	return "", statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
 		"only the following media types are accepted: "+served)
@@ -157,7 +174,7 @@ func (w *response) wantsPretty(r *http.Request) bool {
 	return strings.HasPrefix(agent, "curl/") || strings.HasPrefix(agent, "Wget/") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-// writeObject answers with one JSON document in the form negotiated.
+// writeObject answers with one document in the form negotiated. body is JSON, also for YAML, or protobuf.
 func (w *response) writeObject(r *http.Request, code int, media mediaType, body []byte) {
 	if media == mediaYAML {
 		text, err := w.toYAML(r.Context(), body)
@@ -169,7 +186,7 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 			return
 		default: // the write has happened and must not be refused: send the JSON, which is YAML too
 		}
-	} else if w.wantsPretty(r) {
+	} else if media == mediaJSON && w.wantsPretty(r) {
 		var out bytes.Buffer
 		in := newIndenter(&out)
 		in.Write(body)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
 
@@ -37,11 +38,16 @@ func TestNegotiate(t *testing.T) {
 		{"Table only", []string{table}, acceptObject, ""},
 		{"protobuf then json", []string{"application/vnd.kubernetes.protobuf,application/json"}, acceptObject, mediaJSON},
 		{"protobuf only", []string{"application/vnd.kubernetes.protobuf"}, acceptObject, ""},
+		{"protobuf where there is some", []string{"application/vnd.kubernetes.protobuf,application/json"}, acceptMessage, mediaProtobuf},
+		{"json before protobuf", []string{"application/json, application/vnd.kubernetes.protobuf"}, acceptMessage, mediaJSON},
+		{"protobuf with a lower q", []string{"application/vnd.kubernetes.protobuf;q=0.5, application/json;q=0.9"}, acceptMessage, mediaJSON},
+		{"protobuf in another form", []string{"application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io"}, acceptMessage, ""},
+		{"aggregated discovery as protobuf", []string{string(aggregatedProtobuf) + "," + string(aggregatedJSON)}, acceptDiscovery, aggregatedProtobuf},
 		{"html only", []string{"text/html"}, acceptObject, ""},
 		{"garbage", []string{"///;;;,,="}, acceptObject, ""},
 		{"yaml where only json is", []string{"application/yaml"}, acceptJSON, ""},
 		{"yaml or json where only json is", []string{"application/yaml, application/json"}, acceptJSON, mediaJSON},
-		{"aggregated discovery", []string{aggregatedType + ",application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, acceptDiscovery, aggregatedType},
+		{"aggregated discovery", []string{string(aggregatedJSON) + ",application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, acceptDiscovery, aggregatedJSON},
 		{"older aggregated discovery", []string{"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,application/json"}, acceptDiscovery, mediaJSON},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -134,16 +140,18 @@ func TestWarnings(t *testing.T) {
 
 // FuzzNegotiate looks for headers that panic, or lead to a form that wasn't offered.
 func FuzzNegotiate(f *testing.F) {
-	for _, header := range []string{"*/*", "application/json;q=0.1, application/yaml", aggregatedType, "application/yaml;as=Table;v=v1;g=meta.k8s.io, application/json", "*/*;as=Table;v=v1beta1;g=meta.k8s.io", `a/b;x="y,z"`, ";q=NaN,,", "application/json;q=1e999"} {
+	for _, header := range []string{"*/*", "application/json;q=0.1, application/yaml", string(aggregatedJSON), "application/yaml;as=Table;v=v1;g=meta.k8s.io, application/json", "*/*;as=Table;v=v1beta1;g=meta.k8s.io", `a/b;x="y,z"`, ";q=NaN,,", "application/json;q=1e999"} {
 		f.Add(header)
 	}
 	f.Fuzz(func(t *testing.T, header string) {
 		got, err := negotiate([]string{header}, acceptDiscovery)
-		if (err == nil) != (got == mediaJSON || got == mediaYAML || got == aggregatedType) {
+		if (err == nil) != (got == mediaJSON || got == mediaYAML || got == mediaProtobuf || got == aggregatedJSON || got == aggregatedProtobuf) {
 			t.Errorf("negotiate(%q) = %q, %v", header, got, err)
 		}
-		got, wanted, err := negotiateForm([]string{header}, acceptJSON, oneMetadata)
-		if (err == nil) != (got == mediaJSON) || (wanted == form.Form{}) != (wanted.Kind == form.Whole) || err != nil && wanted.Kind != form.Whole {
+		custom := target{endpoint: &registry.Endpoint{}}
+		got, wanted, err := custom.negotiateForm([]string{header}, acceptJSON, oneMetadata)
+		if (err == nil) != (got == mediaJSON || got == mediaProtobuf) || (wanted == form.Form{}) != (wanted.Kind == form.Whole) ||
+			err != nil && wanted.Kind != form.Whole || (got == mediaProtobuf) != (wanted.Encoding == form.Protobuf) {
 			t.Errorf("negotiateForm(%q) = %q, %+v, %v", header, got, wanted, err)
 		}
 	})

@@ -62,7 +62,7 @@ func (h *handler) serveOpenAPIRoot(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.writeDocument(r, newDocument(body), string(mediaJSON))
+	w.writeDocument(r, newDocument(body), mediaJSON)
 	return nil
 }
 

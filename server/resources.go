@@ -194,14 +194,14 @@ func (t target) request(w *response, r *http.Request, wanted form.Form) *registr
 
 // list serves a list, and the deletion of what one shows, which answers with that list.
 func (h *handler) list(w *response, r *http.Request, t target) error {
-	media, wanted, err := negotiateForm(r.Header.Values("Accept"), acceptObject, listMetadata)
+	media, wanted, err := t.negotiateForm(r.Header.Values("Accept"), acceptObject, listMetadata)
 	if err != nil {
 		return err
 	}
 	asked := t.request(w, r, wanted)
 	var list *registry.List
 	if r.Method == http.MethodDelete {
-		b, err := readBody(w, r, w.query.Get("fieldValidation"))
+		b, err := readOptions(w, r, w.query.Get("fieldValidation"))
 		if err != nil {
 			return err
 		}
@@ -221,7 +221,7 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 
 // object serves the verbs on one object.
 func (h *handler) object(w *response, r *http.Request, t target, verb string) error {
-	media, wanted, err := negotiateForm(r.Header.Values("Accept"), acceptObject, oneMetadata)
+	media, wanted, err := t.negotiateForm(r.Header.Values("Accept"), acceptObject, oneMetadata)
 	if err != nil {
 		return err // before anything is written
 	}
@@ -229,6 +229,8 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	switch {
 	case verb == "patch":
 		b, err = readPatch(w, r, w.query.Get("fieldValidation"))
+	case verb == "delete":
+		b, err = readOptions(w, r, w.query.Get("fieldValidation"))
 	case verb != "get":
 		b, err = readBody(w, r, w.query.Get("fieldValidation"))
 	}
@@ -237,6 +239,11 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	}
 	asked := t.request(w, r, wanted)
 	asked.Body, asked.PatchType = b.data, b.mediaType
+	if b.protobuf != nil {
+		if err := t.endpoint.OpenProtobuf(asked, b.protobuf); err != nil {
+			return err
+		}
+	}
 	res, err := callVerb(r.Context(), t.endpoint, verb, asked)
 	w.warn(append(b.warnings, res.Warnings...))
 	if err != nil {

@@ -56,8 +56,8 @@ type carrier interface {
 }
 
 // takeOver makes the connection the stream's own, after the headers, and lets the handler return.
-func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, options watchstream.Options, closed func()) error {
-	c, err := h.carry(w, r, &watcher.bytes)
+func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, s *stream, options watchstream.Options, closed func()) error {
+	c, err := h.carry(w, r, s, &watcher.bytes)
 	if err != nil {
 		watcher.cursor.Close()
 		closed()
@@ -82,7 +82,7 @@ func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, optio
 
 // carry answers with the head of a stream and takes the connection from net/http. After a nil error the stream counts as
 // one of takeovers.streams. It panics as net/http's handlers do if the client is gone.
-func (h *handler) carry(w *response, r *http.Request, sent *atomic.Int64) (c carrier, err error) {
+func (h *handler) carry(w *response, r *http.Request, s *stream, sent *atomic.Int64) (c carrier, err error) {
 	// Counted before net/http forgets the connection, so that at any time either net/http or we wait for it.
 	h.takeovers.streams.Add(1)
 	defer func() {
@@ -90,7 +90,7 @@ func (h *handler) carry(w *response, r *http.Request, sent *atomic.Int64) (c car
 			h.takeovers.streams.Done()
 		}
 	}()
-	sink := &connSink{deadline: deadline{timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint), sent: sent}
+	sink := &connSink{deadline: deadline{timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint), stream: s, sent: sent}
 	if isWebSocket(r) {
 		return upgrade(w, r, sink)
 	}
@@ -177,6 +177,7 @@ type connSink struct {
 	last    atomic.Pointer[time.Time] // set when the stream has to end: no deadline is later
 	deadline
 	events prometheus.Counter
+	stream *stream
 	sent   *atomic.Int64
 }
 
@@ -192,7 +193,7 @@ func (s *connSink) take(conn net.Conn) error {
 
 // Write sends whole frames. The error means that the client is gone, or took nothing for too long.
 func (s *connSink) Write(buf []byte) error {
-	s.events.Add(float64(countFrames(buf[watchstream.Headroom:])))
+	s.events.Add(float64(s.stream.count(buf[watchstream.Headroom:])))
 	p := buf[watchstream.Headroom:]
 	if s.chunked {
 		p = chunk(buf)

@@ -4,13 +4,16 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"iter"
 	"net/http"
 	"sync/atomic"
 	"time"
 
+	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -18,20 +21,21 @@ import (
 // watch opens a watch and serves it. What's wrong with the request is still an HTTP error; once the
 // headers are out everything else is the stream's.
 func (h *handler) watch(w *response, r *http.Request, t target) error {
-	_, wanted, err := negotiateForm(r.Header.Values("Accept"), acceptJSON, oneMetadata)
+	media, wanted, err := t.negotiateForm(r.Header.Values("Accept"), acceptJSON, oneMetadata)
 	if err != nil {
 		return err
 	}
 	cursor, options, err := t.endpoint.Watch(r.Context(), t.request(w, r, wanted))
 	var about *registry.StreamError
 	if errors.As(err, &about) {
-		return h.tell(w, r, about.ErrStatus)
+		return h.tell(w, r, streamOf(media), about.ErrStatus)
 	}
 	if err != nil {
 		return err
 	}
 	options.Sweeper = h.sweeper
-	w.Header().Set("Content-Type", string(mediaJSON))
+	stream := streamOf(media)
+	w.Header().Set("Content-Type", stream.media)
 	watcher, gone, err := h.watchers.add(t, r, cursor)
 	if err != nil {
 		cursor.Close()
@@ -40,13 +44,14 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	uncount := h.metrics.watching(t.endpoint)
 	closed := func() { gone(); uncount() }
 	if r.ProtoMajor == 1 {
-		return h.takeOver(w, r, watcher, options, closed)
+		return h.takeOver(w, r, watcher, stream, options, closed)
 	}
 	defer closed()
 	sink := &httpSink{
 		w:        w,
 		control:  http.NewResponseController(w.ResponseWriter),
 		events:   h.metrics.watchEvents(t.endpoint),
+		stream:   stream,
 		sent:     &watcher.bytes,
 		deadline: deadline{timeout: h.watchWriteTimeout},
 	}
@@ -61,11 +66,49 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	return nil
 }
 
+// stream is a form in which events are written.
+type stream struct {
+	media    string                                        // the Content-Type
+	count    func(frames []byte) int                       // counts events
+	tell     func(dst []byte, status metav1.Status) []byte // appends an ERROR event
+	messages func(frames []byte) iter.Seq[[]byte]          // yields events as a WebSocket has them
+	message  websocket.MessageType                         // of those
+}
+
+// The streams.
+var (
+	streamJSON = stream{
+		media: string(mediaJSON),
+		count: func(p []byte) int { return bytes.Count(p, []byte{'\n'}) }, // each event is one line
+		tell: func(dst []byte, status metav1.Status) []byte {
+			return watchstream.AppendError(dst, encodeStatus(status))
+		},
+		messages: bytes.Lines,
+		message:  websocket.MessageText,
+	}
+	streamProtobuf = stream{
+		media: kubeproto.StreamMedia,
+		count: kubeproto.CountFrames,
+		tell: func(dst []byte, status metav1.Status) []byte {
+			return kubeproto.AppendError(dst, statusMessage(status))
+		},
+		messages: kubeproto.Frames,
+		message:  websocket.MessageBinary,
+	}
+)
+
+func streamOf(media mediaType) *stream {
+	if media == mediaProtobuf {
+		return &streamProtobuf
+	}
+	return &streamJSON
+}
+
 // tell answers with a stream of one ERROR event.
-func (h *handler) tell(w *response, r *http.Request, status metav1.Status) error {
-	event := watchstream.AppendError(make([]byte, watchstream.Headroom), encodeStatus(status))
+func (h *handler) tell(w *response, r *http.Request, s *stream, status metav1.Status) error {
+	event := s.tell(make([]byte, watchstream.Headroom), status)
 	if isWebSocket(r) {
-		c, err := h.carry(w, r, new(atomic.Int64))
+		c, err := h.carry(w, r, s, new(atomic.Int64))
 		if err != nil {
 			return err
 		}
@@ -73,7 +116,7 @@ func (h *handler) tell(w *response, r *http.Request, status metav1.Status) error
 		c.Write(event) // an error means that the client is gone
 		return c.finish()
 	}
-	w.Header().Set("Content-Type", string(mediaJSON))
+	w.Header().Set("Content-Type", s.media)
 	w.WriteHeader(http.StatusOK)
 	http.NewResponseController(w.ResponseWriter).Flush() // a stream has no length
 	h.metrics.watchEvents(w.endpoint).Inc()
@@ -112,14 +155,12 @@ func (d *deadline) renew(now time.Time) error {
 	return d.set(now.Add(d.timeout))
 }
 
-// countFrames counts events: each is one line.
-func countFrames(p []byte) int { return bytes.Count(p, []byte{'\n'}) }
-
 // httpSink is an HTTP/2 stream's socket, by way of net/http, which has many of them on one connection.
 type httpSink struct {
 	w       io.Writer
 	control *http.ResponseController
 	events  prometheus.Counter
+	stream  *stream
 	sent    *atomic.Int64
 	deadline
 }
@@ -136,7 +177,7 @@ func (s *httpSink) open() error {
 // Write sends whole frames. The error means that the client is gone, or took nothing for too long.
 func (s *httpSink) Write(buf []byte) error {
 	p := buf[watchstream.Headroom:]
-	s.events.Add(float64(countFrames(p)))
+	s.events.Add(float64(s.stream.count(p)))
 	for len(p) > sinkPiece {
 		if err := s.send(p[:sinkPiece]); err != nil {
 			return err

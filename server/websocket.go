@@ -34,7 +34,8 @@ func isWebSocket(r *http.Request) bool {
 		strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Connection"), ",")), "upgrade")
 }
 
-// webSocket carries the events of a stream as messages, one text message an event, as kube-apiserver does. The frames of
+// webSocket carries the events of a stream as messages, one message an event, as kube-apiserver does: text for JSON, binary for
+// protobuf. The frames of
 // a batch go out in one write. The client sends nothing but pings, which are answered, and the end; what else
 // it sends isn't read. A ping has to wait while the client takes nothing, and after 5 s the library ends the connection.
 type webSocket struct {
@@ -124,17 +125,18 @@ func (c *socketConn) Write(p []byte) (int, error) {
 	return len(p), s.sink.send(p)
 }
 
-// Write sends whole frames, which are lines, as messages.
+// Write sends whole frames as messages.
 func (s *webSocket) Write(buf []byte) error {
 	events := buf[watchstream.Headroom:]
-	s.sink.events.Add(float64(countFrames(events)))
+	stream := s.sink.stream
+	s.sink.events.Add(float64(stream.count(events)))
 	batch := batches.Get().(*bytes.Buffer)
 	s.mu.Lock()
 	s.batch = batch
 	s.mu.Unlock()
 	var err error
-	for event := range bytes.Lines(events) {
-		if err = s.socket.Write(context.Background(), websocket.MessageText, event); err != nil {
+	for event := range stream.messages(events) {
+		if err = s.socket.Write(context.Background(), stream.message, event); err != nil {
 			break // closed
 		}
 	}

@@ -1,20 +1,38 @@
 package watchstream
 
-import "errors"
-
-// The Statuses that tell a client about an error of the source. The first is kube-apiserver's answer when history is
-// gone: clients list again.
-var (
-	statusExpired = []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
-		`"message":"The resourceVersion for the provided watch is too old.","reason":"Expired","code":410}`)
-	statusFailed = []byte(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",` +
-		`"message":"Internal error occurred: the watch can't go on; resume it from the last resourceVersion seen","reason":"InternalError","code":500}`)
+import (
+	"encoding/json"
+	"errors"
 )
 
-// statusOf is the Status that tells the client about an error of the source.
-func statusOf(err error) []byte {
+// Failure is what a client is told of an error of the source, with which its stream ends: the parts of a Status.
+type Failure struct {
+	Code            int
+	Reason, Message string
+}
+
+// FailureOf returns what the client is told about an error of the source. ErrExpired is kube-apiserver's answer when history is
+// gone: clients list again.
+func FailureOf(err error) Failure {
 	if errors.Is(err, ErrExpired) {
-		return statusExpired
+		return Failure{410, "Expired", "The resourceVersion for the provided watch is too old."}
 	}
-	return statusFailed
+	return Failure{500, "InternalError", "Internal error occurred: the watch can't go on; resume it from the last resourceVersion seen"}
+}
+
+// Status returns the Status as compact JSON.
+func (f Failure) Status() []byte {
+	status, err := json.Marshal(struct {
+		Kind       string   `json:"kind"`
+		APIVersion string   `json:"apiVersion"`
+		Metadata   struct{} `json:"metadata"`
+		Status     string   `json:"status"`
+		Message    string   `json:"message"`
+		Reason     string   `json:"reason"`
+		Code       int      `json:"code"`
+	}{Kind: "Status", APIVersion: "v1", Status: "Failure", Message: f.Message, Reason: f.Reason, Code: f.Code})
+	if err != nil {
+		panic(err) // texts and a number always encode
+	}
+	return status
 }

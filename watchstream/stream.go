@@ -28,6 +28,8 @@ type Source interface {
 	AppendBookmark(dst []byte) []byte
 	// AppendInitialEnd appends the BOOKMARK frame that ends the initial state.
 	AppendInitialEnd(dst []byte) []byte
+	// AppendError appends the ERROR frame that tells the client of an error of Next, by FailureOf.
+	AppendError(dst []byte, err error) []byte
 	// Close releases the source.
 	Close()
 }
@@ -153,7 +155,7 @@ func (s *stream) forward(ctx context.Context) (wait <-chan struct{}, err error) 
 		out = s.src.AppendInitialEnd(out)
 	}
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
-		out = AppendError(out, statusOf(err))
+		out = s.src.AppendError(out, err)
 		if errors.Is(err, ErrExpired) {
 			err = io.EOF // no failure of the server: nothing to log
 		} else {

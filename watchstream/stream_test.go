@@ -104,6 +104,10 @@ func (f *fake) AppendInitialEnd(dst []byte) []byte {
 	return fmt.Appendf(dst, "END %d\n", f.Revision())
 }
 
+func (f *fake) AppendError(dst []byte, err error) []byte {
+	return AppendError(dst, FailureOf(err).Status())
+}
+
 func (f *fake) Write(p []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -331,8 +335,8 @@ func TestStatuses(t *testing.T) {
 		got  []byte
 		want *apierrors.StatusError
 	}{
-		{"expired", statusExpired, apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")},
-		{"failed", statusFailed, apierrors.NewInternalError(errors.New("the watch can't go on; resume it from the last resourceVersion seen"))},
+		{"expired", FailureOf(ErrExpired).Status(), apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")},
+		{"failed", FailureOf(io.ErrUnexpectedEOF).Status(), apierrors.NewInternalError(errors.New("the watch can't go on; resume it from the last resourceVersion seen"))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status := c.want.Status()

@@ -12,11 +12,21 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// Form is what a client gets of objects. The zero value is the objects themselves.
+// Form is what a client gets of objects. The zero value is the objects themselves, as JSON.
 type Form struct {
-	Kind    Kind
-	Version string // of the group meta.k8s.io, "v1" or "v1beta1"; "" for Whole
+	Kind     Kind
+	Version  string // of the group meta.k8s.io, "v1" or "v1beta1"; "" for Whole
+	Encoding Encoding
 }
+
+// Encoding is how a Form is written.
+type Encoding string
+
+// The encodings. Not every Form of every resource has Protobuf; Tables never have.
+const (
+	JSON     Encoding = ""
+	Protobuf Encoding = "protobuf"
+)
 
 // Kind is a kind of Form.
 type Kind string
@@ -28,7 +38,7 @@ const (
 	Table        Kind = "Table"
 )
 
-// Key is a form with its options. There are eight.
+// Key is a form with its options. Ten may be made of one resource.
 type Key struct {
 	Form
 	Include metav1.IncludeObjectPolicy // what comes with the row of a table
@@ -60,7 +70,8 @@ type Shown struct {
 	Event  *cacher.View // one object in an event
 	Item   *cacher.View // one object in a list
 
-	// A list is {"kind":K,"apiVersion":V,"metadata":{...},M item, item...]}, where M is Members.
+	// A list is {"kind":K,"apiVersion":V,"metadata":{...},M item, item...]}, where M is Members. As protobuf it's a message, and
+	// has no Members.
 	ListKind, ListVersion string
 	Members               []byte
 }
@@ -71,6 +82,18 @@ func NewWhole(whole, item *cacher.View, listKind string) *Shown {
 		Single: whole, Event: whole, Item: item,
 		ListKind: listKind, ListVersion: whole.APIVersion, Members: []byte(`"items":[`),
 	}
+}
+
+// NewProtobuf returns the form of whole objects as protobuf. e makes the messages.
+func NewProtobuf(whole *cacher.View, e *cacher.Encoding, listKind string) *Shown {
+	s := protobuf(whole, e, listKind)
+	s.Encoding = Protobuf
+	return s
+}
+
+func protobuf(of *cacher.View, e *cacher.Encoding, listKind string) *Shown {
+	v := of.Protobuf(e)
+	return &Shown{Single: v, Event: v, Item: v, ListKind: listKind, ListVersion: v.APIVersion}
 }
 
 // Forms are the other forms of one endpoint's objects. Watchers with one *View share what is encoded for them, so
@@ -94,14 +117,15 @@ func (f *Forms) Get(k Key, whole *cacher.View) *Shown {
 	s := f.made[k]
 	if s == nil {
 		partial := &cacher.View{APIVersion: k.APIVersion(), Kind: string(MetadataOnly), MetadataOnly: true, Conversion: whole.Conversion}
-		if k.Kind == Table {
+		const partials = string(MetadataOnly) + "List"
+		switch {
+		case k.Kind == Table:
 			t := &table{columns: f.columns(), apiVersion: k.APIVersion(), include: k.Include, whole: whole, partial: partial}
 			s = t.shown()
-		} else {
-			s = &Shown{
-				Single: partial, Event: partial, Item: partial,
-				ListKind: string(MetadataOnly) + "List", ListVersion: k.APIVersion(), Members: []byte(`"items":[`),
-			}
+		case k.Encoding == Protobuf:
+			s = protobuf(partial, metadataMessages, partials)
+		default:
+			s = NewWhole(partial, partial, partials)
 		}
 		s.Key = k
 		f.made[k] = s

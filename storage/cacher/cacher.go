@@ -23,6 +23,7 @@ type Cacher struct {
 	kept      kept
 	states    states
 	tapes     tapes
+	messages  messages
 	bounds    bounds
 	feed      feed
 	stats     stats
@@ -44,6 +45,7 @@ func New(store *storage.Store, o Options) *Cacher {
 	c.stretches = stretches{store: store, encoded: &c.stats.encoded, bounds: &c.bounds, known: map[stretchKey]*stretch{}}
 	c.kept.bounds = &c.bounds
 	c.states = states{bounds: &c.bounds, open: map[*sharedState]struct{}{}}
+	c.messages.bounds, c.messages.none.of = &c.bounds, &c.messages
 	c.waker = waker{bell: make(chan struct{}, 1)}
 	c.feed = feed{cacher: c, store: store, log: o.Log, primed: make(chan struct{})}
 	return c
@@ -77,6 +79,8 @@ type bounds struct {
 	// groupStateBytes bounds the frames of an initial state that are kept for the members of one group, and
 	// stateBytes those of all groups. Beyond them each client encodes the rest of its state for itself.
 	groupStateBytes, stateBytes int64
+	// messageBytes bounds what is kept of all objects as protobuf. Beyond it each reader encodes them for itself.
+	messageBytes int64
 	// statePins bounds the bytes that the snapshots of unfinished initial states keep alive together, which is
 	// what has been replaced since. Beyond it the rest of a state is read from history.
 	statePins int64
@@ -94,6 +98,7 @@ var defaultBounds = bounds{
 	keptBytes:        64 << 20,  // two full logs: lists are mostly paged within seconds
 	groupStateBytes:  32 << 20,  // 10,000 objects of 3 KB
 	stateBytes:       128 << 20, // four groups of groupStateBytes
+	messageBytes:     64 << 20,  // 30,000 objects of 2 KB
 	statePins:        64 << 20,  // as keptBytes: both keep replaced objects alive
 }
 

@@ -274,8 +274,12 @@ func (c *Cursor) give(ctx context.Context, dst []byte, got []delivery) ([]byte, 
 		return dst, err
 	}
 	var added int64
+	start := len(dst)
 	for _, d := range got {
-		frame, more := d.event.frame(c.view(), d.typ, d.shown)
+		frame, more, err := d.event.frame(c.view(), d.typ, d.shown)
+		if err != nil {
+			return dst[:start], fmt.Errorf("%s: %w", d.shown.Key, err)
+		}
 		dst, added = append(dst, frame...), added+more
 	}
 	c.resource.cacher.addFrames(added)
@@ -309,16 +313,17 @@ func (c *Cursor) Revision() int64 { return int64(c.rev) }
 
 // AppendBookmark appends a BOOKMARK event at the cursor's revision.
 func (c *Cursor) AppendBookmark(dst []byte) []byte {
-	v := c.view()
-	return v.appendBookmark(dst, v.bookmarkAt(c.rev), c.rev)
+	return c.view().appendBookmark(dst, c.rev, "")
 }
 
 // AppendInitialEnd appends the BOOKMARK event that tells the client that the initial state is complete (KEP-3157).
 func (c *Cursor) AppendInitialEnd(dst []byte) []byte {
-	v := c.view()
-	b := v.bookmarkAt(c.rev)
-	b.InitialEnd = true
-	return v.appendBookmark(dst, b, c.rev)
+	return c.view().appendBookmark(dst, c.rev, watchstream.InitialEventsEnd)
+}
+
+// AppendError appends the ERROR event that tells the client of an error of Next.
+func (c *Cursor) AppendError(dst []byte, err error) []byte {
+	return c.group.view.appendError(dst, watchstream.FailureOf(err))
 }
 
 // view returns the view of the next event. The caller gives that event.

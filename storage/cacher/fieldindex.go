@@ -157,6 +157,7 @@ func (r *Resource) SetFields(labels []string) {
 	objects.Ascend(func(o *Object) bool {
 		carrier := o.at(o.Revision)
 		set.read(carrier)
+		r.cacher.messages.admit(carrier)
 		if was, is = append(was, o), append(is, carrier); len(was) == fieldBatch {
 			r.replace(was, is)
 			was, is = was[:0], is[:0]
@@ -181,6 +182,7 @@ func (r *Resource) replace(was, is []*Object) {
 		}
 		r.tree.ReplaceOrInsert(is[i])
 		r.fields.move(nil, is[i])
+		o.dropMessages()
 	}
 }
 

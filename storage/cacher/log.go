@@ -77,21 +77,23 @@ func (e *event) drop() {
 
 // frame returns the event as watchers of a view get it. It's encoded once, however many ask: the first encodes it
 // under mu and the others wait. shown is what the view shows for the event's object: frame converts nothing. added is
-// how many bytes the event now keeps alive that it didn't before.
-func (e *event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, added int64) {
+// how many bytes the event now keeps alive that it didn't before. The error is that of the view's Encoding.
+func (e *event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, added int64, err error) {
 	if f := e.findFrame(v, t); f != nil {
-		return f, 0
+		return f, 0, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if f := e.findFrame(v, t); f != nil {
-		return f, 0
+		return f, 0, nil
 	}
-	size := len(shown.raw) + len(v.APIVersion) + frameOverhead
-	f := &frame{view: v, typ: t, data: v.appendFrame(make([]byte, 0, size), t, shown, e.rev), next: e.frames.Load()}
+	f := &frame{view: v, typ: t, next: e.frames.Load()}
+	if f.data, err = v.newFrame(t, shown, e.rev); err != nil {
+		return nil, 0, err
+	}
 	e.frames.Store(f)
 	e.encoded.Add(1)
-	return f.data, e.grow(int64(cap(f.data)))
+	return f.data, e.grow(int64(cap(f.data))), nil
 }
 
 // object returns the stored object that an event of a type is about.

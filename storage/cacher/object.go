@@ -28,6 +28,7 @@ type Object struct {
 	spaceAt uint32    // where the namespace begins in Key; nameAt when there is none
 
 	converted atomic.Pointer[converted] // a list of what conversions made of the object; nil for most objects
+	encoded   atomic.Pointer[encoded]   // a list of what Encodings made of it; nil if the object isn't in a tree
 }
 
 // NewObject scans stored bytes into an Object. The Object keeps raw, and strings that share its bytes, so raw must not
@@ -78,6 +79,9 @@ func (o *Object) Name() string { return o.Key[o.nameAt:] }
 
 // Raw returns the stored bytes. They're shared: never write to them.
 func (o *Object) Raw() []byte { return o.raw }
+
+// Metadata returns the stored bytes of metadata. They're shared: never write to them.
+func (o *Object) Metadata() []byte { return o.raw[o.offsets.metadata.from:o.offsets.metadata.to] }
 
 // Field returns the value at a field label such as "spec.color", as field selectors compare it: the text
 // of a string, number or bool, and "" for anything else and for an absent field. It implements selectors.Fields.

@@ -81,11 +81,13 @@ func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*coho
 	for _, o := range objects {
 		tree.ReplaceOrInsert(o)
 		fields.read(o) // before the lock is taken
+		r.cacher.messages.admit(o)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tree.Ascend(func(o *Object) bool {
 		r.countReplaced(o)
+		o.dropMessages()
 		return true
 	})
 	r.tree, r.snapshot, r.rev = tree, nil, at
@@ -112,6 +114,7 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 		if !c.Deleted {
 			o = newObjectFrom(c)
 			fields.read(o)
+			r.cacher.messages.admit(o)
 		}
 		objects = append(objects, o)
 	}
@@ -129,6 +132,9 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 		}
 		r.fields.move(e.prev, e.cur)
 		r.countReplaced(e.prev)
+		if e.prev != nil {
+			e.prev.dropMessages()
+		}
 		r.rev = c.Revision
 		if e.prev == nil && e.cur == nil {
 			continue // a key written and deleted by one transaction

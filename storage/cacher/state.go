@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -80,10 +81,13 @@ func (c *Cursor) nextState(ctx context.Context, dst []byte) (out []byte, err err
 		if err := c.prepareState(ctx, snapshot); err != nil {
 			return dst, err
 		}
-		if p, ok = s.shared.add(c, snapshot); ok {
+		if p, ok, err = s.shared.add(c, snapshot); ok {
 			out = append(dst, p.frames...)
-		} else {
-			out, p.next = c.encode(dst, snapshot)
+		} else if err == nil {
+			out, p.next, err = c.encode(dst, snapshot)
+		}
+		if err != nil {
+			return dst, err
 		}
 	default:
 		if out, p.next, err = c.encodePast(ctx, dst); err != nil {
@@ -136,33 +140,35 @@ func (s *sharedState) find(i int) (p piece, ok bool) {
 }
 
 // add makes the piece that a cursor needs next, and keeps it for the others. ok is false if the piece isn't kept: the
-// bounds are reached, pieces before it are missing, or no other cursor is giving this state.
-func (s *sharedState) add(c *Cursor, snapshot *Snapshot) (p piece, ok bool) {
+// bounds are reached, pieces before it are missing, or no other cursor is giving this state. The error is encode's.
+func (s *sharedState) add(c *Cursor, snapshot *Snapshot) (p piece, ok bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, states := c.state.piece, &c.resource.cacher.states
 	if i < len(s.pieces) { // somebody else made it meanwhile
-		return s.pieces[i], true
+		return s.pieces[i], true, nil
 	}
 	if i > len(s.pieces) || s.users.Load() == 1 || states.full(s) {
-		return piece{}, false
+		return piece{}, false, nil
 	}
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
-	*buf, p.next = c.encode((*buf)[:0], snapshot)
+	if *buf, p.next, err = c.encode((*buf)[:0], snapshot); err != nil {
+		return piece{}, false, err
+	}
 	p.frames = append(make([]byte, 0, len(*buf)), *buf...)
 	s.pieces = append(s.pieces, p)
 	s.bytes.Add(int64(len(p.frames)))
 	states.bytes.Add(int64(len(p.frames)))
-	return p, true
+	return p, true, nil
 }
 
 // buffers are where pieces are made. A piece is copied to memory of its own when its size is known.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, maxBatchBytes); return &b }}
 
 // encode appends frames of a snapshot from the cursor's next key on, until the batch is full or an object has to be
-// converted first. next is the first key that it left out, "" if there is none.
-func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string) {
+// converted first. next is the first key that it left out, "" if there is none. The error is that of the view's Encoding.
+func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string, err error) {
 	g, within, view := c.group, c.within(), c.group.view
 	if c.state.next == "" && view.First != nil && !c.begun {
 		view = view.First
@@ -174,12 +180,14 @@ func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string
 		}
 		shown := view.found(o)
 		if shown == nil || overflows(len(dst)-start, o) {
-			return dst, o.Key
+			return dst, o.Key, nil
 		}
-		dst = view.appendFrame(dst, watchstream.Added, shown, shown.Revision)
+		if dst, err = view.appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
+			return dst[:start], "", fmt.Errorf("%s: %w", o.Key, err)
+		}
 		view = g.view
 	}
-	return dst, ""
+	return dst, "", nil
 }
 
 // encodePast does what encode does after the snapshot was dropped: it reads the objects from etcd's history, as they
@@ -204,8 +212,11 @@ func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next s
 	if err := c.group.view.Prepare(ctx, objects); err != nil {
 		return dst, "", err
 	}
+	start := len(dst)
 	for _, shown := range objects {
-		dst = c.view().appendFrame(dst, watchstream.Added, shown, shown.Revision)
+		if dst, err = c.view().appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
+			return dst[:start], "", fmt.Errorf("%s: %w", shown.Key, err)
+		}
 	}
 	return dst, next, nil
 }

@@ -8,6 +8,7 @@ type Usage struct {
 	SnapshotBytes int64 // that those keep alive, of keptBytes
 	StateBytes    int64 // in frames of initial states that watchers share, of stateBytes
 	StatePins     int64 // that the snapshots of unfinished initial states keep alive, of statePins
+	MessageBytes  int64 // in objects as protobuf, of messageBytes
 	Resources     int   // that have a cache, with objects or without
 }
 
@@ -21,6 +22,7 @@ func (c *Cacher) Usage() (u Usage) {
 	c.mu.RUnlock()
 	u.HistoryBytes = c.stretches.bytes.Load()
 	u.StateBytes, u.StatePins = c.states.bytes.Load(), c.states.pinned()
+	u.MessageBytes = c.messages.bytes.Load()
 	c.kept.mu.Lock()
 	defer c.kept.mu.Unlock()
 	u.Snapshots = len(c.kept.list)

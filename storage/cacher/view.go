@@ -3,6 +3,7 @@ package cacher
 import (
 	"strconv"
 
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -24,13 +25,17 @@ type View struct {
 	// what depends on the time is as old as that. Render may be called while a lock of the cacher is held, for which
 	// only readers of the same bytes wait: it must not block or call the cacher.
 	Render func(dst []byte, o *Object) []byte
+	// Encoding, if set, makes messages of objects: the view is one of protobuf, and not of JSON. See Protobuf.
+	Encoding *Encoding
 	// First, if set, is the view of the first event of each watch.
 	First *View
 	// Conversion, if set, makes what is shown of objects that can't be shown as they are stored.
 	Conversion *Conversion
+
+	envelope kubeproto.Type // around each message, where there's an Encoding
 }
 
-// Append appends an object as JSON to dst. Where the view has a Conversion, the object must come from Shown or
+// Append appends an object as JSON to dst; the view must be one of JSON. Where the view has a Conversion, the object must come from Shown or
 // Prepare.
 func (v *View) Append(dst []byte, o *Object) []byte { return v.appendAt(dst, o, o.Revision) }
 
@@ -114,21 +119,55 @@ func (o *Object) appendVersion(dst []byte, rev storage.Revision) []byte {
 	return append(dst, '"')
 }
 
-// bookmarkAt returns what a bookmark of the view says at a revision.
-func (v *View) bookmarkAt(rev storage.Revision) watchstream.BookmarkOf {
-	return watchstream.BookmarkOf{APIVersion: v.APIVersion, Kind: v.Kind, ResourceVersion: rev.String()}
-}
-
-// appendBookmark appends a whole BOOKMARK event, whose revision is rev.
-func (v *View) appendBookmark(dst []byte, b watchstream.BookmarkOf, rev storage.Revision) []byte {
+// appendBookmark appends a whole BOOKMARK event at a revision. annotation is the name of the annotation that it carries, ""
+// for none.
+func (v *View) appendBookmark(dst []byte, rev storage.Revision, annotation string) []byte {
+	if v.Encoding != nil {
+		return kubeproto.AppendBookmark(dst, v.envelope, int64(rev), annotation)
+	}
+	b := watchstream.BookmarkOf{APIVersion: v.APIVersion, Kind: v.Kind, ResourceVersion: rev.String(), InitialEnd: annotation == watchstream.InitialEventsEnd}
 	if v.Render == nil {
 		return watchstream.AppendBookmark(dst, b)
 	}
-	return v.appendFrame(dst, watchstream.Bookmark, NewObject("", b.AppendObject(nil), rev), rev)
+	return v.appendJSONFrame(dst, watchstream.Bookmark, NewObject("", b.AppendObject(nil), rev), rev)
 }
 
-// appendFrame appends a whole event: one JSON document and a newline.
-func (v *View) appendFrame(dst []byte, t watchstream.Type, o *Object, rev storage.Revision) []byte {
+// appendError appends a whole ERROR event.
+func (v *View) appendError(dst []byte, f watchstream.Failure) []byte {
+	if v.Encoding != nil {
+		return kubeproto.AppendError(dst, kubeproto.Failure(f.Code, f.Reason, f.Message))
+	}
+	return watchstream.AppendError(dst, f.Status())
+}
+
+// appendFrame appends a whole event. The error is that of the view's Encoding.
+func (v *View) appendFrame(dst []byte, t watchstream.Type, o *Object, rev storage.Revision) ([]byte, error) {
+	if v.Encoding == nil {
+		return v.appendJSONFrame(dst, t, o, rev), nil
+	}
+	m, err := v.Message(o)
+	if err != nil {
+		return dst, err
+	}
+	return m.AppendEvent(dst, v.envelope, t.String(), int64(rev)), nil
+}
+
+// newFrame returns a whole event in memory of its own.
+func (v *View) newFrame(t watchstream.Type, o *Object, rev storage.Revision) ([]byte, error) {
+	if v.Encoding == nil {
+		size := len(o.raw) + len(v.APIVersion) + frameOverhead
+		return v.appendJSONFrame(make([]byte, 0, size), t, o, rev), nil
+	}
+	m, err := v.Message(o)
+	if err != nil {
+		return nil, err
+	}
+	name, at := t.String(), int64(rev)
+	return m.AppendEvent(make([]byte, 0, m.EventSize(v.envelope, name, at)), v.envelope, name, at), nil
+}
+
+// appendJSONFrame appends a whole event as one JSON document and a newline.
+func (v *View) appendJSONFrame(dst []byte, t watchstream.Type, o *Object, rev storage.Revision) []byte {
 	dst = watchstream.AppendHead(dst, t)
 	dst = v.appendAt(dst, o, rev)
 	return watchstream.AppendTail(dst)
