@@ -51,9 +51,9 @@ var floors = []floor{
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"client", []string{"selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},
-	{"internal/faultproxy", nil}, // between clients and servers in tests
-	{"e2e", nil},                 // runs the binary
-	{"bench", nil},               // runs the binary, or measures a server that runs
+	{"internal/faultproxy", nil},                     // between clients and servers in tests
+	{"e2e", nil},                                     // runs the binary
+	{"bench", nil},                                   // runs the binary, or measures a server that runs
 	{"examples/...", []string{"server", "registry"}}, // programs of others
 	{"", []string{"server"}},                         // main
 }
