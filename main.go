@@ -120,7 +120,31 @@ func banner(s *server.Server) string {
 	if s.Token != "" || s.TokenFile != "" {
 		curl += ` -H "Authorization: Bearer $TOKEN"`
 	}
-	return fmt.Sprintf("listening on %s\n%s\n  %s %s/api/v1/namespaces\n  %s -N '%s/api/v1/namespaces?watch=true'\n", s.URL(), data, curl, url, curl, url)
+	return fmt.Sprintf("listening on %s\n%s\n  %s %s/api/v1/namespaces\n  %s -N '%s/api/v1/namespaces?watch=true'\n%s", s.URL(), data, curl, url, curl, url, kubectl(s))
+}
+
+// kubectl is the banner's line for kubectl, or nothing where kubectl can't: it knows no unix sockets, and sends a token
+// over HTTPS only.
+func kubectl(s *server.Server) string {
+	withToken := s.Token != "" || s.TokenFile != ""
+	secure := strings.HasPrefix(s.URL(), "https:")
+	if strings.HasPrefix(s.URL(), "unix:") || withToken && !secure {
+		return ""
+	}
+	command := "kubectl --server " + s.URL()
+	switch {
+	case s.KubeconfigFile != "":
+		return "  kubectl --kubeconfig " + s.KubeconfigFile + " get namespaces\n"
+	case s.TLS:
+		command += " --certificate-authority " + s.Dir() + "/tls.crt"
+	}
+	switch {
+	case withToken:
+		command += ` --token "$TOKEN"`
+	case secure:
+		command += " --token none" // with no credentials at all it asks for a name
+	}
+	return "  " + command + " get namespaces\n"
 }
 
 // exitTimeout is when a signal's process ends if stopping takes longer: a start, or a close, may wait for a disk
@@ -232,6 +256,7 @@ func flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")
 	set.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM file with its key")
 	set.StringVar(&s.TokenFile, "token-file", "", "file with the bearer tokens to accept, one per line ("+envPrefix+"TOKEN holds one)")
+	set.StringVar(&s.KubeconfigFile, "write-kubeconfig", "", "file to write a kubeconfig to when ready, with mode 0600; removed at exit")
 	set.DurationVar(&s.WatchWriteTimeout, "watch-write-timeout", server.DefaultWatchWriteTimeout, "how long a watch's client may take nothing before it's cut off")
 	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams", server.DefaultHTTP2MaxStreams, "requests that one HTTP/2 connection may have open")
 	set.IntVar(&s.MaxConnections, "max-connections", 0, "connections that may be open; further ones are told to come back (default 65536, or what the limit of open files leaves)")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,16 +143,42 @@ func TestFlagsAndEnvironment(t *testing.T) {
 }
 
 func TestBanner(t *testing.T) {
-	s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), TLS: true, Token: "sesame"}
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	text := banner(s)
-	lines := strings.Split(text, "\n")
-	if len(lines) != 5 || lines[0] != "listening on "+s.URL() || !strings.Contains(lines[1], s.Dir()) || !strings.Contains(lines[1], "removed at exit") ||
-		!strings.Contains(lines[2], "curl --cacert ") || !strings.Contains(lines[3], "watch=true") || strings.Contains(text, "sesame") {
-		t.Errorf("the banner is\n%s", text)
+	const data = "DATA"
+	for _, tc := range []struct {
+		name, curl, kubectl string
+		set                 func(*server.Server)
+	}{
+		{"as it is", "curl URL", "kubectl --server URL get namespaces", func(*server.Server) {}},
+		{"TLS and a token", `curl --cacert DATA/tls.crt -H "Authorization: Bearer $TOKEN" URL`,
+			`kubectl --server URL --certificate-authority DATA/tls.crt --token "$TOKEN" get namespaces`, func(s *server.Server) { s.TLS, s.Token = true, "sesame" }},
+		{"TLS", "curl --cacert DATA/tls.crt URL", "kubectl --server URL --certificate-authority DATA/tls.crt --token none get namespaces", func(s *server.Server) { s.TLS = true }},
+		{"a token that kubectl wouldn't send", `curl -H "Authorization: Bearer $TOKEN" URL`, "", func(s *server.Server) { s.Token = "sesame" }},
+		{"a kubeconfig", "curl URL", "kubectl --kubeconfig " + data + "/../config get namespaces", func(s *server.Server) { s.KubeconfigFile = data + "/../config" }},
+		{"a socket", "curl --unix-socket SOCKET http://localhost", "", func(s *server.Server) { s.Listen = "unix:" + data + "/../socket" }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, dir := &server.Server{}, t.TempDir()
+			tc.set(s)
+			s.Listen = strings.Replace(cmp.Or(s.Listen, "127.0.0.1:0"), data+"/..", dir, 1)
+			s.KubeconfigFile = strings.Replace(s.KubeconfigFile, data+"/..", dir, 1)
+			s.Ephemeral, s.DataDir = true, dir
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			names := strings.NewReplacer("URL", s.URL(), data+"/..", dir, data, s.Dir(), "SOCKET", dir+"/socket")
+			text := banner(s)
+			want := fmt.Sprintf("listening on %s\ndata in %s (ephemeral: not synced to disk, and removed at exit)\n", s.URL(), s.Dir())
+			curl := names.Replace(tc.curl)
+			command, address := curl[:strings.LastIndexByte(curl, ' ')], curl[strings.LastIndexByte(curl, ' ')+1:]
+			want += fmt.Sprintf("  %s %s/api/v1/namespaces\n  %s -N '%s/api/v1/namespaces?watch=true'\n", command, address, command, address)
+			if tc.kubectl != "" {
+				want += "  " + names.Replace(tc.kubectl) + "\n"
+			}
+			if text != want {
+				t.Errorf("the banner is\n%s\nwant\n%s", text, want)
+			}
+		})
 	}
 }
 

@@ -43,7 +43,26 @@ type apiserver struct {
 	token   string    // empty: plain HTTP, for everyone
 	caFile  string    // of the certificate that comes with the token
 	cmd     *exec.Cmd // nil while stopped
+	banner  printed
 	log     bytes.Buffer
+}
+
+// printed is what a process has printed. It can be read while more comes.
+type printed struct {
+	mu   sync.Mutex // guards text
+	text bytes.Buffer
+}
+
+func (p *printed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.Write(b)
+}
+
+func (p *printed) String() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.text.String()
 }
 
 // startEphemeral starts a server that keeps nothing, and stops it when the test ends.
@@ -83,7 +102,7 @@ func start(t testing.TB, args ...string) *apiserver {
 func (s *apiserver) start(listen string) {
 	s.t.Helper()
 	s.cmd = exec.Command(apiserverBinary, append(s.args, "--listen", listen)...)
-	s.cmd.Stderr = &s.log
+	s.cmd.Stdout, s.cmd.Stderr = &s.banner, &s.log
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

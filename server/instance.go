@@ -39,17 +39,18 @@ const (
 
 // instance is a server that runs: what open made and close takes apart.
 type instance struct {
-	log      *slog.Logger
-	url      string
-	urlFile  string // "" unless written
-	front    *front // nil until the port is open
-	etcd     *etcd.Server
-	store    *storage.Store
-	cacher   *cacher.Cacher
-	registry *registry.Registry
-	sweeper  *watchstream.Sweeper
-	cors     cors
-	ready    atomic.Bool
+	log        *slog.Logger
+	url        string
+	urlFile    string         // "" unless written
+	kubeconfig kubeconfigFile // likewise
+	front      *front         // nil until the port is open
+	etcd       *etcd.Server
+	store      *storage.Store
+	cacher     *cacher.Cacher
+	registry   *registry.Registry
+	sweeper    *watchstream.Sweeper
+	cors       cors
+	ready      atomic.Bool
 
 	background sync.WaitGroup // feed, controllers, sweeper, tidier
 	stop       context.CancelFunc
@@ -85,6 +86,9 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := removeURLFile(s.URLFile); err != nil { // of a run that was killed
 		return nil, err
 	}
+	if err := clearKubeconfig(s.KubeconfigFile); err != nil {
+		return nil, err
+	}
 	listener, err := listen(cmp.Or(s.Listen, DefaultListen), len(tokens) > 0)
 	if err != nil {
 		return nil, err
@@ -111,6 +115,9 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	in.ready.Store(true)
+	if err := in.writeKubeconfig(s, certificate); err != nil {
+		return nil, err
+	}
 	if err := in.writeURLFile(s.URLFile); err != nil {
 		return nil, err
 	}
@@ -215,7 +222,7 @@ func (in *instance) etcdFailed() <-chan struct{} {
 }
 
 func (in *instance) closeAll() error {
-	errs := []error{removeURLFile(in.urlFile)}
+	errs := []error{removeURLFile(in.urlFile), in.kubeconfig.remove()}
 	if in.front != nil {
 		errs = append(errs, in.closeFront())
 	}

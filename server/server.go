@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -104,6 +105,12 @@ type Server struct {
 	// URLFile, if set, is a file that gets the server's URL and a newline, whole or not at all, when it
 	// is ready. It's removed at the start and by Close.
 	URLFile string
+
+	// KubeconfigFile, if set, is a file that gets a kubeconfig of mode 0600, whole or not at all, when the server is
+	// ready: with its URL, the certificate to trust if the machine doesn't trust it by itself, and a token if the server
+	// asks for one. Close removes it. A file that another program wrote isn't replaced: the start fails. No client of
+	// kubeconfigs knows unix sockets.
+	KubeconfigFile string
 
 	// Register, if set, is called before the server starts to serve, for Go programs that serve types
 	// of their own: see registry.Register.
@@ -264,6 +271,8 @@ func (s *Server) validate() error {
 		return fmt.Errorf("--max-connections must not be negative: %d", s.MaxConnections)
 	case (s.TLSCertFile == "") != (s.TLSKeyFile == ""):
 		return errors.New("--tls-cert-file and --tls-key-file need each other")
+	case s.KubeconfigFile != "" && strings.HasPrefix(s.Listen, unixScheme):
+		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	case s.TLS && s.TLSCertFile != "":
 		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")
 	}

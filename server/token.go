@@ -29,6 +29,15 @@ func (s *Server) tokens() (tokens, error) {
 	if s.TokenFile == "" {
 		return all, nil
 	}
+	inFile, err := s.readTokenFile()
+	for _, token := range inFile {
+		all = append(all, sha256.Sum256([]byte(token)))
+	}
+	return all, err
+}
+
+// readTokenFile returns the tokens of TokenFile, at least one.
+func (s *Server) readTokenFile() (all []string, err error) {
 	if err := s.checkPrivate(s.TokenFile); err != nil {
 		return nil, fmt.Errorf("--token-file: %w", err)
 	}
@@ -46,7 +55,7 @@ func (s *Server) tokens() (tokens, error) {
 		if err := checkToken(token); err != nil {
 			return nil, fmt.Errorf("--token-file: %s, line %d: the token %w", s.TokenFile, n, err)
 		}
-		all = append(all, sha256.Sum256([]byte(token)))
+		all = append(all, token)
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("--token-file: %s holds no token", s.TokenFile)

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	// kubeconfigMark begins each kubeconfig that we write, so that we overwrite and remove no other.
+	kubeconfigMark = "# Written by apiserver-lite, which removes it when it ends.\n"
+	// kubeconfigName is what cluster, user and context are called there.
+	kubeconfigName = "apiserver-lite"
+	// noToken is in a kubeconfig for HTTPS without a token, because kubectl, when it has no credentials at all, asks for a
+	// name at the terminal. A server without tokens looks at none.
+	noToken = "none"
+)
+
+// kubeconfigFile is a kubeconfig of ours that lies in its place.
+type kubeconfigFile struct {
+	path string
+	made fs.FileInfo
+}
+
+// clearKubeconfig removes the kubeconfig of a run that was killed. Any other file in its place is an error.
+func clearKubeconfig(path string) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return fmt.Errorf("--write-kubeconfig: %w", err)
+	case !file.Mode().IsRegular():
+		return fmt.Errorf("--write-kubeconfig: %s is no ordinary file", path)
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("--write-kubeconfig: %w", err)
+	}
+	if !bytes.HasPrefix(content, []byte(kubeconfigMark)) {
+		return fmt.Errorf("--write-kubeconfig: %s isn't ours, and stays as it is: name a file that isn't there, and kubectl both with KUBECONFIG=%[1]s:FILE", path)
+	}
+	if err := os.Remove(path); err != nil {
+		return fmt.Errorf("--write-kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// writeKubeconfig leaves a kubeconfig with what a client needs: the address, whom to trust, and a token.
+func (in *instance) writeKubeconfig(s *Server, certificate *tls.Certificate) error {
+	if s.KubeconfigFile == "" {
+		return nil
+	}
+	token, err := s.firstToken()
+	if err != nil {
+		return fmt.Errorf("--write-kubeconfig: %w", err)
+	}
+	content, err := kubeconfig(in.url, token, certificate)
+	if err == nil {
+		err = replaceFile(s.KubeconfigFile, content)
+	}
+	if err != nil {
+		return fmt.Errorf("--write-kubeconfig: %w", err)
+	}
+	made, err := os.Lstat(s.KubeconfigFile)
+	if err != nil {
+		return fmt.Errorf("--write-kubeconfig: %w", err)
+	}
+	in.kubeconfig = kubeconfigFile{path: s.KubeconfigFile, made: made}
+	if token != "" && certificate == nil {
+		in.log.Warn("kubectl sends a token over HTTPS only: serve HTTPS, with --tls for example", "kubeconfig", s.KubeconfigFile)
+	}
+	return nil
+}
+
+// remove removes the file unless another one has taken its place.
+func (f kubeconfigFile) remove() error {
+	if f.path == "" {
+		return nil
+	}
+	if file, err := os.Lstat(f.path); err != nil || !os.SameFile(file, f.made) {
+		return nil
+	}
+	if err := os.Remove(f.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("--write-kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// kubeconfig returns a file for clients of a URL. token may be empty, and certificate nil.
+func kubeconfig(address, token string, certificate *tls.Certificate) ([]byte, error) {
+	cluster := map[string]any{"server": address}
+	if certificate != nil {
+		token = cmp.Or(token, noToken)
+		if err := trust(cluster, address, certificate); err != nil {
+			return nil, err
+		}
+	}
+	user := map[string]any{}
+	if token != "" {
+		user["token"] = token
+	}
+	body, err := yaml.Marshal(map[string]any{
+		"apiVersion":      "v1",
+		"kind":            "Config",
+		"clusters":        []any{map[string]any{"name": kubeconfigName, "cluster": cluster}},
+		"users":           []any{map[string]any{"name": kubeconfigName, "user": user}},
+		"contexts":        []any{map[string]any{"name": kubeconfigName, "context": map[string]any{"cluster": kubeconfigName, "user": kubeconfigName}}},
+		"current-context": kubeconfigName,
+	})
+	return append([]byte(kubeconfigMark), body...), err
+}
+
+// trust writes into a kubeconfig's cluster by what its clients know the server: nothing if the machine trusts the
+// certificate, or else the certificates that the server shows, the first of which is trusted for itself. A certificate
+// that doesn't name the address is looked for by a name that it has.
+func trust(cluster map[string]any, address string, certificate *tls.Certificate) error {
+	leaf := certificate.Leaf
+	u, err := url.Parse(address)
+	if err != nil {
+		return err
+	}
+	host := u.Hostname()
+	if leaf.VerifyHostname(host) != nil && len(leaf.DNSNames) > 0 {
+		host = strings.Replace(leaf.DNSNames[0], "*", "apiserver", 1)
+		cluster["tls-server-name"] = host
+	}
+	intermediates := x509.NewCertPool()
+	var shown bytes.Buffer
+	for _, der := range certificate.Certificate {
+		if c, err := x509.ParseCertificate(der); err == nil {
+			intermediates.AddCert(c)
+		}
+		pem.Encode(&shown, &pem.Block{Type: "CERTIFICATE", Bytes: der}) // to memory
+	}
+	if _, err := leaf.Verify(x509.VerifyOptions{DNSName: host, Intermediates: intermediates}); err != nil {
+		cluster["certificate-authority-data"] = base64.StdEncoding.EncodeToString(shown.Bytes())
+	}
+	return nil
+}
+
+// firstToken returns a token that the server takes, or "" if it asks for none.
+func (s *Server) firstToken() (string, error) {
+	if s.Token != "" || s.TokenFile == "" {
+		return s.Token, nil
+	}
+	all, err := s.readTokenFile()
+	if err != nil {
+		return "", err
+	}
+	return cmp.Or(all...), nil
+}
