@@ -36,8 +36,11 @@ type definitions struct {
 	// It's a channel, because waiting for it must end with the request. It's never closed.
 	writing chan struct{}
 
-	mu    sync.Mutex             // guards known, and replacing the catalog
+	mu    sync.Mutex             // guards known and restored, and replacing the catalog
 	known map[string]*definition // by name
+	// restored has the revisions up to which objects may be in another form than their definition's because a reset
+	// brought them back, and only those that are higher than the definition's own.
+	restored map[storage.Prefix]storage.Revision
 
 	closing sync.WaitGroup // goroutines that close replaced webhooks; close waits for them
 }
@@ -51,7 +54,7 @@ type definition struct {
 }
 
 func newDefinitions(r *Registry) *definitions {
-	d := &definitions{registry: r, writing: make(chan struct{}, 1), known: map[string]*definition{}}
+	d := &definitions{registry: r, writing: make(chan struct{}, 1), known: map[string]*definition{}, restored: map[storage.Prefix]storage.Revision{}}
 	Register(r, Definition[crd.Definition]{
 		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
@@ -174,11 +177,16 @@ func (d *definitions) rebuild() (unusable []broken) {
 	for o := range stored.All(string(d.res.prefix)) {
 		name := o.Name()
 		old := d.known[name]
-		if old != nil && old.revision == o.Revision {
+		outdated := old != nil && old.res.since < d.restored[old.res.prefix]
+		if old != nil && old.revision == o.Revision && !outdated {
 			seen[name] = true
 			continue
 		}
-		next, err := d.open(o, old)
+		base := old
+		if outdated {
+			base = nil
+		}
+		next, err := d.open(o, base)
 		if err != nil { // nothing is served for it then
 			unusable = append(unusable, broken{o, err})
 			continue
@@ -187,7 +195,7 @@ func (d *definitions) rebuild() (unusable []broken) {
 		if !d.shadowed(next.res) {
 			next.res.indexFields()
 		}
-		if old != nil && !crd.SameSpec(old.object, next.object) {
+		if old != nil && (outdated || !crd.SameSpec(old.object, next.object)) {
 			changed = append(changed, old.res)
 		}
 		d.known[name] = next
@@ -196,6 +204,7 @@ func (d *definitions) rebuild() (unusable []broken) {
 		if !seen[name] {
 			changed, stale = append(changed, old.res), true
 			delete(d.known, name)
+			delete(d.restored, old.res.prefix)
 			if !d.shadowed(old.res) {
 				old.res.cache.SetFields(nil)
 			}
@@ -283,7 +292,7 @@ func (d *definitions) newResource(o *cacher.Object, obj *crd.Definition, old *de
 			condition:   storage.Condition{Key: o.Key, Revision: o.Revision},
 			uid:         obj.UID,
 			generation:  obj.Generation,
-			since:       o.Revision,
+			since:       max(o.Revision, d.restored[storage.PrefixOf(obj.Spec.Group, obj.Spec.Names.Plural)]),
 			terminating: o.DeletionTimestamp != "",
 		},
 	}

@@ -34,7 +34,7 @@ func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
 	if t := e.res.typed; t != nil && t.undeletable != nil && t.undeletable(r.Name) {
 		return Result{}, e.forbidden(r.Name, "this "+e.Singular+" may not be deleted")
 	}
-	return current(ctx, e, func(e *Endpoint) (Result, error) {
+	return current(ctx, e, func(ctx context.Context, e *Endpoint) (Result, error) {
 		d := e.newDeletion(r, opts)
 		d.targetKey, d.Target = key, r.Target
 		if d.shown, err = e.shown(r); err != nil {

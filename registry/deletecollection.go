@@ -5,6 +5,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -20,6 +21,11 @@ func (e *Endpoint) DeleteCollection(ctx context.Context, r *Request) (*List, err
 	if err != nil {
 		return nil, err
 	}
+	return current(ctx, e, func(ctx context.Context, e *Endpoint) (*List, error) { return e.deleteListed(ctx, r, opts) })
+}
+
+// deleteListed lists, and deletes what is listed.
+func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.DeleteOptions) (*List, error) {
 	l, err := e.List(ctx, r)
 	if err != nil {
 		return nil, err
@@ -36,10 +42,10 @@ func (e *Endpoint) DeleteCollection(ctx context.Context, r *Request) (*List, err
 	left := make([]*cacher.Object, len(objects)) // each deletion has its place
 	for i, o := range objects {
 		work.Go(func() error {
-			stored, err := current(working, e, func(e *Endpoint) (*cacher.Object, error) {
+			stored, err := current(working, e, func(ctx context.Context, e *Endpoint) (*cacher.Object, error) {
 				d := e.newDeletion(r, opts)
 				d.targetKey, d.Target = o.Key, Target{Name: o.Name()}
-				return d.delete(working)
+				return d.delete(ctx)
 			})
 			switch {
 			case apierrors.IsNotFound(err) && !isRefusal(err): // somebody else was faster

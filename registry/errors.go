@@ -77,12 +77,12 @@ type subject struct {
 func (e *Endpoint) fail(name string, err error) error { return e.failed(subject{name: name}, err) }
 
 // failed is the one translation from storage's errors to a Status. An error that is a Status stays as it is, and one that
-// can't become a Status becomes a failure. errChanged stays, too: current handles it.
+// can't become a Status becomes a failure. errChanged and storage.ErrReplaced stay, too: current handles them.
 func (e *Endpoint) failed(about subject, err error) error {
 	var answered apierrors.APIStatus
 	var panicked *PanicError
 	var failed *failure
-	if err == nil || errors.As(err, &answered) || errors.As(err, &panicked) || errors.As(err, &failed) || errors.Is(err, errChanged) {
+	if err == nil || errors.As(err, &answered) || errors.As(err, &panicked) || errors.As(err, &failed) || errors.Is(err, errChanged) || errors.Is(err, storage.ErrReplaced) {
 		return err
 	}
 	resource := e.resource()
@@ -125,7 +125,7 @@ func (e *Endpoint) failed(about subject, err error) error {
 
 // expired is the 410 for a revision that is older than etcd's history.
 func (e *Endpoint) expired(about subject, err error) error {
-	switch oldest := e.res.registry.store.Compacted(); {
+	switch oldest := e.res.registry.cacher.Oldest(); {
 	case about.watched:
 		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", about.revision, oldest))
 	case about.token != nil:

@@ -23,6 +23,10 @@ const freshnessWait = 3 * time.Second
 // stored value that nobody can read, 503 from storage, 504 for a version that doesn't come within freshnessWait. Others are
 // failures of the server, which it logs. The caller owns the Result's bytes.
 func (e *Endpoint) Get(ctx context.Context, r *Request) (Result, error) {
+	return steady(ctx, e, func(e *Endpoint) (Result, error) { return e.get(ctx, r) }, nil)
+}
+
+func (e *Endpoint) get(ctx context.Context, r *Request) (Result, error) {
 	key, err := e.key(r.Namespace, r.Name)
 	if err != nil {
 		return Result{}, err

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"runtime"
@@ -42,6 +43,10 @@ type List struct {
 // read, 404 for a path that isn't served, 410 for a version or token that is older than history, 503 from storage, 504 for
 // a version that doesn't come within freshnessWait. Others are failures of the server, which it logs.
 func (e *Endpoint) List(ctx context.Context, r *Request) (*List, error) {
+	return steady(ctx, e, func(e *Endpoint) (*List, error) { return e.list(ctx, r) }, nil)
+}
+
+func (e *Endpoint) list(ctx context.Context, r *Request) (*List, error) {
 	namespace := r.Namespace
 	if namespace != "" && !e.Namespaced {
 		return nil, errNotServed()
@@ -113,6 +118,9 @@ func (l *List) at(ctx context.Context, rev storage.Revision) error {
 		return nil
 	}
 	l.revision = rev
+	if r := l.endpoint.res.registry; rev < r.cacher.Oldest() {
+		return l.failed(fmt.Errorf("list at %d: %w", rev, storage.ErrCompacted))
+	}
 	// Errors of history are better found before the answer begins.
 	_, err := l.endpoint.res.registry.store.Count(ctx, storage.Range{Prefix: l.start}, rev)
 	return l.failed(err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -19,11 +20,13 @@ import (
 // errChanged means that the definition has changed since the endpoint was looked up. No client sees it: current handles it.
 var errChanged = errors.New("the definition has changed")
 
-// current runs a verb. If the definition changes meanwhile, it runs the verb again on the endpoint of the new definition.
-func current[T any](ctx context.Context, e *Endpoint, verb func(e *Endpoint) (T, error)) (T, error) {
+// current runs a verb. If the definition changes meanwhile, or everything is reset, it runs the verb again on the endpoint
+// that is served then.
+func current[T any](ctx context.Context, e *Endpoint, verb func(ctx context.Context, e *Endpoint) (T, error)) (T, error) {
 	for {
-		res, err := verb(e)
-		if !errors.Is(err, errChanged) {
+		pinned, mine := e.res.registry.store.Pin(ctx)
+		res, err := verb(pinned, e)
+		if !errors.Is(err, errChanged) && !(mine && errors.Is(err, storage.ErrReplaced)) {
 			return res, err
 		}
 		var none T

@@ -47,6 +47,7 @@ type Registry struct {
 	turns       turns
 	admission   []Admission[unstructured.Unstructured]
 
+	resets   atomic.Int64 // how often a Reset has begun or ended: odd while one is under way
 	catalog  atomic.Pointer[Catalog]
 	builtins []*resource // Go types; complete when Run begins
 	running  atomic.Bool

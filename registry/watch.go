@@ -37,6 +37,18 @@ func inStream(err error) error {
 // or the server's own failures. Those about the version are of type StreamError; one of 410 means that the client has to
 // list anew.
 func (e *Endpoint) Watch(ctx context.Context, r *Request) (*cacher.Cursor, watchstream.Options, error) {
+	type opened struct {
+		*cacher.Cursor
+		watchstream.Options
+	}
+	o, err := steady(ctx, e, func(e *Endpoint) (opened, error) {
+		cursor, options, err := e.watch(ctx, r)
+		return opened{cursor, options}, err
+	}, func(o opened) { o.Close() })
+	return o.Cursor, o.Options, err
+}
+
+func (e *Endpoint) watch(ctx context.Context, r *Request) (*cacher.Cursor, watchstream.Options, error) {
 	if r.Namespace != "" && !e.Namespaced {
 		return nil, watchstream.Options{}, errNotServed()
 	}
@@ -70,7 +82,7 @@ func (e *Endpoint) Watch(ctx context.Context, r *Request) (*cacher.Cursor, watch
 		if now == nil {
 			return nil, watchstream.Options{}, errNotServed()
 		}
-		return now.Watch(ctx, r)
+		return now.watch(ctx, r)
 	}
 	return cursor, watchstream.Options{
 		Bookmarks:  opts.bookmarks,

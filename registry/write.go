@@ -44,7 +44,7 @@ func (e *Endpoint) own(o *cacher.Object) *write {
 // perform runs a client's write. If the definition changes meanwhile, it runs again under the new one. options is the
 // kind of the write's options, which errors name.
 func (e *Endpoint) perform(ctx context.Context, r *Request, options string, run func(ctx context.Context, w *write) (Result, error)) (Result, error) {
-	return current(ctx, e, func(e *Endpoint) (Result, error) {
+	return current(ctx, e, func(ctx context.Context, e *Endpoint) (Result, error) {
 		w, err := e.newWrite(r, options)
 		if err != nil {
 			return Result{}, err

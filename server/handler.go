@@ -36,6 +36,7 @@ type handler struct {
 	sweeper           *watchstream.Sweeper
 	discovery         *documents
 	openapi           *openAPI
+	snapshots         *snapshots
 	routes            http.Handler
 }
 

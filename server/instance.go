@@ -52,6 +52,8 @@ type instance struct {
 	cors       cors
 	ready      atomic.Bool
 
+	snapshots *snapshots // nil unless ephemeral
+
 	background sync.WaitGroup // feed, controllers, sweeper, tidier
 	stop       context.CancelFunc
 	failed     chan error   // what ended by itself; room for each
@@ -109,9 +111,16 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if s.Register != nil {
 		s.Register(in.registry)
 	}
+	if s.Ephemeral {
+		in.store.AllowReplace()
+		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
+	}
 	in.url = urlOf(in.front.listener.Addr(), certificate != nil)
 	in.serve(ctx, s, tokens, certificate)
 	if err := in.awaitReady(ctx); err != nil {
+		return nil, err
+	}
+	if err := in.snapshots.begin(ctx); err != nil {
 		return nil, err
 	}
 	in.ready.Store(true)
@@ -130,7 +139,7 @@ func (in *instance) openStore(ctx context.Context, s *Server) (err error) {
 	if !s.Ephemeral {
 		dir = cmp.Or(dir, DefaultDataDir)
 	}
-	options := etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Log: in.log}
+	options := etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, Bulk: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Log: in.log}
 	if in.etcd, err = etcd.Open(ctx, options); err != nil {
 		return err
 	}

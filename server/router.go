@@ -28,6 +28,7 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		watchers:          newWatchers(),
 		openapi:           newOpenAPI(),
 		discovery:         newDocuments(),
+		snapshots:         in.snapshots,
 	}
 	h.guard.cors = in.cors
 	in.addGauges(h.metrics.registry, h.large)
@@ -73,6 +74,8 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(h.authenticate, h.enterResource)
+		routes.HandleFunc("/debug/reset", handle(h.serveReset))
+		routes.HandleFunc("/debug/snapshot", handle(h.serveSnapshot))
 		for _, prefix := range versionPrefixes {
 			resource := handle(h.serveResource)
 			routes.HandleFunc(prefix+"/{resource}", resource)

@@ -30,6 +30,9 @@ var (
 	// ErrNoSpace is returned when the disk is full or the quota is reached. Reads still work, and so do deletions
 	// unless the disk is so full that they aren't safe either.
 	ErrNoSpace = errors.New("no space left for writes")
+	// ErrReplaced is returned for a write whose context was pinned before everything was replaced (see Pin). Nothing was
+	// written.
+	ErrReplaced = errors.New("the store was replaced")
 	// ErrBadKey is returned when a key would reach outside its prefix.
 	ErrBadKey = errors.New("invalid key")
 	// ErrUnavailable is returned when etcd can't answer now; whether a write happened is unknown.

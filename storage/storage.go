@@ -1,15 +1,16 @@
 // Package storage keeps objects as bytes under keys in etcd and tells what changed.
 //
-// It owns five things: how keys are built (key.go), the operations on one key (store.go),
-// the errors that callers test for (errors.go), the ordered history of all changes with the
+// It owns six things: how keys are built (key.go), the operations on one key (store.go), the one that writes many keys
+// at once (replace.go), the errors that callers test for (errors.go), the ordered history of all changes with the
 // barrier that makes reads of it consistent (changes.go), and what is just being written (tail.go). Nothing
 // here knows what an object is: values are opaque, and a Transformer may change how they are stored.
 //
 // Down: a write is one transaction through etcd's client. Up: etcd's watch hands what was written to the tail, and
 // Follow takes it from there. What had no room in the tail is read by Changes from etcd's index of revisions.
 //
-// Goroutines: none of ours. Locks: none of ours, but scans of the index take the read lock of etcd's backend, for at
-// most revisionsPerHold revisions at a time.
+// Goroutines: none of ours. Locks: gate.mu, in stores that may be replaced. Each write holds it for reading while etcd has
+// the write. Replace holds it for writing, and calls its plan under it: the plan may take locks of the cacher and mustn't
+// write. Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions at a time.
 //
 // Bounds: maxTailBytes in the tail, followBytes per Follow, listPage keys per read of List.
 package storage

@@ -35,6 +35,7 @@ type Store struct {
 	local       *etcdserver.EtcdServer
 	transformer Transformer
 	tail        tail
+	gate        *gate        // nil unless AllowReplace was called
 	compacted   atomic.Int64 // the revision up to which history was gone when it was last read from etcd
 	reads       atomic.Int64 // stretches of history read
 }
@@ -161,7 +162,8 @@ type Condition struct {
 
 // Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
 // ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
-// ErrTooLarge, ErrNoSpace, the Transformer's, ErrUnavailable and ctx's. After the last two the write may have happened.
+// ErrTooLarge, ErrNoSpace, ErrReplaced, the Transformer's, ErrUnavailable and ctx's. After the last two the write may have
+// happened.
 func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
 	stored, err := s.transformer.ToStorage(key, value)
 	if err != nil {
@@ -172,6 +174,10 @@ func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...C
 	if len(conds) > 0 {
 		txn = txn.Else(clientv3.OpGet(key, clientv3.WithKeysOnly()))
 	}
+	if err := s.gate.enter(ctx); err != nil {
+		return 0, wrapOwn("create", key, err)
+	}
+	defer s.gate.leave()
 	res, err := txn.Commit()
 	switch {
 	case err != nil:
@@ -221,6 +227,10 @@ func (s *Store) commit(ctx context.Context, g guarded, write clientv3.Op) (Revis
 	if len(g.conds) > 0 {
 		txn = txn.Else(clientv3.OpGet(g.key, clientv3.WithKeysOnly()))
 	}
+	if err := s.gate.enter(ctx); err != nil {
+		return 0, wrapOwn(g.op, g.key, err)
+	}
+	defer s.gate.leave()
 	res, err := txn.Commit()
 	switch {
 	case err != nil:

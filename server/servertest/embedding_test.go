@@ -16,3 +16,15 @@ func TestShopIsAnnounced(t *testing.T) {
 		t.Errorf("the watch gave %s, %v", event, err)
 	}
 }
+
+func TestShops(t *testing.T) {
+	s := servertest.New(t)
+	s.PostYAML("/api/v1/namespaces", "metadata: {name: shop}")
+	s.Snapshot("one-shop")
+	for _, name := range []string{"shop", "second-shop"} {
+		t.Run(name, func(t *testing.T) {
+			s.ResetTo("one-shop")
+			s.Do("DELETE", "/api/v1/namespaces/"+name, "")
+		})
+	}
+}

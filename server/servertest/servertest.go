@@ -20,6 +20,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"runtime/pprof"
 	"strings"
 	"testing"
@@ -172,6 +173,25 @@ func (s *Server) Get(path string) string {
 func (s *Server) PostYAML(path, object string) string {
 	s.t.Helper()
 	return s.expect(http.StatusCreated, http.MethodPost, path, object, "Content-Type", "application/yaml")
+}
+
+// Reset takes the server back to how it started, definitions too. It's for servers that are Ephemeral. Open watches end with
+// an ERROR event of code 410.
+func (s *Server) Reset() {
+	s.t.Helper()
+	s.expect(http.StatusOK, http.MethodPost, "/debug/reset", "")
+}
+
+// Snapshot gives what the server holds now a name, for ResetTo. A name may be used again, and then means the newer state.
+func (s *Server) Snapshot(name string) {
+	s.t.Helper()
+	s.expect(http.StatusOK, http.MethodPost, "/debug/snapshot?name="+url.QueryEscape(name), "")
+}
+
+// ResetTo takes the server back to what Snapshot gave a name. Otherwise it's like Reset.
+func (s *Server) ResetTo(name string) {
+	s.t.Helper()
+	s.expect(http.StatusOK, http.MethodPost, "/debug/reset?to="+url.QueryEscape(name), "")
 }
 
 func (s *Server) expect(code int, method, path, body string, headers ...string) string {

@@ -27,6 +27,7 @@ type Cacher struct {
 	bounds    bounds
 	feed      feed
 	stats     stats
+	replaced  atomic.Int64 // the revision of the last Replace; 0 for none. What was before it can't be read any more
 	framed    atomic.Int64 // bytes of frames that readers made of events, since addFrames last trimmed the logs
 
 	mu        sync.RWMutex // guards resources and base
@@ -118,6 +119,12 @@ func (c *Cacher) Primed() <-chan struct{} { return c.feed.primed }
 
 // Position returns the feed's position: every change up to it is in the caches of all resources.
 func (c *Cacher) Position() storage.Revision { return c.feed.position() }
+
+// Oldest returns the revision at which history begins: what happened after it can be watched, and the state at it can be
+// listed. Of a compaction it may not know yet (see storage.Store.Compacted).
+func (c *Cacher) Oldest() storage.Revision {
+	return max(c.store.Compacted(), storage.Revision(c.replaced.Load()))
+}
 
 // WaitFor returns when the feed's position is at least rev, or with ctx's error.
 func (c *Cacher) WaitFor(ctx context.Context, rev storage.Revision) error {

@@ -50,10 +50,13 @@ const (
 // Next appends whole frames to dst: as many as are ready, or as fit into a batch. When there is nothing to
 // append it returns a channel that's closed when there may be something. Errors: io.EOF when the resource's
 // watches have ended and the cursor has given everything up to their end; watchstream.ErrExpired when compaction took
-// events that the cursor needs; ctx's error; and what etcd or the view's Conversion fails with. After an error other
+// events that the cursor needs, or everything was replaced (see storage.Store.Replace); ctx's error; and what etcd or the view's Conversion fails with. After an error other
 // than io.EOF and ErrExpired, Next may be called again: no event was lost.
 func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan struct{}, err error) {
 	c.awake()
+	if c.epoch.expired.Load() {
+		return dst, nil, watchstream.ErrExpired
+	}
 	if c.state != nil {
 		out, err = c.nextState(ctx, dst)
 		return out, nil, expired(err)
@@ -78,10 +81,12 @@ func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan 
 		if len(out) > len(dst) {
 			return out, nil, nil
 		}
-		switch came {
-		case moved:
+		switch {
+		case came == moved:
 			continue
-		case ended:
+		case c.epoch.expired.Load():
+			return dst, nil, watchstream.ErrExpired
+		case came == ended:
 			return dst, nil, io.EOF
 		}
 		c.rev = max(c.rev, pos)

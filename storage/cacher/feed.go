@@ -161,10 +161,13 @@ func (f *feed) applyNoted(changes []storage.Change) (dirty []*cohort) {
 
 // applyRevision brings one revision into all the resources that it changed.
 func (f *feed) applyRevision(changes []storage.Change, dirty []*cohort) []*cohort {
+	if changes[len(changes)-1].Key == storage.ReplacedKey {
+		return f.replaceAll(changes, dirty)
+	}
 	for len(changes) > 0 {
 		p, _, _, ok := storage.SplitKey(changes[0].Key)
 		n, rest := 1, []storage.Change(nil)
-		if len(changes) > 1 { // a transaction that isn't ours: each of ours changes one object
+		if len(changes) > 1 { // a transaction that isn't ours: each of ours that is no Replace changes one object
 			changes, rest = partition(changes, p)
 			n = len(changes)
 		}

@@ -36,7 +36,11 @@ type rig struct {
 var smallBounds = bounds{warm: 40, logEvents: 64, logBytes: 1 << 20, totalLogBytes: 1 << 20, groupEntries: 8, stretchRevisions: 32, historyBytes: 64 << 10}
 
 func newRig(t testing.TB, b bounds) *rig {
-	r := &rig{t: t, opts: etcd.Options{DataDir: t.TempDir()}, bounds: b}
+	return newRigWith(t, b, etcd.Options{DataDir: t.TempDir()})
+}
+
+func newRigWith(t testing.TB, b bounds, o etcd.Options) *rig {
+	r := &rig{t: t, opts: o, bounds: b}
 	if tt, ok := t.(*testing.T); ok {
 		t.Cleanup(func() { goleak.VerifyNone(tt, goleak.IgnoreCurrent()) })
 	}

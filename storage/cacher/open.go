@@ -40,11 +40,12 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	if err := r.reach(ctx, o); err != nil {
 		return nil, err
 	}
-	compacted, key := r.cacher.store.Compacted(), o.groupKey()
+	key := o.groupKey()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if o.Start == StartAfter && o.After < r.log.base && o.After < compacted {
-		return nil, fmt.Errorf("watch after %d: %w (history begins at %d)", o.After, storage.ErrCompacted, compacted)
+	// Under the lock: a Replace that the resource has applied must not be overlooked.
+	if oldest := r.cacher.Oldest(); o.Start == StartAfter && o.After < r.log.base && o.After < oldest {
+		return nil, fmt.Errorf("watch after %d: %w (history begins at %d)", o.After, storage.ErrCompacted, oldest)
 	}
 	return r.openLocked(o, key), nil
 }

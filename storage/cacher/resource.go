@@ -35,12 +35,13 @@ type Resource struct {
 	epoch    *epoch // of the watches that are opened now
 }
 
-// epoch is shared by the watches that EndWatches ends together.
+// epoch is shared by the watches that EndWatches or a Replace ends together.
 type epoch struct {
-	end storage.Revision // guarded by Resource.mu: the watches give no event after it; endless until EndWatches
+	end     storage.Revision // guarded by Resource.mu: the watches give no event after it; endless until one of the two
+	expired atomic.Bool      // everything was replaced: the watches end at once, and with ErrExpired
 }
 
-// endless is the end of an epoch before EndWatches.
+// endless is the end of an epoch that goes on.
 const endless storage.Revision = math.MaxInt64
 
 // treeDegree is the branching of the tree: wide enough that a copied path is a few kilobytes.
@@ -51,7 +52,7 @@ func newTree() *btree.BTree[*Object] {
 }
 
 func newResource(c *Cacher, p storage.Prefix, base storage.Revision) *Resource {
-	r := &Resource{cacher: c, prefix: p, rev: base, groups: map[groupKey]*group{}, index: newIndex(), epoch: &epoch{endless}}
+	r := &Resource{cacher: c, prefix: p, rev: base, groups: map[groupKey]*group{}, index: newIndex(), epoch: &epoch{end: endless}}
 	r.tree = newTree()
 	r.fields = newFieldIndex(noFields)
 	r.log = eventLog{low: 1, next: 1, base: base, bounds: &c.bounds}
@@ -184,7 +185,7 @@ func (r *Resource) EndWatches(last storage.Revision) {
 		r.tree, r.snapshot = newTree(), nil // an emptied tree keeps its nodes, and no objects may ever come
 	}
 	r.epoch.end = last
-	r.epoch = &epoch{endless}
+	r.epoch = &epoch{end: endless}
 	var dirty []*cohort
 	for _, g := range r.groups {
 		dirty = g.queueLocked(dirty)

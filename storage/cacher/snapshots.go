@@ -3,6 +3,7 @@ package cacher
 import (
 	"context"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -172,6 +173,14 @@ func (k *kept) trim() {
 	k.trimLocked()
 }
 
+// drop drops all snapshots.
+func (k *kept) drop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.list = nil
+	k.count.Store(0)
+}
+
 func (k *kept) trimLocked() {
 	if over := len(k.list) - k.bounds.keptSnapshots; over > 0 {
 		k.list = slices.Delete(k.list, 0, over)
@@ -226,6 +235,10 @@ func (r *Resource) At(rev storage.Revision) *Snapshot {
 // storage.ErrCompacted when history begins after the revision, or another of storage.Store.List.
 func (r *Resource) Past(ctx context.Context, rev storage.Revision, keys storage.Range) iter.Seq2[*Object, error] {
 	return func(yield func(*Object, error) bool) {
+		if oldest := r.cacher.Oldest(); rev < oldest {
+			yield(nil, fmt.Errorf("list at %d: %w (history begins at %d)", rev, storage.ErrCompacted, oldest))
+			return
+		}
 		_, err := r.cacher.store.List(ctx, keys, rev, func(kv storage.Change) error {
 			if !yield(newObjectFrom(kv), nil) {
 				return errEnough

@@ -38,8 +38,8 @@ type Batch struct {
 // resource only, and two cursors have no order between them.
 //
 // First a tape gives what there is: the objects of all resources as of one revision. Then it gives the changes after
-// that revision, in revision order. A reader that falls behind, or a feed that listed everything anew, makes Next
-// return watchstream.ErrExpired. The Next after that begins again with the state. So a reader that kept what it was
+// that revision, in revision order. A reader that falls behind, a feed that listed everything anew, or a
+// storage.Store.Replace makes Next return watchstream.ErrExpired. The Next after that begins again with the state. So a reader that kept what it was
 // given then looks for what the new state no longer has: it was deleted.
 //
 // The feed notes the place of each event in its resource's log, and the reader takes the events from there. So a tape
@@ -87,8 +87,8 @@ const (
 
 // tapes are the open tapes.
 type tapes struct {
-	// mu guards open. The feed holds it while it applies a batch, and whoever begins a tape while it takes the
-	// state. So the state is that of one revision.
+	// mu guards open. The feed holds it while it applies a batch, and whoever begins a tape or takes an Image while it
+	// takes the state. So the state is that of one revision.
 	mu   sync.Mutex
 	open []*Tape
 }

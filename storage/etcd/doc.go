@@ -53,7 +53,7 @@
 //   - history: Options.History and Options.HistoryBytes, and a part of the quota (relieveShares); the marks: maxMarks
 //   - the entries that etcd keeps in memory: snapshotCount and catchUpEntries
 //   - the WAL on disk: keptWALFiles of segmentBytes, and what was written since the last snapshot
-//   - a request: MaxValueBytes and requestOverhead
+//   - a request: MaxValueBytes and requestOverhead, or BulkBytes with Bulk
 //   - the writes under way: roomChunk; more writes wait
 //   - the waiting of Close after a failure: brokenStop for each part
 package etcd

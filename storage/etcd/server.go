@@ -6,6 +6,7 @@ import (
 	"expvar"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/url"
 	"runtime/debug"
 	"sync"
@@ -34,6 +35,9 @@ type Options struct {
 	// after a kill, by the next ephemeral server with the same DataDir), and nothing is fsynced. It
 	// survives neither Close nor a power failure.
 	Ephemeral bool
+	// Bulk lets one request write as much as BulkBytes, of any number of keys. It takes Ephemeral: for others, space is
+	// allocated before a write, and for less than that.
+	Bulk bool
 	// History is how long changes are kept for watches that resume. Time in which no server runs on the
 	// directory doesn't count. Defaults to 1h.
 	History time.Duration
@@ -63,6 +67,12 @@ const (
 	// requestOverhead is what a request may have besides its value: the key, comparisons, framing, and what a
 	// transformer adds.
 	requestOverhead = 64 << 10
+
+	// BulkBytes is the largest request of a store with Bulk, with etcd's own framing. Such a request is in memory several
+	// times on its way.
+	BulkBytes = 256 << 20
+	// bulkOperations is how many keys such a request may write: so many that BulkBytes is the bound.
+	bulkOperations = math.MaxInt32
 
 	// snapshotCount is how many log entries etcd applies between two snapshots, and so how many it
 	// replays and keeps in memory after a restart. etcd's own 10,000 cost 16 MB more resident memory
@@ -122,6 +132,8 @@ func (o Options) withDefaults() (Options, error) {
 	switch {
 	case o.History < 0:
 		return o, fmt.Errorf("history of %v: it can't be negative", o.History)
+	case o.Bulk && !o.Ephemeral:
+		return o, errors.New("bulk requests: only an ephemeral store takes them")
 	case o.QuotaBytes < minQuotaBytes:
 		return o, fmt.Errorf("quota of %d bytes: the least is %d", o.QuotaBytes, minQuotaBytes)
 	case o.HistoryBytes < 0 || o.HistoryBytes > o.QuotaBytes/historyQuotaShare:
@@ -256,6 +268,9 @@ func config(d *dataDir, o Options, fail func(error)) (*embed.Config, error) {
 	cfg.MaxWalFiles, cfg.MaxSnapFiles = keptWALFiles, keptWALFiles
 	cfg.WarningApplyDuration = slowApply
 	cfg.UnsafeNoFsync = o.Ephemeral
+	if o.Bulk {
+		cfg.MaxRequestBytes, cfg.MaxTxnOps = BulkBytes, bulkOperations
+	}
 	return cfg, nil
 }
 

@@ -54,6 +54,7 @@ var expected = []string{
 	"failed to publish local member to cluster",   // the same
 	"failed to apply request",                     // whoever asked gets the error
 	"failed to lock file",                         // it looks for log files to remove, and meets those in use
+	"exceeded recommended request limit",          // with Bulk
 	"stopped publish because server is stopping",  // closed right after it was opened
 }
 

@@ -1,0 +1,163 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// A reset brings everything that is stored back to an earlier State, in one revision. It's for tests, and needs a store
+// that may be replaced (see storage.Store.AllowReplace).
+//
+// A write that is under way falls wholly after the reset, or wholly before it: its context is pinned before it looks at
+// anything, so once the store is replaced it fails, and current runs it again. A read that is under way may have looked up
+// an endpoint of the old state and then list the objects of the new one; steady runs it again. Nobody is asked: finalizers,
+// hooks and webhooks have no say.
+
+// resetTimeout bounds a reset, which takes milliseconds unless etcd has failed.
+const resetTimeout = 30 * time.Second
+
+// State is everything that a server stores at one moment, definitions too. It never changes. It keeps in memory what has
+// been replaced or deleted since.
+type State struct {
+	image *cacher.Image
+	since map[storage.Prefix]storage.Revision // of custom resources: see custom
+}
+
+// Revision returns a revision at which the state was.
+func (s *State) Revision() storage.Revision { return s.image.Revision }
+
+// Size returns how many objects the state has, and about how many bytes they take.
+func (s *State) Size() (objects int, bytes int64) { return s.image.Size() }
+
+// State returns the present state. It has every write that was acknowledged before the call. Errors are Status errors, 503
+// and 504 from storage, or failures of the server.
+func (r *Registry) State(ctx context.Context) (*State, error) {
+	s, err := r.state(ctx)
+	return s, r.definitions.res.storage.fail("", err)
+}
+
+func (r *Registry) state(ctx context.Context) (*State, error) {
+	end, err := r.definitions.begin(ctx) // so that no definition changes before the image is taken
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	if _, err := r.cacher.Barrier(ctx); err != nil {
+		return nil, err
+	}
+	r.definitions.sync()
+	return &State{image: r.cacher.Image(), since: r.definitions.ages()}, nil
+}
+
+// Reset brings back a state, and returns the revision from which on it's there. What differs from the state is written, in
+// one revision: these objects get new resourceVersions, and have the uids and everything else that they had. Every open
+// watch ends with watchstream.ErrExpired, and no watch or list reaches back before the reset. When Reset returns, reads,
+// watches and the catalog have the state. Resets wait for each other. Errors are Status errors: 413 if too much differs, 503,
+// 504 and 507 from storage, or failures of the server. After 503 and 504 the reset may have happened.
+func (r *Registry) Reset(ctx context.Context, to *State) (storage.Revision, error) {
+	rev, err := r.reset(ctx, to)
+	if errors.Is(err, storage.ErrTooLarge) {
+		return 0, apierrors.NewRequestEntityTooLargeError("too much has changed for one reset: start a new server instead")
+	}
+	return rev, r.definitions.res.storage.fail("", err)
+}
+
+func (r *Registry) reset(ctx context.Context, to *State) (storage.Revision, error) {
+	end, err := r.definitions.begin(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	// From here on a client that leaves changes nothing: what is written has to be served as well.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTimeout)
+	defer cancel()
+	r.resets.Add(1)
+	defer r.resets.Add(1)
+	var batch storage.Batch
+	rev, err := r.store.Replace(ctx, func() (storage.Batch, error) {
+		if _, err := r.cacher.Barrier(ctx); err != nil {
+			return storage.Batch{}, err
+		}
+		batch = to.image.Since(r.cacher.Image())
+		return batch, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	if err := r.cacher.WaitFor(ctx, rev); err != nil {
+		return 0, fmt.Errorf("wait for the reset: %w", err)
+	}
+	r.definitions.restore(to, batch.Puts, rev)
+	return rev, nil
+}
+
+// steady runs a read. If a reset is under way, the read waits for its end, and is then run on the endpoint that is served.
+// If a reset comes meanwhile, the result is discarded and the read runs again.
+func steady[T any](ctx context.Context, e *Endpoint, read func(e *Endpoint) (T, error), discard func(T)) (T, error) {
+	r := e.res.registry
+	for {
+		resets := r.resets.Load()
+		if resets > 0 {
+			var err error
+			if resets, e, err = r.settled(ctx, e); err != nil {
+				var none T
+				return none, err
+			}
+		}
+		res, err := read(e)
+		if r.resets.Load() == resets {
+			return res, err
+		}
+		if err == nil && discard != nil {
+			discard(res)
+		}
+	}
+}
+
+// settled returns how often resets have begun and ended, when none is under way, and the endpoint that is then served in the
+// place of e.
+func (r *Registry) settled(ctx context.Context, e *Endpoint) (resets int64, now *Endpoint, err error) {
+	for {
+		if resets = r.resets.Load(); resets%2 == 0 {
+			now, err = r.Lookup(ctx, e.path())
+			return resets, now, err
+		}
+		end, err := r.definitions.begin(ctx) // a reset holds this
+		if err != nil {
+			return 0, nil, e.fail("", err)
+		}
+		end()
+	}
+}
+
+// ages returns, for each custom resource, the revision up to which objects may be in another form than that of its
+// definition.
+func (d *definitions) ages() map[storage.Prefix]storage.Revision {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	ages := make(map[storage.Prefix]storage.Revision, len(d.known))
+	for _, def := range d.known {
+		ages[def.res.prefix] = def.res.since
+	}
+	return ages
+}
+
+// restore serves the definitions of a state that was brought back at a revision. An object that was older than its
+// definition in that state may still be in an old form, and its new revision doesn't tell.
+func (d *definitions) restore(s *State, puts []storage.KeyValue, at storage.Revision) {
+	d.mu.Lock()
+	for _, kv := range puts {
+		if p, _, _, ok := storage.SplitKey(kv.Key); ok && kv.Revision <= s.since[p] {
+			d.restored[p] = at
+		}
+	}
+	d.mu.Unlock()
+	d.sync()
+}

@@ -1,0 +1,160 @@
+package cacher
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// Image is what all resources hold at one revision. It never changes. It shares its objects with the caches, and keeps
+// them alive when the caches have replaced them.
+type Image struct {
+	Revision  storage.Revision
+	resources map[storage.Prefix]*Snapshot // those that have objects
+}
+
+// Image returns what all resources hold now. Every write acknowledged before a Barrier is in the image that is taken
+// after it.
+func (c *Cacher) Image() *Image {
+	c.tapes.mu.Lock() // so that all snapshots are of one revision
+	defer c.tapes.mu.Unlock()
+	im := &Image{Revision: c.Position(), resources: map[storage.Prefix]*Snapshot{}}
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for p, r := range c.resources {
+		if s := r.Snapshot(); s.Len() > 0 {
+			im.resources[p] = s
+		}
+	}
+	return im
+}
+
+// Size returns how many objects the image has, and about how many bytes they take.
+func (im *Image) Size() (objects int, bytes int64) {
+	for p, s := range im.resources {
+		for o := range s.All(string(p)) {
+			objects++
+			bytes += int64(len(o.Key) + len(o.raw))
+		}
+	}
+	return objects, bytes
+}
+
+// Since returns what has to be written to a store that holds now, so that it holds im. An object that is the same in both
+// is left out. The Revision of each put is the object's in im.
+func (im *Image) Since(now *Image) (b storage.Batch) {
+	for p, s := range now.resources {
+		b = s.differing(p, im.resources[p], b)
+	}
+	for p, s := range im.resources {
+		if now.resources[p] == nil {
+			b = (*Snapshot)(nil).differing(p, s, b)
+		}
+	}
+	return b
+}
+
+// differing adds to b what leads from one resource's snapshot to another one's; nil is one without objects. Both are in
+// the order of keys, so neighbours that go are deleted as one span.
+func (s *Snapshot) differing(p storage.Prefix, to *Snapshot, b storage.Batch) storage.Batch {
+	have, want := s.objects(p), to.objects(p)
+	neighbours := false // the key before, of those in either, was deleted
+	for len(have) > 0 || len(want) > 0 {
+		goes := len(want) == 0 || len(have) > 0 && have[0].Key < want[0].Key
+		switch {
+		case goes && neighbours:
+			b.Deletes[len(b.Deletes)-1].Last = have[0].Key
+		case goes:
+			b.Deletes = append(b.Deletes, storage.Span{First: have[0].Key, Last: have[0].Key})
+		case len(have) == 0 || want[0].Key < have[0].Key || !bytes.Equal(have[0].raw, want[0].raw):
+			b.Puts = append(b.Puts, storage.KeyValue{Key: want[0].Key, Value: want[0].raw, Revision: want[0].Revision})
+		}
+		if neighbours = goes; goes {
+			have = have[1:]
+			continue
+		}
+		if len(have) > 0 && have[0].Key == want[0].Key {
+			have = have[1:]
+		}
+		want = want[1:]
+	}
+	return b
+}
+
+// objects returns all objects of a snapshot, none of a nil one.
+func (s *Snapshot) objects(p storage.Prefix) []*Object {
+	if s == nil {
+		return nil
+	}
+	return slices.AppendSeq(make([]*Object, 0, s.Len()), s.All(string(p)))
+}
+
+// replaceAll applies the revision of a storage.Store.Replace: no watch is told what it changed. Every open watch expires, as
+// does every tape, history begins at the revision, and no list from before goes on. It returns the cohorts to wake. tapes.mu
+// is held.
+func (f *feed) replaceAll(changes []storage.Change, dirty []*cohort) []*cohort {
+	c, at := f.cacher, changes[0].Revision
+	of := map[storage.Prefix][]storage.Change{}
+	for _, ch := range changes {
+		if p, _, _, ok := storage.SplitKey(ch.Key); ok {
+			of[p] = append(of[p], ch)
+		} else if ch.Key != storage.ReplacedKey {
+			f.ignore([]storage.Change{ch})
+		}
+	}
+	for p := range of {
+		c.Resource(p)
+	}
+	c.replaced.Store(int64(at))
+	dirty = c.replaceAll(of, at, dirty)
+	c.kept.drop()
+	c.tapes.expire()
+	return dirty
+}
+
+// replaceAll applies the changes of a Replace to all resources, also to those that it leaves as they are.
+func (c *Cacher) replaceAll(of map[storage.Prefix][]storage.Change, at storage.Revision, dirty []*cohort) []*cohort {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base = at
+	for p, r := range c.resources {
+		dirty = r.replaceAll(of[p], at, dirty)
+	}
+	return dirty
+}
+
+// replaceAll applies the changes that a Replace made to the resource, in one step.
+func (r *Resource) replaceAll(changes []storage.Change, at storage.Revision, dirty []*cohort) []*cohort {
+	objects := make([]*Object, len(changes))
+	fields := r.fieldSet()
+	for i, ch := range changes {
+		if !ch.Deleted {
+			objects[i] = newObjectFrom(ch)
+			fields.read(objects[i]) // before the lock is taken
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, ch := range changes {
+		var prev *Object
+		if o := objects[i]; o != nil {
+			r.fields.carry(o)
+			prev, _ = r.tree.ReplaceOrInsert(o)
+		} else {
+			prev, _ = r.tree.Delete(&Object{Key: ch.Key})
+		}
+		r.fields.move(prev, objects[i])
+		r.countReplaced(prev)
+	}
+	r.snapshot, r.rev = nil, at
+	r.log.reset(at)
+	r.epoch.end = at - 1
+	r.epoch.expired.Store(true)
+	r.epoch = &epoch{end: endless}
+	for _, g := range r.groups {
+		g.first, g.floor = g.next, r.log.head()
+		dirty = g.queueLocked(dirty)
+	}
+	return dirty
+}

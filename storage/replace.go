@@ -1,0 +1,111 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// ReplacedKey is written by each Replace, as the last key of its revision. It belongs to no object. Whoever follows the
+// changes knows by it that the revision is a Replace and no write of single objects.
+const ReplacedKey = "/apiserver-lite/replaced"
+
+// Batch is what a Replace writes. No key may be in it twice.
+type Batch struct {
+	Puts    []KeyValue // the Revision of each means nothing
+	Deletes []Span
+}
+
+// Span is the keys with First <= key <= Last.
+type Span struct{ First, Last string }
+
+// gate keeps other writes out while a Replace is under way.
+type gate struct {
+	mu       sync.RWMutex // held for reading by each write while etcd has it, for writing by a Replace
+	replaced atomic.Int64 // how many there were; changed under mu
+}
+
+// enter lets a write in, unless the store was replaced since its context was pinned. A nil gate lets all in. leave must
+// follow a nil error.
+func (g *gate) enter(ctx context.Context) error {
+	if g == nil {
+		return nil
+	}
+	g.mu.RLock()
+	if at, pinned := ctx.Value(pin{g}).(int64); pinned && at != g.replaced.Load() {
+		g.mu.RUnlock()
+		return ErrReplaced
+	}
+	return nil
+}
+
+func (g *gate) leave() {
+	if g != nil {
+		g.mu.RUnlock()
+	}
+}
+
+// pin is the key under which a context has the number of Replaces that there were when it was pinned.
+type pin struct{ of *gate }
+
+// AllowReplace lets Replace be called. Without it, writes pay nothing for the gate. It must be called before the first
+// write, and etcd must take requests that are as large as a Replace may be.
+func (s *Store) AllowReplace() { s.gate = &gate{} }
+
+// Pin returns a context with which writes fail with ErrReplaced once the store is replaced. A writer pins its context
+// before it reads what it decides by, because a revision doesn't tell it everything: a Replace may leave the object that
+// it wants to delete as it is, and bring back what the object belongs to. mine tells that the context wasn't pinned
+// before: only whoever pinned it may begin again.
+func (s *Store) Pin(ctx context.Context) (_ context.Context, mine bool) {
+	if s.gate == nil || ctx.Value(pin{s.gate}) != nil {
+		return ctx, false
+	}
+	return context.WithValue(ctx, pin{s.gate}, s.gate.replaced.Load()), true
+}
+
+// Replace writes many keys in one revision, which it returns. plan says what to write. While plan runs and until Replace
+// returns no other write is under way: each one has either its revision before plan is called, or a later one than
+// Replace. Replaces wait for each other. A batch without keys makes a revision, too.
+//
+// Errors: plan's, as it is; ErrTooLarge for a batch that etcd doesn't take in one request; and those of Create. After
+// ErrUnavailable and ctx's the write may have happened.
+func (s *Store) Replace(ctx context.Context, plan func() (Batch, error)) (Revision, error) {
+	if s.gate == nil {
+		return 0, wrapOwn("replace", Root, errors.New("AllowReplace wasn't called"))
+	}
+	s.gate.mu.Lock()
+	defer s.gate.mu.Unlock()
+	b, err := plan()
+	if err != nil {
+		return 0, err
+	}
+	ops, err := s.operations(b)
+	if err != nil {
+		return 0, err
+	}
+	s.gate.replaced.Add(1)
+	res, err := s.client.Txn(ctx).Then(ops...).Commit()
+	if err != nil {
+		return 0, wrap("replace", Root, err)
+	}
+	return Revision(res.Header.Revision), nil
+}
+
+// operations are a batch's, for etcd.
+func (s *Store) operations(b Batch) ([]clientv3.Op, error) {
+	ops := make([]clientv3.Op, 0, len(b.Puts)+len(b.Deletes)+1)
+	for _, d := range b.Deletes {
+		ops = append(ops, clientv3.OpDelete(d.First, clientv3.WithRange(d.Last+"\x00")))
+	}
+	for _, kv := range b.Puts {
+		stored, err := s.transformer.ToStorage(kv.Key, kv.Value)
+		if err != nil {
+			return nil, wrapOwn("replace", kv.Key, err)
+		}
+		ops = append(ops, clientv3.OpPut(kv.Key, string(stored)))
+	}
+	return append(ops, clientv3.OpPut(ReplacedKey, "")), nil
+}
