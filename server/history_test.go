@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -353,7 +354,7 @@ func compact(t *testing.T, s *servertest.Server) (at int64) {
 // told to list again. None misses anything in silence.
 func TestCompactionUnderWatchers(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t)
+	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = time.Hour }) // however slow the machine is
 	widgets := makeWidgets(t, s, 4, 256<<10)
 	from := now(t, s, widgetsPath)
 	reader, idle := s.Watch(after(from)), s.Watch(after(from)+"&labelSelector=n%3D1")
