@@ -49,7 +49,7 @@ var known = []difference{
 	but(`^DELETE \$G/widgets$`, `^code$`, "objects of all namespaces can be deleted at once (ours)"),
 
 	// Parameters.
-	but(`[?&](limit=-1|sendInitialEvents=x|watch=x|force=x|gracePeriodSeconds=-1)`, ``, "a parameter whose value can't be meant is 400 (ours)"),
+	but(`[?&](limit=-1|sendInitialEvents=x|watch=x|force=x|gracePeriodSeconds=-1|orphanDependents=x)`, ``, "a parameter whose value can't be meant is 400 (ours)"),
 	but(`^DELETE \$C/c1$`, ``, "as the peer took gracePeriodSeconds=-1 for a word, the object is gone there"),
 	but(`^GET .*resourceVersion=(x|-1|99999999999999999999999)`, `^(code|(event 0)?\.code|(event 0)?\.reason)$`, "400 (ours): the peer's 500 makes clients try again"),
 	but(`^GET \$W\?limit=2&continue=.*&resourceVersion=0$`, `^\.(items|metadata)`, "the limit holds for every page (ours); the peer answers with all the rest"),
@@ -58,7 +58,7 @@ var known = []difference{
 	// Writes.
 	but(`^POST \$W .*"resourceVersion":"12"`, `^(code|\.code|\.reason)$`, "a create with a resourceVersion is 400 (ours); the peer's 500 makes clients try again"),
 	but(`^POST \$W\?dryRun=All .*"resourceVersion":"1"`, `^\.metadata\.resourceVersion$`, "what a dry run would create has no version (ours)"),
-	but(`^POST \$W .*("metadata":\{\}|"controller":true)`, `causes\[<nil> `, "metadata that is wrong keeps no rule from being checked (ours)"),
+	but(`^(POST|PATCH) \$W.*("metadata":\{\}|"ownerReferences")`, `causes\[<nil> `, "metadata that is wrong keeps no rule from being checked (ours)"),
 	but(`^PUT \$W/a .*"resourceVersion":"x"`, ``, "a version that isn't one is 422 (ours); the peer's 500 makes clients try again"),
 	but(`^PUT \$W/a .*"kind":"Gadget"`, ``, "another kind is refused before the version is looked at (ours)"),
 	but(`^PATCH \$W/a .*"apiVersion":"differ.example.com/v2"`, `^header Warning$`, "a refused apiVersion has no warnings of the fields that it hasn't (ours)"),
@@ -67,6 +67,8 @@ var known = []difference{
 	but(`^(GET \$W/app|DELETE \$W(\?dryRun=All)?)$`, `\.(spec\.replicas|metadata\.generation|managedFields\[one Apply scale\].*)$`, "what the apply to scale did"),
 	but(``, `\.managedFields\[differ Update scale\]`, "a write of scale is in managedFields (ours); the peer forgets it"),
 	but(`^GET \$W/a/scale$`, `^(code|\.code|\.reason|\.details)`, "an object without replicas is 422 (ours); the peer says 500"),
+
+	but(`^DELETE \$W\?labelSelector=set=d&`, `^\.items\[\d\]\.metadata\.(deletion\w+|finalizers|generation|managedFields.*)$`, "a deleted collection is shown as its deletion left it (ours); the peer shows it as it was"),
 
 	// Watches.
 	but(`^GET \$W/a\?watch=true`, ``, "a watch of one object (ours): the peer answers with the object"),

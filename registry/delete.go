@@ -201,27 +201,23 @@ func (d *deletion) admitDeletion(ctx context.Context, old *cacher.Object) error 
 	return d.admit(ctx, Delete, nil, o)
 }
 
-// check compares the preconditions with the object.
+// check compares the preconditions with the object. The texts are Kubernetes's.
 func (d *deletion) check(old *cacher.Object, uid string) error {
 	pre := d.opts.Preconditions
 	if pre == nil {
 		return nil
 	}
-	refuse := func(what, want, have string) error {
+	refuse := func(format, want, have string) error {
 		kind := schema.GroupResource{Group: d.Group, Resource: d.Kind} // which kube-apiserver names here
-		return apierrors.NewConflict(kind, old.Name(), preconditionFailed(what, want, have))
+		return apierrors.NewConflict(kind, old.Name(), fmt.Errorf(format, clip.Text(want), have))
 	}
 	if pre.UID != nil && string(*pre.UID) != uid {
-		return refuse("UID", string(*pre.UID), uid)
+		return refuse("the UID in the precondition (%s) does not match the UID in record (%s). "+
+			"The object might have been deleted and then recreated", string(*pre.UID), uid)
 	}
 	if v := pre.ResourceVersion; v != nil && *v != old.Revision.String() {
-		return refuse("ResourceVersion", *v, old.Revision.String())
+		return refuse("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
+			"The object might have been modified", *v, old.Revision.String())
 	}
 	return nil
-}
-
-// preconditionFailed has Kubernetes's text.
-func preconditionFailed(what, want, have string) error {
-	//lint:ignore ST1005 clients know the text
-	return fmt.Errorf("Precondition failed: %s in precondition: %s, %s in object meta: %s", what, clip.Text(want), what, have)
 }

@@ -171,7 +171,8 @@ func deleteOptionsFromQuery(values url.Values, o *metav1.DeleteOptions) error {
 		n := q.count("gracePeriodSeconds")
 		o.GracePeriodSeconds = &n
 	}
-	if p := metav1.DeletionPropagation(values.Get("propagationPolicy")); p != "" {
+	if values.Has("propagationPolicy") { // an empty one is refused as well
+		p := metav1.DeletionPropagation(values.Get("propagationPolicy"))
 		o.PropagationPolicy = &p
 	}
 	if orphan, set := q.flag("orphanDependents"); set {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"fmt"
 	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -94,7 +95,7 @@ func (w *write) outcomeOf(ctx context.Context, next, prev *object.Object) (outco
 func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) error {
 	e, name := w.Endpoint, prev.Meta.Name
 	if !w.patches && in.Meta.UID != "" && in.Meta.UID != prev.Meta.UID {
-		return apierrors.NewConflict(e.resource(), name, preconditionFailed("UID", string(in.Meta.UID), string(prev.Meta.UID)))
+		return apierrors.NewConflict(e.resource(), name, uidDiffers(in, prev))
 	}
 	path := field.NewPath("metadata", "resourceVersion")
 	version := in.Meta.ResourceVersion
@@ -113,6 +114,12 @@ func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) 
 		return e.conflict(name)
 	}
 	return nil
+}
+
+// uidDiffers has Kubernetes's text.
+func uidDiffers(in, prev *object.Object) error {
+	//lint:ignore ST1005 clients know the text
+	return fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", clip.Text(string(in.Meta.UID)), prev.Meta.UID)
 }
 
 // selectPart returns a new object: the part that the path is about is in's, and the rest is prev's. It changes neither.

@@ -285,8 +285,8 @@ func TestDeleteOptions(t *testing.T) {
 		reason            metav1.StatusReason
 		part              string
 	}{
-		{"other uid", "", `{"preconditions":{"uid":"x"}}`, 409, metav1.StatusReasonConflict, "UID in precondition: x"},
-		{"other version", "", `{"preconditions":{"resourceVersion":"1"}}`, 409, metav1.StatusReasonConflict, "ResourceVersion in precondition: 1"},
+		{"other uid", "", `{"preconditions":{"uid":"x"}}`, 409, metav1.StatusReasonConflict, "the UID in the precondition (x) does not match"},
+		{"other version", "", `{"preconditions":{"resourceVersion":"1"}}`, 409, metav1.StatusReasonConflict, "the ResourceVersion in the precondition (1) does not match"},
 		{"both", "", `{"propagationPolicy":"Background","orphanDependents":false}`, 422, metav1.StatusReasonInvalid, "cannot be both set"},
 		{"unknown dryRun", "dryRun=Some", "", 422, metav1.StatusReasonInvalid, "dryRun"},
 		{"unknown policy", "propagationPolicy=Sideways", "", 422, metav1.StatusReasonInvalid, "propagationPolicy"},

@@ -184,6 +184,8 @@ func TestOtherOptions(t *testing.T) {
 		{"fieldValidation=Loose", writes, 422, "FieldValueNotSupported fieldValidation"},
 		{"gracePeriodSeconds=x", deletes, 400, ""},
 		{"propagationPolicy=Sideways", deletes, 422, "FieldValueNotSupported propagationPolicy"},
+		{"propagationPolicy=", deletes, 422, "FieldValueNotSupported propagationPolicy"},
+		{"orphanDependents=x", deletes, 400, ""},
 		{"propagationPolicy=Background&orphanDependents=false", deletes, 422, "FieldValueInvalid propagationPolicy"},
 	} {
 		for _, v := range tc.verbs {

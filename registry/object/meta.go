@@ -64,19 +64,26 @@ func metaProblem(tree map[string]any, err error) error {
 	return err
 }
 
-// DropRepeatedOwners keeps one reference to each owner and returns a warning for the rest.
+// DropRepeatedOwners drops references that are the same as one before, and returns a warning about them. References that
+// have their uid in common and differ in something else stay.
 func (o *Object) DropRepeatedOwners() []string {
-	seen := make(map[types.UID]bool, len(o.Meta.OwnerReferences))
+	type whole struct { // a reference whose pointers can be compared
+		metav1.OwnerReference
+		controller, blocks optional
+	}
+	seen := make(map[whole]bool, len(o.Meta.OwnerReferences))
 	var repeated []types.UID
 	owners := o.Meta.OwnerReferences[:0:0]
 	for _, ref := range o.Meta.OwnerReferences {
-		if seen[ref.UID] {
+		this := whole{ref, optionalOf(ref.Controller), optionalOf(ref.BlockOwnerDeletion)}
+		this.Controller, this.BlockOwnerDeletion = nil, nil
+		if seen[this] {
 			if !slices.Contains(repeated, ref.UID) {
 				repeated = append(repeated, ref.UID)
 			}
 			continue
 		}
-		seen[ref.UID] = true
+		seen[this] = true
 		owners = append(owners, ref)
 	}
 	if len(repeated) == 0 {
@@ -84,6 +91,16 @@ func (o *Object) DropRepeatedOwners() []string {
 	}
 	o.Meta.OwnerReferences = owners
 	return []string{clip.Text(fmt.Sprintf("metadata.ownerReferences names owners more than once, which are kept once: uid %q", repeated))}
+}
+
+// optional is a boolean that may be absent.
+type optional struct{ set, value bool }
+
+func optionalOf(b *bool) optional {
+	if b == nil {
+		return optional{}
+	}
+	return optional{true, *b}
 }
 
 // FinalizerWarnings are about finalizers that old doesn't have, whose names others may use as well.
