@@ -1,0 +1,323 @@
+package client_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/client"
+	"github.com/apiserver-lite/apiserver-lite/internal/faultproxy"
+)
+
+// faulty returns the widgets as seen through a proxy.
+func faulty(t *testing.T, url string, plan func(*http.Request) faultproxy.Fault) (client.Collection[Widget], *faultproxy.Proxy) {
+	t.Helper()
+	proxy := faultproxy.New(t, url, plan)
+	c, err := client.New(proxy.URL, client.Options{Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	return client.Resource[Widget](c, "example.com/v1", "widgets").In("default"), proxy
+}
+
+// chaos is a plan that spoils most watches at random places, in every way that a watch survives.
+type chaos struct {
+	mu     sync.Mutex // guards random
+	random *rand.Rand
+	// expired says that history may be gone, too.
+	expired bool
+}
+
+func newChaos(t *testing.T) *chaos {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return &chaos{random: rand.New(rand.NewPCG(seed, 0))}
+}
+
+func (c *chaos) plan(r *http.Request) faultproxy.Fault {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	faults := []faultproxy.Fault{
+		{},
+		{Delay: time.Duration(c.random.IntN(20)) * time.Millisecond, Spoil: faultproxy.Cut},
+		{Status: 429, Reason: "TooManyRequests", RetryAfter: 1},
+		{Status: 429, Reason: "TooManyRequests"},
+		{Status: 500, Reason: "InternalError"},
+		{Status: 503, Reason: "ServiceUnavailable"},
+		{Spoil: faultproxy.Cut},
+		{Spoil: faultproxy.End},
+		{Spoil: faultproxy.Garbage, Text: "<html>Bad Gateway</html>\n"},
+		{Spoil: faultproxy.Garbage, Text: "\x00\xff{\"type\":\"ADDED\",\"object\":{}\n"},
+		{Spoil: faultproxy.Garbage, Text: `{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":500,"reason":"InternalError"}}` + "\n"},
+	}
+	if c.expired {
+		faults = append(faults, faultproxy.Fault{Status: 410, Reason: "Expired"}, faultproxy.Fault{Spoil: faultproxy.Garbage, Text: faultproxy.Expired})
+	}
+	weights := []int{0, 4, 0, 1, 1, 1, 4, 4, 1, 1, 1, 1, 1}
+	if c.random.IntN(20) == 0 {
+		weights[2] = 10 // which takes a second
+	}
+	fault := pick(c.random, faults, weights)
+	fault.Lines = c.random.IntN(1 + c.random.IntN(60)) // more than there are objects, so that a state gets through
+	if fault.Spoil == faultproxy.Cut || fault.Spoil == faultproxy.End {
+		fault.Bytes = c.random.IntN(300)
+	}
+	if r.URL.Query().Get("watch") == "" && fault.Spoil != faultproxy.Cut && fault.Status == 0 {
+		fault.Spoil = faultproxy.Nothing // a list that is cut is an error, one with garbage none that anybody survives
+	}
+	return fault
+}
+
+func pick[T any](random *rand.Rand, from []T, weights []int) T {
+	sum := 0
+	for i := range from {
+		sum += weights[i]
+	}
+	n := random.IntN(sum)
+	for i := range from {
+		if n -= weights[i]; n < 0 {
+			return from[i]
+		}
+	}
+	panic("unreachable")
+}
+
+// history is what happened to each object, in order.
+type history map[string][]string
+
+// scribble makes random changes to widgets until ctx ends or n are made, by three writers, and returns what they did.
+func scribble(ctx context.Context, t *testing.T, widgets client.Collection[Widget], n int) history {
+	var mu sync.Mutex // guards done
+	done := history{}
+	var wait sync.WaitGroup
+	for writer := range 3 {
+		wait.Go(func() {
+			exists := map[string]bool{}
+			for i := range n / 3 {
+				name := fmt.Sprintf("w%d-%d", writer, rand.IntN(5))
+				var what string
+				var err error
+				switch {
+				case !exists[name]:
+					what = "ADDED " + strconv.Itoa(i)
+					_, err = widgets.Create(ctx, widget(name, i))
+				case rand.IntN(4) > 0:
+					what = "MODIFIED " + strconv.Itoa(i)
+					_, err = widgets.Patch(ctx, name, client.Merge(map[string]any{"spec": map[string]any{"size": i}}))
+				default:
+					what = "DELETED"
+					err = widgets.Delete(ctx, name)
+				}
+				if err != nil {
+					t.Errorf("%s %s: %v", what, name, err)
+					return
+				}
+				exists[name] = what != "DELETED"
+				mu.Lock()
+				done[name] = append(done[name], what)
+				mu.Unlock()
+			}
+		})
+	}
+	wait.Wait()
+	return done
+}
+
+// add adds an event to a history.
+func (h history) add(event client.Event[Widget]) {
+	what := event.Type.String()
+	if event.Type != client.Deleted {
+		what += " " + strconv.Itoa(event.Object.Spec.Size)
+	}
+	h[event.Key.Name] = append(h[event.Key.Name], what)
+}
+
+// diff returns where the histories differ.
+func (h history) diff(want history) (problems []string) {
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		if !slices.Equal(h[name], want[name]) {
+			problems = append(problems, fmt.Sprintf("%s: got %q, want %q", name, h[name], want[name]))
+		}
+	}
+	return problems
+}
+
+// rounds is how many changes a model test makes.
+func rounds() int {
+	if testing.Short() {
+		return 300
+	}
+	return 3000
+}
+
+// TestFollowModel: through a proxy that spoils most of its connections, Follow gives every change once and in order.
+func TestFollowModel(t *testing.T) {
+	s := define(t)
+	direct, ctx := collection(t, s.URL), bounded(t)
+	start := must(direct.List(ctx))(t).ResourceVersion
+	widgets, proxy := faulty(t, s.URL, newChaos(t).plan)
+	var want history
+	var wait sync.WaitGroup
+	wait.Go(func() {
+		want = scribble(ctx, t, direct, rounds())
+		if _, err := direct.Create(ctx, widget("last", 0)); err != nil {
+			t.Error(err)
+		}
+	})
+	got, last := history{}, 0
+	var counters client.Counters
+	for event, err := range widgets.Follow(ctx, start, client.Backoff(time.Millisecond, 10*time.Millisecond), client.CountIn(&counters)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		version, err := strconv.Atoi(event.ResourceVersion)
+		if err != nil || version <= last {
+			t.Fatalf("after version %d comes %q", last, event.ResourceVersion)
+		}
+		last = version
+		if event.Key.Name == "last" {
+			break
+		}
+		got.add(event)
+	}
+	wait.Wait()
+	for _, problem := range got.diff(want) {
+		t.Error(problem)
+	}
+	if proxy.Spoiled.Load() == 0 || counters.Failures.Load() == 0 {
+		t.Error("nothing went wrong: the test is worth nothing")
+	}
+	t.Logf("%d events over %d watches, %d spoiled", counters.Events.Load(), counters.Watches.Load(), proxy.Spoiled.Load())
+}
+
+// TestCacheModel: through such a proxy, which also says now and then that history is gone, a cache is what a list at its
+// version is, its subscribers see how each object got where it is, and it comes to the newest version.
+func TestCacheModel(t *testing.T) {
+	s := define(t)
+	direct, ctx := collection(t, s.URL), bounded(t)
+	for name, paged := range map[string]bool{"state at the beginning of a watch": false, "state by list": true} {
+		t.Run(name, func(t *testing.T) {
+			plan := newChaos(t)
+			plan.expired = true
+			widgets, proxy := faulty(t, s.URL, func(r *http.Request) faultproxy.Fault {
+				if paged && r.URL.Query().Get("sendInitialEvents") != "" {
+					return faultproxy.Fault{Status: 422, Reason: "Invalid"}
+				}
+				return plan.plan(r)
+			})
+			cache, err := client.StartCache(ctx, widgets, client.Backoff(time.Millisecond, 10*time.Millisecond), client.PageSize(3))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer cache.Close()
+			cache.AddIndex("size", func(w *Widget) []string { return []string{strconv.Itoa(w.Spec.Size)} })
+
+			ctx, stop := context.WithCancel(ctx)
+			var readers sync.WaitGroup
+			defer readers.Wait()
+			defer stop()
+			replay(ctx, t, &readers, cache)
+
+			var writer sync.WaitGroup
+			writer.Go(func() { scribble(ctx, t, direct, rounds()) })
+			written := make(chan struct{})
+			go func() { writer.Wait(); close(written) }()
+			compare(ctx, t, cache, direct)
+			for done := false; !done; {
+				select {
+				case <-written:
+					done = true
+				default:
+					compare(ctx, t, cache, direct)
+				}
+			}
+			last := must(direct.Create(ctx, widget("last", 0)))(t)
+			if err := cache.WaitFor(ctx, last.ResourceVersion); err != nil {
+				t.Fatal(err)
+			}
+			if got := cache.Get(client.Key{Namespace: "default", Name: "last"}); got == nil || got.UID != last.UID {
+				t.Errorf("the cache doesn't have what it was waited for: %+v", got)
+			}
+			compare(ctx, t, cache, direct)
+			if err := direct.DeleteCollection(ctx); err != nil {
+				t.Fatal(err)
+			}
+			counters := cache.Counters()
+			if proxy.Spoiled.Load() == 0 || counters.Relists.Load() == 0 {
+				t.Errorf("%d answers were spoiled, %d relists: the test is worth nothing", proxy.Spoiled.Load(), counters.Relists.Load())
+			}
+			t.Logf("%d lists, %d watches, %d events, %d spoiled", counters.Lists.Load(), counters.Watches.Load(), counters.Events.Load(), proxy.Spoiled.Load())
+		})
+	}
+}
+
+// replay follows the cache by both kinds of subscription, and checks that each change fits the one before it.
+func replay(ctx context.Context, t *testing.T, readers *sync.WaitGroup, cache *client.Cache[Widget]) {
+	for name, changes := range map[string]func(context.Context) func(func(client.Change[Widget], error) bool){
+		"newest": func(ctx context.Context) func(func(client.Change[Widget], error) bool) { return cache.Changes(ctx) },
+		"every":  func(ctx context.Context) func(func(client.Change[Widget], error) bool) { return cache.EveryChange(ctx) },
+	} {
+		readers.Go(func() {
+			known := map[client.Key]*Widget{}
+			for change, err := range changes(ctx) {
+				if err != nil {
+					return
+				}
+				old := known[change.Key]
+				ok := false
+				switch change.Type {
+				case client.Added:
+					ok = old == nil && change.Old == nil && change.New != nil
+				case client.Modified:
+					ok = old != nil && change.Old == old && change.New != nil && change.New.UID == old.UID
+				case client.Deleted:
+					ok = old != nil && change.New == nil && change.Old.UID == old.UID
+				}
+				if !ok {
+					t.Errorf("%s: after %+v comes %v from %+v to %+v", name, old, change.Type, change.Old, change.New)
+					return
+				}
+				if known[change.Key] = change.New; change.New == nil {
+					delete(known, change.Key)
+				}
+				if name == "newest" && rand.IntN(10) == 0 {
+					time.Sleep(time.Millisecond) // a slow subscriber, for which changes are put together
+				}
+			}
+		})
+	}
+}
+
+// compare checks that the cache is what a list at its version is, and that its index is that of its objects.
+func compare(ctx context.Context, t *testing.T, cache *client.Cache[Widget], direct client.Collection[Widget]) {
+	t.Helper()
+	objects, version := cache.Snapshot()
+	list, err := direct.List(ctx, client.At(version))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := list.Slice(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	describe := func(w *Widget) string { return fmt.Sprint(w.Name, " ", w.UID, " ", w.ResourceVersion, " ", w.Spec.Size) }
+	got, wanted := map[string]bool{}, map[string]bool{}
+	for _, w := range objects {
+		got[describe(w)] = true
+	}
+	for _, w := range want {
+		wanted[describe(w)] = true
+	}
+	if !maps.Equal(got, wanted) {
+		t.Fatalf("at version %s the cache has\n%v, and a list\n%v", version, got, wanted)
+	}
+}
