@@ -62,7 +62,7 @@ func (c *chaos) plan(r *http.Request) faultproxy.Fault {
 	if c.expired {
 		faults = append(faults, faultproxy.Fault{Status: 410, Reason: "Expired"}, faultproxy.Fault{Spoil: faultproxy.Garbage, Text: faultproxy.Expired})
 	}
-	weights := []int{0, 4, 0, 1, 1, 1, 4, 4, 1, 1, 1, 1, 1}
+	weights := []int{0, 4, 0, 1, 1, 1, 4, 4, 1, 1, 1, 4, 4}
 	if c.random.IntN(20) == 0 {
 		weights[2] = 10 // which takes a second
 	}
@@ -309,7 +309,9 @@ func compare(ctx context.Context, t *testing.T, cache *client.Cache[Widget], dir
 	if err != nil {
 		t.Fatal(err)
 	}
-	describe := func(w *Widget) string { return fmt.Sprint(w.Name, " ", w.UID, " ", w.ResourceVersion, " ", w.Spec.Size) }
+	describe := func(w *Widget) string {
+		return fmt.Sprint(w.Name, " ", w.UID, " ", w.ResourceVersion, " ", w.Spec.Size)
+	}
 	got, wanted := map[string]bool{}, map[string]bool{}
 	for _, w := range objects {
 		got[describe(w)] = true
