@@ -42,7 +42,7 @@ var floors = []floor{
 	// planned, as docs/architecture.md says
 	{"storage/remote", []string{"storage"}},
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},
-	{"registry/builtin", []string{"registry"}},
+	{"registry/builtin", []string{"registry", "registry/form"}},
 	{"controllers", []string{"registry", "watchstream", "storage", "storage/cacher"}},
 	{"access", []string{"registry", "storage/cacher"}},
 	{"admission", []string{"registry", "registry/clip", "registry/jsontree", "registry/object"}},

@@ -89,7 +89,7 @@ const (
 
 // admits tells whether there are hooks for the resource.
 func (e *Endpoint) admits() bool {
-	return len(e.res.registry.admission) > 0 || e.res.typed != nil && e.res.typed.hooked
+	return len(e.res.registry.admission) > 0 || e.typed != nil && e.typed.admit != nil
 }
 
 // admit lets the hooks judge a client's write. o, which is nil for a Delete, becomes what they make of it; old is nil for a
@@ -122,8 +122,8 @@ func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) 
 
 // callAll calls the definition's hooks and then those that are for all resources.
 func (e *Endpoint) callAll(ctx context.Context, a *Attributes, o, old *object.Object) error {
-	if t := e.res.typed; t != nil {
-		if err := t.admit(ctx, e, a, o, old); err != nil {
+	if t := e.typed; t != nil {
+		if err := t.admitTyped(ctx, e, a, o, old); err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ func (w *write) read(body []byte) (*object.Object, error) {
 	if err != nil {
 		return nil, badBody(err)
 	}
-	if t := w.res.typed; t != nil {
+	if t := w.typed; t != nil {
 		// The type's decoder reads the text, and the tree above only checked it: another parse of small bodies costs less
 		// than a second way to refuse a malformed body.
 		tree, complaints, err := t.normalize(&doc)
@@ -142,7 +142,7 @@ func (e *Endpoint) split(tree map[string]any) (o *object.Object, unknown []error
 func (e *Endpoint) checkType(tree map[string]any) error {
 	want := e.apiVersion()
 	apiVersion, kind := tree["apiVersion"], tree["kind"]
-	if e.res.typed != nil {
+	if e.typed != nil {
 		if apiVersion == nil || apiVersion == "" {
 			apiVersion = want
 		}

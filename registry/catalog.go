@@ -22,7 +22,7 @@ type Catalog struct {
 	Hash   string  // changes whenever the content does: discovery's ETag
 
 	endpoints map[runtimeschema.GroupVersionResource]*Endpoint
-	resources []*resource // all, also those without a served version
+	resources []*resource // all whose objects are stored, also those without a served version
 
 	prefixesOnce sync.Once
 	prefixes     map[storage.Prefix]*Endpoint // see Prefix; set by prefixesOnce
@@ -42,9 +42,12 @@ type Version struct {
 
 // newCatalog arranges the endpoints of all resources.
 func newCatalog(resources []*resource) *Catalog {
-	c := &Catalog{endpoints: make(map[runtimeschema.GroupVersionResource]*Endpoint, len(resources)), resources: resources}
+	c := &Catalog{endpoints: make(map[runtimeschema.GroupVersionResource]*Endpoint, len(resources))}
 	all := make([]*Endpoint, 0, len(resources))
 	for _, r := range resources {
+		if !r.answered {
+			c.resources = append(c.resources, r)
+		}
 		for _, e := range r.endpoints {
 			c.endpoints[e.path()] = e
 			all = append(all, e)

@@ -18,6 +18,11 @@ import (
 func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string]any) error {
 	if r.converter == nil {
 		for _, tree := range trees {
+			if to.typed != nil {
+				if err := r.convertTyped(to, tree); err != nil {
+					return err
+				}
+			}
 			tree["apiVersion"] = to.apiVersion()
 		}
 		return nil

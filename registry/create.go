@@ -5,7 +5,9 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -23,6 +25,9 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 	if (r.Namespace != "") != e.Namespaced {
 		return Result{}, e.methodNotAllowed("create")
 	}
+	if e.res.answered {
+		return e.ask(ctx, r)
+	}
 	return e.perform(ctx, r, createOptions, func(ctx context.Context, w *write) (Result, error) {
 		o, err := w.readNew(r.Body)
 		if err != nil {
@@ -30,6 +35,54 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 		}
 		return w.insertAndAnswer(ctx, o)
 	})
+}
+
+// ask answers a question of a Go type's, of which nothing is stored.
+func (e *Endpoint) ask(ctx context.Context, r *Request) (Result, error) {
+	return e.perform(ctx, r, createOptions, func(ctx context.Context, w *write) (Result, error) {
+		o, err := w.read(r.Body)
+		if err != nil {
+			return Result{}, err
+		}
+		if err := placeIn(o, w.Namespace); err != nil {
+			return Result{}, err
+		}
+		errs, err := w.typed.rules(ctx, o, nil, whole)
+		if err != nil {
+			return Result{}, err
+		}
+		if err := invalid(w.groupKind(), o.Meta.Name, errs); err != nil {
+			return Result{}, err
+		}
+		raw, err := w.answerTo(ctx, o)
+		return Result{Object: raw, Created: true}, err
+	})
+}
+
+// answerTo lets the type answer a question, and encodes that.
+func (w *write) answerTo(ctx context.Context, o *object.Object) ([]byte, error) {
+	obj, err := w.typed.fromObject(o)
+	if err != nil {
+		return nil, err
+	}
+	var refusal error
+	if err := w.typed.on(obj, "Answer", func() { refusal = w.typed.Answer(ctx, obj) }); err != nil {
+		return nil, err
+	}
+	if refusal != nil {
+		return nil, w.refuse(ctx, o.Meta.Name, refusal)
+	}
+	if m, ok := obj.(message); ok && w.shown.Encoding == form.Protobuf {
+		return encodeApart(w.shown, metav1.TypeMeta{APIVersion: w.apiVersion(), Kind: w.Kind}, m)
+	}
+	if err := toObject(obj, o); err != nil {
+		return nil, err
+	}
+	tree, err := o.Tree(w.apiVersion(), w.Kind)
+	if err != nil {
+		return nil, err
+	}
+	return object.EncodeJSON(tree)
 }
 
 // insertAndAnswer stores a new object that fill has completed, and answers with it.

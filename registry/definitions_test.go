@@ -101,7 +101,7 @@ func TestDefinitionIsServedInItsAnswer(t *testing.T) {
 			}
 		}
 	}
-	want := "v1:namespaces[status finalize] apiextensions.k8s.io/v1:customresourcedefinitions[status] example.com/v1:widgets[status] example.com/v1beta1:widgets[status]"
+	want := "v1:namespaces[finalize status] apiextensions.k8s.io/v1:customresourcedefinitions[status] example.com/v1:widgets[status] example.com/v1beta1:widgets[status]"
 	if got := strings.Join(shape, " "); got != want {
 		t.Errorf("catalog %s", got)
 	}

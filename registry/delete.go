@@ -31,7 +31,7 @@ func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if t := e.res.typed; t != nil && t.undeletable != nil && t.undeletable(r.Name) {
+	if t := e.typed; t != nil && t.undeletable != nil && t.undeletable(r.Name) {
 		return Result{}, e.forbidden(r.Name, "this "+e.Singular+" may not be deleted")
 	}
 	return current(ctx, e, func(ctx context.Context, e *Endpoint) (Result, error) {
@@ -132,8 +132,8 @@ func (e *Endpoint) mark(o *object.Object) error {
 	if o.Meta.Generation > 0 {
 		o.Meta.Generation++
 	}
-	if t := e.res.typed; t != nil && t.markDeleted != nil {
-		return t.markDeleted(o)
+	if t := e.typed; t != nil && t.Deleting != nil {
+		return t.deleting(o)
 	}
 	return nil
 }
@@ -146,8 +146,8 @@ func (e *Endpoint) mark(o *object.Object) error {
 func (d *deletion) finalizers(o *object.Object) ([]string, error) {
 	began := o.Meta.DeletionTimestamp != nil
 	policy := policyOf(d.opts)
-	if t := d.res.typed; t != nil {
-		if began && t.held != nil {
+	if t := d.typed; t != nil {
+		if began && t.Held != nil {
 			if held, err := t.held(o); err != nil || held {
 				return o.Meta.Finalizers, err
 			}

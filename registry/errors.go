@@ -44,7 +44,7 @@ func invalidOptions(kind string, errs field.ErrorList) error {
 }
 
 // errNotServed is the answer for a path that names nothing; clients know its text.
-func errNotServed() error {
+func errNotServed() *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusNotFound,

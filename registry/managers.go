@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"maps"
 	"reflect"
 	"sync"
 
@@ -43,12 +44,16 @@ func (m *managers) of(subresource string) *managed.Manager {
 // objects of other versions are read by the endpoint's schema, so those versions are described by it, too.
 func (e *Endpoint) newTypes() *managed.Types {
 	return managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
-		if t := e.res.typed; t != nil {
-			root, definitions, err := gotype.Of(reflect.TypeOf(t.zero))
-			if err != nil {
-				return nil, false, err
+		if e.typed != nil {
+			definitions := map[string]*spec.Schema{}
+			for _, v := range e.res.versions {
+				root, of, err := gotype.Of(reflect.TypeOf(v.typed.zero))
+				if err != nil {
+					return nil, false, err
+				}
+				managed.SetKind(of[root], v.kind())
+				maps.Copy(definitions, of)
 			}
-			managed.SetKind(definitions[root], e.kind())
 			return definitions, false, nil
 		}
 		definitions := map[string]*spec.Schema{}
@@ -79,14 +84,16 @@ func (n *Names) kind() runtimeschema.GroupVersionKind {
 // newManager makes the manager of writes to a subresource.
 func (e *Endpoint) newManager(subresource string) *managed.Manager {
 	var reset []string // fields that such writes don't change
-	switch {
+	switch part := e.part(subresource); {
+	case part != nil && part.Select != nil:
+		reset = part.Reset
 	case subresource == status:
 		reset = []string{"metadata", "spec"}
 	case e.has(status):
 		reset = []string{status}
 	}
 	var convert func(obj map[string]any, apiVersion string) (map[string]any, error)
-	if r := e.res; r.converter != nil {
+	if r := e.res; r.converter != nil || e.typed != nil && len(r.versions) > 1 {
 		convert = func(obj map[string]any, apiVersion string) (map[string]any, error) {
 			trees, to := []map[string]any{object.DeepCopy(obj)}, r.version(apiVersion)
 			// Without the request's context: the library's interface has none, and a Manager is of many requests.
@@ -96,6 +103,9 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 			}
 			if version, ok := object.Map(obj["metadata"])["resourceVersion"]; ok { // converted objects have none
 				object.Map(trees[0]["metadata"])["resourceVersion"] = version
+			}
+			if to.schema == nil {
+				return trees[0], nil
 			}
 			return trees[0], to.schema.Prune(trees[0]) // webhooks may leave what the version doesn't know
 		}

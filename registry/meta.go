@@ -65,7 +65,7 @@ func (w *write) initMeta(o *object.Object) error {
 	m.CreationTimestamp = now()
 	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
 	m.Generation = 1
-	if w.res.typed != nil && w.res.typed.noGeneration {
+	if w.typed != nil && w.typed.NoGeneration {
 		m.Generation = 0
 	}
 	return nil
@@ -73,8 +73,8 @@ func (w *write) initMeta(o *object.Object) error {
 
 // validName is the rule for the resource's names.
 func (e *Endpoint) validName(name string, prefix bool) []string {
-	if t := e.res.typed; t != nil && t.validName != nil {
-		return t.validName(name, prefix)
+	if t := e.typed; t != nil && t.ValidName != nil {
+		return t.ValidName(name, prefix)
 	}
 	return validation.NameIsDNSSubdomain(name, prefix)
 }

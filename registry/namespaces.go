@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -53,10 +54,23 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 		Held:         func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
 		policy:       namespacePolicy,
 		undeletable:  func(name string) bool { return slices.Contains(undeletable, name) },
-		subresources: []string{finalize},
+		subresources: []Subresource{{Name: finalize, Verbs: []string{"update"}, Select: selectFinalizers, Reset: []string{status}}},
 	})
 	n.res = r.builtins[len(r.builtins)-1]
 	return n
+}
+
+// selectFinalizers takes a namespace's own finalizers from what was sent to finalize.
+func selectFinalizers(next, in map[string]any) {
+	spec := maps.Clone(object.Map(next["spec"]))
+	if spec == nil {
+		spec = map[string]any{}
+	}
+	delete(spec, "finalizers")
+	if f, ok := object.Map(in["spec"])["finalizers"]; ok {
+		spec["finalizers"] = f
+	}
+	next["spec"] = spec
 }
 
 // prepareNamespace sets what only the server and its controller decide: the finalizer that holds a namespace until its

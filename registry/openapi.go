@@ -45,7 +45,7 @@ func (e *Endpoint) OpenAPIV2() (root string, schemas map[string]*spec.Schema, er
 // for custom resources with each generation of the definition. It's the same after a restart, and cheap.
 func (e *Endpoint) OpenAPIDigest() (digest [sha256.Size]byte, err error) {
 	var content any = []any{e.res.uid, e.res.generation, e.fields}
-	if e.res.typed != nil {
+	if e.typed != nil {
 		if _, content, err = e.OpenAPI(); err != nil {
 			return digest, err
 		}
@@ -60,7 +60,7 @@ func (e *Endpoint) OpenAPIDigest() (digest [sha256.Size]byte, err error) {
 // PatchTypes returns the media types of the patches that the endpoint takes.
 func (e *Endpoint) PatchTypes() []types.PatchType {
 	all := []types.PatchType{types.JSONPatchType, types.MergePatchType}
-	if e.res.typed != nil {
+	if e.typed != nil {
 		all = append(all, types.StrategicMergePatchType)
 	}
 	return append(all, types.ApplyYAMLPatchType)
@@ -76,10 +76,10 @@ const (
 
 func (e *Endpoint) openAPI(version openAPIVersion) (root string, schemas map[string]*spec.Schema, err error) {
 	root = e.ModelName()
-	if e.res.typed != nil {
-		_, schemas, err = gotype.Of(reflect.TypeOf(e.res.typed.zero))
+	if e.typed != nil {
+		_, schemas, err = gotype.Of(reflect.TypeOf(e.typed.zero))
 	}
-	if e.res.typed == nil || err != nil {
+	if e.typed == nil || err != nil {
 		if _, schemas, err = gotype.Of(reflect.TypeFor[metav1.ObjectMeta]()); err != nil {
 			return "", nil, err
 		}
@@ -106,8 +106,8 @@ func (e *Endpoint) structural() *schema.Structural {
 // ModelName returns the name of the objects' schema: "com.example.v1.Widget" for the kind Widget of example.com/v1, and for
 // a Go type what gotype.Of says.
 func (e *Endpoint) ModelName() string {
-	if e.res.typed != nil {
-		return gotype.Name(reflect.TypeOf(e.res.typed.zero))
+	if e.typed != nil {
+		return gotype.Name(reflect.TypeOf(e.typed.zero))
 	}
 	return modelName(e.Group, e.Version, e.Kind)
 }

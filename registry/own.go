@@ -22,7 +22,7 @@ import (
 // asked. Errors are storage's, to be tested with errors.Is; those that aren't are Status errors, such as a refusal to delete
 // the namespace "default", or failures of the server.
 
-// Kind returns the served endpoint that has a kind; nil if there is none. The arguments are as in an owner reference.
+// Kind returns the served endpoint that has a kind of stored objects; nil if there is none. The arguments are as in an owner reference.
 func (c *Catalog) Kind(apiVersion, kind string) *Endpoint {
 	group, version, grouped := strings.Cut(apiVersion, "/")
 	if !grouped {
@@ -37,7 +37,7 @@ func (c *Catalog) Kind(apiVersion, kind string) *Endpoint {
 			continue
 		}
 		for _, e := range v.Resources {
-			if e.Kind == kind {
+			if e.Kind == kind && !e.res.answered {
 				return e
 			}
 		}
@@ -114,7 +114,7 @@ type Removal struct {
 // object is removed; otherwise it's marked as being deleted, and finalizers hold it. The error is storage.ErrNotFound if
 // there is no such object, and storage.ErrConflict if it has another uid or revision; both are about what etcd has.
 func (e *Endpoint) Remove(ctx context.Context, r Removal) (rev storage.Revision, gone bool, err error) {
-	if t := e.res.typed; t != nil && t.undeletable != nil && t.undeletable(r.Name) {
+	if t := e.typed; t != nil && t.undeletable != nil && t.undeletable(r.Name) {
 		return 0, false, e.forbidden(r.Name, "this "+e.Singular+" may not be deleted")
 	}
 	opts := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{}}

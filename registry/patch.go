@@ -132,7 +132,7 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 		var patched []byte
 		var err error
 		if kind == types.StrategicMergePatchType {
-			patched, err = strategicpatch.StrategicMergePatch(doc, patch, w.res.typed.zero)
+			patched, err = strategicpatch.StrategicMergePatch(doc, patch, w.typed.zero)
 		} else {
 			patched, err = jsonpatch.MergePatch(doc, patch)
 		}
@@ -253,7 +253,7 @@ func (w *write) readPatched(body []byte) (*object.Object, error) {
 // refusePatched is the answer about a patched object that can't be read, with kube-apiserver's code and reason: invalid.
 // Another apiVersion is a custom resource's own fault, as another kind is.
 func (w *write) refusePatched(body []byte, cause error) error {
-	if w.res.typed == nil {
+	if w.typed == nil {
 		if _, tree, err := object.ParseObject(body); err == nil {
 			if v, _ := tree["apiVersion"].(string); v != "" && v != w.apiVersion() {
 				return w.invalid(w.Name, field.Invalid(field.NewPath("apiVersion"), v, "must be "+w.apiVersion()))

@@ -31,10 +31,11 @@ type message interface {
 
 // newMessage returns a new object of the endpoint's type, nil if that has no protobuf form.
 func (e *Endpoint) newMessage() message {
-	if e.res.typed == nil || e.res.typed.message == nil {
+	if e.typed == nil {
 		return nil
 	}
-	return e.res.typed.message()
+	m, _ := e.typed.New().(message)
+	return m
 }
 
 // newMessages returns the form of the endpoint's objects as protobuf, or nil if there is none: for custom resources, and for

@@ -2,22 +2,12 @@ package registry
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"slices"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	kjson "sigs.k8s.io/json"
 
-	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
-	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
 // Column is a column of the tables in which kubectl prints objects.
@@ -66,9 +56,9 @@ type Definition[T any] struct {
 	// Held tells whether something besides metadata.finalizers keeps an object that is being deleted.
 	Held func(obj *T) bool
 
-	policy       func(o *metav1.DeleteOptions) metav1.DeletionPropagation // see typed
+	policy       func(o *metav1.DeleteOptions) metav1.DeletionPropagation // see Type
 	undeletable  func(name string) bool
-	subresources []string // besides status
+	subresources []Subresource // besides status
 	begin        func(ctx context.Context) (end func(), err error)
 	written      func(ctx context.Context, rev storage.Revision) error
 }
@@ -83,227 +73,55 @@ type Pointer[T any] interface {
 // can't be served is a mistake in the program and panics.
 //
 //	registry.Register(r, registry.Definition[Gadget]{Group: "example.com", Version: "v1", Kind: "Gadget"})
-func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) {
-	if d.Version == "" || d.Kind == "" {
-		panic(fmt.Sprintf("registry: a definition of %T needs a version and a kind", *new(T)))
-	}
-	if _, ok := P(new(T)).GetObjectMeta().(*metav1.ObjectMeta); !ok {
-		panic(fmt.Sprintf("registry: %T must embed metav1.ObjectMeta", *new(T)))
-	}
-	lower := strings.ToLower(d.Kind)
-	d.Plural = defaultTo(d.Plural, lower+"s")
-	d.Singular = defaultTo(d.Singular, lower)
-	d.ListKind = defaultTo(d.ListKind, d.Kind+"List")
-	d.Admission = hooks(d.Admission)
-	f := &functions[T, P]{Definition: d, registry: r}
-	res := &resource{
-		registry: r, group: d.Group, plural: d.Plural, namespaced: !d.ClusterScoped,
-		prefix: storage.PrefixOf(d.Group, d.Plural),
-		typed: &typed{
-			normalize: normalize[T], rules: f.rules, admit: f.admit, hooked: len(d.Admission) > 0, zero: *new(T),
-			validName: d.ValidName, policy: d.policy, undeletable: d.undeletable,
-			unconditional: d.UnconditionalUpdate, noGeneration: d.NoGeneration,
-			begin: d.begin, written: d.written,
-		},
-	}
-	if _, ok := any(new(T)).(message); ok {
-		res.typed.message = func() message { return any(new(T)).(message) }
-	}
-	if d.Deleting != nil {
-		res.typed.markDeleted = f.deleting
-	}
-	if d.Held != nil {
-		res.typed.held = f.held
-	}
-	if d.Warnings != nil {
-		res.typed.warnings = f.warnings
-	}
-	e := &Endpoint{
+func Register[T any, P Pointer[T]](r *Registry, d Definition[T]) { r.Add(typeOf[T, P](r, d)) }
+
+// typeOf describes a definition's type without the type parameter.
+func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
+	t := Type{
 		Names: Names{
 			Group: d.Group, Version: d.Version, Kind: d.Kind, ListKind: d.ListKind, Plural: d.Plural, Singular: d.Singular,
 			ShortNames: d.ShortNames, Categories: d.Categories,
 		},
-		Namespaced: !d.ClusterScoped, Verbs: builtinVerbs, Subresources: d.subresources, fields: d.Fields, res: res,
-		StorageVersionHash: storageVersionHash(schema.GroupVersionKind{Group: d.Group, Version: d.Version, Kind: d.Kind}),
+		New:           func() Typed { return P(new(T)) },
+		ClusterScoped: d.ClusterScoped, Status: d.Status, Fields: d.Fields,
+		UnconditionalUpdate: d.UnconditionalUpdate, NoGeneration: d.NoGeneration, ValidName: d.ValidName,
+		Subresources: d.subresources, policy: d.policy, undeletable: d.undeletable, begin: d.begin, written: d.written,
 	}
-	if d.Status {
-		e.Subresources = append([]string{status}, e.Subresources...)
+	if len(d.Columns) > 0 {
+		t.Columns = func() []Column { return d.Columns }
 	}
-	if d.undeletable != nil { // not all at once, then
-		e.Verbs = slices.DeleteFunc(slices.Clone(e.Verbs), func(v string) bool { return v == "deletecollection" })
+	one := func(t Typed) *T {
+		p, _ := t.(P)
+		return p
 	}
-	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
-	e.whole = form.NewWhole(e.view, &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true}, e.ListKind)
-	e.forms = form.New(d.Columns)
-	e.messages = e.newMessages()
-	e.seal()
-	e.managers = newManagers(e)
-	res.endpoints, res.storage = []*Endpoint{e}, e
-	r.add(res)
-}
-
-func defaultTo(s, otherwise string) string {
-	if s == "" {
-		return otherwise
+	if d.Default != nil {
+		t.Default = func(obj Typed) { d.Default(one(obj)) }
 	}
-	return s
-}
-
-// normalize decodes a document, which is a JSON object, into a T, and encodes the T as a tree. So the tree has the fields
-// that T has, as T writes them. complaints are about members that T doesn't have or that are given twice.
-func normalize[T any](doc *object.Document) (tree map[string]any, complaints []error, err error) {
-	members, levels := doc.Size()
-	if levels*len(doc.Text) > maxTypedWork {
-		return nil, nil, badRequest("the body of the request nests too deeply for its size: %d levels in %d bytes", levels, len(doc.Text))
+	if d.Prepare != nil {
+		t.Prepare = func(obj, old Typed, subresource string) { d.Prepare(one(obj), one(old), subresource) }
 	}
-	var obj T
-	if levels*members > object.MaxComplaintWork {
-		complaints = []error{errors.New("the object is too large for its fields to be checked")}
-		err = kjson.UnmarshalCaseSensitivePreserveInts(doc.Text, &obj)
-	} else {
-		complaints, err = kjson.UnmarshalStrict(doc.Text, &obj, kjson.DisallowDuplicateFields, kjson.DisallowUnknownFields)
-	}
-	if err != nil {
-		return nil, nil, badBody(object.Undecodable(err))
-	}
-	tree, err = runtime.DefaultUnstructuredConverter.ToUnstructured(&obj)
-	return tree, complaints, badBody(object.Undecodable(err))
-}
-
-// fromObject makes a T of an object; nil of nil. It shares nothing with it: a field of any type would.
-func fromObject[T any, P Pointer[T]](o *object.Object) (*T, error) {
-	if o == nil {
-		return nil, nil
-	}
-	obj := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.DeepCopy(o.Content), obj); err != nil {
-		return nil, badRequest("the object can't be decoded: %s", clip.Text(err.Error()))
-	}
-	*P(obj).GetObjectMeta().(*metav1.ObjectMeta) = *o.Meta.DeepCopy()
-	return obj, nil
-}
-
-// toObject writes a T back.
-func toObject[T any, P Pointer[T]](obj *T, o *object.Object) error {
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
-	if err != nil {
-		return fmt.Errorf("encode %T: %w", *obj, err)
-	}
-	for _, name := range []string{"apiVersion", "kind", "metadata"} {
-		delete(tree, name)
-	}
-	o.Content, o.Meta = tree, *P(obj).GetObjectMeta().(*metav1.ObjectMeta)
-	return nil
-}
-
-// through lets fn change an object as a T.
-func through[T any, P Pointer[T]](o *object.Object, fn func(obj *T)) error {
-	obj, err := fromObject[T, P](o)
-	if err != nil {
-		return err
-	}
-	fn(obj)
-	return toObject[T, P](obj, o)
-}
-
-// functions are a Definition's, as the verbs call them: on objects.
-type functions[T any, P Pointer[T]] struct {
-	Definition[T]
-	registry *Registry
-}
-
-// on calls one of the functions on an object.
-func (f *functions[T, P]) on(obj *T, name string, fn func()) error {
-	what := fmt.Sprintf("%s of %T", name, f.Definition)
-	return f.registry.call(what, func() metav1.Object { return P(obj).GetObjectMeta() }, fn)
-}
-
-// setDefaults calls Default, if there is one.
-func (f *functions[T, P]) setDefaults(obj *T) error {
-	if f.Default == nil {
-		return nil
-	}
-	return f.on(obj, "Default", func() { f.Default(obj) })
-}
-
-// pair makes Ts of the new object, if there is one, and of the old, if there is one.
-func (f *functions[T, P]) pair(o, old *object.Object) (obj, prev *T, err error) {
-	if obj, err = fromObject[T, P](o); err != nil {
-		return nil, nil, err
-	}
-	prev, err = fromObject[T, P](old)
-	return obj, prev, err
-}
-
-// admit fills in defaults and calls the definition's hooks.
-func (f *functions[T, P]) admit(ctx context.Context, e *Endpoint, a *Attributes, o, old *object.Object) error {
-	obj, prev, err := f.pair(o, old)
-	switch {
-	case err != nil && o == nil: // as a T nobody can read it, and deleting is the way out
-		return nil
-	case err != nil:
-		return err
-	}
-	if o != nil {
-		if err := f.setDefaults(obj); err != nil {
-			return err
+	if d.Validate != nil {
+		t.Validate = func(ctx context.Context, obj, old Typed, subresource string) field.ErrorList {
+			return d.Validate(ctx, one(obj), one(old), subresource)
 		}
 	}
-	call := hookCall[T]{endpoint: e, about: a, obj: obj, old: prev, meta: func(obj *T) metav1.Object { return P(obj).GetObjectMeta() }}
-	obj, err = call.to(ctx, f.Admission)
-	if err != nil || o == nil {
-		return err
-	}
-	return toObject[T, P](obj, o)
-}
-
-// rules defaults, prepares and validates an object for a write.
-func (f *functions[T, P]) rules(ctx context.Context, o, old *object.Object, subresource string) (errs field.ErrorList, err error) {
-	obj, prev, err := f.pair(o, old)
-	if err != nil {
-		return nil, err
-	}
-	if err := f.setDefaults(obj); err != nil {
-		return nil, err
-	}
-	if f.Prepare != nil {
-		if err := f.on(obj, "Prepare", func() { f.Prepare(obj, prev, subresource) }); err != nil {
-			return nil, err
+	if d.Warnings != nil {
+		t.Warnings = func(ctx context.Context, obj, old Typed, subresource string) []string {
+			return d.Warnings(ctx, one(obj), one(old), subresource)
 		}
 	}
-	if f.Validate != nil {
-		if err := f.on(obj, "Validate", func() { errs = f.Validate(ctx, obj, prev, subresource) }); err != nil {
-			return nil, err
+	if d.Deleting != nil {
+		t.Deleting = func(obj Typed) { d.Deleting(one(obj)) }
+	}
+	if d.Held != nil {
+		t.Held = func(obj Typed) bool { return d.Held(one(obj)) }
+	}
+	if hooks := hooks(d.Admission); len(hooks) > 0 {
+		t.admit = func(ctx context.Context, e *Endpoint, a *Attributes, obj, old Typed) (Typed, error) {
+			call := hookCall[T]{endpoint: e, about: a, obj: one(obj), old: one(old), meta: func(obj *T) metav1.Object { return P(obj).GetObjectMeta() }}
+			admitted, err := call.to(ctx, hooks)
+			return P(admitted), err
 		}
 	}
-	return errs, toObject[T, P](obj, o)
-}
-
-func (f *functions[T, P]) warnings(ctx context.Context, o, old *object.Object, subresource string) (texts []string, err error) {
-	obj, prev, err := f.pair(o, old)
-	if err != nil {
-		return nil, err
-	}
-	err = f.on(obj, "Warnings", func() { texts = f.Warnings(ctx, obj, prev, subresource) })
-	return texts, err
-}
-
-func (f *functions[T, P]) deleting(o *object.Object) error {
-	obj, err := fromObject[T, P](o)
-	if err != nil {
-		return err
-	}
-	if err := f.on(obj, "Deleting", func() { f.Deleting(obj) }); err != nil {
-		return err
-	}
-	return toObject[T, P](obj, o)
-}
-
-func (f *functions[T, P]) held(o *object.Object) (held bool, err error) {
-	obj, err := fromObject[T, P](o)
-	if err != nil {
-		return false, err
-	}
-	err = f.on(obj, "Held", func() { held = f.Held(obj) })
-	return held, err
+	return t
 }

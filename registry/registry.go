@@ -52,6 +52,7 @@ type Registry struct {
 	builtins []*resource // Go types; complete when Run begins
 	running  atomic.Bool
 	ready    chan struct{}
+	explain  func(path schema.GroupVersionResource) string // set before Run; may be nil
 }
 
 // New returns a Registry in which Namespace and CustomResourceDefinition are registered. It serves
@@ -72,13 +73,13 @@ func (r *Registry) add(res *resource) {
 	if r.running.Load() {
 		panic(fmt.Sprintf("registry: %s/%s is registered after Run", res.group, res.plural))
 	}
-	for _, other := range r.builtins {
-		if other.prefix == res.prefix {
-			panic(fmt.Sprintf("registry: %s/%s is registered twice", res.group, res.plural))
-		}
+	if r.Has(schema.GroupResource{Group: res.group, Resource: res.plural}) {
+		panic(fmt.Sprintf("registry: %s/%s is registered twice", res.group, res.plural))
 	}
-	res.cache = r.cacher.Resource(res.prefix)
-	res.indexFields()
+	if !res.answered {
+		res.cache = r.cacher.Resource(res.prefix)
+		res.indexFields()
+	}
 	r.builtins = append(r.builtins, res)
 	r.catalog.Store(newCatalog(r.builtins))
 }
@@ -146,8 +147,18 @@ func (r *Registry) Lookup(ctx context.Context, of schema.GroupVersionResource) (
 	if e := r.Catalog().endpoints[of]; e != nil {
 		return e, nil
 	}
-	return nil, errNotServed()
+	refusal := errNotServed()
+	if r.explain != nil {
+		if text := r.explain(of); text != "" {
+			refusal.ErrStatus.Message = text
+		}
+	}
+	return nil, refusal
 }
+
+// Explain sets a function that says why nothing is served at a path, for kinds that the server could serve; "" for other
+// paths. It's for the program's start, before Run.
+func (r *Registry) Explain(why func(path schema.GroupVersionResource) string) { r.explain = why }
 
 // read reads an object from etcd instead of the cache. It's nil when there is none.
 func (r *Registry) read(ctx context.Context, key string) (*cacher.Object, error) {

@@ -5,13 +5,11 @@ import (
 	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
-	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/schema"
+	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -28,8 +26,8 @@ type resource struct {
 	endpoints  []*Endpoint // one for each served version; none while its names aren't accepted
 	storage    *Endpoint   // of the version in which objects are stored; it may not be served
 
-	typed  *typed // what a Go type adds; nil for custom resources
-	custom        // what a definition adds; zero for Go types
+	answered bool // its objects are questions, and none is stored; it has no cache
+	custom        // what a definition adds; zero for Go types, but for versions
 }
 
 // custom is a definition's part in a resource: see definitions.go and convert.go.
@@ -41,29 +39,6 @@ type custom struct {
 	terminating bool              // the definition is being deleted
 	versions    []*Endpoint       // all versions, also those that aren't served
 	converter   *converter        // between versions; nil if they differ in their apiVersion only
-}
-
-// typed is a Go type's part in the verbs: Definition's functions without the type parameter.
-type typed struct {
-	normalize     func(doc *object.Document) (tree map[string]any, unknown []error, err error)
-	rules         func(ctx context.Context, o, old *object.Object, subresource string) (field.ErrorList, error)
-	admit         func(ctx context.Context, e *Endpoint, a *Attributes, o, old *object.Object) error
-	hooked        bool                                                                                   // the definition has an Admission
-	warnings      func(ctx context.Context, o, old *object.Object, subresource string) ([]string, error) // nil: none
-	markDeleted   func(o *object.Object) error                                                           // nil: nothing to do
-	held          func(o *object.Object) (bool, error)                                                   // something besides metadata.finalizers holds it; nil: nothing
-	policy        func(o *metav1.DeleteOptions) metav1.DeletionPropagation                               // of the deletion that begins it; nil: policyOf
-	validName     func(name string, prefix bool) []string
-	undeletable   func(name string) bool
-	message       func() message // a new one, to be decoded from protobuf; nil if the type has no such form
-	zero          any            // a T, for the patch strategies in its tags
-	unconditional bool           // an update may leave resourceVersion out
-	noGeneration  bool
-
-	// The brackets of a write. begin is called before it, and the function that begin returns after it. written is called
-	// with the revision that was stored, before the answer. Both may be nil.
-	begin   func(ctx context.Context) (end func(), err error)
-	written func(ctx context.Context, rev storage.Revision) error
 }
 
 // Names are how the objects of a resource are called in one version.
@@ -100,9 +75,10 @@ type Endpoint struct {
 	messages *form.Shown // the answers that show whole ones as protobuf; nil if there is no such form
 	fields   []string    // labels of the selectable fields besides metadata.name and metadata.namespace
 
-	// how its objects are written; schema and scale are for custom resources
-	managers *managers // of managedFields
-	schema   *schema.Schema
+	// how its objects are written
+	typed    *typed         // what a Go type adds; nil for custom resources
+	managers *managers      // of managedFields
+	schema   *schema.Schema // of custom resources
 	scale    *apiextensionsv1.CustomResourceSubresourceScale
 }
 
@@ -176,27 +152,31 @@ func (r *resource) indexFields() {
 	var labels []string
 	for _, e := range r.endpoints {
 		for _, label := range e.fields {
+			if e.typed != nil {
+				label = e.typed.storedTerm(selectors.FieldTerm{Label: label}).Label
+			}
 			if label != nameAlias {
 				labels = append(labels, label)
 			}
 		}
 	}
-	r.cache.SetFields(labels)
+	slices.Sort(labels)
+	r.cache.SetFields(slices.Compact(labels))
 }
 
 // begin and written are the brackets of a write; they do nothing for most resources.
 func (r *resource) begin(ctx context.Context) (func(), error) {
-	if r.typed == nil || r.typed.begin == nil {
-		return func() {}, nil
+	if t := r.storage.typed; t != nil && t.begin != nil {
+		return t.begin(ctx)
 	}
-	return r.typed.begin(ctx)
+	return func() {}, nil
 }
 
 func (r *resource) written(ctx context.Context, rev storage.Revision) error {
-	if r.typed == nil || r.typed.written == nil {
-		return nil
+	if t := r.storage.typed; t != nil && t.written != nil {
+		return t.written(ctx, rev)
 	}
-	return r.typed.written(ctx, rev)
+	return nil
 }
 
 // read reads an object from etcd, past the cache. It's nil when there is none.

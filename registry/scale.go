@@ -43,6 +43,11 @@ func (e *Endpoint) readScale(o *object.Object, rev string) (s *autoscalingv1.Sca
 		Spec:   autoscalingv1.ScaleSpec{Replicas: int32(want)},
 		Status: autoscalingv1.ScaleStatus{Replicas: int32(have)},
 	}
+	if t := e.typed; t != nil && t.Scale.Selector != nil {
+		if s.Status.Selector, err = t.Scale.Selector(o.Content); err != nil {
+			return nil, false, badRequest("%s", err)
+		}
+	}
 	if path := e.scale.LabelSelectorPath; path != nil && *path != "" {
 		if s.Status.Selector, _, err = unstructured.NestedString(o.Content, scalePath(*path)...); err != nil {
 			return nil, false, badRequest("%s", err)

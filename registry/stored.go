@@ -27,7 +27,7 @@ func (e *Endpoint) load(ctx context.Context, old *cacher.Object) (*object.Object
 
 // encode returns an object's bytes in the storage version, as they're stored. More than maxObjectBytes are a Status 413.
 func (e *Endpoint) encode(ctx context.Context, o *object.Object) ([]byte, error) {
-	if to := e.res.storage; to.Version != e.Version {
+	if to := e.res.storage; to != e {
 		tree, err := o.Tree(e.apiVersion(), e.Kind)
 		if err != nil {
 			return nil, badRequest("the object can't be encoded: %s", clip.Text(err.Error()))

@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -16,7 +15,7 @@ import (
 )
 
 // Update replaces the object that Target names, or one of its subresources, by the body, and answers with the object as it
-// was stored. It creates nothing. Of the query it reads the same parameters as Create.
+// was stored. It creates nothing, except for a Type with CreateOnUpdate: Result.Created is set then. Of the query it reads the same parameters as Create.
 //
 // If somebody else writes the object meanwhile, Update tries again until ctx ends. A body with a resourceVersion (custom
 // resources need one) isn't written over another version: 409. Errors are those of Create, and 404 for a missing object.
@@ -31,11 +30,34 @@ func (e *Endpoint) Update(ctx context.Context, r *Request) (Result, error) {
 			return Result{}, err
 		}
 		stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) { return w.nextFrom(ctx, old, in) })
-		if err != nil {
-			return Result{}, err
+		switch {
+		case err == nil:
+			return w.answer(ctx, stored)
+		case w.createsOnUpdate() && apierrors.IsNotFound(err) && !isRefusal(err):
+			return w.createUpdated(ctx, in)
 		}
-		return w.answer(ctx, stored)
+		return Result{}, err
 	})
+}
+
+// createsOnUpdate tells whether a PUT to a name that is free makes the object.
+func (w *write) createsOnUpdate() bool {
+	return w.typed != nil && w.typed.CreateOnUpdate && w.Subresource == whole
+}
+
+// createUpdated makes a new object of what was to take the place of one.
+func (w *write) createUpdated(ctx context.Context, in *object.Object) (Result, error) {
+	if in.Meta.UID != "" {
+		return Result{}, w.conflict(in.Meta.Name) // it was about an object that is gone
+	}
+	in.Meta.ResourceVersion = ""
+	if err := w.fill(in); err != nil {
+		return Result{}, err
+	}
+	if err := w.track(in, nil); err != nil {
+		return Result{}, err
+	}
+	return w.insertAndAnswer(ctx, in)
 }
 
 // checkNamed checks that an object that is to take the place of the target has its name. It also drops owners that are
@@ -100,7 +122,7 @@ func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) 
 	path := field.NewPath("metadata", "resourceVersion")
 	version := in.Meta.ResourceVersion
 	if version == "" || version == "0" {
-		if e.res.typed != nil && e.res.typed.unconditional {
+		if e.typed != nil && e.typed.UnconditionalUpdate {
 			return nil
 		}
 		// The details name the resource, where other refusals name the kind: so does kube-apiserver.
@@ -129,18 +151,16 @@ func (w *write) selectPart(in, prev *object.Object) *object.Object {
 	case status:
 		next = prev.Clone()
 		next.Carry(in, status)
-	case finalize:
-		next = prev.Clone()
-		spec := maps.Clone(object.Map(prev.Content["spec"]))
-		if spec == nil {
-			spec = map[string]any{}
+		if t := w.typed; t != nil && t.StatusMeta != nil {
+			next.Meta = *in.Meta.DeepCopy()
+			t.StatusMeta(&next.Meta, &prev.Meta)
 		}
-		delete(spec, "finalizers")
-		if f, ok := object.Map(in.Content["spec"])["finalizers"]; ok {
-			spec["finalizers"] = f
-		}
-		next.Content["spec"] = spec
 	default:
+		if s := w.part(w.Subresource); s != nil {
+			next = prev.Clone()
+			s.Select(next.Content, in.Content)
+			break
+		}
 		next = in.Clone()
 		if w.has(status) {
 			next.Carry(prev, status)
@@ -152,7 +172,7 @@ func (w *write) selectPart(in, prev *object.Object) *object.Object {
 // raiseGeneration adds one to metadata.generation if the object's content has changed: anything outside metadata, and
 // outside status where that has its own subresource.
 func (e *Endpoint) raiseGeneration(next, prev *object.Object) {
-	if e.res.typed != nil && e.res.typed.noGeneration {
+	if e.typed != nil && e.typed.NoGeneration {
 		return
 	}
 	except := ""
@@ -169,9 +189,9 @@ func (e *Endpoint) unheld(o *object.Object) (bool, error) {
 	if o.Meta.DeletionTimestamp == nil || len(o.Meta.Finalizers) > 0 {
 		return false, nil
 	}
-	if e.res.typed == nil || e.res.typed.held == nil {
+	if e.typed == nil || e.typed.Held == nil {
 		return true, nil
 	}
-	held, err := e.res.typed.held(o)
+	held, err := e.typed.held(o)
 	return !held, err
 }

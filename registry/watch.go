@@ -142,12 +142,15 @@ func (e *Endpoint) parseSelector(q url.Values) (selector, error) {
 			return s, e.unknownField(label)
 		}
 	}
+	if e.typed != nil {
+		s.fields = s.fields.Rewrite(e.typed.storedTerm)
+	}
 	s.allFields = s.fields
 	s.namespace = takeExact(&s.fields, "metadata.namespace")
-	if s.name = takeExact(&s.fields, "metadata.name"); s.name == "" && e.res.typed != nil {
+	if s.name = takeExact(&s.fields, "metadata.name"); s.name == "" && e.typed != nil {
 		s.name = takeExact(&s.fields, nameAlias)
 	}
-	if e.res.typed != nil && slices.Contains(s.fields.Labels(), nameAlias) {
+	if e.typed != nil && slices.Contains(s.fields.Labels(), nameAlias) {
 		return s, badRequest("the field label %s may only be given once, with =; use metadata.name", nameAlias)
 	}
 	return s, nil
@@ -177,7 +180,7 @@ func takeExact(fields *selectors.FieldSelector, label string) string {
 // unknownField refuses a field label, with the texts that kube-apiserver has for custom resources and
 // for built-in kinds.
 func (e *Endpoint) unknownField(label string) error {
-	if e.res.typed == nil {
+	if e.typed == nil {
 		return badRequest("field label not supported: %s", clip.Text(label))
 	}
 	known := append(e.metaFields(), e.fields...)

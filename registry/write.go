@@ -257,7 +257,7 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		return nil, err
 	}
 	errs := w.validateMeta(next, prev)
-	if t := w.res.typed; t != nil {
+	if t := w.typed; t != nil {
 		more, err := t.rules(ctx, next, prev, w.Subresource)
 		if err != nil {
 			return nil, err
@@ -287,8 +287,8 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 
 // warn adds a Go type's warnings about a valid object.
 func (w *write) warn(ctx context.Context, next, prev *object.Object) error {
-	t := w.res.typed
-	if t == nil || t.warnings == nil {
+	t := w.typed
+	if t == nil || t.Warnings == nil {
 		return nil
 	}
 	texts, err := t.warnings(ctx, next, prev, w.Subresource)

@@ -16,20 +16,20 @@ type Fields interface {
 // FieldSelector says which values an object's fields must have or must not have. The zero value selects
 // everything. It is immutable, safe for concurrent use, and cheap to copy.
 type FieldSelector struct {
-	terms []fieldTerm // sorted by compareTerms, each once
+	terms []FieldTerm // sorted by compareTerms, each once
 }
 
-// fieldTerm is `label=value`, or `label!=value` if not is set.
-type fieldTerm struct {
-	label string
-	not   bool
-	value string
+// FieldTerm is `Label=Value`, or `Label!=Value` if Not is set.
+type FieldTerm struct {
+	Label string
+	Not   bool
+	Value string
 }
 
 // ParseFields parses a field selector, in the syntax that the package comment shows. The empty string is
 // the selector of everything. Any error is a *ParseError. Field names aren't looked at: see Labels.
 func ParseFields(s string) (FieldSelector, error) {
-	var terms []fieldTerm
+	var terms []FieldTerm
 	for start := 0; start <= len(s); {
 		text := s[start : start+termLength(s[start:])]
 		if text != "" {
@@ -37,7 +37,7 @@ func ParseFields(s string) (FieldSelector, error) {
 			if err != nil {
 				return FieldSelector{}, err
 			}
-			if t.label != "" || t.value != "" { // else apimachinery drops it, even `!=`
+			if t.Label != "" || t.Value != "" { // else apimachinery drops it, even `!=`
 				terms = append(terms, t)
 			}
 		}
@@ -62,20 +62,20 @@ func termLength(s string) int {
 
 // parseTerm parses one term, which is at an offset of the input. Nothing is escaped before the
 // operator, so the first `=` or `!=` is the operator.
-func parseTerm(input, text string, offset int) (fieldTerm, error) {
+func parseTerm(input, text string, offset int) (FieldTerm, error) {
 	before, value, found := strings.Cut(text, "=")
 	if !found {
-		return fieldTerm{}, fieldError(input, offset,
+		return FieldTerm{}, fieldError(input, offset,
 			"found %s at position %d, expected field=value, field==value or field!=value", quote(text), offset)
 	}
-	t := fieldTerm{label: before}
+	t := FieldTerm{Label: before}
 	if strings.HasSuffix(before, "!") {
-		t.label, t.not = strings.TrimSuffix(before, "!"), true
+		t.Label, t.Not = strings.TrimSuffix(before, "!"), true
 	} else {
 		value = strings.TrimPrefix(value, "=")
 	}
 	var err error
-	t.value, err = unescape(input, value, offset+len(text)-len(value))
+	t.Value, err = unescape(input, value, offset+len(text)-len(value))
 	return t, err
 }
 
@@ -113,7 +113,7 @@ func unescape(input, value string, offset int) (string, error) {
 // Matches reports whether the fields meet all terms. It allocates only what f.Field does.
 func (s FieldSelector) Matches(f Fields) bool {
 	for _, t := range s.terms {
-		if (f.Field(t.label) == t.value) == t.not {
+		if (f.Field(t.Label) == t.Value) == t.Not {
 			return false
 		}
 	}
@@ -135,12 +135,12 @@ func (s FieldSelector) String() string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(t.label)
-		if t.not {
+		b.WriteString(t.Label)
+		if t.Not {
 			b.WriteByte('!')
 		}
 		b.WriteByte('=')
-		b.WriteString(valueEscaper.Replace(t.value))
+		b.WriteString(valueEscaper.Replace(t.Value))
 	}
 	return b.String()
 }
@@ -150,7 +150,7 @@ func (s FieldSelector) String() string {
 func (s FieldSelector) Labels() []string {
 	var labels []string
 	for _, t := range s.terms {
-		labels = append(labels, t.label)
+		labels = append(labels, t.Label)
 	}
 	return slices.Compact(labels) // terms are sorted by label
 }
@@ -159,8 +159,8 @@ func (s FieldSelector) Labels() []string {
 // so with `=`. If it asks for two values at once (and so selects nothing), it's the first of them.
 func (s FieldSelector) Exact(label string) (value string, ok bool) {
 	for _, t := range s.terms {
-		if t.label == label && !t.not {
-			return t.value, true
+		if t.Label == label && !t.Not {
+			return t.Value, true
 		}
 	}
 	return "", false
@@ -171,8 +171,8 @@ func (s FieldSelector) Exact(label string) (value string, ok bool) {
 // are part of an object's key: ask for them with Exact. ok is false if there is no such term.
 func (s FieldSelector) Term() (label, value string, ok bool) {
 	for _, t := range s.terms {
-		if !t.not && t.label != "metadata.name" && t.label != "metadata.namespace" {
-			return t.label, t.value, true
+		if !t.Not && t.Label != "metadata.name" && t.Label != "metadata.namespace" {
+			return t.Label, t.Value, true
 		}
 	}
 	return "", "", false
@@ -182,10 +182,10 @@ func (s FieldSelector) Term() (label, value string, ok bool) {
 // see to these themselves. What else is said about such a field stays: of `a=1,a=2,a!=3`, Without("a")
 // leaves `a=2,a!=3`, so that what was contradictory before still selects nothing.
 func (s FieldSelector) Without(labels ...string) FieldSelector {
-	var rest []fieldTerm
+	var rest []FieldTerm
 	for i, t := range s.terms {
-		first := i == 0 || s.terms[i-1].label != t.label
-		if first && !t.not && slices.Contains(labels, t.label) {
+		first := i == 0 || s.terms[i-1].Label != t.Label
+		if first && !t.Not && slices.Contains(labels, t.Label) {
 			continue
 		}
 		rest = append(rest, t)
@@ -193,16 +193,26 @@ func (s FieldSelector) Without(labels ...string) FieldSelector {
 	return FieldSelector{rest}
 }
 
+// Rewrite returns the selector with each term replaced by what fn makes of it.
+func (s FieldSelector) Rewrite(fn func(FieldTerm) FieldTerm) FieldSelector {
+	terms := make([]FieldTerm, len(s.terms))
+	for i, t := range s.terms {
+		terms[i] = fn(t)
+	}
+	slices.SortFunc(terms, compareTerms)
+	return FieldSelector{slices.Compact(terms)}
+}
+
 // compareTerms sorts by field, equalities first, then by value. Exact, Labels and Without build on it.
-func compareTerms(a, b fieldTerm) int {
-	if c := strings.Compare(a.label, b.label); c != 0 {
+func compareTerms(a, b FieldTerm) int {
+	if c := strings.Compare(a.Label, b.Label); c != 0 {
 		return c
 	}
-	if a.not != b.not {
-		if a.not {
+	if a.Not != b.Not {
+		if a.Not {
 			return 1
 		}
 		return -1
 	}
-	return cmp.Compare(a.value, b.value)
+	return cmp.Compare(a.Value, b.Value)
 }

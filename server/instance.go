@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -111,6 +112,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if s.Register != nil {
 		s.Register(in.registry)
 	}
+	builtin.Register(in.registry, builtin.Options{Set: s.Builtin, HasToken: tokens.has})
 	if s.Ephemeral {
 		in.store.AllowReplace()
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}

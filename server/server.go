@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 )
 
 // What a Server's fields default to.
@@ -24,6 +25,7 @@ const (
 	DefaultHistory           = time.Hour
 	DefaultWatchWriteTimeout = time.Minute
 	DefaultHTTP2MaxStreams   = 5000
+	DefaultBuiltin           = string(builtin.Core)
 )
 
 // maxHTTP2Streams is the most that HTTP2MaxStreams may be. Each stream that is open costs a goroutine and buffers, so
@@ -105,6 +107,10 @@ type Server struct {
 	// URLFile, if set, is a file that gets the server's URL and a newline, whole or not at all, when it
 	// is ready. It's removed at the start and by Close.
 	URLFile string
+
+	// Builtin says which of Kubernetes's built-in kinds are served: builtin.None, builtin.Core, or builtin.All, which adds those
+	// that are only data here, such as Pod and Deployment. Defaults to builtin.Core.
+	Builtin builtin.Set
 
 	// KubeconfigFile, if set, is a file that gets a kubeconfig of mode 0600, whole or not at all, when the server is
 	// ready: with its URL, the certificate to trust if the machine doesn't trust it by itself, and a token if the server
@@ -267,6 +273,8 @@ func (s *Server) validate() error {
 		return fmt.Errorf("--watch-write-timeout must not be negative: %v", s.WatchWriteTimeout)
 	case s.HTTP2MaxStreams < 0 || s.HTTP2MaxStreams > maxHTTP2Streams:
 		return fmt.Errorf("--http2-max-streams must be between 1 and %d: %d", maxHTTP2Streams, s.HTTP2MaxStreams)
+	case s.Builtin != "" && s.Builtin != builtin.None && s.Builtin != builtin.Core && s.Builtin != builtin.All:
+		return fmt.Errorf("--builtin must be none, core or all: %q", s.Builtin)
 	case s.MaxConnections < 0:
 		return fmt.Errorf("--max-connections must not be negative: %d", s.MaxConnections)
 	case (s.TLSCertFile == "") != (s.TLSKeyFile == ""):

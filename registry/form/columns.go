@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"reflect"
+	"slices"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metatable "k8s.io/apimachinery/pkg/api/meta/table"
@@ -11,8 +12,8 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// Column is a column of the tables in which kubectl prints objects. The first is always the name; it
-// isn't declared.
+// Column is a column of the tables in which kubectl prints objects. The first is the name, which isn't declared, unless a
+// column of the format "name" is.
 type Column struct {
 	Name        string
 	Type        string // integer, number, string, boolean or date, which is shown as an age
@@ -52,9 +53,10 @@ func ColumnsOf(v *apiextensionsv1.CustomResourceDefinitionVersion) []Column {
 
 // columns are compiled ones. Immutable.
 type columns struct {
-	cells       []func(object any) any // after the name
-	wanted      wanted                 // what they look at
-	definitions []byte                 // all of them, as JSON
+	cells       []func(object any) any // after the name, if the name is first
+	nameFirst   bool
+	wanted      wanted // what they look at
+	definitions []byte // all of them, as JSON
 }
 
 // compile prepares columns: those declared, or the age.
@@ -62,8 +64,11 @@ func compile(declared []Column) *columns {
 	if len(declared) == 0 {
 		declared = []Column{Age()}
 	}
-	out := &columns{wanted: wanted{}}
-	definitions := []metav1.TableColumnDefinition{NameColumn()}
+	out := &columns{wanted: wanted{}, nameFirst: !slices.ContainsFunc(declared, func(c Column) bool { return c.Format == NameColumn().Format })}
+	var definitions []metav1.TableColumnDefinition
+	if out.nameFirst {
+		definitions = append(definitions, NameColumn())
+	}
 	for _, c := range declared {
 		definitions = append(definitions, metav1.TableColumnDefinition{
 			Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,

@@ -106,8 +106,16 @@ type Forms struct {
 }
 
 // New returns the forms of objects whose tables have these columns after the name.
-func New(declared []Column) *Forms {
-	return &Forms{columns: sync.OnceValue(func() *columns { return compile(declared) }), made: map[Key]*Shown{}}
+func New(declared []Column) *Forms { return NewLazy(func() []Column { return declared }) }
+
+// NewLazy is New for columns that are made when the first table is. A nil function declares none.
+func NewLazy(declare func() []Column) *Forms {
+	return &Forms{columns: sync.OnceValue(func() *columns {
+		if declare == nil {
+			return compile(nil)
+		}
+		return compile(declare())
+	}), made: map[Key]*Shown{}}
 }
 
 // Get returns a form other than Whole; whole is the view of that.

@@ -68,9 +68,15 @@ func (t *table) appendRow(dst []byte, o *cacher.Object) []byte {
 	it := jsoniter.ConfigDefault.BorrowIterator(whole)
 	object := t.wanted.decode(it)
 	jsoniter.ConfigDefault.ReturnIterator(it)
-	dst = appendCell(append(dst, `{"cells":[`...), o.Name())
-	for _, cell := range t.cells {
-		dst = appendCell(append(dst, ','), cell(object))
+	dst = append(dst, `{"cells":[`...)
+	if t.nameFirst {
+		dst = appendCell(dst, o.Name())
+	}
+	for i, cell := range t.cells {
+		if i > 0 || t.nameFirst {
+			dst = append(dst, ',')
+		}
+		dst = appendCell(dst, cell(object))
 	}
 	dst = append(dst, `],"object":`...)
 	switch {

@@ -63,27 +63,32 @@ func (v *View) appendAt(dst []byte, o *Object, rev storage.Revision) []byte {
 	return append(dst, o.raw[api.to:]...)
 }
 
-// appendBare leaves out the members apiVersion and kind. In canonical bytes they come first, with at most the member
-// data between them. Other bytes keep both members, which does no harm.
+// appendBare leaves out the members apiVersion and kind. In canonical bytes the names are sorted, so that apiVersion comes
+// before kind, and both before metadata. Other bytes keep both members, which does no harm.
 func (v *View) appendBare(dst []byte, o *Object, rev storage.Revision) []byte {
-	full := View{APIVersion: v.APIVersion, Kind: v.Kind}
-	const apiMember, kindMember = `{"apiVersion":"`, `,"kind":"`
+	const apiMember, kindMember = `"apiVersion":"`, `"kind":"`
 	api, kind, version := o.offsets.apiVersion, o.offsets.kind, o.offsets.version
-	canonical := api.from == uint32(len(apiMember)) && string(o.raw[:api.from]) == apiMember &&
-		api.to < kind.from && kind.to < version.from &&
-		string(o.raw[kind.from-uint32(len(kindMember)):kind.from]) == kindMember
+	apiAt, kindAt := int(api.from)-len(apiMember), int(kind.from)-len(kindMember) // where the members begin
+	canonical := apiAt > 0 && kindAt > int(api.to) && kind.to < version.from &&
+		string(o.raw[apiAt:api.from]) == apiMember && string(o.raw[kindAt:kind.from]) == kindMember
 	if !canonical {
+		full := View{APIVersion: v.APIVersion, Kind: v.Kind}
 		return full.appendAt(dst, o, rev)
 	}
-	dst = append(dst, '{')
-	between := o.raw[api.to+1 : kind.from-uint32(len(kindMember))] // `,"data":{...}` or nothing
-	rest := o.raw[kind.to+1 : version.from]                        // `,"metadata":{...`
-	if len(between) > 0 {
-		dst = append(dst, between[1:]...)
+	const quote, comma = 1, 1
+	rest := int(api.to) + quote
+	if first := apiAt == len("{"); first { // the comma after it goes, too
+		dst, rest = append(dst, '{'), rest+comma
 	} else {
-		rest = rest[1:]
+		dst = append(dst, o.raw[:apiAt-comma]...)
 	}
-	dst = o.appendVersion(append(dst, rest...), rev)
+	after := int(kind.to) + quote
+	if kindAt == rest { // nothing is between them, nor before
+		after += comma
+	} else {
+		dst = append(dst, o.raw[rest:kindAt-comma]...)
+	}
+	dst = o.appendVersion(append(dst, o.raw[after:version.from]...), rev)
 	return append(dst, o.raw[version.to:]...)
 }
 

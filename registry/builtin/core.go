@@ -1,0 +1,74 @@
+package builtin
+
+import (
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// The groups.
+const (
+	admissionGroup      = "admissionregistration.k8s.io"
+	authenticationGroup = "authentication.k8s.io"
+	authorizationGroup  = "authorization.k8s.io"
+	coordinationGroup   = "coordination.k8s.io"
+	eventsGroup         = "events.k8s.io"
+	rbacGroup           = "rbac.authorization.k8s.io"
+)
+
+// core are the kinds that are served by default, besides Namespace and CustomResourceDefinition, which package registry has.
+func core(o Options) []registry.Type {
+	return []registry.Type{
+		{Names: names("", "v1", "ConfigMap", "cm"), New: of[corev1.ConfigMap], UnconditionalUpdate: true, NoGeneration: true,
+			Columns: configMapColumns, Validate: rules(validateConfigMap)},
+		{Names: names("", "v1", "Secret"), New: of[corev1.Secret], UnconditionalUpdate: true, NoGeneration: true,
+			Fields: []string{"type"}, Columns: secretColumns, Default: set(defaultSecret), Validate: rules(validateSecret)},
+		{Names: names("", "v1", "ServiceAccount", "sa"), New: of[corev1.ServiceAccount], NoGeneration: true},
+		{Names: names("", "v1", "Event", "ev"), New: of[corev1.Event], UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+			Fields: eventFields, FieldAliases: map[string]string{"source": "source.component"}, Columns: eventColumns, Validate: rules(validateEvent)},
+		{Names: names(eventsGroup, "v1", "Event", "ev"), New: of[eventsv1.Event], UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+			Fields: newEventFields, FieldAliases: newEventAliases, Columns: newEventColumns, Validate: rules(validateNewEvent),
+			ToStored: eventToCore, FromStored: eventFromCore},
+		{Names: names(coordinationGroup, "v1", "Lease"), New: of[coordinationv1.Lease], NoGeneration: true, CreateOnUpdate: true,
+			Columns: leaseColumns, Validate: rules(validateLease)},
+
+		{Names: names(rbacGroup, "v1", "Role"), New: of[rbacv1.Role], UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+			ValidName: path.ValidatePathSegmentName, Columns: roleColumns, Validate: rules(validateRole)},
+		{Names: names(rbacGroup, "v1", "RoleBinding"), New: of[rbacv1.RoleBinding], UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+			ValidName: path.ValidatePathSegmentName, Columns: bindingColumns, Default: set(defaultRoleBinding), Validate: rules(validateRoleBinding)},
+		{Names: names(rbacGroup, "v1", "ClusterRole"), New: of[rbacv1.ClusterRole], ClusterScoped: true, UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+			ValidName: path.ValidatePathSegmentName, Columns: roleColumns, Validate: rules(validateClusterRole)},
+		{Names: names(rbacGroup, "v1", "ClusterRoleBinding"), New: of[rbacv1.ClusterRoleBinding], ClusterScoped: true, UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+			ValidName: path.ValidatePathSegmentName, Columns: bindingColumns, Default: set(defaultClusterRoleBinding), Validate: rules(validateClusterRoleBinding)},
+
+		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingWebhookConfiguration")), New: of[admissionregistrationv1.ValidatingWebhookConfiguration], ClusterScoped: true,
+			Columns: webhooksColumns, Default: set(defaultValidating), Validate: rules(validateValidating), Warnings: notEnforced},
+		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingWebhookConfiguration")), New: of[admissionregistrationv1.MutatingWebhookConfiguration], ClusterScoped: true,
+			Columns: webhooksColumns, Default: set(defaultMutating), Validate: rules(validateMutating), Warnings: notEnforced},
+		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingAdmissionPolicy")), New: of[admissionregistrationv1.ValidatingAdmissionPolicy], ClusterScoped: true, Status: true,
+			Columns: validatingPolicyColumns, Default: set(defaultValidatingPolicy), Warnings: notEnforced},
+		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingAdmissionPolicyBinding")), New: of[admissionregistrationv1.ValidatingAdmissionPolicyBinding], ClusterScoped: true,
+			Columns: policyBindingColumns, Default: set(defaultValidatingPolicyBinding), Validate: rules(validateValidatingPolicyBinding), Warnings: notEnforced},
+		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingAdmissionPolicy")), New: of[admissionregistrationv1.MutatingAdmissionPolicy], ClusterScoped: true,
+			Columns: mutatingPolicyColumns, Default: set(defaultMutatingPolicy), Warnings: notEnforced},
+		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingAdmissionPolicyBinding")), New: of[admissionregistrationv1.MutatingAdmissionPolicyBinding], ClusterScoped: true,
+			Columns: policyBindingColumns, Default: set(defaultMutatingPolicyBinding), Validate: rules(validateMutatingPolicyBinding), Warnings: notEnforced},
+
+		{Names: names(authenticationGroup, "v1", "SelfSubjectReview"), New: of[authenticationv1.SelfSubjectReview], ClusterScoped: true, Answer: answer(whoAmI)},
+		{Names: names(authenticationGroup, "v1", "TokenReview"), New: of[authenticationv1.TokenReview], ClusterScoped: true, Answer: answer(o.reviewToken)},
+		{Names: names(authorizationGroup, "v1", "SelfSubjectAccessReview"), New: of[authorizationv1.SelfSubjectAccessReview], ClusterScoped: true,
+			Validate: rules(validateSelfAccessReview), Answer: answer(reviewSelfAccess)},
+		{Names: names(authorizationGroup, "v1", "SelfSubjectRulesReview"), New: of[authorizationv1.SelfSubjectRulesReview], ClusterScoped: true, Answer: answer(reviewRules)},
+		{Names: names(authorizationGroup, "v1", "SubjectAccessReview"), New: of[authorizationv1.SubjectAccessReview], ClusterScoped: true,
+			Validate: rules(validateAccessReview), Answer: answer(reviewAccess)},
+		{Names: names(authorizationGroup, "v1", "LocalSubjectAccessReview"), New: of[authorizationv1.LocalSubjectAccessReview],
+			Validate: rules(validateLocalAccessReview), Answer: answer(reviewLocalAccess)},
+	}
+}

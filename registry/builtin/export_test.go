@@ -1,0 +1,6 @@
+package builtin
+
+import "github.com/apiserver-lite/apiserver-lite/registry"
+
+// Lines returns the table's lines of all kinds.
+func Lines() []registry.Type { return append(core(Options{}), data(Options{})...) }

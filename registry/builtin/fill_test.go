@@ -1,0 +1,89 @@
+package builtin_test
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// filler fills all fields of a value, as upstream's roundtrip fuzzers do, always with the same values.
+type filler struct{ n int }
+
+// maxDepth is how often a type may be inside itself: schemas of definitions are.
+const maxDepth = 2
+
+func (f *filler) fill(v reflect.Value, depth map[reflect.Type]int) {
+	f.n++
+	switch value := v.Addr().Interface().(type) {
+	case *metav1.Time:
+		*value = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, f.n%60, 0, time.UTC))
+		return
+	case *metav1.MicroTime:
+		*value = metav1.NewMicroTime(time.Date(2026, 1, 2, 3, 4, f.n%60, 5000, time.UTC))
+		return
+	case *resource.Quantity:
+		*value = resource.MustParse(fmt.Sprintf("%dMi", f.n))
+		return
+	case *intstr.IntOrString:
+		*value = intstr.FromInt32(int32(f.n%1000 + 1))
+		return
+	case *runtime.RawExtension:
+		value.Raw = fmt.Appendf(nil, `{"n":%d}`, f.n)
+		return
+	case *metav1.LabelSelector:
+		*value = metav1.LabelSelector{
+			MatchLabels:      map[string]string{"app": "a"},
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []string{"x", "y"}}},
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if depth[v.Type().Elem()] < maxDepth {
+			v.Set(reflect.New(v.Type().Elem()))
+			f.fill(v.Elem(), depth)
+		}
+	case reflect.Struct:
+		depth[v.Type()]++
+		for i := range v.NumField() {
+			if v.Type().Field(i).IsExported() {
+				f.fill(v.Field(i), depth)
+			}
+		}
+		depth[v.Type()]--
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			v.SetBytes(fmt.Appendf(nil, "bytes-%d", f.n))
+			return
+		}
+		if depth[v.Type().Elem()] >= maxDepth {
+			return
+		}
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		f.fill(v.Index(0), depth)
+	case reflect.Map:
+		if depth[v.Type().Elem()] >= maxDepth {
+			return
+		}
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		f.fill(key, depth)
+		f.fill(value, depth)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.String:
+		v.SetString(fmt.Sprintf("text-%d", f.n))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(f.n%100 + 1))
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(f.n%100 + 1))
+	case reflect.Float32, reflect.Float64:
+		v.SetFloat(float64(f.n) / 2)
+	}
+}

@@ -1,0 +1,176 @@
+package builtin
+
+import (
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+func defaultRoleBinding(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }
+
+func defaultClusterRoleBinding(b *rbacv1.ClusterRoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }
+
+// defaultBinding fills in the groups of what a binding names.
+func defaultBinding(role *rbacv1.RoleRef, subjects []rbacv1.Subject) {
+	orDefault(&role.APIGroup, rbacGroup)
+	for i := range subjects {
+		if s := &subjects[i]; s.Kind == rbacv1.UserKind || s.Kind == rbacv1.GroupKind {
+			orDefault(&s.APIGroup, rbacGroup)
+		}
+	}
+}
+
+func validateRole(r, _ *rbacv1.Role) field.ErrorList {
+	return validatePolicyRules(r.Rules, ruleOfRole)
+}
+
+func validateClusterRole(r, _ *rbacv1.ClusterRole) field.ErrorList {
+	errs := validatePolicyRules(r.Rules, ruleOfClusterRole)
+	if r.AggregationRule == nil {
+		return errs
+	}
+	at := field.NewPath("aggregationRule", "clusterRoleSelectors")
+	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
+		errs = append(errs, field.Required(at, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+	}
+	for i := range r.AggregationRule.ClusterRoleSelectors {
+		errs = append(errs, metavalidation.ValidateLabelSelector(&r.AggregationRule.ClusterRoleSelectors[i], metavalidation.LabelSelectorValidationOptions{}, at.Index(i))...)
+	}
+	return errs
+}
+
+// ruleOf says to which kind a rule belongs.
+type ruleOf string
+
+const (
+	ruleOfRole        ruleOf = "Role"
+	ruleOfClusterRole ruleOf = "ClusterRole"
+)
+
+// validatePolicyRules checks that each rule says what may be done, and to what. Only a ClusterRole's can be about paths.
+func validatePolicyRules(all []rbacv1.PolicyRule, kind ruleOf) (errs field.ErrorList) {
+	for i, r := range all {
+		at := field.NewPath("rules").Index(i)
+		if len(r.Verbs) == 0 {
+			errs = append(errs, field.Required(at.Child("verbs"), "verbs must contain at least one value"))
+		}
+		if len(r.NonResourceURLs) > 0 {
+			if kind == ruleOfRole {
+				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), r.NonResourceURLs, "namespaced rules cannot apply to non-resource URLs"))
+			}
+			if len(r.APIGroups) > 0 || len(r.Resources) > 0 || len(r.ResourceNames) > 0 {
+				errs = append(errs, field.Invalid(at.Child("nonResourceURLs"), r.NonResourceURLs, "rules cannot apply to both regular resources and non-resource URLs"))
+			}
+			continue
+		}
+		if len(r.APIGroups) == 0 {
+			errs = append(errs, field.Required(at.Child("apiGroups"), "resource rules must supply at least one api group"))
+		}
+		if len(r.Resources) == 0 {
+			errs = append(errs, field.Required(at.Child("resources"), "resource rules must supply at least one resource"))
+		}
+	}
+	return errs
+}
+
+func validateRoleBinding(b, old *rbacv1.RoleBinding) field.ErrorList {
+	errs := validateRoleRef(b.RoleRef, "Role", "ClusterRole")
+	for i, s := range b.Subjects {
+		errs = append(errs, validateSubject(s, field.NewPath("subjects").Index(i))...)
+	}
+	if old != nil {
+		errs = append(errs, sameRoleRef(b.RoleRef, old.RoleRef)...)
+	}
+	return errs
+}
+
+func validateClusterRoleBinding(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {
+	errs := validateRoleRef(b.RoleRef, "ClusterRole")
+	for i, s := range b.Subjects {
+		at := field.NewPath("subjects").Index(i)
+		errs = append(errs, validateSubject(s, at)...)
+		if s.Kind == rbacv1.ServiceAccountKind && s.Namespace == "" {
+			errs = append(errs, field.Required(at.Child("namespace"), ""))
+		}
+	}
+	if old != nil {
+		errs = append(errs, sameRoleRef(b.RoleRef, old.RoleRef)...)
+	}
+	return errs
+}
+
+func sameRoleRef(ref, old rbacv1.RoleRef) field.ErrorList {
+	if equality.Semantic.DeepEqual(ref, old) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "cannot change roleRef")}
+}
+
+func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) (errs field.ErrorList) {
+	at := field.NewPath("roleRef")
+	if ref.APIGroup != rbacGroup {
+		errs = append(errs, field.NotSupported(at.Child("apiGroup"), ref.APIGroup, []string{rbacGroup}))
+	}
+	errs = append(errs, oneOf(at.Child("kind"), ref.Kind, kinds...)...)
+	if ref.Name == "" {
+		return append(errs, field.Required(at.Child("name"), ""))
+	}
+	for _, problem := range path.ValidatePathSegmentName(ref.Name, false) {
+		errs = append(errs, field.Invalid(at.Child("name"), ref.Name, problem))
+	}
+	return errs
+}
+
+func validateSubject(s rbacv1.Subject, at *field.Path) (errs field.ErrorList) {
+	if s.Name == "" {
+		errs = append(errs, field.Required(at.Child("name"), ""))
+	}
+	group := rbacGroup
+	switch s.Kind {
+	case rbacv1.ServiceAccountKind:
+		group = ""
+		if s.Name != "" {
+			for _, problem := range validation.ValidateServiceAccountName(s.Name, false) {
+				errs = append(errs, field.Invalid(at.Child("name"), s.Name, problem))
+			}
+		}
+	case rbacv1.UserKind, rbacv1.GroupKind:
+	default:
+		return append(errs, field.NotSupported(at.Child("kind"), s.Kind, []string{rbacv1.ServiceAccountKind, rbacv1.UserKind, rbacv1.GroupKind}))
+	}
+	if s.APIGroup != group {
+		errs = append(errs, field.NotSupported(at.Child("apiGroup"), s.APIGroup, []string{group}))
+	}
+	return errs
+}
+
+func roleColumns() []column { return []column{createdAt()} }
+
+func bindingColumns() []column {
+	doc := rbacv1.RoleBinding{}.SwaggerDoc()
+	subjects := func(kind string, name func(s any) string) func(o any) any {
+		return func(o any) any {
+			return joined(at(o, "subjects"), ", ", func(s any) string {
+				if at(s, "kind") != kind {
+					return ""
+				}
+				return name(s)
+			})
+		}
+	}
+	name := func(s any) string { return str(at(s, "name")) }
+	columns := []column{
+		cell("Role", doc["roleRef"], func(o any) any { return str(at(o, "roleRef.kind")) + "/" + str(at(o, "roleRef.name")) }),
+		age(),
+	}
+	return append(columns, wide(
+		cell("Users", "Users in the binding", subjects(rbacv1.UserKind, name)),
+		cell("Groups", "Groups in the binding", subjects(rbacv1.GroupKind, name)),
+		cell("ServiceAccounts", "ServiceAccounts in the binding", subjects(rbacv1.ServiceAccountKind, func(s any) string {
+			return str(at(s, "namespace")) + "/" + str(at(s, "name"))
+		})),
+	)...)
+}

@@ -1,0 +1,347 @@
+package builtin_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+func all(s *server.Server) { s.Builtin = builtin.All }
+
+// filled returns an object of a line with all fields set, and changed where the kind's rules want other values.
+func filled(t *testing.T, line registry.Type) registry.Typed {
+	t.Helper()
+	obj := line.New()
+	v := reflect.ValueOf(obj).Elem()
+	f := &filler{}
+	for i := range v.NumField() {
+		if name := v.Type().Field(i).Name; name != "TypeMeta" && name != "ObjectMeta" {
+			f.fill(v.Field(i), map[reflect.Type]int{})
+		}
+	}
+	meta := obj.GetObjectMeta().(*metav1.ObjectMeta)
+	*meta = metav1.ObjectMeta{Name: "filled", Labels: map[string]string{"l": "v"}, Annotations: map[string]string{"a": "v"}, Finalizers: []string{"example.com/f"}}
+	if !line.ClusterScoped {
+		meta.Namespace = "default"
+	}
+	if fit := fits[line.Group+"/"+line.Kind]; fit != nil {
+		fit(obj)
+	}
+	return obj
+}
+
+// fits change filled objects so that they're valid.
+var fits = map[string]func(obj registry.Typed){}
+
+// fit adds to fits.
+func fit[T any](kind string, fn func(obj *T)) {
+	fits[kind] = func(obj registry.Typed) { fn(any(obj).(*T)) }
+}
+
+func init() {
+	fit("rbac.authorization.k8s.io/Role", func(r *rbacv1.Role) { r.Rules[0].NonResourceURLs = nil })
+	fit("rbac.authorization.k8s.io/ClusterRole", func(r *rbacv1.ClusterRole) { r.Rules[0].NonResourceURLs = nil })
+	fit("rbac.authorization.k8s.io/RoleBinding", func(b *rbacv1.RoleBinding) {
+		b.RoleRef.APIGroup, b.RoleRef.Kind = rbacv1.GroupName, "Role"
+		b.Subjects = subjects(b.Subjects[0])
+	})
+	fit("rbac.authorization.k8s.io/ClusterRoleBinding", func(b *rbacv1.ClusterRoleBinding) {
+		b.RoleRef.APIGroup, b.RoleRef.Kind = rbacv1.GroupName, "ClusterRole"
+		b.Subjects = subjects(b.Subjects[0])
+	})
+	fit("admissionregistration.k8s.io/ValidatingWebhookConfiguration", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
+		w := &c.Webhooks[0]
+		w.Name, w.ClientConfig.URL, w.TimeoutSeconds = "a.example.com", nil, ptr.To[int32](7)
+		*w.SideEffects = admissionregistrationv1.SideEffectClassNone
+	})
+	fit("admissionregistration.k8s.io/MutatingWebhookConfiguration", func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
+		w := &c.Webhooks[0]
+		w.Name, w.ClientConfig.URL, w.TimeoutSeconds = "a.example.com", nil, ptr.To[int32](7)
+		*w.SideEffects = admissionregistrationv1.SideEffectClassNone
+	})
+	fit("/Event", func(e *corev1.Event) {
+		e.InvolvedObject.Namespace, e.ReportingController, e.Type = "default", "example.com/c", corev1.EventTypeNormal
+	})
+	fit("events.k8s.io/Event", func(e *eventsv1.Event) {
+		e.Regarding.Namespace, e.ReportingController, e.Type = "default", "example.com/c", corev1.EventTypeNormal
+	})
+	fit("authorization.k8s.io/SelfSubjectAccessReview", func(r *authorizationv1.SelfSubjectAccessReview) { r.Spec.NonResourceAttributes = nil })
+	fit("authorization.k8s.io/SubjectAccessReview", func(r *authorizationv1.SubjectAccessReview) { r.Spec.NonResourceAttributes = nil })
+	fit("authorization.k8s.io/LocalSubjectAccessReview", func(r *authorizationv1.LocalSubjectAccessReview) {
+		r.Spec.NonResourceAttributes, r.Spec.ResourceAttributes.Namespace = nil, "default"
+	})
+}
+
+// subjects are one of each kind, like a filled one.
+func subjects(s rbacv1.Subject) []rbacv1.Subject {
+	user, group, account := s, s, s
+	user.Kind, user.APIGroup = rbacv1.UserKind, rbacv1.GroupName
+	group.Kind, group.APIGroup = rbacv1.GroupKind, rbacv1.GroupName
+	account.Kind, account.APIGroup = rbacv1.ServiceAccountKind, ""
+	return []rbacv1.Subject{user, group, account}
+}
+
+// TestRoundTrip takes an object of each built-in kind and version, with all fields filled, through everything that a
+// client can do with it as JSON: nothing is lost or changed on the way.
+func TestRoundTrip(t *testing.T) {
+	s := servertest.New(t, all)
+	for _, line := range builtin.Lines() {
+		t.Run(strings.ReplaceAll(apiVersion(line)+" "+line.Kind, "/", "."), func(t *testing.T) {
+			sent := filled(t, line)
+			body := withType(t, line, sent)
+			if line.Answer != nil {
+				checkAnswered(t, s, line, body)
+				return
+			}
+			created := parse(t, must(t, s, http.MethodPost, collection(line), body, http.StatusCreated))
+			want := normalized(t, line, body)
+			if line.Status { // a create has none
+				delete(want, "status")
+				delete(created, "status")
+			}
+			compare(t, "created", want, created)
+			path := collection(line) + "/" + str(at(created, "metadata.name"))
+			if line.Status {
+				text := must(t, s, http.MethodPut, path+"/status", versioned(t, body, created), http.StatusOK)
+				compare(t, "with its status", normalized(t, line, body), parse(t, text))
+			}
+			full := parse(t, must(t, s, http.MethodGet, path, "", http.StatusOK))
+			compare(t, "read", normalized(t, line, body), full)
+
+			checkPatched(t, s, path, full)
+			checkApplied(t, s, line, path, body, full)
+			checkListed(t, s, line, path, full)
+			must(t, s, http.MethodPatch, path, `{"metadata":{"finalizers":null}}`, http.StatusOK, "Content-Type", "application/merge-patch+json")
+			must(t, s, http.MethodDelete, path, "", http.StatusOK)
+		})
+	}
+}
+
+// checkAnswered posts a question.
+func checkAnswered(t *testing.T, s *servertest.Server, line registry.Type, body string) {
+	answer := parse(t, must(t, s, http.MethodPost, collection(line), body, http.StatusCreated))
+	compare(t, "the question in the answer", parse(t, body)["spec"], answer["spec"])
+	if answer["kind"] != line.Kind || answer["status"] == nil {
+		t.Errorf("answered %v", answer)
+	}
+	if code, _ := do(s, http.MethodGet, collection(line), ""); code != http.StatusMethodNotAllowed {
+		t.Errorf("a list of questions is answered %d", code)
+	}
+}
+
+// checkPatched changes an annotation by a strategic merge patch, and nothing else.
+func checkPatched(t *testing.T, s *servertest.Server, path string, full map[string]any) {
+	patched := parse(t, must(t, s, http.MethodPatch, path, `{"metadata":{"annotations":{"b":"w"}}}`, http.StatusOK,
+		"Content-Type", "application/strategic-merge-patch+json"))
+	if at(patched, "metadata.annotations.b") != "w" {
+		t.Errorf("patched %v", patched["metadata"])
+	}
+	compare(t, "patched", full, patched)
+}
+
+// checkApplied applies the object as it was created: whoever applies it owns it from then on, and it stays as it is.
+func checkApplied(t *testing.T, s *servertest.Server, line registry.Type, path, body string, full map[string]any) {
+	applied := parse(t, must(t, s, http.MethodPatch, path+"?fieldManager=test&force=true", body, http.StatusOK, "Content-Type", "application/apply-patch+yaml"))
+	compare(t, "applied", full, applied)
+	entries, _ := at(applied, "metadata.managedFields").([]any)
+	for _, e := range entries {
+		if at(e, "manager") == "test" && at(e, "operation") == "Apply" && at(e, "apiVersion") == apiVersion(line) {
+			return
+		}
+	}
+	t.Errorf("nobody applied it: %v", entries)
+}
+
+// checkListed lists the object as it is and as a table, whose cells fit their columns.
+func checkListed(t *testing.T, s *servertest.Server, line registry.Type, path string, full map[string]any) {
+	list := parse(t, must(t, s, http.MethodGet, collection(line), "", http.StatusOK))
+	found := false
+	for _, item := range list["items"].([]any) {
+		if at(item, "metadata.name") == at(full, "metadata.name") {
+			found = true
+			item := item.(map[string]any)
+			if item["kind"] != nil || item["apiVersion"] != nil {
+				t.Errorf("an item says what it is: %v %v", item["kind"], item["apiVersion"])
+			}
+			compare(t, "listed", full, item)
+		}
+	}
+	if !found {
+		t.Errorf("not in the list %v", list)
+	}
+	table := parse(t, must(t, s, http.MethodGet, path, "", http.StatusOK, "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"))
+	columns, rows := table["columnDefinitions"].([]any), table["rows"].([]any)
+	if len(rows) != 1 {
+		t.Fatalf("%d rows", len(rows))
+	}
+	cells := rows[0].(map[string]any)["cells"].([]any)
+	if len(cells) != len(columns) {
+		t.Errorf("%d cells in %d columns", len(cells), len(columns))
+	}
+	named := false
+	for i, c := range columns {
+		if at(c, "format") == "name" {
+			named = cells[i] == at(full, "metadata.name")
+		}
+		if cells[i] == nil {
+			t.Errorf("the column %v is empty for an object with all fields", at(c, "name"))
+		}
+	}
+	if !named {
+		t.Errorf("no column has the name: %v", cells)
+	}
+}
+
+func apiVersion(line registry.Type) string {
+	return strings.TrimPrefix(line.Group+"/"+line.Version, "/")
+}
+
+func collection(line registry.Type) string {
+	path := "/apis/" + line.Group + "/" + line.Version
+	if line.Group == "" {
+		path = "/api/" + line.Version
+	}
+	if !line.ClusterScoped {
+		path += "/namespaces/default"
+	}
+	return path + "/" + line.Plural
+}
+
+func do(s *servertest.Server, method, path, body string, headers ...string) (code int, text string) {
+	if body != "" && len(headers) == 0 {
+		headers = []string{"Content-Type", "application/json"}
+	}
+	r, text := s.Do(method, path, body, headers...)
+	return r.StatusCode, text
+}
+
+func must(t *testing.T, s *servertest.Server, method, path, body string, code int, headers ...string) string {
+	t.Helper()
+	got, text := do(s, method, path, body, headers...)
+	if got != code {
+		t.Fatalf("%s %s: %d %s\nsent %s", method, path, got, text, body)
+	}
+	return text
+}
+
+// withType encodes an object with its apiVersion and kind.
+func withType(t *testing.T, line registry.Type, obj any) string {
+	t.Helper()
+	raw, err := json.Marshal(obj)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree := parse(t, string(raw))
+	tree["apiVersion"], tree["kind"] = apiVersion(line), line.Kind
+	raw, err = json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// versioned returns a body with the resourceVersion of an object.
+func versioned(t *testing.T, body string, obj map[string]any) string {
+	t.Helper()
+	tree := parse(t, body)
+	tree["metadata"].(map[string]any)["resourceVersion"] = at(obj, "metadata.resourceVersion")
+	raw, err := json.Marshal(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// normalized is what a body is as the kind's Go type, with its defaults.
+func normalized(t *testing.T, line registry.Type, body string) map[string]any {
+	t.Helper()
+	obj := line.New()
+	if err := json.Unmarshal([]byte(body), obj); err != nil {
+		t.Fatal(err)
+	}
+	if line.Default != nil {
+		line.Default(obj)
+	}
+	return parse(t, withType(t, line, obj))
+}
+
+func parse(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var tree map[string]any
+	if err := json.Unmarshal([]byte(text), &tree); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return tree
+}
+
+// compare compares two objects but for their types and metadata.
+func compare(t *testing.T, what string, want, got any) {
+	t.Helper()
+	for _, problem := range differences("", bare(want), bare(got)) {
+		t.Errorf("%s: %s", what, problem)
+	}
+}
+
+func bare(v any) any {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	out := map[string]any{}
+	for name, v := range m {
+		if name != "metadata" && name != "kind" && name != "apiVersion" {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+func differences(path string, want, got any) (all []string) {
+	w, isMap := want.(map[string]any)
+	g, alsoMap := got.(map[string]any)
+	if !isMap || !alsoMap {
+		if !reflect.DeepEqual(want, got) {
+			all = append(all, fmt.Sprintf("%s is %v instead of %v", path, got, want))
+		}
+		return all
+	}
+	for name := range w {
+		all = append(all, differences(path+"."+name, w[name], g[name])...)
+	}
+	for name := range g {
+		if _, ok := w[name]; !ok {
+			all = append(all, fmt.Sprintf("%s.%s is %v instead of nothing", path, name, g[name]))
+		}
+	}
+	return all
+}
+
+// at returns what is at a path such as "spec.replicas".
+func at(v any, path string) any {
+	for _, name := range strings.Split(path, ".") {
+		m, _ := v.(map[string]any)
+		v = m[name]
+	}
+	return v
+}
+
+func str(v any) string {
+	s, _ := v.(string)
+	return s
+}

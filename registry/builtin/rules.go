@@ -1,0 +1,36 @@
+package builtin
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Rules that several groups share.
+
+// oneOf wants a value to be one of a list.
+func oneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
+	switch {
+	case slices.Contains(known, value):
+		return nil
+	case value == "":
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return field.ErrorList{field.NotSupported(at, value, known)}
+}
+
+// notNegative wants a number that isn't negative, if there is one.
+func notNegative(at *field.Path, n *int32) field.ErrorList {
+	if n == nil || *n >= 0 {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, *n, "must be greater than or equal to 0")}
+}
+
+// problems makes an error of each text about a value.
+func problems(at *field.Path, value any, texts []string) (errs field.ErrorList) {
+	for _, text := range texts {
+		errs = append(errs, field.Invalid(at, value, text))
+	}
+	return errs
+}

@@ -1,0 +1,143 @@
+package builtin
+
+import (
+	"context"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// Set says which kinds are served.
+type Set string
+
+// The sets. None is what package registry itself has: Namespace and CustomResourceDefinition.
+const (
+	None Set = "none"
+	Core Set = "core"
+	All  Set = "all"
+)
+
+// Options of Register.
+type Options struct {
+	Set Set // defaults to Core
+	// HasToken tells whether a bearer token is one that the server lets in. Nil: there are none.
+	HasToken func(token string) bool
+}
+
+// Register adds the built-in kinds of a set to a registry, except those in whose place the program has registered a type of
+// its own. A path of a data-only kind that isn't in the set is answered with how to get it.
+func Register(r *registry.Registry, o Options) {
+	switch o.Set {
+	case None:
+		return
+	case All:
+		add(r, core(o))
+		add(r, data(o))
+	default:
+		add(r, core(o))
+		r.Explain(unserved)
+	}
+}
+
+// add registers lines. One that converts to the stored version is a further version of the kind in the line before it.
+func add(r *registry.Registry, lines []registry.Type) {
+	for len(lines) > 0 {
+		versions := 1
+		for versions < len(lines) && lines[versions].ToStored != nil {
+			versions++
+		}
+		if first := lines[0]; !r.Has(schema.GroupResource{Group: first.Group, Resource: first.Plural}) {
+			r.Add(first, lines[1:versions]...)
+		}
+		lines = lines[versions:]
+	}
+}
+
+// unserved says why nothing is served at the path of a data-only kind; "" for the paths of other kinds.
+func unserved(path schema.GroupVersionResource) string {
+	for _, t := range data(Options{}) {
+		if t.Group == path.Group && t.Version == path.Version && t.Plural == path.Resource {
+			return "the server could not find the requested resource: " + schema.GroupResource{Group: t.Group, Resource: t.Plural}.String() +
+				" is served, as data that nothing acts on, if the server is started with --builtin=all"
+		}
+	}
+	return ""
+}
+
+// names are those of a kind whose plural is regular.
+func names(group, version, kind string, short ...string) registry.Names {
+	plural := strings.ToLower(kind)
+	switch {
+	case strings.HasSuffix(plural, "s"):
+		plural += "es"
+	case strings.HasSuffix(plural, "y"):
+		plural = strings.TrimSuffix(plural, "y") + "ies"
+	default:
+		plural += "s"
+	}
+	return registry.Names{Group: group, Version: version, Kind: kind, Plural: plural, ShortNames: short}
+}
+
+// inAll puts a kind among those that `kubectl get all` shows.
+func inAll(n registry.Names) registry.Names {
+	n.Categories = []string{"all"}
+	return n
+}
+
+// of makes a new object of a Go type.
+func of[T any, P registry.Pointer[T]]() registry.Typed { return P(new(T)) }
+
+// set makes a Default, or what else changes an object, of a function with the type.
+func set[T any, P registry.Pointer[T]](fn func(obj *T)) func(registry.Typed) {
+	return func(obj registry.Typed) { fn(obj.(P)) }
+}
+
+// prepare makes a Prepare of a function with the type. old is nil for a new object.
+func prepare[T any, P registry.Pointer[T]](fn func(obj, old *T, subresource string)) func(obj, old registry.Typed, subresource string) {
+	return func(obj, old registry.Typed, subresource string) {
+		before, _ := old.(P)
+		fn(obj.(P), before, subresource)
+	}
+}
+
+// rules makes a Validate of a function with the type. old is nil for a new object. Writes of a status aren't asked about:
+// whoever reports one is believed.
+func rules[T any, P registry.Pointer[T]](fn func(obj, old *T) field.ErrorList) func(ctx context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
+	return func(_ context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
+		if subresource == "status" {
+			return nil
+		}
+		before, _ := old.(P)
+		return fn(obj.(P), before)
+	}
+}
+
+// answer makes an Answer of a function with the type.
+func answer[T any, P registry.Pointer[T]](fn func(ctx context.Context, question *T) error) func(context.Context, registry.Typed) error {
+	return func(ctx context.Context, question registry.Typed) error { return fn(ctx, question.(P)) }
+}
+
+// keepsMeta lets a write of the status change metadata, too, as most built-in kinds do.
+func keepsMeta(_, _ *metav1.ObjectMeta) {}
+
+// keepsMetaButLabels is keepsMeta, except that labels stay.
+func keepsMetaButLabels(m, old *metav1.ObjectMeta) { m.Labels = old.Labels }
+
+// orDefault sets what is missing.
+func orDefault[T comparable](to *T, value T) {
+	var zero T
+	if *to == zero {
+		*to = value
+	}
+}
+
+// orPointTo sets a pointer that is missing.
+func orPointTo[T any](to **T, value T) {
+	if *to == nil {
+		*to = &value
+	}
+}

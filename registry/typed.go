@@ -1,0 +1,427 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Typed is an object as a value of its Go type: a pointer to a struct with metav1.TypeMeta and metav1.ObjectMeta
+// embedded, and JSON tags.
+type Typed = metav1.ObjectMetaAccessor
+
+// Type makes a resource of a Go type, as a Definition does. Its functions take objects of the type as an interface. So a
+// program with many types has one copy of the code that serves them, where each Definition is compiled anew. Only
+// Version, Kind and New are needed; what else isn't described here is as Definition has it.
+type Type struct {
+	Names
+	New           func() Typed // returns a new, empty object
+	ClusterScoped bool
+	Status        bool
+	Fields        []string
+	Columns       func() []Column // called when the first table is made; nil: the age
+	Subresources  []Subresource   // besides status
+	Scale         *Scale          // where the scale subresource finds its numbers; nil: there is none
+
+	// FieldAliases are labels of fields by which this version is selected, and the paths at which the stored version has
+	// them.
+	FieldAliases map[string]string
+	// FalseFields are selectable fields that are false where they're absent.
+	FalseFields []string
+
+	UnconditionalUpdate bool
+	NoGeneration        bool
+	// CreateOnUpdate lets a PUT make an object that isn't there.
+	CreateOnUpdate bool
+	// StatusMeta lets a write of the status change metadata, too, except what this function takes back from old.
+	StatusMeta func(m, old *metav1.ObjectMeta)
+
+	// These are called as a Definition's. old is nil where that is.
+	Default   func(obj Typed)
+	Prepare   func(obj, old Typed, subresource string)
+	Validate  func(ctx context.Context, obj, old Typed, subresource string) field.ErrorList
+	Warnings  func(ctx context.Context, obj, old Typed, subresource string) []string
+	ValidName func(name string, prefix bool) []string
+	Deleting  func(obj Typed)
+	Held      func(obj Typed) bool
+
+	// ToStored and FromStored turn a whole object into one of the version in which the resource is stored, and back. They
+	// leave apiVersion and kind alone. Only further versions of a resource have them.
+	ToStored, FromStored func(tree map[string]any) error
+
+	// Answer, if set, makes a kind of questions: one that is posted is answered with what Answer makes of it, and nothing is
+	// stored. Create is the only verb.
+	Answer func(ctx context.Context, question Typed) error
+
+	admit       func(ctx context.Context, e *Endpoint, a *Attributes, obj, old Typed) (Typed, error) // nil: no hooks
+	policy      func(o *metav1.DeleteOptions) metav1.DeletionPropagation                             // of the deletion that begins it; nil: policyOf
+	undeletable func(name string) bool
+	begin       func(ctx context.Context) (end func(), err error)
+	written     func(ctx context.Context, rev storage.Revision) error
+}
+
+// Subresource is a part of an object that has a path of its own, or something that is asked of an object there.
+type Subresource struct {
+	Name  string   // "approval"
+	Verbs []string // sorted
+	// Kind is of what is sent and answered; zero for the object itself.
+	Kind runtimeschema.GroupVersionKind
+	// Select puts the part that the path is about from what a client sent into next, which holds what is stored. Both are
+	// objects without metadata. It must not change in.
+	Select func(next, in map[string]any)
+	// Reset names the fields at the top of an object that writes of the part don't change.
+	Reset []string
+}
+
+// Scale says where an object has what its scale subresource shows.
+type Scale struct {
+	SpecReplicasPath, StatusReplicasPath string // as ".spec.replicas"
+	// Selector returns the pods' selector as text, "" for none; nil: nothing has one.
+	Selector func(content map[string]any) (string, error)
+}
+
+// typed is a Go type's part in the verbs.
+type typed struct {
+	Type
+	registry *Registry
+	zero     any // a struct of the type, for the patch strategies in its tags
+}
+
+// Add adds a resource for a Go type. others are further versions of the same objects, in the same group or another one; in
+// first they're stored. It's for the program's start, before Run; a Type that can't be served is a mistake in the program
+// and panics.
+func (r *Registry) Add(first Type, others ...Type) {
+	first.setDefaults()
+	res := &resource{
+		registry: r, group: first.Group, plural: first.Plural, namespaced: !first.ClusterScoped,
+		answered: first.Answer != nil,
+	}
+	if !res.answered {
+		res.prefix = storage.PrefixOf(first.Group, first.Plural)
+	}
+	hash := ""
+	if !res.answered {
+		hash = storageVersionHash(first.kind())
+	}
+	for _, t := range append([]Type{first}, others...) {
+		t.setDefaults()
+		e := t.endpoint(res)
+		e.StorageVersionHash = hash
+		e.seal()
+		e.managers = newManagers(e)
+		res.endpoints = append(res.endpoints, e)
+	}
+	res.versions, res.storage = res.endpoints, res.endpoints[0]
+	r.add(res)
+}
+
+// Has tells whether a Go type has a resource's place.
+func (r *Registry) Has(of runtimeschema.GroupResource) bool {
+	return slices.ContainsFunc(r.builtins, func(res *resource) bool { return res.group == of.Group && res.plural == of.Resource })
+}
+
+// setDefaults completes the names, and checks that the type can be served.
+func (t *Type) setDefaults() {
+	if t.Version == "" || t.Kind == "" {
+		panic(fmt.Sprintf("registry: a definition of %T needs a version and a kind", t.New()))
+	}
+	if _, ok := t.New().GetObjectMeta().(*metav1.ObjectMeta); !ok {
+		panic(fmt.Sprintf("registry: %T must embed metav1.ObjectMeta", t.New()))
+	}
+	lower := strings.ToLower(t.Kind)
+	t.Plural = defaultTo(t.Plural, lower+"s")
+	t.Singular = defaultTo(t.Singular, lower)
+	t.ListKind = defaultTo(t.ListKind, t.Kind+"List")
+}
+
+func defaultTo(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// endpoint makes the endpoint of a type, which isn't sealed yet.
+func (t *Type) endpoint(res *resource) *Endpoint {
+	e := &Endpoint{
+		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, fields: t.Fields, res: res,
+		typed: &typed{Type: *t, registry: res.registry, zero: reflect.ValueOf(t.New()).Elem().Interface()},
+	}
+	if t.Status {
+		e.Subresources = append(e.Subresources, status)
+	}
+	if t.Scale != nil {
+		e.Subresources = append(e.Subresources, scale)
+		e.scale = &apiextensionsv1.CustomResourceSubresourceScale{
+			SpecReplicasPath: t.Scale.SpecReplicasPath, StatusReplicasPath: t.Scale.StatusReplicasPath,
+		}
+	}
+	for _, s := range t.Subresources {
+		e.Subresources = append(e.Subresources, s.Name)
+	}
+	slices.Sort(e.Subresources)
+	switch {
+	case t.Answer != nil:
+		e.Verbs = []string{"create"}
+	case t.undeletable != nil: // not all at once, then
+		e.Verbs = slices.DeleteFunc(slices.Clone(e.Verbs), func(v string) bool { return v == "deletecollection" })
+	}
+	var conversion *cacher.Conversion
+	if t.FromStored != nil {
+		conversion = cacher.NewConversion(0, func(*cacher.Object) bool { return true }, e.fromStored)
+	}
+	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, Conversion: conversion}
+	e.whole = form.NewWhole(e.view, &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true, Conversion: conversion}, e.ListKind)
+	e.forms = form.NewLazy(t.Columns)
+	e.messages = e.newMessages()
+	return e
+}
+
+// storedTerm returns the term of a field selector as stored objects have the field.
+func (t *typed) storedTerm(term selectors.FieldTerm) selectors.FieldTerm {
+	if path, ok := t.FieldAliases[term.Label]; ok {
+		term.Label = path
+	}
+	if term.Value == "false" && slices.Contains(t.FalseFields, term.Label) {
+		term.Value, term.Not = "true", !term.Not
+	}
+	return term
+}
+
+// part returns one of a Go type's own subresources, or nil.
+func (e *Endpoint) part(subresource string) *Subresource {
+	if e.typed == nil {
+		return nil
+	}
+	for i := range e.typed.Subresources {
+		if s := &e.typed.Subresources[i]; s.Name == subresource {
+			return s
+		}
+	}
+	return nil
+}
+
+// fromStored returns stored objects in the endpoint's version.
+func (e *Endpoint) fromStored(_ context.Context, objects []*cacher.Object) ([][]byte, error) {
+	out := make([][]byte, len(objects))
+	for i, o := range objects {
+		tree, err := object.ParseTree(o.Raw())
+		if err != nil {
+			return nil, e.unreadable(o.Name(), err)
+		}
+		if err := e.typed.FromStored(tree); err != nil {
+			return nil, e.unreadable(o.Name(), err)
+		}
+		tree["apiVersion"], tree["kind"] = e.apiVersion(), e.Kind
+		if out[i], err = object.EncodeJSON(tree); err != nil {
+			return nil, e.unreadable(o.Name(), err)
+		}
+	}
+	return out, nil
+}
+
+// convertTyped brings an object of a Go type from one version to another.
+func (r *resource) convertTyped(to *Endpoint, tree map[string]any) error {
+	if from := r.version(tree["apiVersion"]); from != to {
+		if from.typed.ToStored != nil {
+			if err := from.typed.ToStored(tree); err != nil {
+				return err
+			}
+		}
+		if to.typed.FromStored != nil {
+			if err := to.typed.FromStored(tree); err != nil {
+				return err
+			}
+		}
+	}
+	tree["apiVersion"] = to.apiVersion()
+	return nil
+}
+
+// normalize decodes a document, which is a JSON object, as a value of the type, and encodes that as a tree. So the tree has
+// the fields that the type has, as the type writes them. complaints are about members that the type doesn't have or that are
+// given twice.
+func (t *typed) normalize(doc *object.Document) (tree map[string]any, complaints []error, err error) {
+	obj := t.New()
+	if complaints, err = decodeTyped(doc, obj); err != nil {
+		return nil, nil, err
+	}
+	tree, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	return tree, complaints, badBody(object.Undecodable(err))
+}
+
+// decodeTyped decodes a document into a pointer to a struct.
+func decodeTyped(doc *object.Document, obj any) (complaints []error, err error) {
+	members, levels := doc.Size()
+	if levels*len(doc.Text) > maxTypedWork {
+		return nil, badRequest("the body of the request nests too deeply for its size: %d levels in %d bytes", levels, len(doc.Text))
+	}
+	if levels*members > object.MaxComplaintWork {
+		complaints = []error{errors.New("the object is too large for its fields to be checked")}
+		err = kjson.UnmarshalCaseSensitivePreserveInts(doc.Text, obj)
+	} else {
+		complaints, err = kjson.UnmarshalStrict(doc.Text, obj, kjson.DisallowDuplicateFields, kjson.DisallowUnknownFields)
+	}
+	return complaints, badBody(object.Undecodable(err))
+}
+
+// fromObject makes a value of the type of an object; nil of nil. It shares nothing with it: a field of any type would.
+func (t *typed) fromObject(o *object.Object) (Typed, error) {
+	if o == nil {
+		return nil, nil
+	}
+	obj := t.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.DeepCopy(o.Content), obj); err != nil {
+		return nil, badRequest("the object can't be decoded: %s", clip.Text(err.Error()))
+	}
+	*metaOf(obj) = *o.Meta.DeepCopy()
+	return obj, nil
+}
+
+func metaOf(obj Typed) *metav1.ObjectMeta { return obj.GetObjectMeta().(*metav1.ObjectMeta) }
+
+// toObject writes a value of the type back.
+func toObject(obj Typed, o *object.Object) error {
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return fmt.Errorf("encode %T: %w", obj, err)
+	}
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		delete(tree, name)
+	}
+	o.Content, o.Meta = tree, *metaOf(obj)
+	return nil
+}
+
+// through lets fn change an object as a T.
+func through[T any, P Pointer[T]](o *object.Object, fn func(obj *T)) error {
+	t := typed{Type: Type{New: func() Typed { return P(new(T)) }}}
+	obj, err := t.fromObject(o)
+	if err != nil {
+		return err
+	}
+	fn(obj.(P))
+	return toObject(obj, o)
+}
+
+// on calls one of the functions on an object.
+func (t *typed) on(obj Typed, name string, fn func()) error {
+	return t.registry.call(fmt.Sprintf("%s of %T", name, t.zero), obj.GetObjectMeta, fn)
+}
+
+// setDefaults calls Default, if there is one.
+func (t *typed) setDefaults(obj Typed) error {
+	if t.Default == nil {
+		return nil
+	}
+	return t.on(obj, "Default", func() { t.Default(obj) })
+}
+
+// pair makes values of the new object, if there is one, and of the old, if there is one.
+func (t *typed) pair(o, old *object.Object) (obj, prev Typed, err error) {
+	if obj, err = t.fromObject(o); err != nil {
+		return nil, nil, err
+	}
+	prev, err = t.fromObject(old)
+	return obj, prev, err
+}
+
+// admitTyped fills in defaults and calls the definition's hooks.
+func (t *typed) admitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, old *object.Object) error {
+	if t.admit == nil && t.Default == nil {
+		return nil
+	}
+	obj, prev, err := t.pair(o, old)
+	switch {
+	case err != nil && o == nil: // as a value of the type nobody can read it, and deleting is the way out
+		return nil
+	case err != nil:
+		return err
+	}
+	if o != nil {
+		if err := t.setDefaults(obj); err != nil {
+			return err
+		}
+	}
+	if t.admit != nil {
+		if obj, err = t.admit(ctx, e, a, obj, prev); err != nil {
+			return err
+		}
+	}
+	if o == nil {
+		return nil
+	}
+	return toObject(obj, o)
+}
+
+// rules defaults, prepares and validates an object for a write.
+func (t *typed) rules(ctx context.Context, o, old *object.Object, subresource string) (errs field.ErrorList, err error) {
+	if t.Default == nil && t.Prepare == nil && t.Validate == nil {
+		return nil, nil
+	}
+	obj, prev, err := t.pair(o, old)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.setDefaults(obj); err != nil {
+		return nil, err
+	}
+	if t.Prepare != nil {
+		if err := t.on(obj, "Prepare", func() { t.Prepare(obj, prev, subresource) }); err != nil {
+			return nil, err
+		}
+	}
+	if t.Validate != nil {
+		if err := t.on(obj, "Validate", func() { errs = t.Validate(ctx, obj, prev, subresource) }); err != nil {
+			return nil, err
+		}
+	}
+	return errs, toObject(obj, o)
+}
+
+func (t *typed) warnings(ctx context.Context, o, old *object.Object, subresource string) (texts []string, err error) {
+	obj, prev, err := t.pair(o, old)
+	if err != nil {
+		return nil, err
+	}
+	err = t.on(obj, "Warnings", func() { texts = t.Warnings(ctx, obj, prev, subresource) })
+	return texts, err
+}
+
+// deleting lets the type mark an object whose deletion begins.
+func (t *typed) deleting(o *object.Object) error {
+	obj, err := t.fromObject(o)
+	if err != nil {
+		return err
+	}
+	if err := t.on(obj, "Deleting", func() { t.Deleting(obj) }); err != nil {
+		return err
+	}
+	return toObject(obj, o)
+}
+
+func (t *typed) held(o *object.Object) (held bool, err error) {
+	obj, err := t.fromObject(o)
+	if err != nil {
+		return false, err
+	}
+	err = t.on(obj, "Held", func() { held = t.Held(obj) })
+	return held, err
+}
