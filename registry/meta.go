@@ -104,8 +104,8 @@ func inheritMeta(o, old *object.Object, at storage.Revision) {
 func (e *Endpoint) validateMeta(o, old *object.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	if old == nil {
-		return validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, path)
+		return append(validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, path), validateTTL(o, nil)...)
 	}
-	errs := validation.ValidateObjectMetaUpdate(&o.Meta, &old.Meta, path)
+	errs := append(validation.ValidateObjectMetaUpdate(&o.Meta, &old.Meta, path), validateTTL(o, old)...)
 	return append(errs, validation.ValidateFinalizers(o.Meta.Finalizers, path.Child("finalizers"))...)
 }

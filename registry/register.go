@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -31,6 +32,12 @@ type Definition[T any] struct {
 	UnconditionalUpdate bool
 	// NoGeneration leaves metadata.generation out.
 	NoGeneration bool
+
+	// TTL is how long an object lives after its last write. The server deletes it then. 0 keeps objects.
+	TTL time.Duration
+	// Times are the fields in which an object says when it was last written, as "lastTimestamp". Together with
+	// metadata.creationTimestamp they decide, with TTL, about objects that were written before the server started.
+	Times []string
 
 	// What follows may be called several times for one request, from many goroutines at once, and must not keep what it's
 	// given. What only the server decides of metadata (see AdmissionRequest) it must leave as it is. A panic is
@@ -84,6 +91,7 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 		},
 		New:           func() Typed { return P(new(T)) },
 		ClusterScoped: d.ClusterScoped, Status: d.Status, Fields: d.Fields,
+		TTL: d.TTL, Times: d.Times,
 		UnconditionalUpdate: d.UnconditionalUpdate, NoGeneration: d.NoGeneration, ValidName: d.ValidName,
 		Subresources: d.subresources, policy: d.policy, undeletable: d.undeletable, begin: d.begin, written: d.written,
 	}

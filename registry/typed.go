@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,6 +51,9 @@ type Type struct {
 	NoGeneration        bool
 	// CreateOnUpdate lets a PUT make an object that isn't there.
 	CreateOnUpdate bool
+	// TTL and Times are a Definition's.
+	TTL   time.Duration
+	Times []string
 	// StatusMeta lets a write of the status change metadata, too, except what this function takes back from old.
 	StatusMeta func(m, old *metav1.ObjectMeta)
 

@@ -32,6 +32,7 @@ func core(o Options) []registry.Type {
 			Fields: []string{"type"}, Columns: secretColumns, Default: set(defaultSecret), Validate: rules(validateSecret)},
 		{Names: names("", "v1", "ServiceAccount", "sa"), New: of[corev1.ServiceAccount], NoGeneration: true},
 		{Names: names("", "v1", "Event", "ev"), New: of[corev1.Event], UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+			TTL: eventTTL, Times: eventTimes,
 			Fields: eventFields, FieldAliases: map[string]string{"source": "source.component"}, Columns: eventColumns, Validate: rules(validateEvent)},
 		{Names: names(eventsGroup, "v1", "Event", "ev"), New: of[eventsv1.Event], UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
 			Fields: newEventFields, FieldAliases: newEventAliases, Columns: newEventColumns, Validate: rules(validateNewEvent),

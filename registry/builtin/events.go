@@ -3,6 +3,7 @@ package builtin
 import (
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,7 +19,13 @@ import (
 
 // Events, which are stored as the core group has them, and are shown under other names in events.k8s.io.
 
+// eventTTL is how long an event lives after its last write, as with kube-apiserver.
+const eventTTL = time.Hour
+
 var (
+	// eventTimes are those of a stored event that its writer sets anew whenever it happens again.
+	eventTimes = []string{"lastTimestamp", "eventTime", "series.lastObservedTime"}
+
 	eventFields = []string{
 		"involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion",
 		"involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source", "type",

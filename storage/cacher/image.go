@@ -132,6 +132,7 @@ func (r *Resource) replaceAll(changes []storage.Change, at storage.Revision, dir
 		if !ch.Deleted {
 			objects[i] = newObjectFrom(ch)
 			fields.read(objects[i]) // before the lock is taken
+			r.cacher.messages.admit(objects[i])
 		}
 	}
 	r.mu.Lock()
@@ -146,6 +147,9 @@ func (r *Resource) replaceAll(changes []storage.Change, at storage.Revision, dir
 		}
 		r.fields.move(prev, objects[i])
 		r.countReplaced(prev)
+		if prev != nil {
+			prev.dropMessages()
+		}
 	}
 	r.snapshot, r.rev = nil, at
 	r.log.reset(at)

@@ -21,6 +21,7 @@ type offsets struct {
 	insert     bool // there is no resourceVersion: the whole member is inserted
 	comma      bool // and others follow it
 	owned      bool // there are ownerReferences
+	expires    bool // there is the annotation TTLAnnotation
 }
 
 type span struct{ from, to uint32 }
@@ -125,6 +126,8 @@ func (s *scanner) metadata(o *Object) error {
 		case "ownerReferences":
 			o.offsets.owned = true
 			err = s.value()
+		case "annotations":
+			o.offsets.expires, err = s.annotations()
 		default:
 			err = s.value()
 		}
@@ -135,6 +138,18 @@ func (s *scanner) metadata(o *Object) error {
 		o.offsets.insert, o.offsets.comma = true, members > 0
 	}
 	return err
+}
+
+// annotations skips the annotations, and tells whether TTLAnnotation is among them.
+func (s *scanner) annotations() (expires bool, err error) {
+	if s.space(); s.peek() != '{' {
+		return false, s.value()
+	}
+	err = s.object(func(key []byte) error {
+		expires = expires || string(key) == TTLAnnotation
+		return s.value()
+	})
+	return expires, err
 }
 
 // keyAt is where the quoted key that object has just read begins.

@@ -1,0 +1,65 @@
+package registry
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// maxTTL bounds how long an object that expires may live. Who asks for more doesn't want it to expire.
+const maxTTL = 10 * 365 * 24 * time.Hour
+
+// ParseTTL reads the value of cacher.TTLAnnotation.
+func ParseTTL(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, errors.New("must be a duration as Go writes it, such as 90s or 1h30m")
+	case d < 0:
+		return 0, errors.New("must not be negative")
+	case d > maxTTL:
+		return 0, fmt.Errorf("must not be over ten years (%v)", maxTTL)
+	}
+	return d, nil
+}
+
+// validateTTL checks the annotation by which an object expires. What an object has already, it may keep.
+func validateTTL(o, old *object.Object) field.ErrorList {
+	text, ok := o.Meta.Annotations[cacher.TTLAnnotation]
+	if !ok {
+		return nil
+	}
+	if old != nil {
+		if before, ok := old.Meta.Annotations[cacher.TTLAnnotation]; ok && before == text {
+			return nil
+		}
+	}
+	if _, err := ParseTTL(text); err != nil {
+		return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(cacher.TTLAnnotation), clip.Text(text), err.Error())}
+	}
+	return nil
+}
+
+// Lifetime says how long the objects of a Go type live: see Definition.
+type Lifetime struct {
+	TTL   time.Duration
+	Times []string
+}
+
+// Lifetimes returns the Go types whose objects live so long after their last write, by the prefix of their keys.
+func (r *Registry) Lifetimes() map[storage.Prefix]Lifetime {
+	all := map[storage.Prefix]Lifetime{}
+	for _, res := range r.builtins {
+		if t := res.storage.typed; t.TTL > 0 {
+			all[res.prefix] = Lifetime{t.TTL, t.Times}
+		}
+	}
+	return all
+}

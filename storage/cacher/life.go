@@ -1,0 +1,39 @@
+package cacher
+
+// TTLAnnotation says how long an object lives, as a Go duration from its creation.
+const TTLAnnotation = "apiserver-lite/ttl"
+
+// Life is what an object says about how long it lives. Its strings share the object's bytes.
+type Life struct {
+	TTL     string // the value of TTLAnnotation
+	Created string // creationTimestamp
+}
+
+// Expires tells whether the object has TTLAnnotation, without a look at its bytes.
+func (o *Object) Expires() bool { return o.offsets.expires }
+
+// Life reads what the object says about its life from its bytes. It's empty for an object with an Err. What isn't a string
+// is left out.
+func (o *Object) Life() (l Life) {
+	if o.Err != nil {
+		return l
+	}
+	s := scanner{data: o.raw, pos: int(o.offsets.metadata.from)}
+	s.members(func(key []byte) {
+		switch string(key) {
+		case "creationTimestamp":
+			l.Created = s.textOrSkip()
+		case "annotations":
+			s.members(func(key []byte) {
+				if string(key) == TTLAnnotation {
+					l.TTL = s.textOrSkip()
+				} else {
+					s.skip()
+				}
+			})
+		default:
+			s.skip()
+		}
+	})
+	return l
+}
