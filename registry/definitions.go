@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -26,8 +25,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// definitions is the CustomResourceDefinition resource, what is served because of its objects, and the
-// controller that deletes the objects of deleted ones.
+// definitions is the CustomResourceDefinition resource, and what is served because of its objects. Package controllers
+// deletes the objects of deleted ones.
 type definitions struct {
 	registry *Registry
 	res      *resource
@@ -406,64 +405,68 @@ func (d *definitions) close() {
 	d.closing.Wait()
 }
 
-// reconcile does what is left to do after changes of definitions: it gives waiting ones names that have
-// become free, and deletes the objects of deleted ones.
-func (d *definitions) reconcile(ctx context.Context) (pending bool, err error) {
-	d.sync()
-	d.mu.Lock()
-	known := maps.Clone(d.known)
-	d.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		def := known[name]
-		switch {
-		case def.res.terminating:
-			waiting, err := d.finish(ctx, def)
-			if err != nil {
-				return true, err
-			}
-			pending = pending || waiting
-		case !def.accepted:
-			if err := d.rename(ctx, def); err != nil {
-				return true, err
-			}
-		}
-	}
-	return pending, nil
+// StoredDefinition is a definition as the controller of definitions sees it. It doesn't change.
+type StoredDefinition struct {
+	*definition
+	of *definitions
 }
 
-// rename asks again for the names that a definition didn't get.
-func (d *definitions) rename(ctx context.Context, def *definition) error {
-	return d.edit(ctx, def, func(obj *crd.Definition) { crd.SetStatus(obj, d.taken(obj)) })
+// StoredDefinition returns the definition of a name as the cache has it; nil if there is none, or one that can't be used. What is
+// served follows from the definition by then.
+func (r *Registry) StoredDefinition(name string) *StoredDefinition {
+	plural, group, _ := strings.Cut(name, ".")
+	r.definitions.refresh(runtimeschema.GroupResource{Group: group, Resource: plural})
+	r.definitions.mu.Lock()
+	defer r.definitions.mu.Unlock()
+	if def := r.definitions.known[name]; def != nil {
+		return &StoredDefinition{def, r.definitions}
+	}
+	return nil
 }
 
-// finish deletes the objects of a definition that is being deleted and then lets it go. It begins anew
-// after a restart. waiting tells that finalizers hold some.
-//
-// Creates compare the definition's revision in their transaction (see conditions). So the objects that are in
-// the caches, which have applied the change that began the deletion, are all there ever will be.
-func (d *definitions) finish(ctx context.Context, def *definition) (waiting bool, err error) {
-	if !slices.Contains(def.object.Finalizers, crd.Finalizer) {
-		return false, nil // done; somebody else's finalizer holds it
+// Name returns the definition's name.
+func (d *StoredDefinition) Name() string { return d.object.Name }
+
+// Named tells whether the definition has all its names.
+func (d *StoredDefinition) Named() bool { return d.accepted }
+
+// Terminating tells whether the definition is being deleted and its objects have to go first.
+func (d *StoredDefinition) Terminating() bool {
+	return d.res.terminating && slices.Contains(d.object.Finalizers, crd.Finalizer)
+}
+
+// Objects returns the endpoint that stores the definition's objects; nil if they belong to a Go type of the program.
+func (d *StoredDefinition) Objects() *Endpoint {
+	if d.of.shadowed(d.res) {
+		return nil
 	}
-	left := 0
-	if !d.shadowed(def.res) {
-		if left, err = d.registry.deleteAll(ctx, def.res, string(def.res.prefix)); err != nil {
-			return true, err
-		}
-	}
-	if left > 0 {
-		return true, d.edit(ctx, def, func(obj *crd.Definition) { crd.SetTerminating(obj, crd.Waiting) })
-	}
-	def.res.cache.EndWatches(d.registry.cacher.Position()) // each after its last DELETED event
-	return false, d.edit(ctx, def, func(obj *crd.Definition) {
+	return d.res.storage
+}
+
+// Rename asks again for the names that the definition didn't get. This and the two below return the definition's revision
+// afterwards; they change nothing if it's gone.
+func (d *StoredDefinition) Rename(ctx context.Context) (storage.Revision, error) {
+	return d.of.edit(ctx, d.definition, func(obj *crd.Definition) { crd.SetStatus(obj, d.of.taken(obj)) })
+}
+
+// Wait notes in the definition that finalizers hold some of its objects.
+func (d *StoredDefinition) Wait(ctx context.Context) (storage.Revision, error) {
+	return d.of.edit(ctx, d.definition, func(obj *crd.Definition) { crd.SetTerminating(obj, crd.Waiting) })
+}
+
+// Release ends the watches of the definition's objects, each after its last DELETED event, and lets the definition go. The
+// caches must have no objects of the definition any more.
+func (d *StoredDefinition) Release(ctx context.Context) (storage.Revision, error) {
+	d.res.cache.EndWatches(d.of.registry.cacher.Position())
+	return d.of.edit(ctx, d.definition, func(obj *crd.Definition) {
 		obj.Finalizers = slices.DeleteFunc(obj.Finalizers, func(f string) bool { return f == crd.Finalizer })
 	})
 }
 
 // edit changes a definition on the server's own account.
-func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *crd.Definition)) error {
+func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *crd.Definition)) (storage.Revision, error) {
 	w := &write{Endpoint: d.res.storage, Target: Target{Name: def.object.Name}, targetKey: def.res.condition.Key}
-	_, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
+	stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
 		o, err := object.DecodeStored(old.Raw())
 		if err != nil {
 			return outcome{}, w.unreadable(old.Name(), err)
@@ -481,8 +484,11 @@ func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *cr
 		remove, err := w.unheld(o)
 		return outcome{value: raw, remove: remove}, err
 	})
-	if apierrors.IsNotFound(err) {
-		return nil
+	switch {
+	case apierrors.IsNotFound(err):
+		return 0, nil
+	case err != nil:
+		return 0, err
 	}
-	return err
+	return stored.Revision, nil
 }

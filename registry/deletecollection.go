@@ -10,6 +10,10 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
+// DeletersAtOnce is how many objects the deletion of a collection deletes at the same time, a client's or a
+// controller's: etcd stores writes that come together with one fsync.
+const DeletersAtOnce = 16
+
 // DeleteCollection deletes what a list with the same parameters would show, and answers with that list, in
 // which each object is as its deletion left it. limit bounds how many are deleted. The body is DeleteOptions or
 // empty; its preconditions and options are for each object. The query is List's. At most DeletersAtOnce deletions run

@@ -39,9 +39,9 @@
 //
 // # Goroutines
 //
-// Run starts the two controllers and waits for them. deleteAll, which both controllers call, and a client's DeleteCollection
-// each use at most DeletersAtOnce goroutines and wait for them. When a definition is replaced, a goroutine of
-// definitions.closing closes its webhook; Run waits for those at its end. Nothing else outlives the call that started it.
+// A client's DeleteCollection uses at most DeletersAtOnce goroutines and waits for them. When a definition is replaced, a
+// goroutine of definitions.closing closes its webhook; Run waits for those at its end. Nothing else outlives the call that
+// started it.
 //
 // # Locks
 //

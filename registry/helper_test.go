@@ -26,6 +26,10 @@ import (
 // deadline bounds what a test waits for, on a machine that does much else. Only a failure takes as long.
 const deadline = 2 * time.Minute
 
+// RunControllers runs the controllers of a registry. controllers_test.go sets it, because a test of this package can't
+// import them.
+var RunControllers func(ctx context.Context, r *Registry, c *cacher.Cacher) error
+
 // server is everything under a registry, on a real embedded etcd.
 type server struct {
 	*Registry
@@ -83,6 +87,7 @@ func startOver(t testing.TB, dir string, tr storage.Transformer, o Options, prep
 	}
 	run("cacher", c.Run)
 	run("registry", r.Run)
+	run("controllers", func(ctx context.Context) error { return RunControllers(ctx, r, c) })
 	s := &server{Registry: r, t: t, etcd: e}
 	s.stop = sync.OnceFunc(func() {
 		cancel()

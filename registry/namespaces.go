@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
@@ -26,7 +28,7 @@ var (
 	undeletable       = []string{"default", "kube-system", "kube-public"}
 )
 
-// namespaces is the Namespace resource. Creates ask it for the namespace's condition, and its controller empties deleted
+// namespaces is the Namespace resource. Creates ask it for the namespace's condition. Package controllers empties deleted
 // namespaces.
 type namespaces struct {
 	registry   *Registry
@@ -202,77 +204,34 @@ func (n *namespaces) createInitial(ctx context.Context) error {
 	return n.registry.cacher.WaitFor(ctx, slices.Max(revisions))
 }
 
-// reconcile empties and removes the namespaces that are being deleted. pending tells that something in one of
-// them is held by finalizers.
-func (n *namespaces) reconcile(ctx context.Context) (pending bool, err error) {
-	for ns := range n.res.cache.Snapshot().All(string(n.res.prefix)) {
-		if ns.DeletionTimestamp == "" || ns.Err != nil {
-			continue
+// AmendNamespace changes a namespace on the server's own account, and returns the revision of the namespace afterwards.
+// change may be called several times, because it's called again when somebody else writes first. What it leaves as it was
+// isn't written. A namespace that is being deleted and that nothing holds any more is removed. The error is
+// storage.ErrNotFound if there is no such namespace of that uid.
+func (r *Registry) AmendNamespace(ctx context.Context, name string, uid types.UID, change func(ns *corev1.Namespace)) (storage.Revision, error) {
+	return r.namespaces.res.storage.ownWrite(ctx, "", name, func(w *write) func(*cacher.Object) (outcome, error) {
+		return func(old *cacher.Object) (outcome, error) {
+			prev, err := w.load(ctx, old)
+			if err != nil {
+				return outcome{}, err
+			}
+			if prev.Meta.UID != uid {
+				return outcome{}, fmt.Errorf("amend %q: another uid: %w", old.Key, storage.ErrNotFound)
+			}
+			next := prev.Clone()
+			if err := through(next, change); err != nil {
+				return outcome{}, err
+			}
+			if err := w.track(next, prev); err != nil {
+				return outcome{}, err
+			}
+			keepTimes(next, prev)
+			raw, err := w.encode(ctx, next)
+			if err != nil {
+				return outcome{}, err
+			}
+			remove, err := w.unheld(next)
+			return outcome{value: raw, remove: remove}, err
 		}
-		left, err := n.empty(ctx, ns.Name())
-		if err != nil {
-			return true, err
-		}
-		if left > 0 {
-			pending = true
-			continue
-		}
-		if err := n.release(ctx, ns); err != nil {
-			return true, err
-		}
-	}
-	return pending, nil
-}
-
-// empty deletes everything in a namespace and returns how much is left, held by finalizers.
-//
-// The cache has the namespace as being deleted, and the feed applies changes in revision order. So everything that was
-// created before the deletion is in the caches, and later creates fail on their condition (see conditions). What is empty now
-// stays empty.
-func (n *namespaces) empty(ctx context.Context, name string) (left int, err error) {
-	for _, res := range n.registry.Catalog().resources {
-		if !res.namespaced {
-			continue
-		}
-		prefix, err := res.prefix.Namespace(name)
-		if err != nil {
-			return 0, err
-		}
-		held, err := n.registry.deleteAll(ctx, res, prefix)
-		if err != nil {
-			return 0, err
-		}
-		left += held
-	}
-	return left, nil
-}
-
-// release takes the server's finalizer from an emptied namespace, which removes it unless others hold it.
-func (n *namespaces) release(ctx context.Context, ns *cacher.Object) error {
-	w := n.res.storage.own(ns)
-	w.Subresource = finalize
-	_, err := w.inTurn(ctx, func(old *cacher.Object) (outcome, error) {
-		if old.DeletionTimestamp == "" { // a new one of that name: not emptied
-			return outcome{value: old.Raw()}, nil
-		}
-		prev, err := object.DecodeStored(old.Raw())
-		if err != nil {
-			return outcome{}, w.unreadable(old.Name(), err)
-		}
-		in := prev.Clone()
-		in.Meta.ResourceVersion = old.Revision.String()
-		spec := map[string]any{"finalizers": without(object.Map(prev.Content["spec"])["finalizers"], corev1.FinalizerKubernetes)}
-		in.Content["spec"] = spec
-		return w.nextFrom(ctx, old, in)
 	})
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil
-	}
-	return err
-}
-
-// without returns a list of strings without one of them.
-func without(list any, name corev1.FinalizerName) []any {
-	all, _ := list.([]any)
-	return slices.DeleteFunc(slices.Clone(all), func(v any) bool { return v == string(name) })
 }

@@ -84,8 +84,9 @@ func (r *Registry) add(res *resource) {
 	r.catalog.Store(newCatalog(r.builtins))
 }
 
-// Run serves the stored definitions, creates the namespaces that every cluster has, and runs the
-// controllers until ctx ends. It returns nil then, when they have ended. The cacher must be running.
+// Run serves the stored definitions and creates the namespaces that every cluster has. It returns nil when ctx has ended
+// and nothing of the Registry runs any more. The cacher must be running. What follows from a deletion is up to package
+// controllers.
 func (r *Registry) Run(ctx context.Context) error {
 	if r.running.Swap(true) {
 		return errors.New("registry: Run is called twice")
@@ -104,10 +105,7 @@ func (r *Registry) Run(ctx context.Context) error {
 		return fmt.Errorf("create the initial namespaces: %w", err)
 	}
 	close(r.ready)
-	var controllers sync.WaitGroup
-	controllers.Go(func() { r.follow(ctx, r.definitions.res, r.definitions.reconcile) })
-	controllers.Go(func() { r.follow(ctx, r.namespaces.res, r.namespaces.reconcile) })
-	controllers.Wait()
+	<-ctx.Done()
 	return nil
 }
 

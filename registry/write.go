@@ -36,11 +36,6 @@ type write struct {
 	applies   bool                // it's a server-side apply
 }
 
-// own returns a write of an object that the server does on its own account.
-func (e *Endpoint) own(o *cacher.Object) *write {
-	return &write{Endpoint: e, Target: Target{Name: o.Name()}, targetKey: o.Key}
-}
-
 // perform runs a client's write. If the definition changes meanwhile, it runs again under the new one. options is the
 // kind of the write's options, which errors name.
 func (e *Endpoint) perform(ctx context.Context, r *Request, options string, run func(ctx context.Context, w *write) (Result, error)) (Result, error) {

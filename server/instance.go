@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
@@ -40,22 +41,23 @@ const (
 
 // instance is a server that runs: what open made and close takes apart.
 type instance struct {
-	log        *slog.Logger
-	url        string
-	urlFile    string         // "" unless written
-	kubeconfig kubeconfigFile // likewise
-	front      *front         // nil until the port is open
-	etcd       *etcd.Server
-	store      *storage.Store
-	cacher     *cacher.Cacher
-	registry   *registry.Registry
-	sweeper    *watchstream.Sweeper
-	cors       cors
-	ready      atomic.Bool
+	log         *slog.Logger
+	url         string
+	urlFile     string         // "" unless written
+	kubeconfig  kubeconfigFile // likewise
+	front       *front         // nil until the port is open
+	etcd        *etcd.Server
+	store       *storage.Store
+	cacher      *cacher.Cacher
+	registry    *registry.Registry
+	controllers *controllers.Controllers
+	sweeper     *watchstream.Sweeper
+	cors        cors
+	ready       atomic.Bool
 
 	snapshots *snapshots // nil unless ephemeral
 
-	background sync.WaitGroup // feed, controllers, sweeper, tidier
+	background sync.WaitGroup // feed, registry, controllers, sweeper, tidier
 	stop       context.CancelFunc
 	failed     chan error   // what ended by itself; room for each
 	waitingFor atomic.Value // a string: what close waits for, for the log
@@ -79,7 +81,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), cors: origins, failed: make(chan error, 3)}
+	in := &instance{log: s.log(), cors: origins, failed: make(chan error, 4)}
 	in.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {
@@ -117,6 +119,8 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		in.store.AllowReplace()
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
 	}
+	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
+	in.controllers = controllers.New(controllers.Options{Registry: in.registry, Cacher: in.cacher, On: on, Log: in.log})
 	in.url = urlOf(in.front.listener.Addr(), certificate != nil)
 	in.serve(ctx, s, tokens, certificate)
 	if err := in.awaitReady(ctx); err != nil {
@@ -163,6 +167,7 @@ func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certifi
 	in.front.serve(ctx, handler, s, certificate, in.failed)
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
+	in.run(background, "controllers", in.controllers.Run)
 	in.background.Go(func() { in.sweeper.Run(background) })
 	if s.FreeMemory != nil {
 		in.background.Go(func() { handler.watchers.tidy(background, s.FreeMemory) })

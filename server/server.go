@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 )
@@ -60,6 +61,11 @@ type Server struct {
 	// on, as kube-apiserver does. Otherwise an object is tracked once it has been applied (server-side
 	// apply): tracking costs several times what a write does.
 	ManagedFieldsAlways bool
+
+	// Controllers says what the server does by itself after the writes of clients: "all", "none", or names separated by
+	// commas, of garbage-collector, namespace and expiry. With "none" it does what kube-apiserver does alone. Defaults
+	// to "all".
+	Controllers string
 
 	// WebhookAddresses are the networks, as "127.0.0.0/8", in which conversion webhooks may be called besides public
 	// addresses. By default none that is private, loopback or link-local.
@@ -283,6 +289,9 @@ func (s *Server) validate() error {
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	case s.TLS && s.TLSCertFile != "":
 		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")
+	}
+	if _, err := controllers.ParseSet(s.Controllers); err != nil {
+		return fmt.Errorf("--controllers: %w", err)
 	}
 	return nil
 }

@@ -1,0 +1,134 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/crd"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// The controllers that can be on or off.
+const (
+	GarbageCollector = "garbage-collector" // deletes dependents whose owners are gone
+	Namespace        = "namespace"         // empties and removes namespaces that are being deleted
+	Expiry           = "expiry"            // deletes objects whose annotation says until when they live
+)
+
+// names has the controllers that can be on or off, in the order in which errors and pages list them.
+var names = []string{GarbageCollector, Namespace, Expiry}
+
+// Set says which controllers are on.
+type Set map[string]bool
+
+// ParseSet reads "all", "none", or names separated by commas; "" is "all".
+func ParseSet(list string) (Set, error) {
+	on := Set{}
+	switch list {
+	case "none":
+		return on, nil
+	case "", "all":
+		for _, name := range names {
+			on[name] = true
+		}
+		return on, nil
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		name = strings.TrimSpace(name)
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("%q is no controller: want all, none, or some of %s, separated by commas", name, strings.Join(names, ","))
+		}
+		on[name] = true
+	}
+	return on, nil
+}
+
+// Options of Controllers.
+type Options struct {
+	// Registry and Cacher are required: the Cacher must be the Registry's. Both must outlive Run.
+	Registry *registry.Registry
+	Cacher   *cacher.Cacher
+	// On says which controllers run besides those that always do. Defaults to none.
+	On  Set
+	Log *slog.Logger // defaults to slog.Default()
+}
+
+// Controllers are what a server does by itself. Make them with New, then call Run.
+type Controllers struct {
+	registry *registry.Registry
+	cacher   *cacher.Cacher
+	log      *slog.Logger
+	actor    actor
+	reader   reader
+	all      []controller
+	removes  map[string]bool // the finalizers that those that are on remove
+}
+
+// controller is one of the controllers. The reader calls begin, observe and complete, one at a time and from one
+// goroutine, for whose end all other controllers wait: they only note what they're told, and queue the work.
+type controller interface {
+	// begin says that a state follows: observe is called for each object that there is, and then complete. Of the objects
+	// that the controller knows and isn't told about by then, it knows that they were deleted. It comes at the start, and
+	// when the reader has missed something.
+	begin()
+	// observe is told about an object of the state, or a change. The event is the caller's.
+	observe(e *cacher.Event)
+	complete()
+	// run does what is queued until ctx ends, and returns when nothing of it runs any more.
+	run(ctx context.Context)
+	// idle tells whether nothing is left to do that isn't others' matter. What isn't due yet isn't left.
+	idle() bool
+	// pending says what is left to do, at most so many things. It may be called at any time.
+	pending(most int) []Pending
+}
+
+// New returns the controllers of a registry.
+func New(o Options) *Controllers {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	c := &Controllers{registry: o.Registry, cacher: o.Cacher, log: o.Log, removes: map[string]bool{}}
+	c.reader.controllers = c
+	c.add(newDefinitions(c), crd.Finalizer)
+	if o.On[Namespace] {
+		c.add(newNamespaces(c), string(corev1.FinalizerKubernetes))
+	}
+	return c
+}
+
+// add adds a controller, and the finalizers that it removes.
+func (c *Controllers) add(k controller, finalizers ...string) {
+	c.all = append(c.all, k)
+	for _, f := range finalizers {
+		c.removes[f] = true
+	}
+}
+
+// Run runs the controllers until ctx ends. It returns nil then, when they have ended. The registry must be running.
+func (c *Controllers) Run(ctx context.Context) error {
+	select {
+	case <-c.registry.Ready():
+	case <-ctx.Done():
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	for _, k := range c.all {
+		running.Go(func() { k.run(ctx) })
+	}
+	err := c.reader.run(ctx)
+	if errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,119 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// definitions deletes the objects of definitions that are being deleted, and gives definitions the names that they didn't
+// get and that have become free. Its containers are the definitions. In Kubernetes that is kube-apiserver's own work, so
+// it's never off.
+type definitions struct {
+	containers
+	controllers *Controllers
+	prefix      storage.Prefix
+
+	unnamed map[string]bool // guarded by containers.mu: those that wait for names
+}
+
+func newDefinitions(c *Controllers) *definitions {
+	d := &definitions{controllers: c, prefix: storage.PrefixOf(apiextensionsv1.GroupName, "customresourcedefinitions"), unnamed: map[string]bool{}}
+	d.queue.log, d.queue.bell, d.queue.work = c.log, &c.reader.bell, d.work
+	return d
+}
+
+func (d *definitions) complete() {}
+
+func (d *definitions) run(ctx context.Context) { d.queue.run(ctx) }
+
+func (d *definitions) idle() bool { return d.queue.idle() }
+
+func (d *definitions) pending(most int) []Pending {
+	return pendingKeys(&d.queue, most, func(name string) Object {
+		return Object{APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition", Name: name}
+	})
+}
+
+func (d *definitions) observe(e *cacher.Event) {
+	if e.Prefix != d.prefix {
+		d.observeContent(e)
+		return
+	}
+	name := e.Object().Name()
+	if beingDeleted(e.Cur) {
+		d.changed(name)
+	} else {
+		d.gone(name)
+		d.queue.add(name) // what is served is to follow, also after its end
+	}
+	if e.Revision > 0 {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for other := range d.unnamed {
+			d.queue.add(other)
+		}
+	}
+}
+
+// observeContent queues the definition of an object, if it's being deleted.
+func (d *definitions) observeContent(e *cacher.Event) {
+	d.mu.Lock()
+	none := len(d.open) == 0
+	d.mu.Unlock()
+	if !none {
+		group, plural, _ := strings.Cut(strings.Trim(strings.TrimPrefix(string(e.Prefix), storage.Root), "/"), "/")
+		d.contentChanged(plural+"."+group, e)
+	}
+}
+
+// work does what is left to do about a definition.
+func (d *definitions) work(ctx context.Context, name string) error {
+	def := d.controllers.registry.StoredDefinition(name)
+	d.mu.Lock()
+	if delete(d.unnamed, name); def != nil && !def.Named() && !def.Terminating() {
+		d.unnamed[name] = true
+	}
+	d.mu.Unlock()
+	if def == nil {
+		return nil
+	}
+	var err error
+	switch {
+	case def.Terminating():
+		err = d.finish(ctx, def)
+	case !def.Named():
+		_, err = d.controllers.actor.act(ctx, def.Rename)
+	}
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+// finish deletes the objects of a definition that is being deleted and then lets it go. It begins anew after a restart.
+//
+// Creates compare the definition's revision in their transaction (see registry). So the objects that are in the caches,
+// which have applied the change that began the deletion, are all there ever will be.
+func (d *definitions) finish(ctx context.Context, def *registry.StoredDefinition) error {
+	var parts []part
+	if e := def.Objects(); e != nil {
+		parts = []part{{e, string(e.Prefix())}}
+	}
+	left, err := d.pass(def.Name(), func() (*remains, error) { return d.controllers.empty(ctx, parts, "") })
+	if err != nil {
+		return err
+	}
+	end := def.Release
+	if !left.whole() {
+		end = def.Wait
+	}
+	_, err = d.controllers.actor.act(ctx, end)
+	return errors.Join(err, left.err())
+}

@@ -1,0 +1,24 @@
+// Package controllers is what a server does by itself, after the writes of clients: it empties namespaces and the
+// resources of definitions that are being deleted.
+//
+// One goroutine, the reader, reads everything that happens from a tape of the cacher, in revision order, and tells every
+// controller. A controller notes what matters to it and queues the keys that it has to work on. Workers take the keys and
+// write through registry's door for controllers (Endpoint.Remove and the like), so the engine of clients' writes protects
+// what they do: each write says which uid or revision it means. All writes go through the actor, which says whether this
+// process acts.
+//
+//	cacher.Tape ─▶ reader ─▶ controller.observe ─▶ queue ─▶ work ─▶ actor ─▶ registry
+//
+// Controllers keep nothing that they can't read anew. When the reader falls off the tape, they're told the whole state
+// again.
+//
+// Quiescent is a barrier over all of them: it returns when there is nothing left to do.
+//
+// Goroutines: the reader; one for each controller, which waits for the end; and workers, which are there only while there
+// is work: at most workersAtOnce in each queue, and DeletersAtOnce for each key whose content is deleted. Run waits for
+// all.
+//
+// Locks: those of a controller ─▶ its queue's ─▶ bell.mu. reader.mu is alone. None is held during a write.
+//
+// Bounds: a queue has each key once, so at most one for each object. A Report has at most maxHeld and maxPending entries.
+package controllers

@@ -1,0 +1,194 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// namespaces empties the namespaces that are being deleted, says in their conditions what is left, and lets them go when
+// nothing is.
+type namespaces struct {
+	containers
+	controllers *Controllers
+	cache       *cacher.Resource
+}
+
+var namespacesPrefix = storage.PrefixOf("", "namespaces")
+
+func newNamespaces(c *Controllers) *namespaces {
+	n := &namespaces{controllers: c, cache: c.cacher.Resource(namespacesPrefix)}
+	n.queue.log, n.queue.bell, n.queue.work = c.log, &c.reader.bell, n.work
+	return n
+}
+
+func (n *namespaces) complete() {}
+
+func (n *namespaces) run(ctx context.Context) { n.queue.run(ctx) }
+
+func (n *namespaces) idle() bool { return n.queue.idle() }
+
+func (n *namespaces) observe(e *cacher.Event) {
+	o := e.Object()
+	switch {
+	case e.Prefix != namespacesPrefix:
+		if space := o.Namespace(); space != "" {
+			n.contentChanged(space, e)
+		}
+	case beingDeleted(e.Cur):
+		n.changed(o.Name())
+	default: // there is none, or a new one of that name
+		n.gone(o.Name())
+	}
+}
+
+func (n *namespaces) pending(most int) []Pending {
+	return pendingKeys(&n.queue, most, func(name string) Object { return Object{APIVersion: "v1", Kind: "Namespace", Name: name} })
+}
+
+// work empties a namespace and lets it go, or says what is left in it.
+//
+// The cache has the namespace as being deleted, and the feed applies changes in revision order. So everything that was
+// created before the deletion is in the caches, and later creates fail on their condition (see registry). What is empty
+// now stays empty.
+func (n *namespaces) work(ctx context.Context, name string) error {
+	ns, err := n.terminating(name)
+	if ns == nil || err != nil || len(ns.Spec.Finalizers) == 0 {
+		return err
+	}
+	var parts []part
+	for e := range n.controllers.registry.Catalog().Stored() {
+		if !e.Namespaced {
+			continue
+		}
+		prefix, err := e.Prefix().Namespace(name)
+		if err != nil {
+			return err
+		}
+		parts = append(parts, part{e, prefix})
+	}
+	left, err := n.pass(name, func() (*remains, error) {
+		return n.controllers.empty(ctx, parts, metav1.DeletePropagationBackground)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = n.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
+		return n.controllers.registry.AmendNamespace(ctx, name, ns.UID, func(ns *corev1.Namespace) {
+			setConditions(&ns.Status, left)
+			if left.whole() {
+				ns.Spec.Finalizers = slices.DeleteFunc(ns.Spec.Finalizers, func(f corev1.FinalizerName) bool { return f == corev1.FinalizerKubernetes })
+			}
+		})
+	})
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	return errors.Join(err, left.err())
+}
+
+// terminating returns a namespace that is being deleted, as the cache has it; nil if it isn't, or if there is none.
+func (n *namespaces) terminating(name string) (*corev1.Namespace, error) {
+	key, err := namespacesPrefix.Key("", name)
+	if err != nil {
+		return nil, err
+	}
+	o := n.cache.Get(key)
+	if !beingDeleted(o) || o.Err != nil {
+		return nil, nil
+	}
+	ns := &corev1.Namespace{}
+	if err := json.Unmarshal(o.Raw(), ns); err != nil {
+		return nil, fmt.Errorf("namespace %s: %w", name, err)
+	}
+	return ns, nil
+}
+
+// conditionTypes are the conditions of a namespace that is being deleted, in Kubernetes' order, each with the reason and
+// the message that it has when nothing is wrong. Clients and people know the texts.
+var conditionTypes = []corev1.NamespaceCondition{
+	{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
+	{Type: corev1.NamespaceDeletionGVParsingFailure, Reason: "ParsedGroupVersions", Message: "All legacy kube types successfully parsed"},
+	{Type: corev1.NamespaceDeletionContentFailure, Reason: "ContentDeleted", Message: "All content successfully deleted, may be waiting on finalization"},
+	{Type: corev1.NamespaceContentRemaining, Reason: "ContentRemoved", Message: "All content successfully removed"},
+	{Type: corev1.NamespaceFinalizersRemaining, Reason: "ContentHasNoFinalizers", Message: "All content-preserving finalizers finished"},
+}
+
+// setConditions makes a namespace's conditions say what is left in it. Discovery can't fail here, as it's in the process.
+func setConditions(s *corev1.NamespaceStatus, left *remains) {
+	wrong := map[corev1.NamespaceConditionType]corev1.NamespaceCondition{}
+	if n := len(left.failed); n > 0 {
+		wrong[corev1.NamespaceDeletionContentFailure] = corev1.NamespaceCondition{
+			Reason: "ContentDeletionFailed", Message: fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", n, left.failures()),
+		}
+	}
+	if len(left.objects) > 0 {
+		var texts []string
+		for e, n := range left.objects {
+			texts = append(texts, fmt.Sprintf("%s.%s has %d resource instances", e.Plural, e.Group, n))
+		}
+		wrong[corev1.NamespaceContentRemaining] = corev1.NamespaceCondition{
+			Reason: "SomeResourcesRemain", Message: "Some resources are remaining: " + sortedList(texts),
+		}
+	}
+	if len(left.finalizers) > 0 {
+		var texts []string
+		for f, n := range left.finalizers {
+			texts = append(texts, fmt.Sprintf("%s in %d resource instances", f, n))
+		}
+		wrong[corev1.NamespaceFinalizersRemaining] = corev1.NamespaceCondition{
+			Reason: "SomeFinalizersRemain", Message: "Some content in the namespace has finalizers remaining: " + sortedList(texts),
+		}
+	}
+	for _, c := range conditionTypes {
+		c.Status = corev1.ConditionFalse
+		if w, ok := wrong[c.Type]; ok {
+			c.Status, c.Reason, c.Message = corev1.ConditionTrue, w.Reason, w.Message
+		}
+		setCondition(s, c)
+	}
+}
+
+// setCondition adds a condition, or changes the one of its type. The time is when the status changed last.
+func setCondition(s *corev1.NamespaceStatus, c corev1.NamespaceCondition) {
+	c.LastTransitionTime = metav1.Now()
+	i := slices.IndexFunc(s.Conditions, func(old corev1.NamespaceCondition) bool { return old.Type == c.Type })
+	if i < 0 {
+		s.Conditions = append(s.Conditions, c)
+		return
+	}
+	if s.Conditions[i].Status == c.Status {
+		c.LastTransitionTime = s.Conditions[i].LastTransitionTime
+	}
+	s.Conditions[i] = c
+}
+
+// maxFailures is how many failures a condition names: a namespace must stay small enough to be stored.
+const maxFailures = 10
+
+// failures lists what failed: at most maxFailures, in order.
+func (r *remains) failures() string {
+	var texts []string
+	for _, key := range slices.Sorted(maps.Keys(r.failed)) {
+		if len(texts) == maxFailures {
+			break
+		}
+		texts = append(texts, r.failed[key].Error())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func sortedList(texts []string) string {
+	slices.Sort(texts)
+	return strings.Join(texts, ", ")
+}

@@ -1,0 +1,245 @@
+package controllers
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+const (
+	// workersAtOnce is how many keys of one queue are worked on at the same time: as many as a deletion of a collection
+	// deletes, because etcd stores writes that come together with one sync.
+	workersAtOnce = registry.DeletersAtOnce
+	// firstRetry and lastRetry bound how long a key that failed waits for its next try. The time doubles with each try.
+	firstRetry = 20 * time.Millisecond
+	lastRetry  = 30 * time.Second
+	// complaints is how many failures of one key in a row it takes until the log says so. Conflicts pass by themselves.
+	complaints = 5
+)
+
+// queue has the keys that a controller has to work on: each once, however often it's added. A key that fails is tried
+// again after a while, and holds up no other. A key that is added while it's worked on is worked on again after that.
+//
+// There are goroutines only while there are keys to work on, at most workersAtOnce.
+type queue[K comparable] struct {
+	log  *slog.Logger
+	work func(ctx context.Context, k K) error // an error is a reason to try again
+	bell *bell                                // rings when a key is done
+
+	mu      sync.Mutex // guards all below
+	entries map[K]*entry
+	ready   []K             // those to be worked on now, the oldest first
+	workers int             // goroutines
+	ctx     context.Context // the workers'; nil before run and after its end
+	running sync.WaitGroup  // the workers; Add is called under mu while ctx is set
+}
+
+// entry is a key in a queue.
+type entry struct {
+	state    entryState
+	again    bool        // it was added while it's worked on
+	failures int         // in a row
+	cause    error       // of the last failure
+	due      *time.Timer // of a key that waits for its time, else nil
+	at       time.Time   // when due fires
+}
+
+type entryState int
+
+const (
+	waiting entryState = iota // for its time
+	isReady                   // in ready
+	working                   // by a worker
+)
+
+// add queues a key for now. A key that waits for its next try after a failure is tried now, too: whoever adds it knows of
+// something new.
+func (q *queue[K]) add(k K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.addLocked(k)
+}
+
+func (q *queue[K]) addLocked(k K) {
+	if q.entries == nil {
+		q.entries = map[K]*entry{}
+	}
+	e := q.entries[k]
+	switch {
+	case e == nil:
+		e = &entry{}
+		q.entries[k] = e
+	case e.state == working:
+		e.again = true
+		return
+	case e.state == isReady:
+		return
+	}
+	e.stop()
+	e.state = isReady
+	q.ready = append(q.ready, k)
+	q.startLocked()
+}
+
+// addAfter queues a key for some time later. If it's queued for an even later time, that's made earlier.
+func (q *queue[K]) addAfter(k K, d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.entries[k]
+	if d <= 0 || e != nil && e.state != waiting {
+		q.addLocked(k)
+		return
+	}
+	if e == nil {
+		e = &entry{}
+		if q.entries == nil {
+			q.entries = map[K]*entry{}
+		}
+		q.entries[k] = e
+	}
+	if e.due == nil || time.Until(e.at) > d {
+		q.waitLocked(k, e, d)
+	}
+}
+
+// drop forgets a key that isn't worked on.
+func (q *queue[K]) drop(k K) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e := q.entries[k]; e != nil && e.state == waiting {
+		e.stop()
+		delete(q.entries, k)
+	}
+}
+
+// stop stops the timer of a key that waits.
+func (e *entry) stop() {
+	if e.due != nil {
+		e.due.Stop()
+		e.due = nil
+	}
+}
+
+// startLocked starts one more worker if there is work for one; mu must be held.
+func (q *queue[K]) startLocked() {
+	if q.ctx == nil || q.workers == workersAtOnce || len(q.ready) == 0 {
+		return
+	}
+	q.workers++
+	ctx := q.ctx
+	q.running.Go(func() { q.workAll(ctx) })
+}
+
+// run works on the keys until ctx ends.
+func (q *queue[K]) run(ctx context.Context) {
+	q.mu.Lock()
+	q.ctx = ctx
+	for range min(len(q.ready), workersAtOnce) {
+		q.startLocked()
+	}
+	q.mu.Unlock()
+	<-ctx.Done()
+	q.mu.Lock()
+	q.ctx = nil
+	for _, e := range q.entries {
+		e.stop()
+	}
+	q.mu.Unlock()
+	q.running.Wait()
+}
+
+// workAll works on keys until none is ready.
+func (q *queue[K]) workAll(ctx context.Context) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.ready) > 0 && ctx.Err() == nil {
+		k := q.ready[0]
+		q.ready = q.ready[1:]
+		e := q.entries[k]
+		e.state, e.again = working, false
+		q.mu.Unlock()
+		err := q.work(ctx, k)
+		if err != nil && ctx.Err() == nil {
+			q.complain(k, e.failures+1, err)
+		}
+		q.mu.Lock()
+		q.finishLocked(k, e, err)
+		q.bell.ring()
+	}
+	if len(q.ready) == 0 {
+		q.ready = nil // lets go of the array
+	}
+	q.workers--
+}
+
+// complain logs a key that keeps failing: at first, and then each time that the number of failures has doubled.
+func (q *queue[K]) complain(k K, failures int, err error) {
+	if failures >= complaints && failures&(failures-1) == 0 || failures == complaints {
+		q.log.Warn("a controller keeps failing and tries again", "key", k, "failures", failures, "error", err)
+	}
+}
+
+// finishLocked says what becomes of a key that was worked on; mu must be held.
+func (q *queue[K]) finishLocked(k K, e *entry, err error) {
+	e.state = waiting
+	if e.cause = err; err != nil {
+		e.failures++
+	} else {
+		e.failures = 0
+	}
+	switch {
+	case err != nil:
+		q.waitLocked(k, e, backOff(e.failures))
+	case e.again:
+		q.addLocked(k)
+	default:
+		delete(q.entries, k)
+	}
+}
+
+// waitLocked makes a key ready after a time; mu must be held.
+func (q *queue[K]) waitLocked(k K, e *entry, d time.Duration) {
+	e.stop()
+	var due *time.Timer
+	due = time.AfterFunc(d, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		if e.due == due { // otherwise it was stopped too late
+			q.addLocked(k)
+		}
+	})
+	e.due, e.at = due, time.Now().Add(d)
+}
+
+// backOff is how long a key waits after so many failures: twice as long each time, and up to half as long again, so that
+// those that failed together don't come back together.
+func backOff(failures int) time.Duration {
+	d := lastRetry
+	if shift := failures - 1; shift < 16 {
+		d = min(firstRetry<<shift, lastRetry)
+	}
+	return d + rand.N(d/2)
+}
+
+// idle tells whether no key is left.
+func (q *queue[K]) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.entries) == 0
+}
+
+// each calls f for the keys in the queue, in no order, until it returns false. cause is what the key failed with last, or
+// nil. f must not call the queue.
+func (q *queue[K]) each(f func(k K, cause error) bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for k, e := range q.entries {
+		if !f(k, e.cause) {
+			return
+		}
+	}
+}

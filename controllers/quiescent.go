@@ -1,0 +1,166 @@
+package controllers
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Object names an object in a Report.
+type Object struct {
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Namespace  string    `json:"namespace,omitempty"`
+	Name       string    `json:"name"`
+	UID        types.UID `json:"uid,omitempty"`
+}
+
+func (o Object) String() string {
+	if o.Namespace != "" {
+		return fmt.Sprintf("%s %s %s/%s", o.APIVersion, o.Kind, o.Namespace, o.Name)
+	}
+	return fmt.Sprintf("%s %s %s", o.APIVersion, o.Kind, o.Name)
+}
+
+// Held is an object that is being deleted, and that only finalizers of others keep.
+type Held struct {
+	Object
+	Finalizers []string `json:"finalizers"` // those of others; of a namespace's spec, too
+}
+
+// Pending is something that a controller has still to do.
+type Pending struct {
+	Object
+	Cause string // what it waits for, or what the last attempt failed with
+}
+
+// Report is what Quiescent found.
+type Report struct {
+	Revision storage.Revision // everything up to it was acted on, and all that followed from that
+	Held     []Held           // at most maxHeld
+	Pending  []Pending        // what is left to do; at most maxPending, and none unless Quiescent failed
+}
+
+const (
+	// maxHeld and maxPending bound the lists of a Report: what a person reads, or a test compares.
+	maxHeld    = 1000
+	maxPending = 100
+)
+
+// Quiescent returns when the controllers have acted on every change up to a revision, or up to now if it's 0, and on all
+// that followed from those. Work that isn't due yet doesn't count, and neither does what finalizers of others hold.
+// The error is ctx's; then the Report says what is left.
+//
+// Quiescent waits for a moment at which nothing at all is left to do. So it may wait for the work that later changes make,
+// too.
+func (c *Controllers) Quiescent(ctx context.Context, rev storage.Revision) (Report, error) {
+	if rev == 0 {
+		var err error
+		if rev, err = c.cacher.Barrier(ctx); err != nil {
+			return Report{}, err
+		}
+	}
+	for {
+		news := c.reader.bell.wait()
+		at := c.reader.position()
+		if at >= rev && c.quiet(at) {
+			return Report{Revision: at, Held: c.held()}, nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return Report{Revision: at, Held: c.held(), Pending: c.pending(rev)}, ctx.Err()
+		}
+	}
+}
+
+// quiet tells whether nothing is left to do about the changes up to a revision, which all controllers were told, and that
+// nothing they wrote comes after it. The order matters: a queue that is empty can only get new keys by a change after at.
+// If that change is a controller's, its revision is noted before its own queue is empty.
+func (c *Controllers) quiet(at storage.Revision) bool {
+	for _, k := range c.all {
+		if !k.idle() {
+			return false
+		}
+	}
+	return c.actor.last() <= at
+}
+
+// pending says what is left to do up to a revision.
+func (c *Controllers) pending(rev storage.Revision) (all []Pending) {
+	for _, k := range c.all {
+		all = append(all, k.pending(maxPending-len(all))...)
+	}
+	slices.SortFunc(all, func(a, b Pending) int { return strings.Compare(a.String(), b.String()) })
+	if at := c.reader.position(); len(all) == 0 && at < max(rev, c.actor.last()) {
+		all = append(all, Pending{Cause: fmt.Sprintf("the controllers have seen changes up to resourceVersion %d, and not up to %d", at, max(rev, c.actor.last()))})
+	}
+	return all
+}
+
+// pendingKeys makes the pending work of what is in a queue.
+func pendingKeys[K comparable](q *queue[K], most int, object func(K) Object) (all []Pending) {
+	q.each(func(k K, cause error) bool {
+		if len(all) >= most {
+			return false
+		}
+		p := Pending{Object: object(k), Cause: "it's being worked on"}
+		if cause != nil {
+			p.Cause = cause.Error()
+		}
+		all = append(all, p)
+		return true
+	})
+	return all
+}
+
+// held lists the objects that finalizers of others keep.
+func (c *Controllers) held() []Held {
+	c.reader.mu.Lock()
+	deleting := make([]*cacher.Object, 0, len(c.reader.deleting))
+	for _, o := range c.reader.deleting {
+		deleting = append(deleting, o)
+	}
+	c.reader.mu.Unlock()
+	slices.SortFunc(deleting, func(a, b *cacher.Object) int { return cmp.Compare(a.Key, b.Key) })
+	all := []Held{}
+	for _, o := range deleting {
+		if finalizers := c.others(o); len(finalizers) > 0 && len(all) < maxHeld {
+			all = append(all, Held{c.object(o), finalizers})
+		}
+	}
+	return all
+}
+
+// others returns those finalizers of an object that no controller which is on removes.
+func (c *Controllers) others(o *cacher.Object) (finalizers []string) {
+	finalizers = o.Lineage().Finalizers
+	if p, _, _, _ := storage.SplitKey(o.Key); p == namespacesPrefix {
+		ns := &corev1.Namespace{}
+		_ = json.Unmarshal(o.Raw(), ns) // what can't be read has none
+		for _, f := range ns.Spec.Finalizers {
+			finalizers = append(finalizers, string(f))
+		}
+	}
+	return slices.DeleteFunc(finalizers, func(f string) bool { return c.removes[f] })
+}
+
+// object names a stored object.
+func (c *Controllers) object(o *cacher.Object) Object {
+	p, namespace, name, _ := storage.SplitKey(o.Key)
+	named := Object{Namespace: namespace, Name: name, UID: types.UID(o.Lineage().UID)}
+	if e := c.registry.Catalog().Prefix(p); e != nil {
+		named.APIVersion, named.Kind = schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), e.Kind
+	}
+	return named
+}

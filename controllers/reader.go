@@ -1,0 +1,109 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
+)
+
+// reader reads everything that happens, once for all controllers. It's one goroutine.
+type reader struct {
+	controllers *Controllers
+	handled     atomic.Int64 // all controllers were told every change up to this revision; 0 while they're told the state
+	bell        bell         // rings when handled has moved, and when a queue has done something
+
+	mu       sync.Mutex // guards deleting
+	deleting map[string]*cacher.Object
+}
+
+// run tells the controllers the state and then every change, until ctx ends, whose error it returns.
+func (r *reader) run(ctx context.Context) error {
+	tape := r.controllers.cacher.Tape()
+	defer tape.Close()
+	r.begin()
+	for whole := false; ; {
+		b, err := tape.Next(ctx)
+		if errors.Is(err, watchstream.ErrExpired) {
+			r.controllers.log.Debug("the controllers fell behind and read everything anew")
+			r.begin()
+			whole = false
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		for i := range b.Events {
+			r.observe(&b.Events[i])
+		}
+		if !whole && b.UpTo > 0 {
+			whole = true
+			for _, k := range r.controllers.all {
+				k.complete()
+			}
+		}
+		r.handled.Store(int64(b.UpTo))
+		r.bell.ring()
+	}
+}
+
+func (r *reader) begin() {
+	r.handled.Store(0)
+	r.mu.Lock()
+	r.deleting = map[string]*cacher.Object{}
+	r.mu.Unlock()
+	for _, k := range r.controllers.all {
+		k.begin()
+	}
+}
+
+func (r *reader) observe(e *cacher.Event) {
+	is, was := beingDeleted(e.Cur), beingDeleted(e.Prev)
+	if is || was {
+		r.mu.Lock()
+		if is {
+			r.deleting[e.Cur.Key] = e.Cur
+		} else {
+			delete(r.deleting, e.Object().Key)
+		}
+		r.mu.Unlock()
+	}
+	for _, k := range r.controllers.all {
+		k.observe(e)
+	}
+}
+
+// beingDeleted tells whether an object is marked as being deleted.
+func beingDeleted(o *cacher.Object) bool { return o != nil && o.DeletionTimestamp != "" }
+
+// position returns the revision up to which all controllers were told every change.
+func (r *reader) position() storage.Revision { return storage.Revision(r.handled.Load()) }
+
+// bell wakes everybody who waits for it. The zero value is ready.
+type bell struct {
+	mu   sync.Mutex    // guards next
+	next chan struct{} // closed by the next ring; nil while nobody waits
+}
+
+// wait returns a channel that the next ring closes.
+func (b *bell) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next == nil {
+		b.next = make(chan struct{})
+	}
+	return b.next
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.next != nil {
+		close(b.next)
+		b.next = nil
+	}
+}

@@ -1,0 +1,20 @@
+package registry_test
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/apiserver-lite/apiserver-lite/controllers"
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+func init() {
+	registry.RunControllers = func(ctx context.Context, r *registry.Registry, c *cacher.Cacher) error {
+		on, err := controllers.ParseSet("all")
+		if err != nil {
+			return err
+		}
+		return controllers.New(controllers.Options{Registry: r, Cacher: c, On: on, Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+	}
+}
