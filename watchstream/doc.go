@@ -7,10 +7,13 @@
 // streams of a server at their times; a stream without a Sweeper has a timer.
 //
 // For those who read a stream, a Decoder turns its lines into events again; Event is one as Go programs get it.
+// A Broadcaster gives events to many receivers, a Fake gives those that a test makes, and Filter and Recorder stand between
+// a stream and its reader. They are for programs that use the client; the server needs none of them.
 //
-// Goroutines: Sweeper.Run, which the Sweeper's owner starts and ends. Serve runs in its caller's goroutine.
+// Goroutines: Sweeper.Run, which the Sweeper's owner starts and ends; a Broadcaster's own, which Shutdown ends. All else
+// runs in its caller's goroutine.
 //
-// Lock: Sweeper.mu, alone.
+// Locks are leaves, but for Broadcaster.mu, which is held while an event waits for its place.
 //
 // Bounds: MaxBatch bytes per write (or a single larger event), maxDrain at shutdown, Decoder.MaxFrame.
 package watchstream
