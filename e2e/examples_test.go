@@ -16,6 +16,7 @@ import (
 type example struct {
 	t        *testing.T
 	commands []string
+	config   string // the kubeconfig's path
 	server   *process
 	printed  *output // by the controller
 }
@@ -27,18 +28,18 @@ func startExample(t *testing.T, name string) *example {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &example{t: t, printed: &output{}}
+	e := &example{t: t, printed: &output{}, config: filepath.Join(t.TempDir(), "kubeconfig")}
 	for _, m := range regexp.MustCompile("(?s)```sh\n(.*?)```\n").FindAllStringSubmatch(string(page), -1) {
 		e.commands = append(e.commands, strings.TrimSpace(m[1]))
 	}
 	if len(e.commands) != 3 {
 		t.Fatalf("the README has %d commands, want 3", len(e.commands))
 	}
-	flags := regexp.MustCompile(`^make run ARGS=(\S+)$`).FindStringSubmatch(e.commands[0])
+	flags := regexp.MustCompile(`^make run ARGS=("[^"]*"|\S+)$`).FindStringSubmatch(e.commands[0])
 	if flags == nil {
 		t.Fatalf("the first command is %s", e.commands[0])
 	}
-	e.server = start(t, flags[1])
+	e.server = start(t, strings.Fields(strings.Trim(e.place(flags[1]), `"`))...)
 	controller := e.shell(e.commands[1])
 	controller.Stdout, controller.Stderr = e.printed, e.printed
 	if err := controller.Start(); err != nil {
@@ -54,9 +55,14 @@ func startExample(t *testing.T, name string) *example {
 	return e
 }
 
-// shell is a command as it's pasted in the repository's directory. Only the server's address is another one.
+// place puts the test's kubeconfig in the place of a command's.
+func (e *example) place(command string) string {
+	return strings.NewReplacer("$PWD/bin/kubeconfig", e.config, "bin/kubeconfig", e.config).Replace(command)
+}
+
+// shell is a command as it's pasted in the repository's directory. Only the server's address and the kubeconfig are others.
 func (e *example) shell(command string) *exec.Cmd {
-	cmd := exec.Command("bash", "-euo", "pipefail", "-c", strings.ReplaceAll(command, "http://127.0.0.1:8080", e.server.base))
+	cmd := exec.Command("bash", "-euo", "pipefail", "-c", strings.ReplaceAll(e.place(command), "http://127.0.0.1:8080", e.server.base))
 	cmd.Dir = ".."
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what it starts ends with it
 	return cmd
@@ -99,4 +105,30 @@ func TestExampleChecks(t *testing.T) {
 	eventually(t, "what doesn't answer is noted, too", func() bool {
 		return strings.Contains(e.server.do(http.StatusOK, "GET", checks+"/nobody", "").body, `"code":"000"`)
 	})
+}
+
+// TestExamplePages: the controller written with controller-runtime does what its README says, and looks after what it made.
+func TestExamplePages(t *testing.T) {
+	t.Parallel()
+	e := startExample(t, "pages")
+	const pages, maps = "/apis/example.com/v1/namespaces/default/pages", "/api/v1/namespaces/default/configmaps"
+	shows := func(path, text string) func() bool {
+		return func() bool {
+			a, err := e.server.try("GET", path, "")
+			return err == nil && strings.Contains(a.body, text)
+		}
+	}
+	eventually(t, "Pages are defined", shows(pages, `"PageList"`))
+	e.paste()
+	eventually(t, "the ConfigMap is there", shows(maps+"/hello", "Hello world"))
+	eventually(t, "the Page is ready", shows(pages+"/hello", `"reason":"Rendered"`))
+	e.server.do(http.StatusOK, "PATCH", pages+"/hello", `{"spec": {"values": {"who": "you"}}}`, "Content-Type", "application/merge-patch+json")
+	eventually(t, "the ConfigMap changes with its Page", shows(maps+"/hello", `Hello you`))
+	e.server.do(http.StatusOK, "DELETE", maps+"/hello", "")
+	eventually(t, "the ConfigMap is made again", shows(maps+"/hello", `Hello you`))
+	e.server.do(http.StatusOK, "PATCH", pages+"/hello", `{"spec": {"template": "{{"}}`, "Content-Type", "application/merge-patch+json")
+	eventually(t, "the Page's status says what is wrong", shows(pages+"/hello", `"reason":"BadTemplate"`))
+	if a := e.server.do(http.StatusOK, "GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases/pages.example.com", ""); !strings.Contains(a.body, "holderIdentity") {
+		t.Errorf("the lease of the leader is %s", a.body)
+	}
 }
