@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,39 +97,55 @@ func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, err
 	if err := d.admitDeletion(ctx, old); err != nil {
 		return outcome{}, err
 	}
-	finalizers, err := d.finalizers(prev)
+	next, err := d.marked(prev)
 	if err != nil {
 		return outcome{}, err
 	}
-	again := prev.Meta.DeletionTimestamp != nil
-	if again && slices.Equal(finalizers, prev.Meta.Finalizers) {
-		d.gone, err = d.unheld(prev)
-		return outcome{value: old.Raw(), remove: d.gone}, err
-	}
-	if len(finalizers) > 0 { // it's stored again, so it's brought into the definition's newest form
-		if prev, err = d.load(ctx, old); err != nil {
-			return outcome{}, err
-		}
-	}
-	next := prev.Clone()
-	next.Meta.Finalizers = finalizers
-	if !again {
-		if err := d.mark(next); err != nil {
-			return outcome{}, err
-		}
-	}
 	if d.gone, err = d.unheld(next); err != nil || d.gone {
 		return outcome{remove: true}, err
+	}
+	if next == prev {
+		return outcome{value: old.Raw()}, nil
+	}
+	// It's stored again, so it's brought into the definition's newest form.
+	if prev, err = d.load(ctx, old); err != nil {
+		return outcome{}, err
+	}
+	if next, err = d.marked(prev); err != nil {
+		return outcome{}, err
 	}
 	raw, err := d.encode(ctx, next)
 	return outcome{value: raw}, err
 }
 
-// mark makes an object one that is being deleted.
-func (e *Endpoint) mark(o *object.Object) error {
-	var zero int64
-	at := now()
-	o.Meta.DeletionTimestamp, o.Meta.DeletionGracePeriodSeconds = &at, &zero
+// marked returns an object as one whose deletion has begun. If an earlier deletion has made it so already, it's the same
+// object.
+func (d *deletion) marked(o *object.Object) (*object.Object, error) {
+	period, pending, err := d.period(o)
+	if err != nil || pending {
+		return o, err
+	}
+	finalizers, err := d.finalizers(o)
+	if err != nil {
+		return nil, err
+	}
+	next := o.Clone()
+	next.Meta.Finalizers = finalizers
+	switch {
+	case o.Meta.DeletionTimestamp == nil:
+		return next, d.mark(next, period)
+	case periodOf(o) > period:
+		shorten(&next.Meta, period)
+	case slices.Equal(finalizers, o.Meta.Finalizers):
+		return o, nil
+	}
+	return next, nil
+}
+
+// mark marks an object whose deletion begins. period is its grace period, in seconds.
+func (e *Endpoint) mark(o *object.Object, period int64) error {
+	at := metav1.NewTime(now().Add(time.Duration(period) * time.Second))
+	o.Meta.DeletionTimestamp, o.Meta.DeletionGracePeriodSeconds = &at, &period
 	if o.Meta.Generation > 0 {
 		o.Meta.Generation++
 	}
@@ -136,6 +153,49 @@ func (e *Endpoint) mark(o *object.Object) error {
 		return t.deleting(o)
 	}
 	return nil
+}
+
+// period returns the grace period that an object has with this deletion, in seconds. pending tells that it has one already
+// that isn't longer: nothing changes then, finalizers neither.
+func (d *deletion) period(o *object.Object) (seconds int64, pending bool, err error) {
+	t := d.typed
+	if t == nil || t.Grace == nil {
+		return 0, false, nil
+	}
+	asked := d.opts.GracePeriodSeconds
+	if asked != nil && *asked < 0 {
+		least := int64(1)
+		asked = &least
+	}
+	if o.Meta.DeletionTimestamp == nil {
+		seconds, err = t.grace(o, asked)
+		return seconds, false, err
+	}
+	switch given := periodOf(o); {
+	case given == 0:
+		return 0, false, nil
+	case asked == nil || *asked >= given:
+		return given, true, nil
+	}
+	return *asked, false, nil
+}
+
+// periodOf returns the grace period that an object was given, in seconds.
+func periodOf(o *object.Object) int64 {
+	if given := o.Meta.DeletionGracePeriodSeconds; given != nil {
+		return *given
+	}
+	return 0
+}
+
+// shorten gives an object that is being deleted a shorter grace period. If that has passed already, the object keeps a
+// second, in which whoever ends it may see so, unless it's to go at once.
+func shorten(m *metav1.ObjectMeta, period int64) {
+	at := metav1.NewTime(m.DeletionTimestamp.Add(time.Duration(period-*m.DeletionGracePeriodSeconds) * time.Second))
+	if current := now(); at.Before(&current) {
+		at, period = current, min(period, 1)
+	}
+	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = &at, &period
 }
 
 // finalizers returns the finalizers that an object has when its deletion has begun. A policy decides about the two by
@@ -152,8 +212,13 @@ func (d *deletion) finalizers(o *object.Object) ([]string, error) {
 				return o.Meta.Finalizers, err
 			}
 		}
-		if !began && t.policy != nil {
+		switch {
+		case t.Dependents == NoDependents:
+			policy = metav1.DeletePropagationBackground
+		case !began && t.policy != nil:
 			policy = t.policy(d.opts)
+		case policy == "" && !slices.ContainsFunc(o.Meta.Finalizers, ofCollector):
+			policy = t.Dependents
 		}
 	}
 	var asks string
@@ -166,12 +231,17 @@ func (d *deletion) finalizers(o *object.Object) ([]string, error) {
 		asks = metav1.FinalizerDeleteDependents
 	}
 	finalizers := slices.DeleteFunc(slices.Clone(o.Meta.Finalizers), func(f string) bool {
-		return f != asks && (f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents)
+		return f != asks && ofCollector(f)
 	})
 	if asks != "" && !slices.Contains(finalizers, asks) {
 		finalizers = append(finalizers, asks)
 	}
 	return finalizers, nil
+}
+
+// ofCollector tells whether a finalizer asks the garbage collector to act.
+func ofCollector(finalizer string) bool {
+	return finalizer == metav1.FinalizerOrphanDependents || finalizer == metav1.FinalizerDeleteDependents
 }
 
 // policyOf returns the policy that a deletion's options name; "" for none.

@@ -62,6 +62,12 @@ type Definition[T any] struct {
 	Deleting func(obj *T)
 	// Held tells whether something besides metadata.finalizers keeps an object that is being deleted.
 	Held func(obj *T) bool
+	// Grace returns how many seconds an object that is being deleted has until somebody must have ended what it stands for, and
+	// deletes it again with 0. asked is what the deletion asks for, nil for nothing. 0 is none, and so is a nil Grace.
+	Grace func(obj *T, asked *int64) int64
+	// Dependents is what becomes of an object's dependents when neither its deletion nor its finalizers say so: Orphan, Foreground
+	// or, by default, Background. With NoDependents, what a deletion says is ignored.
+	Dependents metav1.DeletionPropagation
 
 	policy       func(o *metav1.DeleteOptions) metav1.DeletionPropagation // see Type
 	undeletable  func(name string) bool
@@ -69,6 +75,9 @@ type Definition[T any] struct {
 	begin        func(ctx context.Context) (end func(), err error)
 	written      func(ctx context.Context, rev storage.Revision) error
 }
+
+// NoDependents is the Dependents of kinds whose objects own nothing, such as Events: no garbage collector is asked to act.
+const NoDependents metav1.DeletionPropagation = "None"
 
 // Pointer is what a type that Register takes can do through its pointer.
 type Pointer[T any] interface {
@@ -93,7 +102,7 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 		ClusterScoped: d.ClusterScoped, Status: d.Status, Fields: d.Fields,
 		TTL: d.TTL, Times: d.Times,
 		UnconditionalUpdate: d.UnconditionalUpdate, NoGeneration: d.NoGeneration, ValidName: d.ValidName,
-		Subresources: d.subresources, policy: d.policy, undeletable: d.undeletable, begin: d.begin, written: d.written,
+		Subresources: d.subresources, Dependents: d.Dependents, policy: d.policy, undeletable: d.undeletable, begin: d.begin, written: d.written,
 	}
 	if len(d.Columns) > 0 {
 		t.Columns = func() []Column { return d.Columns }
@@ -120,6 +129,9 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 	}
 	if d.Deleting != nil {
 		t.Deleting = func(obj Typed) { d.Deleting(one(obj)) }
+	}
+	if d.Grace != nil {
+		t.Grace = func(obj Typed, asked *int64) int64 { return d.Grace(one(obj), asked) }
 	}
 	if d.Held != nil {
 		t.Held = func(obj Typed) bool { return d.Held(one(obj)) }

@@ -65,6 +65,10 @@ type Type struct {
 	ValidName func(name string, prefix bool) []string
 	Deleting  func(obj Typed)
 	Held      func(obj Typed) bool
+	Grace     func(obj Typed, asked *int64) int64
+
+	// Dependents is as a Definition's.
+	Dependents metav1.DeletionPropagation
 
 	// ToStored and FromStored turn a whole object into one of the version in which the resource is stored, and back. They
 	// leave apiVersion and kind alone. Only further versions of a resource have them.
@@ -419,6 +423,16 @@ func (t *typed) deleting(o *object.Object) error {
 		return err
 	}
 	return toObject(obj, o)
+}
+
+// grace asks the type for the grace period, in seconds, of an object whose deletion begins. asked is the deletion's.
+func (t *typed) grace(o *object.Object, asked *int64) (seconds int64, err error) {
+	obj, err := t.fromObject(o)
+	if err != nil {
+		return 0, err
+	}
+	err = t.on(obj, "Grace", func() { seconds = t.Grace(obj, asked) })
+	return max(seconds, 0), err
 }
 
 func (t *typed) held(o *object.Object) (held bool, err error) {

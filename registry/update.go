@@ -186,7 +186,7 @@ func (e *Endpoint) raiseGeneration(next, prev *object.Object) {
 
 // unheld tells whether an object is being deleted and nothing holds it any more.
 func (e *Endpoint) unheld(o *object.Object) (bool, error) {
-	if o.Meta.DeletionTimestamp == nil || len(o.Meta.Finalizers) > 0 {
+	if o.Meta.DeletionTimestamp == nil || len(o.Meta.Finalizers) > 0 || periodOf(o) > 0 {
 		return false, nil
 	}
 	if e.typed == nil || e.typed.Held == nil {
