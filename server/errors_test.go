@@ -98,8 +98,8 @@ func TestErrors(t *testing.T) {
 
 		{"foreign host", "GET", "/api", "", headers{"Host", "evil.example"}, 403, "Forbidden", "--allowed-hosts"},
 		{"foreign host on an unknown path", "GET", "/nothing", "", headers{"Host", "evil.example"}, 403, "Forbidden", "--allowed-hosts"},
-		{"cross-site write", "POST", widgetsPath, widget("x"), headers{"Sec-Fetch-Site", "cross-site"}, 403, "Forbidden", "cross-site"},
-		{"cross-site deletion", "DELETE", widgetsPath + "/a", "", headers{"Origin", "http://evil.example"}, 403, "Forbidden", "cross-site"},
+		{"cross-site write", "POST", widgetsPath, widget("x"), headers{"Sec-Fetch-Site", "cross-site"}, 403, "Forbidden", "a web page of another site"},
+		{"cross-site deletion", "DELETE", widgetsPath + "/a", "", headers{"Origin", "http://evil.example"}, 403, "Forbidden", "a web page of another site"},
 		{"impersonation", "GET", "/api", "", headers{"Impersonate-User", "root"}, 403, "Forbidden", "Impersonate-User"},
 		{"front proxy", "GET", "/api", "", headers{"X-Remote-User", "root"}, 403, "Forbidden", "X-Remote-User"},
 	} {

@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"strings"
@@ -29,8 +28,8 @@ const (
 
 // kubeconfigFile is a kubeconfig of ours that lies in its place.
 type kubeconfigFile struct {
-	path string
-	made fs.FileInfo
+	path    string
+	content []byte
 }
 
 // clearKubeconfig removes the kubeconfig of a run that was killed. Any other file in its place is an error.
@@ -76,23 +75,20 @@ func (in *instance) writeKubeconfig(s *Server, certificate *tls.Certificate) err
 	if err != nil {
 		return fmt.Errorf("--write-kubeconfig: %w", err)
 	}
-	made, err := os.Lstat(s.KubeconfigFile)
-	if err != nil {
-		return fmt.Errorf("--write-kubeconfig: %w", err)
-	}
-	in.kubeconfig = kubeconfigFile{path: s.KubeconfigFile, made: made}
+	in.kubeconfig = kubeconfigFile{s.KubeconfigFile, content}
 	if token != "" && certificate == nil {
 		in.log.Warn("kubectl sends a token over HTTPS only: serve HTTPS, with --tls for example", "kubeconfig", s.KubeconfigFile)
 	}
 	return nil
 }
 
-// remove removes the file unless another one has taken its place.
+// remove removes the file unless another one has taken its place. The content tells: it has our URL, while the number of
+// a removed file's inode soon belongs to another file.
 func (f kubeconfigFile) remove() error {
 	if f.path == "" {
 		return nil
 	}
-	if file, err := os.Lstat(f.path); err != nil || !os.SameFile(file, f.made) {
+	if content, err := os.ReadFile(f.path); err != nil || !bytes.Equal(content, f.content) {
 		return nil
 	}
 	if err := os.Remove(f.path); err != nil && !errors.Is(err, os.ErrNotExist) {
