@@ -26,7 +26,10 @@ type Object struct {
 }
 
 func (o Object) String() string {
-	if o.Namespace != "" {
+	switch {
+	case o.Name == "": // everything
+		return ""
+	case o.Namespace != "":
 		return fmt.Sprintf("%s %s %s/%s", o.APIVersion, o.Kind, o.Namespace, o.Name)
 	}
 	return fmt.Sprintf("%s %s %s", o.APIVersion, o.Kind, o.Name)

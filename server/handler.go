@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -23,6 +24,7 @@ import (
 type handler struct {
 	log               *slog.Logger
 	registry          *registry.Registry
+	controllers       *controllers.Controllers
 	ready             func() bool
 	checks            []check
 	inflight          *inflight

@@ -153,6 +153,16 @@ func (h *handler) enterLegacyWatch(next http.Handler) http.Handler {
 	})
 }
 
+// enterWait is the middleware of what only waits: like a watch, it isn't counted, and nobody waits for it at the end.
+func (h *handler) enterWait(next http.Handler) http.Handler {
+	return handle(func(w *response, r *http.Request) error {
+		if _, err := w.parseQuery(r); err != nil {
+			return err
+		}
+		return h.enterClass(w, r, classWatch, next)
+	})
+}
+
 // enterClass serves a request if the server is ready and the bound of its class has room. All but watches get a deadline.
 func (h *handler) enterClass(w *response, r *http.Request, class requestClass, next http.Handler) error {
 	if w.lobby {

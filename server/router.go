@@ -14,6 +14,7 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 	h := &handler{
 		log:               in.log,
 		registry:          in.registry,
+		controllers:       in.controllers,
 		ready:             in.ready.Load,
 		checks:            in.checks(),
 		inflight:          in.front.inflight,
@@ -88,6 +89,10 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 				routes.HandleFunc(prefix+"/namespaces/{name}/"+subresource, h.namespaceSubresource(subresource))
 			}
 		}
+	})
+	routes.Group(func(routes chi.Router) {
+		routes.Use(h.authenticate, h.enterWait)
+		routes.HandleFunc("/debug/quiescent", handle(h.serveQuiescent))
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(h.authenticate, h.enterLegacyWatch)

@@ -16,6 +16,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -192,6 +193,24 @@ func (s *Server) Snapshot(name string) {
 func (s *Server) ResetTo(name string) {
 	s.t.Helper()
 	s.expect(http.StatusOK, http.MethodPost, "/debug/reset?to="+url.QueryEscape(name), "")
+}
+
+// Held is an object that is being deleted, and that only finalizers of others keep.
+type Held struct {
+	APIVersion, Kind, Namespace, Name, UID string
+	Finalizers                             []string
+}
+
+// Quiescent waits until the server has done everything that follows from what was written before the call: dependents and
+// the contents of namespaces and definitions are gone, except what the answer lists. It fails the test if that takes too
+// long, and says what is left to do.
+func (s *Server) Quiescent() []Held {
+	s.t.Helper()
+	var page struct{ Held []Held }
+	if err := json.Unmarshal([]byte(s.Get("/debug/quiescent?timeout="+patience.String())), &page); err != nil {
+		s.t.Fatal(err)
+	}
+	return page.Held
 }
 
 func (s *Server) expect(code int, method, path, body string, headers ...string) string {
