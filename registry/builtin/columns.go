@@ -2,6 +2,8 @@ package builtin
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -115,3 +117,5 @@ func joined(list any, separator string, fn func(item any) string) string {
 	}
 	return strings.Join(all, separator)
 }
+
+func sortedKeys(m map[string]any) []string { return slices.Sorted(maps.Keys(m)) }

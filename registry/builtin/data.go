@@ -1,6 +1,144 @@
 package builtin
 
-import "github.com/apiserver-lite/apiserver-lite/registry"
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// The groups.
+const (
+	appsGroup         = "apps"
+	autoscalingGroup  = "autoscaling"
+	batchGroup        = "batch"
+	certificatesGroup = "certificates.k8s.io"
+	discoveryGroup    = "discovery.k8s.io"
+	flowcontrolGroup  = "flowcontrol.apiserver.k8s.io"
+	networkingGroup   = "networking.k8s.io"
+	nodeGroup         = "node.k8s.io"
+	policyGroup       = "policy"
+	registrationGroup = "apiregistration.k8s.io"
+	resourceGroup     = "resource.k8s.io"
+	schedulingGroup   = "scheduling.k8s.io"
+	storageGroup      = "storage.k8s.io"
+	migrationGroup    = "storagemigration.k8s.io"
+)
+
+// nameField is the old label of metadata.name.
+const nameField = "name"
 
 // data are the kinds that are stored and shown, and that nothing acts on.
-func data(o Options) []registry.Type { return nil }
+func data(o Options) []registry.Type {
+	replicas := &registry.Scale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas", Selector: selectorText}
+	return []registry.Type{
+		{Names: inAll(names("", "v1", "Pod", "po")), New: of[corev1.Pod], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true,
+			Fields: podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts,
+			Default: set(defaultPod), Prepare: prepare(preparePod), Validate: rules(validatePod)},
+		{Names: inAll(names("", "v1", "Service", "svc")), New: of[corev1.Service], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true, CreateOnUpdate: true,
+			Fields: []string{"spec.clusterIP", "spec.type"}, Columns: serviceColumns, ValidName: validation.NameIsDNS1035Label,
+			Default: set(defaultServiceObject), Validate: rules(validateService)},
+		{Names: registry.Names{Version: "v1", Kind: "Endpoints", ListKind: "EndpointsList", Plural: "endpoints", Singular: "endpoints", ShortNames: []string{"ep"}}, New: of[corev1.Endpoints],
+			NoGeneration: true, UnconditionalUpdate: true, CreateOnUpdate: true, Columns: endpointsColumns, Default: set(defaultEndpoints), Validate: rules(validateEndpoints)},
+		{Names: names(discoveryGroup, "v1", "EndpointSlice"), New: of[discoveryv1.EndpointSlice], UnconditionalUpdate: true,
+			Columns: endpointSliceColumns, Default: set(defaultEndpointSlice), Validate: rules(validateEndpointSlice)},
+		{Names: names("", "v1", "Node", "no"), New: of[corev1.Node], ClusterScoped: true, Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true,
+			Fields: []string{"spec.unschedulable"}, FalseFields: []string{"spec.unschedulable"}, Columns: nodeColumns, Default: set(defaultNode)},
+
+		{Names: inAll(names(appsGroup, "v1", "Deployment", "deploy")), New: of[appsv1.Deployment], Status: true, StatusMeta: keepsMetaButLabels, UnconditionalUpdate: true, Scale: replicas,
+			Columns: deploymentColumns, Default: set(defaultDeployment), Validate: rules(validateDeployment)},
+		{Names: inAll(names(appsGroup, "v1", "StatefulSet", "sts")), New: of[appsv1.StatefulSet], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true, Scale: replicas,
+			Columns: statefulSetColumns, Default: set(defaultStatefulSet), Validate: rules(validateStatefulSet)},
+		{Names: inAll(names(appsGroup, "v1", "DaemonSet", "ds")), New: of[appsv1.DaemonSet], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true,
+			Columns: daemonSetColumns, Default: set(defaultDaemonSet), Validate: rules(validateDaemonSet)},
+		{Names: inAll(names(appsGroup, "v1", "ReplicaSet", "rs")), New: of[appsv1.ReplicaSet], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true, Scale: replicas,
+			Fields: []string{"status.replicas"}, Columns: replicaSetColumns, Default: set(defaultReplicaSet), Validate: rules(validateReplicaSet)},
+		{Names: names(appsGroup, "v1", "ControllerRevision"), New: of[appsv1.ControllerRevision], NoGeneration: true, UnconditionalUpdate: true,
+			Columns: revisionColumns, Validate: rules(validateRevision)},
+		{Names: inAll(names("", "v1", "ReplicationController", "rc")), New: of[corev1.ReplicationController], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true, Scale: replicas,
+			Fields: []string{"status.replicas"}, Columns: replicationControllerColumns, Default: set(defaultReplicationController), Validate: rules(validateReplicationController)},
+		{Names: inAll(names(batchGroup, "v1", "Job")), New: of[batchv1.Job], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true,
+			Fields: []string{"status.successful"}, FieldAliases: map[string]string{"status.successful": "status.succeeded"}, Columns: jobColumns,
+			Default: set(defaultJob), Prepare: prepare(prepareJob), Validate: rules(validateJob)},
+		{Names: inAll(names(batchGroup, "v1", "CronJob", "cj")), New: of[batchv1.CronJob], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true,
+			Columns: cronJobColumns, Default: set(defaultCronJob), Validate: rules(validateCronJob)},
+		{Names: names("", "v1", "PodTemplate"), New: of[corev1.PodTemplate], UnconditionalUpdate: true,
+			Columns: podTemplateColumns, Default: set(defaultPodTemplate), Validate: rules(validatePodTemplate)},
+
+		{Names: names("", "v1", "PersistentVolume", "pv"), New: of[corev1.PersistentVolume], ClusterScoped: true, Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true,
+			Fields: []string{nameField}, Columns: persistentVolumeColumns, Default: set(defaultPersistentVolume), Validate: rules(validatePersistentVolume)},
+		{Names: names("", "v1", "PersistentVolumeClaim", "pvc"), New: of[corev1.PersistentVolumeClaim], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true,
+			Fields: []string{nameField}, Columns: claimColumns, Default: set(defaultClaim), Validate: rules(validateClaim)},
+		{Names: names(storageGroup, "v1", "StorageClass", "sc"), New: of[storagev1.StorageClass], ClusterScoped: true, NoGeneration: true, UnconditionalUpdate: true,
+			Columns: storageClassColumns, Default: set(defaultStorageClass), Validate: rules(validateStorageClass)},
+		{Names: names(storageGroup, "v1", "VolumeAttachment"), New: of[storagev1.VolumeAttachment], ClusterScoped: true, Status: true, StatusMeta: keepsMeta, NoGeneration: true,
+			Columns: volumeAttachmentColumns, Validate: rules(validateVolumeAttachment)},
+		{Names: names(storageGroup, "v1", "CSIDriver"), New: of[storagev1.CSIDriver], ClusterScoped: true, NoGeneration: true, Columns: csiDriverColumns, Default: set(defaultCSIDriver)},
+		{Names: names(storageGroup, "v1", "CSINode"), New: of[storagev1.CSINode], ClusterScoped: true, NoGeneration: true, Columns: csiNodeColumns},
+		{Names: registry.Names{Group: storageGroup, Version: "v1", Kind: "CSIStorageCapacity", Plural: "csistoragecapacities"}, New: of[storagev1.CSIStorageCapacity], NoGeneration: true, UnconditionalUpdate: true,
+			Columns: csiStorageCapacityColumns, Validate: rules(validateCSIStorageCapacity)},
+		{Names: names(storageGroup, "v1", "VolumeAttributesClass", "vac"), New: of[storagev1.VolumeAttributesClass], ClusterScoped: true, NoGeneration: true,
+			Columns: attributesClassColumns, Validate: rules(validateAttributesClass)},
+
+		{Names: names(networkingGroup, "v1", "Ingress", "ing"), New: of[networkingv1.Ingress], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true,
+			Columns: ingressColumns, Validate: rules(validateIngress)},
+		{Names: names(networkingGroup, "v1", "IngressClass"), New: of[networkingv1.IngressClass], ClusterScoped: true, UnconditionalUpdate: true,
+			Columns: ingressClassColumns, Default: set(defaultIngressClass)},
+		{Names: names(networkingGroup, "v1", "NetworkPolicy", "netpol"), New: of[networkingv1.NetworkPolicy], UnconditionalUpdate: true,
+			Columns: networkPolicyColumns, Default: set(defaultNetworkPolicy), Validate: rules(validateNetworkPolicy)},
+		{Names: registry.Names{Group: networkingGroup, Version: "v1", Kind: "IPAddress", Plural: "ipaddresses", ShortNames: []string{"ip"}}, New: of[networkingv1.IPAddress], ClusterScoped: true, NoGeneration: true, UnconditionalUpdate: true,
+			Fields: []string{"spec.parentRef.name"}, FieldAliases: nil, Columns: ipAddressColumns},
+		{Names: names(networkingGroup, "v1", "ServiceCIDR"), New: of[networkingv1.ServiceCIDR], ClusterScoped: true, Status: true, NoGeneration: true, UnconditionalUpdate: true, Columns: serviceCIDRColumns},
+
+		{Names: names(autoscalingGroup, "v2", "HorizontalPodAutoscaler", "hpa"), New: of[autoscalingv2.HorizontalPodAutoscaler], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true,
+			Columns: autoscalerColumns, Default: set(defaultAutoscaler), Validate: rules(validateAutoscaler)},
+		{Names: names(autoscalingGroup, "v1", "HorizontalPodAutoscaler", "hpa"), New: of[autoscalingv1.HorizontalPodAutoscaler], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true,
+			Columns: autoscalerV1Columns, Default: set(defaultAutoscalerV1), Validate: rules(validateAutoscalerV1), ToStored: autoscalerToV2, FromStored: autoscalerFromV2},
+		{Names: names(policyGroup, "v1", "PodDisruptionBudget", "pdb"), New: of[policyv1.PodDisruptionBudget], Status: true, StatusMeta: keepsMeta,
+			Columns: budgetColumns, Validate: rules(validateBudget)},
+		{Names: names("", "v1", "ResourceQuota", "quota"), New: of[corev1.ResourceQuota], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true, Columns: quotaColumns},
+		{Names: names("", "v1", "LimitRange", "limits"), New: of[corev1.LimitRange], NoGeneration: true, UnconditionalUpdate: true, CreateOnUpdate: true,
+			Columns: limitRangeColumns, Default: set(defaultLimitRange)},
+		{Names: names(schedulingGroup, "v1", "PriorityClass", "pc"), New: of[schedulingv1.PriorityClass], ClusterScoped: true, UnconditionalUpdate: true,
+			Columns: priorityClassColumns, Default: set(defaultPriorityClass), Validate: rules(validatePriorityClass)},
+		{Names: names(nodeGroup, "v1", "RuntimeClass"), New: of[nodev1.RuntimeClass], ClusterScoped: true, NoGeneration: true, Columns: runtimeClassColumns, Validate: rules(validateRuntimeClass)},
+
+		{Names: names(certificatesGroup, "v1", "CertificateSigningRequest", "csr"), New: of[certificatesv1.CertificateSigningRequest], ClusterScoped: true, Status: true, NoGeneration: true, UnconditionalUpdate: true,
+			Fields: []string{"spec.signerName"}, Columns: requestColumns, Subresources: requestParts, ValidName: path.ValidatePathSegmentName,
+			Prepare: prepare(prepareRequest), Validate: rules(validateRequest)},
+		{Names: names(certificatesGroup, "v1", "ClusterTrustBundle"), New: of[certificatesv1.ClusterTrustBundle], ClusterScoped: true, NoGeneration: true,
+			Fields: []string{"spec.signerName"}, ValidName: path.ValidatePathSegmentName, Columns: trustBundleColumns},
+		{Names: names(certificatesGroup, "v1", "PodCertificateRequest"), New: of[certificatesv1.PodCertificateRequest], Status: true, NoGeneration: true,
+			Fields: []string{"spec.signerName", "spec.podName", "spec.nodeName"}, Default: set(defaultPodCertificateRequest)},
+		{Names: names(flowcontrolGroup, "v1", "FlowSchema"), New: of[flowcontrolv1.FlowSchema], ClusterScoped: true, Status: true, UnconditionalUpdate: true,
+			Columns: flowSchemaColumns, ValidName: path.ValidatePathSegmentName, Default: set(defaultFlowSchema)},
+		{Names: names(flowcontrolGroup, "v1", "PriorityLevelConfiguration"), New: of[flowcontrolv1.PriorityLevelConfiguration], ClusterScoped: true, Status: true, UnconditionalUpdate: true,
+			Columns: priorityLevelColumns, ValidName: path.ValidatePathSegmentName, Default: set(defaultPriorityLevel)},
+		{Names: names(resourceGroup, "v1", "ResourceClaim"), New: of[resourcev1.ResourceClaim], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true,
+			Columns: resourceClaimColumns, Default: set(defaultResourceClaim)},
+		{Names: names(resourceGroup, "v1", "ResourceClaimTemplate"), New: of[resourcev1.ResourceClaimTemplate], NoGeneration: true, UnconditionalUpdate: true, Default: set(defaultResourceClaimTemplate)},
+		{Names: names(resourceGroup, "v1", "ResourceSlice"), New: of[resourcev1.ResourceSlice], ClusterScoped: true, UnconditionalUpdate: true,
+			Fields: []string{"spec.nodeName", "spec.driver"}, Columns: resourceSliceColumns},
+		{Names: names(resourceGroup, "v1", "DeviceClass"), New: of[resourcev1.DeviceClass], ClusterScoped: true, UnconditionalUpdate: true},
+		{Names: names(resourceGroup, "v1", "DeviceTaintRule"), New: of[resourcev1.DeviceTaintRule], ClusterScoped: true, Status: true, UnconditionalUpdate: true},
+		{Names: inAPIExtensions(names(registrationGroup, "v1", "APIService")), New: of[apiregistrationv1.APIService], ClusterScoped: true, Status: true, NoGeneration: true,
+			Columns: apiServiceColumns, Validate: rules(validateAPIService)},
+		{Names: names(migrationGroup, "v1", "StorageVersionMigration"), New: of[storagemigrationv1.StorageVersionMigration], ClusterScoped: true, Status: true, NoGeneration: true},
+	}
+}

@@ -5,6 +5,13 @@ import (
 	"reflect"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +23,26 @@ type filler struct{ n int }
 
 // maxDepth is how often a type may be inside itself: schemas of definitions are.
 const maxDepth = 2
+
+// oneOfTheirs are values of types that have a few.
+var oneOfTheirs = map[reflect.Type]string{
+	reflect.TypeFor[corev1.Protocol]():                      "UDP",
+	reflect.TypeFor[corev1.PullPolicy]():                    "IfNotPresent",
+	reflect.TypeFor[corev1.RestartPolicy]():                 "Always",
+	reflect.TypeFor[corev1.DNSPolicy]():                     "None",
+	reflect.TypeFor[corev1.ServiceType]():                   "LoadBalancer",
+	reflect.TypeFor[corev1.ServiceAffinity]():               "ClientIP",
+	reflect.TypeFor[discoveryv1.AddressType]():              "IPv4",
+	reflect.TypeFor[appsv1.DeploymentStrategyType]():        "RollingUpdate",
+	reflect.TypeFor[appsv1.StatefulSetUpdateStrategyType](): "RollingUpdate",
+	reflect.TypeFor[appsv1.DaemonSetUpdateStrategyType]():   "RollingUpdate",
+	reflect.TypeFor[appsv1.PodManagementPolicyType]():       "Parallel",
+	reflect.TypeFor[batchv1.ConcurrencyPolicy]():            "Forbid",
+	reflect.TypeFor[networkingv1.PathType]():                "ImplementationSpecific",
+	reflect.TypeFor[resourcev1.DeviceAllocationMode]():      "All",
+	reflect.TypeFor[corev1.PersistentVolumeReclaimPolicy](): "Retain",
+	reflect.TypeFor[autoscalingv2.MetricSourceType]():       "Resource",
+}
 
 func (f *filler) fill(v reflect.Value, depth map[reflect.Type]int) {
 	f.n++
@@ -35,11 +62,18 @@ func (f *filler) fill(v reflect.Value, depth map[reflect.Type]int) {
 	case *runtime.RawExtension:
 		value.Raw = fmt.Appendf(nil, `{"n":%d}`, f.n)
 		return
+	case *metav1.ObjectMeta: // of a template: what filled selectors select
+		*value = metav1.ObjectMeta{Labels: map[string]string{"app": "a", "tier": "x"}}
+		return
 	case *metav1.LabelSelector:
 		*value = metav1.LabelSelector{
 			MatchLabels:      map[string]string{"app": "a"},
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: metav1.LabelSelectorOpIn, Values: []string{"x", "y"}}},
 		}
+		return
+	}
+	if known, ok := oneOfTheirs[v.Type()]; ok {
+		v.SetString(known)
 		return
 	}
 	switch v.Kind() {

@@ -9,11 +9,19 @@ import (
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	certificatesv1 "k8s.io/api/certificates/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -55,6 +63,49 @@ func fit[T any](kind string, fn func(obj *T)) {
 }
 
 func init() {
+	fit("/Pod", func(p *corev1.Pod) { fitPod(&p.Spec) })
+	fit("/PodTemplate", func(p *corev1.PodTemplate) { fitPod(&p.Template.Spec) })
+	fit("/ReplicationController", func(r *corev1.ReplicationController) {
+		r.Spec.Selector = map[string]string{"app": "a"}
+		fitPod(&r.Spec.Template.Spec)
+	})
+	fit("apps/Deployment", func(d *appsv1.Deployment) { fitPod(&d.Spec.Template.Spec) })
+	fit("apps/StatefulSet", func(s *appsv1.StatefulSet) { fitPod(&s.Spec.Template.Spec) })
+	fit("apps/DaemonSet", func(d *appsv1.DaemonSet) { fitPod(&d.Spec.Template.Spec) })
+	fit("apps/ReplicaSet", func(r *appsv1.ReplicaSet) { fitPod(&r.Spec.Template.Spec) })
+	fit("batch/Job", func(j *batchv1.Job) {
+		fitPod(&j.Spec.Template.Spec)
+		j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	})
+	fit("batch/CronJob", func(c *batchv1.CronJob) {
+		c.Spec.Schedule, *c.Spec.TimeZone = "*/5 * * * *", "UTC"
+		fitPod(&c.Spec.JobTemplate.Spec.Template.Spec)
+		c.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+	})
+	fit("/Service", func(s *corev1.Service) {
+		s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.0.0.77", []string{"10.0.0.77"}
+		s.Spec.ExternalName = "example.com"
+	})
+	fit("/Endpoints", func(e *corev1.Endpoints) {
+		e.Subsets[0].Addresses[0].IP, e.Subsets[0].NotReadyAddresses[0].IP = "10.1.0.1", "10.1.0.2"
+	})
+	fit("discovery.k8s.io/EndpointSlice", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.1.0.1"} })
+	fit("/PersistentVolumeClaim", func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("1Gi")
+	})
+	fit("networking.k8s.io/Ingress", func(i *networkingv1.Ingress) {
+		i.Spec.DefaultBackend.Resource = nil
+		i.Spec.DefaultBackend.Service.Port.Name = ""
+		i.Spec.Rules[0].HTTP.Paths[0].Backend.Service = nil
+	})
+	fit("policy/PodDisruptionBudget", func(b *policyv1.PodDisruptionBudget) { b.Spec.MinAvailable = nil })
+	fit("certificates.k8s.io/CertificateSigningRequest", func(r *certificatesv1.CertificateSigningRequest) {
+		r.Spec.SignerName = "example.com/signer" // the server says who asks
+		r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = "system:admin", "", []string{"system:masters", "system:authenticated"}, nil
+	})
+	fit("apiregistration.k8s.io/APIService", func(s *apiregistrationv1.APIService) {
+		s.Spec.Version, s.Spec.Group, s.Name = "v1", "example.com", "v1.example.com"
+	})
 	fit("rbac.authorization.k8s.io/Role", func(r *rbacv1.Role) { r.Rules[0].NonResourceURLs = nil })
 	fit("rbac.authorization.k8s.io/ClusterRole", func(r *rbacv1.ClusterRole) { r.Rules[0].NonResourceURLs = nil })
 	fit("rbac.authorization.k8s.io/RoleBinding", func(b *rbacv1.RoleBinding) {
@@ -86,6 +137,11 @@ func init() {
 	fit("authorization.k8s.io/LocalSubjectAccessReview", func(r *authorizationv1.LocalSubjectAccessReview) {
 		r.Spec.NonResourceAttributes, r.Spec.ResourceAttributes.Namespace = nil, "default"
 	})
+}
+
+// fitPod makes names agree: the older name of the service account is the same, and requests are within limits.
+func fitPod(s *corev1.PodSpec) {
+	s.DeprecatedServiceAccount = s.ServiceAccountName
 }
 
 // subjects are one of each kind, like a filled one.

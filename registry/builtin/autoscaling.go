@@ -1,0 +1,271 @@
+package builtin
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// HorizontalPodAutoscaler, which is stored as version 2. What version 1 has no fields for, it keeps in annotations, as with
+// kube-apiserver.
+
+const (
+	defaultMinReplicas    int32 = 1
+	defaultCPUUtilization int32 = 80 // percent of what is requested
+	scalingPeriod         int32 = 15 // seconds
+	scalingPods           int32 = 4
+	scalingPercent        int32 = 100
+)
+
+func defaultAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) {
+	orPointTo(&a.Spec.MinReplicas, defaultMinReplicas)
+	if len(a.Spec.Metrics) == 0 {
+		cpu := defaultCPUUtilization
+		a.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+			Name:   corev1.ResourceCPU,
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &cpu},
+		}}}
+	}
+	b := a.Spec.Behavior
+	if b == nil {
+		return
+	}
+	percent := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: scalingPercent, PeriodSeconds: scalingPeriod}
+	pods := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: scalingPods, PeriodSeconds: scalingPeriod}
+	if b.ScaleUp != nil {
+		orPointTo(&b.ScaleUp.StabilizationWindowSeconds, 0)
+		defaultScaling(b.ScaleUp, pods, percent)
+	}
+	if b.ScaleDown != nil {
+		defaultScaling(b.ScaleDown, percent)
+	}
+}
+
+func defaultScaling(r *autoscalingv2.HPAScalingRules, policies ...autoscalingv2.HPAScalingPolicy) {
+	orPointTo(&r.SelectPolicy, autoscalingv2.MaxChangePolicySelect)
+	if r.Policies == nil {
+		r.Policies = policies
+	}
+}
+
+func defaultAutoscalerV1(a *autoscalingv1.HorizontalPodAutoscaler) {
+	orPointTo(&a.Spec.MinReplicas, defaultMinReplicas)
+}
+
+func validateAutoscaler(a, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	return validateBounds(a.Spec.MinReplicas, a.Spec.MaxReplicas, a.Spec.ScaleTargetRef.Kind, a.Spec.ScaleTargetRef.Name)
+}
+
+func validateAutoscalerV1(a, _ *autoscalingv1.HorizontalPodAutoscaler) field.ErrorList {
+	return validateBounds(a.Spec.MinReplicas, a.Spec.MaxReplicas, a.Spec.ScaleTargetRef.Kind, a.Spec.ScaleTargetRef.Name)
+}
+
+func validateBounds(least *int32, most int32, kind, name string) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if least != nil && *least < 1 {
+		errs = append(errs, field.Invalid(spec.Child("minReplicas"), *least, "must be greater than or equal to 1"))
+	}
+	if most < 1 {
+		errs = append(errs, field.Invalid(spec.Child("maxReplicas"), most, "must be greater than 0"))
+	}
+	if least != nil && most < *least {
+		errs = append(errs, field.Invalid(spec.Child("maxReplicas"), most, "must be greater than or equal to `minReplicas`"))
+	}
+	if kind == "" {
+		errs = append(errs, field.Required(spec.Child("scaleTargetRef", "kind"), ""))
+	}
+	if name == "" {
+		errs = append(errs, field.Required(spec.Child("scaleTargetRef", "name"), ""))
+	}
+	return errs
+}
+
+// The annotations in which version 1 keeps what it has no fields for.
+const (
+	metricsAnnotation    = "autoscaling.alpha.kubernetes.io/metrics"
+	currentAnnotation    = "autoscaling.alpha.kubernetes.io/current-metrics"
+	conditionsAnnotation = "autoscaling.alpha.kubernetes.io/conditions"
+	behaviorAnnotation   = "autoscaling.alpha.kubernetes.io/behavior"
+)
+
+// autoscalerFromV2 makes version 1 of a stored autoscaler.
+func autoscalerFromV2(tree map[string]any) error {
+	in, out := &autoscalingv2.HorizontalPodAutoscaler{}, &autoscalingv1.HorizontalPodAutoscaler{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, in); err != nil {
+		return err
+	}
+	out.Spec = autoscalingv1.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv1.CrossVersionObjectReference(in.Spec.ScaleTargetRef), MinReplicas: in.Spec.MinReplicas, MaxReplicas: in.Spec.MaxReplicas,
+	}
+	out.Status = autoscalingv1.HorizontalPodAutoscalerStatus{
+		ObservedGeneration: in.Status.ObservedGeneration, LastScaleTime: in.Status.LastScaleTime,
+		CurrentReplicas: in.Status.CurrentReplicas, DesiredReplicas: in.Status.DesiredReplicas,
+	}
+	var metrics []autoscalingv2.MetricSpec
+	for _, m := range in.Spec.Metrics {
+		if isCPU(m) && out.Spec.TargetCPUUtilizationPercentage == nil {
+			out.Spec.TargetCPUUtilizationPercentage = m.Resource.Target.AverageUtilization
+		} else {
+			metrics = append(metrics, m)
+		}
+	}
+	var current []autoscalingv2.MetricStatus
+	for _, m := range in.Status.CurrentMetrics {
+		if m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU && m.Resource.Current.AverageUtilization != nil {
+			out.Status.CurrentCPUUtilizationPercentage = m.Resource.Current.AverageUtilization
+		}
+		current = append(current, m)
+	}
+	for _, kept := range []struct {
+		name  string
+		value any
+		set   bool
+	}{
+		{metricsAnnotation, metrics, len(metrics) > 0}, {currentAnnotation, current, len(current) > 0},
+		{conditionsAnnotation, in.Status.Conditions, len(in.Status.Conditions) > 0}, {behaviorAnnotation, in.Spec.Behavior, in.Spec.Behavior != nil},
+	} {
+		if kept.set {
+			raw, err := json.Marshal(kept.value)
+			if err != nil {
+				return err
+			}
+			annotate(tree, kept.name, string(raw))
+		}
+	}
+	return replaceContent(tree, out)
+}
+
+func isCPU(m autoscalingv2.MetricSpec) bool {
+	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil && m.Resource.Name == corev1.ResourceCPU && m.Resource.Target.AverageUtilization != nil
+}
+
+func annotate(tree map[string]any, name, value string) {
+	metadata := asMap(tree["metadata"])
+	annotations := asMap(metadata["annotations"])
+	if annotations == nil {
+		annotations = map[string]any{}
+		metadata["annotations"] = annotations
+	}
+	annotations[name] = value
+}
+
+// autoscalerToV2 is the way back. An annotation that can't be read stays as it is.
+func autoscalerToV2(tree map[string]any) error {
+	in, out := &autoscalingv1.HorizontalPodAutoscaler{}, &autoscalingv2.HorizontalPodAutoscaler{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, in); err != nil {
+		return err
+	}
+	out.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
+		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference(in.Spec.ScaleTargetRef), MinReplicas: in.Spec.MinReplicas, MaxReplicas: in.Spec.MaxReplicas,
+	}
+	out.Status = autoscalingv2.HorizontalPodAutoscalerStatus{
+		ObservedGeneration: in.Status.ObservedGeneration, LastScaleTime: in.Status.LastScaleTime,
+		CurrentReplicas: in.Status.CurrentReplicas, DesiredReplicas: in.Status.DesiredReplicas,
+	}
+	annotations := asMap(asMap(tree["metadata"])["annotations"])
+	for name, into := range map[string]any{
+		metricsAnnotation: &out.Spec.Metrics, currentAnnotation: &out.Status.CurrentMetrics,
+		conditionsAnnotation: &out.Status.Conditions, behaviorAnnotation: &out.Spec.Behavior,
+	} {
+		if text := str(annotations[name]); text != "" && json.Unmarshal([]byte(text), into) == nil {
+			delete(annotations, name)
+		}
+	}
+	if len(annotations) == 0 {
+		delete(asMap(tree["metadata"]), "annotations")
+	}
+	if percent := in.Spec.TargetCPUUtilizationPercentage; percent != nil {
+		out.Spec.Metrics = append([]autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+			Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: percent},
+		}}}, out.Spec.Metrics...)
+	}
+	if percent := in.Status.CurrentCPUUtilizationPercentage; percent != nil && len(out.Status.CurrentMetrics) == 0 {
+		out.Status.CurrentMetrics = []autoscalingv2.MetricStatus{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricStatus{
+			Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: percent},
+		}}}
+	}
+	defaultAutoscaler(out)
+	return replaceContent(tree, out)
+}
+
+// replaceContent makes an object's content that of a value of its type.
+func replaceContent(tree map[string]any, obj any) error {
+	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"spec", "status"} {
+		tree[name] = written[name]
+	}
+	return nil
+}
+
+func autoscalerColumns() []column { return columnsOfAutoscalers(targetsOf) }
+
+func autoscalerV1Columns() []column {
+	return columnsOfAutoscalers(func(o any) any {
+		percent := func(path string) string {
+			if n := at(o, path); n != nil {
+				return fmt.Sprintf("%d%%", num(n))
+			}
+			return "<unknown>"
+		}
+		return "cpu: " + percent("status.currentCPUUtilizationPercentage") + "/" + percent("spec.targetCPUUtilizationPercentage")
+	})
+}
+
+func columnsOfAutoscalers(targets func(o any) any) []column {
+	spec, status := autoscalingv2.HorizontalPodAutoscalerSpec{}.SwaggerDoc(), autoscalingv2.HorizontalPodAutoscalerStatus{}.SwaggerDoc()
+	return []column{
+		cell("Reference", spec["scaleTargetRef"], func(o any) any {
+			return str(at(o, "spec.scaleTargetRef.kind")) + "/" + str(at(o, "spec.scaleTargetRef.name"))
+		}),
+		cell("Targets", spec["metrics"], targets),
+		orUnset("MinPods", "spec.minReplicas", spec["minReplicas"]),
+		asText(number("MaxPods", "spec.maxReplicas", spec["maxReplicas"])),
+		asText(number("Replicas", "status.currentReplicas", status["currentReplicas"])),
+		age(),
+	}
+}
+
+// targetsOf shows what each metric is, and should be.
+func targetsOf(o any) any {
+	var all []string
+	now := asList(at(o, "status.currentMetrics"))
+	for i, m := range asList(at(o, "spec.metrics")) {
+		part := map[string]string{"Resource": "resource", "ContainerResource": "containerResource", "Pods": "pods", "Object": "object", "External": "external"}[str(at(m, "type"))]
+		is := "<unknown>"
+		if i < len(now) {
+			is = or(metricText(at(now[i], part+".current")), is)
+		}
+		text := is + "/" + metricText(at(m, part+".target"))
+		if name := str(at(m, part+".name")); name != "" {
+			text = name + ": " + text
+		}
+		all = append(all, text)
+	}
+	if len(all) == 0 {
+		return none
+	}
+	const most = 2 // metrics that a cell shows
+	if len(all) > most {
+		return fmt.Sprintf("%s + %d more...", strings.Join(all[:most], ", "), len(all)-most)
+	}
+	return strings.Join(all, ", ")
+}
+
+func metricText(value any) string {
+	if percent := at(value, "averageUtilization"); percent != nil {
+		return fmt.Sprintf("%d%%", num(percent))
+	}
+	if average := str(at(value, "averageValue")); average != "" {
+		return average + " (avg)"
+	}
+	return str(at(value, "value"))
+}

@@ -1,0 +1,380 @@
+package builtin
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	certificatesv1 "k8s.io/api/certificates/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	nodev1 "k8s.io/api/node/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/duration"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// Groups with few kinds.
+
+func validateBudget(b, _ *policyv1.PodDisruptionBudget) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if b.Spec.MinAvailable != nil && b.Spec.MaxUnavailable != nil {
+		errs = append(errs, field.Invalid(spec, b.Spec, "minAvailable and maxUnavailable cannot be both set"))
+	}
+	if b.Spec.Selector != nil {
+		errs = append(errs, metavalidation.ValidateLabelSelector(b.Spec.Selector, metavalidation.LabelSelectorValidationOptions{}, spec.Child("selector"))...)
+	}
+	return errs
+}
+
+func budgetColumns() []column {
+	notSet := func(path string) func(o any) any { return func(o any) any { return or(str(at(o, path)), "N/A") } }
+	return []column{
+		cell("Min Available", "The minimum number of pods that must be available.", notSet("spec.minAvailable")),
+		cell("Max Unavailable", "The maximum number of pods that may be unavailable.", notSet("spec.maxUnavailable")),
+		number("Allowed Disruptions", "status.disruptionsAllowed", "Calculated number of pods that may be disrupted at this time."),
+		age(),
+	}
+}
+
+func quotaColumns() []column {
+	list := func(requests bool) func(o any) any {
+		return func(o any) any {
+			var all []string
+			hard, used := asMap(at(o, "status.hard")), asMap(at(o, "status.used"))
+			for _, name := range sortedKeys(hard) {
+				if strings.HasPrefix(name, "limits.") != requests {
+					all = append(all, name+": "+or(str(used[name]), "0")+"/"+str(hard[name]))
+				}
+			}
+			return strings.Join(all, ", ")
+		}
+	}
+	return []column{
+		cell("Request", "Request represents a minimum amount of cpu/memory that a container may consume.", list(true)),
+		cell("Limit", "Limits control the maximum amount of cpu/memory that a container may use independent of contention on the node.", list(false)),
+		age(),
+	}
+}
+
+// defaultLimitRange takes what a container gets from what it may have.
+func defaultLimitRange(r *corev1.LimitRange) {
+	for i := range r.Spec.Limits {
+		l := &r.Spec.Limits[i]
+		for _, list := range []corev1.ResourceList{l.Max, l.Min, l.Default, l.DefaultRequest, l.MaxLimitRequestRatio} {
+			roundUp(list)
+		}
+		if l.Type != corev1.LimitTypeContainer {
+			continue
+		}
+		l.Default = completed(l.Default, l.Max)
+		l.DefaultRequest = completed(completed(l.DefaultRequest, l.Default), l.Min)
+	}
+}
+
+// completed returns a list with what another has besides.
+func completed(list, from corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	maps.Copy(out, from)
+	maps.Copy(out, list)
+	return out
+}
+
+func limitRangeColumns() []column { return []column{createdAt()} }
+
+func defaultPriorityClass(c *schedulingv1.PriorityClass) {
+	orPointTo(&c.PreemptionPolicy, corev1.PreemptLowerPriority)
+}
+
+func validatePriorityClass(c, old *schedulingv1.PriorityClass) (errs field.ErrorList) {
+	const highest = 1_000_000_000 // above it is the system's own
+	if strings.HasPrefix(c.Name, "system-") {
+		if c.Name != "system-cluster-critical" && c.Name != "system-node-critical" {
+			errs = append(errs, field.Forbidden(field.NewPath("metadata", "name"), "priority class names with 'system-' prefix are reserved for system use only"))
+		}
+	} else if c.Value > highest {
+		errs = append(errs, field.Forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000"))
+	}
+	if old != nil {
+		if c.Value != old.Value {
+			errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
+		}
+		errs = append(errs, unchanged(field.NewPath("preemptionPolicy"), c.PreemptionPolicy, old.PreemptionPolicy)...)
+	}
+	return errs
+}
+
+func priorityClassColumns() []column {
+	doc := schedulingv1.PriorityClass{}.SwaggerDoc()
+	return []column{
+		number("Value", "value", doc["value"]),
+		flag("Global-Default", "globalDefault", doc["globalDefault"]),
+		age(),
+		text("PreemptionPolicy", "preemptionPolicy", doc["preemptionPolicy"]),
+	}
+}
+
+func validateRuntimeClass(c, old *nodev1.RuntimeClass) field.ErrorList {
+	errs := nameOf(c.Handler, field.NewPath("handler"))
+	if old != nil {
+		errs = append(errs, unchanged(field.NewPath("handler"), c.Handler, old.Handler)...)
+	}
+	return errs
+}
+
+func runtimeClassColumns() []column {
+	return []column{text("Handler", "handler", nodev1.RuntimeClass{}.SwaggerDoc()["handler"]), age()}
+}
+
+// prepareRequest notes who asks for a certificate, and keeps what is asked for.
+func prepareRequest(r, old *certificatesv1.CertificateSigningRequest, subresource string) {
+	if old != nil {
+		r.Spec = old.Spec
+		if subresource == "status" { // approving is what the subresource approval is for
+			r.Status.Conditions = slices.DeleteFunc(r.Status.Conditions, isDecision)
+			r.Status.Conditions = append(slices.DeleteFunc(slices.Clone(old.Status.Conditions), func(c certificatesv1.CertificateSigningRequestCondition) bool { return !isDecision(c) }), r.Status.Conditions...)
+		}
+		return
+	}
+	who := everyone()
+	r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = who.Username, who.UID, who.Groups, nil
+}
+
+// isDecision tells whether a condition approves or denies.
+func isDecision(c certificatesv1.CertificateSigningRequestCondition) bool {
+	return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
+}
+
+// requestParts are the parts of a signing request with paths of their own.
+var requestParts = []registry.Subresource{{
+	Name: "approval", Verbs: []string{"get", "patch", "update"}, Reset: []string{"spec", "metadata"},
+	Select: func(next, in map[string]any) { carry(next, in, "status", "conditions") },
+}}
+
+func validateRequest(r, _ *certificatesv1.CertificateSigningRequest) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if len(r.Spec.Request) == 0 {
+		errs = append(errs, field.Required(spec.Child("request"), ""))
+	}
+	if r.Spec.SignerName == "" {
+		errs = append(errs, field.Required(spec.Child("signerName"), ""))
+	} else if !strings.Contains(r.Spec.SignerName, "/") {
+		errs = append(errs, field.Invalid(spec.Child("signerName"), r.Spec.SignerName, "must be a fully qualified domain and path of the form 'example.com/signer-name'"))
+	}
+	if len(r.Spec.Usages) == 0 {
+		errs = append(errs, field.Required(spec.Child("usages"), ""))
+	}
+	approved, denied := false, false
+	for _, c := range r.Status.Conditions {
+		approved = approved || c.Type == certificatesv1.CertificateApproved
+		denied = denied || c.Type == certificatesv1.CertificateDenied
+	}
+	if approved && denied {
+		errs = append(errs, field.Invalid(field.NewPath("status", "conditions"), certificatesv1.CertificateDenied, "Approved and Denied conditions are mutually exclusive"))
+	}
+	return errs
+}
+
+func requestColumns() []column {
+	doc := certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
+	return []column{
+		age(),
+		text("SignerName", "spec.signerName", doc["signerName"]),
+		text("Requestor", "spec.username", doc["username"]),
+		cell("RequestedDuration", doc["expirationSeconds"], func(o any) any {
+			if s := at(o, "spec.expirationSeconds"); s != nil {
+				return duration.HumanDuration(time.Duration(num(s)) * time.Second)
+			}
+			return none
+		}),
+		cell("Condition", certificatesv1.CertificateSigningRequestStatus{}.SwaggerDoc()["conditions"], func(o any) any {
+			var all []string
+			for _, kind := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
+				if slices.ContainsFunc(asList(at(o, "status.conditions")), func(c any) bool { return at(c, "type") == string(kind) }) {
+					all = append(all, string(kind))
+				}
+			}
+			if len(all) == 0 {
+				all = []string{"Pending"}
+			}
+			if str(at(o, "status.certificate")) != "" {
+				all = append(all, "Issued")
+			}
+			return strings.Join(all, ",")
+		}),
+	}
+}
+
+func trustBundleColumns() []column {
+	return []column{orNone("SignerName", "spec.signerName", certificatesv1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"])}
+}
+
+func defaultPodCertificateRequest(r *certificatesv1.PodCertificateRequest) {
+	const day int32 = 86400 // seconds
+	orPointTo(&r.Spec.MaxExpirationSeconds, day)
+}
+
+// The defaults of API Priority and Fairness, as the API documentation names them.
+const (
+	defaultPrecedence  int32 = 1000
+	defaultShares      int32 = 30
+	defaultQueues      int32 = 64
+	defaultHandSize    int32 = 8
+	defaultQueueLength int32 = 50
+)
+
+func defaultFlowSchema(s *flowcontrolv1.FlowSchema) {
+	orDefault(&s.Spec.MatchingPrecedence, defaultPrecedence)
+}
+
+func defaultPriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
+	if e := p.Spec.Exempt; e != nil || p.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt {
+		orPointTo(&p.Spec.Exempt, flowcontrolv1.ExemptPriorityLevelConfiguration{})
+		orPointTo(&p.Spec.Exempt.NominalConcurrencyShares, 0)
+		orPointTo(&p.Spec.Exempt.LendablePercent, 0)
+	}
+	l := p.Spec.Limited
+	if l == nil {
+		return
+	}
+	orPointTo(&l.NominalConcurrencyShares, defaultShares)
+	orPointTo(&l.LendablePercent, 0)
+	if q := l.LimitResponse.Queuing; q != nil {
+		orDefault(&q.Queues, defaultQueues)
+		orDefault(&q.HandSize, defaultHandSize)
+		orDefault(&q.QueueLengthLimit, defaultQueueLength)
+	}
+}
+
+func flowSchemaColumns() []column {
+	doc := flowcontrolv1.FlowSchemaSpec{}.SwaggerDoc()
+	return []column{
+		text("PriorityLevel", "spec.priorityLevelConfiguration.name", doc["priorityLevelConfiguration"]),
+		number("MatchingPrecedence", "spec.matchingPrecedence", doc["matchingPrecedence"]),
+		orNone("DistinguisherMethod", "spec.distinguisherMethod.type", doc["distinguisherMethod"]),
+		age(),
+		cell("MissingPL", "references a broken or non-existent PriorityLevelConfiguration", func(o any) any {
+			for _, c := range asList(at(o, "status.conditions")) {
+				if at(c, "type") == string(flowcontrolv1.FlowSchemaConditionDangling) {
+					return str(at(c, "status"))
+				}
+			}
+			return "?"
+		}),
+	}
+}
+
+func priorityLevelColumns() []column {
+	queuing := func(name, field string) column {
+		return orNone(name, "spec.limited.limitResponse.queuing."+field, flowcontrolv1.QueuingConfiguration{}.SwaggerDoc()[field])
+	}
+	return []column{
+		text("Type", "spec.type", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
+		orNone("NominalConcurrencyShares", "spec.limited.nominalConcurrencyShares", flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
+		queuing("Queues", "queues"),
+		queuing("HandSize", "handSize"),
+		queuing("QueueLengthLimit", "queueLengthLimit"),
+		age(),
+	}
+}
+
+func defaultResourceClaim(c *resourcev1.ResourceClaim) { defaultDevices(&c.Spec.Devices) }
+
+func defaultResourceClaimTemplate(t *resourcev1.ResourceClaimTemplate) {
+	defaultDevices(&t.Spec.Spec.Devices)
+}
+
+// defaultDevices asks for one device where a request says nothing else.
+func defaultDevices(d *resourcev1.DeviceClaim) {
+	one := func(mode *resourcev1.DeviceAllocationMode, count *int64, tolerations []resourcev1.DeviceToleration) {
+		orDefault(mode, resourcev1.DeviceAllocationModeExactCount)
+		if *mode == resourcev1.DeviceAllocationModeExactCount {
+			orDefault(count, 1)
+		}
+		for i := range tolerations {
+			orDefault(&tolerations[i].Operator, resourcev1.DeviceTolerationOpEqual)
+		}
+	}
+	for i := range d.Requests {
+		r := &d.Requests[i]
+		if e := r.Exactly; e != nil {
+			one(&e.AllocationMode, &e.Count, e.Tolerations)
+		}
+		for j := range r.FirstAvailable {
+			s := &r.FirstAvailable[j]
+			one(&s.AllocationMode, &s.Count, s.Tolerations)
+		}
+	}
+}
+
+func resourceClaimColumns() []column {
+	return []column{
+		cell("State", "A summary of the current state (allocated, pending, reserved, etc.).", func(o any) any {
+			var states []string
+			if at(o, "metadata.deletionTimestamp") != nil {
+				states = append(states, "deleted")
+			}
+			if at(o, "status.allocation") != nil {
+				states = append(states, "allocated")
+			} else if len(states) == 0 {
+				states = append(states, "pending")
+			}
+			if len(asList(at(o, "status.reservedFor"))) > 0 {
+				states = append(states, "reserved")
+			}
+			return strings.Join(states, ",")
+		}),
+		age(),
+	}
+}
+
+func resourceSliceColumns() []column {
+	doc := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
+	return []column{
+		orUnset("Node", "spec.nodeName", doc["nodeName"]),
+		text("Driver", "spec.driver", doc["driver"]),
+		text("Pool", "spec.pool.name", doc["pool"]),
+		age(),
+	}
+}
+
+func validateAPIService(s, _ *apiregistrationv1.APIService) (errs field.ErrorList) {
+	if want := s.Spec.Version + "." + s.Spec.Group; s.Name != want {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, "must be `spec.version+\".\"+spec.group`: \""+want+"\""))
+	}
+	if s.Spec.Version == "" {
+		errs = append(errs, field.Required(field.NewPath("spec", "version"), ""))
+	}
+	return errs
+}
+
+func apiServiceColumns() []column {
+	return []column{
+		cell("Service", "The reference to the service that hosts this API endpoint.", func(o any) any {
+			if s := at(o, "spec.service"); s != nil {
+				return str(at(s, "namespace")) + "/" + str(at(s, "name"))
+			}
+			return "Local"
+		}),
+		cell("Available", "Whether this service is available.", func(o any) any {
+			for _, c := range asList(at(o, "status.conditions")) {
+				if at(c, "type") != string(apiregistrationv1.Available) {
+					continue
+				}
+				if reason := str(at(c, "reason")); at(c, "status") != "True" && reason != "" {
+					return str(at(c, "status")) + " (" + reason + ")"
+				}
+				return str(at(c, "status"))
+			}
+			return "Unknown"
+		}),
+		age(),
+	}
+}

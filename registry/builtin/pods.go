@@ -1,0 +1,282 @@
+package builtin
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// Pods and their templates.
+
+var podFields = []string{
+	"spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",
+	"status.phase", "status.podIP", "status.nominatedNodeName",
+}
+
+func defaultPod(p *corev1.Pod) {
+	defaultPodSpec(&p.Spec)
+	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range containers {
+			defaultRequests(&containers[i].Resources)
+			if p.Spec.HostNetwork {
+				for j := range containers[i].Ports {
+					orDefault(&containers[i].Ports[j].HostPort, containers[i].Ports[j].ContainerPort)
+				}
+			}
+		}
+	}
+	if p.Spec.Resources != nil {
+		defaultRequests(p.Spec.Resources)
+	}
+	orPointTo(&p.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+}
+
+// defaultRequests requests what is limited.
+func defaultRequests(r *corev1.ResourceRequirements) {
+	for name, limit := range r.Limits {
+		if _, ok := r.Requests[name]; ok {
+			continue
+		}
+		if r.Requests == nil {
+			r.Requests = corev1.ResourceList{}
+		}
+		r.Requests[name] = limit.DeepCopy()
+	}
+}
+
+// preparePod begins a pod as one that waits. Its quality of service follows from its spec.
+func preparePod(p, old *corev1.Pod, subresource string) {
+	if old == nil {
+		p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosOf(&p.Spec)}
+	} else if subresource == "status" {
+		orDefault(&p.Status.QOSClass, old.Status.QOSClass)
+	}
+}
+
+// qosOf returns the quality of service of a pod: guaranteed if every container's cpu and memory are limited to what they
+// request, best effort if none requests or limits anything.
+func qosOf(s *corev1.PodSpec) corev1.PodQOSClass {
+	guaranteed, anything := true, false
+	for _, containers := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for _, c := range containers {
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				limit, limited := c.Resources.Limits[name]
+				request, requested := c.Resources.Requests[name]
+				limited, requested = limited && !limit.IsZero(), requested && !request.IsZero()
+				anything = anything || limited || requested
+				guaranteed = guaranteed && limited && (!requested || limit.Cmp(request) == 0)
+			}
+		}
+	}
+	switch {
+	case !anything:
+		return corev1.PodQOSBestEffort
+	case guaranteed:
+		return corev1.PodQOSGuaranteed
+	}
+	return corev1.PodQOSBurstable
+}
+
+func validatePod(p, _ *corev1.Pod) field.ErrorList {
+	return validatePodSpec(&p.Spec, field.NewPath("spec"))
+}
+
+// podParts are the parts of a pod with paths of their own.
+var podParts = []registry.Subresource{
+	{Name: "ephemeralcontainers", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
+		Select: func(next, in map[string]any) { carry(next, in, "spec", "ephemeralContainers") }},
+	{Name: "resize", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
+		Select: func(next, in map[string]any) { carryResources(next, in) }},
+}
+
+// carry makes a member of a part of an object what it is in another one, or absent as there.
+func carry(next, in map[string]any, part, name string) {
+	changed := maps.Clone(asMap(next[part]))
+	if changed == nil {
+		changed = map[string]any{}
+	}
+	if v, ok := asMap(in[part])[name]; ok {
+		changed[name] = v
+	} else {
+		delete(changed, name)
+	}
+	next[part] = changed
+}
+
+// carryResources takes over the resources of the containers that a pod has, by their names.
+func carryResources(next, in map[string]any) {
+	spec := maps.Clone(asMap(next["spec"]))
+	for _, group := range []string{"containers", "initContainers"} {
+		wanted := map[any]map[string]any{}
+		for _, c := range asList(at(in, "spec."+group)) {
+			wanted[at(c, "name")] = asMap(c)
+		}
+		var changed []any
+		for _, c := range asList(spec[group]) {
+			c := maps.Clone(asMap(c))
+			if w, ok := wanted[c["name"]]; ok {
+				for _, name := range []string{"resources", "resizePolicy"} {
+					if v, ok := w[name]; ok {
+						c[name] = v
+					}
+				}
+			}
+			changed = append(changed, c)
+		}
+		if changed != nil {
+			spec[group] = changed
+		}
+	}
+	next["spec"] = spec
+}
+
+func defaultPodTemplate(t *corev1.PodTemplate) { defaultPodSpec(&t.Template.Spec) }
+
+func validatePodTemplate(t, _ *corev1.PodTemplate) field.ErrorList {
+	return validatePodSpec(&t.Template.Spec, field.NewPath("template", "spec"))
+}
+
+func podColumns() []column {
+	columns := []column{
+		cell("Ready", "The aggregate readiness state of this pod for accepting traffic.", readyOf),
+		cell("Status", "The aggregate status of the containers in this pod.", func(o any) any { return reasonOf(o) }),
+		cell("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.", restartsOf),
+		age(),
+	}
+	return append(columns, wide(
+		orNone("IP", "status.podIP", corev1.PodStatus{}.SwaggerDoc()["podIP"]),
+		orNone("Node", "spec.nodeName", corev1.PodSpec{}.SwaggerDoc()["nodeName"]),
+		orNone("Nominated Node", "status.nominatedNodeName", corev1.PodStatus{}.SwaggerDoc()["nominatedNodeName"]),
+		cell("Readiness Gates", corev1.PodSpec{}.SwaggerDoc()["readinessGates"], readinessGatesOf),
+	)...)
+}
+
+// orNone is text that shows where there's nothing.
+func orNone(name, path, description string) column {
+	return cell(name, description, func(o any) any { return or(str(at(o, path)), none) })
+}
+
+func readyOf(o any) any {
+	ready := 0
+	for _, c := range asList(at(o, "status.containerStatuses")) {
+		if at(c, "ready") == true {
+			ready++
+		}
+	}
+	return fmt.Sprintf("%d/%d", ready, len(asList(at(o, "spec.containers"))))
+}
+
+// reasonOf is the most telling of what is known about a pod.
+func reasonOf(o any) string {
+	reason := or(str(at(o, "status.reason")), str(at(o, "status.phase")))
+	if asMap(at(o, "metadata"))["deletionTimestamp"] != nil {
+		if str(at(o, "status.reason")) == "NodeLost" {
+			return "Unknown"
+		}
+		return "Terminating"
+	}
+	for i, c := range asList(at(o, "status.initContainerStatuses")) {
+		state := at(c, "state")
+		switch terminated := asMap(at(state, "terminated")); {
+		case terminated != nil && num(terminated["exitCode"]) == 0, at(c, "started") == true:
+			continue
+		case terminated != nil:
+			return "Init:" + endOf(terminated)
+		}
+		if waiting := str(at(state, "waiting.reason")); waiting != "" && waiting != "PodInitializing" {
+			return "Init:" + waiting
+		}
+		return fmt.Sprintf("Init:%d/%d", i, len(asList(at(o, "spec.initContainers"))))
+	}
+	running := false
+	statuses := asList(at(o, "status.containerStatuses"))
+	for i := len(statuses) - 1; i >= 0; i-- {
+		state := at(statuses[i], "state")
+		if waiting := str(at(state, "waiting.reason")); waiting != "" {
+			reason = waiting
+		} else if terminated := asMap(at(state, "terminated")); terminated != nil {
+			reason = endOf(terminated)
+		} else if at(statuses[i], "ready") == true && at(state, "running") != nil {
+			running = true
+		}
+	}
+	if reason == "Completed" && running {
+		return "Running"
+	}
+	return reason
+}
+
+// endOf says why a container ended.
+func endOf(terminated map[string]any) string {
+	switch {
+	case str(terminated["reason"]) != "":
+		return str(terminated["reason"])
+	case num(terminated["signal"]) != 0:
+		return fmt.Sprintf("Signal:%d", num(terminated["signal"]))
+	}
+	return fmt.Sprintf("ExitCode:%d", num(terminated["exitCode"]))
+}
+
+// restartsOf shows how often containers were restarted, and when the last was.
+func restartsOf(o any) any {
+	n, last := int64(0), ""
+	for _, c := range asList(at(o, "status.containerStatuses")) {
+		n += num(at(c, "restartCount"))
+		last = max(last, str(at(c, "lastState.terminated.finishedAt")))
+	}
+	if n > 0 && last != "" {
+		return fmt.Sprintf("%d (%v ago)", n, elapsed(last))
+	}
+	return fmt.Sprint(n)
+}
+
+func readinessGatesOf(o any) any {
+	gates := asList(at(o, "spec.readinessGates"))
+	if len(gates) == 0 {
+		return none
+	}
+	met := 0
+	for _, gate := range gates {
+		for _, c := range asList(at(o, "status.conditions")) {
+			if at(c, "type") == at(gate, "conditionType") && at(c, "status") == "True" {
+				met++
+			}
+		}
+	}
+	return fmt.Sprintf("%d/%d", met, len(gates))
+}
+
+// templateColumns show what the pods of a template run. template is its path.
+func templateColumns(template string) []column {
+	list := func(name string) func(o any) any {
+		return func(o any) any {
+			return joined(at(o, template+".spec.containers"), ",", func(c any) string { return str(at(c, name)) })
+		}
+	}
+	return []column{
+		cell("Containers", "Names of each container in the template.", list("name")),
+		cell("Images", "Images referenced by each container in the template.", list("image")),
+	}
+}
+
+func podTemplateColumns() []column {
+	return append(templateColumns("template"), cell("Pod Labels", "The labels for the pod template.", func(o any) any { return labelsText(at(o, "template.metadata.labels")) }))
+}
+
+// labelsText shows labels, sorted.
+func labelsText(v any) string {
+	labels := asMap(v)
+	if len(labels) == 0 {
+		return none
+	}
+	var all []string
+	for _, name := range sortedKeys(labels) {
+		all = append(all, name+"="+str(labels[name]))
+	}
+	return strings.Join(all, ",")
+}

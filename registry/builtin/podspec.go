@@ -1,0 +1,324 @@
+package builtin
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What pods and the templates of pods have in common.
+
+// The defaults of pods, as the API documentation names them.
+const (
+	defaultGracePeriod     int64 = 30   // seconds until a pod that ends is killed
+	defaultTokenExpiration int64 = 3600 // seconds
+	defaultFileMode        int32 = 0o644
+	defaultProbeTimeout    int32 = 1  // seconds
+	defaultProbePeriod     int32 = 10 // seconds
+	defaultProbeSuccesses  int32 = 1
+	defaultProbeFailures   int32 = 3
+)
+
+// defaultPodSpec fills in what a pod and a template leave out.
+func defaultPodSpec(s *corev1.PodSpec) {
+	orDefault(&s.DNSPolicy, corev1.DNSClusterFirst)
+	orDefault(&s.RestartPolicy, corev1.RestartPolicyAlways)
+	orDefault(&s.SchedulerName, corev1.DefaultSchedulerName)
+	orPointTo(&s.SecurityContext, corev1.PodSecurityContext{})
+	orPointTo(&s.TerminationGracePeriodSeconds, defaultGracePeriod)
+	if s.ServiceAccountName == "" { // the older name says the same
+		s.ServiceAccountName = s.DeprecatedServiceAccount
+	}
+	s.DeprecatedServiceAccount = s.ServiceAccountName
+	roundUp(s.Overhead)
+	if s.Resources != nil {
+		roundUp(s.Resources.Limits)
+		roundUp(s.Resources.Requests)
+	}
+	for i := range s.Volumes {
+		defaultVolume(&s.Volumes[i])
+	}
+	for i := range s.InitContainers {
+		defaultContainer(&s.InitContainers[i])
+	}
+	for i := range s.Containers {
+		defaultContainer(&s.Containers[i])
+	}
+	for i := range s.EphemeralContainers {
+		defaultContainer((*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon))
+	}
+}
+
+// roundUp rounds quantities to thousandths: what is smaller isn't kept.
+func roundUp(list corev1.ResourceList) {
+	const milli = -3
+	for name, q := range list {
+		q.RoundUp(milli)
+		list[name] = q
+	}
+}
+
+func defaultContainer(c *corev1.Container) {
+	orDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
+	orDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
+	orDefault(&c.ImagePullPolicy, pullPolicyOf(c.Image))
+	roundUp(c.Resources.Limits)
+	roundUp(c.Resources.Requests)
+	for i := range c.Ports {
+		orDefault(&c.Ports[i].Protocol, corev1.ProtocolTCP)
+	}
+	for i := range c.Env {
+		if from := c.Env[i].ValueFrom; from != nil {
+			defaultFieldRef(from.FieldRef)
+			if from.FileKeyRef != nil {
+				orPointTo(&from.FileKeyRef.Optional, false)
+			}
+		}
+	}
+	for _, p := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+		if p == nil {
+			continue
+		}
+		orDefault(&p.TimeoutSeconds, defaultProbeTimeout)
+		orDefault(&p.PeriodSeconds, defaultProbePeriod)
+		orDefault(&p.SuccessThreshold, defaultProbeSuccesses)
+		orDefault(&p.FailureThreshold, defaultProbeFailures)
+		defaultHTTPGet(p.HTTPGet)
+		if p.GRPC != nil {
+			orPointTo(&p.GRPC.Service, "")
+		}
+	}
+	if l := c.Lifecycle; l != nil {
+		for _, h := range []*corev1.LifecycleHandler{l.PostStart, l.PreStop} {
+			if h != nil {
+				defaultHTTPGet(h.HTTPGet)
+			}
+		}
+	}
+}
+
+// pullPolicyOf is Always for an image without a tag or digest, and for the tag latest.
+func pullPolicyOf(image string) corev1.PullPolicy {
+	name := image[strings.LastIndex(image, "/")+1:]
+	if strings.Contains(name, "@") {
+		return corev1.PullIfNotPresent
+	}
+	if _, tag, _ := strings.Cut(name, ":"); tag == "" || tag == "latest" {
+		return corev1.PullAlways
+	}
+	return corev1.PullIfNotPresent
+}
+
+func defaultHTTPGet(a *corev1.HTTPGetAction) {
+	if a != nil {
+		orDefault(&a.Path, "/")
+		orDefault(&a.Scheme, corev1.URISchemeHTTP)
+	}
+}
+
+func defaultFieldRef(r *corev1.ObjectFieldSelector) {
+	if r != nil {
+		orDefault(&r.APIVersion, "v1")
+	}
+}
+
+func defaultDownwardItems(items []corev1.DownwardAPIVolumeFile) {
+	for i := range items {
+		defaultFieldRef(items[i].FieldRef)
+	}
+}
+
+// defaultVolume makes a volume without a source an empty directory, and completes the others.
+func defaultVolume(v *corev1.Volume) {
+	if v.VolumeSource == (corev1.VolumeSource{}) {
+		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
+	}
+	if s := v.HostPath; s != nil {
+		orPointTo(&s.Type, corev1.HostPathUnset)
+	}
+	if s := v.Secret; s != nil {
+		orPointTo(&s.DefaultMode, defaultFileMode)
+	}
+	if s := v.ConfigMap; s != nil {
+		orPointTo(&s.DefaultMode, defaultFileMode)
+	}
+	if s := v.DownwardAPI; s != nil {
+		orPointTo(&s.DefaultMode, defaultFileMode)
+		defaultDownwardItems(s.Items)
+	}
+	if s := v.Projected; s != nil {
+		orPointTo(&s.DefaultMode, defaultFileMode)
+		for i := range s.Sources {
+			if d := s.Sources[i].DownwardAPI; d != nil {
+				defaultDownwardItems(d.Items)
+			}
+			if t := s.Sources[i].ServiceAccountToken; t != nil {
+				orPointTo(&t.ExpirationSeconds, defaultTokenExpiration)
+			}
+		}
+	}
+	if s := v.Image; s != nil {
+		orDefault(&s.PullPolicy, pullPolicyOf(s.Reference))
+	}
+	if s := v.Ephemeral; s != nil && s.VolumeClaimTemplate != nil {
+		defaultClaimSpec(&s.VolumeClaimTemplate.Spec)
+	}
+	defaultNetworkVolume(&v.VolumeSource)
+}
+
+// defaultNetworkVolume completes the sources of particular storage systems.
+func defaultNetworkVolume(v *corev1.VolumeSource) {
+	if s := v.ISCSI; s != nil {
+		orDefault(&s.ISCSIInterface, "default")
+	}
+	if s := v.RBD; s != nil {
+		orDefault(&s.RBDPool, "rbd")
+		orDefault(&s.RadosUser, "admin")
+		orDefault(&s.Keyring, "/etc/ceph/keyring")
+	}
+	if s := v.AzureDisk; s != nil {
+		orPointTo(&s.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+		orPointTo(&s.FSType, "ext4")
+		orPointTo(&s.ReadOnly, false)
+		orPointTo(&s.Kind, corev1.AzureSharedBlobDisk)
+	}
+	if s := v.ScaleIO; s != nil {
+		orDefault(&s.StorageMode, "ThinProvisioned")
+		orDefault(&s.FSType, "xfs")
+	}
+}
+
+// validatePodSpec checks what must be right about containers for anybody to run them.
+func validatePodSpec(s *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
+	if len(s.Containers) == 0 {
+		errs = append(errs, field.Required(at.Child("containers"), ""))
+	}
+	seen := map[string]bool{}
+	for _, group := range []struct {
+		name string
+		all  []corev1.Container
+	}{{"containers", s.Containers}, {"initContainers", s.InitContainers}} {
+		for i := range group.all {
+			c, at := &group.all[i], at.Child(group.name).Index(i)
+			errs = append(errs, validateContainer(c, at)...)
+			if seen[c.Name] && c.Name != "" {
+				errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+			}
+			seen[c.Name] = true
+		}
+	}
+	for i := range s.EphemeralContainers {
+		c, at := (*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon), at.Child("ephemeralContainers").Index(i)
+		errs = append(errs, validateContainer(c, at)...)
+		if seen[c.Name] && c.Name != "" {
+			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
+		}
+		seen[c.Name] = true
+	}
+	volumes := map[string]bool{}
+	for i, v := range s.Volumes {
+		at := at.Child("volumes").Index(i).Child("name")
+		errs = append(errs, nameOf(v.Name, at)...)
+		if volumes[v.Name] {
+			errs = append(errs, field.Duplicate(at, v.Name))
+		}
+		volumes[v.Name] = true
+	}
+	errs = append(errs, oneOf(at.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
+	return append(errs, oneOf(at.Child("dnsPolicy"), s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)...)
+}
+
+// nameOf checks a name that must be there, and a DNS label.
+func nameOf(name string, at *field.Path) field.ErrorList {
+	if name == "" {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	return problems(at, name, validation.IsDNS1123Label(name))
+}
+
+func validateContainer(c *corev1.Container, at *field.Path) (errs field.ErrorList) {
+	errs = append(errs, nameOf(c.Name, at.Child("name"))...)
+	switch {
+	case c.Image == "":
+		errs = append(errs, field.Required(at.Child("image"), ""))
+	case c.Image != strings.TrimSpace(c.Image):
+		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace"))
+	}
+	errs = append(errs, oneOf(at.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	errs = append(errs, validateContainerPorts(c.Ports, at.Child("ports"))...)
+	for i, e := range c.Env {
+		at := at.Child("env").Index(i).Child("name")
+		if e.Name == "" {
+			errs = append(errs, field.Required(at, ""))
+		} else {
+			errs = append(errs, problems(at, e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
+		}
+	}
+	for i, m := range c.VolumeMounts {
+		at := at.Child("volumeMounts").Index(i)
+		if m.Name == "" {
+			errs = append(errs, field.Required(at.Child("name"), ""))
+		}
+		if m.MountPath == "" {
+			errs = append(errs, field.Required(at.Child("mountPath"), ""))
+		}
+	}
+	errs = append(errs, validateQuantities(c.Resources.Limits, at.Child("resources", "limits"))...)
+	errs = append(errs, validateQuantities(c.Resources.Requests, at.Child("resources", "requests"))...)
+	for name, request := range c.Resources.Requests {
+		if limit, ok := c.Resources.Limits[name]; ok && request.Cmp(limit) > 0 {
+			errs = append(errs, field.Invalid(at.Child("resources", "requests").Key(string(name)), request.String(), "must be less than or equal to "+string(name)+" limit of "+limit.String()))
+		}
+	}
+	return errs
+}
+
+// validateQuantities checks that resources have names and aren't negative.
+func validateQuantities(list corev1.ResourceList, at *field.Path) (errs field.ErrorList) {
+	for name, q := range list {
+		errs = append(errs, problems(at.Key(string(name)), string(name), validation.IsQualifiedName(string(name)))...)
+		if q.Sign() < 0 {
+			errs = append(errs, field.Invalid(at.Key(string(name)), q.String(), "must be greater than or equal to 0"))
+		}
+	}
+	return errs
+}
+
+func validateContainerPorts(ports []corev1.ContainerPort, at *field.Path) (errs field.ErrorList) {
+	seen := map[string]bool{}
+	for i, p := range ports {
+		at := at.Index(i)
+		if p.Name != "" {
+			errs = append(errs, problems(at.Child("name"), p.Name, validation.IsValidPortName(p.Name))...)
+			if seen[p.Name] {
+				errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
+			}
+			seen[p.Name] = true
+		}
+		if p.ContainerPort == 0 {
+			errs = append(errs, field.Required(at.Child("containerPort"), ""))
+		} else {
+			errs = append(errs, problems(at.Child("containerPort"), p.ContainerPort, validation.IsValidPortNum(int(p.ContainerPort)))...)
+		}
+		if p.HostPort != 0 {
+			errs = append(errs, problems(at.Child("hostPort"), p.HostPort, validation.IsValidPortNum(int(p.HostPort)))...)
+		}
+		errs = append(errs, validateProtocol(p.Protocol, at.Child("protocol"))...)
+	}
+	return errs
+}
+
+func validateProtocol(p corev1.Protocol, at *field.Path) field.ErrorList {
+	return oneOf(at, p, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+}
+
+// validatePortOrName checks a port that may be given by its name.
+func validatePortOrName(p intstr.IntOrString, at *field.Path) field.ErrorList {
+	if p.Type == intstr.String {
+		return problems(at, p.StrVal, validation.IsValidPortName(p.StrVal))
+	}
+	return problems(at, p.IntVal, validation.IsValidPortNum(p.IntValue()))
+}

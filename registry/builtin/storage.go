@@ -1,0 +1,272 @@
+package builtin
+
+import (
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Volumes, and the group storage.k8s.io.
+
+func defaultPersistentVolume(v *corev1.PersistentVolume) {
+	orDefault(&v.Status.Phase, corev1.VolumePending)
+	orDefault(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
+	orPointTo(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
+	roundUp(v.Spec.Capacity)
+	if s := v.Spec.HostPath; s != nil {
+		orPointTo(&s.Type, corev1.HostPathUnset)
+	}
+	if s := v.Spec.ISCSI; s != nil {
+		orDefault(&s.ISCSIInterface, "default")
+	}
+	if s := v.Spec.RBD; s != nil {
+		orDefault(&s.RBDPool, "rbd")
+		orDefault(&s.RadosUser, "admin")
+		orDefault(&s.Keyring, "/etc/ceph/keyring")
+	}
+	if s := v.Spec.ScaleIO; s != nil {
+		orDefault(&s.StorageMode, "ThinProvisioned")
+		orDefault(&s.FSType, "xfs")
+	}
+	if s := v.Spec.AzureDisk; s != nil {
+		orPointTo(&s.CachingMode, corev1.AzureDataDiskCachingReadWrite)
+		orPointTo(&s.FSType, "ext4")
+		orPointTo(&s.ReadOnly, false)
+		orPointTo(&s.Kind, corev1.AzureSharedBlobDisk)
+	}
+}
+
+func validatePersistentVolume(v, _ *corev1.PersistentVolume) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if len(v.Spec.AccessModes) == 0 {
+		errs = append(errs, field.Required(spec.Child("accessModes"), ""))
+	}
+	if len(v.Spec.Capacity) == 0 {
+		errs = append(errs, field.Required(spec.Child("capacity"), ""))
+	}
+	return append(errs, validateQuantities(v.Spec.Capacity, spec.Child("capacity"))...)
+}
+
+func defaultClaim(c *corev1.PersistentVolumeClaim) {
+	orDefault(&c.Status.Phase, corev1.ClaimPending)
+	roundUp(c.Status.Capacity)
+	roundUp(c.Status.AllocatedResources)
+	defaultClaimSpec(&c.Spec)
+}
+
+func defaultClaimSpec(s *corev1.PersistentVolumeClaimSpec) {
+	orPointTo(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
+	roundUp(s.Resources.Limits)
+	roundUp(s.Resources.Requests)
+	if s.DataSource != nil && s.DataSourceRef == nil { // one is the newer form of the other
+		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: s.DataSource.APIGroup, Kind: s.DataSource.Kind, Name: s.DataSource.Name}
+	}
+}
+
+func validateClaim(c, _ *corev1.PersistentVolumeClaim) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if len(c.Spec.AccessModes) == 0 {
+		errs = append(errs, field.Required(spec.Child("accessModes"), "at least 1 access mode is required"))
+	}
+	if _, ok := c.Spec.Resources.Requests[corev1.ResourceStorage]; !ok {
+		errs = append(errs, field.Required(spec.Child("resources").Key(string(corev1.ResourceStorage)), ""))
+	}
+	return append(errs, validateQuantities(c.Spec.Resources.Requests, spec.Child("resources", "requests"))...)
+}
+
+func defaultStorageClass(c *storagev1.StorageClass) {
+	orPointTo(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
+	orPointTo(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
+}
+
+func validateStorageClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
+	if c.Provisioner == "" {
+		errs = append(errs, field.Required(field.NewPath("provisioner"), ""))
+	} else {
+		errs = append(errs, problems(field.NewPath("provisioner"), c.Provisioner, validation.IsQualifiedName(strings.ToLower(c.Provisioner)))...)
+	}
+	if old == nil {
+		return errs
+	}
+	forbid := func(name string, same bool) {
+		if !same {
+			errs = append(errs, field.Forbidden(field.NewPath(name), "updates to "+name+" are forbidden."))
+		}
+	}
+	forbid("parameters", len(unchanged(nil, c.Parameters, old.Parameters)) == 0)
+	forbid("provisioner", c.Provisioner == old.Provisioner)
+	forbid("reclaimPolicy", *c.ReclaimPolicy == *old.ReclaimPolicy)
+	return append(errs, unchanged(field.NewPath("volumeBindingMode"), c.VolumeBindingMode, old.VolumeBindingMode)...)
+}
+
+func validateVolumeAttachment(a, old *storagev1.VolumeAttachment) (errs field.ErrorList) {
+	spec := field.NewPath("spec")
+	if a.Spec.Attacher == "" {
+		errs = append(errs, field.Required(spec.Child("attacher"), ""))
+	}
+	if a.Spec.NodeName == "" {
+		errs = append(errs, field.Required(spec.Child("nodeName"), ""))
+	}
+	if old != nil {
+		errs = append(errs, unchanged(spec, a.Spec, old.Spec)...)
+	}
+	return errs
+}
+
+func defaultCSIDriver(d *storagev1.CSIDriver) {
+	s := &d.Spec
+	orPointTo(&s.AttachRequired, true)
+	orPointTo(&s.PodInfoOnMount, false)
+	orPointTo(&s.StorageCapacity, false)
+	orPointTo(&s.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	orPointTo(&s.RequiresRepublish, false)
+	orPointTo(&s.SELinuxMount, false)
+	if len(s.VolumeLifecycleModes) == 0 {
+		s.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	}
+}
+
+func validateCSIStorageCapacity(c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
+	if c.StorageClassName == "" {
+		errs = append(errs, field.Required(field.NewPath("storageClassName"), ""))
+	}
+	if old != nil {
+		errs = append(errs, unchanged(field.NewPath("storageClassName"), c.StorageClassName, old.StorageClassName)...)
+		errs = append(errs, unchanged(field.NewPath("nodeTopology"), c.NodeTopology, old.NodeTopology)...)
+	}
+	return errs
+}
+
+func validateAttributesClass(c, old *storagev1.VolumeAttributesClass) (errs field.ErrorList) {
+	if c.DriverName == "" {
+		errs = append(errs, field.Required(field.NewPath("driverName"), ""))
+	}
+	if old != nil {
+		errs = append(errs, unchanged(field.NewPath("driverName"), c.DriverName, old.DriverName)...)
+		errs = append(errs, unchanged(field.NewPath("parameters"), c.Parameters, old.Parameters)...)
+	}
+	return errs
+}
+
+// modesText shows access modes in short.
+func modesText(v any) string {
+	short := map[corev1.PersistentVolumeAccessMode]string{
+		corev1.ReadWriteOnce: "RWO", corev1.ReadOnlyMany: "ROX", corev1.ReadWriteMany: "RWX", corev1.ReadWriteOncePod: "RWOP",
+	}
+	return joined(v, ",", func(mode any) string { return or(short[corev1.PersistentVolumeAccessMode(str(mode))], str(mode)) })
+}
+
+// orUnset is text that shows where nothing is set.
+func orUnset(name, path, description string) column {
+	return cell(name, description, func(o any) any { return or(str(at(o, path)), unset) })
+}
+
+func persistentVolumeColumns() []column {
+	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
+	return append([]column{
+		text("Capacity", "spec.capacity.storage", spec["capacity"]),
+		cell("Access Modes", spec["accessModes"], func(o any) any { return modesText(at(o, "spec.accessModes")) }),
+		text("Reclaim Policy", "spec.persistentVolumeReclaimPolicy", spec["persistentVolumeReclaimPolicy"]),
+		cell("Status", status["phase"], phase),
+		cell("Claim", spec["claimRef"], func(o any) any {
+			if ref := at(o, "spec.claimRef"); ref != nil {
+				return str(at(ref, "namespace")) + "/" + str(at(ref, "name"))
+			}
+			return ""
+		}),
+		text("StorageClass", "spec.storageClassName", "StorageClass of the pv"),
+		orUnset("VolumeAttributesClass", "spec.volumeAttributesClassName", "VolumeAttributesClass of the pv"),
+		text("Reason", "status.reason", status["reason"]),
+		age(),
+	}, wide(orUnset("VolumeMode", "spec.volumeMode", spec["volumeMode"]))...)
+}
+
+// phase shows the phase of a volume or claim.
+func phase(o any) any {
+	if at(o, "metadata.deletionTimestamp") != nil {
+		return "Terminating"
+	}
+	return str(at(o, "status.phase"))
+}
+
+func claimColumns() []column {
+	spec, status := corev1.PersistentVolumeClaimSpec{}.SwaggerDoc(), corev1.PersistentVolumeClaimStatus{}.SwaggerDoc()
+	bound := func(show func(o any) any) func(o any) any {
+		return func(o any) any {
+			if str(at(o, "spec.volumeName")) == "" {
+				return ""
+			}
+			return show(o)
+		}
+	}
+	return append([]column{
+		cell("Status", status["phase"], phase),
+		text("Volume", "spec.volumeName", spec["volumeName"]),
+		cell("Capacity", status["capacity"], bound(func(o any) any { return str(at(o, "status.capacity.storage")) })),
+		cell("Access Modes", status["accessModes"], bound(func(o any) any { return modesText(at(o, "status.accessModes")) })),
+		text("StorageClass", "spec.storageClassName", "StorageClass of the pvc"),
+		orUnset("VolumeAttributesClass", "spec.volumeAttributesClassName", "VolumeAttributesClass of the pvc"),
+		age(),
+	}, wide(orUnset("VolumeMode", "spec.volumeMode", spec["volumeMode"]))...)
+}
+
+// flag shows a boolean that is false where it's absent.
+func flag(name, path, description string) column {
+	return column{Name: name, Type: "boolean", Description: description, Cell: func(o any) any { return at(o, path) == true }}
+}
+
+func storageClassColumns() []column {
+	doc := storagev1.StorageClass{}.SwaggerDoc()
+	return []column{
+		text("Provisioner", "provisioner", doc["provisioner"]),
+		text("ReclaimPolicy", "reclaimPolicy", doc["reclaimPolicy"]),
+		text("VolumeBindingMode", "volumeBindingMode", doc["volumeBindingMode"]),
+		asText(flag("AllowVolumeExpansion", "allowVolumeExpansion", doc["allowVolumeExpansion"])),
+		age(),
+	}
+}
+
+func volumeAttachmentColumns() []column {
+	spec := storagev1.VolumeAttachmentSpec{}.SwaggerDoc()
+	return []column{
+		text("Attacher", "spec.attacher", spec["attacher"]),
+		text("PV", "spec.source.persistentVolumeName", storagev1.VolumeAttachmentSource{}.SwaggerDoc()["persistentVolumeName"]),
+		text("Node", "spec.nodeName", spec["nodeName"]),
+		flag("Attached", "status.attached", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),
+		age(),
+	}
+}
+
+func csiDriverColumns() []column {
+	doc := storagev1.CSIDriverSpec{}.SwaggerDoc()
+	return []column{
+		flag("AttachRequired", "spec.attachRequired", doc["attachRequired"]),
+		flag("PodInfoOnMount", "spec.podInfoOnMount", doc["podInfoOnMount"]),
+		flag("StorageCapacity", "spec.storageCapacity", doc["storageCapacity"]),
+		cell("TokenRequests", doc["tokenRequests"], func(o any) any {
+			return or(joined(at(o, "spec.tokenRequests"), ",", func(r any) string { return str(at(r, "audience")) }), unset)
+		}),
+		flag("RequiresRepublish", "spec.requiresRepublish", doc["requiresRepublish"]),
+		cell("Modes", doc["volumeLifecycleModes"], func(o any) any { return or(joined(at(o, "spec.volumeLifecycleModes"), ",", str), none) }),
+		age(),
+	}
+}
+
+func csiNodeColumns() []column {
+	return []column{
+		{Name: "Drivers", Type: "integer", Description: storagev1.CSINodeSpec{}.SwaggerDoc()["drivers"], Cell: func(o any) any { return int64(len(asList(at(o, "spec.drivers")))) }},
+		age(),
+	}
+}
+
+func csiStorageCapacityColumns() []column {
+	doc := storagev1.CSIStorageCapacity{}.SwaggerDoc()
+	return []column{text("StorageClassName", "storageClassName", doc["storageClassName"]), text("Capacity", "capacity", doc["capacity"])}
+}
+
+func attributesClassColumns() []column {
+	return []column{text("DriverName", "driverName", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]), age()}
+}
