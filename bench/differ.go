@@ -33,7 +33,7 @@ func differ(ctx context.Context, args []string, out *output) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	servers[1].args = "--ephemeral --managed-fields=always" // as the peer's
+	servers[1].args = "--ephemeral --managed-fields=always --controllers=none" // as the peer's
 	for i := range servers {
 		if err := servers[i].check(running); err != nil {
 			return fmt.Errorf("it takes --server and --with-command: %w", err)

@@ -6,8 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
+
+// unattended is a server without controllers: what a deletion leaves stays as it is.
+func unattended(s *server.Server) { s.Controllers = "none" }
 
 // finalizersOf are an object's finalizers, in a list of words.
 func finalizersOf(doc string) string {
@@ -30,7 +34,7 @@ func slug(test string) string {
 // TestDeletions: what a deletion with each policy leaves of an object, with which code, and what a deletion after it does.
 func TestDeletions(t *testing.T) {
 	t.Parallel()
-	s := newGizmos(t)
+	s := newGizmos(t, unattended)
 	const (
 		foreground, orphan  = "foregroundDeletion", "orphan"
 		background          = "propagationPolicy=Background"
@@ -163,7 +167,7 @@ func TestDeletionsOfCollections(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := newGizmos(t)
+			s := newGizmos(t, unattended)
 			for name, finalizers := range map[string]string{"a": "", "b": "orphan", "c": "x.y/z"} {
 				s.PostYAML(gizmosPath, applied(name, finalizing(finalizers)))
 			}
@@ -191,7 +195,7 @@ func TestDeletionsOfCollections(t *testing.T) {
 // TestDeletionsThatFinishByAnUpdate: the write that takes the last finalizer answers 200 with the object, by whichever verb.
 func TestDeletionsThatFinishByAnUpdate(t *testing.T) {
 	t.Parallel()
-	s := newGizmos(t)
+	s := newGizmos(t, unattended)
 	for _, tc := range []struct{ name, method, query, media, body, left string }{
 		{"put", "PUT", "", "", applied("@NAME", `,"resourceVersion":"@RV"`), "gone"},
 		{"put, dry run", "PUT", "?dryRun=All", "", applied("@NAME", `,"resourceVersion":"@RV"`), "x.y/z foregroundDeletion"},
@@ -296,36 +300,60 @@ func TestOwnersThatCantBe(t *testing.T) {
 	}
 }
 
-// TestDeletionsOfNamespaces: what a deletion leaves of a namespace that somebody holds.
+// TestDeletionsOfNamespaces: what a deletion with each policy leaves of a namespace, and how it ends when somebody finalizes
+// it.
 func TestDeletionsOfNamespaces(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t)
+	s := servertest.New(t, unattended)
 	for _, tc := range []struct {
 		name, finalizers, query string
 		code                    int
-		left                    string
+		left                    string // finalizers in metadata
+		again                   string // the query of a deletion after it is finalized, if finalizers hold it then
 	}{
-		{"no policy", "", "", 200, ""},
-		{"background", "", "propagationPolicy=Background", 200, ""},
-		{"foreground", "x.y/z", "propagationPolicy=Foreground", 200, "x.y/z foregroundDeletion"},
-		{"orphan", "x.y/z", "propagationPolicy=Orphan", 200, "x.y/z orphan"},
-		{"orphanDependents", "", "orphanDependents=true", 200, "orphan"},
-		{"no orphans", "", "orphanDependents=false", 202, "foregroundDeletion"}, // for namespaces alone
+		{"no policy", "", "", 200, "", ""},
+		{"background", "", "propagationPolicy=Background", 200, "", ""},
+		{"foreground", "", "propagationPolicy=Foreground", 200, "foregroundDeletion", "propagationPolicy=Background"},
+		{"orphan", "foregroundDeletion", "propagationPolicy=Orphan", 200, "orphan", "orphanDependents=false"},
+		{"orphanDependents", "", "orphanDependents=true", 200, "orphan", "propagationPolicy=Background"},
+		{"no orphans", "", "orphanDependents=false", 202, "foregroundDeletion", "orphanDependents=false"}, // for namespaces alone
+		{"dry run", "", "dryRun=All&propagationPolicy=Foreground", 200, "foregroundDeletion", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			name := slug(tc.name)
 			path := "/api/v1/namespaces/" + name
-			// A finalizer in spec, so that it stays whichever controllers run.
-			s.PostYAML("/api/v1/namespaces", `{"metadata":{"name":"`+name+`"`+finalizing(tc.finalizers)+`},"spec":{"finalizers":["x.y/spec"]}}`)
+			made := s.PostYAML("/api/v1/namespaces", `{"metadata":{"name":"`+name+`"`+finalizing(tc.finalizers)+`},"spec":{"finalizers":["x.y/z"]}}`)
 			marked := send(t, s, tc.code, "DELETE", path+"?"+tc.query, "", "")
-			check(t, marked, "kind=Namespace status.phase=Terminating metadata.deletionTimestamp!= metadata.deletionGracePeriodSeconds=")
+			check(t, marked, `kind=Namespace status.phase=Terminating metadata.deletionTimestamp!= metadata.deletionGracePeriodSeconds= spec.finalizers=["x.y/z","kubernetes"]`)
 			if got := finalizersOf(marked); got != tc.left {
 				t.Errorf("left %s, want %s", got, tc.left)
 			}
-			// While its spec has finalizers, deleting again changes nothing, whatever the policy.
-			again := send(t, s, 200, "DELETE", path+"?propagationPolicy=Orphan", "", "")
-			check(t, again, "metadata.deletionTimestamp="+value(marked, "metadata.deletionTimestamp"))
+			if strings.HasPrefix(tc.query, "dryRun") {
+				if s.Get(path) != made {
+					t.Error("a dry run was stored")
+				}
+				return
+			}
+			// While spec has finalizers, deleting again changes nothing, whatever the policy.
+			for _, query := range []string{"", "?propagationPolicy=Orphan", "?propagationPolicy=Background"} {
+				if again := send(t, s, 200, "DELETE", path+query, "", ""); again != marked {
+					t.Errorf("%q leaves %s", query, again)
+				}
+			}
 			send(t, s, 409, "DELETE", path, "", `{"preconditions":{"uid":"x"}}`)
+			finalize := func(finalizers string) string {
+				return send(t, s, 200, "PUT", path+"/finalize", "", `{"metadata":{"name":"`+name+`"},"spec":{"finalizers":[`+finalizers+`]}}`)
+			}
+			check(t, finalize(`"x.y/z"`), `kind=Namespace spec.finalizers=["x.y/z"]`)
+			s.Get(path)
+			check(t, finalize(""), "kind=Namespace status.phase=Terminating")
+			if tc.again != "" { // the collector's finalizer holds it
+				if got := finalizersOf(s.Get(path)); got != tc.left {
+					t.Errorf("after it was finalized there is %s, want %s", got, tc.left)
+				}
+				check(t, send(t, s, 200, "DELETE", path+"?"+tc.again, "", ""), "kind=Status status=Success details.name="+name)
+			}
+			send(t, s, 404, "GET", path, "", "")
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -271,9 +272,9 @@ func warningsOf(t *testing.T, res *http.Response) (texts []string) {
 	return texts
 }
 
-func newGizmos(t *testing.T) *servertest.Server {
+func newGizmos(t *testing.T, options ...func(*server.Server)) *servertest.Server {
 	t.Helper()
-	s := servertest.New(t)
+	s := servertest.New(t, options...)
 	s.PostYAML(definitionsPath, gizmosDefinition())
 	return s
 }
