@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
@@ -97,6 +98,11 @@ func decoded(t *testing.T, line registry.Type, raw []byte) map[string]any {
 	obj := line.New()
 	if err := obj.(message).Unmarshal(raw); err != nil {
 		t.Fatal(err)
+	}
+	if set, ok := obj.(*appsv1.StatefulSet); ok { // messages don't say of what kind an object inside another is
+		for i := range set.Spec.VolumeClaimTemplates {
+			set.Spec.VolumeClaimTemplates[i].TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
+		}
 	}
 	return parse(t, withType(t, line, obj))
 }
