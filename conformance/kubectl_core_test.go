@@ -1,0 +1,200 @@
+package conformance
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestKubectlCreate: create has a generator for each of these kinds.
+func TestKubectlCreate(t *testing.T) {
+	k := newKubectl(t, startEphemeral(t))
+	k.tell(t, []step{
+		{args: args("create", "namespace", "team"), want: "namespace/team created"},
+		{args: args("create", "configmap", "settings", "--from-literal=a=1", "--from-literal=b=2"), want: "configmap/settings created"},
+		{args: args("create", "configmap", "settings", "--from-literal=a=1"), fails: `error: failed to create configmap: configmaps "settings" already exists`},
+		{args: args("create", "secret", "generic", "login", "--from-literal=user=me"), want: "secret/login created"},
+		{args: args("create", "secret", "docker-registry", "hub", "--docker-server=hub.test", "--docker-username=me", "--docker-password=x"), want: "secret/hub created"},
+		{args: args("create", "serviceaccount", "robot"), want: "serviceaccount/robot created"},
+		{args: args("create", "role", "reader", "--verb=get,list,watch", "--resource=configmaps"), want: "role.rbac.authorization.k8s.io/reader created"},
+		{args: args("create", "rolebinding", "readers", "--role=reader", "--serviceaccount=default:robot"), want: "rolebinding.rbac.authorization.k8s.io/readers created"},
+		{args: args("create", "clusterrole", "all:reader", "--verb=get", "--resource=namespaces"), want: "clusterrole.rbac.authorization.k8s.io/all:reader created"},
+		{args: args("create", "clusterrolebinding", "all:readers", "--clusterrole=all:reader", "--group=team"), want: "clusterrolebinding.rbac.authorization.k8s.io/all:readers created"},
+		{args: args("create", "configmap", "dry", "--dry-run=client", "-o", "name"), want: "configmap/dry"},
+		{args: args("create", "configmap", "dry", "--dry-run=server", "-o", "name"), want: "configmap/dry"},
+		{args: args("get", "configmap", "dry"), fails: `configmaps "dry" not found`},
+		{args: args("set", "subject", "rolebinding/readers", "--user=me"), want: "rolebinding.rbac.authorization.k8s.io/readers subjects updated"},
+		{args: args("get", "rolebinding", "readers", "-o", "jsonpath={.subjects[*].name}"), want: "robot me"},
+		{args: args("auth", "reconcile", "-f", "-"), stdin: `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader, namespace: default}, rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]}`,
+			want: "...role.rbac.authorization.k8s.io/reader reconciled", complains: "missing rules added"},
+	})
+}
+
+// TestKubectlGetOutputs: each form in which get prints.
+func TestKubectlGetOutputs(t *testing.T) {
+	k := newKubectl(t, startEphemeral(t))
+	k.do("", "create", "configmap", "settings", "--from-literal=a=1", "--from-literal=b=2")
+	k.do("", "label", "configmap", "settings", "tier=front")
+	k.do("", "create", "secret", "generic", "login", "--from-literal=user=me")
+	k.tell(t, []step{
+		{args: args("get", "configmaps"), want: "...NAME       DATA   AGE\nsettings   2      "},
+		{args: args("get", "secrets", "--no-headers"), want: "...login   Opaque   1     "},
+		{args: args("get", "cm", "-L", "tier"), want: "...TIER\nsettings   2      "},
+		{args: args("get", "cm", "--show-labels"), want: "...tier=front"},
+		{args: args("get", "cm", "--show-kind", "--no-headers"), want: "...configmap/settings   2     "},
+		{args: args("get", "cm", "settings", "-o", "wide"), want: "...settings   2     "},
+		{args: args("get", "cm", "settings", "-o", "name"), want: "configmap/settings"},
+		{args: args("get", "cm", "settings", "-o", "yaml"), want: "...data:\n  a: \"1\"\n  b: \"2\"\nkind: ConfigMap\n"},
+		{args: args("get", "cm", "settings", "-o", "json"), want: `..."kind": "ConfigMap"`},
+		{args: args("get", "cm", "-o", "jsonpath={.items[*].data.a}"), want: "1"},
+		{args: args("get", "cm", "-o", "jsonpath-as-json={.items[*].data.a}"), want: "[\n    \"1\"\n]"},
+		{args: args("get", "cm", "-o", "custom-columns=NAME:.metadata.name,A:.data.a"), want: "NAME       A\nsettings   1"},
+		{args: args("get", "cm", "-o", "go-template={{range .items}}{{.metadata.name}} {{end}}"), want: "settings"},
+		{args: args("get", "cm", "--sort-by=.metadata.name", "-o", "name"), want: "configmap/settings"},
+		{args: args("get", "cm,secrets", "-o", "name"), want: "configmap/settings\nsecret/login"},
+		{args: args("get", "cm", "-A", "-l", "tier=front", "-o", "name"), want: "configmap/settings"},
+		{args: args("get", "cm", "--field-selector", "metadata.name=settings", "-o", "name"), want: "configmap/settings"},
+		{args: args("get", "secrets", "--field-selector", "type=Opaque", "-o", "name"), want: "secret/login"},
+		{args: args("get", "cm", "--server-print=false", "--no-headers"), want: "...settings   "},
+		{args: args("get", "cm", "settings", "--show-managed-fields", "-o", "yaml"), want: "...kind: ConfigMap"},
+		{args: args("get", "--raw", "/api/v1/namespaces/default/configmaps/settings"), want: `..."data":{"a":"1","b":"2"}`},
+	})
+}
+
+// TestKubectlChange: every way to change an object of a built-in kind.
+func TestKubectlChange(t *testing.T) {
+	k := newKubectl(t, startEphemeral(t))
+	const one = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, labels: {app: demo}}, data: {a: "1", b: "2"}}`
+	const two = `{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, labels: {app: demo}}, data: {a: "3"}}`
+	const other = `{apiVersion: v1, kind: ConfigMap, metadata: {name: other, labels: {app: demo}}}`
+	k.tell(t, []step{
+		{args: args("apply", "-f", "-"), stdin: one, want: "configmap/settings created"},
+		{args: args("apply", "-f", "-"), stdin: one, want: "configmap/settings unchanged"},
+		{args: args("diff", "-f", "-"), stdin: one, want: ""},
+	})
+	if stdout, stderr, err := k.call(two, "diff", "-f", "-"); err == nil || stderr != "" || !strings.Contains(stdout, `-  b: "2"`) || !strings.Contains(stdout, `+  a: "3"`) {
+		t.Errorf("diff ends with %v and prints\n%s\n%s", err, stdout, stderr)
+	}
+	k.tell(t, []step{
+		{args: args("apply", "-f", "-", "--dry-run=server"), stdin: two, want: "configmap/settings configured (server dry run)"},
+		{args: args("apply", "-f", "-"), stdin: two, want: "configmap/settings configured"},
+		{args: args("get", "cm", "settings", "-o", "jsonpath={.data}"), want: `{"a":"3"}`},
+		{args: args("apply", "-f", "-", "--prune", "-l", "app=demo", "--prune-allowlist=core/v1/ConfigMap"), stdin: other, want: "configmap/other created\nconfigmap/settings pruned"},
+		{args: args("apply", "--server-side", "-f", "-"), stdin: one, want: "configmap/settings serverside-applied"},
+		{args: args("apply", "--server-side", "-f", "-", "--field-manager=someone"), stdin: two, fails: `conflict with "kubectl"`},
+		{args: args("apply", "--server-side", "-f", "-", "--field-manager=someone", "--force-conflicts"), stdin: two, want: "configmap/settings serverside-applied"},
+		{args: args("diff", "--server-side", "-f", "-", "--field-manager=someone"), stdin: two, want: ""},
+		{args: args("patch", "cm", "settings", "-p", `{"data":{"b":null,"c":"4"}}`), want: "configmap/settings patched"},
+		{args: args("get", "cm", "settings", "-o", "jsonpath={.data}"), want: `{"a":"3","c":"4"}`},
+		{args: args("patch", "cm", "settings", "--type=json", "-p", `[{"op":"remove","path":"/data/c"}]`), want: "configmap/settings patched"},
+		{args: args("replace", "-f", "-"), stdin: one, want: "configmap/settings replaced"},
+		{args: args("label", "cm", "settings", "tier=front"), want: "configmap/settings labeled"},
+		{args: args("annotate", "cm", "settings", "note=x"), want: "configmap/settings annotated"},
+		{args: args("wait", "--for=jsonpath={.data.a}=1", "cm/settings", "--timeout=30s"), want: "configmap/settings condition met"},
+		{args: args("delete", "cm", "settings", "--wait"), want: `configmap "settings" deleted from default namespace`},
+		{args: args("delete", "cm", "other", "--cascade=background", "--now"), want: `configmap "other" deleted from default namespace`},
+		{args: args("apply", "-f", "-"), stdin: one, want: "configmap/settings created"},
+		{args: args("delete", "cm", "-l", "app=demo"), want: `configmap "settings" deleted from default namespace`},
+		{args: args("create", "-f", "-", "--validate=strict"), stdin: strings.Replace(one, " data:", " dat:", 1), fails: `unknown field "dat"`},
+		{args: args("create", "-f", "-"), stdin: strings.Replace(one, "a: \"1\"", "a: 1", 1), fails: "cannot unmarshal number into Go struct field ConfigMap.data of type string"},
+	})
+}
+
+// TestKubectlDescribe: what describe, explain and events say about built-in kinds.
+func TestKubectlDescribe(t *testing.T) {
+	k := newKubectl(t, startEphemeral(t))
+	k.do("", "create", "configmap", "settings", "--from-literal=a=1")
+	k.do("", "create", "secret", "generic", "login", "--from-literal=user=me")
+	k.do("", "create", "serviceaccount", "robot")
+	k.do("", "create", "role", "reader", "--verb=get", "--resource=configmaps")
+	k.do("", "create", "rolebinding", "readers", "--role=reader", "--user=me")
+	k.do(`{apiVersion: v1, kind: Event, metadata: {name: e}, type: Warning, reason: Burnt, message: it burns, lastTimestamp: "2026-01-01T00:00:00Z",
+		involvedObject: {apiVersion: v1, kind: ConfigMap, name: settings, namespace: default}}`, "create", "-f", "-")
+	k.do(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: leader}, spec: {holderIdentity: me}}`, "create", "-f", "-")
+	k.tell(t, []step{
+		{args: args("describe", "cm", "settings"), want: "...Data\n====\na:\n----\n1\n"},
+		{args: args("describe", "secret", "login"), want: "...user:  2 bytes"},
+		{args: args("describe", "role", "reader"), want: "...configmaps  []                 []              [get]"},
+		{args: args("describe", "rolebinding", "readers"), want: "...User  me"},
+		{args: args("describe", "lease", "leader"), want: "...Holder Identity:  me"},
+		{args: args("describe", "sa", "robot"), want: "...Name:                robot"},
+		{args: args("describe", "ns", "default"), want: "...Status:       Active"},
+		{args: args("get", "lease"), want: "...NAME     HOLDER   AGE\nleader   me       "},
+		{args: args("get", "sa", "robot", "-o", "name"), want: "serviceaccount/robot"},
+		{args: args("get", "events", "--no-headers"), want: "...Warning   Burnt   configmap/settings   it burns"},
+		{args: args("get", "events.events.k8s.io", "-o", "jsonpath={.items[*].note}"), want: "it burns"},
+		{args: args("events"), want: "...Warning   Burnt    ConfigMap/settings   it burns"},
+		{args: args("events", "--for", "cm/settings", "--types=Warning", "--no-headers"), want: "...it burns"},
+		{args: args("explain", "configmap.data"), want: "...FIELD: data <map[string]string>"},
+		{args: args("explain", "roles.rules", "--recursive"), want: "...resourceNames"},
+		{args: args("explain", "lease.spec", "--output=plaintext-openapiv2"), want: "...holderIdentity"},
+	})
+}
+
+// TestKubectlAuth: who kubectl is, and what it may do.
+func TestKubectlAuth(t *testing.T) {
+	k := newKubectl(t, startEphemeral(t))
+	k.tell(t, []step{
+		{args: args("auth", "can-i", "create", "configmaps"), want: "yes"},
+		{args: args("auth", "can-i", "*", "*", "--all-namespaces"), want: "yes"},
+		{args: args("auth", "can-i", "get", "/metrics"), want: "yes"},
+		{args: args("auth", "can-i", "--list"), want: "...*.*"},
+		{args: args("auth", "whoami"), want: "...Username"},
+		{args: args("auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}"), want: `..."system:masters"`},
+		{args: args("version", "-o", "json"), want: `..."serverVersion"`},
+		{args: args("api-resources", "-o", "name"), want: "...configmaps\nevents\nnamespaces\nsecrets\nserviceaccounts\n"},
+		{args: args("api-versions"), want: "...rbac.authorization.k8s.io/v1"},
+	})
+}
+
+// TestKubectlKustomize: a directory of resources, made and applied.
+func TestKubectlKustomize(t *testing.T) {
+	k := newKubectl(t, startEphemeral(t))
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte("namePrefix: my-\nconfigMapGenerator:\n- name: settings\n  literals: [a=1]\ngeneratorOptions: {disableNameSuffixHash: true}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	k.tell(t, []step{
+		{args: args("kustomize", dir), want: "...name: my-settings"},
+		{args: args("apply", "-k", dir), want: "configmap/my-settings created"},
+		{args: args("get", "-k", dir, "-o", "jsonpath={.data.a}"), want: "1"},
+		{args: args("delete", "-k", dir), want: `configmap "my-settings" deleted from default namespace`},
+	})
+}
+
+// TestKubectlProxy: a proxy on this machine, through which others talk without credentials.
+func TestKubectlProxy(t *testing.T) {
+	k := newKubectl(t, startSecure(t))
+	line := <-k.follow("proxy", "--port=0")
+	_, address, ok := strings.Cut(line, "Starting to serve on ")
+	if !ok {
+		t.Fatalf("proxy prints %q", line)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	get := func(path string) *http.Response {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { res.Body.Close() })
+		return res
+	}
+	if body, err := io.ReadAll(get("/api/v1/namespaces/default").Body); err != nil || !strings.Contains(string(body), `"name": "default"`) && !strings.Contains(string(body), `"name":"default"`) {
+		t.Errorf("%v: %s", err, body)
+	}
+	events := bufio.NewReader(get("/api/v1/namespaces/default/configmaps?watch=true").Body)
+	k.do("", "create", "configmap", "settings")
+	if event, err := events.ReadString('\n'); err != nil || !strings.HasPrefix(event, `{"type":"ADDED"`) {
+		t.Errorf("the watch through the proxy has %q, %v", event, err)
+	}
+}
