@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/apiserver-lite/apiserver-lite/client/cli"
 )
 
 // pages returns the paths and contents of the files that people read: pages, and examples of installations.
@@ -75,7 +77,10 @@ func anchors(page string) (names []string) {
 
 // TestDocsFlags: each flag and environment variable of ours that a page names is one that the program has.
 func TestDocsFlags(t *testing.T) {
-	known := map[string]bool{"APISERVER_LITE_TOKEN": true}
+	known := map[string]bool{"APISERVER_LITE_TOKEN": true, "APISERVER_LITE_SERVER": true}
+	for _, name := range cli.FlagNames() {
+		known["--"+name] = true
+	}
 	flagSet(&flags{}).VisitAll(func(f *pflag.Flag) {
 		known["--"+f.Name] = true
 		known[envPrefix+strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))] = true

@@ -51,11 +51,12 @@ var floors = []floor{
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"client", []string{"selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},
+	{"client/cli", []string{"selectors", "watchstream", "client", "client/kubeconfig"}},
 	{"internal/faultproxy", nil},                     // between clients and servers in tests
 	{"e2e", nil},                                     // runs the binary
 	{"bench", nil},                                   // runs the binary, or measures a server that runs
 	{"examples/...", []string{"server", "registry"}}, // programs of others
-	{"", []string{"server"}},                         // main
+	{"", []string{"server", "client/cli"}},           // main
 }
 
 // light are the packages that a Go client links: of what isn't ours they import the standard library only.

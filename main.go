@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/klog/v2"
 
+	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
 
@@ -52,6 +54,11 @@ type flags struct {
 }
 
 func run(args []string, getenv func(string) string, stdout, stderr io.Writer, parent int) int {
+	if len(args) > 0 && slices.Contains(cli.Names, args[0]) {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return cli.Run(ctx, args, getenv, os.Stdin, stdout, stderr)
+	}
 	var f flags
 	f.parent.pid = parent
 	if err := parse(&f, args, getenv); errors.Is(err, pflag.ErrHelp) {
@@ -192,7 +199,7 @@ func parse(f *flags, args []string, getenv func(string) string) error {
 		return err
 	}
 	if set.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are only flags, see --help", set.Arg(0))
+		return fmt.Errorf("unexpected argument %q: there are flags, and the commands %s, see --help", set.Arg(0), strings.Join(cli.Names, ", "))
 	}
 	var err error
 	set.VisitAll(func(flag *pflag.Flag) {
@@ -270,7 +277,7 @@ func flagSet(f *flags) *pflag.FlagSet {
 }
 
 func usage(f *flags) string {
-	return "Usage: apiserver-lite [flags]\n\nEach flag is also an environment variable: --data-dir is " + envPrefix + "DATA_DIR.\n\n" + flagSet(f).FlagUsages()
+	return "Usage: apiserver-lite [flags]\n       apiserver-lite " + strings.Join(cli.Names, "|") + " ...\n\nThe commands talk to a server: apiserver-lite watch --help has more.\n\nEach flag is also an environment variable: --data-dir is " + envPrefix + "DATA_DIR.\n\n" + flagSet(f).FlagUsages()
 }
 
 func parseLevel(s string) (slog.Level, error) {

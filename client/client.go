@@ -20,7 +20,7 @@ import (
 
 // Options of a Client. The zero value suffices for a server on this machine that asks for no token.
 type Options struct {
-	// Token is the bearer token. It needs https, a unix socket or an address of this machine.
+	// Token is the bearer token. Without https whoever sits between can read it.
 	Token string
 	// TokenFile is a file with the token, which is read again every minute because tokens of pods are replaced.
 	TokenFile string

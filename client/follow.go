@@ -114,6 +114,7 @@ func (f *follower[T]) connection(ctx context.Context, yield func(Event[T], error
 // until returns how long to wait after a connection that was opened at a time and ended with err.
 func (f *follower[T]) until(opened time.Time, err error) time.Duration {
 	if err == io.EOF {
+		f.from.c.log.Debug("watch ended, going on", "resource", f.from.String(), "version", f.version)
 		return reconnectInterval - time.Since(opened)
 	}
 	pause := f.pause.next()
@@ -143,7 +144,7 @@ func final(ctx context.Context, err error) bool {
 }
 
 // backoff is the pauses after failures: each about twice as long as the one before, up to a bound, and up to half longer
-// by chance, so that clients that failed together don't come back together.
+// by chance, so that clients that failed together don't come back together. If the first is the longest, all are that.
 type backoff struct {
 	first, most time.Duration
 	now         time.Duration // the next pause, without chance
@@ -159,6 +160,9 @@ func (c *call) backoff(first, most time.Duration) *backoff {
 
 func (b *backoff) next() time.Duration {
 	pause := b.now
+	if b.first == b.most {
+		return pause
+	}
 	b.now = min(2*b.now, b.most)
 	return pause + rand.N(pause/2+1)
 }

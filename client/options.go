@@ -96,7 +96,8 @@ func WatchFor(d time.Duration) Option {
 	return set("timeoutSeconds", strconv.Itoa(max(1, int(d/time.Second))))
 }
 
-// Backoff sets the pauses after failures: the first one, and the longest. Each is about twice the one before.
+// Backoff sets the pauses after failures: the first one, and the longest. Each is about twice the one before; if both are the
+// same, all are exactly that.
 func Backoff(first, longest time.Duration) Option {
 	return func(c *call) { c.first, c.most = first, max(first, longest) }
 }

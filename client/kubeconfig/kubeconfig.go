@@ -1,0 +1,211 @@
+// Package kubeconfig makes a client of a kubeconfig file, the file in which kubectl finds its servers and users.
+//
+// It's apart from package client because it needs a YAML library. It reads what kubectl reads, but for basic authentication,
+// auth providers and proxies, which are errors. A user with a plug-in (exec) has its command run, as by kubectl.
+package kubeconfig
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/apiserver-lite/apiserver-lite/client"
+)
+
+// Open returns a client for a context of the file: for the current one if context is "". The path may be a list of files,
+// as in KUBECONFIG, of which the first that has something wins; those that aren't there are left out. Of the options, the
+// server's certificate, the user and the namespace come from the file.
+func Open(path, context string, o client.Options) (*client.Client, error) {
+	f, err := load(path)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig: %w", err)
+	}
+	c, err := f.open(context, o)
+	if err != nil {
+		return nil, fmt.Errorf("kubeconfig %s: %w", path, err)
+	}
+	return c, nil
+}
+
+// config is the parts of a kubeconfig file that are used.
+type config struct {
+	CurrentContext string         `json:"current-context"`
+	Contexts       []namedContext `json:"contexts"`
+	Clusters       []namedCluster `json:"clusters"`
+	Users          []namedUser    `json:"users"`
+}
+
+type namedContext struct {
+	Name    string `json:"name"`
+	Context struct {
+		Cluster   string `json:"cluster"`
+		User      string `json:"user"`
+		Namespace string `json:"namespace"`
+	} `json:"context"`
+}
+
+type namedCluster struct {
+	Name    string `json:"name"`
+	Cluster struct {
+		Server             string `json:"server"`
+		CA                 string `json:"certificate-authority"`
+		CAData             []byte `json:"certificate-authority-data"`
+		InsecureSkipVerify bool   `json:"insecure-skip-tls-verify"`
+		ServerName         string `json:"tls-server-name"`
+		ProxyURL           string `json:"proxy-url"`
+	} `json:"cluster"`
+	directory string // of the file, which its paths are relative to
+}
+
+type namedUser struct {
+	Name string `json:"name"`
+	User struct {
+		Token        string   `json:"token"`
+		TokenFile    string   `json:"tokenFile"`
+		Cert         string   `json:"client-certificate"`
+		CertData     []byte   `json:"client-certificate-data"`
+		Key          string   `json:"client-key"`
+		KeyData      []byte   `json:"client-key-data"`
+		Username     string   `json:"username"`
+		AuthProvider any      `json:"auth-provider"`
+		Impersonate  string   `json:"as"`
+		Exec         *command `json:"exec"`
+	} `json:"user"`
+	directory string
+}
+
+// load reads the files of a list and puts them together.
+func load(path string) (*config, error) {
+	var all config
+	found := false
+	for _, file := range filepath.SplitList(path) {
+		if file == "" {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) && len(filepath.SplitList(path)) > 1 {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		var one config
+		if err := yaml.Unmarshal(text, &one); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		found = true
+		directory := filepath.Dir(file)
+		if all.CurrentContext == "" {
+			all.CurrentContext = one.CurrentContext
+		}
+		for i := range one.Clusters {
+			one.Clusters[i].directory = directory
+		}
+		for i := range one.Users {
+			one.Users[i].directory = directory
+		}
+		all.Contexts = append(all.Contexts, one.Contexts...)
+		all.Clusters = append(all.Clusters, one.Clusters...)
+		all.Users = append(all.Users, one.Users...)
+	}
+	if !found {
+		return nil, fmt.Errorf("there is no file at %q", path)
+	}
+	return &all, nil
+}
+
+// find returns the first element with that name.
+func find[T any](all []T, what, name string, nameOf func(T) string) (T, error) {
+	for _, one := range all {
+		if nameOf(one) == name {
+			return one, nil
+		}
+	}
+	var none T
+	return none, fmt.Errorf("there is no %s %q", what, name)
+}
+
+func (f *config) open(context string, o client.Options) (*client.Client, error) {
+	if context == "" {
+		context = f.CurrentContext
+	}
+	if context == "" {
+		return nil, errors.New("there is no current-context, and none was asked for")
+	}
+	at, err := find(f.Contexts, "context", context, func(c namedContext) string { return c.Name })
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := find(f.Clusters, "cluster", at.Context.Cluster, func(c namedCluster) string { return c.Name })
+	if err != nil {
+		return nil, err
+	}
+	var user namedUser
+	if at.Context.User != "" {
+		if user, err = find(f.Users, "user", at.Context.User, func(u namedUser) string { return u.Name }); err != nil {
+			return nil, err
+		}
+	}
+	if o.Namespace == "" {
+		o.Namespace = at.Context.Namespace
+	}
+	if err := cluster.fill(&o); err != nil {
+		return nil, fmt.Errorf("cluster %q: %w", cluster.Name, err)
+	}
+	if err := user.fill(&o); err != nil {
+		return nil, fmt.Errorf("user %q: %w", user.Name, err)
+	}
+	return client.New(cluster.Cluster.Server, o)
+}
+
+func (c *namedCluster) fill(o *client.Options) (err error) {
+	if c.Cluster.ProxyURL != "" {
+		return errors.New("proxy-url isn't supported; set HTTPS_PROXY")
+	}
+	o.InsecureSkipVerify, o.ServerName = c.Cluster.InsecureSkipVerify, c.Cluster.ServerName
+	o.CA, err = content(c.directory, c.Cluster.CA, c.Cluster.CAData)
+	return err
+}
+
+func (u *namedUser) fill(o *client.Options) (err error) {
+	switch {
+	case u.User.Username != "":
+		return errors.New("basic authentication isn't supported")
+	case u.User.AuthProvider != nil:
+		return errors.New("auth-provider isn't supported; use exec")
+	case u.User.Impersonate != "":
+		return errors.New("impersonation isn't supported")
+	}
+	o.Token, o.TokenFile, o.GetToken = u.User.Token, "", nil
+	if u.User.TokenFile != "" { // which wins, as for kubectl
+		o.Token, o.TokenFile = "", relative(u.directory, u.User.TokenFile)
+	}
+	if o.Cert, err = content(u.directory, u.User.Cert, u.User.CertData); err != nil {
+		return err
+	}
+	if o.Key, err = content(u.directory, u.User.Key, u.User.KeyData); err != nil {
+		return err
+	}
+	if u.User.Exec != nil && o.Token == "" && o.TokenFile == "" {
+		return u.User.Exec.fill(o, u.directory)
+	}
+	return nil
+}
+
+// content returns what was given in the file, or else what is at the path.
+func content(directory, path string, given []byte) ([]byte, error) {
+	if len(given) > 0 || path == "" {
+		return given, nil
+	}
+	return os.ReadFile(relative(directory, path))
+}
+
+func relative(directory, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(directory, path)
+}

@@ -1,0 +1,75 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// Table is what a collection looks like to people, as the server sees it: the columns of `kubectl get`.
+type Table struct {
+	Columns []TableColumn `json:"columnDefinitions"`
+	Rows    []TableRow    `json:"rows"`
+}
+
+// TableColumn says what is in a column.
+type TableColumn struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"` // string, integer, number, boolean or date
+	Description string `json:"description"`
+	Priority    int    `json:"priority"` // above 0 for columns that are shown only when there's room
+}
+
+// TableRow is an object.
+type TableRow struct {
+	Cells  []any `json:"cells"`  // as Columns
+	Object Meta  `json:"object"` // its metadata
+}
+
+// Table returns the collection, or with a name that object, as a table, whose pages are fetched one by one. progress, if it isn't nil, is told after
+// each page how many rows there have been, and how many remain, as far as the server says so.
+func (r Collection[T]) Table(ctx context.Context, name string, progress func(done, remaining int), options ...Option) (*Table, error) {
+	c := newCall(options)
+	if c.err != nil {
+		return nil, c.err
+	}
+	query := url.Values(maps.Clone(c.query))
+	if name == "" && c.pageSize > 0 {
+		query.Set("limit", strconv.Itoa(c.pageSize))
+	}
+	var all Table
+	for {
+		body, err := r.c.answer(ctx, &request{
+			method: http.MethodGet, path: r.path(r.namespace, name, ""), query: query, accept: "application/json;as=Table;v=v1;g=meta.k8s.io",
+		})
+		if err != nil {
+			return nil, err
+		}
+		var page struct {
+			Kind     string
+			Metadata struct {
+				Continue           string
+				RemainingItemCount int
+			}
+			Table
+		}
+		if err := json.Unmarshal(body, &page); err != nil || page.Kind != "Table" {
+			return nil, fmt.Errorf("%s: the answer is no table: %w", r, err)
+		}
+		if all.Columns == nil {
+			all.Columns = page.Columns
+		}
+		all.Rows = append(all.Rows, page.Rows...)
+		if progress != nil {
+			progress(len(all.Rows), page.Metadata.RemainingItemCount)
+		}
+		if page.Metadata.Continue == "" {
+			return &all, nil
+		}
+		query.Set("continue", page.Metadata.Continue)
+	}
+}
