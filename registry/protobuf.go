@@ -8,9 +8,13 @@ import (
 	"io"
 	"unicode/utf8"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
@@ -77,13 +81,34 @@ func recovered(err *error) {
 
 // Encodes tells whether the answers about a target, which are objects or lists of them, can be protobuf in a form.
 func (e *Endpoint) Encodes(subresource string, k form.Kind) bool {
-	switch {
+	switch of := e.bodyKind(subresource); {
 	case k == form.Table:
 		return false
 	case subresource == scale:
 		return k == form.Whole
+	case !of.Empty(): // few clients ask, and all take JSON
+		return false
 	}
 	return k == form.MetadataOnly || e.messages != nil
+}
+
+// bodyKind returns the kind of a subresource's bodies, empty for that of the object itself.
+func (e *Endpoint) bodyKind(subresource string) runtimeschema.GroupVersionKind {
+	if subresource == scale {
+		return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+	}
+	if part := e.part(subresource); part != nil {
+		return part.Kind
+	}
+	return runtimeschema.GroupVersionKind{}
+}
+
+// partMessages make messages of the kinds of subresources.
+var partMessages = map[runtimeschema.GroupVersionKind]func() message{
+	autoscalingv1.SchemeGroupVersion.WithKind("Scale"):           func() message { return &autoscalingv1.Scale{} },
+	corev1.SchemeGroupVersion.WithKind("Binding"):                func() message { return &corev1.Binding{} },
+	policyv1.SchemeGroupVersion.WithKind("Eviction"):             func() message { return &policyv1.Eviction{} },
+	authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"): func() message { return &authenticationv1.TokenRequest{} },
 }
 
 // apart is the form of answers as protobuf that aren't objects of an endpoint.
@@ -101,7 +126,10 @@ func encodeApart(shown *form.Shown, meta metav1.TypeMeta, answer message) ([]byt
 
 // TakesProtobuf tells whether bodies for the target may be protobuf: those for Go types that have such a form, and Scales.
 func (e *Endpoint) TakesProtobuf(subresource string) bool {
-	return subresource == scale || e.messages != nil
+	if of := e.bodyKind(subresource); !of.Empty() {
+		return partMessages[of] != nil
+	}
+	return e.messages != nil
 }
 
 // expected is what a body must be.
@@ -153,17 +181,34 @@ func (e *Endpoint) OpenProtobuf(r *Request, body []byte) error {
 	if err != nil {
 		return badBody(err)
 	}
-	if r.Subresource != scale {
+	of := e.bodyKind(r.Subresource)
+	if of.Empty() {
 		r.Message = &envelope
 		return nil
 	}
-	s := &autoscalingv1.Scale{}
-	if err := (expected{[]string{autoscalingv1.SchemeGroupVersion.String()}, "Scale"}).decode(&envelope, s); err != nil {
+	m, version := partMessages[of](), of.GroupVersion().String()
+	if err := (expected{[]string{version}, of.Kind}).decode(&envelope, m); err != nil {
 		return err
 	}
-	s.APIVersion, s.Kind = envelope.APIVersion, envelope.Kind
-	r.Body, err = json.Marshal(s)
+	tree, err := treeOf(m)
+	if err != nil {
+		return err
+	}
+	tree["apiVersion"], tree["kind"] = version, of.Kind
+	r.Body, err = object.EncodeJSON(tree)
 	return badBody(err)
+}
+
+// treeOf returns the content of a message that a client sent.
+func treeOf(m message) (map[string]any, error) {
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m)
+	if err != nil {
+		return nil, badBody(object.Undecodable(err))
+	}
+	if text, ok := badText(tree); !ok {
+		return nil, badRequest("the body of the request is not valid UTF-8 in %q", clip.Text(text))
+	}
+	return tree, nil
 }
 
 // OpenDeleteOptions returns a body of DeleteOptions, which came as protobuf, as JSON. Errors are Status errors.
@@ -177,7 +222,11 @@ func (e *Endpoint) OpenDeleteOptions(body []byte) ([]byte, error) {
 	if err := (expected{versions, "DeleteOptions"}).decode(&envelope, o); err != nil {
 		return nil, err
 	}
-	raw, err := json.Marshal(o)
+	tree, err := treeOf(o)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := object.EncodeJSON(tree)
 	return raw, badBody(err)
 }
 
@@ -187,12 +236,9 @@ func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
 	if err := (expected{[]string{w.apiVersion()}, w.Kind}).decode(body, m); err != nil {
 		return nil, err
 	}
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m)
+	tree, err := treeOf(m)
 	if err != nil {
-		return nil, badBody(object.Undecodable(err))
-	}
-	if text, ok := badText(tree); !ok {
-		return nil, badRequest("the body of the request is not valid UTF-8 in %q", clip.Text(text))
+		return nil, err
 	}
 	tree["apiVersion"], tree["kind"] = w.apiVersion(), w.Kind
 	o, _, err := w.split(tree)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -503,5 +504,44 @@ func TestProtobufDiscovery(t *testing.T) {
 		if res.Header.Get("Content-Type") != protobufType+form || res.Header.Get("ETag") == "" {
 			t.Errorf("%s is %s with the tag %s", path, res.Header.Get("Content-Type"), res.Header.Get("ETag"))
 		}
+	}
+}
+
+// TestProtobufScale: a Scale is a type of Kubernetes', whatever it's of.
+func TestProtobufScale(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	s.PostYAML(definitionsPath, `
+metadata: {name: fleets.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: fleets, kind: Fleet}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {scale: {specReplicasPath: .spec.ships, statusReplicasPath: .status.ships}}
+    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, properties: {ships: {type: integer}}}}}}
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition`)
+	const path = "/apis/example.com/v1/namespaces/default/fleets"
+	s.PostYAML(path, "{apiVersion: example.com/v1, kind: Fleet, metadata: {name: a}, spec: {ships: 3}}")
+	empty := func() *autoscalingv1.Scale {
+		return &autoscalingv1.Scale{TypeMeta: metav1.TypeMeta{APIVersion: "autoscaling/v1", Kind: "Scale"}}
+	}
+	_, body := s.Do("GET", path+"/a/scale", "", "Accept", protobufType)
+	scale := fromProtobuf(t, body, empty())
+	if scale.Name != "a" || scale.Spec.Replicas != 3 || scale.ResourceVersion == "" {
+		t.Errorf("the scale is %+v", scale)
+	}
+	scale.Spec.Replicas = 5
+	_, body = s.Do("PUT", path+"/a/scale", asProtobuf(t, scale), "Content-Type", protobufType, "Accept", protobufType)
+	if changed := fromProtobuf(t, body, empty()); changed.Spec.Replicas != 5 || changed.ResourceVersion == scale.ResourceVersion {
+		t.Errorf("the scale is then %+v", changed)
+	}
+	res, body := s.Do("PUT", path+"/a/scale", asProtobuf(t, aPod("a")), "Content-Type", protobufType)
+	if got := status(t, res, body); got.Code != 400 || !strings.Contains(got.Message, "this path takes autoscaling/v1 Scale") {
+		t.Errorf("another kind: %d %q", got.Code, got.Message)
 	}
 }
