@@ -39,7 +39,7 @@ var floors = []floor{
 		"selectors", "watchstream", "kubeproto", "storage", "storage/cacher", "registry/clip", "registry/jsontree", "registry/object", "registry/form",
 		"registry/crd", "registry/schema", "registry/conversion", "registry/managed", "registry/gotype",
 	}},
-	{"controllers", []string{"watchstream", "storage", "storage/cacher", "registry", "registry/crd"}},
+	{"controllers", []string{"watchstream", "storage", "storage/cacher", "registry/clip", "registry/crd", "registry"}},
 	// planned, as docs/architecture.md says
 	{"storage/remote", []string{"storage"}},
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},

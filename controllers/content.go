@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -30,8 +33,42 @@ type part struct {
 type remains struct {
 	at         storage.Revision // the caches had everything up to it
 	objects    map[*registry.Endpoint]int
-	finalizers map[string]int   // how many objects have each
-	failed     map[string]error // by key: the objects that couldn't be deleted
+	finalizers map[string]int // how many objects have each
+	failed     map[*registry.Endpoint]*failure
+}
+
+// failure is what couldn't be deleted of an endpoint's objects.
+type failure struct {
+	objects int
+	key     string // of the first of them, in order
+	err     error  // about that one
+}
+
+// fail notes that an object couldn't be deleted.
+func (r *remains) fail(e *registry.Endpoint, key string, err error) {
+	f := r.failed[e]
+	if f == nil {
+		f = &failure{}
+		r.failed[e] = f
+	}
+	if f.objects++; f.key == "" || key < f.key {
+		f.key, f.err = key, err
+	}
+}
+
+// failures says for each endpoint what failed, in order.
+func (r *remains) failures() []string {
+	var texts []string
+	for e, f := range r.failed {
+		_, namespace, name, _ := storage.SplitKey(f.key)
+		text := fmt.Sprintf("%s.%s %q: %s", e.Plural, e.Group, strings.TrimPrefix(namespace+"/"+name, "/"), clip.Text(f.err.Error()))
+		if f.objects > 1 {
+			text += fmt.Sprintf(" (and %d more)", f.objects-1)
+		}
+		texts = append(texts, text)
+	}
+	slices.Sort(texts)
+	return texts
 }
 
 // whole tells whether nothing is left.
@@ -39,10 +76,10 @@ func (r *remains) whole() bool { return len(r.objects) == 0 }
 
 // err is why the pass has to be made again although nothing changes; nil if it hasn't.
 func (r *remains) err() error {
-	for key, err := range r.failed {
-		return fmt.Errorf("%d objects couldn't be deleted; %s: %w", len(r.failed), key, err)
+	if len(r.failed) == 0 {
+		return nil
 	}
-	return nil
+	return errors.New("some objects couldn't be deleted: " + strings.Join(r.failures(), ", "))
 }
 
 // empty deletes the objects of all parts, and returns what is left. Objects whose deletion fails hold up no others. The
@@ -50,7 +87,7 @@ func (r *remains) err() error {
 //
 // An object is deleted only as the cache has it, so that nothing goes which was created later under the same name.
 func (c *Controllers) empty(ctx context.Context, parts []part, policy metav1.DeletionPropagation) (*remains, error) {
-	left := &remains{objects: map[*registry.Endpoint]int{}, finalizers: map[string]int{}, failed: map[string]error{}}
+	left := &remains{objects: map[*registry.Endpoint]int{}, finalizers: map[string]int{}, failed: map[*registry.Endpoint]*failure{}}
 	var work errgroup.Group
 	work.SetLimit(registry.DeletersAtOnce)
 	var mu sync.Mutex // guards last and left.failed
@@ -68,7 +105,7 @@ func (c *Controllers) empty(ctx context.Context, parts []part, policy metav1.Del
 				mu.Lock()
 				defer mu.Unlock()
 				if last = max(last, rev); err != nil {
-					left.failed[o.Key] = err
+					left.fail(p.endpoint, o.Key, err)
 				}
 				return nil
 			})

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -67,8 +66,9 @@ func (n *namespaces) work(ctx context.Context, name string) error {
 		return err
 	}
 	var parts []part
-	for e := range n.controllers.registry.Catalog().Stored() {
-		if !e.Namespaced {
+	catalog := n.controllers.registry.Catalog()
+	for e := range catalog.Stored() {
+		if !e.Namespaced || catalog.Prefix(e.Prefix()) != e { // a definition whose objects are a Go type's
 			continue
 		}
 		prefix, err := e.Prefix().Namespace(name)
@@ -127,9 +127,9 @@ var conditionTypes = []corev1.NamespaceCondition{
 // setConditions makes a namespace's conditions say what is left in it. Discovery can't fail here, as it's in the process.
 func setConditions(s *corev1.NamespaceStatus, left *remains) {
 	wrong := map[corev1.NamespaceConditionType]corev1.NamespaceCondition{}
-	if n := len(left.failed); n > 0 {
+	if failures := left.failures(); len(failures) > 0 {
 		wrong[corev1.NamespaceDeletionContentFailure] = corev1.NamespaceCondition{
-			Reason: "ContentDeletionFailed", Message: fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", n, left.failures()),
+			Reason: "ContentDeletionFailed", Message: fmt.Sprintf("Failed to delete all resource types, %d remaining: %s", len(failures), strings.Join(failures, ", ")),
 		}
 	}
 	if len(left.objects) > 0 {
@@ -171,21 +171,6 @@ func setCondition(s *corev1.NamespaceStatus, c corev1.NamespaceCondition) {
 		c.LastTransitionTime = s.Conditions[i].LastTransitionTime
 	}
 	s.Conditions[i] = c
-}
-
-// maxFailures is how many failures a condition names: a namespace must stay small enough to be stored.
-const maxFailures = 10
-
-// failures lists what failed: at most maxFailures, in order.
-func (r *remains) failures() string {
-	var texts []string
-	for _, key := range slices.Sorted(maps.Keys(r.failed)) {
-		if len(texts) == maxFailures {
-			break
-		}
-		texts = append(texts, r.failed[key].Error())
-	}
-	return strings.Join(texts, ", ")
 }
 
 func sortedList(texts []string) string {
