@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -354,6 +355,57 @@ func TestDeletionsOfNamespaces(t *testing.T) {
 				check(t, send(t, s, 200, "DELETE", path+"?"+tc.again, "", ""), "kind=Status status=Success details.name="+name)
 			}
 			send(t, s, 404, "GET", path, "", "")
+		})
+	}
+}
+
+// TestDeletionsOfBuiltInKinds: those that are deleted by rules of their own, and others.
+func TestDeletionsOfBuiltInKinds(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, unattended, func(s *server.Server) { s.Builtin = builtin.All })
+	const (
+		core, batch = "/api/v1/namespaces/default/", "/apis/batch/v1/namespaces/default/"
+		containers  = `"containers":[{"name":"c","image":"i"}]`
+		running     = `"spec":{"nodeName":"n",` + containers + `}`
+		template    = `"template":{"metadata":{"labels":{"a":"b"}},"spec":{` + containers + `,"restartPolicy":"%s"}}`
+		event       = `"involvedObject":{"namespace":"default"}`
+	)
+	replicating, working := `"spec":{`+fmt.Sprintf(template, "Always")+`}`, `"spec":{`+fmt.Sprintf(template, "Never")+`}`
+	for _, tc := range []struct{ name, path, body, status, query, left string }{
+		{"a pod that runs nowhere", core + "pods", `"spec":{` + containers + `}`, "", "", "gone"},
+		{"a pod that runs", core + "pods", running, "", "", "30"},
+		{"a pod with less time", core + "pods", running, "", "gracePeriodSeconds=5", "5"},
+		{"a pod with the least time", core + "pods", `"spec":{"terminationGracePeriodSeconds":-7,"nodeName":"n",` + containers + `}`, "", "", "1"},
+		{"a pod that goes at once", core + "pods", running, "", "gracePeriodSeconds=0", "gone"},
+		{"a pod that has ended", core + "pods", running, "Succeeded", "", "gone"},
+		{"a pod that has failed", core + "pods", running, "Failed", "gracePeriodSeconds=5", "gone"},
+		{"a pod, foreground", core + "pods", running, "", "propagationPolicy=Foreground", "30 foregroundDeletion"},
+		{"a job", batch + "jobs", working, "", "", "0 orphan"},
+		{"a job, background", batch + "jobs", working, "", "propagationPolicy=Background", "gone"},
+		{"a replication controller", core + "replicationcontrollers", replicating, "", "", "0 orphan"},
+		{"a config map", core + "configmaps", `"data":{}`, "", "", "gone"},
+		{"a config map, orphan", core + "configmaps", `"data":{}`, "", "propagationPolicy=Orphan", "0 orphan"},
+		{"an event", core + "events", event, "", "propagationPolicy=Foreground", "gone"},
+		{"an event, by its other group", "/apis/events.k8s.io/v1/namespaces/default/events", `"note":"x","reason":"R","action":"A","type":"Normal",` +
+			`"eventTime":"2026-01-01T00:00:00.000000Z","reportingController":"a.b/c","reportingInstance":"i"`, "", "propagationPolicy=Orphan", "gone"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			name := slug(tc.name)
+			path := tc.path + "/" + name
+			s.PostYAML(tc.path, `{"metadata":{"name":"`+name+`"},`+tc.body+`}`)
+			if tc.status != "" {
+				send(t, s, 200, "PATCH", path+"/status", mergePatch, `{"status":{"phase":"`+tc.status+`"}}`)
+			}
+			answer := send(t, s, 200, "DELETE", path+"?"+tc.query, "", "")
+			if tc.left == "gone" {
+				check(t, answer, "kind=Status status=Success")
+				send(t, s, 404, "GET", path, "", "")
+				return
+			}
+			if got := strings.TrimSpace(value(answer, "metadata.deletionGracePeriodSeconds") + " " + finalizersOf(answer)); got != tc.left {
+				t.Errorf("left %s, want %s", got, tc.left)
+			}
+			check(t, s.Get(path), "metadata.deletionTimestamp="+value(answer, "metadata.deletionTimestamp"))
 		})
 	}
 }

@@ -18,6 +18,7 @@ import (
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/api/validation/path"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -50,7 +51,7 @@ func data(o Options) []registry.Type {
 	return []registry.Type{
 		{Names: inAll(names("", "v1", "Pod", "po")), New: of[corev1.Pod], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true,
 			Fields: podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts,
-			Default: set(defaultPod), Prepare: prepare(preparePod), Validate: rules(validatePod)},
+			Default: set(defaultPod), Prepare: prepare(preparePod), Validate: rules(validatePod), Grace: podGrace},
 		{Names: inAll(names("", "v1", "Service", "svc")), New: of[corev1.Service], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true, CreateOnUpdate: true,
 			Fields: []string{"spec.clusterIP", "spec.type"}, Columns: serviceColumns, ValidName: validation.NameIsDNS1035Label,
 			Default: set(defaultServiceObject), Validate: rules(validateService)},
@@ -72,9 +73,9 @@ func data(o Options) []registry.Type {
 		{Names: names(appsGroup, "v1", "ControllerRevision"), New: of[appsv1.ControllerRevision], NoGeneration: true, UnconditionalUpdate: true,
 			Columns: revisionColumns, Validate: rules(validateRevision)},
 		{Names: inAll(names("", "v1", "ReplicationController", "rc")), New: of[corev1.ReplicationController], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true, Scale: replicas,
-			Fields: []string{"status.replicas"}, Columns: replicationControllerColumns, Default: set(defaultReplicationController), Validate: rules(validateReplicationController)},
+			Dependents: metav1.DeletePropagationOrphan, Fields: []string{"status.replicas"}, Columns: replicationControllerColumns, Default: set(defaultReplicationController), Validate: rules(validateReplicationController)},
 		{Names: inAll(names(batchGroup, "v1", "Job")), New: of[batchv1.Job], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true,
-			Fields: []string{"status.successful"}, FieldAliases: map[string]string{"status.successful": "status.succeeded"}, Columns: jobColumns,
+			Dependents: metav1.DeletePropagationOrphan, Fields: []string{"status.successful"}, FieldAliases: map[string]string{"status.successful": "status.succeeded"}, Columns: jobColumns,
 			Default: set(defaultJob), Prepare: prepare(prepareJob), Validate: rules(validateJob)},
 		{Names: inAll(names(batchGroup, "v1", "CronJob", "cj")), New: of[batchv1.CronJob], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true,
 			Columns: cronJobColumns, Default: set(defaultCronJob), Validate: rules(validateCronJob)},

@@ -36,6 +36,23 @@ func defaultPod(p *corev1.Pod) {
 	orPointTo(&p.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 }
 
+// podGrace returns how many seconds a pod has to end. One that runs nowhere, or has ended, has none.
+func podGrace(obj registry.Typed, asked *int64) int64 {
+	p := obj.(*corev1.Pod)
+	ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+	switch {
+	case p.Spec.NodeName == "" || ended:
+		return 0
+	case asked != nil:
+		return *asked
+	case p.Spec.TerminationGracePeriodSeconds == nil:
+		return 0
+	case *p.Spec.TerminationGracePeriodSeconds < 0:
+		return 1
+	}
+	return *p.Spec.TerminationGracePeriodSeconds
+}
+
 // defaultRequests requests what is limited.
 func defaultRequests(r *corev1.ResourceRequirements) {
 	for name, limit := range r.Limits {
