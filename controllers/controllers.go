@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
@@ -100,6 +101,9 @@ func New(o Options) *Controllers {
 	c.add(newDefinitions(c), crd.Finalizer)
 	if o.On[Namespace] {
 		c.add(newNamespaces(c), string(corev1.FinalizerKubernetes))
+	}
+	if o.On[GarbageCollector] {
+		c.add(newCollector(c), metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents)
 	}
 	return c
 }

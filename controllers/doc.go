@@ -1,5 +1,5 @@
 // Package controllers is what a server does by itself, after the writes of clients: it empties namespaces and the
-// resources of definitions that are being deleted.
+// resources of definitions that are being deleted, and deletes objects whose owners are gone.
 //
 // One goroutine, the reader, reads everything that happens from a tape of the cacher, in revision order, and tells every
 // controller. A controller notes what matters to it and queues the keys that it has to work on. Workers take the keys and
@@ -18,7 +18,11 @@
 // is work: at most workersAtOnce in each queue, and DeletersAtOnce for each key whose content is deleted. Run waits for
 // all.
 //
-// Locks: those of a controller ─▶ its queue's ─▶ bell.mu. reader.mu is alone. None is held during a write.
+// The garbage collector is in graph.go (who owns whom), collector.go (what happens to the graph) and collect.go (what is done
+// about an object).
 //
-// Bounds: a queue has each key once, so at most one for each object. A Report has at most maxHeld and maxPending entries.
+// Locks: those of a controller ─▶ its queue's ─▶ bell.mu; collector.mu ─▶ the cacher's locks, for a look at an owner. reader.mu is alone. None is held during a write.
+//
+// Bounds: a queue has each key once, so at most one for each object. The garbage collector's graph grows with the objects
+// that have owners, by some 130 bytes each. A Report has at most maxHeld and maxPending entries.
 package controllers

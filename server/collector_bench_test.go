@@ -1,0 +1,110 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+// manyDependents is how many objects the benchmarks below delete, and clientsAtOnce how many clients do that.
+const manyDependents, clientsAtOnce = 10_000, 16
+
+// BenchmarkCollect is what it takes until all dependents of a deleted owner are gone, and until as many objects are that
+// clients delete one by one. Both are on disk.
+//
+//	go test ./server -run xxx -bench Collect -benchtime 3x
+func BenchmarkCollect(b *testing.B) {
+	onDisk := func(s *server.Server) { s.Ephemeral = false }
+	b.Run("collector", func(b *testing.B) {
+		w := newCollectedBench(b, onDisk)
+		for b.Loop() {
+			b.StopTimer()
+			w.PostYAML(w.path, `{"apiVersion":"collected.example.com/v1","kind":"Thing","metadata":{"name":"owner"}}`)
+			uid := value(w.Get(w.path+"/owner"), "metadata.uid")
+			w.createMany(`"ownerReferences":[` + reference("Thing", "owner", uid) + `],`)
+			w.Quiescent()
+			b.StartTimer()
+			w.Do("DELETE", w.path+"/owner", "")
+			w.Quiescent()
+		}
+		w.report()
+	})
+	b.Run("clients", func(b *testing.B) {
+		w := newCollectedBench(b, onDisk)
+		for b.Loop() {
+			b.StopTimer()
+			w.createMany("")
+			b.StartTimer()
+			w.all(func(i int) { w.Do("DELETE", fmt.Sprintf("%s/t%d", w.path, i), "") })
+		}
+		w.report()
+	})
+}
+
+// BenchmarkCollectorIdle is how much CPU the process takes while nothing happens and many objects are owned.
+func BenchmarkCollectorIdle(b *testing.B) {
+	w := newCollectedBench(b)
+	w.PostYAML(w.path, `{"apiVersion":"collected.example.com/v1","kind":"Thing","metadata":{"name":"owner"}}`)
+	w.createMany(`"ownerReferences":[` + reference("Thing", "owner", value(w.Get(w.path+"/owner"), "metadata.uid")) + `],`)
+	w.Quiescent()
+	before, began := cpuTime(b), time.Now()
+	for b.Loop() {
+		time.Sleep(100 * time.Millisecond) // which is what is measured
+	}
+	b.ReportMetric(float64((cpuTime(b)-before).Microseconds())/time.Since(began).Seconds(), "cpu-µs/s")
+}
+
+func cpuTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+type collectedBench struct {
+	*servertest.Server
+	b    *testing.B
+	path string
+}
+
+func newCollectedBench(b *testing.B, options ...func(*server.Server)) collectedBench {
+	w := collectedBench{servertest.New(b, options...), b, "/apis/collected.example.com/v1/namespaces/default/things"}
+	w.PostYAML(definitionsPath, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+		"metadata":{"name":"things.collected.example.com"},"spec":{"group":"collected.example.com","scope":"Namespaced","names":{"kind":"Thing","plural":"things"},
+		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
+	return w
+}
+
+// createMany creates many objects with something in their metadata.
+func (w collectedBench) createMany(metadata string) {
+	w.all(func(i int) {
+		body := fmt.Sprintf(`{"apiVersion":"collected.example.com/v1","kind":"Thing","metadata":{%s"name":"t%d"}}`, metadata, i)
+		if res, answer := w.Do("POST", w.path, body, "Content-Type", "application/json"); res.StatusCode != http.StatusCreated {
+			w.b.Error(answer)
+		}
+	})
+}
+
+// all calls do for each of many objects, from as many goroutines as there are clients.
+func (w collectedBench) all(do func(i int)) {
+	var clients sync.WaitGroup
+	for c := range clientsAtOnce {
+		clients.Go(func() {
+			for i := c; i < manyDependents; i += clientsAtOnce {
+				do(i)
+			}
+		})
+	}
+	clients.Wait()
+}
+
+func (w collectedBench) report() {
+	w.b.ReportMetric(manyDependents*float64(w.b.N)/w.b.Elapsed().Seconds(), "objects/s")
+}
