@@ -104,7 +104,9 @@ func (e *Endpoint) Current(ctx context.Context, namespace, name string) (*metav1
 
 // Read reads the object of a key from etcd, of whatever resource. It's nil if there is none at the time of the call. What
 // can't be read has its Err.
-func (r *Registry) Read(ctx context.Context, key string) (*cacher.Object, error) { return r.read(ctx, key) }
+func (r *Registry) Read(ctx context.Context, key string) (*cacher.Object, error) {
+	return r.read(ctx, key)
+}
 
 // Refreshed returns the catalog, with all definitions that the caches have by now. Catalog may still lack the newest.
 func (r *Registry) Refreshed() *Catalog {
