@@ -82,6 +82,10 @@ figures-compare: build ## measure this tree and REF (main) in five turns; fails 
 differential: build peer ## send some 400 requests to the peer and to this tree, and print where the answers differ; some minutes
 	@$(GO) run -buildvcs=false ./bench differ --server $(BIN)/apiserver-lite --with-command bin/peer/peer
 
+.PHONY: clients
+clients: ## run Helm and Debian's kubectl 1.20 against the server; a module of its own, and no part of ci
+	$(GO) -C conformance/clients test -count 1 -v ./...
+
 .PHONY: vuln
 vuln: ## look for known vulnerabilities in what is linked; asks a database on the network, so it's no part of ci
 	$(EACH) $(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...$(DONE)
