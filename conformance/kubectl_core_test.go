@@ -198,3 +198,59 @@ func TestKubectlProxy(t *testing.T) {
 		t.Errorf("the watch through the proxy has %q, %v", event, err)
 	}
 }
+
+// startAll starts a server with every kind that is only data.
+func startAll(t testing.TB) *apiserver { return start(t, "--ephemeral", "--builtin=all") }
+
+// TestKubectlWorkloads: what kubectl does with kinds that no controller acts on here.
+func TestKubectlWorkloads(t *testing.T) {
+	k := newKubectl(t, startAll(t))
+	k.tell(t, []step{
+		{args: args("create", "deployment", "web", "--image=web:1", "--replicas=2", "--port=80"), want: "deployment.apps/web created"},
+		{args: args("get", "deployments"), want: "...NAME   READY   UP-TO-DATE   AVAILABLE   AGE\nweb    0/2     0            0           "},
+		{args: args("scale", "deployment/web", "--replicas=3", "--current-replicas=2"), want: "deployment.apps/web scaled"},
+		{args: args("get", "deployment", "web", "-o", "jsonpath={.spec.replicas} {.spec.strategy.type}"), want: "3 RollingUpdate"},
+		{args: args("set", "image", "deployment/web", "web=web:2"), want: "deployment.apps/web image updated"},
+		{args: args("set", "env", "deployment/web", "A=1"), want: "deployment.apps/web env updated"},
+		{args: args("set", "resources", "deployment/web", "--limits=cpu=1"), want: "deployment.apps/web resource requirements updated"},
+		{args: args("set", "serviceaccount", "deployment/web", "robot"), want: "deployment.apps/web serviceaccount updated"},
+		{args: args("set", "selector", "service/none", "a=b"), fails: `services "none" not found`},
+		{args: args("autoscale", "deployment/web", "--min=1", "--max=5", "--cpu=50%"), want: "horizontalpodautoscaler.autoscaling/web autoscaled"},
+		{args: args("expose", "deployment/web", "--port=80"), want: "service/web exposed"},
+		{args: args("get", "service", "web", "-o", "jsonpath={.spec.type} {.spec.ports[0].targetPort} {.spec.selector}"), want: `ClusterIP 80 {"app":"web"}`},
+		{args: args("rollout", "pause", "deployment/web"), want: "deployment.apps/web paused"},
+		{args: args("rollout", "resume", "deployment/web"), want: "deployment.apps/web resumed"},
+		{args: args("rollout", "restart", "deployment/web"), want: "deployment.apps/web restarted"},
+		{args: args("rollout", "history", "deployment/web"), want: "...deployment.apps/web"},
+		{args: args("rollout", "status", "deployment/web", "--timeout=1s"), fails: "timed out"},
+		{args: args("patch", "deployment", "web", "--subresource=status", "--type=merge", "-p", `{"status":{"observedGeneration":100,"replicas":3,"updatedReplicas":3,"readyReplicas":3,"availableReplicas":3}}`), want: "deployment.apps/web patched"},
+		{args: args("rollout", "status", "deployment/web"), want: `deployment "web" successfully rolled out`},
+		{args: args("wait", "--for=jsonpath={.status.readyReplicas}=3", "deployment/web", "--timeout=30s"), want: "deployment.apps/web condition met"},
+		{args: args("describe", "deployment", "web"), want: "...Pod Template:\n  Labels:           app=web\n"},
+		{args: args("run", "once", "--image=once:1", "--restart=Never"), want: "pod/once created"},
+		{args: args("get", "pods"), want: "...NAME   READY   STATUS    RESTARTS   AGE\nonce   0/1     Pending   0          "},
+		{args: args("describe", "pod", "once"), want: "...Image:        once:1"},
+		{args: args("get", "pods", "--field-selector", "status.phase=Pending,spec.nodeName=", "-o", "name"), want: "pod/once"},
+		{args: args("logs", "once"), fails: "(NotFound)"},
+		{args: args("create", "job", "count", "--image=count:1"), want: "job.batch/count created"},
+		{args: args("create", "cronjob", "nightly", "--image=count:1", "--schedule=0 0 * * *"), want: "cronjob.batch/nightly created"},
+		{args: args("create", "job", "now", "--from=cronjob/nightly"), want: "job.batch/now created"},
+		{args: args("create", "service", "clusterip", "in", "--tcp=80:8080"), want: "service/in created"},
+		{args: args("create", "service", "nodeport", "out", "--tcp=80"), want: "service/out created"},
+		{args: args("create", "service", "loadbalancer", "lb", "--tcp=80"), want: "service/lb created"},
+		{args: args("create", "service", "externalname", "far", "--external-name=far.test"), want: "service/far created"},
+		{args: args("create", "ingress", "front", "--rule=web.test/*=web:80"), want: "ingress.networking.k8s.io/front created"},
+		{args: args("create", "quota", "small", "--hard=pods=5"), want: "resourcequota/small created"},
+		{args: args("create", "poddisruptionbudget", "web", "--selector=app=web", "--min-available=1"), want: "poddisruptionbudget.policy/web created"},
+		{args: args("create", "priorityclass", "high", "--value=1000"), want: "priorityclass.scheduling.k8s.io/high created"},
+		{args: args("get", "all", "-o", "name"), want: "...deployment.apps/web"},
+		{args: args("cluster-info"), want: "...is running at"},
+		{args: args("apply", "-f", "-"), stdin: `{apiVersion: v1, kind: Node, metadata: {name: n1}}`, want: "node/n1 created"},
+		{args: args("cordon", "n1"), want: "node/n1 cordoned"},
+		{args: args("taint", "node", "n1", "a=b:NoSchedule"), want: "node/n1 tainted"},
+		{args: args("get", "nodes", "--no-headers"), want: "...SchedulingDisabled"},
+		{args: args("uncordon", "n1"), want: "node/n1 uncordoned"},
+		{args: args("delete", "pod", "once", "--grace-period=0", "--force"), want: `pod "once" force deleted from default namespace`, complains: "Immediate deletion"},
+		{args: args("delete", "deployment", "web", "--timeout=30s"), want: `deployment.apps "web" deleted from default namespace`},
+	})
+}

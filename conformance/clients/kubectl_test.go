@@ -59,3 +59,40 @@ func TestKubectl(t *testing.T) {
 		{args: args("get", "pods"), fails: `the server doesn't have a resource type "pods"`},
 	})
 }
+
+// TestKubectlWorkloads is what kubectl 1.20 does with kinds that no controller acts on here. Its create cronjob and create
+// poddisruptionbudget use versions that Kubernetes serves no more.
+func TestKubectlWorkloads(t *testing.T) {
+	c := newClient(t, kubectlBinary, "--builtin=all")
+	c.tell([]step{
+		{args: args("cluster-info"), want: "is running at"},
+		{args: args("create", "deployment", "web", "--image=web:1", "--replicas=2", "--port=80"), want: "deployment.apps/web created"},
+		{args: args("get", "deployments"), want: "NAME   READY   UP-TO-DATE   AVAILABLE   AGE"},
+		{args: args("scale", "deployment/web", "--replicas=3"), want: "deployment.apps/web scaled"},
+		{args: args("set", "image", "deployment/web", "web=web:2"), want: "image updated"},
+		{args: args("set", "env", "deployment/web", "A=1"), want: "env updated"},
+		{args: args("autoscale", "deployment/web", "--min=1", "--max=5", "--cpu-percent=50"), want: "autoscaled"},
+		{args: args("expose", "deployment/web", "--port=80"), want: "service/web exposed"},
+		{args: args("rollout", "pause", "deployment/web"), want: "paused"},
+		{args: args("rollout", "resume", "deployment/web"), want: "resumed"},
+		{args: args("rollout", "restart", "deployment/web"), want: "restarted"},
+		{args: args("rollout", "history", "deployment/web"), want: "deployment.apps/web"},
+		{args: args("describe", "deployment", "web"), want: "Pod Template:"},
+		{args: args("run", "once", "--image=once:1", "--restart=Never"), want: "pod/once created"},
+		{args: args("get", "pods"), want: "NAME   READY   STATUS    RESTARTS   AGE"},
+		{args: args("describe", "pod", "once"), want: "once:1"},
+		{args: args("create", "job", "count", "--image=count:1"), want: "job.batch/count created"},
+		{args: args("create", "service", "clusterip", "in", "--tcp=80:8080"), want: "service/in created"},
+		{args: args("create", "service", "nodeport", "out", "--tcp=80"), want: "service/out created"},
+		{args: args("create", "ingress", "front", "--rule=web.test/*=web:80"), want: "created"},
+		{args: args("create", "quota", "small", "--hard=pods=5"), want: "resourcequota/small created"},
+		{args: args("create", "priorityclass", "high", "--value=1000"), want: "created"},
+		{args: args("apply", "-f", "-"), stdin: `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}`, want: "node/n1 created"},
+		{args: args("cordon", "n1"), want: "node/n1 cordoned"},
+		{args: args("taint", "node", "n1", "a=b:NoSchedule"), want: "node/n1 tainted"},
+		{args: args("uncordon", "n1"), want: "node/n1 uncordoned"},
+		{args: args("get", "all", "-o", "name"), want: "deployment.apps/web"},
+		{args: args("delete", "pod", "once", "--grace-period=0", "--force"), want: "deleted"},
+		{args: args("delete", "deployment", "web"), want: `deployment.apps "web" deleted`},
+	})
+}
