@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/coder/websocket"
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -544,4 +545,29 @@ kind: CustomResourceDefinition`)
 	if got := status(t, res, body); got.Code != 400 || !strings.Contains(got.Message, "this path takes autoscaling/v1 Scale") {
 		t.Errorf("another kind: %d %q", got.Code, got.Message)
 	}
+}
+
+// TestProtobufOverWebSocket: each message is one event, without the length that a stream needs.
+func TestProtobufOverWebSocket(t *testing.T) {
+	t.Parallel()
+	s := newPods(t)
+	a := writePod(t, s, "POST", podsPath, aPod("a"))
+	header := http.Header{"Accept": {protobufType}}
+	socket, res, err := websocket.Dial(t.Context(), s.URL+podsPath+"?watch=true", &websocket.DialOptions{HTTPClient: s.Client, HTTPHeader: header})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.CloseNow()
+	if got := res.Header.Get("Content-Type"); got != protobufType+";stream=watch" {
+		t.Errorf("the answer is %s", got)
+	}
+	typ, message, err := socket.Read(t.Context())
+	if err != nil || typ != websocket.MessageBinary {
+		t.Fatalf("%v, %v", typ, err)
+	}
+	var event metav1.WatchEvent
+	if err := event.Unmarshal(message); err != nil || event.Type != "ADDED" {
+		t.Fatalf("%s, %v", event.Type, err)
+	}
+	sameObject(t, "the object", fromProtobuf(t, string(event.Object.Raw), emptyPod()), a)
 }

@@ -26,7 +26,7 @@
 //
 // Conversion.turn is a lock too. It's a channel, so that whoever waits for it can give up. It's held while a
 // webhook is asked. No I/O happens under any of the other locks. Two of them are held while what readers get is
-// encoded, which calls View.Render and Conversion.Needed: event.mu and sharedState.mu. Whoever waits for
+// encoded, which calls View.Render, Encoding.Encode and Conversion.Needed: event.mu and sharedState.mu. Whoever waits for
 // these wants the same bytes; the feed never does. Selectors are matched under Resource.mu for groups, in the
 // feed, and never for a single reader.
 //
@@ -35,6 +35,9 @@
 // fieldIndex). Label selectors are answered by a scan that looks at 8 bytes of each object (see labelBits). A
 // snapshot is kept for the pages that follow the first one. It's dropped when it keeps too much alive; then Past
 // reads the same objects from etcd. The same goes for the snapshot of an initial state that a client takes slowly.
+//
+// Views of protobuf show messages, which an Encoding makes of the stored bytes. A message is kept with its object while that is in
+// the tree, and shared by all readers. Without room for it, each reader makes its own.
 //
 // Bounds: those of the type bounds; maxBatchBytes and maxBatchEvents per step of a cursor; maxStretchBytes; tapeNotes
 // for each tape. What conversions make of objects grows with the objects and the versions that are read, and the number
