@@ -192,10 +192,10 @@ func (q *queue[K]) finishLocked(k K, e *entry, err error) {
 		e.failures = 0
 	}
 	switch {
+	case e.again: // also after a failure, of which it may be the end
+		q.addLocked(k)
 	case err != nil:
 		q.waitLocked(k, e, backOff(e.failures))
-	case e.again:
-		q.addLocked(k)
 	default:
 		delete(q.entries, k)
 	}

@@ -143,6 +143,37 @@ func TestQueueAgain(t *testing.T) {
 	})
 }
 
+// TestQueueAgainAfterFailure: a key that was added while it was worked on doesn't wait for its next try.
+func TestQueueAgainAfterFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		works := 0
+		q := newQueue(t, func(context.Context, string) error {
+			time.Sleep(time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			if works++; works < 12 {
+				return errors.New("not yet")
+			}
+			return nil
+		})
+		q.add("k")
+		for works := range 12 { // with the waits that so many failures make, it would take minutes
+			time.Sleep(time.Second / 2)
+			if works < 11 {
+				q.add("k")
+			}
+			time.Sleep(time.Second / 2)
+			synctest.Wait()
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if works != 12 || !q.idle() {
+			t.Errorf("%d tries, want 12", works)
+		}
+	})
+}
+
 // TestQueueAfter: a key waits for its time, the earliest one that was asked for, and can be dropped.
 func TestQueueAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

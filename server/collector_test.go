@@ -19,7 +19,7 @@ import (
 //	@namespace   default if it's missing
 //	+finalizer
 //
-// Things and Parts are namespaced, Roots aren't. A step is an object that is created, or "METHOD Kind/name?query body".
+// Things, Parts and ConfigMaps are namespaced, Roots and Namespaces aren't. A step is an object that is created, or "METHOD Kind/name?query body".
 func TestCollector(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -31,8 +31,8 @@ func TestCollector(t *testing.T) {
 		end     string // what is left after that
 	}{
 		{name: "background",
-			objects: []string{"Thing a", "Thing b <Thing/a", "Part c <!Thing/a", "Part other"},
-			steps:   []string{"DELETE Thing/a?propagationPolicy=Background"}, left: "Part/other"},
+			objects: []string{"Thing a", "Thing b <Thing/a", "Part c <!Thing/a", "Part e"},
+			steps:   []string{"DELETE Thing/a?propagationPolicy=Background"}, left: "Part/e"},
 		{name: "no policy is background",
 			objects: []string{"Thing a", "Thing b <Thing/a"}, steps: []string{"DELETE Thing/a"}},
 		{name: "generations",
@@ -104,6 +104,15 @@ func TestCollector(t *testing.T) {
 				patch + ` Thing/b [{"op":"add","path":"/metadata/ownerReferences/-","value":` + reference("Root", "none", "u-2") + `}]`, "DELETE Thing/a"}},
 		{name: "a definition that goes with an owner", objects: []string{"DEFINE Later", "Later l", "Thing a <Later/l", "Thing b <!Thing/a"},
 			steps: []string{"UNDEFINE Later"}},
+		{name: "an owner in another version", objects: []string{"Thing a"}, left: "Thing/a, Thing/b <Thing/a",
+			steps: []string{"OWN1 Thing/a Thing/b"}, then: []string{"DELETE Thing/a"}},
+		{name: "a definition is owned", objects: []string{"Root a", "DEFINE Later", own + "Definition/laters.collected.example.com Root/a", "Later l", "Thing b <Later/l"},
+			steps: []string{"DELETE Root/a"}},
+		{name: "a definition is owned, foreground", objects: []string{"Root a", "DEFINE Later", own + "Definition/laters.collected.example.com Root/a", "Later l +x/y", "Thing b <Later/l"},
+			steps: []string{"DELETE Root/a?propagationPolicy=Foreground"}, left: "Later/l deleting +x/y, Root/a deleting +foregroundDeletion, Thing/b <Later/l",
+			then: []string{release + " Later/l"}},
+		{name: "built-in kinds own and are owned", objects: []string{"Thing a", "ConfigMap b <!Thing/a", "Thing c <ConfigMap/b", "ConfigMap d <Thing/c", "ConfigMap e"},
+			steps: []string{"DELETE Thing/a?propagationPolicy=Foreground"}, left: "ConfigMap/e"},
 		{name: "a circle", objects: []string{"Thing a", "Thing b <!Thing/a", "Thing c <!Thing/b", own + "Thing/a Thing/c"},
 			steps: []string{"DELETE Thing/b"}},
 		{name: "a circle in the foreground", objects: []string{"Thing a", "Thing b <!Thing/a", "Thing c <!Thing/b", own + "Thing/a Thing/c"},
@@ -149,11 +158,14 @@ const (
 )
 
 func reference(kind, name, uid string) string {
-	version := "collected.example.com/v1"
-	if kind == "Namespace" {
-		version = "v1"
+	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q}`, groupVersionOf(kind), kind, name, uid)
+}
+
+func groupVersionOf(kind string) string {
+	if kind == "Namespace" || kind == "ConfigMap" {
+		return "v1"
 	}
-	return fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"name":%q,"uid":%q}`, version, kind, name, uid)
+	return "collected.example.com/v1"
 }
 
 // collected is a server whose garbage collector is tested.
@@ -172,7 +184,7 @@ func newCollected(t *testing.T, options ...func(*server.Server)) collected {
 }
 
 // kinds are those of the objects that are looked at, in order.
-var collectedKinds = []string{"Later", "Namespace", "Part", "Root", "Thing"}
+var collectedKinds = []string{"ConfigMap", "Later", "Namespace", "Part", "Root", "Thing"}
 
 // path returns that of a kind, or of an object "Kind/name" or "Kind/namespace/name".
 func (w collected) path(object string) string {
@@ -185,8 +197,11 @@ func (w collected) path(object string) string {
 		namespace = ""
 	}
 	path := "/apis/collected.example.com/v1" + namespace
-	if f[0] == "Namespace" {
-		path = "/api/v1"
+	switch f[0] {
+	case "Definition":
+		return definitionsPath + "/" + f[1]
+	case "Namespace", "ConfigMap":
+		path = "/api/v1" + namespace
 	}
 	path += "/" + strings.ToLower(f[0]) + "s"
 	if len(f) == 2 {
@@ -204,7 +219,8 @@ func (w collected) step(s string) {
 		scope := map[bool]string{true: "Cluster", false: "Namespaced"}[target == "Root"]
 		w.PostYAML(definitionsPath, fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
 			"metadata":{"name":"%[1]ss.collected.example.com"},"spec":{"group":"collected.example.com","scope":%[2]q,"names":{"kind":%[3]q,"plural":"%[1]ss"},
-			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, strings.ToLower(target), scope, target))
+			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},
+			{"name":"v1beta1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, strings.ToLower(target), scope, target))
 	case "UNDEFINE":
 		w.must("DELETE", definitionsPath+"/"+strings.ToLower(target)+"s.collected.example.com", "")
 	case "DELETE":
@@ -221,6 +237,10 @@ func (w collected) step(s string) {
 	case "OWN":
 		ref := strings.TrimSuffix(w.reference(body), "}") + `,"blockOwnerDeletion":true}`
 		w.must("PATCH", w.path(target), `{"metadata":{"ownerReferences":[`+ref+`]}}`, "Content-Type", mergePatch)
+	case "OWN1": // the first object owns the second, which is created, in the older version
+		kind, name, _ := strings.Cut(body, "/")
+		w.PostYAML(w.path(kind), fmt.Sprintf(`{"apiVersion":"collected.example.com/v1","kind":%q,"metadata":{"name":%q,"ownerReferences":[%s]}}`,
+			kind, name, strings.Replace(w.reference(target), "/v1", "/v1beta1", 1)))
 	default:
 		w.create(s)
 	}
@@ -258,12 +278,8 @@ func (w collected) create(s string) {
 			owners = append(owners, fmt.Sprintf(`%s,"blockOwnerDeletion":%v}`, ref, blocks))
 		}
 	}
-	path, version := w.path(kind+"/"+namespace+"/x"), "collected.example.com/v1"
-	if kind == "Namespace" {
-		version = "v1"
-	}
-	w.PostYAML(strings.TrimSuffix(path, "/x"), fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"finalizers":[%s],"ownerReferences":[%s]}}`,
-		version, kind, name, strings.Join(finalizers, ","), strings.Join(owners, ",")))
+	w.PostYAML(strings.TrimSuffix(w.path(kind+"/"+namespace+"/x"), "/x"), fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"finalizers":[%s],"ownerReferences":[%s]}}`,
+		groupVersionOf(kind), kind, name, strings.Join(finalizers, ","), strings.Join(owners, ",")))
 }
 
 // expect waits until the server is quiescent, and compares what is left then.
@@ -281,7 +297,7 @@ func (w collected) expect(what, want string) {
 			w.t.Fatal(err)
 		}
 		for _, o := range list.Items {
-			if kind == "Namespace" && len(o.Metadata.Name) > 1 { // those of every server
+			if len(o.Metadata.Name) > 1 { // a server has namespaces and the like of its own
 				continue
 			}
 			left = append(left, kind+"/"+o.String())
@@ -320,4 +336,58 @@ func (o collectedObject) String() string {
 		s += " <" + map[bool]string{true: "!"}[r.BlockOwnerDeletion] + r.Kind + "/" + r.Name
 	}
 	return s
+}
+
+// TestCollectorRefused: what can't be deleted is tried again and holds up no other, and the barrier says what it is.
+func TestCollectorRefused(t *testing.T) {
+	t.Parallel()
+	w := newCollected(t)
+	w.step(patch + ` Namespace/default [{"op":"add","path":"/metadata/ownerReferences","value":[` + reference("Root", "none", "u-1") + `]}]`)
+	w.step("Thing a")
+	for i := range 40 { // more than there are workers
+		w.step(fmt.Sprintf("Thing b%d <Thing/a", i))
+	}
+	w.step("DELETE Thing/a")
+	eventually(t, "the dependents are gone", func() bool { return !strings.Contains(w.Get(w.path("Thing")), `"name"`) })
+	res, body := w.Do("GET", "/debug/quiescent?timeout=100ms", "")
+	var answer struct {
+		Details struct {
+			Causes []struct{ Field, Message string }
+		}
+	}
+	if err := json.Unmarshal([]byte(body), &answer); err != nil {
+		t.Fatal(err)
+	}
+	if c := answer.Details.Causes; res.StatusCode != http.StatusGatewayTimeout || len(c) != 1 || c[0].Field != "v1 Namespace default" || !strings.Contains(c[0].Message, "may not be deleted") {
+		t.Errorf("the barrier says %s\n%s", res.Status, body)
+	}
+	w.must("PATCH", w.path("Namespace/default"), `{"metadata":{"ownerReferences":null}}`, "Content-Type", mergePatch)
+	w.expect("left", "")
+}
+
+// TestCollectorOff: without the collector, finalizers and dependents wait for whoever acts.
+func TestCollectorOff(t *testing.T) {
+	t.Parallel()
+	for _, controllers := range []string{"none", "namespace,expiry"} {
+		t.Run(controllers, func(t *testing.T) {
+			t.Parallel()
+			w := newCollected(t, func(s *server.Server) { s.Controllers = controllers })
+			for _, s := range []string{"Thing a", "Thing b <!Thing/a", "Thing c", "Thing d <!Thing/c", "Thing e", "Thing f <Thing/e", "DELETE Thing/a",
+				"DELETE Thing/c?propagationPolicy=Foreground", "DELETE Thing/e?propagationPolicy=Orphan"} {
+				w.step(s)
+			}
+			w.expect("left", "Thing/b <!Thing/a, Thing/c deleting +foregroundDeletion, Thing/d <!Thing/c, Thing/e deleting +orphan, Thing/f <Thing/e")
+		})
+	}
+}
+
+// TestCollectorDryRun: a deletion that isn't done has no consequences.
+func TestCollectorDryRun(t *testing.T) {
+	t.Parallel()
+	w := newCollected(t)
+	for _, s := range []string{"Thing a", "Thing b <!Thing/a", "DELETE Thing/a?dryRun=All", "DELETE Thing/a?dryRun=All&propagationPolicy=Foreground",
+		"DELETE Thing?dryRun=All&propagationPolicy=Orphan"} {
+		w.step(s)
+	}
+	w.expect("left", "Thing/a, Thing/b <!Thing/a")
 }
