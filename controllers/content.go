@@ -203,7 +203,7 @@ func (c *containers) contentChanged(name string, e *cacher.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	m := c.open[name]
-	if m == nil || e.Revision <= m.through || e.Cur != nil && !beingDeleted(e.Cur) {
+	if m == nil || e.Revision <= m.through || e.Prev != nil && e.Cur != nil && !beingDeleted(e.Cur) {
 		return
 	}
 	if m.news = e.Revision; !m.passing {
