@@ -55,7 +55,7 @@ var floors = []floor{
 	{"internal/faultproxy", nil},                     // between clients and servers in tests
 	{"e2e", nil},                                     // runs the binary
 	{"bench", nil},                                   // runs the binary, or measures a server that runs
-	{"examples/...", []string{"server", "registry"}}, // programs of others
+	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
 	{"", []string{"server", "client/cli"}},           // main
 }
 
