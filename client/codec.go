@@ -39,6 +39,13 @@ func headOf(document []byte) (h head) {
 // is sound.
 func decode[T any](document []byte) (*T, head, error) {
 	object := new(T)
+	if o, ok := any(object).(*Object); ok { // as below, but looks at the document once
+		if !json.Valid(document) {
+			return nil, head{}, fmt.Errorf("the object is no JSON: %.*q", maxQuoted, document)
+		}
+		*o = bytes.Clone(document)
+		return object, headOf(document), nil
+	}
 	if err := json.Unmarshal(document, object); err != nil {
 		if json.Valid(document) {
 			err = fmt.Errorf("%s: %w: %w", headOf(document), ErrType, err)

@@ -53,6 +53,7 @@ type Proxy struct {
 	// Spoiled counts the faults that happened.
 	Spoiled atomic.Int64
 
+	server *httptest.Server
 	target *url.URL
 	plan   func(*http.Request) Fault
 	http   *http.Transport
@@ -66,15 +67,18 @@ func New(t testing.TB, target string, plan func(*http.Request) Fault) *Proxy {
 		t.Fatal(err)
 	}
 	p := &Proxy{target: u, plan: plan, http: &http.Transport{DisableCompression: true}}
-	s := httptest.NewServer(p)
-	p.URL = s.URL
+	p.server = httptest.NewServer(p)
+	p.URL = p.server.URL
 	t.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
+		p.Break()
+		p.server.Close()
 		p.http.CloseIdleConnections()
 	})
 	return p
 }
+
+// Break breaks all connections of clients.
+func (p *Proxy) Break() { p.server.CloseClientConnections() }
 
 // ServeHTTP forwards a request, and spoils the answer.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
