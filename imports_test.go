@@ -52,11 +52,11 @@ var floors = []floor{
 	{"client", []string{"selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},
 	{"client/cli", []string{"selectors", "watchstream", "client", "client/kubeconfig"}},
-	{"internal/faultproxy", nil},                     // between clients and servers in tests
-	{"e2e", nil},                                     // runs the binary
-	{"bench", nil},                                   // runs the binary, or measures a server that runs
+	{"internal/faultproxy", nil},                               // between clients and servers in tests
+	{"e2e", nil},                                               // runs the binary
+	{"bench", nil},                                             // runs the binary, or measures a server that runs
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
-	{"", []string{"server", "client/cli"}},           // main
+	{"", []string{"server", "client/cli"}},                     // main
 }
 
 // light are the packages that a Go client links: of what isn't ours they import the standard library only.
