@@ -47,7 +47,7 @@ func (e *Endpoint) ask(ctx context.Context, r *Request) (Result, error) {
 		if err := placeIn(o, w.Namespace); err != nil {
 			return Result{}, err
 		}
-		errs, err := w.typed.rules(ctx, o, nil, whole)
+		_, errs, err := w.typed.rules(ctx, o, nil, whole)
 		if err != nil {
 			return Result{}, err
 		}

@@ -245,6 +245,20 @@ func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
 	return o, err
 }
 
+// answerMade shows what was stored as protobuf. The write has the object as a value of its type, which is what decoding the stored
+// bytes would give: that is most of what a message costs.
+func (w *write) answerMade(stored *cacher.Object) (Result, error) {
+	raw, err := marshal(w.made.(message))
+	if err != nil {
+		return Result{}, w.unreadable(stored.Name(), err)
+	}
+	m, err := w.shown.Single.MessageFrom(stored, raw)
+	if err != nil {
+		return Result{}, w.unreadable(stored.Name(), err)
+	}
+	return Result{Object: enveloped(w.shown.Single, m, stored.Revision)}, nil
+}
+
 // badText looks for a text in a tree that isn't UTF-8. Decoders of protobuf let such texts pass, which JSON can't have.
 func badText(v any) (text string, ok bool) {
 	switch v := v.(type) {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	quantity "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
@@ -56,7 +57,11 @@ type benched struct {
 // the initial state of a watch, and an event cost. Reads come after each object's protobuf was made.
 func BenchmarkProtobuf(b *testing.B) {
 	s := start(b, "", Options{}, func(r *Registry) {
-		Register(r, Definition[corev1.Pod]{Group: "pods.example.com", Version: "v1", Kind: "Pod"})
+		Register(r, Definition[corev1.Pod]{
+			Group: "pods.example.com", Version: "v1", Kind: "Pod",
+			Default:  func(*corev1.Pod) {}, // as all built-in kinds have some
+			Validate: func(_ context.Context, _, _ *corev1.Pod, _ string) field.ErrorList { return nil },
+		})
 	})
 	ctx := context.Background()
 	widgets, pods := s.widgets(), s.at("pods.example.com", "v1", "pods").In(form.Form{Encoding: form.Protobuf})

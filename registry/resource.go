@@ -7,6 +7,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
@@ -138,8 +139,13 @@ func (e *Endpoint) show(ctx context.Context, v *cacher.View, o *cacher.Object) (
 	if err != nil {
 		return nil, e.unreadable(o.Name(), err)
 	}
-	t, rev := v.Envelope(), int64(o.Revision)
-	return m.AppendObject(make([]byte, 0, m.ObjectSize(t, rev)), t, rev), nil
+	return enveloped(v, m, o.Revision), nil
+}
+
+// enveloped returns a message as a view of protobuf shows it.
+func enveloped(v *cacher.View, m kubeproto.Message, at storage.Revision) []byte {
+	t, rev := v.Envelope(), int64(at)
+	return m.AppendObject(make([]byte, 0, m.ObjectSize(t, rev)), t, rev)
 }
 
 func appendObject(v *cacher.View, o *cacher.Object) []byte {

@@ -379,29 +379,30 @@ func (t *typed) admitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, o
 	return toObject(obj, o)
 }
 
-// rules defaults, prepares and validates an object for a write.
-func (t *typed) rules(ctx context.Context, o, old *object.Object, subresource string) (errs field.ErrorList, err error) {
+// rules defaults, prepares and validates an object for a write. obj is the object then, as a value of the type; nil if the type
+// has no rules.
+func (t *typed) rules(ctx context.Context, o, old *object.Object, subresource string) (obj Typed, errs field.ErrorList, err error) {
 	if t.Default == nil && t.Prepare == nil && t.Validate == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	obj, prev, err := t.pair(o, old)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := t.setDefaults(obj); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if t.Prepare != nil {
 		if err := t.on(obj, "Prepare", func() { t.Prepare(obj, prev, subresource) }); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	if t.Validate != nil {
 		if err := t.on(obj, "Validate", func() { errs = t.Validate(ctx, obj, prev, subresource) }); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return errs, toObject(obj, o)
+	return obj, errs, toObject(obj, o)
 }
 
 func (t *typed) warnings(ctx context.Context, o, old *object.Object, subresource string) (texts []string, err error) {

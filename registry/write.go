@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
@@ -31,6 +32,7 @@ type write struct {
 	targetKey string              // etcd's key of the target; "" for a new object
 	message   *kubeproto.Envelope // the body, if it came as protobuf
 	shown     *form.Shown         // how the answer shows the object
+	made      Typed               // what is to be stored, as a value of its Go type, if there is one; see answerMade
 	warnings  []string            // for the client, besides the answer
 	patches   bool                // it's a patch, of whatever type
 	applies   bool                // it's a server-side apply
@@ -78,6 +80,9 @@ func (w *write) answer(ctx context.Context, stored *cacher.Object) (Result, erro
 		// Mostly the object is in the cache by now. What is made of that one is kept for those who read it next.
 		if o := w.res.cache.Get(stored.Key); o != nil && o.Revision == stored.Revision && string(o.Raw()) == string(stored.Raw()) {
 			stored = o
+		}
+		if w.shown == w.messages && w.made != nil {
+			return w.answerMade(stored)
 		}
 	}
 	raw, err := w.show(ctx, w.shown.Single, stored)
@@ -252,9 +257,11 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		return nil, err
 	}
 	errs := w.validateMeta(next, prev)
+	var obj Typed
 	if t := w.typed; t != nil {
-		more, err := t.rules(ctx, next, prev, w.Subresource)
-		if err != nil {
+		var more field.ErrorList
+		var err error
+		if obj, more, err = t.rules(ctx, next, prev, w.Subresource); err != nil {
 			return nil, err
 		}
 		errs = append(errs, more...)
@@ -276,6 +283,10 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		// Storing the object matters more than the record of who wrote it. Only an apply can't do without that record.
 		next.Managed = nil
 		raw, err = w.encode(ctx, next)
+	}
+	if w.made = nil; obj != nil && len(next.Managed) == 0 && w.res.storage == w.Endpoint {
+		*metaOf(obj) = next.Meta
+		w.made = obj
 	}
 	return raw, err
 }

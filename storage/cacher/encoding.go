@@ -33,6 +33,11 @@ func (v *View) Message(o *Object) (kubeproto.Message, error) {
 	if err != nil {
 		return kubeproto.Message{}, err
 	}
+	return v.MessageFrom(o, raw)
+}
+
+// MessageFrom is Message for an object of which the caller has made what Encode would.
+func (v *View) MessageFrom(o *Object, raw []byte) (kubeproto.Message, error) {
 	m, err := kubeproto.Split(raw)
 	if err == nil {
 		o.keep(v.Encoding, m)
