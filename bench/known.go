@@ -42,7 +42,7 @@ var known = []difference{
 	but(`/(readyz/none|nothing|openapi/v3/none)$`, `^(code|body|header|\.)`, "404 has a Status (ours)"),
 	but(`^(GET|POST) /(healthz|livez|readyz)`, `^(body|code|header|\.)`, "the checks are those of the server's own parts (ours)"),
 	but(`/namespaces//`, ``, "a path with an empty segment is 400 (ours)"),
-	but(`/v1/watch/`, ``, "the legacy prefix isn't served (ours)"),
+	but(`^POST /apis/differ.example.com/v1/watch/`, ``, "405: the peer closes the connection"),
 	but(`^(POST|DELETE) \$W/x$`, ``, "a POST with a name in its path is 405 (ours): the peer creates an object, which is then deleted"),
 	but(`^(PUT|PATCH) \$W$`, `^(code|\.code|\.reason|\.details)`, "a PUT or PATCH without a name in its path is 405 (ours)"),
 	but(`^POST \$G/widgets$`, `^code$`, "a create across namespaces is 405 (ours) and says where to post"),

@@ -96,7 +96,7 @@ func TestKubectlChange(t *testing.T) {
 		{args: args("label", "cm", "settings", "tier=front"), want: "configmap/settings labeled"},
 		{args: args("annotate", "cm", "settings", "note=x"), want: "configmap/settings annotated"},
 		{args: args("wait", "--for=jsonpath={.data.a}=1", "cm/settings", "--timeout=30s"), want: "configmap/settings condition met"},
-		{args: args("delete", "cm", "settings", "--wait"), want: `configmap "settings" deleted from default namespace`},
+		{args: args("delete", "cm", "settings", "--cascade=orphan"), want: `configmap "settings" deleted from default namespace`},
 		{args: args("delete", "cm", "other", "--cascade=background", "--now"), want: `configmap "other" deleted from default namespace`},
 		{args: args("apply", "-f", "-"), stdin: one, want: "configmap/settings created"},
 		{args: args("delete", "cm", "-l", "app=demo"), want: `configmap "settings" deleted from default namespace`},
@@ -251,6 +251,6 @@ func TestKubectlWorkloads(t *testing.T) {
 		{args: args("get", "nodes", "--no-headers"), want: "...SchedulingDisabled"},
 		{args: args("uncordon", "n1"), want: "node/n1 uncordoned"},
 		{args: args("delete", "pod", "once", "--grace-period=0", "--force"), want: `pod "once" force deleted from default namespace`, complains: "Immediate deletion"},
-		{args: args("delete", "deployment", "web", "--timeout=30s"), want: `deployment.apps "web" deleted from default namespace`},
+		{args: args("delete", "deployment", "web", "--cascade=foreground", "--timeout=60s"), want: `deployment.apps "web" deleted from default namespace`},
 	})
 }

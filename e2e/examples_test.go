@@ -131,4 +131,9 @@ func TestExamplePages(t *testing.T) {
 	if a := e.server.do(http.StatusOK, "GET", "/apis/coordination.k8s.io/v1/namespaces/default/leases/pages.example.com", ""); !strings.Contains(a.body, "holderIdentity") {
 		t.Errorf("the lease of the leader is %s", a.body)
 	}
+	e.server.do(http.StatusOK, "DELETE", pages+"/hello", "")
+	eventually(t, "the ConfigMap goes with its Page", func() bool {
+		a, err := e.server.try("GET", maps+"/hello", "")
+		return err == nil && a.code == http.StatusNotFound
+	})
 }

@@ -93,6 +93,7 @@ func TestKubectlWorkloads(t *testing.T) {
 		{args: args("uncordon", "n1"), want: "node/n1 uncordoned"},
 		{args: args("get", "all", "-o", "name"), want: "deployment.apps/web"},
 		{args: args("delete", "pod", "once", "--grace-period=0", "--force"), want: "deleted"},
-		{args: args("delete", "deployment", "web"), want: `deployment.apps "web" deleted`},
+		{args: args("delete", "service", "web", "--cascade=orphan"), want: `service "web" deleted`},
+		{args: args("delete", "deployment", "web", "--cascade=foreground"), want: `deployment.apps "web" deleted`},
 	})
 }
