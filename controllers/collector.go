@@ -39,7 +39,7 @@ type collector struct {
 
 func newCollector(c *Controllers) *collector {
 	g := &collector{controllers: c, definitions: storage.PrefixOf(apiextensionsv1.GroupName, "customresourcedefinitions")}
-	g.queue.log, g.queue.bell, g.queue.work = c.log, &c.reader.bell, g.work
+	g.queue.log, g.queue.bell, g.queue.work = c.log, &c.reader.bell, pinned(c, g.work)
 	g.begin()
 	return g
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -105,6 +106,7 @@ func New(o Options) *Controllers {
 	if o.On[GarbageCollector] {
 		c.add(newCollector(c), metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents)
 	}
+	c.add(newExpiry(c, o.On[Expiry]))
 	return c
 }
 
@@ -113,6 +115,17 @@ func (c *Controllers) add(k controller, finalizers ...string) {
 	c.all = append(c.all, k)
 	for _, f := range finalizers {
 		c.removes[f] = true
+	}
+}
+
+// pinned returns work that writes nothing once everything was reset since it began: what it decided by may be gone. The
+// reader is told the whole state then, and the work begins anew from that.
+func pinned[K comparable](c *Controllers, work func(ctx context.Context, k K) error) func(ctx context.Context, k K) error {
+	return func(ctx context.Context, k K) error {
+		if err := work(c.registry.Pin(ctx), k); !errors.Is(err, storage.ErrReplaced) {
+			return err
+		}
+		return nil
 	}
 }
 

@@ -25,7 +25,7 @@ type definitions struct {
 
 func newDefinitions(c *Controllers) *definitions {
 	d := &definitions{controllers: c, prefix: storage.PrefixOf(apiextensionsv1.GroupName, "customresourcedefinitions"), unnamed: map[string]bool{}}
-	d.queue.log, d.queue.bell, d.queue.work = c.log, &c.reader.bell, d.work
+	d.queue.log, d.queue.bell, d.queue.work = c.log, &c.reader.bell, pinned(c, d.work)
 	return d
 }
 

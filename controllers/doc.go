@@ -1,5 +1,5 @@
 // Package controllers is what a server does by itself, after the writes of clients: it empties namespaces and the
-// resources of definitions that are being deleted, and deletes objects whose owners are gone.
+// resources of definitions that are being deleted, and deletes objects whose owners are gone or whose time is over.
 //
 // One goroutine, the reader, reads everything that happens from a tape of the cacher, in revision order, and tells every
 // controller. A controller notes what matters to it and queues the keys that it has to work on. Workers take the keys and
@@ -14,9 +14,9 @@
 //
 // Quiescent is a barrier over all of them: it returns when there is nothing left to do.
 //
-// Goroutines: the reader; one for each controller, which waits for the end; and workers, which are there only while there
-// is work: at most workersAtOnce in each queue, and DeletersAtOnce for each key whose content is deleted. Run waits for
-// all.
+// Goroutines: the reader; one for each controller, which waits for the end, and one for expiry, which waits for what is due
+// next; and workers, which are there only while there is work: at most workersAtOnce in each queue, and DeletersAtOnce for
+// each key whose content is deleted. Run waits for all.
 //
 // The garbage collector is in graph.go (who owns whom), collector.go (what happens to the graph) and collect.go (what is done
 // about an object).
@@ -24,5 +24,6 @@
 // Locks: those of a controller ─▶ its queue's ─▶ bell.mu; collector.mu ─▶ the cacher's locks, for a look at an owner. reader.mu is alone. None is held during a write.
 //
 // Bounds: a queue has each key once, so at most one for each object. The garbage collector's graph grows with the objects
-// that have owners, by some 130 bytes each. A Report has at most maxHeld and maxPending entries.
+// that have owners, by some 130 bytes each. An object that expires takes some 100 bytes (see mortals). A Report has at most
+// maxHeld and maxPending entries.
 package controllers

@@ -27,7 +27,7 @@ var namespacesPrefix = storage.PrefixOf("", "namespaces")
 
 func newNamespaces(c *Controllers) *namespaces {
 	n := &namespaces{controllers: c, cache: c.cacher.Resource(namespacesPrefix)}
-	n.queue.log, n.queue.bell, n.queue.work = c.log, &c.reader.bell, n.work
+	n.queue.log, n.queue.bell, n.queue.work = c.log, &c.reader.bell, pinned(c, n.work)
 	return n
 }
 

@@ -98,6 +98,12 @@ func (r *Registry) reset(ctx context.Context, to *State) (storage.Revision, erro
 	return rev, nil
 }
 
+// Pin returns a context with which writes fail with storage.ErrReplaced once a reset has happened: see storage.Store.Pin.
+func (r *Registry) Pin(ctx context.Context) context.Context {
+	ctx, _ = r.store.Pin(ctx)
+	return ctx
+}
+
 // steady runs a read. If a reset is under way, the read waits for its end, and is then run on the endpoint that is served.
 // If a reset comes meanwhile, the result is discarded and the read runs again.
 func steady[T any](ctx context.Context, e *Endpoint, read func(e *Endpoint) (T, error), discard func(T)) (T, error) {

@@ -482,3 +482,40 @@ func try(ctx context.Context, s *servertest.Server, method, path, body string) (
 	}
 	return string(b), res.StatusCode
 }
+
+// TestResetDuringDeletion: a reset brings back a namespace whose content is being deleted, and the controllers, which know
+// that from before, delete nothing of it any more.
+func TestResetDuringDeletion(t *testing.T) {
+	t.Parallel()
+	const objects = 60
+	s := newGizmos(t)
+	const shop = "/apis/example.com/v1/namespaces/shop/gizmos"
+	s.PostYAML(namespacesPath, "metadata: {name: shop}")
+	for i := range objects {
+		s.PostYAML(shop, applied(fmt.Sprintf("g%02d", i), ""))
+	}
+	s.Snapshot("shop")
+	before, _ := stored(t, s, namespacesPath, definitionsPath, shop)
+	for range 15 {
+		watch := s.Watch(shop + "?watch=true")
+		send(t, s, 200, "DELETE", namespacesPath+"/shop", "", "")
+		for range rand.IntN(objects / 2) {
+			if line, err := watch.Next(); err != nil {
+				t.Fatal(line, err)
+			}
+		}
+		s.ResetTo("shop")
+		got, _ := stored(t, s, namespacesPath, definitionsPath, shop)
+		compare(t, got, before)
+		watch.Close()
+		if t.Failed() {
+			return // with less content, a watch may wait for ever
+		}
+	}
+	s.PostYAML(namespacesPath, "metadata: {name: other}") // and the controllers work on
+	watch := s.Watch(namespacesPath + "?watch=true")
+	send(t, s, 200, "DELETE", namespacesPath+"/other", "", "")
+	deletions(t, watch, "other")
+	got, _ := stored(t, s, namespacesPath, definitionsPath, shop)
+	compare(t, got, before)
+}

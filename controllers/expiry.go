@@ -1,0 +1,109 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// expiry deletes objects whose time is over: those whose annotation cacher.TTLAnnotation says so, if annotated is set, and
+// those of Go types that live so long after their last write. The second is kube-apiserver's own work (events live an
+// hour), so it's never off.
+//
+// It deletes an object only as it was observed: if it has been written since, the deletion fails, and what was written
+// decides. Etcd's leases wouldn't do: when one ends, all its keys go in one revision, and a watch that is cut off in the
+// middle couldn't resume.
+type expiry struct {
+	controllers *Controllers
+	annotated   bool
+	queue       queue[string] // keys of objects that are due
+	bell        chan struct{} // capacity 1: rung when an object is due earlier than all before. Never closed
+
+	mortals mortals
+}
+
+func newExpiry(c *Controllers, annotated bool) *expiry {
+	x := &expiry{controllers: c, annotated: annotated, bell: make(chan struct{}, 1)}
+	x.mortals = newMortals(time.Now)
+	x.queue.log, x.queue.bell, x.queue.work = c.log, &c.reader.bell, pinned(c, x.work)
+	return x
+}
+
+func (x *expiry) begin() { x.mortals.begin(x.annotated, x.controllers.registry.Lifetimes()) }
+
+func (x *expiry) observe(e *cacher.Event) {
+	if x.mortals.observe(e) {
+		select {
+		case x.bell <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (x *expiry) complete() { x.mortals.complete() }
+
+// run queues objects when they're due.
+func (x *expiry) run(ctx context.Context) {
+	var working sync.WaitGroup
+	defer working.Wait()
+	working.Go(func() { x.queue.run(ctx) })
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-x.bell:
+		case <-timer.C:
+		}
+		if next, any := x.mortals.takeDue(x.queue.add); any {
+			timer.Reset(next)
+		} else {
+			timer.Stop()
+		}
+	}
+}
+
+// idle tells whether nothing is due.
+func (x *expiry) idle() bool { return !x.mortals.anyDue() && x.queue.idle() }
+
+func (x *expiry) pending(most int) []Pending {
+	return pendingKeys(&x.queue, most, func(key string) Object {
+		p, namespace, name, _ := storage.SplitKey(key)
+		named := Object{Namespace: namespace, Name: name}
+		if e := x.controllers.registry.Catalog().Prefix(p); e != nil {
+			named.APIVersion, named.Kind = schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), e.Kind
+		}
+		return named
+	})
+}
+
+// work deletes an object that is due.
+func (x *expiry) work(ctx context.Context, key string) error {
+	rev, due := x.mortals.due(key)
+	p, namespace, name, ok := storage.SplitKey(key)
+	e := x.controllers.registry.Catalog().Prefix(p)
+	if !due || !ok || e == nil { // without a definition it goes as well
+		return nil
+	}
+	_, err := x.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
+		rev, _, err := e.Remove(ctx, registry.Removal{Namespace: namespace, Name: name, Revision: rev})
+		return rev, err
+	})
+	switch {
+	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrConflict): // observe is told, or was
+		return nil
+	case apierrors.IsForbidden(err): // such as the namespace "default"
+		x.controllers.log.Warn("an object that has expired may not be deleted, and stays", "key", key, "error", err)
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,245 @@
+package controllers
+
+import (
+	heaps "container/heap" // heap is a function of the tests
+	"sync"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// mortals are the objects that expire, in the order in which they do. An object takes about 110 bytes besides its key, and
+// one that doesn't expire takes none.
+type mortals struct {
+	clock clock
+
+	// the reader's own
+	annotated bool // the annotation counts
+	typed     map[storage.Prefix]registry.Lifetime
+
+	mu    sync.Mutex // guards what follows
+	known map[string]*mortal
+	order dueOrder
+	round uint32 // how often begin was called
+}
+
+// mortal is an object that expires.
+type mortal struct {
+	key   string
+	rev   storage.Revision // at which it was observed
+	born  time.Duration    // when it was created, by the steady clock: negative if that was before this process
+	at    time.Duration    // when it's due, by the steady clock
+	place int32            // in order; nowhere once it was taken
+	round uint32           // in which it was observed last
+}
+
+// nowhere is the place of a mortal that isn't in order.
+const nowhere = -1
+
+func newMortals(wall func() time.Time) mortals {
+	return mortals{clock: clock{wall: wall, began: wall().Round(0), start: time.Now()}, known: map[string]*mortal{}}
+}
+
+// begin says that a state follows.
+func (m *mortals) begin(annotated bool, typed map[storage.Prefix]registry.Lifetime) {
+	m.annotated, m.typed = annotated, typed
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.round++
+}
+
+// complete forgets what the state didn't have.
+func (m *mortals) complete() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, one := range m.known {
+		if one.round != m.round {
+			m.forgetLocked(key)
+		}
+	}
+}
+
+// observe notes when an object is due. sooner tells that none before it is due earlier.
+func (m *mortals) observe(e *cacher.Event) (sooner bool) {
+	if e.Prev == nil && e.Revision > 0 && e.Cur != nil {
+		m.clock.compare(m.clock.steady()) // a new object: its creationTimestamp is of now
+	}
+	is, was := m.expires(e.Prefix, e.Cur), m.expires(e.Prefix, e.Prev)
+	if !is && !was {
+		return false
+	}
+	now := m.clock.steady()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !is {
+		m.forgetLocked(e.Object().Key)
+		return false
+	}
+	o := e.Cur
+	one := m.known[o.Key]
+	if one != nil && one.rev == o.Revision { // in the state, again
+		one.round = m.round
+		return false
+	}
+	life := o.Life()
+	born := m.clock.at(now, life.Created)
+	switch {
+	case e.Revision == 0: // in the state
+	case e.Prev == nil:
+		born = now
+	case one != nil:
+		born = one.born
+	}
+	at, ok := m.end(e, life, born, now)
+	if !ok {
+		m.forgetLocked(o.Key)
+		return false
+	}
+	if one == nil {
+		one = &mortal{key: o.Key, place: nowhere}
+		m.known[o.Key] = one
+	}
+	one.rev, one.born, one.at, one.round = o.Revision, born, at, m.round
+	if one.place == nowhere {
+		heaps.Push(&m.order, one)
+	} else {
+		heaps.Fix(&m.order, int(one.place))
+	}
+	return m.order[0] == one
+}
+
+// expires tells whether an object may be one that expires.
+func (m *mortals) expires(p storage.Prefix, o *cacher.Object) bool {
+	if o == nil || o.Err != nil || beingDeleted(o) {
+		return false
+	}
+	if m.annotated && o.Expires() {
+		return true
+	}
+	return len(m.typed) > 0 && m.typed[p].TTL > 0
+}
+
+// end returns when an object is due: the earlier of the two if both its annotation and its type say so.
+func (m *mortals) end(e *cacher.Event, life cacher.Life, born, now time.Duration) (at time.Duration, ok bool) {
+	if m.annotated && e.Cur.Expires() {
+		if ttl, err := registry.ParseTTL(life.TTL); err == nil { // older versions took any value
+			at, ok = born+ttl, true
+		}
+	}
+	if typed := m.typed[e.Prefix]; typed.TTL > 0 {
+		written := now
+		if e.Revision == 0 {
+			written = born
+			for _, field := range typed.Times {
+				if text := e.Cur.Field(field); text != "" {
+					written = max(written, m.clock.at(now, text))
+				}
+			}
+		}
+		if !ok || written+typed.TTL < at {
+			at, ok = written+typed.TTL, true
+		}
+	}
+	return at, ok
+}
+
+func (m *mortals) forgetLocked(key string) {
+	one := m.known[key]
+	if one == nil {
+		return
+	}
+	if one.place != nowhere {
+		heaps.Remove(&m.order, int(one.place))
+	}
+	delete(m.known, key)
+}
+
+// takeDue calls take for each object that is due, once, and returns how long it is until the next one is. any is false if
+// there is none.
+func (m *mortals) takeDue(take func(key string)) (next time.Duration, any bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for len(m.order) > 0 {
+		if wait := m.order[0].at - m.clock.steady(); wait > 0 {
+			return wait, true
+		}
+		take(heaps.Pop(&m.order).(*mortal).key)
+	}
+	return 0, false
+}
+
+// anyDue tells whether an object is due that takeDue hasn't taken.
+func (m *mortals) anyDue() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.order) > 0 && m.order[0].at <= m.clock.steady()
+}
+
+// due tells whether an object is due, and at which revision it was observed.
+func (m *mortals) due(key string) (rev storage.Revision, due bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	one := m.known[key]
+	if one == nil || one.at > m.clock.steady() {
+		return 0, false
+	}
+	return one.rev, true
+}
+
+// dueOrder is a heap by the time at which objects are due.
+type dueOrder []*mortal
+
+func (d dueOrder) Len() int           { return len(d) }
+func (d dueOrder) Less(i, j int) bool { return d[i].at < d[j].at }
+func (d dueOrder) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].place, d[j].place = int32(i), int32(j)
+}
+
+func (d *dueOrder) Push(one any) {
+	one.(*mortal).place = int32(len(*d))
+	*d = append(*d, one.(*mortal))
+}
+
+func (d *dueOrder) Pop() any {
+	last := len(*d) - 1
+	one := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	one.place = nowhere
+	return one
+}
+
+// clock is the time of this process, which never jumps, and its relation to the times that objects have. Those are of the
+// machine's clock, which may jump.
+type clock struct {
+	wall   func() time.Time // the machine's clock; tests let it jump
+	began  time.Time        // what it said at the start, without a monotonic reading, which wouldn't jump
+	start  time.Time        // the start, for the monotonic clock
+	behind time.Duration    // how far it was ever behind what it would have said without jumps; the reader's own
+}
+
+// steady is the time since the start.
+func (c *clock) steady() time.Duration { return time.Since(c.start) }
+
+// stampGrain is how much later than a time in an object the thing may have happened: creationTimestamp has whole seconds.
+const stampGrain = time.Second
+
+// at returns when a time in an object was, by the steady clock, or some time after that. Nobody knows how far the machine's
+// clock was off when the time was written. If it was ever set back, it may have been then. So an object may expire too late
+// by as much as the clock has jumped, and never too early.
+func (c *clock) at(now time.Duration, text string) time.Duration {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return now
+	}
+	c.compare(now)
+	return min(now, t.Sub(c.began)+c.behind+stampGrain)
+}
+
+// compare notes how far the machine's clock is behind.
+func (c *clock) compare(now time.Duration) {
+	c.behind = max(c.behind, now-c.wall().Round(0).Sub(c.began))
+}
