@@ -111,6 +111,14 @@ func (c *Controllers) pending(rev storage.Revision) (all []Pending) {
 	return all
 }
 
+// Left counts the objects about which something is left to do, up to maxPending.
+func (c *Controllers) Left() (n int) {
+	for _, k := range c.all {
+		n += len(k.pending(maxPending - n))
+	}
+	return n
+}
+
 // pendingKeys makes the pending work of what is in a queue.
 func pendingKeys[K comparable](q *queue[K], most int, object func(K) Object) (all []Pending) {
 	q.each(func(k K, cause error) bool {

@@ -117,6 +117,8 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 		func() float64 { return float64(in.cacher.Usage().StateBytes) })
 	gauge("apiserver_lite_initial_state_pinned_bytes", "What unfinished initial states keep in memory besides the current state.",
 		func() float64 { return float64(in.cacher.Usage().StatePins) })
+	gauge("apiserver_lite_controller_work", "Objects about which the server's own controllers have something left to do.",
+		func() float64 { return float64(in.controllers.Left()) })
 	gauge("apiserver_lite_message_bytes", "What is kept of objects as protobuf.",
 		func() float64 { return float64(in.cacher.Usage().MessageBytes) })
 	gauge("apiserver_lite_cached_resources", "Resources that have a cache, with those whose definition is gone.",

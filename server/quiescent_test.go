@@ -151,3 +151,34 @@ func TestUnknownController(t *testing.T) {
 		}
 	}
 }
+
+// TestQuiescentAfterReset: a reset may bring back a namespace that was being emptied, with content that isn't being deleted
+// yet. The controllers go on with it.
+func TestQuiescentAfterReset(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	s.PostYAML(definitionsPath, widgets)
+	for range 3 {
+		s.Snapshot("before")
+		s.PostYAML("/api/v1/namespaces", "metadata: {name: shop}")
+		s.PostYAML(shop, heldWidget("held", "example.com/x"))
+		s.Do(http.MethodDelete, "/api/v1/namespaces/shop", "")
+		if held := s.Quiescent(); len(held) != 1 || held[0].Name != "held" {
+			t.Errorf("held: %+v", held)
+		}
+		s.Snapshot("held")
+		s.ResetTo("before")
+		if held := s.Quiescent(); len(held) != 0 {
+			t.Errorf("after the reset %+v is held", held)
+		}
+		s.ResetTo("held")
+		if held := s.Quiescent(); len(held) != 1 || held[0].Name != "held" {
+			t.Errorf("held after the second reset: %+v", held)
+		}
+		s.Do(http.MethodPatch, shop+"/held", `{"metadata":{"finalizers":null}}`, "Content-Type", "application/merge-patch+json")
+		s.Quiescent()
+		if res, body := s.Do(http.MethodGet, "/api/v1/namespaces/shop", ""); res.StatusCode != http.StatusNotFound {
+			t.Fatalf("the namespace is there: %s", body)
+		}
+	}
+}

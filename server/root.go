@@ -30,9 +30,9 @@ func (h *handler) serveRoot(w *response, r *http.Request) error {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'")
 		w.Header().Set("Vary", "Accept")
-		return rootPage.Execute(w, map[string]any{"Version": Version().GitVersion, "Served": servedVersions(catalog), "Paths": paths})
+		return rootPage.Execute(w, map[string]any{"Version": Version().GitVersion, "Served": servedVersions(catalog), "Paths": paths, "Extras": extras})
 	}
-	body, err := json.Marshal(map[string][]string{"paths": paths})
+	body, err := json.Marshal(map[string]any{"paths": paths, extrasMember: extras})
 	if err != nil {
 		return err
 	}
@@ -53,6 +53,10 @@ var rootPage = template.Must(template.New("root").Parse(`<!DOCTYPE html>
 <ul>{{range .Paths}}
 <li><a href="{{.}}">{{.}}</a>{{end}}
 </ul>
+<h2>What Kubernetes doesn't have</h2>
+<dl>{{range .Extras}}
+<dt>{{.Name}}</dt><dd>{{.Description}}</dd>{{end}}
+</dl>
 </html>
 `))
 
@@ -87,7 +91,7 @@ func servedVersions(c *registry.Catalog) (all []servedVersion) {
 
 // rootPaths are the paths that lead on, sorted.
 func rootPaths(c *registry.Catalog) []string {
-	paths := []string{"/api", "/apis", "/debug/watchers", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+	paths := []string{"/api", "/apis", "/debug/quiescent", "/debug/watchers", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
 	for _, g := range c.Groups {
 		if g.Name != "" {
 			paths = append(paths, "/apis/"+g.Name)

@@ -3,10 +3,45 @@ package server_test
 import (
 	"encoding/json"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
+
+// TestExtras: / says what Kubernetes doesn't have, for programs and people, and docs/wire.md has each of it.
+func TestExtras(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/wire.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := servertest.New(t)
+	var got struct {
+		Extras []struct{ Name, Description string } `json:"apiserver-lite/extras"`
+	}
+	if err := json.Unmarshal([]byte(s.Get("/")), &got); err != nil || len(got.Extras) == 0 {
+		t.Fatalf("%v, %+v", err, got)
+	}
+	_, people := s.Do("GET", "/", "", "Accept", "text/html")
+	for _, e := range got.Extras {
+		if !strings.Contains(string(page), "| `"+e.Name+"` |") {
+			t.Errorf("docs/wire.md has no line for %s", e.Name)
+		}
+		if !strings.Contains(people, "<dt>"+e.Name+"</dt><dd>") {
+			t.Errorf("the page for people lacks %s", e.Name)
+		}
+		method, path, _ := strings.Cut(e.Name, " ")
+		if !strings.HasPrefix(path, "/") {
+			continue
+		}
+		if res, _ := s.Do(method, path, ""); res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusMethodNotAllowed {
+			t.Errorf("%s: %s", e.Name, res.Status)
+		}
+	}
+}
 
 // TestRoot: / has the paths, each of which is served, and a page for people.
 func TestRoot(t *testing.T) {

@@ -17,6 +17,18 @@ func TestShopIsAnnounced(t *testing.T) {
 	}
 }
 
+func TestShopVanishes(t *testing.T) {
+	s := servertest.New(t)
+	s.PostYAML("/api/v1/namespaces", "metadata: {name: shop}")
+	s.Do("DELETE", "/api/v1/namespaces/shop", "")
+	if held := s.Quiescent(); len(held) > 0 {
+		t.Errorf("finalizers keep %+v", held)
+	}
+	if res, _ := s.Do("GET", "/api/v1/namespaces/shop", ""); res.StatusCode != 404 {
+		t.Errorf("the namespace is still %s", res.Status)
+	}
+}
+
 func TestShops(t *testing.T) {
 	s := servertest.New(t)
 	s.PostYAML("/api/v1/namespaces", "metadata: {name: shop}")
