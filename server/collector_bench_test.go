@@ -3,6 +3,7 @@ package server_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -15,26 +16,33 @@ import (
 // manyDependents is how many objects the benchmarks below delete, and clientsAtOnce how many clients do that.
 const manyDependents, clientsAtOnce = 10_000, 16
 
-// BenchmarkCollect is what it takes until all dependents of a deleted owner are gone, and until as many objects are that
-// clients delete one by one. Both are on disk.
+// BenchmarkCollect is what it takes until all dependents of an owner are gone, or left without it, that is deleted by each
+// policy, and until as many objects are gone that clients delete one by one. All are on disk.
 //
 //	go test ./server -run xxx -bench Collect -benchtime 3x
 func BenchmarkCollect(b *testing.B) {
 	onDisk := func(s *server.Server) { s.Ephemeral = false }
-	b.Run("collector", func(b *testing.B) {
-		w := newCollectedBench(b, onDisk)
-		for b.Loop() {
-			b.StopTimer()
-			w.PostYAML(w.path, `{"apiVersion":"collected.example.com/v1","kind":"Thing","metadata":{"name":"owner"}}`)
-			uid := value(w.Get(w.path+"/owner"), "metadata.uid")
-			w.createMany(`"ownerReferences":[` + reference("Thing", "owner", uid) + `],`)
-			w.Quiescent()
-			b.StartTimer()
-			w.Do("DELETE", w.path+"/owner", "")
-			w.Quiescent()
-		}
-		w.report()
-	})
+	for _, policy := range []string{"Background", "Foreground", "Orphan"} {
+		b.Run(policy, func(b *testing.B) {
+			w := newCollectedBench(b, onDisk)
+			for b.Loop() {
+				b.StopTimer()
+				w.PostYAML(w.path, `{"apiVersion":"collected.example.com/v1","kind":"Thing","metadata":{"name":"owner"}}`)
+				ref := reference("Thing", "owner", value(w.Get(w.path+"/owner"), "metadata.uid"))
+				w.createMany(`"ownerReferences":[` + strings.TrimSuffix(ref, "}") + `,"blockOwnerDeletion":true}],`)
+				w.Quiescent()
+				b.StartTimer()
+				w.Do("DELETE", w.path+"/owner?propagationPolicy="+policy, "")
+				w.Quiescent()
+				b.StopTimer()
+				if policy == "Orphan" {
+					w.Do("DELETE", w.path, "")
+				}
+				b.StartTimer()
+			}
+			w.report()
+		})
+	}
 	b.Run("clients", func(b *testing.B) {
 		w := newCollectedBench(b, onDisk)
 		for b.Loop() {
