@@ -71,6 +71,7 @@ type Controllers struct {
 	actor    actor
 	reader   reader
 	all      []controller
+	garbage  *collector      // nil if it's off
 	removes  map[string]bool // the finalizers that those that are on remove
 }
 
@@ -104,10 +105,28 @@ func New(o Options) *Controllers {
 		c.add(newNamespaces(c), string(corev1.FinalizerKubernetes))
 	}
 	if o.On[GarbageCollector] {
-		c.add(newCollector(c), metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents)
+		c.garbage = newCollector(c)
+		c.add(c.garbage, metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents)
 	}
 	c.add(newExpiry(c, o.On[Expiry]))
 	return c
+}
+
+// Usage is what the controllers have to do now, and what they keep.
+type Usage struct {
+	CollectorQueue int // objects that the garbage collector has still to look at
+	OwnedObjects   int // those that have owners
+}
+
+// Usage returns the controllers' Usage at the moment of the call. It's zero without a garbage collector.
+func (c *Controllers) Usage() (u Usage) {
+	if g := c.garbage; g != nil {
+		u.CollectorQueue = g.queue.length()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		u.OwnedObjects = g.graph.owned
+	}
+	return u
 }
 
 // add adds a controller, and the finalizers that it removes.

@@ -226,10 +226,13 @@ func backOff(failures int) time.Duration {
 }
 
 // idle tells whether no key is left.
-func (q *queue[K]) idle() bool {
+func (q *queue[K]) idle() bool { return q.length() == 0 }
+
+// length returns how many keys are left, with those that wait for their time.
+func (q *queue[K]) length() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.entries) == 0
+	return len(q.entries)
 }
 
 // each calls f for the keys in the queue, in no order, until it returns false. cause is what the key failed with last, or

@@ -361,6 +361,11 @@ func TestCollectorRefused(t *testing.T) {
 	if c := answer.Details.Causes; res.StatusCode != http.StatusGatewayTimeout || len(c) != 1 || c[0].Field != "v1 Namespace default" || !strings.Contains(c[0].Message, "may not be deleted") {
 		t.Errorf("the barrier says %s\n%s", res.Status, body)
 	}
+	for _, metric := range []string{"apiserver_lite_collector_queue 1\n", "apiserver_lite_owned_objects 1\n"} {
+		if !strings.Contains(w.Get("/metrics"), metric) {
+			t.Errorf("the metrics lack %q", metric)
+		}
+	}
 	w.must("PATCH", w.path("Namespace/default"), `{"metadata":{"ownerReferences":null}}`, "Content-Type", mergePatch)
 	w.expect("left", "")
 }

@@ -131,6 +131,10 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 		func() float64 { return float64(in.registry.Usage().WebhookCalls) })
 	gauge("apiserver_lite_large_answers", "Answers of more than 128 KiB that are being written.",
 		func() float64 { return float64(len(large)) })
+	gauge("apiserver_lite_collector_queue", "Objects that the garbage collector has still to look at, with those that wait for another try.",
+		func() float64 { return float64(in.controllers.Usage().CollectorQueue) })
+	gauge("apiserver_lite_owned_objects", "Objects with owner references, as the garbage collector knows them.",
+		func() float64 { return float64(in.controllers.Usage().OwnedObjects) })
 	r.MustRegister(objects{in.registry})
 }
 
