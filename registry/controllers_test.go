@@ -11,7 +11,7 @@ import (
 
 func init() {
 	registry.RunControllers = func(ctx context.Context, r *registry.Registry, c *cacher.Cacher) error {
-		on, err := controllers.ParseSet("all")
+		on, err := controllers.ParseSet("namespace") // the collector would act on what tests of deletions look at
 		if err != nil {
 			return err
 		}

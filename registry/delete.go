@@ -8,7 +8,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
@@ -278,8 +277,11 @@ func (d *deletion) check(old *cacher.Object, uid string) error {
 		return nil
 	}
 	refuse := func(format, want, have string) error {
-		kind := schema.GroupResource{Group: d.Group, Resource: d.Kind} // which kube-apiserver names here
-		return apierrors.NewConflict(kind, old.Name(), fmt.Errorf(format, clip.Text(want), have))
+		about := d.resource()
+		if d.typed == nil || d.typed.policy == nil { // kube-apiserver names the kind, but not of namespaces and definitions
+			about.Resource = d.Kind
+		}
+		return apierrors.NewConflict(about, old.Name(), fmt.Errorf(format, clip.Text(want), have))
 	}
 	if pre.UID != nil && string(*pre.UID) != uid {
 		return refuse("the UID in the precondition (%s) does not match the UID in record (%s). "+

@@ -211,6 +211,8 @@ func (e *Endpoint) ownWrite(ctx context.Context, namespace, name string, decide 
 		switch {
 		case err == nil:
 			return stored.Revision, nil
+		case apierrors.IsNotFound(err): // a Status, which is about the definition
+			return 0, fmt.Errorf("write %q: its definition is gone: %w", key, storage.ErrNotFound)
 		case !errors.Is(err, errChanged):
 			return 0, err
 		}

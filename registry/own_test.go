@@ -220,3 +220,59 @@ func TestOwnWritesMeetOthers(t *testing.T) {
 		t.Errorf("finalizers %s, %d fields in %v", finalizers, len(spec), spec)
 	}
 }
+
+// TestOwnWritesUnderDefinitions: the server's own writes don't depend on which versions are served, and of a definition they
+// are what clients' are.
+func TestOwnWritesUnderDefinitions(t *testing.T) {
+	s := start(t, "", Options{})
+	w, crds := s.widgets(), s.crds()
+	for _, name := range []string{"a", "b", "c"} {
+		s.ok(w.Create(s.ctx, "default", nil, held(name, "example.com/x")))
+	}
+	unserve := `[{"op":"replace","path":"/spec/versions/0/served","value":false}]`
+	s.ok(crds.Patch(s.ctx, "", "widgets.example.com", "", "application/json-patch+json", nil, []byte(unserve)))
+	release := func(name string) error {
+		m, err := w.Current(s.ctx, "default", name)
+		if err != nil {
+			return err
+		}
+		_, err = w.Amend(s.ctx, "default", name, m.UID, func(m *metav1.ObjectMeta) error { m.Finalizers = nil; return nil })
+		return err
+	}
+	if _, gone, err := w.Remove(s.ctx, Removal{Namespace: "default", Name: "a"}); err != nil || gone {
+		t.Fatalf("marked: %v, %v", gone, err)
+	}
+	if err := release("a"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Current(s.ctx, "default", "a"); !errors.Is(err, storage.ErrNotFound) {
+		t.Fatalf("after its last finalizer: %v", err)
+	}
+
+	// The definition goes: marked first, and from then on nothing new can be created.
+	if _, gone, err := crds.Remove(s.ctx, Removal{Name: "widgets.example.com"}); err != nil || gone {
+		t.Fatalf("the definition is marked: %v, %v", gone, err)
+	}
+	_, err := s.at("example.com", "v1beta1", "widgets").Create(s.ctx, "default", nil, []byte(`{"apiVersion":"example.com/v1beta1","kind":"Widget","metadata":{"name":"d"}}`))
+	s.refused(err, 403, metav1.StatusReasonForbidden, "terminating")
+	if err := release("b"); err != nil {
+		t.Fatal(err)
+	}
+	m, err := crds.Current(s.ctx, "", "widgets.example.com")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := crds.Amend(s.ctx, "", "widgets.example.com", m.UID, func(m *metav1.ObjectMeta) error { m.Finalizers = nil; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if s.Catalog().Prefix(w.Prefix()) != nil {
+		t.Error("the definition is gone, and its resource is in the catalog")
+	}
+	if m, err = w.Current(s.ctx, "default", "c"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.Amend(s.ctx, "default", "c", m.UID, func(m *metav1.ObjectMeta) error { m.Labels = map[string]string{"a": "b"}; return nil })
+	if !errors.Is(err, storage.ErrNotFound) {
+		t.Errorf("a change under a definition that is gone: %v", err)
+	}
+}

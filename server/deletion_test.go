@@ -341,7 +341,7 @@ func TestDeletionsOfNamespaces(t *testing.T) {
 					t.Errorf("%q leaves %s", query, again)
 				}
 			}
-			send(t, s, 409, "DELETE", path, "", `{"preconditions":{"uid":"x"}}`)
+			check(t, send(t, s, 409, "DELETE", path, "", `{"preconditions":{"uid":"x"}}`), "reason=Conflict details.kind=namespaces details.name="+name)
 			finalize := func(finalizers string) string {
 				return send(t, s, 200, "PUT", path+"/finalize", "", `{"metadata":{"name":"`+name+`"},"spec":{"finalizers":[`+finalizers+`]}}`)
 			}
