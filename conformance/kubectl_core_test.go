@@ -254,3 +254,23 @@ func TestKubectlWorkloads(t *testing.T) {
 		{args: args("delete", "deployment", "web", "--cascade=foreground", "--timeout=60s"), want: `deployment.apps "web" deleted from default namespace`},
 	})
 }
+
+// TestKubectlRolloutUndo: no controller keeps the history of a Deployment here, but where its ReplicaSets are, kubectl goes
+// back to one of them.
+func TestKubectlRolloutUndo(t *testing.T) {
+	k := newKubectl(t, startAll(t))
+	k.do("", "create", "deployment", "web", "--image=web:2")
+	uid := k.do("", "get", "deployment", "web", "-o", "jsonpath={.metadata.uid}")
+	for _, revision := range []string{"1", "2"} {
+		k.do(strings.NewReplacer("REVISION", revision, "OWNER", uid).Replace(`{"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "web-REVISION",
+			"labels": {"app": "web", "pod-template-hash": "REVISION"}, "annotations": {"deployment.kubernetes.io/revision": "REVISION"},
+			"ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "OWNER", "controller": true}]},
+			"spec": {"selector": {"matchLabels": {"app": "web", "pod-template-hash": "REVISION"}}, "template": {
+			"metadata": {"labels": {"app": "web", "pod-template-hash": "REVISION"}}, "spec": {"containers": [{"name": "web", "image": "web:REVISION"}]}}}}`), "create", "-f", "-")
+	}
+	k.tell(t, []step{
+		{args: args("rollout", "history", "deployment/web"), want: "...REVISION  CHANGE-CAUSE\n1         <none>\n2         <none>"},
+		{args: args("rollout", "undo", "deployment/web"), want: "deployment.apps/web rolled back"},
+		{args: args("get", "deployment", "web", "-o", "jsonpath={.spec.template.spec.containers[0].image}"), want: "web:1"},
+	})
+}

@@ -266,6 +266,20 @@ func TestKubectlGetWatch(t *testing.T) {
 	expect("DELETED a ")
 }
 
+// TestKubectlWatchOnly follows changes without the state before them.
+func TestKubectlWatchOnly(t *testing.T) {
+	k := newKubectl(t, startEphemeral(t))
+	k.do("", "create", "configmap", "before")
+	lines := k.follow("get", "configmaps", "--watch-only", "-o", "name")
+	eventually(t, "the watch is open", func(context.Context) bool {
+		return strings.Contains(k.do("", "get", "--raw", "/metrics"), `apiserver_longrunning_requests{group="",resource="configmaps",verb="WATCH",version="v1"} 1`)
+	})
+	k.do("", "create", "configmap", "after")
+	if line := <-lines; line != "configmap/after" {
+		t.Errorf("the first line is %q", line)
+	}
+}
+
 // follow starts a call that goes on until the test ends, and returns the lines it prints.
 func (k *kubectl) follow(args ...string) <-chan string {
 	k.t.Helper()

@@ -1,8 +1,9 @@
-// What programs do with @kubernetes/client-node: create, read, change, list and delete objects, watch, and informers.
+// What programs do with @kubernetes/client-node: create, read, change, list and delete objects, watch, and informers, and a WebSocket.
 // TestNode runs it with KUBECONFIG. At a line "restart" on standard output the test restarts the server, and then writes a
 // line to standard input.
 import assert from 'node:assert/strict';
 import { createInterface } from 'node:readline';
+import WebSocket from 'ws';
 import * as k8s from '@kubernetes/client-node';
 
 const config = new k8s.KubeConfig();
@@ -73,11 +74,36 @@ async function watch() {
     (type, object) => seen.push(`${type} ${object.metadata.name}`), () => { ended = true; });
   await custom.createNamespacedCustomObject({ ...widgets, body: widget('watched', 1) });
   await custom.patchNamespacedCustomObject({ ...widgets, name: 'watched', body: { metadata: { labels: { tier: 'back' } } } }, mergePatch);
-  await until('the watch has three events', () => seen.length === 2);
+  await until('the watch has both events', () => seen.length === 2);
   assert.deepEqual(seen, ['ADDED watched', 'DELETED watched']);
   controller.abort();
   await until('the watch ends', () => ended);
   await custom.deleteNamespacedCustomObject({ ...widgets, name: 'watched' });
+}
+
+// webSocket watches as a web page does: it has no headers to send, so its token is a subprotocol.
+async function webSocket() {
+  const { server, caData } = config.getCurrentCluster();
+  const { token } = config.getCurrentUser();
+  const protocols = ['base64.binary.k8s.io'];
+  if (token) protocols.unshift(`base64url.bearer.authorization.k8s.io.${Buffer.from(token).toString('base64url')}`);
+  const socket = new WebSocket(`${server.replace('http', 'ws')}/apis/example.com/v1/namespaces/default/widgets?watch=true&timeoutSeconds=5`,
+    protocols, { ca: caData && Buffer.from(caData, 'base64'), origin: server });
+  const seen = [];
+  let closed;
+  socket.on('message', (data, isBinary) => {
+    assert.ok(!isBinary);
+    const { type, object } = JSON.parse(data.toString());
+    seen.push(`${type} ${object.metadata.name}`);
+  });
+  socket.on('close', (code) => { closed = code; });
+  await until('the WebSocket is open', () => socket.readyState === WebSocket.OPEN);
+  assert.equal(socket.protocol, 'base64.binary.k8s.io');
+  await custom.createNamespacedCustomObject({ ...widgets, body: widget('socket', 1) });
+  await custom.deleteNamespacedCustomObject({ ...widgets, name: 'socket' });
+  await until('the WebSocket ends at its time', () => closed !== undefined);
+  assert.deepEqual(seen, ['ADDED socket', 'DELETED socket']);
+  assert.equal(closed, 1000);
 }
 
 // informer follows objects across a restart of the server.
@@ -106,7 +132,7 @@ async function informer() {
   await i.stop();
 }
 
-for (const test of [crud, customObjects, anyObject, watch, informer]) {
+for (const test of [crud, customObjects, anyObject, watch, webSocket, informer]) {
   console.error(test.name);
   await test();
 }

@@ -3,8 +3,12 @@
 TestPython runs it with KUBECONFIG.
 """
 
+import base64
+import json
+import ssl
 import threading
 
+import websocket
 from kubernetes import client, config, dynamic, watch
 from kubernetes.client.rest import ApiException
 
@@ -92,6 +96,27 @@ def expired():
     refused(410, list, stream)
 
 
+def web_socket():
+    """Another client of WebSockets, which Python's kubernetes brings: it pings, and closes by itself."""
+    c = client.Configuration.get_default_copy()
+    token = c.api_key.get("authorization", "").removeprefix("Bearer ")
+    protocols = ["binary.k8s.io"]
+    if token:
+        protocols.append("base64url.bearer.authorization.k8s.io." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("="))
+    ws = websocket.create_connection(
+        c.host.replace("http", "ws", 1) + "/api/v1/watch/namespaces/default/configmaps?fieldSelector=metadata.name=socket",
+        subprotocols=protocols, timeout=60, sslopt={"ca_certs": c.ssl_ca_cert, "cert_reqs": ssl.CERT_REQUIRED},
+    )
+    core.create_namespaced_config_map("default", client.V1ConfigMap(metadata=client.V1ObjectMeta(name="socket")))
+    event = json.loads(ws.recv())
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", "socket"), event
+    ws.ping("are you there?")
+    code, data = ws.recv_data(control_frame=True)
+    assert (code, data) == (websocket.ABNF.OPCODE_PONG, b"are you there?"), (code, data)
+    ws.close()
+    core.delete_namespaced_config_map("socket", "default")
+
+
 def dynamic_client():
     d = dynamic.DynamicClient(client.ApiClient())
     api = d.resources.get(api_version="example.com/v1", kind="Widget")
@@ -112,7 +137,7 @@ def dynamic_client():
     maps.delete(name="any", namespace="default")
 
 
-for test in (crud, custom_objects, watched, expired, dynamic_client):
+for test in (crud, custom_objects, watched, expired, web_socket, dynamic_client):
     print(test.__name__, flush=True)
     test()
 print("done")
