@@ -57,7 +57,8 @@ bench: ## run every Go benchmark for BENCHTIME (200ms); `go run ./bench` lists t
 
 .PHONY: bench-once
 bench-once: ## run every Go benchmark once, small and with the race detector, so that none rots
-	$(GO) test -race -short -run '^$$' -bench . -benchtime 1x $$(grep -rl --include=*_test.go '^func Benchmark' . | xargs -n1 dirname | sort -u)
+	$(GO) test -race -short -run '^$$' -bench . -benchtime 1x $$(grep -rl --include=*_test.go --exclude-dir=conformance '^func Benchmark' . | xargs -n1 dirname | sort -u)
+	cd conformance && $(GO) test -race -short -run '^$$' -bench . -benchtime 1x .
 
 .PHONY: bench-compare
 bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT (6) times, and compare
