@@ -255,7 +255,7 @@ func flagSet(f *flags) *pflag.FlagSet {
 	set.BoolVar(&s.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
 	set.DurationVar(&s.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
 	set.BoolVar(&s.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
-	set.StringVar(&s.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of garbage-collector,namespace,expiry")
+	set.StringVar(&s.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of garbage-collector,namespace,expiry,serviceaccount")
 	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
 	set.StringVar((*string)(&s.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
 	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which conversion webhooks may be called besides public addresses")

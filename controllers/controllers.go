@@ -23,10 +23,11 @@ const (
 	GarbageCollector = "garbage-collector" // deletes dependents whose owners are gone
 	Namespace        = "namespace"         // empties and removes namespaces that are being deleted
 	Expiry           = "expiry"            // deletes objects whose annotation says until when they live
+	ServiceAccount   = "serviceaccount"    // makes the ServiceAccount "default" in every namespace
 )
 
 // names has the controllers that can be on or off, in the order in which errors and pages list them.
-var names = []string{GarbageCollector, Namespace, Expiry}
+var names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount}
 
 // Set says which controllers are on.
 type Set map[string]bool
@@ -107,6 +108,9 @@ func New(o Options) *Controllers {
 	if o.On[GarbageCollector] {
 		c.garbage = newCollector(c)
 		c.add(c.garbage, metav1.FinalizerDeleteDependents, metav1.FinalizerOrphanDependents)
+	}
+	if o.On[ServiceAccount] {
+		c.add(newServiceAccounts(c))
 	}
 	c.add(newExpiry(c, o.On[Expiry]))
 	return c

@@ -1,5 +1,6 @@
 // Package controllers is what a server does by itself, after the writes of clients: it empties namespaces and the
-// resources of definitions that are being deleted, and deletes objects whose owners are gone or whose time is over.
+// resources of definitions that are being deleted, deletes objects whose owners are gone or whose time is over, and makes
+// the ServiceAccount of every namespace.
 //
 // One goroutine, the reader, reads everything that happens from a tape of the cacher, in revision order, and tells every
 // controller. A controller notes what matters to it and queues the keys that it has to work on. Workers take the keys and

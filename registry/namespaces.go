@@ -170,16 +170,7 @@ func terminating(e *Endpoint, name string) error {
 
 // create makes a namespace, without a client asking for just that.
 func (n *namespaces) create(ctx context.Context, name string) (storage.Revision, error) {
-	w := &write{Endpoint: n.res.storage}
-	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Name: name}}
-	if err := w.initMeta(o); err != nil {
-		return 0, err
-	}
-	stored, err := w.storeNamed(ctx, o)
-	if err != nil {
-		return 0, err
-	}
-	return stored.Revision, nil
+	return n.res.storage.Make(ctx, "", name)
 }
 
 // createInitial creates the initial namespaces that are missing, all at once, and waits until the cache has them.

@@ -154,6 +154,21 @@ func (e *Endpoint) Remove(ctx context.Context, r Removal) (rev storage.Revision,
 	return rev, gone && err == nil, err
 }
 
+// Make creates an object with nothing but its defaults, and answers with its revision. The error is storage.ErrExists if
+// there is one of that name.
+func (e *Endpoint) Make(ctx context.Context, namespace, name string) (storage.Revision, error) {
+	w := &write{Endpoint: e, Target: Target{Namespace: namespace}}
+	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := w.initMeta(o); err != nil {
+		return 0, err
+	}
+	stored, err := w.storeNamed(ctx, o)
+	if err != nil {
+		return 0, err
+	}
+	return stored.Revision, nil
+}
+
 // Amend changes an object's metadata, and answers with the revision of the object afterwards. Removing the last finalizer of
 // an object that is being deleted removes the object. change may be called several times, because it's called again when
 // somebody else writes first; an error of its own ends the write, and is returned as it is. What it leaves as it was isn't
