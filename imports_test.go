@@ -43,7 +43,7 @@ var floors = []floor{
 	// planned, as docs/architecture.md says
 	{"storage/remote", []string{"storage"}},
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},
-	{"registry/builtin", []string{"registry", "registry/form"}},
+	{"registry/builtin", []string{"registry", "registry/form", "storage"}},
 	{"access", []string{"registry", "storage/cacher"}},
 	{"admission", []string{"registry", "registry/clip", "registry/jsontree", "registry/object"}},
 	{"audit", nil},

@@ -50,6 +50,7 @@ type flags struct {
 	parent   parentFlag
 
 	managedFields    string
+	serviceIPs       string
 	webhookAddresses []string
 }
 
@@ -234,6 +235,10 @@ func (f *flags) parseWriting() error {
 	default:
 		return fmt.Errorf("--managed-fields %q is neither %s nor %s", f.managedFields, managedOnApply, managedAlways)
 	}
+	var err error
+	if f.server.ServiceIPs, err = netip.ParsePrefix(f.serviceIPs); err != nil {
+		return fmt.Errorf("--service-cluster-ip-range %q is no network such as 10.0.0.0/24", f.serviceIPs)
+	}
 	for _, s := range f.webhookAddresses {
 		p, err := netip.ParsePrefix(s)
 		if err != nil {
@@ -258,6 +263,7 @@ func flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&s.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of garbage-collector,namespace,expiry,serviceaccount")
 	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
 	set.StringVar((*string)(&s.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
+	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services, with --builtin=all")
 	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which conversion webhooks may be called besides public addresses")
 	set.StringSliceVar(&s.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
 	set.StringSliceVar(&s.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions, as '^https://app\\.example$', for the origins of web pages of other sites that may use this server")

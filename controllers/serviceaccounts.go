@@ -6,6 +6,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -72,7 +73,7 @@ func (s *serviceAccounts) work(ctx context.Context, namespace string) error {
 		return nil
 	}
 	_, err = s.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
-		return accounts.Make(ctx, namespace, defaultAccount)
+		return accounts.Make(ctx, registry.Made{Namespace: namespace, Name: defaultAccount})
 	})
 	if errors.Is(err, storage.ErrExists) || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) {
 		return nil

@@ -25,8 +25,11 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 	if (r.Namespace != "") != e.Namespaced {
 		return Result{}, e.methodNotAllowed("create")
 	}
-	if e.res.answered {
+	switch {
+	case e.res.answered:
 		return e.ask(ctx, r)
+	case r.Subresource != whole:
+		return e.act(ctx, r)
 	}
 	return e.perform(ctx, r, createOptions, func(ctx context.Context, w *write) (Result, error) {
 		o, err := w.readNew(r.Body)

@@ -170,7 +170,7 @@ func terminating(e *Endpoint, name string) error {
 
 // create makes a namespace, without a client asking for just that.
 func (n *namespaces) create(ctx context.Context, name string) (storage.Revision, error) {
-	return n.res.storage.Make(ctx, "", name)
+	return n.res.storage.Make(ctx, Made{Name: name})
 }
 
 // createInitial creates the initial namespaces that are missing, all at once, and waits until the cache has them.

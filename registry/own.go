@@ -154,11 +154,22 @@ func (e *Endpoint) Remove(ctx context.Context, r Removal) (rev storage.Revision,
 	return rev, gone && err == nil, err
 }
 
-// Make creates an object with nothing but its defaults, and answers with its revision. The error is storage.ErrExists if
-// there is one of that name.
-func (e *Endpoint) Make(ctx context.Context, namespace, name string) (storage.Revision, error) {
-	w := &write{Endpoint: e, Target: Target{Namespace: namespace}}
-	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+// Made is an object that the server makes by itself.
+type Made struct {
+	Namespace, Name string
+	Labels          map[string]string
+	Content         map[string]any // all but apiVersion, kind and metadata; it becomes the object's. nil: only the defaults
+}
+
+// Make creates an object, and answers with its revision. The error is storage.ErrExists if there is one of that name.
+func (e *Endpoint) Make(ctx context.Context, m Made) (storage.Revision, error) {
+	w := &write{Endpoint: e, Target: Target{Namespace: m.Namespace}}
+	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}}
+	for name, v := range m.Content {
+		if name != "apiVersion" && name != "kind" && name != "metadata" {
+			o.Content[name] = v
+		}
+	}
 	if err := w.initMeta(o); err != nil {
 		return 0, err
 	}

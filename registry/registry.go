@@ -52,6 +52,7 @@ type Registry struct {
 	builtins []*resource // Go types; complete when Run begins
 	running  atomic.Bool
 	ready    chan struct{}
+	atStart  []func(ctx context.Context) error             // set before Run
 	explain  func(path schema.GroupVersionResource) string // set before Run; may be nil
 }
 
@@ -104,6 +105,14 @@ func (r *Registry) Run(ctx context.Context) error {
 		}
 		return fmt.Errorf("create the initial namespaces: %w", err)
 	}
+	for _, fn := range r.atStart {
+		if err := fn(ctx); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return fmt.Errorf("make the initial objects: %w", err)
+		}
+	}
 	close(r.ready)
 	<-ctx.Done()
 	return nil
@@ -153,6 +162,10 @@ func (r *Registry) Lookup(ctx context.Context, of schema.GroupVersionResource) (
 	}
 	return nil, refusal
 }
+
+// AtStart adds a function that Run calls when stored definitions are served and the initial namespaces exist, before Ready.
+// An error of it is Run's. It's for the program's start, before Run.
+func (r *Registry) AtStart(fn func(ctx context.Context) error) { r.atStart = append(r.atStart, fn) }
 
 // Explain sets a function that says why nothing is served at a path, for kinds that the server could serve; "" for other
 // paths. It's for the program's start, before Run.

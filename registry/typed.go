@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,9 +38,10 @@ type Type struct {
 	ClusterScoped bool
 	Status        bool
 	Fields        []string
-	Columns       func() []Column // called when the first table is made; nil: the age
-	Subresources  []Subresource   // besides status
-	Scale         *Scale          // where the scale subresource finds its numbers; nil: there is none
+	Columns       func() []Column   // called when the first table is made; nil: the age
+	Subresources  []Subresource     // besides status
+	Absent        map[string]string // by the names of subresources that Kubernetes has, why there are none
+	Scale         *Scale            // where the scale subresource finds its numbers; nil: there is none
 
 	// FieldAliases are labels of fields by which this version is selected, and the paths at which the stored version has
 	// them.
@@ -96,6 +98,10 @@ type Subresource struct {
 	Select func(next, in map[string]any)
 	// Reset names the fields at the top of an object that writes of the part don't change.
 	Reset []string
+	// New returns an empty value of Kind, and Act answers a POST of one. A Status error of Act's is answered as it is, and
+	// storage's errors as those of other verbs.
+	New func() any
+	Act func(ctx context.Context, a *Action) (answer any, err error)
 }
 
 // Scale says where an object has what its scale subresource shows.
@@ -200,6 +206,33 @@ func (t *Type) endpoint(res *resource) *Endpoint {
 	e.forms = form.NewLazy(t.Columns)
 	e.messages = e.newMessages()
 	return e
+}
+
+// SubresourceVerbs returns what can be done with one of the endpoint's subresources.
+func (e *Endpoint) SubresourceVerbs(name string) []string {
+	if part := e.part(name); part != nil {
+		return part.Verbs
+	}
+	return []string{"get", "patch", "update"}
+}
+
+// SubresourceKind returns the kind that one of the endpoint's subresources takes and gives.
+func (e *Endpoint) SubresourceKind(name string) runtimeschema.GroupVersionKind {
+	if name == scale {
+		return autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+	}
+	if part := e.part(name); part != nil && !part.Kind.Empty() {
+		return part.Kind
+	}
+	return e.kind()
+}
+
+// Absent says why a path below an object isn't served that Kubernetes serves; "" for other paths.
+func (e *Endpoint) Absent(subresource string) string {
+	if e.typed == nil {
+		return ""
+	}
+	return e.typed.Absent[subresource]
 }
 
 // storedTerm returns the term of a field selector as stored objects have the field.

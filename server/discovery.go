@@ -169,9 +169,6 @@ func groupVersion(group, version string) string {
 	return group + "/" + version
 }
 
-// scaleKind is what the scale subresource of every resource shows.
-var scaleKind = metav1.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
-
 func resourceList(group string, v registry.Version) *metav1.APIResourceList {
 	doc := &metav1.APIResourceList{
 		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
@@ -185,10 +182,10 @@ func resourceList(group string, v registry.Version) *metav1.APIResourceList {
 		})
 		for _, subresource := range e.Subresources {
 			r := metav1.APIResource{
-				Name: e.Plural + "/" + subresource, Namespaced: e.Namespaced, Kind: e.Kind, Verbs: subresourceVerbs(subresource),
+				Name: e.Plural + "/" + subresource, Namespaced: e.Namespaced, Kind: e.Kind, Verbs: e.SubresourceVerbs(subresource),
 			}
-			if subresource == "scale" {
-				r.Group, r.Version, r.Kind = scaleKind.Group, scaleKind.Version, scaleKind.Kind
+			if of := e.SubresourceKind(subresource); of.Kind != e.Kind {
+				r.Group, r.Version, r.Kind = of.Group, of.Version, of.Kind
 			}
 			doc.APIResources = append(doc.APIResources, r)
 		}
@@ -245,9 +242,9 @@ func versionDiscovery(v registry.Version) apidiscovery.APIVersionDiscovery {
 			Verbs: e.Verbs, ShortNames: e.ShortNames, Categories: e.Categories,
 		}
 		for _, subresource := range e.Subresources {
-			s := apidiscovery.APISubresourceDiscovery{Subresource: subresource, ResponseKind: kind, Verbs: subresourceVerbs(subresource)}
-			if subresource == "scale" {
-				s.ResponseKind = &scaleKind
+			s := apidiscovery.APISubresourceDiscovery{Subresource: subresource, ResponseKind: kind, Verbs: e.SubresourceVerbs(subresource)}
+			if of := metav1.GroupVersionKind(e.SubresourceKind(subresource)); of.Kind != e.Kind {
+				s.ResponseKind = &of
 			}
 			r.Subresources = append(r.Subresources, s)
 		}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -114,7 +116,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if s.Register != nil {
 		s.Register(in.registry)
 	}
-	builtin.Register(in.registry, builtin.Options{Set: s.Builtin, HasToken: tokens.has})
+	builtin.Register(in.registry, builtin.Options{Set: s.Builtin, HasToken: tokens.has, ServiceIPs: s.ServiceIPs, Address: listenAddress(in.front.listener.Addr())})
 	if s.Ephemeral {
 		in.store.AllowReplace()
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
@@ -314,4 +316,14 @@ func removeURLFile(path string) error {
 		return fmt.Errorf("--url-file: %w", err)
 	}
 	return nil
+}
+
+// listenAddress returns where the server listens, zero for a unix socket.
+func listenAddress(a net.Addr) netip.AddrPort {
+	tcp, ok := a.(*net.TCPAddr)
+	if !ok {
+		return netip.AddrPort{}
+	}
+	at := tcp.AddrPort()
+	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
 }

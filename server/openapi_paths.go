@@ -98,7 +98,7 @@ func operationsOf(e *registry.Endpoint, names schemaNames) (all []operation) {
 	}
 	for _, subresource := range e.Subresources {
 		for _, a := range objectActions {
-			if slices.Contains(subresourceVerbs(subresource), a.verb) {
+			if slices.Contains(e.SubresourceVerbs(subresource), a.verb) {
 				all = append(all, newOperation(e, names, site{collection + "/{name}/" + subresource, scope, subresource}, a))
 			}
 		}

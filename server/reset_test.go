@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -155,7 +156,7 @@ func TestResetTo(t *testing.T) {
 // TestResetRefusals: what is no reset of this server.
 func TestResetRefusals(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t)
+	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.None }) // it counts the objects that are there
 	lasting := servertest.New(t, func(s *server.Server) { s.Ephemeral = false })
 	for _, tc := range []struct {
 		name, method, path string

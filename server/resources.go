@@ -56,6 +56,9 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 	}
 	if t.Subresource != "" && !slices.Contains(e.Subresources, t.Subresource) {
 		err := errUnknownPath()
+		if why := e.Absent(t.Subresource); why != "" {
+			err.ErrStatus.Message = why
+		}
 		err.ErrStatus.Details = t.details()
 		err.ErrStatus.Details.Name = t.Name
 		return err
@@ -104,7 +107,7 @@ func (t target) verb(method string, watch bool) string {
 		}
 		return "get"
 	case http.MethodPost:
-		if collection {
+		if collection || t.Subresource != "" && slices.Contains(t.endpoint.SubresourceVerbs(t.Subresource), "create") {
 			return "create"
 		}
 	case http.MethodPut:
@@ -127,7 +130,7 @@ func (t target) verb(method string, watch bool) string {
 // verbs are those that can be used on this target.
 func (t target) verbs() []string {
 	if t.Subresource != "" {
-		return subresourceVerbs(t.Subresource)
+		return t.endpoint.SubresourceVerbs(t.Subresource)
 	}
 	return slices.DeleteFunc(slices.Clone(t.endpoint.Verbs), func(verb string) bool {
 		switch verb {
@@ -140,13 +143,6 @@ func (t target) verbs() []string {
 		}
 		return false
 	})
-}
-
-func subresourceVerbs(subresource string) []string {
-	if subresource == "finalize" {
-		return []string{"update"}
-	}
-	return []string{"get", "patch", "update"}
 }
 
 // methods maps verbs to HTTP's.

@@ -27,6 +27,7 @@ const (
 	DefaultWatchWriteTimeout = time.Minute
 	DefaultHTTP2MaxStreams   = 5000
 	DefaultBuiltin           = string(builtin.Core)
+	DefaultServiceIPs        = builtin.DefaultServiceIPs
 )
 
 // maxHTTP2Streams is the most that HTTP2MaxStreams may be. Each stream that is open costs a goroutine and buffers, so
@@ -117,6 +118,9 @@ type Server struct {
 	// Builtin says which of Kubernetes's built-in kinds are served: builtin.None, builtin.Core, or builtin.All, which adds those
 	// that are only data here, such as Pod and Deployment. Defaults to builtin.Core.
 	Builtin builtin.Set
+
+	// ServiceIPs is the range from which Services get their ClusterIPs, with builtin.All. Defaults to 10.0.0.0/24.
+	ServiceIPs netip.Prefix
 
 	// KubeconfigFile, if set, is a file that gets a kubeconfig of mode 0600, whole or not at all, when the server is
 	// ready: with its URL, the certificate to trust if the machine doesn't trust it by itself, and a token if the server

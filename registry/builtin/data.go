@@ -50,17 +50,17 @@ func data(o Options) []registry.Type {
 	replicas := &registry.Scale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas", Selector: selectorText}
 	return []registry.Type{
 		{Names: inAll(names("", "v1", "Pod", "po")), New: of[corev1.Pod], Status: true, StatusMeta: keepsMeta, UnconditionalUpdate: true,
-			Fields: podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts,
+			Fields: podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts, Absent: withoutKubelet("log", "exec", "attach", "portforward", "proxy"),
 			Default: set(defaultPod), Prepare: prepare(preparePod), Validate: rules(validatePod), Grace: podGrace},
 		{Names: inAll(names("", "v1", "Service", "svc")), New: of[corev1.Service], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true, CreateOnUpdate: true,
 			Fields: []string{"spec.clusterIP", "spec.type"}, Columns: serviceColumns, ValidName: validation.NameIsDNS1035Label,
-			Default: set(defaultServiceObject), Validate: rules(validateService)},
+			Absent: withoutKubelet("proxy"), Default: set(defaultServiceObject), Prepare: prepare(o.prepareService), Validate: rules(o.validateService)},
 		{Names: registry.Names{Version: "v1", Kind: "Endpoints", ListKind: "EndpointsList", Plural: "endpoints", Singular: "endpoints", ShortNames: []string{"ep"}}, New: of[corev1.Endpoints],
 			NoGeneration: true, UnconditionalUpdate: true, CreateOnUpdate: true, Columns: endpointsColumns, Default: set(defaultEndpoints), Validate: rules(validateEndpoints)},
 		{Names: names(discoveryGroup, "v1", "EndpointSlice"), New: of[discoveryv1.EndpointSlice], UnconditionalUpdate: true,
 			Columns: endpointSliceColumns, Default: set(defaultEndpointSlice), Validate: rules(validateEndpointSlice)},
 		{Names: names("", "v1", "Node", "no"), New: of[corev1.Node], ClusterScoped: true, Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true,
-			Fields: []string{"spec.unschedulable"}, FalseFields: []string{"spec.unschedulable"}, Columns: nodeColumns, Default: set(defaultNode)},
+			Fields: []string{"spec.unschedulable"}, FalseFields: []string{"spec.unschedulable"}, Columns: nodeColumns, Absent: withoutKubelet("proxy"), Default: set(defaultNode)},
 
 		{Names: inAll(names(appsGroup, "v1", "Deployment", "deploy")), New: of[appsv1.Deployment], Status: true, StatusMeta: keepsMetaButLabels, UnconditionalUpdate: true, Scale: replicas,
 			Columns: deploymentColumns, Default: set(defaultDeployment), Validate: rules(validateDeployment)},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -108,7 +109,18 @@ var podParts = []registry.Subresource{
 	{Name: "ephemeralcontainers", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
 		Select: func(next, in map[string]any) { carry(next, in, "spec", "ephemeralContainers") }},
 	{Name: "resize", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
-		Select: func(next, in map[string]any) { carryResources(next, in) }},
+		Select: carryResources},
+	{Name: "binding", Verbs: []string{"create"}, Kind: corev1.SchemeGroupVersion.WithKind("Binding"), New: func() any { return &corev1.Binding{} }, Act: bind},
+	{Name: "eviction", Verbs: []string{"create"}, Kind: policyv1.SchemeGroupVersion.WithKind("Eviction"), New: func() any { return &policyv1.Eviction{} }, Act: evict},
+}
+
+// withoutKubelet says why paths aren't served that lead to a kubelet.
+func withoutKubelet(names ...string) map[string]string {
+	absent := map[string]string{}
+	for _, name := range names {
+		absent[name] = "there is no kubelet: nothing runs on this server, so " + name + " isn't served"
+	}
+	return absent
 }
 
 // carry makes a member of a part of an object what it is in another one, or absent as there.

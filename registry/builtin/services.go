@@ -56,8 +56,12 @@ func defaultServiceObject(s *corev1.Service) {
 	}
 }
 
-func validateService(s, old *corev1.Service) (errs field.ErrorList) {
+// validateService checks a service, and that an address of its own choice is free.
+func (o Options) validateService(s, old *corev1.Service) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
+	if old == nil || old.Spec.ClusterIP == "" {
+		errs = append(errs, o.addresses.check(s)...)
+	}
 	errs = append(errs, oneOf(spec.Child("type"), s.Spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
 	errs = append(errs, oneOf(spec.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)...)
 	if s.Spec.Type == corev1.ServiceTypeExternalName {

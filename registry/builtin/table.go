@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,7 +27,17 @@ type Options struct {
 	Set Set // defaults to Core
 	// HasToken tells whether a bearer token is one that the server lets in. Nil: there are none.
 	HasToken func(token string) bool
+	// ServiceIPs is where Services get their ClusterIP from; its first address is that of default/kubernetes. Defaults to
+	// DefaultServiceIPs.
+	ServiceIPs netip.Prefix
+	// Address is where the server listens, for default/kubernetes; zero if that isn't an address.
+	Address netip.AddrPort
+
+	addresses *addresses // of Services; set by Register
 }
+
+// DefaultServiceIPs are kube-apiserver's, cut to what one machine needs.
+const DefaultServiceIPs = "10.0.0.0/24"
 
 // Register adds the built-in kinds of a set to a registry, except those in whose place the program has registered a type of
 // its own. A path of a data-only kind that isn't in the set is answered with how to get it.
@@ -35,6 +46,11 @@ func Register(r *registry.Registry, o Options) {
 	case None:
 		return
 	case All:
+		if !o.ServiceIPs.IsValid() {
+			o.ServiceIPs = netip.MustParsePrefix(DefaultServiceIPs)
+		}
+		o.addresses = &addresses{registry: r, ips: o.ServiceIPs.Masked()}
+		r.AtStart(func(ctx context.Context) error { return o.makeOwnService(ctx, r) })
 		add(r, core(o))
 		add(r, data(o))
 	default:

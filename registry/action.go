@@ -1,0 +1,164 @@
+package registry
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Action is a POST to a subresource that isn't a part of an object but something that is asked of it.
+type Action struct {
+	Target
+	// Sent is what the client has sent: what the Subresource's New has made.
+	Sent   any
+	DryRun bool
+
+	write *write
+}
+
+// act answers a POST to a subresource.
+func (e *Endpoint) act(ctx context.Context, r *Request) (Result, error) {
+	part := e.part(r.Subresource)
+	if part == nil || part.Act == nil {
+		return Result{}, e.methodNotAllowed("create")
+	}
+	return e.perform(ctx, r, createOptions, func(ctx context.Context, w *write) (Result, error) {
+		sent, err := w.readSent(part, r.Body)
+		if err != nil {
+			return Result{}, err
+		}
+		a := &Action{Target: r.Target, Sent: sent, DryRun: w.dryRun, write: w}
+		var answer any
+		var refusal error
+		if err := w.res.registry.call(part.Name+" of "+w.Plural, nil, func() { answer, refusal = part.Act(ctx, a) }); err != nil {
+			return Result{}, err
+		}
+		if refusal != nil {
+			return Result{}, w.fail(w.Name, refusal)
+		}
+		raw, err := json.Marshal(answer) // also to clients that would rather have protobuf: all take JSON
+		return Result{Object: raw, Created: true}, err
+	})
+}
+
+// readSent decodes what was sent to a subresource.
+func (w *write) readSent(part *Subresource, body []byte) (any, error) {
+	into := part.New()
+	apiVersion, kind := part.Kind.GroupVersion().String(), part.Kind.Kind
+	doc, tree, err := object.ParseObject(body)
+	if err != nil {
+		return nil, badBody(err)
+	}
+	if v, k := tree["apiVersion"], tree["kind"]; v != nil && v != apiVersion || k != nil && k != kind {
+		return nil, badRequest("%s takes %s %s, not %v %v", part.Name, apiVersion, kind, v, k)
+	}
+	complaints, err := decodeTyped(&doc, into)
+	if err != nil {
+		return nil, err
+	}
+	return into, w.complain(complaints)
+}
+
+// Done is the answer to an Action that has nothing else to say.
+func Done() *metav1.Status {
+	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
+}
+
+// Get returns the action's object as etcd has it. Its error is the client's.
+func (a *Action) Get(ctx context.Context) (Typed, error) {
+	stored, err := a.write.res.read(ctx, a.write.targetKey)
+	if err != nil {
+		return nil, err
+	}
+	if stored == nil {
+		return nil, storage.ErrNotFound
+	}
+	o, err := a.write.load(ctx, stored)
+	if err != nil {
+		return nil, err
+	}
+	o.Meta.ResourceVersion = stored.Revision.String()
+	return a.write.typed.fromObject(o)
+}
+
+// Change changes the action's object. change is called again if somebody else writes it first. It may leave an error, which
+// ends the action.
+func (a *Action) Change(ctx context.Context, change func(obj Typed) error) error {
+	w := *a.write
+	_, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
+		prev, err := w.load(ctx, old)
+		if err != nil {
+			return outcome{}, err
+		}
+		prev.Meta.ResourceVersion = old.Revision.String()
+		obj, err := w.typed.fromObject(prev)
+		if err != nil {
+			return outcome{}, err
+		}
+		if err := change(obj); err != nil {
+			return outcome{}, err
+		}
+		next := prev.Clone()
+		if err := toObject(obj, next); err != nil {
+			return outcome{}, err
+		}
+		if err := w.track(next, prev); err != nil {
+			return outcome{}, err
+		}
+		raw, err := w.encode(ctx, next)
+		return outcome{value: raw}, err
+	})
+	return err
+}
+
+// Delete deletes the action's object, with a client's options.
+func (a *Action) Delete(ctx context.Context, options *metav1.DeleteOptions) error {
+	body, err := json.Marshal(options)
+	if err != nil {
+		return err
+	}
+	_, err = a.write.Delete(ctx, &Request{Target: Target{Namespace: a.Namespace, Name: a.Name}, Body: body, UserAgent: a.write.userAgent})
+	return err
+}
+
+// Conflict is the error of an action that the object's state doesn't allow.
+func (a *Action) Conflict(why string) error {
+	return apierrors.NewConflict(a.write.resource(), a.Name, fmt.Errorf("%s", why))
+}
+
+// Await waits until the caches have everything that was written before the call.
+func (e *Endpoint) Await(ctx context.Context) error { return e.freshen(ctx, 0, false) }
+
+// Cached returns the cached objects of another kind in the action's namespace, each decoded by its own type. A kind that isn't
+// served has none.
+func (a *Action) Cached(apiVersion, kind string) (*Endpoint, []Typed, error) {
+	e := a.write.res.registry.Catalog().Kind(apiVersion, kind)
+	if e == nil || e.typed == nil {
+		return nil, nil, nil
+	}
+	prefix, err := e.res.prefix.Namespace(a.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	var all []Typed
+	for o := range e.res.cache.Snapshot().All(prefix) {
+		decoded, err := object.DecodeStored(o.Raw())
+		if err != nil {
+			continue // nobody can read it
+		}
+		decoded.Meta.ResourceVersion = o.Revision.String()
+		obj, err := e.typed.fromObject(decoded)
+		if err != nil {
+			continue
+		}
+		all = append(all, obj)
+	}
+	return e, all, nil
+}

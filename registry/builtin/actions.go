@@ -1,0 +1,169 @@
+package builtin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// What is asked of a pod by POST.
+
+// bind gives a pod its node: what a scheduler does.
+func bind(ctx context.Context, a *registry.Action) (any, error) {
+	b := a.Sent.(*corev1.Binding)
+	switch {
+	case b.Name != "" && b.Name != a.Name:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the binding (%s) does not match the name on the URL (%s)", b.Name, a.Name))
+	case b.Target.Kind != "" && b.Target.Kind != "Node":
+		return nil, apierrors.NewBadRequest("the target of a binding must be a Node")
+	case b.Target.Name == "":
+		return nil, apierrors.NewBadRequest("the binding names no node: target.name is missing")
+	}
+	err := a.Change(ctx, func(obj registry.Typed) error {
+		p := obj.(*corev1.Pod)
+		switch {
+		case p.DeletionTimestamp != nil:
+			return a.Conflict("pod " + p.Name + " is being deleted, cannot be assigned to a host")
+		case p.Spec.NodeName != "":
+			return a.Conflict("pod " + p.Name + " is already assigned to node \"" + p.Spec.NodeName + "\"")
+		case len(p.Spec.SchedulingGates) > 0:
+			return a.Conflict("pod " + p.Name + " has non-empty .spec.schedulingGates")
+		case b.UID != "" && b.UID != p.UID:
+			return a.Conflict("the pod has another uid")
+		}
+		p.Spec.NodeName = b.Target.Name
+		for name, value := range b.Annotations {
+			if p.Annotations == nil {
+				p.Annotations = map[string]string{}
+			}
+			p.Annotations[name] = value
+		}
+		schedule(&p.Status)
+		return nil
+	})
+	return registry.Done(), err
+}
+
+// schedule says in a pod's status that it has a node.
+func schedule(s *corev1.PodStatus) {
+	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == corev1.PodScheduled {
+			s.Conditions[i] = scheduled
+			return
+		}
+	}
+	s.Conditions = append(s.Conditions, scheduled)
+}
+
+// evict deletes a pod unless the budget that it counts in allows no more disruptions.
+func evict(ctx context.Context, a *registry.Action) (any, error) {
+	e := a.Sent.(*policyv1.Eviction)
+	if e.Name != "" && e.Name != a.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	obj, err := a.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	options := e.DeleteOptions
+	if options == nil {
+		options = &metav1.DeleteOptions{}
+	}
+	if a.DryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	pod := obj.(*corev1.Pod)
+	if counts(pod) {
+		if err := takeFromBudget(ctx, a, pod, len(options.DryRun) > 0); err != nil {
+			return nil, err
+		}
+	}
+	return registry.Done(), a.Delete(ctx, options)
+}
+
+// counts tells whether a pod counts as available: one that has ended, waits or goes already doesn't.
+func counts(p *corev1.Pod) bool {
+	switch p.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed, corev1.PodPending:
+		return false
+	}
+	return p.DeletionTimestamp == nil
+}
+
+// takeFromBudget notes a disruption in the budget that selects a pod, if there is one.
+func takeFromBudget(ctx context.Context, a *registry.Action, pod *corev1.Pod, dryRun bool) error {
+	for {
+		endpoint, all, err := a.Cached("policy/v1", "PodDisruptionBudget")
+		if err != nil {
+			return err
+		}
+		var budget *policyv1.PodDisruptionBudget
+		for _, obj := range all {
+			b := obj.(*policyv1.PodDisruptionBudget)
+			selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+			if err != nil || !selector.Matches(labels.Set(pod.Labels)) {
+				continue
+			}
+			if budget != nil {
+				return apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+			}
+			budget = b
+		}
+		if budget == nil {
+			return nil
+		}
+		if budget.Status.ObservedGeneration < budget.Generation || budget.Status.DisruptionsAllowed <= 0 {
+			return overBudget(budget)
+		}
+		if dryRun {
+			return nil
+		}
+		err = disrupt(ctx, endpoint, budget, pod.Name)
+		if !apierrors.IsConflict(err) { // else somebody else has changed it: look again
+			return err
+		}
+		if err := endpoint.Await(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// disrupt writes a budget's status with one disruption more.
+func disrupt(ctx context.Context, e *registry.Endpoint, b *policyv1.PodDisruptionBudget, pod string) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": b.ResourceVersion},
+		"status": map[string]any{
+			"disruptionsAllowed": b.Status.DisruptionsAllowed - 1,
+			"disruptedPods":      map[string]any{pod: metav1.Now()},
+		},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = e.Patch(ctx, &registry.Request{
+		Target: registry.Target{Namespace: b.Namespace, Name: b.Name, Subresource: "status"}, Body: patch, PatchType: "application/merge-patch+json",
+	})
+	return err
+}
+
+// overBudget refuses an eviction for now.
+func overBudget(b *policyv1.PodDisruptionBudget) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", 0)
+	err.ErrStatus.Code = http.StatusTooManyRequests
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type:    policyv1.DisruptionBudgetCause,
+		Message: fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, b.Status.DesiredHealthy, b.Status.CurrentHealthy),
+	})
+	return err
+}
