@@ -25,6 +25,7 @@ import (
 type collectorRig struct {
 	t      testing.TB
 	ctx    context.Context
+	store  *storage.Store
 	cacher *cacher.Cacher
 	*registry.Registry
 	things *registry.Endpoint
@@ -41,7 +42,7 @@ func newCollectorRig(t testing.TB) *collectorRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &collectorRig{t: t, cacher: cacher.New(store, cacher.Options{Log: log})}
+	r := &collectorRig{t: t, store: store, cacher: cacher.New(store, cacher.Options{Log: log})}
 	r.Registry = registry.New(registry.Options{Store: store, Cacher: r.cacher, Log: log})
 	running, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup
