@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"net/http"
 	"net/url"
 	"sync"
 	"testing"
@@ -290,4 +291,60 @@ func TestRetryWatcherOverRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	next(watch.Deleted, 3)
+}
+
+// TestInformerOverReset resets the server under eight writers. In the end the informer has what the server has.
+func TestInformerOverReset(t *testing.T) {
+	for _, mode := range informerModes {
+		t.Run(mode.name, func(t *testing.T) {
+			featurestesting.SetFeatureDuringTest(t, features.WatchListClient, mode.watchList)
+			s := startEphemeral(t)
+			s.define()
+			client := s.dynamic().Resource(widgets).Namespace("default")
+			for i := range 10 {
+				if _, err := client.Create(t.Context(), widget(fmt.Sprint("w", i), 1), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			post := func(path string) {
+				t.Helper()
+				res, err := http.Post(s.url+path, "", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				res.Body.Close()
+				if res.StatusCode != http.StatusOK {
+					t.Fatalf("POST %s: %s", path, res.Status)
+				}
+			}
+			post("/debug/snapshot?name=ten")
+			informer := runInformer(t, s.dynamic(), nil)
+			var writers sync.WaitGroup
+			for i := range 8 {
+				writers.Go(func() {
+					random := rand.New(rand.NewPCG(uint64(i), 1))
+					for range 60 {
+						write(t, client, random)
+					}
+				})
+			}
+			for range 2 { // after each, client-go waits longer before it lists again
+				post("/debug/reset?to=ten")
+				if _, err := client.Create(t.Context(), widget("marker", 1), metav1.CreateOptions{}); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the informer has what was written after a reset", func(context.Context) bool {
+					_, ok, _ := informer.GetStore().GetByKey("default/marker")
+					return ok
+				})
+			}
+			writers.Wait()
+			eventuallyEqual(t, informer, client, "")
+			post("/debug/reset?to=ten")
+			eventuallyEqual(t, informer, client, "")
+			if n := len(informer.GetStore().ListKeys()); n != 10 {
+				t.Errorf("the informer has %d objects, want 10", n)
+			}
+		})
+	}
 }
