@@ -17,7 +17,7 @@
 // key wait for each other, and create.go, update.go, patch.go, apply.go, scale.go and delete.go are the verbs on the engine.
 // body.go and meta.go have the rules for what a client sends, schema.go those of a definition's schema, admission.go those of
 // the hooks. stored.go and convert.go go between stored bytes and objects. definitions.go serves definitions, redefined.go
-// handles one that changes under a request, and controllers.go runs the controllers. own.go has what controllers outside this
+// handles one that changes under a request, reset.go brings back an earlier state, and controllers.go runs the controllers. own.go has what controllers outside this
 // package read and write. errors.go makes a Status of storage's errors; the refusal of a body, a patch or a webhook's answer
 // is made where it's found.
 //
@@ -49,7 +49,8 @@
 //
 // In the order in which they're taken: definitions.writing (a channel, so that waiting for it can be cancelled), through a
 // whole write of a definition; a key's turn (see turns), while the object is changed, its hooks and webhooks included, and at
-// most maxTurnWait is spent waiting for it; definitions.mu, while the catalog is rebuilt from memory; the cacher's locks.
+// most maxTurnWait is spent waiting for it; the gate of storage, while a write is in etcd and while a reset is made;
+// definitions.mu, while the catalog is rebuilt from memory; the cacher's locks.
 //
 // turns.mu, managers.mu, unreadable.mu and conversion.Webhook.mu are leaves: no lock is taken under them. managers.mu is held
 // while a manager is made. form.Forms' lock is held while a Table's columns are compiled, once, under the lock of their

@@ -63,6 +63,8 @@
 //     lobbySeats more get a place for a moment, to be told to come back. One HTTP/2 connection may have
 //     HTTP2MaxStreams requests open.
 //   - Watches: 65,536 (maxWatches).
+//   - Named states of an ephemeral server: 64 (maxSnapshots) of 128 MiB (maxSnapshotBytes), 512 MiB together
+//     (maxSnapshotsBytes).
 //   - Time: 30 s for headers (headerTimeout), 55 s for headers and body (bodyTimeout), 60 s for a read (readDeadline),
 //     34 s for a write (writeDeadline), 120 s for an idle connection (idleTimeout), and WatchWriteTimeout for a watch
 //     whose client takes nothing.
@@ -76,6 +78,6 @@
 //
 // # Locks
 //
-// Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu and openAPI.mu are leaves: no other
-// lock of ours is taken while one of them is held. Under metrics.mu Prometheus takes its own.
+// Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu and snapshots.mu are
+// leaves: no other lock of ours is taken while one of them is held. Under metrics.mu Prometheus takes its own.
 package server

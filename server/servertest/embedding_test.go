@@ -1,6 +1,7 @@
 package servertest_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -32,11 +33,18 @@ func TestShopVanishes(t *testing.T) {
 func TestShops(t *testing.T) {
 	s := servertest.New(t)
 	s.PostYAML("/api/v1/namespaces", "metadata: {name: shop}")
+	s.PostYAML("/api/v1/namespaces/shop/configmaps", "metadata: {name: opening-hours}")
 	s.Snapshot("one-shop")
-	for _, name := range []string{"shop", "second-shop"} {
-		t.Run(name, func(t *testing.T) {
-			s.ResetTo("one-shop")
-			s.Do("DELETE", "/api/v1/namespaces/"+name, "")
-		})
-	}
+	t.Run("closes", func(t *testing.T) {
+		s.ResetTo("one-shop")
+		s.Do("DELETE", "/api/v1/namespaces/shop", "")
+		s.Quiescent() // the namespace is gone, and all that was in it
+		if res, _ := s.Do("GET", "/api/v1/namespaces/shop", ""); res.StatusCode != http.StatusNotFound {
+			t.Errorf("the shop is still there: %s", res.Status)
+		}
+	})
+	t.Run("opens", func(t *testing.T) {
+		s.ResetTo("one-shop") // whatever the test before has left
+		t.Log(s.Get("/api/v1/namespaces/shop/configmaps/opening-hours"))
+	})
 }
