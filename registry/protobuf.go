@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -236,6 +239,9 @@ func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
 	if err := (expected{[]string{w.apiVersion()}, w.Kind}).decode(body, m); err != nil {
 		return nil, err
 	}
+	if o := w.withValue(m); o != nil {
+		return o, nil
+	}
 	tree, err := treeOf(m)
 	if err != nil {
 		return nil, err
@@ -243,6 +249,62 @@ func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
 	tree["apiVersion"], tree["kind"] = w.apiVersion(), w.Kind
 	o, _, err := w.split(tree)
 	return o, err
+}
+
+// withValue returns a new object that keeps the value which a client sent as protobuf for the rules of its type. They make the
+// tree of it, and so it's converted once instead of three times. It's nil for objects that others look into before those rules:
+// hooks, whoever tracks fields, and a retry with another name. checkValue must follow the rules.
+func (w *write) withValue(m message) *object.Object {
+	t, obj := w.typed, m.(Typed)
+	meta := metaOf(obj)
+	hasRules := t.Default != nil || t.Prepare != nil || t.Validate != nil
+	if !t.plain || !hasRules || w.targetKey != "" || w.Subresource != whole || w.res.answered || w.admits() ||
+		w.res.registry.trackAlways || meta.Name == "" || len(meta.ManagedFields) > 0 {
+		return nil
+	}
+	if w.has(status) { // a create has none
+		field := reflect.ValueOf(obj).Elem().FieldByName("Status")
+		if !field.IsValid() {
+			return nil
+		}
+		field.SetZero()
+	}
+	return &object.Object{Meta: *meta, Value: obj}
+}
+
+// checkValue refuses an object whose value, which came as protobuf, has no form as JSON. Trees that readMessage has made need
+// no such check.
+func (w *write) checkValue(o *object.Object) error {
+	tree, err := o.Tree(w.apiVersion(), w.Kind)
+	if err != nil {
+		return badBody(object.Undecodable(err))
+	}
+	if text, ok := badText(tree); !ok {
+		return badRequest("the body of the request is not valid UTF-8 in %q", clip.Text(text))
+	}
+	if !farAway(o.Content) {
+		return nil
+	}
+	_, err = w.typed.fromObject(o)
+	return err
+}
+
+// farAway tells whether a tree has a text that could be a time before the year 0 or after 9999, which can't be read back.
+func farAway(v any) bool {
+	switch v := v.(type) {
+	case string:
+		const shortest = len("10000-01-01T00:00:00Z")
+		return len(v) >= shortest && v[len(v)-1] == 'Z' && (v[0] == '-' || '0' <= v[0] && v[0] <= '9') && strings.Count(v, ":") == 2
+	case map[string]any:
+		for _, v := range v {
+			if farAway(v) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, farAway)
+	}
+	return false
 }
 
 // answerMade shows what was stored as protobuf. The write has the object as a value of its type, which is what decoding the stored

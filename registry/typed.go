@@ -115,7 +115,9 @@ type Scale struct {
 type typed struct {
 	Type
 	registry *Registry
-	zero     any // a struct of the type, for the patch strategies in its tags
+	zero     any  // a struct of the type, for the patch strategies in its tags
+	copies   bool // decoding a tree copies all of it: the type has no field of any type
+	plain    bool // nor one of JSON as text, so that a value says the same however it was made
 }
 
 // Add adds a resource for a Go type. others are further versions of the same objects, in the same group or another one; in
@@ -176,8 +178,9 @@ func defaultTo(s, otherwise string) string {
 func (t *Type) endpoint(res *resource) *Endpoint {
 	e := &Endpoint{
 		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, fields: t.Fields, res: res,
-		typed: &typed{Type: *t, registry: res.registry, zero: reflect.ValueOf(t.New()).Elem().Interface()},
+		typed: &typed{Type: *t, registry: res.registry, zero: reflect.ValueOf(t.New()).Elem().Interface(), copies: !holds(reflect.TypeOf(t.New()), isAny, nil)},
 	}
+	e.typed.plain = e.typed.copies && !holds(reflect.TypeOf(t.New()), isText, nil)
 	if t.Status {
 		e.Subresources = append(e.Subresources, status)
 	}
@@ -323,13 +326,56 @@ func decodeTyped(doc *object.Document, obj any) (complaints []error, err error) 
 	return complaints, badBody(object.Undecodable(err))
 }
 
+// holds tells whether a Go type is or contains one of a sort. Metadata doesn't count. around are the types that it's part of.
+func holds(t reflect.Type, sort func(reflect.Type) bool, around []reflect.Type) bool {
+	if t == reflect.TypeFor[metav1.ObjectMeta]() || slices.Contains(around, t) {
+		return false
+	}
+	if sort(t) {
+		return true
+	}
+	around = append(around, t)
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return holds(t.Elem(), sort, around)
+	case reflect.Map:
+		return holds(t.Key(), sort, around) || holds(t.Elem(), sort, around)
+	case reflect.Struct:
+		for i := range t.NumField() {
+			if f := t.Field(i); f.IsExported() && f.Tag.Get("json") != "-" && holds(f.Type, sort, around) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isAny tells whether values of a type can be of any type.
+func isAny(t reflect.Type) bool { return t.Kind() == reflect.Interface }
+
+// isText tells whether a type is JSON as text, such as a runtime.RawExtension.
+func isText(t reflect.Type) bool {
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	raw, ok := t.FieldByName("Raw")
+	return ok && raw.Type == reflect.TypeFor[[]byte]()
+}
+
 // fromObject makes a value of the type of an object; nil of nil. It shares nothing with it: a field of any type would.
 func (t *typed) fromObject(o *object.Object) (Typed, error) {
 	if o == nil {
 		return nil, nil
 	}
-	obj := t.New()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.DeepCopy(o.Content), obj); err != nil {
+	if obj, ok := o.Value.(Typed); ok {
+		*metaOf(obj) = *o.Meta.DeepCopy()
+		return obj, nil
+	}
+	obj, content := t.New(), o.Content
+	if !t.copies {
+		content = object.DeepCopy(content)
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
 		return nil, badRequest("the object can't be decoded: %s", clip.Text(err.Error()))
 	}
 	*metaOf(obj) = *o.Meta.DeepCopy()
@@ -347,7 +393,7 @@ func toObject(obj Typed, o *object.Object) error {
 	for _, name := range []string{"apiVersion", "kind", "metadata"} {
 		delete(tree, name)
 	}
-	o.Content, o.Meta = tree, *metaOf(obj)
+	o.Content, o.Meta, o.Value = tree, *metaOf(obj), nil
 	return nil
 }
 
@@ -435,7 +481,11 @@ func (t *typed) rules(ctx context.Context, o, old *object.Object, subresource st
 			return nil, nil, err
 		}
 	}
-	return obj, errs, toObject(obj, o)
+	sent := o.Value != nil
+	if err = toObject(obj, o); err != nil && sent {
+		err = badBody(object.Undecodable(err))
+	}
+	return obj, errs, err
 }
 
 func (t *typed) warnings(ctx context.Context, o, old *object.Object, subresource string) (texts []string, err error) {

@@ -261,7 +261,12 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	if t := w.typed; t != nil {
 		var more field.ErrorList
 		var err error
-		if obj, more, err = t.rules(ctx, next, prev, w.Subresource); err != nil {
+		sent := next.Value != nil
+		obj, more, err = t.rules(ctx, next, prev, w.Subresource)
+		if err == nil && sent {
+			err = w.checkValue(next)
+		}
+		if err != nil {
 			return nil, err
 		}
 		errs = append(errs, more...)

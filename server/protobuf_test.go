@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -8,10 +9,12 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 	apidiscovery "k8s.io/api/apidiscovery/v2"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -35,7 +38,10 @@ const (
 func newPods(t testing.TB) *servertest.Server {
 	return servertest.New(t, func(s *server.Server) {
 		s.Register = func(r *registry.Registry) {
-			registry.Register(r, registry.Definition[corev1.Pod]{Group: "pods.example.com", Version: "v1", Kind: "Pod", Status: true})
+			registry.Register(r, registry.Definition[corev1.Pod]{
+				Group: "pods.example.com", Version: "v1", Kind: "Pod", Status: true,
+				Default: func(p *corev1.Pod) { p.Spec.DNSPolicy = cmp.Or(p.Spec.DNSPolicy, corev1.DNSClusterFirst) },
+			})
 		}
 	})
 }
@@ -141,7 +147,9 @@ func TestProtobufObjects(t *testing.T) {
 	}
 	created := fromProtobuf(t, send("POST", podsPath, asProtobuf(t, aPod("a")), 201), emptyPod())
 	sameObject(t, "the created object", created, asJSON())
-	sameObject(t, "its spec", created.Spec, aPod("a").Spec)
+	want := aPod("a").Spec
+	want.DNSPolicy = corev1.DNSClusterFirst
+	sameObject(t, "its spec", created.Spec, want)
 	sameObject(t, "the object", fromProtobuf(t, send("GET", podsPath+"/a", "", 200), emptyPod()), created)
 
 	changed := created.DeepCopy()
@@ -392,7 +400,12 @@ func TestProtobufBodies(t *testing.T) {
 	config := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	bad := aPod("a")
 	bad.Annotations = map[string]string{"text": "\xff\xfe"}
+	late := &coordinationv1.Lease{
+		TypeMeta: metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}, ObjectMeta: metav1.ObjectMeta{Name: "late"},
+		Spec: coordinationv1.LeaseSpec{RenewTime: &metav1.MicroTime{Time: time.Date(29_379, 1, 1, 0, 0, 0, 0, time.UTC)}},
+	}
 	for _, c := range []struct{ name, method, path, body, want string }{
+		{"a time that JSON can't have", "POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", asProtobuf(t, late), "can't be decoded"},
 		{"not protobuf", "POST", podsPath, `{"kind":"Pod"}`, "must begin with k8s and a zero byte"},
 		{"empty envelope", "POST", podsPath, "k8s\x00", "is cut: a runtime.Unknown"},
 		{"cut in the envelope", "POST", podsPath, whole[:len(whole)/2], "is cut, or has bytes after its end"},

@@ -17,11 +17,14 @@ type Object struct {
 	Meta    metav1.ObjectMeta
 	Managed []any          // metadata.managedFields, which Meta doesn't have: only package managed looks into it
 	Content map[string]any // everything but apiVersion, kind and metadata
+	// Value, if set, is a value of the object's Go type that has what belongs into Content, which is nil then. Only a new object
+	// that came as protobuf has one, until the rules of its type have made it their own.
+	Value any
 }
 
 // Clone returns a copy whose top-level fields can be replaced. What they hold is shared.
 func (o *Object) Clone() *Object {
-	return &Object{Meta: *o.Meta.DeepCopy(), Managed: o.Managed, Content: maps.Clone(o.Content)}
+	return &Object{Meta: *o.Meta.DeepCopy(), Managed: o.Managed, Content: maps.Clone(o.Content), Value: o.Value}
 }
 
 // Carry makes a top-level field what it is in from, or absent as there.
