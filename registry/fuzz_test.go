@@ -7,10 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kjson "sigs.k8s.io/json"
 
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
@@ -299,5 +302,66 @@ func FuzzShapedPatch(f *testing.F) {
 			return
 		}
 		valid(t, e, c.value)
+	})
+}
+
+// FuzzProtobuf looks for bodies of protobuf that panic, or are stored as something that can't be read back.
+func FuzzProtobuf(f *testing.F) {
+	kind := Type{
+		Names: Names{Group: "pods.example.com", Version: "v1", Kind: "Pod"}, Status: true,
+		New:     func() Typed { return &corev1.Pod{} },
+		Default: func(Typed) {},
+	}
+	lease := Type{
+		Names: Names{Group: "leases.example.com", Version: "v1", Kind: "Lease"},
+		New:   func() Typed { return &coordinationv1.Lease{} },
+	}
+	var endpoints []*Endpoint
+	for _, t := range []Type{kind, lease} {
+		t.setDefaults()
+		e := t.endpoint(fuzzEndpoint().res)
+		e.managers, e.res.storage = newManagers(e), e
+		endpoints = append(endpoints, e)
+	}
+	pod, err := benchPod("a").Marshal()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(kubeproto.TypeOf("pods.example.com/v1", "Pod").Append(nil, pod))
+	f.Add(kubeproto.TypeOf("", "").Append(nil, []byte("\x0a\x03\x0a\x01a\x12\x0b\x0a\x01b\x22\x06\x08\xff\xff\xff\xff\x0f")))
+	f.Add([]byte("k8s\x00"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		for _, e := range endpoints {
+			r := &Request{}
+			if e.OpenProtobuf(r, body) != nil {
+				return
+			}
+			w := fuzzWrite(e, metav1.FieldValidationWarn)
+			w.message, w.targetKey = r.Message, ""
+			o, err := w.readNew(nil)
+			if err != nil {
+				continue
+			}
+			raw, err := w.admitAndEncode(context.Background(), o, nil)
+			if err != nil {
+				continue
+			}
+			stored := cacher.NewObject(fuzzKey, raw, 7)
+			if stored.Err != nil {
+				t.Fatalf("%q is stored as %s: %v", body, raw, stored.Err)
+			}
+			if _, err := e.show(context.Background(), e.messages.Single, stored); err != nil {
+				t.Fatalf("%s can't be shown as protobuf: %v", raw, err)
+			}
+			if w.made == nil {
+				continue
+			}
+			w.shown = e.messages
+			answer, err := w.answerMade(stored)
+			read, _ := e.show(context.Background(), e.messages.Single, stored)
+			if err != nil || string(answer.Object) != string(read) {
+				t.Fatalf("the answer is %q (%v), and a get %q", answer.Object, err, read)
+			}
+		}
 	})
 }
