@@ -83,6 +83,15 @@ var knownValues = map[string]bool{
 	"rbac.v1.Subject":                                  true,
 }
 
+// knownFields are fields that are one value, or that are not although their type is.
+var knownFields = map[string]string{
+	"core.v1.PersistentVolumeSpec.claimRef":      "granular",
+	"core.v1.PodSpec.nodeSelector":               "atomic",
+	"core.v1.ReplicationControllerSpec.selector": "atomic",
+	"core.v1.ServiceSpec.selector":               "atomic",
+	"node.v1.Scheduling.nodeSelector":            "atomic",
+}
+
 // knownDefaults are of fields by which lists merge and that may be left out.
 var knownDefaults = map[string]any{
 	"core.v1.ContainerPort.protocol": "TCP",

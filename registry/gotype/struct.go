@@ -50,6 +50,9 @@ func complete(schema *spec.Schema, known string) {
 				property.AddExtension(listMapKeys, list.keys)
 			}
 		}
+		if kind, ok := knownFields[known+"."+name]; ok {
+			property.AddExtension(mapType, kind)
+		}
 		if value, ok := knownDefaults[known+"."+name]; ok {
 			property.Default = value
 		}

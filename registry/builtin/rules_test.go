@@ -1,0 +1,235 @@
+package builtin_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+const podTemplate = `{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i:1"}]}}`
+
+// TestDefaults creates objects that leave out what they may. The values are kube-apiserver's.
+func TestDefaults(t *testing.T) {
+	s := servertest.New(t, all)
+	for _, test := range []struct {
+		name, path, body string
+		want             map[string]any // by paths; nil for what must be absent
+	}{
+		{"pod", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"a"},"spec":{"serviceAccountName":"x","volumes":[{"name":"v"},{"name":"s","secret":{"secretName":"x"}}],
+			"containers":[{"name":"c","image":"reg.io:5000/i","ports":[{"containerPort":80}],"resources":{"limits":{"cpu":"1"}},"livenessProbe":{"httpGet":{"port":80}}}]}}`,
+			map[string]any{
+				"spec.restartPolicy": "Always", "spec.dnsPolicy": "ClusterFirst", "spec.schedulerName": "default-scheduler",
+				"spec.terminationGracePeriodSeconds": 30.0, "spec.enableServiceLinks": true, "spec.serviceAccount": "x",
+				"spec.containers.0.terminationMessagePath": "/dev/termination-log", "spec.containers.0.terminationMessagePolicy": "File",
+				"spec.containers.0.imagePullPolicy": "Always", "spec.containers.0.ports.0.protocol": "TCP",
+				"spec.containers.0.resources.requests.cpu": "1", "spec.containers.0.livenessProbe.httpGet.path": "/",
+				"spec.containers.0.livenessProbe.periodSeconds": 10.0, "spec.containers.0.livenessProbe.failureThreshold": 3.0,
+				"spec.volumes.0.emptyDir": map[string]any{}, "spec.volumes.1.secret.defaultMode": 420.0,
+				"status.phase": "Pending", "status.qosClass": "Burstable",
+			}},
+		{"deployment", "/apis/apps/v1/namespaces/default/deployments", `{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate + `}}`,
+			map[string]any{
+				"spec.replicas": 1.0, "spec.revisionHistoryLimit": 10.0, "spec.progressDeadlineSeconds": 600.0, "spec.strategy.type": "RollingUpdate",
+				"spec.strategy.rollingUpdate.maxSurge": "25%", "spec.strategy.rollingUpdate.maxUnavailable": "25%",
+				"spec.template.spec.containers.0.imagePullPolicy": "IfNotPresent", "spec.template.spec.enableServiceLinks": nil,
+			}},
+		{"daemonset", "/apis/apps/v1/namespaces/default/daemonsets", `{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate + `}}`,
+			map[string]any{"spec.updateStrategy.rollingUpdate.maxUnavailable": 1.0, "spec.updateStrategy.rollingUpdate.maxSurge": 0.0}},
+		{"statefulset", "/apis/apps/v1/namespaces/default/statefulsets", `{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate + `}}`,
+			map[string]any{"spec.podManagementPolicy": "OrderedReady", "spec.updateStrategy.rollingUpdate.partition": 0.0, "spec.persistentVolumeClaimRetentionPolicy.whenDeleted": "Retain"}},
+		{"job", "/apis/batch/v1/namespaces/default/jobs", `{"metadata":{"name":"a"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`,
+			map[string]any{
+				"spec.completions": 1.0, "spec.parallelism": 1.0, "spec.backoffLimit": 6.0, "spec.completionMode": "NonIndexed", "spec.suspend": false,
+				"spec.podReplacementPolicy": "TerminatingOrFailed", "spec.template.metadata.labels.job-name": "a",
+			}},
+		{"cronjob", "/apis/batch/v1/namespaces/default/cronjobs", `{"metadata":{"name":"a"},"spec":{"schedule":"* * * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}}`,
+			map[string]any{"spec.concurrencyPolicy": "Allow", "spec.suspend": false, "spec.successfulJobsHistoryLimit": 3.0, "spec.failedJobsHistoryLimit": 1.0}},
+		{"service", "/api/v1/namespaces/default/services", `{"metadata":{"name":"a"},"spec":{"ports":[{"port":80}]}}`,
+			map[string]any{"spec.type": "ClusterIP", "spec.sessionAffinity": "None", "spec.ports.0.protocol": "TCP", "spec.ports.0.targetPort": 80.0, "spec.internalTrafficPolicy": "Cluster", "spec.ipFamilies.0": "IPv4"}},
+		{"headless service", "/api/v1/namespaces/default/services", `{"metadata":{"name":"b"},"spec":{"clusterIP":"None"}}`,
+			map[string]any{"spec.clusterIP": "None", "spec.clusterIPs.0": "None"}},
+		{"external name", "/api/v1/namespaces/default/services", `{"metadata":{"name":"e"},"spec":{"type":"ExternalName","externalName":"example.com"}}`,
+			map[string]any{"spec.clusterIP": nil, "spec.internalTrafficPolicy": nil}},
+		{"storage class", "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"a"},"provisioner":"example.com/p"}`,
+			map[string]any{"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"}},
+		{"claim", "/api/v1/namespaces/default/persistentvolumeclaims", `{"metadata":{"name":"a"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`,
+			map[string]any{"spec.volumeMode": "Filesystem", "status.phase": "Pending"}},
+		{"autoscaler", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `{"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"a"}}}`,
+			map[string]any{"spec.minReplicas": 1.0, "spec.metrics.0.resource.target.averageUtilization": 80.0}},
+		{"network policy", "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", `{"metadata":{"name":"a"},"spec":{"podSelector":{},"egress":[{"ports":[{"port":80}]}]}}`,
+			map[string]any{"spec.policyTypes.1": "Egress", "spec.egress.0.ports.0.protocol": "TCP"}},
+		{"webhooks", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", `{"metadata":{"name":"a"},"webhooks":[{"name":"a.b.c","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"name":"s","namespace":"n"}}}]}`,
+			map[string]any{"webhooks.0.failurePolicy": "Fail", "webhooks.0.timeoutSeconds": 10.0, "webhooks.0.clientConfig.service.port": 443.0}},
+		{"secret", "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"a"},"data":{"x":"eA=="},"stringData":{"x":"y"}}`,
+			map[string]any{"type": "Opaque", "data.x": "eQ==", "stringData": nil}},
+		{"role binding", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", `{"metadata":{"name":"system:a"},"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"User","name":"u"},{"kind":"ServiceAccount","name":"s"}]}`,
+			map[string]any{"roleRef.apiGroup": "rbac.authorization.k8s.io", "subjects.0.apiGroup": "rbac.authorization.k8s.io", "subjects.1.apiGroup": nil}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := parse(t, must(t, s, http.MethodPost, test.path, test.body, http.StatusCreated))
+			for path, want := range test.want {
+				if have := in(got, path); !equalJSON(have, want) {
+					t.Errorf("%s is %v, want %v", path, have, want)
+				}
+			}
+		})
+	}
+}
+
+// in is at, for paths that go through lists.
+func in(v any, path string) any {
+	for _, name := range strings.Split(path, ".") {
+		switch part := v.(type) {
+		case map[string]any:
+			v = part[name]
+		case []any:
+			if name[0]-'0' >= byte(len(part)) {
+				return nil
+			}
+			v = part[name[0]-'0']
+		default:
+			return nil
+		}
+	}
+	return v
+}
+
+func equalJSON(a, b any) bool {
+	x, _ := json.Marshal(a)
+	y, _ := json.Marshal(b)
+	return string(x) == string(y)
+}
+
+// TestRefusals writes objects that break a rule. All fields that are wrong are in the answer.
+func TestRefusals(t *testing.T) {
+	s := servertest.New(t, all)
+	for _, test := range []struct {
+		name, path, first, body string // first is created before; then body is a merge patch of it
+		fields                  []string
+	}{
+		{"a pod without containers", "/api/v1/namespaces/default/pods", "", `{"metadata":{"name":"a"},"spec":{"containers":[]}}`, []string{"spec.containers"}},
+		{"containers", "/api/v1/namespaces/default/pods", "", `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"C","ports":[{"containerPort":70000}],"resources":{"requests":{"cpu":"-1"}}},{"name":"c","image":"i"},{"name":"c","image":"i"}]}}`,
+			[]string{"spec.containers[0].name", "spec.containers[0].image", "spec.containers[0].ports[0].containerPort", "spec.containers[0].resources.requests[cpu]", "spec.containers[2].name"}},
+		{"a selector that selects other pods", "/apis/apps/v1/namespaces/default/deployments", "", `{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"c"}},"template":` + podTemplate + `}}`, []string{"spec.template.metadata.labels"}},
+		{"no selector", "/apis/apps/v1/namespaces/default/replicasets", "", `{"metadata":{"name":"a"},"spec":{"template":` + podTemplate + `}}`, []string{"spec.selector"}},
+		{"another selector", "/apis/apps/v1/namespaces/default/deployments", `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate + `}}`,
+			`{"spec":{"selector":{"matchLabels":{"c":"d"}},"template":{"metadata":{"labels":{"c":"d"}}}}}`, []string{"spec.selector"}},
+		{"negative replicas", "/apis/apps/v1/namespaces/default/statefulsets", "", `{"metadata":{"name":"a"},"spec":{"replicas":-1,"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate + `}}`, []string{"spec.replicas"}},
+		{"a job that restarts for ever", "/apis/batch/v1/namespaces/default/jobs", "", `{"metadata":{"name":"a"},"spec":{"template":` + podTemplate + `}}`, []string{"spec.template.spec.restartPolicy"}},
+		{"a service without ports", "/api/v1/namespaces/default/services", "", `{"metadata":{"name":"a"}}`, []string{"spec.ports"}},
+		{"a service's name", "/api/v1/namespaces/default/services", "", `{"metadata":{"name":"1a"},"spec":{"ports":[{"port":80}]}}`, []string{"metadata.name"}},
+		{"an address outside of the range", "/api/v1/namespaces/default/services", "", `{"metadata":{"name":"a"},"spec":{"clusterIP":"10.9.9.9","ports":[{"port":80}]}}`, []string{"spec.clusterIPs[0]"}},
+		{"an address that is taken", "/api/v1/namespaces/default/services", "", `{"metadata":{"name":"a"},"spec":{"clusterIP":"10.0.0.1","ports":[{"port":80}]}}`, []string{"spec.clusterIPs[0]"}},
+		{"another address", "/api/v1/namespaces/default/services", `{"metadata":{"name":"s"},"spec":{"clusterIP":"10.0.0.9","ports":[{"port":80}]}}`, `{"spec":{"clusterIP":"10.0.0.8","clusterIPs":["10.0.0.8"]}}`, []string{"spec.clusterIPs[0]"}},
+		{"an immutable ConfigMap", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"c"},"immutable":true,"data":{"a":"b"}}`, `{"immutable":false,"data":{"a":"c"}}`, []string{"immutable", "data"}},
+		{"an immutable Secret", "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"s"},"immutable":true,"stringData":{"a":"b"}}`, `{"data":{"a":"Yw=="}}`, []string{"data"}},
+		{"a secret's type", "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"t"}}`, `{"type":"example.com/other"}`, []string{"type"}},
+		{"a TLS secret without a key", "/api/v1/namespaces/default/secrets", "", `{"metadata":{"name":"u"},"type":"kubernetes.io/tls","stringData":{"tls.crt":"x"}}`, []string{"data[tls.key]"}},
+		{"another role", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"b"},"roleRef":{"kind":"ClusterRole","name":"r"}}`, `{"roleRef":{"name":"q"}}`, []string{"roleRef"}},
+		{"a storage class", "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"s"},"provisioner":"example.com/p"}`, `{"provisioner":"example.com/q","reclaimPolicy":"Retain"}`, []string{"provisioner", "reclaimPolicy"}},
+		{"a lease", "/apis/coordination.k8s.io/v1/namespaces/default/leases", "", `{"metadata":{"name":"l"},"spec":{"leaseDurationSeconds":0}}`, []string{"spec.leaseDurationSeconds"}},
+		{"an event of another namespace", "/api/v1/namespaces/default/events", "", `{"metadata":{"name":"e"},"involvedObject":{"namespace":"shop"}}`, []string{"involvedObject.namespace"}},
+		{"a config map's key", "/api/v1/namespaces/default/configmaps", "", `{"metadata":{"name":"k"},"data":{"a/b":"c"}}`, []string{"data[a/b]"}},
+		{"two attributes", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "", `{"spec":{"resourceAttributes":{},"nonResourceAttributes":{}}}`, []string{"spec.nonResourceAttributes"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			method, path, headers := http.MethodPost, test.path, []string{"Content-Type", "application/json"}
+			if test.first != "" {
+				name := str(at(parse(t, must(t, s, http.MethodPost, path, test.first, http.StatusCreated)), "metadata.name"))
+				method, path, headers = http.MethodPatch, path+"/"+name, []string{"Content-Type", "application/merge-patch+json"}
+			}
+			status := parse(t, must(t, s, method, path, test.body, http.StatusUnprocessableEntity, headers...))
+			var fields []string
+			causes, _ := at(status, "details.causes").([]any)
+			for _, c := range causes {
+				fields = append(fields, str(at(c, "field")))
+			}
+			if strings.Join(fields, " ") != strings.Join(test.fields, " ") {
+				t.Errorf("refused for %q, want %q: %v", fields, test.fields, status["message"])
+			}
+		})
+	}
+}
+
+// TestParts uses the subresources of data-only kinds, and those that there are none of.
+func TestParts(t *testing.T) {
+	s := servertest.New(t, all)
+	const pods, budgets = "/api/v1/namespaces/default/pods", "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+	patch := []string{"Content-Type", "application/merge-patch+json"}
+	must(t, s, http.MethodPost, pods, `{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
+	must(t, s, http.MethodPost, pods+"/p/binding", `{"target":{"name":"n1"}}`, http.StatusCreated)
+	must(t, s, http.MethodPost, pods+"/p/binding", `{"target":{"name":"n2"}}`, http.StatusConflict)
+	list := parse(t, must(t, s, http.MethodGet, pods+"?fieldSelector=spec.nodeName%3Dn1,spec.hostNetwork%3Dfalse,status.phase!%3DRunning", "", http.StatusOK))
+	if items, _ := list["items"].([]any); len(items) != 1 {
+		t.Errorf("%d pods are on the node", len(items))
+	}
+	must(t, s, http.MethodPatch, pods+"/p/ephemeralcontainers", `{"spec":{"nodeName":"x","ephemeralContainers":[{"name":"e","image":"i"}]}}`, http.StatusOK, patch...)
+	must(t, s, http.MethodPatch, pods+"/p/status", `{"spec":{"nodeName":"x"},"status":{"phase":"Running"}}`, http.StatusOK, patch...)
+	pod := parse(t, must(t, s, http.MethodGet, pods+"/p", "", http.StatusOK))
+	if at(pod, "spec.nodeName") != "n1" || in(pod, "spec.ephemeralContainers.0.name") != "e" || at(pod, "status.phase") != "Running" {
+		t.Errorf("the pod is %v", pod)
+	}
+
+	must(t, s, http.MethodPost, budgets, `{"metadata":{"name":"b"},"spec":{"selector":{"matchLabels":{"a":"b"}}}}`, http.StatusCreated)
+	must(t, s, http.MethodPost, pods+"/p/eviction", `{}`, http.StatusTooManyRequests)
+	must(t, s, http.MethodPatch, budgets+"/b/status", `{"status":{"disruptionsAllowed":1,"observedGeneration":1}}`, http.StatusOK, patch...)
+	must(t, s, http.MethodPost, pods+"/p/eviction", `{"deleteOptions":{"gracePeriodSeconds":0}}`, http.StatusCreated)
+	must(t, s, http.MethodGet, pods+"/p", "", http.StatusNotFound)
+	if b := parse(t, must(t, s, http.MethodGet, budgets+"/b", "", http.StatusOK)); at(b, "status.disruptionsAllowed") != 0.0 || at(b, "status.disruptedPods.p") == nil {
+		t.Errorf("the budget is %v", b)
+	}
+
+	const deployments = "/apis/apps/v1/namespaces/default/deployments"
+	must(t, s, http.MethodPost, deployments, `{"metadata":{"name":"d"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":`+podTemplate+`}}`, http.StatusCreated)
+	must(t, s, http.MethodPatch, deployments+"/d/scale", `{"spec":{"replicas":5}}`, http.StatusOK, patch...)
+	if scale := parse(t, must(t, s, http.MethodGet, deployments+"/d/scale", "", http.StatusOK)); at(scale, "spec.replicas") != 5.0 || at(scale, "status.selector") != "a=b" {
+		t.Errorf("the scale is %v", scale)
+	}
+	status := parse(t, must(t, s, http.MethodPatch, deployments+"/d/status", `{"metadata":{"annotations":{"x":"y"},"labels":{"l":"v"}},"status":{"replicas":2}}`, http.StatusOK, patch...))
+	if at(status, "metadata.annotations.x") != "y" || at(status, "metadata.labels.l") != nil || at(status, "status.replicas") != 2.0 {
+		t.Errorf("after a write of the status: %v", status)
+	}
+
+	const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	must(t, s, http.MethodPost, requests, `{"metadata":{"name":"r"},"spec":{"request":"eA==","signerName":"example.com/s","usages":["client auth"]}}`, http.StatusCreated)
+	const approval = `{"status":{"conditions":[{"type":"Approved","status":"True"}]}}`
+	if r := parse(t, must(t, s, http.MethodPatch, requests+"/r/status", approval, http.StatusOK, patch...)); at(r, "status.conditions") != nil {
+		t.Errorf("approved by the wrong path: %v", r)
+	}
+	if r := parse(t, must(t, s, http.MethodPatch, requests+"/r/approval", approval, http.StatusOK, patch...)); in(r, "status.conditions.0.type") != "Approved" {
+		t.Errorf("not approved: %v", r)
+	}
+	for _, path := range []string{pods + "/p/log", pods + "/p/exec", pods + "/p/attach", pods + "/p/portforward", pods + "/p/proxy", "/api/v1/nodes/n/proxy"} {
+		if text := must(t, s, http.MethodGet, path, "", http.StatusNotFound); !strings.Contains(text, "there is no kubelet") {
+			t.Errorf("%s: %s", path, text)
+		}
+	}
+}
+
+// TestDataOnlyKindsNameTheFlag: without --builtin=all their paths say how to get them.
+func TestDataOnlyKindsNameTheFlag(t *testing.T) {
+	s := servertest.New(t)
+	for _, line := range builtin.Lines() {
+		if code, text := do(s, http.MethodPost, collection(line), `{}`); code == http.StatusNotFound && !strings.Contains(text, "--builtin=all") {
+			t.Errorf("%s: %s", collection(line), text)
+		}
+	}
+	text := must(t, s, http.MethodPost, "/apis/apps/v1/namespaces/default/deployments", `{}`, http.StatusNotFound)
+	if !strings.Contains(text, "deployments.apps") {
+		t.Errorf("answered %s", text)
+	}
+}
+
+// TestOwnService: default/kubernetes leads to the server.
+func TestOwnService(t *testing.T) {
+	s := servertest.New(t, all)
+	service := parse(t, must(t, s, http.MethodGet, "/api/v1/namespaces/default/services/kubernetes", "", http.StatusOK))
+	slice := parse(t, must(t, s, http.MethodGet, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", "", http.StatusOK))
+	if at(service, "spec.clusterIP") != "10.0.0.1" || in(slice, "endpoints.0.addresses.0") != "127.0.0.1" {
+		t.Errorf("the service is %v, the slice %v", service, slice)
+	}
+}
