@@ -69,7 +69,7 @@ func (c *collector) observe(e *cacher.Event) {
 	switch {
 	case e.Cur == nil:
 		c.deleted(e.Prev)
-	case e.Cur.Err != nil: // nobody knows what it says now; a graph that is too full only makes an owner wait
+	case e.Cur.Err != nil: // nobody knows what it says now; its owners wait until it's deleted
 	case e.Cur.Owned() || e.Cur.DeletionTimestamp != "" || e.Prev != nil && e.Prev.Owned():
 		c.written(e)
 	}
@@ -89,13 +89,12 @@ func (c *collector) look(key string) {
 
 // deleted takes an object out of the graph, and has its dependents looked at.
 func (c *collector) deleted(o *cacher.Object) {
-	l := o.Lineage()
-	if l.UID == "" {
-		return
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.graph.nodes[uidOf(l.UID)]
+	n := c.graph.nodes[uidOf(o.Lineage().UID)]
+	if o.Err != nil {
+		n = c.graph.at(o.Key)
+	}
 	if n == nil {
 		return
 	}

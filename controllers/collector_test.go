@@ -329,6 +329,27 @@ func TestOldKnowledge(t *testing.T) {
 	}
 }
 
+// TestUnreadable: an object that can't be read any more, and is then deleted, doesn't stay in the graph, where its owner
+// would wait for it.
+func TestUnreadable(t *testing.T) {
+	r := newCollectorRig(t)
+	owner := r.create("owner", nil)
+	dependent := r.create("dependent", nil, owner.ref(true))
+	c := newCollector(New(Options{Registry: r.Registry, Cacher: r.cacher, Log: slog.New(slog.DiscardHandler)}))
+	good := r.read(dependent.key)
+	bad := cacher.NewObject(dependent.key, []byte("?"), good.Revision+1)
+	for _, e := range []cacher.Event{{Cur: r.read(owner.key)}, {Cur: good}, {Prev: good, Cur: bad}} {
+		c.observe(&e)
+	}
+	if c.graph.owned != 1 {
+		t.Fatalf("%d objects have owners, want the one that can't be read", c.graph.owned)
+	}
+	c.observe(&cacher.Event{Prev: bad})
+	if len(c.graph.nodes) > 0 {
+		t.Errorf("%d nodes are left", len(c.graph.nodes))
+	}
+}
+
 // isOwned tells what is wrong with an object that must be there and have an owner.
 func isOwned(o *cacher.Object) error {
 	switch {

@@ -40,7 +40,16 @@ var places = []place{
 	{"/apis/model.example.com/v1/namespaces/default/things", "Thing", "default"},
 	{"/apis/model.example.com/v1/namespaces/other/things", "Thing", "other"},
 	{"/apis/model.example.com/v1/namespaces/default/parts", "Part", "default"},
+	{"/api/v1/namespaces/default/configmaps", "ConfigMap", "default"},
 	{"/apis/model.example.com/v1/roots", "Root", ""},
+}
+
+// versionOf is the apiVersion of a kind.
+func versionOf(kind string) string {
+	if kind == "ConfigMap" {
+		return "v1"
+	}
+	return "model.example.com/v1"
 }
 
 // ownersWorld is a server, and what the test knows of it.
@@ -157,8 +166,26 @@ func (w *ownersWorld) step() {
 		w.hold(i)
 	case n < 8:
 		w.release(i)
+	case n < 9:
+		w.own(i, w.references(w.made[i].place, i))
 	default:
-		w.own(i)
+		w.circle()
+	}
+}
+
+// circle makes objects own each other in a circle.
+func (w *ownersWorld) circle() {
+	var members []int
+	for i, o := range w.model {
+		if o.there && w.made[i].namespace == "default" {
+			members = append(members, i)
+		}
+	}
+	w.rng.Shuffle(len(members), func(i, j int) { members[i], members[j] = members[j], members[i] })
+	members = members[:min(len(members), 1+w.rng.IntN(3))]
+	for n, i := range members {
+		owner := w.made[members[(n+1)%len(members)]]
+		w.own(i, []ownerRef{w.understand(w.made[i].place, fmt.Sprintf("%s %s %s", owner.kind, owner.name, owner.uid), w.rng.IntN(4) > 0)})
 	}
 }
 
@@ -169,7 +196,7 @@ func (w *ownersWorld) create() {
 	if o.held {
 		finalizers = append(finalizers, finalizer)
 	}
-	body := w.encode(map[string]any{"apiVersion": "model.example.com/v1", "kind": m.kind,
+	body := w.encode(map[string]any{"apiVersion": versionOf(m.kind), "kind": m.kind,
 		"metadata": map[string]any{"name": m.name, "finalizers": finalizers, "ownerReferences": w.referencesOf(o.refs)}})
 	m.uid = w.p.do(http.StatusCreated, "POST", m.path, body).object.Metadata.UID
 	w.steps = append(w.steps, step{what: "create", object: len(w.made), made: o})
@@ -214,8 +241,7 @@ func (w *ownersWorld) release(i int) {
 }
 
 // own gives an object other owners.
-func (w *ownersWorld) own(i int) {
-	refs := w.references(w.made[i].place, i)
+func (w *ownersWorld) own(i int, refs []ownerRef) {
 	w.change(i, func(metadata map[string]any) bool {
 		metadata["ownerReferences"] = w.referencesOf(refs)
 		return true
@@ -315,7 +341,7 @@ func (w *ownersWorld) referencesOf(refs []ownerRef) []map[string]any {
 	sent := []map[string]any{}
 	for _, r := range refs {
 		f := strings.Fields(r.text)
-		sent = append(sent, map[string]any{"apiVersion": "model.example.com/v1", "kind": f[0], "name": f[1], "uid": f[2], "blockOwnerDeletion": r.blocks})
+		sent = append(sent, map[string]any{"apiVersion": versionOf(f[0]), "kind": f[0], "name": f[1], "uid": f[2], "blockOwnerDeletion": r.blocks})
 	}
 	return sent
 }
@@ -389,7 +415,7 @@ func (w *ownersWorld) mark(round int, what string) (version int64) {
 	version = w.p.do(http.StatusOK, "GET", places[0].path, "").object.rv(w.t)
 	for _, p := range places {
 		if p.namespace != "other" {
-			w.p.do(http.StatusCreated, "POST", p.path, fmt.Sprintf(`{"apiVersion":"model.example.com/v1","kind":%q,"metadata":{"name":"mark-%d-%s"}}`, p.kind, round, what))
+			w.p.do(http.StatusCreated, "POST", p.path, fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":"mark-%d-%s"}}`, versionOf(p.kind), p.kind, round, what))
 		}
 	}
 	if what == "end" {
