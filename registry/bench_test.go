@@ -88,6 +88,54 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
+// Objects are created and deleted: by a client, by the server itself under the preconditions of a collector, and by a client in
+// the foreground, after which the finalizer is taken away.
+func BenchmarkCreateAndDelete(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		delete func(ctx context.Context, w *client, name string) error
+	}{
+		{"client", func(ctx context.Context, w *client, name string) error {
+			_, err := w.Delete(ctx, "default", name, nil, nil)
+			return err
+		}},
+		{"own", func(ctx context.Context, w *client, name string) error {
+			m, err := w.Current(ctx, "default", name)
+			if err != nil {
+				return err
+			}
+			_, _, err = w.Remove(ctx, Removal{Namespace: "default", Name: name, UID: m.UID, Propagation: metav1.DeletePropagationBackground})
+			return err
+		}},
+		{"foreground", func(ctx context.Context, w *client, name string) error {
+			if _, err := w.Delete(ctx, "default", name, params("propagationPolicy=Foreground"), nil); err != nil {
+				return err
+			}
+			m, err := w.Current(ctx, "default", name)
+			if err != nil {
+				return err
+			}
+			_, err = w.Amend(ctx, "default", name, m.UID, func(m *metav1.ObjectMeta) error { m.Finalizers = nil; return nil })
+			return err
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			s := start(b, "", Options{})
+			w := s.widgets()
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				name := fmt.Sprintf("w%d", i)
+				if _, err := w.Create(s.ctx, "default", nil, kilobyte(name, "")); err != nil {
+					b.Fatal(err)
+				}
+				if err := c.delete(s.ctx, w, name); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 // Many clients that change one object: together they should be as fast as one.
 func BenchmarkPatchOneObject(b *testing.B) {
 	for _, clients := range []int{1, 48} {

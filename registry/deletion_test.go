@@ -1,12 +1,21 @@
 package registry
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
 // TestGracePeriods: what deletions leave of an object whose kind has a grace period: that of its spec.size, if a deletion asks
@@ -129,5 +138,97 @@ func TestDependentsByDefault(t *testing.T) {
 				t.Errorf("left %s, want %s", left, tc.left)
 			}
 		})
+	}
+}
+
+// TestDeletionsAtOnce lets clients with every policy, patches and the server's own writes meet on one object. Whoever comes
+// first: the deletion begins once, the object never has two of the collector's finalizers, and it goes once.
+func TestDeletionsAtOnce(t *testing.T) {
+	s := start(t, "", Options{})
+	w := s.widgets()
+	const rounds = 10
+	for round := range rounds {
+		name := fmt.Sprintf("w%d", round)
+		made := s.ok(w.Create(s.ctx, "default", nil, held(name, "example.com/x")))
+		cursor, _, err := w.Watch(s.ctx, "default", name, params("resourceVersion="+made.str("metadata.resourceVersion")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var writers sync.WaitGroup
+		try := func(write func() error) {
+			writers.Go(func() {
+				if err := write(); err != nil && !apierrors.IsNotFound(err) && !errors.Is(err, storage.ErrNotFound) {
+					t.Error(err)
+				}
+			})
+		}
+		for _, query := range []string{"", "propagationPolicy=Foreground", "propagationPolicy=Orphan", "propagationPolicy=Background", "orphanDependents=true", "orphanDependents=false"} {
+			try(func() error { _, err := w.Delete(s.ctx, "default", name, params(query), nil); return err })
+			try(func() error {
+				l, err := w.DeleteCollection(s.ctx, "default", params("fieldSelector=metadata.name%3D"+name+"&"+query), nil)
+				if err == nil {
+					err = l.Write(s.ctx, io.Discard)
+				}
+				return err
+			})
+		}
+		for i := range 5 {
+			try(func() error {
+				_, err := w.Patch(s.ctx, "default", name, "", mergePatch, nil, fmt.Appendf(nil, `{"spec":{"f%d":1}}`, i))
+				return err
+			})
+		}
+		try(func() error {
+			_, _, err := w.Remove(s.ctx, Removal{Namespace: "default", Name: name, Propagation: metav1.DeletePropagationForeground})
+			return err
+		})
+		writers.Wait()
+		m, err := w.Current(s.ctx, "default", name)
+		if err != nil || m.DeletionTimestamp == nil {
+			t.Fatalf("its own finalizer doesn't hold it: %v, %v", m, err)
+		}
+		if _, err := w.Amend(s.ctx, "default", name, m.UID, func(m *metav1.ObjectMeta) error { m.Finalizers = nil; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		checkOneDeletion(t, s.ctx, cursor)
+		cursor.Close()
+	}
+}
+
+// checkOneDeletion reads a watch of one object up to its DELETED event.
+func checkOneDeletion(t *testing.T, ctx context.Context, cursor *cacher.Cursor) {
+	t.Helper()
+	began := ""
+	for {
+		out, wait, err := cursor.Next(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range bytes.Lines(out) {
+			e := parse(t, line)
+			at, finalizers := e.str("object.metadata.deletionTimestamp"), fmt.Sprint(e.get("object.metadata.finalizers"))
+			switch {
+			case began == "":
+				began = at
+			case at != began:
+				t.Errorf("its deletion began at %s and at %s", began, at)
+			}
+			if strings.Contains(finalizers, metav1.FinalizerOrphanDependents) && strings.Contains(finalizers, metav1.FinalizerDeleteDependents) {
+				t.Errorf("it has the finalizers %s", finalizers)
+			}
+			if e.str("type") == "DELETED" {
+				if more := untaken(t, ctx, cursor); len(more) > 0 {
+					t.Errorf("after it was deleted: %s", more)
+				}
+				return
+			}
+		}
+		if wait != nil {
+			select {
+			case <-wait:
+			case <-ctx.Done():
+				t.Fatal("it isn't deleted")
+			}
+		}
 	}
 }
