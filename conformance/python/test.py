@@ -99,7 +99,7 @@ def expired():
 def web_socket():
     """Another client of WebSockets, which Python's kubernetes brings: it pings, and closes by itself."""
     c = client.Configuration.get_default_copy()
-    token = c.api_key.get("authorization", "").removeprefix("Bearer ")
+    token = next(iter(c.api_key.values()), "").removeprefix("Bearer ")
     protocols = ["binary.k8s.io"]
     if token:
         protocols.append("base64url.bearer.authorization.k8s.io." + base64.urlsafe_b64encode(token.encode()).decode().rstrip("="))
