@@ -40,10 +40,10 @@ var floors = []floor{
 		"registry/crd", "registry/schema", "registry/conversion", "registry/managed", "registry/gotype",
 	}},
 	{"controllers", []string{"watchstream", "storage", "storage/cacher", "registry/clip", "registry/crd", "registry"}},
+	{"registry/builtin", []string{"registry", "registry/form", "storage"}},
 	// planned, as docs/architecture.md says
 	{"storage/remote", []string{"storage"}},
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},
-	{"registry/builtin", []string{"registry", "registry/form", "storage"}},
 	{"access", []string{"registry", "storage/cacher"}},
 	{"admission", []string{"registry", "registry/clip", "registry/jsontree", "registry/object"}},
 	{"audit", nil},

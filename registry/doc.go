@@ -12,7 +12,8 @@
 //
 // # Where to begin
 //
-// request.go has what a client asks and gets, and resource.go what a resource and an Endpoint are. Reads are in get.go,
+// request.go has what a client asks and gets, and resource.go what a resource and an Endpoint are. typed.go makes resources of
+// Go types, for which register.go has the generic door, and action.go answers what is asked of their objects by POST. Reads are in get.go,
 // list.go (page.go) and watch.go. Writes are values of type write: write.go is their engine, queue.go lets the writes of one
 // key wait for each other, and create.go, update.go, patch.go, apply.go, scale.go and delete.go are the verbs on the engine.
 // body.go and meta.go have the rules for what a client sends, schema.go those of a definition's schema, admission.go those of

@@ -4,3 +4,6 @@ import "github.com/apiserver-lite/apiserver-lite/registry"
 
 // Lines returns the table's lines of all kinds.
 func Lines() []registry.Type { return append(core(Options{}), data(Options{})...) }
+
+// CoreLines is how many of the Lines are served by default.
+func CoreLines() int { return len(core(Options{})) }
