@@ -79,9 +79,9 @@ func (m *mortals) observe(e *cacher.Event) (sooner bool) {
 	}
 	o := e.Cur
 	one := m.known[o.Key]
-	if one != nil && one.rev == o.Revision { // in the state, again
+	if one != nil && one.rev == o.Revision { // in the state, again; what was done about it may have been for nothing
 		one.round = m.round
-		return false
+		return m.placeLocked(one)
 	}
 	life := o.Life()
 	born := m.clock.at(now, life.Created)
@@ -102,6 +102,11 @@ func (m *mortals) observe(e *cacher.Event) (sooner bool) {
 		m.known[o.Key] = one
 	}
 	one.rev, one.born, one.at, one.round = o.Revision, born, at, m.round
+	return m.placeLocked(one)
+}
+
+// placeLocked gives a mortal its place in the order, and tells whether that's the first; mu must be held.
+func (m *mortals) placeLocked(one *mortal) (first bool) {
 	if one.place == nowhere {
 		heaps.Push(&m.order, one)
 	} else {
@@ -145,6 +150,7 @@ func (m *mortals) end(e *cacher.Event, life cacher.Life, born, now time.Duration
 	return at, ok
 }
 
+// forgetLocked forgets an object, if it's known; mu must be held.
 func (m *mortals) forgetLocked(key string) {
 	one := m.known[key]
 	if one == nil {

@@ -209,6 +209,24 @@ func TestMortalTypes(t *testing.T) {
 	})
 }
 
+// TestMortalsAgain: an object that was taken, and is still there in a new state, is due again.
+func TestMortalsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.put(string(pods)+"a", ttl("1s"), "", "")
+		time.Sleep(time.Second)
+		for round := range 3 {
+			taken := 0
+			w.mortals.takeDue(func(string) { taken++ })
+			w.mortals.takeDue(func(string) { taken++ })
+			if taken != 1 {
+				t.Errorf("round %d: it was taken %d times", round, taken)
+			}
+			w.state()
+		}
+	})
+}
+
 // TestMortalsModel: whatever is written and however the clock jumps, nothing is due before its time, and while the clock is
 // right nothing is late.
 func TestMortalsModel(t *testing.T) {
