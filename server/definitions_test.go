@@ -346,7 +346,10 @@ func TestNameConflicts(t *testing.T) {
 			t.Errorf("%s is in discovery", tc.plural)
 		}
 	}
-	s.PostYAML(widgetsPath, widget("a")) // the first isn't disturbed
+	s.PostYAML(widgetsPath, widget("a"))          // the first isn't disturbed
+	for _, name := range []string{"a2s", "a5s"} { // they want the same names as a1s, and might get them before it does
+		send(t, s, 200, "DELETE", definitionsPath+"/"+name+".example.com", "", "")
+	}
 	w := s.Watch(definitionsPath + "?watch=true&fieldSelector=metadata.name%3Da1s.example.com")
 	send(t, s, 200, "DELETE", definitionsPath+"/widgets.example.com", "", "")
 	got := seek(t, w, "a1s is established", func(_, object string) bool { return value(object, "status.conditions.1.status") == "True" })
