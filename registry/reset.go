@@ -99,9 +99,13 @@ func (r *Registry) reset(ctx context.Context, to *State) (storage.Revision, erro
 }
 
 // Pin returns a context with which writes fail with storage.ErrReplaced once a reset has happened: see storage.Store.Pin.
+// What the caches had before the last reset isn't in them any more when it returns.
 func (r *Registry) Pin(ctx context.Context) context.Context {
-	ctx, _ = r.store.Pin(ctx)
-	return ctx
+	pinned, mine := r.store.Pin(ctx)
+	if mine {
+		_, _ = r.cacher.Barrier(ctx) // fails only when ctx ends or etcd stops, and then so do writes
+	}
+	return pinned
 }
 
 // steady runs a read. If a reset is under way, the read waits for its end, and is then run on the endpoint that is served.

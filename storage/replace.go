@@ -86,8 +86,8 @@ func (s *Store) Replace(ctx context.Context, plan func() (Batch, error)) (Revisi
 	if err != nil {
 		return 0, err
 	}
-	s.gate.replaced.Add(1)
 	res, err := s.client.Txn(ctx).Then(ops...).Commit()
+	s.gate.replaced.Add(1) // after it: who pins the new number and takes a Barrier has the caches as they are from now on
 	if err != nil {
 		return 0, wrap("replace", Root, err)
 	}
