@@ -22,7 +22,8 @@
 // The garbage collector is in graph.go (who owns whom), collector.go (what happens to the graph) and collect.go (what is done
 // about an object).
 //
-// Locks: those of a controller ─▶ its queue's ─▶ bell.mu; collector.mu ─▶ the cacher's locks, for a look at an owner. reader.mu is alone. None is held during a write.
+// Locks: those of a controller ─▶ its queue's ─▶ bell.mu; collector.mu ─▶ the cacher's locks, for a look at an owner.
+// reader.mu is alone. None is held during a write.
 //
 // Bounds: a queue has each key once, so at most one for each object. The garbage collector's graph grows with the objects
 // that have owners, by some 130 bytes each. An object that expires takes some 100 bytes (see mortals). A Report has at most
