@@ -95,24 +95,24 @@ func (c Column) compile() (cell func(object any) any, members []string, err erro
 	if c.JSONPath == "" && show != nil {
 		return show, nil, nil
 	}
-	path, members, err := parsePath(c.JSONPath)
+	path, err := parsePath(c.JSONPath)
 	if err != nil {
 		return nil, nil, err
 	}
 	switch {
 	case show != nil:
 	case c.Type == "string":
-		show = func(value any) any { return textOf(path, value) }
+		show = func(value any) any { return textOf(path.JSONPath, value) }
 	default:
 		show = func(value any) any { return cellOf(value, c.Type) }
 	}
 	return func(object any) any {
-		found, err := path.FindResults(object)
-		if err != nil || len(found) == 0 || len(found[0]) == 0 {
+		value, ok := path.first(object)
+		if !ok {
 			return nil
 		}
-		return show(found[0][0].Interface())
-	}, members, nil
+		return show(value)
+	}, path.members, nil
 }
 
 // textOf shows a value of any type as a string.

@@ -2,37 +2,66 @@ package form
 
 import (
 	"fmt"
+	"slices"
 
 	jsoniter "github.com/json-iterator/go"
 	"k8s.io/client-go/util/jsonpath"
 	kjson "sigs.k8s.io/json"
 )
 
-// parsePath parses a JSONPath such as ".spec.color". It also returns the names of members with which the path
-// begins: what else is in an object doesn't matter to it.
+// path is a parsed JSONPath. Immutable, and safe for concurrent use.
+type path struct {
+	*jsonpath.JSONPath
+	members []string // with which it begins: what else is in an object doesn't matter to it
+	plain   bool     // it's nothing but these
+}
+
+// parsePath parses a JSONPath such as ".spec.color".
 //
 // Definitions are only checked to have paths that begin with a dot. So it refuses those that can't be
 // shared by goroutines, which are those with a range, and those that take more time and memory than in
 // proportion to an object.
-func parsePath(text string) (path *jsonpath.JSONPath, members []string, err error) {
+func parsePath(text string) (*path, error) {
 	text = "{" + text + "}"
 	parsed, err := jsonpath.Parse("column", text)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if branches := countBranches(parsed.Root); len(parsed.Root.Nodes) != 1 || branches > 1 {
-		return nil, nil, fmt.Errorf("a path with so many branches isn't supported")
+		return nil, fmt.Errorf("a path with so many branches isn't supported")
 	}
+	p := &path{JSONPath: jsonpath.New("column").AllowMissingKeys(true)}
 	steps, _ := parsed.Root.Nodes[0].(*jsonpath.ListNode)
 	for i := 0; steps != nil && i < len(steps.Nodes); i++ {
 		member, ok := steps.Nodes[i].(*jsonpath.FieldNode)
 		if !ok {
 			break
 		}
-		members = append(members, member.Value)
+		p.members = append(p.members, member.Value)
 	}
-	path = jsonpath.New("column").AllowMissingKeys(true)
-	return path, members, path.Parse(text)
+	p.plain = steps != nil && len(p.members) == len(steps.Nodes) && !slices.Contains(p.members, "")
+	return p, p.Parse(text)
+}
+
+// first returns the first value that the path leads to. ok is false if there is none.
+func (p *path) first(object any) (value any, ok bool) {
+	if !p.plain {
+		found, err := p.FindResults(object)
+		if err != nil || len(found) == 0 || len(found[0]) == 0 {
+			return nil, false
+		}
+		return found[0][0].Interface(), true
+	}
+	for _, name := range p.members { // as FindResults does, without reflection
+		in, isObject := object.(map[string]any)
+		if !isObject {
+			return nil, false
+		}
+		if object, ok = in[name]; !ok {
+			return nil, false
+		}
+	}
+	return object, true
 }
 
 // countBranches counts the steps that lead to more values than there were, other than to all members of each.
@@ -78,7 +107,11 @@ func (w wanted) with(members []string) wanted {
 // decode reads a value, skipping what isn't wanted. Numbers become int64 where they fit, else float64. What
 // isn't JSON leaves out the rest.
 func (w wanted) decode(it *jsoniter.Iterator) (value any) {
-	if w == nil || it.WhatIsNext() != jsoniter.ObjectValue {
+	next := it.WhatIsNext()
+	if w == nil && next == jsoniter.StringValue {
+		return it.ReadString()
+	}
+	if w == nil || next != jsoniter.ObjectValue {
 		if kjson.UnmarshalCaseSensitivePreserveInts(it.SkipAndReturnBytes(), &value) != nil {
 			return nil
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"sync"
 
 	jsoniter "github.com/json-iterator/go"
@@ -96,7 +97,22 @@ func endsState(o *cacher.Object) bool {
 	return o.Name() == "" && bytes.Contains(o.Raw(), []byte(metav1.InitialEventsAnnotationKey))
 }
 
+// needsEscape tells whether encoding/json may write a character in another way.
+func needsEscape(c rune) bool {
+	return c < ' ' || c > '~' || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&'
+}
+
 func appendCell(dst []byte, value any) []byte {
+	switch v := value.(type) {
+	case nil:
+		return append(dst, "null"...)
+	case int64:
+		return strconv.AppendInt(dst, v, 10)
+	case string:
+		if !strings.ContainsFunc(v, needsEscape) {
+			return append(append(append(dst, '"'), v...), '"')
+		}
+	}
 	text, err := json.Marshal(value)
 	if err != nil {
 		text = []byte("null") // no JSON value fails
