@@ -34,10 +34,10 @@ func isWebSocket(r *http.Request) bool {
 		strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Connection"), ",")), "upgrade")
 }
 
-// webSocket carries the events of a stream as messages, one message an event, as kube-apiserver does: text for JSON, binary for
-// protobuf. The frames of
-// a batch go out in one write. The client sends nothing but pings, which are answered, and the end; what else
-// it sends isn't read. A ping has to wait while the client takes nothing, and after 5 s the library ends the connection.
+// webSocket carries the events of a stream as messages, one an event, as kube-apiserver does: text for JSON, binary for
+// protobuf. The frames of a batch go out in one write. The client sends nothing but pings, which are answered, and the end;
+// what else it sends isn't read. A ping has to wait while the client takes nothing, and after 5 s the library ends the
+// connection.
 type webSocket struct {
 	sink   *connSink
 	socket *websocket.Conn
