@@ -136,12 +136,15 @@ func (a *Action) Conflict(why string) error {
 // Await waits until the caches have everything that was written before the call.
 func (e *Endpoint) Await(ctx context.Context) error { return e.freshen(ctx, 0, false) }
 
-// Cached returns the cached objects of another kind in the action's namespace, each decoded by its own type. A kind that isn't
+// Cached returns the objects of another kind, as new as the call, in the action's namespace, each decoded by its own type. A kind that isn't
 // served has none.
-func (a *Action) Cached(apiVersion, kind string) (*Endpoint, []Typed, error) {
+func (a *Action) Cached(ctx context.Context, apiVersion, kind string) (*Endpoint, []Typed, error) {
 	e := a.write.res.registry.Catalog().Kind(apiVersion, kind)
 	if e == nil || e.typed == nil {
 		return nil, nil, nil
+	}
+	if err := e.Await(ctx); err != nil {
+		return nil, nil, err
 	}
 	prefix, err := e.res.prefix.Namespace(a.Namespace)
 	if err != nil {

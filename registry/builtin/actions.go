@@ -104,7 +104,7 @@ func counts(p *corev1.Pod) bool {
 // takeFromBudget notes a disruption in the budget that selects a pod, if there is one.
 func takeFromBudget(ctx context.Context, a *registry.Action, pod *corev1.Pod, dryRun bool) error {
 	for {
-		endpoint, all, err := a.Cached("policy/v1", "PodDisruptionBudget")
+		endpoint, all, err := a.Cached(ctx, "policy/v1", "PodDisruptionBudget")
 		if err != nil {
 			return err
 		}
@@ -131,9 +131,6 @@ func takeFromBudget(ctx context.Context, a *registry.Action, pod *corev1.Pod, dr
 		}
 		err = disrupt(ctx, endpoint, budget, pod.Name)
 		if !apierrors.IsConflict(err) { // else somebody else has changed it: look again
-			return err
-		}
-		if err := endpoint.Await(ctx); err != nil {
 			return err
 		}
 	}

@@ -111,10 +111,7 @@ func (a *addresses) check(s *corev1.Service) field.ErrorList {
 	if !a.ips.Contains(ip) {
 		return field.ErrorList{field.Invalid(at, s.Spec.ClusterIP, fmt.Sprintf("failed to allocate IP %s: the provided IP is not in the valid range %s", ip, a.ips))}
 	}
-	a.mu.Lock()
-	_, ours := a.given[ip]
-	a.mu.Unlock()
-	if !ours && a.taken()[ip] {
+	if a.taken()[ip] {
 		return field.ErrorList{field.Invalid(at, s.Spec.ClusterIP, fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", ip))}
 	}
 	return nil

@@ -26,14 +26,16 @@ func whoAmI(_ context.Context, r *authenticationv1.SelfSubjectReview) error {
 	return nil
 }
 
-// reviewToken tells whether a token is one of those that the server lets in.
-func (o Options) reviewToken(_ context.Context, r *authenticationv1.TokenReview) error {
+// reviewToken tells whose a token is: one that the server lets in, or a ServiceAccount's.
+func (o Options) reviewToken(ctx context.Context, r *authenticationv1.TokenReview) error {
 	if r.Spec.Token == "" {
 		return apierrors.NewBadRequest("token is required for TokenReview in authentication")
 	}
 	r.Status = authenticationv1.TokenReviewStatus{}
 	if o.HasToken != nil && o.HasToken(r.Spec.Token) {
 		r.Status.Authenticated, r.Status.User = true, everyone()
+	} else if o.tokens != nil {
+		o.tokens.review(ctx, r)
 	}
 	return nil
 }

@@ -233,3 +233,34 @@ func TestOwnService(t *testing.T) {
 		t.Errorf("the service is %v, the slice %v", service, slice)
 	}
 }
+
+// TestTokens: a ServiceAccount's token is one to TokenReview, for whom it was made and as long as the account is there.
+func TestTokens(t *testing.T) {
+	s := servertest.New(t)
+	const accounts, reviews = "/api/v1/namespaces/default/serviceaccounts", "/apis/authentication.k8s.io/v1/tokenreviews"
+	must(t, s, http.MethodPost, accounts, `{"metadata":{"name":"a"}}`, http.StatusCreated)
+	answer := parse(t, must(t, s, http.MethodPost, accounts+"/a/token", `{"spec":{"audiences":["x"]}}`, http.StatusCreated))
+	token := str(at(answer, "status.token"))
+	if strings.Count(token, ".") != 2 || at(answer, "status.expirationTimestamp") == nil {
+		t.Fatalf("answered %v", answer)
+	}
+	review := func(token, audiences string) map[string]any {
+		return parse(t, must(t, s, http.MethodPost, reviews, `{"spec":{"token":"`+token+`","audiences":[`+audiences+`]}}`, http.StatusCreated))
+	}
+	if r := review(token, `"x"`); at(r, "status.authenticated") != true || at(r, "status.user.username") != "system:serviceaccount:default:a" {
+		t.Errorf("reviewed as %v", r["status"])
+	}
+	for name, r := range map[string]map[string]any{
+		"of other audiences": review(token, `"y"`), "spoiled": review(token[:len(token)-4]+"AAAA", `"x"`), "of nobody": review("nonsense", `"x"`),
+	} {
+		if at(r, "status.authenticated") == true {
+			t.Errorf("a token %s is taken: %v", name, r["status"])
+		}
+	}
+	must(t, s, http.MethodPost, accounts+"/b/token", `{}`, http.StatusNotFound)
+	must(t, s, http.MethodPost, accounts+"/a/token", `{"spec":{"expirationSeconds":5}}`, http.StatusBadRequest)
+	must(t, s, http.MethodDelete, accounts+"/a", "", http.StatusOK)
+	if r := review(token, `"x"`); at(r, "status.authenticated") == true {
+		t.Error("the token of a deleted account is taken")
+	}
+}

@@ -34,6 +34,7 @@ type Options struct {
 	Address netip.AddrPort
 
 	addresses *addresses // of Services; set by Register
+	tokens    *tokens    // of ServiceAccounts; likewise
 }
 
 // DefaultServiceIPs are kube-apiserver's, cut to what one machine needs.
@@ -42,6 +43,7 @@ const DefaultServiceIPs = "10.0.0.0/24"
 // Register adds the built-in kinds of a set to a registry, except those in whose place the program has registered a type of
 // its own. A path of a data-only kind that isn't in the set is answered with how to get it.
 func Register(r *registry.Registry, o Options) {
+	o.tokens = newTokens(r)
 	switch o.Set {
 	case None:
 		return
