@@ -98,7 +98,7 @@ fuzz: ## run every fuzz target for FUZZTIME (30s)
 
 .PHONY: soak
 soak: ## run writers, watchers, restarts and compactions against a model and against the binary, each for SOAK (10m), then soak-kill's
-	SOAK=$(SOAK) KILLS=$(KILLS) $(GO) test -tags soak -race -p 1 -timeout 0 -run '^TestSoak(Kill)?$$' -v ./storage/cacher ./e2e
+	SOAK=$(SOAK) KILLS=$(KILLS) $(GO) test -tags soak -race -p 1 -timeout 0 -run '^TestSoak(Kill)?$$' -v ./storage/cacher ./client ./e2e
 
 .PHONY: soak-disk
 soak-disk: ## fill and empty two small disks DISK_ROUNDS times each (200, some twenty minutes) under load; as root, it mounts them

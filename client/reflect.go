@@ -117,7 +117,7 @@ func (f *reflector[T]) connect(ctx context.Context) (*connection[T], error) {
 		if f.version == "" || !errors.Is(err, ErrExpired) && !errors.Is(err, ErrVersionTooLarge) {
 			return w, err
 		}
-		f.version = "" // this server doesn't know it: whatever it has
+		f.version, f.current = "", false // this server doesn't know it: whatever it has
 	}
 }
 

@@ -70,6 +70,8 @@ func TestReflect(t *testing.T) {
 			[]string{"", "9", ""}, []string{"replace 9: a@5", "replace 9: "}},
 		{"an answer that says gone", []answer{{body: a + initialEnd}, {status: 410}, {status: 410}, {body: initialEnd, hold: true}},
 			[]string{"", "9", "9", ""}, []string{"replace 9: a@5", "replace 9: "}},
+		{"gone after a list, and the next list fails", []answer{{status: 422}, {body: listOf("7", "a")}, {status: 410}, {status: 500}, {body: listOf("8", "a")}, {hold: true}},
+			[]string{"", "", "7", "", "", "8"}, []string{"replace 7: a@3", "replace 8: a@3"}},
 		{"forbidden is tried again", []answer{{status: 403}, {body: initialEnd, hold: true}},
 			[]string{"", ""}, []string{"replace 9: "}},
 		{"an event without a version is no progress", []answer{{body: initialEnd + frame("ADDED", "b", "")}, {hold: true}},
