@@ -29,16 +29,22 @@ const revisionsPerHold = 256
 // Changes returns what happened in a stretch of history, in revision order and always whole
 // revisions. upTo is the last revision it saw, of any key; ask from there next. ErrCompacted means
 // that etcd's history begins after After, so some of the changes may be gone; the other errors are ctx's. The
-// changes belong to the caller. One that couldn't be decoded has its Err set.
+// changes belong to the caller. One that couldn't be decoded has its Err set. An empty stretch gives upTo = After.
 //
 // Changes scans etcd's index of revisions, and waits for the locks of etcd's database. Source: etcd's mvcc
 // store, whose "key" bucket maps revisions to key-value pairs.
 func (s *Store) Changes(ctx context.Context, st Stretch) (changes []Change, upTo Revision, err error) {
 	s.reads.Add(1)
 	announced := s.announced()
+	if st.Through > 0 && st.Through <= st.After {
+		return nil, st.After, nil
+	}
 	for {
 		if changes, upTo, err = s.scanAll(ctx, st); err != nil || upTo > st.After || announced <= st.After {
 			return changes, upTo, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
 		}
 		runtime.Gosched() // etcd has announced a revision, and shows it in an instant
 	}

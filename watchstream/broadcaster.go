@@ -30,8 +30,8 @@ type Broadcaster[T any] struct {
 	full  Full
 	done  chan struct{} // closed when all is distributed
 
-	mu       sync.Mutex // guards the sending end of incoming, and closed
-	incoming chan incoming[T]
+	mu       sync.Mutex       // guards the sending end of incoming, and closed
+	incoming chan incoming[T] // capacity incomingQueue; closed by Shutdown. If no receiver reads, Send waits
 	closed   bool
 
 	receivers map[*Receiver[T]]struct{} // of the distributing goroutine alone
@@ -108,7 +108,8 @@ func (b *Broadcaster[T]) Send(event T) error {
 	return nil
 }
 
-// TrySend is Send for those who can't wait: it tells whether there was a place for the event. If not, nobody gets it.
+// TrySend is Send that gives up when the incoming queue is full: it tells whether there was a place for the event. If not,
+// nobody gets it. It waits only while a Send waits, as apimachinery's does.
 func (b *Broadcaster[T]) TrySend(event T) (sent bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -124,7 +125,8 @@ func (b *Broadcaster[T]) TrySend(event T) (sent bool, err error) {
 }
 
 // Shutdown distributes what was sent, and closes all receivers' C, in which what they haven't taken stays. It returns when
-// that's done, and may be called again.
+// that's done, and may be called again. If the Broadcaster waits for full receivers, it returns once those are read or
+// stopped.
 func (b *Broadcaster[T]) Shutdown() {
 	b.mu.Lock()
 	if !b.closed {

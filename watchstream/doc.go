@@ -15,5 +15,6 @@
 //
 // Locks are leaves, but for Broadcaster.mu, which is held while an event waits for its place.
 //
-// Bounds: MaxBatch bytes per write (or a single larger event), maxDrain at shutdown, Decoder.MaxFrame.
+// Bounds: MaxBatch bytes per write (or a single larger event), maxDrain at shutdown, Decoder.MaxFrame, incomingQueue of a
+// Broadcaster. A RaceFreeFake's queue and a Recorder's events have no bound: they're for tests.
 package watchstream

@@ -20,8 +20,8 @@ type Sweeper struct {
 
 // round is the alarms that are due within one second.
 type round struct {
-	due   chan struct{}
-	users int // alarms that haven't been stopped
+	due   chan struct{} // closed by sweep when the second has come; if nobody waits any more, stop drops the round
+	users int           // alarms that haven't been stopped
 }
 
 // sweepInterval is how late a sweeper may wake a stream: a bookmark or a deadline can wait for a second.

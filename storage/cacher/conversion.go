@@ -4,7 +4,8 @@ import "context"
 
 // Conversion makes the form in which a view shows objects whose stored bytes can't be copied: those of another version,
 // and those written under an older schema. The result is kept with the object, so that an object is converted once
-// for all readers. The views of one served version share one *Conversion.
+// for all readers. The views of one served version share one *Conversion. Make one with NewConversion: one without a
+// turn would wait forever.
 type Conversion struct {
 	// Needed tells cheaply whether an object must be converted. It may be called while a lock of the cacher is held,
 	// for which only readers of the same bytes wait: it must not block or call the cacher.

@@ -21,11 +21,11 @@
 // Locks, in the order in which they may be held:
 //
 //	tapes.mu ─▶ Cacher.mu, the map of resources ─▶ Resource.mu ─▶ states.mu
-//	tapes.mu ─▶ Tape.mu
-//	event.mu, stretches.mu, feed.waitMu, waker.mu, cohort.mu, kept.mu, sharedState.mu: alone
+//	tapes.mu ─▶ Tape.mu, feed.waitMu or kept.mu: each a leaf
+//	event.mu, stretches.mu, waker.mu, cohort.mu, sharedState.mu: alone
 //
 // Conversion.turn is a lock too. It's a channel, so that whoever waits for it can give up. It's held while a
-// webhook is asked. No I/O happens under any of the other locks. Two of them are held while what readers get is
+// webhook is asked. No I/O happens under any of the others, which are mutexes. Two of them are held while what readers get is
 // encoded, which calls View.Render, Encoding.Encode and Conversion.Needed: event.mu and sharedState.mu. Whoever waits for
 // these wants the same bytes; the feed never does. Selectors are matched under Resource.mu for groups, in the
 // feed, and never for a single reader.
@@ -36,8 +36,8 @@
 // snapshot is kept for the pages that follow the first one. It's dropped when it keeps too much alive; then Past
 // reads the same objects from etcd. The same goes for the snapshot of an initial state that a client takes slowly.
 //
-// Views of protobuf show messages, which an Encoding makes of the stored bytes. A message is kept with its object while that is in
-// the tree, and shared by all readers. Without room for it, each reader makes its own.
+// Views of protobuf show messages, which an Encoding makes of the stored bytes. A message is kept with its object while
+// that is in the tree, and shared by all readers. Without room for it, each reader makes its own.
 //
 // Bounds: those of the type bounds; maxBatchBytes and maxBatchEvents per step of a cursor; maxStretchBytes; tapeNotes
 // for each tape. What conversions make of objects grows with the objects and the versions that are read, and the number

@@ -24,11 +24,12 @@ type feed struct {
 	moved  chan struct{} // closed when pos has moved; nil while nobody waits
 
 	// The goroutine's own.
-	noting     bool      // a tape is open, so the present batch is noted
-	noted      []note    // the events of the present batch, for the tapes
-	untrimmed  int       // changes since the logs were last trimmed
-	pinned     int64     // bytes replaced since the snapshots were last trimmed
-	complained time.Time // when a change that can't be decoded was last logged
+	noting      bool           // a tape is open, so the present batch is noted
+	noted       []note         // the events of the present batch, for the tapes
+	untrimmed   int            // changes since the logs were last trimmed
+	pinned      int64          // bytes replaced since the snapshots were last trimmed
+	undecodable storage.Change // one of those since the last complaint that couldn't be decoded
+	complained  time.Time      // when such a change was last logged
 }
 
 // emptyRevision is the revision of a new etcd. No change has it.
@@ -125,6 +126,7 @@ func (f *feed) install(objects map[storage.Prefix][]*Object, at storage.Revision
 // applyAll applies changes revision by revision, and then wakes the watchers that they concern.
 func (f *feed) applyAll(changes []storage.Change) {
 	dirty := f.applyNoted(changes)
+	f.complain()
 	f.cacher.waker.wake(dirty)
 	if f.untrimmed += len(changes); f.untrimmed >= trimInterval {
 		f.untrimmed = 0
@@ -181,22 +183,29 @@ func (f *feed) applyRevision(changes []storage.Change, dirty []*cohort) []*cohor
 	return dirty
 }
 
+// ignore leaves out changes of keys that belong to no object. It counts those that couldn't be decoded, which have no key
+// at all.
+func (f *feed) ignore(changes []storage.Change) {
+	for _, c := range changes {
+		if c.Err != nil {
+			f.cacher.stats.undecodable.Add(1)
+			f.undecodable = c
+		}
+	}
+}
+
 // complaintInterval bounds how often changes that can't be decoded are logged, because there may be many.
 const complaintInterval = time.Minute
 
-// ignore leaves out changes of keys that belong to no object. It counts and logs those that couldn't be decoded, which
-// have no key at all.
-func (f *feed) ignore(changes []storage.Change) {
-	for _, c := range changes {
-		if c.Err == nil {
-			continue
-		}
-		total := f.cacher.stats.undecodable.Add(1)
-		if now := time.Now(); now.Sub(f.complained) >= complaintInterval {
-			f.complained = now
-			f.log.Error("a change in the store can't be decoded: reads and watches don't have it", "revision", c.Revision, "total", total, "error", c.Err)
-		}
+// complain logs the last change that couldn't be decoded.
+func (f *feed) complain() {
+	c := f.undecodable
+	if f.undecodable = (storage.Change{}); c.Err == nil || time.Since(f.complained) < complaintInterval {
+		return
 	}
+	f.complained = time.Now()
+	f.log.Error("a change in the store can't be decoded: reads and watches don't have it",
+		"revision", c.Revision, "total", f.cacher.stats.undecodable.Load(), "error", c.Err)
 }
 
 // partition splits changes into those of the prefix and the others, in order.

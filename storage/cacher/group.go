@@ -45,7 +45,8 @@ type entry struct {
 	typ watchstream.Type
 }
 
-// firstGroupEntries is how many entries a new group has room for.
+// firstGroupEntries is how many entries a new group has room for: most groups watch one object and never need more. The
+// room doubles.
 const firstGroupEntries = 4
 
 func newGroup(k groupKey, o WatchOptions, head uint64) *group {

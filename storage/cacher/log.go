@@ -126,7 +126,7 @@ type eventLog struct {
 	bounds    *bounds
 }
 
-// firstLogSize is how many events a new log has room for.
+// firstLogSize is how many events a new log has room for: most resources change little. The room doubles.
 const firstLogSize = 16
 
 func (l *eventLog) at(seq uint64) *event { return l.ring[seq&uint64(len(l.ring)-1)] }

@@ -35,12 +35,14 @@ const (
 const (
 	// quotaShares is how many shares make the quota.
 	quotaShares = 20
-	// relieveShares is how much of the quota may be in use before history is cut.
+	// relieveShares is how much of the quota may be in use before history is cut: a fifth is left for what is written
+	// until the database has been compacted and rewritten.
 	relieveShares = 16
 	// enoughShares is how large the database may be for puts to go on after the quota was reached. It is a share less
 	// than the quota, so that the alarm isn't raised again at once.
 	enoughShares = 19
-	// historyShares is the share of the quota that history must exceed to be cut: less isn't what fills the database.
+	// historyShares is the share of the quota that history must exceed to be cut: a twentieth. Less isn't what fills the
+	// database.
 	historyShares = 1
 )
 

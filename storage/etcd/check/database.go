@@ -25,6 +25,25 @@ const (
 	branchPage     = 1
 	leafPage       = 2
 	bucketElement  = 1
+
+	firstTreePage = 2 // after the two meta pages
+	// maxFileBytes is more than any database has. Without a bound, a damaged number of pages could overflow.
+	maxFileBytes = 1 << 46
+)
+
+// Where the fields are in a page's header, and in the elements of branches and leaves, which begin with a position and
+// with flags. Source: bbolt's common.Page and its elements.
+const (
+	pageKindAt     = 8
+	pageCountAt    = 10
+	pageOverflowAt = 12
+
+	branchKeySizeAt = 4
+	branchPageAt    = 8
+
+	leafPositionAt  = 4
+	leafKeySizeAt   = 8
+	leafValueSizeAt = 12
 )
 
 // dbMeta is the newest valid meta page of a database file.
@@ -110,7 +129,7 @@ func parseMeta(page []byte) (dbMeta, error) {
 	if version := ne.Uint32(b[metaVersionAt:]); version != dbVersion {
 		return dbMeta{}, unknownVersion(version)
 	}
-	ok := m.pageSize >= minPageSize && m.pageSize <= maxPageSize && m.pages > m.root && m.pages < 1<<46/m.pageSize
+	ok := m.pageSize >= minPageSize && m.pageSize <= maxPageSize && m.pages > m.root && m.pages < maxFileBytes/m.pageSize
 	if !ok {
 		return dbMeta{}, errNoMeta
 	}
@@ -210,7 +229,7 @@ func (w *dbWalk) tree(id uint64, within keyRange, fn visit) *pageError {
 
 // page returns a page with the pages that it runs over into.
 func (w *dbWalk) page(id uint64) ([]byte, *pageError) {
-	if id < 2 || id >= w.meta.pages {
+	if id < firstTreePage || id >= w.meta.pages {
 		return nil, &pageError{min(id, w.meta.pages-1), fmt.Sprintf("the tree names page %d of %d", id, w.meta.pages)}
 	}
 	start := id * w.meta.pageSize
@@ -218,7 +237,7 @@ func (w *dbWalk) page(id uint64) ([]byte, *pageError) {
 	if got := ne.Uint64(header); got != id {
 		return nil, &pageError{id, fmt.Sprintf("page %d says that it's page %d", id, got)}
 	}
-	n := 1 + uint64(ne.Uint32(header[12:]))
+	n := 1 + uint64(ne.Uint32(header[pageOverflowAt:]))
 	if id+n > w.meta.pages {
 		return nil, &pageError{id, fmt.Sprintf("page %d runs over the file's end", id)}
 	}
@@ -237,7 +256,7 @@ func (w *dbWalk) elements(id uint64, page []byte, within keyRange, fn visit) *pa
 		return &pageError{id, "a bucket in it is shorter than its header"}
 	}
 	ne := binary.NativeEndian
-	kind, count := ne.Uint16(page[8:]), int(ne.Uint16(page[10:]))
+	kind, count := ne.Uint16(page[pageKindAt:]), int(ne.Uint16(page[pageCountAt:]))
 	if kind != branchPage && kind != leafPage {
 		return &pageError{id, fmt.Sprintf("it is of no known kind (%#x)", kind)}
 	}
@@ -267,7 +286,7 @@ func (w *dbWalk) elements(id uint64, page []byte, within keyRange, fn visit) *pa
 				return &pageError{id, fmt.Sprintf("element %d reaches over the page's end", i+1)}
 			}
 		}
-		if err := w.tree(ne.Uint64(el[8:]), keyRange{key, upTo}, fn); err != nil {
+		if err := w.tree(ne.Uint64(el[branchPageAt:]), keyRange{key, upTo}, fn); err != nil {
 			return err
 		}
 	}
@@ -280,9 +299,9 @@ func elementAt(page []byte, i int, kind uint16) (key, value []byte, ok bool) {
 	el := page[at : at+elementSize]
 	var pos, ksize, vsize uint64
 	if kind == branchPage {
-		pos, ksize = uint64(ne.Uint32(el)), uint64(ne.Uint32(el[4:]))
+		pos, ksize = uint64(ne.Uint32(el)), uint64(ne.Uint32(el[branchKeySizeAt:]))
 	} else {
-		pos, ksize, vsize = uint64(ne.Uint32(el[4:])), uint64(ne.Uint32(el[8:])), uint64(ne.Uint32(el[12:]))
+		pos, ksize, vsize = uint64(ne.Uint32(el[leafPositionAt:])), uint64(ne.Uint32(el[leafKeySizeAt:])), uint64(ne.Uint32(el[leafValueSizeAt:]))
 	}
 	from := at + pos
 	if from+ksize+vsize > uint64(len(page)) {
