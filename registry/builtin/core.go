@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
@@ -41,13 +40,13 @@ func core(o Options) []registry.Type {
 			Columns: leaseColumns, Validate: rules(validateLease)},
 
 		{Names: names(rbacGroup, "v1", "Role"), New: of[rbacv1.Role], UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
-			ValidName: path.ValidatePathSegmentName, Columns: roleColumns, Validate: rules(validateRole)},
+			ValidName: pathSegment, Columns: roleColumns, Validate: rules(validateRole)},
 		{Names: names(rbacGroup, "v1", "RoleBinding"), New: of[rbacv1.RoleBinding], UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
-			ValidName: path.ValidatePathSegmentName, Columns: bindingColumns, Default: set(defaultRoleBinding), Validate: rules(validateRoleBinding)},
+			ValidName: pathSegment, Columns: bindingColumns, Default: set(defaultRoleBinding), Validate: rules(validateRoleBinding)},
 		{Names: names(rbacGroup, "v1", "ClusterRole"), New: of[rbacv1.ClusterRole], ClusterScoped: true, UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
-			ValidName: path.ValidatePathSegmentName, Columns: roleColumns, Validate: rules(validateClusterRole)},
+			ValidName: pathSegment, Columns: roleColumns, Validate: rules(validateClusterRole)},
 		{Names: names(rbacGroup, "v1", "ClusterRoleBinding"), New: of[rbacv1.ClusterRoleBinding], ClusterScoped: true, UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
-			ValidName: path.ValidatePathSegmentName, Columns: bindingColumns, Default: set(defaultClusterRoleBinding), Validate: rules(validateClusterRoleBinding)},
+			ValidName: pathSegment, Columns: bindingColumns, Default: set(defaultClusterRoleBinding), Validate: rules(validateClusterRoleBinding)},
 
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingWebhookConfiguration")), New: of[admissionregistrationv1.ValidatingWebhookConfiguration], ClusterScoped: true,
 			Columns: webhooksColumns, Default: set(defaultValidating), Validate: rules(validateValidating), Warnings: notEnforced},

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and still served
+
 package builtin
 
 import (
@@ -17,7 +19,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
@@ -121,16 +122,16 @@ func data(o Options) []registry.Type {
 		{Names: names(nodeGroup, "v1", "RuntimeClass"), New: of[nodev1.RuntimeClass], ClusterScoped: true, NoGeneration: true, Columns: runtimeClassColumns, Validate: rules(validateRuntimeClass)},
 
 		{Names: names(certificatesGroup, "v1", "CertificateSigningRequest", "csr"), New: of[certificatesv1.CertificateSigningRequest], ClusterScoped: true, Status: true, NoGeneration: true, UnconditionalUpdate: true,
-			Fields: []string{"spec.signerName"}, Columns: requestColumns, Subresources: requestParts, ValidName: path.ValidatePathSegmentName,
+			Fields: []string{"spec.signerName"}, Columns: requestColumns, Subresources: requestParts, ValidName: pathSegment,
 			Prepare: prepare(prepareRequest), Validate: rules(validateRequest)},
 		{Names: names(certificatesGroup, "v1", "ClusterTrustBundle"), New: of[certificatesv1.ClusterTrustBundle], ClusterScoped: true, NoGeneration: true,
-			Fields: []string{"spec.signerName"}, ValidName: path.ValidatePathSegmentName, Columns: trustBundleColumns},
+			Fields: []string{"spec.signerName"}, ValidName: pathSegment, Columns: trustBundleColumns},
 		{Names: names(certificatesGroup, "v1", "PodCertificateRequest"), New: of[certificatesv1.PodCertificateRequest], Status: true, NoGeneration: true,
 			Fields: []string{"spec.signerName", "spec.podName", "spec.nodeName"}, Default: set(defaultPodCertificateRequest)},
 		{Names: names(flowcontrolGroup, "v1", "FlowSchema"), New: of[flowcontrolv1.FlowSchema], ClusterScoped: true, Status: true, UnconditionalUpdate: true,
-			Columns: flowSchemaColumns, ValidName: path.ValidatePathSegmentName, Default: set(defaultFlowSchema)},
+			Columns: flowSchemaColumns, ValidName: pathSegment, Default: set(defaultFlowSchema)},
 		{Names: names(flowcontrolGroup, "v1", "PriorityLevelConfiguration"), New: of[flowcontrolv1.PriorityLevelConfiguration], ClusterScoped: true, Status: true, UnconditionalUpdate: true,
-			Columns: priorityLevelColumns, ValidName: path.ValidatePathSegmentName, Default: set(defaultPriorityLevel)},
+			Columns: priorityLevelColumns, ValidName: pathSegment, Default: set(defaultPriorityLevel)},
 		{Names: names(resourceGroup, "v1", "ResourceClaim"), New: of[resourcev1.ResourceClaim], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true,
 			Columns: resourceClaimColumns, Default: set(defaultResourceClaim)},
 		{Names: names(resourceGroup, "v1", "ResourceClaimTemplate"), New: of[resourcev1.ResourceClaimTemplate], NoGeneration: true, UnconditionalUpdate: true, Default: set(defaultResourceClaimTemplate)},

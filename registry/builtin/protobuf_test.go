@@ -45,7 +45,7 @@ func TestProtobufRoundTrip(t *testing.T) {
 			created := answered(t, line, send(t, s, http.MethodPost, collection(line), line, sent))
 			path := collection(line) + "/" + str(at(created, "metadata.name"))
 			if line.Status {
-				full := sent.(registry.Typed)
+				full := sent
 				*full.GetObjectMeta().(*metav1.ObjectMeta) = metaOf(t, created)
 				created = answered(t, line, send(t, s, http.MethodPut, path+"/status", line, full))
 			}

@@ -4,7 +4,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -118,7 +117,7 @@ func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) (errs field.ErrorList)
 	if ref.Name == "" {
 		return append(errs, field.Required(at.Child("name"), ""))
 	}
-	for _, problem := range path.ValidatePathSegmentName(ref.Name, false) {
+	for _, problem := range pathSegment(ref.Name, false) {
 		errs = append(errs, field.Invalid(at.Child("name"), ref.Name, problem))
 	}
 	return errs

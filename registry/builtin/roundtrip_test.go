@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and still served
+
 package builtin_test
 
 import (

@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -33,4 +34,17 @@ func problems(at *field.Path, value any, texts []string) (errs field.ErrorList) 
 		errs = append(errs, field.Invalid(at, value, text))
 	}
 	return errs
+}
+
+// pathSegment says what keeps a name from being a segment of a path. What it begins with may be one of "." and "..".
+func pathSegment(name string, prefix bool) (texts []string) {
+	if !prefix && (name == "." || name == "..") {
+		texts = append(texts, "may not be '"+name+"'")
+	}
+	for _, bad := range []string{"/", "%"} {
+		if strings.Contains(name, bad) {
+			texts = append(texts, "may not contain '"+bad+"'")
+		}
+	}
+	return texts
 }
