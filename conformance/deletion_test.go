@@ -205,8 +205,10 @@ func TestClientDeletions(t *testing.T) {
 		{"background", policy(metav1.DeletePropagationBackground), ""},
 		{"foreground", policy(metav1.DeletePropagationForeground), ""},
 		{"orphan", policy(metav1.DeletePropagationOrphan), "child grandchild* sibling"},
-		{"orphanDependents", metav1.DeleteOptions{OrphanDependents: &yes}, "child grandchild* sibling"}, //nolint:staticcheck // still sent
-		{"orphanDependents=false", metav1.DeleteOptions{OrphanDependents: &no}, ""},                     //nolint:staticcheck // still sent
+		//lint:ignore SA1019 it's deprecated, and still sent
+		{"orphanDependents", metav1.DeleteOptions{OrphanDependents: &yes}, "child grandchild* sibling"},
+		//lint:ignore SA1019 it's deprecated, and still sent
+		{"orphanDependents=false", metav1.DeleteOptions{OrphanDependents: &no}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := startEphemeral(t)

@@ -86,15 +86,12 @@ func TestTypedClientsSpeakProtobuf(t *testing.T) {
 	defer w.Stop()
 	next := func(want watch.EventType) *corev1.ConfigMap {
 		t.Helper()
-		for event := range w.ResultChan() {
-			cm, ok := event.Object.(*corev1.ConfigMap)
-			if !ok || event.Type != want {
-				t.Fatalf("%s of %T, want %s", event.Type, event.Object, want)
-			}
-			return cm
+		event, open := <-w.ResultChan()
+		cm, ok := event.Object.(*corev1.ConfigMap)
+		if !open || !ok || event.Type != want {
+			t.Fatalf("%q of %T, want %s", event.Type, event.Object, want)
 		}
-		t.Fatal("the watch has ended")
-		return nil
+		return cm
 	}
 	created, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}, BinaryData: map[string][]byte{"b": {0, 255}}}, metav1.CreateOptions{})
 	if err != nil || created.UID == "" || created.Data["k"] != "v" || string(created.BinaryData["b"]) != "\x00\xff" {

@@ -28,7 +28,7 @@ type feed struct {
 	noted       []note         // the events of the present batch, for the tapes
 	untrimmed   int            // changes since the logs were last trimmed
 	pinned      int64          // bytes replaced since the snapshots were last trimmed
-	undecodable storage.Change // one of those since the last complaint that couldn't be decoded
+	undecodable storage.Change // the first change of the batch that couldn't be decoded
 	complained  time.Time      // when such a change was last logged
 }
 
@@ -187,8 +187,11 @@ func (f *feed) applyRevision(changes []storage.Change, dirty []*cohort) []*cohor
 // at all.
 func (f *feed) ignore(changes []storage.Change) {
 	for _, c := range changes {
-		if c.Err != nil {
-			f.cacher.stats.undecodable.Add(1)
+		if c.Err == nil {
+			continue
+		}
+		f.cacher.stats.undecodable.Add(1)
+		if f.undecodable.Err == nil {
 			f.undecodable = c
 		}
 	}
@@ -197,7 +200,7 @@ func (f *feed) ignore(changes []storage.Change) {
 // complaintInterval bounds how often changes that can't be decoded are logged, because there may be many.
 const complaintInterval = time.Minute
 
-// complain logs the last change that couldn't be decoded.
+// complain logs the first of the changes that couldn't be decoded.
 func (f *feed) complain() {
 	c := f.undecodable
 	if f.undecodable = (storage.Change{}); c.Err == nil || time.Since(f.complained) < complaintInterval {
