@@ -67,7 +67,7 @@ type resetPage struct {
 
 // serveReset answers POST /debug/reset.
 func (h *handler) serveReset(w *response, r *http.Request) error {
-	if err := h.snapshots.check(w, r); err != nil {
+	if err := h.snapshots.check(w, r, "to"); err != nil {
 		return err
 	}
 	to, name := h.snapshots.start, ""
@@ -90,7 +90,7 @@ func (h *handler) serveReset(w *response, r *http.Request) error {
 
 // serveSnapshot answers POST /debug/snapshot.
 func (h *handler) serveSnapshot(w *response, r *http.Request) error {
-	if err := h.snapshots.check(w, r); err != nil {
+	if err := h.snapshots.check(w, r, "name"); err != nil {
 		return err
 	}
 	name, err := nameOf(w.query, "name")
@@ -108,13 +108,26 @@ func (h *handler) serveSnapshot(w *response, r *http.Request) error {
 	return w.writePage(resetPage{name, state.Revision().String(), objects})
 }
 
-// check refuses all but a POST on an ephemeral server.
-func (s *snapshots) check(w *response, r *http.Request) error {
+// check refuses all but a POST on an ephemeral server, without a body, and without other parameters than one. A reset takes
+// everything away, so nothing of a request for one is ignored.
+func (s *snapshots) check(w *response, r *http.Request, parameter string) error {
 	switch {
 	case s == nil:
 		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "only a server with --ephemeral can be reset")
 	case r.Method != http.MethodPost:
 		return methodNotAllowed(w, http.MethodPost, "only POST is served here")
+	}
+	for name := range w.query {
+		if name != parameter {
+			return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest,
+				fmt.Sprintf("there is no parameter %s here, only %s", quote(name), parameter))
+		}
+	}
+	switch sent, err := readAll(w, r); {
+	case err != nil:
+		return err
+	case len(sent) > 0:
+		return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "this takes no body: what it is to do is said in the query, as "+parameter+"=NAME")
 	}
 	return nil
 }

@@ -174,6 +174,10 @@ func TestResetRefusals(t *testing.T) {
 		{"a path", "POST", "/debug/reset?to=../a", s, 400, "letters, digits"},
 		{"too long", "POST", "/debug/snapshot?name=" + strings.Repeat("a", 64), s, 400, "1 to 63"},
 		{"the longest", "POST", "/debug/snapshot?name=" + strings.Repeat("a", 63), s, 200, `"objects":4`},
+		{"a name for a reset", "POST", "/debug/reset?name=b", s, 400, `there is no parameter \"name\" here, only to`},
+		{"a misspelt parameter", "POST", "/debug/reset?T0=b", s, 400, `there is no parameter \"T0\" here, only to`},
+		{"one parameter more", "POST", "/debug/reset?to=" + strings.Repeat("a", 63) + "&dryRun=All", s, 400, `\"dryRun\" here`},
+		{"a snapshot to go to", "POST", "/debug/snapshot?name=a&to=b", s, 400, `there is no parameter \"to\" here, only name`},
 		{"a bad query", "POST", "/debug/reset?to=%zz", s, 400, "the query doesn't parse"},
 		{"GET", "GET", "/debug/reset", s, 405, "only POST is served here"},
 		{"PUT", "PUT", "/debug/snapshot?name=a", s, 405, "only POST is served here"},
@@ -188,6 +192,13 @@ func TestResetRefusals(t *testing.T) {
 				status(t, res, body)
 			}
 		})
+	}
+	for _, path := range []string{"/debug/reset", "/debug/snapshot?name=a"} {
+		res, body := s.Do("POST", path, `{"to":"a"}`)
+		if res.StatusCode != http.StatusBadRequest || !strings.Contains(body, "this takes no body") {
+			t.Errorf("%s with a body: %s %s", path, res.Status, body)
+		}
+		status(t, res, body)
 	}
 	for i := 1; i < 64; i++ { // with the one of the longest name
 		s.Snapshot("state-" + strconv.Itoa(i))
