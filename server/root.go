@@ -30,9 +30,9 @@ func (h *handler) serveRoot(w *response, r *http.Request) error {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'")
 		w.Header().Set("Vary", "Accept")
-		return rootPage.Execute(w, map[string]any{"Version": Version().GitVersion, "Served": servedVersions(catalog), "Paths": paths, "Extras": extras})
+		return rootPage.Execute(w, map[string]any{"Version": Version().GitVersion, "Served": servedVersions(catalog), "Paths": paths, "Extras": h.extras()})
 	}
-	body, err := json.Marshal(map[string]any{"paths": paths, extrasMember: extras})
+	body, err := json.Marshal(map[string]any{"paths": paths, extrasMember: h.extras()})
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -39,6 +40,23 @@ func TestExtras(t *testing.T) {
 		}
 		if res, _ := s.Do(method, path, ""); res.StatusCode == http.StatusNotFound || res.StatusCode == http.StatusMethodNotAllowed {
 			t.Errorf("%s: %s", e.Name, res.Status)
+		}
+	}
+}
+
+// TestExtrasOfDurable: / of a server that keeps its objects doesn't list resets, which it refuses.
+func TestExtrasOfDurable(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.Ephemeral = false })
+	_, people := s.Do("GET", "/", "", "Accept", "text/html")
+	for _, page := range []string{s.Get("/"), people} {
+		for _, name := range []string{"/debug/reset", "/debug/snapshot"} {
+			if strings.Contains(page, name) {
+				t.Errorf("%s is listed: %s", name, page)
+			}
+		}
+		if !strings.Contains(page, "GET /debug/quiescent") {
+			t.Errorf("the other extras are missing: %s", page)
 		}
 	}
 }
