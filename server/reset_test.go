@@ -23,7 +23,10 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
-const namespacesPath = "/api/v1/namespaces"
+const (
+	namespacesPath = "/api/v1/namespaces"
+	mapsPath       = "/api/v1/namespaces/default/configmaps"
+)
 
 // stored is what a server holds, by resource and name, without resourceVersions, and the largest of these.
 func stored(t testing.TB, s *servertest.Server, paths ...string) (objects map[string]string, newest int64) {
@@ -379,15 +382,16 @@ func TestResetDuringWrites(t *testing.T) {
 	}
 }
 
-// TestResetModel: clients write, list and watch while resets run. After a reset nothing is left that was acknowledged
-// before it began, and everything is there that was begun after it ended.
+// TestResetModel: clients write, list and delete while resets run. After a reset nothing is left that was acknowledged
+// before it began. What one client creates, which nobody deletes, is there until the next reset if it was begun after the
+// last one had ended.
 func TestResetModel(t *testing.T) {
 	t.Parallel()
 	const writers, readers, resets = 4, 2, 40
 	s := newGizmos(t)
 	s.PostYAML(gizmosPath, applied("base", ""))
 	s.Snapshot("base")
-	var epoch atomic.Int64 // how many resets were begun; an object says in which epoch its write began
+	var ended atomic.Int64 // how many resets have ended
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var working sync.WaitGroup
@@ -400,24 +404,49 @@ func TestResetModel(t *testing.T) {
 		for old := rev.Load(); old < n && !rev.CompareAndSwap(old, n); old = rev.Load() {
 		}
 	}
-	type write struct {
-		name  string
-		epoch int64 // when it was acknowledged
+	var mu sync.Mutex                     // guards acknowledged and kept
+	var acknowledged []string             // the names of gizmos
+	kept := map[int64][]string{}          // the names of acknowledged config maps, by how many resets had ended when their creates began
+	keptAfter := func(n int64) []string { // those that were begun after n resets had ended, and before the next one begins
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(kept[n])
 	}
-	var mu sync.Mutex // guards acknowledged
-	var acknowledged []write
+	checkKept := func(want []string) {
+		t.Helper()
+		left := strings.Fields(namesOf(t, s, mapsPath))
+		for _, name := range want {
+			if !slices.Contains(left, name) {
+				t.Errorf("%s is lost: it was begun after the last reset had ended", name)
+			}
+		}
+	}
+	working.Go(func() {
+		for n := 0; ctx.Err() == nil; n++ {
+			began, name := ended.Load(), fmt.Sprint("kept-", n)
+			body, code := try(ctx, s, "POST", mapsPath, `{"metadata":{"name":"`+name+`"}}`)
+			switch {
+			case ctx.Err() != nil:
+			case code == http.StatusCreated:
+				mu.Lock()
+				kept[began] = append(kept[began], name)
+				mu.Unlock()
+			default:
+				t.Errorf("create a config map: %d %s", code, body)
+			}
+		}
+	})
 	for i := range writers {
 		working.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
-				began := epoch.Load()
-				name := fmt.Sprintf("w%d-%d-%d", i, began, n)
+				name := fmt.Sprintf("w%d-%d", i, n)
 				body, code := try(ctx, s, "POST", gizmosPath, applied(name, ""))
 				switch {
 				case ctx.Err() != nil:
 				case code == http.StatusCreated:
 					advance(value(body, "metadata.resourceVersion"))
 					mu.Lock()
-					acknowledged = append(acknowledged, write{name, epoch.Load()})
+					acknowledged = append(acknowledged, name)
 					mu.Unlock()
 				default:
 					t.Errorf("create: %d %s", code, body)
@@ -453,27 +482,33 @@ func TestResetModel(t *testing.T) {
 			}
 		})
 	}
-	for i := range resets {
-		for n := rand.IntN(20); n > 0; n-- { // some writes come between
+	for i := range int64(resets) {
+		least := rand.IntN(20)
+		for n := 0; !t.Failed() && (n < least || len(keptAfter(i)) == 0); n++ { // some writes come between
 			s.PostYAML(namespacesPath, fmt.Sprintf("metadata: {name: n%d-%d}", i, n))
 		}
+		checkKept(keptAfter(i))
 		mu.Lock()
 		before := slices.Clone(acknowledged)
 		mu.Unlock()
 		s.ResetTo("base")
-		epoch.Add(1)
+		ended.Add(1)
 		if got := namesOf(t, s, namespacesPath); got != "default kube-node-lease kube-public kube-system" {
 			t.Errorf("the namespaces are %s", got)
 		}
 		left := listOf(t, s, gizmosPath)
 		for _, item := range left.Items {
-			if slices.ContainsFunc(before, func(w write) bool { return w.name == item.Metadata.Name }) {
+			if slices.Contains(before, item.Metadata.Name) {
 				t.Errorf("%s is left of what was acknowledged before", item.Metadata.Name)
 			}
 		}
 	}
+	for !t.Failed() && len(keptAfter(resets)) < 10 {
+		s.Get(mapsPath)
+	}
 	cancel()
 	working.Wait()
+	checkKept(keptAfter(resets))
 }
 
 // try sends a request and returns what came, if anything.
