@@ -76,14 +76,21 @@ func (x *expiry) run(ctx context.Context) {
 func (x *expiry) idle() bool { return !x.mortals.anyDue() && x.queue.idle() }
 
 func (x *expiry) pending(most int) []Pending {
-	return pendingKeys(&x.queue, most, func(key string) Object {
-		p, namespace, name, _ := storage.SplitKey(key)
-		named := Object{Namespace: namespace, Name: name}
-		if e := x.controllers.registry.Catalog().Prefix(p); e != nil {
-			named.APIVersion, named.Kind = schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), e.Kind
-		}
-		return named
-	})
+	all := pendingKeys(&x.queue, most, x.object)
+	for _, key := range x.mortals.untaken(most - len(all)) {
+		all = append(all, Pending{Object: x.object(key), Cause: "it has expired just now"})
+	}
+	return all
+}
+
+// object returns the object of a key as reports name it.
+func (x *expiry) object(key string) Object {
+	p, namespace, name, _ := storage.SplitKey(key)
+	named := Object{Namespace: namespace, Name: name}
+	if e := x.controllers.registry.Catalog().Prefix(p); e != nil {
+		named.APIVersion, named.Kind = schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), e.Kind
+	}
+	return named
 }
 
 // work deletes an object that is due.

@@ -183,6 +183,23 @@ func (m *mortals) anyDue() bool {
 	return len(m.order) > 0 && m.order[0].at <= m.clock.steady()
 }
 
+// untaken returns the keys of objects that are due and that takeDue hasn't taken, at most so many.
+func (m *mortals) untaken(most int) (keys []string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.clock.steady()
+	var visit func(place int)
+	visit = func(place int) { // below what isn't due nothing is, as it's a heap
+		if place < len(m.order) && m.order[place].at <= now && len(keys) < most {
+			keys = append(keys, m.order[place].key)
+			visit(2*place + 1)
+			visit(2*place + 2)
+		}
+	}
+	visit(0)
+	return keys
+}
+
 // due tells whether an object is due, and at which revision it was observed.
 func (m *mortals) due(key string) (rev storage.Revision, due bool) {
 	m.mu.Lock()

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -35,10 +36,12 @@ func (o Object) String() string {
 	return fmt.Sprintf("%s %s %s", o.APIVersion, o.Kind, o.Name)
 }
 
-// Held is an object that is being deleted, and that only finalizers of others keep.
+// Held is an object that is being deleted, and that no controller removes: finalizers of others keep it, or a grace period,
+// which somebody else ends.
 type Held struct {
 	Object
-	Finalizers []string `json:"finalizers"` // those of others; of a namespace's spec, too
+	Finalizers                 []string `json:"finalizers"` // those of others; of a namespace's spec, too
+	DeletionGracePeriodSeconds int64    `json:"deletionGracePeriodSeconds,omitempty"`
 }
 
 // Pending is something that a controller has still to do.
@@ -51,7 +54,8 @@ type Pending struct {
 type Report struct {
 	Revision storage.Revision // everything up to it was acted on, and all that followed from that
 	Held     []Held           // at most maxHeld
-	Pending  []Pending        // what is left to do; at most maxPending, and none unless Quiescent failed
+	HeldMore int              // how many more are held
+	Pending  []Pending        // what is left to do; at most maxPending. There is one if Quiescent failed, else none
 }
 
 const (
@@ -61,7 +65,7 @@ const (
 )
 
 // Quiescent returns when the controllers have acted on every change up to a revision, or up to now if it's 0, and on all
-// that followed from those. Work that isn't due yet doesn't count, and neither does what finalizers of others hold.
+// that followed from those. Work that isn't due yet doesn't count, and neither does what others hold (see Held).
 // The error is ctx's; then the Report says what is left.
 //
 // Quiescent waits for a moment at which nothing at all is left to do. So it may wait for the work that later changes make,
@@ -70,21 +74,30 @@ func (c *Controllers) Quiescent(ctx context.Context, rev storage.Revision) (Repo
 	if rev == 0 {
 		var err error
 		if rev, err = c.cacher.Barrier(ctx); err != nil {
-			return Report{}, err
+			return c.report(rev), err
 		}
 	}
 	for {
 		news := c.reader.bell.wait()
 		at := c.reader.position()
 		if at >= rev && c.quiet(at) {
-			return Report{Revision: at, Held: c.held()}, nil
+			report := Report{Revision: at}
+			report.Held, report.HeldMore = c.held()
+			return report, nil
 		}
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return Report{Revision: at, Held: c.held(), Pending: c.pending(rev)}, ctx.Err()
+			return c.report(rev), ctx.Err()
 		}
 	}
+}
+
+// report says what is left when Quiescent has failed. The revision is 0 if it isn't known up to which one it was to wait.
+func (c *Controllers) report(rev storage.Revision) Report {
+	r := Report{Revision: c.reader.position(), Pending: c.pending(rev)}
+	r.Held, r.HeldMore = c.held()
+	return r
 }
 
 // quiet tells whether nothing is left to do about the changes up to a revision, which all controllers were told, and that
@@ -99,14 +112,21 @@ func (c *Controllers) quiet(at storage.Revision) bool {
 	return c.actor.last() <= at
 }
 
-// pending says what is left to do up to a revision.
+// pending says what is left to do up to a revision. It always says something: with nothing left it was called too late.
 func (c *Controllers) pending(rev storage.Revision) (all []Pending) {
 	for _, k := range c.all {
 		all = append(all, k.pending(maxPending-len(all))...)
 	}
 	slices.SortFunc(all, func(a, b Pending) int { return strings.Compare(a.String(), b.String()) })
-	if at := c.reader.position(); len(all) == 0 && at < max(rev, c.actor.last()) {
-		all = append(all, Pending{Cause: fmt.Sprintf("the controllers have seen changes up to resourceVersion %d, and not up to %d", at, max(rev, c.actor.last()))})
+	at, last := c.reader.position(), max(rev, c.actor.last())
+	switch {
+	case len(all) > 0:
+	case at < last:
+		all = []Pending{{Cause: fmt.Sprintf("the controllers have seen changes up to resourceVersion %d, and not up to %d", at, last)}}
+	case rev == 0:
+		all = []Pending{{Cause: "the store hasn't said yet up to which resourceVersion there is anything to do"}}
+	default:
+		all = []Pending{{Cause: "what was left when the time was over has been done since"}}
 	}
 	return all
 }
@@ -135,8 +155,8 @@ func pendingKeys[K comparable](q *queue[K], most int, object func(K) Object) (al
 	return all
 }
 
-// held lists the objects that finalizers of others keep.
-func (c *Controllers) held() []Held {
+// held lists the objects that others hold, and says how many there are besides those in the list.
+func (c *Controllers) held() (all []Held, more int) {
 	c.reader.mu.Lock()
 	deleting := make([]*cacher.Object, 0, len(c.reader.deleting))
 	for _, o := range c.reader.deleting {
@@ -144,18 +164,32 @@ func (c *Controllers) held() []Held {
 	}
 	c.reader.mu.Unlock()
 	slices.SortFunc(deleting, func(a, b *cacher.Object) int { return cmp.Compare(a.Key, b.Key) })
-	all := []Held{}
+	all = []Held{} // [] in JSON
 	for _, o := range deleting {
-		if finalizers := c.others(o); len(finalizers) > 0 && len(all) < maxHeld {
-			all = append(all, Held{c.object(o), finalizers})
+		switch finalizers, grace := c.others(o), gracePeriod(o); {
+		case len(finalizers) == 0 && grace == 0:
+		case len(all) < maxHeld:
+			all = append(all, Held{c.object(o), finalizers, grace})
+		default:
+			more++
 		}
 	}
-	return all
+	return all, more
+}
+
+// gracePeriod returns how many seconds an object that is being deleted was given to end, 0 if it needn't. When they have
+// passed, whoever runs it deletes it again.
+func gracePeriod(o *cacher.Object) int64 {
+	if o.Err != nil {
+		return 0
+	}
+	seconds, _ := strconv.ParseInt(o.Field("metadata.deletionGracePeriodSeconds"), 10, 64) // none is 0
+	return seconds
 }
 
 // others returns those finalizers of an object that no controller which is on removes.
-func (c *Controllers) others(o *cacher.Object) (finalizers []string) {
-	finalizers = o.Lineage().Finalizers
+func (c *Controllers) others(o *cacher.Object) []string {
+	finalizers := append([]string{}, o.Lineage().Finalizers...) // [] in JSON
 	if p, _, _, _ := storage.SplitKey(o.Key); p == namespacesPrefix {
 		ns := &corev1.Namespace{}
 		_ = json.Unmarshal(o.Raw(), ns) // what can't be read has none

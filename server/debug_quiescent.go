@@ -31,7 +31,8 @@ const causePending metav1.CauseType = "ControllerPending"
 // quiescentPage is the answer when nothing is left to do.
 type quiescentPage struct {
 	ResourceVersion string             `json:"resourceVersion"` // everything up to it was acted on, and what followed
-	Held            []controllers.Held `json:"held"`            // objects that only finalizers of others keep
+	Held            []controllers.Held `json:"held"`            // objects that are being deleted, and that others hold
+	HeldMore        int                `json:"heldMore,omitempty"`
 }
 
 // serveQuiescent answers GET /debug/quiescent?resourceVersion=N&timeout=30s.
@@ -48,7 +49,7 @@ func (h *handler) serveQuiescent(w *response, r *http.Request) error {
 	report, err := h.controllers.Quiescent(ctx, rev)
 	switch {
 	case err == nil:
-		return w.writePage(quiescentPage{report.Revision.String(), report.Held})
+		return w.writePage(quiescentPage{report.Revision.String(), report.Held, report.HeldMore})
 	case r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		return errPending(report, timeout)
 	}

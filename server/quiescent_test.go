@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -99,6 +100,44 @@ func TestQuiescentTimeout(t *testing.T) {
 	if res.StatusCode != http.StatusGatewayTimeout || status.Reason != metav1.StatusReasonTimeout || status.Details == nil || len(status.Details.Causes) != 1 ||
 		!strings.Contains(status.Details.Causes[0].Message, "1000000") {
 		t.Errorf("%s %s", res.Status, body)
+	}
+}
+
+// TestQuiescentAtOnce: a timeout that is over before anything was asked is a 504 with a cause, too.
+func TestQuiescentAtOnce(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t)
+	res, body := s.Do(http.MethodGet, "/debug/quiescent?timeout=1ns", "")
+	st := status(t, res, body)
+	if res.StatusCode != http.StatusGatewayTimeout || st.Details == nil || len(st.Details.Causes) == 0 || st.Details.Causes[0].Message == "" {
+		t.Errorf("%s %s", res.Status, body)
+	}
+}
+
+// TestQuiescentGracePeriod: a pod on a node that is being deleted is listed as held, as nobody here ends it. Its namespace
+// and an owner that waits for it are nobody's work meanwhile.
+func TestQuiescentGracePeriod(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.All })
+	s.PostYAML("/api/v1/namespaces", "metadata: {name: shop}")
+	const pods = "/api/v1/namespaces/shop/pods"
+	owner := s.PostYAML("/api/v1/namespaces/shop/configmaps", "metadata: {name: owner}")
+	s.PostYAML(pods, `{"metadata":{"name":"p","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"`+value(owner, "metadata.uid")+`","blockOwnerDeletion":true}]},
+		"spec":{"nodeName":"n","terminationGracePeriodSeconds":7,"containers":[{"name":"c","image":"i"}]}}`)
+	send(t, s, 200, "DELETE", "/api/v1/namespaces/shop/configmaps/owner?propagationPolicy=Foreground", "", "")
+	for _, deleted := range []string{pods + "/p", "/api/v1/namespaces/shop"} {
+		s.Do(http.MethodDelete, deleted, "")
+		held := s.Quiescent()
+		if len(held) != 1 || held[0].Kind != "Pod" || held[0].Name != "p" || held[0].Finalizers == nil || len(held[0].Finalizers) > 0 || held[0].DeletionGracePeriodSeconds != 7 {
+			t.Errorf("after the deletion of %s %+v is held", deleted, held)
+		}
+	}
+	s.Do(http.MethodDelete, pods+"/p?gracePeriodSeconds=0", "")
+	if held := s.Quiescent(); len(held) > 0 {
+		t.Errorf("at the end %+v is held", held)
+	}
+	if res, body := s.Do(http.MethodGet, "/api/v1/namespaces/shop", ""); res.StatusCode != http.StatusNotFound {
+		t.Errorf("the namespace is there: %s", body)
 	}
 }
 

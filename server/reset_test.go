@@ -404,10 +404,11 @@ func TestResetModel(t *testing.T) {
 		for old := rev.Load(); old < n && !rev.CompareAndSwap(old, n); old = rev.Load() {
 		}
 	}
-	var mu sync.Mutex                     // guards acknowledged and kept
-	var acknowledged []string             // the names of gizmos
-	kept := map[int64][]string{}          // the names of acknowledged config maps, by how many resets had ended when their creates began
-	keptAfter := func(n int64) []string { // those that were begun after n resets had ended, and before the next one begins
+	var mu sync.Mutex         // guards acknowledged and kept
+	var acknowledged []string // the names of gizmos
+	// kept are the names of config maps whose creates were acknowledged, by how many resets had ended when they began.
+	kept := map[int64][]string{}
+	keptAfter := func(n int64) []string {
 		mu.Lock()
 		defer mu.Unlock()
 		return slices.Clone(kept[n])

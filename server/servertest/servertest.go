@@ -195,14 +195,16 @@ func (s *Server) ResetTo(name string) {
 	s.expect(http.StatusOK, http.MethodPost, "/debug/reset?to="+url.QueryEscape(name), "")
 }
 
-// Held is an object that is being deleted, and that only finalizers of others keep.
+// Held is an object that is being deleted, and that the server doesn't remove: finalizers of others keep it, or a grace
+// period, as a Pod on a node has.
 type Held struct {
 	APIVersion, Kind, Namespace, Name, UID string
 	Finalizers                             []string
+	DeletionGracePeriodSeconds             int64
 }
 
 // Quiescent waits until the server has done everything that follows from what was written before the call: dependents and
-// the contents of namespaces and definitions are gone, except what the answer lists. It fails the test if that takes too
+// the contents of namespaces and definitions are gone, except what the answer lists, 1,000 objects at most. It fails the test if that takes too
 // long, and says what is left to do.
 func (s *Server) Quiescent() []Held {
 	s.t.Helper()
