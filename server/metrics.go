@@ -90,6 +90,8 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 		func() int64 { return in.cacher.Counts().Relisted })
 	counter("apiserver_lite_feed_undecodable_total", "Changes in the store that can't be decoded, and so are missing in the caches.",
 		func() int64 { return in.cacher.Counts().Undecodable })
+	counter("apiserver_lite_tape_expired_total", "How often the controllers fell behind, or everything changed, and they read all objects anew.",
+		func() int64 { return in.cacher.Counts().TapesExpired })
 	gauge("apiserver_lite_feed_tail_bytes", "Keys and values of written changes that the feed hasn't taken yet.",
 		func() float64 { return float64(in.store.TailBytes()) })
 	gauge("apiserver_lite_history_bytes", "Keys and values of the changes that are kept for watches to resume.",

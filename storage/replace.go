@@ -25,7 +25,7 @@ type Span struct{ First, Last string }
 // gate keeps other writes out while a Replace is under way.
 type gate struct {
 	mu       sync.RWMutex // held for reading by each write while etcd has it, for writing by a Replace
-	replaced atomic.Int64 // how many there were; changed under mu
+	replaces atomic.Int64 // how many there were; changed under mu
 }
 
 // enter lets a write in, unless the store was replaced since its context was pinned. A nil gate lets all in. leave must
@@ -35,7 +35,7 @@ func (g *gate) enter(ctx context.Context) error {
 		return nil
 	}
 	g.mu.RLock()
-	if at, pinned := ctx.Value(pin{g}).(int64); pinned && at != g.replaced.Load() {
+	if at, pinned := ctx.Value(pin{g}).(int64); pinned && at != g.replaces.Load() {
 		g.mu.RUnlock()
 		return ErrReplaced
 	}
@@ -63,7 +63,7 @@ func (s *Store) Pin(ctx context.Context) (_ context.Context, mine bool) {
 	if s.gate == nil || ctx.Value(pin{s.gate}) != nil {
 		return ctx, false
 	}
-	return context.WithValue(ctx, pin{s.gate}, s.gate.replaced.Load()), true
+	return context.WithValue(ctx, pin{s.gate}, s.gate.replaces.Load()), true
 }
 
 // Replace writes many keys in one revision, which it returns. plan says what to write. While plan runs and until Replace
@@ -87,7 +87,7 @@ func (s *Store) Replace(ctx context.Context, plan func() (Batch, error)) (Revisi
 		return 0, err
 	}
 	res, err := s.client.Txn(ctx).Then(ops...).Commit()
-	s.gate.replaced.Add(1) // after it: who pins the new number and takes a Barrier has the caches as they are from now on
+	s.gate.replaces.Add(1) // after it: who pins the new number and takes a Barrier has the caches as they are from now on
 	if err != nil {
 		return 0, wrap("replace", Root, err)
 	}

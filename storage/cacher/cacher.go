@@ -17,25 +17,25 @@ type Options struct {
 
 // Cacher holds the caches of all resources and feeds them. Make one with New, then call Run.
 type Cacher struct {
-	store     *storage.Store
-	stretches stretches
-	waker     waker
-	kept      kept
-	states    states
-	tapes     tapes
-	messages  messages
-	bounds    bounds
-	feed      feed
-	stats     stats
-	replaced  atomic.Int64 // the revision of the last Replace; 0 for none. What was before it can't be read any more
-	framed    atomic.Int64 // bytes of frames that readers made of events, since addFrames last trimmed the logs
+	store      *storage.Store
+	stretches  stretches
+	waker      waker
+	kept       kept
+	states     states
+	tapes      tapes
+	messages   messages
+	bounds     bounds
+	feed       feed
+	stats      stats
+	replacedAt atomic.Int64 // the revision of the last Replace; 0 for none. What was before it can't be read any more
+	framed     atomic.Int64 // bytes of frames that readers made of events, since addFrames last trimmed the logs
 
 	mu        sync.RWMutex // guards resources and base
 	resources map[storage.Prefix]*Resource
 	base      storage.Revision // where the logs of new resources begin
 }
 
-type stats struct{ encoded, relisted, undecodable atomic.Int64 }
+type stats struct{ encodings, relisted, undecodable, tapesExpired atomic.Int64 }
 
 // New returns a cacher over a store.
 func New(store *storage.Store, o Options) *Cacher {
@@ -43,7 +43,7 @@ func New(store *storage.Store, o Options) *Cacher {
 		o.Log = slog.Default()
 	}
 	c := &Cacher{store: store, bounds: defaultBounds, resources: map[storage.Prefix]*Resource{}}
-	c.stretches = stretches{store: store, encoded: &c.stats.encoded, bounds: &c.bounds, known: map[stretchKey]*stretch{}}
+	c.stretches = stretches{store: store, encodings: &c.stats.encodings, bounds: &c.bounds, known: map[stretchKey]*stretch{}}
 	c.kept.bounds = &c.bounds
 	c.states = states{bounds: &c.bounds, open: map[*sharedState]struct{}{}}
 	c.messages.bounds, c.messages.none.of = &c.bounds, &c.messages
@@ -123,7 +123,7 @@ func (c *Cacher) Position() storage.Revision { return c.feed.position() }
 // Oldest returns the revision at which history begins: what happened after it can be watched, and the state at it can be
 // listed. Of a compaction it may not know yet (see storage.Store.Compacted).
 func (c *Cacher) Oldest() storage.Revision {
-	return max(c.store.Compacted(), storage.Revision(c.replaced.Load()))
+	return max(c.store.Compacted(), storage.Revision(c.replacedAt.Load()))
 }
 
 // WaitFor returns when the feed's position is at least rev, or with ctx's error.

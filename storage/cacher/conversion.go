@@ -50,7 +50,7 @@ func (v *View) Shown(ctx context.Context, o *Object) (*Object, error) {
 // an error some are replaced and others aren't.
 func (v *View) Prepare(ctx context.Context, objects []*Object) error {
 	c := v.Conversion
-	if c == nil || len(c.replace(objects)) == 0 {
+	if c == nil || len(c.showKnown(objects)) == 0 {
 		return nil
 	}
 	select {
@@ -59,15 +59,15 @@ func (v *View) Prepare(ctx context.Context, objects []*Object) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	missing := c.replace(objects) // somebody else may have made them meanwhile
+	missing := c.showKnown(objects) // somebody else may have made them meanwhile
 	if len(missing) == 0 {
 		return nil
 	}
 	return c.convert(ctx, objects, missing)
 }
 
-// replace replaces the objects that were converted before, or needn't be, and returns the places of the others.
-func (c *Conversion) replace(objects []*Object) (missing []int) {
+// showKnown replaces the objects that were converted before, or needn't be, and returns the places of the others.
+func (c *Conversion) showKnown(objects []*Object) (missing []int) {
 	for i, o := range objects {
 		if shown := c.find(o); shown != nil {
 			objects[i] = shown

@@ -26,7 +26,7 @@ func (v *View) Envelope() kubeproto.Type { return v.envelope }
 // Message returns an object as a view of protobuf shows it. Where the view has a Conversion, the object must come from Shown
 // or Prepare. The error is that of the Encoding.
 func (v *View) Message(o *Object) (kubeproto.Message, error) {
-	if f := o.encoded.Load().find(v.Encoding); f != nil {
+	if f := o.messages.Load().find(v.Encoding); f != nil {
 		return f.message, nil
 	}
 	raw, err := v.Encoding.Encode(o)
@@ -45,12 +45,12 @@ func (v *View) MessageFrom(o *Object, raw []byte) (kubeproto.Message, error) {
 	return m, err
 }
 
-// encoded is what an Encoding made of an object. It's a list, with one entry for each Encoding, whose last entry has
+// keptMessage is what an Encoding made of an object. It's a list, with one entry for each Encoding, whose last entry has
 // nothing but of. Immutable.
-type encoded struct {
+type keptMessage struct {
 	by      *Encoding
 	message kubeproto.Message
-	next    *encoded
+	next    *keptMessage
 	of      *messages
 }
 
@@ -58,15 +58,15 @@ type encoded struct {
 type messages struct {
 	bounds *bounds
 	bytes  atomic.Int64
-	none   encoded // the last entry of each object's list
+	none   keptMessage // the last entry of each object's list
 }
 
 // messageOverhead is about how many bytes a message takes besides its own.
 const messageOverhead = 64
 
-func (f *encoded) size() int64 { return messageOverhead + int64(f.message.Kept()) }
+func (f *keptMessage) size() int64 { return messageOverhead + int64(f.message.Kept()) }
 
-func (f *encoded) find(e *Encoding) *encoded {
+func (f *keptMessage) find(e *Encoding) *keptMessage {
 	for ; f != nil; f = f.next {
 		if f.by == e {
 			return f
@@ -76,20 +76,20 @@ func (f *encoded) find(e *Encoding) *encoded {
 }
 
 // admit lets an object keep messages, because it comes into a tree. Nobody else has it yet.
-func (ms *messages) admit(o *Object) { o.encoded.Store(&ms.none) }
+func (ms *messages) admit(o *Object) { o.messages.Store(&ms.none) }
 
 // keep keeps what an Encoding made of the object, if the object is in a tree and there is room.
 func (o *Object) keep(e *Encoding, m kubeproto.Message) {
-	f := &encoded{by: e, message: m}
+	f := &keptMessage{by: e, message: m}
 	for {
-		f.next = o.encoded.Load()
+		f.next = o.messages.Load()
 		if f.next == nil || f.next.find(e) != nil {
 			return
 		}
 		if f.of = f.next.of; f.of.bytes.Load()+f.size() > f.of.bounds.messageBytes {
 			return
 		}
-		if o.encoded.CompareAndSwap(f.next, f) {
+		if o.messages.CompareAndSwap(f.next, f) {
 			f.of.bytes.Add(f.size())
 			return
 		}
@@ -98,7 +98,7 @@ func (o *Object) keep(e *Encoding, m kubeproto.Message) {
 
 // dropMessages forgets what was kept of an object, which has left its tree, and keeps nothing from then on.
 func (o *Object) dropMessages() {
-	for f := o.encoded.Swap(nil); f != nil && f.by != nil; f = f.next {
+	for f := o.messages.Swap(nil); f != nil && f.by != nil; f = f.next {
 		f.of.bytes.Add(-f.size())
 	}
 }

@@ -164,7 +164,7 @@ func (f *feed) applyNoted(changes []storage.Change) (dirty []*cohort) {
 // applyRevision brings one revision into all the resources that it changed.
 func (f *feed) applyRevision(changes []storage.Change, dirty []*cohort) []*cohort {
 	if changes[len(changes)-1].Key == storage.ReplacedKey {
-		return f.replaceAll(changes, dirty)
+		return f.applyReplace(changes, dirty)
 	}
 	for len(changes) > 0 {
 		p, _, _, ok := storage.SplitKey(changes[0].Key)

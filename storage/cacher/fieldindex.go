@@ -159,20 +159,20 @@ func (r *Resource) SetFields(labels []string) {
 		set.read(carrier)
 		r.cacher.messages.admit(carrier)
 		if was, is = append(was, o), append(is, carrier); len(was) == fieldBatch {
-			r.replace(was, is)
+			r.swap(was, is)
 			was, is = was[:0], is[:0]
 		}
 		return true
 	})
-	r.replace(was, is)
+	r.swap(was, is)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fields.complete, r.snapshot = true, nil
 }
 
-// replace puts each object of is in the place of the one in was: the two differ only in the values that they carry.
+// swap puts each object of is in the place of the one in was: the two differ only in the values that they carry.
 // An object that the feed has changed meanwhile carries the values already, and stays.
-func (r *Resource) replace(was, is []*Object) {
+func (r *Resource) swap(was, is []*Object) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.snapshot = nil

@@ -90,10 +90,10 @@ func (s *Snapshot) objects(p storage.Prefix) []*Object {
 	return slices.AppendSeq(make([]*Object, 0, s.Len()), s.All(string(p)))
 }
 
-// replaceAll applies the revision of a storage.Store.Replace: no watch is told what it changed. Every open watch expires, as
+// applyReplace applies the revision of a storage.Store.Replace: no watch is told what it changed. Every open watch expires, as
 // does every tape, history begins at the revision, and no list from before goes on. It returns the cohorts to wake. tapes.mu
 // is held.
-func (f *feed) replaceAll(changes []storage.Change, dirty []*cohort) []*cohort {
+func (f *feed) applyReplace(changes []storage.Change, dirty []*cohort) []*cohort {
 	c, at := f.cacher, changes[0].Revision
 	of := map[storage.Prefix][]storage.Change{}
 	for _, ch := range changes {
@@ -106,26 +106,26 @@ func (f *feed) replaceAll(changes []storage.Change, dirty []*cohort) []*cohort {
 	for p := range of {
 		c.Resource(p)
 	}
-	c.replaced.Store(int64(at))
-	dirty = c.replaceAll(of, at, dirty)
+	c.replacedAt.Store(int64(at))
+	dirty = c.applyReplace(of, at, dirty)
 	c.kept.drop()
 	c.tapes.expire()
 	return dirty
 }
 
-// replaceAll applies the changes of a Replace to all resources, also to those that it leaves as they are.
-func (c *Cacher) replaceAll(of map[storage.Prefix][]storage.Change, at storage.Revision, dirty []*cohort) []*cohort {
+// applyReplace applies the changes of a Replace to all resources, also to those that it leaves as they are.
+func (c *Cacher) applyReplace(of map[storage.Prefix][]storage.Change, at storage.Revision, dirty []*cohort) []*cohort {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.base = at
 	for p, r := range c.resources {
-		dirty = r.replaceAll(of[p], at, dirty)
+		dirty = r.applyReplace(of[p], at, dirty)
 	}
 	return dirty
 }
 
-// replaceAll applies the changes that a Replace made to the resource, in one step.
-func (r *Resource) replaceAll(changes []storage.Change, at storage.Revision, dirty []*cohort) []*cohort {
+// applyReplace applies the changes that a Replace made to the resource, in one step.
+func (r *Resource) applyReplace(changes []storage.Change, at storage.Revision, dirty []*cohort) []*cohort {
 	objects := make([]*Object, len(changes))
 	fields := r.fieldSet()
 	for i, ch := range changes {

@@ -17,11 +17,11 @@ type event struct {
 	at        time.Time // when the feed applied it
 	prev, cur *Object
 
-	frames  atomic.Pointer[frame] // a list, newest first: one entry per view and type that was asked for
-	mu      sync.Mutex            // lets one goroutine encode
-	cost    atomic.Int64          // bytes that this event keeps alive and owner counts; dropped once drop was called
-	owner   *atomic.Int64         // the sum that cost is part of; nil for an event that nothing counts
-	encoded *atomic.Int64         // counts encodings, for metrics
+	frames    atomic.Pointer[frame] // a list, newest first: one entry per view and type that was asked for
+	mu        sync.Mutex            // lets one goroutine encode
+	cost      atomic.Int64          // bytes that this event keeps alive and owner counts; dropped once drop was called
+	owner     *atomic.Int64         // the sum that cost is part of; nil for an event that nothing counts
+	encodings *atomic.Int64         // counts encodings, for metrics
 }
 
 // frame is an event as the watchers of one view get it. Immutable.
@@ -92,7 +92,7 @@ func (e *event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, 
 		return nil, 0, err
 	}
 	e.frames.Store(f)
-	e.encoded.Add(1)
+	e.encodings.Add(1)
 	return f.data, e.grow(int64(cap(f.data))), nil
 }
 

@@ -27,8 +27,8 @@ type Object struct {
 	nameAt  uint32    // where the name begins in Key
 	spaceAt uint32    // where the namespace begins in Key; nameAt when there is none
 
-	converted atomic.Pointer[converted] // a list of what conversions made of the object; nil for most objects
-	encoded   atomic.Pointer[encoded]   // a list of what Encodings made of it; nil if the object isn't in a tree
+	converted atomic.Pointer[converted]   // a list of what conversions made of the object; nil for most objects
+	messages  atomic.Pointer[keptMessage] // a list of what Encodings made of it; nil if the object isn't in a tree
 }
 
 // NewObject scans stored bytes into an Object. The Object keeps raw, and strings that share its bytes, so raw must not

@@ -19,7 +19,7 @@ type Resource struct {
 	cacher *Cacher
 	prefix storage.Prefix
 
-	replaced atomic.Int64 // bytes that changes have ever taken out of the tree; grows only
+	removedBytes atomic.Int64 // bytes that changes have ever taken out of the tree; grows only
 
 	// mu guards all below. The feed holds it while it applies a revision and matches the selectors of the groups
 	// that the changes may concern. Readers hold it to copy pointers, to clone the tree, to join and leave groups, and to
@@ -124,7 +124,7 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 	defer r.mu.Unlock()
 	r.snapshot = nil
 	for i, c := range changes {
-		e := &event{rev: c.Revision, at: now, cur: objects[i], encoded: &r.cacher.stats.encoded}
+		e := &event{rev: c.Revision, at: now, cur: objects[i], encodings: &r.cacher.stats.encodings}
 		if e.cur != nil {
 			r.fields.carry(e.cur)
 			e.prev, _ = r.tree.ReplaceOrInsert(e.cur)

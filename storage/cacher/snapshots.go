@@ -17,10 +17,10 @@ import (
 
 // Snapshot is a resource at one instant. It never changes, and it keeps what it holds alive.
 type Snapshot struct {
-	tree     *btree.BTree[*Object]
-	fields   *fieldIndex
-	since    storage.Revision // of the last change that's in the tree
-	replaced int64            // Resource.replaced then: what that has grown by, this snapshot keeps alive
+	tree         *btree.BTree[*Object]
+	fields       *fieldIndex
+	since        storage.Revision // of the last change that's in the tree
+	removedBytes int64            // Resource.removedBytes then: what that has grown by, this snapshot keeps alive
 
 	// Revision is the larger of the feed's position and the resource's last change: every change up
 	// to it is in here.
@@ -47,7 +47,7 @@ func (r *Resource) Snapshot() *Snapshot {
 // snapshotLocked returns the clone that all who ask before the next change share; mu must be held for writing.
 func (r *Resource) snapshotLocked() *Snapshot {
 	if r.snapshot == nil {
-		r.snapshot = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), since: r.rev, replaced: r.replaced.Load(), Revision: r.rev}
+		r.snapshot = &Snapshot{tree: r.tree.Clone(), fields: r.fields.clone(), since: r.rev, removedBytes: r.removedBytes.Load(), Revision: r.rev}
 	}
 	return r.snapshot
 }
@@ -122,7 +122,7 @@ type keptSnapshot struct {
 }
 
 // pins returns how many bytes the snapshot keeps alive that nothing else needs.
-func (k *keptSnapshot) pins() int64 { return k.resource.replaced.Load() - k.replaced }
+func (k *keptSnapshot) pins() int64 { return k.resource.removedBytes.Load() - k.removedBytes }
 
 // changeOverhead is about how many bytes an old snapshot keeps alive for one change, besides those of the replaced
 // object: the object's attributes, and the tree's nodes that the change copied.
@@ -134,7 +134,7 @@ func (r *Resource) countReplaced(prev *Object) {
 	if prev != nil {
 		n += int64(len(prev.raw))
 	}
-	r.replaced.Add(n)
+	r.removedBytes.Add(n)
 	r.cacher.feed.pinned += n
 }
 
@@ -201,7 +201,7 @@ func (k *kept) sumLocked() (sum int64, most int) {
 	for i := range k.list {
 		pins := k.list[i].pins()
 		oldest := !slices.ContainsFunc(k.list, func(o keptSnapshot) bool {
-			return o.resource == k.list[i].resource && o.replaced < k.list[i].replaced
+			return o.resource == k.list[i].resource && o.removedBytes < k.list[i].removedBytes
 		})
 		if oldest {
 			sum += pins

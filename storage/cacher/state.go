@@ -21,11 +21,11 @@ type state struct {
 // same state at the same time share its encoding: whoever first comes to a piece makes it for all. The sharedState
 // lives until the last of them has got its state.
 type sharedState struct {
-	resource *Resource
-	snapshot atomic.Pointer[Snapshot] // nil once it has kept too much alive: the rest is read from history
-	replaced int64                    // of the snapshot
-	users    atomic.Int32             // the cursors that are giving this state; changed under Resource.mu
-	bytes    atomic.Int64             // of the pieces
+	resource     *Resource
+	snapshot     atomic.Pointer[Snapshot] // nil once it has kept too much alive: the rest is read from history
+	removedBytes int64                    // of the snapshot
+	users        atomic.Int32             // the cursors that are giving this state; changed under Resource.mu
+	bytes        atomic.Int64             // of the pieces
 
 	mu     sync.Mutex // guards pieces, and lets one cursor encode
 	pieces []piece
@@ -42,7 +42,7 @@ type piece struct {
 func (r *Resource) joinStateLocked(g *group) *sharedState {
 	now := r.snapshotLocked()
 	if g.state == nil || g.state.snapshot.Load() != now {
-		g.state = &sharedState{resource: r, replaced: now.replaced}
+		g.state = &sharedState{resource: r, removedBytes: now.removedBytes}
 		g.state.snapshot.Store(now)
 		r.cacher.states.add(g.state)
 	}
@@ -259,7 +259,7 @@ func (s *sharedState) pins() int64 {
 	if s.snapshot.Load() == nil {
 		return 0
 	}
-	return s.resource.replaced.Load() - s.replaced
+	return s.resource.removedBytes.Load() - s.removedBytes
 }
 
 // pinnedLocked returns how many bytes the snapshots keep alive together, and of how many resources they are. Only the

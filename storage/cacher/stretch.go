@@ -16,10 +16,10 @@ import (
 // once for all cursors that need it at about the same time. Stretches begin at aligned revisions, so that cursors at
 // different revisions ask for the same stretches.
 type stretches struct {
-	store   *storage.Store
-	encoded *atomic.Int64
-	bounds  *bounds
-	bytes   atomic.Int64 // what the known stretches hold, frames included
+	store     *storage.Store
+	encodings *atomic.Int64
+	bounds    *bounds
+	bytes     atomic.Int64 // what the known stretches hold, frames included
 
 	mu    sync.Mutex // guards known and order
 	known map[stretchKey]*stretch
@@ -148,7 +148,7 @@ func (st *stretches) read(ctx context.Context, k stretchKey, through storage.Rev
 		if p, _, _, ok := storage.SplitKey(c.Key); !ok || p != k.resource.prefix {
 			continue
 		}
-		e := &event{rev: c.Revision, encoded: st.encoded}
+		e := &event{rev: c.Revision, encodings: st.encodings}
 		if !c.Deleted {
 			e.cur = newObjectFrom(c)
 		}

@@ -208,6 +208,7 @@ func (t *Tape) take() (upTo storage.Revision, err error) {
 
 // expire makes the tape begin again.
 func (t *Tape) expire() error {
+	t.cacher.stats.tapesExpired.Add(1)
 	t.cacher.tapes.mu.Lock()
 	defer t.cacher.tapes.mu.Unlock()
 	t.beginLocked()

@@ -183,8 +183,8 @@ func TestTapeFallsOff(t *testing.T) {
 			if err := r.read(t.Context(), at); err != nil {
 				t.Fatal(err)
 			}
-			if r.begun != 1 {
-				t.Errorf("the tape began again %d times", r.begun)
+			if n := b.cacher.Counts().TapesExpired; r.begun != 1 || n != 1 {
+				t.Errorf("the tape began again %d times, and %d were counted", r.begun, n)
 			}
 			var got, want []string
 			for _, e := range r.state {

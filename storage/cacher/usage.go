@@ -37,9 +37,14 @@ type Counts struct {
 	Encoded     int64 // event frames: one event is encoded once per view and type, however many watchers get it
 	Relisted    int64 // how often the feed fell out of etcd's history and listed everything anew
 	Undecodable int64 // changes that the store couldn't decode, which are in no cache
+	// TapesExpired is how often the reader of a tape had to begin again, because it fell behind or everything changed.
+	TapesExpired int64
 }
 
 // Counts returns the counters. Any goroutine may call it.
 func (c *Cacher) Counts() Counts {
-	return Counts{Encoded: c.stats.encoded.Load(), Relisted: c.stats.relisted.Load(), Undecodable: c.stats.undecodable.Load()}
+	return Counts{
+		Encoded: c.stats.encodings.Load(), Relisted: c.stats.relisted.Load(), Undecodable: c.stats.undecodable.Load(),
+		TapesExpired: c.stats.tapesExpired.Load(),
+	}
 }
