@@ -35,6 +35,7 @@ type collector struct {
 	doubts   []string         // keys to be queued when it's whole
 	unproven map[*node]bool   // nodes that name owners of kinds that weren't served
 	waiting  map[*node]bool   // owners whose deletion waits for dependents
+	spoiled  map[string]uid   // by key: the uids of objects that could be read once and can't be read any more
 }
 
 func newCollector(c *Controllers) *collector {
@@ -50,7 +51,7 @@ func (c *collector) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.graph, c.position, c.whole, c.doubts = newGraph(), 0, false, nil
-	c.unproven, c.waiting = map[*node]bool{}, map[*node]bool{}
+	c.unproven, c.waiting, c.spoiled = map[*node]bool{}, map[*node]bool{}, map[string]uid{}
 }
 
 func (c *collector) complete() {
@@ -66,11 +67,12 @@ func (c *collector) complete() {
 // observe brings an object into the graph. Most objects cost a look at one flag: those that have no owner and aren't being
 // deleted.
 func (c *collector) observe(e *cacher.Event) {
-	switch {
+	switch prev := e.Prev; {
 	case e.Cur == nil:
-		c.deleted(e.Prev)
+		c.deleted(prev)
 	case e.Cur.Err != nil: // nobody knows what it says now; its owners wait until it's deleted
-	case e.Cur.Owned() || e.Cur.DeletionTimestamp != "" || e.Prev != nil && e.Prev.Owned():
+		c.spoil(prev)
+	case e.Cur.Owned() || e.Cur.DeletionTimestamp != "" || prev != nil && (prev.Owned() || prev.Err != nil):
 		c.written(e)
 	}
 	if e.Prefix == c.definitions {
@@ -91,10 +93,13 @@ func (c *collector) look(key string) {
 func (c *collector) deleted(o *cacher.Object) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := c.graph.nodes[uidOf(o.Lineage().UID)]
-	if o.Err != nil {
-		n = c.graph.at(o.Key)
+	u, spoiled := c.spoiled[o.Key]
+	if spoiled {
+		delete(c.spoiled, o.Key)
+	} else {
+		u = uidOf(o.Lineage().UID)
 	}
+	n := c.graph.nodes[u]
 	if n == nil {
 		return
 	}
@@ -106,6 +111,16 @@ func (c *collector) deleted(o *cacher.Object) {
 	c.release(n)
 }
 
+// spoil notes whose object can't be read from now on. prev is how it was before; nil if it never was in the graph.
+func (c *collector) spoil(prev *cacher.Object) {
+	if prev == nil || prev.Err != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spoiled[prev.Key] = uidOf(prev.Lineage().UID)
+}
+
 // written brings an object as it is now into the graph.
 func (c *collector) written(e *cacher.Event) {
 	o, l := e.Cur, lineageOf(e.Cur)
@@ -115,9 +130,10 @@ func (c *collector) written(e *cacher.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.position = max(c.position, o.Revision)
+	delete(c.spoiled, o.Key)
 	u := uidOf(l.UID)
 	n := c.graph.nodes[u]
-	known := n != nil && e.Prev != nil && slices.Equal(e.Prev.Lineage().Owners, l.Owners)
+	known := n != nil && e.Prev != nil && e.Prev.Err == nil && slices.Equal(e.Prev.Lineage().Owners, l.Owners)
 	if n == nil && len(l.Owners) > 0 {
 		n = c.graph.ensure(u)
 	}

@@ -344,9 +344,28 @@ func TestUnreadable(t *testing.T) {
 	if c.graph.owned != 1 {
 		t.Fatalf("%d objects have owners, want the one that can't be read", c.graph.owned)
 	}
-	c.observe(&cacher.Event{Prev: bad})
-	if len(c.graph.nodes) > 0 {
-		t.Errorf("%d nodes are left", len(c.graph.nodes))
+	worse := cacher.NewObject(dependent.key, []byte("??"), bad.Revision+1)
+	c.observe(&cacher.Event{Prev: bad, Cur: worse})
+	c.observe(&cacher.Event{Prev: worse})
+	if len(c.graph.nodes) > 0 || len(c.spoiled) > 0 {
+		t.Errorf("%d nodes are left, and %d that can't be read", len(c.graph.nodes), len(c.spoiled))
+	}
+}
+
+// TestReadableAgain: an object that couldn't be read for a while, and then has no owner any more, isn't its owner's.
+func TestReadableAgain(t *testing.T) {
+	r := newCollectorRig(t)
+	owner := r.create("owner", nil)
+	dependent := r.create("dependent", nil, owner.ref(true))
+	c := newCollector(New(Options{Registry: r.Registry, Cacher: r.cacher, Log: slog.New(slog.DiscardHandler)}))
+	good := r.read(dependent.key)
+	bad := cacher.NewObject(dependent.key, []byte("?"), good.Revision+1)
+	again := cacher.NewObject(dependent.key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"dependent","uid":%q}}`, dependent.uid), bad.Revision+1)
+	for _, e := range []cacher.Event{{Cur: r.read(owner.key)}, {Cur: good}, {Prev: good, Cur: bad}, {Prev: bad, Cur: again}} {
+		c.observe(&e)
+	}
+	if len(c.graph.nodes) > 0 || c.graph.owned > 0 || len(c.spoiled) > 0 {
+		t.Errorf("%d nodes are left, %d have owners, %d can't be read", len(c.graph.nodes), c.graph.owned, len(c.spoiled))
 	}
 }
 

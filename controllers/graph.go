@@ -98,17 +98,6 @@ func (g *graph) ensure(u uid) *node {
 	return n
 }
 
-// at returns the node of the object that is stored under a key, nil if there is none. It looks at all nodes, for objects whose
-// uid nobody can read.
-func (g *graph) at(key string) *node {
-	for _, n := range g.nodes {
-		if n.key == key {
-			return n
-		}
-	}
-	return nil
-}
-
 // owners yields the edges to a node's owners.
 func (n *node) owners() iter.Seq[*edge] {
 	return func(yield func(*edge) bool) {
