@@ -303,7 +303,8 @@ func (k *killPoints) trace() error {
 	threads := tracedThreads{points: k, known: map[int]bool{p.Pid: true}}
 	for thread := p.Pid; ; {
 		if status.Stopped() {
-			if err := threads.stopped(thread, status.StopSignal()); err != nil && err != syscall.ESRCH {
+			// A thread that stopped can be gone by now: the process ends with all its threads.
+			if err := threads.stopped(thread, status.StopSignal()); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return err
 			}
 		}
