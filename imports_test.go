@@ -54,7 +54,7 @@ var floors = []floor{
 	{"client/cli", []string{"selectors", "watchstream", "client", "client/kubeconfig"}},
 	{"internal/faultproxy", nil},                               // between clients and servers in tests
 	{"e2e", nil},                                               // runs the binary
-	{"bench", nil},                                             // runs the binary, or measures a server that runs
+	{"bench", []string{"client"}},                              // runs the binary, or measures a server that runs; tries the client at either
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
 	{"", []string{"server", "client/cli"}},                     // main
 }

@@ -37,6 +37,7 @@ func TestScenarios(t *testing.T) {
 		"resume":       {"--events 200", 1, `"events":200`},
 		"storm":        {"--clients 50", 1, `"clients":50`},
 		"definitions":  {"--n 5 --starts 1", 2, `"refused_first_objects":0`},
+		"client":       {"--updates 200", 3, `"part":"cache","restarts":1`},
 		"memory":       {"--objects 200 --clients 2", 2, `"clients":2`},
 		"stream-limit": {"--connections 5 --frames 100", 2, `"mode":"raw","connections":5`},
 	}

@@ -70,6 +70,7 @@ func scenarios() []scenario {
 		{"resume", "a watch from before many events, after a restart: time to the first and to the last", resume, restartable},
 		{"storm", "a restart under many watches, which all come back at once", storm, restartable},
 		{"definitions", "what a definition costs: time, memory, and time to start again", definitions, running},
+		{"client", "package client: its calls, Follow and a cache, through cuts and a restart; what they give is checked", goClient, running},
 		{"memory", "resident memory of many objects, and the most while they are listed", memory, running},
 		{"stream-limit", "what Go's HTTP server alone can send to many connections: the machine's limit", streamLimit, nothing},
 	}
