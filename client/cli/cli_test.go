@@ -13,12 +13,23 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
 // patience is how long a test waits for what must happen, on a machine that does much else.
 const patience = time.Minute
+
+// serve starts a server. When the test ends, after the server and whatever else was cleaned up, none of the test's goroutines
+// may be left.
+func serve(t *testing.T) *servertest.Server {
+	t.Helper()
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+	return servertest.New(t)
+}
 
 // outcome is what a command came to.
 type outcome struct {
@@ -49,7 +60,7 @@ const widgets = "../../testdata/crds/widgets.yaml"
 
 // TestCommands: apply, get and delete, and what they print.
 func TestCommands(t *testing.T) {
-	s := servertest.New(t)
+	s := serve(t)
 	file := filepath.Join(t.TempDir(), "both.yaml")
 	definition, err := os.ReadFile(widgets)
 	if err != nil {
@@ -111,7 +122,7 @@ func TestCommands(t *testing.T) {
 
 // TestTable: columns in line, those that are for wide ones only with -o wide, and namespaces when there may be several.
 func TestTable(t *testing.T) {
-	s := servertest.New(t)
+	s := serve(t)
 	if got := invoke(t, s.URL, "", "apply", "-f", widgets, "-f", "../../testdata/objects/widget.yaml"); got.code != 0 {
 		t.Fatal(got.stderr)
 	}
@@ -190,7 +201,7 @@ func (w *watching) next(t *testing.T, n int) (lines []string) {
 
 // TestWatch: first what there is, then what changes; an interruption is no failure.
 func TestWatch(t *testing.T) {
-	s := servertest.New(t)
+	s := serve(t)
 	if got := invoke(t, s.URL, "", "apply", "-f", widgets, "-f", "../../testdata/objects/widget.yaml"); got.code != 0 {
 		t.Fatal(got.stderr)
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/client/kubeconfig"
 )
@@ -26,6 +28,8 @@ func server(t *testing.T) (url string, ca []byte) {
 
 // TestOpen: who the client is, and where it works.
 func TestOpen(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) }) // after the server is closed
 	url, ca := server(t)
 	dir := t.TempDir()
 	write := func(name, text string, mode os.FileMode) string {
