@@ -52,10 +52,11 @@
 //
 // # Goroutines
 //
-// Functions block, and the caller says go. Run and Reflect end with their context, and wait for what they have started.
+// Functions block, and the caller says go. Reflect ends with its context. StartCache alone starts a goroutine that goes on
+// after it returns: Cache.Close, or the end of its context, ends that, and Close waits for it.
 //
 // # Bounds
 //
-// An event has at most watchstream.DefaultMaxFrame bytes, a Status maxStatus, another answer maxAnswer. A list is fetched in
-// pages. A subscription that takes every change holds at most maxPending of them.
+// An event has at most watchstream.DefaultMaxFrame bytes (16 MiB), the text of a refusal 3 MiB, and another answer 4 GiB. A
+// list is fetched in pages. A subscription that takes every change holds at most a million (2^20) of them.
 package client

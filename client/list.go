@@ -43,8 +43,9 @@ func (r Collection[T]) List(ctx context.Context, options ...Option) (*List[T], e
 	return &List[T]{ResourceVersion: first.version, from: r, call: c, first: first}, nil
 }
 
-// All yields the objects, and fetches pages as it comes to them. An error is the last that it yields. When the list's version expires between two pages that's ErrExpired, unless AllowInconsistent was given.
-// Calling All again begins with the first object again.
+// All yields the objects, and fetches pages as it comes to them. An error is the last that it yields. When the list's
+// version expires between two pages that's ErrExpired, unless AllowInconsistent was given. Calling All again begins with
+// the first object again.
 func (l *List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		for event, err := range l.events(ctx) {
