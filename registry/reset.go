@@ -80,10 +80,10 @@ func (r *Registry) reset(ctx context.Context, to *State) (storage.Revision, erro
 	defer cancel()
 	r.resets.Add(1)
 	defer r.resets.Add(1)
-	var batch storage.Batch
-	rev, err := r.store.Replace(ctx, func() (storage.Batch, error) {
+	var batch storage.Replacement
+	rev, err := r.store.Replace(ctx, func() (storage.Replacement, error) {
 		if _, err := r.cacher.Barrier(ctx); err != nil {
-			return storage.Batch{}, err
+			return storage.Replacement{}, err
 		}
 		batch = to.image.Since(r.cacher.Image())
 		return batch, nil

@@ -13,8 +13,8 @@ import (
 // changes knows by it that the revision is a Replace and no write of single objects.
 const ReplacedKey = "/apiserver-lite/replaced"
 
-// Batch is what a Replace writes. No key may be in it twice.
-type Batch struct {
+// Replacement is what a Replace writes. No key may be in it twice.
+type Replacement struct {
 	Puts    []KeyValue // the Revision of each means nothing
 	Deletes []Span
 }
@@ -72,7 +72,7 @@ func (s *Store) Pin(ctx context.Context) (_ context.Context, mine bool) {
 //
 // Errors: plan's, as it is; ErrTooLarge for a batch that etcd doesn't take in one request; and those of Create. After
 // ErrUnavailable and ctx's the write may have happened.
-func (s *Store) Replace(ctx context.Context, plan func() (Batch, error)) (Revision, error) {
+func (s *Store) Replace(ctx context.Context, plan func() (Replacement, error)) (Revision, error) {
 	if s.gate == nil {
 		return 0, wrapOwn("replace", Root, errors.New("AllowReplace wasn't called"))
 	}
@@ -95,7 +95,7 @@ func (s *Store) Replace(ctx context.Context, plan func() (Batch, error)) (Revisi
 }
 
 // operations are a batch's, for etcd.
-func (s *Store) operations(b Batch) ([]clientv3.Op, error) {
+func (s *Store) operations(b Replacement) ([]clientv3.Op, error) {
 	ops := make([]clientv3.Op, 0, len(b.Puts)+len(b.Deletes)+1)
 	for _, d := range b.Deletes {
 		ops = append(ops, clientv3.OpDelete(d.First, clientv3.WithRange(d.Last+"\x00")))

@@ -62,7 +62,7 @@ func TestReplace(t *testing.T) {
 		}
 	}
 	want := map[string]string{}
-	b := storage.Batch{Deletes: []storage.Span{{First: name(0), Last: name(99)}, {First: name(200), Last: name(200)}}}
+	b := storage.Replacement{Deletes: []storage.Span{{First: name(0), Last: name(99)}, {First: name(200), Last: name(200)}}}
 	large := strings.Repeat("x", 8<<10) // 24 MiB together
 	for i := 100; i < 300; i++ {
 		want[name(i)] = "old"
@@ -72,7 +72,7 @@ func TestReplace(t *testing.T) {
 		want[name(i)] = large
 		b.Puts = append(b.Puts, storage.KeyValue{Key: name(i), Value: []byte(large)})
 	}
-	rev, err := s.Replace(ctx, func() (storage.Batch, error) { return b, nil })
+	rev, err := s.Replace(ctx, func() (storage.Replacement, error) { return b, nil })
 	if err != nil || rev != before+1 {
 		t.Fatalf("replaced at %d after %d, %v", rev, before, err)
 	}
@@ -91,20 +91,20 @@ func TestReplace(t *testing.T) {
 	if len(changes) == 0 || changes[len(changes)-1].Key != storage.ReplacedKey {
 		t.Errorf("Follow ends with %d changes", len(changes))
 	}
-	rev, err = s.Replace(ctx, func() (storage.Batch, error) { return storage.Batch{}, nil })
+	rev, err = s.Replace(ctx, func() (storage.Replacement, error) { return storage.Replacement{}, nil })
 	if err != nil || rev != before+2 {
 		t.Errorf("an empty batch: %d, %v", rev, err)
 	}
 	planned := errors.New("no plan")
-	if _, err := s.Replace(ctx, func() (storage.Batch, error) { return storage.Batch{}, planned }); !errors.Is(err, planned) {
+	if _, err := s.Replace(ctx, func() (storage.Replacement, error) { return storage.Replacement{}, planned }); !errors.Is(err, planned) {
 		t.Errorf("a plan that fails: %v", err)
 	}
-	twice := storage.Batch{Puts: []storage.KeyValue{{Key: name(1)}, {Key: name(1)}}}
-	if _, err := s.Replace(ctx, func() (storage.Batch, error) { return twice, nil }); err == nil {
+	twice := storage.Replacement{Puts: []storage.KeyValue{{Key: name(1)}, {Key: name(1)}}}
+	if _, err := s.Replace(ctx, func() (storage.Replacement, error) { return twice, nil }); err == nil {
 		t.Error("a key may be written twice")
 	}
 	fixed, _ := open(t, nil)
-	if _, err := fixed.Replace(ctx, func() (storage.Batch, error) { return storage.Batch{}, nil }); err == nil {
+	if _, err := fixed.Replace(ctx, func() (storage.Replacement, error) { return storage.Replacement{}, nil }); err == nil {
 		t.Error("every store may be replaced")
 	}
 }
@@ -137,10 +137,10 @@ func TestReplaceKeepsWritersOut(t *testing.T) {
 	var last storage.Revision
 	for range 20 {
 		var planned storage.Revision
-		rev, err := s.Replace(ctx, func() (storage.Batch, error) {
+		rev, err := s.Replace(ctx, func() (storage.Replacement, error) {
 			var err error
 			planned, err = s.Barrier(ctx)
-			return storage.Batch{Deletes: []storage.Span{{First: storage.Root, Last: storage.Root + "~"}}}, err
+			return storage.Replacement{Deletes: []storage.Span{{First: storage.Root, Last: storage.Root + "~"}}}, err
 		})
 		if err != nil || rev != planned+1 {
 			t.Errorf("planned at %d, replaced at %d, %v", planned, rev, err)

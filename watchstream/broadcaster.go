@@ -24,7 +24,8 @@ const incomingQueue = 25
 // apimachinery's watch.Broadcaster.
 //
 // A goroutine distributes; Shutdown ends it and waits for it. Lock: mu is held while an event waits for its place in the
-// incoming queue, so that events and subscriptions have one order.
+// incoming queue, and while a Receive or a Stop waits for the events before it, so that events and subscriptions have one
+// order.
 type Broadcaster[T any] struct {
 	queue int
 	full  Full
@@ -109,7 +110,7 @@ func (b *Broadcaster[T]) Send(event T) error {
 }
 
 // TrySend is Send that gives up when the incoming queue is full: it tells whether there was a place for the event. If not,
-// nobody gets it. It waits only while a Send waits, as apimachinery's does.
+// nobody gets it. It waits only while a Send, a Receive or a Stop waits.
 func (b *Broadcaster[T]) TrySend(event T) (sent bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -18,17 +18,17 @@ import (
 
 func TestTransition(t *testing.T) {
 	for _, c := range []struct {
-		name      string
-		prev, cur bool
-		want      string
+		name string
+		Matches
+		want string
 	}{
-		{"enters or is created", false, true, "ADDED"},
-		{"stays", true, true, "MODIFIED"},
-		{"leaves or is deleted", true, false, "DELETED"},
-		{"never matches", false, false, ""},
+		{"enters or is created", Matches{false, true}, "ADDED"},
+		{"stays", Matches{true, true}, "MODIFIED"},
+		{"leaves or is deleted", Matches{true, false}, "DELETED"},
+		{"never matches", Matches{}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := Transition(c.prev, c.cur).String(); got != c.want {
+			if got := Transition(c.Matches).String(); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})

@@ -18,18 +18,21 @@ var typeNames = [...]string{None: "", Added: "ADDED", Modified: "MODIFIED", Dele
 // String returns the type's name on the wire.
 func (t Type) String() string { return typeNames[t] }
 
-// Transition is what a watcher is told about a change, given whether the previous and the current
-// state of the object match its selectors. A missing state doesn't match. For Deleted the watcher gets
-// the previous object, with the resourceVersion of the change.
+// Matches says whether an object matched a watcher's selectors before a change, and whether it does now. A missing object
+// doesn't match.
+type Matches struct{ Before, Now bool }
+
+// Transition is what a watcher is told about a change. For Deleted the watcher gets the previous object, with the
+// resourceVersion of the change.
 //
 // All events follow this rule: live ones, and those read from the log or from history.
-func Transition(prevMatches, curMatches bool) Type {
+func Transition(m Matches) Type {
 	switch {
-	case prevMatches && curMatches:
+	case m.Before && m.Now:
 		return Modified
-	case prevMatches:
+	case m.Before:
 		return Deleted
-	case curMatches:
+	case m.Now:
 		return Added
 	}
 	return None

@@ -26,9 +26,10 @@
 //
 // Conversion.turn is a lock too. It's a channel, so that whoever waits for it can give up. It's held while a
 // webhook is asked. No I/O happens under any of the others, which are mutexes. Two of them are held while what readers get is
-// encoded, which calls View.Render, Encoding.Encode and Conversion.Needed: event.mu and sharedState.mu. Whoever waits for
-// these wants the same bytes; the feed never does. Selectors are matched under Resource.mu for groups, in the
-// feed, and never for a single reader.
+// encoded, which calls View.Render, Encoding.Encode, Conversion.Needed and, for a state, the selectors: event.mu and
+// sharedState.mu. Whoever waits for
+// these wants the same bytes; the feed never does. Under Resource.mu selectors are matched for groups, in the feed, and
+// never for a single reader.
 //
 // A list is written from a Snapshot: a clone of the tree, which takes constant time, with the index of the
 // selectable fields that belongs to it. That index costs about 60 bytes for each object and field (see

@@ -27,7 +27,7 @@ type feed struct {
 	noting      bool           // a tape is open, so the present batch is noted
 	noted       []note         // the events of the present batch, for the tapes
 	untrimmed   int            // changes since the logs were last trimmed
-	pinned      int64          // bytes replaced since the snapshots were last trimmed
+	removed     int64          // bytes that left the trees since the snapshots were last trimmed
 	undecodable storage.Change // the first change of the batch that couldn't be decoded
 	complained  time.Time      // when such a change was last logged
 }
@@ -146,8 +146,8 @@ func (f *feed) applyNoted(changes []storage.Change) (dirty []*cohort) {
 		}
 		dirty = f.applyRevision(changes[from:to], dirty)
 		f.moveTo(changes[from].Revision)
-		if f.pinned >= trimBytes {
-			f.pinned = 0
+		if f.removed >= trimBytes {
+			f.removed = 0
 			f.cacher.kept.trim()
 			f.cacher.states.trim()
 		}

@@ -27,14 +27,13 @@ type group struct {
 	labelSelector selectors.LabelSelector
 	fieldSelector selectors.FieldSelector
 
-	// guarded by Resource.mu
+	// guarded by Resource.mu, all below
 	refs    int
 	ring    []entry // entries i with first <= i < next are at ring[i%len]
 	first   uint64
 	next    uint64
-	floor   uint64 // seq of the newest entry overwritten; at creation the log's head
-	touched uint64 // seq of the last event that route looked at: the index may find a group twice for one event
-
+	floor   uint64       // seq of the newest entry overwritten; at creation the log's head
+	touched uint64       // seq of the last event that route looked at: the index may find a group twice for one event
 	state   *sharedState // the initial state that members are being given, if any
 	cohorts []*cohort    // the members, as they're woken; whoever joins gets into the last one
 }
@@ -64,7 +63,7 @@ func (g *group) matches(o *Object) bool {
 
 // transition is what the group's watchers are told about an event.
 func (g *group) transition(e *event) watchstream.Type {
-	return watchstream.Transition(g.matches(e.prev), g.matches(e.cur))
+	return watchstream.Transition(watchstream.Matches{Before: g.matches(e.prev), Now: g.matches(e.cur)})
 }
 
 // push adds an entry to the ring, which holds at most so many; Resource.mu must be held.

@@ -43,7 +43,7 @@ func (im *Image) Size() (objects int, bytes int64) {
 
 // Since returns what has to be written to a store that holds now, so that it holds im. An object that is the same in both
 // is left out. The Revision of each put is the object's in im.
-func (im *Image) Since(now *Image) (b storage.Batch) {
+func (im *Image) Since(now *Image) (b storage.Replacement) {
 	for p, s := range now.resources {
 		b = s.differing(p, im.resources[p], b)
 	}
@@ -57,7 +57,7 @@ func (im *Image) Since(now *Image) (b storage.Batch) {
 
 // differing adds to b what leads from one resource's snapshot to another one's; nil is one without objects. Both are in
 // the order of keys, so neighbours that go are deleted as one span.
-func (s *Snapshot) differing(p storage.Prefix, to *Snapshot, b storage.Batch) storage.Batch {
+func (s *Snapshot) differing(p storage.Prefix, to *Snapshot, b storage.Replacement) storage.Replacement {
 	have, want := s.objects(p), to.objects(p)
 	neighbours := false // the key before, of those in either, was deleted
 	for len(have) > 0 || len(want) > 0 {
@@ -146,7 +146,7 @@ func (r *Resource) applyReplace(changes []storage.Change, at storage.Revision, d
 			prev, _ = r.tree.Delete(&Object{Key: ch.Key})
 		}
 		r.fields.move(prev, objects[i])
-		r.countReplaced(prev)
+		r.countRemoved(prev)
 		if prev != nil {
 			prev.dropMessages()
 		}

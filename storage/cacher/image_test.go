@@ -71,7 +71,7 @@ func TestImages(t *testing.T) {
 		}
 		before := r.cacher.Position()
 		to := images[random.IntN(len(images))]
-		rev, err := r.store.Replace(ctx, func() (storage.Batch, error) { return to.Since(r.cacher.Image()), nil })
+		rev, err := r.store.Replace(ctx, func() (storage.Replacement, error) { return to.Since(r.cacher.Image()), nil })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestSpans(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			const p = "/registry/g/r/"
-			b := snapshot(tc.have).differing(p, snapshot(tc.want), storage.Batch{})
+			b := snapshot(tc.have).differing(p, snapshot(tc.want), storage.Replacement{})
 			deletes, puts := "", ""
 			for i, d := range b.Deletes {
 				if i > 0 {

@@ -87,7 +87,7 @@ func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*coho
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tree.Ascend(func(o *Object) bool {
-		r.countReplaced(o)
+		r.countRemoved(o)
 		o.dropMessages()
 		return true
 	})
@@ -132,7 +132,7 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 			e.prev, _ = r.tree.Delete(&Object{Key: c.Key})
 		}
 		r.fields.move(e.prev, e.cur)
-		r.countReplaced(e.prev)
+		r.countRemoved(e.prev)
 		if e.prev != nil {
 			e.prev.dropMessages()
 		}

@@ -414,7 +414,7 @@ func TestIndexNeverMisses(t *testing.T) {
 		for _, m := range members {
 			if g := m.c.group; !seen[g] {
 				seen[g] = true
-				if typ := watchstream.Transition(matches(m.o, prev), matches(m.o, cur)); typ != watchstream.None {
+				if typ := watchstream.Transition(watchstream.Matches{Before: matches(m.o, prev), Now: matches(m.o, cur)}); typ != watchstream.None {
 					told[g] = append(told[g], fmt.Sprint(typ, " ", b.rev))
 				}
 			}

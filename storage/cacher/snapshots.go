@@ -128,14 +128,14 @@ func (k *keptSnapshot) pins() int64 { return k.resource.removedBytes.Load() - k.
 // object: the object's attributes, and the tree's nodes that the change copied.
 const changeOverhead = 512
 
-// countReplaced counts what a change took out of the tree; prev is nil for a creation.
-func (r *Resource) countReplaced(prev *Object) {
+// countRemoved counts what a change took out of the tree; prev is nil for a creation.
+func (r *Resource) countRemoved(prev *Object) {
 	n := int64(changeOverhead)
 	if prev != nil {
 		n += int64(len(prev.raw))
 	}
 	r.removedBytes.Add(n)
-	r.cacher.feed.pinned += n
+	r.cacher.feed.removed += n
 }
 
 func (k *kept) add(r *Resource, s *Snapshot) {

@@ -161,7 +161,7 @@ func (r *room) look(want int64) *roomState {
 	now.disk, now.shut = r.disk()
 	r.looked.Store(int64(time.Since(r.began)))
 	if now.shut == nil {
-		now.full = now.disk.low(before.full)
+		now.full = now.disk.low() || before.full && now.disk.stillLow()
 		if r.left.Load() < want || before.shut != nil || r.dir.spent.Load() {
 			now.shut = r.allocate()
 		}

@@ -71,13 +71,11 @@ func statDisk(path string) (diskSpace, error) {
 
 func (d diskSpace) reserve() int64 { return min(diskReserve, d.total/diskReserveShare) }
 
-// low reports whether puts have to be refused. was is the answer of the look before: after a refusal more must be free.
-func (d diskSpace) low(was bool) bool {
-	if was {
-		return d.free < d.enough()
-	}
-	return d.free < d.reserve()
-}
+// low reports whether puts have to be refused.
+func (d diskSpace) low() bool { return d.free < d.reserve() }
+
+// stillLow is low after a refusal, when more must be free.
+func (d diskSpace) stillLow() bool { return d.free < d.enough() }
 
 // enough is what must be free for puts to go on after a refusal.
 func (d diskSpace) enough() int64 { return d.reserve() + d.reserve()/returnShare }

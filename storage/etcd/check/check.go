@@ -43,7 +43,7 @@ func (d Directory) Open(log *slog.Logger) (commit uint64, err error) {
 
 // check looks at the files, and repairs what a crash can leave.
 func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
-	defer catchFault(debug.SetPanicOnFault(true), d.member(), &err)
+	defer catchFaults(d.member(), &err)()
 	if _, err := os.Lstat(d.member()); errors.Is(err, fs.ErrNotExist) {
 		if d.Used {
 			return 0, &damage{d.member(), -1, "it is missing"}
@@ -140,12 +140,15 @@ func trim(path string, pages int64) error {
 	return os.Truncate(path, pages)
 }
 
-// catchFault, deferred, turns a fault into an error: files are mapped, and a sector that can't be read
-// is one.
-func catchFault(before bool, path string, err *error) {
-	debug.SetPanicOnFault(before)
-	if r := recover(); r != nil {
-		*err = &damage{path, -1, fmt.Sprintf("it can't be read: %v", r)}
+// catchFaults makes faults panic, and returns a function that the caller defers, which turns such a panic into an error:
+// files are mapped, and a sector that can't be read is a fault.
+func catchFaults(path string, err *error) func() {
+	before := debug.SetPanicOnFault(true)
+	return func() {
+		debug.SetPanicOnFault(before)
+		if r := recover(); r != nil {
+			*err = &damage{path, -1, fmt.Sprintf("it can't be read: %v", r)}
+		}
 	}
 }
 

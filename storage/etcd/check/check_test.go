@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -283,7 +282,7 @@ func TestFault(t *testing.T) {
 		t.Fatal(err)
 	}
 	read := func() (err error) {
-		defer catchFault(debug.SetPanicOnFault(true), name, &err)
+		defer catchFaults(name, &err)()
 		b, unmap, err := mapFile(name)
 		if err != nil {
 			return err

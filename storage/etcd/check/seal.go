@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"time"
 )
@@ -55,7 +54,7 @@ type sealed struct {
 
 // write makes the seal of a closed database. It's written in place: half of it is as good as none.
 func (s seal) write() (err error) {
-	defer catchFault(debug.SetPanicOnFault(true), s.db, &err)
+	defer catchFaults(s.db, &err)()
 	db, unmap, err := openDB(s.db)
 	if err != nil {
 		return err
