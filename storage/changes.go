@@ -43,8 +43,8 @@ func (s *Store) Changes(ctx context.Context, st Stretch) (changes []Change, upTo
 		if changes, upTo, err = s.scanAll(ctx, st); err != nil || upTo > st.After || announced <= st.After {
 			return changes, upTo, err
 		}
-		if err := ctx.Err(); err != nil {
-			return nil, 0, err
+		if err := s.running(ctx); err != nil {
+			return nil, 0, wrap("changes", Root, err)
 		}
 		runtime.Gosched() // etcd has announced a revision, and shows it in an instant
 	}

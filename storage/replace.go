@@ -3,10 +3,10 @@ package storage
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"golang.org/x/sync/semaphore"
 )
 
 // ReplacedKey is written by each Replace, as the last key of its revision. It belongs to no object. Whoever follows the
@@ -24,19 +24,26 @@ type Span struct{ First, Last string }
 
 // gate keeps other writes out while a Replace is under way.
 type gate struct {
-	mu       sync.RWMutex // held for reading by each write while etcd has it, for writing by a Replace
-	replaces atomic.Int64 // how many there were; changed under mu
+	// open has a place for each write that etcd has, and a Replace takes all of them. It's a semaphore, because waiting for
+	// it must end with the caller's context.
+	open     *semaphore.Weighted
+	replaces atomic.Int64 // how many there were; changed by whoever has all places
 }
 
+// gatePlaces is how many writes may be under way at once: more than there ever are.
+const gatePlaces = 1 << 30
+
 // enter lets a write in, unless the store was replaced since its context was pinned. A nil gate lets all in. leave must
-// follow a nil error.
+// follow a nil error. Other errors are ctx's.
 func (g *gate) enter(ctx context.Context) error {
 	if g == nil {
 		return nil
 	}
-	g.mu.RLock()
+	if err := g.open.Acquire(ctx, 1); err != nil {
+		return err
+	}
 	if at, pinned := ctx.Value(pin{g}).(int64); pinned && at != g.replaces.Load() {
-		g.mu.RUnlock()
+		g.open.Release(1)
 		return ErrReplaced
 	}
 	return nil
@@ -44,7 +51,7 @@ func (g *gate) enter(ctx context.Context) error {
 
 func (g *gate) leave() {
 	if g != nil {
-		g.mu.RUnlock()
+		g.open.Release(1)
 	}
 }
 
@@ -53,7 +60,7 @@ type pin struct{ of *gate }
 
 // AllowReplace lets Replace be called. Without it, writes pay nothing for the gate. It must be called before the first
 // write, and etcd must take requests that are as large as a Replace may be.
-func (s *Store) AllowReplace() { s.gate = &gate{} }
+func (s *Store) AllowReplace() { s.gate = &gate{open: semaphore.NewWeighted(gatePlaces)} }
 
 // Pin returns a context with which writes fail with ErrReplaced once the store is replaced. A writer pins its context
 // before it reads what it decides by, because a revision doesn't tell it everything: a Replace may leave the object that
@@ -68,16 +75,18 @@ func (s *Store) Pin(ctx context.Context) (_ context.Context, mine bool) {
 
 // Replace writes many keys in one revision, which it returns. plan says what to write. While plan runs and until Replace
 // returns no other write is under way: each one has either its revision before plan is called, or a later one than
-// Replace. Replaces wait for each other. A batch without keys makes a revision, too.
+// Replace. Replaces wait for each other. A Replacement without keys makes a revision, too.
 //
-// Errors: plan's, as it is; ErrTooLarge for a batch that etcd doesn't take in one request; and those of Create. After
+// Errors: plan's, as it is; ErrTooLarge for one that etcd doesn't take in one request; and those of Create. After
 // ErrUnavailable and ctx's the write may have happened.
 func (s *Store) Replace(ctx context.Context, plan func() (Replacement, error)) (Revision, error) {
 	if s.gate == nil {
 		return 0, wrapOwn("replace", Root, errors.New("AllowReplace wasn't called"))
 	}
-	s.gate.mu.Lock()
-	defer s.gate.mu.Unlock()
+	if err := s.gate.open.Acquire(ctx, gatePlaces); err != nil {
+		return 0, wrap("replace", Root, err)
+	}
+	defer s.gate.open.Release(gatePlaces)
 	b, err := plan()
 	if err != nil {
 		return 0, err
@@ -94,7 +103,7 @@ func (s *Store) Replace(ctx context.Context, plan func() (Replacement, error)) (
 	return Revision(res.Header.Revision), nil
 }
 
-// operations are a batch's, for etcd.
+// operations are those of a Replacement, for etcd.
 func (s *Store) operations(b Replacement) ([]clientv3.Op, error) {
 	ops := make([]clientv3.Op, 0, len(b.Puts)+len(b.Deletes)+1)
 	for _, d := range b.Deletes {

@@ -174,3 +174,31 @@ func TestReplaceKeepsWritersOut(t *testing.T) {
 		t.Errorf("a deletion that began before: %v", err)
 	}
 }
+
+// TestReplaceIsWaitedFor: a write, or another Replace, that waits for a Replace gives up when its context ends.
+func TestReplaceIsWaitedFor(t *testing.T) {
+	s := openReplaceable(t)
+	inside, open := make(chan struct{}), make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Replace(t.Context(), func() (storage.Replacement, error) {
+			close(inside)
+			<-open
+			return storage.Replacement{}, nil
+		})
+		ended <- err
+	}()
+	<-inside
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Create(gone, "/registry/g/r/ns/a", []byte("{}")); !errors.Is(err, context.Canceled) {
+		t.Errorf("the write got %v", err)
+	}
+	if _, err := s.Replace(gone, func() (storage.Replacement, error) { return storage.Replacement{}, nil }); !errors.Is(err, context.Canceled) {
+		t.Errorf("the second Replace got %v", err)
+	}
+	close(open)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

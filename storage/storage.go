@@ -8,9 +8,9 @@
 // Down: a write is one transaction through etcd's client. Up: etcd's watch hands what was written to the tail, and
 // Follow takes it from there. What had no room in the tail is read by Changes from etcd's index of revisions.
 //
-// Goroutines: none of ours. Locks: gate.mu, in stores that may be replaced. Each write holds it for reading while etcd has
-// the write. Replace holds it for writing, and calls its plan under it: the plan may take locks of the cacher and mustn't
-// write. Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions at a time.
+// Goroutines: none of ours. Locks: gate.open, in stores that may be replaced, for which nobody waits longer than its
+// context. Each write has a place in it while etcd has the write. Replace has all places, and calls its plan with them: the
+// plan may take locks of the cacher and mustn't write. Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions at a time.
 //
 // Bounds: maxTailBytes in the tail, followBytes per Follow, listPage keys per read of List.
 package storage

@@ -132,7 +132,8 @@ func (c *Cacher) WaitFor(ctx context.Context, rev storage.Revision) error {
 }
 
 // Barrier returns when every write acknowledged before the call is in the caches, with a revision that
-// covers them all: what is read from memory after it is linearizable.
+// covers them all: what is read from memory after it is linearizable. Errors: storage.ErrUnavailable when etcd is
+// stopping, and ctx's.
 func (c *Cacher) Barrier(ctx context.Context) (storage.Revision, error) {
 	rev, err := c.store.Barrier(ctx)
 	if err != nil {

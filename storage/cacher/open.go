@@ -33,7 +33,8 @@ type WatchOptions struct {
 }
 
 // Open starts a watch. The error is storage.ErrCompacted when history is known to begin after o.After,
-// storage.ErrFutureRevision when etcd hasn't reached o.After, which is then another store's revision, and ctx's when
+// storage.ErrFutureRevision when etcd hasn't reached o.After, which is then another store's revision,
+// storage.ErrUnavailable when etcd is stopping, and ctx's when
 // that ends before the feed is there. Open doesn't wait for a disk. So it may not know of a compaction yet; then the
 // first Next that reads history returns the error.
 func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {

@@ -44,6 +44,10 @@ type stretch struct {
 // takes about an eighth of historyBytes at most.
 const maxStretchBytes = 8 << 20
 
+// stretchOverhead is about how many bytes a stretch takes besides its events: itself, its key in map and list, and its
+// channel. It counts, because a stretch of a resource in which nothing happened has nothing else.
+const stretchOverhead = 300
+
 // seek returns a stretch that reaches further than of.After. Its events may begin before of.After, and it may have
 // none after it. of.Through is the feed's position, beyond which no stretch is read.
 func (st *stretches) seek(ctx context.Context, r *Resource, of storage.Stretch) (*stretch, error) {
@@ -122,6 +126,7 @@ func (st *stretches) evictLocked() {
 		for _, e := range s.events {
 			e.drop()
 		}
+		st.bytes.Add(-stretchOverhead)
 		delete(st.known, st.order[0])
 		st.order = st.order[1:]
 	}
@@ -167,6 +172,7 @@ func (st *stretches) read(ctx context.Context, k stretchKey, through storage.Rev
 	for _, e := range events {
 		st.hold(e)
 	}
+	st.bytes.Add(stretchOverhead)
 	s.events, s.upTo = events, upTo
 	return nil
 }

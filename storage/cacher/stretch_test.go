@@ -81,3 +81,24 @@ func TestHistoryGivenUp(t *testing.T) {
 		t.Errorf("gave up at %d points only", gaveUp)
 	}
 }
+
+// TestQuietStretches: stretches without events count, too, so that their number is bounded.
+func TestQuietStretches(t *testing.T) {
+	const most = 10
+	small := smallBounds
+	small.historyBytes = most * stretchOverhead
+	r := newRig(t, small)
+	begin := r.write(widgetNamed("a", "front"))
+	r.write(widgetNamed("a", "back"))
+	r.catchUp()
+	st := &r.cacher.stretches
+	for i := range 5 * most {
+		quiet := r.cacher.Resource(storage.PrefixOf("example.com", fmt.Sprint("quiet", i)))
+		if _, err := st.seek(t.Context(), quiet, storage.Stretch{After: begin, Through: r.cacher.Position()}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(st.known); n > most+1 || n != len(st.order) || st.bytes.Load() != int64(n)*stretchOverhead {
+		t.Errorf("%d stretches are kept, %d in order, with %d bytes; want at most %d", n, len(st.order), st.bytes.Load(), most+1)
+	}
+}
