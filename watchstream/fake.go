@@ -62,7 +62,7 @@ func (f *Fake[T]) put(item *fakeItem[T]) {
 		return
 	}
 	run.queue = append(run.queue, item)
-	run.ring()
+	run.signal()
 	run.mu.Unlock()
 	if f.wait {
 		<-item.taken
@@ -78,7 +78,7 @@ func (f *Fake[T]) Stop() {
 		return
 	}
 	run.stopped = true
-	run.ring()
+	run.signal()
 	if f.wait { // those who wait get their events back
 		for _, item := range run.queue {
 			close(item.taken)
@@ -109,8 +109,8 @@ func (f *Fake[T]) run() *fakeRun[T] {
 	return f.now
 }
 
-// ring wakes the readers. run.mu must be held.
-func (run *fakeRun[T]) ring() {
+// signal wakes the readers. run.mu must be held.
+func (run *fakeRun[T]) signal() {
 	close(run.news)
 	run.news = make(chan struct{})
 }

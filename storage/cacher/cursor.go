@@ -124,14 +124,14 @@ type delivery struct {
 
 func deliver(e *event, t watchstream.Type) delivery { return delivery{e, t, e.object(t)} }
 
-// quota counts what one Next takes. A full one takes only further events of its last revision, because a client
+// budget counts what one Next takes. A full one takes only further events of its last revision, because a client
 // resumes after the last revision that it saw, and would miss the rest of that one.
-type quota struct {
+type budget struct {
 	events, bytes int
 	rev           storage.Revision
 }
 
-func (b *quota) takes(e *event) bool {
+func (b *budget) takes(e *event) bool {
 	if (b.events >= maxBatchEvents || b.bytes >= maxBatchBytes) && e.rev != b.rev {
 		return false
 	}
@@ -149,7 +149,7 @@ var (
 
 // nextLive takes entries from the group's ring.
 func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, err error) {
-	var b quota
+	var b budget
 	pooled := deliveryPool.Get().(*[]delivery)
 	got := (*pooled)[:0]
 	defer func() { clear(got); *pooled = got; deliveryPool.Put(pooled) }()
@@ -185,7 +185,7 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 // nextBehind takes events that the group's ring no longer has: from the log, or from history if the log has dropped
 // them too.
 func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revision) ([]byte, step, error) {
-	var b quota
+	var b budget
 	pooled := eventPool.Get().(*[]*event)
 	got := (*pooled)[:0]
 	defer func() { clear(got); *pooled = got; eventPool.Put(pooled) }()
@@ -237,7 +237,7 @@ func (c *Cursor) nextPast(ctx context.Context, dst []byte, to limits) ([]byte, s
 	if err != nil {
 		return dst, moved, err
 	}
-	var b quota
+	var b budget
 	events, n := s.between(c.rev, to.epoch), 0
 	for n < len(events) && b.takes(events[n]) {
 		n++

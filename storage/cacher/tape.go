@@ -259,7 +259,7 @@ func (ts *tapes) hand(notes []note, upTo storage.Revision) {
 			t.notes, t.upTo = append(t.notes, notes...), upTo
 		}
 		t.mu.Unlock()
-		t.ring()
+		t.signal()
 	}
 }
 
@@ -269,11 +269,11 @@ func (ts *tapes) expire() {
 		t.mu.Lock()
 		t.notes, t.lost = nil, true
 		t.mu.Unlock()
-		t.ring()
+		t.signal()
 	}
 }
 
-func (t *Tape) ring() {
+func (t *Tape) signal() {
 	select {
 	case t.news <- struct{}{}:
 	default:

@@ -143,7 +143,7 @@ func (s *sleeper) done(w *waker) {
 	s.busy = false
 	w.busy.Add(-1)
 	if w.holding.Load() && w.holding.CompareAndSwap(true, false) {
-		w.ring()
+		w.signal()
 	}
 }
 
@@ -170,10 +170,10 @@ func (w *waker) wake(cohorts []*cohort) {
 	w.mu.Lock()
 	w.queue = append(w.queue, cohorts...)
 	w.mu.Unlock()
-	w.ring()
+	w.signal()
 }
 
-func (w *waker) ring() {
+func (w *waker) signal() {
 	select {
 	case w.bell <- struct{}{}:
 	default:
@@ -237,7 +237,7 @@ func (w *waker) mayWake(now time.Time) bool {
 		return true
 	}
 	if w.holding.Store(true); w.busy.Load()-w.stuck < maxBusy { // one finished writing meanwhile
-		w.ring()
+		w.signal()
 	}
 	return false
 }
