@@ -213,16 +213,7 @@ func (r *Registry) AmendNamespace(ctx context.Context, name string, uid types.UI
 			if err := through(next, change); err != nil {
 				return outcome{}, err
 			}
-			if err := w.track(next, prev); err != nil {
-				return outcome{}, err
-			}
-			keepTimes(next, prev)
-			raw, err := w.encode(ctx, next)
-			if err != nil {
-				return outcome{}, err
-			}
-			remove, err := w.unheld(next)
-			return outcome{value: raw, remove: remove}, err
+			return w.unchecked(ctx, next, prev)
 		}
 	})
 }
