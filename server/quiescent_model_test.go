@@ -24,7 +24,7 @@ type quiescentModel struct {
 	kinds   map[string]place // by plural
 	objects map[string]modelObject
 	touched map[string]bool // namespaces and kinds whose deletion began since the last barrier
-	version string          // the resourceVersion of the last write
+	version string          // of the last write, if its answer has one
 	log     []string
 }
 
@@ -57,9 +57,7 @@ func (m *quiescentModel) do(want int, method, path, body, media string) string {
 	if res.StatusCode != want {
 		m.t.Fatalf("%s %s: %s, want %d\n%s\n%s", method, path, res.Status, want, answer, strings.Join(m.log, "\n"))
 	}
-	if v := value(answer, "metadata.resourceVersion"); v != "" {
-		m.version = v
-	}
+	m.version = value(answer, "metadata.resourceVersion") // "" after a deletion, whose version nobody is told
 	return answer
 }
 
