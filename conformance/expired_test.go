@@ -22,8 +22,9 @@ import (
 
 // link is the network between a client and the server, which can be cut. The zero value is whole.
 type link struct {
-	mu     sync.Mutex    // guards both below
+	mu     sync.Mutex    // guards all below
 	mended chan struct{} // requests wait until it's closed; nil while the link is whole
+	cuts   int           // how often it was cut
 	bodies []io.Closer   // of all answers
 }
 
@@ -32,7 +33,7 @@ func (l *link) join(config *rest.Config) *rest.Config {
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(request *http.Request) (*http.Response, error) {
 			l.mu.Lock()
-			mended := l.mended
+			mended, cuts := l.mended, l.cuts
 			l.mu.Unlock()
 			if mended != nil { // an error would make clients back off for up to half a minute
 				select {
@@ -42,12 +43,17 @@ func (l *link) join(config *rest.Config) *rest.Config {
 				}
 			}
 			response, err := next.RoundTrip(request)
-			if err == nil {
-				l.mu.Lock()
-				defer l.mu.Unlock()
-				l.bodies = append(l.bodies, response.Body)
+			if err != nil {
+				return nil, err
 			}
-			return response, err
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.cuts != cuts { // while this request was under way; its answer was none of those that cut closed
+				response.Body.Close()
+				return nil, io.ErrUnexpectedEOF
+			}
+			l.bodies = append(l.bodies, response.Body)
+			return response, nil
 		})
 	})
 	return config
@@ -57,6 +63,7 @@ func (l *link) join(config *rest.Config) *rest.Config {
 func (l *link) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.cuts++
 	l.mended = make(chan struct{})
 	for _, body := range l.bodies {
 		body.Close()
