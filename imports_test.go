@@ -20,6 +20,7 @@ const module = "github.com/apiserver-lite/apiserver-lite"
 var floors = []floor{
 	{"selectors", nil},
 	{"watchstream", nil},
+	{"audit", nil},
 	{"kubeproto", nil},
 	{"storage", nil},
 	{"storage/etcd/check", nil},
@@ -45,8 +46,7 @@ var floors = []floor{
 	{"storage/remote", []string{"storage"}},
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},
 	{"access", []string{"registry", "storage/cacher"}},
-	{"admission", []string{"registry", "registry/clip", "registry/jsontree", "registry/object"}},
-	{"audit", nil},
+	{"admission", []string{"audit", "registry", "registry/clip", "registry/jsontree", "registry/object"}},
 	{"server", []string{"selectors", "watchstream", "kubeproto", "storage", "storage/etcd", "storage/cacher", "registry/...", "controllers"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"client", []string{"selectors", "watchstream"}},

@@ -1,0 +1,22 @@
+package audit
+
+import "context"
+
+// contextKey is the key of a request's Record in its context.
+type contextKey struct{}
+
+// NewContext returns a context whose requests are noted in record.
+func NewContext(ctx context.Context, record *Record) context.Context {
+	return context.WithValue(ctx, contextKey{}, record)
+}
+
+// FromContext returns the Record of the request that ctx belongs to, or nil if it isn't audited.
+func FromContext(ctx context.Context) *Record {
+	record, _ := ctx.Value(contextKey{}).(*Record)
+	return record
+}
+
+// Annotate adds an annotation to the events of the request that ctx belongs to, for instance why it was admitted. It does
+// nothing if the request isn't audited. A key that is there already keeps its first value. It may be called from many
+// goroutines at once.
+func Annotate(ctx context.Context, key, value string) { FromContext(ctx).Annotate(key, value) }
