@@ -47,7 +47,7 @@ var floors = []floor{
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},
 	{"access", []string{"registry", "storage/cacher"}},
 	{"admission", []string{"audit", "registry", "registry/clip", "registry/jsontree", "registry/object"}},
-	{"server", []string{"selectors", "watchstream", "kubeproto", "storage", "storage/etcd", "storage/cacher", "registry/...", "controllers"}},
+	{"server", []string{"selectors", "watchstream", "kubeproto", "storage", "storage/etcd", "storage/cacher", "registry/...", "controllers", "access"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"client", []string{"selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
@@ -96,6 +97,10 @@ type Server struct {
 	// TokenFile holds more such tokens, one per line; empty lines and lines that begin with #
 	// don't count. Its mode is checked as the key's, and it's read once, at start.
 	TokenFile string
+
+	// Access says who else is let in, and what users may do. By default nobody is asked, apart from Token and TokenFile:
+	// everyone who reaches the server is system:masters. Holders of Token and TokenFile's tokens always are.
+	Access access.Options
 
 	// WatchWriteTimeout ends a watch whose client has taken no byte for so long while there was
 	// something to send. Defaults to 1m.
@@ -293,6 +298,12 @@ func (s *Server) validate() error {
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	case s.TLS && s.TLSCertFile != "":
 		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")
+	}
+	if err := s.Access.Validate(); err != nil {
+		return err
+	}
+	if s.Access.On() {
+		return errors.New("users and rules are not served yet")
 	}
 	if _, err := controllers.ParseSet(s.Controllers); err != nil {
 		return fmt.Errorf("--controllers: %w", err)

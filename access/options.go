@@ -1,0 +1,171 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Options say who is let in and what they may do. They are kube-apiserver's flags, and mean the same here. With the zero
+// value nobody is asked: whoever reaches the server may do everything.
+type Options struct {
+	// ClientCAFile is a PEM file of the authorities whose client certificates are believed: the subject's common name is
+	// the user, its organizations are the groups. It's read again when it changes. It needs HTTPS.
+	ClientCAFile string
+
+	// TokenAuthFile is a CSV file of bearer tokens: token, user, uid, and optionally the groups, as "a,b" in quotes. It's
+	// read once, at start.
+	TokenAuthFile string
+
+	// AuthenticationConfigFile is a file with an AuthenticationConfiguration of apiserver.config.k8s.io: issuers of JSON
+	// Web Tokens (OIDC), and for which paths a request needs no credential. It's read once, at start.
+	AuthenticationConfigFile string
+
+	// AnonymousAuth lets requests without a credential in, as system:anonymous. Defaults to true with RBAC. Without RBAC
+	// it's always false once one of the other options asks for credentials, because everything would be open.
+	AnonymousAuth *bool
+
+	// APIAudiences are the audiences that a ServiceAccount's token may be for, one of them at least. Defaults to
+	// ServiceAccountIssuers.
+	APIAudiences []string
+
+	// ServiceAccountIssuers are who may have issued ServiceAccounts' tokens. The first one issues them. Defaults to
+	// https://kubernetes.default.svc.
+	ServiceAccountIssuers []string
+
+	// ServiceAccountKeyFiles are PEM files of RSA or ECDSA keys, public or private, that ServiceAccounts' tokens may be
+	// signed with. Defaults to ServiceAccountSigningKeyFile.
+	ServiceAccountKeyFiles []string
+
+	// ServiceAccountSigningKeyFile is a PEM file with the private RSA or ECDSA key that signs ServiceAccounts' tokens.
+	// Defaults to a key that the server makes and keeps in its data directory.
+	ServiceAccountSigningKeyFile string
+
+	// ServiceAccountJWKSURI is where /.well-known/openid-configuration says that the keys are. Defaults to the server's own
+	// /openid/v1/jwks.
+	ServiceAccountJWKSURI string
+
+	// ServiceAccountMaxTokenExpiration is the longest life that a ServiceAccount's token can get. Zero sets no such limit.
+	ServiceAccountMaxTokenExpiration time.Duration
+
+	RequestHeader RequestHeader
+
+	// AuthorizationMode is AlwaysAllow or RBAC. "Node,RBAC" is RBAC. Defaults to AlwaysAllow.
+	AuthorizationMode string
+}
+
+// RequestHeader says which proxies are believed when they say in headers whom a request comes from.
+type RequestHeader struct {
+	// ClientCAFile is a PEM file of the authorities whose client certificates such proxies have. It's read again when it
+	// changes. It needs HTTPS. Empty: no proxy is believed.
+	ClientCAFile string
+	// AllowedNames are the common names that such a certificate may have. Defaults to any.
+	AllowedNames []string
+	// The headers; of UsernameHeaders and UIDHeaders the first that isn't empty counts. They default to X-Remote-User,
+	// X-Remote-Uid, X-Remote-Group and X-Remote-Extra-.
+	UsernameHeaders, UIDHeaders, GroupHeaders, ExtraHeaderPrefixes []string
+}
+
+// What AuthorizationMode may be, alone or beside Node.
+const (
+	alwaysAllow = "AlwaysAllow"
+	rbac        = "RBAC"
+	node        = "Node"
+)
+
+// AddFlags adds kube-apiserver's flags for the options.
+func (o *Options) AddFlags(set *pflag.FlagSet) {
+	set.StringVar(&o.ClientCAFile, "client-ca-file", "", "PEM file of authorities whose client certificates are believed: the common name is the user, organizations are groups")
+	set.StringVar(&o.TokenAuthFile, "token-auth-file", "", "CSV file of bearer tokens: token,user,uid,\"group1,group2\"")
+	set.StringVar(&o.AuthenticationConfigFile, "authentication-config", "", "file with an AuthenticationConfiguration: OIDC issuers, and what needs no credential")
+	set.Var(optionalBool{&o.AnonymousAuth}, "anonymous-auth", "let requests without a credential in as system:anonymous (default true with RBAC)")
+	set.Lookup("anonymous-auth").NoOptDefVal = "true"
+	set.StringSliceVar(&o.APIAudiences, "api-audiences", nil, "audiences of ServiceAccounts' tokens that are believed (default: the issuers)")
+	set.StringArrayVar(&o.ServiceAccountIssuers, "service-account-issuer", nil, "who issues ServiceAccounts' tokens; further ones are believed, too (default "+defaultIssuer+")")
+	set.StringArrayVar(&o.ServiceAccountKeyFiles, "service-account-key-file", nil, "PEM file of keys that ServiceAccounts' tokens may be signed with (default: the signing key)")
+	set.StringVar(&o.ServiceAccountSigningKeyFile, "service-account-signing-key-file", "", "PEM file with the key that signs ServiceAccounts' tokens (default: one that is kept in the data directory)")
+	set.StringVar(&o.ServiceAccountJWKSURI, "service-account-jwks-uri", "", "where /.well-known/openid-configuration says that the keys are (default: here)")
+	set.DurationVar(&o.ServiceAccountMaxTokenExpiration, "service-account-max-token-expiration", 0, "the longest life of a ServiceAccount's token")
+	h := &o.RequestHeader
+	set.StringVar(&h.ClientCAFile, "requestheader-client-ca-file", "", "PEM file of authorities of the proxies that may say in headers who the user is")
+	set.StringSliceVar(&h.AllowedNames, "requestheader-allowed-names", nil, "common names that certificates of such proxies may have (default any)")
+	set.StringSliceVar(&h.UsernameHeaders, "requestheader-username-headers", nil, "headers with the user (default "+defaultUsernameHeader+")")
+	set.StringSliceVar(&h.UIDHeaders, "requestheader-uid-headers", nil, "headers with the user's uid (default "+defaultUIDHeader+")")
+	set.StringSliceVar(&h.GroupHeaders, "requestheader-group-headers", nil, "headers with the groups (default "+defaultGroupHeader+")")
+	set.StringSliceVar(&h.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil, "what begins headers with more about the user (default "+defaultExtraPrefix+")")
+	set.StringVar(&o.AuthorizationMode, "authorization-mode", "", "what users may do: AlwaysAllow (everything) or RBAC (default "+alwaysAllow+")")
+}
+
+// The defaults.
+const (
+	defaultIssuer         = "https://kubernetes.default.svc"
+	defaultUsernameHeader = "X-Remote-User"
+	defaultUIDHeader      = "X-Remote-Uid"
+	defaultGroupHeader    = "X-Remote-Group"
+	defaultExtraPrefix    = "X-Remote-Extra-"
+)
+
+// On tells whether requests are asked who they come from. Otherwise everyone is system:masters.
+func (o *Options) On() bool {
+	return o.RBAC() || o.NeedsTLS() || o.TokenAuthFile != "" || o.AuthenticationConfigFile != "" ||
+		o.AnonymousAuth != nil && !*o.AnonymousAuth
+}
+
+// NeedsTLS tells whether client certificates are asked for.
+func (o *Options) NeedsTLS() bool { return o.ClientCAFile != "" || o.RequestHeader.ClientCAFile != "" }
+
+// RBAC tells whether users may do only what RBAC's rules allow.
+func (o *Options) RBAC() bool { return slices.Contains(o.modes(), rbac) }
+
+func (o *Options) modes() []string {
+	if o.AuthorizationMode == "" {
+		return nil
+	}
+	return strings.Split(o.AuthorizationMode, ",")
+}
+
+// Validate tells the first option that can't work, by the name of its flag.
+func (o *Options) Validate() error {
+	modes := slices.DeleteFunc(o.modes(), func(mode string) bool { return mode == node && o.RBAC() })
+	switch {
+	case len(modes) > 1 || len(modes) == 1 && modes[0] != alwaysAllow && modes[0] != rbac:
+		return fmt.Errorf("--authorization-mode must be %s or %s: %q", alwaysAllow, rbac, o.AuthorizationMode)
+	case o.ServiceAccountMaxTokenExpiration != 0 && o.ServiceAccountMaxTokenExpiration < time.Hour:
+		return fmt.Errorf("--service-account-max-token-expiration must be an hour at least: %v", o.ServiceAccountMaxTokenExpiration)
+	case len(o.ServiceAccountKeyFiles) > 0 && o.ServiceAccountSigningKeyFile == "":
+		return fmt.Errorf("--service-account-key-file needs --service-account-signing-key-file: tokens of the server's own key would not be believed")
+	case slices.Contains(o.ServiceAccountIssuers, ""):
+		return fmt.Errorf("--service-account-issuer must not be empty")
+	case o.RequestHeader.ClientCAFile == "" && o.RequestHeader.any():
+		return fmt.Errorf("--requestheader-* flags need --requestheader-client-ca-file: anybody can send headers")
+	}
+	return nil
+}
+
+func (h *RequestHeader) any() bool {
+	return len(h.AllowedNames)+len(h.UsernameHeaders)+len(h.UIDHeaders)+len(h.GroupHeaders)+len(h.ExtraHeaderPrefixes) > 0
+}
+
+// optionalBool is a flag that knows whether it was given.
+type optionalBool struct{ to **bool }
+
+func (b optionalBool) Set(s string) error {
+	value, err := strconv.ParseBool(s)
+	if err == nil {
+		*b.to = &value
+	}
+	return err
+}
+
+func (b optionalBool) String() string {
+	if b.to == nil || *b.to == nil {
+		return ""
+	}
+	return strconv.FormatBool(**b.to)
+}
+
+func (b optionalBool) Type() string { return "bool" }
