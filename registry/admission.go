@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
@@ -26,7 +27,7 @@ import (
 // the initial namespaces, and what the controllers delete and finish.
 //
 // The order for a new or changed object is: the defaults of its type or schema; the hooks of the definition; those of
-// Options; defaults again; Prepare; validation; the transaction. So a hook may see an object that validation refuses
+// Options; defaults again; Prepare; validation; the hooks that are Validators; the transaction. So a hook may see an object that validation refuses
 // afterwards, and what a hook makes of an object is validated.
 //
 // Admit is called again when somebody else has written the object meanwhile and the write is tried again. So it must not
@@ -38,6 +39,19 @@ import (
 // its text, which is kube-apiserver's rule for its plugins. A panic is logged and answered 500.
 type Admission[T any] interface {
 	Admit(ctx context.Context, r *AdmissionRequest[T]) error
+}
+
+// Validator is a hook of Options.Admission, or of Registry.Use, that wants to judge an object as it would be stored. It's
+// asked when all hooks have changed the object and validation has found it valid, about the same requests as Admit and
+// with the same rules for errors. It mustn't change the objects, because the next hook is asked about them, too.
+type Validator interface {
+	Validate(ctx context.Context, r *AdmissionRequest[unstructured.Unstructured]) error
+}
+
+// Selective is a hook that is only asked about some requests. Concerns must be quick, because it's called for every write:
+// for one that concerns no hook no object is copied.
+type Selective interface {
+	Concerns(a *Attributes) bool
 }
 
 // AdmissionFunc is a function as an Admission.
@@ -69,7 +83,11 @@ type Attributes struct {
 	DryRun          bool                               // nothing will be written
 	FieldManager    string                             // the client's name in managedFields
 	UserAgent       string                             // "" where there's no HTTP request
-	Warnings        []string                           // for the client, see Warn
+	User            user.Info                          // who asks
+	// Options are those of the request: *metav1.CreateOptions, UpdateOptions or DeleteOptions. Those of a patch or an
+	// applied configuration are what it does: create or update. Nobody may change them. Selective hooks don't see them.
+	Options  any
+	Warnings []string // for the client, see Warn
 }
 
 // Warn tells the client something besides the answer or the refusal, in a Warning header. A deleted collection has none.
@@ -87,13 +105,42 @@ const (
 	Delete Operation = "DELETE"
 )
 
+// Use adds hooks after those of Options. It's for the program's start, before Run: for hooks that need the registry.
+func (r *Registry) Use(hooks ...Admission[unstructured.Unstructured]) {
+	r.admission = append(r.admission, hooks...)
+}
+
 // admits tells whether there are hooks for the resource.
 func (e *Endpoint) admits() bool {
 	return len(e.res.registry.admission) > 0 || e.typed != nil && e.typed.admit != nil
 }
 
-// admit lets the hooks judge a client's write. o, which is nil for a Delete, becomes what they make of it; old is nil for a
-// Create.
+// attributes are what hooks learn of the write of an object.
+func (w *write) attributes(ctx context.Context, op Operation, subject *object.Object) *Attributes {
+	return &Attributes{
+		Operation: op, Kind: w.kind(), Resource: w.path(),
+		Subresource: w.Subresource, Namespace: subject.Meta.Namespace, Name: subject.Meta.Name,
+		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: w.userAgent, User: UserFrom(ctx),
+	}
+}
+
+// optionsOf are a request's options, as hooks see them.
+func (w *write) optionsOf(op Operation) any {
+	var dryRun []string
+	if w.dryRun {
+		dryRun = []string{metav1.DryRunAll}
+	}
+	switch op {
+	case Create:
+		return &metav1.CreateOptions{DryRun: dryRun, FieldManager: w.manager, FieldValidation: w.validation}
+	case Update:
+		return &metav1.UpdateOptions{DryRun: dryRun, FieldManager: w.manager, FieldValidation: w.validation}
+	}
+	return w.deleteOptions
+}
+
+// admit lets the hooks judge a client's write, before validation. o, which is nil for a Delete, becomes what they make of
+// it; old is nil for a Create.
 func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) error {
 	if !w.asked || !w.admits() {
 		return nil
@@ -102,16 +149,17 @@ func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) 
 	if o == nil {
 		subject = old
 	}
-	a := &Attributes{
-		Operation: op, Kind: w.kind(), Resource: w.path(),
-		Subresource: w.Subresource, Namespace: subject.Meta.Namespace, Name: subject.Meta.Name,
-		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: w.userAgent,
+	a := w.attributes(ctx, op, subject)
+	concerned := w.concerned(a)
+	if len(concerned) == 0 && (w.typed == nil || w.typed.admit == nil) {
+		return nil
 	}
+	a.Options = w.optionsOf(op)
 	var before *object.Object
 	if o != nil {
 		before = o.Clone()
 	}
-	err := w.callAll(ctx, a, o, old)
+	err := w.callAll(ctx, a, concerned, pair{o, old})
 	w.warnings = append(w.warnings, a.Warnings...)
 	if err == nil && o != nil {
 		*o = *w.selectPart(o, before)
@@ -120,32 +168,93 @@ func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) 
 	return err
 }
 
+// judge asks the hooks that want to see an object as it would be stored.
+func (w *write) judge(ctx context.Context, op Operation, o, old *object.Object) error {
+	if !w.asked || len(w.res.registry.admission) == 0 {
+		return nil
+	}
+	subject := o
+	if o == nil {
+		subject = old
+	}
+	a := w.attributes(ctx, op, subject)
+	concerned := slices.DeleteFunc(w.concerned(a), func(hook Admission[unstructured.Unstructured]) bool {
+		_, validates := hook.(Validator)
+		return !validates
+	})
+	if len(concerned) == 0 {
+		return nil
+	}
+	a.Options = w.optionsOf(op)
+	call, err := w.hookCall(a, pair{o, old})
+	if err != nil {
+		return err
+	}
+	err = w.judgeBy(ctx, call, concerned)
+	w.warnings = append(w.warnings, a.Warnings...)
+	return err
+}
+
+// judgeBy asks Validators one after the other.
+func (e *Endpoint) judgeBy(ctx context.Context, c hookCall[unstructured.Unstructured], hooks []Admission[unstructured.Unstructured]) error {
+	for _, hook := range hooks {
+		r := &AdmissionRequest[unstructured.Unstructured]{Attributes: *c.about, Object: c.obj, Old: c.old}
+		var refusal error
+		if err := e.res.registry.call("validation by "+nameOf(hook), nil, func() { refusal = hook.(Validator).Validate(ctx, r) }); err != nil {
+			return err
+		}
+		c.about.Warnings = r.Warnings
+		if refusal != nil {
+			return e.refuse(ctx, c.about.Name, refusal)
+		}
+	}
+	return nil
+}
+
+// concerned returns the hooks for all resources that a request concerns.
+func (e *Endpoint) concerned(a *Attributes) (hooks []Admission[unstructured.Unstructured]) {
+	for _, hook := range e.res.registry.admission {
+		if s, ok := hook.(Selective); !ok || s.Concerns(a) {
+			hooks = append(hooks, hook)
+		}
+	}
+	return hooks
+}
+
+// pair is an object that is to be written and the one before it. One of them may be nil.
+type pair struct{ obj, old *object.Object }
+
 // callAll calls the definition's hooks and then those that are for all resources.
-func (e *Endpoint) callAll(ctx context.Context, a *Attributes, o, old *object.Object) error {
+func (e *Endpoint) callAll(ctx context.Context, a *Attributes, hooks []Admission[unstructured.Unstructured], p pair) error {
 	if t := e.typed; t != nil {
-		if err := t.admitTyped(ctx, e, a, o, old); err != nil {
+		if err := t.admitTyped(ctx, e, a, p.obj, p.old); err != nil {
 			return err
 		}
 	}
-	if len(e.res.registry.admission) == 0 {
+	if len(hooks) == 0 {
 		return nil
 	}
-	return e.admitTree(ctx, a, o, old)
+	return e.admitTree(ctx, a, hooks, p)
+}
+
+// hookCall prepares a call of the hooks that are for all resources.
+func (e *Endpoint) hookCall(a *Attributes, p pair) (call hookCall[unstructured.Unstructured], err error) {
+	call = hookCall[unstructured.Unstructured]{endpoint: e, about: a, meta: func(u *unstructured.Unstructured) metav1.Object { return u }}
+	if call.obj, err = e.unstructured(p.obj); err != nil {
+		return call, err
+	}
+	call.old, err = e.unstructured(p.old)
+	return call, err
 }
 
 // admitTree calls the hooks that are for all resources.
-func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, o, old *object.Object) error {
-	obj, err := e.unstructured(o)
+func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, hooks []Admission[unstructured.Unstructured], p pair) error {
+	call, err := e.hookCall(a, p)
 	if err != nil {
 		return err
 	}
-	before, err := e.unstructured(old)
-	if err != nil {
-		return err
-	}
-	call := hookCall[unstructured.Unstructured]{endpoint: e, about: a, obj: obj, old: before, meta: func(u *unstructured.Unstructured) metav1.Object { return u }}
-	obj, err = call.to(ctx, e.res.registry.admission)
-	if err != nil || o == nil {
+	obj, err := call.to(ctx, hooks)
+	if err != nil || p.obj == nil {
 		return err
 	}
 	// Encoding and decoding makes certain that it's JSON, and that the hook shares nothing of it.
@@ -161,8 +270,8 @@ func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, o, old *object.
 	if err != nil {
 		return fmt.Errorf("admission left an object that can't be decoded: %w", err)
 	}
-	*o = *next
-	return e.shape(o)
+	*p.obj = *next
+	return e.shape(p.obj)
 }
 
 // unstructured copies an object for a hook; nil for nil.

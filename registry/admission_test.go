@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
 )
 
 const (
@@ -138,6 +139,76 @@ func TestAdmissionOrder(t *testing.T) {
 	s.refused(err, 422, metav1.StatusReasonInvalid, "spec.size", "2020", "too big")
 }
 
+// judge is a hook that changes sizes, notes what it's asked about when the object would be stored, and refuses 13.
+type judge struct {
+	calls *journal
+	only  Operation // "": all
+}
+
+func (j judge) Concerns(a *Attributes) bool {
+	return a.Resource.Resource == "gadgets" && (j.only == "" || j.only == a.Operation)
+}
+
+func (j judge) Admit(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
+	j.calls.add("admit %s as %s with %T", r.Operation, r.User.GetName(), r.Options)
+	if r.Object == nil {
+		return nil
+	}
+	return unstructured.SetNestedField(r.Object.Object, "seen", "spec", "color")
+}
+
+func (j judge) Validate(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
+	if r.Object == nil {
+		j.calls.add("judge %s", r.Operation)
+		return nil
+	}
+	color, _, _ := unstructured.NestedString(r.Object.Object, "spec", "color")
+	size, _, _ := unstructured.NestedInt64(r.Object.Object, "spec", "size")
+	j.calls.add("judge %s %s %d", r.Operation, color, size)
+	r.Warn("judged")
+	if size == 13 {
+		return errors.New("unlucky")
+	}
+	return nil
+}
+
+// TestValidators: they're asked after validation, with the object as it would be stored, and only about what concerns them.
+func TestValidators(t *testing.T) {
+	var calls journal
+	s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{judge{calls: &calls}}}, withGadgets(Definition[Gadget]{
+		Validate: func(_ context.Context, g, _ *Gadget, _ string) (errs field.ErrorList) {
+			if g.Spec.Size > 1000 {
+				errs = append(errs, field.Invalid(field.NewPath("spec", "size"), g.Spec.Size, "too big"))
+			}
+			return errs
+		},
+	}), func(r *Registry) { r.Use(judge{&calls, Delete}) })
+	expect := func(want string) {
+		t.Helper()
+		if got := calls.take(); got != want {
+			t.Errorf("calls\n%s, want\n%s", got, want)
+		}
+	}
+	e := s.goGadgets()
+	res, err := e.Create(s.ctx, "default", nil, gadget("a", `,"spec":{"size":1}`))
+	s.ok(res, err)
+	if got := strings.Join(res.Warnings, " "); got != "judged" {
+		t.Errorf("warned %q", got)
+	}
+	expect("admit CREATE as system:admin with *v1.CreateOptions, judge CREATE seen 1")
+	_, err = e.Create(s.ctx, "default", nil, gadget("b", `,"spec":{"size":2000}`))
+	s.refused(err, 422, metav1.StatusReasonInvalid, "spec.size", "2000", "too big")
+	expect("admit CREATE as system:admin with *v1.CreateOptions")
+	s.settle()
+	_, err = e.Patch(s.ctx, "default", "a", "", merge, nil, []byte(`{"spec":{"size":13}}`))
+	s.refused(err, 403, metav1.StatusReasonForbidden, "unlucky")
+	expect("admit UPDATE as system:admin with *v1.UpdateOptions, judge UPDATE seen 13")
+	s.ok(s.at("", "v1", "namespaces").Create(s.ctx, "", nil, []byte(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"other"}}`)))
+	expect("")
+	s.ok(e.Delete(WithUser(s.ctx, &user.DefaultInfo{Name: "jane"}), "default", "a", nil, nil))
+	expect("admit DELETE as jane with *v1.DeleteOptions, admit DELETE as jane with *v1.DeleteOptions, judge DELETE, judge DELETE")
+}
+
 // settle waits until the cache has every write: then none is tried twice.
 func (s *server) settle() {
 	s.t.Helper()
@@ -208,7 +279,8 @@ func TestAdmissionAttributes(t *testing.T) {
 	want := Attributes{
 		Operation: Update, Kind: runtimeschema.GroupVersionKind{Group: "example.com", Version: "v1beta1", Kind: "Widget"},
 		Resource:  runtimeschema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "widgets"},
-		Namespace: "default", Name: "a", FieldManager: "me", UserAgent: "curl/8.1",
+		Namespace: "default", Name: "a", FieldManager: "me", UserAgent: "curl/8.1", User: Everyone,
+		Options: &metav1.UpdateOptions{FieldManager: "me", FieldValidation: metav1.FieldValidationWarn},
 	}
 	if fmt.Sprint(last.Attributes) != fmt.Sprint(want) {
 		t.Errorf("attributes %+v, want %+v", last.Attributes, want)

@@ -60,6 +60,7 @@ type deletion struct {
 func (e *Endpoint) newDeletion(r *Request, opts *metav1.DeleteOptions) *deletion {
 	return &deletion{opts: opts, write: &write{Endpoint: e, writeOptions: writeOptions{
 		dryRun: len(opts.DryRun) > 0, manager: managed.ManagerName("", r.UserAgent), userAgent: r.UserAgent, asked: true,
+		deleteOptions: opts,
 	}}}
 }
 
@@ -267,7 +268,10 @@ func (d *deletion) admitDeletion(ctx context.Context, old *cacher.Object) error 
 		return err
 	}
 	o.Meta.ResourceVersion = old.Revision.String()
-	return d.admit(ctx, Delete, nil, o)
+	if err := d.admit(ctx, Delete, nil, o); err != nil {
+		return err
+	}
+	return d.judge(ctx, Delete, nil, o)
 }
 
 // check compares the preconditions with the object. The texts are Kubernetes's.

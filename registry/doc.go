@@ -19,7 +19,8 @@
 // body.go and meta.go have the rules for what a client sends, schema.go those of a definition's schema, admission.go those of
 // the hooks. stored.go and convert.go go between stored bytes and objects. definitions.go serves definitions, redefined.go
 // handles one that changes under a request. reset.go brings back an earlier state.
-// own.go has what controllers outside this package read and write. errors.go makes a Status of storage's errors; the refusal
+// own.go has what controllers outside this package read and write, derived.go how rules that are kept as objects are read,
+// and user.go who asks. errors.go makes a Status of storage's errors; the refusal
 // of a body, a patch or a webhook's answer is made where it's found.
 //
 // # Data flow

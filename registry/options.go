@@ -99,6 +99,8 @@ type writeOptions struct {
 	force      bool   // of an apply: take over what others manage
 	userAgent  string
 	asked      bool // by a client, and not by the server itself: see admit
+
+	deleteOptions *metav1.DeleteOptions // of a deletion, as hooks see them
 }
 
 // parseWriteOptions reads the parameters of a create, update or patch; kind is that of the options object

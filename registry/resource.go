@@ -179,8 +179,13 @@ func (r *resource) begin(ctx context.Context) (func(), error) {
 }
 
 func (r *resource) written(ctx context.Context, rev storage.Revision) error {
-	if t := r.storage.typed; t != nil && t.written != nil {
+	switch t := r.storage.typed; {
+	case t == nil:
+		return nil
+	case t.written != nil:
 		return t.written(ctx, rev)
+	case t.Awaited:
+		return r.registry.cacher.WaitFor(ctx, rev)
 	}
 	return nil
 }

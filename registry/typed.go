@@ -53,6 +53,8 @@ type Type struct {
 	NoGeneration        bool
 	// CreateOnUpdate lets a PUT make an object that isn't there.
 	CreateOnUpdate bool
+	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests that follow.
+	Awaited bool
 	// TTL and Times are a Definition's.
 	TTL   time.Duration
 	Times []string

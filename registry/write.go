@@ -275,6 +275,9 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	if err := invalid(w.groupKind(), next.Meta.Name, errs); err != nil {
 		return nil, err
 	}
+	if err := w.judge(ctx, op, next, prev); err != nil {
+		return nil, err
+	}
 	w.warnings = append(w.warnings, object.FinalizerWarnings(next, prev)...)
 	if err := w.warn(ctx, next, prev); err != nil {
 		return nil, err

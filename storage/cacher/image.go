@@ -151,7 +151,8 @@ func (r *Resource) applyReplace(changes []storage.Change, at storage.Revision, d
 			prev.dropMessages()
 		}
 	}
-	r.snapshot, r.rev = nil, at
+	r.snapshot = nil
+	r.setChanged(at)
 	r.log.reset(at)
 	r.epoch.end = at - 1
 	r.epoch.expired.Store(true)

@@ -20,6 +20,7 @@ type Resource struct {
 	prefix storage.Prefix
 
 	removedBytes atomic.Int64 // bytes that changes have ever taken out of the tree; grows only
+	changed      atomic.Int64 // rev, for those who don't want to wait for mu; written under it
 
 	// mu guards all below. The feed holds it while it applies a revision and matches the selectors of the groups
 	// that the changes may concern. Readers hold it to copy pointers, to clone the tree, to join and leave groups, and to
@@ -53,6 +54,7 @@ func newTree() *btree.BTree[*Object] {
 
 func newResource(c *Cacher, p storage.Prefix, base storage.Revision) *Resource {
 	r := &Resource{cacher: c, prefix: p, rev: base, groups: map[groupKey]*group{}, index: newIndex(), epoch: &epoch{end: endless}}
+	r.changed.Store(int64(base))
 	r.tree = newTree()
 	r.fields = newFieldIndex(noFields)
 	r.log = eventLog{low: 1, next: 1, base: base, bounds: &c.bounds}
@@ -66,6 +68,13 @@ func (r *Resource) Get(key string) *Object {
 	o, _ := r.tree.Get(&Object{Key: key})
 	return o
 }
+
+// Changed returns the revision of the last change, without waiting for anybody. A Snapshot that is taken afterwards has
+// that change.
+func (r *Resource) Changed() storage.Revision { return storage.Revision(r.changed.Load()) }
+
+// Prefix returns the prefix of the resource's keys.
+func (r *Resource) Prefix() storage.Prefix { return r.prefix }
 
 // Len returns the number of objects.
 func (r *Resource) Len() int {
@@ -91,7 +100,8 @@ func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*coho
 		o.dropMessages()
 		return true
 	})
-	r.tree, r.snapshot, r.rev = tree, nil, at
+	r.tree, r.snapshot = tree, nil
+	r.setChanged(at)
 	r.fields.clear()
 	for _, o := range objects {
 		r.fields.carry(o)
@@ -136,7 +146,7 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 		if e.prev != nil {
 			e.prev.dropMessages()
 		}
-		r.rev = c.Revision
+		r.setChanged(c.Revision)
 		if e.prev == nil && e.cur == nil {
 			continue // a key written and deleted by one transaction
 		}
@@ -149,6 +159,12 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 		}
 	}
 	return dirty
+}
+
+// setChanged notes the revision of a change; mu must be held for writing.
+func (r *Resource) setChanged(rev storage.Revision) {
+	r.rev = rev
+	r.changed.Store(int64(rev))
 }
 
 // route notes the event with the groups that it concerns; mu must be held for writing.

@@ -1,0 +1,123 @@
+package registry
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Derived is a value that is made from all objects of some resources, and made anew when one of them has changed. It's
+// how rules that are kept as objects are read: by every request, and seldom changed.
+type Derived[T any] struct {
+	resources []*cacher.Resource
+	make      func(of func(storage.Prefix) []*cacher.Object) T
+	current   atomic.Pointer[derivation[T]]
+	making    sync.Mutex // held while a value is made, so that readers of one change make one
+}
+
+// derivation is a value, and the resources' changes up to which it was made.
+type derivation[T any] struct {
+	changes []storage.Revision
+	value   T
+}
+
+// Derive returns what makes of the objects of the resources with these prefixes. make is called by the first Get after a
+// change, one call at a time. It's given a function that returns the objects of one of the prefixes, in the order of their
+// keys; objects that can't be decoded have an Err.
+func Derive[T any](r *Registry, make func(of func(storage.Prefix) []*cacher.Object) T, from ...storage.Prefix) *Derived[T] {
+	d := &Derived[T]{make: make}
+	for _, p := range from {
+		d.resources = append(d.resources, r.cacher.Resource(p))
+	}
+	return d
+}
+
+// Get returns the value. It's at least as new as what the caches have when Get is called. Without a change since the last
+// call it takes no lock.
+func (d *Derived[T]) Get() T {
+	if c := d.current.Load(); c != nil && d.holds(c) {
+		return c.value
+	}
+	d.making.Lock()
+	defer d.making.Unlock()
+	if c := d.current.Load(); c != nil && d.holds(c) {
+		return c.value
+	}
+	next := &derivation[T]{changes: make([]storage.Revision, len(d.resources))}
+	for i, r := range d.resources {
+		next.changes[i] = r.Changed() // read first: what comes in between makes the value anew once more than needed
+	}
+	next.value = d.make(d.objects)
+	d.current.Store(next)
+	return next.value
+}
+
+// holds tells whether nothing has changed since a derivation was made.
+func (d *Derived[T]) holds(c *derivation[T]) bool {
+	for i, r := range d.resources {
+		if r.Changed() != c.changes[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// objects returns the objects of one of the resources.
+func (d *Derived[T]) objects(p storage.Prefix) (all []*cacher.Object) {
+	for _, r := range d.resources {
+		if r.Prefix() != p {
+			continue
+		}
+		for o := range r.Snapshot().All(string(p)) {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// Decoded remembers objects as values of a Go type, so that a Derived decodes those that have changed, and no others. The
+// zero value is ready. It isn't safe for concurrent use: a Derived makes one value at a time.
+type Decoded[T any] struct {
+	known map[string]decoded[T]
+}
+
+type decoded[T any] struct {
+	revision storage.Revision
+	value    *T
+}
+
+// All decodes the objects, in their order, and forgets those that aren't among them any more. An object that can't be decoded is given to
+// bad with the reason, and left out. The values are shared: nobody may change them. They have no resourceVersion.
+func (d *Decoded[T]) All(objects []*cacher.Object, bad func(o *cacher.Object, err error)) []*T {
+	next := make(map[string]decoded[T], len(objects))
+	values := make([]*T, 0, len(objects))
+	for _, o := range objects {
+		v, err := d.of(o)
+		if err != nil {
+			bad(o, err)
+			continue
+		}
+		next[o.Key] = decoded[T]{o.Revision, v}
+		values = append(values, v)
+	}
+	d.known = next
+	return values
+}
+
+func (d *Decoded[T]) of(o *cacher.Object) (*T, error) {
+	if k, ok := d.known[o.Key]; ok && k.revision == o.Revision {
+		return k.value, nil
+	}
+	if o.Err != nil {
+		return nil, o.Err
+	}
+	v := new(T)
+	if err := json.Unmarshal(o.Raw(), v); err != nil {
+		return nil, fmt.Errorf("decode %q: %w", o.Key, err)
+	}
+	return v, nil
+}

@@ -1,0 +1,25 @@
+package registry
+
+import (
+	"context"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// Everyone is who asks where nobody was told to say who they are: whoever reaches such a server may do everything.
+var Everyone user.Info = &user.DefaultInfo{Name: "system:admin", Groups: []string{user.SystemPrivilegedGroup, user.AllAuthenticated}}
+
+type userKey struct{}
+
+// WithUser returns a context for what u asks.
+func WithUser(ctx context.Context, u user.Info) context.Context {
+	return context.WithValue(ctx, userKey{}, u)
+}
+
+// UserFrom returns who asks: whom WithUser has put into the context, or Everyone.
+func UserFrom(ctx context.Context) user.Info {
+	if u, ok := ctx.Value(userKey{}).(user.Info); ok {
+		return u
+	}
+	return Everyone
+}
