@@ -104,6 +104,9 @@ func (w *write) nextApplied(ctx context.Context, in, prev *object.Object, at sto
 
 // createApplied makes a new object of a configuration.
 func (w *write) createApplied(ctx context.Context, wanted map[string]any) (Result, error) {
+	if err := w.askCreate(ctx); err != nil {
+		return Result{}, err
+	}
 	o, err := w.merge(wanted, nil)
 	if err != nil {
 		return Result{}, err

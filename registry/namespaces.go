@@ -3,7 +3,6 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -200,20 +199,5 @@ func (n *namespaces) createInitial(ctx context.Context) error {
 // isn't written. A namespace that is being deleted and that nothing holds any more is removed. The error is
 // storage.ErrNotFound if there is no such namespace of that uid.
 func (r *Registry) AmendNamespace(ctx context.Context, name string, uid types.UID, change func(ns *corev1.Namespace)) (storage.Revision, error) {
-	return r.namespaces.res.storage.ownWrite(ctx, "", name, func(w *write) func(*cacher.Object) (outcome, error) {
-		return func(old *cacher.Object) (outcome, error) {
-			prev, err := w.load(ctx, old)
-			if err != nil {
-				return outcome{}, err
-			}
-			if prev.Meta.UID != uid {
-				return outcome{}, fmt.Errorf("amend %q: another uid: %w", old.Key, storage.ErrNotFound)
-			}
-			next := prev.Clone()
-			if err := through(next, change); err != nil {
-				return outcome{}, err
-			}
-			return w.unchecked(ctx, next, prev)
-		}
-	})
+	return AmendAs(ctx, r.namespaces.res.storage, "", name, uid, change)
 }

@@ -158,13 +158,14 @@ func (e *Endpoint) Remove(ctx context.Context, r Removal) (rev storage.Revision,
 type Made struct {
 	Namespace, Name string
 	Labels          map[string]string
+	Annotations     map[string]string
 	Content         map[string]any // all but apiVersion, kind and metadata; it becomes the object's. nil: only the defaults
 }
 
 // Make creates an object, and answers with its revision. The error is storage.ErrExists if there is one of that name.
 func (e *Endpoint) Make(ctx context.Context, m Made) (storage.Revision, error) {
 	w := &write{Endpoint: e, Target: Target{Namespace: m.Namespace}}
-	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels}}
+	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations}}
 	for name, v := range m.Content {
 		if name != "apiVersion" && name != "kind" && name != "metadata" {
 			o.Content[name] = v
@@ -196,6 +197,27 @@ func (e *Endpoint) Amend(ctx context.Context, namespace, name string, uid types.
 				return outcome{}, fmt.Errorf("amend %q: another uid: %w", old.Key, storage.ErrNotFound)
 			}
 			return w.amend(ctx, prev, old.Revision, change)
+		}
+	})
+}
+
+// AmendAs changes an object of a Go type on the server's own account, and answers with the revision of the object
+// afterwards. What it says of change, and of errors, is as for Amend; the object has its metadata, but no apiVersion and kind.
+func AmendAs[T any, P Pointer[T]](ctx context.Context, e *Endpoint, namespace, name string, uid types.UID, change func(obj *T)) (storage.Revision, error) {
+	return e.ownWrite(ctx, namespace, name, func(w *write) func(*cacher.Object) (outcome, error) {
+		return func(old *cacher.Object) (outcome, error) {
+			prev, err := w.load(ctx, old)
+			if err != nil {
+				return outcome{}, err
+			}
+			if prev.Meta.UID != uid {
+				return outcome{}, fmt.Errorf("amend %q: another uid: %w", old.Key, storage.ErrNotFound)
+			}
+			next := prev.Clone()
+			if err := through[T, P](next, change); err != nil {
+				return outcome{}, err
+			}
+			return w.unchecked(ctx, next, prev)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"net/url"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
@@ -23,6 +24,9 @@ type Request struct {
 	PatchType string              // the media type of a patch, without parameters
 	UserAgent string              // names the client in managedFields if it gives no fieldManager
 	Form      form.Form
+	// MayCreate is asked before an update or a patch creates the object, which is another right than the one to change it.
+	// Its error is answered. Nil: it may.
+	MayCreate func(ctx context.Context) error
 }
 
 // Result is the answer to a request for one object. With an error, only Warnings is set.

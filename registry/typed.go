@@ -11,6 +11,7 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,6 +71,10 @@ type Type struct {
 	Deleting  func(obj Typed)
 	Held      func(obj Typed) bool
 	Grace     func(obj Typed, asked *int64) int64
+
+	// MayWrite, if set, refuses what the user of a client's write (UserFrom) may not give to an object, between Default and
+	// Validate. Its error, a Status error, is answered.
+	MayWrite func(ctx context.Context, obj, old Typed) error
 
 	// Dependents is as a Definition's.
 	Dependents metav1.DeletionPropagation
@@ -463,7 +468,7 @@ func (t *typed) admitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, o
 // rules defaults, prepares and validates an object for a write. obj is the object then, as a value of the type; nil if the type
 // has no rules.
 func (t *typed) rules(ctx context.Context, o, old *object.Object, subresource string) (obj Typed, errs field.ErrorList, err error) {
-	if t.Default == nil && t.Prepare == nil && t.Validate == nil {
+	if t.Default == nil && t.Prepare == nil && t.Validate == nil && t.MayWrite == nil {
 		return nil, nil, nil
 	}
 	obj, prev, err := t.pair(o, old)
@@ -472,6 +477,11 @@ func (t *typed) rules(ctx context.Context, o, old *object.Object, subresource st
 	}
 	if err := t.setDefaults(obj); err != nil {
 		return nil, nil, err
+	}
+	if t.MayWrite != nil {
+		if err := t.mayWrite(ctx, obj, prev); err != nil {
+			return nil, nil, err
+		}
 	}
 	if t.Prepare != nil {
 		if err := t.on(obj, "Prepare", func() { t.Prepare(obj, prev, subresource) }); err != nil {
@@ -488,6 +498,19 @@ func (t *typed) rules(ctx context.Context, o, old *object.Object, subresource st
 		err = badBody(object.Undecodable(err))
 	}
 	return obj, errs, err
+}
+
+// mayWrite asks MayWrite.
+func (t *typed) mayWrite(ctx context.Context, obj, old Typed) error {
+	var refused error
+	if err := t.on(obj, "MayWrite", func() { refused = t.MayWrite(ctx, obj, old) }); err != nil {
+		return err
+	}
+	var status *apierrors.StatusError
+	if errors.As(refused, &status) {
+		return refusal{status}
+	}
+	return refused
 }
 
 func (t *typed) warnings(ctx context.Context, o, old *object.Object, subresource string) (texts []string, err error) {

@@ -47,6 +47,9 @@ func (w *write) createsOnUpdate() bool {
 
 // createUpdated makes a new object of what was to take the place of one.
 func (w *write) createUpdated(ctx context.Context, in *object.Object) (Result, error) {
+	if err := w.askCreate(ctx); err != nil {
+		return Result{}, err
+	}
 	if in.Meta.UID != "" {
 		return Result{}, w.conflict(in.Meta.Name) // it was about an object that is gone
 	}

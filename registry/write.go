@@ -29,13 +29,14 @@ type write struct {
 	*Endpoint
 	Target // a create fills in Name when the object has its name
 	writeOptions
-	targetKey string              // etcd's key of the target; "" for a new object
-	message   *kubeproto.Envelope // the body, if it came as protobuf
-	shown     *form.Shown         // how the answer shows the object
-	made      Typed               // what is to be stored, as a value of its Go type, if there is one; see answerMade
-	warnings  []string            // for the client, besides the answer
-	patches   bool                // it's a patch, of whatever type
-	applies   bool                // it's a server-side apply
+	targetKey string                          // etcd's key of the target; "" for a new object
+	message   *kubeproto.Envelope             // the body, if it came as protobuf
+	mayCreate func(ctx context.Context) error // see Request
+	shown     *form.Shown                     // how the answer shows the object
+	made      Typed                           // what is to be stored, as a value of its Go type, if there is one; see answerMade
+	warnings  []string                        // for the client, besides the answer
+	patches   bool                            // it's a patch, of whatever type
+	applies   bool                            // it's a server-side apply
 }
 
 // perform runs a client's write. If the definition changes meanwhile, it runs again under the new one. options is the
@@ -64,7 +65,7 @@ func (e *Endpoint) newWrite(r *Request, options string) (*write, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &write{Endpoint: e, Target: r.Target, message: r.Message, shown: shown}
+	w := &write{Endpoint: e, Target: r.Target, message: r.Message, mayCreate: r.MayCreate, shown: shown}
 	if r.Name != "" {
 		if w.targetKey, err = e.key(r.Namespace, r.Name); err != nil {
 			return nil, err
@@ -72,6 +73,14 @@ func (e *Endpoint) newWrite(r *Request, options string) (*write, error) {
 	}
 	w.writeOptions, err = parseWriteOptions(r, options)
 	return w, err
+}
+
+// askCreate asks whether a write that isn't a create may create its target.
+func (w *write) askCreate(ctx context.Context) error {
+	if w.mayCreate == nil {
+		return nil
+	}
+	return w.mayCreate(ctx)
 }
 
 // answer shows what was stored.
