@@ -1,0 +1,118 @@
+package admission
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// Options say which plug-ins are on. The zero value has those on that do nothing until somebody writes a configuration for
+// them: webhooks and policies.
+type Options struct {
+	Enable, Disable []string // names of plug-ins, as Kubernetes has them; one that is in both is on
+	// Kubernetes has all plug-ins on that kube-apiserver has on by default, of those that this server has.
+	Kubernetes bool
+}
+
+// AddFlags defines kube-apiserver's flags.
+func (o *Options) AddFlags(set *pflag.FlagSet) {
+	set.StringSliceVar(&o.Enable, "enable-admission-plugins", o.Enable,
+		"admission plug-ins to turn on besides the default ones, of "+strings.Join(names(), ", "))
+	set.StringSliceVar(&o.Disable, "disable-admission-plugins", o.Disable,
+		"admission plug-ins to turn off, also of the default ones")
+}
+
+// Validate returns what is wrong with the options, with the flag's name. A plug-in of Kubernetes' that this server doesn't
+// have may be turned off, and not on: nobody would do what it does.
+func (o *Options) Validate() error {
+	for _, name := range o.Enable {
+		switch p := find(name); {
+		case p == nil:
+			return fmt.Errorf("--enable-admission-plugins %q isn't an admission plug-in", name)
+		case p.make == nil:
+			return fmt.Errorf("--enable-admission-plugins %q isn't an admission plug-in that this server has; it has %s", name, strings.Join(names(), ", "))
+		}
+	}
+	for _, name := range o.Disable {
+		if find(name) == nil {
+			return fmt.Errorf("--disable-admission-plugins %q isn't an admission plug-in", name)
+		}
+	}
+	return nil
+}
+
+// has tells whether a plug-in is on.
+func (o *Options) has(p *plugin) bool {
+	switch {
+	case p.make == nil:
+		return false
+	case slices.Contains(o.Enable, p.name):
+		return true
+	case slices.Contains(o.Disable, p.name):
+		return false
+	}
+	return p.on == always || p.on == inKubernetes && o.Kubernetes
+}
+
+// Config is what a Chain is made of.
+type Config struct {
+	Options
+	Registry *registry.Registry
+	// Authorizer is whom plug-ins, and the variable authorizer of CEL expressions, ask what a user may do. Defaults to one
+	// that allows everything.
+	Authorizer authorizer.Authorizer
+	Log        *slog.Logger // defaults to slog.Default()
+}
+
+// Member is a plug-in at work. It may also be a registry.Validator, a registry.Selective, and an io.Closer.
+type Member = registry.Admission[unstructured.Unstructured]
+
+// New makes the chain of those plug-ins that are on, and has the registry ask it. It's for the program's start, before the
+// registry runs.
+func New(c Config) (*Chain, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Authorizer == nil {
+		c.Authorizer = allowAll{}
+	}
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	chain := &Chain{registry: c.Registry}
+	for i := range plugins {
+		p := &plugins[i]
+		if !c.has(p) {
+			continue
+		}
+		m, err := p.make(&c)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("admission plug-in %s: %w", p.name, err), chain.Close())
+		}
+		chain.members = append(chain.members, m)
+	}
+	if len(chain.members) > 0 {
+		c.Registry.Use(chain)
+	}
+	return chain, nil
+}
+
+// Close ends what the plug-ins have open, and waits for it. The registry must have ended.
+func (c *Chain) Close() error {
+	var errs []error
+	for _, m := range c.members {
+		if closer, ok := m.(io.Closer); ok {
+			errs = append(errs, closer.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

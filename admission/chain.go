@@ -1,0 +1,121 @@
+package admission
+
+import (
+	"context"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/apiserver-lite/apiserver-lite/admission/match"
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// Chain asks the plug-ins that are on. It's safe for concurrent use.
+type Chain struct {
+	registry *registry.Registry
+	members  []Member // in Kubernetes' order
+}
+
+// request is what plug-ins are asked about.
+type request = registry.AdmissionRequest[unstructured.Unstructured]
+
+// Concerns tells whether a plug-in has to be asked. The Kind isn't a Scale's yet.
+func (c *Chain) Concerns(a *registry.Attributes) bool {
+	for _, m := range c.members {
+		if concerns(m, a) {
+			return true
+		}
+	}
+	return false
+}
+
+func concerns(m Member, a *registry.Attributes) bool {
+	s, ok := m.(registry.Selective)
+	return !ok || s.Concerns(a)
+}
+
+// Admit lets the plug-ins change an object, in one round or in two.
+func (c *Chain) Admit(ctx context.Context, r *request) error {
+	return c.shown(r, func(r *request) error {
+		ctx, round := match.WithRounds(ctx)
+		if err := c.round(ctx, r); err != nil || !round.Next() {
+			return err
+		}
+		return c.round(ctx, r)
+	})
+}
+
+// round asks each plug-in once. In the second round it notes when a plug-in has changed the object: policies and webhooks
+// note that themselves.
+func (c *Chain) round(ctx context.Context, r *request) error {
+	round := match.RoundOf(ctx)
+	for _, m := range c.members {
+		if !concerns(m, &r.Attributes) {
+			continue
+		}
+		var before *unstructured.Unstructured
+		if round.Second() && r.Object != nil {
+			before = r.Object.DeepCopy()
+		}
+		if err := m.Admit(ctx, r); err != nil {
+			return err
+		}
+		if before != nil && !equality.Semantic.DeepEqual(before, r.Object) {
+			round.Changed()
+		}
+	}
+	return nil
+}
+
+// Validate lets the plug-ins judge an object as it would be stored.
+func (c *Chain) Validate(ctx context.Context, r *request) error {
+	return c.shown(r, func(r *request) error {
+		for _, m := range c.members {
+			v, ok := m.(registry.Validator)
+			if !ok || !concerns(m, &r.Attributes) {
+				continue
+			}
+			if err := v.Validate(ctx, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// shown has plug-ins asked about what the request's path shows: at the subresource scale that's a Scale. What they make of
+// it goes into the object.
+func (c *Chain) shown(r *request, ask func(*request) error) error {
+	e := c.registry.Catalog().Endpoint(r.Resource)
+	if r.Subresource != "scale" || e == nil {
+		return ask(r)
+	}
+	scaled := &request{Attributes: r.Attributes}
+	scaled.Kind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+	var err error
+	if scaled.Object, err = e.Scale(r.Object); err != nil {
+		return err
+	}
+	if scaled.Old, err = e.Scale(r.Old); err != nil {
+		return err
+	}
+	err = ask(scaled)
+	r.Warnings = scaled.Warnings
+	if err != nil || r.Object == nil {
+		return err
+	}
+	return e.Rescale(r.Object, scaled.Object)
+}
+
+// allowAll is who is asked where nobody else decides.
+type allowAll struct{}
+
+func (allowAll) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
+	return authorizer.DecisionAllow, "", nil
+}
+
+func (a allowAll) ConditionsAwareAuthorize(ctx context.Context, by authorizer.Attributes) authorizer.ConditionsAwareDecision {
+	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, by))
+}
