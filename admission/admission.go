@@ -69,7 +69,7 @@ type Config struct {
 	Registry *registry.Registry
 	// Authorizer is whom plug-ins, and the variable authorizer of CEL expressions, ask what a user may do. Defaults to one
 	// that allows everything.
-	Authorizer authorizer.Authorizer
+	Authorizer authorizer.UnconditionalAuthorizer
 	Log        *slog.Logger // defaults to slog.Default()
 }
 

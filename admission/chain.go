@@ -115,7 +115,3 @@ type allowAll struct{}
 func (allowAll) Authorize(context.Context, authorizer.Attributes) (authorizer.Decision, string, error) {
 	return authorizer.DecisionAllow, "", nil
 }
-
-func (a allowAll) ConditionsAwareAuthorize(ctx context.Context, by authorizer.Attributes) authorizer.ConditionsAwareDecision {
-	return authorizer.ConditionsAwareDecisionFromParts(a.Authorize(ctx, by))
-}

@@ -35,7 +35,7 @@ import (
 // once, and should end with ctx. It may use the server as a client does. But while it's asked about a definition it must not
 // write another one: definitions are written one after the other, so it would wait for itself.
 //
-// An error refuses the write. A Status error of a 4xx code is answered as it is. Any other error becomes 403 Forbidden with
+// An error refuses the write. An Answer, and a Status error of a 4xx code, are answered as they are. Any other error becomes 403 Forbidden with
 // its text, which is kube-apiserver's rule for its plugins. A panic is logged and answered 500.
 type Admission[T any] interface {
 	Admit(ctx context.Context, r *AdmissionRequest[T]) error
@@ -344,10 +344,17 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
+// Answer is an error of a hook's that is answered as it is, whatever its code: what a webhook says isn't this server's.
+type Answer struct{ *apierrors.StatusError }
+
 // refuse makes a Status of a hook's error.
 func (e *Endpoint) refuse(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	var whole *Answer
+	if errors.As(err, &whole) {
+		return refusal{whole.StatusError}
 	}
 	var answered apierrors.APIStatus
 	if errors.As(err, &answered) {

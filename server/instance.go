@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/admission"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
@@ -52,6 +53,7 @@ type instance struct {
 	store       *storage.Store
 	cacher      *cacher.Cacher
 	registry    *registry.Registry
+	admission   *admission.Chain
 	controllers *controllers.Controllers
 	sweeper     *watchstream.Sweeper
 	cors        cors
@@ -117,6 +119,9 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		s.Register(in.registry)
 	}
 	builtin.Register(in.registry, builtin.Options{Set: s.Builtin, HasToken: tokens.has, ServiceIPs: s.ServiceIPs, Address: listenAddress(in.front.listener.Addr())})
+	if in.admission, err = admission.New(admission.Config{Options: s.Plugins, Registry: in.registry, Log: in.log}); err != nil {
+		return nil, err
+	}
 	if s.Ephemeral {
 		in.store.AllowReplace()
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
@@ -248,6 +253,10 @@ func (in *instance) closeAll() error {
 		in.waitingFor.Store("the feed and the controllers")
 		in.stop()
 		in.background.Wait()
+	}
+	if in.admission != nil {
+		in.waitingFor.Store("calls of webhooks")
+		errs = append(errs, in.admission.Close())
 	}
 	if in.store != nil {
 		in.waitingFor.Store("the store")

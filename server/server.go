@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/admission"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
@@ -101,6 +102,10 @@ type Server struct {
 	// Access says who else is let in, and what users may do. By default nobody is asked, apart from Token and TokenFile:
 	// everyone who reaches the server is system:masters. Holders of Token and TokenFile's tokens always are.
 	Access access.Options
+
+	// Plugins says which admission plug-ins are on. By default those that do nothing until somebody writes a
+	// configuration for them: webhooks and policies.
+	Plugins admission.Options
 
 	// WatchWriteTimeout ends a watch whose client has taken no byte for so long while there was
 	// something to send. Defaults to 1m.
@@ -304,6 +309,9 @@ func (s *Server) validate() error {
 	}
 	if s.Access.On() {
 		return errors.New("users and rules are not served yet")
+	}
+	if err := s.Plugins.Validate(); err != nil {
+		return err
 	}
 	if _, err := controllers.ParseSet(s.Controllers); err != nil {
 		return fmt.Errorf("--controllers: %w", err)
