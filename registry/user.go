@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
@@ -22,4 +23,16 @@ func UserFrom(ctx context.Context) user.Info {
 		return u
 	}
 	return Everyone
+}
+
+// UserInfo is a user as Kubernetes' types show it.
+func UserInfo(u user.Info) authenticationv1.UserInfo {
+	info := authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+	for key, values := range u.GetExtra() {
+		if info.Extra == nil {
+			info.Extra = map[string]authenticationv1.ExtraValue{}
+		}
+		info.Extra[key] = values
+	}
+	return info
 }

@@ -1,0 +1,375 @@
+package access
+
+import (
+	"context"
+	"crypto"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Accounts issues the tokens of ServiceAccounts, and knows them again.
+type Accounts struct {
+	registry  *registry.Registry
+	issuers   []string // the first one issues
+	audiences []string // of tokens that the server itself takes
+	maxLife   int64    // in seconds
+	keys      func() (*keys, error)
+	verified  memo[*claims]
+}
+
+// NewAccounts makes Accounts with a server's own key, which is asked for at the first use, if options name no other.
+func NewAccounts(o Options, r *registry.Registry, own func() (crypto.Signer, error)) *Accounts {
+	a := &Accounts{registry: r, issuers: o.ServiceAccountIssuers, audiences: o.APIAudiences, maxLife: maxTokenLife}
+	if len(a.issuers) == 0 {
+		a.issuers = []string{defaultIssuer}
+	}
+	if len(a.audiences) == 0 {
+		a.audiences = a.issuers
+	}
+	if o.ServiceAccountMaxTokenExpiration > 0 {
+		a.maxLife = min(a.maxLife, int64(o.ServiceAccountMaxTokenExpiration/time.Second))
+	}
+	a.keys = sync.OnceValues(func() (*keys, error) {
+		signer, err := signerOf(o, own)
+		if err != nil {
+			return nil, err
+		}
+		return newKeys(signer, o.ServiceAccountKeyFiles)
+	})
+	return a
+}
+
+func signerOf(o Options, own func() (crypto.Signer, error)) (crypto.Signer, error) {
+	if o.ServiceAccountSigningKeyFile == "" {
+		return own()
+	}
+	signer, err := ReadSigningKey(o.ServiceAccountSigningKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
+	}
+	return signer, nil
+}
+
+// What a token says, as kube-apiserver's do. Times are seconds since 1970.
+type (
+	claims struct {
+		Audiences  audiences `json:"aud"`
+		Expires    int64     `json:"exp"`
+		Issued     int64     `json:"iat"`
+		Issuer     string    `json:"iss"`
+		ID         string    `json:"jti,omitempty"`
+		Kubernetes bound     `json:"kubernetes.io"`
+		NotBefore  int64     `json:"nbf"`
+		Subject    string    `json:"sub"`
+	}
+	// bound is what a token ends with.
+	bound struct {
+		Namespace string     `json:"namespace"`
+		Node      *reference `json:"node,omitempty"`
+		Pod       *reference `json:"pod,omitempty"`
+		Secret    *reference `json:"secret,omitempty"`
+		Account   reference  `json:"serviceaccount"`
+	}
+	reference struct {
+		Name string `json:"name"`
+		UID  string `json:"uid"`
+	}
+)
+
+// audiences may be one text instead of a list (RFC 7519, section 4.1.3).
+type audiences []string
+
+func (a *audiences) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*a = audiences{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(a))
+}
+
+const (
+	// How long a token may live, in seconds; kube-apiserver's numbers.
+	defaultTokenLife int64 = 3600
+	minTokenLife     int64 = 600
+	maxTokenLife     int64 = 1 << 32
+	// leeway is for clocks that differ, and for how long a token still counts while its object is being deleted.
+	leeway = time.Minute
+)
+
+// Issue answers a POST to a ServiceAccount's token.
+func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, error) {
+	r := action.Sent.(*authenticationv1.TokenRequest)
+	if r.Spec.ExpirationSeconds == nil {
+		life := defaultTokenLife
+		r.Spec.ExpirationSeconds = &life
+	}
+	if errs := validateTokenRequest(r); len(errs) > 0 {
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, action.Name, errs)
+	}
+	if r.Name != "" && r.Name != action.Name {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", r.Name, action.Name))
+	}
+	obj, err := action.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	account := obj.(*corev1.ServiceAccount)
+	to := bound{Namespace: account.Namespace, Account: reference{account.Name, string(account.UID)}}
+	if err := a.bind(ctx, &to, r.Spec.BoundObjectRef); err != nil {
+		return nil, err
+	}
+	if len(r.Spec.Audiences) == 0 {
+		r.Spec.Audiences = a.audiences
+	}
+	now := time.Now()
+	expires := now.Add(time.Duration(min(*r.Spec.ExpirationSeconds, a.maxLife)) * time.Second)
+	keys, err := a.keys()
+	if err != nil {
+		return nil, err
+	}
+	r.Status.ExpirationTimestamp = metav1.NewTime(expires.Truncate(time.Second))
+	r.Status.Token, err = keys.sign(claims{
+		Audiences: r.Spec.Audiences, Expires: expires.Unix(), Issued: now.Unix(), NotBefore: now.Unix(), Issuer: a.issuers[0], ID: uuid.NewString(),
+		Subject: serviceaccount.MakeUsername(account.Namespace, account.Name), Kubernetes: to,
+	})
+	r.APIVersion, r.Kind = authenticationv1.SchemeGroupVersion.String(), "TokenRequest"
+	r.Name, r.Namespace, r.CreationTimestamp = account.Name, account.Namespace, metav1.NewTime(now.Truncate(time.Second))
+	return r, err
+}
+
+func validateTokenRequest(r *authenticationv1.TokenRequest) (errs field.ErrorList) {
+	at, life := field.NewPath("spec", "expirationSeconds"), *r.Spec.ExpirationSeconds
+	if life < minTokenLife {
+		errs = append(errs, field.Invalid(at, life, "may not specify a duration less than 10 minutes"))
+	}
+	if life > maxTokenLife {
+		errs = append(errs, field.Invalid(at, life, "may not specify a duration larger than 2^32 seconds"))
+	}
+	return errs
+}
+
+// bind notes the object with which a token is to end.
+func (a *Accounts) bind(ctx context.Context, to *bound, ref *authenticationv1.BoundObjectReference) error {
+	if ref == nil {
+		return nil
+	}
+	gvk := schema.FromAPIVersionAndKind(ref.APIVersion, ref.Kind)
+	namespace := to.Namespace
+	switch {
+	case gvk.Group != "" || gvk.Kind != "Pod" && gvk.Kind != "Secret" && gvk.Kind != "Node":
+		return apierrors.NewBadRequest("cannot bind token to object of type " + gvk.String())
+	case gvk.Kind == "Node":
+		namespace = ""
+	}
+	o, err := a.find(ctx, gvk.Kind, namespace, ref.Name)
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: plurals[gvk.Kind]}, ref.Name)
+	}
+	uid := o.Field("metadata.uid")
+	if ref.UID != "" && uid != string(ref.UID) {
+		return apierrors.NewConflict(schema.GroupResource{Group: gvk.Group, Resource: gvk.Kind}, ref.Name,
+			fmt.Errorf("the UID in the bound object reference (%s) does not match the UID in record. The object might have been deleted and then recreated", ref.UID))
+	}
+	bound := &reference{o.Name(), uid}
+	switch gvk.Kind {
+	case "Secret":
+		to.Secret = bound
+	case "Node":
+		to.Node = bound
+	case "Pod":
+		to.Pod = bound
+		return a.bindPod(ctx, to, o)
+	}
+	return nil
+}
+
+var plurals = map[string]string{"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
+
+// bindPod checks that a pod runs with the account, and notes the pod's node in the token.
+func (a *Accounts) bindPod(ctx context.Context, to *bound, pod *cacher.Object) error {
+	if runs := pod.Field("spec.serviceAccountName"); runs != to.Account.Name {
+		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", to.Account.Name))
+	}
+	name := pod.Field("spec.nodeName")
+	if name == "" {
+		return nil
+	}
+	node, err := a.find(ctx, "Node", "", name)
+	if err != nil {
+		return err
+	}
+	to.Node = &reference{Name: name}
+	if node != nil {
+		to.Node.UID = node.Field("metadata.uid")
+	}
+	return nil
+}
+
+// find returns an object of a core kind as it is now, nil if there is none.
+func (a *Accounts) find(ctx context.Context, kind, namespace, name string) (*cacher.Object, error) {
+	e := a.registry.Catalog().Kind("v1", kind)
+	if e == nil {
+		return nil, nil
+	}
+	if err := e.Await(ctx); err != nil {
+		return nil, err
+	}
+	key, err := e.Prefix().Key(namespace, name)
+	if err != nil {
+		return nil, nil // no object can have that name
+	}
+	return e.Cache().Get(key), nil
+}
+
+// knows tells whether a token says that it's one of ours. Nothing is proven by that.
+func (a *Accounts) knows(t *jwt) bool { return slices.Contains(a.issuers, t.issuer()) }
+
+// authenticate returns whose token it is, and for which of the audiences, of which there must be one. ctx bounds how
+// long it looks for what the token is bound to.
+func (a *Accounts) authenticate(ctx context.Context, token string, t *jwt, wanted []string) (user.Info, []string, error) {
+	c, err := a.verify(token, t)
+	if err != nil {
+		return nil, nil, err
+	}
+	switch now := time.Now(); {
+	case now.Unix() >= c.Expires:
+		return nil, nil, errors.New("service account token has expired")
+	case now.Add(leeway).Unix() < max(c.NotBefore, c.Issued):
+		return nil, nil, errors.New("service account token is not valid yet")
+	}
+	shared := common(wanted, c.Audiences)
+	if len(shared) == 0 {
+		return nil, nil, fmt.Errorf("token audiences %q is invalid for the target audiences %q", []string(c.Audiences), wanted)
+	}
+	if err := a.checkBound(ctx, &c.Kubernetes); err != nil {
+		return nil, nil, err
+	}
+	return c.user(), shared, nil
+}
+
+// verify returns what a token says, if we have signed it.
+func (a *Accounts) verify(token string, t *jwt) (*claims, error) {
+	hash := sha256.Sum256([]byte(token))
+	if c, ok := a.verified.get(hash); ok {
+		return c, nil
+	}
+	keys, err := a.keys()
+	if err != nil {
+		return nil, err
+	}
+	if !keys.verify(t) {
+		return nil, errors.New("service account token is signed with no key that is trusted")
+	}
+	c := new(claims)
+	if err := json.Unmarshal(t.claims, c); err != nil {
+		return nil, fmt.Errorf("service account token has claims that can't be read: %w", err)
+	}
+	of := c.Kubernetes
+	if !serviceaccount.MatchesUsername(of.Namespace, of.Account.Name, c.Subject) {
+		return nil, errors.New("service account token has a subject that isn't its account")
+	}
+	a.verified.put(hash, c)
+	return c, nil
+}
+
+// checkBound returns an error if something is gone that the token ends with.
+func (a *Accounts) checkBound(ctx context.Context, b *bound) error {
+	for _, of := range []struct {
+		kind, namespace string
+		ref             *reference
+	}{{"ServiceAccount", b.Namespace, &b.Account}, {"Pod", b.Namespace, b.Pod}, {"Secret", b.Namespace, b.Secret}, {"Node", "", b.boundNode()}} {
+		if of.ref == nil {
+			continue
+		}
+		o, err := a.find(ctx, of.kind, of.namespace, of.ref.Name)
+		switch {
+		case err != nil:
+			return err
+		case o == nil || o.Err != nil || of.ref.UID == "" || o.Field("metadata.uid") != of.ref.UID || isGone(o):
+			return fmt.Errorf("service account token has been invalidated: its %s %s is gone", of.kind, of.ref.Name)
+		}
+	}
+	return nil
+}
+
+// boundNode returns the node that a token ends with. That of a pod only says where the pod runs.
+func (b *bound) boundNode() *reference {
+	if b.Pod != nil {
+		return nil
+	}
+	return b.Node
+}
+
+// isGone tells whether an object should be gone by now, even if finalizers hold it.
+func isGone(o *cacher.Object) bool {
+	if o.DeletionTimestamp == "" {
+		return false
+	}
+	at, err := time.Parse(time.RFC3339, o.DeletionTimestamp)
+	return err != nil || time.Since(at) > leeway
+}
+
+// user is who a token is for, as in Kubernetes.
+func (c *claims) user() user.Info {
+	info := serviceaccount.ServiceAccountInfo{
+		Namespace: c.Kubernetes.Namespace, Name: c.Kubernetes.Account.Name, UID: c.Kubernetes.Account.UID,
+	}
+	if c.ID != "" {
+		info.CredentialID = "JTI=" + c.ID
+	}
+	if pod := c.Kubernetes.Pod; pod != nil {
+		info.PodName, info.PodUID = pod.Name, pod.UID
+	}
+	if node := c.Kubernetes.Node; node != nil {
+		info.NodeName, info.NodeUID = node.Name, node.UID
+	}
+	return info.UserInfo()
+}
+
+// KeySet returns the keys by which others can verify tokens, as a JSON Web Key Set.
+func (a *Accounts) KeySet() ([]byte, error) {
+	keys, err := a.keys()
+	if err != nil {
+		return nil, err
+	}
+	return keys.set()
+}
+
+// Discovery returns what /.well-known/openid-configuration says, with where the keys are.
+func (a *Accounts) Discovery(keysAt string) ([]byte, error) {
+	keys, err := a.keys()
+	if err != nil {
+		return nil, err
+	}
+	var algorithms []string
+	for _, p := range keys.trusted {
+		algorithms = append(algorithms, p.algorithm)
+	}
+	slices.Sort(algorithms)
+	return json.Marshal(map[string]any{
+		"issuer": a.issuers[0], "jwks_uri": keysAt, "response_types_supported": []string{"id_token"},
+		"subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": slices.Compact(algorithms),
+	})
+}

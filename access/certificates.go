@@ -1,0 +1,171 @@
+package access
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/asn1"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// rereadAfter is for how long a file of authorities counts as read. Then the next request that shows a certificate reads
+// it again.
+const rereadAfter = time.Second
+
+// authorities are those of a PEM file, by which client certificates are verified. The file is read again when it changes;
+// if it can't be used then, those that were read last stay.
+type authorities struct {
+	file string
+	log  *slog.Logger
+
+	mu    sync.Mutex // guards what follows; held while the file is read, which is small
+	read  time.Time
+	pem   []byte
+	trust *trust
+}
+
+// trust is one state of a file of authorities, and what was verified by it.
+type trust struct {
+	roots    *x509.CertPool
+	verified memo[verifiedCertificate]
+}
+
+// verifiedCertificate says when the certificates of a chain count.
+type verifiedCertificate struct{ notBefore, notAfter time.Time }
+
+// newAuthorities reads a file. It's nil without one.
+func newAuthorities(file string, log *slog.Logger) (*authorities, error) {
+	if file == "" {
+		return nil, nil
+	}
+	a := &authorities{file: file, log: log}
+	return a, a.reread(time.Now())
+}
+
+func (a *authorities) reread(now time.Time) error {
+	a.read = now
+	data, err := os.ReadFile(a.file)
+	if err != nil || a.trust != nil && bytes.Equal(data, a.pem) {
+		return err
+	}
+	roots := x509.NewCertPool()
+	n := 0
+	for block := range blocks(data) {
+		cert, err := x509.ParseCertificate(block.Bytes)
+		if block.Type != "CERTIFICATE" || err != nil {
+			return fmt.Errorf("%s has a block %q that is no certificate", a.file, block.Type)
+		}
+		roots.AddCert(cert)
+		n++
+	}
+	if n == 0 {
+		return fmt.Errorf("%s has no certificate as PEM", a.file)
+	}
+	a.pem, a.trust = data, &trust{roots: roots}
+	return nil
+}
+
+// current returns what is trusted now.
+func (a *authorities) current(now time.Time) *trust {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if now.Sub(a.read) >= rereadAfter {
+		if err := a.reread(now); err != nil {
+			a.log.Error("the file of authorities of client certificates can't be used; those that were read before stay", "error", err)
+		}
+	}
+	return a.trust
+}
+
+// verify returns the certificate of a request's client, nil if it has shown none. The error is why it isn't believed.
+func (a *authorities) verify(r *http.Request) (*x509.Certificate, error) {
+	if a == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+		return nil, nil
+	}
+	shown, now := r.TLS.PeerCertificates, time.Now()
+	trust := a.current(now)
+	hash := hashOf(shown)
+	if v, ok := trust.verified.get(hash); ok && !now.Before(v.notBefore) && !now.After(v.notAfter) {
+		return shown[0], nil
+	}
+	options := x509.VerifyOptions{Roots: trust.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	if len(shown) > 1 {
+		options.Intermediates = x509.NewCertPool()
+		for _, c := range shown[1:] {
+			options.Intermediates.AddCert(c)
+		}
+	}
+	chains, err := shown[0].Verify(options)
+	if err != nil {
+		return nil, fmt.Errorf("the certificate %s is not believed: %w", serial(shown[0]), err)
+	}
+	trust.verified.put(hash, lifeOf(chains[0]))
+	return shown[0], nil
+}
+
+// hashOf is of all that a client has shown: the chain may lead over any of them.
+func hashOf(shown []*x509.Certificate) (sum [sha256.Size]byte) {
+	if len(shown) == 1 {
+		return sha256.Sum256(shown[0].Raw)
+	}
+	h := sha256.New()
+	for _, c := range shown {
+		h.Write(c.Raw) // DER says how long it is, so that no two lists are the same bytes
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+// lifeOf is when all certificates of a chain count.
+func lifeOf(chain []*x509.Certificate) (v verifiedCertificate) {
+	v = verifiedCertificate{chain[0].NotBefore, chain[0].NotAfter}
+	for _, c := range chain[1:] {
+		if c.NotBefore.After(v.notBefore) {
+			v.notBefore = c.NotBefore
+		}
+		if c.NotAfter.Before(v.notAfter) {
+			v.notAfter = c.NotAfter
+		}
+	}
+	return v
+}
+
+// serial names a certificate in the log.
+func serial(c *x509.Certificate) string {
+	return fmt.Sprintf("%q with serial number %s", c.Subject.CommonName, c.SerialNumber)
+}
+
+// uidType is the object identifier under which a subject has a user's uid in Kubernetes.
+var uidType = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
+
+// certificateUser is who a certificate is for, as in Kubernetes.
+func certificateUser(c *x509.Certificate) (user.Info, error) {
+	if c.Subject.CommonName == "" {
+		return nil, errors.New("the certificate has no common name, so that it names no user")
+	}
+	uid := ""
+	for _, name := range c.Subject.Names {
+		if !name.Type.Equal(uidType) {
+			continue
+		}
+		value, ok := name.Value.(string)
+		if !ok || value == "" || uid != "" {
+			return nil, errors.New("the certificate's subject has a uid that is no text, or several")
+		}
+		uid = value
+	}
+	sum := sha256.Sum256(c.Raw)
+	return &user.DefaultInfo{
+		Name: c.Subject.CommonName, UID: uid, Groups: c.Subject.Organization,
+		Extra: map[string][]string{user.CredentialIDKey: {"X509SHA256=" + hex.EncodeToString(sum[:])}},
+	}, nil
+}

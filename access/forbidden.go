@@ -1,0 +1,42 @@
+package access
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+)
+
+// plainText keeps texts of clients from looking like HTML in an answer.
+var plainText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// Forbidden is the answer to a request that the user may not make, in Kubernetes' words. The reason may be empty.
+func Forbidden(a authorizer.Attributes, reason string) *apierrors.StatusError {
+	text := plainText.Replace(cannot(a))
+	if reason != "" {
+		text += ": " + reason
+	}
+	return apierrors.NewForbidden(schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()}, a.GetName(), errors.New(text))
+}
+
+func cannot(a authorizer.Attributes) string {
+	name := ""
+	if u := a.GetUser(); u != nil {
+		name = u.GetName()
+	}
+	if !a.IsResourceRequest() {
+		return fmt.Sprintf("User %q cannot %s path %q", name, a.GetVerb(), a.GetPath())
+	}
+	resource := a.GetResource()
+	if part := a.GetSubresource(); part != "" {
+		resource += "/" + part
+	}
+	where := "at the cluster scope"
+	if namespace := a.GetNamespace(); namespace != "" {
+		where = fmt.Sprintf("in the namespace %q", namespace)
+	}
+	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", name, a.GetVerb(), resource, a.GetAPIGroup(), where)
+}
