@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/dropin"
 )
 
 // pages returns the paths and contents of the files that people read: pages, and examples of installations.
@@ -79,6 +80,9 @@ func anchors(page string) (names []string) {
 func TestDocsFlags(t *testing.T) {
 	known := map[string]bool{"APISERVER_LITE_TOKEN": true, "APISERVER_LITE_SERVER": true}
 	for _, name := range cli.FlagNames() {
+		known["--"+name] = true
+	}
+	for name := range dropin.FlagNames() {
 		known["--"+name] = true
 	}
 	flagSet(&flags{}).VisitAll(func(f *pflag.Flag) {

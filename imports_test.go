@@ -59,7 +59,8 @@ var floors = []floor{
 	{"e2e", nil},                  // runs the binary
 	{"bench", []string{"client"}}, // runs the binary, or measures a server that runs; tries the client at either
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
-	{"", []string{"server", "client/cli"}},                     // main
+	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
+	{"", []string{"server", "client/cli", "dropin"}},           // main
 }
 
 // light are the packages that a Go client links: of what isn't ours they import the standard library only.

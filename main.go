@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
+	"github.com/apiserver-lite/apiserver-lite/dropin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
 
@@ -39,7 +41,14 @@ const envPrefix = "APISERVER_LITE_"
 
 func main() {
 	parent := os.Getppid() // before anything else, so that its end isn't missed
-	os.Exit(run(os.Args[1:], os.Getenv, os.Stdout, os.Stderr, parent))
+	switch filepath.Base(os.Args[0]) {
+	case dropin.KubeAPIServer:
+		os.Exit(runKubeAPIServer(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	case dropin.Etcd:
+		os.Exit(runEtcd(os.Args[1:], os.Stdout, os.Stderr))
+	default:
+		os.Exit(run(os.Args[1:], os.Getenv, os.Stdout, os.Stderr, parent))
+	}
 }
 
 // flags are the server's settings and those that only the process has.
@@ -59,6 +68,9 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer, pa
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		return cli.Run(ctx, args, getenv, os.Stdin, stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == envtestCommand {
+		return runEnvtest(args[1:], stdout, stderr)
 	}
 	var f flags
 	f.parent.pid = parent
@@ -200,7 +212,7 @@ func parse(f *flags, args []string, getenv func(string) string) error {
 		return err
 	}
 	if set.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: there are flags, and the commands %s, see --help", set.Arg(0), strings.Join(cli.Names, ", "))
+		return fmt.Errorf("unexpected argument %q: there are flags, and the commands %s, see --help", set.Arg(0), strings.Join(commands(), ", "))
 	}
 	var err error
 	set.VisitAll(func(flag *pflag.Flag) {
@@ -283,8 +295,11 @@ func flagSet(f *flags) *pflag.FlagSet {
 }
 
 func usage(f *flags) string {
-	return "Usage: apiserver-lite [flags]\n       apiserver-lite " + strings.Join(cli.Names, "|") + " ...\n\nThe commands talk to a server: apiserver-lite watch --help has more.\n\nEach flag is also an environment variable: --data-dir is " + envPrefix + "DATA_DIR.\n\n" + flagSet(f).FlagUsages()
+	return "Usage: apiserver-lite [flags]\n       apiserver-lite " + strings.Join(cli.Names, "|") + " ...\n       apiserver-lite " + envtestCommand + " DIR\n\nThe commands talk to a server: apiserver-lite watch --help has more. " + envtestCommand + " fills a directory for KUBEBUILDER_ASSETS.\n\nEach flag is also an environment variable: --data-dir is " + envPrefix + "DATA_DIR.\n\n" + flagSet(f).FlagUsages()
 }
+
+// commands are the words that may come instead of flags.
+func commands() []string { return append(slices.Clone(cli.Names), envtestCommand) }
 
 func parseLevel(s string) (slog.Level, error) {
 	var level slog.Level

@@ -89,6 +89,28 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
+// The command envtest fills a directory, and says which.
+func TestEnvtestCommand(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "assets")
+	for _, tc := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{[]string{dir}, exitOK, dir + "\n", ""},
+		{nil, exitUsage, "", "Usage: apiserver-lite envtest DIR"},
+		{[]string{"--help"}, exitOK, "", "Usage: apiserver-lite envtest DIR"},
+		{[]string{"--frob"}, exitUsage, "", "Usage: apiserver-lite envtest DIR"},
+		{[]string{filepath.Join(dir, "etcd")}, exitFailure, "", "apiserver-lite: "},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(append([]string{envtestCommand}, tc.args...), noEnv, &stdout, &stderr, 0)
+		if code != tc.code || stdout.String() != tc.stdout || !strings.HasPrefix(stderr.String(), tc.stderr) || tc.stderr == "" && stderr.Len() > 0 {
+			t.Errorf("%q: exit %d, stdout %q, stderr %q", tc.args, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
 // A start that was told to stop is no failure, unless it had failed anyway.
 func TestStartToldToStop(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())

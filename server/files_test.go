@@ -99,6 +99,26 @@ func TestSelfSigned(t *testing.T) {
 	}
 }
 
+// TestCertDir: a pair is made once, and one that is there is used, whatever it says; half of one is an error.
+func TestCertDir(t *testing.T) {
+	s := &Server{TLS: true, CertDir: filepath.Join(t.TempDir(), "new")}
+	now := time.Now()
+	made, err := s.ownCertificate("unused", now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	used, err := s.ownCertificate("unused", now.Add(2*certLifetime))
+	if err != nil || used.Leaf.SerialNumber.Cmp(made.Leaf.SerialNumber) != 0 {
+		t.Errorf("the pair that is there wasn't used: %v", err)
+	}
+	if err := os.Remove(filepath.Join(s.CertDir, certDirKey)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ownCertificate("unused", now); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
+		t.Errorf("a certificate without its key: %v", err)
+	}
+}
+
 func TestListen(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -70,7 +70,7 @@ func (f *front) serve(ctx context.Context, h *handler, s *Server, certificate *t
 	f.http.Protocols.SetHTTP2(true)
 	f.http.Protocols.SetUnencryptedHTTP2(true)
 	if certificate != nil {
-		f.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
+		f.http.TLSConfig = s.tlsConfig(certificate)
 	}
 	f.serving.Go(func() {
 		var err error

@@ -107,7 +107,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	if s.TLS {
-		if certificate, err = s.selfSigned(in.etcd.Dir(), s.certificateHosts(), time.Now()); err != nil {
+		if certificate, err = s.ownCertificate(in.etcd.Dir(), time.Now()); err != nil {
 			return nil, err
 		}
 	}

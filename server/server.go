@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -86,6 +87,13 @@ type Server struct {
 	// TLS serves HTTPS with a certificate that the server makes for itself and keeps in the data
 	// directory (tls.crt, tls.key).
 	TLS bool
+
+	// CertDir, if set, is where TLS keeps the server's certificate, as apiserver.crt and apiserver.key: a pair that is there
+	// is used as it is. Defaults to the data directory, where one that doesn't fit is made anew.
+	CertDir string
+
+	// TLSConfig, if set, is what HTTPS begins from: versions, cipher suites, key exchanges. Its certificates don't count.
+	TLSConfig *tls.Config
 
 	// TLSCertFile and TLSKeyFile are PEM files to serve HTTPS with. The key must not be readable for
 	// everybody, or writable for group or others.

@@ -22,6 +22,9 @@ import (
 const (
 	certFile = "tls.crt"
 	keyFile  = "tls.key"
+	// The same in CertDir, by kube-apiserver's names.
+	certDirCert = "apiserver.crt"
+	certDirKey  = "apiserver.key"
 
 	certLifetime = 365 * 24 * time.Hour
 	certRenew    = 30 * 24 * time.Hour // a certificate that ends sooner is replaced at start
@@ -74,6 +77,48 @@ func (s *Server) certificateHosts() []string {
 		hosts = append(hosts, hostOnly(host))
 	}
 	return hosts
+}
+
+// ownCertificate returns the certificate of --tls: the one in CertDir, or the data directory's.
+func (s *Server) ownCertificate(dataDir string, now time.Time) (*tls.Certificate, error) {
+	if s.CertDir == "" {
+		return s.selfSigned(dataDir, s.certificateHosts(), now)
+	}
+	certPath, keyPath := filepath.Join(s.CertDir, certDirCert), filepath.Join(s.CertDir, certDirKey)
+	pair, err := tls.LoadX509KeyPair(certPath, keyPath)
+	switch {
+	case err == nil:
+		return &pair, s.checkPrivate(keyPath)
+	case !missing(certPath) || !missing(keyPath):
+		return nil, fmt.Errorf("--cert-dir: %w", err)
+	}
+	certPEM, keyPEM, err := makeCertificate(s.certificateHosts(), now)
+	if err == nil {
+		err = os.MkdirAll(s.CertDir, 0o755)
+	}
+	if err == nil {
+		err = errors.Join(replaceFile(keyPath, keyPEM), replaceFile(certPath, certPEM))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--cert-dir: %w", err)
+	}
+	pair, err = tls.X509KeyPair(certPEM, keyPEM)
+	return &pair, err
+}
+
+// tlsConfig is HTTPS's, with the certificate.
+func (s *Server) tlsConfig(certificate *tls.Certificate) *tls.Config {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.TLSConfig != nil {
+		config = s.TLSConfig.Clone()
+	}
+	config.Certificates = []tls.Certificate{*certificate}
+	return config
+}
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // selfSigned returns the certificate kept in dir, or makes a new one there if there is none, or if it's

@@ -1,0 +1,198 @@
+package dropin
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server"
+)
+
+// KubeAPIServer is the name by which this program takes kube-apiserver's flags.
+const KubeAPIServer = "kube-apiserver"
+
+// ControllersVariable names the variable of the environment that turns our controllers on for suites that want namespaces and
+// dependents to go: kube-apiserver alone removes neither.
+const ControllersVariable = "APISERVER_LITE_CONTROLLERS"
+
+// What kube-apiserver's flags default to.
+const (
+	defaultCertDir    = "/var/run/kubernetes"
+	defaultSecurePort = 6443
+)
+
+// debugVerbosity is the --v from which on the log has what is there for debugging. Kubernetes keeps 4 for that.
+const debugVerbosity = 4
+
+// APIServer is what the flags of kube-apiserver ask for.
+type APIServer struct {
+	Server   server.Server
+	LogLevel slog.Level
+	Unused   []string // names of given flags that have no effect, for the log
+	Say      string   // print this, and exit: help, or the version; "" unless asked for
+}
+
+// flags are those whose values have to be understood together.
+type flags struct {
+	bindAddress, certDir, serviceIPs string
+	port, verbosity                  int
+	tls                              tlsFlags
+	featureGates, runtimeConfig      []string
+	version                          bool
+}
+
+// ParseAPIServer reads the arguments of kube-apiserver.
+func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, error) {
+	a := &APIServer{}
+	var f flags
+	set := a.flagSet(&f)
+	if err := set.Parse(args); errors.Is(err, pflag.ErrHelp) {
+		a.Say = "Stands in for kube-apiserver.\n\nUsage:\n  " + KubeAPIServer + " [flags]\n\nFlags:\n\n" + set.FlagUsages()
+		return a, nil
+	} else if err != nil {
+		return nil, err
+	}
+	if set.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected argument %q: there are flags only", set.Arg(0))
+	}
+	if f.version {
+		a.Say = "Kubernetes " + server.Version().GitVersion + "\n"
+		return a, nil
+	}
+	slices.Sort(a.Unused)
+	s := &a.Server
+	s.Ephemeral = true // the data goes with the process, as that of envtest's etcd does
+	s.ManagedFieldsAlways = true
+	s.Builtin = builtin.All
+	s.Controllers = cmp.Or(getenv(ControllersVariable), "none")
+	return a, a.apply(&f)
+}
+
+func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
+	s := &a.Server
+	set := pflag.NewFlagSet(KubeAPIServer, pflag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
+	set.SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
+		return pflag.NormalizedName(strings.ReplaceAll(name, "_", "-")) // as Kubernetes' programs do
+	})
+	set.StringVar(&f.bindAddress, "bind-address", "0.0.0.0", "address to serve on")
+	set.IntVar(&f.port, "secure-port", defaultSecurePort, "port to serve HTTPS on")
+	set.StringVar(&f.certDir, "cert-dir", defaultCertDir, "directory with apiserver.crt and apiserver.key, which are made if missing; without effect if --tls-cert-file is given")
+	set.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")
+	set.StringVar(&s.TLSKeyFile, "tls-private-key-file", "", "PEM file with its key")
+	f.tls.add(set)
+	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services; of two networks, the first is used")
+	set.StringSliceVar(&s.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions for the origins of web pages that may use this server")
+	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams-per-connection", 0, "requests that one HTTP/2 connection may have open; 0 leaves it to the server")
+	set.StringSliceVar(&f.featureGates, "feature-gates", nil, "Name=true|false pairs; no effect here")
+	set.StringSliceVar(&f.runtimeConfig, "runtime-config", nil, "group/version=true|false pairs; no effect here")
+	set.IntVarP(&f.verbosity, "v", "v", 0, "number for the verbosity of the log: "+strconv.Itoa(debugVerbosity)+" and more is for debugging")
+	set.BoolVar(&f.version, "version", false, "print the version and exit")
+	s.Access.AddFlags(set)
+	addOthers(set, &a.Unused)
+	return set
+}
+
+// apply makes settings of the flags.
+func (a *APIServer) apply(f *flags) error {
+	s := &a.Server
+	ip, err := netip.ParseAddr(f.bindAddress)
+	if err != nil {
+		return fmt.Errorf("--bind-address %q is no IP address", f.bindAddress)
+	}
+	if f.port < 1 || f.port > 65535 { // 0 would turn HTTPS off, and there is nothing else
+		return fmt.Errorf("--secure-port %d is not between 1 and 65535", f.port)
+	}
+	s.Listen = net.JoinHostPort(ip.String(), strconv.Itoa(f.port))
+	if s.TLSCertFile == "" && s.TLSKeyFile == "" {
+		s.TLS, s.CertDir = true, f.certDir
+	}
+	if s.TLSConfig, err = f.tls.config(); err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(f.serviceIPs, ",")
+	if s.ServiceIPs, err = netip.ParsePrefix(strings.TrimSpace(first)); err != nil {
+		return fmt.Errorf("--service-cluster-ip-range %q is no network such as 10.0.0.0/24", f.serviceIPs)
+	}
+	if ip.IsLoopback() { // the webhooks of a test run beside it
+		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	}
+	if f.verbosity >= debugVerbosity {
+		a.LogLevel = slog.LevelDebug
+	}
+	return errors.Join(a.switches("feature-gates", f.featureGates), a.switches("runtime-config", f.runtimeConfig))
+}
+
+// switches checks pairs of a name and true or false, and notes that they have no effect.
+func (a *APIServer) switches(flag string, pairs []string) error {
+	for _, pair := range pairs {
+		name, value, found := strings.Cut(pair, "=")
+		if _, err := strconv.ParseBool(value); name == "" || found && err != nil {
+			return fmt.Errorf("--%s %q is no pair such as Name=true", flag, pair)
+		}
+		a.Unused = append(a.Unused, "--"+flag+"="+pair)
+	}
+	return nil
+}
+
+// tlsFlags say which TLS is spoken.
+type tlsFlags struct {
+	minVersion string
+	suites     []string
+	curves     []int32
+}
+
+func (f *tlsFlags) add(set *pflag.FlagSet) {
+	set.StringVar(&f.minVersion, "tls-min-version", "", "least version of TLS: VersionTLS12 or VersionTLS13")
+	set.StringSliceVar(&f.suites, "tls-cipher-suites", nil, "names of the cipher suites for TLS 1.2 and before; Go's own choice if empty")
+	set.Int32SliceVar(&f.curves, "tls-curve-preferences", nil, "numbers of the key exchanges; Go's own choice if empty")
+}
+
+// config returns what HTTPS begins from; nil leaves it to the server.
+func (f *tlsFlags) config() (*tls.Config, error) {
+	versions := map[string]uint16{"": 0, "VersionTLS10": tls.VersionTLS12, "VersionTLS11": tls.VersionTLS12, "VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13}
+	version, known := versions[f.minVersion]
+	if !known {
+		return nil, fmt.Errorf("--tls-min-version %q is unknown: there are VersionTLS12 and VersionTLS13", f.minVersion)
+	}
+	if version == 0 && len(f.suites) == 0 && len(f.curves) == 0 {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: max(version, tls.VersionTLS12)}
+	for _, name := range f.suites {
+		id, err := cipherSuite(name)
+		if err != nil {
+			return nil, err
+		}
+		config.CipherSuites = append(config.CipherSuites, id)
+	}
+	for _, id := range f.curves {
+		config.CurvePreferences = append(config.CurvePreferences, tls.CurveID(id))
+	}
+	return config, nil
+}
+
+// cipherSuite returns the number of the suite of this name, insecure ones included, as kube-apiserver does.
+func cipherSuite(name string) (uint16, error) {
+	if strings.HasSuffix(name, "_WITH_CHACHA20_POLY1305") {
+		name += "_SHA256" // the name that Go had for it once
+	}
+	for _, suite := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
+		if suite.Name == name {
+			return suite.ID, nil
+		}
+	}
+	return 0, fmt.Errorf("--tls-cipher-suites: there is no %q", name)
+}

@@ -1,0 +1,94 @@
+package dropin
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+)
+
+// TestParseAPIServer: what envtest gives, and the defaults of the name.
+func TestParseAPIServer(t *testing.T) {
+	a, err := ParseAPIServer([]string{
+		"--allow-privileged=true", "--authorization-mode=RBAC", "--bind-address=127.0.0.1", "--cert-dir=/certs", "--client-ca-file=/certs/ca.crt",
+		"--disable-admission-plugins=ServiceAccount", "--etcd-servers=http://127.0.0.1:1", "--secure-port=7", "--service-account-issuer=https://127.0.0.1:7/",
+		"--service-account-key-file=/certs/sa.crt", "--service-account-signing-key-file=/certs/sa.key", "--service-cluster-ip-range=10.1.0.0/24,fd00::/112",
+		"--tls_min_version=VersionTLS13", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "-v4", "--feature-gates=A=true,B=false",
+	}, none)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &a.Server
+	if s.Listen != "127.0.0.1:7" || !s.TLS || s.CertDir != "/certs" || !s.Ephemeral || !s.ManagedFieldsAlways || s.Builtin != builtin.All || s.Controllers != "none" {
+		t.Errorf("%+v", s)
+	}
+	if s.Access.ClientCAFile != "/certs/ca.crt" || !s.Access.RBAC() || s.ServiceIPs != netip.MustParsePrefix("10.1.0.0/24") || a.LogLevel != slog.LevelDebug {
+		t.Errorf("%+v, %v", s.Access, s.ServiceIPs)
+	}
+	if s.TLSConfig.MinVersion != tls.VersionTLS13 || !slices.Equal(s.TLSConfig.CipherSuites, []uint16{tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}) {
+		t.Errorf("%+v", s.TLSConfig)
+	}
+	if !slices.Contains(a.Unused, "--etcd-servers") || !slices.Contains(a.Unused, "--feature-gates=B=false") {
+		t.Errorf("without effect: %q", a.Unused)
+	}
+	if len(s.WebhookAddresses) == 0 {
+		t.Error("on loopback, webhooks on loopback may not be called")
+	}
+}
+
+// TestParseAPIServerAlternatives: what else flags may say.
+func TestParseAPIServerAlternatives(t *testing.T) {
+	controllers := func(name string) string {
+		if name == ControllersVariable {
+			return "all"
+		}
+		return ""
+	}
+	a, err := ParseAPIServer([]string{"--tls-cert-file=a", "--tls-private-key-file=b"}, controllers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := &a.Server; s.Controllers != "all" || s.TLS || s.TLSCertFile != "a" || s.TLSKeyFile != "b" || s.Listen != "0.0.0.0:6443" || s.TLSConfig != nil || s.WebhookAddresses != nil {
+		t.Errorf("%+v", s)
+	}
+	for flag, want := range map[string]string{"--help": "--secure-port", "-h": "--secure-port", "--version": "Kubernetes v1.37"} {
+		a, err := ParseAPIServer([]string{flag}, none)
+		if err != nil || !strings.Contains(a.Say, want) || strings.Contains(a.Say, "insecure-port") {
+			t.Errorf("%s: %v", flag, err)
+		}
+	}
+}
+
+// TestParseAPIServerRefuses: each error names the flag.
+func TestParseAPIServerRefuses(t *testing.T) {
+	for name, tc := range map[string]struct{ arg, want string }{
+		"unknown":             {"--frob", "--frob"},
+		"argument":            {"serve", `"serve"`},
+		"address":             {"--bind-address=localhost", "--bind-address"},
+		"port 0":              {"--secure-port=0", "--secure-port"},
+		"large port":          {"--secure-port=65536", "--secure-port"},
+		"no network":          {"--service-cluster-ip-range=x", "--service-cluster-ip-range"},
+		"version of TLS":      {"--tls-min-version=VersionSSL30", "--tls-min-version"},
+		"cipher suite":        {"--tls-cipher-suites=ROT13", "--tls-cipher-suites"},
+		"feature gate":        {"--feature-gates=A=perhaps", "--feature-gates"},
+		"part of the API":     {"--runtime-config==true", "--runtime-config"},
+		"encryption":          {"--encryption-provider-config=x", "--encryption-provider-config"},
+		"webhook for tokens":  {"--authentication-token-webhook-config-file=x", "--authentication-token-webhook-config-file"},
+		"webhook for rules":   {"--authorization-webhook-config-file=x", "--authorization-webhook-config-file"},
+		"flag of old":         {"--insecure-port=8080", "--insecure-port"},
+		"no HTTP/2":           {"--disable-http2-serving", "--disable-http2-serving"},
+		"another controller":  {"--controllers=all", "--controllers"},
+		"audit by a webhook":  {"--audit-webhook-config-file=x", "--audit-webhook-config-file"},
+		"chain of authorizer": {"--authorization-config=x", "--authorization-config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := ParseAPIServer([]string{tc.arg}, none); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%v, want one that names %s", err, tc.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestDropIn: the directory of `envtest` has two programs that do as envtest asks of kube-apiserver and etcd, and leave nothing.
+func TestDropIn(t *testing.T) {
+	assets := filepath.Join(t.TempDir(), "assets")
+	said, err := exec.Command(binary, "envtest", assets).Output()
+	if err != nil || string(said) != assets+"\n" {
+		t.Fatalf("%q, %v", said, err)
+	}
+	temporary := t.TempDir()
+	for _, p := range []struct {
+		name, health string
+		flags        func(dir string, port string) []string
+	}{
+		{"etcd", "http://127.0.0.1:%s/health", func(dir, port string) []string {
+			url := "http://127.0.0.1:" + port
+			return []string{"--advertise-client-urls=" + url, "--data-dir=" + dir, "--listen-client-urls=" + url, "--listen-peer-urls=http://127.0.0.1:0", "--unsafe-no-fsync=true"}
+		}},
+		{"kube-apiserver", "https://127.0.0.1:%s/healthz", func(dir, port string) []string {
+			return []string{"--allow-privileged=true", "--bind-address=127.0.0.1", "--cert-dir=" + dir, "--disable-admission-plugins=ServiceAccount",
+				"--etcd-servers=http://127.0.0.1:1", "--secure-port=" + port, "--service-cluster-ip-range=10.0.0.0/24"}
+		}},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			program := filepath.Join(assets, p.name)
+			help, err := exec.Command(program, "--help").CombinedOutput()
+			if err != nil || regexp.MustCompile(`(?m)^\s*--insecure-port\b`).Match(help) {
+				t.Errorf("--help: %v\n%s", err, help)
+			}
+			var exit *exec.ExitError
+			if out, err := exec.Command(program, "--frob").CombinedOutput(); !asExit(err, &exit) || exit.ExitCode() != 1 || strings.Count(string(out), "\n") != 1 {
+				t.Errorf("an unknown flag: %v, %q", err, out)
+			}
+			dir, port := t.TempDir(), freePort(t)
+			cmd := exec.Command(program, p.flags(dir, port)...)
+			cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
+			var log strings.Builder
+			cmd.Stderr = &log
+			began := time.Now()
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			awaitHealth(t, fmt.Sprintf(p.health, port))
+			t.Logf("ready after %v", time.Since(began).Round(time.Millisecond))
+			began = time.Now()
+			if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("it ends with %v\n%s", err, log.String())
+			}
+			t.Logf("stopped after %v", time.Since(began).Round(time.Millisecond))
+			if p.name == "kube-apiserver" && !strings.Contains(log.String(), "--etcd-servers") {
+				t.Errorf("the log doesn't name --etcd-servers:\n%s", log.String())
+			}
+			for _, name := range []string{"apiserver.crt", "apiserver.key"} {
+				os.Remove(filepath.Join(dir, name)) // what --cert-dir is for
+			}
+			for _, d := range []string{dir, temporary} {
+				if left, err := os.ReadDir(d); err != nil || len(left) > 0 {
+					t.Errorf("left in %s: %v, %v", d, left, err)
+				}
+			}
+		})
+	}
+}
+
+func asExit(err error, to **exec.ExitError) bool {
+	exit, ok := err.(*exec.ExitError)
+	*to = exit
+	return ok
+}
+
+// freePort returns a port that was free a moment ago, as envtest does.
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// awaitHealth asks until the answer is 200, with no check of the certificate, as envtest does.
+func awaitHealth(t *testing.T, url string) {
+	t.Helper()
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		res, err := client.Get(url)
+		if err == nil {
+			io.Copy(io.Discard, res.Body)
+			res.Body.Close()
+			if res.StatusCode == http.StatusOK {
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v", url, err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/apiserver-lite/apiserver-lite/dropin"
+)
+
+// envtestCommand fills a directory for KUBEBUILDER_ASSETS.
+const envtestCommand = "envtest"
+
+// runKubeAPIServer is the program under the name kube-apiserver. Its exit codes are that one's: 0, or 1.
+func runKubeAPIServer(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	a, err := dropin.ParseAPIServer(args, getenv)
+	switch {
+	case err != nil:
+		return failed(stderr, dropin.KubeAPIServer, err)
+	case a.Say != "":
+		fmt.Fprint(stdout, a.Say)
+		return exitOK
+	}
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: a.LogLevel}))
+	process(log)
+	if len(a.Unused) > 0 {
+		log.Info("these flags have no effect here; the store is inside, and goes with the process", "flags", strings.Join(a.Unused, " "))
+	}
+	ctx, stop := signals(log)
+	defer stop()
+	a.Server.Log = log
+	a.Server.Metrics = prometheus.DefaultGatherer
+	a.Server.FreeMemory = debug.FreeOSMemory
+	if err := serve(ctx, &a.Server, io.Discard); err != nil {
+		return failed(stderr, dropin.KubeAPIServer, err)
+	}
+	return exitOK
+}
+
+// runEtcd is the program under the name etcd.
+func runEtcd(args []string, stdout, stderr io.Writer) int {
+	o, err := dropin.ParseEtcd(args)
+	switch {
+	case err != nil:
+		return failed(stderr, dropin.Etcd, err)
+	case o.Say != "":
+		fmt.Fprint(stdout, o.Say)
+		return exitOK
+	}
+	log := slog.New(slog.NewTextHandler(stderr, nil))
+	ctx, stop := signals(log)
+	defer stop()
+	if err := dropin.RunEtcd(ctx, o, log); err != nil {
+		return failed(stderr, dropin.Etcd, err)
+	}
+	return exitOK
+}
+
+// runEnvtest is the command that fills a directory for KUBEBUILDER_ASSETS, and prints its path for a Makefile.
+func runEnvtest(args []string, stdout, stderr io.Writer) int {
+	if len(args) != 1 || strings.HasPrefix(args[0], "-") {
+		fmt.Fprintf(stderr, "Usage: apiserver-lite %s DIR\n\nPuts this program into DIR as kube-apiserver and etcd, and prints the path for KUBEBUILDER_ASSETS.\n", envtestCommand)
+		if len(args) == 1 && (args[0] == "--help" || args[0] == "-h") {
+			return exitOK
+		}
+		return exitUsage
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return failed(stderr, "apiserver-lite", err)
+	}
+	dir, err := dropin.FillAssets(args[0], self)
+	if err != nil {
+		return failed(stderr, "apiserver-lite", err)
+	}
+	fmt.Fprintln(stdout, dir)
+	return exitOK
+}
+
+func failed(stderr io.Writer, name string, err error) int {
+	fmt.Fprintf(stderr, "%s: %s\n", name, oneLine(err))
+	return exitFailure
+}
