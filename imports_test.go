@@ -37,12 +37,13 @@ var floors = []floor{
 	{"registry/form", []string{"registry/clip", "storage/cacher"}},
 	{"registry/crd", nil},
 	{"registry/condition", nil},
+	{"registry/expression", nil}, // pure, likewise
 	{"registry", []string{
 		"selectors", "watchstream", "kubeproto", "storage", "storage/cacher", "registry/clip", "registry/jsontree", "registry/object", "registry/form",
 		"registry/crd", "registry/schema", "registry/conversion", "registry/managed", "registry/gotype",
 	}},
 	{"controllers", []string{"watchstream", "storage", "storage/cacher", "registry/clip", "registry/crd", "registry"}},
-	{"registry/builtin", []string{"registry", "registry/form", "registry/condition", "storage"}},
+	{"registry/builtin", []string{"registry", "registry/expression", "registry/form", "registry/condition", "storage"}},
 	// planned, as docs/architecture.md says
 	{"storage/remote", []string{"storage"}},
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},

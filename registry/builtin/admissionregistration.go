@@ -174,23 +174,6 @@ func validateRule(r admissionregistrationv1.RuleWithOperations, at *field.Path) 
 	return errs
 }
 
-func validateValidatingPolicyBinding(b, _ *admissionregistrationv1.ValidatingAdmissionPolicyBinding) (errs field.ErrorList) {
-	if b.Spec.PolicyName == "" {
-		errs = append(errs, field.Required(field.NewPath("spec", "policyName"), ""))
-	}
-	if len(b.Spec.ValidationActions) == 0 {
-		errs = append(errs, field.Required(field.NewPath("spec", "validationActions"), ""))
-	}
-	return errs
-}
-
-func validateMutatingPolicyBinding(b, _ *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
-	if b.Spec.PolicyName == "" {
-		return field.ErrorList{field.Required(field.NewPath("spec", "policyName"), "")}
-	}
-	return nil
-}
-
 // count shows how many items a list has.
 func count(name, path, description string) column {
 	return column{Name: name, Type: "string", Description: description, Cell: func(o any) any { return int64(len(asList(at(o, path)))) }}

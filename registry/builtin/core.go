@@ -53,11 +53,11 @@ func core(o Options) []registry.Type {
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingWebhookConfiguration")), New: of[admissionregistrationv1.MutatingWebhookConfiguration], ClusterScoped: true, Awaited: true,
 			Columns: webhooksColumns, Default: set(defaultMutating), Validate: rules(validateMutating), Warnings: notEnforced},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingAdmissionPolicy")), New: of[admissionregistrationv1.ValidatingAdmissionPolicy], ClusterScoped: true, Awaited: true, Status: true,
-			Columns: validatingPolicyColumns, Default: set(defaultValidatingPolicy), Warnings: notEnforced},
+			Columns: validatingPolicyColumns, Default: set(defaultValidatingPolicy), Prepare: prepare(checked(o.registry)), Validate: rules(validateValidatingPolicy), Warnings: notEnforced},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingAdmissionPolicyBinding")), New: of[admissionregistrationv1.ValidatingAdmissionPolicyBinding], ClusterScoped: true, Awaited: true,
 			Columns: policyBindingColumns, Default: set(defaultValidatingPolicyBinding), Validate: rules(validateValidatingPolicyBinding), Warnings: notEnforced},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingAdmissionPolicy")), New: of[admissionregistrationv1.MutatingAdmissionPolicy], ClusterScoped: true, Awaited: true,
-			Columns: mutatingPolicyColumns, Default: set(defaultMutatingPolicy), Warnings: notEnforced},
+			Columns: mutatingPolicyColumns, Default: set(defaultMutatingPolicy), Validate: rules(validateMutatingPolicy), Warnings: notEnforced},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingAdmissionPolicyBinding")), New: of[admissionregistrationv1.MutatingAdmissionPolicyBinding], ClusterScoped: true, Awaited: true,
 			Columns: policyBindingColumns, Default: set(defaultMutatingPolicyBinding), Validate: rules(validateMutatingPolicyBinding), Warnings: notEnforced},
 

@@ -33,8 +33,9 @@ type Options struct {
 	// Address is where the server listens, for default/kubernetes; zero if that isn't an address.
 	Address netip.AddrPort
 
-	addresses *addresses // of Services; set by Register
-	tokens    *tokens    // of ServiceAccounts; likewise
+	registry  *registry.Registry // set by Register
+	addresses *addresses         // of Services; likewise
+	tokens    *tokens            // of ServiceAccounts; likewise
 }
 
 // DefaultServiceIPs are kube-apiserver's, cut to what one machine needs.
@@ -43,7 +44,7 @@ const DefaultServiceIPs = "10.0.0.0/24"
 // Register adds the built-in kinds of a set to a registry, except those in whose place the program has registered a type of
 // its own. A path of a data-only kind that isn't in the set is answered with how to get it.
 func Register(r *registry.Registry, o Options) {
-	o.tokens = newTokens(r)
+	o.registry, o.tokens = r, newTokens(r)
 	switch o.Set {
 	case None:
 		return
