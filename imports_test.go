@@ -43,7 +43,7 @@ var floors = []floor{
 		"registry/crd", "registry/schema", "registry/conversion", "registry/managed", "registry/gotype",
 	}},
 	{"controllers", []string{"watchstream", "storage", "storage/cacher", "registry/clip", "registry/crd", "registry"}},
-	{"registry/builtin", []string{"registry", "registry/expression", "registry/form", "registry/condition", "storage"}},
+	{"registry/builtin", []string{"registry", "registry/expression", "registry/form", "registry/condition", "storage", "storage/cacher"}},
 	// planned, as docs/architecture.md says
 	{"storage/remote", []string{"storage"}},
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},

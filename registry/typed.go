@@ -76,6 +76,12 @@ type Type struct {
 	// Validate. Its error, a Status error, is answered.
 	MayWrite func(ctx context.Context, obj, old Typed) error
 
+	// Claim takes what only one object may have, such as an address, for a valid object that is about to be stored, and
+	// completes the object with it. old is nil for a new object. Until settle is called, nobody else may take the same. If
+	// the write is tried again, settle is called first. Of a dry run nothing is stored, so it should take nothing. The error
+	// is a Status error. Writes of subresources claim nothing.
+	Claim func(obj, old Typed, dryRun bool) (settle Settle, err error)
+
 	// Dependents is as a Definition's.
 	Dependents metav1.DeletionPropagation
 
@@ -93,6 +99,10 @@ type Type struct {
 	begin       func(ctx context.Context) (end func(), err error)
 	written     func(ctx context.Context, rev storage.Revision) error
 }
+
+// Settle tells whoever took something for a write how that has ended: with the revision of the object that has it now, or
+// with an error. After an error of storage.ErrUnavailable or of a context the object may have been stored all the same.
+type Settle func(stored storage.Revision, err error)
 
 // Subresource is a part of an object that has a path of its own, or something that is asked of an object there.
 type Subresource struct {
@@ -511,6 +521,22 @@ func (t *typed) mayWrite(ctx context.Context, obj, old Typed) error {
 		return refusal{status}
 	}
 	return refused
+}
+
+// claim takes what only this object may have. obj is its value; settle tells what has become of the write.
+func (t *typed) claim(obj Typed, o, old *object.Object, dryRun bool) (settle Settle, err error) {
+	prev, err := t.fromObject(old)
+	if err != nil {
+		return nil, err
+	}
+	var refused error
+	if err := t.on(obj, "Claim", func() { settle, refused = t.Claim(obj, prev, dryRun) }); err != nil {
+		return settle, err
+	}
+	if refused != nil {
+		return settle, refused
+	}
+	return settle, toObject(obj, o)
 }
 
 func (t *typed) warnings(ctx context.Context, o, old *object.Object, subresource string) (texts []string, err error) {

@@ -34,6 +34,7 @@ type write struct {
 	mayCreate func(ctx context.Context) error // see Request
 	shown     *form.Shown                     // how the answer shows the object
 	made      Typed                           // what is to be stored, as a value of its Go type, if there is one; see answerMade
+	settle    Settle                          // of what was claimed for the object; nil: nothing
 	warnings  []string                        // for the client, besides the answer
 	patches   bool                            // it's a patch, of whatever type
 	applies   bool                            // it's a server-side apply
@@ -126,17 +127,41 @@ func (w *write) inBrackets(ctx context.Context, store func() (*cacher.Object, er
 }
 
 // within is inBrackets with errors as they come.
-func (w *write) within(ctx context.Context, store func() (*cacher.Object, error)) (*cacher.Object, error) {
+func (w *write) within(ctx context.Context, store func() (*cacher.Object, error)) (stored *cacher.Object, err error) {
 	end, err := w.res.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer end()
-	stored, err := store()
+	defer func() { w.settled(stored, err) }()
+	stored, err = store()
 	if err == nil && !w.dryRun {
 		err = w.res.written(ctx, stored.Revision)
 	}
 	return stored, err
+}
+
+// claim takes what only the object may have, if its type says so. obj is its value.
+func (w *write) claim(obj Typed, next, prev *object.Object) (err error) {
+	if w.typed == nil || w.typed.Claim == nil || w.Subresource != whole {
+		return nil
+	}
+	w.settled(nil, nil) // an earlier attempt
+	w.settle, err = w.typed.claim(obj, next, prev, w.dryRun)
+	return err
+}
+
+// settled ends what was claimed for an object, if anything was.
+func (w *write) settled(stored *cacher.Object, err error) {
+	if w.settle == nil {
+		return
+	}
+	rev := storage.Revision(0)
+	if stored != nil {
+		rev = stored.Revision
+	}
+	w.settle(rev, err)
+	w.settle = nil
 }
 
 // inTurn waits until the earlier writes of the same object are done, and then changes the object as decide says. It
@@ -282,6 +307,9 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	}
 	errs = append(errs, w.validate(ctx, next, prev)...)
 	if err := invalid(w.groupKind(), next.Meta.Name, errs); err != nil {
+		return nil, err
+	}
+	if err := w.claim(obj, next, prev); err != nil {
 		return nil, err
 	}
 	if err := w.judge(ctx, op, next, prev); err != nil {

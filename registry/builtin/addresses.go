@@ -2,75 +2,204 @@ package builtin
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// addresses gives Services their ClusterIPs. What is taken is read from the Services themselves, so nothing has to be kept
-// in step with them.
-type addresses struct {
+// allocator gives Services what only one of them may have: a ClusterIP, and ports that all nodes have. What is taken is read
+// from the Services themselves, so nothing has to be kept in step with them, and a restart changes nothing. What a write is
+// about to store, and what the cache doesn't show yet, is held here.
+type allocator struct {
 	registry *registry.Registry
 	ips      netip.Prefix
 
-	mu    sync.Mutex               // guards given
-	given map[netip.Addr]time.Time // addresses that a Service may be about to be stored with
+	mu   sync.Mutex   // guards held; held while the cache is looked at, so that two writes don't find the same free
+	held map[one]hold // what writes have taken that the cache may not show yet
 }
 
-// giveTimeout is how long an address that was given out counts as taken although no Service has it: longer than a write
-// takes.
-const giveTimeout = time.Minute
+// one is an address or a port that one Service has.
+type one struct {
+	ip   netip.Addr
+	port int32
+}
 
-// services returns the endpoint of Services; nil before they're registered.
-func (a *addresses) services() *registry.Endpoint { return a.registry.Catalog().Kind("v1", "Service") }
+// hold says how long something counts as taken although no Service in the cache has it.
+type hold struct {
+	stored storage.Revision // until the cache is there; 0 while the write is under way
+	until  time.Time        // or until then, if nobody knows whether the write was stored; zero: that's known
+}
 
-// taken returns the addresses that Services have.
-func (a *addresses) taken() map[netip.Addr]bool {
-	taken := map[netip.Addr]bool{}
-	e := a.services()
+// unknownTimeout is how long an address stays taken if nobody knows whether the write that took it was stored. Etcd has long
+// decided by then.
+const unknownTimeout = time.Minute
+
+// The ports of nodes that are given to Services: kube-apiserver's default.
+const (
+	firstNodePort int32 = 30000
+	lastNodePort  int32 = 32767
+)
+
+// services returns the cache of Services, and the prefix of their keys; nil if the program has a type of its own in their
+// place.
+func (a *allocator) services() (*cacher.Snapshot, storage.Range) {
+	e := a.registry.Catalog().Kind("v1", "Service")
 	if e == nil {
-		return taken
+		return nil, storage.Range{}
 	}
-	for o := range e.Cache().Snapshot().All(string(e.Prefix())) {
-		if ip, err := netip.ParseAddr(o.Field("spec.clusterIP")); err == nil {
-			taken[ip] = true
-		}
-	}
-	return taken
+	return e.Cache().Snapshot(), storage.Range{Prefix: string(e.Prefix())}
 }
 
-// next returns a free address, somewhere in the range; false if there's none.
-func (a *addresses) next() (netip.Addr, bool) {
-	taken := a.taken()
+// claim is one write's: what it has taken, and what is taken by others.
+type claim struct {
+	*allocator
+	snapshot *cacher.Snapshot
+	keys     storage.Range
+	ports    map[int32]bool // that Services have; nil until asked for
+	own      []one          // what the write has taken
+	errs     field.ErrorList
+}
+
+// claim gives a service what it needs and doesn't have yet, and takes what the service asks for.
+func (a *allocator) claim(s, old *corev1.Service, dryRun bool) (registry.Settle, error) {
+	if old == nil {
+		old = &corev1.Service{Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName}} // which has nothing
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	now := time.Now()
-	for ip, at := range a.given {
-		if taken[ip] || now.Sub(at) > giveTimeout {
-			delete(a.given, ip)
+	snapshot, keys := a.services()
+	if snapshot == nil {
+		return nil, nil
+	}
+	a.forget(snapshot)
+	c := &claim{allocator: a, snapshot: snapshot, keys: keys}
+	err := c.claimIP(s, old)
+	if err == nil {
+		err = c.claimPorts(s, old)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case len(c.errs) > 0:
+		return nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, s.Name, c.errs)
+	case dryRun || len(c.own) == 0:
+		return nil, nil
+	}
+	if a.held == nil {
+		a.held = map[one]hold{}
+	}
+	for _, o := range c.own {
+		a.held[o] = hold{}
+	}
+	return func(stored storage.Revision, err error) { a.settle(c.own, stored, err) }, nil
+}
+
+// forget drops what the cache shows by now.
+func (a *allocator) forget(s *cacher.Snapshot) {
+	for o, h := range a.held {
+		if h.stored > 0 && h.stored <= s.Revision || !h.until.IsZero() && time.Now().After(h.until) {
+			delete(a.held, o)
 		}
 	}
-	size := a.size()
+}
+
+// settle ends a claim.
+func (a *allocator) settle(own []one, stored storage.Revision, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	unknown := errors.Is(err, storage.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	for _, o := range own {
+		switch {
+		case unknown:
+			a.held[o] = hold{until: time.Now().Add(unknownTimeout)}
+		case err != nil || stored == 0:
+			delete(a.held, o)
+		default:
+			a.held[o] = hold{stored: stored}
+		}
+	}
+}
+
+// hasIP and hasNodePorts tell what a type of service has.
+func hasIP(s *corev1.Service) bool { return s.Spec.Type != corev1.ServiceTypeExternalName }
+
+func hasNodePorts(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
+}
+
+// hasHealthPort tells whether nodes have a port that tells whether they have pods of the service.
+func hasHealthPort(s *corev1.Service) bool {
+	return s.Spec.Type == corev1.ServiceTypeLoadBalancer && s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
+}
+
+// claimIP takes the address that a service asks for, or gives it one.
+func (c *claim) claimIP(s, old *corev1.Service) error {
+	if !hasIP(s) || s.Spec.ClusterIP == corev1.ClusterIPNone || hasIP(old) && old.Spec.ClusterIP == s.Spec.ClusterIP && s.Spec.ClusterIP != "" {
+		return nil
+	}
+	if s.Spec.ClusterIP == "" {
+		ip, ok := c.freeIP()
+		if !ok {
+			return apierrors.NewInternalError(errors.New("failed to allocate a serviceIP: range is full"))
+		}
+		c.own = append(c.own, one{ip: ip})
+		s.Spec.ClusterIP, s.Spec.ClusterIPs = ip.String(), []string{ip.String()}
+		return nil
+	}
+	ip, err := netip.ParseAddr(s.Spec.ClusterIP)
+	if err != nil {
+		return nil // the rules have refused it
+	}
+	problem := ""
+	switch {
+	case !c.ips.Contains(ip):
+		problem = fmt.Sprintf("the provided IP is not in the valid range %s", c.ips)
+	case c.ipTaken(ip):
+		problem = "provided IP is already allocated"
+	}
+	if problem != "" {
+		c.errs = append(c.errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), s.Spec.ClusterIP, fmt.Sprintf("failed to allocate IP %s: %s", ip, problem)))
+	}
+	c.own = append(c.own, one{ip: ip})
+	return nil
+}
+
+// ipTaken tells whether a Service has an address, or will.
+func (c *claim) ipTaken(ip netip.Addr) bool {
+	if _, soon := c.held[one{ip: ip}]; soon {
+		return true
+	}
+	found, _ := c.snapshot.Where("spec.clusterIP", ip.String(), c.keys)
+	for range found {
+		return true
+	}
+	return false
+}
+
+// freeIP returns a free address, somewhere in the range; false if there's none.
+func (c *claim) freeIP() (netip.Addr, bool) {
+	size := c.size()
 	for i, start := 0, rand.IntN(size); i < size; i++ {
-		ip := a.at(1 + (start+i)%size)
-		if _, soon := a.given[ip]; !soon && !taken[ip] && a.ips.Contains(ip) {
-			if a.given == nil {
-				a.given = map[netip.Addr]time.Time{}
-			}
-			a.given[ip] = now
+		if ip := c.at(1 + (start+i)%size); ip != c.first() && c.ips.Contains(ip) && !c.ipTaken(ip) {
 			return ip, true
 		}
 	}
@@ -78,13 +207,13 @@ func (a *addresses) next() (netip.Addr, bool) {
 }
 
 // size is how many addresses can be given out: without the first, which stands for the network, and the last.
-func (a *addresses) size() int {
+func (a *allocator) size() int {
 	const most = 16 // bits that are looked at
 	return max(1, 1<<min(most, a.ips.Addr().BitLen()-a.ips.Bits())-2)
 }
 
 // at returns the nth address of the range.
-func (a *addresses) at(n int) netip.Addr {
+func (a *allocator) at(n int) netip.Addr {
 	bytes := a.ips.Addr().AsSlice()
 	for i := len(bytes) - 1; n > 0 && i >= 0; i-- {
 		n += int(bytes[i])
@@ -95,77 +224,238 @@ func (a *addresses) at(n int) netip.Addr {
 	return ip
 }
 
-// own is the address of default/kubernetes.
-func (a *addresses) own() netip.Addr { return a.at(1) }
+// first is the address of default/kubernetes.
+func (a *allocator) first() netip.Addr { return a.at(1) }
 
-// check refuses an address that is outside of the range or taken.
-func (a *addresses) check(s *corev1.Service) field.ErrorList {
-	at := field.NewPath("spec", "clusterIPs").Index(0)
-	if a == nil || s.Spec.ClusterIP == "" || s.Spec.ClusterIP == corev1.ClusterIPNone || s.Spec.Type == corev1.ServiceTypeExternalName {
+// claimPorts takes the ports of nodes that a service asks for, and gives it those that it lacks. Ports of a service that differ
+// in their protocol alone share one.
+func (c *claim) claimPorts(s, old *corev1.Service) error {
+	if !hasNodePorts(s) {
 		return nil
 	}
-	ip, err := netip.ParseAddr(s.Spec.ClusterIP)
-	if err != nil {
-		return nil // said elsewhere
+	had := map[int32]bool{}
+	if hasNodePorts(old) {
+		for _, p := range old.Spec.Ports {
+			had[p.NodePort] = true
+		}
+		had[old.Spec.HealthCheckNodePort] = true
 	}
-	if !a.ips.Contains(ip) {
-		return field.ErrorList{field.Invalid(at, s.Spec.ClusterIP, fmt.Sprintf("failed to allocate IP %s: the provided IP is not in the valid range %s", ip, a.ips))}
+	chosen := map[int32]int32{} // node ports, by the ports that lead to them
+	for i, p := range s.Spec.Ports {
+		if p.NodePort != 0 {
+			c.takePort(p.NodePort, had, field.NewPath("spec", "ports").Index(i).Child("nodePort"))
+			had[p.NodePort], chosen[p.Port] = true, p.NodePort
+		}
 	}
-	if a.taken()[ip] {
-		return field.ErrorList{field.Invalid(at, s.Spec.ClusterIP, fmt.Sprintf("failed to allocate IP %s: provided IP is already allocated", ip))}
+	missing := []*int32{}
+	if allocates := s.Spec.AllocateLoadBalancerNodePorts; s.Spec.Type == corev1.ServiceTypeNodePort || allocates == nil || *allocates {
+		for i := range s.Spec.Ports {
+			if p := &s.Spec.Ports[i]; p.NodePort == 0 {
+				if p.NodePort = chosen[p.Port]; p.NodePort == 0 {
+					chosen[p.Port] = c.freePort(had)
+					p.NodePort = chosen[p.Port]
+					missing = append(missing, &p.NodePort)
+				}
+			}
+		}
+	}
+	if at := &s.Spec.HealthCheckNodePort; hasHealthPort(s) {
+		if *at == 0 {
+			*at = c.freePort(had)
+			missing = append(missing, at)
+		} else {
+			c.takePort(*at, had, field.NewPath("spec", "healthCheckNodePort"))
+		}
+	}
+	for _, port := range missing {
+		if *port == 0 {
+			return apierrors.NewInternalError(errors.New("failed to allocate a nodePort: range is full"))
+		}
 	}
 	return nil
 }
 
-// prepareService gives a service an address, unless it has one or wants none, and takes it away from one that leads
-// elsewhere by a name.
-func (o Options) prepareService(s, old *corev1.Service, _ string) {
-	spec := &s.Spec
-	if spec.Type == corev1.ServiceTypeExternalName {
-		if old != nil && old.Spec.Type != corev1.ServiceTypeExternalName && spec.ClusterIP == old.Spec.ClusterIP {
-			spec.ClusterIP, spec.ClusterIPs = "", nil
+// takePort takes a port that a service asks for, and hasn't had.
+func (c *claim) takePort(port int32, had map[int32]bool, at *field.Path) {
+	switch {
+	case had[port]:
+		return
+	case port < firstNodePort || port > lastNodePort:
+		c.errs = append(c.errs, field.Invalid(at, port, fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", firstNodePort, lastNodePort)))
+	case c.portTaken(port):
+		c.errs = append(c.errs, field.Invalid(at, port, "provided port is already allocated"))
+	}
+	c.own = append(c.own, one{port: port})
+}
+
+// freePort takes a free port, and notes it in had; 0 if there's none.
+func (c *claim) freePort(had map[int32]bool) int32 {
+	const size = lastNodePort - firstNodePort + 1
+	start := rand.Int32N(size)
+	for i := range size {
+		if port := firstNodePort + (start+i)%size; !had[port] && !c.portTaken(port) {
+			c.own = append(c.own, one{port: port})
+			had[port] = true
+			return port
 		}
+	}
+	return 0
+}
+
+// portTaken tells whether a Service has a port of nodes, or will.
+func (c *claim) portTaken(port int32) bool {
+	if c.ports == nil {
+		c.ports = map[int32]bool{}
+		for _, kind := range []corev1.ServiceType{corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer} {
+			found, _ := c.snapshot.Where("spec.type", string(kind), c.keys)
+			for o := range found {
+				c.notePorts(o)
+			}
+		}
+	}
+	_, soon := c.held[one{port: port}]
+	return soon || c.ports[port]
+}
+
+// notePorts notes the ports of nodes that a Service has. One that can't be read has none.
+func (c *claim) notePorts(o *cacher.Object) {
+	var s corev1.Service
+	if json.Unmarshal(o.Raw(), &s) != nil {
 		return
 	}
-	if old != nil && old.Spec.Type != corev1.ServiceTypeExternalName && spec.ClusterIP == "" { // an update that says nothing
-		spec.ClusterIP, spec.ClusterIPs = old.Spec.ClusterIP, old.Spec.ClusterIPs
+	c.ports[s.Spec.HealthCheckNodePort] = true
+	for _, p := range s.Spec.Ports {
+		c.ports[p.NodePort] = true
+	}
+}
+
+// prepareService keeps what a service was given where an update says nothing of it, takes away what a service of its type
+// doesn't have, and says of which family its address is.
+func (o Options) prepareService(s, old *corev1.Service, _ string) {
+	if old != nil {
+		keepAllocated(s, old)
+		dropUnneeded(s, old)
+	}
+	spec := &s.Spec
+	if !hasIP(s) {
+		return
 	}
 	if spec.ClusterIP == "" && len(spec.ClusterIPs) > 0 {
 		spec.ClusterIP = spec.ClusterIPs[0]
 	}
-	if spec.ClusterIP == "" && o.addresses != nil {
-		if ip, ok := o.addresses.next(); ok {
-			spec.ClusterIP = ip.String()
-		}
-	}
 	if spec.ClusterIP != "" && len(spec.ClusterIPs) == 0 {
 		spec.ClusterIPs = []string{spec.ClusterIP}
 	}
-	orPointTo(&spec.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack)
-	if len(spec.IPFamilies) == 0 {
-		family := corev1.IPv4Protocol
-		if o.addresses != nil && o.addresses.ips.Addr().Is6() {
-			family = corev1.IPv6Protocol
+	o.fillFamilies(spec, old)
+}
+
+// fillFamilies says whether a service has addresses of one family or of both, and of which. The range has one; only a service
+// without an address and without a selector, which leads anywhere, has both.
+func (o Options) fillFamilies(spec *corev1.ServiceSpec, old *corev1.Service) {
+	anywhere := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
+	if spec.IPFamilyPolicy == nil {
+		policy := corev1.IPFamilyPolicySingleStack
+		switch {
+		case old != nil && old.Spec.IPFamilyPolicy != nil:
+			policy = *old.Spec.IPFamilyPolicy
+		case anywhere:
+			policy = corev1.IPFamilyPolicyRequireDualStack
 		}
-		spec.IPFamilies = []corev1.IPFamily{family}
+		spec.IPFamilyPolicy = &policy
+	}
+	if len(spec.IPFamilies) == 0 {
+		spec.IPFamilies = []corev1.IPFamily{o.family()}
+	}
+	if anywhere && len(spec.IPFamilies) == 1 && *spec.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack {
+		other := corev1.IPv6Protocol
+		if spec.IPFamilies[0] == other {
+			other = corev1.IPv4Protocol
+		}
+		spec.IPFamilies = append(spec.IPFamilies, other)
+	}
+}
+
+// family is that of the range of addresses.
+func (o Options) family() corev1.IPFamily {
+	if o.allocator != nil && o.allocator.ips.Addr().Is6() {
+		return corev1.IPv6Protocol
+	}
+	return corev1.IPv4Protocol
+}
+
+// keepAllocated gives an update what it says nothing of: the address, and node ports by the names of ports.
+func keepAllocated(s, old *corev1.Service) {
+	if hasIP(s) && hasIP(old) {
+		orDefault(&s.Spec.ClusterIP, old.Spec.ClusterIP)
+		if len(s.Spec.ClusterIPs) == 0 && s.Spec.ClusterIP == old.Spec.ClusterIP {
+			s.Spec.ClusterIPs = old.Spec.ClusterIPs
+		}
+	}
+	if hasNodePorts(s) && hasNodePorts(old) {
+		used, had := map[int32]bool{}, map[string]int32{}
+		for _, p := range s.Spec.Ports {
+			used[p.NodePort] = true
+		}
+		for _, p := range old.Spec.Ports {
+			had[p.Name] = p.NodePort
+		}
+		for i := range s.Spec.Ports {
+			if p := &s.Spec.Ports[i]; p.NodePort == 0 && !used[had[p.Name]] {
+				p.NodePort = had[p.Name]
+			}
+		}
+	}
+	if hasHealthPort(s) && hasHealthPort(old) {
+		orDefault(&s.Spec.HealthCheckNodePort, old.Spec.HealthCheckNodePort)
+	}
+}
+
+// dropUnneeded takes what an update has kept, but a service of its new type doesn't have.
+func dropUnneeded(s, old *corev1.Service) {
+	now, was := &s.Spec, &old.Spec
+	if hasIP(old) && !hasIP(s) {
+		if now.ClusterIP == was.ClusterIP {
+			now.ClusterIP, now.ClusterIPs = "", nil
+		}
+		dropSame(&now.IPFamilyPolicy, was.IPFamilyPolicy)
+		dropSame(&now.IPFamilies, was.IPFamilies)
+	}
+	if hasNodePorts(old) && !hasNodePorts(s) && slices.EqualFunc(now.Ports, was.Ports, func(a, b corev1.ServicePort) bool { return a.NodePort == b.NodePort }) {
+		for i := range now.Ports {
+			now.Ports[i].NodePort = 0
+		}
+	}
+	if hasHealthPort(old) && !hasHealthPort(s) {
+		dropSame(&now.HealthCheckNodePort, was.HealthCheckNodePort)
+	}
+	if was.Type == corev1.ServiceTypeLoadBalancer && now.Type != corev1.ServiceTypeLoadBalancer {
+		dropSame(&now.AllocateLoadBalancerNodePorts, was.AllocateLoadBalancerNodePorts)
+		dropSame(&now.LoadBalancerClass, was.LoadBalancerClass)
+	}
+	if hasNodePorts(old) && !hasNodePorts(s) && len(now.ExternalIPs) == 0 {
+		dropSame(&now.ExternalTrafficPolicy, was.ExternalTrafficPolicy)
+	}
+}
+
+// dropSame empties a field that is as it was.
+func dropSame[T any](now *T, was T) {
+	if equality.Semantic.DeepEqual(*now, was) {
+		var none T
+		*now = none
 	}
 }
 
 // ownName is the name of the Service and of the EndpointSlice that lead to this server.
 const ownName = "kubernetes"
 
-// makeOwnService makes default/kubernetes. Where the server listens may have changed since the last start: then the
-// EndpointSlice is made anew.
+// makeOwnService makes default/kubernetes. Where the server listens may have changed since the last start: then the two are
+// changed.
 func (o Options) makeOwnService(ctx context.Context, r *registry.Registry) error {
-	labels := map[string]string{"component": "apiserver", "provider": "kubernetes"}
-	service := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels},
-		Spec: corev1.ServiceSpec{
-			ClusterIP: o.addresses.own().String(),
-			Ports:     []corev1.ServicePort{{Name: "https", Port: 443, TargetPort: intstr.FromInt32(int32(max(1, o.Address.Port())))}},
-		},
-	}
-	if err := makeOwn(ctx, r.Catalog().Kind("v1", "Service"), service); err != nil || !o.Address.IsValid() {
+	meta := metav1.ObjectMeta{Name: ownName, Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"}}
+	ports := []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(int32(max(1, o.Address.Port())))}}
+	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: o.allocator.first().String(), Ports: ports}}
+	err := makeOwn(ctx, r.Catalog().Kind("v1", "Service"), service, set(func(s *corev1.Service) { s.Spec.Ports = ports }))
+	if err != nil || !o.Address.IsValid() {
 		return err
 	}
 	name, protocol, port, ready := "https", corev1.ProtocolTCP, int32(o.Address.Port()), true
@@ -174,20 +464,18 @@ func (o Options) makeOwnService(ctx context.Context, r *registry.Registry) error
 		kind = discoveryv1.AddressTypeIPv6
 	}
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: ownName}},
+		ObjectMeta:  metav1.ObjectMeta{Name: ownName, Labels: map[string]string{discoveryv1.LabelServiceName: ownName}},
 		AddressType: kind,
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{o.Address.Addr().String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Protocol: &protocol, Port: &port}},
 	}
-	slices := r.Catalog().Kind("discovery.k8s.io/v1", "EndpointSlice")
-	if _, _, err := slices.Remove(ctx, registry.Removal{Namespace: metav1.NamespaceDefault, Name: ownName}); err != nil && !errors.Is(err, storage.ErrNotFound) {
-		return err
-	}
-	return makeOwn(ctx, slices, slice)
+	return makeOwn(ctx, r.Catalog().Kind("discovery.k8s.io/v1", "EndpointSlice"), slice, set(func(s *discoveryv1.EndpointSlice) {
+		s.AddressType, s.Endpoints, s.Ports = slice.AddressType, slice.Endpoints, slice.Ports
+	}))
 }
 
-// makeOwn makes an object in the namespace default, unless it's there.
-func makeOwn(ctx context.Context, e *registry.Endpoint, obj registry.Typed) error {
+// makeOwn makes an object in the namespace default. One that is there already is changed, if again changes anything.
+func makeOwn(ctx context.Context, e *registry.Endpoint, obj registry.Typed, again func(registry.Typed)) error {
 	if e == nil { // the program has a type of its own in its place
 		return nil
 	}
@@ -195,9 +483,13 @@ func makeOwn(ctx context.Context, e *registry.Endpoint, obj registry.Typed) erro
 	if err != nil {
 		return err
 	}
-	_, err = e.Make(ctx, registry.Made{Namespace: metav1.NamespaceDefault, Name: ownName, Labels: obj.GetObjectMeta().GetLabels(), Content: content})
-	if errors.Is(err, storage.ErrExists) {
-		return nil
+	name := obj.GetObjectMeta().GetName()
+	_, err = e.Make(ctx, registry.Made{Namespace: metav1.NamespaceDefault, Name: name, Labels: obj.GetObjectMeta().GetLabels(), Content: content})
+	if taken := errors.Is(err, storage.ErrExists) || apierrors.IsInvalid(err); !taken { // or the address is taken, by itself
+		return err
+	}
+	if _, err = e.Rewrite(ctx, metav1.NamespaceDefault, name, again); errors.Is(err, storage.ErrNotFound) {
+		return nil // another Service has the address
 	}
 	return err
 }

@@ -55,7 +55,7 @@ func data(o Options) []registry.Type {
 			Default: set(defaultPod), Prepare: prepare(preparePod), Validate: rules(validatePod), Grace: podGrace},
 		{Names: inAll(names("", "v1", "Service", "svc")), New: of[corev1.Service], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true, CreateOnUpdate: true,
 			Fields: []string{"spec.clusterIP", "spec.type"}, Columns: serviceColumns, ValidName: validation.NameIsDNS1035Label,
-			Absent: withoutKubelet("proxy"), Default: set(defaultServiceObject), Prepare: prepare(o.prepareService), Validate: rules(o.validateService)},
+			Absent: withoutKubelet("proxy"), Default: set(defaultServiceObject), Prepare: prepare(o.prepareService), Validate: rules(o.validateService), Claim: claiming(o.allocator.claim)},
 		{Names: registry.Names{Version: "v1", Kind: "Endpoints", ListKind: "EndpointsList", Plural: "endpoints", Singular: "endpoints", ShortNames: []string{"ep"}}, New: of[corev1.Endpoints],
 			NoGeneration: true, UnconditionalUpdate: true, CreateOnUpdate: true, Columns: endpointsColumns, Default: set(defaultEndpoints), Validate: rules(validateEndpoints)},
 		{Names: names(discoveryGroup, "v1", "EndpointSlice"), New: of[discoveryv1.EndpointSlice], UnconditionalUpdate: true,

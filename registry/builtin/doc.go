@@ -9,5 +9,8 @@
 // Files: table.go has what lines are made of and Register. A file with the name of an API group has that group's defaults
 // and rules. columns.go has what the cells of tables are made of.
 //
-// The package starts no goroutine and holds no lock.
+// Services get their addresses and ports from an allocator, which holds what writes have taken that the cache doesn't show
+// yet (addresses.go). Its mutex is a leaf but for the locks of the cacher.
+//
+// The package starts no goroutine.
 package builtin

@@ -86,7 +86,9 @@ func init() {
 	})
 	fit("/Service", func(s *corev1.Service) {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.0.0.77", []string{"10.0.0.77"}
-		s.Spec.ExternalName = "example.com"
+		s.Spec.ExternalName, s.Spec.ExternalTrafficPolicy = "example.com", corev1.ServiceExternalTrafficPolicyLocal
+		s.Spec.Ports[0].NodePort, s.Spec.HealthCheckNodePort = 30077, 30078
+		s.Spec.IPFamilies, *s.Spec.IPFamilyPolicy = []corev1.IPFamily{corev1.IPv4Protocol}, corev1.IPFamilyPolicySingleStack
 	})
 	fit("/Endpoints", func(e *corev1.Endpoints) {
 		e.Subsets[0].Addresses[0].IP, e.Subsets[0].NotReadyAddresses[0].IP = "10.1.0.1", "10.1.0.2"

@@ -58,12 +58,10 @@ func defaultServiceObject(s *corev1.Service) {
 	}
 }
 
-// validateService checks a service, and that an address of its own choice is free.
+// validateService checks a service. Whether an address of its own choice is free is the allocator's to say.
 func (o Options) validateService(s, old *corev1.Service) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
-	if old == nil || old.Spec.ClusterIP == "" {
-		errs = append(errs, o.addresses.check(s)...)
-	}
+	errs = append(errs, o.validateFamilies(&s.Spec, spec)...)
 	errs = append(errs, oneOf(spec.Child("type"), s.Spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
 	errs = append(errs, oneOf(spec.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)...)
 	if s.Spec.Type == corev1.ServiceTypeExternalName {
@@ -79,6 +77,7 @@ func (o Options) validateService(s, old *corev1.Service) (errs field.ErrorList) 
 		errs = append(errs, field.Required(spec.Child("ports"), ""))
 	}
 	errs = append(errs, validateServicePorts(s.Spec.Ports, spec.Child("ports"))...)
+	errs = append(errs, validateNodePorts(s, spec)...)
 	for i, ip := range s.Spec.ClusterIPs {
 		if ip != corev1.ClusterIPNone {
 			if _, err := netip.ParseAddr(ip); err != nil {
@@ -117,6 +116,58 @@ func validateServicePorts(ports []corev1.ServicePort, at *field.Path) (errs fiel
 			errs = append(errs, field.Duplicate(at, map[string]any{"port": p.Port, "protocol": p.Protocol}))
 		}
 		taken[key] = true
+	}
+	return errs
+}
+
+// validateNodePorts refuses ports of nodes where a service of the type has none, and those that lead to two ports.
+func validateNodePorts(s *corev1.Service, spec *field.Path) (errs field.ErrorList) {
+	taken := map[string]bool{}
+	for i, p := range s.Spec.Ports {
+		at := spec.Child("ports").Index(i).Child("nodePort")
+		key := fmt.Sprint(p.Protocol, p.NodePort)
+		switch {
+		case p.NodePort == 0:
+		case !hasNodePorts(s):
+			errs = append(errs, field.Forbidden(at, "may not be used when `type` is '"+string(s.Spec.Type)+"'"))
+		case taken[key]:
+			errs = append(errs, field.Duplicate(at, p.NodePort))
+		}
+		taken[key] = true
+	}
+	if s.Spec.HealthCheckNodePort != 0 && !hasHealthPort(s) {
+		errs = append(errs, field.Invalid(spec.Child("healthCheckNodePort"), s.Spec.HealthCheckNodePort,
+			"may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+	}
+	return errs
+}
+
+// validateFamilies checks what a service says of its families of addresses. The range of addresses has one.
+func (o Options) validateFamilies(s *corev1.ServiceSpec, at *field.Path) (errs field.ErrorList) {
+	if s.Type == corev1.ServiceTypeExternalName {
+		if len(s.IPFamilies) > 0 {
+			errs = append(errs, field.Forbidden(at.Child("ipFamilies"), "may not be set for ExternalName services"))
+		}
+		if s.IPFamilyPolicy != nil {
+			errs = append(errs, field.Forbidden(at.Child("ipFamilyPolicy"), "may not be set for ExternalName services"))
+		}
+		return errs
+	}
+	errs = append(errs, oneOf(at.Child("ipFamilyPolicy"), *s.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack)...)
+	single := *s.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
+	if single && (len(s.IPFamilies) > 1 || len(s.ClusterIPs) > 1) {
+		errs = append(errs, field.Invalid(at.Child("ipFamilyPolicy"), *s.IPFamilyPolicy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs or IP families are specified"))
+	}
+	if s.ClusterIP == corev1.ClusterIPNone && len(s.Selector) == 0 { // it may have any
+		return errs
+	}
+	if *s.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack {
+		errs = append(errs, field.Invalid(at.Child("ipFamilyPolicy"), *s.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))
+	}
+	for i, family := range s.IPFamilies {
+		if family != o.family() {
+			errs = append(errs, field.Invalid(at.Child("ipFamilies").Index(i), family, "not configured on this cluster"))
+		}
 	}
 	return errs
 }

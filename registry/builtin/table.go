@@ -34,7 +34,7 @@ type Options struct {
 	Address netip.AddrPort
 
 	registry  *registry.Registry // set by Register
-	addresses *addresses         // of Services; likewise
+	allocator *allocator         // of Services' addresses and ports; likewise
 	tokens    *tokens            // of ServiceAccounts; likewise
 }
 
@@ -52,7 +52,7 @@ func Register(r *registry.Registry, o Options) {
 		if !o.ServiceIPs.IsValid() {
 			o.ServiceIPs = netip.MustParsePrefix(DefaultServiceIPs)
 		}
-		o.addresses = &addresses{registry: r, ips: o.ServiceIPs.Masked()}
+		o.allocator = &allocator{registry: r, ips: o.ServiceIPs.Masked()}
 		r.AtStart(func(ctx context.Context) error { return o.makeOwnService(ctx, r) })
 		add(r, core(o))
 		add(r, data(o))
@@ -132,6 +132,14 @@ func rules[T any, P registry.Pointer[T]](fn func(obj, old *T) field.ErrorList) f
 		}
 		before, _ := old.(P)
 		return fn(obj.(P), before)
+	}
+}
+
+// claiming makes a Claim of a function with the type. old is nil for a new object.
+func claiming[T any, P registry.Pointer[T]](fn func(obj, old *T, dryRun bool) (registry.Settle, error)) func(obj, old registry.Typed, dryRun bool) (registry.Settle, error) {
+	return func(obj, old registry.Typed, dryRun bool) (registry.Settle, error) {
+		before, _ := old.(P)
+		return fn(obj.(P), before, dryRun)
 	}
 }
 

@@ -1,0 +1,234 @@
+package builtin_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+const servicesPath = "/api/v1/namespaces/default/services"
+
+// TestNodePorts: services get ports of nodes as kube-apiserver gives them.
+func TestNodePorts(t *testing.T) {
+	s := servertest.New(t, all)
+	create := func(t *testing.T, name, spec string) map[string]any {
+		t.Helper()
+		return parse(t, must(t, s, http.MethodPost, servicesPath, fmt.Sprintf(`{"metadata":{"name":"%s"},"spec":%s}`, name, spec), http.StatusCreated))
+	}
+	patch := func(t *testing.T, name, spec string, code int) map[string]any {
+		t.Helper()
+		return parse(t, must(t, s, http.MethodPatch, servicesPath+"/"+name, `{"spec":`+spec+`}`, code, "Content-Type", "application/merge-patch+json"))
+	}
+	port := func(t *testing.T, service map[string]any, path string) int {
+		t.Helper()
+		n, _ := in(service, path).(float64)
+		if n < 30000 || n > 32767 {
+			t.Errorf("%s is %v of %v", path, in(service, path), service["spec"])
+		}
+		return int(n)
+	}
+	absent := func(t *testing.T, service map[string]any, paths ...string) {
+		t.Helper()
+		for _, path := range paths {
+			if v := in(service, path); v != nil {
+				t.Errorf("%s is %v", path, v)
+			}
+		}
+	}
+	t.Run("given and kept", func(t *testing.T) {
+		made := create(t, "a", `{"type":"NodePort","ports":[{"name":"x","port":80},{"name":"y","port":81}]}`)
+		x, y := port(t, made, "spec.ports.0.nodePort"), port(t, made, "spec.ports.1.nodePort")
+		if x == y {
+			t.Errorf("both ports have %d", x)
+		}
+		// A PUT that says nothing of them, in another order.
+		put := parse(t, must(t, s, http.MethodPut, servicesPath+"/a", `{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"name":"y","port":81},{"name":"x","port":8080},{"name":"z","port":82}]}}`, http.StatusOK))
+		if port(t, put, "spec.ports.0.nodePort") != y || port(t, put, "spec.ports.1.nodePort") != x || at(put, "spec.clusterIP") != at(made, "spec.clusterIP") {
+			t.Errorf("it was %v and is %v", made["spec"], put["spec"])
+		}
+		if z := port(t, put, "spec.ports.2.nodePort"); z == x || z == y {
+			t.Errorf("the new port has %d", z)
+		}
+		absent(t, patch(t, "a", `{"type":"ClusterIP"}`, http.StatusOK), "spec.ports.0.nodePort", "spec.ports.1.nodePort", "spec.externalTrafficPolicy")
+		again := patch(t, "a", `{"type":"LoadBalancer"}`, http.StatusOK)
+		port(t, again, "spec.ports.0.nodePort")
+		left := patch(t, "a", `{"type":"ExternalName","externalName":"example.com"}`, http.StatusOK)
+		absent(t, left, "spec.clusterIP", "spec.clusterIPs", "spec.ipFamilies", "spec.ipFamilyPolicy", "spec.ports.0.nodePort", "spec.allocateLoadBalancerNodePorts")
+	})
+	t.Run("one number for two protocols", func(t *testing.T) {
+		made := create(t, "dns", `{"type":"NodePort","ports":[{"name":"u","port":53,"protocol":"UDP"},{"name":"t","port":53,"protocol":"TCP"}]}`)
+		if u, tcp := port(t, made, "spec.ports.0.nodePort"), port(t, made, "spec.ports.1.nodePort"); u != tcp {
+			t.Errorf("%d and %d", u, tcp)
+		}
+	})
+	t.Run("chosen", func(t *testing.T) {
+		create(t, "b", `{"type":"NodePort","ports":[{"port":80,"nodePort":31234}]}`)
+		for name, test := range map[string]struct{ spec, field string }{
+			"taken":             {`{"type":"LoadBalancer","ports":[{"port":80,"nodePort":31234}]}`, "spec.ports[0].nodePort"},
+			"outside":           {`{"type":"NodePort","ports":[{"name":"a","port":80},{"name":"b","port":81,"nodePort":80}]}`, "spec.ports[1].nodePort"},
+			"twice":             {`{"type":"NodePort","ports":[{"name":"a","port":80,"nodePort":31000},{"name":"b","port":81,"nodePort":31000}]}`, "spec.ports[1].nodePort"},
+			"of the wrong type": {`{"ports":[{"port":80,"nodePort":31000}]}`, "spec.ports[0].nodePort"},
+			"for health":        {`{"type":"NodePort","healthCheckNodePort":31000,"ports":[{"port":80}]}`, "spec.healthCheckNodePort"},
+		} {
+			status := parse(t, must(t, s, http.MethodPost, servicesPath, `{"metadata":{"name":"c"},"spec":`+test.spec+`}`, http.StatusUnprocessableEntity))
+			if got := in(status, "details.causes.0.field"); got != test.field {
+				t.Errorf("%s: refused for %v: %v", name, got, status["message"])
+			}
+		}
+		if refused := patch(t, "dns", `{"ports":[{"port":53,"nodePort":31234}]}`, http.StatusUnprocessableEntity); !strings.Contains(str(refused["message"]), "already allocated") {
+			t.Errorf("%v", refused["message"])
+		}
+		must(t, s, http.MethodDelete, servicesPath+"/b", "", http.StatusOK)
+		s.Quiescent()
+		create(t, "c", `{"type":"NodePort","ports":[{"port":80,"nodePort":31234}]}`)
+	})
+	t.Run("load balancers", func(t *testing.T) {
+		made := create(t, "l", `{"type":"LoadBalancer","externalTrafficPolicy":"Local","ports":[{"port":80}]}`)
+		if port(t, made, "spec.healthCheckNodePort") == port(t, made, "spec.ports.0.nodePort") {
+			t.Errorf("one port for two: %v", made["spec"])
+		}
+		absent(t, patch(t, "l", `{"externalTrafficPolicy":"Cluster"}`, http.StatusOK), "spec.healthCheckNodePort")
+		absent(t, create(t, "m", `{"type":"LoadBalancer","allocateLoadBalancerNodePorts":false,"ports":[{"port":80}]}`), "spec.ports.0.nodePort")
+	})
+}
+
+// TestFamilies: services say of which family their addresses are, of which the server has one.
+func TestFamilies(t *testing.T) {
+	s := servertest.New(t, all)
+	for _, test := range []struct{ name, spec, want string }{
+		{"a", `{"ports":[{"port":80}]}`, "SingleStack [IPv4]"},
+		{"b", `{"ipFamilyPolicy":"PreferDualStack","ports":[{"port":80}]}`, "PreferDualStack [IPv4]"},
+		{"c", `{"clusterIP":"None","selector":{"a":"b"}}`, "SingleStack [IPv4]"},
+		{"d", `{"clusterIP":"None"}`, "RequireDualStack [IPv4 IPv6]"},
+		{"e", `{"ipFamilyPolicy":"RequireDualStack","ports":[{"port":80}]}`, "spec.ipFamilyPolicy"},
+		{"f", `{"ipFamilies":["IPv6"],"ports":[{"port":80}]}`, "spec.ipFamilies[0]"},
+		{"g", `{"type":"ExternalName","externalName":"example.com","ipFamilies":["IPv4"]}`, "spec.ipFamilies"},
+	} {
+		_, text := do(s, http.MethodPost, servicesPath, `{"metadata":{"name":"`+test.name+`"},"spec":`+test.spec+`}`)
+		answer := parse(t, text)
+		got := str(in(answer, "details.causes.0.field"))
+		if got == "<nil>" || got == "" {
+			got = fmt.Sprint(at(answer, "spec.ipFamilyPolicy"), " ", at(answer, "spec.ipFamilies"))
+		}
+		if got != test.want {
+			t.Errorf("%s: %s, want %s", test.spec, got, test.want)
+		}
+	}
+}
+
+// TestAddressesAtOnce: many clients at once never get one address twice, whatever else fails, and get all that there are.
+func TestAddressesAtOnce(t *testing.T) {
+	const free = 13 // of 16: without the network's, the last and that of default/kubernetes
+	s := servertest.New(t, all, func(s *server.Server) { s.ServiceIPs = netip.MustParsePrefix("10.0.0.16/28") })
+	var (
+		mu     sync.Mutex // guards codes
+		codes  = map[int]int{}
+		writes sync.WaitGroup
+	)
+	send := func(path, body string) {
+		writes.Go(func() {
+			code, text := do(s, http.MethodPost, path, body)
+			mu.Lock()
+			defer mu.Unlock()
+			if codes[code]++; code == http.StatusInternalServerError && !strings.Contains(text, "range is full") {
+				t.Errorf("answered %s", text)
+			}
+		})
+	}
+	for i := range 40 {
+		send(servicesPath, fmt.Sprintf(`{"metadata":{"name":"s-%d"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, i))
+		send(servicesPath+"?dryRun=All", fmt.Sprintf(`{"metadata":{"name":"d-%d"},"spec":{"ports":[{"port":80}]}}`, i))
+		send(servicesPath, `{"metadata":{"name":"kubernetes"},"spec":{"ports":[{"port":80}]}}`) // there is one
+		send("/api/v1/namespaces/none/services", `{"metadata":{"name":"x"},"spec":{"ports":[{"port":80}]}}`)
+	}
+	writes.Wait()
+	// What failed gave back what it had taken.
+	for i := 0; ; i++ {
+		code, _ := do(s, http.MethodPost, servicesPath, fmt.Sprintf(`{"metadata":{"name":"t-%d"},"spec":{"ports":[{"port":80}]}}`, i))
+		if code != http.StatusCreated {
+			break
+		}
+	}
+	ips, ports := map[string]string{}, map[string]string{}
+	list := parse(t, must(t, s, http.MethodGet, servicesPath, "", http.StatusOK))
+	items, _ := list["items"].([]any)
+	for _, item := range items {
+		name, ip, port := str(at(item, "metadata.name")), str(at(item, "spec.clusterIP")), in(item, "spec.ports.0.nodePort")
+		if other := ips[ip]; other != "" {
+			t.Errorf("%s and %s have %s", name, other, ip)
+		}
+		if other := ports[fmt.Sprint(port)]; other != "" && port != nil {
+			t.Errorf("%s and %s have port %v", name, other, port)
+		}
+		ips[ip], ports[fmt.Sprint(port)] = name, name
+	}
+	if len(items) != free+1 {
+		t.Errorf("%d services have addresses, want %d and default/kubernetes; answers by code: %v", len(items)-1, free, codes)
+	}
+}
+
+// TestOneAddressForMany: of many clients that ask for one address and one port, one gets them.
+func TestOneAddressForMany(t *testing.T) {
+	s := servertest.New(t, all)
+	var writes sync.WaitGroup
+	created := make(chan string, 20)
+	for i := range cap(created) {
+		writes.Go(func() {
+			code, text := do(s, http.MethodPost, servicesPath, fmt.Sprintf(`{"metadata":{"name":"s-%d"},"spec":{"type":"NodePort","clusterIP":"10.0.0.9","ports":[{"port":80,"nodePort":30009}]}}`, i))
+			if code == http.StatusCreated {
+				created <- text
+			} else if code != http.StatusUnprocessableEntity {
+				t.Errorf("answered %d %s", code, text)
+			}
+		})
+	}
+	writes.Wait()
+	if n := len(created); n != 1 {
+		t.Errorf("%d got it", n)
+	}
+}
+
+// TestServicesOverRestart: what was given stays given, and default/kubernetes is written only where the server listens elsewhere.
+func TestServicesOverRestart(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	durable := func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir }
+	first := servertest.New(t, all, durable)
+	made := parse(t, must(t, first, http.MethodPost, servicesPath, `{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, http.StatusCreated))
+	const slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
+	own, led := first.Get(servicesPath+"/kubernetes"), parse(t, first.Get(slice))
+	address := strings.TrimPrefix(first.URL, "http://")
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	second := servertest.New(t, all, durable, func(s *server.Server) { s.Listen = address })
+	if now := second.Get(servicesPath + "/kubernetes"); now != own {
+		t.Errorf("default/kubernetes was\n%s\nand is\n%s", own, now)
+	}
+	if now := parse(t, second.Get(slice)); at(now, "metadata.resourceVersion") != at(led, "metadata.resourceVersion") {
+		t.Errorf("its slice was\n%v\nand is\n%v", led, now)
+	}
+	for _, spec := range []string{`{"clusterIP":"` + str(at(made, "spec.clusterIP")) + `","ports":[{"port":80}]}`,
+		fmt.Sprintf(`{"type":"NodePort","ports":[{"port":80,"nodePort":%v}]}`, in(made, "spec.ports.0.nodePort"))} {
+		must(t, second, http.MethodPost, servicesPath, `{"metadata":{"name":"b"},"spec":`+spec+`}`, http.StatusUnprocessableEntity)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	third := servertest.New(t, all, durable)
+	now := parse(t, third.Get(slice))
+	if port := netip.MustParseAddrPort(strings.TrimPrefix(third.URL, "http://")).Port(); in(now, "ports.0.port") != float64(port) {
+		t.Errorf("the slice leads to %v, not to %d", in(now, "ports.0.port"), port)
+	}
+	if at(now, "metadata.uid") != at(led, "metadata.uid") || at(now, "metadata.generation") == at(led, "metadata.generation") {
+		t.Errorf("the slice is another: %v", now["metadata"])
+	}
+}
