@@ -26,6 +26,9 @@ type EtcdOptions struct {
 	Say    string   // print this, and exit: help, or the version; "" unless asked for
 }
 
+// listenClientURLs is the only flag that has a meaning.
+const listenClientURLs = "listen-client-urls"
+
 // defaultClientURL is where etcd listens without a flag.
 const defaultClientURL = "http://localhost:2379"
 
@@ -59,7 +62,7 @@ func ParseEtcd(args []string) (*EtcdOptions, error) {
 	}
 	clients := defaultClientURL
 	set.Visit(func(f *flag.Flag) {
-		if f.Name == "listen-client-urls" {
+		if f.Name == listenClientURLs {
 			clients = f.Value.String()
 		}
 	})

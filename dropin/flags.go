@@ -42,8 +42,7 @@ var unused = map[kind]string{
 		event-ttl kubelet-timeout livez-grace-period log-flush-frequency request-timeout shutdown-delay-duration
 		shutdown-watch-termination-grace-period storage-initialization-timeout`,
 	aText: `advertise-address allow-metric-labels allow-metric-labels-manifest audit-log-format audit-log-mode audit-log-version audit-webhook-mode audit-webhook-version
-		authentication-token-webhook-version authorization-webhook-version debug-socket-path disable-admission-plugins disabled-metrics
-		emulated-version
+		authentication-token-webhook-version authorization-webhook-version debug-socket-path disabled-metrics emulated-version
 		endpoint-reconciler-type etcd-cafile etcd-certfile etcd-keyfile etcd-prefix etcd-servers etcd-servers-overrides external-hostname
 		kubelet-certificate-authority kubelet-client-certificate kubelet-client-key kubelet-preferred-address-types log-json-info-buffer-size
 		log-text-info-buffer-size logging-format min-compatibility-version peer-advertise-ip peer-advertise-port peer-ca-file
@@ -65,7 +64,6 @@ var refused = map[string]string{
 	"audit-policy-file":                        "there is no audit log",
 	"disable-http2-serving":                    "HTTP/2 is always served",
 	"egress-selector-config-file":              "connections to webhooks can't be sent through a proxy",
-	"enable-admission-plugins":                 "there are none to enable",
 	"encryption-provider-config":               "stored objects aren't encrypted",
 	"oidc-ca-file":                             oidcReason,
 	"oidc-client-id":                           oidcReason,
@@ -86,10 +84,10 @@ const oidcReason = "use --authentication-config"
 // refusedBools are those of refused that are true or false.
 var refusedBools = []string{"disable-http2-serving"}
 
-// FlagNames returns the names of kube-apiserver's flags, for a test of the documentation.
+// FlagNames returns the names of kube-apiserver's flags, and of etcd's that has a meaning, for a test of the documentation.
 func FlagNames() iter.Seq[string] {
 	return func(yield func(string) bool) {
-		more := true
+		more := yield(listenClientURLs)
 		(&APIServer{}).flagSet(&flags{}).VisitAll(func(f *pflag.Flag) { more = more && yield(f.Name) })
 	}
 }

@@ -75,6 +75,7 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 	s.Ephemeral = true // the data goes with the process, as that of envtest's etcd does
 	s.ManagedFieldsAlways = true
 	s.Builtin = builtin.All
+	s.Plugins.Kubernetes = true
 	s.Controllers = cmp.Or(getenv(ControllersVariable), "none")
 	return a, a.apply(&f)
 }
@@ -101,6 +102,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.IntVarP(&f.verbosity, "v", "v", 0, "number for the verbosity of the log: "+strconv.Itoa(debugVerbosity)+" and more is for debugging")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	s.Access.AddFlags(set)
+	s.Plugins.AddFlags(set)
 	addOthers(set, &a.Unused)
 	return set
 }
