@@ -2,6 +2,7 @@ package watchstream
 
 import (
 	"errors"
+	"slices"
 	"sync"
 )
 
@@ -23,16 +24,15 @@ const incomingQueue = 25
 // Broadcaster gives each event to many receivers, to all in the order in which it was sent. It's the counterpart of
 // apimachinery's watch.Broadcaster.
 //
-// A goroutine distributes; Shutdown ends it and waits for it. Lock: mu is held while an event waits for its place in the
-// incoming queue, and while a Receive or a Stop waits for the events before it, so that events and subscriptions have one
-// order.
+// A goroutine distributes; Shutdown ends it and waits for it. Nobody waits while mu is held.
 type Broadcaster[T any] struct {
 	queue int
 	full  Full
 	done  chan struct{} // closed when all is distributed
 
-	mu       sync.Mutex       // guards the sending end of incoming, and closed
-	incoming chan incoming[T] // capacity incomingQueue; closed by Shutdown. If no receiver reads, Send waits
+	mu       sync.Mutex    // guards incoming and closed
+	changed  *sync.Cond    // of mu: incoming or closed has changed
+	incoming []incoming[T] // what isn't distributed yet, in order. Send waits for a place among incomingQueue; others don't
 	closed   bool
 
 	receivers map[*Receiver[T]]struct{} // of the distributing goroutine alone
@@ -46,7 +46,8 @@ type incoming[T any] struct {
 
 // NewBroadcaster returns a broadcaster that queues so many events for each receiver before that's full.
 func NewBroadcaster[T any](queue int, full Full) *Broadcaster[T] {
-	b := &Broadcaster[T]{queue: queue, full: full, done: make(chan struct{}), incoming: make(chan incoming[T], incomingQueue), receivers: map[*Receiver[T]]struct{}{}}
+	b := &Broadcaster[T]{queue: queue, full: full, done: make(chan struct{}), receivers: map[*Receiver[T]]struct{}{}}
+	b.changed = sync.NewCond(&b.mu)
 	go b.distribute()
 	return b
 }
@@ -98,31 +99,33 @@ func (r *Receiver[T]) Stop() {
 }
 
 // Send gives the event to all receivers. It returns when the event has its place in the order, which may have to wait for
-// receivers that are full. After Shutdown it's ErrStopped.
+// receivers that are full. After Shutdown it's ErrStopped, also for a Send that still waits.
 func (b *Broadcaster[T]) Send(event T) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for len(b.incoming) >= incomingQueue && !b.closed {
+		b.changed.Wait()
+	}
 	if b.closed {
 		return ErrStopped
 	}
-	b.incoming <- incoming[T]{event: event}
+	b.addLocked(incoming[T]{event: event})
 	return nil
 }
 
 // TrySend is Send that gives up when the incoming queue is full: it tells whether there was a place for the event. If not,
-// nobody gets it. It waits only while a Send, a Receive or a Stop waits.
+// nobody gets it. It never waits.
 func (b *Broadcaster[T]) TrySend(event T) (sent bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	switch {
+	case b.closed:
 		return false, ErrStopped
-	}
-	select {
-	case b.incoming <- incoming[T]{event: event}:
-		return true, nil
-	default:
+	case len(b.incoming) >= incomingQueue:
 		return false, nil
 	}
+	b.addLocked(incoming[T]{event: event})
+	return true, nil
 }
 
 // Shutdown distributes what was sent, and closes all receivers' C, in which what they haven't taken stays. It returns when
@@ -130,10 +133,8 @@ func (b *Broadcaster[T]) TrySend(event T) (sent bool, err error) {
 // stopped.
 func (b *Broadcaster[T]) Shutdown() {
 	b.mu.Lock()
-	if !b.closed {
-		b.closed = true
-		close(b.incoming)
-	}
+	b.closed = true
+	b.changed.Broadcast()
 	b.mu.Unlock()
 	<-b.done
 }
@@ -142,19 +143,42 @@ func (b *Broadcaster[T]) Shutdown() {
 // that was done: after Shutdown nothing is.
 func (b *Broadcaster[T]) between(do func()) bool {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	if b.closed {
+		b.mu.Unlock()
 		return false
 	}
 	done := make(chan struct{})
-	b.incoming <- incoming[T]{do: func() { do(); close(done) }}
+	b.addLocked(incoming[T]{do: func() { do(); close(done) }})
+	b.mu.Unlock()
 	<-done
 	return true
 }
 
+// addLocked puts something at the end of the order; mu must be held.
+func (b *Broadcaster[T]) addLocked(in incoming[T]) {
+	b.incoming = append(b.incoming, in)
+	b.changed.Broadcast()
+}
+
+// next waits for what is to be distributed next. ok is false after Shutdown, when all is distributed.
+func (b *Broadcaster[T]) next() (in incoming[T], ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.incoming) == 0 {
+		if b.closed {
+			return in, false
+		}
+		b.changed.Wait()
+	}
+	in = b.incoming[0]
+	b.incoming = slices.Delete(b.incoming, 0, 1)
+	b.changed.Broadcast()
+	return in, true
+}
+
 func (b *Broadcaster[T]) distribute() {
 	defer close(b.done)
-	for in := range b.incoming {
+	for in, ok := b.next(); ok; in, ok = b.next() {
 		if in.do != nil {
 			in.do()
 			continue

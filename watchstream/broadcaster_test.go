@@ -213,3 +213,60 @@ func TestBroadcaster(t *testing.T) {
 		})
 	}
 }
+
+// TestBroadcasterWaits: a Send that waits for a full receiver keeps nobody else waiting, and Shutdown ends its wait.
+func TestBroadcasterWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := watchstream.NewBroadcaster[int](1, watchstream.WaitIfFull)
+		r, err := b.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		const room = 27 // in the receiver's queue, in the distributor's hand, and in the incoming queue
+		for n := range room {
+			if err := b.Send(n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		late := make(chan error, 1)
+		go func() { late <- b.Send(room) }()
+		synctest.Wait()
+		tried := make(chan string, 1)
+		go func() {
+			sent, err := b.TrySend(99)
+			tried <- fmt.Sprint(sent, " ", err)
+		}()
+		synctest.Wait()
+		select {
+		case got := <-tried:
+			if got != "false <nil>" {
+				t.Errorf("TrySend while a Send waits: %s", got)
+			}
+		default:
+			t.Error("TrySend waits while a Send waits")
+		}
+		down := make(chan struct{})
+		go func() {
+			defer close(down)
+			b.Shutdown()
+		}()
+		synctest.Wait()
+		select {
+		case err := <-late:
+			if !errors.Is(err, watchstream.ErrStopped) {
+				t.Errorf("a Send that waited at Shutdown: %v", err)
+			}
+		default:
+			t.Error("a Send waits after Shutdown")
+		}
+		for want := range room { // what was sent before is given all the same
+			if n := <-r.C; n != want {
+				t.Errorf("%d came, want %d", n, want)
+			}
+		}
+		if n, open := <-r.C; open {
+			t.Errorf("%d came after Shutdown", n)
+		}
+		<-down
+	})
+}

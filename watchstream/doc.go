@@ -13,8 +13,7 @@
 // Goroutines: Sweeper.Run, which the Sweeper's owner starts and ends; a Broadcaster's own, which Shutdown ends. All else
 // runs in its caller's goroutine.
 //
-// Locks are leaves, but for Broadcaster.mu, which is held while an event, or a subscription, waits
-// for its place.
+// Locks are leaves, and nobody waits while one is held.
 //
 // Bounds: MaxBatch bytes per write (or a single larger event), maxDrain at shutdown, Decoder.MaxFrame, incomingQueue of a
 // Broadcaster. A RaceFreeFake's queue and a Recorder's events have no bound: they're for tests.
