@@ -39,10 +39,10 @@
 //
 // # Locks
 //
-//   - room.mu guards what is allocated. It is held while files are allocated, while the database is rewritten, and while
-//     a change for the worse or better is logged. That's on purpose: writers that need space wait for the outcome. etcd's
-//     own locks are taken inside it.
 //   - keeper.mu guards the marks. Nothing waits for a disk, or logs, while it's held.
+//   - room.turn guards what is allocated. It's a semaphore, so that whoever waits for it can give up. It's held while
+//     files are allocated and while the database is rewritten, because writers that need space have to wait for the
+//     outcome. etcd's own locks are taken inside it.
 //
 // Neither is taken while the other is held. What etcd calls with its own locks held (the logger, and the filter that
 // counts writes) takes neither.

@@ -97,7 +97,10 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		disk := k.guardDisk()
+		disk, err := k.guardDisk(ctx)
+		if err != nil {
+			return // ctx has ended
+		}
 		if at := k.clock(); at >= next {
 			next = at + interval
 			err := errors.Join(k.keepSpace(ctx, disk), k.keepHistory(ctx))

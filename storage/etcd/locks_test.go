@@ -1,9 +1,12 @@
 package etcd
 
 import (
+	"context"
+	"errors"
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -71,4 +74,40 @@ func TestHealthWhileAlarmIsWritten(t *testing.T) {
 		t.Error(err)
 	}
 	soon(t, "healthy", func() bool { return s.Health() == nil && len(s.Local.Alarms()) == 0 })
+}
+
+// A writer that waits for a disk, because another one looks at it, gives up when its context ends.
+func TestWriterGivesUp(t *testing.T) {
+	s := openTest(t, Options{DataDir: t.TempDir()})
+	s.haltKeeper()
+	room := s.keeper.room
+	room.looked.Store(-int64(time.Hour)) // so that the next writer looks
+	answer, looking := make(chan struct{}), make(chan struct{})
+	look := sync.OnceFunc(func() { close(looking) })
+	room.disk = func() (diskSpace, error) {
+		look()
+		<-answer
+		return statDisk(s.Dir())
+	}
+	first := make(chan error, 1)
+	go func() {
+		_, err := s.Client.Put(context.Background(), "first", "v")
+		first <- err
+	}()
+	<-looking
+	atOnce(t, "a writer without time", func() {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := s.Client.Put(ctx, "second", "v"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the writer got %v", err)
+		}
+	})
+	close(answer)
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+	if err := room.enter(t.Context(), room.chunk, puts); err != nil { // nothing is left under way
+		t.Error(err)
+	}
+	room.leave(room.chunk)
 }

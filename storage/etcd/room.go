@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -70,12 +69,14 @@ type room struct {
 	began  time.Time
 	state  atomic.Pointer[roomState]
 
-	// mu guards what follows. It is held while files are allocated and while the database is rewritten: whoever needs
-	// the next chunk has to wait for that.
-	mu        sync.Mutex
+	// turn lets one goroutine look, allocate or rewrite at a time, and guards what follows. Whoever needs the next chunk
+	// has to wait for the disk; the turn is a semaphore, so that such a writer can give up.
+	turn      *semaphore.Weighted
 	allocated time.Time // when the chunk began
 	known     int64     // the database's size at that time: below it, everything is allocated
 	inode     uint64    // the database file's: defragmentation replaces the file
+
+	told bool // the keeper's own: the log says that writes are refused
 }
 
 // roomState is what the last look found. It is never changed: the next look publishes another one.
@@ -86,7 +87,8 @@ type roomState struct {
 }
 
 func newRoom(d *dataDir, be backend.Backend, log *slog.Logger) (*room, error) {
-	r := &room{dir: d, be: be, log: log, disk: func() (diskSpace, error) { return statDisk(d.path) }, chunk: roomChunk, began: time.Now()}
+	r := &room{dir: d, be: be, log: log, chunk: roomChunk, began: time.Now(), turn: semaphore.NewWeighted(1)}
+	r.disk = func() (diskSpace, error) { return statDisk(d.path) }
 	disk, err := r.disk()
 	if err != nil {
 		return nil, err
@@ -112,15 +114,20 @@ func (r *room) cost(bytes int64) int64 {
 	return min(bytes+min(bytes, pageOverhead)+writeOverhead, r.chunk)
 }
 
-// enter lets a write in, or says that there's no space for it. It waits while too much is under way. When a write that
-// was let in has been answered, leave must be called with the same cost.
+// enter lets a write in, or says that there's no space for it. It waits while too much is under way, and while the next
+// chunk is allocated, until ctx ends. When a write that was let in has been answered, leave must be called with the same
+// cost.
 func (r *room) enter(ctx context.Context, cost int64, kind writeKind) error {
 	if err := r.underWay.Acquire(ctx, cost); err != nil {
 		return err
 	}
 	s := r.state.Load()
 	if s.refused() || r.stale() || r.left.Load() < cost {
-		s = r.look(cost)
+		var err error
+		if s, err = r.look(ctx, cost); err != nil {
+			r.underWay.Release(cost)
+			return err
+		}
 	}
 	if err := s.refusal(r.dir.path, kind); err != nil {
 		r.underWay.Release(cost)
@@ -153,10 +160,12 @@ func (s *roomState) refusal(path string, kind writeKind) error {
 func (r *room) health() error { return r.state.Load().refusal(r.dir.path, puts) }
 
 // look looks at the disk, and allocates the next chunk if less than want bytes are left of this one. It publishes and
-// returns what it found.
-func (r *room) look(want int64) *roomState {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// returns what it found. The error is ctx's.
+func (r *room) look(ctx context.Context, want int64) (*roomState, error) {
+	if err := r.turn.Acquire(ctx, 1); err != nil {
+		return nil, err
+	}
+	defer r.turn.Release(1)
 	before, now := r.state.Load(), &roomState{}
 	now.disk, now.shut = r.disk()
 	r.looked.Store(int64(time.Since(r.began)))
@@ -169,25 +178,26 @@ func (r *room) look(want int64) *roomState {
 	if now.shut == nil && now.disk.free < minFree {
 		now.shut = fmt.Errorf("%d KiB are left", now.disk.free>>10)
 	}
-	r.enterState(before, now)
-	return now
+	r.state.Store(now)
+	return now, nil
 }
 
 // rewrite calls f, which replaces the database's file, and allocates the next chunk in the new one. Writes wait for
-// it.
-func (r *room) rewrite(f func() error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// it. The error is f's, or ctx's, and then f wasn't called.
+func (r *room) rewrite(ctx context.Context, f func() error) error {
+	if err := r.turn.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer r.turn.Release(1)
 	r.left.Store(0)
 	err := f()
-	before := r.state.Load()
-	now := *before
+	now := *r.state.Load()
 	now.shut = r.allocate()
-	r.enterState(before, &now)
+	r.state.Store(&now)
 	return err
 }
 
-// allocate allocates the next chunk in the files that it will go to; mu must be held.
+// allocate allocates the next chunk in the files that it will go to; the turn must be held.
 func (r *room) allocate() error {
 	if !r.dir.ephemeral {
 		if time.Since(r.allocated) < commitInterval {
@@ -209,7 +219,7 @@ func (r *room) allocate() error {
 }
 
 // allocateDatabase allocates what lies between the size that is known to be allocated and databaseChunks past the
-// database's end; mu must be held.
+// database's end; the turn must be held.
 func (r *room) allocateDatabase() error {
 	f, err := os.OpenFile(r.dir.db(), os.O_RDWR, 0)
 	if err != nil {
@@ -298,14 +308,16 @@ func (d *dataDir) orderWAL() error {
 	return os.Rename(next[1], next[0])
 }
 
-// enterState publishes what a look found. It logs when writes begin to be refused, and when they are let in again.
-// mu must be held.
-func (r *room) enterState(before, now *roomState) {
-	r.state.Store(now)
-	switch {
-	case now.refused() && !before.refused():
-		r.log.Warn("writes are refused until there's space", "error", now.refusal(r.dir.path, puts))
-	case before.refused() && !now.refused():
-		r.log.Info("there's space again: writes go on", "dir", r.dir.path, "free", now.disk.free)
+// tell logs when writes have begun to be refused since it was last called, and when they are let in again. The keeper
+// calls it after each of its looks, so that no writer waits for the log.
+func (r *room) tell(found *roomState) {
+	if r.told == found.refused() {
+		return
+	}
+	r.told = found.refused()
+	if r.told {
+		r.log.Warn("writes are refused until there's space", "error", found.refusal(r.dir.path, puts))
+	} else {
+		r.log.Info("there's space again: writes go on", "dir", r.dir.path, "free", found.disk.free)
 	}
 }

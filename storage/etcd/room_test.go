@@ -76,8 +76,12 @@ func TestRoomHolds(t *testing.T) {
 			}
 			s.keeper.be.ForceCommit()
 			room := s.keeper.room
-			if s := room.look(room.chunk + 1); s.refused() { // more than a chunk has: the next one begins
-				t.Fatal(s.refusal("", puts))
+			found, err := room.look(t.Context(), room.chunk+1) // more than a chunk has: the next one begins
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found.refused() {
+				t.Fatal(found.refusal("", puts))
 			}
 			fill()
 			etcd := v3client.New(s.Local) // not by way of room
@@ -147,7 +151,9 @@ func TestRoomStates(t *testing.T) {
 	s.keeper.room.disk = func() (diskSpace, error) { return diskSpace{free: free, total: total}, nil }
 	for _, tt := range tests {
 		free = tt.free
-		s.keeper.guardDisk()
+		if _, err := s.keeper.guardDisk(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := s.Client.Put(t.Context(), "k", "v"); errors.Is(err, rpctypes.ErrNoSpace) == tt.put {
 			t.Errorf("%s: a put: %v", tt.name, err)
 		}

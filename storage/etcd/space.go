@@ -81,8 +81,14 @@ func (d diskSpace) stillLow() bool { return d.free < d.enough() }
 func (d diskSpace) enough() int64 { return d.reserve() + d.reserve()/returnShare }
 
 // guardDisk looks at the disk, and allocates the next chunk when half of this one is used, so that writers seldom have
-// to do it.
-func (k *keeper) guardDisk() *roomState { return k.room.look(k.room.chunk / 2) }
+// to do it. The error is ctx's.
+func (k *keeper) guardDisk(ctx context.Context) (*roomState, error) {
+	found, err := k.room.look(ctx, k.room.chunk/2)
+	if err == nil {
+		k.room.tell(found)
+	}
+	return found, err
+}
 
 // keepSpace makes room if writes are refused. Otherwise it cuts history if the database is near its quota.
 func (k *keeper) keepSpace(ctx context.Context, disk *roomState) error {
@@ -141,7 +147,7 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 		k.be.ForceCommit()
 	}
 	if k.worthRewriting(disk, enough) {
-		if err := k.room.rewrite(k.local.Defragment); err != nil {
+		if err := k.room.rewrite(ctx, k.local.Defragment); err != nil {
 			return fmt.Errorf("defragment the database: %w", err)
 		}
 	}
