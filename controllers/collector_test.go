@@ -229,11 +229,11 @@ func (r *collectorRig) checkTape(tape *cacher.Tape, all []thing) {
 	}
 	end := r.create("end", nil)
 	for {
-		b, err := tape.Next(r.ctx)
+		events, _, err := tape.Next(r.ctx)
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		for _, e := range b.Events {
+		for _, e := range events {
 			l := lineageOf(e.Object())
 			if e.Prev != nil && !beingDeleted(e.Prev) && (e.Cur == nil || beingDeleted(e.Cur)) && !asked[l.UID] {
 				for _, owner := range lineageOf(e.Prev).Owners {

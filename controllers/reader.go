@@ -27,7 +27,7 @@ func (r *reader) run(ctx context.Context) error {
 	defer tape.Close()
 	r.begin()
 	for whole := false; ; {
-		b, err := tape.Next(ctx)
+		events, upTo, err := tape.Next(ctx)
 		if errors.Is(err, watchstream.ErrExpired) {
 			r.controllers.log.Debug("the controllers fell behind and read everything anew")
 			r.begin()
@@ -37,16 +37,16 @@ func (r *reader) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for i := range b.Events {
-			r.observe(&b.Events[i])
+		for i := range events {
+			r.observe(&events[i])
 		}
-		if !whole && b.UpTo > 0 {
+		if !whole && upTo > 0 {
 			whole = true
 			for _, k := range r.controllers.all {
 				k.complete()
 			}
 		}
-		r.handled.Store(int64(b.UpTo))
+		r.handled.Store(int64(upTo))
 		r.bell.ring()
 	}
 }

@@ -25,7 +25,7 @@ type Cursor struct {
 	published position // what Report reads
 	sleeper
 
-	begun bool   // the first event has been given; kept only where the view has a First
+	begun bool   // the first event has been given
 	state *state // what is left of the initial state; nil when all of it has been given
 	close sync.Once
 }
@@ -50,8 +50,9 @@ const (
 // Next appends whole frames to dst: as many as are ready, or as fit into a batch. When there is nothing to
 // append it returns a channel that's closed when there may be something. Errors: io.EOF when the resource's
 // watches have ended and the cursor has given everything up to their end; watchstream.ErrExpired when compaction took
-// events that the cursor needs, or everything was replaced (see storage.Store.Replace); ctx's error; and what etcd or the view's Conversion fails with. After an error other
-// than io.EOF and ErrExpired, Next may be called again: no event was lost.
+// events that the cursor needs, or everything was replaced (see storage.Store.Replace); ctx's error; and what etcd, or
+// the view's Conversion or Encoding, fails with. After an error other than io.EOF and ErrExpired, Next may be called
+// again: no event was lost.
 func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan struct{}, err error) {
 	c.awake()
 	if c.epoch.expired.Load() {
@@ -117,12 +118,12 @@ func (c *Cursor) Synced() bool { return c.state == nil }
 
 // delivery is an event, and how the cursor's client gets it.
 type delivery struct {
-	event *event
+	event *watchEvent
 	typ   watchstream.Type
 	shown *Object // what the view shows for the event's object: the stored one, until prepare
 }
 
-func deliver(e *event, t watchstream.Type) delivery { return delivery{e, t, e.object(t)} }
+func deliver(e *watchEvent, t watchstream.Type) delivery { return delivery{e, t, e.object(t)} }
 
 // budget counts what one Next takes. A full one takes only further events of its last revision, because a client
 // resumes after the last revision that it saw, and would miss the rest of that one.
@@ -131,7 +132,7 @@ type budget struct {
 	rev           storage.Revision
 }
 
-func (b *budget) takes(e *event) bool {
+func (b *budget) takes(e *watchEvent) bool {
 	if (b.events >= maxBatchEvents || b.bytes >= maxBatchBytes) && e.rev != b.rev {
 		return false
 	}
@@ -144,7 +145,7 @@ func (b *budget) takes(e *event) bool {
 // The arrays of a batch are pooled. On the stack they would enlarge the stack of each idle watcher.
 var (
 	deliveryPool = sync.Pool{New: func() any { b := make([]delivery, 0, maxBatchEvents); return &b }}
-	eventPool    = sync.Pool{New: func() any { b := make([]*event, 0, maxBatchEvents); return &b }}
+	eventPool    = sync.Pool{New: func() any { b := make([]*watchEvent, 0, maxBatchEvents); return &b }}
 )
 
 // nextLive takes entries from the group's ring.
@@ -186,7 +187,7 @@ func (c *Cursor) nextLive(ctx context.Context, dst []byte) (out []byte, s step, 
 // them too.
 func (c *Cursor) nextBehind(ctx context.Context, dst []byte, pos storage.Revision) ([]byte, step, error) {
 	var b budget
-	pooled := eventPool.Get().(*[]*event)
+	pooled := eventPool.Get().(*[]*watchEvent)
 	got := (*pooled)[:0]
 	defer func() { clear(got); *pooled = got; eventPool.Put(pooled) }()
 	r, g := c.resource, c.group
@@ -250,7 +251,7 @@ func (c *Cursor) nextPast(ctx context.Context, dst []byte, to limits) ([]byte, s
 }
 
 // match appends the frames of those events that concern the cursor's group.
-func (c *Cursor) match(ctx context.Context, dst []byte, events []*event) ([]byte, error) {
+func (c *Cursor) match(ctx context.Context, dst []byte, events []*watchEvent) ([]byte, error) {
 	if len(events) == 0 {
 		return dst, nil
 	}
@@ -280,8 +281,8 @@ func (c *Cursor) give(ctx context.Context, dst []byte, got []delivery) ([]byte, 
 	}
 	var added int64
 	start := len(dst)
-	for _, d := range got {
-		frame, more, err := d.event.frame(c.view(), d.typ, d.shown)
+	for i, d := range got {
+		frame, more, err := d.event.frame(c.view(i == 0), d.typ, d.shown)
 		if err != nil {
 			return dst[:start], fmt.Errorf("%s: %w", d.shown.Key, err)
 		}
@@ -289,7 +290,7 @@ func (c *Cursor) give(ctx context.Context, dst []byte, got []delivery) ([]byte, 
 	}
 	c.resource.cacher.addFrames(added)
 	last := got[len(got)-1].event
-	c.seq, c.rev = last.seq, last.rev
+	c.seq, c.rev, c.begun = last.seq, last.rev, true
 	return dst, nil
 }
 
@@ -318,12 +319,18 @@ func (c *Cursor) Revision() int64 { return int64(c.rev) }
 
 // AppendBookmark appends a BOOKMARK event at the cursor's revision.
 func (c *Cursor) AppendBookmark(dst []byte) []byte {
-	return c.view().appendBookmark(dst, c.rev, "")
+	return c.appendBookmark(dst, "")
 }
 
 // AppendInitialEnd appends the BOOKMARK event that tells the client that the initial state is complete (KEP-3157).
 func (c *Cursor) AppendInitialEnd(dst []byte) []byte {
-	return c.view().appendBookmark(dst, c.rev, watchstream.InitialEventsEnd)
+	return c.appendBookmark(dst, watchstream.InitialEventsEnd)
+}
+
+func (c *Cursor) appendBookmark(dst []byte, annotation string) []byte {
+	v := c.view(true)
+	c.begun = true
+	return v.appendBookmark(dst, c.rev, annotation)
 }
 
 // AppendError appends the ERROR event that tells the client of an error of Next.
@@ -331,14 +338,12 @@ func (c *Cursor) AppendError(dst []byte, err error) []byte {
 	return c.group.view.appendError(dst, watchstream.FailureOf(err))
 }
 
-// view returns the view of the next event. The caller gives that event.
-func (c *Cursor) view() *View {
-	v := c.group.view
-	if c.begun || v.First == nil {
+// view returns the view of an event. next says that the event is the next one that the cursor gives.
+func (c *Cursor) view(next bool) *View {
+	if v := c.group.view; !next || c.begun || v.First == nil {
 		return v
 	}
-	c.begun = true
-	return v.First
+	return c.group.view.First
 }
 
 // Close takes the cursor out of its group. It's idempotent.
@@ -352,7 +357,7 @@ func (c *Cursor) Close() {
 }
 
 // size is about how many bytes the event has on the wire.
-func (e *event) size() int {
+func (e *watchEvent) size() int {
 	if e.cur != nil {
 		return len(e.cur.raw)
 	}

@@ -12,7 +12,7 @@
 // slow.
 //
 // A Tape has the changes of all resources in one order, for readers inside the process. The feed notes where the events
-// are, if somebody reads, and the reader takes them from the logs.
+// are in the logs, if somebody reads, and the reader takes them from there.
 //
 // Goroutines: the feed and the waker, both of Cacher.Run. The members of a group are woken in cohorts of 32. The
 // feed queues the cohorts that have news, and the waker closes their channels. So the feed's cost grows with
@@ -22,14 +22,13 @@
 //
 //	tapes.mu ─▶ Cacher.mu, the map of resources ─▶ Resource.mu ─▶ states.mu
 //	tapes.mu ─▶ Tape.mu, feed.waitMu or kept.mu: each a leaf
-//	event.mu, stretches.mu, waker.mu, cohort.mu, sharedState.mu: alone
+//	watchEvent.mu, stretches.mu, waker.mu, cohort.mu, sharedState.mu: alone
 //
 // Conversion.turn is a lock too. It's a channel, so that whoever waits for it can give up. It's held while a
-// webhook is asked. No I/O happens under any of the others, which are mutexes. Two of them are held while what readers get is
-// encoded, which calls View.Render, Encoding.Encode, Conversion.Needed and, for a state, the selectors: event.mu and
-// sharedState.mu. Whoever waits for
-// these wants the same bytes; the feed never does. Under Resource.mu selectors are matched for groups, in the feed, and
-// never for a single reader.
+// webhook is asked. No I/O happens under any of the others, which are mutexes. Two of them, watchEvent.mu and
+// sharedState.mu, are held while what readers get is encoded. That calls View.Render, Encoding.Encode,
+// Conversion.Needed and, for a state, the selectors. Whoever waits for these two wants the same bytes; the feed never
+// does. Under Resource.mu selectors are matched for groups, in the feed, and never for a single reader.
 //
 // A list is written from a Snapshot: a clone of the tree, which takes constant time, with the index of the
 // selectable fields that belongs to it. That index costs about 60 bytes for each object and field (see

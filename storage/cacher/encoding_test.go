@@ -223,3 +223,58 @@ func TestEncodingFails(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstAfterAnError: an event that couldn't be encoded wasn't given, so the view of the first event is still to come.
+func TestFirstAfterAnError(t *testing.T) {
+	b, broken := newBench(defaultBounds), errors.New("no message")
+	fail := broken
+	encode := func(o *Object) ([]byte, error) {
+		if o.Name() == "b" && fail != nil {
+			return nil, fail
+		}
+		return (&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.Name()}}).Marshal()
+	}
+	next := func(c *Cursor) (kinds string) {
+		t.Helper()
+		out, _, err := c.Next(t.Context(), nil)
+		if err != nil {
+			return err.Error()
+		}
+		for frame := range kubeproto.Frames(out) {
+			var event metav1.WatchEvent
+			if err := event.Unmarshal(frame); err != nil {
+				t.Fatal(err)
+			}
+			envelope, err := kubeproto.Open(event.Object.Raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kinds += " " + envelope.Kind
+		}
+		return kinds
+	}
+	open := func(start Start) *Cursor {
+		e := &Encoding{Encode: encode} // one of its own, so that it makes each message itself
+		v := (&View{APIVersion: "example.com/v1", Kind: "Later"}).Protobuf(e)
+		v.First = (&View{APIVersion: "example.com/v1", Kind: "First"}).Protobuf(e)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		o := WatchOptions{View: v, Start: start}
+		return b.openLocked(o, o.groupKey())
+	}
+	live := open(StartNow)
+	defer live.Close()
+	b.put(widgetNamed("a", "front"), widgetNamed("b", "front"))
+	state := open(StartState)
+	defer state.Close()
+	for name, c := range map[string]*Cursor{"live": live, "state": state} {
+		fail = broken
+		if got := next(c); !strings.Contains(got, broken.Error()) {
+			t.Errorf("%s: Next gave %q, want an error", name, got)
+		}
+		fail = nil
+		if got := next(c); got != " First Later" {
+			t.Errorf("%s: after the error the views are%s, want First Later", name, got)
+		}
+	}
+}

@@ -24,11 +24,11 @@ type feed struct {
 	moved  chan struct{} // closed when pos has moved; nil while nobody waits
 
 	// The goroutine's own.
-	noting      bool           // a tape is open, so the present batch is noted
-	noted       []note         // the events of the present batch, for the tapes
+	noting      bool           // a tape is open, so what is being applied is noted
+	noted       []note         // the events of what is being applied, for the tapes
 	untrimmed   int            // changes since the logs were last trimmed
 	removed     int64          // bytes that left the trees since the snapshots were last trimmed
-	undecodable storage.Change // the first change of the batch that couldn't be decoded
+	undecodable storage.Change // the first of the changes being applied that couldn't be decoded
 	complained  time.Time      // when such a change was last logged
 }
 
@@ -180,6 +180,33 @@ func (f *feed) applyRevision(changes []storage.Change, dirty []*cohort) []*cohor
 		}
 		changes = rest
 	}
+	return dirty
+}
+
+// applyReplace applies the revision of a storage.Store.Replace: no watch is told what it changed. Every open watch expires,
+// as does every tape, history begins at the revision, and no list from before goes on. tapes.mu must be held.
+func (f *feed) applyReplace(changes []storage.Change, dirty []*cohort) []*cohort {
+	c, at := f.cacher, changes[0].Revision
+	of := map[storage.Prefix][]storage.Change{}
+	for _, ch := range changes {
+		if p, _, _, ok := storage.SplitKey(ch.Key); ok {
+			of[p] = append(of[p], ch)
+		} else if ch.Key != storage.ReplacedKey {
+			f.ignore([]storage.Change{ch})
+		}
+	}
+	for p := range of {
+		c.Resource(p)
+	}
+	c.replacedAt.Store(int64(at))
+	c.mu.Lock()
+	c.base = at
+	for p, r := range c.resources { // also those that it leaves as they are
+		dirty = r.replace(of[p], at, dirty)
+	}
+	c.mu.Unlock()
+	c.kept.drop()
+	c.tapes.expire()
 	return dirty
 }
 

@@ -28,14 +28,14 @@ type group struct {
 	fieldSelector selectors.FieldSelector
 
 	// guarded by Resource.mu, all below
-	refs    int
+	members int
 	ring    []entry // entries i with first <= i < next are at ring[i%len]
 	first   uint64
 	next    uint64
 	floor   uint64       // seq of the newest entry overwritten; at creation the log's head
 	touched uint64       // seq of the last event that route looked at: the index may find a group twice for one event
 	state   *sharedState // the initial state that members are being given, if any
-	cohorts []*cohort    // the members, as they're woken; whoever joins gets into the last one
+	cohorts []*cohort    // the members in the parts in which they're woken; whoever joins gets into the last one
 }
 
 // entry is an event that concerns a group.
@@ -62,7 +62,7 @@ func (g *group) matches(o *Object) bool {
 }
 
 // transition is what the group's watchers are told about an event.
-func (g *group) transition(e *event) watchstream.Type {
+func (g *group) transition(e *watchEvent) watchstream.Type {
 	return watchstream.Transition(watchstream.Matches{Before: g.matches(e.prev), Now: g.matches(e.cur)})
 }
 

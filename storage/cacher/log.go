@@ -10,8 +10,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
-// event is one change of one object. prev is nil for a creation, and cur for a deletion.
-type event struct {
+// watchEvent is one change of one object, with the frames in which watchers get it. prev is nil for a creation, and cur for
+// a deletion.
+type watchEvent struct {
 	seq       uint64 // position in the resource's log; 0 for an event that was read from history
 	rev       storage.Revision
 	at        time.Time // when the feed applied it
@@ -37,7 +38,7 @@ const eventOverhead = 256
 
 // hold adds the bytes that the event keeps alive to a sum. Those are prev's: cur is kept alive by the tree, or by a
 // later event of which it's prev. Nobody else has the event yet.
-func (e *event) hold(sum *atomic.Int64) {
+func (e *watchEvent) hold(sum *atomic.Int64) {
 	e.owner = sum
 	cost := int64(eventOverhead)
 	if e.prev != nil {
@@ -50,7 +51,7 @@ func (e *event) hold(sum *atomic.Int64) {
 const dropped = -1
 
 // grow adds bytes to what the event keeps alive, unless it was dropped. It returns how many it added.
-func (e *event) grow(bytes int64) int64 {
+func (e *watchEvent) grow(bytes int64) int64 {
 	for e.owner != nil {
 		cost := e.cost.Load()
 		if cost == dropped {
@@ -66,7 +67,7 @@ func (e *event) grow(bytes int64) int64 {
 
 // drop takes the event out of the sum that it was held by. It takes no lock: the feed calls it and must not wait for
 // a reader that encodes the event.
-func (e *event) drop() {
+func (e *watchEvent) drop() {
 	if e.owner == nil {
 		return
 	}
@@ -78,7 +79,7 @@ func (e *event) drop() {
 // frame returns the event as watchers of a view get it. It's encoded once, however many ask: the first encodes it
 // under mu and the others wait. shown is what the view shows for the event's object: frame converts nothing. added is
 // how many bytes the event now keeps alive that it didn't before. The error is that of the view's Encoding.
-func (e *event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, added int64, err error) {
+func (e *watchEvent) frame(v *View, t watchstream.Type, shown *Object) (data []byte, added int64, err error) {
 	if f := e.findFrame(v, t); f != nil {
 		return f, 0, nil
 	}
@@ -97,7 +98,7 @@ func (e *event) frame(v *View, t watchstream.Type, shown *Object) (data []byte, 
 }
 
 // object returns the stored object that an event of a type is about.
-func (e *event) object(t watchstream.Type) *Object {
+func (e *watchEvent) object(t watchstream.Type) *Object {
 	if t == watchstream.Deleted {
 		return e.prev
 	}
@@ -107,7 +108,7 @@ func (e *event) object(t watchstream.Type) *Object {
 // frameOverhead is room for what a frame adds to the stored bytes: the envelope and the resourceVersion.
 const frameOverhead = 96
 
-func (e *event) findFrame(v *View, t watchstream.Type) []byte {
+func (e *watchEvent) findFrame(v *View, t watchstream.Type) []byte {
 	for f := e.frames.Load(); f != nil; f = f.next {
 		if f.view == v && f.typ == t {
 			return f.data
@@ -119,8 +120,8 @@ func (e *event) findFrame(v *View, t watchstream.Type) []byte {
 // eventLog holds a resource's newest events: a ring by sequence number, bounded by count and by bytes. It has
 // every event of the resource with a revision above base. Guarded by Resource.mu; bytes is atomic.
 type eventLog struct {
-	ring      []*event // holds seq at ring[seq%len]; its length is a power of two
-	low, next uint64   // events with low <= seq < next are here
+	ring      []*watchEvent // holds seq at ring[seq%len]; its length is a power of two
+	low, next uint64        // events with low <= seq < next are here
 	base      storage.Revision
 	bytes     atomic.Int64
 	bounds    *bounds
@@ -129,12 +130,12 @@ type eventLog struct {
 // firstLogSize is how many events a new log has room for: most resources change little. The room doubles.
 const firstLogSize = 16
 
-func (l *eventLog) at(seq uint64) *event { return l.ring[seq&uint64(len(l.ring)-1)] }
+func (l *eventLog) at(seq uint64) *watchEvent { return l.ring[seq&uint64(len(l.ring)-1)] }
 
 // head is the sequence number of the newest event.
 func (l *eventLog) head() uint64 { return l.next - 1 }
 
-func (l *eventLog) append(e *event) {
+func (l *eventLog) append(e *watchEvent) {
 	for l.next > l.low && (l.next-l.low >= l.bounds.logEvents || l.bytes.Load() > l.bounds.logBytes) {
 		l.evict()
 	}
@@ -149,7 +150,7 @@ func (l *eventLog) append(e *event) {
 
 // resize makes a ring for so many events: a power of two, and no fewer than the log has.
 func (l *eventLog) resize(size uint64) {
-	ring := make([]*event, size)
+	ring := make([]*watchEvent, size)
 	for seq := l.low; seq < l.next; seq++ {
 		ring[seq&(size-1)] = l.at(seq)
 	}

@@ -100,7 +100,7 @@ func (r *Resource) joinLocked(o WatchOptions, key groupKey) *group {
 		r.groups[key] = g
 		r.index.add(g)
 	}
-	g.refs++
+	g.members++
 	return g
 }
 
@@ -109,8 +109,7 @@ func (r *Resource) leave(g *group, h *cohort) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	g.leaveLocked(h)
-	g.refs--
-	if g.refs == 0 {
+	if g.members--; g.members == 0 {
 		delete(r.groups, g.groupKey)
 		r.index.remove(g)
 	}

@@ -46,8 +46,8 @@ func (c *Cursor) Report(now time.Time) Report {
 	rep := Report{Namespace: g.namespace, Name: g.name, Labels: g.labels, Fields: g.fields, Group: g, Revision: rev}
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	rep.Members = g.refs
-	var oldest *event
+	rep.Members = g.members
+	var oldest *watchEvent
 	switch {
 	case after == 0 && rev < r.log.base:
 		rep.LagEvents = int(r.cacher.Position() - rev)

@@ -85,7 +85,7 @@ func (r *Resource) Len() int {
 
 // install replaces all that the resource holds by objects, as of a revision, in one step. The feed does that when it
 // primes the cache, and when it has missed events. Every open cursor is then below the new log and has to read on
-// from history, so install adds all cohorts to dirty.
+// from history.
 func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*cohort) []*cohort {
 	tree, fields := newTree(), r.fieldSet()
 	for _, o := range objects {
@@ -100,13 +100,37 @@ func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*coho
 		o.dropMessages()
 		return true
 	})
-	r.tree, r.snapshot = tree, nil
-	r.setChanged(at)
+	r.tree = tree
 	r.fields.clear()
 	for _, o := range objects {
 		r.fields.carry(o)
 		r.fields.move(nil, o)
 	}
+	return r.beginLocked(at, dirty)
+}
+
+// replace brings in the changes that a storage.Store.Replace made to the resource, in one step. Its open watches expire.
+func (r *Resource) replace(changes []storage.Change, at storage.Revision, dirty []*cohort) []*cohort {
+	objects, fields := make([]*Object, len(changes)), r.fieldSet()
+	for i, c := range changes {
+		objects[i] = r.objectFrom(c, fields)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, c := range changes {
+		r.exchangeLocked(c.Key, objects[i])
+	}
+	r.epoch.end = at - 1
+	r.epoch.expired.Store(true)
+	r.epoch = &epoch{end: endless}
+	return r.beginLocked(at, dirty)
+}
+
+// beginLocked makes a revision the one at which the resource begins: the log has none of the events up to it. It adds all
+// cohorts to dirty. mu must be held for writing.
+func (r *Resource) beginLocked(at storage.Revision, dirty []*cohort) []*cohort {
+	r.snapshot = nil
+	r.setChanged(at)
 	r.log.reset(at)
 	for _, g := range r.groups {
 		g.first, g.floor = g.next, r.log.head()
@@ -118,34 +142,18 @@ func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*coho
 // apply brings in the changes that one revision made to the resource, under one hold of the lock, and adds
 // the cohorts of groups that got an entry to dirty.
 func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
-	objects := make([]*Object, 0, 1) // they're scanned before the lock is taken
+	objects := make([]*Object, 0, 1) // on the stack: nearly always there's one
 	fields := r.fieldSet()
 	for _, c := range changes {
-		var o *Object
-		if !c.Deleted {
-			o = newObjectFrom(c)
-			fields.read(o)
-			r.cacher.messages.admit(o)
-		}
-		objects = append(objects, o)
+		objects = append(objects, r.objectFrom(c, fields))
 	}
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.snapshot = nil
 	for i, c := range changes {
-		e := &event{rev: c.Revision, at: now, cur: objects[i], encodings: &r.cacher.stats.encodings}
-		if e.cur != nil {
-			r.fields.carry(e.cur)
-			e.prev, _ = r.tree.ReplaceOrInsert(e.cur)
-		} else {
-			e.prev, _ = r.tree.Delete(&Object{Key: c.Key})
-		}
-		r.fields.move(e.prev, e.cur)
-		r.countRemoved(e.prev)
-		if e.prev != nil {
-			e.prev.dropMessages()
-		}
+		e := &watchEvent{rev: c.Revision, at: now, cur: objects[i], encodings: &r.cacher.stats.encodings}
+		e.prev = r.exchangeLocked(c.Key, e.cur)
 		r.setChanged(c.Revision)
 		if e.prev == nil && e.cur == nil {
 			continue // a key written and deleted by one transaction
@@ -161,6 +169,34 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 	return dirty
 }
 
+// objectFrom makes the object that a change leaves, nil for a deletion. It's called before mu is taken, because it scans
+// the bytes.
+func (r *Resource) objectFrom(c storage.Change, fields *fieldSet) *Object {
+	if c.Deleted {
+		return nil
+	}
+	o := newObjectFrom(c)
+	fields.read(o)
+	r.cacher.messages.admit(o)
+	return o
+}
+
+// exchangeLocked puts cur under a key, or nothing for nil, and returns what was there; mu must be held for writing.
+func (r *Resource) exchangeLocked(key string, cur *Object) (prev *Object) {
+	if cur != nil {
+		r.fields.carry(cur)
+		prev, _ = r.tree.ReplaceOrInsert(cur)
+	} else {
+		prev, _ = r.tree.Delete(&Object{Key: key})
+	}
+	r.fields.move(prev, cur)
+	r.countRemoved(prev)
+	if prev != nil {
+		prev.dropMessages()
+	}
+	return prev
+}
+
 // setChanged notes the revision of a change; mu must be held for writing.
 func (r *Resource) setChanged(rev storage.Revision) {
 	r.rev = rev
@@ -168,7 +204,7 @@ func (r *Resource) setChanged(rev storage.Revision) {
 }
 
 // route notes the event with the groups that it concerns; mu must be held for writing.
-func (r *Resource) route(e *event, dirty []*cohort) []*cohort {
+func (r *Resource) route(e *watchEvent, dirty []*cohort) []*cohort {
 	r.index.touch(e.prev, e.cur, func(g *group) {
 		if g.touched == e.seq {
 			return

@@ -169,23 +169,18 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, maxBatchBytes); r
 // encode appends frames of a snapshot from the cursor's next key on, until the batch is full or an object has to be
 // converted first. next is the first key that it left out, "" if there is none. The error is that of the view's Encoding.
 func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string, err error) {
-	g, within, view := c.group, c.within(), c.group.view
-	if c.state.next == "" && view.First != nil && !c.begun {
-		view = view.First
-	}
-	start := len(dst)
+	g, within, start := c.group, c.within(), len(dst)
 	for o := range snapshot.In(storage.Range{Prefix: within, From: c.state.next}) {
 		if !g.matches(o) {
 			continue
 		}
-		shown := view.found(o)
+		shown := g.view.found(o)
 		if shown == nil || overflows(len(dst)-start, o) {
 			return dst, o.Key, nil
 		}
-		if dst, err = view.appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
+		if dst, err = c.view(len(dst) == start).appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
 			return dst[:start], "", fmt.Errorf("%s: %w", o.Key, err)
 		}
-		view = g.view
 	}
 	return dst, "", nil
 }
@@ -214,7 +209,7 @@ func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next s
 	}
 	start := len(dst)
 	for _, shown := range objects {
-		if dst, err = c.view().appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
+		if dst, err = c.view(len(dst) == start).appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
 			return dst[:start], "", fmt.Errorf("%s: %w", shown.Key, err)
 		}
 	}

@@ -35,7 +35,7 @@ type stretchKey struct {
 // when ready is closed, by the cursor that reads it; the others wait for that.
 type stretch struct {
 	ready  chan struct{}
-	events []*event
+	events []*watchEvent
 	upTo   storage.Revision
 	err    error
 }
@@ -147,13 +147,13 @@ func (st *stretches) read(ctx context.Context, k stretchKey, through storage.Rev
 	if err != nil {
 		return err
 	}
-	var events []*event
+	var events []*watchEvent
 	latest := map[string]*Object{} // the state of keys that were seen; nil when deleted
 	for _, c := range changes {
 		if p, _, _, ok := storage.SplitKey(c.Key); !ok || p != k.resource.prefix {
 			continue
 		}
-		e := &event{rev: c.Revision, encodings: st.encodings}
+		e := &watchEvent{rev: c.Revision, encodings: st.encodings}
 		if !c.Deleted {
 			e.cur = newObjectFrom(c)
 		}
@@ -178,7 +178,7 @@ func (st *stretches) read(ctx context.Context, k stretchKey, through storage.Rev
 }
 
 // hold counts the bytes of an event. Unlike an event of a log it also keeps cur alive, which may be in no tree.
-func (st *stretches) hold(e *event) {
+func (st *stretches) hold(e *watchEvent) {
 	e.hold(&st.bytes)
 	if e.cur != nil {
 		e.grow(int64(len(e.cur.raw)))
@@ -200,7 +200,7 @@ func (st *stretches) before(ctx context.Context, key string, rev storage.Revisio
 }
 
 // between returns the stretch's events with after < revision <= through.
-func (s *stretch) between(after, through storage.Revision) []*event {
+func (s *stretch) between(after, through storage.Revision) []*watchEvent {
 	return s.events[s.count(after):s.count(through)]
 }
 

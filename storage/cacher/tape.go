@@ -10,7 +10,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
-// Event is one change of one object of any resource.
+// Event is one change of one object of any resource, as a tape gives it.
 type Event struct {
 	Resource *Resource
 	Prefix   storage.Prefix   // of the resource
@@ -27,20 +27,13 @@ func (e *Event) Object() *Object {
 	return e.Prev
 }
 
-// Batch is what one Next of a tape gives. Events belongs to the tape until the next Next.
-type Batch struct {
-	Events []Event
-	// UpTo says that every change up to this revision has been given. It's 0 while the state isn't complete.
-	UpTo storage.Revision
-}
-
 // Tape gives everything that happens in all resources, in one order, to a reader inside the process. A cursor knows one
 // resource only, and two cursors have no order between them.
 //
 // First a tape gives what there is: the objects of all resources as of one revision. Then it gives the changes after
 // that revision, in revision order. A reader that falls behind, a feed that listed everything anew, or a
-// storage.Store.Replace makes Next return watchstream.ErrExpired. The Next after that begins again with the state. So a reader that kept what it was
-// given then looks for what the new state no longer has: it was deleted.
+// storage.Store.Replace makes Next return watchstream.ErrExpired. The Next after that begins again with the state. So a
+// reader that kept what it was given then looks for what the new state no longer has: it was deleted.
 //
 // The feed notes the place of each event in its resource's log, and the reader takes the events from there. So a tape
 // keeps no event alive. One goroutine uses a tape.
@@ -78,7 +71,7 @@ const (
 	// tapeNotes bounds the notes of a tape, 16 bytes each. At the bound the reader has to begin again. 1 MiB of notes
 	// is several seconds of a fast writer, and a reader needs microseconds for an event.
 	tapeNotes = 1 << 16
-	// tapeBatch bounds the events of a batch: so many are looked up under one hold of a resource's lock.
+	// tapeBatch bounds the events of one Next: so many are looked up under one hold of a resource's lock.
 	tapeBatch = maxBatchEvents
 	// keptNotes is how many notes a tape has room for when its reader has taken all of them: more than a busy feed
 	// hands over at once.
@@ -87,7 +80,7 @@ const (
 
 // tapes are the open tapes.
 type tapes struct {
-	// mu guards open. The feed holds it while it applies a batch, and whoever begins a tape or takes an Image while it
+	// mu guards open. The feed holds it while it applies what Follow returned, and whoever begins a tape or takes an Image while it
 	// takes the state. So the state is that of one revision.
 	mu   sync.Mutex
 	open []*Tape
@@ -127,44 +120,49 @@ func (t *Tape) beginLocked() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.notes, t.upTo, t.lost = nil, t.last, false
-	if len(t.state) == 0 { // an empty batch has to say that the state is complete
+	if len(t.state) == 0 { // a Next without events has to say that the state is complete
 		t.state = append(t.state, pastResource{})
 	}
 }
 
-// Next waits until there is something to give, and returns it. A batch may be empty, and then it only says how far the
-// feed is. Errors: watchstream.ErrExpired, after which Next begins again with the state; and ctx's.
-func (t *Tape) Next(ctx context.Context) (Batch, error) {
+// Next waits until there is something to give, and returns it. Every change up to upTo has then been given; it's 0 while
+// the state isn't complete. Without events Next only says how far the feed is. The events belong to the tape until the next
+// Next. Errors: watchstream.ErrExpired, after which Next begins again with the state; and ctx's.
+func (t *Tape) Next(ctx context.Context) (events []Event, upTo storage.Revision, err error) {
 	clear(t.given)
 	t.given = t.given[:0]
 	if err := ctx.Err(); err != nil {
-		return Batch{}, err
+		return nil, 0, err
 	}
 	if len(t.state) > 0 {
-		return t.nextState(), nil
+		upTo = t.nextState()
+		return t.given, upTo, nil
 	}
 	for t.next == len(t.taken) {
 		upTo, err := t.take()
 		switch {
 		case err != nil:
-			return Batch{}, err
+			return nil, 0, err
 		case upTo > t.last:
 			if t.last = upTo; len(t.taken) == 0 {
-				return Batch{UpTo: upTo}, nil
+				return nil, upTo, nil
 			}
 			continue
 		}
 		select {
 		case <-t.news:
 		case <-ctx.Done():
-			return Batch{}, ctx.Err()
+			return nil, 0, ctx.Err()
 		}
 	}
-	return t.nextEvents()
+	if upTo, err = t.nextEvents(); err != nil {
+		return nil, 0, err
+	}
+	return t.given, upTo, nil
 }
 
-// nextState gives a piece of the state.
-func (t *Tape) nextState() Batch {
+// nextState puts a piece of the state into given, and returns Next's upTo.
+func (t *Tape) nextState() (upTo storage.Revision) {
 	for len(t.state) > 0 && len(t.given) < tapeBatch {
 		of := t.state[0]
 		done := true
@@ -183,11 +181,11 @@ func (t *Tape) nextState() Batch {
 			t.state, t.from = t.state[1:], ""
 		}
 	}
-	b := Batch{Events: t.given}
-	if len(t.state) == 0 {
-		t.state, b.UpTo = nil, t.last
+	if len(t.state) > 0 {
+		return 0
 	}
-	return b
+	t.state = nil
+	return t.last
 }
 
 // take takes the notes that there are. upTo is how far they reach.
@@ -215,8 +213,8 @@ func (t *Tape) expire() error {
 	return watchstream.ErrExpired
 }
 
-// nextEvents gives the events of some of the notes that were taken.
-func (t *Tape) nextEvents() (Batch, error) {
+// nextEvents puts the events of some of the notes that were taken into given, and returns Next's upTo.
+func (t *Tape) nextEvents() (upTo storage.Revision, err error) {
 	end := min(len(t.taken), t.next+tapeBatch)
 	for t.next < end {
 		r, from := t.taken[t.next].resource, t.next
@@ -224,14 +222,13 @@ func (t *Tape) nextEvents() (Batch, error) {
 			t.next++
 		}
 		if !t.read(r, t.taken[from:t.next]) {
-			return Batch{}, t.expire()
+			return 0, t.expire()
 		}
 	}
-	b := Batch{Events: t.given, UpTo: t.last}
 	if t.next < len(t.taken) { // more of the last event's revision may follow
-		b.UpTo = t.given[len(t.given)-1].Revision - 1
+		return t.given[len(t.given)-1].Revision - 1, nil
 	}
-	return b, nil
+	return t.last, nil
 }
 
 // read looks up events of one resource. It returns false if the log has dropped one of them.

@@ -27,7 +27,7 @@ type tapeReader struct {
 // read takes what the tape has until it's past a revision.
 func (r *tapeReader) read(ctx context.Context, until storage.Revision) error {
 	for r.upTo < until {
-		b, err := r.tape.Next(ctx)
+		events, upTo, err := r.tape.Next(ctx)
 		switch {
 		case errors.Is(err, watchstream.ErrExpired):
 			*r = tapeReader{tape: r.tape, begun: r.begun + 1}
@@ -35,7 +35,7 @@ func (r *tapeReader) read(ctx context.Context, until storage.Revision) error {
 		case err != nil:
 			return fmt.Errorf("at %d of %d: %w", r.upTo, until, err)
 		}
-		for _, e := range b.Events {
+		for _, e := range events {
 			if r.since == 0 {
 				r.state = append(r.state, e)
 			} else {
@@ -43,11 +43,11 @@ func (r *tapeReader) read(ctx context.Context, until storage.Revision) error {
 			}
 		}
 		if r.since == 0 {
-			r.since = b.UpTo
-		} else if b.UpTo < r.upTo {
-			return fmt.Errorf("upTo went back from %d to %d", r.upTo, b.UpTo)
+			r.since = upTo
+		} else if upTo < r.upTo {
+			return fmt.Errorf("upTo went back from %d to %d", r.upTo, upTo)
 		}
-		r.upTo = b.UpTo
+		r.upTo = upTo
 	}
 	return nil
 }
@@ -218,12 +218,12 @@ func TestTapePieces(t *testing.T) {
 	for _, of := range []string{"the state", "one revision"} {
 		var keys []string
 		for last := storage.Revision(0); last < b.rev; {
-			got, err := tape.Next(t.Context())
+			events, upTo, err := tape.Next(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			last = got.UpTo
-			for _, e := range got.Events {
+			last = upTo
+			for _, e := range events {
 				keys = append(keys, e.Cur.Key)
 			}
 			if whole := len(keys) == len(things); whole != (last == b.rev) {
@@ -245,20 +245,24 @@ func TestTapeEnds(t *testing.T) {
 	b.rev = 7
 	tape := b.cacher.Tape()
 	defer tape.Close()
-	if got, err := tape.Next(t.Context()); err != nil || len(got.Events) > 0 || got.UpTo != 7 {
-		t.Fatalf("got %+v, %v", got, err)
+	if events, upTo, err := tape.Next(t.Context()); err != nil || len(events) > 0 || upTo != 7 {
+		t.Fatalf("got %+v up to %d, %v", events, upTo, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	came := make(chan Batch, 1)
+	type batch struct {
+		events []Event
+		upTo   storage.Revision
+	}
+	came := make(chan batch, 1)
 	ended := make(chan error, 1)
 	go func() {
-		got, _ := tape.Next(ctx)
-		came <- got
-		_, err := tape.Next(ctx)
+		events, upTo, _ := tape.Next(ctx)
+		came <- batch{slices.Clone(events), upTo}
+		_, _, err := tape.Next(ctx)
 		ended <- err
 	}()
 	b.put(widgetNamed("a", "front"))
-	if got := <-came; got.UpTo != 8 || len(got.Events) != 1 {
+	if got := <-came; got.upTo != 8 || len(got.events) != 1 {
 		t.Errorf("got %+v", got)
 	}
 	cancel()
@@ -279,7 +283,7 @@ func BenchmarkFeed(b *testing.B) {
 				reader := &tapeReader{tape: r.cacher.Tape()}
 				reading.Go(func() {
 					for ctx.Err() == nil {
-						_, _ = reader.tape.Next(ctx)
+						_, _, _ = reader.tape.Next(ctx)
 					}
 				})
 			}
