@@ -77,7 +77,7 @@ type subject struct {
 func (e *Endpoint) fail(name string, err error) error { return e.failed(subject{name: name}, err) }
 
 // failed is the one translation from storage's errors to a Status. An error that is a Status stays as it is, and one that
-// can't become a Status becomes a failure. errChanged and storage.ErrReplaced stay, too: current handles them.
+// can't become a Status becomes a failure. That storage can't answer is logged here, because the Status doesn't say why. errChanged and storage.ErrReplaced stay, too: current handles them.
 func (e *Endpoint) failed(about subject, err error) error {
 	var answered apierrors.APIStatus
 	var panicked *PanicError
@@ -118,6 +118,7 @@ func (e *Endpoint) failed(about subject, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return apierrors.NewTimeoutError("the request ended before storage answered; whether a write happened is unknown", 0)
 	case errors.Is(err, storage.ErrUnavailable):
+		e.res.registry.outages.report(err)
 		return apierrors.NewServiceUnavailable("storage can't answer now; whether a write happened is unknown")
 	}
 	return &failure{resource, name, err}

@@ -44,6 +44,7 @@ type Registry struct {
 	webhooks    conversion.Policy
 	trackAlways bool
 	unreadable  unreadable
+	outages     outages
 	turns       turns
 	admission   []Admission[unstructured.Unstructured]
 
@@ -63,7 +64,7 @@ func New(o Options) *Registry {
 		o.Log = slog.Default()
 	}
 	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{}), webhooks: o.Webhooks, trackAlways: o.ManagedFieldsAlways, admission: hooks(o.Admission)}
-	r.unreadable.log = o.Log
+	r.unreadable.log, r.outages.log = o.Log, o.Log
 	r.namespaces = newNamespaces(r, o.AutoCreateNamespaces)
 	r.definitions = newDefinitions(r)
 	return r

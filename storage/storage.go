@@ -10,7 +10,8 @@
 //
 // Goroutines: none of ours. Locks: gate.open, in stores that may be replaced, for which nobody waits longer than its
 // context. Each write has a place in it while etcd has the write. Replace has all places, and calls its plan with them: the
-// plan may take locks of the cacher and mustn't write. Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions at a time.
+// plan may take locks of the cacher and mustn't write. Scans of the index take the read lock of etcd's backend, for at most
+// revisionsPerHold revisions at a time.
 //
 // Bounds: maxTailBytes in the tail, followBytes per Follow, listPage keys per read of List.
 package storage

@@ -66,9 +66,8 @@ func (s *Store) Get(ctx context.Context, key string) (KeyValue, error) {
 }
 
 // GetAt reads one key as it was at a revision; 0 means whatever this member has now. Errors: ErrNotFound if the key
-// didn't exist then, ErrCompacted if history begins after the revision, ErrFutureRevision if etcd hasn't reached it, ErrUnavailable
-// when etcd is stopping, and ctx's.
-// A value that can't be transformed back comes with its key, revision and stored bytes, together with the error.
+// didn't exist then, ErrCompacted if history begins after the revision, ErrFutureRevision if etcd hasn't reached it,
+// ErrUnavailable when etcd is stopping, and ctx's. A value that can't be transformed back comes with its key, revision and stored bytes, together with the error.
 func (s *Store) GetAt(ctx context.Context, key string, at Revision) (KeyValue, error) {
 	res, err := s.readRange(ctx, []byte(key), nil, mvcc.RangeOptions{Rev: int64(at)})
 	if err != nil {

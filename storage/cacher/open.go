@@ -32,11 +32,10 @@ type WatchOptions struct {
 	After storage.Revision
 }
 
-// Open starts a watch. The error is storage.ErrCompacted when history is known to begin after o.After,
-// storage.ErrFutureRevision when etcd hasn't reached o.After, which is then another store's revision,
-// storage.ErrUnavailable when etcd is stopping, and ctx's when
-// that ends before the feed is there. Open doesn't wait for a disk. So it may not know of a compaction yet; then the
-// first Next that reads history returns the error.
+// Open starts a watch. It doesn't wait for a disk. Errors: storage.ErrCompacted when history is known to begin after
+// o.After (a compaction that Open doesn't know of yet is the error of the first Next that reads history);
+// storage.ErrFutureRevision when etcd hasn't reached o.After, which is then another store's revision;
+// storage.ErrUnavailable when etcd is stopping; and ctx's when that ends before the feed is there.
 func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	if err := r.reach(ctx, o); err != nil {
 		return nil, err

@@ -35,8 +35,8 @@ type View struct {
 	envelope kubeproto.Type // around each message, where there's an Encoding
 }
 
-// Append appends an object as JSON to dst; the view must be one of JSON. Where the view has a Conversion, the object must come from Shown or
-// Prepare.
+// Append appends an object as JSON to dst; the view must be one of JSON. Where the view has a Conversion, the object must
+// come from Shown or Prepare.
 func (v *View) Append(dst []byte, o *Object) []byte { return v.appendAt(dst, o, o.Revision) }
 
 // appendAt appends the object as if rev were its last write, which is how a deleted one is shown.

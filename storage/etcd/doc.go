@@ -33,9 +33,10 @@
 //     Options.HistoryBytes, and makes room when writes are refused. On an idle server a look is a syscall and a few
 //     loads, and nothing is written.
 //   - watchStop, which waits for etcd to end by itself. Open starts it and Close waits for it.
-//   - One for StartEtcd, one for the keeper's start, and one for each part of Close (see waitFor). Open and Close wait for them. After a failure such
-//     a call may never return, so Open and Close give up. Its goroutine may then outlive Close, and the directory stays
-//     locked until the process ends. An etcd that starts after Open has given up is stopped by that goroutine.
+//   - One for StartEtcd, one for the keeper's start, and one for each part of Close (see waitFor). Open and Close wait
+//     for them. After a failure such a call may never return, so Open and Close give up. Its goroutine may then outlive
+//     Close, and the directory stays locked until the process ends. An etcd that starts after Open has given up is
+//     stopped by that goroutine.
 //
 // # Locks
 //

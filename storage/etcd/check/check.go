@@ -46,7 +46,7 @@ func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
 	defer catchFaults(d.member(), &err)()
 	if _, err := os.Lstat(d.member()); errors.Is(err, fs.ErrNotExist) {
 		if d.Used {
-			return 0, &damage{d.member(), -1, "it is missing"}
+			return 0, &damage{d.member(), wholeFile, "it is missing"}
 		}
 		return 0, nil
 	}
@@ -65,13 +65,13 @@ func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
 		log.Info("the first start in this directory was interrupted; starting anew", "dir", d.Path)
 		return 0, os.RemoveAll(d.member())
 	case sum.files == 0:
-		return 0, &damage{d.wal(), -1, "the WAL is missing"}
+		return 0, &damage{d.wal(), wholeFile, "the WAL is missing"}
 	case index == 0 && sum.commit == 0:
-		return 0, &damage{d.member(), -1, "nothing is in the WAL and the database any more"}
+		return 0, &damage{d.member(), wholeFile, "nothing is in the WAL and the database any more"}
 	case index > sum.lastIndex && sum.torn:
 		return 0, &damage{sum.lastFile, sum.end, fmt.Sprintf("the WAL can be read up to entry %d, but the database has entry %d", sum.lastIndex, index)}
 	case index > sum.lastIndex:
-		return 0, &damage{d.wal(), -1, fmt.Sprintf("the WAL ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
+		return 0, &damage{d.wal(), wholeFile, fmt.Sprintf("the WAL ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
 	case sum.clusterID != d.ClusterID:
 		return 0, fmt.Errorf("%s belongs to another cluster (%x) than %s (%x): put the directory's own files back, or move member away to start empty",
 			d.member(), sum.clusterID, d.Marker, d.ClusterID)
@@ -82,16 +82,19 @@ func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
 	return sum.commit, errors.Join(sum.mend(), trim(d.db(), pages))
 }
 
-// damage says what is wrong in which file. The offset is -1 where no single place is.
+// damage says what is wrong in which file.
 type damage struct {
 	file   string
-	offset int64
+	offset int64 // where it is, or wholeFile
 	what   string
 }
 
+// wholeFile is the offset of damage that is in no single place.
+const wholeFile = -1
+
 func (d *damage) Error() string {
 	at := ""
-	if d.offset >= 0 {
+	if d.offset != wholeFile {
 		at = fmt.Sprintf(" at offset %d", d.offset)
 	}
 	return fmt.Sprintf("%s is damaged%s: %s; restore the data directory from a backup, or move it away to start empty", d.file, at, d.what)
@@ -115,7 +118,7 @@ func (d Directory) checkDB(sum walSummary) (index uint64, pages int64, err error
 	var broken *damage
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && sum.commit > 0:
-		return 0, 0, &damage{d.db(), -1, "it is missing"}
+		return 0, 0, &damage{d.db(), wholeFile, "it is missing"}
 	case errors.Is(err, fs.ErrNotExist):
 		return 0, 0, nil
 	case errors.As(err, &broken) && sum.commit == 0 && fileSize(d.db()) <= 4*maxPageSize:
@@ -147,7 +150,7 @@ func catchFaults(path string, err *error) func() {
 	return func() {
 		debug.SetPanicOnFault(before)
 		if r := recover(); r != nil {
-			*err = &damage{path, -1, fmt.Sprintf("it can't be read: %v", r)}
+			*err = &damage{path, wholeFile, fmt.Sprintf("it can't be read: %v", r)}
 		}
 	}
 }

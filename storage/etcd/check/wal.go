@@ -47,7 +47,7 @@ func readWAL(dir string) (walSummary, error) {
 		}
 	}
 	if r.sum.commit > r.sum.lastIndex {
-		return r.sum, &damage{dir, -1, fmt.Sprintf("the WAL ends at entry %d, but entry %d was committed", r.sum.lastIndex, r.sum.commit)}
+		return r.sum, &damage{dir, wholeFile, fmt.Sprintf("the WAL ends at entry %d, but entry %d was committed", r.sum.lastIndex, r.sum.commit)}
 	}
 	return r.sum, nil
 }
@@ -58,10 +58,10 @@ func checkNames(names []string) error {
 	for i, name := range names {
 		var seq, index uint64
 		if _, err := fmt.Sscanf(filepath.Base(name), "%016x-%016x.wal", &seq, &index); err != nil {
-			return &damage{name, -1, "its name isn't one of a WAL file"}
+			return &damage{name, wholeFile, "its name isn't one of a WAL file"}
 		}
 		if i > 0 && seq != before+1 {
-			return &damage{name, -1, fmt.Sprintf("the WAL file before it is missing (number %d)", before+1)}
+			return &damage{name, wholeFile, fmt.Sprintf("the WAL file before it is missing (number %d)", before+1)}
 		}
 		before = seq
 	}
