@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"time"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -42,6 +43,15 @@ var oneOfTheirs = map[reflect.Type]string{
 	reflect.TypeFor[resourcev1.DeviceAllocationMode]():      "All",
 	reflect.TypeFor[corev1.PersistentVolumeReclaimPolicy](): "Retain",
 	reflect.TypeFor[autoscalingv2.MetricSourceType]():       "Resource",
+
+	reflect.TypeFor[admissionregistrationv1.OperationType]():               "CREATE",
+	reflect.TypeFor[admissionregistrationv1.ScopeType]():                   "*",
+	reflect.TypeFor[admissionregistrationv1.MatchPolicyType]():             "Exact",
+	reflect.TypeFor[admissionregistrationv1.FailurePolicyType]():           "Ignore",
+	reflect.TypeFor[admissionregistrationv1.ReinvocationPolicyType]():      "IfNeeded",
+	reflect.TypeFor[admissionregistrationv1.ParameterNotFoundActionType](): "Deny",
+	reflect.TypeFor[admissionregistrationv1.ValidationAction]():            "Warn",
+	reflect.TypeFor[admissionregistrationv1.PatchType]():                   "JSONPatch",
 }
 
 func (f *filler) fill(v reflect.Value, depth map[reflect.Type]int) {

@@ -130,6 +130,20 @@ func init() {
 		w.Name, w.ClientConfig.URL, w.TimeoutSeconds = "a.example.com", nil, ptr.To[int32](7)
 		*w.SideEffects = admissionregistrationv1.SideEffectClassNone
 	})
+	fit("admissionregistration.k8s.io/ValidatingAdmissionPolicy", func(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
+		v, reason := &p.Spec.Validations[0], metav1.StatusReasonForbidden
+		v.Expression, v.MessageExpression, v.Reason = "variables.v == 1", "'text'", &reason
+		p.Spec.Variables[0] = admissionregistrationv1.Variable{Name: "v", Expression: "1"}
+		p.Spec.MatchConditions[0].Expression, p.Spec.AuditAnnotations[0].ValueExpression = "true", "'text'"
+	})
+	fit("admissionregistration.k8s.io/MutatingAdmissionPolicy", func(p *admissionregistrationv1.MutatingAdmissionPolicy) {
+		m := &p.Spec.Mutations[0]
+		m.ApplyConfiguration, m.JSONPatch.Expression = nil, `[JSONPatch{op: "remove", path: "/a"}]`
+		p.Spec.Variables[0] = admissionregistrationv1.Variable{Name: "v", Expression: "1"}
+		p.Spec.MatchConditions[0].Expression = "true"
+	})
+	fit("admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding", func(b *admissionregistrationv1.ValidatingAdmissionPolicyBinding) { b.Spec.ParamRef.Selector = nil })
+	fit("admissionregistration.k8s.io/MutatingAdmissionPolicyBinding", func(b *admissionregistrationv1.MutatingAdmissionPolicyBinding) { b.Spec.ParamRef.Selector = nil })
 	fit("/Event", func(e *corev1.Event) {
 		e.InvolvedObject.Namespace, e.ReportingController, e.Type = "default", "example.com/c", corev1.EventTypeNormal
 	})
