@@ -47,7 +47,7 @@ var floors = []floor{
 	// planned, as docs/architecture.md says
 	{"storage/remote", []string{"storage"}},
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},
-	{"access", []string{"registry", "storage/cacher"}},
+	{"access", []string{"selectors", "storage", "storage/cacher", "registry"}},
 	{"admission/match", []string{"registry", "registry/condition"}},
 	{"admission/webhook", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission", []string{"audit", "storage", "registry", "registry/...", "admission/..."}},

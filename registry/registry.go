@@ -138,6 +138,11 @@ func (r *Registry) Usage() Usage {
 // Ready is closed when every stored definition is served and the initial namespaces exist.
 func (r *Registry) Ready() <-chan struct{} { return r.ready }
 
+// WaitFor returns when the caches have everything up to a revision, or with the error of ctx.
+func (r *Registry) WaitFor(ctx context.Context, rev storage.Revision) error {
+	return r.cacher.WaitFor(ctx, rev)
+}
+
 // Catalog returns what is served now.
 func (r *Registry) Catalog() *Catalog { return r.catalog.Load() }
 

@@ -39,13 +39,13 @@ func core(o Options) []registry.Type {
 		{Names: names(coordinationGroup, "v1", "Lease"), New: of[coordinationv1.Lease], NoGeneration: true, CreateOnUpdate: true,
 			Columns: leaseColumns, Validate: rules(validateLease)},
 
-		{Names: names(rbacGroup, "v1", "Role"), New: of[rbacv1.Role], Awaited: true, UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+		{Names: names(rbacGroup, "v1", "Role"), New: of[rbacv1.Role], Awaited: true, MayWrite: o.mayGrant(), UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
 			ValidName: pathSegment, Columns: roleColumns, Validate: rules(validateRole)},
-		{Names: names(rbacGroup, "v1", "RoleBinding"), New: of[rbacv1.RoleBinding], Awaited: true, UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+		{Names: names(rbacGroup, "v1", "RoleBinding"), New: of[rbacv1.RoleBinding], Awaited: true, MayWrite: o.mayGrant(), UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
 			ValidName: pathSegment, Columns: bindingColumns, Default: set(defaultRoleBinding), Validate: rules(validateRoleBinding)},
-		{Names: names(rbacGroup, "v1", "ClusterRole"), New: of[rbacv1.ClusterRole], Awaited: true, ClusterScoped: true, UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+		{Names: names(rbacGroup, "v1", "ClusterRole"), New: of[rbacv1.ClusterRole], Awaited: true, MayWrite: o.mayGrant(), ClusterScoped: true, UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
 			ValidName: pathSegment, Columns: roleColumns, Validate: rules(validateClusterRole)},
-		{Names: names(rbacGroup, "v1", "ClusterRoleBinding"), New: of[rbacv1.ClusterRoleBinding], Awaited: true, ClusterScoped: true, UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
+		{Names: names(rbacGroup, "v1", "ClusterRoleBinding"), New: of[rbacv1.ClusterRoleBinding], Awaited: true, MayWrite: o.mayGrant(), ClusterScoped: true, UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
 			ValidName: pathSegment, Columns: bindingColumns, Default: set(defaultClusterRoleBinding), Validate: rules(validateClusterRoleBinding)},
 
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingWebhookConfiguration")), New: of[admissionregistrationv1.ValidatingWebhookConfiguration], ClusterScoped: true, Awaited: true,
@@ -64,11 +64,11 @@ func core(o Options) []registry.Type {
 		{Names: names(authenticationGroup, "v1", "SelfSubjectReview"), New: of[authenticationv1.SelfSubjectReview], ClusterScoped: true, Answer: answer(whoAmI)},
 		{Names: names(authenticationGroup, "v1", "TokenReview"), New: of[authenticationv1.TokenReview], ClusterScoped: true, Answer: answer(o.reviewToken)},
 		{Names: names(authorizationGroup, "v1", "SelfSubjectAccessReview"), New: of[authorizationv1.SelfSubjectAccessReview], ClusterScoped: true,
-			Validate: rules(validateSelfAccessReview), Answer: answer(reviewSelfAccess)},
-		{Names: names(authorizationGroup, "v1", "SelfSubjectRulesReview"), New: of[authorizationv1.SelfSubjectRulesReview], ClusterScoped: true, Answer: answer(reviewRules)},
+			Validate: rules(validateSelfAccessReview), Answer: answer(o.reviewSelfAccess)},
+		{Names: names(authorizationGroup, "v1", "SelfSubjectRulesReview"), New: of[authorizationv1.SelfSubjectRulesReview], ClusterScoped: true, Answer: answer(o.reviewRules)},
 		{Names: names(authorizationGroup, "v1", "SubjectAccessReview"), New: of[authorizationv1.SubjectAccessReview], ClusterScoped: true,
-			Validate: rules(validateAccessReview), Answer: answer(reviewAccess)},
+			Validate: rules(validateAccessReview), Answer: answer(o.reviewAccess)},
 		{Names: names(authorizationGroup, "v1", "LocalSubjectAccessReview"), New: of[authorizationv1.LocalSubjectAccessReview],
-			Validate: rules(validateLocalAccessReview), Answer: answer(reviewLocalAccess)},
+			Validate: rules(validateLocalAccessReview), Answer: answer(o.reviewLocalAccess)},
 	}
 }

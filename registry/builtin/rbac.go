@@ -1,12 +1,24 @@
 package builtin
 
 import (
+	"context"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
+
+// mayGrant returns what refuses writes of rules; nil if everybody may do everything.
+func (o Options) mayGrant() func(ctx context.Context, obj, old registry.Typed) error {
+	if o.Authorizer == nil {
+		return nil
+	}
+	return o.Authorizer.MayGrant
+}
 
 func defaultRoleBinding(b *rbacv1.RoleBinding) { defaultBinding(&b.RoleRef, b.Subjects) }
 

@@ -7,6 +7,10 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // everyone is who every client is: whoever reaches the server may do everything, and holders of a bearer token are no others.
@@ -40,29 +44,78 @@ func (o Options) reviewToken(ctx context.Context, r *authenticationv1.TokenRevie
 	return nil
 }
 
-func reviewSelfAccess(_ context.Context, r *authorizationv1.SelfSubjectAccessReview) error {
-	r.Status = allowed()
+func (o Options) reviewSelfAccess(ctx context.Context, r *authorizationv1.SelfSubjectAccessReview) error {
+	r.Status = o.judge(ctx, registry.UserFrom(ctx), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 	return nil
 }
 
-func reviewAccess(_ context.Context, r *authorizationv1.SubjectAccessReview) error {
-	r.Status = allowed()
+func (o Options) reviewAccess(ctx context.Context, r *authorizationv1.SubjectAccessReview) error {
+	r.Status = o.judge(ctx, subjectOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 	return nil
 }
 
-func reviewLocalAccess(_ context.Context, r *authorizationv1.LocalSubjectAccessReview) error {
-	r.Status = allowed()
+func (o Options) reviewLocalAccess(ctx context.Context, r *authorizationv1.LocalSubjectAccessReview) error {
+	r.Status = o.judge(ctx, subjectOf(&r.Spec), r.Spec.ResourceAttributes, nil)
 	return nil
 }
 
-func reviewRules(_ context.Context, r *authorizationv1.SelfSubjectRulesReview) error {
+// subjectOf returns whom a review asks about.
+func subjectOf(s *authorizationv1.SubjectAccessReviewSpec) user.Info {
+	u := &user.DefaultInfo{Name: s.User, UID: s.UID, Groups: s.Groups, Extra: map[string][]string{}}
+	for k, v := range s.Extra {
+		u.Extra[k] = v
+	}
+	return u
+}
+
+// judge tells whether a user may do something: to a resource, or else at another path.
+func (o Options) judge(ctx context.Context, u user.Info, resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
+	if o.Authorizer == nil {
+		return allowed()
+	}
+	asks := &authorizer.AttributesRecord{User: u}
+	if a := resource; a != nil {
+		asks.ResourceRequest, asks.Verb, asks.Namespace, asks.Name = true, a.Verb, a.Namespace, a.Name
+		asks.APIGroup, asks.APIVersion, asks.Resource, asks.Subresource = a.Group, a.Version, a.Resource, a.Subresource
+	} else {
+		asks.Verb, asks.Path = path.Verb, path.Path
+	}
+	decision, reason, err := o.Authorizer.Authorize(ctx, asks)
+	status := authorizationv1.SubjectAccessReviewStatus{
+		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: reason,
+	}
+	if err != nil {
+		status.EvaluationError = err.Error()
+	}
+	return status
+}
+
+func (o Options) reviewRules(ctx context.Context, r *authorizationv1.SelfSubjectRulesReview) error {
 	if r.Spec.Namespace == "" {
 		return apierrors.NewBadRequest("no namespace on request")
 	}
-	all := []string{"*"}
+	if o.Authorizer == nil {
+		all := []string{"*"}
+		r.Status = authorizationv1.SubjectRulesReviewStatus{
+			ResourceRules:    []authorizationv1.ResourceRule{{Verbs: all, APIGroups: all, Resources: all}},
+			NonResourceRules: []authorizationv1.NonResourceRule{{Verbs: all, NonResourceURLs: all}},
+		}
+		return nil
+	}
+	resources, paths, incomplete, err := o.Authorizer.RulesFor(ctx, registry.UserFrom(ctx), r.Spec.Namespace)
 	r.Status = authorizationv1.SubjectRulesReviewStatus{
-		ResourceRules:    []authorizationv1.ResourceRule{{Verbs: all, APIGroups: all, Resources: all}},
-		NonResourceRules: []authorizationv1.NonResourceRule{{Verbs: all, NonResourceURLs: all}},
+		ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{}, Incomplete: incomplete,
+	}
+	for _, rule := range resources {
+		r.Status.ResourceRules = append(r.Status.ResourceRules, authorizationv1.ResourceRule{
+			Verbs: rule.GetVerbs(), APIGroups: rule.GetAPIGroups(), Resources: rule.GetResources(), ResourceNames: rule.GetResourceNames(),
+		})
+	}
+	for _, rule := range paths {
+		r.Status.NonResourceRules = append(r.Status.NonResourceRules, authorizationv1.NonResourceRule{Verbs: rule.GetVerbs(), NonResourceURLs: rule.GetNonResourceURLs()})
+	}
+	if err != nil {
+		r.Status.EvaluationError = err.Error()
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
@@ -27,6 +28,8 @@ type Options struct {
 	Set Set // defaults to Core
 	// HasToken tells whether a bearer token is one that the server lets in. Nil: there are none.
 	HasToken func(token string) bool
+	// Authorizer decides what users may do. Nil: everybody may do everything.
+	Authorizer Authorizer
 	// ServiceIPs is where Services get their ClusterIP from; its first address is that of default/kubernetes. Defaults to
 	// DefaultServiceIPs.
 	ServiceIPs netip.Prefix
@@ -36,6 +39,14 @@ type Options struct {
 	registry  *registry.Registry // set by Register
 	allocator *allocator         // of Services' addresses and ports; likewise
 	tokens    *tokens            // of ServiceAccounts; likewise
+}
+
+// Authorizer decides what users may do, tells all of it, and refuses writes of rules by which users would give what they
+// don't have.
+type Authorizer interface {
+	authorizer.UnconditionalAuthorizer
+	authorizer.RuleResolver
+	MayGrant(ctx context.Context, obj, old registry.Typed) error
 }
 
 // DefaultServiceIPs are kube-apiserver's, cut to what one machine needs.

@@ -1,0 +1,116 @@
+package access
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/apiserver-lite/apiserver-lite/selectors"
+)
+
+// AttributesOf returns what a request asks for, without its user: a verb on a resource, or a method on another path. The
+// path must be clean, so that its segments are what they look like.
+//
+// The rules are those of kube-apiserver's RequestInfo, which are about the path alone: a resource needn't exist. Besides
+// them, a GET of one object with ?watch is a watch, because this server answers it with one. A path that says nothing, such
+// as /api/v1/watch, is a resource request with no resource: only rules for everything allow it.
+func AttributesOf(r *http.Request) *authorizer.AttributesRecord {
+	a := &authorizer.AttributesRecord{Path: r.URL.Path, Verb: strings.ToLower(r.Method)}
+	group, version, rest, ok := splitResourcePath(r.URL.Path)
+	if !ok {
+		return a
+	}
+	a.ResourceRequest, a.APIGroup, a.APIVersion, a.Verb = true, group, version, verbOf(r.Method)
+	if first, below, more := strings.Cut(rest, "/"); first == "watch" || first == "proxy" {
+		if a.Verb, rest = first, below; !more {
+			return a
+		}
+	}
+	place(a, rest)
+	switch {
+	case a.Verb == "get" && a.Subresource == "":
+		readQuery(a, r.URL.RawQuery)
+	case a.Verb == "delete" && a.Name == "":
+		a.Verb = "deletecollection"
+	}
+	return a
+}
+
+// splitResourcePath takes the group and the version off the path of a resource. ok is false for the path of anything else.
+func splitResourcePath(path string) (group, version, rest string, ok bool) {
+	rest, core := strings.CutPrefix(path, "/api/")
+	if !core {
+		if rest, ok = strings.CutPrefix(path, "/apis/"); !ok {
+			return "", "", "", false
+		}
+		if group, rest, ok = strings.Cut(rest, "/"); !ok {
+			return "", "", "", false
+		}
+	}
+	version, rest, ok = strings.Cut(rest, "/")
+	return group, version, rest, ok && rest != ""
+}
+
+// verbOf returns the verb of a method on a resource; "" for a method that is none of the API's.
+func verbOf(method string) string {
+	switch method {
+	case http.MethodGet, http.MethodHead:
+		return "get"
+	case http.MethodPost:
+		return "create"
+	case http.MethodPut:
+		return "update"
+	case http.MethodPatch:
+		return "patch"
+	case http.MethodDelete:
+		return "delete"
+	}
+	return ""
+}
+
+// place reads namespace, resource, name and subresource from what follows the version in a path. A namespace is in
+// itself, so that whoever may get what is in it may be let get it, too.
+func place(a *authorizer.AttributesRecord, rest string) {
+	first, rest, _ := strings.Cut(rest, "/")
+	if first == "namespaces" && rest != "" {
+		namespace, below, _ := strings.Cut(rest, "/")
+		a.Namespace = namespace
+		if part, _, _ := strings.Cut(below, "/"); part != "" && part != "status" && part != "finalize" {
+			first, rest, _ = strings.Cut(below, "/")
+		}
+	}
+	a.Resource = first
+	a.Name, rest, _ = strings.Cut(rest, "/")
+	if a.Verb != "proxy" {
+		a.Subresource, _, _ = strings.Cut(rest, "/")
+	}
+}
+
+// readQuery makes a get what the query says: a list or a watch, and of one object if a field selector names it. Parameters
+// that don't parse are refused later.
+func readQuery(a *authorizer.AttributesRecord, raw string) {
+	var query url.Values
+	if raw != "" {
+		query, _ = url.ParseQuery(raw)
+	}
+	watch := query.Has("watch") && !isFalse(query.Get("watch"))
+	switch {
+	case watch:
+		a.Verb = "watch"
+	case a.Name == "":
+		a.Verb = "list"
+	}
+	if a.Name != "" {
+		return
+	}
+	if s, err := selectors.ParseFields(query.Get("fieldSelector")); err == nil {
+		if name, ok := s.Exact("metadata.name"); ok && len(content.IsPathSegmentName(name)) == 0 {
+			a.Name = name
+		}
+	}
+}
+
+func isFalse(s string) bool { return s == "0" || strings.EqualFold(s, "false") }

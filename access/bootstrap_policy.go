@@ -1,0 +1,451 @@
+package access
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+)
+
+// The rules that every cluster of Kubernetes has, as of 1.37. They're facts about Kubernetes: its own components, and what
+// is deployed into clusters, count on these names.
+
+// Sets of verbs.
+const (
+	read      = "get list watch"
+	write     = "create delete deletecollection patch update"
+	readWrite = read + " " + write
+)
+
+// Groups; core's name is empty in rules.
+const (
+	core           = "core"
+	authentication = "authentication.k8s.io"
+	authorization  = "authorization.k8s.io"
+	certificates   = "certificates.k8s.io"
+	coordination   = "coordination.k8s.io"
+	discovery      = "discovery.k8s.io"
+	networking     = "networking.k8s.io"
+	resources      = "resource.k8s.io"
+	storageGroup   = "storage.k8s.io"
+)
+
+// aggregateTo begins the labels of ClusterRoles that are part of another one: its name follows.
+const aggregateTo = "rbac.authorization.k8s.io/aggregate-to-"
+
+// rule makes a rule of words.
+func rule(verbs, groups, resources string, names ...string) rbacv1.PolicyRule {
+	r := rbacv1.PolicyRule{Verbs: words(verbs), APIGroups: words(groups), Resources: words(resources), ResourceNames: names}
+	if i := slices.Index(r.APIGroups, core); i >= 0 {
+		r.APIGroups[i] = ""
+		slices.Sort(r.APIGroups)
+	}
+	return r
+}
+
+// onPaths makes a rule about paths that aren't resources.
+func onPaths(verbs, paths string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: words(verbs), NonResourceURLs: words(paths)}
+}
+
+func words(s string) []string {
+	all := strings.Fields(s)
+	slices.Sort(all)
+	return all
+}
+
+// onEvents lets a component report what happens.
+func onEvents() rbacv1.PolicyRule {
+	return rule("create patch update", core+" events.k8s.io", "events")
+}
+
+// bootstrapPolicy returns all of them.
+func bootstrapPolicy() *policy {
+	p := &policy{}
+	p.addForUsers()
+	p.addForComponents()
+	p.addForNodes()
+	p.addApprovers()
+	p.addControllers()
+	p.addInNamespaces()
+	for _, r := range p.clusterRoles {
+		mark(r)
+	}
+	for _, r := range p.roles {
+		mark(r)
+	}
+	for _, b := range p.clusterBindings {
+		mark(b)
+	}
+	for _, b := range p.bindings {
+		mark(b)
+	}
+	return p
+}
+
+// mark gives an object the label by which the objects of the start are known, and the annotation that lets the next start
+// mend them.
+func mark(o metav1.Object) {
+	labels := map[string]string{"kubernetes.io/bootstrapping": "rbac-defaults"}
+	for k, v := range o.GetLabels() {
+		labels[k] = v
+	}
+	o.SetLabels(labels)
+	o.SetAnnotations(map[string]string{rbacv1.AutoUpdateAnnotationKey: "true"})
+}
+
+// role adds a ClusterRole.
+func (p *policy) role(name string, rules ...rbacv1.PolicyRule) *rbacv1.ClusterRole {
+	r := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: rules}
+	p.clusterRoles = append(p.clusterRoles, r)
+	return r
+}
+
+// bind adds a ClusterRoleBinding to the ClusterRole of the same name.
+func (p *policy) bind(name string, to ...rbacv1.Subject) {
+	p.clusterBindings = append(p.clusterBindings, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Subjects: to,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+	})
+}
+
+func ofUser(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
+}
+
+func ofGroup(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
+}
+
+func ofAccount(name string) rbacv1.Subject {
+	return rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceSystem, Name: name}
+}
+
+// addForUsers adds what people have: the administrator's role, what everybody may know, and admin, edit and view, which
+// are bound in namespaces.
+func (p *policy) addForUsers() {
+	p.role("cluster-admin", rule("*", "*", "*"), onPaths("*", "*"))
+	p.bind("cluster-admin", ofGroup(user.SystemPrivilegedGroup))
+	p.role("system:discovery", onPaths("get", "/livez /readyz /healthz /version /version/ /openapi /openapi/* /api /api/* /apis /apis/*"))
+	p.bind("system:discovery", ofGroup(user.AllAuthenticated))
+	p.role("system:basic-user",
+		rule("create", authorization, "selfsubjectaccessreviews selfsubjectrulesreviews"),
+		rule("create", authentication, "selfsubjectreviews"))
+	p.bind("system:basic-user", ofGroup(user.AllAuthenticated))
+	p.role("system:public-info-viewer", onPaths("get", "/livez /readyz /healthz /version /version/"))
+	p.bind("system:public-info-viewer", ofGroup(user.AllAuthenticated), ofGroup(user.AllUnauthenticated))
+	p.role("system:monitoring", onPaths("get", "/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/*"))
+	p.bind("system:monitoring", ofGroup(user.MonitoringGroup))
+	p.role("system:service-account-issuer-discovery", onPaths("get", "/.well-known/openid-configuration /openid/v1/jwks"))
+	p.bind("system:service-account-issuer-discovery", ofGroup("system:serviceaccounts"))
+
+	p.aggregate("admin", "")
+	p.aggregate("edit", "admin")
+	p.aggregate("view", "edit")
+	p.part("admin",
+		rule("create", authorization, "localsubjectaccessreviews"),
+		rule(readWrite, rbacv1.GroupName, "roles rolebindings"))
+	p.part("edit",
+		rule(read, core, "pods/attach pods/proxy pods/exec pods/portforward secrets services/proxy"),
+		rule("impersonate", core, "serviceaccounts"),
+		rule(write, core, "pods pods/attach pods/proxy pods/exec pods/portforward"),
+		rule("create", core, "pods/eviction"),
+		rule(write, core, "replicationcontrollers replicationcontrollers/scale serviceaccounts services services/proxy persistentvolumeclaims configmaps secrets events"),
+		rule("create", core, "serviceaccounts/token"),
+		rule(write, "apps", "statefulsets statefulsets/scale daemonsets deployments deployments/scale deployments/rollback replicasets replicasets/scale"),
+		rule(write, "autoscaling", "horizontalpodautoscalers"),
+		rule(write, "batch", "jobs cronjobs"),
+		rule(write, "extensions", "daemonsets deployments deployments/scale deployments/rollback ingresses replicasets replicasets/scale replicationcontrollers/scale networkpolicies"),
+		rule(write, "policy", "poddisruptionbudgets"),
+		rule(write, networking, "networkpolicies ingresses"),
+		rule(readWrite, coordination, "leases"),
+		rule(write, resources, "resourceclaims resourceclaimtemplates"))
+	p.part("view",
+		rule(read, core, "pods replicationcontrollers replicationcontrollers/scale serviceaccounts services services/status endpoints persistentvolumeclaims persistentvolumeclaims/status configmaps"),
+		rule(read, core, "limitranges resourcequotas bindings events pods/status resourcequotas/status namespaces/status replicationcontrollers/status pods/log"),
+		rule(read, core, "namespaces"),
+		rule(read, discovery, "endpointslices"),
+		rule(read, "apps", "controllerrevisions statefulsets statefulsets/status statefulsets/scale daemonsets daemonsets/status deployments deployments/status deployments/scale replicasets replicasets/status replicasets/scale"),
+		rule(read, "autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
+		rule(read, "batch", "jobs cronjobs cronjobs/status jobs/status"),
+		rule(read, "extensions", "daemonsets daemonsets/status deployments deployments/scale deployments/status ingresses ingresses/status replicasets replicasets/scale replicasets/status replicationcontrollers/scale networkpolicies"),
+		rule(read, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
+		rule(read, networking, "networkpolicies ingresses ingresses/status"),
+		rule(read, resources, "resourceclaims resourceclaims/status resourceclaimtemplates"))
+}
+
+// aggregate adds a ClusterRole that is put together from others, and is itself a part of one.
+func (p *policy) aggregate(name, partOf string) {
+	r := p.role(name)
+	r.AggregationRule = &rbacv1.AggregationRule{ClusterRoleSelectors: []metav1.LabelSelector{{MatchLabels: map[string]string{aggregateTo + name: "true"}}}}
+	if partOf != "" {
+		r.Labels = map[string]string{aggregateTo + partOf: "true"}
+	}
+}
+
+// part adds Kubernetes' own part of such a role.
+func (p *policy) part(of string, rules ...rbacv1.PolicyRule) {
+	p.role("system:aggregate-to-"+of, rules...).Labels = map[string]string{aggregateTo + of: "true"}
+}
+
+// addForComponents adds the roles of Kubernetes' processes besides the nodes'.
+func (p *policy) addForComponents() {
+	reviews := []rbacv1.PolicyRule{rule("create", authentication, "tokenreviews"), rule("create", authorization, "subjectaccessreviews")}
+	p.role("system:auth-delegator", reviews...)
+	p.role("system:kube-aggregator", rule(read, core, "services endpoints"))
+	p.role("system:heapster", rule(read, core, "events pods nodes namespaces"), rule(read, "extensions", "deployments"))
+	p.role("system:kube-dns", rule("list watch", core, "endpoints services"))
+	p.bind("system:kube-dns", ofAccount("kube-dns"))
+	p.role("system:kube-controller-manager", append(reviews, onEvents(),
+		rule("create", coordination, "leases"),
+		rule("get update", coordination, "leases", "kube-controller-manager"),
+		rule("create", core, "secrets serviceaccounts"),
+		rule("delete", core, "secrets"),
+		rule("get", core, "namespaces secrets serviceaccounts configmaps"),
+		rule("update", core, "secrets serviceaccounts"),
+		rule("list watch", "*", "*"),
+		rule("create", core, "serviceaccounts/token"))...)
+	p.bind("system:kube-controller-manager", ofUser(user.KubeControllerManager))
+	p.role("system:kube-scheduler", append(reviews, onEvents(),
+		rule("create", coordination, "leases"),
+		rule("get list update watch", coordination, "leases", "kube-scheduler"),
+		rule("create", coordination, "leasecandidates"),
+		rule("delete deletecollection get list patch update watch", coordination, "leasecandidates"),
+		rule(read, core, "nodes"),
+		rule("delete get list watch", core, "pods"),
+		rule("create", core, "pods/binding bindings"),
+		rule("patch update", core, "pods/status"),
+		rule(read, core, "services replicationcontrollers"),
+		rule(read, "apps extensions", "replicasets"),
+		rule(read, "apps", "statefulsets"),
+		rule(read, "policy", "poddisruptionbudgets"),
+		rule(read, core, "persistentvolumeclaims persistentvolumes namespaces"),
+		rule(read, storageGroup, "csinodes csidrivers csistoragecapacities volumeattachments"),
+		rule(read, resources, "deviceclasses resourceslices"),
+		rule(read+" patch update", resources, "resourceclaims"),
+		rule("patch update", resources, "resourceclaims/status"))...)
+	p.bind("system:kube-scheduler", ofUser(user.KubeScheduler))
+	p.role("system:volume-scheduler",
+		rule(read+" patch update", core, "persistentvolumes"),
+		rule(read, storageGroup, "storageclasses"),
+		rule(read+" patch update", core, "persistentvolumeclaims"))
+	p.bind("system:volume-scheduler", ofUser(user.KubeScheduler))
+	p.role("system:persistent-volume-provisioner",
+		rule("create delete "+read, core, "persistentvolumes"),
+		rule(read+" update", core, "persistentvolumeclaims"),
+		rule(read, storageGroup, "storageclasses"),
+		rule("watch", core, "events"),
+		onEvents())
+}
+
+// addForNodes adds the roles of what runs on nodes. The binding of system:node has no subjects: what nodes may do was
+// Kubernetes' Node authorizer's to decide.
+func (p *policy) addForNodes() {
+	p.role("system:node",
+		rule("create", authentication, "tokenreviews"),
+		rule("create", authorization, "subjectaccessreviews localsubjectaccessreviews"),
+		rule(read, core, "services"),
+		rule("create get list watch", core, "nodes"),
+		rule("patch update", core, "nodes/status"),
+		rule("patch update", core, "nodes"),
+		onEvents(),
+		rule(read, core, "pods"),
+		rule("create delete", core, "pods"),
+		rule("patch update", core, "pods/status"),
+		rule("create", core, "pods/eviction"),
+		rule(read, core, "secrets configmaps"),
+		rule("get", core, "persistentvolumeclaims persistentvolumes"),
+		rule("get", core, "endpoints"),
+		rule("create get list watch", certificates, "certificatesigningrequests"),
+		rule("create delete get patch update", coordination, "leases"),
+		rule("get", storageGroup, "volumeattachments"),
+		rule("get patch update", core, "persistentvolumeclaims/status"),
+		rule("create", core, "serviceaccounts/token"),
+		rule(read, storageGroup, "csidrivers"),
+		rule("create delete get patch update", storageGroup, "csinodes"),
+		rule(read, "node.k8s.io", "runtimeclasses"),
+		rule("get", resources, "resourceclaims"),
+		rule(readWrite, resources, "resourceslices"))
+	p.bind("system:node")
+	p.role("system:node-problem-detector", rule("get", core, "nodes"), rule("patch", core, "nodes/status"), onEvents())
+	p.role("system:kubelet-api-admin",
+		rule(read, core, "nodes"),
+		rule("proxy", core, "nodes"),
+		rule("*", core, "nodes/proxy nodes/metrics nodes/stats nodes/log nodes/healthz nodes/pods nodes/configz"))
+	p.role("system:node-bootstrapper", rule("create get list watch", certificates, "certificatesigningrequests"))
+	p.role("system:node-proxier",
+		rule("list watch", core, "services endpoints"),
+		rule(read, core, "nodes"),
+		onEvents(),
+		rule("list watch", discovery, "endpointslices"),
+		rule("list watch", networking, "servicecidrs"))
+	p.bind("system:node-proxier", ofUser(user.KubeProxy))
+}
+
+// The signers of certificates.
+const (
+	signerLegacy  = "kubernetes.io/legacy-unknown"
+	signerServing = "kubernetes.io/kubelet-serving"
+	signerClient  = "kubernetes.io/kube-apiserver-client"
+	signerKubelet = "kubernetes.io/kube-apiserver-client-kubelet"
+)
+
+// addApprovers adds the roles of those who approve requests for certificates.
+func (p *policy) addApprovers() {
+	const prefix = "system:certificates.k8s.io:"
+	for _, kind := range []string{"nodeclient", "selfnodeclient"} {
+		p.role(prefix+"certificatesigningrequests:"+kind, rule("create", certificates, "certificatesigningrequests/"+kind))
+	}
+	for _, signer := range []string{signerLegacy, signerServing, signerClient, signerKubelet} {
+		p.role(prefix+strings.TrimPrefix(signer, "kubernetes.io/")+"-approver", rule("approve", certificates, "signers", signer))
+	}
+}
+
+// controller adds the ClusterRole of one of kube-controller-manager's controllers, bound to its ServiceAccount.
+func (p *policy) controller(name string, rules ...rbacv1.PolicyRule) {
+	p.role("system:controller:"+name, rules...)
+	p.bind("system:controller:"+name, ofAccount(name))
+}
+
+// addControllers adds the roles of kube-controller-manager's controllers.
+func (p *policy) addControllers() {
+	p.addWorkloadControllers()
+	p.addClusterControllers()
+	p.addStorageControllers()
+}
+
+func (p *policy) addWorkloadControllers() {
+	both := "apps extensions"
+	p.controller("cronjob-controller",
+		rule(read+" update", "batch", "cronjobs"), rule(read+" create delete patch update", "batch", "jobs"),
+		rule("update", "batch", "cronjobs/status"), rule("update", "batch", "cronjobs/finalizers"), rule("delete list", core, "pods"), onEvents())
+	p.controller("daemon-set-controller",
+		rule(read, both, "daemonsets"), rule("update", both, "daemonsets/status"), rule("update", both, "daemonsets/finalizers"),
+		rule("list watch", core, "nodes"), rule("create delete list patch watch", core, "pods"), rule("create", core, "pods/binding"),
+		rule(read+" create delete patch update", "apps", "controllerrevisions"), onEvents())
+	p.controller("deployment-controller",
+		rule(read+" update", both, "deployments"), rule("update", both, "deployments/status"), rule("update", both, "deployments/finalizers"),
+		rule(read+" create delete patch update", both, "replicasets"), rule(read+" update", core, "pods"), onEvents())
+	p.controller("disruption-controller",
+		rule(read, both, "deployments"), rule(read, both, "replicasets"), rule(read, core, "replicationcontrollers"), rule(read, "policy", "poddisruptionbudgets"),
+		rule(read, "apps", "statefulsets"), rule("update", "policy", "poddisruptionbudgets/status"), rule("patch update", core, "pods/status"),
+		rule("get", "*", "*/scale"), onEvents())
+	p.controller("horizontal-pod-autoscaler",
+		rule(read, "autoscaling", "horizontalpodautoscalers"), rule("update", "autoscaling", "horizontalpodautoscalers/status"), rule("get update", "*", "*/scale"),
+		rule("list", core, "pods"), rule("list", "metrics.k8s.io", "pods"), rule("get list", "custom.metrics.k8s.io", "*"), rule("get list", "external.metrics.k8s.io", "*"), onEvents())
+	p.controller("job-controller",
+		rule(read+" patch update", "batch", "jobs"), rule("update", "batch", "jobs/status"), rule("update", "batch", "jobs/finalizers"),
+		rule("create delete list patch watch", core, "pods"), onEvents())
+	p.controller("pod-garbage-collector",
+		rule("delete list watch", core, "pods"), rule("get list", core, "nodes"), rule("patch", core, "pods/status"))
+	p.controller("replicaset-controller",
+		rule(read+" update", both, "replicasets"), rule("update", both, "replicasets/status"), rule("update", both, "replicasets/finalizers"),
+		rule("create delete list patch watch", core, "pods"), onEvents())
+	p.controller("replication-controller",
+		rule(read+" update", core, "replicationcontrollers"), rule("update", core, "replicationcontrollers/status"), rule("update", core, "replicationcontrollers/finalizers"),
+		rule("create delete list patch watch", core, "pods"), onEvents())
+	p.controller("statefulset-controller",
+		rule("list watch", core, "pods"), rule(read, "apps", "statefulsets"), rule("update", "apps", "statefulsets/status"), rule("update", "apps", "statefulsets/finalizers"),
+		rule("create delete get patch update", core, "pods"), rule(read+" create delete patch update", "apps", "controllerrevisions"),
+		rule("create get", core, "persistentvolumeclaims"), onEvents(), rule("delete update", core, "persistentvolumeclaims"))
+	p.controller("ttl-after-finished-controller", rule(read+" delete", "batch", "jobs"), onEvents())
+	p.controller("resource-claim-controller",
+		rule(read, core, "pods"), rule("update", core, "pods/finalizers"), rule(read+" create delete", resources, "resourceclaims"),
+		rule("patch update", resources, "resourceclaims resourceclaims/status"), rule("patch update", core, "pods/status"), onEvents())
+}
+
+func (p *policy) addClusterControllers() {
+	p.controller("certificate-controller",
+		rule(read+" delete", certificates, "certificatesigningrequests"), rule("update", certificates, "certificatesigningrequests/status certificatesigningrequests/approval"),
+		rule("approve", certificates, "signers", signerKubelet), rule("sign", certificates, "signers", signerClient, signerKubelet, signerServing, signerLegacy),
+		rule("create", authorization, "subjectaccessreviews"), onEvents())
+	p.controller("clusterrole-aggregation-controller", rule("escalate get list patch update watch", rbacv1.GroupName, "clusterroles"))
+	p.controller("endpoint-controller",
+		rule(read, core, "services pods"), rule("create delete get list update", core, "endpoints"), rule("create", core, "endpoints/restricted"), onEvents())
+	p.controller("endpointslice-controller",
+		rule(read, core, "services pods nodes"), rule("update", core, "services/finalizers"),
+		rule("create delete get list update", discovery, "endpointslices"), rule("create", discovery, "endpointslices/restricted"), onEvents())
+	p.controller("endpointslicemirroring-controller",
+		rule(read, core, "services endpoints"), rule("update", core, "services/finalizers"), rule("update", core, "endpoints/finalizers"),
+		rule("create delete get list update", discovery, "endpointslices"), rule("create", discovery, "endpointslices/restricted"), onEvents())
+	p.controller("generic-garbage-collector", rule("delete get list patch update watch", "*", "*"), onEvents())
+	p.controller("legacy-service-account-token-cleaner",
+		rule("get", core, "configmaps", "kube-apiserver-legacy-service-account-token-tracking"), rule("delete patch", core, "secrets"))
+	p.controller("namespace-controller",
+		rule(read+" delete", core, "namespaces"), rule("update", core, "namespaces/finalize namespaces/status"), rule("delete deletecollection get list", "*", "*"))
+	p.controller("node-controller",
+		rule("delete get list patch update", core, "nodes"), rule("patch update", core, "nodes/status"), rule("patch update", core, "pods/status"),
+		rule("delete get list", core, "pods"), onEvents())
+	p.controller("resourcequota-controller", rule("list watch", "*", "*"), rule("update", core, "resourcequotas/status"), onEvents())
+	p.controller("root-ca-cert-publisher", rule("create update", core, "configmaps"), onEvents())
+	p.controller("route-controller", rule("list watch", core, "nodes"), rule("patch", core, "nodes/status"), onEvents())
+	p.controller("service-account-controller", rule("create", core, "serviceaccounts"), onEvents())
+	p.controller("service-cidrs-controller",
+		rule(read+" patch update", networking, "servicecidrs"), rule("patch update", networking, "servicecidrs/finalizers"), rule("patch update", networking, "servicecidrs/status"),
+		rule(read, networking, "ipaddresses"), onEvents())
+	p.controller("service-controller",
+		rule(read, core, "services"), rule("patch update", core, "services/status"), rule("list watch", core, "nodes"), onEvents())
+	p.controller("ttl-controller", rule("list patch update watch", core, "nodes"), onEvents())
+	p.controller("validatingadmissionpolicy-status-controller",
+		rule(read, "admissionregistration.k8s.io", "validatingadmissionpolicies"), rule("get patch update", "admissionregistration.k8s.io", "validatingadmissionpolicies/status"), onEvents())
+}
+
+func (p *policy) addStorageControllers() {
+	p.controller("attachdetach-controller",
+		rule("list watch", core, "persistentvolumes persistentvolumeclaims"), rule(read, core, "nodes"), rule("patch update", core, "nodes/status"), rule("list watch", core, "pods"),
+		onEvents(), rule("create delete get list watch", storageGroup, "volumeattachments"), rule(read, storageGroup, "csidrivers"), rule(read, storageGroup, "csinodes"))
+	p.controller("ephemeral-volume-controller",
+		rule(read, core, "pods"), rule("update", core, "pods/finalizers"), rule(read+" create", core, "persistentvolumeclaims"), onEvents())
+	p.controller("expand-controller",
+		rule(read+" patch update", core, "persistentvolumes"), rule("patch update", core, "persistentvolumeclaims/status"), rule(read, core, "persistentvolumeclaims"), onEvents())
+	p.controller("persistent-volume-binder",
+		rule(read+" create delete update", core, "persistentvolumes"), rule("update", core, "persistentvolumes/status"), rule(read+" update", core, "persistentvolumeclaims"),
+		rule("update", core, "persistentvolumeclaims/status"), rule(read+" create delete", core, "pods"), rule(read, storageGroup, "storageclasses"),
+		rule("get list", core, "nodes"), rule("watch", core, "events"), onEvents())
+	p.controller("pv-protection-controller", rule(read+" update", core, "persistentvolumes"), onEvents())
+	p.controller("pvc-protection-controller", rule(read+" update", core, "persistentvolumeclaims"), rule(read, core, "pods"), onEvents())
+	p.controller("selinux-warning-controller",
+		rule(read, core, "persistentvolumes persistentvolumeclaims pods"), rule(read, storageGroup, "csidrivers"), onEvents())
+	p.controller("volumeattributesclass-protection-controller",
+		rule(read, core, "persistentvolumeclaims"), rule(read, core, "persistentvolumes"), rule(read+" update", storageGroup, "volumeattributesclasses"), onEvents())
+}
+
+// local adds a Role.
+func (p *policy) local(namespace, name string, rules ...rbacv1.PolicyRule) {
+	p.roles = append(p.roles, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: rules})
+}
+
+// bindLocal adds a RoleBinding to the Role of the same name.
+func (p *policy) bindLocal(namespace, name string, to ...rbacv1.Subject) {
+	p.bindings = append(p.bindings, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Subjects: to,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+	})
+}
+
+// addInNamespaces adds what components may do in kube-system and kube-public alone.
+func (p *policy) addInNamespaces() {
+	const system, public = metav1.NamespaceSystem, metav1.NamespacePublic
+	const reader = "extension-apiserver-authentication-reader"
+	p.local(system, reader, rule(read, core, "configmaps", "extension-apiserver-authentication"))
+	p.bindLocal(system, reader, ofUser(user.KubeControllerManager), ofUser(user.KubeScheduler))
+	p.bindings[len(p.bindings)-1].Name = "system::" + reader
+
+	const signer, cloud, cleaner = "system:controller:bootstrap-signer", "system:controller:cloud-provider", "system:controller:token-cleaner"
+	p.local(system, signer, rule(read, core, "secrets"))
+	p.bindLocal(system, signer, ofAccount("bootstrap-signer"))
+	p.local(public, signer, rule(read, core, "configmaps"), rule("update", core, "configmaps", "cluster-info"), onEvents())
+	p.bindLocal(public, signer, ofAccount("bootstrap-signer"))
+	p.local(system, cloud, rule("create "+read, core, "configmaps"))
+	p.bindLocal(system, cloud, ofAccount("cloud-provider"))
+	p.local(system, cleaner, rule("delete "+read, core, "secrets"), onEvents())
+	p.bindLocal(system, cleaner, ofAccount("token-cleaner"))
+	for _, component := range []rbacv1.Subject{ofUser(user.KubeControllerManager), ofUser(user.KubeScheduler)} {
+		account := strings.TrimPrefix(component.Name, "system:")
+		lock := "system::leader-locking-" + account
+		p.local(system, lock, rule("create "+read+" update", coordination, "leases"), rule("create "+read+" update", coordination, "leasecandidates"))
+		p.bindLocal(system, lock, component, ofAccount(account))
+	}
+}

@@ -1,0 +1,195 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// Nobody gives what they don't have. Who writes a role needs the rules in it, or the verb escalate on it. Who writes a
+// binding needs the rules of its role, or the verb bind on the role. The rules and the texts are Kubernetes'.
+
+// everything is what a ClusterRole may come to allow that is put together from others.
+var everything = []rbacv1.PolicyRule{
+	{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}},
+	{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}},
+}
+
+// MayGrant refuses a write of a Role, a ClusterRole or one of their bindings by which the user (registry.UserFrom) would
+// give rights that the user doesn't have. old is nil for a new object. The error is a Status.
+func (a *RBAC) MayGrant(ctx context.Context, obj, old registry.Typed) error {
+	u := registry.UserFrom(ctx)
+	if slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup) {
+		return nil
+	}
+	switch o := obj.(type) {
+	case *rbacv1.Role:
+		before, _ := old.(*rbacv1.Role)
+		if before != nil && equality.Semantic.DeepEqual(o.Rules, before.Rules) && sameButForCollector(&o.ObjectMeta, &before.ObjectMeta) {
+			return nil
+		}
+		return a.mayWriteRole(ctx, u, roleWrite{"roles", o.Namespace, o.Name, o.Rules})
+	case *rbacv1.ClusterRole:
+		before, _ := old.(*rbacv1.ClusterRole)
+		if before != nil && equality.Semantic.DeepEqual(o.Rules, before.Rules) && equality.Semantic.DeepEqual(o.AggregationRule, before.AggregationRule) &&
+			sameButForCollector(&o.ObjectMeta, &before.ObjectMeta) {
+			return nil
+		}
+		if err := a.mayWriteRole(ctx, u, roleWrite{"clusterroles", "", o.Name, o.Rules}); err != nil {
+			return err
+		}
+		if o.AggregationRule == nil && (before == nil || before.AggregationRule == nil) {
+			return nil
+		}
+		return a.mayAggregate(ctx, u, o.Name)
+	case *rbacv1.RoleBinding:
+		before, _ := old.(*rbacv1.RoleBinding)
+		if before != nil && o.RoleRef == before.RoleRef && slices.Equal(o.Subjects, before.Subjects) && sameButForCollector(&o.ObjectMeta, &before.ObjectMeta) {
+			return nil
+		}
+		return a.mayBind(ctx, u, bindingWrite{"rolebindings", o.Namespace, o.Name, &o.RoleRef})
+	case *rbacv1.ClusterRoleBinding:
+		before, _ := old.(*rbacv1.ClusterRoleBinding)
+		if before != nil && o.RoleRef == before.RoleRef && slices.Equal(o.Subjects, before.Subjects) && sameButForCollector(&o.ObjectMeta, &before.ObjectMeta) {
+			return nil
+		}
+		return a.mayBind(ctx, u, bindingWrite{"clusterrolebindings", "", o.Name, &o.RoleRef})
+	}
+	return fmt.Errorf("%T is no role and no binding", obj)
+}
+
+// sameButForCollector tells whether metadata differs only in what the garbage collector changes to get rid of an object.
+func sameButForCollector(m, old *metav1.ObjectMeta) bool {
+	next := m.DeepCopy()
+	next.OwnerReferences, next.Finalizers = old.OwnerReferences, old.Finalizers
+	next.ManagedFields, next.ResourceVersion, next.Generation = old.ManagedFields, old.ResourceVersion, old.Generation
+	return equality.Semantic.DeepEqual(next, old)
+}
+
+// roleWrite is a role that is to be written.
+type roleWrite struct {
+	resource, namespace, name string
+	rules                     []rbacv1.PolicyRule
+}
+
+func (a *RBAC) mayWriteRole(ctx context.Context, u user.Info, w roleWrite) error {
+	if a.may(ctx, u, "escalate", w.resource, w.namespace, w.name) {
+		return nil
+	}
+	return a.holds(u, w.namespace, w.rules, forbidden(w.resource, w.name))
+}
+
+// mayAggregate asks for everything, because whoever writes other roles decides what this one will allow.
+func (a *RBAC) mayAggregate(ctx context.Context, u user.Info, name string) error {
+	if a.may(ctx, u, "escalate", "clusterroles", "", name) {
+		return nil
+	}
+	refuse := forbidden("clusterroles", name)
+	return a.holds(u, "", everything, func(error) error {
+		return refuse(errors.New("must have cluster-admin privileges to use the aggregationRule"))
+	})
+}
+
+// bindingWrite is a binding that is to be written.
+type bindingWrite struct {
+	resource, namespace, name string
+	ref                       *rbacv1.RoleRef
+}
+
+func (a *RBAC) mayBind(ctx context.Context, u user.Info, w bindingWrite) error {
+	resource := "clusterroles"
+	if w.ref.Kind == "Role" {
+		resource = "roles"
+	}
+	if a.may(ctx, u, "bind", resource, w.namespace, w.ref.Name) {
+		return nil
+	}
+	role, absent := a.index().role(w.ref, w.namespace)
+	switch {
+	case role == nil && w.ref.Kind != "Role" && w.ref.Kind != "ClusterRole":
+		return forbidden(w.resource, w.name)(errors.New(absent)) // validation would refuse it, too
+	case role == nil:
+		return apierrors.NewNotFound(schema.GroupResource{Group: rbacv1.GroupName, Resource: strings.ToLower(w.ref.Kind)}, w.ref.Name)
+	}
+	return a.holds(u, w.namespace, role.rules, forbidden(w.resource, w.name))
+}
+
+// forbidden makes a Status of why an object may not be written.
+func forbidden(resource, name string) func(why error) error {
+	return func(why error) error {
+		return apierrors.NewForbidden(schema.GroupResource{Group: rbacv1.GroupName, Resource: resource}, name, why)
+	}
+}
+
+// may tells whether a user may use a verb on a role.
+func (a *RBAC) may(ctx context.Context, u user.Info, verb, resource, namespace, name string) bool {
+	decision, _, _ := a.Authorize(ctx, &authorizer.AttributesRecord{
+		User: u, Verb: verb, APIGroup: rbacv1.GroupName, APIVersion: "*", Resource: resource, Namespace: namespace, Name: name, ResourceRequest: true,
+	})
+	return decision == authorizer.DecisionAllow
+}
+
+// holds refuses unless a user has all that rules allow, where they would count.
+func (a *RBAC) holds(u user.Info, namespace string, rules []rbacv1.PolicyRule, refuse func(why error) error) error {
+	held, incomplete := a.index().rulesOf(u, namespace)
+	left := missing(held, rules)
+	if len(left) == 0 {
+		return nil
+	}
+	var lines []string
+	for _, r := range joined(left) {
+		lines = append(lines, describeRule(&r))
+	}
+	slices.Sort(lines)
+	text := fmt.Sprintf("user %q (groups=%q) is attempting to grant RBAC permissions not currently held:\n%s", u.GetName(), u.GetGroups(), strings.Join(slices.Compact(lines), "\n"))
+	if incomplete != nil {
+		text += fmt.Sprintf("; resolution errors: [%v]", incomplete)
+	}
+	return refuse(errors.New(text))
+}
+
+// joined puts rules together that differ in the verb alone. They were taken apart by missing.
+func joined(parts []rbacv1.PolicyRule) (rules []rbacv1.PolicyRule) {
+	at := map[string]int{}
+	for _, p := range parts {
+		if len(p.Resources) == 0 {
+			rules = append(rules, p)
+			continue
+		}
+		key := p.APIGroups[0] + "\x00" + p.Resources[0] + "\x00" + strings.Join(p.ResourceNames, "")
+		i, known := at[key]
+		if !known {
+			at[key] = len(rules)
+			rules = append(rules, p)
+			continue
+		}
+		rules[i].Verbs = append(rules[i].Verbs, p.Verbs...)
+	}
+	return rules
+}
+
+// describeRule shows a rule in one line.
+func describeRule(r *rbacv1.PolicyRule) string {
+	var fields []string
+	for _, f := range []struct {
+		name   string
+		values []string
+	}{{"APIGroups", r.APIGroups}, {"Resources", r.Resources}, {"NonResourceURLs", r.NonResourceURLs}, {"ResourceNames", r.ResourceNames}, {"Verbs", r.Verbs}} {
+		if len(f.values) > 0 {
+			fields = append(fields, fmt.Sprintf("%s:%q", f.name, f.values))
+		}
+	}
+	return "{" + strings.Join(fields, ", ") + "}"
+}
