@@ -49,6 +49,7 @@ var floors = []floor{
 	{"storage/storagetest", []string{"storage", "storage/etcd"}},
 	{"access", []string{"selectors", "storage", "storage/cacher", "registry"}},
 	{"admission/match", []string{"registry", "registry/condition"}},
+	{"admission/policy", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission/webhook", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission", []string{"audit", "storage", "registry", "registry/...", "admission/..."}},
 	{"server", []string{"selectors", "watchstream", "kubeproto", "storage", "storage/etcd", "storage/cacher", "registry/...", "controllers", "access", "admission"}},

@@ -1,6 +1,10 @@
 package admission
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/apiserver-lite/apiserver-lite/admission/policy"
+)
 
 // plugin is an admission plug-in of Kubernetes'.
 type plugin struct {
@@ -53,7 +57,7 @@ var plugins = []plugin{
 	{name: "NodeDeclaredFeatureValidator"},
 	{name: "MutatingAdmissionPolicy", on: always},
 	{name: "MutatingAdmissionWebhook", on: always},
-	{name: "ValidatingAdmissionPolicy", on: always},
+	{name: "ValidatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewValidating(c.policies()), nil }},
 	{name: "ValidatingAdmissionWebhook", on: always},
 	{name: "ResourceQuota", on: inKubernetes},
 	{name: "AlwaysDeny"},
@@ -76,4 +80,9 @@ func names() (list []string) {
 		}
 	}
 	return list
+}
+
+// policies is what policies are evaluated with.
+func (c *Config) policies() policy.Config {
+	return policy.Config{Registry: c.Registry, Authorizer: c.Authorizer, Log: c.Log}
 }

@@ -9,6 +9,7 @@ import (
 	celtypes "github.com/google/cel-go/common/types"
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -44,8 +45,8 @@ func input() *expression.Input {
 			Name: "web", Namespace: "default", Operation: admissionv1.Update,
 			UserInfo: authenticationv1.UserInfo{Username: "alice", Groups: []string{"dev"}},
 		},
-		Namespace: func() (map[string]any, error) {
-			return map[string]any{"metadata": map[string]any{"name": "default", "labels": map[string]any{"env": "test"}}}, nil
+		Namespace: func() (*corev1.Namespace, error) {
+			return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{"env": "test"}}}, nil
 		},
 		User:       &user.DefaultInfo{Name: "alice"},
 		Authorizer: readers{},
@@ -175,10 +176,7 @@ func TestCosts(t *testing.T) {
 func TestVariablesAreEvaluatedOnce(t *testing.T) {
 	asked := 0
 	set, in := expression.New(false), input()
-	in.Namespace = func() (map[string]any, error) {
-		asked++
-		return map[string]any{"metadata": map[string]any{"name": "x"}}, nil
-	}
+	in.Namespace = func() (*corev1.Namespace, error) { asked++; return nil, nil }
 	if err := set.Define("unused", "namespaceObject.metadata.name"); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/interpreter"
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -28,8 +29,9 @@ type Input struct {
 	Object, OldObject map[string]any // null where nil
 	Params            map[string]any // likewise
 	Request           *admissionv1.AdmissionRequest
-	// Namespace returns the request's namespace, nil for none. It's called at the first use of namespaceObject.
-	Namespace func() (map[string]any, error)
+	// Namespace returns the request's namespace, nil for none. It's called at the first use of namespaceObject. Nil: there's
+	// none.
+	Namespace func() (*corev1.Namespace, error)
 	User      user.Info
 	// Authorizer answers what expressions ask of `authorizer`.
 	Authorizer authorizer.UnconditionalAuthorizer
@@ -129,7 +131,10 @@ func (r *Run) namespaceObject() any {
 	if err != nil {
 		return celtypes.WrapErr(err)
 	}
-	return value(namespace)
+	if namespace == nil {
+		return celtypes.NullValue
+	}
+	return common.SchemalessTypedToVal(plugincel.CreateNamespaceObject(namespace))
 }
 
 // lazyVariables is a map whose values are evaluated when they're asked for, and kept.

@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// noParams is what expressions are evaluated with where there are none: once, and params is null.
+var noParams = []map[string]any{nil}
+
+// paramEndpoint returns the endpoint of a policy's parameters; nil for a policy without any.
+func paramEndpoint(c *registry.Catalog, kind *admissionregistrationv1.ParamKind) (*registry.Endpoint, error) {
+	if kind == nil {
+		return nil, nil
+	}
+	e := c.Kind(kind.APIVersion, kind.Kind)
+	if e == nil {
+		return nil, fmt.Errorf("failed to find resource referenced by paramKind: '%v'", schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+	}
+	return e, nil
+}
+
+// readParams returns the objects with which a binding has a policy evaluated. None means that the policy isn't evaluated. e is
+// the endpoint of the policy's parameters, and namespace the request's.
+func readParams(ctx context.Context, e *registry.Endpoint, ref *admissionregistrationv1.ParamRef, namespace string) ([]map[string]any, error) {
+	switch {
+	case e == nil || ref == nil:
+		return noParams, nil
+	case !e.Namespaced && ref.Namespace != "":
+		return nil, errors.New("paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
+	case !e.Namespaced:
+		namespace = ""
+	case ref.Namespace != "":
+		namespace = ref.Namespace
+	case namespace == "":
+		return nil, errors.New("cannot use namespaced paramRef in policy binding that matches cluster-scoped resources")
+	}
+	found, err := findParams(ctx, e, ref, namespace)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 && ref.ParameterNotFoundAction != nil && *ref.ParameterNotFoundAction == admissionregistrationv1.DenyAction {
+		return nil, errors.New("no params found for policy binding with `Deny` parameterNotFoundAction")
+	}
+	return found, nil
+}
+
+func findParams(ctx context.Context, e *registry.Endpoint, ref *admissionregistrationv1.ParamRef, namespace string) ([]map[string]any, error) {
+	if ref.Name == "" {
+		by, err := selector(ref.Selector)
+		if err != nil {
+			return nil, err
+		}
+		return e.Select(ctx, namespace, by)
+	}
+	found, err := e.Find(ctx, namespace, ref.Name)
+	if err != nil || found == nil {
+		return nil, err
+	}
+	return []map[string]any{found}, nil
+}

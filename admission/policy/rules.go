@@ -1,0 +1,130 @@
+package policy
+
+import (
+	"log/slog"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/apiserver-lite/apiserver-lite/admission/match"
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/expression"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Config is what policies are evaluated with.
+type Config struct {
+	Registry *registry.Registry
+	// Authorizer answers what expressions ask of `authorizer`.
+	Authorizer authorizer.UnconditionalAuthorizer
+	Log        *slog.Logger
+}
+
+// policy is what policies of both kinds have. E is what its own expressions are compiled to.
+type policy[E any] struct {
+	name       string
+	lenient    bool // an error admits: failurePolicy is Ignore
+	params     *admissionregistrationv1.ParamKind
+	selection  *selection
+	compiled   func() *compiled[E] // compiles at its first call
+	conditions []admissionregistrationv1.MatchCondition
+	variables  []admissionregistrationv1.Variable
+}
+
+// compiled is a policy's expressions.
+type compiled[E any] struct {
+	set        *expression.Set
+	conditions []*expression.Program
+	own        E
+}
+
+// lazily has the policy compiled at its first use; own compiles its own expressions. An expression that doesn't compile fails
+// when it's evaluated: writes refuse such a policy, but one may be stored that an older server took.
+func (p *policy[E]) lazily(own func(*expression.Set) E) {
+	p.compiled = sync.OnceValue(func() *compiled[E] {
+		set := expression.New(p.params != nil)
+		for _, v := range p.variables {
+			_ = set.Define(v.Name, v.Expression)
+		}
+		c := &compiled[E]{set: set}
+		for _, m := range p.conditions {
+			c.conditions = append(c.conditions, program(set, m.Expression, expression.Condition))
+		}
+		c.own = own(set)
+		return c
+	})
+}
+
+func program(set *expression.Set, text string, use expression.Use) *expression.Program {
+	p, _ := set.Compile(text, use)
+	return p
+}
+
+// binding puts a policy to use.
+type binding struct {
+	name      string
+	params    *admissionregistrationv1.ParamRef
+	selection *selection // nil: whatever the policy selects
+	actions   []admissionregistrationv1.ValidationAction
+}
+
+// bound is a policy with its bindings.
+type bound[E any] struct {
+	*policy[E]
+	bindings []*binding
+}
+
+// kind is how policies of a kind are read. P and B are the Go types of policies and bindings.
+type kind[P, B, E any] struct {
+	policies, bindings string // plurals
+	policy             func(*P) *policy[E]
+	binding            func(*B) (policy string, b *binding)
+}
+
+// derive returns the policies of a kind that have bindings, in the order of their names.
+func derive[P, B, E any](c Config, k kind[P, B, E]) *registry.Derived[[]bound[E]] {
+	policies := storage.PrefixOf(admissionregistrationv1.GroupName, k.policies)
+	bindings := storage.PrefixOf(admissionregistrationv1.GroupName, k.bindings)
+	bad := func(o *cacher.Object, err error) {
+		c.Log.Error("an admission policy or a binding can't be read, so it isn't enforced", "key", o.Key, "error", err)
+	}
+	var readPolicies registry.Decoded[P]
+	var readBindings registry.Decoded[B]
+	known := map[*P]*policy[E]{} // those that haven't changed stay compiled
+	return registry.Derive(c.Registry, func(of func(storage.Prefix) []*cacher.Object) (all []bound[E]) {
+		to := map[string][]*binding{}
+		for _, b := range readBindings.All(of(bindings), bad) {
+			name, bound := k.binding(b)
+			to[name] = append(to[name], bound)
+		}
+		next := map[*P]*policy[E]{}
+		for _, stored := range readPolicies.All(of(policies), bad) {
+			p := known[stored]
+			if p == nil {
+				p = k.policy(stored)
+			}
+			next[stored] = p
+			if len(to[p.name]) > 0 {
+				all = append(all, bound[E]{p, to[p.name]})
+			}
+		}
+		known = next
+		return all
+	}, policies, bindings)
+}
+
+// concerns tells whether one of the policies may be about a request, without its object.
+func concerns[E any](all []bound[E], a *registry.Attributes, r *registry.Registry) bool {
+	if len(all) == 0 || match.Exempt(a) {
+		return false
+	}
+	path := match.PathOf(a, r.Catalog())
+	for _, p := range all {
+		if _, ok := p.selection.place(path); ok {
+			return true
+		}
+	}
+	return false
+}
