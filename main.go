@@ -43,9 +43,9 @@ func main() {
 	parent := os.Getppid() // before anything else, so that its end isn't missed
 	switch filepath.Base(os.Args[0]) {
 	case dropin.KubeAPIServer:
-		os.Exit(runKubeAPIServer(os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+		os.Exit(runKubeAPIServer(os.Args[1:], os.Getenv, os.Stdout, os.Stderr, parent))
 	case dropin.Etcd:
-		os.Exit(runEtcd(os.Args[1:], os.Stdout, os.Stderr))
+		os.Exit(runEtcd(os.Args[1:], os.Getenv, os.Stdout, os.Stderr, parent))
 	default:
 		os.Exit(run(os.Args[1:], os.Getenv, os.Stdout, os.Stderr, parent))
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -17,7 +18,7 @@ import (
 const envtestCommand = "envtest"
 
 // runKubeAPIServer is the program under the name kube-apiserver. Its exit codes are that one's: 0, or 1.
-func runKubeAPIServer(args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+func runKubeAPIServer(args []string, getenv func(string) string, stdout, stderr io.Writer, parent int) int {
 	a, err := dropin.ParseAPIServer(args, getenv)
 	switch {
 	case err != nil:
@@ -33,6 +34,9 @@ func runKubeAPIServer(args []string, getenv func(string) string, stdout, stderr 
 	}
 	ctx, stop := signals(log)
 	defer stop()
+	if ctx, err = withParent(ctx, getenv, parent, log); err != nil {
+		return failed(stderr, dropin.KubeAPIServer, err)
+	}
 	a.Server.Log = log
 	a.Server.Metrics = prometheus.DefaultGatherer
 	a.Server.FreeMemory = debug.FreeOSMemory
@@ -43,7 +47,7 @@ func runKubeAPIServer(args []string, getenv func(string) string, stdout, stderr 
 }
 
 // runEtcd is the program under the name etcd.
-func runEtcd(args []string, stdout, stderr io.Writer) int {
+func runEtcd(args []string, getenv func(string) string, stdout, stderr io.Writer, parent int) int {
 	o, err := dropin.ParseEtcd(args)
 	switch {
 	case err != nil:
@@ -55,10 +59,31 @@ func runEtcd(args []string, stdout, stderr io.Writer) int {
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	ctx, stop := signals(log)
 	defer stop()
+	if ctx, err = withParent(ctx, getenv, parent, log); err != nil {
+		return failed(stderr, dropin.Etcd, err)
+	}
 	if err := dropin.RunEtcd(ctx, o, log); err != nil {
 		return failed(stderr, dropin.Etcd, err)
 	}
 	return exitOK
+}
+
+// exitWithParent is the variable of --exit-with-parent. Under the other names it has no flag, because those have none.
+const exitWithParent = envPrefix + "EXIT_WITH_PARENT"
+
+// withParent returns a context that ends with the parent, if the environment asks for that: a test that is killed then leaves no
+// process.
+func withParent(ctx context.Context, getenv func(string) string, parent int, log *slog.Logger) (context.Context, error) {
+	p := parentFlag{pid: parent}
+	if value := getenv(exitWithParent); value != "" {
+		if err := p.Set(value); err != nil {
+			return nil, fmt.Errorf("%s: %w", exitWithParent, err)
+		}
+	}
+	if !p.on {
+		return ctx, nil
+	}
+	return p.watch(ctx, log), nil
 }
 
 // runEnvtest is the command that fills a directory for KUBEBUILDER_ASSETS, and prints its path for a Makefile.

@@ -117,3 +117,48 @@ func awaitHealth(t *testing.T, url string) {
 		}
 	}
 }
+
+// TestDropInEndsWithParent: with the variable set, neither program outlives the one that started it.
+func TestDropInEndsWithParent(t *testing.T) {
+	assets := filepath.Join(t.TempDir(), "assets")
+	if out, err := exec.Command(binary, "envtest", assets).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	certificates, temporary := t.TempDir(), t.TempDir()
+	etcdPort, port := freePort(t), freePort(t)
+	script := fmt.Sprintf(`%[1]s/etcd --listen-client-urls=http://127.0.0.1:%[2]s & %[1]s/kube-apiserver --bind-address=127.0.0.1 --secure-port=%[3]s --cert-dir=%[4]s & read line`,
+		assets, etcdPort, port, certificates)
+	cmd := exec.Command("sh", "-c", script)
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary, "APISERVER_LITE_EXIT_WITH_PARENT=true")
+	held, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StderrPipe() // ends when the last process that has it does
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan string, 1)
+	go func() {
+		log, _ := io.ReadAll(out)
+		ended <- string(log)
+	}()
+	awaitHealth(t, "http://127.0.0.1:"+etcdPort+"/health")
+	awaitHealth(t, "https://127.0.0.1:"+port+"/healthz")
+	held.Close()
+	select {
+	case log := <-ended:
+		if strings.Count(log, "the parent process ended") != 2 {
+			t.Errorf("they ended otherwise:\n%s", log)
+		}
+	case <-time.After(time.Minute):
+		t.Error("they outlive the process that started them")
+	}
+	cmd.Wait()
+	if left, err := os.ReadDir(temporary); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
