@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
+	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -64,11 +65,11 @@ type converter struct {
 }
 
 // newConverter returns the webhook that a definition says, or nil for none.
-func newConverter(c *apiextensionsv1.CustomResourceConversion, p conversion.Policy) *converter {
+func newConverter(c *apiextensionsv1.CustomResourceConversion, n hookclient.Network) *converter {
 	if c == nil || c.Strategy != apiextensionsv1.WebhookConverter {
 		return nil
 	}
-	w, err := conversion.New(c.Webhook, p)
+	w, err := conversion.New(c.Webhook, n)
 	return &converter{w, err}
 }
 

@@ -298,7 +298,7 @@ func (d *definitions) newResource(o *cacher.Object, obj *crd.Definition, old *de
 	if old != nil {
 		res.since, res.converter = old.res.since, old.res.converter
 	} else {
-		res.converter = newConverter(obj.Spec.Conversion, d.registry.webhooks)
+		res.converter = newConverter(obj.Spec.Conversion, d.registry.Network())
 	}
 	res.cache = d.registry.cacher.Resource(res.prefix)
 	return res

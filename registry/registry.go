@@ -29,7 +29,7 @@ type Options struct {
 	ManagedFieldsAlways bool
 	// Admission changes or refuses what clients write to any resource, see Admission. None by default.
 	Admission []Admission[unstructured.Unstructured]
-	// Webhooks says at which addresses conversion webhooks may be called. The zero Policy is described there.
+	// Webhooks says at which addresses webhooks may be called. The zero Policy is described there.
 	Webhooks conversion.Policy
 	Log      *slog.Logger // defaults to slog.Default()
 }

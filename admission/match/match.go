@@ -3,8 +3,7 @@
 //
 // A rule is matched in three steps, the cheap ones first. The first needs no object (Path and Rule): operation, resource,
 // scope, and with the match policy Equivalent other versions of the same resource. The second looks at labels
-// (Request.Selected). The third evaluates CEL (package condition) with the objects in the rule's version
-// (Request.Versioned).
+// (Request.Selected). The third evaluates CEL (package expression) with the objects in the rule's version (Request.Input).
 //
 // The package starts no goroutine and has no lock. A Request belongs to one goroutine, unless its methods say otherwise.
 package match

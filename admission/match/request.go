@@ -4,12 +4,16 @@ import (
 	"context"
 	"sync"
 
+	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/expression"
 )
 
 // Request is a write as rules see it. Its Object may be replaced between calls of its methods, which then show the new one.
@@ -21,7 +25,7 @@ type Request struct {
 	registry *registry.Registry
 
 	mu    sync.Mutex // guards shown
-	shown map[Place]*admission.VersionedAttributes
+	shown map[Place]versions
 }
 
 // NewRequest returns a request as rules see it. The subresource scale must have Scales for objects.
@@ -49,39 +53,35 @@ func (q *Request) Set(ctx context.Context, at Place, obj *unstructured.Unstructu
 	return nil
 }
 
-// Versioned returns the request with its objects as they are at a place. Nobody may change them. It may be called from
-// several goroutines.
-func (q *Request) Versioned(ctx context.Context, at Place) (*admission.VersionedAttributes, error) {
+// Objects returns the request's objects as they are at a place; nil for those that there aren't. Nobody may change them. It
+// may be called from several goroutines.
+func (q *Request) Objects(ctx context.Context, at Place) (obj, old *unstructured.Unstructured, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if v := q.shown[at]; v != nil {
-		return v, nil
+	v, known := q.shown[at]
+	if known {
+		return v.obj, v.old, nil
 	}
-	v := &admission.VersionedAttributes{Attributes: q.attributes(), VersionedKind: at.Kind}
 	own := q.Places[0]
-	for _, o := range []struct {
-		from *unstructured.Unstructured
-		to   *admission.LazyObject
-	}{{q.Object, &v.VersionedObject}, {q.Old, &v.VersionedOldObject}} {
-		if o.from == nil {
-			continue
-		}
-		obj, err := q.convert(ctx, own, at, o.from)
-		if err != nil {
-			return nil, err
-		}
-		o.to.Set(obj)
+	if v.obj, err = q.convert(ctx, own, at, q.Object); err != nil {
+		return nil, nil, err
+	}
+	if v.old, err = q.convert(ctx, own, at, q.Old); err != nil {
+		return nil, nil, err
 	}
 	if q.shown == nil {
-		q.shown = map[Place]*admission.VersionedAttributes{}
+		q.shown = map[Place]versions{}
 	}
 	q.shown[at] = v
-	return v, nil
+	return v.obj, v.old, nil
 }
+
+// versions are the objects of a request in one version.
+type versions struct{ obj, old *unstructured.Unstructured }
 
 // convert brings an object from one place to another. What has a kind of its own at both is the same there.
 func (q *Request) convert(ctx context.Context, from, to Place, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	if from.Kind == to.Kind {
+	if obj == nil || from.Kind == to.Kind {
 		return obj, nil
 	}
 	c := q.registry.Catalog()
@@ -92,19 +92,73 @@ func (q *Request) convert(ctx context.Context, from, to Place, obj *unstructured
 	return source.In(ctx, target, obj)
 }
 
-// attributes returns the request as Kubernetes' packages take it.
-func (q *Request) attributes() admission.Attributes {
-	options, _ := q.Options.(runtime.Object)
-	return admission.NewAttributesRecord(asObject(q.Object), asObject(q.Old), q.Places[0].Kind, q.Space, q.AdmissionRequest.Name,
-		q.Resource, q.AdmissionRequest.Subresource, admission.Operation(q.AdmissionRequest.Operation), options, q.DryRun, q.User)
+// Describe returns what webhooks and expressions are told of a request about a place, without uid and objects.
+func (q *Request) Describe(at Place) *admissionv1.AdmissionRequest {
+	own := q.Places[0]
+	r := &admissionv1.AdmissionRequest{
+		Kind: metav1.GroupVersionKind(at.Kind), Resource: metav1.GroupVersionResource(at.Resource), SubResource: q.Path.Subresource,
+		RequestKind: (*metav1.GroupVersionKind)(&own.Kind), RequestResource: (*metav1.GroupVersionResource)(&own.Resource), RequestSubResource: q.Path.Subresource,
+		Name: q.Path.Name, Namespace: q.Space, Operation: admissionv1.Operation(q.Path.Operation), DryRun: &q.DryRun,
+	}
+	if u := q.User; u != nil {
+		r.UserInfo = authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
+		for key, values := range u.GetExtra() {
+			if r.UserInfo.Extra == nil {
+				r.UserInfo.Extra = map[string]authenticationv1.ExtraValue{}
+			}
+			r.UserInfo.Extra[key] = values
+		}
+	}
+	r.Options.Object = optionsOf(q.Options)
+	return r
 }
 
-// asObject is nil of nil, which an interface with a nil pointer isn't.
-func asObject(u *unstructured.Unstructured) runtime.Object {
-	if u == nil {
-		return nil
+// optionsOf returns a request's options with their kind.
+func optionsOf(given any) runtime.Object {
+	switch o := given.(type) {
+	case *metav1.CreateOptions:
+		named := *o
+		named.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("CreateOptions"))
+		return &named
+	case *metav1.UpdateOptions:
+		named := *o
+		named.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("UpdateOptions"))
+		return &named
+	case *metav1.DeleteOptions:
+		named := *o
+		named.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("DeleteOptions"))
+		return &named
 	}
-	return u
+	return nil
+}
+
+// Input returns what expressions about a request at a place are evaluated with, without params.
+func (q *Request) Input(ctx context.Context, at Place, by authorizer.UnconditionalAuthorizer) (*expression.Input, error) {
+	obj, old, err := q.Objects(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	in := &expression.Input{Request: q.Describe(at), User: q.User, Authorizer: by, Namespace: func() (map[string]any, error) { return q.namespace(ctx) }}
+	if obj != nil {
+		in.Object = obj.Object
+	}
+	if old != nil {
+		in.OldObject = old.Object
+	}
+	return in, nil
+}
+
+// namespace is the request's namespace as expressions see it; nil for what lies in none.
+func (q *Request) namespace(ctx context.Context) (map[string]any, error) {
+	if !q.Namespaced {
+		return nil, nil
+	}
+	ns, err := q.registry.Namespace(ctx, q.Space)
+	if err != nil {
+		return nil, err
+	}
+	ns.ManagedFields, ns.OwnerReferences = nil, nil
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(ns)
 }
 
 // Selected tells whether selectors of namespaces and of objects are true of a request. An object is selected by what it is

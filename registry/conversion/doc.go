@@ -3,8 +3,8 @@
 //
 // What is sent, what is checked and the words of errors are those of k8s.io/apiextensions-apiserver 0.37. A
 // webhook is software of others at an address that a client chose, so this package is strict where that one
-// trusts: see Policy for the addresses that are called, and "Bounds" for what an answer may cost. Nothing that
-// was answered is in an error, except the message that a webhook gives for its own failure.
+// trusts: see package hookclient, which does the calls, for the addresses that are called and for what an answer may cost.
+// Nothing that was answered is in an error, except the message that a webhook gives for its own failure.
 //
 // # Data flow
 //
@@ -15,12 +15,10 @@
 //
 // # Goroutines and locks
 //
-// The package starts no goroutine; net/http starts some for each connection. They end with the connection, and Close
-// ends the connections. Webhook.mu is a leaf, and nothing is waited for under it.
+// The package starts no goroutine and has no lock: package hookclient has.
 //
 // # Bounds
 //
-// For each request: Timeout, objects (maxBatchObjects, maxBatchBytes), the answer (maxAnswerBytes, and
-// maxHeaderBytes of headers), what is quoted of it (maxQuoted). For each webhook: requests at once (maxCalls),
-// connections (as many), idle ones (maxIdle, for idleTimeout).
+// For each request: Timeout, objects (maxBatchObjects, maxBatchBytes), the answer (maxAnswerBytes). For each webhook:
+// requests at once (maxCalls).
 package conversion

@@ -9,6 +9,8 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 )
 
 // fields are those of a JSON object, undecoded.
@@ -34,7 +36,7 @@ func toConvert(apiVersion string, objects [][]byte) ([]source, error) {
 	for i, raw := range objects {
 		s := source{index: i, raw: raw}
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &s.head); err != nil {
-			return nil, fmt.Errorf("object %d to convert to %s: %w", i, apiVersion, withoutValues(err))
+			return nil, fmt.Errorf("object %d to convert to %s: %w", i, apiVersion, hookclient.WithoutValues(err))
 		}
 		if s.APIVersion != apiVersion {
 			todo = append(todo, s)

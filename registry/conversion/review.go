@@ -4,15 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 	kjson "sigs.k8s.io/json"
-)
 
-// maxQuoted bounds, in bytes, the message of a webhook, or a certificate's names, in an error.
-const maxQuoted = 1024
+	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
+)
 
 const reviewGroup = "apiextensions.k8s.io/"
 
@@ -68,7 +66,7 @@ func (r *request) objects(answer []byte) ([]json.RawMessage, error) {
 	}
 	var got review
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(answer, &got); err != nil {
-		return nil, fmt.Errorf("its answer isn't a ConversionReview: %w", withoutValues(err))
+		return nil, fmt.Errorf("its answer isn't a ConversionReview: %w", hookclient.WithoutValues(err))
 	}
 	// Kubernetes checks these for v1 only, as there were webhooks of v1beta1 which didn't set them.
 	if want := reviewGroup + r.version; r.version == "v1" && (got.APIVersion != want || got.Kind != "ConversionReview") {
@@ -84,30 +82,9 @@ func (r *request) objects(answer []byte) ([]json.RawMessage, error) {
 	case result.Status == "Success":
 		return got.Response.ConvertedObjects, nil
 	case result.Message != "":
-		return nil, errors.New(quote(result.Message))
+		return nil, errors.New(hookclient.Quote(result.Message))
 	case result.Status == "Failure":
 		return nil, errors.New("response.result.status was 'Failure', not 'Success'")
 	}
 	return nil, errors.New("response.result.status was not 'Success'")
-}
-
-// withoutValues returns an error of decoding JSON without what was decoded, which encoding/json quotes.
-func withoutValues(err error) error {
-	if isSyntax, offset := kjson.SyntaxErrorOffset(err); isSyntax {
-		return fmt.Errorf("it's not valid JSON at byte %d", offset)
-	}
-	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) && wrong.Field != "" {
-		return fmt.Errorf("%s has the wrong type", wrong.Field)
-	}
-	return errors.New("it has the wrong type")
-}
-
-// quote returns what others wrote so that it fits into an error.
-func quote(s string) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= maxQuoted {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxQuoted], "") + "..."
 }

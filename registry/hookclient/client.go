@@ -1,0 +1,320 @@
+package hookclient
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	// maxHeaderBytes is plenty for headers of which none but the Content-Type is read. net/http's default is 10 MiB.
+	maxHeaderBytes = 64 << 10
+	// dialTimeout bounds connecting, and the handshake, where the caller's context doesn't.
+	dialTimeout = 10 * time.Second
+	// Idle connections spare a handshake to calls that follow shortly.
+	maxIdle     = 2
+	idleTimeout = 30 * time.Second
+	// servicePort is the port of a service of which none is named.
+	servicePort = 443
+)
+
+// ErrClosed is returned by Begin when the Client was closed.
+var ErrClosed = errors.New("the webhook's client is closed")
+
+// Config says what a Client calls. It has a URL or a Service.
+type Config struct {
+	URL      string
+	Service  *Service
+	CABundle []byte // certificates in PEM; empty for the system's
+	// MaxCalls bounds the requests under way at once, and with them connections and memory: about MaxAnswer bytes each,
+	// twice while an answer is taken apart. Others wait for a slot.
+	MaxCalls  int
+	MaxAnswer int64 // bytes
+}
+
+// Service is a Service that is called, by the name NAME.NAMESPACE.svc, which its certificate must have.
+type Service struct {
+	Namespace, Name string
+	Path            string // of the URL
+	Port            int32  // of the Service; 0 for 443
+}
+
+// host is the name by which a service is called.
+func (s *Service) host() string {
+	port := s.Port
+	if port == 0 {
+		port = servicePort
+	}
+	return net.JoinHostPort(s.Name+"."+s.Namespace+".svc", strconv.Itoa(int(port)))
+}
+
+// Network is how webhooks are reached.
+type Network struct {
+	Policy
+	// Resolve finds the address (host and port) at which a Service is served now. nil: there are no services.
+	Resolve func(ctx context.Context, s Service) (address string, err error)
+}
+
+// Client calls one webhook. Its methods may be called concurrently. It must be closed.
+type Client struct {
+	url       *url.URL
+	maxAnswer int64
+	transport *http.Transport
+	slots     chan struct{} // holds a token for each request under way; never closed
+
+	calls sync.WaitGroup // from Begin to Done
+	dials sync.WaitGroup // dials under way; one may go on after the call that wanted it has ended
+
+	mu       sync.Mutex // guards what follows
+	closed   bool       // Begin refuses
+	finished bool       // and the calls have ended, so nothing is dialled any more
+	conns    map[*conn]struct{}
+}
+
+// New returns a client. Nothing is dialled before the first Post. An error says which part of the configuration is wrong.
+func New(config Config, n Network) (*Client, error) {
+	pool, err := roots(config.CABundle)
+	if err != nil {
+		return nil, err
+	}
+	c := &Client{maxAnswer: config.MaxAnswer, slots: make(chan struct{}, config.MaxCalls), conns: map[*conn]struct{}{}}
+	if s := config.Service; s != nil {
+		if n.Resolve == nil {
+			return nil, errors.New("clientConfig.service: this server has no services that it could call; use url")
+		}
+		c.url = &url.URL{Scheme: "https", Host: s.host(), Path: s.Path}
+	} else if c.url, err = url.Parse(config.URL); err != nil {
+		return nil, errors.New("clientConfig.url isn't a URL")
+	}
+	// HTTP/1.1 alone, as in Kubernetes: calls spread over a webhook's backends (k8s#75791), and one that finds
+	// its kept connection closed is repeated by net/http. Proxy is left nil: it would be what is dialled, and
+	// the policy couldn't see what the proxy dials.
+	var protocols http.Protocols
+	protocols.SetHTTP1(true)
+	c.transport = &http.Transport{
+		DialContext:            c.dialer(n, config.Service),
+		TLSClientConfig:        &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    dialTimeout,
+		Protocols:              &protocols,
+		DisableCompression:     true,
+		MaxConnsPerHost:        config.MaxCalls,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdle,
+		IdleConnTimeout:        idleTimeout,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+	}
+	return c, nil
+}
+
+// Calls returns how many requests are under way.
+func (c *Client) Calls() int { return len(c.slots) }
+
+// Connections returns how many connections are open.
+func (c *Client) Connections() int { return len(c.open()) }
+
+// Begin must come before calls of Post, and Done after them: Close waits for Done. It returns ErrClosed after Close.
+func (c *Client) Begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.calls.Add(1)
+	return nil
+}
+
+// Done ends what a Begin without an error began.
+func (c *Client) Done() { c.calls.Done() }
+
+// Close refuses further calls, waits for those under way (their contexts can end them) and closes the
+// connections. It may be called more than once, and each call waits.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+
+	c.calls.Wait()
+	c.mu.Lock()
+	c.finished = true
+	c.mu.Unlock()
+
+	c.transport.CloseIdleConnections() // also ends dials that nobody waits for any more
+	c.dials.Wait()
+	// What is left are connections that were made for calls which didn't wait for them.
+	for _, open := range c.open() {
+		open.Close()
+	}
+}
+
+func (c *Client) open() []*conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	conns := make([]*conn, 0, len(c.conns))
+	for open := range c.conns {
+		conns = append(conns, open)
+	}
+	return conns
+}
+
+// conn is a connection that its Client knows until it's closed. net/http may open one for a request that has
+// ended since; the Client makes sure that none is left.
+type conn struct {
+	net.Conn
+	of *Client
+}
+
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.conns, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+func (c *Client) dialer(n Network, s *Service) func(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: dialTimeout, Control: n.control}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if err := c.beginDial(); err != nil {
+			return nil, err
+		}
+		defer c.dials.Done()
+		if s != nil {
+			var err error
+			if address, err = n.Resolve(ctx, *s); err != nil {
+				return nil, &unresolvedError{err}
+			}
+		}
+		raw, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		made := &conn{Conn: raw, of: c}
+		c.mu.Lock()
+		c.conns[made] = struct{}{}
+		c.mu.Unlock()
+		return made, nil
+	}
+}
+
+// unresolvedError is returned when a service has no address.
+type unresolvedError struct{ cause error }
+
+func (e *unresolvedError) Error() string { return e.cause.Error() }
+
+// beginDial refuses to dial when nobody can wait for it.
+func (c *Client) beginDial() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finished {
+		return ErrClosed
+	}
+	c.dials.Add(1)
+	return nil
+}
+
+// Post sends a JSON document and returns what was answered with 200 OK: JSON by its type, unchecked otherwise. query is
+// added to the URL. An error has nothing of the answer, and wraps ctx's if that has ended. Calls are repeated only if a
+// kept connection turns out to be closed.
+func (c *Client) Post(ctx context.Context, body []byte, query url.Values) ([]byte, error) {
+	answer, err := c.exchange(ctx, body, query)
+	if err != nil && ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return answer, err
+}
+
+func (c *Client) exchange(ctx context.Context, body []byte, query url.Values) ([]byte, error) {
+	select {
+	case c.slots <- struct{}{}:
+		defer func() { <-c.slots }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	target := *c.url
+	target.RawQuery = query.Encode()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	request.Header = http.Header{
+		"Accept":       {"application/json, */*"},
+		"Content-Type": {"application/json"},
+		"User-Agent":   {"apiserver-lite"},
+		// Not sent: it tells net/http that the call may be repeated when an idle connection turns out closed.
+		"Idempotency-Key": {},
+	}
+	response, err := c.transport.RoundTrip(request) // it follows no redirects, unlike a http.Client
+	if err != nil {
+		return nil, withoutAnswer(err)
+	}
+	defer response.Body.Close()
+	if err := checkHead(response); err != nil {
+		return nil, err
+	}
+	return c.readAnswer(response)
+}
+
+func checkHead(response *http.Response) error {
+	code := response.StatusCode
+	if code >= 300 && code < 400 {
+		return fmt.Errorf("it answered with a redirect (%d), which isn't followed: configure the URL that it leads to", code)
+	}
+	if code != http.StatusOK {
+		return fmt.Errorf("it answered %d %s, expected 200 OK", code, http.StatusText(code))
+	}
+	// A Go server that sets no type says text/plain of JSON; so do all webhooks made with controller-runtime.
+	// kube-apiserver takes any type.
+	header := response.Header.Get("Content-Type")
+	if mediaType, _, _ := mime.ParseMediaType(header); header != "" && mediaType != "application/json" && mediaType != "text/plain" {
+		return errors.New("its answer isn't JSON: expected the Content-Type application/json")
+	}
+	return nil
+}
+
+func (c *Client) readAnswer(response *http.Response) ([]byte, error) {
+	tooLarge := fmt.Errorf("its answer is larger than %d bytes", c.maxAnswer)
+	if response.ContentLength > c.maxAnswer {
+		return nil, tooLarge
+	}
+	answer, err := io.ReadAll(io.LimitReader(response.Body, c.maxAnswer+1))
+	if err != nil {
+		return nil, withoutAnswer(err)
+	}
+	if int64(len(answer)) > c.maxAnswer {
+		return nil, tooLarge
+	}
+	return answer, nil
+}
+
+// withoutAnswer returns an error of the connection without what was received: net/http quotes what it can't
+// parse. Errors of the system and of TLS have none of that, but certificates' names.
+func withoutAnswer(err error) error {
+	var (
+		refused     *refusedError
+		unresolved  *unresolvedError
+		certificate *tls.CertificateVerificationError
+		network     *net.OpError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return refused
+	case errors.As(err, &unresolved):
+		return errors.New(Quote(unresolved.Error()))
+	case errors.As(err, &certificate):
+		return errors.New(Quote(certificate.Error()))
+	case errors.As(err, &network):
+		return errors.New(Quote(network.Error()))
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return errors.New("it doesn't speak TLS at that port")
+	}
+	return errors.New("the connection broke, or what came isn't HTTP over TLS")
+}
