@@ -39,7 +39,9 @@ func (c *Conditions) Match(ctx context.Context, in *expression.Input) (bool, err
 	if c == nil {
 		return true, nil
 	}
-	run := c.set.Run(in, celconfig.RuntimeCELCostBudgetMatchConditions)
+	without := *in
+	without.Namespace = nil // conditions see no namespace in Kubernetes
+	run := c.set.Run(&without, celconfig.RuntimeCELCostBudgetMatchConditions)
 	var failures []error
 	for i, p := range c.programs {
 		v, err := run.Evaluate(ctx, p)

@@ -6,6 +6,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -138,7 +139,10 @@ func (q *Request) Input(ctx context.Context, at Place, by authorizer.Uncondition
 	if err != nil {
 		return nil, err
 	}
-	in := &expression.Input{Request: q.Describe(at), User: q.User, Authorizer: by, Namespace: func() (map[string]any, error) { return q.namespace(ctx) }}
+	in := &expression.Input{
+		Request: q.Describe(at), User: q.User, Authorizer: by,
+		Namespace: func() (*corev1.Namespace, error) { return q.namespace(ctx) },
+	}
 	if obj != nil {
 		in.Object = obj.Object
 	}
@@ -148,17 +152,12 @@ func (q *Request) Input(ctx context.Context, at Place, by authorizer.Uncondition
 	return in, nil
 }
 
-// namespace is the request's namespace as expressions see it; nil for what lies in none.
-func (q *Request) namespace(ctx context.Context) (map[string]any, error) {
+// namespace returns the namespace in which the request's object lies; nil for none, and a Namespace lies in none.
+func (q *Request) namespace(ctx context.Context) (*corev1.Namespace, error) {
 	if !q.Namespaced {
 		return nil, nil
 	}
-	ns, err := q.registry.Namespace(ctx, q.Space)
-	if err != nil {
-		return nil, err
-	}
-	ns.ManagedFields, ns.OwnerReferences = nil, nil
-	return runtime.DefaultUnstructuredConverter.ToUnstructured(ns)
+	return q.registry.Namespace(ctx, q.Space)
 }
 
 // Selected tells whether selectors of namespaces and of objects are true of a request. An object is selected by what it is

@@ -5,12 +5,7 @@ import (
 	"errors"
 
 	celtypes "github.com/google/cel-go/common/types"
-	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apiserver/pkg/admission"
-	plugincel "k8s.io/apiserver/pkg/admission/plugin/cel"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
@@ -24,45 +19,20 @@ type admissionRequest = registry.AdmissionRequest[unstructured.Unstructured]
 type request struct {
 	*match.Request
 	config *Config
-	abouts map[match.Place]*admissionv1.AdmissionRequest // what expressions see as `request`
 }
 
 func (c *Config) request(r *admissionRequest) *request {
-	return &request{Request: match.NewRequest(r, c.Registry), config: c, abouts: map[match.Place]*admissionv1.AdmissionRequest{}}
+	return &request{Request: match.NewRequest(r, c.Registry), config: c}
 }
 
 // input returns what expressions are evaluated with, at a place of the request's object.
 func (q *request) input(ctx context.Context, at match.Place, params map[string]any) (*expression.Input, error) {
-	shown, err := q.Versioned(ctx, at)
+	in, err := q.Input(ctx, at, q.config.Authorizer)
 	if err != nil {
 		return nil, err
 	}
-	about := q.abouts[at]
-	if about == nil {
-		about = plugincel.CreateAdmissionRequest(shown.Attributes, metav1.GroupVersionResource(at.Resource), metav1.GroupVersionKind(at.Kind))
-		q.abouts[at] = about
-	}
-	return &expression.Input{
-		Object: tree(shown.VersionedObject), OldObject: tree(shown.VersionedOldObject), Params: params, Request: about,
-		User: q.User, Authorizer: q.config.Authorizer,
-		Namespace: func() (*corev1.Namespace, error) { return q.namespace(ctx) },
-	}, nil
-}
-
-func tree(o admission.LazyObject) map[string]any {
-	u, ok := o.Object().(*unstructured.Unstructured)
-	if !ok || u == nil {
-		return nil
-	}
-	return u.Object
-}
-
-// namespace returns the namespace in which the request's object lies; nil for none, and a Namespace lies in none.
-func (q *request) namespace(ctx context.Context) (*corev1.Namespace, error) {
-	if !q.Namespaced {
-		return nil, nil
-	}
-	return q.config.Registry.Namespace(ctx, q.Space)
+	in.Params = params
+	return in, nil
 }
 
 // meets tells whether all match conditions are true. One that is false decides, whatever the others are. Otherwise a
