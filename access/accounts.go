@@ -31,13 +31,22 @@ type Accounts struct {
 	issuers   []string // the first one issues
 	audiences []string // of tokens that the server itself takes
 	maxLife   int64    // in seconds
+	keysAt    string   // a URL
 	keys      func() (*keys, error)
 	verified  memo[*claims]
 }
 
-// NewAccounts makes Accounts with a server's own key, which is asked for at the first use, if options name no other.
-func NewAccounts(o Options, r *registry.Registry, own func() (crypto.Signer, error)) *Accounts {
-	a := &Accounts{registry: r, issuers: o.ServiceAccountIssuers, audiences: o.APIAudiences, maxLife: maxTokenLife}
+// Home is where Accounts live.
+type Home struct {
+	Registry *registry.Registry
+	URL      string // of the server
+	// Key returns the server's own key. It's asked for once, at the first use, if options name no other.
+	Key func() (crypto.Signer, error)
+}
+
+// NewAccounts makes Accounts.
+func NewAccounts(o Options, home Home) *Accounts {
+	a := &Accounts{registry: home.Registry, keysAt: o.ServiceAccountJWKSURI, issuers: o.ServiceAccountIssuers, audiences: o.APIAudiences, maxLife: maxTokenLife}
 	if len(a.issuers) == 0 {
 		a.issuers = []string{defaultIssuer}
 	}
@@ -47,8 +56,11 @@ func NewAccounts(o Options, r *registry.Registry, own func() (crypto.Signer, err
 	if o.ServiceAccountMaxTokenExpiration > 0 {
 		a.maxLife = min(a.maxLife, int64(o.ServiceAccountMaxTokenExpiration/time.Second))
 	}
+	if a.keysAt == "" {
+		a.keysAt = home.URL + "/openid/v1/jwks"
+	}
 	a.keys = sync.OnceValues(func() (*keys, error) {
-		signer, err := signerOf(o, own)
+		signer, err := signerOf(o, home.Key)
 		if err != nil {
 			return nil, err
 		}
@@ -357,8 +369,8 @@ func (a *Accounts) KeySet() ([]byte, error) {
 	return keys.set()
 }
 
-// Discovery returns what /.well-known/openid-configuration says, with where the keys are.
-func (a *Accounts) Discovery(keysAt string) ([]byte, error) {
+// Discovery returns what /.well-known/openid-configuration says.
+func (a *Accounts) Discovery() ([]byte, error) {
 	keys, err := a.keys()
 	if err != nil {
 		return nil, err
@@ -369,7 +381,7 @@ func (a *Accounts) Discovery(keysAt string) ([]byte, error) {
 	}
 	slices.Sort(algorithms)
 	return json.Marshal(map[string]any{
-		"issuer": a.issuers[0], "jwks_uri": keysAt, "response_types_supported": []string{"id_token"},
+		"issuer": a.issuers[0], "jwks_uri": a.keysAt, "response_types_supported": []string{"id_token"},
 		"subject_types_supported": []string{"public"}, "id_token_signing_alg_values_supported": slices.Compact(algorithms),
 	})
 }

@@ -115,7 +115,9 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 		t.Default = func(obj Typed) { d.Default(one(obj)) }
 	}
 	if d.Prepare != nil {
-		t.Prepare = func(obj, old Typed, subresource string) { d.Prepare(one(obj), one(old), subresource) }
+		t.Prepare = func(_ context.Context, obj, old Typed, subresource string) {
+			d.Prepare(one(obj), one(old), subresource)
+		}
 	}
 	if d.Validate != nil {
 		t.Validate = func(ctx context.Context, obj, old Typed, subresource string) field.ErrorList {

@@ -64,7 +64,7 @@ type Type struct {
 
 	// These are called as a Definition's. old is nil where that is.
 	Default   func(obj Typed)
-	Prepare   func(obj, old Typed, subresource string)
+	Prepare   func(ctx context.Context, obj, old Typed, subresource string)
 	Validate  func(ctx context.Context, obj, old Typed, subresource string) field.ErrorList
 	Warnings  func(ctx context.Context, obj, old Typed, subresource string) []string
 	ValidName func(name string, prefix bool) []string
@@ -494,7 +494,7 @@ func (t *typed) rules(ctx context.Context, o, old *object.Object, subresource st
 		}
 	}
 	if t.Prepare != nil {
-		if err := t.on(obj, "Prepare", func() { t.Prepare(obj, prev, subresource) }); err != nil {
+		if err := t.on(obj, "Prepare", func() { t.Prepare(ctx, obj, prev, subresource) }); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -24,7 +24,8 @@ func newGate(ready bool, f *inflight) *handler {
 		ready:    func() bool { return ready },
 		checks:   []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}},
 		inflight: f,
-		guard:    newGuard(loopback, false, nil),
+		guard:    newGuard(loopback, &identity{}, nil),
+		identity: &identity{},
 		metrics:  newMetrics(f),
 	}
 	h.routes = h.newRoutes(prometheus.NewRegistry())

@@ -30,7 +30,7 @@ type handler struct {
 	inflight          *inflight
 	large, yaml       semaphore
 	guard             *guard
-	tokens            tokens
+	identity          *identity
 	metrics           *metrics
 	watchWriteTimeout time.Duration
 	takeovers         *takeovers
@@ -135,11 +135,15 @@ func (h *handler) serve(w *response, r *http.Request) {
 	default:
 		err = cleanPath(r.URL)
 	}
+	identified := r
+	if err == nil {
+		identified, err = h.identify(w, r)
+	}
 	if err != nil {
 		w.fail(r, err)
 		return
 	}
-	h.routes.ServeHTTP(w, r)
+	h.routes.ServeHTTP(w, identified)
 }
 
 func isAbort(cause any) bool {

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/admission"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -53,6 +55,7 @@ type instance struct {
 	store       *storage.Store
 	cacher      *cacher.Cacher
 	registry    *registry.Registry
+	access      *access.Authenticator
 	admission   *admission.Chain
 	controllers *controllers.Controllers
 	sweeper     *watchstream.Sweeper
@@ -77,6 +80,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
+	tokens, administrator := s.addAdministrator(tokens)
 	certificate, err := s.certificateFromFiles()
 	if err != nil {
 		return nil, err
@@ -98,7 +102,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := clearKubeconfig(s.KubeconfigFile); err != nil {
 		return nil, err
 	}
-	listener, err := listen(cmp.Or(s.Listen, DefaultListen), len(tokens) > 0)
+	listener, err := listen(cmp.Or(s.Listen, DefaultListen), len(tokens) > 0 || s.Access.On())
 	if err != nil {
 		return nil, err
 	}
@@ -111,6 +115,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 			return nil, err
 		}
 	}
+	in.url = urlOf(in.front.listener.Addr(), certificate != nil)
 	in.registry = registry.New(registry.Options{
 		Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
 		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
@@ -118,7 +123,13 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if s.Register != nil {
 		s.Register(in.registry)
 	}
-	builtin.Register(in.registry, builtin.Options{Set: s.Builtin, HasToken: tokens.has, ServiceIPs: s.ServiceIPs, Address: listenAddress(in.front.listener.Addr())})
+	accounts := access.NewAccounts(s.Access, access.Home{
+		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return s.accountKey(in.etcd.Dir()) },
+	})
+	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Accounts: accounts, Admin: tokens.has, Log: in.log}); err != nil {
+		return nil, err
+	}
+	builtin.Register(in.registry, builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, Address: listenAddress(in.front.listener.Addr())})
 	if in.admission, err = admission.New(admission.Config{Options: s.Plugins, Registry: in.registry, Log: in.log}); err != nil {
 		return nil, err
 	}
@@ -128,8 +139,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	}
 	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
 	in.controllers = controllers.New(controllers.Options{Registry: in.registry, Cacher: in.cacher, On: on, Log: in.log})
-	in.url = urlOf(in.front.listener.Addr(), certificate != nil)
-	in.serve(ctx, s, tokens, certificate)
+	in.serve(ctx, s, &identity{tokens: tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}, certificate)
 	if err := in.awaitReady(ctx); err != nil {
 		return nil, err
 	}
@@ -137,7 +147,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	in.ready.Store(true)
-	if err := in.writeKubeconfig(s, certificate); err != nil {
+	if err := in.writeKubeconfig(s, administrator, certificate); err != nil {
 		return nil, err
 	}
 	if err := in.writeURLFile(s.URLFile); err != nil {
@@ -165,12 +175,12 @@ func (in *instance) openStore(ctx context.Context, s *Server) (err error) {
 }
 
 // serve starts the goroutines: HTTP, feed, controllers, sweeper, tidier.
-func (in *instance) serve(ctx context.Context, s *Server, tokens tokens, certificate *tls.Certificate) {
+func (in *instance) serve(ctx context.Context, s *Server, identity *identity, certificate *tls.Certificate) {
 	ctx = context.WithoutCancel(ctx)
 	background, stop := context.WithCancel(ctx)
 	in.stop = stop
 	in.sweeper = watchstream.NewSweeper()
-	handler := newHandler(in, s, tokens)
+	handler := newHandler(in, s, identity)
 	in.front.serve(ctx, handler, s, certificate, in.failed)
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
@@ -258,6 +268,7 @@ func (in *instance) closeAll() error {
 		in.waitingFor.Store("calls of webhooks")
 		errs = append(errs, in.admission.Close())
 	}
+	in.access.Close()
 	if in.store != nil {
 		in.waitingFor.Store("the store")
 		in.store.Close()

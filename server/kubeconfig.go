@@ -59,14 +59,17 @@ func clearKubeconfig(path string) error {
 	return nil
 }
 
-// writeKubeconfig leaves a kubeconfig with what a client needs: the address, whom to trust, and a token.
-func (in *instance) writeKubeconfig(s *Server, certificate *tls.Certificate) error {
+// writeKubeconfig leaves a kubeconfig with what a client needs: the address, whom to trust, and an administrator's token:
+// the one that was made for it, or else one that was given.
+func (in *instance) writeKubeconfig(s *Server, token string, certificate *tls.Certificate) error {
 	if s.KubeconfigFile == "" {
 		return nil
 	}
-	token, err := s.firstToken()
-	if err != nil {
-		return fmt.Errorf("--write-kubeconfig: %w", err)
+	if token == "" {
+		var err error
+		if token, err = s.firstToken(); err != nil {
+			return fmt.Errorf("--write-kubeconfig: %w", err)
+		}
 	}
 	content, err := kubeconfig(in.url, token, certificate)
 	if err == nil {

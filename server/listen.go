@@ -14,9 +14,9 @@ import (
 // unixScheme begins the address, and the URL, of a unix socket.
 const unixScheme = "unix:"
 
-// listen opens the address of --listen. Whoever can reach the port may do everything, unless there are
-// tokens: so without them only loopback addresses and unix sockets, which nobody else reaches, will do.
-func listen(address string, hasTokens bool) (net.Listener, error) {
+// listen opens the address of --listen. Whoever can reach the port may do everything, unless clients
+// need credentials: so without them only loopback addresses and unix sockets, which nobody else reaches, will do.
+func listen(address string, asks bool) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, unixScheme); ok {
 		l, err := listenUnix(path)
 		if err != nil {
@@ -28,8 +28,8 @@ func listen(address string, hasTokens bool) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--listen %q is neither host:port nor unix:/path: %w", address, err)
 	}
-	if !hasTokens && !tcp.IP.IsLoopback() {
-		return nil, fmt.Errorf("--listen %s is more than a loopback address, and there is no token: set --token-file (or APISERVER_LITE_TOKEN), or listen on 127.0.0.1", address)
+	if !asks && !tcp.IP.IsLoopback() {
+		return nil, fmt.Errorf("--listen %s is more than a loopback address, and there is no token: set --token-file (or APISERVER_LITE_TOKEN), --client-ca-file or another flag that asks who clients are, or listen on 127.0.0.1", address)
 	}
 	l, err := net.ListenTCP("tcp", tcp)
 	if err != nil {

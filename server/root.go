@@ -91,7 +91,7 @@ func servedVersions(c *registry.Catalog) (all []servedVersion) {
 
 // rootPaths are the paths that lead on, sorted.
 func rootPaths(c *registry.Catalog) []string {
-	paths := []string{"/api", "/apis", "/debug/quiescent", "/debug/watchers", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"}
+	paths := []string{"/.well-known/openid-configuration", "/api", "/apis", "/debug/quiescent", "/debug/watchers", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"}
 	for _, g := range c.Groups {
 		if g.Name != "" {
 			paths = append(paths, "/apis/"+g.Name)

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func newHandler(in *instance, s *Server, tokens tokens) *handler {
+func newHandler(in *instance, s *Server, identity *identity) *handler {
 	h := &handler{
 		log:               in.log,
 		registry:          in.registry,
@@ -20,8 +20,8 @@ func newHandler(in *instance, s *Server, tokens tokens) *handler {
 		inflight:          in.front.inflight,
 		large:             make(semaphore, maxLargeAnswers),
 		yaml:              make(semaphore, 1),
-		guard:             newGuard(in.front.listener.Addr(), len(tokens) > 0, s.AllowedHosts),
-		tokens:            tokens,
+		guard:             newGuard(in.front.listener.Addr(), identity, s.AllowedHosts),
+		identity:          identity,
 		metrics:           newMetrics(in.front.inflight),
 		watchWriteTimeout: cmp.Or(s.WatchWriteTimeout, DefaultWatchWriteTimeout),
 		sweeper:           in.sweeper,
@@ -55,17 +55,18 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		get(routes, "/"+name+"/{check}", h.healthCheck(name))
 	}
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.authenticate)
 		get(routes, "/version", handle(h.serveVersion))
 		get(routes, "/metrics", serveMetrics(metrics))
 		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.authenticate, h.enterDocument)
+		routes.Use(h.enterDocument)
 		get(routes, "/", handle(h.serveRoot))
 		get(routes, "/api", handle(h.serveCoreVersions))
 		get(routes, "/apis", handle(h.serveGroups))
 		get(routes, "/apis/{group}", handle(h.serveGroup))
+		get(routes, "/.well-known/openid-configuration", handle(h.serveIssuer))
+		get(routes, "/openid/v1/jwks", handle(h.serveKeys))
 		get(routes, "/openapi/v2", handle(h.serveOpenAPI2))
 		get(routes, "/openapi/v3", handle(h.serveOpenAPIRoot))
 		get(routes, "/openapi/v3/*", handle(h.serveOpenAPI))
@@ -74,7 +75,7 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		}
 	})
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.authenticate, h.enterResource)
+		routes.Use(h.enterResource)
 		routes.HandleFunc("/debug/reset", handle(h.serveReset))
 		routes.HandleFunc("/debug/snapshot", handle(h.serveSnapshot))
 		for _, prefix := range versionPrefixes {
@@ -91,21 +92,21 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		}
 	})
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.authenticate, h.enterWait)
+		routes.Use(h.enterWait)
 		routes.HandleFunc("/debug/quiescent", handle(h.serveQuiescent))
 	})
 	routes.Group(func(routes chi.Router) {
-		routes.Use(h.authenticate, h.enterLegacyWatch)
+		routes.Use(h.enterLegacyWatch)
 		for _, prefix := range versionPrefixes {
 			for _, path := range []string{"/{resource}", "/{resource}/{name}", "/namespaces/{namespace}/{resource}", "/namespaces/{namespace}/{resource}/{name}"} {
 				routes.HandleFunc(prefix+"/watch"+path, handle(h.serveResource))
 			}
 		}
 	})
-	routes.NotFound(h.authenticate(handle(func(*response, *http.Request) error { return errUnknownPath() })).ServeHTTP)
-	routes.MethodNotAllowed(h.authenticate(handle(func(w *response, _ *http.Request) error {
+	routes.NotFound(handle(func(*response, *http.Request) error { return errUnknownPath() }))
+	routes.MethodNotAllowed(handle(func(w *response, _ *http.Request) error {
 		return methodNotAllowed(w, "GET, HEAD", "only GET and HEAD are served here")
-	})).ServeHTTP)
+	}))
 	return routes
 }
 

@@ -13,16 +13,17 @@ import (
 // guard refuses what only an attack, or a client that takes us for something else, would send.
 type guard struct {
 	// hosts are the names that Host may carry; nil means any. Only a loopback listener without
-	// tokens has them: there, reaching the port is all it takes, and a web page reaches it by pointing a
+	// credentials has them: there, reaching the port is all it takes, and a web page reaches it by pointing a
 	// name of its own at 127.0.0.1.
 	hosts     []string
 	crossSite *http.CrossOriginProtection
+	identity  *identity
 	cors      cors
 }
 
-func newGuard(address net.Addr, hasTokens bool, allowedHosts []string) *guard {
-	g := &guard{crossSite: http.NewCrossOriginProtection()}
-	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsLoopback() && !hasTokens {
+func newGuard(address net.Addr, identity *identity, allowedHosts []string) *guard {
+	g := &guard{crossSite: http.NewCrossOriginProtection(), identity: identity}
+	if tcp, ok := address.(*net.TCPAddr); ok && tcp.IP.IsLoopback() && !identity.asks() {
 		g.hosts = []string{"localhost"}
 		for _, host := range allowedHosts {
 			g.hosts = append(g.hosts, strings.ToLower(hostOnly(host)))
@@ -42,7 +43,7 @@ func (g *guard) check(r *http.Request) error {
 			"a web page of another site must not write here, nor open a WebSocket, unless --cors-allowed-origins allows its origin")
 	}
 	for name := range r.Header {
-		if strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-Remote-") {
+		if strings.HasPrefix(name, "Impersonate-") && !g.identity.on || strings.HasPrefix(name, "X-Remote-") && !g.identity.proxies {
 			return statusError(http.StatusForbidden, metav1.StatusReasonForbidden,
 				"the header "+quote(textproto.CanonicalMIMEHeaderKey(name))+" is not allowed: this server takes nobody's word for who you are")
 		}

@@ -40,12 +40,20 @@ func TestGuardHost(t *testing.T) {
 		{"socket, which no web page reaches", socket, false, "anything", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			g := newGuard(tc.address, tc.hasTokens, []string{"api.test:8080"})
+			g := newGuard(tc.address, withTokens(tc.hasTokens), []string{"api.test:8080"})
 			if got := g.hostAllowed(tc.host); got != tc.want {
 				t.Errorf("hostAllowed(%q) = %v, want %v", tc.host, got, tc.want)
 			}
 		})
 	}
+}
+
+// withTokens is the identity of a server that asks for tokens, or of one that doesn't.
+func withTokens(asks bool) *identity {
+	if asks {
+		return &identity{tokens: tokens{hashToken("x")}}
+	}
+	return &identity{}
 }
 
 func TestGuardHeaders(t *testing.T) {
@@ -70,7 +78,7 @@ func TestGuardHeaders(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := httptest.NewRequest(tc.method, "http://127.0.0.1:8080/api", nil)
 			r.Header.Set(tc.header, tc.value)
-			err := newGuard(loopback, false, nil).check(r)
+			err := newGuard(loopback, &identity{}, nil).check(r)
 			if (err == nil) != tc.want {
 				t.Errorf("check = %v, want it allowed: %v", err, tc.want)
 			}
@@ -100,8 +108,10 @@ func TestTokensAllow(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/api?token=s3cret&access_token=s3cret", nil)
 			r.Header.Set("Authorization", tc.header)
-			if got := all.allow(r); got != tc.want {
-				t.Errorf("allow(%q) = %v, want %v", tc.header, got, tc.want)
+			h := &handler{identity: &identity{tokens: all}}
+			_, err := h.identify(&response{ResponseWriter: httptest.NewRecorder()}, r)
+			if got := err == nil; got != tc.want {
+				t.Errorf("identify with %q lets in: %v, want %v", tc.header, got, tc.want)
 			}
 		})
 	}

@@ -315,8 +315,11 @@ func (s *Server) validate() error {
 	if err := s.Access.Validate(); err != nil {
 		return err
 	}
-	if s.Access.On() {
-		return errors.New("users and rules are not served yet")
+	if s.Access.RBAC() {
+		return errors.New("--authorization-mode=RBAC: rules are not served yet")
+	}
+	if s.Access.NeedsTLS() && !s.TLS && s.TLSCertFile == "" {
+		return errors.New("client certificates need HTTPS: set --tls, or --tls-cert-file and --tls-key-file, with --client-ca-file and --requestheader-client-ca-file")
 	}
 	if err := s.Plugins.Validate(); err != nil {
 		return err

@@ -113,6 +113,9 @@ func (s *Server) tlsConfig(certificate *tls.Certificate) *tls.Config {
 		config = s.TLSConfig.Clone()
 	}
 	config.Certificates = []tls.Certificate{*certificate}
+	if s.Access.NeedsTLS() && config.ClientAuth == tls.NoClientCert {
+		config.ClientAuth = tls.RequestClientCert // package access verifies it
+	}
 	return config
 }
 

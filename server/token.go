@@ -5,11 +5,8 @@ import (
 	"crypto/subtle"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"strings"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // tokens are the hashes of the bearer tokens that are let in; empty means that none is asked for.
@@ -24,14 +21,14 @@ func (s *Server) tokens() (tokens, error) {
 		if err := checkToken(s.Token); err != nil {
 			return nil, fmt.Errorf("the token %w", err)
 		}
-		all = append(all, sha256.Sum256([]byte(s.Token)))
+		all = append(all, hashToken(s.Token))
 	}
 	if s.TokenFile == "" {
 		return all, nil
 	}
 	inFile, err := s.readTokenFile()
 	for _, token := range inFile {
-		all = append(all, sha256.Sum256([]byte(token)))
+		all = append(all, hashToken(token))
 	}
 	return all, err
 }
@@ -73,22 +70,9 @@ func checkToken(token string) error {
 	return nil
 }
 
-// allow reports whether the request carries one of the tokens. It compares with each of them, whatever
-// matched before.
-func (t tokens) allow(r *http.Request) bool {
-	if len(t) == 0 {
-		return true
-	}
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if scheme == "" {
-		scheme, token = "Bearer", socketToken(r)
-	}
-	return t.has(strings.TrimSpace(token)) && strings.EqualFold(scheme, "Bearer")
-}
-
 // has reports whether a token is one of them.
 func (t tokens) has(token string) bool {
-	hash := sha256.Sum256([]byte(token))
+	hash := hashToken(token)
 	found := 0
 	for i := range t {
 		found |= subtle.ConstantTimeCompare(hash[:], t[i][:])
@@ -96,14 +80,4 @@ func (t tokens) has(token string) bool {
 	return found == 1
 }
 
-// authenticate is the middleware that answers 401, always the same, without a right token.
-func (h *handler) authenticate(next http.Handler) http.Handler {
-	return handle(func(w *response, r *http.Request) error {
-		if !h.tokens.allow(r) {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
-		}
-		next.ServeHTTP(w, r)
-		return nil
-	})
-}
+func hashToken(token string) [sha256.Size]byte { return sha256.Sum256([]byte(token)) }

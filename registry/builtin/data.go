@@ -123,7 +123,7 @@ func data(o Options) []registry.Type {
 
 		{Names: names(certificatesGroup, "v1", "CertificateSigningRequest", "csr"), New: of[certificatesv1.CertificateSigningRequest], ClusterScoped: true, Status: true, NoGeneration: true, UnconditionalUpdate: true,
 			Fields: []string{"spec.signerName"}, Columns: requestColumns, Subresources: requestParts, ValidName: pathSegment,
-			Prepare: prepare(prepareRequest), Validate: rules(validateRequest)},
+			Prepare: prepareRequest, Validate: rules(validateRequest)},
 		{Names: names(certificatesGroup, "v1", "ClusterTrustBundle"), New: of[certificatesv1.ClusterTrustBundle], ClusterScoped: true, NoGeneration: true,
 			Fields: []string{"spec.signerName"}, ValidName: pathSegment, Columns: trustBundleColumns},
 		{Names: names(certificatesGroup, "v1", "PodCertificateRequest"), New: of[certificatesv1.PodCertificateRequest], Status: true, NoGeneration: true,

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -134,8 +135,9 @@ func runtimeClassColumns() []column {
 }
 
 // prepareRequest notes who asks for a certificate, and keeps what is asked for.
-func prepareRequest(r, old *certificatesv1.CertificateSigningRequest, subresource string) {
-	if old != nil {
+func prepareRequest(ctx context.Context, obj, before registry.Typed, subresource string) {
+	r := obj.(*certificatesv1.CertificateSigningRequest)
+	if old, ok := before.(*certificatesv1.CertificateSigningRequest); ok && old != nil {
 		r.Spec = old.Spec
 		if subresource == "status" { // approving is what the subresource approval is for
 			r.Status.Conditions = slices.DeleteFunc(r.Status.Conditions, isDecision)
@@ -143,8 +145,14 @@ func prepareRequest(r, old *certificatesv1.CertificateSigningRequest, subresourc
 		}
 		return
 	}
-	who := everyone()
-	r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = who.Username, who.UID, who.Groups, nil
+	who := registry.UserFrom(ctx)
+	r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = who.GetName(), who.GetUID(), who.GetGroups(), nil
+	for key, values := range who.GetExtra() {
+		if r.Spec.Extra == nil {
+			r.Spec.Extra = map[string]certificatesv1.ExtraValue{}
+		}
+		r.Spec.Extra[key] = values
+	}
 }
 
 // isDecision tells whether a condition approves or denies.

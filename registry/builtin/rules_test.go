@@ -258,7 +258,7 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	must(t, s, http.MethodPost, accounts+"/b/token", `{}`, http.StatusNotFound)
-	must(t, s, http.MethodPost, accounts+"/a/token", `{"spec":{"expirationSeconds":5}}`, http.StatusBadRequest)
+	must(t, s, http.MethodPost, accounts+"/a/token", `{"spec":{"expirationSeconds":5}}`, http.StatusUnprocessableEntity)
 	must(t, s, http.MethodDelete, accounts+"/a", "", http.StatusOK)
 	if r := review(token, `"x"`); at(r, "status.authenticated") == true {
 		t.Error("the token of a deleted account is taken")

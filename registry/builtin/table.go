@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -26,10 +27,12 @@ const (
 // Options of Register.
 type Options struct {
 	Set Set // defaults to Core
-	// HasToken tells whether a bearer token is one that the server lets in. Nil: there are none.
-	HasToken func(token string) bool
 	// Authorizer decides what users may do. Nil: everybody may do everything.
 	Authorizer Authorizer
+	// IssueToken answers a POST to a ServiceAccount's token, a TokenRequest. Nil: there is no such path.
+	IssueToken func(ctx context.Context, a *registry.Action) (any, error)
+	// ReviewToken answers a TokenReview. Nil: no token is anybody's.
+	ReviewToken func(ctx context.Context, r *authenticationv1.TokenReview)
 	// ServiceIPs is where Services get their ClusterIP from; its first address is that of default/kubernetes. Defaults to
 	// DefaultServiceIPs.
 	ServiceIPs netip.Prefix
@@ -38,7 +41,6 @@ type Options struct {
 
 	registry  *registry.Registry // set by Register
 	allocator *allocator         // of Services' addresses and ports; likewise
-	tokens    *tokens            // of ServiceAccounts; likewise
 }
 
 // Authorizer decides what users may do, tells all of it, and refuses writes of rules by which users would give what they
@@ -55,7 +57,7 @@ const DefaultServiceIPs = "10.0.0.0/24"
 // Register adds the built-in kinds of a set to a registry, except those in whose place the program has registered a type of
 // its own. A path of a data-only kind that isn't in the set is answered with how to get it.
 func Register(r *registry.Registry, o Options) {
-	o.registry, o.tokens = r, newTokens(r)
+	o.registry = r
 	switch o.Set {
 	case None:
 		return
@@ -127,8 +129,8 @@ func set[T any, P registry.Pointer[T]](fn func(obj *T)) func(registry.Typed) {
 }
 
 // prepare makes a Prepare of a function with the type. old is nil for a new object.
-func prepare[T any, P registry.Pointer[T]](fn func(obj, old *T, subresource string)) func(obj, old registry.Typed, subresource string) {
-	return func(obj, old registry.Typed, subresource string) {
+func prepare[T any, P registry.Pointer[T]](fn func(obj, old *T, subresource string)) func(ctx context.Context, obj, old registry.Typed, subresource string) {
+	return func(_ context.Context, obj, old registry.Typed, subresource string) {
 		before, _ := old.(P)
 		fn(obj.(P), before, subresource)
 	}

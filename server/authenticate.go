@@ -1,0 +1,159 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+)
+
+// identity says how requests show who they come from.
+type identity struct {
+	tokens   tokens // whose holders may do everything
+	on       bool   // users are told apart; otherwise a token lets in, if there are any
+	proxies  bool   // some are believed when they name users in headers
+	access   *access.Authenticator
+	accounts *access.Accounts
+	rules    authorizer.Authorizer // nil: everything is allowed
+	refusals logLimit
+}
+
+// asks tells whether clients need credentials.
+func (i *identity) asks() bool { return i.on || len(i.tokens) > 0 }
+
+// identify answers who a request comes from, before anything is done for it: every request goes through here, also one that
+// leads nowhere. The request that it returns has the user in its context, if users are told apart. The error is 401, always
+// the same, and the log says why; or 400 or 403, if the user wants to be taken for somebody else.
+func (h *handler) identify(w *response, r *http.Request) (*http.Request, error) {
+	i := h.identity
+	if !i.asks() {
+		return r, nil
+	}
+	token, known := bearerToken(r)
+	if !i.on {
+		if known && i.tokens.has(token) || isHealth(r) {
+			return r, nil
+		}
+		return nil, unauthorized(w)
+	}
+	u, err := i.access.Authenticate(r, token)
+	if err != nil {
+		h.logRefusal(w, r, err)
+		return nil, unauthorized(w)
+	}
+	r.Header.Del("Authorization")
+	other, err := access.Impersonate(r, u, i.rules)
+	if err != nil {
+		return nil, err
+	}
+	if other != nil {
+		h.log.Debug("impersonation", "user", u.GetName(), "as", other.GetName(), "audit_id", w.auditID)
+		u = other
+	}
+	return withUser(r, u), nil
+}
+
+func withUser(r *http.Request, u user.Info) *http.Request {
+	return r.WithContext(registry.WithUser(r.Context(), u))
+}
+
+func unauthorized(w *response) error {
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
+}
+
+// bearerToken returns the token that a request carries, "" if it has none. known is false if the request has a credential
+// of another kind, which nobody looks at.
+func bearerToken(r *http.Request) (token string, known bool) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return socketToken(r), true
+	}
+	scheme, token, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", false
+	}
+	return strings.TrimSpace(token), true
+}
+
+// isHealth tells whether a request reads a health endpoint. Probes may without a token.
+func isHealth(r *http.Request) bool {
+	name, check, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	return (name == "healthz" || name == "livez" || name == "readyz") && !strings.Contains(check, "/") &&
+		(r.Method == http.MethodGet || r.Method == http.MethodHead)
+}
+
+// logRefusal says why a request got a 401. What has shown no credential at all is not worth a line.
+func (h *handler) logRefusal(w *response, r *http.Request, err error) {
+	if errors.Is(err, access.ErrNoCredential) {
+		h.log.Debug("unauthorized", "reason", err.Error(), "path", shortPath(r), "from", r.RemoteAddr, "audit_id", w.auditID)
+		return
+	}
+	if left, ok := h.identity.refusals.allow(time.Now()); ok {
+		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
+		h.log.Info("unauthorized", "reason", clip.To(reason, maxRefusalReason), "path", shortPath(r), "from", r.RemoteAddr, "audit_id", w.auditID, "not_logged_before", left)
+	}
+}
+
+// maxRefusalLines is how many lines about refused credentials the log gets in a second: anybody can cause them.
+const maxRefusalLines = 20
+
+// maxRefusalReason is how much of a reason the log has, in bytes: it may quote what a client sent.
+const maxRefusalReason = 1 << 10
+
+// logLimit counts lines of the log.
+type logLimit struct {
+	mu     sync.Mutex // guards what follows
+	second int64
+	lines  int
+	left   int // out of the log since the last line
+}
+
+// allow tells whether there may be a line now, and how many were left out before it.
+func (l *logLimit) allow(now time.Time) (left int, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Unix() != l.second {
+		l.second, l.lines = now.Unix(), 0
+	}
+	if l.lines++; l.lines > maxRefusalLines {
+		l.left++
+		return 0, false
+	}
+	left, l.left = l.left, 0
+	return left, true
+}
+
+// serveKeys serves the keys by which others can verify tokens of ServiceAccounts.
+func (h *handler) serveKeys(w *response, _ *http.Request) error {
+	body, err := h.identity.accounts.KeySet()
+	if err != nil {
+		return fmt.Errorf("the keys of ServiceAccounts' tokens: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/jwk-set+json")
+	w.Header().Set("Cache-Control", "public, max-age=3600")
+	_, err = w.Write(body)
+	return err
+}
+
+// serveIssuer serves what OpenID Connect asks of an issuer: who it is, and where its keys are.
+func (h *handler) serveIssuer(w *response, _ *http.Request) error {
+	body, err := h.identity.accounts.Discovery()
+	if err != nil {
+		return fmt.Errorf("the keys of ServiceAccounts' tokens: %w", err)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "public, max-age=3600")
+	_, err = w.Write(body)
+	return err
+}

@@ -1,0 +1,550 @@
+package server_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+// authority issues certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string // PEM
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	a := &authority{key: newKey(t), file: filepath.Join(t.TempDir(), name+".crt")}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.cert = a.sign(t, template, template, a.key)
+	a.write(t)
+	return a
+}
+
+// write puts the authority's certificate into its file.
+func (a *authority) write(t *testing.T) {
+	t.Helper()
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
+	if err := os.WriteFile(a.file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (a *authority) sign(t *testing.T, template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// issue makes a certificate for a client; change may spoil it.
+func (a *authority) issue(t *testing.T, name string, groups []string, change func(*x509.Certificate)) *tls.Certificate {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name, Organization: groups},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	if change != nil {
+		change(template)
+	}
+	cert := a.sign(t, template, a.cert, key)
+	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
+}
+
+// syncBuffer is a log that is read while it's written.
+type syncBuffer struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+// take returns what was written since the last call.
+func (b *syncBuffer) take() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	defer b.buf.Reset()
+	return b.buf.String()
+}
+
+// doors is a server that tells users apart in all ways, with what opens it.
+type doors struct {
+	*servertest.Server
+	log            *syncBuffer
+	clients, proxy *authority
+	t              *testing.T
+}
+
+const csvTokens = "alice-token,alice,u1,\"devs,ops\"\nbob-token,bob,u2\n"
+
+func newDoors(t *testing.T, options ...func(*server.Server)) *doors {
+	t.Helper()
+	d := &doors{log: new(syncBuffer), clients: newAuthority(t, "clients"), proxy: newAuthority(t, "proxies"), t: t}
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(csvTokens), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.Server = servertest.New(t, append([]func(*server.Server){func(s *server.Server) {
+		s.TLS, s.Token, s.Log = true, "root-token", slog.New(slog.NewTextHandler(d.log, nil))
+		s.Builtin = "all"
+		s.Access = access.Options{
+			ClientCAFile: d.clients.file, TokenAuthFile: tokens,
+			RequestHeader: access.RequestHeader{ClientCAFile: d.proxy.file, AllowedNames: []string{"front"}},
+		}
+	}}, options...)...)
+	d.Client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+	return d
+}
+
+// ask sends a request over a connection of its own, with a certificate if there is one.
+func (d *doors) ask(cert *tls.Certificate, http2 bool, method, path, body string, headers ...string) (*http.Response, string) {
+	d.t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true}
+	if cert != nil {
+		config.Certificates = []tls.Certificate{*cert}
+	}
+	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: http2}
+	defer transport.CloseIdleConnections()
+	return d.send(&http.Client{Transport: transport}, method, path, body, headers...)
+}
+
+func (d *doors) send(c *http.Client, method, path, body string, headers ...string) (*http.Response, string) {
+	d.t.Helper()
+	r, err := http.NewRequestWithContext(d.t.Context(), method, d.URL+path, strings.NewReader(body))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	res, err := c.Do(r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return res, string(answer)
+}
+
+const selfReview = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+// who is what a SelfSubjectReview says, as "name/uid groups", or the code if it isn't answered.
+func who(t *testing.T, r *http.Response, text string) string {
+	t.Helper()
+	if r.StatusCode != http.StatusCreated {
+		return fmt.Sprint(r.StatusCode)
+	}
+	u := decode[authenticationv1.SelfSubjectReview](t, text).Status.UserInfo
+	return fmt.Sprintf("%s/%s %s", u.Username, u.UID, strings.Join(u.Groups, ","))
+}
+
+// unauthorized is all that a client is told.
+const unauthorized = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}`
+
+// TestCredentials: who a request comes from, by all that it may show; what is wrong gets a 401 that tells nothing, and a line in the log.
+func TestCredentials(t *testing.T) {
+	d := newDoors(t)
+	other := newAuthority(t, "clients") // of the same name
+	long := time.Now().Add(-24 * time.Hour)
+	front := d.proxy.issue(t, "front", nil, nil)
+	for _, tc := range []struct {
+		name    string
+		cert    *tls.Certificate
+		headers []string
+		want    string
+		log     string // part of the line; "" for none
+	}{
+		{"nothing", nil, nil, "401", ""},
+		{"certificate", d.clients.issue(t, "carol", []string{"ops", "devs"}, nil), nil, "carol/ ops,devs,system:authenticated", ""},
+		{"certificate of an administrator", d.clients.issue(t, "root", []string{"system:masters"}, nil), nil, "root/ system:masters,system:authenticated", ""},
+		{"certificate of another authority", other.issue(t, "carol", nil, nil), nil, "401", "unknown authority"},
+		{"expired certificate", d.clients.issue(t, "carol", nil, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = long, long.Add(time.Hour) }), nil, "401", "expired"},
+		{"certificate of the future", d.clients.issue(t, "carol", nil, func(c *x509.Certificate) {
+			c.NotBefore, c.NotAfter = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
+		}), nil, "401", "not yet valid"},
+		{"server's certificate", d.clients.issue(t, "carol", nil, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), nil, "401", "incompatible key usage"},
+		{"certificate without a name", d.clients.issue(t, "", []string{"system:masters"}, nil), nil, "401", "no common name"},
+		{"proxy's certificate", front, nil, "401", "unknown authority"},
+		{"token", nil, []string{"Authorization", "Bearer alice-token"}, "alice/u1 devs,ops,system:authenticated", ""},
+		{"token without groups", nil, []string{"Authorization", "bearer  bob-token "}, "bob/u2 system:authenticated", ""},
+		{"administrator's token", nil, []string{"Authorization", "Bearer root-token"}, "system:admin/ system:masters,system:authenticated", ""},
+		{"wrong token", nil, []string{"Authorization", "Bearer alice-toke"}, "401", "nobody's"},
+		{"empty token", nil, []string{"Authorization", "Bearer "}, "401", ""},
+		{"two tokens", nil, []string{"Authorization", "Bearer alice-token bob-token"}, "401", "nobody's"},
+		{"another scheme", nil, []string{"Authorization", "Basic YWxpY2U6eA=="}, "401", ""},
+		{"bad certificate and good token", other.issue(t, "carol", nil, nil), []string{"Authorization", "Bearer alice-token"}, "alice/u1 devs,ops,system:authenticated", ""},
+		{"good certificate and bad token", d.clients.issue(t, "carol", nil, nil), []string{"Authorization", "Bearer x"}, "carol/ system:authenticated", ""},
+		{"proxy", front, []string{"X-Remote-User", "dave", "X-Remote-Uid", "7", "X-Remote-Group", "a", "X-Remote-Group", "b"}, "dave/7 a,b,system:authenticated", ""},
+		{"proxy for an anonymous", front, []string{"X-Remote-User", "system:anonymous", "X-Remote-Group", "system:unauthenticated"}, "system:anonymous/ system:unauthenticated", ""},
+		{"proxy of another name", d.proxy.issue(t, "back", nil, nil), []string{"X-Remote-User", "dave"}, "401", "allowed-names"},
+		{"proxy of another authority", other.issue(t, "front", nil, nil), []string{"X-Remote-User", "dave"}, "401", "unknown authority"},
+		{"client that plays proxy", d.clients.issue(t, "front", nil, nil), []string{"X-Remote-User", "dave", "X-Remote-Group", "system:masters"}, "front/ system:authenticated", ""},
+		{"nobody who plays proxy", nil, []string{"X-Remote-User", "dave"}, "401", ""},
+		{"impersonation", nil, []string{"Authorization", "Bearer root-token", "Impersonate-User", "erin", "Impersonate-Group", "x", "Impersonate-Uid", "9"}, "erin/9 x,system:authenticated", ""},
+		{"impersonated account", nil, []string{"Authorization", "Bearer root-token", "Impersonate-User", "system:serviceaccount:shop:till"}, "system:serviceaccount:shop:till/ system:serviceaccounts,system:serviceaccounts:shop,system:authenticated", ""},
+		{"impersonated anonymous", nil, []string{"Authorization", "Bearer root-token", "Impersonate-User", "system:anonymous"}, "system:anonymous/ system:unauthenticated", ""},
+		{"impersonated group alone", nil, []string{"Authorization", "Bearer root-token", "Impersonate-Group", "system:masters"}, "400", ""},
+		{"impersonation by nobody", nil, []string{"Impersonate-User", "system:admin"}, "401", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			for _, http2 := range []bool{false, true} {
+				d.log.take()
+				r, text := d.ask(tc.cert, http2, http.MethodPost, selfReview, "{}", tc.headers...)
+				if got := who(t, r, text); got != tc.want {
+					t.Errorf("HTTP %d: it's %s, want %s: %s", r.ProtoMajor, got, tc.want, text)
+				}
+				if tc.want == "401" && strings.TrimSpace(text) != unauthorized {
+					t.Errorf("the answer is %s", text)
+				}
+				line := d.log.take()
+				if !strings.Contains(line, tc.log) || tc.log == "" && strings.Contains(line, "unauthorized") {
+					t.Errorf("the log says %q, want %q", line, tc.log)
+				}
+				for i := 1; i < len(tc.headers); i += 2 {
+					if _, secret, _ := strings.Cut(tc.headers[i], "Bearer "); len(secret) > 2 && strings.Contains(line, secret) {
+						t.Errorf("the log has the token: %s", line)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestClientCAIsReloaded: another authority in the file counts soon, also on connections that are open.
+func TestClientCAIsReloaded(t *testing.T) {
+	d := newDoors(t)
+	next := newAuthority(t, "next")
+	client := func(cert *tls.Certificate) *http.Client {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{*cert}}}
+		t.Cleanup(transport.CloseIdleConnections)
+		return &http.Client{Transport: transport}
+	}
+	before, after := client(d.clients.issue(t, "old", nil, nil)), client(next.issue(t, "new", nil, nil))
+	ask := func(c *http.Client) int {
+		r, _ := d.send(c, http.MethodPost, selfReview, "{}")
+		return r.StatusCode
+	}
+	if a, b := ask(before), ask(after); a != http.StatusCreated || b != http.StatusUnauthorized {
+		t.Fatalf("at first %d and %d", a, b)
+	}
+	if err := os.WriteFile(d.clients.file, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "a line about the bad file", func() bool { ask(before); return strings.Contains(d.log.take(), "those that were read before stay") })
+	if code := ask(before); code != http.StatusCreated {
+		t.Errorf("with a bad file %d", code)
+	}
+	next.file = d.clients.file
+	next.write(t)
+	until(t, "the new authority", func() bool { return ask(after) == http.StatusCreated })
+	if code := ask(before); code != http.StatusUnauthorized {
+		t.Errorf("the old authority's certificate: %d", code)
+	}
+}
+
+const tillSpace = "/api/v1/namespaces/default"
+
+// issue asks for a token of the account default/till.
+func (d *doors) issue(spec string) string {
+	d.t.Helper()
+	r, text := d.Do(http.MethodPost, tillSpace+"/serviceaccounts/till/token", `{"spec":`+spec+`}`, "Authorization", "Bearer root-token", "Content-Type", "application/json")
+	if r.StatusCode != http.StatusCreated {
+		d.t.Fatalf("a token of %s: %s", spec, text)
+	}
+	return decode[authenticationv1.TokenRequest](d.t, text).Status.Token
+}
+
+func (d *doors) make(path, object string) {
+	d.t.Helper()
+	if r, text := d.Do(http.MethodPost, path, object, "Authorization", "Bearer root-token", "Content-Type", "application/yaml"); r.StatusCode != http.StatusCreated {
+		d.t.Fatalf("%s: %s", path, text)
+	}
+}
+
+func (d *doors) whoHas(token string) string {
+	d.t.Helper()
+	r, text := d.Do(http.MethodPost, selfReview, "{}", "Authorization", "Bearer "+token, "Content-Type", "application/json")
+	return who(d.t, r, text)
+}
+
+// TestAccountTokens: tokens of ServiceAccounts let in, until they or what they're bound to end; spoiled ones don't.
+func TestAccountTokens(t *testing.T) {
+	d := newDoors(t)
+	d.make(tillSpace+"/serviceaccounts", "metadata: {name: till}")
+	d.make(tillSpace+"/secrets", "metadata: {name: drawer}")
+	d.make(tillSpace+"/pods", "metadata: {name: cashier}\nspec: {serviceAccountName: till, containers: [{name: c, image: i}]}")
+	d.make("/api/v1/nodes", "metadata: {name: desk}")
+	const till = "system:serviceaccount:default:till/"
+	in := func(token string) bool { return strings.HasPrefix(d.whoHas(token), till) }
+	plain := d.issue("{}")
+	if got := d.whoHas(plain); !strings.HasPrefix(got, till) || !strings.HasSuffix(got, " system:serviceaccounts,system:serviceaccounts:default,system:authenticated") {
+		t.Fatalf("it's %s", got)
+	}
+	parts := strings.Split(plain, ".")
+	spoil := func(i int, by string) string {
+		spoiled := slices.Clone(parts)
+		spoiled[i] = by
+		return strings.Join(spoiled, ".")
+	}
+	claims, _ := base64.RawURLEncoding.DecodeString(parts[1])
+	changed := base64.RawURLEncoding.EncodeToString(bytes.Replace(claims, []byte("default"), []byte("kube-system"), 1))
+	none := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`))
+	for name, tc := range map[string]struct{ token, log string }{
+		"algorithm none":               {spoil(0, none), "no key"},
+		"algorithm none, no signature": {none + "." + parts[1] + ".", "no key"},
+		"algorithm HS256":              {spoil(0, base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"HS256"}`))), "no key"},
+		"cut signature":                {plain[:len(plain)-8], "unauthorized"},
+		"no signature":                 {parts[0] + "." + parts[1] + ".", "no key"},
+		"two parts":                    {parts[0] + "." + parts[1], "nobody's"},
+		"changed claims":               {spoil(1, changed), "no key"},
+		"another audience":             {d.issue(`{"audiences":["elsewhere"]}`), "audiences"},
+		"too long":                     {plain + strings.Repeat("A", 100<<10), ""},
+	} {
+		d.log.take()
+		r, text := d.ask(nil, false, http.MethodPost, selfReview, "{}", "Authorization", "Bearer "+tc.token)
+		if name == "too long" && r.StatusCode == http.StatusRequestHeaderFieldsTooLarge {
+			continue
+		}
+		if line := d.log.take(); r.StatusCode != http.StatusUnauthorized || strings.TrimSpace(text) != unauthorized || !strings.Contains(line, tc.log) {
+			t.Errorf("%s: %s %s, log %q", name, r.Status, text, line)
+		}
+	}
+	ref := func(kind, name string) string {
+		return fmt.Sprintf(`{"boundObjectRef":{"apiVersion":"v1","kind":%q,"name":%q}}`, kind, name)
+	}
+	for _, bound := range []struct{ kind, name, path string }{
+		{"Secret", "drawer", tillSpace + "/secrets/drawer"}, {"Pod", "cashier", tillSpace + "/pods/cashier"}, {"Node", "desk", "/api/v1/nodes/desk"}, {"", "", tillSpace + "/serviceaccounts/till"},
+	} {
+		token := plain
+		if bound.kind != "" {
+			token = d.issue(ref(bound.kind, bound.name))
+		}
+		if !in(token) {
+			t.Errorf("a token bound to %s lets nobody in", bound.path)
+		}
+		d.Do(http.MethodDelete, bound.path+"?gracePeriodSeconds=0", "", "Authorization", "Bearer root-token")
+		if in(token) {
+			t.Errorf("a token lets in after %s was deleted", bound.path)
+		}
+	}
+	d.make(tillSpace+"/serviceaccounts", "metadata: {name: till}")
+	if in(plain) {
+		t.Error("a token of the account before lets in")
+	}
+}
+
+// TestTokenRequests: what a TokenRequest is refused with.
+func TestTokenRequests(t *testing.T) {
+	d := newDoors(t)
+	d.make(tillSpace+"/serviceaccounts", "metadata: {name: till}")
+	d.make(tillSpace+"/pods", "metadata: {name: other}\nspec: {serviceAccountName: somebody, containers: [{name: c, image: i}]}")
+	for _, tc := range []struct {
+		name, spec string
+		code       int
+		text       string
+	}{
+		{"short life", `{"expirationSeconds":599}`, 422, "10 minutes"},
+		{"long life", `{"expirationSeconds":4294967297}`, 422, "2^32"},
+		{"bound to another kind", `{"boundObjectRef":{"apiVersion":"v1","kind":"ConfigMap","name":"x"}}`, 400, "cannot bind token to object of type"},
+		{"bound to what isn't there", `{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"x"}}`, 404, `pods \"x\" not found`},
+		{"bound to another uid", `{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"other","uid":"1"}}`, 409, "does not match the UID in record"},
+		{"bound to another's pod", `{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"other"}}`, 400, "different serviceaccount"},
+	} {
+		r, text := d.Do(http.MethodPost, tillSpace+"/serviceaccounts/till/token", `{"spec":`+tc.spec+`}`, "Authorization", "Bearer root-token", "Content-Type", "application/json")
+		if r.StatusCode != tc.code || !strings.Contains(text, tc.text) {
+			t.Errorf("%s: %s", tc.name, text)
+		}
+	}
+}
+
+// TestKeysOfAccounts: others can verify tokens by what the server says about its keys, which it keeps.
+func TestKeysOfAccounts(t *testing.T) {
+	dir := t.TempDir()
+	kept := func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir }
+	d := newDoors(t, kept)
+	d.make(tillSpace+"/serviceaccounts", "metadata: {name: till}")
+	token := d.issue(`{"expirationSeconds":86400}`)
+	_, discovery := d.Do(http.MethodGet, "/.well-known/openid-configuration", "", "Authorization", "Bearer root-token")
+	about := decode[map[string]any](t, discovery)
+	if about["issuer"] != "https://kubernetes.default.svc" || about["jwks_uri"] != d.URL+"/openid/v1/jwks" {
+		t.Errorf("the issuer is %s", discovery)
+	}
+	_, set := d.Do(http.MethodGet, "/openid/v1/jwks", "", "Authorization", "Bearer root-token")
+	header, _ := base64.RawURLEncoding.DecodeString(strings.Split(token, ".")[0])
+	if id := decode[map[string]string](t, string(header))["kid"]; id == "" || !strings.Contains(set, id) {
+		t.Errorf("the token's header is %s, the keys are %s", header, set)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if file, err := os.Stat(filepath.Join(dir, "service-account.key")); err != nil || file.Mode().Perm() != 0o600 {
+		t.Errorf("the key's file: %v, %v", file, err)
+	}
+	again := newDoors(t, kept)
+	if got := again.whoHas(token); !strings.HasPrefix(got, "system:serviceaccount:default:till/") {
+		t.Errorf("after a restart the token is %s", got)
+	}
+}
+
+// TestTokenReview: it tells whose a token is, and for whom.
+func TestTokenReview(t *testing.T) {
+	d := newDoors(t)
+	d.make(tillSpace+"/serviceaccounts", "metadata: {name: till}")
+	for _, tc := range []struct{ name, token, audiences, want string }{
+		{"account", d.issue("{}"), "", "system:serviceaccount:default:till [https://kubernetes.default.svc]"},
+		{"account for others", d.issue(`{"audiences":["a","b"]}`), "b", "system:serviceaccount:default:till [b]"},
+		{"account for us, asked by others", d.issue("{}"), "b", " []"},
+		{"of the file", "alice-token", "", "alice [https://kubernetes.default.svc]"},
+		{"of the file, asked by others", "alice-token", "b", " []"},
+		{"administrator", "root-token", "", "system:admin [https://kubernetes.default.svc]"},
+		{"nobody", "nonsense", "", " []"},
+	} {
+		review := authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: tc.token}}
+		if tc.audiences != "" {
+			review.Spec.Audiences = []string{tc.audiences}
+		}
+		body, _ := json.Marshal(review)
+		_, text := d.Do(http.MethodPost, "/apis/authentication.k8s.io/v1/tokenreviews", string(body), "Authorization", "Bearer alice-token", "Content-Type", "application/json")
+		status := decode[authenticationv1.TokenReview](t, text).Status
+		if got := fmt.Sprint(status.User.Username, " ", status.Audiences); got != tc.want || status.Authenticated == (tc.want == " []") {
+			t.Errorf("%s: %s, want %s: %s", tc.name, got, tc.want, text)
+		}
+	}
+}
+
+// TestEveryPathAsks: no path and no method reaches anything without a credential.
+func TestEveryPathAsks(t *testing.T) {
+	d := newDoors(t)
+	_, root := d.Do(http.MethodGet, "/", "", "Authorization", "Bearer root-token")
+	paths := append(decode[struct{ Paths []string }](t, root).Paths, "/", "/nothing", "/healthz/ping", "/debug/reset", "/debug/snapshot",
+		"/api/v1/namespaces/default", "/api/v1/watch/namespaces", "/api/v1/namespaces/default/pods/x/status", "/apis/no/v1/such", "/api/v1/namespaces/", "/openapi/v3/api/v1")
+	for _, path := range paths {
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"} {
+			if r, text := d.Do(method, path, ""); r.StatusCode != http.StatusUnauthorized || method != "HEAD" && !strings.Contains(text, "Unauthorized") {
+				t.Errorf("%s %s: %s %.100s", method, path, r.Status, text)
+			}
+		}
+	}
+	if r, _ := d.Do("POST", "/api/v1/namespaces", "", "X-HTTP-Method-Override", "GET"); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a method override: %s", r.Status)
+	}
+	upgrade := []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA==", "Sec-WebSocket-Protocol"}
+	for token, want := range map[string]int{"nobody": http.StatusUnauthorized, "alice-token": http.StatusSwitchingProtocols} {
+		encoded := base64.RawURLEncoding.EncodeToString([]byte(token))
+		r, _ := d.upgrade("/api/v1/namespaces?watch=true", append(upgrade, "base64url.bearer.authorization.k8s.io."+encoded+", v1")...)
+		if r != want {
+			t.Errorf("a WebSocket with the token %s: %d, want %d", token, r, want)
+		}
+	}
+}
+
+// upgrade asks for a WebSocket and leaves it.
+func (d *doors) upgrade(path string, headers ...string) (int, error) {
+	d.t.Helper()
+	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, d.URL+path, nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	defer transport.CloseIdleConnections()
+	res, err := transport.RoundTrip(r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	return res.StatusCode, nil
+}
+
+// TestAccessOptions: what a server with users refuses to start with.
+func TestAccessOptions(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad")
+	if err := os.WriteFile(bad, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		set  func(*server.Server)
+		want string
+	}{
+		"certificates without HTTPS": {func(s *server.Server) { s.Access.ClientCAFile = bad }, "--tls"},
+		"no authority in the file":   {func(s *server.Server) { s.TLS, s.Access.ClientCAFile = true, bad }, "--client-ca-file"},
+		"no such file":               {func(s *server.Server) { s.TLS, s.Access.ClientCAFile = true, bad+"x" }, "--client-ca-file"},
+		"no token in a line":         {func(s *server.Server) { s.Access.TokenAuthFile = bad }, "--token-auth-file"},
+		"no configuration":           {func(s *server.Server) { s.Access.AuthenticationConfigFile = bad }, "--authentication-config"},
+		"headers of anybody":         {func(s *server.Server) { s.Access.RequestHeader.UsernameHeaders = []string{"X-User"} }, "--requestheader-client-ca-file"},
+		"unknown mode":               {func(s *server.Server) { s.Access.AuthorizationMode = "ABAC" }, "--authorization-mode"},
+		"no signing key in the file": {func(s *server.Server) {
+			s.Access.TokenAuthFile = os.DevNull
+			s.Access.ServiceAccountSigningKeyFile = bad
+		}, "--service-account-signing-key-file"},
+		"keys without the one that signs": {func(s *server.Server) { s.Access.ServiceAccountKeyFiles = []string{bad} }, "--service-account-signing-key-file"},
+	} {
+		s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+		tc.set(s)
+		err := s.Start(t.Context())
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err == nil {
+			s.Close()
+		}
+	}
+}
