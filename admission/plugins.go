@@ -55,7 +55,7 @@ var plugins = []plugin{
 	{name: "DenyServiceExternalIPs"},
 	{name: "PodTopologyLabels"},
 	{name: "NodeDeclaredFeatureValidator"},
-	{name: "MutatingAdmissionPolicy", on: always},
+	{name: "MutatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewMutating(c.policies()), nil }},
 	{name: "MutatingAdmissionWebhook", on: always},
 	{name: "ValidatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewValidating(c.policies()), nil }},
 	{name: "ValidatingAdmissionWebhook", on: always},

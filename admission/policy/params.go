@@ -26,6 +26,17 @@ func paramEndpoint(c *registry.Catalog, kind *admissionregistrationv1.ParamKind)
 	return e, nil
 }
 
+// paramsOf returns the objects with which a binding has its policy evaluated for the request; none if it isn't about the
+// request. of is the endpoint of the policy's parameters.
+func (q *request) paramsOf(ctx context.Context, b *binding, of *registry.Endpoint) ([]map[string]any, error) {
+	if b.selection != nil {
+		if _, ok, err := b.selection.selects(ctx, q.Request); err != nil || !ok {
+			return nil, err
+		}
+	}
+	return readParams(ctx, of, b.params, q.Attributes.Namespace)
+}
+
 // readParams returns the objects with which a binding has a policy evaluated. None means that the policy isn't evaluated. e is
 // the endpoint of the policy's parameters, and namespace the request's.
 func readParams(ctx context.Context, e *registry.Endpoint, ref *admissionregistrationv1.ParamRef, namespace string) ([]map[string]any, error) {

@@ -153,15 +153,7 @@ func (o *outcome) judge(ctx context.Context, p bound[rules]) {
 	}
 	noted := notes{}
 	for _, b := range p.bindings {
-		if b.selection != nil {
-			if _, ok, err := b.selection.selects(ctx, o.Request); err != nil {
-				fail(b.name, "failed to configure binding: ", err)
-				continue
-			} else if !ok {
-				continue
-			}
-		}
-		all, err := readParams(ctx, of, b.params, o.Attributes.Namespace)
+		all, err := o.paramsOf(ctx, b, of)
 		if err != nil {
 			fail(b.name, "failed to configure binding: ", err)
 			continue

@@ -57,9 +57,9 @@ func core(o Options) []registry.Type {
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingAdmissionPolicyBinding")), New: of[admissionregistrationv1.ValidatingAdmissionPolicyBinding], ClusterScoped: true, Awaited: true,
 			Columns: policyBindingColumns, Default: set(defaultValidatingPolicyBinding), Validate: rules(validateValidatingPolicyBinding)},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingAdmissionPolicy")), New: of[admissionregistrationv1.MutatingAdmissionPolicy], ClusterScoped: true, Awaited: true,
-			Columns: mutatingPolicyColumns, Default: set(defaultMutatingPolicy), Validate: rules(validateMutatingPolicy), Warnings: notEnforced},
+			Columns: mutatingPolicyColumns, Default: set(defaultMutatingPolicy), Validate: rules(validateMutatingPolicy)},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingAdmissionPolicyBinding")), New: of[admissionregistrationv1.MutatingAdmissionPolicyBinding], ClusterScoped: true, Awaited: true,
-			Columns: policyBindingColumns, Default: set(defaultMutatingPolicyBinding), Validate: rules(validateMutatingPolicyBinding), Warnings: notEnforced},
+			Columns: policyBindingColumns, Default: set(defaultMutatingPolicyBinding), Validate: rules(validateMutatingPolicyBinding)},
 
 		{Names: names(authenticationGroup, "v1", "SelfSubjectReview"), New: of[authenticationv1.SelfSubjectReview], ClusterScoped: true, Answer: answer(whoAmI)},
 		{Names: names(authenticationGroup, "v1", "TokenReview"), New: of[authenticationv1.TokenReview], ClusterScoped: true, Answer: answer(o.reviewToken)},
