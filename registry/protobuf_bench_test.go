@@ -109,18 +109,16 @@ func (of benched) run(ctx context.Context, b *testing.B, objects int) {
 		b.Fatal(err)
 	}
 	b.Run("get", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
+		loopCPU(b, func() {
 			res, err := of.client.Get(ctx, "default", "p00000", "", nil)
 			if err != nil {
 				b.Fatal(err)
 			}
 			b.SetBytes(int64(len(res.Object)))
-		}
+		})
 	})
 	b.Run("list", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
+		loopCPU(b, func() {
 			l, err := of.client.List(ctx, "default", nil)
 			if err == nil {
 				err = l.Write(ctx, io.Discard)
@@ -128,12 +126,11 @@ func (of benched) run(ctx context.Context, b *testing.B, objects int) {
 			if err != nil {
 				b.Fatal(err)
 			}
-		}
+		})
 	})
 	b.Run("state", func(b *testing.B) {
-		b.ReportAllocs()
 		var buf []byte
-		for b.Loop() {
+		loopCPU(b, func() {
 			cursor, _, err := of.client.Watch(ctx, "default", "", nil)
 			for err == nil && !cursor.Synced() {
 				buf, _, err = cursor.Next(ctx, buf[:0])
@@ -142,15 +139,14 @@ func (of benched) run(ctx context.Context, b *testing.B, objects int) {
 				b.Fatal(err)
 			}
 			cursor.Close()
-		}
+		})
 	})
 	n := 0
 	b.Run("create", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
+		loopCPU(b, func() {
 			n++
 			of.create(b, fmt.Sprint("new", n))
-		}
+		})
 	})
 	b.Run("create and event", func(b *testing.B) {
 		cursor, _, err := of.client.Watch(ctx, "default", "", params("resourceVersion="+fmt.Sprint(of.client.Cache().Snapshot().Revision)))
@@ -158,9 +154,8 @@ func (of benched) run(ctx context.Context, b *testing.B, objects int) {
 			b.Fatal(err)
 		}
 		defer cursor.Close()
-		b.ReportAllocs()
 		var buf []byte
-		for b.Loop() {
+		loopCPU(b, func() {
 			n++
 			of.create(b, fmt.Sprint("watched", n))
 			for buf = buf[:0]; len(buf) == 0; {
@@ -172,6 +167,6 @@ func (of benched) run(ctx context.Context, b *testing.B, objects int) {
 					<-wait
 				}
 			}
-		}
+		})
 	})
 }

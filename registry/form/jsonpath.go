@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	jsoniter "github.com/json-iterator/go"
 	"k8s.io/client-go/util/jsonpath"
-	kjson "sigs.k8s.io/json"
 )
 
 // path is a parsed JSONPath. Immutable, and safe for concurrent use.
@@ -89,42 +87,41 @@ func countBranches(n jsonpath.Node) (branches int) {
 }
 
 // wanted is which members of an object are to be decoded, and what of them. Nil is the whole value.
-type wanted map[string]wanted
+type wanted []wantedMember
+
+type wantedMember struct {
+	name string
+	of   wanted
+}
 
 // with returns w and what is below a path of members.
 func (w wanted) with(members []string) wanted {
 	if w == nil || len(members) == 0 {
 		return nil
 	}
-	below, ok := w[members[0]]
-	if !ok {
-		below = wanted{}
+	for i := range w {
+		if w[i].name == members[0] {
+			w[i].of = w[i].of.with(members[1:])
+			return w
+		}
 	}
-	w[members[0]] = below.with(members[1:])
-	return w
+	return append(w, wantedMember{members[0], wanted{}.with(members[1:])})
 }
 
-// decode reads a value, skipping what isn't wanted. Numbers become int64 where they fit, else float64. What
-// isn't JSON leaves out the rest.
-func (w wanted) decode(it *jsoniter.Iterator) (value any) {
-	next := it.WhatIsNext()
-	if w == nil && next == jsoniter.StringValue {
-		return it.ReadString()
-	}
-	if w == nil || next != jsoniter.ObjectValue {
-		if kjson.UnmarshalCaseSensitivePreserveInts(it.SkipAndReturnBytes(), &value) != nil {
-			return nil
-		}
-		return value
+// decode reads a value, skipping what isn't wanted.
+func (w wanted) decode(r *reader) any {
+	if w == nil || r.peek() != '{' {
+		return r.value()
 	}
 	members := make(map[string]any, len(w))
-	it.ReadObjectCB(func(it *jsoniter.Iterator, name string) bool {
-		if below, ok := w[name]; ok {
-			members[name] = below.decode(it)
-		} else {
-			it.Skip()
+	r.members(func(name []byte) {
+		for _, m := range w {
+			if m.name == string(name) {
+				members[m.name] = m.of.decode(r)
+				return
+			}
 		}
-		return true
+		r.skip()
 	})
 	return members
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	jsoniter "github.com/json-iterator/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -66,9 +65,7 @@ func (t *table) appendRow(dst []byte, o *cacher.Object) []byte {
 			wholeObjects.Put(pooled)
 		}
 	}()
-	it := jsoniter.ConfigDefault.BorrowIterator(whole)
-	object := t.wanted.decode(it)
-	jsoniter.ConfigDefault.ReturnIterator(it)
+	object := t.wanted.decode(&reader{data: whole})
 	dst = append(dst, `{"cells":[`...)
 	if t.nameFirst {
 		dst = appendCell(dst, o.Name())
