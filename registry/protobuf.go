@@ -16,13 +16,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -204,7 +204,7 @@ func (e *Endpoint) OpenProtobuf(r *Request, body []byte) error {
 
 // treeOf returns the content of a message that a client sent.
 func treeOf(m message) (map[string]any, error) {
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(m)
+	tree, err := jsontree.OfValue(m)
 	if err != nil {
 		return nil, badBody(object.Undecodable(err))
 	}

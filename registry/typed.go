@@ -20,6 +20,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -324,7 +325,7 @@ func (t *typed) normalize(doc *object.Document) (tree map[string]any, complaints
 	if complaints, err = decodeTyped(doc, obj); err != nil {
 		return nil, nil, err
 	}
-	tree, err = runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	tree, err = jsontree.OfValue(obj)
 	return tree, complaints, badBody(object.Undecodable(err))
 }
 
@@ -403,12 +404,9 @@ func metaOf(obj Typed) *metav1.ObjectMeta { return obj.GetObjectMeta().(*metav1.
 
 // toObject writes a value of the type back.
 func toObject(obj Typed, o *object.Object) error {
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	tree, err := jsontree.OfValue(obj, "apiVersion", "kind", "metadata")
 	if err != nil {
 		return fmt.Errorf("encode %T: %w", obj, err)
-	}
-	for _, name := range []string{"apiVersion", "kind", "metadata"} {
-		delete(tree, name)
 	}
 	o.Content, o.Meta, o.Value = tree, *metaOf(obj), nil
 	return nil

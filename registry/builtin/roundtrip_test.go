@@ -23,11 +23,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -418,4 +420,19 @@ func at(v any, path string) any {
 func str(v any) string {
 	s, _ := v.(string)
 	return s
+}
+
+// TestTreesOfValues: the trees that are made of values of all kinds are those that apimachinery makes.
+func TestTreesOfValues(t *testing.T) {
+	for _, line := range builtin.Lines() {
+		for state, obj := range map[string]registry.Typed{"filled": filled(t, line), "empty": line.New()} {
+			want, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := jsontree.OfValue(obj); err != nil || !reflect.DeepEqual(got, want) {
+				t.Errorf("%s %s, %s: got %v, %v\nwant %v", line.Group, line.Kind, state, got, err, want)
+			}
+		}
+	}
 }

@@ -1,0 +1,296 @@
+package jsontree
+
+import (
+	"encoding/base64"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// OfValue makes a tree of a pointer to a struct, without some of the members at its top. It makes what runtime's
+// ToUnstructured makes, with which the tests compare it. But it looks at a type's fields once, and its maps have room for
+// what is in them and not for all fields of the type. What it knows of a type is kept for as long as the process runs.
+func OfValue(v any, without ...string) (map[string]any, error) {
+	of := reflect.ValueOf(v)
+	if of.Kind() == reflect.Pointer && !of.IsNil() {
+		if w, ok := writerOf(of.Type().Elem()).(*structWriter); ok {
+			if tree, err := w.tree(of.Elem(), without); err == nil {
+				return tree, nil
+			}
+		}
+	}
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(v) // or its error
+	for _, name := range without {
+		delete(tree, name)
+	}
+	return tree, err
+}
+
+// writer makes the tree of the values of one type.
+type writer interface {
+	write(v reflect.Value) (any, error)
+}
+
+// writers has a writer for each type that was met, by its reflect.Type.
+var writers sync.Map
+
+// writerOf returns the writer of a type.
+func writerOf(t reflect.Type) writer {
+	if w, ok := writers.Load(t); ok {
+		return w.(writer)
+	}
+	made := survey{}
+	w := made.writer(t)
+	for t, w := range made {
+		writers.LoadOrStore(t, w)
+	}
+	return w
+}
+
+// survey is the writers of a type and of all that is in it, while they're made. It's there because types contain themselves.
+type survey map[reflect.Type]writer
+
+func (s survey) writer(t reflect.Type) writer {
+	if known, ok := writers.Load(t); ok {
+		return known.(writer)
+	}
+	if known, ok := s[t]; ok {
+		return known
+	}
+	switch {
+	case t == reflect.TypeFor[intstr.IntOrString]():
+		s[t] = intOrString{}
+	case value.TypeReflectEntryOf(t).CanConvertToUnstructured():
+		s[t] = own{value.TypeReflectEntryOf(t)}
+	case t.Kind() == reflect.Pointer:
+		w := &pointer{}
+		s[t] = w // before what is in it, which may be of the same type
+		w.to = s.writer(t.Elem())
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		s[t] = data{}
+	case t.Kind() == reflect.Slice:
+		w := &list{}
+		s[t] = w
+		w.of = s.writer(t.Elem())
+	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
+		w := &mapping{}
+		s[t] = w
+		w.of = s.writer(t.Elem())
+	case t.Kind() == reflect.Struct:
+		w := &structWriter{}
+		s[t] = w
+		for i := range t.NumField() {
+			s.field(w, t.Field(i), []int{i})
+		}
+	case t.Kind() == reflect.Interface:
+		s[t] = anything{}
+	default:
+		s[t] = scalar{}
+	}
+	return s[t]
+}
+
+// field adds a field to those of a struct, or the fields of an embedded struct.
+func (s survey) field(w *structWriter, f reflect.StructField, index []int) {
+	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if name == "-" {
+		return
+	}
+	if name == "" && f.Anonymous {
+		if f.Type.Kind() == reflect.Struct && !value.TypeReflectEntryOf(f.Type).CanConvertToUnstructured() {
+			for i := range f.Type.NumField() {
+				s.field(w, f.Type.Field(i), append(slices.Clone(index), i))
+			}
+			return
+		}
+		w.bad = fmt.Errorf("embedded %v: only structs can be", f.Type)
+		return
+	}
+	if name == "" {
+		name = f.Name
+	}
+	member := member{name: name, index: index, writer: s.writer(f.Type)}
+	for option := range strings.SplitSeq(options, ",") {
+		switch option {
+		case "omitempty":
+			member.omitEmpty = true
+		case "omitzero":
+			member.omitZero = value.OmitZeroFunc(f.Type)
+		}
+	}
+	w.members = append(w.members, member)
+}
+
+// structWriter writes structs.
+type structWriter struct {
+	members []member
+	bad     error // not nil if the type embeds something else than structs: then runtime knows what that gives
+}
+
+type member struct {
+	name      string
+	index     []int // of the field, and of the embedded structs that it's in
+	omitEmpty bool
+	omitZero  func(reflect.Value) bool // nil without the option
+	writer
+}
+
+func (w *structWriter) write(v reflect.Value) (any, error) { return w.tree(v, nil) }
+
+func (w *structWriter) tree(v reflect.Value, without []string) (map[string]any, error) {
+	if w.bad != nil {
+		return nil, w.bad
+	}
+	n := 0
+	for i := range w.members {
+		if m := &w.members[i]; !m.omitted(m.of(v)) {
+			n++
+		}
+	}
+	tree := make(map[string]any, n)
+	for i := range w.members {
+		m := &w.members[i]
+		field := m.of(v)
+		if m.omitted(field) || slices.Contains(without, m.name) {
+			continue
+		}
+		made, err := m.write(field)
+		if err != nil {
+			return nil, err
+		}
+		tree[m.name] = made
+	}
+	return tree, nil
+}
+
+func (m *member) of(v reflect.Value) reflect.Value {
+	for _, i := range m.index {
+		v = v.Field(i)
+	}
+	return v
+}
+
+func (m *member) omitted(v reflect.Value) bool {
+	return m.omitEmpty && isEmpty(v) || m.omitZero != nil && m.omitZero(v)
+}
+
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Array, reflect.String, reflect.Map, reflect.Slice:
+		return v.Len() == 0
+	case reflect.Float32, reflect.Float64:
+		return v.Float() == 0
+	case reflect.Struct:
+		return false
+	}
+	return v.IsZero()
+}
+
+// own writes values that write themselves.
+type own struct{ *value.TypeReflectCacheEntry }
+
+func (w own) write(v reflect.Value) (any, error) { return w.ToUnstructured(v) }
+
+// intOrString writes what would write itself as JSON, to be decoded again.
+type intOrString struct{}
+
+func (intOrString) write(v reflect.Value) (any, error) {
+	switch i := v.Interface().(intstr.IntOrString); i.Type {
+	case intstr.Int:
+		return int64(i.IntVal), nil
+	case intstr.String:
+		return i.StrVal, nil
+	default:
+		return nil, fmt.Errorf("impossible IntOrString.Type %d", i.Type)
+	}
+}
+
+type pointer struct{ to writer }
+
+func (w *pointer) write(v reflect.Value) (any, error) {
+	if v.IsNil() {
+		return nil, nil
+	}
+	return w.to.write(v.Elem())
+}
+
+type list struct{ of writer }
+
+func (w *list) write(v reflect.Value) (any, error) {
+	if v.IsNil() {
+		return nil, nil
+	}
+	made := make([]any, v.Len())
+	for i := range made {
+		var err error
+		if made[i], err = w.of.write(v.Index(i)); err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+}
+
+type mapping struct{ of writer }
+
+func (w *mapping) write(v reflect.Value) (any, error) {
+	if v.IsNil() {
+		return nil, nil
+	}
+	made := make(map[string]any, v.Len())
+	for each := v.MapRange(); each.Next(); {
+		member, err := w.of.write(each.Value())
+		if err != nil {
+			return nil, err
+		}
+		made[each.Key().String()] = member
+	}
+	return made, nil
+}
+
+// data writes bytes, as base64.
+type data struct{}
+
+func (data) write(v reflect.Value) (any, error) {
+	if v.IsNil() {
+		return nil, nil
+	}
+	return base64.StdEncoding.EncodeToString(v.Bytes()), nil
+}
+
+// anything writes a value whose type isn't known before.
+type anything struct{}
+
+func (anything) write(v reflect.Value) (any, error) {
+	if v.IsNil() {
+		return nil, nil
+	}
+	return writerOf(v.Elem().Type()).write(v.Elem())
+}
+
+type scalar struct{}
+
+func (scalar) write(v reflect.Value) (any, error) {
+	switch v.Kind() {
+	case reflect.String:
+		return v.String(), nil
+	case reflect.Bool:
+		return v.Bool(), nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		return v.Int(), nil
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		if v.Uint() > math.MaxInt64 {
+			return nil, fmt.Errorf("unsigned value %d does not fit into int64 (overflow)", v.Uint())
+		}
+		return int64(v.Uint()), nil
+	case reflect.Float32, reflect.Float64:
+		return v.Float(), nil
+	}
+	return nil, fmt.Errorf("a %v is no JSON", v.Type())
+}
