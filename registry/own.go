@@ -217,6 +217,7 @@ func AmendAs[T any, P Pointer[T]](ctx context.Context, e *Endpoint, namespace, n
 			if err := through[T, P](next, change); err != nil {
 				return outcome{}, err
 			}
+			w.raiseGeneration(next, prev)
 			return w.unchecked(ctx, next, prev)
 		}
 	})
@@ -231,30 +232,6 @@ func (w *write) amend(ctx context.Context, prev *object.Object, at storage.Revis
 		return outcome{}, err
 	}
 	return w.unchecked(ctx, next, prev)
-}
-
-// Rewrite changes an object of a Go type, whose name says which. change is called as Amend's; what it leaves as it was isn't
-// written. The error is storage.ErrNotFound if there is no such object.
-func (e *Endpoint) Rewrite(ctx context.Context, namespace, name string, change func(obj Typed)) (storage.Revision, error) {
-	return e.ownWrite(ctx, namespace, name, func(w *write) func(*cacher.Object) (outcome, error) {
-		return func(old *cacher.Object) (outcome, error) {
-			prev, err := w.load(ctx, old)
-			if err != nil {
-				return outcome{}, err
-			}
-			obj, err := w.typed.fromObject(prev)
-			if err != nil {
-				return outcome{}, err
-			}
-			change(obj)
-			next := prev.Clone()
-			if err := toObject(obj, next); err != nil {
-				return outcome{}, err
-			}
-			w.raiseGeneration(next, prev)
-			return w.unchecked(ctx, next, prev)
-		}
-	})
 }
 
 // unchecked is the outcome that puts next in the place of prev on the server's own account, without admission and

@@ -454,7 +454,7 @@ func (o Options) makeOwnService(ctx context.Context, r *registry.Registry) error
 	meta := metav1.ObjectMeta{Name: ownName, Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"}}
 	ports := []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(int32(max(1, o.Address.Port())))}}
 	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{ClusterIP: o.allocator.first().String(), Ports: ports}}
-	err := makeOwn(ctx, r.Catalog().Kind("v1", "Service"), service, set(func(s *corev1.Service) { s.Spec.Ports = ports }))
+	err := makeOwn(ctx, r.Catalog().Kind("v1", "Service"), service, func(s *corev1.Service) { s.Spec.Ports = ports })
 	if err != nil || !o.Address.IsValid() {
 		return err
 	}
@@ -469,27 +469,29 @@ func (o Options) makeOwnService(ctx context.Context, r *registry.Registry) error
 		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{o.Address.Addr().String()}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}}},
 		Ports:       []discoveryv1.EndpointPort{{Name: &name, Protocol: &protocol, Port: &port}},
 	}
-	return makeOwn(ctx, r.Catalog().Kind("discovery.k8s.io/v1", "EndpointSlice"), slice, set(func(s *discoveryv1.EndpointSlice) {
+	return makeOwn(ctx, r.Catalog().Kind("discovery.k8s.io/v1", "EndpointSlice"), slice, func(s *discoveryv1.EndpointSlice) {
 		s.AddressType, s.Endpoints, s.Ports = slice.AddressType, slice.Endpoints, slice.Ports
-	}))
+	})
 }
 
-// makeOwn makes an object in the namespace default. One that is there already is changed, if again changes anything.
-func makeOwn(ctx context.Context, e *registry.Endpoint, obj registry.Typed, again func(registry.Typed)) error {
+// makeOwn makes an object in the namespace default, or lets again change the one that is there.
+func makeOwn[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endpoint, obj P, again func(obj *T)) error {
 	if e == nil { // the program has a type of its own in its place
 		return nil
+	}
+	name := obj.GetObjectMeta().GetName()
+	there, err := e.Current(ctx, metav1.NamespaceDefault, name)
+	if err == nil {
+		_, err = registry.AmendAs[T, P](ctx, e, metav1.NamespaceDefault, name, there.UID, again)
+		return err
+	}
+	if !errors.Is(err, storage.ErrNotFound) {
+		return err
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	if err != nil {
 		return err
 	}
-	name := obj.GetObjectMeta().GetName()
 	_, err = e.Make(ctx, registry.Made{Namespace: metav1.NamespaceDefault, Name: name, Labels: obj.GetObjectMeta().GetLabels(), Content: content})
-	if taken := errors.Is(err, storage.ErrExists) || apierrors.IsInvalid(err); !taken { // or the address is taken, by itself
-		return err
-	}
-	if _, err = e.Rewrite(ctx, metav1.NamespaceDefault, name, again); errors.Is(err, storage.ErrNotFound) {
-		return nil // another Service has the address
-	}
 	return err
 }

@@ -176,7 +176,7 @@ func validateRule(r admissionregistrationv1.RuleWithOperations, at *field.Path) 
 
 // count shows how many items a list has.
 func count(name, path, description string) column {
-	return column{Name: name, Type: "string", Description: description, Cell: func(o any) any { return int64(len(asList(at(o, path)))) }}
+	return column{Name: name, Type: "integer", Description: description, Cell: func(o any) any { return int64(len(asList(at(o, path)))) }}
 }
 
 func webhooksColumns() []column {

@@ -38,13 +38,11 @@ func defaultAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) {
 	}
 	percent := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: scalingPercent, PeriodSeconds: scalingPeriod}
 	pods := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PodsScalingPolicy, Value: scalingPods, PeriodSeconds: scalingPeriod}
-	if b.ScaleUp != nil {
-		orPointTo(&b.ScaleUp.StabilizationWindowSeconds, 0)
-		defaultScaling(b.ScaleUp, pods, percent)
-	}
-	if b.ScaleDown != nil {
-		defaultScaling(b.ScaleDown, percent)
-	}
+	orPointTo(&b.ScaleUp, autoscalingv2.HPAScalingRules{})
+	orPointTo(&b.ScaleUp.StabilizationWindowSeconds, 0)
+	defaultScaling(b.ScaleUp, pods, percent)
+	orPointTo(&b.ScaleDown, autoscalingv2.HPAScalingRules{})
+	defaultScaling(b.ScaleDown, percent)
 }
 
 func defaultScaling(r *autoscalingv2.HPAScalingRules, policies ...autoscalingv2.HPAScalingPolicy) {
@@ -210,13 +208,11 @@ func autoscalerColumns() []column { return columnsOfAutoscalers(targetsOf) }
 
 func autoscalerV1Columns() []column {
 	return columnsOfAutoscalers(func(o any) any {
-		percent := func(path string) string {
-			if n := at(o, path); n != nil {
-				return fmt.Sprintf("%d%%", num(n))
-			}
-			return "<unknown>"
+		target := percentText(at(o, "spec.targetCPUUtilizationPercentage"))
+		if target == "" {
+			return none
 		}
-		return "cpu: " + percent("status.currentCPUUtilizationPercentage") + "/" + percent("spec.targetCPUUtilizationPercentage")
+		return "cpu: " + or(percentText(at(o, "status.currentCPUUtilizationPercentage")), "<unknown>") + "/" + target
 	})
 }
 
@@ -239,16 +235,11 @@ func targetsOf(o any) any {
 	var all []string
 	now := asList(at(o, "status.currentMetrics"))
 	for i, m := range asList(at(o, "spec.metrics")) {
-		part := map[string]string{"Resource": "resource", "ContainerResource": "containerResource", "Pods": "pods", "Object": "object", "External": "external"}[str(at(m, "type"))]
-		is := "<unknown>"
+		var is any
 		if i < len(now) {
-			is = or(metricText(at(now[i], part+".current")), is)
+			is = now[i]
 		}
-		text := is + "/" + metricText(at(m, part+".target"))
-		if name := str(at(m, part+".name")); name != "" {
-			text = name + ": " + text
-		}
-		all = append(all, text)
+		all = append(all, targetOf(m, is))
 	}
 	if len(all) == 0 {
 		return none
@@ -260,12 +251,40 @@ func targetsOf(o any) any {
 	return strings.Join(all, ", ")
 }
 
-func metricText(value any) string {
-	if percent := at(value, "averageUtilization"); percent != nil {
-		return fmt.Sprintf("%d%%", num(percent))
+// targetOf shows what a metric should be, and is.
+func targetOf(metric, is any) string {
+	kind := autoscalingv2.MetricSourceType(str(at(metric, "type")))
+	part, ok := map[autoscalingv2.MetricSourceType]string{
+		autoscalingv2.ResourceMetricSourceType: "resource", autoscalingv2.ContainerResourceMetricSourceType: "containerResource",
+		autoscalingv2.PodsMetricSourceType: "pods", autoscalingv2.ObjectMetricSourceType: "object", autoscalingv2.ExternalMetricSourceType: "external",
+	}[kind]
+	if !ok {
+		return "<unknown type>"
 	}
-	if average := str(at(value, "averageValue")); average != "" {
-		return average + " (avg)"
+	now, want := at(is, part+".current"), at(metric, part+".target")
+	perContainer := part == "resource" || part == "containerResource"
+	var have, target, suffix string
+	switch average := str(at(want, "averageValue")); {
+	case average != "":
+		have, target = str(at(now, "averageValue")), average
+		if part == "object" || part == "external" {
+			suffix = " (avg)"
+		}
+	case perContainer:
+		have, target = percentText(at(now, "averageUtilization")), or(percentText(at(want, "averageUtilization")), "<auto>")
+	default:
+		have, target = str(at(now, "value")), str(at(want, "value"))
 	}
-	return str(at(value, "value"))
+	text := or(have, "<unknown>") + "/" + target + suffix
+	if perContainer {
+		text = str(at(metric, part+".name")) + ": " + text
+	}
+	return text
+}
+
+func percentText(n any) string {
+	if n == nil {
+		return ""
+	}
+	return fmt.Sprintf("%d%%", num(n))
 }

@@ -52,7 +52,8 @@ func wide(columns ...column) []column {
 
 // at returns what is at a path such as ".spec.replicas", nil for nothing.
 func at(o any, path string) any {
-	for _, name := range strings.Split(strings.TrimPrefix(path, "."), ".") {
+	for name, rest := "", strings.TrimPrefix(path, "."); rest != ""; {
+		name, rest, _ = strings.Cut(rest, ".")
 		o = asMap(o)[name]
 	}
 	return o

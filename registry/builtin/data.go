@@ -136,11 +136,11 @@ func data(o Options) []registry.Type {
 			Columns: resourceClaimColumns, Default: set(defaultResourceClaim)},
 		{Names: names(resourceGroup, "v1", "ResourceClaimTemplate"), New: of[resourcev1.ResourceClaimTemplate], NoGeneration: true, UnconditionalUpdate: true, Default: set(defaultResourceClaimTemplate)},
 		{Names: names(resourceGroup, "v1", "ResourceSlice"), New: of[resourcev1.ResourceSlice], ClusterScoped: true, UnconditionalUpdate: true,
-			Fields: []string{"spec.nodeName", "spec.driver"}, Columns: resourceSliceColumns},
+			Fields: []string{"spec.nodeName", "spec.driver"}, Columns: resourceSliceColumns, Default: set(defaultResourceSlice)},
 		{Names: names(resourceGroup, "v1", "DeviceClass"), New: of[resourcev1.DeviceClass], ClusterScoped: true, UnconditionalUpdate: true},
-		{Names: names(resourceGroup, "v1", "DeviceTaintRule"), New: of[resourcev1.DeviceTaintRule], ClusterScoped: true, Status: true, UnconditionalUpdate: true},
+		{Names: names(resourceGroup, "v1", "DeviceTaintRule"), New: of[resourcev1.DeviceTaintRule], ClusterScoped: true, Status: true, UnconditionalUpdate: true, Default: set(defaultTaintRule)},
 		{Names: inAPIExtensions(names(registrationGroup, "v1", "APIService")), New: of[apiregistrationv1.APIService], ClusterScoped: true, Status: true, NoGeneration: true,
 			Columns: apiServiceColumns, Validate: rules(validateAPIService)},
-		{Names: names(migrationGroup, "v1", "StorageVersionMigration"), New: of[storagemigrationv1.StorageVersionMigration], ClusterScoped: true, Status: true, NoGeneration: true},
+		{Names: names(migrationGroup, "v1", "StorageVersionMigration"), New: of[storagemigrationv1.StorageVersionMigration], ClusterScoped: true, Status: true, NoGeneration: true, Columns: migrationColumns},
 	}
 }

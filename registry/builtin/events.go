@@ -199,7 +199,7 @@ func columnsOfEvents(m eventMembers) []column {
 	doc, objectDoc := corev1.Event{}.SwaggerDoc(), corev1.ObjectReference{}.SwaggerDoc()
 	columns := []column{
 		cell("Last Seen", doc["lastTimestamp"], func(o any) any {
-			return elapsed(at(o, "series.lastObservedTime"), at(o, m.last), at(o, "eventTime"))
+			return elapsed(at(o, "series.lastObservedTime"), at(o, m.last), at(o, m.first), at(o, "eventTime"))
 		}),
 		text("Type", "type", doc["type"]),
 		text("Reason", "reason", doc["reason"]),
@@ -214,7 +214,7 @@ func columnsOfEvents(m eventMembers) []column {
 	columns = append(columns, wide(
 		text("Subobject", m.object+".fieldPath", objectDoc["fieldPath"]),
 		cell("Source", doc["source"], func(o any) any {
-			component, host := or(str(at(o, m.source+".component")), str(at(o, m.controller))), str(at(o, m.source+".host"))
+			component, host := or(str(at(o, m.source+".component")), str(at(o, m.controller))), or(str(at(o, m.source+".host")), str(at(o, "reportingInstance")))
 			if host == "" {
 				return component
 			}

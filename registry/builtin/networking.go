@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -120,12 +121,16 @@ func ingressColumns() []column {
 		orNone("Class", "spec.ingressClassName", "The name of the IngressClass resource that should be used for additional configuration"),
 		cell("Hosts", "Hosts that incoming requests are matched against before the ingress rule", func(o any) any {
 			var hosts []string
-			for _, r := range asList(at(o, "spec.rules")) {
+			rules := asList(at(o, "spec.rules"))
+			for _, r := range rules {
 				if host := str(at(r, "host")); host != "" {
 					hosts = append(hosts, host)
 				}
 			}
-			return strings.Replace(some(hosts), none, "*", 1)
+			if len(hosts) <= maxShown {
+				return some(hosts, "*")
+			}
+			return fmt.Sprintf("%s + %d more...", strings.Join(hosts[:maxShown], ","), len(rules)-maxShown)
 		}),
 		cell("Address", "Address is a list containing ingress points for the load-balancer", func(o any) any { return balancerText(at(o, "status.loadBalancer.ingress")) }),
 		cell("Ports", "Ports of TLS configurations that open", func(o any) any {
@@ -170,7 +175,12 @@ func ipAddressColumns() []column {
 			if ref == nil {
 				return none
 			}
-			return fmt.Sprintf("%s/%s/%s", str(at(ref, "resource")), str(at(ref, "namespace")), str(at(ref, "name")))
+			of := schema.GroupResource{Group: str(at(ref, "group")), Resource: str(at(ref, "resource"))}
+			text := strings.ToLower(of.String())
+			if namespace := str(at(ref, "namespace")); namespace != "" {
+				text += "/" + namespace
+			}
+			return text + "/" + str(at(ref, "name"))
 		}),
 		age(),
 	}

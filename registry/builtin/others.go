@@ -14,7 +14,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
@@ -203,14 +205,17 @@ func requestColumns() []column {
 			return none
 		}),
 		cell("Condition", certificatesv1.CertificateSigningRequestStatus{}.SwaggerDoc()["conditions"], func(o any) any {
-			var all []string
-			for _, kind := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved, certificatesv1.CertificateDenied, certificatesv1.CertificateFailed} {
-				if slices.ContainsFunc(asList(at(o, "status.conditions")), func(c any) bool { return at(c, "type") == string(kind) }) {
-					all = append(all, string(kind))
-				}
+			has := func(kind certificatesv1.RequestConditionType) bool {
+				return slices.ContainsFunc(asList(at(o, "status.conditions")), func(c any) bool { return at(c, "type") == string(kind) })
 			}
-			if len(all) == 0 {
-				all = []string{"Pending"}
+			all := []string{"Pending"}
+			if has(certificatesv1.CertificateDenied) {
+				all[0] = "Denied"
+			} else if has(certificatesv1.CertificateApproved) {
+				all[0] = "Approved"
+			}
+			if has(certificatesv1.CertificateFailed) {
+				all = append(all, "Failed")
 			}
 			if str(at(o, "status.certificate")) != "" {
 				all = append(all, "Issued")
@@ -243,10 +248,9 @@ func defaultFlowSchema(s *flowcontrolv1.FlowSchema) {
 }
 
 func defaultPriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
-	if e := p.Spec.Exempt; e != nil || p.Spec.Type == flowcontrolv1.PriorityLevelEnablementExempt {
-		orPointTo(&p.Spec.Exempt, flowcontrolv1.ExemptPriorityLevelConfiguration{})
-		orPointTo(&p.Spec.Exempt.NominalConcurrencyShares, 0)
-		orPointTo(&p.Spec.Exempt.LendablePercent, 0)
+	if e := p.Spec.Exempt; e != nil {
+		orPointTo(&e.NominalConcurrencyShares, 0)
+		orPointTo(&e.LendablePercent, 0)
 	}
 	l := p.Spec.Limited
 	if l == nil {
@@ -322,6 +326,22 @@ func defaultDevices(d *resourcev1.DeviceClaim) {
 	}
 }
 
+// defaultResourceSlice says when devices were tainted.
+func defaultResourceSlice(s *resourcev1.ResourceSlice) {
+	for i := range s.Spec.Devices {
+		d := &s.Spec.Devices[i]
+		for j := range d.Taints {
+			defaultTaint(&d.Taints[j].TimeAdded)
+		}
+	}
+}
+
+func defaultTaintRule(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Taint.TimeAdded) }
+
+func defaultTaint(added **metav1.Time) {
+	orPointTo(added, metav1.NewTime(time.Now().Truncate(time.Second)))
+}
+
 func resourceClaimColumns() []column {
 	return []column{
 		cell("State", "A summary of the current state (allocated, pending, reserved, etc.).", func(o any) any {
@@ -329,13 +349,14 @@ func resourceClaimColumns() []column {
 			if at(o, "metadata.deletionTimestamp") != nil {
 				states = append(states, "deleted")
 			}
-			if at(o, "status.allocation") != nil {
-				states = append(states, "allocated")
-			} else if len(states) == 0 {
+			switch {
+			case at(o, "status.allocation") == nil && len(states) == 0:
 				states = append(states, "pending")
-			}
-			if len(asList(at(o, "status.reservedFor"))) > 0 {
-				states = append(states, "reserved")
+			case at(o, "status.allocation") != nil:
+				states = append(states, "allocated")
+				if len(asList(at(o, "status.reservedFor"))) > 0 {
+					states = append(states, "reserved")
+				}
 			}
 			return strings.Join(states, ",")
 		}),
@@ -346,11 +367,17 @@ func resourceClaimColumns() []column {
 func resourceSliceColumns() []column {
 	doc := resourcev1.ResourceSliceSpec{}.SwaggerDoc()
 	return []column{
-		orUnset("Node", "spec.nodeName", doc["nodeName"]),
+		text("Node", "spec.nodeName", doc["nodeName"]),
 		text("Driver", "spec.driver", doc["driver"]),
 		text("Pool", "spec.pool.name", doc["pool"]),
 		age(),
 	}
+}
+
+func migrationColumns() []column {
+	return []column{cell("Resource", "Fully qualified resource to migrate", func(o any) any {
+		return schema.GroupResource{Group: str(at(o, "spec.resource.group")), Resource: str(at(o, "spec.resource.resource"))}.String()
+	})}
 }
 
 func validateAPIService(s, _ *apiregistrationv1.APIService) (errs field.ErrorList) {

@@ -3,6 +3,7 @@ package builtin
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -172,13 +173,21 @@ func validatePodTemplate(t, _ *corev1.PodTemplate) field.ErrorList {
 
 func podColumns() []column {
 	columns := []column{
-		cell("Ready", "The aggregate readiness state of this pod for accepting traffic.", readyOf),
-		cell("Status", "The aggregate status of the containers in this pod.", func(o any) any { return reasonOf(o) }),
+		cell("Ready", "The aggregate readiness state of this pod for accepting traffic.", func(o any) any {
+			s := stateOf(o)
+			return fmt.Sprintf("%d/%d", s.ready, s.total)
+		}),
+		cell("Status", "The aggregate status of the containers in this pod.", func(o any) any { return stateOf(o).reason }),
 		cell("Restarts", "The number of times the containers in this pod have been restarted and when the last container in this pod has restarted.", restartsOf),
 		age(),
 	}
 	return append(columns, wide(
-		orNone("IP", "status.podIP", corev1.PodStatus{}.SwaggerDoc()["podIP"]),
+		cell("IP", corev1.PodStatus{}.SwaggerDoc()["podIP"], func(o any) any {
+			for _, ip := range asList(at(o, "status.podIPs")) {
+				return or(str(at(ip, "ip")), none)
+			}
+			return none
+		}),
 		orNone("Node", "spec.nodeName", corev1.PodSpec{}.SwaggerDoc()["nodeName"]),
 		orNone("Nominated Node", "status.nominatedNodeName", corev1.PodStatus{}.SwaggerDoc()["nominatedNodeName"]),
 		cell("Readiness Gates", corev1.PodSpec{}.SwaggerDoc()["readinessGates"], readinessGatesOf),
@@ -190,54 +199,113 @@ func orNone(name, path, description string) column {
 	return cell(name, description, func(o any) any { return or(str(at(o, path)), none) })
 }
 
-func readyOf(o any) any {
-	ready := 0
-	for _, c := range asList(at(o, "status.containerStatuses")) {
-		if at(c, "ready") == true {
-			ready++
-		}
-	}
-	return fmt.Sprintf("%d/%d", ready, len(asList(at(o, "spec.containers"))))
+// podState is what the containers of a pod say together.
+type podState struct {
+	reason       string // the most telling of what is known
+	ready, total int    // containers; those of the init containers count that go on
+	restarts     int64
+	restarted    string // when the last was; "" for never
 }
 
-// reasonOf is the most telling of what is known about a pod.
-func reasonOf(o any) string {
-	reason := or(str(at(o, "status.reason")), str(at(o, "status.phase")))
-	if asMap(at(o, "metadata"))["deletionTimestamp"] != nil {
-		if str(at(o, "status.reason")) == "NodeLost" {
-			return "Unknown"
+// stateOf sums up a pod as kubectl shows it.
+func stateOf(o any) podState {
+	s := podState{reason: or(str(at(o, "status.reason")), str(at(o, "status.phase"))), total: len(asList(at(o, "spec.containers")))}
+	for _, c := range asList(at(o, "status.conditions")) {
+		if at(c, "type") == string(corev1.PodScheduled) && at(c, "reason") == corev1.PodReasonSchedulingGated {
+			s.reason = corev1.PodReasonSchedulingGated
 		}
-		return "Terminating"
 	}
+	goOn := map[any]bool{} // the names of init containers that go on beside the others
+	for _, c := range asList(at(o, "spec.initContainers")) {
+		if at(c, "restartPolicy") == string(corev1.ContainerRestartPolicyAlways) {
+			goOn[at(c, "name")] = true
+			s.total++
+		}
+	}
+	beside := s.initialize(o, goOn)
+	if beside != nil {
+		s.restarts, s.restarted = beside.restarts, beside.restarted
+		s.run(o)
+	}
+	if at(o, "metadata.deletionTimestamp") != nil {
+		switch phase := str(at(o, "status.phase")); {
+		case str(at(o, "status.reason")) == "NodeLost":
+			s.reason = "Unknown"
+		case phase != string(corev1.PodSucceeded) && phase != string(corev1.PodFailed):
+			s.reason = "Terminating"
+		}
+	}
+	return s
+}
+
+// restartedBy adds what a container's status says of restarts.
+func (s *podState) restartedBy(status any) {
+	s.restarts += num(at(status, "restartCount"))
+	s.restarted = max(s.restarted, str(at(status, "lastState.terminated.finishedAt")))
+}
+
+// initialize looks at the init containers. It returns the restarts of those that go on, or nil while the pod is initialized.
+func (s *podState) initialize(o any, goOn map[any]bool) *podState {
+	beside := &podState{}
 	for i, c := range asList(at(o, "status.initContainerStatuses")) {
+		s.restartedBy(c)
+		if goOn[at(c, "name")] {
+			beside.restartedBy(c)
+		}
 		state := at(c, "state")
-		switch terminated := asMap(at(state, "terminated")); {
-		case terminated != nil && num(terminated["exitCode"]) == 0, at(c, "started") == true:
+		terminated, waiting := asMap(at(state, "terminated")), str(at(state, "waiting.reason"))
+		switch {
+		case terminated != nil && num(terminated["exitCode"]) == 0:
+			continue
+		case goOn[at(c, "name")] && at(c, "started") == true:
+			if at(c, "ready") == true {
+				s.ready++
+			}
 			continue
 		case terminated != nil:
-			return "Init:" + endOf(terminated)
+			s.reason = "Init:" + endOf(terminated)
+		case waiting != "" && waiting != "PodInitializing":
+			s.reason = "Init:" + waiting
+		default:
+			s.reason = fmt.Sprintf("Init:%d/%d", i, len(asList(at(o, "spec.initContainers"))))
 		}
-		if waiting := str(at(state, "waiting.reason")); waiting != "" && waiting != "PodInitializing" {
-			return "Init:" + waiting
+		if !holds(o, corev1.PodInitialized) {
+			return nil
 		}
-		return fmt.Sprintf("Init:%d/%d", i, len(asList(at(o, "spec.initContainers"))))
+		break
 	}
+	return beside
+}
+
+// run looks at the containers of a pod that is initialized.
+func (s *podState) run(o any) {
 	running := false
 	statuses := asList(at(o, "status.containerStatuses"))
 	for i := len(statuses) - 1; i >= 0; i-- {
-		state := at(statuses[i], "state")
+		c := statuses[i]
+		s.restartedBy(c)
+		state := at(c, "state")
 		if waiting := str(at(state, "waiting.reason")); waiting != "" {
-			reason = waiting
+			s.reason = waiting
 		} else if terminated := asMap(at(state, "terminated")); terminated != nil {
-			reason = endOf(terminated)
-		} else if at(statuses[i], "ready") == true && at(state, "running") != nil {
+			s.reason = endOf(terminated)
+		} else if at(c, "ready") == true && at(state, "running") != nil {
 			running = true
+			s.ready++
 		}
 	}
-	if reason == "Completed" && running {
-		return "Running"
+	if s.reason == "Completed" && running {
+		if s.reason = "NotReady"; holds(o, corev1.PodReady) {
+			s.reason = "Running"
+		}
 	}
-	return reason
+}
+
+// holds tells whether a condition of a pod is true.
+func holds(o any, condition corev1.PodConditionType) bool {
+	return slices.ContainsFunc(asList(at(o, "status.conditions")), func(c any) bool {
+		return at(c, "type") == string(condition) && at(c, "status") == string(corev1.ConditionTrue)
+	})
 }
 
 // endOf says why a container ended.
@@ -253,15 +321,11 @@ func endOf(terminated map[string]any) string {
 
 // restartsOf shows how often containers were restarted, and when the last was.
 func restartsOf(o any) any {
-	n, last := int64(0), ""
-	for _, c := range asList(at(o, "status.containerStatuses")) {
-		n += num(at(c, "restartCount"))
-		last = max(last, str(at(c, "lastState.terminated.finishedAt")))
+	s := stateOf(o)
+	if s.restarts > 0 && s.restarted != "" {
+		return fmt.Sprintf("%d (%v ago)", s.restarts, elapsed(s.restarted))
 	}
-	if n > 0 && last != "" {
-		return fmt.Sprintf("%d (%v ago)", n, elapsed(last))
-	}
-	return fmt.Sprint(n)
+	return fmt.Sprint(s.restarts)
 }
 
 func readinessGatesOf(o any) any {

@@ -160,7 +160,12 @@ func validateSubject(s rbacv1.Subject, at *field.Path) (errs field.ErrorList) {
 
 func roleColumns() []column { return []column{createdAt()} }
 
-func bindingColumns() []column {
+func roleBindingColumns() []column { return bindingColumns("roleBinding") }
+
+func clusterRoleBindingColumns() []column { return bindingColumns("clusterRoleBinding") }
+
+// bindingColumns are those of a kind of bindings, as its descriptions call it.
+func bindingColumns(kind string) []column {
 	doc := rbacv1.RoleBinding{}.SwaggerDoc()
 	subjects := func(kind string, name func(s any) string) func(o any) any {
 		return func(o any) any {
@@ -178,9 +183,9 @@ func bindingColumns() []column {
 		age(),
 	}
 	return append(columns, wide(
-		cell("Users", "Users in the binding", subjects(rbacv1.UserKind, name)),
-		cell("Groups", "Groups in the binding", subjects(rbacv1.GroupKind, name)),
-		cell("ServiceAccounts", "ServiceAccounts in the binding", subjects(rbacv1.ServiceAccountKind, func(s any) string {
+		cell("Users", "Users in the "+kind, subjects(rbacv1.UserKind, name)),
+		cell("Groups", "Groups in the "+kind, subjects(rbacv1.GroupKind, name)),
+		cell("ServiceAccounts", "ServiceAccounts in the "+kind, subjects(rbacv1.ServiceAccountKind, func(s any) string {
 			return str(at(s, "namespace")) + "/" + str(at(s, "name"))
 		})),
 	)...)

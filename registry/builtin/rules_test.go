@@ -64,6 +64,13 @@ func TestDefaults(t *testing.T) {
 			map[string]any{"spec.policyTypes.1": "Egress", "spec.egress.0.ports.0.protocol": "TCP"}},
 		{"webhooks", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", `{"metadata":{"name":"a"},"webhooks":[{"name":"a.b.c","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"name":"s","namespace":"n"}}}]}`,
 			map[string]any{"webhooks.0.failurePolicy": "Fail", "webhooks.0.timeoutSeconds": 10.0, "webhooks.0.clientConfig.service.port": 443.0}},
+		{"autoscaler", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `{"metadata":{"name":"behaves"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},"behavior":{"scaleUp":{"policies":[{"type":"Pods","value":9,"periodSeconds":60}]}}}}`,
+			map[string]any{
+				"spec.minReplicas": 1.0, "spec.metrics.0.resource.target.averageUtilization": 80.0, "spec.behavior.scaleUp.policies.0.value": 9.0, "spec.behavior.scaleUp.stabilizationWindowSeconds": 0.0,
+				"spec.behavior.scaleDown.policies.0.type": "Percent", "spec.behavior.scaleDown.selectPolicy": "Max", "spec.behavior.scaleDown.stabilizationWindowSeconds": nil,
+			}},
+		{"priority level", "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations", `{"metadata":{"name":"a"},"spec":{"type":"Limited","limited":{"limitResponse":{"type":"Queue","queuing":{}}}}}`,
+			map[string]any{"spec.limited.nominalConcurrencyShares": 30.0, "spec.limited.lendablePercent": 0.0, "spec.limited.limitResponse.queuing.queues": 64.0, "spec.limited.limitResponse.queuing.handSize": 8.0}},
 		{"secret", "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"a"},"data":{"x":"eA=="},"stringData":{"x":"y"}}`,
 			map[string]any{"type": "Opaque", "data.x": "eQ==", "stringData": nil}},
 		{"role binding", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings", `{"metadata":{"name":"system:a"},"roleRef":{"kind":"Role","name":"r"},"subjects":[{"kind":"User","name":"u"},{"kind":"ServiceAccount","name":"s"}]}`,

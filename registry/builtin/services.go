@@ -255,7 +255,12 @@ func serviceColumns() []column {
 	doc := corev1.ServiceSpec{}.SwaggerDoc()
 	return append([]column{
 		text("Type", "spec.type", doc["type"]),
-		orNone("Cluster-IP", "spec.clusterIP", doc["clusterIP"]),
+		cell("Cluster-IP", doc["clusterIP"], func(o any) any {
+			for _, ip := range asList(at(o, "spec.clusterIPs")) {
+				return str(ip)
+			}
+			return none
+		}),
 		cell("External-IP", doc["externalIPs"], externalIPs),
 		cell("Port(s)", doc["ports"], func(o any) any {
 			return or(joined(at(o, "spec.ports"), ",", func(p any) string {
@@ -295,10 +300,10 @@ func balancerText(ingress any) string {
 // maxShown is how many of a list a cell shows.
 const maxShown = 3
 
-// some shows the first of a list.
-func some(all []string) string {
+// some shows the first of a list, and otherwise where that is empty.
+func some(all []string, otherwise string) string {
 	if len(all) == 0 {
-		return none
+		return otherwise
 	}
 	if len(all) <= maxShown {
 		return strings.Join(all, ",")
@@ -309,19 +314,25 @@ func some(all []string) string {
 func endpointsColumns() []column {
 	return []column{
 		cell("Endpoints", corev1.Endpoints{}.SwaggerDoc()["subsets"], func(o any) any {
+			subsets := asList(at(o, "subsets"))
+			if len(subsets) == 0 {
+				return none
+			}
 			var all []string
-			for _, s := range asList(at(o, "subsets")) {
-				for _, a := range asList(at(s, "addresses")) {
-					ip, ports := str(at(a, "ip")), asList(at(s, "ports"))
-					if len(ports) == 0 {
-						all = append(all, ip)
+			for _, s := range subsets {
+				addresses, ports := asList(at(s, "addresses")), asList(at(s, "ports"))
+				for _, p := range ports {
+					for _, a := range addresses {
+						all = append(all, net.JoinHostPort(str(at(a, "ip")), strconv.FormatInt(num(at(p, "port")), 10)))
 					}
-					for _, p := range ports {
-						all = append(all, net.JoinHostPort(ip, strconv.FormatInt(num(at(p, "port")), 10)))
+				}
+				for _, a := range addresses {
+					if len(ports) == 0 {
+						all = append(all, str(at(a, "ip")))
 					}
 				}
 			}
-			return some(all)
+			return some(all, "")
 		}),
 		age(),
 	}
@@ -336,11 +347,13 @@ func endpointSliceColumns() []column {
 			for _, p := range asList(at(o, "ports")) {
 				if n := at(p, "port"); n != nil {
 					all = append(all, strconv.FormatInt(num(n), 10))
+				} else if name := at(p, "name"); name != nil {
+					all = append(all, str(name))
 				} else {
-					all = append(all, or(str(at(p, "name")), "*"))
+					all = append(all, "*")
 				}
 			}
-			return strings.Replace(some(all), none, "<unset>", 1)
+			return or(some(all, unset), unset)
 		}),
 		cell("Endpoints", doc["endpoints"], func(o any) any {
 			var all []string
@@ -349,7 +362,7 @@ func endpointSliceColumns() []column {
 					all = append(all, str(a))
 				}
 			}
-			return strings.Replace(some(all), none, "<unset>", 1)
+			return some(all, unset)
 		}),
 		age(),
 	}
@@ -412,5 +425,6 @@ func nodeRoles(o any) any {
 	if role := str(labels["kubernetes.io/role"]); role != "" {
 		roles = append(roles, role)
 	}
-	return or(strings.Join(roles, ","), none)
+	slices.Sort(roles)
+	return or(strings.Join(slices.Compact(roles), ","), none)
 }

@@ -167,7 +167,7 @@ func orUnset(name, path, description string) column {
 func persistentVolumeColumns() []column {
 	spec, status := corev1.PersistentVolumeSpec{}.SwaggerDoc(), corev1.PersistentVolumeStatus{}.SwaggerDoc()
 	return append([]column{
-		text("Capacity", "spec.capacity.storage", spec["capacity"]),
+		cell("Capacity", spec["capacity"], func(o any) any { return or(str(at(o, "spec.capacity.storage")), "0") }),
 		cell("Access Modes", spec["accessModes"], func(o any) any { return modesText(at(o, "spec.accessModes")) }),
 		text("Reclaim Policy", "spec.persistentVolumeReclaimPolicy", spec["persistentVolumeReclaimPolicy"]),
 		cell("Status", status["phase"], phase),
@@ -177,11 +177,35 @@ func persistentVolumeColumns() []column {
 			}
 			return ""
 		}),
-		text("StorageClass", "spec.storageClassName", "StorageClass of the pv"),
+		cell("StorageClass", "StorageClass of the pv", storageClassOf),
 		orUnset("VolumeAttributesClass", "spec.volumeAttributesClassName", "VolumeAttributesClass of the pv"),
 		text("Reason", "status.reason", status["reason"]),
 		age(),
 	}, wide(orUnset("VolumeMode", "spec.volumeMode", spec["volumeMode"]))...)
+}
+
+// storageClassOf shows the class of a volume or claim, which may stand in the annotation of old.
+func storageClassOf(o any) any {
+	if class, ok := asMap(at(o, "metadata.annotations"))[corev1.BetaStorageClassAnnotation]; ok {
+		return class
+	}
+	return str(at(o, "spec.storageClassName"))
+}
+
+// nameOrDefault shows the name of a class, and whether it's the one that is taken if none is named. annotations say so.
+func nameOrDefault(annotations ...string) column {
+	c := nameColumn()
+	c.JSONPath = ""
+	c.Cell = func(o any) any {
+		name := str(at(o, "metadata.name"))
+		for _, a := range annotations {
+			if asMap(at(o, "metadata.annotations"))[a] == "true" {
+				return name + " (default)"
+			}
+		}
+		return name
+	}
+	return c
 }
 
 // phase shows the phase of a volume or claim.
@@ -205,9 +229,9 @@ func claimColumns() []column {
 	return append([]column{
 		cell("Status", status["phase"], phase),
 		text("Volume", "spec.volumeName", spec["volumeName"]),
-		cell("Capacity", status["capacity"], bound(func(o any) any { return str(at(o, "status.capacity.storage")) })),
+		cell("Capacity", status["capacity"], bound(func(o any) any { return or(str(at(o, "status.capacity.storage")), "0") })),
 		cell("Access Modes", status["accessModes"], bound(func(o any) any { return modesText(at(o, "status.accessModes")) })),
-		text("StorageClass", "spec.storageClassName", "StorageClass of the pvc"),
+		cell("StorageClass", "StorageClass of the pvc", storageClassOf),
 		orUnset("VolumeAttributesClass", "spec.volumeAttributesClassName", "VolumeAttributesClass of the pvc"),
 		age(),
 	}, wide(orUnset("VolumeMode", "spec.volumeMode", spec["volumeMode"]))...)
@@ -221,6 +245,7 @@ func flag(name, path, description string) column {
 func storageClassColumns() []column {
 	doc := storagev1.StorageClass{}.SwaggerDoc()
 	return []column{
+		nameOrDefault("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"),
 		text("Provisioner", "provisioner", doc["provisioner"]),
 		text("ReclaimPolicy", "reclaimPolicy", doc["reclaimPolicy"]),
 		text("VolumeBindingMode", "volumeBindingMode", doc["volumeBindingMode"]),
@@ -257,16 +282,16 @@ func csiDriverColumns() []column {
 
 func csiNodeColumns() []column {
 	return []column{
-		{Name: "Drivers", Type: "integer", Description: storagev1.CSINodeSpec{}.SwaggerDoc()["drivers"], Cell: func(o any) any { return int64(len(asList(at(o, "spec.drivers")))) }},
+		count("Drivers", "spec.drivers", "Drivers indicates the number of CSI drivers registered on the node"),
 		age(),
 	}
 }
 
 func csiStorageCapacityColumns() []column {
 	doc := storagev1.CSIStorageCapacity{}.SwaggerDoc()
-	return []column{text("StorageClassName", "storageClassName", doc["storageClassName"]), text("Capacity", "capacity", doc["capacity"])}
+	return []column{text("StorageClassName", "storageClassName", doc["storageClassName"]), orUnset("Capacity", "capacity", doc["capacity"])}
 }
 
 func attributesClassColumns() []column {
-	return []column{text("DriverName", "driverName", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]), age()}
+	return []column{nameOrDefault("storageclass.kubernetes.io/is-default-class"), text("DriverName", "driverName", storagev1.VolumeAttributesClass{}.SwaggerDoc()["driverName"]), age()}
 }

@@ -456,8 +456,6 @@ func jobStatus(o any) any {
 		return "Suspended"
 	case holds(batchv1.JobFailureTarget):
 		return "FailureTarget"
-	case holds(batchv1.JobSuccessCriteriaMet):
-		return "SuccessCriteriaMet"
 	}
 	return "Running"
 }
@@ -481,7 +479,10 @@ func cronJobColumns() []column {
 
 // capital shows a boolean as kubectl does for some kinds.
 func capital(v any) string {
-	if v == true {
+	switch v {
+	case nil:
+		return unset
+	case true:
 		return "True"
 	}
 	return "False"
