@@ -52,7 +52,7 @@ var floors = []floor{
 	{"admission/policy", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission/webhook", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission", []string{"audit", "storage", "registry", "registry/...", "admission/..."}},
-	{"server", []string{"selectors", "watchstream", "kubeproto", "storage", "storage/etcd", "storage/cacher", "registry/...", "controllers", "access", "admission"}},
+	{"server", []string{"selectors", "watchstream", "kubeproto", "storage", "storage/etcd", "storage/cacher", "registry/...", "controllers", "access", "admission", "audit"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"client", []string{"selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},

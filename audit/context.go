@@ -16,6 +16,12 @@ func FromContext(ctx context.Context) *Record {
 	return record
 }
 
+// The annotations that say what was decided about a request: "allow" or "forbid", and why.
+const (
+	Decision = "authorization.k8s.io/decision"
+	Reason   = "authorization.k8s.io/reason"
+)
+
 // Annotate adds an annotation to the events of the request that ctx belongs to, for instance why it was admitted. It does
 // nothing if the request isn't audited. A key that is there already keeps its first value. It may be called from many
 // goroutines at once.

@@ -24,24 +24,22 @@ const (
 // unused are the flags of kube-apiserver 1.37 that have no effect here, by what they take. Most are about parts of a cluster that
 // this server doesn't have: kubelets, peers, an aggregator, etcd elsewhere, limits that are others here.
 var unused = map[kind]string{
-	aBool: `aggregator-reject-forwarding-redirect allow-privileged audit-log-batch-throttle-enable audit-log-compress audit-log-truncate-enabled audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled
+	aBool: `aggregator-reject-forwarding-redirect allow-privileged audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled
 		contention-profiling emulation-forward-compatible enable-aggregator-routing enable-bootstrap-token-auth enable-garbage-collector
 		enable-logs-handler enable-priority-and-fairness encryption-provider-config-automatic-reload log-json-split-stream log-text-split-stream
 		permit-address-sharing permit-port-sharing profiling runtime-config-emulation-forward-compatible
 		service-account-extend-token-expiration service-account-lookup shutdown-send-retry-after watch-cache`,
-	aNumber: `apiserver-count audit-log-batch-buffer-size audit-log-batch-max-size audit-log-batch-throttle-burst audit-log-batch-throttle-qps
-		audit-log-maxage audit-log-maxbackup audit-log-maxsize audit-log-truncate-max-batch-size audit-log-truncate-max-event-size
-		audit-webhook-batch-buffer-size audit-webhook-batch-max-size audit-webhook-batch-throttle-burst
+	aNumber: `apiserver-count audit-webhook-batch-buffer-size audit-webhook-batch-max-size audit-webhook-batch-throttle-burst
 		audit-webhook-batch-throttle-qps audit-webhook-truncate-max-batch-size audit-webhook-truncate-max-event-size
 		default-watch-cache-size delete-collection-workers goaway-chance kubelet-port kubelet-read-only-port kubernetes-service-node-port
 		lease-reuse-duration-seconds max-connection-bytes-per-sec max-mutating-requests-inflight max-requests-inflight min-request-timeout`,
-	aDuration: `audit-log-batch-max-wait audit-webhook-batch-initial-backoff audit-webhook-batch-max-wait audit-webhook-initial-backoff
+	aDuration: `audit-webhook-batch-initial-backoff audit-webhook-batch-max-wait audit-webhook-initial-backoff
 		authentication-token-webhook-cache-ttl authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
 		coordinated-leadership-lease-duration coordinated-leadership-renew-deadline coordinated-leadership-retry-period
 		etcd-compaction-interval etcd-count-metric-poll-period etcd-db-metric-poll-interval etcd-healthcheck-timeout etcd-readycheck-timeout
 		event-ttl kubelet-timeout livez-grace-period log-flush-frequency request-timeout shutdown-delay-duration
 		shutdown-watch-termination-grace-period storage-initialization-timeout`,
-	aText: `advertise-address allow-metric-labels allow-metric-labels-manifest audit-log-format audit-log-mode audit-log-version audit-webhook-mode audit-webhook-version
+	aText: `advertise-address allow-metric-labels allow-metric-labels-manifest audit-webhook-mode audit-webhook-version
 		authentication-token-webhook-version authorization-webhook-version debug-socket-path disabled-metrics emulated-version
 		endpoint-reconciler-type etcd-cafile etcd-certfile etcd-keyfile etcd-prefix etcd-servers etcd-servers-overrides external-hostname
 		kubelet-certificate-authority kubelet-client-certificate kubelet-client-key kubelet-preferred-address-types log-json-info-buffer-size
@@ -60,8 +58,6 @@ var refused = map[string]string{
 	"authorization-config":                     "there is no chain of authorizers",
 	"authorization-policy-file":                "there is no ABAC",
 	"authorization-webhook-config-file":        "there is no authorization by webhook",
-	"audit-log-path":                           "there is no audit log",
-	"audit-policy-file":                        "there is no audit log",
 	"disable-http2-serving":                    "HTTP/2 is always served",
 	"egress-selector-config-file":              "connections to webhooks can't be sent through a proxy",
 	"encryption-provider-config":               "stored objects aren't encrypted",

@@ -102,6 +102,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.IntVarP(&f.verbosity, "v", "v", 0, "number for the verbosity of the log: "+strconv.Itoa(debugVerbosity)+" and more is for debugging")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	s.Access.AddFlags(set)
+	s.Audit.AddFlags(set)
 	s.Plugins.AddFlags(set)
 	addOthers(set, &a.Unused)
 	return set

@@ -35,32 +35,55 @@ func (i *identity) asks() bool { return i.on || len(i.tokens) > 0 }
 // leads nowhere. The request that it returns has the user in its context, if users are told apart. The error is 401, always
 // the same, and the log says why; or 400 or 403, if the user wants to be taken for somebody else.
 func (h *handler) identify(w *response, r *http.Request) (*http.Request, error) {
-	i := h.identity
-	if !i.asks() {
+	u, err := h.authenticate(w, r)
+	if err != nil {
+		h.auditRefused(w, r)
+		return nil, err
+	}
+	if r, err = h.beginAudit(w, r, u); err != nil {
+		return nil, err
+	}
+	if !h.identity.on {
 		return r, nil
 	}
-	token, known := bearerToken(r)
-	if !i.on {
-		if known && i.tokens.has(token) || isHealth(r) {
-			return r, nil
-		}
-		return nil, unauthorized(w)
-	}
-	u, err := i.access.Authenticate(r, token)
-	if err != nil {
-		h.logRefusal(w, r, err)
-		return nil, unauthorized(w)
-	}
 	r.Header.Del("Authorization")
-	other, err := access.Impersonate(r, u, i.rules)
+	other, err := access.Impersonate(r, u, h.identity.rules)
 	if err != nil {
 		return nil, err
 	}
 	if other != nil {
 		h.log.Debug("impersonation", "user", u.GetName(), "as", other.GetName(), "audit_id", w.auditID)
+		w.audit.Impersonate(other)
 		u = other
 	}
 	return withUser(r, u), nil
+}
+
+// nobody is who asks without a credential where users aren't told apart and a token lets in: a probe.
+var nobody user.Info = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
+
+// authenticate answers whose credentials a request has. The error is 401.
+func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) {
+	i := h.identity
+	if !i.asks() {
+		return registry.Everyone, nil
+	}
+	token, known := bearerToken(r)
+	if i.on {
+		u, err := i.access.Authenticate(r, token)
+		if err != nil {
+			h.logRefusal(w, r, err)
+			return nil, unauthorized(w)
+		}
+		return u, nil
+	}
+	switch {
+	case known && i.tokens.has(token):
+		return registry.Everyone, nil
+	case isHealth(r):
+		return nobody, nil
+	}
+	return nil, unauthorized(w)
 }
 
 func withUser(r *http.Request, u user.Info) *http.Request {

@@ -58,6 +58,7 @@ func (w *response) fail(r *http.Request, err error) {
 // answerStatus answers with a Status, in the form that the client accepts.
 func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 	w.Header().Del("ETag") // of the answer that this is instead of
+	w.auditStatus(answer)
 	if answer.Details != nil && answer.Details.RetryAfterSeconds > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(answer.Details.RetryAfterSeconds)))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -39,6 +40,7 @@ type handler struct {
 	discovery         *documents
 	openapi           *openAPI
 	snapshots         *snapshots
+	audit             *audit.Log // nil: nothing is audited
 	routes            http.Handler
 }
 
@@ -56,7 +58,9 @@ type response struct {
 	call
 	log     *slog.Logger
 	auditID string
-	code    int // 0 until the header is written
+	begun   time.Time
+	audit   *audit.Record // nil: the request isn't audited
+	code    int           // 0 until the header is written
 	bytes   int64
 
 	lobby      bool      // the connection is beyond MaxConnections: it gets a 503
@@ -85,8 +89,8 @@ func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
 }
 
 func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
-	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), large: h.large, yaml: h.yaml, inflight: h.inflight, lobby: inLobby(r.Context())}
 	start := time.Now()
+	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), begun: start, large: h.large, yaml: h.yaml, inflight: h.inflight, lobby: inLobby(r.Context())}
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache, private")
@@ -109,8 +113,11 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			if elsewhere, ok := cause.(*registry.PanicError); ok {
 				cause, stack = fmt.Sprintf("%v: %v", elsewhere, elsewhere.Cause), elsewhere.Stack
 			}
-			h.log.ErrorContext(r.Context(), "panic", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "panic", fmt.Sprint(cause), "stack", string(stack))
+			what := fmt.Sprint(cause)
+			h.log.ErrorContext(r.Context(), "panic", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "panic", what, "stack", string(stack))
 			cause = w.afterPanic(r)
+			w.audit.Panicked(what)
+			w.audit = nil // its last event is written
 		}
 		if !w.takenOver {
 			h.finish(w, r.Method, shortPath(r), time.Since(start))
@@ -163,6 +170,7 @@ func (w *response) afterPanic(r *http.Request) any {
 // finish leaves the request's log line and its counts.
 func (h *handler) finish(w *response, method, path string, took time.Duration) {
 	h.metrics.observe(w, method, took)
+	w.audit.Completed(w.code)
 	if !h.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
 	}
@@ -208,6 +216,7 @@ func (w *response) parseQuery(r *http.Request) (watch bool, err error) {
 func (w *response) WriteHeader(code int) {
 	if w.code == 0 && code >= 200 {
 		w.code = code
+		w.audit.Started(code)
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
@@ -216,6 +225,7 @@ func (w *response) WriteHeader(code int) {
 func (w *response) Write(p []byte) (int, error) {
 	if w.code == 0 {
 		w.code = http.StatusOK
+		w.audit.Started(w.code)
 	}
 	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)

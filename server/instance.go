@@ -18,6 +18,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/admission"
+	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
@@ -59,6 +60,7 @@ type instance struct {
 	admission   *admission.Chain
 	controllers *controllers.Controllers
 	sweeper     *watchstream.Sweeper
+	audit       *audit.Log // nil: nothing is audited
 	cors        cors
 	ready       atomic.Bool
 
@@ -96,6 +98,9 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 			err = errors.Join(err, in.close())
 		}
 	}()
+	if in.audit, err = audit.Open(s.Audit, in.log); err != nil {
+		return nil, err
+	}
 	if err := removeURLFile(s.URLFile); err != nil { // of a run that was killed
 		return nil, err
 	}
@@ -269,6 +274,8 @@ func (in *instance) closeAll() error {
 		errs = append(errs, in.admission.Close())
 	}
 	in.access.Close()
+	in.waitingFor.Store("the audit log")
+	errs = append(errs, in.audit.Close())
 	if in.store != nil {
 		in.waitingFor.Store("the store")
 		in.store.Close()

@@ -205,6 +205,7 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 			return err
 		}
 		defer h.inflight.leaveAs(classWrite, collectionWrites-1)
+		w.auditRequest(b)
 		asked.Body = b.data
 		if list, err = t.endpoint.DeleteCollection(r.Context(), asked); err != nil {
 			return err
@@ -212,7 +213,7 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 	} else if list, err = t.endpoint.List(r.Context(), asked); err != nil {
 		return err
 	}
-	return w.writeStream(r, media, func(out io.Writer) error { return list.Write(r.Context(), out) })
+	return w.writeStream(r, media, w.auditedStream(media, func(out io.Writer) error { return list.Write(r.Context(), out) }))
 }
 
 // object serves the verbs on one object.
@@ -233,6 +234,7 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	if err != nil {
 		return err
 	}
+	w.auditRequest(b)
 	asked := t.request(w, r, wanted)
 	asked.Body, asked.PatchType = b.data, b.mediaType
 	if b.protobuf != nil {
@@ -248,6 +250,7 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	if w.notModified(r, media, res.Tag) {
 		return nil
 	}
+	w.auditResponse(media, res.Object)
 	code := http.StatusOK
 	switch {
 	case res.Created:

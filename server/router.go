@@ -30,12 +30,14 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		openapi:           newOpenAPI(),
 		discovery:         newDocuments(),
 		snapshots:         in.snapshots,
+		audit:             in.audit,
 	}
 	h.guard.cors = in.cors
 	in.addGauges(h.metrics.registry, h.large)
 	h.openapi.collect(h.metrics.registry)
 	h.watchers.collect(h.metrics.registry)
 	in.front.listener.collect(h.metrics.registry)
+	collectAudit(in.audit, h.metrics.registry)
 	gatherers := prometheus.Gatherers{h.metrics.registry}
 	if s.Metrics != nil {
 		gatherers = append(gatherers, s.Metrics)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/admission"
+	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
@@ -153,6 +154,9 @@ type Server struct {
 	// Admission, if set, is asked about what clients write to any resource, definitions and namespaces too, and may change
 	// or refuse it: see registry.Admission. Objects of one Go type are the matter of its registry.Definition.
 	Admission []registry.Admission[unstructured.Unstructured]
+
+	// Audit says which requests are noted in an audit log. By default none is.
+	Audit audit.Options
 
 	// FreeMemory, if set, is called when a thousand watches or more have come or gone and no further ones do. The
 	// program apiserver-lite sets debug.FreeOSMemory, which gives back what the whole process doesn't use.
@@ -311,6 +315,9 @@ func (s *Server) validate() error {
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	case s.TLS && s.TLSCertFile != "":
 		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")
+	}
+	if err := s.Audit.Validate(); err != nil {
+		return err
 	}
 	if err := s.Access.Validate(); err != nil {
 		return err

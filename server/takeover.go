@@ -66,7 +66,7 @@ func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, s *st
 	w.takenOver = true
 	t := &takenOver{
 		carrier: c,
-		done:    &response{log: w.log, auditID: w.auditID, code: w.code, call: call{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}},
+		done:    &response{log: w.log, auditID: w.auditID, audit: w.audit, code: w.code, call: call{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}},
 		sent:    &watcher.bytes,
 		method:  r.Method,
 		path:    shortPath(r),
@@ -92,7 +92,10 @@ func (h *handler) carry(w *response, r *http.Request, s *stream, sent *atomic.In
 	}()
 	sink := &connSink{deadline: deadline{timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint), stream: s, sent: sent}
 	if isWebSocket(r) {
-		return upgrade(w, r, sink)
+		if c, err = upgrade(w, r, sink); err == nil {
+			w.audit.Started(http.StatusSwitchingProtocols)
+		}
+		return c, err
 	}
 	w.Header().Set("Connection", "close") // there's no way back to net/http, so no second request either
 	w.WriteHeader(http.StatusOK)
