@@ -20,7 +20,7 @@ import (
 // Mutating is the plug-in MutatingAdmissionPolicy. It's safe for concurrent use.
 type Mutating struct {
 	config   Config
-	policies *registry.Derived[[]bound[mutations]]
+	policies *registry.Derived[*policies[mutations]]
 }
 
 // mutations are a MutatingAdmissionPolicy's own expressions.
@@ -46,7 +46,7 @@ func newMutating(stored *admissionregistrationv1.MutatingAdmissionPolicy) *polic
 	spec := &stored.Spec
 	p := &policy[mutations]{
 		name: stored.Name, lenient: isIgnore(spec.FailurePolicy), params: spec.ParamKind,
-		selection: newSelection(spec.MatchConstraints), conditions: spec.MatchConditions, variables: spec.Variables,
+		selection: constraints(spec.MatchConstraints), conditions: spec.MatchConditions, variables: spec.Variables,
 	}
 	p.lazily(func(set *expression.Set) mutations {
 		own := mutations{reinvoked: spec.ReinvocationPolicy == admissionregistrationv1.IfNeededReinvocationPolicy}
@@ -70,7 +70,7 @@ func newMutatingBinding(stored *admissionregistrationv1.MutatingAdmissionPolicyB
 
 // Concerns tells whether a policy may be about a request.
 func (m *Mutating) Concerns(a *registry.Attributes) bool {
-	return a.Operation != registry.Delete && concerns(m.policies.Get(), a, m.config.Registry)
+	return a.Operation != registry.Delete && m.policies.Get().concern(a, m.config.Registry)
 }
 
 // Admit lets the policies change an object. Which of them are about it is decided before the first of them changes it.
@@ -80,7 +80,7 @@ func (m *Mutating) Admit(ctx context.Context, r *admissionRequest) error {
 	}
 	c := &changes{request: m.config.request(r), round: match.RoundOf(ctx)}
 	var all []invocation
-	for _, p := range m.policies.Get() {
+	for _, p := range m.policies.Get().all {
 		all = append(all, c.invocations(ctx, p)...)
 	}
 	for _, i := range all {

@@ -2,9 +2,12 @@ package policy
 
 import (
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
@@ -83,46 +86,73 @@ type kind[P, B, E any] struct {
 	binding            func(*B) (policy string, b *binding)
 }
 
-// derive returns the policies of a kind that have bindings, in the order of their names.
-func derive[P, B, E any](c Config, k kind[P, B, E]) *registry.Derived[[]bound[E]] {
-	policies := storage.PrefixOf(admissionregistrationv1.GroupName, k.policies)
-	bindings := storage.PrefixOf(admissionregistrationv1.GroupName, k.bindings)
+// policies are those of a kind that have bindings.
+type policies[E any] struct {
+	all      []bound[E]                    // by name
+	named    map[schema.GroupResource]bool // what their rules name
+	wildcard bool                          // a rule may be about any resource
+}
+
+// derive returns the policies of a kind.
+func derive[P, B, E any](c Config, k kind[P, B, E]) *registry.Derived[*policies[E]] {
+	ofPolicies := storage.PrefixOf(admissionregistrationv1.GroupName, k.policies)
+	ofBindings := storage.PrefixOf(admissionregistrationv1.GroupName, k.bindings)
 	bad := func(o *cacher.Object, err error) {
 		c.Log.Error("an admission policy or a binding can't be read, so it isn't enforced", "key", o.Key, "error", err)
 	}
 	var readPolicies registry.Decoded[P]
 	var readBindings registry.Decoded[B]
 	known := map[*P]*policy[E]{} // those that haven't changed stay compiled
-	return registry.Derive(c.Registry, func(of func(storage.Prefix) []*cacher.Object) (all []bound[E]) {
+	return registry.Derive(c.Registry, func(of func(storage.Prefix) []*cacher.Object) *policies[E] {
 		to := map[string][]*binding{}
-		for _, b := range readBindings.All(of(bindings), bad) {
+		for _, b := range readBindings.All(of(ofBindings), bad) {
 			name, bound := k.binding(b)
 			to[name] = append(to[name], bound)
 		}
-		next := map[*P]*policy[E]{}
-		for _, stored := range readPolicies.All(of(policies), bad) {
+		now, next := &policies[E]{named: map[schema.GroupResource]bool{}}, map[*P]*policy[E]{}
+		for _, stored := range readPolicies.All(of(ofPolicies), bad) {
 			p := known[stored]
 			if p == nil {
 				p = k.policy(stored)
 			}
 			next[stored] = p
 			if len(to[p.name]) > 0 {
-				all = append(all, bound[E]{p, to[p.name]})
+				now.add(bound[E]{p, to[p.name]})
 			}
 		}
 		known = next
-		return all
-	}, policies, bindings)
+		return now
+	}, ofPolicies, ofBindings)
 }
 
-// concerns tells whether one of the policies may be about a request, without its object.
-func concerns[E any](all []bound[E], a *registry.Attributes, r *registry.Registry) bool {
-	if len(all) == 0 || match.Exempt(a) {
+// add adds a policy after those that are there.
+func (p *policies[E]) add(b bound[E]) {
+	p.all = append(p.all, b)
+	for i := range b.selection.rules {
+		r := &b.selection.rules[i]
+		for _, group := range r.APIGroups {
+			for _, resource := range r.Resources {
+				resource, _, _ = strings.Cut(resource, "/")
+				p.named[schema.GroupResource{Group: group, Resource: resource}] = true
+				p.wildcard = p.wildcard || group == "*" || resource == "*"
+			}
+		}
+	}
+	p.wildcard = p.wildcard || len(b.selection.rules) == 0
+}
+
+// concern tells whether one of the policies may be about a request, without its object. Most requests are of resources that
+// no rule names, and cost no look at the rules.
+func (p *policies[E]) concern(a *registry.Attributes, r *registry.Registry) bool {
+	if len(p.all) == 0 || match.Exempt(a) {
 		return false
 	}
 	path := match.PathOf(a, r.Catalog())
-	for _, p := range all {
-		if _, ok := p.selection.place(path); ok {
+	if !p.wildcard && !slices.ContainsFunc(path.Places, func(at match.Place) bool { return p.named[at.Resource.GroupResource()] }) {
+		return false
+	}
+	for _, b := range p.all {
+		if _, ok := b.selection.place(path); ok {
 			return true
 		}
 	}

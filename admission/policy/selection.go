@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -19,6 +20,16 @@ type selection struct {
 	err                 error // what is wrong with a selector
 }
 
+// constraints returns the selection of a policy, which must have one. A policy without any can't be written, but an older
+// server may have stored it: as in Kubernetes it can't be evaluated then, whatever the request.
+func constraints(m *admissionregistrationv1.MatchResources) *selection {
+	if m == nil {
+		return &selection{err: errors.New("policy contained no match constraints, a required field")}
+	}
+	return newSelection(m)
+}
+
+// newSelection returns the selection of a binding, nil for none.
 func newSelection(m *admissionregistrationv1.MatchResources) *selection {
 	if m == nil {
 		return nil

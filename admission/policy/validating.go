@@ -29,7 +29,7 @@ const (
 // Validating is the plug-in ValidatingAdmissionPolicy. It's safe for concurrent use.
 type Validating struct {
 	config   Config
-	policies *registry.Derived[[]bound[rules]]
+	policies *registry.Derived[*policies[rules]]
 }
 
 // rules are a ValidatingAdmissionPolicy's own expressions.
@@ -61,7 +61,7 @@ func newValidating(stored *admissionregistrationv1.ValidatingAdmissionPolicy) *p
 	spec := &stored.Spec
 	p := &policy[rules]{
 		name: stored.Name, lenient: isIgnore(spec.FailurePolicy), params: spec.ParamKind,
-		selection: newSelection(spec.MatchConstraints), conditions: spec.MatchConditions, variables: spec.Variables,
+		selection: constraints(spec.MatchConstraints), conditions: spec.MatchConditions, variables: spec.Variables,
 	}
 	p.lazily(func(set *expression.Set) (own rules) {
 		for _, v := range spec.Validations {
@@ -90,7 +90,7 @@ func isIgnore(p *admissionregistrationv1.FailurePolicyType) bool {
 
 // Concerns tells whether a policy may be about a request.
 func (v *Validating) Concerns(a *registry.Attributes) bool {
-	return concerns(v.policies.Get(), a, v.config.Registry)
+	return v.policies.Get().concern(a, v.config.Registry)
 }
 
 // Admit does nothing: policies judge what is to be stored.
@@ -99,7 +99,7 @@ func (v *Validating) Admit(context.Context, *admissionRequest) error { return ni
 // Validate refuses an object if a policy does. All policies are asked, and the answer is the first refusal.
 func (v *Validating) Validate(ctx context.Context, r *admissionRequest) error {
 	out := &outcome{request: v.config.request(r)}
-	for _, p := range v.policies.Get() {
+	for _, p := range v.policies.Get().all {
 		out.judge(ctx, p)
 	}
 	out.audit(ctx)
