@@ -50,14 +50,14 @@ func TestEveryFlagWithoutEffect(t *testing.T) {
 	good := map[kind]string{aBool: "true", aNumber: "1", aDuration: "1s", aText: "x"}
 	for k, names := range unused {
 		for name := range strings.FieldsSeq(names) {
-			a, err := ParseAPIServer([]string{"--secure-port=1", "--" + name + "=" + good[k]}, none)
+			a, err := ParseAPIServer([]string{"--bind-address=127.0.0.1", "--" + name + "=" + good[k]}, none)
 			if err != nil || !slices.Equal(a.Unused, []string{"--" + name}) {
 				t.Errorf("--%s: %v", name, err)
 			}
 			if k == aText {
 				continue
 			}
-			if _, err := ParseAPIServer([]string{"--" + name + "=nonsense"}, none); err == nil || !strings.Contains(err.Error(), "--"+name) {
+			if _, err := ParseAPIServer([]string{"--bind-address=127.0.0.1", "--" + name + "=nonsense"}, none); err == nil || !strings.Contains(err.Error(), "--"+name) {
 				t.Errorf("--%s=nonsense: %v", name, err)
 			}
 		}
@@ -67,10 +67,10 @@ func TestEveryFlagWithoutEffect(t *testing.T) {
 // TestEveryRefusedFlag: each is an error that names it, unless it asks for nothing.
 func TestEveryRefusedFlag(t *testing.T) {
 	for name := range refused {
-		if _, err := ParseAPIServer([]string{"--" + name + "=true"}, none); err == nil || !strings.Contains(err.Error(), "--"+name) {
+		if _, err := ParseAPIServer([]string{"--bind-address=127.0.0.1", "--" + name + "=true"}, none); err == nil || !strings.Contains(err.Error(), "--"+name) {
 			t.Errorf("--%s: %v", name, err)
 		}
-		if _, err := ParseAPIServer([]string{"--" + name + "="}, none); err != nil {
+		if _, err := ParseAPIServer([]string{"--bind-address=127.0.0.1", "--" + name + "="}, none); err != nil {
 			t.Errorf("--%s without a value: %v", name, err)
 		}
 	}

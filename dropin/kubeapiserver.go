@@ -118,8 +118,14 @@ func (a *APIServer) apply(f *flags) error {
 	if f.port < 1 || f.port > 65535 { // 0 would turn HTTPS off, and there is nothing else
 		return fmt.Errorf("--secure-port %d is not between 1 and 65535", f.port)
 	}
+	if !ip.IsLoopback() && !s.Access.On() {
+		return fmt.Errorf("--bind-address %s is more than a loopback address, and nobody is asked who they are: set --client-ca-file and --authorization-mode=RBAC, or --bind-address=127.0.0.1", ip)
+	}
 	s.Listen = net.JoinHostPort(ip.String(), strconv.Itoa(f.port))
-	if s.TLSCertFile == "" && s.TLSKeyFile == "" {
+	if (s.TLSCertFile == "") != (s.TLSKeyFile == "") {
+		return errors.New("--tls-cert-file and --tls-private-key-file need each other")
+	}
+	if s.TLSCertFile == "" {
 		s.TLS, s.CertDir = true, f.certDir
 	}
 	if s.TLSConfig, err = f.tls.config(); err != nil {

@@ -48,7 +48,7 @@ func TestParseAPIServerAlternatives(t *testing.T) {
 		}
 		return ""
 	}
-	a, err := ParseAPIServer([]string{"--tls-cert-file=a", "--tls-private-key-file=b"}, controllers)
+	a, err := ParseAPIServer([]string{"--tls-cert-file=a", "--tls-private-key-file=b", "--authorization-mode=Node,RBAC"}, controllers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +69,12 @@ func TestParseAPIServerRefuses(t *testing.T) {
 		"unknown":             {"--frob", "--frob"},
 		"argument":            {"serve", `"serve"`},
 		"address":             {"--bind-address=localhost", "--bind-address"},
+		"open to everybody":   {"--bind-address=0.0.0.0", "--bind-address"},
 		"port 0":              {"--secure-port=0", "--secure-port"},
 		"large port":          {"--secure-port=65536", "--secure-port"},
 		"no network":          {"--service-cluster-ip-range=x", "--service-cluster-ip-range"},
 		"version of TLS":      {"--tls-min-version=VersionSSL30", "--tls-min-version"},
+		"half a certificate":  {"--tls-cert-file=x", "--tls-private-key-file"},
 		"cipher suite":        {"--tls-cipher-suites=ROT13", "--tls-cipher-suites"},
 		"feature gate":        {"--feature-gates=A=perhaps", "--feature-gates"},
 		"part of the API":     {"--runtime-config==true", "--runtime-config"},
@@ -86,7 +88,7 @@ func TestParseAPIServerRefuses(t *testing.T) {
 		"chain of authorizer": {"--authorization-config=x", "--authorization-config"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := ParseAPIServer([]string{tc.arg}, none); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := ParseAPIServer([]string{"--bind-address=::1", tc.arg}, none); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want one that names %s", err, tc.want)
 			}
 		})
