@@ -61,23 +61,28 @@ func (p *proxies) authenticate(r *http.Request) (user.Info, error) {
 	case len(p.names) > 0 && !slices.Contains(p.names, cert.Subject.CommonName):
 		return nil, fmt.Errorf("the certificate %s is none of --requestheader-allowed-names", serial(cert))
 	}
-	u := &user.DefaultInfo{Name: first(r.Header, p.users), UID: first(r.Header, p.uids)}
+	return p.take(r.Header), nil
+}
+
+// take takes the headers out that name a user, and returns the user, nil if they name none.
+func (p *proxies) take(h http.Header) user.Info {
+	u := &user.DefaultInfo{Name: first(h, p.users), UID: first(h, p.uids)}
 	for _, name := range p.groups {
-		u.Groups = append(u.Groups, r.Header.Values(name)...)
+		u.Groups = append(u.Groups, h.Values(name)...)
 	}
 	u.Groups = slices.DeleteFunc(u.Groups, func(group string) bool { return group == "" })
 	for _, prefix := range p.extras {
-		addExtra(u, r.Header, prefix)
+		addExtra(u, h, prefix)
 	}
-	for name := range r.Header {
+	for name := range h {
 		if p.owns(name) {
-			delete(r.Header, name)
+			delete(h, name)
 		}
 	}
 	if u.Name == "" {
-		return nil, nil
+		return nil
 	}
-	return u, nil
+	return u
 }
 
 // first returns the first value that isn't empty.
