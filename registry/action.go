@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -43,9 +44,22 @@ func (e *Endpoint) act(ctx context.Context, r *Request) (Result, error) {
 		if refusal != nil {
 			return Result{}, w.fail(w.Name, refusal)
 		}
-		raw, err := json.Marshal(answer) // also to clients that would rather have protobuf: all take JSON
+		raw, err := w.encodeAnswer(answer)
 		return Result{Object: raw, Created: true}, err
 	})
+}
+
+// encodeAnswer encodes what an Act has answered.
+func (w *write) encodeAnswer(answer any) ([]byte, error) {
+	m, ok := answer.(interface {
+		runtime.Object
+		message
+	})
+	if !ok {
+		return json.Marshal(answer)
+	}
+	apiVersion, kind := m.GetObjectKind().GroupVersionKind().ToAPIVersionAndKind()
+	return encodeApart(w.shown, metav1.TypeMeta{APIVersion: apiVersion, Kind: kind}, m)
 }
 
 // readSent decodes what was sent to a subresource.

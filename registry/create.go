@@ -26,6 +26,8 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 		return Result{}, e.methodNotAllowed("create")
 	}
 	switch {
+	case e.typed != nil && e.typed.Forward != nil:
+		return e.forward(ctx, r)
 	case e.res.answered:
 		return e.ask(ctx, r)
 	case r.Subresource != whole:
@@ -38,6 +40,26 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 		}
 		return w.insertAndAnswer(ctx, o)
 	})
+}
+
+// forward posts an object to the subresource that its kind stands for.
+func (e *Endpoint) forward(ctx context.Context, r *Request) (Result, error) {
+	_, tree, err := object.ParseObject(r.Body)
+	if err != nil {
+		return Result{}, badBody(err)
+	}
+	f := e.typed.Forward
+	to := e.res.registry.Catalog().Kind(f.APIVersion, f.Kind)
+	name, _ := object.Map(tree["metadata"])["name"].(string)
+	switch {
+	case to == nil: // the program has a type of its own in its place
+		return Result{}, errNotServed()
+	case name == "":
+		return Result{}, badRequest("metadata.name is required: it names the %s", to.Singular)
+	}
+	on := *r
+	on.Name, on.Subresource = name, f.Subresource
+	return to.Create(ctx, &on)
 }
 
 // ask answers a question of a Go type's, of which nothing is stored.

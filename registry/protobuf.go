@@ -87,10 +87,8 @@ func (e *Endpoint) Encodes(subresource string, k form.Kind) bool {
 	switch of := e.bodyKind(subresource); {
 	case k == form.Table:
 		return false
-	case subresource == scale:
-		return k == form.Whole
-	case !of.Empty(): // few clients ask, and all take JSON
-		return false
+	case !of.Empty():
+		return k == form.Whole && partMessages[of] != nil
 	}
 	return k == form.MetadataOnly || e.messages != nil
 }
@@ -102,6 +100,9 @@ func (e *Endpoint) bodyKind(subresource string) runtimeschema.GroupVersionKind {
 	}
 	if part := e.part(subresource); part != nil {
 		return part.Kind
+	}
+	if e.typed != nil && e.typed.Forward != nil {
+		return e.kind()
 	}
 	return runtimeschema.GroupVersionKind{}
 }

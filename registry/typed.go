@@ -94,6 +94,14 @@ type Type struct {
 	// stored. Create is the only verb.
 	Answer func(ctx context.Context, question Typed) error
 
+	// Forward, if set, makes a kind of which nothing is stored either: one that is posted goes on to the subresource of the
+	// object that has its name, and that answers. Create is the only verb.
+	Forward *Forward
+	// ReadOnly is for kinds of which only the server makes objects. Get and list are the only verbs.
+	ReadOnly bool
+	// Warning goes with every answer: that the kind is deprecated.
+	Warning string
+
 	admit       func(ctx context.Context, e *Endpoint, a *Attributes, obj, old Typed) (Typed, error) // nil: no hooks
 	policy      func(o *metav1.DeleteOptions) metav1.DeletionPropagation                             // of the deletion that begins it; nil: policyOf
 	undeletable func(name string) bool
@@ -104,6 +112,11 @@ type Type struct {
 // Settle tells whoever took something for a write how that has ended: with the revision of the object that has it now, or
 // with an error. After an error of storage.ErrUnavailable or of a context the object may have been stored all the same.
 type Settle func(stored storage.Revision, err error)
+
+// Forward says where objects of a kind go that are posted.
+type Forward struct {
+	APIVersion, Kind, Subresource string // a Subresource with the same Kind
+}
 
 // Subresource is a part of an object that has a path of its own, or something that is asked of an object there.
 type Subresource struct {
@@ -145,7 +158,7 @@ func (r *Registry) Add(first Type, others ...Type) {
 	first.setDefaults()
 	res := &resource{
 		registry: r, group: first.Group, plural: first.Plural, namespaced: !first.ClusterScoped,
-		answered: first.Answer != nil,
+		answered: first.Answer != nil || first.Forward != nil,
 	}
 	if !res.answered {
 		res.prefix = storage.PrefixOf(first.Group, first.Plural)
@@ -195,7 +208,7 @@ func defaultTo(s, otherwise string) string {
 // endpoint makes the endpoint of a type, which isn't sealed yet.
 func (t *Type) endpoint(res *resource) *Endpoint {
 	e := &Endpoint{
-		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, fields: t.Fields, res: res,
+		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, Warning: t.Warning, fields: t.Fields, res: res,
 		typed: &typed{Type: *t, registry: res.registry, zero: reflect.ValueOf(t.New()).Elem().Interface(), copies: !holds(reflect.TypeOf(t.New()), isAny, nil)},
 	}
 	e.typed.plain = e.typed.copies && !holds(reflect.TypeOf(t.New()), isText, nil)
@@ -213,8 +226,10 @@ func (t *Type) endpoint(res *resource) *Endpoint {
 	}
 	slices.Sort(e.Subresources)
 	switch {
-	case t.Answer != nil:
+	case t.Answer != nil || t.Forward != nil:
 		e.Verbs = []string{"create"}
+	case t.ReadOnly:
+		e.Verbs = []string{"get", "list"}
 	case t.undeletable != nil: // not all at once, then
 		e.Verbs = slices.DeleteFunc(slices.Clone(e.Verbs), func(v string) bool { return v == "deletecollection" })
 	}

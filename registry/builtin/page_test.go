@@ -48,6 +48,12 @@ func kindsTable() string {
 		if line.Answer != nil {
 			about = append(about, "answered, not stored")
 		}
+		if line.Forward != nil {
+			about = append(about, "goes on to "+line.Forward.Kind+"'s "+line.Forward.Subresource)
+		}
+		if line.ReadOnly {
+			about = append(about, "read only")
+		}
 		if line.ClusterScoped {
 			about = append(about, "cluster scope")
 		}

@@ -32,6 +32,9 @@ func TestProtobufRoundTrip(t *testing.T) {
 	s := servertest.New(t, all)
 	for _, line := range builtin.Lines() {
 		t.Run(strings.ReplaceAll(apiVersion(line)+" "+line.Kind, "/", "."), func(t *testing.T) {
+			if !stored(line) {
+				return // see TestBindings and TestComponents
+			}
 			body := withType(t, line, filled(t, line))
 			sent := line.New()
 			if err := json.Unmarshal([]byte(body), sent); err != nil {

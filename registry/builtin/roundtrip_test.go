@@ -179,6 +179,9 @@ func TestRoundTrip(t *testing.T) {
 	s := servertest.New(t, all)
 	for _, line := range builtin.Lines() {
 		t.Run(strings.ReplaceAll(apiVersion(line)+" "+line.Kind, "/", "."), func(t *testing.T) {
+			if !stored(line) {
+				return // see TestBindings and TestComponents
+			}
 			sent := filled(t, line)
 			body := withType(t, line, sent)
 			if line.Answer != nil {
@@ -208,6 +211,9 @@ func TestRoundTrip(t *testing.T) {
 		})
 	}
 }
+
+// stored tells whether clients can make objects of a kind, or ask its questions.
+func stored(line registry.Type) bool { return line.Forward == nil && !line.ReadOnly }
 
 // checkAnswered posts a question.
 func checkAnswered(t *testing.T, s *servertest.Server, line registry.Type, body string) {

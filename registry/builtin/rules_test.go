@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -215,6 +219,71 @@ func TestParts(t *testing.T) {
 			t.Errorf("%s: %s", path, text)
 		}
 	}
+}
+
+// TestBindings posts a Binding to where schedulers of old do, and to where they do now, as JSON and as protobuf. The answers
+// to actions are protobuf for those who ask.
+func TestBindings(t *testing.T) {
+	s := servertest.New(t, all)
+	const bindings, pods = "/api/v1/namespaces/default/bindings", "/api/v1/namespaces/default/pods"
+	for _, name := range []string{"a", "b", "c"} {
+		must(t, s, http.MethodPost, pods, `{"metadata":{"name":"`+name+`"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
+	}
+	must(t, s, http.MethodPost, bindings+"?dryRun=All", `{"metadata":{"name":"a"},"target":{"name":"n0"}}`, http.StatusCreated)
+	if done := parse(t, must(t, s, http.MethodPost, bindings, `{"metadata":{"name":"a"},"target":{"kind":"Node","name":"n1"}}`, http.StatusCreated)); done["kind"] != "Status" || done["status"] != "Success" {
+		t.Errorf("answered %v", done)
+	}
+	must(t, s, http.MethodPost, bindings, `{"metadata":{"name":"a"},"target":{"name":"n2"}}`, http.StatusConflict)
+	must(t, s, http.MethodPost, bindings, `{"metadata":{"name":"none"},"target":{"name":"n2"}}`, http.StatusNotFound)
+	must(t, s, http.MethodPost, bindings, `{"target":{"name":"n2"}}`, http.StatusBadRequest)
+	must(t, s, http.MethodGet, bindings, "", http.StatusMethodNotAllowed)
+	for name, path := range map[string]string{"b": bindings, "c": pods + "/c/binding"} {
+		raw, err := (&corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: corev1.ObjectReference{Name: "n1"}}).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := string(kubeproto.TypeOf("v1", "Binding").Append(nil, raw))
+		checkStatus(t, must(t, s, http.MethodPost, path, body, http.StatusCreated, "Content-Type", protobufType, "Accept", protobufType))
+	}
+	list := parse(t, must(t, s, http.MethodGet, pods+"?fieldSelector=spec.nodeName%3Dn1", "", http.StatusOK))
+	if items, _ := list["items"].([]any); len(items) != 3 {
+		t.Errorf("%d pods are on the node", len(items))
+	}
+	checkStatus(t, must(t, s, http.MethodPost, pods+"/a/eviction", `{}`, http.StatusCreated, "Content-Type", "application/json", "Accept", protobufType))
+	token := must(t, s, http.MethodPost, "/api/v1/namespaces/default/serviceaccounts/default/token", `{}`, http.StatusCreated, "Content-Type", "application/json", "Accept", protobufType)
+	if e, err := kubeproto.Open([]byte(token)); err != nil || e.Kind != "TokenRequest" {
+		t.Errorf("a token is answered as %s, %v", e.Kind, err)
+	}
+}
+
+// checkStatus wants the Status of a success as protobuf.
+func checkStatus(t *testing.T, text string) {
+	t.Helper()
+	e, err := kubeproto.Open([]byte(text))
+	if err != nil {
+		t.Fatalf("%v in %q", err, text)
+	}
+	var done metav1.Status
+	if err := done.Unmarshal(e.Message); err != nil || e.Kind != "Status" || done.Status != metav1.StatusSuccess {
+		t.Errorf("answered %s %v, %v", e.Kind, done, err)
+	}
+}
+
+// TestComponents: the one component there is is healthy, and nobody can write of others.
+func TestComponents(t *testing.T) {
+	s := servertest.New(t, all)
+	const components = "/api/v1/componentstatuses"
+	res, text := s.Do(http.MethodGet, components, "")
+	list := parse(t, text)
+	if in(list, "items.0.metadata.name") != "etcd-0" || in(list, "items.0.conditions.0.status") != "True" || !strings.Contains(res.Header.Get("Warning"), "deprecated") {
+		t.Errorf("answered %s with %q", text, res.Header.Get("Warning"))
+	}
+	if cells := cellsOf(t, must(t, s, http.MethodGet, components+"/etcd-0", "", http.StatusOK, "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"), "etcd-0"); cells != "Healthy ok " {
+		t.Errorf("shown as %q", cells)
+	}
+	must(t, s, http.MethodPost, components, `{"metadata":{"name":"x"}}`, http.StatusMethodNotAllowed)
+	must(t, s, http.MethodDelete, components+"/etcd-0", "", http.StatusMethodNotAllowed)
+	must(t, s, http.MethodPatch, components+"/etcd-0", `{}`, http.StatusMethodNotAllowed, "Content-Type", "application/merge-patch+json")
 }
 
 // TestDataOnlyKindsNameTheFlag: without --builtin=all their paths say how to get them.

@@ -67,6 +67,7 @@ func Register(r *registry.Registry, o Options) {
 		}
 		o.allocator = &allocator{registry: r, ips: o.ServiceIPs.Masked()}
 		r.AtStart(func(ctx context.Context) error { return o.makeOwnService(ctx, r) })
+		r.AtStart(func(ctx context.Context) error { return makeComponents(ctx, r) })
 		add(r, core(o))
 		add(r, data(o))
 	default:
