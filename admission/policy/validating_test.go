@@ -1,8 +1,10 @@
 package policy_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
@@ -212,4 +214,38 @@ func TestChanges(t *testing.T) {
 		request{method: http.MethodDelete, path: configMaps + "/a"}.send(t, s)
 		request{method: http.MethodDelete, path: paths["ValidatingAdmissionPolicy"] + "/p"}.send(t, s)
 	}
+}
+
+// TestPoliciesChangeUnderWrites has policies written while objects are, by many at once. What was refused must be one of the
+// policies' refusals, and in the end the last policy counts.
+func TestPoliciesChangeUnderWrites(t *testing.T) {
+	s := servertest.New(t)
+	apply(t, s, validating("p", `validations: [{expression: "true"}]`)+"\n---\n"+mutating("m", applying("Object{data: {'more': 'yes'}}")))
+	done := make(chan struct{})
+	var writers sync.WaitGroup
+	for n := range 4 {
+		writers.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				res, text := s.Do(http.MethodPost, configMaps, fmt.Sprintf(`{"metadata":{"name":"w%d-%d"},"data":{"color":"red"}}`, n, i), "Content-Type", "application/json")
+				if res.StatusCode != http.StatusCreated && !strings.Contains(text, "ValidatingAdmissionPolicy 'p' with binding 'p-binding' denied request: round ") {
+					t.Errorf("%s\n%s", res.Status, text)
+				}
+				if res.StatusCode == http.StatusCreated && !strings.Contains(text, `"more":"yes"`) {
+					t.Errorf("an object that the policy didn't change: %s", text)
+				}
+			}
+		})
+	}
+	for round := range 20 {
+		request{method: http.MethodPatch, path: paths["ValidatingAdmissionPolicy"] + "/p", contentType: "application/merge-patch+json",
+			body: fmt.Sprintf(`{"spec":{"validations":[{"expression":"%d %% 2 == 0","message":"round %d"}]}}`, round, round)}.send(t, s)
+	}
+	request{code: 422, want: "round 19"}.send(t, s)
+	close(done)
+	writers.Wait()
 }
