@@ -1,12 +1,18 @@
 package policy_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/audit"
+	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -248,4 +254,55 @@ func TestPoliciesChangeUnderWrites(t *testing.T) {
 	request{code: 422, want: "round 19"}.send(t, s)
 	close(done)
 	writers.Wait()
+}
+
+// TestAudit reads what policies write into the audit log.
+func TestAudit(t *testing.T) {
+	dir := t.TempDir()
+	rules, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	if err := os.WriteFile(rules, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata, verbs: [create], resources: [{resources: [configmaps]}]}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := servertest.New(t, func(s *server.Server) { s.Audit = audit.Options{PolicyFile: rules, Path: log} })
+	apply(t, s, validating("p", `
+validations: [{expression: "object.data.color == 'blue'", message: only blue}]
+auditAnnotations:
+- {key: color, valueExpression: "'is ' + string(object.data.color)"}
+- {key: none, valueExpression: "null"}
+`, "validationActions: [Audit, Warn]"))
+	request{warning: "only blue"}.send(t, s)
+	want := map[string]string{
+		"p/color": "is red",
+		"validation.policy.admission.k8s.io/validation_failure": `[{"message":"only blue","policy":"p","binding":"p-binding","expressionIndex":0,"validationActions":["Audit","Warn"]}]`,
+	}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // the event comes after the answer
+		text, err := os.ReadFile(log)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			var event struct {
+				Stage       string
+				Annotations map[string]string
+			}
+			if err := json.Unmarshal([]byte(line), &event); err != nil {
+				t.Fatalf("%v in %s", err, line)
+			}
+			if event.Stage != "ResponseComplete" {
+				continue
+			}
+			for key, value := range want {
+				if event.Annotations[key] != value {
+					t.Errorf("annotation %s is %q, want %q", key, event.Annotations[key], value)
+				}
+			}
+			if _, ok := event.Annotations["p/none"]; ok {
+				t.Error("an annotation whose value is null was written")
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("there's no event of the answer: %s", text)
+		}
+	}
 }
