@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"path"
 	"strconv"
 	"sync"
 	"time"
@@ -96,6 +97,8 @@ func New(config Config, n Network) (*Client, error) {
 	} else if c.url, err = url.Parse(config.URL); err != nil {
 		return nil, errors.New("clientConfig.url isn't a URL")
 	}
+	// As Kubernetes' client does: with two slashes, which is what envtest makes, a Go webhook would redirect.
+	c.url.Path, c.url.RawPath = path.Join("/", c.url.Path), ""
 	// HTTP/1.1 alone, as in Kubernetes: calls spread over a webhook's backends (k8s#75791), and one that finds
 	// its kept connection closed is repeated by net/http. Proxy is left nil: it would be what is dialled, and
 	// the policy couldn't see what the proxy dials.

@@ -54,3 +54,19 @@ func TestProxyIsIgnored(t *testing.T) {
 		t.Error("the transport asks for a proxy")
 	}
 }
+
+// TestPath: a URL's path is called without empty parts and a last slash, as Kubernetes calls it.
+func TestPath(t *testing.T) {
+	for given, want := range map[string]string{
+		"https://127.0.0.1:1//convert": "/convert", "https://127.0.0.1:1/a/": "/a", "https://127.0.0.1:1": "/", "https://127.0.0.1:1/a%2fb": "/a/b",
+	} {
+		c, err := New(Config{URL: given, MaxCalls: 1}, Network{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.url.EscapedPath(); got != want {
+			t.Errorf("%s is called at %s, want %s", given, got, want)
+		}
+		c.Close()
+	}
+}
