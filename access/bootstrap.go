@@ -180,14 +180,20 @@ const (
 // Bootstrap writes what is missing of Kubernetes' own rules. It returns when that is done, or with the error of ctx. The
 // registry must be ready. Decisions go by these rules from its beginning on.
 func (a *RBAC) Bootstrap(ctx context.Context, log *slog.Logger) error {
+	a.bootstrapping.Lock()
+	defer a.bootstrapping.Unlock()
+	ctx = registry.WithUser(ctx, registry.Everyone) // whoever asks for it
 	for {
-		err := a.write(ctx, a.prepare())
-		if err == nil {
+		pinned := a.registry.Pin(ctx)
+		err := a.write(pinned, a.prepare())
+		switch {
+		case err == nil:
 			a.pending.Store(nil)
 			return nil
-		}
-		if ctx.Err() != nil {
+		case ctx.Err() != nil:
 			return ctx.Err()
+		case errors.Is(err, storage.ErrReplaced): // by a reset
+			continue
 		}
 		log.Warn("Kubernetes' own roles and bindings can't all be written yet, and are tried again", "error", err)
 		select {
@@ -200,7 +206,6 @@ func (a *RBAC) Bootstrap(ctx context.Context, log *slog.Logger) error {
 
 // write writes what is pending, and returns when the caches have it.
 func (a *RBAC) write(ctx context.Context, w *pending) error {
-	ctx = a.registry.Pin(ctx)
 	b := writer{registry: a.registry, pending: w}
 	b.work.SetLimit(bootstrapAtOnce)
 	writeAll(ctx, &b, clusterRolesPrefix, w.clusterRoles, mendClusterRole)

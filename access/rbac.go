@@ -32,7 +32,8 @@ type RBAC struct {
 	pending  atomic.Pointer[pending] // what Bootstrap has still to write
 	current  atomic.Pointer[index]
 
-	making sync.Mutex // held while an index is made, so that requests after a change make one
+	making        sync.Mutex // held while an index is made, so that requests after a change make one
+	bootstrapping sync.Mutex // held during Bootstrap, before the locks of writes
 }
 
 // policy is all rules that are stored. It never changes.

@@ -20,14 +20,15 @@ import (
 
 // The controllers that can be on or off.
 const (
-	GarbageCollector = "garbage-collector" // deletes dependents whose owners are gone
-	Namespace        = "namespace"         // empties and removes namespaces that are being deleted
-	Expiry           = "expiry"            // deletes objects whose annotation says until when they live
-	ServiceAccount   = "serviceaccount"    // makes the ServiceAccount "default" in every namespace
+	GarbageCollector = "garbage-collector"       // deletes dependents whose owners are gone
+	Namespace        = "namespace"               // empties and removes namespaces that are being deleted
+	Expiry           = "expiry"                  // deletes objects whose annotation says until when they live
+	Aggregation      = "clusterrole-aggregation" // puts ClusterRoles together from others
+	ServiceAccount   = "serviceaccount"          // makes the ServiceAccount "default" in every namespace
 )
 
 // names has the controllers that can be on or off, in the order in which errors and pages list them.
-var names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount}
+var names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount, Aggregation}
 
 // Set says which controllers are on.
 type Set map[string]bool
@@ -111,6 +112,9 @@ func New(o Options) *Controllers {
 	}
 	if o.On[ServiceAccount] {
 		c.add(newServiceAccounts(c))
+	}
+	if o.On[Aggregation] {
+		c.add(newAggregation(c))
 	}
 	c.add(newExpiry(c, o.On[Expiry]))
 	return c

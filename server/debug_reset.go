@@ -84,6 +84,11 @@ func (h *handler) serveReset(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if h.rules != nil { // what the start noted may lack some of Kubernetes' own rules
+		if err := h.rules.Bootstrap(r.Context(), h.log); err != nil {
+			return err
+		}
+	}
 	objects, _ := to.Size()
 	return w.writePage(resetPage{name, rev.String(), objects})
 }

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/go-chi/chi/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 
@@ -42,4 +45,19 @@ func OccupyReads(t *testing.T, s *Server, n int) (release func()) {
 		}
 	}
 	return func() { s.in.front.inflight.leaveAs(classRead, n) }
+}
+
+// RecheckSoon makes a server check often whether users may still watch.
+func RecheckSoon(s *Server) { s.timeouts.recheck = 50 * time.Millisecond }
+
+// Routes returns the patterns of all paths that the server knows.
+func Routes(s *Server) (patterns []string) {
+	routes := s.in.front.http.Handler.(*handler).routes.(chi.Routes)
+	chi.Walk(routes, func(_, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		if !slices.Contains(patterns, pattern) {
+			patterns = append(patterns, pattern)
+		}
+		return nil
+	})
+	return patterns
 }

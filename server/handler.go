@@ -13,7 +13,9 @@ import (
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -32,6 +34,7 @@ type handler struct {
 	large, yaml       semaphore
 	guard             *guard
 	identity          *identity
+	rules             *access.RBAC // nil: everybody may do everything
 	metrics           *metrics
 	watchWriteTimeout time.Duration
 	takeovers         *takeovers
@@ -59,8 +62,9 @@ type response struct {
 	log     *slog.Logger
 	auditID string
 	begun   time.Time
-	audit   *audit.Record // nil: the request isn't audited
-	code    int           // 0 until the header is written
+	audit   *audit.Record                // nil: the request isn't audited
+	asks    *authorizer.AttributesRecord // what the user was allowed; nil if everybody may do everything
+	code    int                          // 0 until the header is written
 	bytes   int64
 
 	lobby      bool      // the connection is beyond MaxConnections: it gets a 503
@@ -145,6 +149,9 @@ func (h *handler) serve(w *response, r *http.Request) {
 	identified := r
 	if err == nil {
 		identified, err = h.identify(w, r)
+	}
+	if err == nil {
+		err = h.authorize(w, identified)
 	}
 	if err != nil {
 		w.fail(r, err)

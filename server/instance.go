@@ -57,6 +57,7 @@ type instance struct {
 	cacher      *cacher.Cacher
 	registry    *registry.Registry
 	access      *access.Authenticator
+	rules       *access.RBAC // nil: everybody may do everything
 	admission   *admission.Chain
 	controllers *controllers.Controllers
 	sweeper     *watchstream.Sweeper
@@ -134,8 +135,15 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Accounts: accounts, Admin: tokens.has, Log: in.log}); err != nil {
 		return nil, err
 	}
-	builtin.Register(in.registry, builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, Address: listenAddress(in.front.listener.Addr())})
-	if in.admission, err = admission.New(admission.Config{Options: s.Plugins, Registry: in.registry, Log: in.log}); err != nil {
+	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, Address: listenAddress(in.front.listener.Addr())}
+	who := &identity{tokens: tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
+	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Log: in.log}
+	if s.Access.RBAC() {
+		in.rules = access.NewRBAC(in.registry)
+		kinds.Authorizer, who.rules, plugins.Authorizer = in.rules, in.rules, in.rules
+	}
+	builtin.Register(in.registry, kinds)
+	if in.admission, err = admission.New(plugins); err != nil {
 		return nil, err
 	}
 	if s.Ephemeral {
@@ -144,7 +152,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	}
 	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
 	in.controllers = controllers.New(controllers.Options{Registry: in.registry, Cacher: in.cacher, On: on, Log: in.log})
-	in.serve(ctx, s, &identity{tokens: tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}, certificate)
+	in.serve(ctx, s, who, certificate)
 	if err := in.awaitReady(ctx); err != nil {
 		return nil, err
 	}
@@ -191,6 +199,10 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	in.run(background, "registry", in.registry.Run)
 	in.run(background, "controllers", in.controllers.Run)
 	in.background.Go(func() { in.sweeper.Run(background) })
+	if in.rules != nil {
+		in.background.Go(func() { in.bootstrap(background) })
+		in.background.Go(func() { handler.recheck(background, cmp.Or(s.timeouts.recheck, recheckInterval)) })
+	}
 	if s.FreeMemory != nil {
 		in.background.Go(func() { handler.watchers.tidy(background, s.FreeMemory) })
 	}
@@ -204,6 +216,15 @@ func (in *instance) run(ctx context.Context, name string, loop func(context.Cont
 			in.failed <- fmt.Errorf("%s stopped by itself: %w", name, cmp.Or(err, errors.New("no reason given")))
 		}
 	})
+}
+
+// bootstrap writes Kubernetes' own rules, for which the start doesn't wait.
+func (in *instance) bootstrap(ctx context.Context) {
+	select {
+	case <-in.registry.Ready():
+		in.rules.Bootstrap(ctx, in.log) // the error is that of ctx
+	case <-ctx.Done():
+	}
 }
 
 func (in *instance) awaitReady(ctx context.Context) error {

@@ -69,6 +69,9 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 	}
 	verb := t.verb(r.Method, watch)
 	w.endpoint, w.subresource, w.verb = e, t.Subresource, metricVerb(verb, r.Method)
+	if !h.allowed(w, t, verb) {
+		return errUnknownPath()
+	}
 	if !slices.Contains(t.verbs(), verb) {
 		return t.refuse(w, r.Method, verb)
 	}
@@ -236,7 +239,7 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	}
 	w.auditRequest(b)
 	asked := t.request(w, r, wanted)
-	asked.Body, asked.PatchType = b.data, b.mediaType
+	asked.Body, asked.PatchType, asked.MayCreate = b.data, b.mediaType, h.mayCreate(w)
 	if b.protobuf != nil {
 		if err := t.endpoint.OpenProtobuf(asked, b.protobuf); err != nil {
 			return err

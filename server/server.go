@@ -68,7 +68,7 @@ type Server struct {
 	ManagedFieldsAlways bool
 
 	// Controllers says what the server does by itself after the writes of clients: "all", "none", or names separated by
-	// commas, of garbage-collector, namespace and expiry. With "none" it does what kube-apiserver does alone. Defaults
+	// commas, of garbage-collector, namespace, expiry, serviceaccount and clusterrole-aggregation. With "none" it does what kube-apiserver does alone. Defaults
 	// to "all".
 	Controllers string
 
@@ -169,7 +169,7 @@ type Server struct {
 	// Log takes what the server has to say. Defaults to slog.Default().
 	Log *slog.Logger
 
-	timeouts timeouts // set by tests; default to headerTimeout, bodyTimeout and idleTimeout
+	timeouts timeouts // set by tests; default to headerTimeout, bodyTimeout, idleTimeout and recheckInterval
 	life
 }
 
@@ -185,8 +185,8 @@ type life struct {
 	closeErr  error
 }
 
-// timeouts are how long clients may take.
-type timeouts struct{ header, body, idle time.Duration }
+// timeouts are how long clients may take, and how long watches go on whose users may no longer watch.
+type timeouts struct{ header, body, idle, recheck time.Duration }
 
 var errUsed = errors.New("server: already started or closed; a Server serves once")
 
@@ -322,8 +322,8 @@ func (s *Server) validate() error {
 	if err := s.Access.Validate(); err != nil {
 		return err
 	}
-	if s.Access.RBAC() {
-		return errors.New("--authorization-mode=RBAC: rules are not served yet")
+	if s.Access.RBAC() && s.Builtin == builtin.None {
+		return errors.New("--authorization-mode=RBAC needs the kinds of its rules: set --builtin to core or all")
 	}
 	if s.Access.NeedsTLS() && !s.TLS && s.TLSCertFile == "" {
 		return errors.New("client certificates need HTTPS: set --tls, or --tls-cert-file and --tls-key-file, with --client-ca-file and --requestheader-client-ca-file")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -34,11 +33,11 @@ const endTimeout = 3 * time.Second
 // takenOver is one of them.
 type takenOver struct {
 	carrier
-	done   *response // what is logged and counted at the end: a copy without what belongs to net/http
-	sent   *atomic.Int64
-	method string
-	path   string
-	start  time.Time
+	watcher *watcher
+	done    *response // what is logged and counted at the end: a copy without what belongs to net/http
+	method  string
+	path    string
+	start   time.Time
 }
 
 // carrier carries a stream over a connection that was taken over: as the body of an answer (connSink), or as the
@@ -67,7 +66,7 @@ func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, s *st
 	t := &takenOver{
 		carrier: c,
 		done:    &response{log: w.log, auditID: w.auditID, audit: w.audit, code: w.code, call: call{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}},
-		sent:    &watcher.bytes,
+		watcher: watcher,
 		method:  r.Method,
 		path:    shortPath(r),
 		start:   time.Now(),
@@ -75,7 +74,7 @@ func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, s *st
 	go func() {
 		defer h.takeovers.streams.Done()
 		defer closed()
-		h.stream(t, watcher.cursor, options)
+		h.stream(t, options)
 	}()
 	return nil
 }
@@ -116,10 +115,13 @@ func (h *handler) carry(w *response, r *http.Request, s *stream, sent *atomic.In
 }
 
 // stream serves a connection that was taken over, and closes it.
-func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstream.Options) {
+func (h *handler) stream(t *takenOver, options watchstream.Options) {
 	ctx, cancel := context.WithCancelCause(h.takeovers.ctx)
 	var reader sync.WaitGroup
 	reader.Go(func() { cancel(t.listen()) })
+	if h.rules != nil {
+		h.watchers.serve(t.watcher, cancel)
+	}
 	// A write that hangs when the server goes away gets little time more.
 	stop := context.AfterFunc(ctx, t.end)
 
@@ -135,10 +137,10 @@ func (h *handler) stream(t *takenOver, cursor *cacher.Cursor, options watchstrea
 			t.cutOff()
 		}
 		reader.Wait()
-		t.done.bytes = t.sent.Load()
+		t.done.bytes = t.watcher.bytes.Load()
 		h.finish(t.done, t.method, t.path, time.Since(t.start))
 	}()
-	err := h.unlessTold(t.done, t.path, watchstream.Serve(ctx, cursor, options, t))
+	err := h.unlessTold(t.done, t.path, watchstream.Serve(ctx, t.watcher.cursor, options, t))
 	if err == nil {
 		err = t.finish()
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"iter"
@@ -36,7 +37,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	options.Sweeper = h.sweeper
 	stream := streamOf(media)
 	w.Header().Set("Content-Type", stream.media)
-	watcher, gone, err := h.watchers.add(t, r, cursor)
+	watcher, gone, err := h.watchers.add(t, r, cursor, w.asks)
 	if err != nil {
 		cursor.Close()
 		return err
@@ -47,6 +48,13 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 		return h.takeOver(w, r, watcher, stream, options, closed)
 	}
 	defer closed()
+	ctx := r.Context()
+	if h.rules != nil {
+		var end context.CancelCauseFunc
+		ctx, end = context.WithCancelCause(ctx)
+		defer end(nil)
+		h.watchers.serve(watcher, end)
+	}
 	sink := &httpSink{
 		w:        w,
 		control:  http.NewResponseController(w.ResponseWriter),
@@ -60,7 +68,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 		cursor.Close()
 		panic(http.ErrAbortHandler) // the client is gone
 	}
-	if err := h.unlessTold(w, shortPath(r), watchstream.Serve(r.Context(), cursor, options, sink)); err != nil {
+	if err := h.unlessTold(w, shortPath(r), watchstream.Serve(ctx, cursor, options, sink)); err != nil {
 		panic(http.ErrAbortHandler) // cut off: a clean end would tell the client that it has all
 	}
 	return nil

@@ -16,15 +16,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
 // watchers are the open watches of a server, for the page about them and for the metrics of their lag.
 type watchers struct {
-	mu     sync.Mutex // guards open and turned
+	mu     sync.Mutex // guards open and turned, and of each watcher end and revoked
 	open   map[*watcher]struct{}
 	turned int // how many were opened or closed
 	most   int // that may be open; not guarded
@@ -36,7 +38,11 @@ type watcher struct {
 	userAgent string
 	cursor    *cacher.Cursor
 	opened    time.Time
-	bytes     atomic.Int64 // sent
+	bytes     atomic.Int64                 // sent
+	asks      *authorizer.AttributesRecord // what its user was allowed; nil if everybody may do everything
+
+	end     context.CancelCauseFunc // ends it; nil until it's served
+	revoked bool                    // its user may no longer watch
 }
 
 // maxWatches is how many watches may be open. Those of HTTP/1.1 are bounded as connections; one connection of HTTP/2
@@ -50,8 +56,9 @@ const maxUserAgent = 128
 
 // add notes a watch as open until the function it returns is called. Beyond maxWatches it returns
 // a 429.
-func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *watcher, closed func(), err error) {
+func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor, asks *authorizer.AttributesRecord) (w *watcher, closed func(), err error) {
 	w = &watcher{
+		asks:      asks,
 		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
 		userAgent: strings.Clone(clip.To(r.UserAgent(), maxUserAgent)),
 		cursor:    cursor,
@@ -70,6 +77,28 @@ func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor) (w *wa
 		delete(ws.open, w)
 		ws.turned++
 	}, nil
+}
+
+// serve notes how a watch can be ended.
+func (ws *watchers) serve(w *watcher, end context.CancelCauseFunc) {
+	ws.mu.Lock()
+	w.end = end
+	revoked := w.revoked
+	ws.mu.Unlock()
+	if revoked {
+		end(watchstream.ErrRevoked)
+	}
+}
+
+// revoke ends a watch whose user may no longer watch.
+func (ws *watchers) revoke(w *watcher) {
+	ws.mu.Lock()
+	w.revoked = true
+	end := w.end
+	ws.mu.Unlock()
+	if end != nil {
+		end(watchstream.ErrRevoked)
+	}
 }
 
 const (

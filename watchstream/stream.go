@@ -55,6 +55,9 @@ var (
 	// ErrShutdown is the cause with which a stream's context ends when the server is going away: the
 	// stream gives what has happened until then and a last bookmark.
 	ErrShutdown = errors.New("the server is shutting down")
+	// ErrRevoked is the cause with which a stream's context ends when its user may no longer watch: the stream ends cleanly
+	// and at once.
+	ErrRevoked = errors.New("the user may no longer watch")
 )
 
 // MaxBatch is about how many bytes are handed to the socket at once.
@@ -104,7 +107,7 @@ type stream struct {
 // fails. Then it closes the source. It returns
 //
 //   - nil after a clean end, from which the client may resume. That includes ErrExpired, of which the client was
-//     told with an ERROR event, and a ctx that ended with ErrShutdown;
+//     told with an ERROR event, and a ctx that ended with ErrShutdown or ErrRevoked;
 //   - the cause of ctx when that ended for another reason;
 //   - an error that wraps ErrTold and the source's, when the source failed and the client was told with an ERROR event;
 //   - the sink's error.
@@ -224,8 +227,11 @@ func (s *stream) sendBookmark() error {
 
 // leave ends a stream whose context has ended.
 func (s *stream) leave(ctx context.Context) error {
-	if !errors.Is(context.Cause(ctx), ErrShutdown) {
-		return context.Cause(ctx)
+	switch cause := context.Cause(ctx); {
+	case errors.Is(cause, ErrRevoked):
+		return nil
+	case !errors.Is(cause, ErrShutdown):
+		return cause
 	}
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxDrain)
 	defer cancel()

@@ -1,0 +1,121 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// aggregation gives ClusterRoles that have an aggregationRule the rules of the ClusterRoles that it selects. Any change of a
+// ClusterRole may concern any other, so there is one key, for all of them.
+type aggregation struct {
+	controllers *Controllers
+	queue       queue[string]
+	roles       *registry.Derived[[]*rbacv1.ClusterRole]
+}
+
+var clusterRolesPrefix = storage.PrefixOf(rbacv1.GroupName, "clusterroles")
+
+// allRoles is the one key.
+const allRoles = "clusterroles"
+
+func newAggregation(c *Controllers) *aggregation {
+	a := &aggregation{controllers: c}
+	var decoded registry.Decoded[rbacv1.ClusterRole]
+	a.roles = registry.Derive(c.registry, func(of func(storage.Prefix) []*cacher.Object) []*rbacv1.ClusterRole {
+		return decoded.All(of(clusterRolesPrefix), func(*cacher.Object, error) {}) // what nobody can read has no rules
+	}, clusterRolesPrefix)
+	a.queue.log, a.queue.bell, a.queue.work = c.log, &c.reader.bell, pinned(c, a.work)
+	return a
+}
+
+func (a *aggregation) begin() {}
+
+func (a *aggregation) complete() {}
+
+func (a *aggregation) run(ctx context.Context) { a.queue.run(ctx) }
+
+func (a *aggregation) idle() bool { return a.queue.idle() }
+
+func (a *aggregation) observe(e *cacher.Event) {
+	if e.Prefix == clusterRolesPrefix {
+		a.queue.add(allRoles)
+	}
+}
+
+func (a *aggregation) pending(most int) []Pending {
+	return pendingKeys(&a.queue, most, func(string) Object {
+		return Object{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"}
+	})
+}
+
+// work gives all ClusterRoles with an aggregationRule the rules that they should have.
+func (a *aggregation) work(ctx context.Context, _ string) error {
+	all := a.roles.Get()
+	e := a.controllers.registry.Catalog().Prefix(clusterRolesPrefix)
+	if e == nil { // ClusterRole isn't served
+		return nil
+	}
+	var failed []error
+	for _, r := range all {
+		if r.AggregationRule == nil {
+			continue
+		}
+		wanted := aggregated(r, all)
+		if equality.Semantic.DeepEqual(r.Rules, wanted) {
+			continue
+		}
+		_, err := a.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
+			return registry.AmendAs(ctx, e, "", r.Name, r.UID, func(o *rbacv1.ClusterRole) {
+				if equality.Semantic.DeepEqual(o.AggregationRule, r.AggregationRule) { // otherwise there's a next time
+					o.Rules = wanted
+				}
+			})
+		})
+		if !errors.Is(err, storage.ErrNotFound) {
+			failed = append(failed, err)
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// aggregated returns the rules of all ClusterRoles that a ClusterRole selects, each rule once. One that is itself put
+// together stands for what it selects. So it doesn't matter in which order roles are looked at, and roles that select each
+// other come to an end.
+func aggregated(r *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) (rules []rbacv1.PolicyRule) {
+	seen := map[string]bool{r.Name: true}
+	var add func(r *rbacv1.ClusterRole)
+	add = func(r *rbacv1.ClusterRole) {
+		if r.AggregationRule == nil {
+			for _, rule := range r.Rules {
+				if !slices.ContainsFunc(rules, func(have rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(have, rule) }) {
+					rules = append(rules, rule)
+				}
+			}
+			return
+		}
+		for i := range r.AggregationRule.ClusterRoleSelectors {
+			selector, err := metav1.LabelSelectorAsSelector(&r.AggregationRule.ClusterRoleSelectors[i])
+			if err != nil {
+				continue // validation refuses those
+			}
+			for _, other := range all {
+				if !seen[other.Name] && selector.Matches(labels.Set(other.Labels)) {
+					seen[other.Name] = true
+					add(other)
+				}
+			}
+		}
+	}
+	add(r)
+	return rules
+}

@@ -1,0 +1,91 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/audit"
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// authorize refuses a request whose user may not make it, before anything is done for it: every request goes through here
+// after identify, also one that leads nowhere. The error is 403. What was allowed is in w.asks then, and nothing else is
+// served (see served).
+func (h *handler) authorize(w *response, r *http.Request) error {
+	if h.rules == nil {
+		return nil
+	}
+	w.asks = access.AttributesOf(r)
+	w.asks.User = registry.UserFrom(r.Context())
+	return h.judge(r.Context(), w.asks)
+}
+
+// judge returns nil if a user may do something, and else 403. The request's record of audit gets the decision.
+func (h *handler) judge(ctx context.Context, asks *authorizer.AttributesRecord) error {
+	decision, reason, err := h.rules.Authorize(ctx, asks)
+	if err != nil && decision != authorizer.DecisionAllow {
+		return fmt.Errorf("authorize: %w", err)
+	}
+	audit.Annotate(ctx, audit.Reason, reason)
+	if decision != authorizer.DecisionAllow {
+		audit.Annotate(ctx, audit.Decision, "forbid")
+		return access.Forbidden(asks, reason)
+	}
+	audit.Annotate(ctx, audit.Decision, "allow")
+	return nil
+}
+
+// allowed tells whether a target and a verb are what the request was allowed. They always are, unless a definition has a
+// name that means something else in a path: "status", "watch" or "proxy".
+func (h *handler) allowed(w *response, t target, verb string) bool {
+	a := w.asks
+	if h.rules == nil {
+		return true
+	}
+	namespace := t.Namespace
+	if t.endpoint.Group == "" && t.endpoint.Plural == "namespaces" {
+		namespace = t.Name // a namespace is in itself
+	}
+	named := a.Name == t.Name || t.Name == "" && (verb == "list" || verb == "watch") // by a field selector, then
+	return a.ResourceRequest && a.APIGroup == t.endpoint.Group && a.APIVersion == t.endpoint.Version && a.Resource == t.endpoint.Plural &&
+		a.Subresource == t.Subresource && a.Namespace == namespace && named && (a.Verb == verb || verb == "")
+}
+
+// mayCreate returns what is asked before an update or a patch creates an object.
+func (h *handler) mayCreate(w *response) func(ctx context.Context) error {
+	if h.rules == nil {
+		return nil
+	}
+	return func(ctx context.Context) error {
+		asks := *w.asks
+		asks.Verb = "create"
+		return h.judge(ctx, &asks)
+	}
+}
+
+// recheckInterval is how often it's checked whether users may still watch what they watch. A check takes about a
+// microsecond.
+const recheckInterval = 20 * time.Second
+
+// recheck ends watches whose users have lost the right to them, until ctx ends.
+func (h *handler) recheck(ctx context.Context, every time.Duration) {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, w := range h.watchers.all() {
+			if decision, _, _ := h.rules.Authorize(ctx, w.asks); decision != authorizer.DecisionAllow {
+				h.watchers.revoke(w)
+			}
+		}
+	}
+}
