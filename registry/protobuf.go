@@ -259,7 +259,7 @@ func (w *write) withValue(m message) *object.Object {
 	t, obj := w.typed, m.(Typed)
 	meta := metaOf(obj)
 	hasRules := t.Default != nil || t.Prepare != nil || t.Validate != nil
-	if !t.plain || !hasRules || w.targetKey != "" || w.Subresource != whole || w.res.answered || w.admits() ||
+	if !t.holding().plain || !hasRules || w.targetKey != "" || w.Subresource != whole || w.res.answered || w.admits() ||
 		w.res.registry.trackAlways || meta.Name == "" || len(meta.ManagedFields) > 0 {
 		return nil
 	}

@@ -48,9 +48,9 @@ type Registry struct {
 	turns       turns
 	admission   []Admission[unstructured.Unstructured]
 
-	resets   atomic.Int64 // how often a Reset has begun or ended: odd while one is under way
-	catalog  atomic.Pointer[Catalog]
-	builtins []*resource // Go types; complete when Run begins
+	resets   atomic.Int64            // how often a Reset has begun or ended: odd while one is under way
+	catalog  atomic.Pointer[Catalog] // nil until Catalog is called after the last of builtins
+	builtins []*resource             // Go types; complete when Run begins
 	running  atomic.Bool
 	ready    chan struct{}
 	atStart  []func(ctx context.Context) error             // set before Run
@@ -83,7 +83,7 @@ func (r *Registry) add(res *resource) {
 		res.indexFields()
 	}
 	r.builtins = append(r.builtins, res)
-	r.catalog.Store(newCatalog(r.builtins))
+	r.catalog.Store(nil) // once all are added, one is made
 }
 
 // Run serves the stored definitions and creates the namespaces that every cluster has. It returns nil when ctx has ended
@@ -144,7 +144,14 @@ func (r *Registry) WaitFor(ctx context.Context, rev storage.Revision) error {
 }
 
 // Catalog returns what is served now.
-func (r *Registry) Catalog() *Catalog { return r.catalog.Load() }
+func (r *Registry) Catalog() *Catalog {
+	c := r.catalog.Load()
+	for c == nil { // before Run
+		r.catalog.CompareAndSwap(nil, newCatalog(r.builtins))
+		c = r.catalog.Load()
+	}
+	return c
+}
 
 // Lookup finds a served resource. If it isn't served, Lookup first waits until the cache has seen all definitions that are
 // stored by now. So the Status 404 that it returns is never about the past. Other errors are those of storage, as a

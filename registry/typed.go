@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -146,9 +147,28 @@ type Scale struct {
 type typed struct {
 	Type
 	registry *Registry
-	zero     any  // a struct of the type, for the patch strategies in its tags
-	copies   bool // decoding a tree copies all of it: the type has no field of any type
-	plain    bool // nor one of JSON as text, so that a value says the same however it was made
+	zero     any // a struct of the type, for the patch strategies in its tags
+	surveyed sync.Once
+	survey   survey // see holding
+}
+
+// survey is what a look through a Go type has found.
+type survey struct {
+	copies bool // decoding a tree copies all of it: the type has no field of any type
+	plain  bool // nor one of JSON as text, so that a value says the same however it was made
+}
+
+// holding looks through the type, when that is first asked: of all types it would be a part of the server's start.
+func (t *typed) holding() survey {
+	t.surveyed.Do(func() {
+		if t.zero == nil {
+			return
+		}
+		of := reflect.TypeOf(t.zero)
+		t.survey.copies = !holds(of, isAny, map[reflect.Type]bool{})
+		t.survey.plain = t.survey.copies && !holds(of, isText, map[reflect.Type]bool{})
+	})
+	return t.survey
 }
 
 // Add adds a resource for a Go type. others are further versions of the same objects, in the same group or another one; in
@@ -209,9 +229,8 @@ func defaultTo(s, otherwise string) string {
 func (t *Type) endpoint(res *resource) *Endpoint {
 	e := &Endpoint{
 		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, Warning: t.Warning, fields: t.Fields, res: res,
-		typed: &typed{Type: *t, registry: res.registry, zero: reflect.ValueOf(t.New()).Elem().Interface(), copies: !holds(reflect.TypeOf(t.New()), isAny, nil)},
+		typed: &typed{Type: *t, registry: res.registry, zero: reflect.ValueOf(t.New()).Elem().Interface()},
 	}
-	e.typed.plain = e.typed.copies && !holds(reflect.TypeOf(t.New()), isText, nil)
 	if t.Status {
 		e.Subresources = append(e.Subresources, status)
 	}
@@ -359,23 +378,23 @@ func decodeTyped(doc *object.Document, obj any) (complaints []error, err error) 
 	return complaints, badBody(object.Undecodable(err))
 }
 
-// holds tells whether a Go type is or contains one of a sort. Metadata doesn't count. around are the types that it's part of.
-func holds(t reflect.Type, sort func(reflect.Type) bool, around []reflect.Type) bool {
-	if t == reflect.TypeFor[metav1.ObjectMeta]() || slices.Contains(around, t) {
+// holds tells whether a Go type is or contains one of a sort. Metadata doesn't count. seen are the types that were looked at.
+func holds(t reflect.Type, sort func(reflect.Type) bool, seen map[reflect.Type]bool) bool {
+	if t == reflect.TypeFor[metav1.ObjectMeta]() || seen[t] {
 		return false
 	}
+	seen[t] = true
 	if sort(t) {
 		return true
 	}
-	around = append(around, t)
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return holds(t.Elem(), sort, around)
+		return holds(t.Elem(), sort, seen)
 	case reflect.Map:
-		return holds(t.Key(), sort, around) || holds(t.Elem(), sort, around)
+		return holds(t.Key(), sort, seen) || holds(t.Elem(), sort, seen)
 	case reflect.Struct:
 		for i := range t.NumField() {
-			if f := t.Field(i); f.IsExported() && f.Tag.Get("json") != "-" && holds(f.Type, sort, around) {
+			if f := t.Field(i); f.IsExported() && f.Tag.Get("json") != "-" && holds(f.Type, sort, seen) {
 				return true
 			}
 		}
@@ -405,7 +424,7 @@ func (t *typed) fromObject(o *object.Object) (Typed, error) {
 		return obj, nil
 	}
 	obj, content := t.New(), o.Content
-	if !t.copies {
+	if !t.holding().copies {
 		content = object.DeepCopy(content)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
