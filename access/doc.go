@@ -1,6 +1,25 @@
 // Package access tells who a request comes from, and what that user may do.
 //
+// An Authenticator looks at what a request shows: a front proxy's headers, a client certificate, a bearer token. The first that is
+// right counts, and its error says what's wrong with all of them, for the log. Accounts issues the tokens of ServiceAccounts
+// and knows them again. Impersonate makes the user another one, if the rules allow that.
+//
 // AttributesOf reads what a request asks for from its method and path. RBAC decides about it, by rules that are stored as
 // objects: it looks the user and the groups up in an index, which is made anew after one of those objects has changed.
 // Bootstrap writes the rules that every cluster of Kubernetes has. MayGrant keeps users from giving what they don't have.
+//
+// # Goroutines
+//
+// Each OIDC issuer has one until it has answered where its keys are, or Close. Everything else runs in its caller's.
+//
+// # Locks
+//
+// An authorities' mutex is held while its file is read. A memo's is held for a look into a map. No lock is taken while
+// another one is held.
+//
+// # Bounds
+//
+// A bearer token has 64 KiB (maxToken). What signatures have proven is remembered for 4,096 credentials of each kind
+// (maxVerified). A file of authorities counts as read for a second (rereadAfter). A file of --authentication-config has
+// 1 MiB (maxConfiguration). A request to an issuer takes 30 s (issuerTimeout).
 package access

@@ -239,7 +239,7 @@ const (
 )
 
 // flagPattern takes a line of --help apart: the flag, its value, what it does, its default.
-var flagPattern = regexp.MustCompile(`(?m)^ +(--[a-z0-9-]+)(?: ([a-z]+)(?:\[=[^\]]*\])?)? {2,}(.*?)(?: \(default "?([^() ]*?)"?\))?$`)
+var flagPattern = regexp.MustCompile(`(?m)^ +(--[a-z0-9-]+)(?: ([a-zA-Z0-9]+)(?:\[=[^\]]*\])?)? {2,}(.*?)(?: \(default "?([^() ]*?)"?\))?$`)
 
 // TestReadmeFlags compares the table with what --help says.
 func TestReadmeFlags(t *testing.T) {
