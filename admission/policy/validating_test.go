@@ -306,3 +306,34 @@ auditAnnotations:
 		}
 	}
 }
+
+// TestAuthorizer asks RBAC what the user may do.
+func TestAuthorizer(t *testing.T) {
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(tokens, []byte("root-token,root,1,system:masters\nalice-token,alice,2,dev\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := servertest.New(t, func(s *server.Server) {
+		s.Access.TokenAuthFile, s.Access.AuthorizationMode = tokens, "RBAC"
+	})
+	send := func(token, path, body string) (code int, answer string) {
+		res, text := s.Do(http.MethodPost, path, body, "Content-Type", "application/yaml", "Authorization", "Bearer "+token)
+		return res.StatusCode, text
+	}
+	for path, text := range map[string]string{
+		"/apis/rbac.authorization.k8s.io/v1/clusterroles":        `{metadata: {name: maker}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [create]}]}`,
+		"/apis/rbac.authorization.k8s.io/v1/clusterrolebindings": `{metadata: {name: maker}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: maker}, subjects: [{kind: Group, apiGroup: rbac.authorization.k8s.io, name: dev}]}`,
+		paths["ValidatingAdmissionPolicy"]:                       strings.Split(validating("p", `validations: [{expression: "authorizer.requestResource.check('approve').allowed()", messageExpression: "request.userInfo.username + ' may not approve'", reason: Forbidden}]`), "\n---\n")[0],
+		paths["ValidatingAdmissionPolicyBinding"]:                strings.Split(validating("p", ""), "\n---\n")[1],
+	} {
+		if code, answer := send("root-token", path, text); code != http.StatusCreated {
+			t.Fatalf("POST %s: %d %s", path, code, answer)
+		}
+	}
+	if code, answer := send("alice-token", configMaps, "{metadata: {name: a}}"); code != http.StatusForbidden || !strings.Contains(answer, "denied request: alice may not approve") {
+		t.Errorf("alice gets %d %s", code, answer)
+	}
+	if code, answer := send("root-token", configMaps, "{metadata: {name: a}}"); code != http.StatusCreated {
+		t.Errorf("root gets %d %s", code, answer)
+	}
+}
