@@ -87,6 +87,10 @@ differential: build peer ## send some 400 requests to the peer and to this tree,
 clients: ## run Helm and Debian's kubectl 1.20 against the server; a module of its own, and no part of ci
 	$(GO) -C conformance/clients test -count 1 -v ./...
 
+.PHONY: suites
+suites: ## run controller-runtime's tests and those of others, which use envtest, against the server; CI runs the quick ones
+	$(GO) -C conformance test -count 1 -timeout 3h -v ./suites -args -all
+
 .PHONY: vuln
 vuln: ## look for known vulnerabilities in what is linked; asks a database on the network, so it's no part of ci
 	$(EACH) $(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...$(DONE)

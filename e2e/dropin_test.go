@@ -88,7 +88,7 @@ func asExit(err error, to **exec.ExitError) bool {
 }
 
 // freePort returns a port that was free a moment ago, as envtest does.
-func freePort(t *testing.T) string {
+func freePort(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

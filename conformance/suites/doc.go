@@ -1,0 +1,6 @@
+// Package suites runs other people's tests against this server: those that start kube-apiserver and etcd by envtest. Each module is
+// downloaded by its version in the table, copied, and tested as it is with `go test`; only the directory of KUBEBUILDER_ASSETS is ours.
+//
+// CI runs the quick suites, and `make suites` all of them. What can't pass is listed in exceptions.txt, a line for each spec with the
+// reason.
+package suites

@@ -1,0 +1,135 @@
+package suites
+
+import (
+	_ "embed"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+var all = flag.Bool("all", false, "run every suite, not only the quick ones")
+
+// module is a Go module whose tests start envtest.
+type module struct {
+	path, version string
+	packages      []pkg
+}
+
+// pkg is one of its packages, by its directory.
+type pkg struct {
+	dir   string
+	quick bool // for CI
+}
+
+// modules are what is run. The newest versions that this repository's Go version builds.
+var modules = []module{
+	{"sigs.k8s.io/controller-runtime", "v0.25.2", []pkg{
+		{"pkg/client", true}, {"pkg/cache", true}, {"pkg/webhook", false}, {"pkg/envtest", false},
+		{"pkg/builder", false}, {"pkg/client/apiutil", false}, {"pkg/cluster", false}, {"pkg/controller", false},
+		{"pkg/controller/controllerutil", false}, {"pkg/handler", false}, {"pkg/internal/controller", false}, {"pkg/internal/recorder", false},
+		{"pkg/internal/testing/controlplane", false}, {"pkg/manager", false}, {"pkg/metrics/filters", false}, {"pkg/reconcile", false},
+		{"pkg/source", false},
+	}},
+	{"github.com/fluxcd/pkg/ssa", "v0.78.0", []pkg{{".", false}, {"jsondiff", false}}},
+	{"github.com/fluxcd/pkg/runtime", "v0.110.3", []pkg{{"patch", false}, {"events", false}, {"controller", false}, {"acl", false}, {"client", false}, {"cel", false}, {"secrets", false}}},
+	{"sigs.k8s.io/karpenter", "v1.14.0", []pkg{
+		{"pkg/apis/v1", false}, {"pkg/controllers/nodeclaim/lifecycle", false}, {"pkg/controllers/nodepool/hash", false}, {"pkg/controllers/node/termination", false},
+		{"pkg/controllers/state", false},
+	}},
+	{"github.com/open-policy-agent/cert-controller", "v0.16.0", []pkg{{"pkg/rotator", false}}},
+}
+
+// maxExceptions is how many specs may be listed as not passing. More would be a server that doesn't stand in for the real one.
+const maxExceptions = 10
+
+//go:embed exceptions.txt
+var exceptionsFile string
+
+// exception is a spec that can't pass: a line of exceptions.txt, with tabs between the parts.
+type exception struct{ in, spec, reason string }
+
+func exceptions(t *testing.T) (listed []exception) {
+	for line := range strings.Lines(exceptionsFile) {
+		parts := strings.Split(strings.TrimSpace(line), "\t")
+		if len(parts) != 3 || parts[2] == "" {
+			t.Fatalf("exceptions.txt: %q isn't a package, a spec and a reason with tabs between them", line)
+		}
+		listed = append(listed, exception{parts[0], parts[1], parts[2]})
+	}
+	if len(listed) > maxExceptions {
+		t.Fatalf("exceptions.txt has %d lines, %d are allowed", len(listed), maxExceptions)
+	}
+	return listed
+}
+
+// assets is the directory with the programs, made once.
+var assets string
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "suites-")
+	if err == nil {
+		defer os.RemoveAll(dir)
+		assets, err = build(dir)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// build builds the program as it's released, and has it fill the directory.
+func build(dir string) (string, error) {
+	binary := filepath.Join(dir, "apiserver-lite")
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".")
+	cmd.Dir = filepath.Join("..", "..")
+	if output, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v: %w\n%s", cmd, err, output)
+	}
+	said, err := exec.Command(binary, "envtest", filepath.Join(dir, "assets")).Output()
+	return strings.TrimSpace(string(said)), err
+}
+
+// TestSuites runs the suites. Every spec has to pass, apart from the listed ones.
+func TestSuites(t *testing.T) {
+	listed := exceptions(t)
+	ran, passed := 0, 0
+	for _, m := range modules {
+		packages := slices.DeleteFunc(slices.Clone(m.packages), func(p pkg) bool { return !p.quick && !*all })
+		if len(packages) == 0 {
+			continue
+		}
+		t.Run(filepath.Base(m.path), func(t *testing.T) {
+			copied := m.copy(t)
+			for _, p := range packages {
+				t.Run(p.dir, func(t *testing.T) {
+					began := time.Now()
+					r := copied.test(t, p.dir)
+					ran, passed = ran+r.ran, passed+r.ran-len(r.failed)
+					t.Logf("%d of %d specs passed in %v", r.ran-len(r.failed), r.ran, time.Since(began).Round(time.Second))
+					for _, failed := range r.failed {
+						in := path.Join(m.path, p.dir)
+						if i := slices.IndexFunc(listed, func(e exception) bool { return e.in == in && strings.Contains(failed, e.spec) }); i >= 0 {
+							t.Logf("%s: can't pass: %s", failed, listed[i].reason)
+						} else {
+							t.Errorf("failed: %s", failed)
+						}
+					}
+					if t.Failed() {
+						t.Logf("%s", r.tail())
+					}
+				})
+			}
+		})
+	}
+	t.Logf("%d of %d specs passed", passed, ran)
+}
