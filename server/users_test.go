@@ -548,3 +548,101 @@ func TestAccessOptions(t *testing.T) {
 		}
 	}
 }
+
+// withRules turns RBAC on.
+func withRules(s *server.Server) { s.Access.AuthorizationMode = "RBAC" }
+
+// TestImpersonationNeedsRights: with RBAC a user needs one for each part of whom it wants to be taken for.
+func TestImpersonationNeedsRights(t *testing.T) {
+	d := newDoors(t, withRules)
+	rule := func(groups, resources, names string) string {
+		return "- {apiGroups: [" + groups + "], resources: [" + resources + "], verbs: [impersonate], resourceNames: [" + names + "]}\n"
+	}
+	d.make("/apis/rbac.authorization.k8s.io/v1/clusterroles", "metadata: {name: actor}\nrules:\n"+
+		rule(`""`, "users", "bob")+rule(`""`, "groups", "actors")+rule("authentication.k8s.io", "uids", `"7"`)+rule("authentication.k8s.io", "userextras/scopes", "view"))
+	d.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "metadata: {name: alice}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: actor}\nsubjects: [{kind: User, name: alice, apiGroup: rbac.authorization.k8s.io}]")
+	const refused = `User \"alice\" cannot impersonate resource`
+	for _, tc := range []struct {
+		name    string
+		headers []string
+		want    string // who it is, or part of the refusal
+	}{
+		{"user", []string{"Impersonate-User", "bob"}, "bob/ system:authenticated"},
+		{"all parts", []string{"Impersonate-User", "bob", "Impersonate-Group", "actors", "Impersonate-Uid", "7", "Impersonate-Extra-Scopes", "view"}, "bob/7 actors,system:authenticated"},
+		{"another user", []string{"Impersonate-User", "system:admin"}, `users \"system:admin\" is forbidden: ` + refused + ` \"users\" in API group \"\" at the cluster scope`},
+		{"another group", []string{"Impersonate-User", "bob", "Impersonate-Group", "system:masters"}, refused + ` \"groups\"`},
+		{"one group of two", []string{"Impersonate-User", "bob", "Impersonate-Group", "actors", "Impersonate-Group", "system:masters"}, refused + ` \"groups\"`},
+		{"another uid", []string{"Impersonate-User", "bob", "Impersonate-Uid", "8"}, refused + ` \"uids\" in API group \"authentication.k8s.io\"`},
+		{"another value", []string{"Impersonate-User", "bob", "Impersonate-Extra-Scopes", "edit"}, refused + ` \"userextras/scopes\"`},
+		{"account", []string{"Impersonate-User", "system:serviceaccount:shop:till"}, refused + ` \"serviceaccounts\" in API group \"\" in the namespace \"shop\"`},
+	} {
+		r, text := d.ask(nil, false, http.MethodPost, selfReview, "{}", append(tc.headers, "Authorization", "Bearer alice-token")...)
+		if r.StatusCode == http.StatusCreated {
+			text = who(t, r, text)
+		}
+		if r.StatusCode == http.StatusCreated && text != tc.want || !strings.Contains(text, tc.want) {
+			t.Errorf("%s: %s, want %s", tc.name, text, tc.want)
+		}
+	}
+}
+
+// TestAnonymousWithRules: who shows nothing is system:anonymous, unless that's turned off; a wrong credential is 401 in any case.
+func TestAnonymousWithRules(t *testing.T) {
+	no := false
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(file, []byte("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: {enabled: true, conditions: [{path: /livez}]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name  string
+		set   func(*server.Server)
+		codes map[string]int // by path
+	}{
+		{"by default", func(*server.Server) {}, map[string]int{"/livez": 200, "/version": 200, "/api/v1/namespaces": 403, "/nothing": 403}},
+		{"off", func(s *server.Server) { s.Access.AnonymousAuth = &no }, map[string]int{"/livez": 401, "/version": 401, "/api/v1/namespaces": 401}},
+		{"at one path", func(s *server.Server) { s.Access.AuthenticationConfigFile = file }, map[string]int{"/livez": 200, "/readyz": 401, "/version": 401}},
+	} {
+		d := newDoors(t, withRules, tc.set)
+		for path, want := range tc.codes {
+			code := 0
+			get := func() bool { // the rules are there soon after the start
+				r, _ := d.Do(http.MethodGet, path, "")
+				code = r.StatusCode
+				return code == want
+			}
+			until(t, fmt.Sprintf("%s: %s: %d", tc.name, path, want), get)
+			if r, _ := d.Do(http.MethodGet, path, "", "Authorization", "Bearer wrong"); r.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s: %s with a wrong token: %d", tc.name, path, r.StatusCode)
+			}
+		}
+	}
+}
+
+// TestAdministratorsKubeconfig: with users told apart and no token given, the kubeconfig has one that may do everything, and
+// nobody else has any right.
+func TestAdministratorsKubeconfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	d := newDoors(t, withRules, func(s *server.Server) { s.Token, s.KubeconfigFile = "", file })
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, found := strings.Cut(string(text), "token: ")
+	if token, _, _ = strings.Cut(token, "\n"); !found || len(token) < 20 {
+		t.Fatalf("the kubeconfig is %s", text)
+	}
+	if got := d.whoHas(token); got != "system:admin/ system:masters,system:authenticated" {
+		t.Errorf("its holder is %s", got)
+	}
+	if r, text := d.Do(http.MethodGet, "/api/v1/secrets", "", "Authorization", "Bearer "+token); r.StatusCode != http.StatusOK {
+		t.Errorf("its holder may not read: %s", text)
+	}
+	for _, token := range []string{"root-token", ""} {
+		if r, text := d.Do(http.MethodGet, "/api/v1/secrets", "", "Authorization", "Bearer "+token); r.StatusCode == http.StatusOK {
+			t.Errorf("with %q: %s", token, text)
+		}
+	}
+	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the file: %v, %v", info.Mode(), err)
+	}
+}
