@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
@@ -26,7 +28,7 @@ type Options struct {
 // AddFlags defines kube-apiserver's flags.
 func (o *Options) AddFlags(set *pflag.FlagSet) {
 	set.StringSliceVar(&o.Enable, "enable-admission-plugins", o.Enable,
-		"admission plug-ins to turn on besides the default ones, of "+strings.Join(names(), ", "))
+		"admission plug-ins to turn on besides the default ones, by Kubernetes' names")
 	set.StringSliceVar(&o.Disable, "disable-admission-plugins", o.Disable,
 		"admission plug-ins to turn off, also of the default ones")
 }
@@ -71,6 +73,13 @@ type Config struct {
 	// that allows everything.
 	Authorizer authorizer.UnconditionalAuthorizer
 	Log        *slog.Logger // defaults to slog.Default()
+
+	metrics *webhook.Metrics
+}
+
+// webhooks is what webhooks are called with.
+func (c *Config) webhooks() webhook.Config {
+	return webhook.Config{Registry: c.Registry, Authorizer: c.Authorizer, Metrics: c.metrics, Log: c.Log}
 }
 
 // Member is a plug-in at work. It may also be a registry.Validator, a registry.Selective, and an io.Closer.
@@ -88,7 +97,8 @@ func New(c Config) (*Chain, error) {
 	if c.Log == nil {
 		c.Log = slog.Default()
 	}
-	chain := &Chain{registry: c.Registry}
+	c.metrics = webhook.NewMetrics()
+	chain := &Chain{registry: c.Registry, metrics: c.metrics}
 	for i := range plugins {
 		p := &plugins[i]
 		if !c.has(p) {
@@ -105,6 +115,9 @@ func New(c Config) (*Chain, error) {
 	}
 	return chain, nil
 }
+
+// Collectors are the plug-ins' metrics.
+func (c *Chain) Collectors() []prometheus.Collector { return c.metrics.Collectors() }
 
 // Close ends what the plug-ins have open, and waits for it. The registry must have ended.
 func (c *Chain) Close() error {

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
+	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
@@ -16,6 +17,7 @@ import (
 type Chain struct {
 	registry *registry.Registry
 	members  []Member // in Kubernetes' order
+	metrics  *webhook.Metrics
 }
 
 // request is what plug-ins are asked about.

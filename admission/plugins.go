@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/policy"
+	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
 )
 
 // plugin is an admission plug-in of Kubernetes'.
@@ -56,9 +57,9 @@ var plugins = []plugin{
 	{name: "PodTopologyLabels"},
 	{name: "NodeDeclaredFeatureValidator"},
 	{name: "MutatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewMutating(c.policies()), nil }},
-	{name: "MutatingAdmissionWebhook", on: always},
+	{name: "MutatingAdmissionWebhook", on: always, make: func(c *Config) (Member, error) { return webhook.NewMutating(c.webhooks()), nil }},
 	{name: "ValidatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewValidating(c.policies()), nil }},
-	{name: "ValidatingAdmissionWebhook", on: always},
+	{name: "ValidatingAdmissionWebhook", on: always, make: func(c *Config) (Member, error) { return webhook.NewValidating(c.webhooks()), nil }},
 	{name: "ResourceQuota", on: inKubernetes},
 	{name: "AlwaysDeny"},
 }

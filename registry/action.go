@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
@@ -33,6 +34,9 @@ func (e *Endpoint) act(ctx context.Context, r *Request) (Result, error) {
 	return e.perform(ctx, r, createOptions, func(ctx context.Context, w *write) (Result, error) {
 		sent, err := w.readSent(part, r.Body)
 		if err != nil {
+			return Result{}, err
+		}
+		if sent, err = w.admitSent(ctx, part, sent); err != nil {
 			return Result{}, err
 		}
 		a := &Action{Target: r.Target, Sent: sent, DryRun: w.dryRun, write: w}
@@ -78,6 +82,40 @@ func (w *write) readSent(part *Subresource, body []byte) (any, error) {
 		return nil, err
 	}
 	return into, w.complain(complaints)
+}
+
+// admitSent asks the hooks for all resources about what was sent to a subresource, and returns it as they leave it. To them
+// it's the creation of an object of the subresource's kind.
+func (w *write) admitSent(ctx context.Context, part *Subresource, sent any) (any, error) {
+	if !w.asked || len(w.res.registry.admission) == 0 {
+		return sent, nil
+	}
+	a := w.attributes(ctx, Create, &object.Object{Meta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}})
+	a.Kind = part.Kind
+	hooks := w.concerned(a)
+	if len(hooks) == 0 {
+		return sent, nil
+	}
+	a.Options = w.optionsOf(Create)
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sent)
+	if err != nil {
+		return nil, err
+	}
+	obj := &unstructured.Unstructured{Object: tree}
+	obj.SetGroupVersionKind(part.Kind)
+	call := hookCall[unstructured.Unstructured]{endpoint: w.Endpoint, about: a, obj: obj, meta: func(u *unstructured.Unstructured) metav1.Object { return u }}
+	if call.obj, err = call.to(ctx, hooks); err == nil {
+		err = w.judgeBy(ctx, call, validators(hooks))
+	}
+	w.warnings = append(w.warnings, a.Warnings...)
+	if err != nil {
+		return nil, err
+	}
+	changed := part.New()
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(call.obj.Object, changed); err != nil {
+		return nil, fmt.Errorf("admission left a %s that can't be decoded: %w", part.Kind.Kind, err)
+	}
+	return changed, nil
 }
 
 // Done is the answer to an Action that has nothing else to say.
@@ -132,13 +170,15 @@ func (a *Action) Change(ctx context.Context, change func(obj Typed) error) error
 	return err
 }
 
-// Delete deletes the action's object, with a client's options.
+// Delete deletes the action's object, with a client's options. Admission was asked about the action, and isn't asked about
+// the deletion.
 func (a *Action) Delete(ctx context.Context, options *metav1.DeleteOptions) error {
 	body, err := json.Marshal(options)
 	if err != nil {
 		return err
 	}
-	_, err = a.write.Delete(ctx, &Request{Target: Target{Namespace: a.Namespace, Name: a.Name}, Body: body, UserAgent: a.write.userAgent})
+	r := &Request{Target: Target{Namespace: a.Namespace, Name: a.Name}, Body: body, UserAgent: a.write.userAgent}
+	_, err = a.write.Endpoint.deleteOne(ctx, r, func(d *deletion) { d.asked = false })
 	return err
 }
 

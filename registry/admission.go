@@ -78,7 +78,7 @@ type Attributes struct {
 	Operation       Operation
 	Kind            runtimeschema.GroupVersionKind     // of the object
 	Resource        runtimeschema.GroupVersionResource // of the path
-	Subresource     string                             // "", "status", "scale" or "finalize"; the object is always the whole one
+	Subresource     string                             // "" for the object itself. The object is the whole one, but for what is asked of it by POST (eviction, binding, token): that is what was sent
 	Namespace, Name string                             // Namespace is "" for what has none; Name is set also if it was generated
 	DryRun          bool                               // nothing will be written
 	FieldManager    string                             // the client's name in managedFields
@@ -178,10 +178,7 @@ func (w *write) judge(ctx context.Context, op Operation, o, old *object.Object) 
 		subject = old
 	}
 	a := w.attributes(ctx, op, subject)
-	concerned := slices.DeleteFunc(w.concerned(a), func(hook Admission[unstructured.Unstructured]) bool {
-		_, validates := hook.(Validator)
-		return !validates
-	})
+	concerned := validators(w.concerned(a))
 	if len(concerned) == 0 {
 		return nil
 	}
@@ -193,6 +190,14 @@ func (w *write) judge(ctx context.Context, op Operation, o, old *object.Object) 
 	err = w.judgeBy(ctx, call, concerned)
 	w.warnings = append(w.warnings, a.Warnings...)
 	return err
+}
+
+// validators are those of the hooks that want to see an object as it would be stored. It changes hooks.
+func validators(hooks []Admission[unstructured.Unstructured]) []Admission[unstructured.Unstructured] {
+	return slices.DeleteFunc(hooks, func(hook Admission[unstructured.Unstructured]) bool {
+		_, validates := hook.(Validator)
+		return !validates
+	})
 }
 
 // judgeBy asks Validators one after the other.

@@ -23,6 +23,11 @@ import (
 // 404 for a missing object, 409 for a precondition that doesn't hold, 422 for options that contradict, 503 and 507 from
 // storage, 504 if ctx ends. Others are failures of the server, which it logs.
 func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
+	return e.deleteOne(ctx, r, func(*deletion) {})
+}
+
+// deleteOne is Delete. prepare may change how it's done.
+func (e *Endpoint) deleteOne(ctx context.Context, r *Request, prepare func(*deletion)) (Result, error) {
 	key, err := e.key(r.Namespace, r.Name)
 	if err != nil {
 		return Result{}, err
@@ -37,6 +42,7 @@ func (e *Endpoint) Delete(ctx context.Context, r *Request) (Result, error) {
 	return current(ctx, e, func(ctx context.Context, e *Endpoint) (Result, error) {
 		d := e.newDeletion(r, opts)
 		d.targetKey, d.Target = key, r.Target
+		prepare(d)
 		if d.shown, err = e.shown(r); err != nil {
 			return Result{}, err
 		}

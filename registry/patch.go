@@ -144,16 +144,36 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 }
 
 func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
-	doc, err := object.Parse(patch)
+	doc, apply, err := parseJSONPatch(patch)
 	if err != nil {
-		return nil, badBody(err)
+		return nil, err
+	}
+	if err := w.complainOfRepeated(&doc); err != nil {
+		return nil, badPatch(patch, err)
+	}
+	return apply, nil
+}
+
+// PatchJSON applies a JSON patch to a document, within the bounds of clients' patches. Its errors are Status errors.
+func PatchJSON(doc, patch []byte) ([]byte, error) {
+	_, apply, err := parseJSONPatch(patch)
+	if err != nil {
+		return nil, err
+	}
+	return apply(doc)
+}
+
+// parseJSONPatch checks a JSON patch, and returns what applies it.
+func parseJSONPatch(patch []byte) (doc object.Document, apply func(doc []byte) ([]byte, error), err error) {
+	if doc, err = object.Parse(patch); err != nil {
+		return doc, nil, badBody(err)
 	}
 	operations, ok := doc.Tree.([]any)
 	if !ok && doc.Tree != nil { // null has no operations
-		return nil, badBody(object.Decode(patch, &operations)) // which says what it is instead
+		return doc, nil, badBody(object.Decode(patch, &operations)) // which says what it is instead
 	}
 	if len(operations) > maxPatchOperations {
-		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+		return doc, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"the allowed maximum of operations in a JSON patch is %d, got %d", maxPatchOperations, len(operations)))
 	}
 	_, levels := doc.Size()
@@ -161,10 +181,10 @@ func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error),
 	for i, o := range operations {
 		op, ok := o.(map[string]any)
 		if !ok {
-			return nil, badRequest("JSON patch: operation %d: must be an object", i)
+			return doc, nil, badRequest("JSON patch: operation %d: must be an object", i)
 		}
 		if err := checkOperation(op); err != nil {
-			return nil, unprocessable(fmt.Sprintf("JSON patch: operation %d: %s", i, err))
+			return doc, nil, unprocessable(fmt.Sprintf("JSON patch: operation %d: %s", i, err))
 		}
 		path, from := op["path"].(string), ""
 		if op["op"] == "move" || op["op"] == "copy" {
@@ -173,14 +193,11 @@ func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error),
 		}
 		levels = max(levels, strings.Count(path, "/"), strings.Count(from, "/"))
 	}
-	if err := w.complainOfRepeated(&doc); err != nil {
-		return nil, badPatch(patch, err)
-	}
 	decoded, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
-		return nil, badRequest("the JSON patch can't be decoded: %s", clip.Text(err.Error()))
+		return doc, nil, badRequest("the JSON patch can't be decoded: %s", clip.Text(err.Error()))
 	}
-	return func(doc []byte) ([]byte, error) {
+	return doc, func(doc []byte) ([]byte, error) {
 		if err := (patchWork{levels: levels + moves, bytes: len(doc) + len(patch)}).check(); err != nil {
 			return nil, err
 		}

@@ -138,6 +138,7 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 	gauge("apiserver_lite_owned_objects", "Objects with owner references, as the garbage collector knows them.",
 		func() float64 { return float64(in.controllers.Usage().OwnedObjects) })
 	r.MustRegister(objects{in.registry})
+	r.MustRegister(in.admission.Collectors()...)
 }
 
 // objects counts stored objects. The series are those of the resources there are.

@@ -72,7 +72,7 @@ type Server struct {
 	// to "all".
 	Controllers string
 
-	// WebhookAddresses are the networks, as "127.0.0.0/8", in which conversion webhooks may be called besides public
+	// WebhookAddresses are the networks, as "127.0.0.0/8", in which webhooks may be called besides public
 	// addresses. By default none that is private, loopback or link-local.
 	WebhookAddresses []netip.Prefix
 

@@ -3,17 +3,20 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	utilwebhook "k8s.io/apiserver/pkg/util/webhook"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
-// What configures admission. It's stored and shown, and nothing is asked yet.
+// What configures admission. Package admission reads it.
 
 // inAPIExtensions puts a kind into the category of what extends the API.
 func inAPIExtensions(n registry.Names) registry.Names {
@@ -106,70 +109,214 @@ func defaultMatch(m *admissionregistrationv1.MatchResources) {
 	}
 }
 
-func validateValidating(c, _ *admissionregistrationv1.ValidatingWebhookConfiguration) field.ErrorList {
-	all := make([]webhook, 0, len(c.Webhooks))
-	for _, w := range c.Webhooks {
-		all = append(all, webhook{w.Name, w.ClientConfig, w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions, w.Rules})
-	}
-	return validateWebhooks(all)
+func validateValidating(c, old *admissionregistrationv1.ValidatingWebhookConfiguration) field.ErrorList {
+	return validateWebhooks(webhooksOf(c), webhooksOf(old))
 }
 
-func validateMutating(c, _ *admissionregistrationv1.MutatingWebhookConfiguration) field.ErrorList {
-	all := make([]webhook, 0, len(c.Webhooks))
-	for _, w := range c.Webhooks {
-		all = append(all, webhook{w.Name, w.ClientConfig, w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions, w.Rules})
+func webhooksOf(c *admissionregistrationv1.ValidatingWebhookConfiguration) (all []webhook) {
+	if c == nil {
+		return nil
 	}
-	return validateWebhooks(all)
+	for _, w := range c.Webhooks {
+		all = append(all, webhook{
+			w.Name, w.ClientConfig, w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions, w.Rules,
+			w.FailurePolicy, w.MatchPolicy, nil, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions,
+		})
+	}
+	return all
 }
 
-// webhook is what both kinds of webhooks have.
+func validateMutating(c, old *admissionregistrationv1.MutatingWebhookConfiguration) field.ErrorList {
+	return validateWebhooks(mutatingOf(c), mutatingOf(old))
+}
+
+func mutatingOf(c *admissionregistrationv1.MutatingWebhookConfiguration) (all []webhook) {
+	if c == nil {
+		return nil
+	}
+	for _, w := range c.Webhooks {
+		all = append(all, webhook{
+			w.Name, w.ClientConfig, w.SideEffects, w.TimeoutSeconds, w.AdmissionReviewVersions, w.Rules,
+			w.FailurePolicy, w.MatchPolicy, w.ReinvocationPolicy, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions,
+		})
+	}
+	return all
+}
+
+// webhook is what both kinds of webhooks have; only mutating ones have a reinvocation policy.
 type webhook struct {
-	name     string
-	client   admissionregistrationv1.WebhookClientConfig
-	effects  *admissionregistrationv1.SideEffectClass
-	timeout  *int32
-	versions []string
-	rules    []admissionregistrationv1.RuleWithOperations
+	name                string
+	client              admissionregistrationv1.WebhookClientConfig
+	effects             *admissionregistrationv1.SideEffectClass
+	timeout             *int32
+	versions            []string
+	rules               []admissionregistrationv1.RuleWithOperations
+	failure             *admissionregistrationv1.FailurePolicyType
+	match               *admissionregistrationv1.MatchPolicyType
+	again               *admissionregistrationv1.ReinvocationPolicyType
+	namespaces, objects *metav1.LabelSelector
+	conditions          []admissionregistrationv1.MatchCondition
 }
 
-func validateWebhooks(all []webhook) (errs field.ErrorList) {
+// validateWebhooks checks the webhooks of a configuration; old are those that it had. What an old one had already doesn't
+// become invalid by a rule that is younger than it, as in Kubernetes.
+func validateWebhooks(all, old []webhook) (errs field.ErrorList) {
 	seen := map[string]bool{}
+	lenient := len(old) > 0 && slices.ContainsFunc(old, func(w webhook) bool { return !knownVersion(w.versions) })
 	for i, w := range all {
 		at := field.NewPath("webhooks").Index(i)
-		errs = append(errs, validation.IsFullyQualifiedName(at.Child("name"), w.name)...)
+		errs = append(errs, w.validate(at)...)
 		if seen[w.name] {
 			errs = append(errs, field.Duplicate(at.Child("name"), w.name))
 		}
 		seen[w.name] = true
-		if (w.client.URL == nil) == (w.client.Service == nil) {
-			errs = append(errs, field.Required(at.Child("clientConfig"), "exactly one of url or service is required"))
-		}
-		if len(w.versions) == 0 {
-			errs = append(errs, field.Required(at.Child("admissionReviewVersions"), "must specify one of v1, v1beta1"))
-		}
-		if w.effects == nil {
-			errs = append(errs, field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
-		} else {
-			errs = append(errs, oneOf(at.Child("sideEffects"), *w.effects, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun)...)
-		}
-		if t := w.timeout; t != nil && (*t < 1 || *t > maxWebhookTimeout) {
-			errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
-		}
+		errs = append(errs, validateReviewVersions(w.versions, !lenient, at.Child("admissionReviewVersions"))...)
 		for j, r := range w.rules {
-			errs = append(errs, validateRule(r, at.Child("rules").Index(j))...)
+			errs = append(errs, validateWebhookRule(r, at.Child("rules").Index(j))...)
+		}
+		if !slices.ContainsFunc(old, func(o webhook) bool { return slices.Equal(o.conditions, w.conditions) }) {
+			errs = append(errs, validateMatchConditions(w.conditions, false, at.Child("matchConditions"))...)
 		}
 	}
 	return errs
 }
 
+// validate checks what is no list.
+func (w *webhook) validate(at *field.Path) (errs field.ErrorList) {
+	errs = append(errs, validation.IsFullyQualifiedName(at.Child("name"), w.name)...)
+	errs = append(errs, validateWebhookClient(&w.client, at.Child("clientConfig"))...)
+	if w.effects == nil {
+		errs = append(errs, field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
+	} else {
+		errs = append(errs, oneOf(at.Child("sideEffects"), *w.effects, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun)...)
+	}
+	if t := w.timeout; t != nil && (*t < 1 || *t > maxWebhookTimeout) {
+		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
+	}
+	if w.failure != nil {
+		errs = append(errs, oneOf(at.Child("failurePolicy"), *w.failure, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)...)
+	}
+	if w.match != nil {
+		errs = append(errs, oneOf(at.Child("matchPolicy"), *w.match, admissionregistrationv1.Equivalent, admissionregistrationv1.Exact)...)
+	}
+	if w.again != nil {
+		errs = append(errs, oneOf(at.Child("reinvocationPolicy"), *w.again, admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
+	}
+	for name, selector := range map[string]*metav1.LabelSelector{"namespaceSelector": w.namespaces, "objectSelector": w.objects} {
+		if selector != nil {
+			errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, at.Child(name))...)
+		}
+	}
+	return errs
+}
+
+// validateWebhookClient leaves addresses to the calls: which of them are allowed may differ from server to server.
+func validateWebhookClient(c *admissionregistrationv1.WebhookClientConfig, at *field.Path) field.ErrorList {
+	switch {
+	case (c.URL == nil) == (c.Service == nil):
+		return field.ErrorList{field.Required(at, "exactly one of url or service is required")}
+	case c.URL != nil:
+		return utilwebhook.ValidateWebhookURL(at.Child("url"), *c.URL, true)
+	}
+	port := defaultWebhookPort
+	if c.Service.Port != nil {
+		port = *c.Service.Port
+	}
+	return utilwebhook.ValidateWebhookService(at.Child("service"), c.Service.Namespace, c.Service.Name, c.Service.Path, port)
+}
+
+// validateReviewVersions asks for a version that the server knows only if no older configuration did without.
+func validateReviewVersions(versions []string, known bool, at *field.Path) (errs field.ErrorList) {
+	if len(versions) == 0 {
+		return field.ErrorList{field.Required(at, "must specify one of v1, v1beta1")}
+	}
+	seen := map[string]bool{}
+	for i, v := range versions {
+		if seen[v] {
+			errs = append(errs, field.Invalid(at.Index(i), v, "duplicate version"))
+			continue
+		}
+		seen[v] = true
+		for _, problem := range validation.IsDNS1035Label(v) {
+			errs = append(errs, field.Invalid(at.Index(i), v, problem))
+		}
+	}
+	if known && !knownVersion(versions) {
+		errs = append(errs, field.Invalid(at, versions, "must include at least one of v1, v1beta1"))
+	}
+	return errs
+}
+
+func knownVersion(versions []string) bool {
+	return slices.Contains(versions, "v1") || slices.Contains(versions, "v1beta1")
+}
+
+// validateWebhookRule checks which requests a webhook is about.
+func validateWebhookRule(r admissionregistrationv1.RuleWithOperations, at *field.Path) (errs field.ErrorList) {
+	if len(r.Operations) > 1 && slices.Contains(r.Operations, admissionregistrationv1.OperationAll) {
+		errs = append(errs, field.Invalid(at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"))
+	}
+	for i, op := range r.Operations {
+		errs = append(errs, oneOf(at.Child("operations").Index(i), op, admissionregistrationv1.OperationAll, admissionregistrationv1.Create,
+			admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect)...)
+	}
+	if r.Scope != nil {
+		errs = append(errs, oneOf(at.Child("scope"), *r.Scope, admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope)...)
+	}
+	return append(errs, validateRule(r, at)...)
+}
+
+// validateRule checks what webhooks' rules and policies' have in common.
 func validateRule(r admissionregistrationv1.RuleWithOperations, at *field.Path) (errs field.ErrorList) {
+	if len(r.Operations) == 0 {
+		errs = append(errs, field.Required(at.Child("operations"), ""))
+	}
 	for _, part := range []struct {
-		name string
-		size int
-	}{{"operations", len(r.Operations)}, {"apiGroups", len(r.APIGroups)}, {"apiVersions", len(r.APIVersions)}, {"resources", len(r.Resources)}} {
-		if part.size == 0 {
+		name, what string
+		list       []string
+	}{{"apiGroups", "API groups", r.APIGroups}, {"apiVersions", "API versions", r.APIVersions}} {
+		if len(part.list) == 0 {
 			errs = append(errs, field.Required(at.Child(part.name), ""))
 		}
+		if len(part.list) > 1 && slices.Contains(part.list, "*") {
+			errs = append(errs, field.Invalid(at.Child(part.name), part.list, "if '*' is present, must not specify other "+part.what))
+		}
+	}
+	for i, v := range r.APIVersions {
+		if v == "" {
+			errs = append(errs, field.Required(at.Child("apiVersions").Index(i), ""))
+		}
+	}
+	return append(errs, validateResources(r.Resources, at.Child("resources"))...)
+}
+
+// validateResources refuses resources that others in the list include.
+func validateResources(list []string, at *field.Path) (errs field.ErrorList) {
+	if len(list) == 0 {
+		return field.ErrorList{field.Required(at, "")}
+	}
+	included := map[string]bool{} // r/* by r, and */s by /s
+	plain := false
+	for i, s := range list {
+		resource, sub, cut := strings.Cut(s, "/")
+		switch {
+		case s == "":
+			errs = append(errs, field.Required(at.Index(i), ""))
+		case !cut:
+			plain = plain || s != "*"
+		case included[resource]:
+			errs = append(errs, field.Invalid(at.Index(i), s, fmt.Sprintf("if '%s/*' is present, must not specify %s", resource, s)))
+		case included["/"+sub]:
+			errs = append(errs, field.Invalid(at.Index(i), s, fmt.Sprintf("if '*/%s' is present, must not specify %s", sub, s)))
+		}
+		included[resource] = included[resource] || sub == "*"
+		included["/"+sub] = included["/"+sub] || cut && resource == "*"
+	}
+	if len(list) > 1 && slices.Contains(list, "*/*") {
+		errs = append(errs, field.Invalid(at, list, "if '*/*' is present, must not specify other resources"))
+	}
+	if plain && slices.Contains(list, "*") {
+		errs = append(errs, field.Invalid(at, list, "if '*' is present, must not specify other resources without subresources"))
 	}
 	return errs
 }

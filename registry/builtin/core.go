@@ -49,9 +49,9 @@ func core(o Options) []registry.Type {
 			ValidName: pathSegment, Columns: clusterRoleBindingColumns, Default: set(defaultClusterRoleBinding), Validate: rules(validateClusterRoleBinding)},
 
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingWebhookConfiguration")), New: of[admissionregistrationv1.ValidatingWebhookConfiguration], ClusterScoped: true, Awaited: true,
-			Columns: webhooksColumns, Default: set(defaultValidating), Validate: rules(validateValidating), Warnings: notEnforced},
+			Columns: webhooksColumns, Default: set(defaultValidating), Validate: rules(validateValidating)},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingWebhookConfiguration")), New: of[admissionregistrationv1.MutatingWebhookConfiguration], ClusterScoped: true, Awaited: true,
-			Columns: webhooksColumns, Default: set(defaultMutating), Validate: rules(validateMutating), Warnings: notEnforced},
+			Columns: webhooksColumns, Default: set(defaultMutating), Validate: rules(validateMutating)},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingAdmissionPolicy")), New: of[admissionregistrationv1.ValidatingAdmissionPolicy], ClusterScoped: true, Awaited: true, Status: true,
 			Columns: validatingPolicyColumns, Default: set(defaultValidatingPolicy), Prepare: prepare(checked(o.registry)), Validate: rules(validateValidatingPolicy)},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingAdmissionPolicyBinding")), New: of[admissionregistrationv1.ValidatingAdmissionPolicyBinding], ClusterScoped: true, Awaited: true,

@@ -125,12 +125,14 @@ func init() {
 	fit("admissionregistration.k8s.io/ValidatingWebhookConfiguration", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
 		w := &c.Webhooks[0]
 		w.Name, w.ClientConfig.URL, w.TimeoutSeconds = "a.example.com", nil, ptr.To[int32](7)
-		*w.SideEffects = admissionregistrationv1.SideEffectClassNone
+		*w.SideEffects, *w.ClientConfig.Service.Path, w.MatchConditions[0].Expression = admissionregistrationv1.SideEffectClassNone, "/path", "true"
+		w.AdmissionReviewVersions = []string{"v1"}
 	})
 	fit("admissionregistration.k8s.io/MutatingWebhookConfiguration", func(c *admissionregistrationv1.MutatingWebhookConfiguration) {
 		w := &c.Webhooks[0]
 		w.Name, w.ClientConfig.URL, w.TimeoutSeconds = "a.example.com", nil, ptr.To[int32](7)
-		*w.SideEffects = admissionregistrationv1.SideEffectClassNone
+		*w.SideEffects, *w.ClientConfig.Service.Path, w.MatchConditions[0].Expression = admissionregistrationv1.SideEffectClassNone, "/path", "true"
+		w.AdmissionReviewVersions = []string{"v1"}
 	})
 	fit("admissionregistration.k8s.io/ValidatingAdmissionPolicy", func(p *admissionregistrationv1.ValidatingAdmissionPolicy) {
 		v, reason := &p.Spec.Validations[0], metav1.StatusReasonForbidden

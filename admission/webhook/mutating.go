@@ -1,0 +1,148 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/apiserver-lite/apiserver-lite/admission/match"
+	"github.com/apiserver-lite/apiserver-lite/audit"
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+)
+
+// Mutating is the plug-in MutatingAdmissionWebhook. It's safe for concurrent use.
+type Mutating struct{ plugin }
+
+// NewMutating returns the plug-in.
+func NewMutating(c Config) *Mutating {
+	m := &Mutating{plugin{Config: c, mutating: true, step: "admit"}}
+	derive(&m.plugin, "mutatingwebhookconfigurations", func(c *admissionregistrationv1.MutatingWebhookConfiguration) (string, []admissionregistrationv1.MutatingWebhook) {
+		return c.Name, c.Webhooks
+	})
+	return m
+}
+
+// Admit lets the webhooks change an object, each as the one before it left it.
+func (m *Mutating) Admit(ctx context.Context, r *request) error {
+	candidates := m.current.Get().about(&r.Attributes, m.Registry.Catalog())
+	if len(candidates) == 0 {
+		return nil
+	}
+	q, round := match.NewRequest(r, m.Registry), match.RoundOf(ctx)
+	for _, c := range candidates {
+		chosen, err := m.chosen(ctx, q, c)
+		if err != nil {
+			return err
+		}
+		if !chosen || !round.Calls(c.hook) {
+			continue
+		}
+		if err := m.mutate(ctx, q, c, round); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mutate calls one webhook, and makes the request's object what it says.
+func (m *Mutating) mutate(ctx context.Context, q *match.Request, c candidate, round *match.Round) error {
+	changed := false
+	v := m.call(ctx, q, c, func(response *admissionv1.AdmissionResponse) (err error) {
+		if len(response.Patch) > 0 {
+			changed, err = m.apply(ctx, q, c.at, response.Patch)
+		}
+		return err
+	})
+	m.noted(ctx, q, c, v.response)
+	if note, err := json.Marshal(mutation{c.configuration, c.name, changed}); err == nil {
+		audit.Annotate(ctx, m.annotation("", q, c, round.Second()), string(note))
+	}
+	if changed {
+		round.Changed()
+	}
+	if c.again() {
+		round.Called(c.hook)
+	}
+	return v.err
+}
+
+// mutation is what the audit log has of a call.
+type mutation struct {
+	Configuration string `json:"configuration"`
+	Webhook       string `json:"webhook"`
+	Mutated       bool   `json:"mutated"`
+}
+
+// annotation is the key of an audit annotation about a call.
+func (p *plugin) annotation(prefix string, _ *match.Request, c candidate, second ...bool) string {
+	step, round := "validating", 0
+	if p.mutating {
+		step = "mutation"
+	}
+	if len(second) > 0 && second[0] {
+		round = 1
+	}
+	return fmt.Sprintf("%s%s.webhook.admission.k8s.io/round_%d_index_%d", prefix, step, round, c.index)
+}
+
+// apply applies a patch to the request's object as it is at a place, and tells whether that changed it.
+func (m *Mutating) apply(ctx context.Context, q *match.Request, at match.Place, patch []byte) (bool, error) {
+	before, _, err := q.Objects(ctx, at)
+	switch {
+	case err != nil:
+		return false, err
+	case before == nil:
+		return false, fmt.Errorf("it attempted to modify the object, which is not supported for this operation")
+	}
+	doc, err := object.EncodeJSON(before.Object)
+	if err != nil {
+		return false, err
+	}
+	patched, err := registry.PatchJSON(doc, patch)
+	if err != nil {
+		return false, fmt.Errorf("its patch doesn't apply: %w", err)
+	}
+	tree, err := object.ParseTree(patched)
+	if err != nil {
+		return false, fmt.Errorf("its patch leaves no object: %w", err)
+	}
+	next := &unstructured.Unstructured{Object: tree}
+	if err := keepIdentity(next, before); err != nil {
+		return false, err
+	}
+	if e := m.Registry.Catalog().Endpoint(at.Resource); e != nil && at.Kind == e.SubresourceKind("") {
+		if next, err = e.Complete(next); err != nil {
+			return false, fmt.Errorf("its patch leaves an object that doesn't fit the schema: %w", err)
+		}
+	}
+	if equality.Semantic.DeepEqual(before.Object, next.Object) {
+		return false, nil
+	}
+	return true, q.Set(ctx, at, next)
+}
+
+// keepIdentity refuses a patch that makes another object, and takes back what it changes of what only the server decides.
+func keepIdentity(next, before *unstructured.Unstructured) error {
+	for _, field := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}, {"metadata", "resourceVersion"}} {
+		was, _, _ := unstructured.NestedString(before.Object, field...)
+		is, _, err := unstructured.NestedString(next.Object, field...)
+		if err != nil || is != was {
+			return fmt.Errorf("its patch changes %s, which only the server may", field[len(field)-1])
+		}
+	}
+	for _, name := range []string{"generation", "creationTimestamp", "deletionTimestamp"} {
+		was, found, _ := unstructured.NestedFieldNoCopy(before.Object, "metadata", name)
+		if !found {
+			unstructured.RemoveNestedField(next.Object, "metadata", name)
+		} else if err := unstructured.SetNestedField(next.Object, was, "metadata", name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

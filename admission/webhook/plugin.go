@@ -1,0 +1,151 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"github.com/apiserver-lite/apiserver-lite/admission/match"
+	"github.com/apiserver-lite/apiserver-lite/audit"
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Config is what webhooks are called with.
+type Config struct {
+	Registry   *registry.Registry
+	Authorizer authorizer.UnconditionalAuthorizer // of the variable authorizer in match conditions
+	Metrics    *Metrics
+	Log        *slog.Logger
+}
+
+// request is a write that webhooks are asked about.
+type request = registry.AdmissionRequest[unstructured.Unstructured]
+
+// plugin is what the two kinds of webhooks have in common.
+type plugin struct {
+	Config
+	mutating bool
+	step     string // of metrics: "admit" or "validating"
+	current  *registry.Derived[*hooks]
+	clients  clients
+}
+
+// derive has current made of the configurations of a kind.
+func derive[T any](p *plugin, resource string, webhooks func(*T) (name string, all []admissionregistrationv1.MutatingWebhook)) {
+	decoded := &registry.Decoded[T]{}
+	prefix := storage.PrefixOf(admissionregistrationv1.GroupName, resource)
+	p.clients.network = p.Registry.Network()
+	p.current = registry.Derive(p.Registry, func(of func(storage.Prefix) []*cacher.Object) *hooks {
+		made := &hooks{}
+		configurations := decoded.All(of(prefix), func(o *cacher.Object, err error) {
+			p.Log.Error("a webhook configuration can't be read, so its webhooks aren't called", "name", o.Name(), "error", err)
+		})
+		for _, c := range configurations {
+			name, all := webhooks(c)
+			for i := range all {
+				made.all = append(made.all, newHook(name, &all[i]))
+			}
+		}
+		p.clients.keep(made.all)
+		p.Metrics.keep(p.step, made.all)
+		return made
+	}, prefix)
+}
+
+// Concerns tells whether a webhook has rules about a request.
+func (p *plugin) Concerns(a *registry.Attributes) bool {
+	return len(p.current.Get().about(a, p.Registry.Catalog())) > 0
+}
+
+// Close ends the connections to webhooks.
+func (p *plugin) Close() error { return p.clients.Close() }
+
+// chosen tells whether a webhook's selectors and match conditions choose a request.
+func (p *plugin) chosen(ctx context.Context, q *match.Request, c candidate) (bool, error) {
+	if c.err != nil {
+		return false, &registry.Answer{StatusError: apierrors.NewInternalError(c.err)}
+	}
+	selected, err := q.Selected(ctx, c.namespaces, c.objects)
+	if err != nil || !selected {
+		return false, err
+	}
+	if len(c.spec.MatchConditions) == 0 {
+		return true, nil
+	}
+	in, err := q.Input(ctx, c.at, p.Authorizer)
+	if err != nil {
+		return false, err
+	}
+	matches, err := c.conditions().Match(ctx, in)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, ctx.Err()
+	case err != nil && c.ignores():
+		p.Metrics.conditionFailed(c.hook, p.step, q)
+		return false, nil
+	case err != nil:
+		p.Metrics.conditionFailed(c.hook, p.step, q)
+		return false, apierrors.NewForbidden(q.Resource.GroupResource(), q.Path.Name, err)
+	case !matches:
+		p.Metrics.excluded(c.hook, p.step, q)
+	}
+	return matches, nil
+}
+
+// verdict is what a webhook says of a request.
+type verdict struct {
+	response *admissionv1.AdmissionResponse // nil if the call failed and the request passes all the same
+	err      error                          // for the client
+}
+
+// call asks a webhook, lets take make use of an answer that allows the request, and decides what a failure means. take may be
+// nil. Its error is a failure of the webhook.
+func (p *plugin) call(ctx context.Context, q *match.Request, c candidate, take func(*admissionv1.AdmissionResponse) error) verdict {
+	began := time.Now()
+	response, err := p.ask(ctx, q, c)
+	if err == nil && !response.Allowed {
+		err = refusal(c.name, response.Result)
+	} else if err == nil && take != nil {
+		if err = take(response); err != nil && ctx.Err() == nil {
+			err = &callError{c.name, err}
+		}
+	}
+	if ctx.Err() != nil {
+		return verdict{err: ctx.Err()}
+	}
+	var failed *callError
+	isFailure := errors.As(err, &failed)
+	p.Metrics.called(c.hook, p.step, q, outcome{time.Since(began), err, isFailure})
+	switch {
+	case isFailure && c.ignores():
+		p.Log.Warn("an admission webhook failed, and its failurePolicy lets requests pass", "webhook", c.name, "configuration", c.configuration, "error", err)
+		audit.Annotate(ctx, p.annotation("failed-open.", q, c), c.name)
+		return verdict{}
+	case isFailure:
+		p.Log.Warn("an admission webhook failed, and its failurePolicy refuses requests", "webhook", c.name, "configuration", c.configuration, "error", err)
+		return verdict{err: &registry.Answer{StatusError: apierrors.NewInternalError(err)}}
+	}
+	return verdict{response, err}
+}
+
+// noted passes on what an answer has for the audit log and for the client.
+func (p *plugin) noted(ctx context.Context, q *match.Request, c candidate, response *admissionv1.AdmissionResponse) {
+	if response == nil {
+		return
+	}
+	for key, value := range response.AuditAnnotations {
+		audit.Annotate(ctx, c.name+"/"+key, value)
+	}
+	for _, w := range response.Warnings {
+		q.Warn(w)
+	}
+}

@@ -1,0 +1,79 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"sync"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/admission/match"
+)
+
+// Validating is the plug-in ValidatingAdmissionWebhook. It's safe for concurrent use.
+type Validating struct{ plugin }
+
+// NewValidating returns the plug-in.
+func NewValidating(c Config) *Validating {
+	v := &Validating{plugin{Config: c, step: "validating"}}
+	derive(&v.plugin, "validatingwebhookconfigurations", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) (string, []admissionregistrationv1.MutatingWebhook) {
+		all := make([]admissionregistrationv1.MutatingWebhook, 0, len(c.Webhooks))
+		for _, w := range c.Webhooks {
+			all = append(all, admissionregistrationv1.MutatingWebhook{
+				Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy, MatchPolicy: w.MatchPolicy,
+				NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector, SideEffects: w.SideEffects,
+				TimeoutSeconds: w.TimeoutSeconds, AdmissionReviewVersions: w.AdmissionReviewVersions, MatchConditions: w.MatchConditions,
+			})
+		}
+		return c.Name, all
+	})
+	return v
+}
+
+// Admit does nothing: these webhooks change nothing.
+func (v *Validating) Admit(context.Context, *request) error { return nil }
+
+// Validate asks all webhooks at once. The first refusal, in their order, is answered.
+func (v *Validating) Validate(ctx context.Context, r *request) error {
+	candidates := v.current.Get().about(&r.Attributes, v.Registry.Catalog())
+	if len(candidates) == 0 {
+		return nil
+	}
+	q := match.NewRequest(r, v.Registry)
+	var chosen []candidate
+	for _, c := range candidates {
+		ok, err := v.chosen(ctx, q, c)
+		if err != nil {
+			return err
+		}
+		if ok {
+			chosen = append(chosen, c)
+		}
+	}
+	verdicts := make([]verdict, len(chosen)) // each call has its place
+	var calls sync.WaitGroup
+	for i, c := range chosen {
+		calls.Go(func() { verdicts[i] = v.judged(ctx, q, c) })
+	}
+	calls.Wait()
+	var refused error
+	for i, c := range chosen {
+		v.noted(ctx, q, c, verdicts[i].response)
+		if refused == nil {
+			refused = verdicts[i].err
+		}
+	}
+	return refused
+}
+
+// judged calls one webhook. It's run on a goroutine of its own, where nobody else would stop a panic.
+func (v *Validating) judged(ctx context.Context, q *match.Request, c candidate) (said verdict) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			v.Log.Error("calling an admission webhook panicked", "webhook", c.name, "panic", cause, "stack", string(debug.Stack()))
+			said = verdict{err: fmt.Errorf("admission webhook %q: internal error", c.name)}
+		}
+	}()
+	return v.call(ctx, q, c, nil)
+}
