@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,12 +21,6 @@ import (
 func inAPIExtensions(n registry.Names) registry.Names {
 	n.Categories = []string{"api-extensions"}
 	return n
-}
-
-// notEnforced warns whoever writes a configuration that it has no effect.
-func notEnforced(_ context.Context, obj, _ registry.Typed, _ string) []string {
-	name := strings.TrimPrefix(fmt.Sprintf("%T", obj), "*v1.")
-	return []string{"this server stores a " + name + " and doesn't enforce it yet: requests pass as if it weren't there"}
 }
 
 func defaultValidating(c *admissionregistrationv1.ValidatingWebhookConfiguration) {
