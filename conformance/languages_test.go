@@ -117,9 +117,12 @@ func installNode(dir string) error {
 	return nil
 }
 
+// pythonBinary is Debian's, which has the package, unless PYTHON names another one.
+func pythonBinary() string { return cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3") }
+
 // TestPython runs Python's kubernetes, Debian's package python3-kubernetes. PYTHON names another interpreter.
 func TestPython(t *testing.T) {
-	python := cmp.Or(os.Getenv("PYTHON"), "/usr/bin/python3")
+	python := pythonBinary()
 	if err := run(".", python, "-c", "import kubernetes"); err != nil {
 		t.Fatalf("this test needs Python with kubernetes, Debian's package python3-kubernetes: %v", err)
 	}

@@ -3,6 +3,7 @@ package clients
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -43,11 +44,21 @@ func build() error {
 	return err
 }
 
-// oldKubectl returns Debian's kubectl 1.20: the one that is installed, or one that is unpacked into bin.
+// oldKubectl returns Debian's kubectl of the version in versions.json: the one that is installed, or one that is unpacked into
+// bin.
 func oldKubectl(bin string) (string, error) {
+	text, err := os.ReadFile("../versions.json")
+	if err != nil {
+		return "", err
+	}
+	var versions map[string]string
+	if err := json.Unmarshal(text, &versions); err != nil {
+		return "", fmt.Errorf("versions.json: %w", err)
+	}
+	oldest := versions["kubernetes-client"]
 	unpacked := filepath.Join(bin, "kubernetes-client", "usr", "bin", "kubectl")
 	for _, path := range []string{"/usr/bin/kubectl", unpacked} {
-		if version, err := exec.Command(path, "version", "--client", "--short").Output(); err == nil && bytes.Contains(version, []byte("v1.20.")) {
+		if version, err := exec.Command(path, "version", "--client", "--short").Output(); err == nil && bytes.Contains(version, []byte("v"+oldest+".")) {
 			return path, nil
 		}
 	}
@@ -57,11 +68,11 @@ func oldKubectl(bin string) (string, error) {
 	}
 	defer os.RemoveAll(packages)
 	if err := run(packages, "apt-get", "download", "-q", "kubernetes-client"); err != nil {
-		return "", fmt.Errorf("kubectl 1.20 is in Debian 12's package kubernetes-client: %w", err)
+		return "", fmt.Errorf("kubectl %s is in Debian 12's package kubernetes-client: %w", oldest, err)
 	}
-	archives, err := filepath.Glob(filepath.Join(packages, "kubernetes-client_1.20*.deb"))
+	archives, err := filepath.Glob(filepath.Join(packages, "kubernetes-client_"+oldest+"*.deb"))
 	if err != nil || len(archives) != 1 {
-		return "", fmt.Errorf("no kubectl 1.20 among %q, %v: it's in Debian 12", archives, err)
+		return "", fmt.Errorf("no kubectl %s among %q, %v: it's in Debian 12", oldest, archives, err)
 	}
 	return unpacked, run(".", "dpkg", "-x", archives[0], filepath.Join(bin, "kubernetes-client"))
 }
