@@ -1,0 +1,197 @@
+package webhook_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+)
+
+type handler = func(http.ResponseWriter, *http.Request, *admissionv1.AdmissionReview)
+
+// allowed is an answer of v1 with more members of the response.
+func allowed(more string) handler {
+	return raw(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"UID","allowed":true` + more + `}}`)
+}
+
+// TestFailures: webhooks that misbehave fail requests, or don't, as failurePolicy says, and errors have their names.
+func TestFailures(t *testing.T) {
+	const secret = "s3cr3t"
+	elsewhere := newHook(t)
+	released := make(chan struct{})
+	t.Cleanup(func() { close(released) })
+	never := func(_ http.ResponseWriter, r *http.Request, _ *admissionv1.AdmissionReview) {
+		select {
+		case <-r.Context().Done():
+		case <-released:
+		}
+	}
+	tests := []struct {
+		name    string
+		handler handler
+		want    string // part of the message
+		kinds   string // of configurations; both if empty
+	}{
+		{"no JSON", raw("<html>" + secret), "isn't JSON", ""},
+		{"not UTF-8", raw("\xff"), "UTF-8", ""},
+		{"no review", raw(`{}`), "webhook response was absent", ""},
+		{"another kind", raw(`{"apiVersion":"v1","kind":"Pod","response":{"uid":"UID","allowed":true}}`), "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview", ""},
+		{"another uid", raw(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"` + secret + `","allowed":true}}`), "expected response.uid=", ""},
+		{"wrong type", raw(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"UID","allowed":"` + secret + `"}}`), "wrong type", ""},
+		{"too much", func(w http.ResponseWriter, _ *http.Request, _ *admissionv1.AdmissionReview) {
+			io.WriteString(w, strings.Repeat(secret, 1<<20))
+		}, "larger than", ""},
+		{"too slow", never, "context deadline exceeded", ""},
+		{"redirect", func(w http.ResponseWriter, r *http.Request, _ *admissionv1.AdmissionReview) {
+			http.Redirect(w, r, elsewhere.URL+"/elsewhere", http.StatusTemporaryRedirect)
+		}, "redirect", ""},
+		{"500", func(w http.ResponseWriter, _ *http.Request, _ *admissionv1.AdmissionReview) {
+			http.Error(w, secret, 500)
+		}, "it answered 500", ""},
+		{"cut", func(http.ResponseWriter, *http.Request, *admissionv1.AdmissionReview) { panic(http.ErrAbortHandler) }, "the connection broke", ""},
+		{"patch of a validating one", patch(`[{"op":"remove","path":"/data"}]`), "validating webhook may not return response.patch", "Validating"},
+		{"patch without a type", allowed(`,"patch":"W10="`), "response.patch but not response.patchType", "Mutating"},
+		{"type without a patch", allowed(`,"patchType":"JSONPatch"`), "response.patchType but not response.patch", "Mutating"},
+		{"unknown type", allowed(`,"patch":"W10=","patchType":"Merge"`), "isn't JSONPatch", "Mutating"},
+		{"patch that is none", patch(`{"data":null}`), "patch", "Mutating"},
+		{"patch that doesn't apply", patch(`[{"op":"remove","path":"/nothing"}]`), "its patch doesn't apply", "Mutating"},
+		{"patch of the name", patch(`[{"op":"replace","path":"/metadata/name","value":"other"}]`), "its patch changes name", "Mutating"},
+		{"patch that leaves another form", patch(`[{"op":"replace","path":"/data","value":[1]}]`), "doesn't fit", "Mutating"},
+	}
+	h, s := newHook(t), start(t)
+	for i, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			h.on("/hook", test.handler)
+			for _, kind := range []string{"Mutating", "Validating"} {
+				if test.kinds != "" && test.kinds != kind {
+					continue
+				}
+				path := configurations + strings.ToLower(kind) + "webhookconfigurations"
+				for _, policy := range []string{"Fail", "Ignore"} {
+					must(t, s, 201, "POST", path, h.configuration(kind, "misbehaves", "/hook", `failurePolicy="`+policy+`"`, "timeoutSeconds=1"))
+					body := fmt.Sprintf(`{"metadata":{"name":"%d-%s-%s"},"data":{"a":"b"}}`, i, strings.ToLower(kind), strings.ToLower(policy))
+					res, answer := s.Do("POST", configMaps, body)
+					must(t, s, 200, "DELETE", path+"/misbehaves", "")
+					if policy == "Ignore" {
+						if res.StatusCode != 201 || !strings.Contains(answer, `"a":"b"`) {
+							t.Errorf("%s, Ignore: %s %s", kind, res.Status, answer)
+						}
+						continue
+					}
+					if res.StatusCode != 500 || !strings.Contains(answer, `failed calling webhook \"misbehaves.example.com\"`) || !strings.Contains(answer, test.want) || strings.Contains(answer, secret) {
+						t.Errorf("%s, Fail: %s %s; want %q", kind, res.Status, answer, test.want)
+					}
+				}
+			}
+		})
+	}
+	if n := len(elsewhere.requests("/elsewhere")); n > 0 {
+		t.Errorf("%d redirects were followed", n)
+	}
+}
+
+// TestSelection: rules, scopes, selectors and match conditions choose requests.
+func TestSelection(t *testing.T) {
+	h, s := newHook(t), start(t)
+	h.on("/deny", answer(admissionv1.AdmissionResponse{}))
+	must(t, s, 201, "POST", "/api/v1/namespaces", `{"metadata":{"name":"strict","labels":{"strict":"yes"}}}`)
+	tests := []struct {
+		name, member string
+		denied       []string // of the requests below
+	}{
+		{"all", `timeoutSeconds=5`, []string{"default", "strict", "labelled"}},
+		{"namespaces", `namespaceSelector={"matchLabels":{"strict":"yes"}}`, []string{"strict"}},
+		{"objects", `objectSelector={"matchLabels":{"a":"b"}}`, []string{"labelled"}},
+		{"condition", `matchConditions=[{"name":"c","expression":"object.metadata.name == 'strict' && request.userInfo.username == 'system:admin'"}]`, []string{"strict"}},
+		{"authorizer", `matchConditions=[{"name":"c","expression":"!authorizer.group('').resource('configmaps').check('create').allowed()"}]`, nil},
+		{"condition fails", `matchConditions=[{"name":"c","expression":"object.nothing == 'x'"}]`, []string{"default", "strict", "labelled"}},
+		{"operation", `rules=[{"apiGroups":[""],"apiVersions":["v1"],"operations":["UPDATE"],"resources":["*"]}]`, nil},
+		{"scope", `rules=[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*"],"scope":"Cluster"}]`, nil},
+		{"subresource", `rules=[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/status"]}]`, nil},
+	}
+	requests := map[string][2]string{
+		"default":  {"default", `{"metadata":{"name":"default"}}`},
+		"strict":   {"strict", `{"metadata":{"name":"strict"}}`},
+		"labelled": {"default", `{"metadata":{"name":"labelled","labels":{"a":"b"}}}`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			must(t, s, 201, "POST", validatingPath, h.configuration("Validating", "deny", "/deny", test.member))
+			for name, r := range requests {
+				want := 201
+				for _, d := range test.denied {
+					if d == name {
+						want = 400
+					}
+				}
+				res, body := s.Do("POST", "/api/v1/namespaces/"+r[0]+"/configmaps?dryRun=All", r[1])
+				if res.StatusCode != want && !(want == 400 && res.StatusCode == 403 && test.name == "condition fails") {
+					t.Errorf("%s: %s %s, want %d", name, res.Status, body, want)
+				}
+			}
+			must(t, s, 200, "DELETE", validatingPath+"/deny", "")
+		})
+	}
+}
+
+// TestSubresources: what webhooks are shown at subresources.
+func TestSubresources(t *testing.T) {
+	h, s := newHook(t), start(t)
+	const deployments = "/apis/apps/v1/namespaces/default/deployments"
+	must(t, s, 201, "POST", deployments, `{"metadata":{"name":"a"},"spec":{"replicas":1,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`)
+	must(t, s, 201, "POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
+	all := `rules=[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["deployments/scale","pods","pods/eviction"]}]`
+	must(t, s, 201, "POST", validatingPath, h.configuration("Validating", "see", "/see", all))
+	h.on("/scale", patch(`[{"op":"replace","path":"/spec/replicas","value":7}]`))
+	must(t, s, 201, "POST", mutatingPath, h.configuration("Mutating", "scale", "/scale", `rules=[{"apiGroups":["apps"],"apiVersions":["v1"],"operations":["UPDATE"],"resources":["*/scale"]}]`))
+
+	must(t, s, 200, "PATCH", deployments+"/a/scale", `{"spec":{"replicas":3}}`, "Content-Type", "application/merge-patch+json")
+	got := h.requests("/see")
+	if len(got) != 1 || got[0].Kind.Kind != "Scale" || got[0].SubResource != "scale" || !strings.Contains(string(got[0].Object.Raw), `"replicas":7`) || !strings.Contains(string(got[0].OldObject.Raw), `"kind":"Scale"`) {
+		t.Errorf("of a scale it was shown %+v", got)
+	}
+	if spec := must(t, s, 200, "GET", deployments+"/a", "")["spec"].(map[string]any); spec["replicas"] != 7.0 {
+		t.Errorf("replicas are %v", spec["replicas"])
+	}
+	must(t, s, 201, "POST", "/api/v1/namespaces/default/pods/p/eviction", `{"metadata":{"name":"p"}}`)
+	got = h.requests("/see")
+	if len(got) != 1 || got[0].Kind.Kind != "Eviction" || got[0].Operation != "CREATE" || got[0].SubResource != "eviction" || got[0].Name != "p" {
+		t.Errorf("of an eviction it was shown %+v", got)
+	}
+}
+
+// TestReinvocation: a webhook that others have changed the object after is asked again, once, and webhooks that undo each
+// other end.
+func TestReinvocation(t *testing.T) {
+	h, s := newHook(t), start(t)
+	h.on("/a", patch(`[{"op":"add","path":"/data/color","value":"a"}]`))
+	h.on("/b", patch(`[{"op":"add","path":"/data/color","value":"b"}]`))
+	must(t, s, 201, "POST", mutatingPath, configurationOf("Mutating", "both",
+		h.webhook("a.example.com", "/a", `reinvocationPolicy="IfNeeded"`), h.webhook("b.example.com", "/b", `reinvocationPolicy="IfNeeded"`)))
+	must(t, s, 201, "POST", configMaps, anyConfigMapBody)
+	if a, b := len(h.requests("/a")), len(h.requests("/b")); a != 2 || b != 2 {
+		t.Errorf("they were asked %d and %d times, want 2 and 2", a, b)
+	}
+	if got := must(t, s, 200, "GET", configMaps+"/a", "")["data"].(map[string]any)["color"]; got != "b" {
+		t.Errorf("the color is %v", got)
+	}
+}
+
+// BenchmarkNoMatch: what 100 configurations cost a write that concerns none of them; compare with none.
+func BenchmarkNoMatch(b *testing.B) {
+	for _, n := range []int{0, 100} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			h, s := newHook(b), start(b)
+			for i := range n {
+				must(b, s, 201, "POST", validatingPath, h.configuration("Validating", fmt.Sprintf("no-%d", i), "/no", `rules=[{"apiGroups":["example.com"],"apiVersions":["v1"],"operations":["*"],"resources":["nothing"]}]`))
+			}
+			must(b, s, 201, "POST", configMaps, anyConfigMapBody)
+			for i := 0; b.Loop(); i++ {
+				must(b, s, 200, "PATCH", configMaps+"/a?dryRun=All", fmt.Sprintf(`{"data":{"i":"%d"}}`, i), "Content-Type", "application/merge-patch+json")
+			}
+		})
+	}
+}
