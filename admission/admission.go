@@ -15,6 +15,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 )
 
 // Options say which plug-ins are on. The zero value has those on that do nothing until somebody writes a configuration for
@@ -34,22 +35,35 @@ func (o *Options) AddFlags(set *pflag.FlagSet) {
 }
 
 // Validate returns what is wrong with the options, with the flag's name. A plug-in of Kubernetes' that this server doesn't
-// have may be turned off, and not on: nobody would do what it does.
+// have may be turned off, and on only if nothing would be otherwise with it. What the server always does can't be turned off.
 func (o *Options) Validate() error {
 	for _, name := range o.Enable {
 		switch p := find(name); {
 		case p == nil:
 			return fmt.Errorf("--enable-admission-plugins %q isn't an admission plug-in", name)
-		case p.make == nil:
+		case p.make == nil && !p.noop && !p.builtIn:
 			return fmt.Errorf("--enable-admission-plugins %q isn't an admission plug-in that this server has; it has %s", name, strings.Join(names(), ", "))
 		}
 	}
 	for _, name := range o.Disable {
-		if find(name) == nil {
+		switch p := find(name); {
+		case p == nil:
 			return fmt.Errorf("--disable-admission-plugins %q isn't an admission plug-in", name)
+		case p.builtIn && !slices.Contains(o.Enable, name):
+			return fmt.Errorf("--disable-admission-plugins %q can't be turned off here: nothing is stored in a namespace that is missing or being deleted", name)
 		}
 	}
 	return nil
+}
+
+// withoutEffect returns the names among those to turn on or off of plug-ins that this server doesn't have.
+func (o *Options) withoutEffect() (list []string) {
+	for _, name := range slices.Concat(o.Enable, o.Disable) {
+		if p := find(name); p != nil && p.make == nil && !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
 }
 
 // has tells whether a plug-in is on.
@@ -72,7 +86,9 @@ type Config struct {
 	// Authorizer is whom plug-ins, and the variable authorizer of CEL expressions, ask what a user may do. Defaults to one
 	// that allows everything.
 	Authorizer authorizer.UnconditionalAuthorizer
-	Log        *slog.Logger // defaults to slog.Default()
+	// Quotas is the ledger of the controller that counts what is used of quotas.
+	Quotas *quota.Ledger
+	Log    *slog.Logger // defaults to slog.Default()
 
 	metrics *webhook.Metrics
 }
@@ -96,6 +112,12 @@ func New(c Config) (*Chain, error) {
 	}
 	if c.Log == nil {
 		c.Log = slog.Default()
+	}
+	if c.Quotas == nil {
+		c.Quotas = &quota.Ledger{}
+	}
+	if list := c.withoutEffect(); len(list) > 0 {
+		c.Log.Info("admission plug-ins that have no effect here", "names", strings.Join(list, ","))
 	}
 	c.metrics = webhook.NewMetrics()
 	chain := &Chain{registry: c.Registry, metrics: c.metrics}

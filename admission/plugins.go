@@ -3,8 +3,10 @@ package admission
 import (
 	"slices"
 
+	builtin "github.com/apiserver-lite/apiserver-lite/admission/plugins"
 	"github.com/apiserver-lite/apiserver-lite/admission/policy"
 	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
 // plugin is an admission plug-in of Kubernetes'.
@@ -12,6 +14,11 @@ type plugin struct {
 	name string
 	on   when
 	make func(*Config) (Member, error) // nil: this server doesn't have it
+	// noop tells of a plug-in that this server doesn't have that it may be turned on all the same: it's about parts of a
+	// cluster that aren't here, or nothing would be otherwise with it.
+	noop bool
+	// builtIn tells that this server always does what the plug-in does.
+	builtIn bool
 }
 
 // when says when a plug-in is on without anybody asking for it.
@@ -25,42 +32,54 @@ const (
 
 // plugins are in the order in which they're asked, which is Kubernetes'.
 var plugins = []plugin{
-	{name: "AlwaysAdmit"},
+	{name: "AlwaysAdmit", noop: true},
 	{name: "NamespaceAutoProvision"},
-	{name: "NamespaceLifecycle"},
-	{name: "NamespaceExists"},
+	{name: "NamespaceLifecycle", builtIn: true},
+	{name: "NamespaceExists", builtIn: true},
 	{name: "LimitPodHardAntiAffinityTopology"},
-	{name: "LimitRanger", on: inKubernetes},
-	{name: "ServiceAccount", on: inKubernetes},
-	{name: "NodeRestriction"},
-	{name: "TaintNodesByCondition"},
+	{name: "LimitRanger", on: inKubernetes, make: func(c *Config) (Member, error) {
+		return builtin.NewLimitRanger(c.Registry, c.unreadable("LimitRange")), nil
+	}},
+	{name: "ServiceAccount", on: inKubernetes, make: func(c *Config) (Member, error) {
+		return builtin.NewServiceAccount(c.Registry), nil
+	}},
+	{name: "NodeRestriction", noop: true},
+	{name: "TaintNodesByCondition", noop: true},
 	{name: "AlwaysPullImages"},
 	{name: "ImagePolicyWebhook"},
 	{name: "PodSecurity"},
 	{name: "PodNodeSelector"},
-	{name: "Priority", on: inKubernetes},
-	{name: "DefaultTolerationSeconds"},
+	{name: "Priority", on: inKubernetes, make: func(c *Config) (Member, error) {
+		return builtin.NewPriority(c.Registry, c.unreadable("PriorityClass")), nil
+	}},
+	{name: "DefaultTolerationSeconds", noop: true},
 	{name: "PodTolerationRestriction"},
 	{name: "EventRateLimit"},
-	{name: "ExtendedResourceToleration"},
-	{name: "DefaultStorageClass", on: inKubernetes},
-	{name: "StorageObjectInUseProtection"},
-	{name: "OwnerReferencesPermissionEnforcement"},
-	{name: "PersistentVolumeClaimResize"},
-	{name: "RuntimeClass"},
+	{name: "ExtendedResourceToleration", noop: true},
+	{name: "DefaultStorageClass", on: inKubernetes, make: func(c *Config) (Member, error) {
+		return builtin.NewDefaultStorageClass(c.Registry, c.unreadable("StorageClass")), nil
+	}},
+	{name: "StorageObjectInUseProtection", noop: true},
+	{name: "OwnerReferencesPermissionEnforcement", make: func(c *Config) (Member, error) {
+		return builtin.NewOwnerReferences(c.Registry, c.Authorizer), nil
+	}},
+	{name: "PersistentVolumeClaimResize", noop: true},
+	{name: "RuntimeClass", noop: true},
 	{name: "CertificateApproval"},
 	{name: "CertificateSigning"},
 	{name: "ClusterTrustBundleAttest"},
 	{name: "CertificateSubjectRestriction"},
-	{name: "DefaultIngressClass"},
+	{name: "DefaultIngressClass", noop: true},
 	{name: "DenyServiceExternalIPs"},
-	{name: "PodTopologyLabels"},
-	{name: "NodeDeclaredFeatureValidator"},
+	{name: "PodTopologyLabels", noop: true},
+	{name: "NodeDeclaredFeatureValidator", noop: true},
 	{name: "MutatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewMutating(c.policies()), nil }},
 	{name: "MutatingAdmissionWebhook", on: always, make: func(c *Config) (Member, error) { return webhook.NewMutating(c.webhooks()), nil }},
 	{name: "ValidatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewValidating(c.policies()), nil }},
 	{name: "ValidatingAdmissionWebhook", on: always, make: func(c *Config) (Member, error) { return webhook.NewValidating(c.webhooks()), nil }},
-	{name: "ResourceQuota", on: inKubernetes},
+	{name: "ResourceQuota", on: inKubernetes, make: func(c *Config) (Member, error) {
+		return builtin.NewResourceQuota(c.Registry, c.Quotas), nil
+	}},
 	{name: "AlwaysDeny"},
 }
 
@@ -71,6 +90,13 @@ func find(name string) *plugin {
 		return nil
 	}
 	return &plugins[i]
+}
+
+// unreadable logs that a plug-in leaves out an object which can't be read.
+func (c *Config) unreadable(kind string) func(*cacher.Object, error) {
+	return func(o *cacher.Object, err error) {
+		c.Log.Warn("an admission plug-in leaves out an object that can't be read", "kind", kind, "namespace", o.Namespace(), "name", o.Name(), "error", err)
+	}
 }
 
 // names are those of the plug-ins that this server has.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
+	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -25,10 +26,11 @@ const (
 	Expiry           = "expiry"                  // deletes objects whose annotation says until when they live
 	Aggregation      = "clusterrole-aggregation" // puts ClusterRoles together from others
 	ServiceAccount   = "serviceaccount"          // makes the ServiceAccount "default" in every namespace
+	ResourceQuota    = "resourcequota"           // counts what is used of quotas
 )
 
 // names has the controllers that can be on or off, in the order in which errors and pages list them.
-var names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount, Aggregation}
+var names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount, Aggregation, ResourceQuota}
 
 // Set says which controllers are on.
 type Set map[string]bool
@@ -61,8 +63,10 @@ type Options struct {
 	Registry *registry.Registry
 	Cacher   *cacher.Cacher
 	// On says which controllers run besides those that always do. Defaults to none.
-	On  Set
-	Log *slog.Logger // defaults to slog.Default()
+	On Set
+	// Quotas is the ledger of the admission plug-in ResourceQuota. Nil: nobody charges quotas.
+	Quotas *quota.Ledger
+	Log    *slog.Logger // defaults to slog.Default()
 }
 
 // Controllers are what a server does by itself. Make them with New, then call Run.
@@ -115,6 +119,9 @@ func New(o Options) *Controllers {
 	}
 	if o.On[Aggregation] {
 		c.add(newAggregation(c))
+	}
+	if o.On[ResourceQuota] {
+		c.add(newResourceQuotas(c, o.Quotas))
 	}
 	c.add(newExpiry(c, o.On[Expiry]))
 	return c

@@ -1,6 +1,6 @@
 // Package controllers is what a server does by itself, after the writes of clients: it empties namespaces and the
-// resources of definitions that are being deleted, deletes objects whose owners are gone or whose time is over, and makes
-// the ServiceAccount of every namespace.
+// resources of definitions that are being deleted, deletes objects whose owners are gone or whose time is over, makes the
+// ServiceAccount of every namespace, and counts what is used of quotas.
 //
 // One goroutine, the reader, reads everything that happens from a tape of the cacher, in revision order, and tells every
 // controller. A controller notes what matters to it and queues the keys that it has to work on. Workers take the keys and
@@ -21,6 +21,9 @@
 //
 // The garbage collector is in graph.go (who owns whom), collector.go (what happens to the graph) and collect.go (what is done
 // about an object).
+//
+// resourcequota.go counts the objects of a namespace only while no request is under way there that was charged to a quota
+// (quota.Ledger): it waits for those.
 //
 // Locks: those of a controller ─▶ its queue's ─▶ bell.mu; collector.mu ─▶ the cacher's locks, for a look at an owner.
 // reader.mu is alone. None is held during a write.

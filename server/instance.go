@@ -23,6 +23,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
+	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -137,7 +138,8 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	}
 	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, Address: listenAddress(in.front.listener.Addr())}
 	who := &identity{tokens: tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
-	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Log: in.log}
+	quotas := &quota.Ledger{}
+	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: quotas, Log: in.log}
 	if s.Access.RBAC() {
 		in.rules = access.NewRBAC(in.registry)
 		kinds.Authorizer, who.rules, plugins.Authorizer = in.rules, in.rules, in.rules
@@ -151,7 +153,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
 	}
 	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
-	in.controllers = controllers.New(controllers.Options{Registry: in.registry, Cacher: in.cacher, On: on, Log: in.log})
+	in.controllers = controllers.New(controllers.Options{Registry: in.registry, Cacher: in.cacher, On: on, Quotas: quotas, Log: in.log})
 	in.serve(ctx, s, who, certificate)
 	if err := in.awaitReady(ctx); err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ type Server struct {
 	ManagedFieldsAlways bool
 
 	// Controllers says what the server does by itself after the writes of clients: "all", "none", or names separated by
-	// commas, of garbage-collector, namespace, expiry, serviceaccount and clusterrole-aggregation. With "none" it does what kube-apiserver does alone. Defaults
+	// commas, of garbage-collector, namespace, expiry, serviceaccount, clusterrole-aggregation and resourcequota. With "none" it does what kube-apiserver does alone. Defaults
 	// to "all".
 	Controllers string
 

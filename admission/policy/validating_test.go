@@ -92,8 +92,8 @@ func TestValidating(t *testing.T) {
 		{"action Warn", validating("p", forbidden, "validationActions: [Warn]"), request{warning: "Validation failed for ValidatingAdmissionPolicy 'p' with binding 'p-binding': failed expression: false"}},
 		{"action Audit", validating("p", forbidden, "validationActions: [Audit]"), request{}},
 		{"the first of two", validating("b", `validations: [{expression: "false", message: second}]`) + "\n---\n" + validating("a", `validations: [{expression: "false", message: first}]`), request{code: 422, want: "ValidatingAdmissionPolicy 'a'"}},
-		{"cost of one expression", validating("p", `validations: [{expression: "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, object.data.text == object.data.text + ''))"}]`),
-			request{body: `{"metadata":{"name":"a"},"data":{"text":"` + strings.Repeat("x", 100_000) + `"}}`, code: 422, want: "operation cancelled: actual cost limit exceeded"}},
+		{"cost of one expression", validating("p", `validations: [{expression: "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, [1,2,3,4,5,6,7,8,9,10].all(e, [1,2,3,4,5,6,7,8,9,10].all(f, true))))))"}]`),
+			request{code: 422, want: "operation cancelled: actual cost limit exceeded"}},
 
 		{"operation", validating("p", strings.Replace(configMapRules, "CREATE, UPDATE", "DELETE", 1)+forbidden), request{}},
 		{"deletion", "kind: ConfigMap\nmetadata: {name: x}\n---\n" + validating("p", strings.Replace(configMapRules, "CREATE, UPDATE", "DELETE", 1)+`validations: [{expression: "object != null || oldObject.metadata.name != 'x'"}]`),

@@ -1,0 +1,81 @@
+// Package plugins has the built-in admission plug-ins of Kubernetes' that this server has, one in each file. Each is made by a
+// New function, and is a hook of package registry: what changes objects does so in Admit, what only judges does so in Validate.
+// They do what kube-apiserver's do, with its messages, as far as there is something here that they can act on.
+//
+// They read other objects from the caches, by values that are derived once after a change. Writes of those kinds are answered
+// when the caches have them, so a plug-in knows what a client wrote before. ServiceAccounts are read from the store.
+//
+// The package starts no goroutine. What waits is named in its function: a pod for its ServiceAccount, at most accountWait.
+package plugins
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// request is what plug-ins are asked about.
+type request = registry.AdmissionRequest[unstructured.Unstructured]
+
+// judge is embedded by what changes nothing.
+type judge struct{}
+
+// Admit lets everything pass: Validate judges.
+func (judge) Admit(context.Context, *request) error { return nil }
+
+// writes tells whether a request writes an object of a resource in one of these ways, and not a subresource.
+func writes(a *registry.Attributes, group, plural string, operations ...registry.Operation) bool {
+	if a.Resource.Resource != plural || a.Resource.Group != group || a.Subresource != "" {
+		return false
+	}
+	for _, op := range operations {
+		if a.Operation == op {
+			return true
+		}
+	}
+	return false
+}
+
+// decode makes a value of a Go type of an object.
+func decode[T any](u *unstructured.Unstructured) (*T, error) {
+	value := new(T)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, value); err != nil {
+		return nil, fmt.Errorf("decode: %w", err)
+	}
+	return value, nil
+}
+
+// setSpec makes a value the object's spec.
+func setSpec(u *unstructured.Unstructured, spec any) error {
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	u.Object["spec"] = tree
+	return nil
+}
+
+// derive returns all objects of a resource, as values of their Go type. What can't be decoded is logged, and left out.
+func derive[T any](r *registry.Registry, p storage.Prefix, unreadable func(o *cacher.Object, err error)) *registry.Derived[[]*T] {
+	var decoded registry.Decoded[T]
+	return registry.Derive(r, func(of func(storage.Prefix) []*cacher.Object) []*T { return decoded.All(of(p), unreadable) }, p)
+}
+
+// deriveByNamespace is derive for what has namespaces: by these.
+func deriveByNamespace[T any](r *registry.Registry, p storage.Prefix, unreadable func(o *cacher.Object, err error)) *registry.Derived[map[string][]*T] {
+	var decoded registry.Decoded[T]
+	return registry.Derive(r, func(of func(storage.Prefix) []*cacher.Object) map[string][]*T {
+		byNamespace := map[string][]*T{}
+		for _, value := range decoded.All(of(p), unreadable) {
+			namespace := any(value).(interface{ GetNamespace() string }).GetNamespace()
+			byNamespace[namespace] = append(byNamespace[namespace], value)
+		}
+		return byNamespace
+	}, p)
+}

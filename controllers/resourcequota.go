@@ -1,0 +1,212 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/quota"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// resourceQuotas says in the status of each ResourceQuota how much of it is used. The admission plug-in ResourceQuota adds what
+// is created; this controller counts. It counts a namespace only while no charged request is under way there, and its write
+// fails if another one was charged since: so it never gives back what a request has taken.
+type resourceQuotas struct {
+	controllers *Controllers
+	ledger      *quota.Ledger
+	queue       queue[string] // of the names of namespaces
+	quotas      *cacher.Resource
+
+	mu   sync.Mutex                 // guards have
+	have map[string]map[string]bool // the names of the quotas of each namespace that has some
+}
+
+var quotasPrefix = storage.PrefixOf("", "resourcequotas")
+
+func newResourceQuotas(c *Controllers, ledger *quota.Ledger) *resourceQuotas {
+	if ledger == nil {
+		ledger = &quota.Ledger{}
+	}
+	q := &resourceQuotas{controllers: c, ledger: ledger, quotas: c.cacher.Resource(quotasPrefix), have: map[string]map[string]bool{}}
+	q.queue.log, q.queue.bell, q.queue.work = c.log, &c.reader.bell, pinned(c, q.work)
+	return q
+}
+
+func (q *resourceQuotas) begin() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clear(q.have)
+}
+
+func (q *resourceQuotas) complete() {}
+
+func (q *resourceQuotas) run(ctx context.Context) { q.queue.run(ctx) }
+
+func (q *resourceQuotas) idle() bool { return q.queue.idle() }
+
+func (q *resourceQuotas) pending(most int) []Pending {
+	return pendingKeys(&q.queue, most, func(namespace string) Object {
+		return Object{APIVersion: "v1", Kind: "ResourceQuota", Namespace: namespace}
+	})
+}
+
+// observe queues a namespace with quotas when something in it may count otherwise than before.
+func (q *resourceQuotas) observe(e *cacher.Event) {
+	namespace := e.Object().Namespace()
+	if namespace == "" {
+		return
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if e.Prefix == quotasPrefix {
+		q.noteLocked(namespace, e)
+	}
+	changes := e.Prev == nil || e.Cur == nil || e.Prefix == quotasPrefix || e.Prefix == podsPrefix || e.Prefix == servicesPrefix
+	if changes && len(q.have[namespace]) > 0 {
+		q.queue.add(namespace)
+	}
+}
+
+// What a change of these takes of a quota may be something else afterwards.
+var podsPrefix, servicesPrefix = storage.PrefixOf("", "pods"), storage.PrefixOf("", "services")
+
+func (q *resourceQuotas) noteLocked(namespace string, e *cacher.Event) {
+	name := e.Object().Name()
+	switch {
+	case e.Cur == nil:
+		if delete(q.have[namespace], name); len(q.have[namespace]) == 0 {
+			delete(q.have, namespace)
+		}
+	case q.have[namespace] == nil:
+		q.have[namespace] = map[string]bool{name: true}
+	default:
+		q.have[namespace][name] = true
+	}
+}
+
+// work counts for all quotas of a namespace.
+func (q *resourceQuotas) work(ctx context.Context, namespace string) error {
+	in, err := quotasPrefix.Namespace(namespace)
+	if err != nil {
+		return err
+	}
+	for o := range q.quotas.Snapshot().All(in) {
+		if err := q.count(ctx, namespace, o.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// count fills in the status of a quota.
+func (q *resourceQuotas) count(ctx context.Context, namespace, name string) error {
+	quotas := q.controllers.registry.Catalog().Prefix(quotasPrefix)
+	if quotas == nil { // ResourceQuota isn't served
+		return nil
+	}
+	meta, err := quotas.Current(ctx, namespace, name)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for {
+		if err := q.ledger.Wait(ctx, namespace); err != nil {
+			return err
+		}
+		settled, err := q.countSettled(ctx, quotas, meta)
+		if errors.Is(err, storage.ErrNotFound) {
+			return nil
+		}
+		if settled || err != nil {
+			return err
+		}
+	}
+}
+
+// countSettled fills in the status of a quota unless a charged request is under way in its namespace.
+func (q *resourceQuotas) countSettled(ctx context.Context, quotas *registry.Endpoint, of *metav1.ObjectMeta) (settled bool, err error) {
+	var failed error
+	_, err = q.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
+		return registry.AmendAs(ctx, quotas, of.Namespace, of.Name, of.UID, func(rq *corev1.ResourceQuota) {
+			// The quota was read before this: each request that is charged in it has begun.
+			if settled = q.ledger.Settled(of.Namespace); !settled {
+				return
+			}
+			// What those requests have stored is in the caches after this.
+			if _, failed = q.controllers.cacher.Barrier(ctx); failed != nil {
+				return
+			}
+			var status corev1.ResourceQuotaStatus
+			if status, failed = q.statusOf(rq); failed == nil && !equality.Semantic.DeepEqual(status, rq.Status) {
+				rq.Status = status
+			}
+		})
+	})
+	return settled, errors.Join(failed, err)
+}
+
+// statusOf returns what a quota's status should be.
+func (q *resourceQuotas) statusOf(rq *corev1.ResourceQuota) (corev1.ResourceQuotaStatus, error) {
+	status := corev1.ResourceQuotaStatus{Hard: rq.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
+	counted := map[schema.GroupResource]bool{}
+	for name := range rq.Spec.Hard {
+		of, ok := quota.Resource(name)
+		if !ok || counted[of] {
+			continue
+		}
+		counted[of] = true
+		usage, err := q.usage(rq, of)
+		if err != nil {
+			return status, err
+		}
+		for _, name := range quota.Names(rq.Spec.Hard, of) {
+			status.Used[name] = *resource.NewQuantity(usage[name], resource.DecimalSI)
+		}
+	}
+	return status, nil
+}
+
+// usage returns what all objects of a resource in the quota's namespace take of it.
+func (q *resourceQuotas) usage(rq *corev1.ResourceQuota, of schema.GroupResource) (quota.Usage, error) {
+	usage := quota.Usage{}
+	prefix := storage.PrefixOf(of.Group, of.Resource)
+	in, err := prefix.Namespace(rq.Namespace)
+	if err != nil || q.controllers.registry.Catalog().Prefix(prefix) == nil { // a resource that isn't served has no objects
+		return usage, err
+	}
+	objects := q.controllers.cacher.Resource(prefix).Snapshot()
+	if !quota.PerObject(rq, of) {
+		n := int64(objects.Count(storage.Range{Prefix: in}))
+		for _, name := range quota.Names(rq.Spec.Hard, of) {
+			usage[name] = n
+		}
+		return usage, nil
+	}
+	for o := range objects.All(in) {
+		tree := &unstructured.Unstructured{}
+		if json.Unmarshal(o.Raw(), &tree.Object) != nil {
+			continue // as if it weren't there: nobody can read it
+		}
+		one, err := quota.Of(rq, rq.Spec.Hard, of, tree)
+		if err != nil {
+			return nil, err
+		}
+		for name, n := range one {
+			usage[name] += n
+		}
+	}
+	return usage, nil
+}

@@ -1,0 +1,335 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/admission"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+)
+
+// newWithPlugins starts a server with all kinds and those plug-ins, and no others that change something by themselves.
+func newWithPlugins(t testing.TB, names ...string) *servertest.Server {
+	t.Helper()
+	return servertest.New(t, func(s *server.Server) {
+		s.Builtin, s.Plugins = builtin.All, admission.Options{Enable: names}
+	})
+}
+
+// post creates an object and returns the answer.
+func post(s *servertest.Server, path, object string) (code int, answer string) {
+	res, answer := s.Do("POST", path, object, "Content-Type", "application/yaml")
+	return res.StatusCode, answer
+}
+
+// posted is post of what must be created, read into a value of its type.
+func posted[T any](t *testing.T, s *servertest.Server, path, object string) (made T) {
+	t.Helper()
+	code, answer := post(s, path, object)
+	if code != http.StatusCreated {
+		t.Fatalf("POST %s: %d: %s", path, code, answer)
+	}
+	if err := json.Unmarshal([]byte(answer), &made); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// refused is post of what must be refused, with the code and part of the message.
+func refused(t *testing.T, s *servertest.Server, path, object string, code int, message string) {
+	t.Helper()
+	got, answer := post(s, path, object)
+	var status struct{ Message string }
+	if json.Unmarshal([]byte(answer), &status); got != code || !strings.Contains(status.Message, message) {
+		t.Errorf("POST %s %s: %d %s, want %d with %q", path, object, got, answer, code, message)
+	}
+}
+
+const namespaceDefault = "/api/v1/namespaces/default/"
+
+// TestServiceAccountPlugin: pods get their account and its token, as the account and the pod say.
+func TestServiceAccountPlugin(t *testing.T) {
+	t.Parallel()
+	s := newWithPlugins(t, "ServiceAccount")
+	s.PostYAML(namespaceDefault+"serviceaccounts", "{metadata: {name: quiet}, automountServiceAccountToken: false, imagePullSecrets: [{name: pull}]}")
+	s.PostYAML(namespaceDefault+"serviceaccounts", "{metadata: {name: strict, annotations: {kubernetes.io/enforce-mountable-secrets: 'true'}}, secrets: [{name: mine}]}")
+	for _, tc := range []struct {
+		name, pod string
+		account   string
+		mounts    int // of the token
+		pulls     int // imagePullSecrets
+	}{
+		{"default", "{metadata: {name: a}, spec: {containers: [{name: c, image: i}], initContainers: [{name: d, image: i}]}}", "default", 2, 0},
+		{"automount off", "{metadata: {name: b}, spec: {serviceAccountName: quiet, containers: [{name: c, image: i}]}}", "quiet", 0, 1},
+		{"the pod has the last word", "{metadata: {name: c}, spec: {serviceAccountName: quiet, automountServiceAccountToken: true, containers: [{name: c, image: i}]}}", "quiet", 1, 1},
+		{"own pull secrets", "{metadata: {name: d}, spec: {serviceAccountName: quiet, imagePullSecrets: [{name: one}, {name: two}], containers: [{name: c, image: i}]}}", "quiet", 0, 2},
+		{"own mount", "{metadata: {name: e}, spec: {containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]}], volumes: [{name: v, emptyDir: {}}]}}", "default", 0, 0},
+		{"mirror", "{metadata: {name: f, annotations: {kubernetes.io/config.mirror: x}}, spec: {containers: [{name: c, image: i}]}}", "", 0, 0},
+	} {
+		pod := posted[corev1.Pod](t, s, namespaceDefault+"pods", tc.pod)
+		mounts := 0
+		for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+			for _, m := range c.VolumeMounts {
+				if strings.HasPrefix(m.Name, "kube-api-access-") && m.ReadOnly && m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount" {
+					mounts++
+				}
+			}
+		}
+		if pod.Spec.ServiceAccountName != tc.account || pod.Spec.DeprecatedServiceAccount != tc.account || mounts != tc.mounts || len(pod.Spec.ImagePullSecrets) != tc.pulls {
+			t.Errorf("%s: account %q, %d mounts, pull secrets %v; want %q, %d, %d", tc.name, pod.Spec.ServiceAccountName, mounts, pod.Spec.ImagePullSecrets, tc.account, tc.mounts, tc.pulls)
+		}
+		volumes := slices.DeleteFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Projected == nil })
+		if (len(volumes) == 1) != (mounts > 0) || mounts > 0 && (len(volumes[0].Projected.Sources) != 3 || *volumes[0].Projected.Sources[0].ServiceAccountToken.ExpirationSeconds != 3607) {
+			t.Errorf("%s: the volumes are %+v", tc.name, volumes)
+		}
+	}
+	const spec = "containers: [{name: c, image: i}]"
+	refused(t, s, namespaceDefault+"pods", "{metadata: {name: x}, spec: {serviceAccountName: none, "+spec+"}}", 403, `pods "x" is forbidden: error looking up service account default/none: serviceaccount "none" not found`)
+	refused(t, s, namespaceDefault+"pods", "{metadata: {name: x, annotations: {kubernetes.io/config.mirror: x}}, spec: {serviceAccountName: default, "+spec+"}}", 403, "a mirror pod may not reference service accounts")
+	refused(t, s, namespaceDefault+"pods", "{metadata: {name: x}, spec: {serviceAccountName: strict, "+spec+", volumes: [{name: v, secret: {secretName: other}}]}}", 403, `volume with secret.secretName="other" is not allowed because service account strict does not reference that secret`)
+	posted[corev1.Pod](t, s, namespaceDefault+"pods", "{metadata: {name: allowed}, spec: {serviceAccountName: strict, "+spec+", volumes: [{name: v, secret: {secretName: mine}}]}}")
+
+	// A namespace gets its account a moment after it was made; its first pod waits for that.
+	s.PostYAML("/api/v1/namespaces", "metadata: {name: new}")
+	posted[corev1.Pod](t, s, "/api/v1/namespaces/new/pods", "{metadata: {name: a}, spec: {"+spec+"}}")
+}
+
+// TestPriorityPlugin: a pod has the priority of its class, or of the default one.
+func TestPriorityPlugin(t *testing.T) {
+	t.Parallel()
+	s := newWithPlugins(t, "Priority")
+	const classes = "/apis/scheduling.k8s.io/v1/priorityclasses"
+	check := func(class string, name string, priority int32, policy corev1.PreemptionPolicy) {
+		t.Helper()
+		pod := posted[corev1.Pod](t, s, namespaceDefault+"pods", "{metadata: {generateName: p-}, spec: {priorityClassName: '"+class+"', containers: [{name: c, image: i}]}}")
+		if pod.Spec.PriorityClassName != name || *pod.Spec.Priority != priority || *pod.Spec.PreemptionPolicy != policy {
+			t.Errorf("class %q: the pod has %q, %d, %s; want %q, %d, %s", class, pod.Spec.PriorityClassName, *pod.Spec.Priority, *pod.Spec.PreemptionPolicy, name, priority, policy)
+		}
+	}
+	check("", "", 0, corev1.PreemptLowerPriority)
+	check("system-node-critical", "system-node-critical", 2_000_001_000, corev1.PreemptLowerPriority)
+	s.PostYAML(classes, "{metadata: {name: high}, value: 7, preemptionPolicy: Never}")
+	s.PostYAML(classes, "{metadata: {name: normal}, value: 3, globalDefault: true}")
+	check("high", "high", 7, corev1.PreemptNever)
+	check("", "normal", 3, corev1.PreemptLowerPriority)
+	refused(t, s, namespaceDefault+"pods", "{metadata: {name: x}, spec: {priorityClassName: none, containers: [{name: c, image: i}]}}", 403, "no PriorityClass with name none was found")
+	refused(t, s, namespaceDefault+"pods", "{metadata: {name: x}, spec: {priority: 9, containers: [{name: c, image: i}]}}", 403, "the integer value of priority (9) must not be provided in pod spec; priority admission controller computed 3")
+	refused(t, s, classes, "{metadata: {name: other}, value: 1, globalDefault: true}", 403, "PriorityClass normal is already marked as default. Only one default can exist")
+}
+
+// TestStorageClassPlugin: a claim that names no class gets the newest default one.
+func TestStorageClassPlugin(t *testing.T) {
+	t.Parallel()
+	s := newWithPlugins(t, "DefaultStorageClass")
+	const classes = "/apis/storage.k8s.io/v1/storageclasses"
+	check := func(spec, want string) {
+		t.Helper()
+		claim := posted[corev1.PersistentVolumeClaim](t, s, namespaceDefault+"persistentvolumeclaims", "{metadata: {generateName: c-}, spec: {"+spec+"accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}")
+		if got := claim.Spec.StorageClassName; (got == nil) != (want == "none") || got != nil && *got != want {
+			t.Errorf("%s: the class is %v, want %s", spec, got, want)
+		}
+	}
+	check("", "none")
+	s.PostYAML(classes, "{metadata: {name: plain}, provisioner: x}")
+	check("", "none")
+	s.PostYAML(classes, "{metadata: {name: fast, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}, provisioner: x}")
+	check("", "fast")
+	check("storageClassName: plain, ", "plain")
+	check("storageClassName: '', ", "")
+}
+
+// TestLimitRangerPlugin: containers get what LimitRanges have as defaults, and what is beyond the bounds is refused.
+func TestLimitRangerPlugin(t *testing.T) {
+	t.Parallel()
+	s := newWithPlugins(t, "LimitRanger")
+	s.PostYAML(namespaceDefault+"limitranges", `{metadata: {name: l}, spec: {limits: [
+		{type: Container, default: {cpu: 500m}, defaultRequest: {cpu: 100m}, min: {cpu: 50m}, max: {cpu: '1'}, maxLimitRequestRatio: {cpu: '10'}},
+		{type: Pod, max: {cpu: 1500m}},
+		{type: PersistentVolumeClaim, min: {storage: 1Gi}, max: {storage: 2Gi}}]}}`)
+	pod := posted[corev1.Pod](t, s, namespaceDefault+"pods", "{metadata: {name: a}, spec: {containers: [{name: c, image: i}, {name: d, image: i, resources: {requests: {cpu: 200m}, limits: {cpu: 300m}}}]}}")
+	if r := pod.Spec.Containers[0].Resources; r.Requests.Cpu().String() != "100m" || r.Limits.Cpu().String() != "500m" {
+		t.Errorf("the first container has %+v", r)
+	}
+	if r := pod.Spec.Containers[1].Resources; r.Requests.Cpu().String() != "200m" || r.Limits.Cpu().String() != "300m" {
+		t.Errorf("the second container has %+v", r)
+	}
+	if got := pod.Annotations["kubernetes.io/limit-ranger"]; got != "LimitRanger plugin set: cpu request for container c; cpu limit for container c" {
+		t.Errorf("the annotation says %q", got)
+	}
+	for _, tc := range []struct{ containers, message string }{
+		{"[{name: c, image: i, resources: {requests: {cpu: 10m}}}]", "minimum cpu usage per Container is 50m, but request is 10m"},
+		{"[{name: c, image: i, resources: {limits: {cpu: '2'}}}]", "maximum cpu usage per Container is 1, but limit is 2"},
+		{"[{name: c, image: i, resources: {requests: {cpu: 60m}, limits: {cpu: 900m}}}]", "cpu max limit to request ratio per Container is 10, but provided ratio is 15"},
+		{"[{name: c, image: i, resources: {limits: {cpu: '1'}}}, {name: d, image: i, resources: {limits: {cpu: '1'}}}]", "maximum cpu usage per Pod is 1500m, but limit is 2"},
+	} {
+		refused(t, s, namespaceDefault+"pods", "{metadata: {name: x}, spec: {containers: "+tc.containers+"}}", 403, tc.message)
+	}
+	for size, message := range map[string]string{"100Mi": "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 100Mi", "3Gi": "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"} {
+		refused(t, s, namespaceDefault+"persistentvolumeclaims", "{metadata: {name: x}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: "+size+"}}}}", 403, message)
+	}
+}
+
+// usedOf returns what is used of a quota, once everything that follows from the writes before is done.
+func usedOf(t *testing.T, s *servertest.Server, name string) map[corev1.ResourceName]string {
+	t.Helper()
+	s.Quiescent()
+	var q corev1.ResourceQuota
+	if err := json.Unmarshal([]byte(s.Get(namespaceDefault+"resourcequotas/"+name)), &q); err != nil {
+		t.Fatal(err)
+	}
+	used := map[corev1.ResourceName]string{}
+	for name, n := range q.Status.Used {
+		used[name] = n.String()
+	}
+	return used
+}
+
+// TestResourceQuotaPlugin: objects are counted by each name that a quota may have, and those beyond it are refused.
+func TestResourceQuotaPlugin(t *testing.T) {
+	t.Parallel()
+	s := newWithPlugins(t, "ResourceQuota")
+	s.PostYAML("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", `{metadata: {name: things.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: things, kind: Thing},
+		versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`)
+	s.PostYAML(namespaceDefault+"secrets", "metadata: {name: before}")
+	s.PostYAML(namespaceDefault+"resourcequotas", `{metadata: {name: q}, spec: {hard: {configmaps: '1', secrets: '2', count/things.example.com: '1', count/leases.coordination.k8s.io: '0',
+		services: '3', services.nodeports: '2', services.loadbalancers: '1', pods: '1', count/pods: '2'}}}`)
+	if used := usedOf(t, s, "q"); used["secrets"] != "1" || used["configmaps"] != "0" || len(used) != 9 {
+		t.Fatalf("at first %v is used", used)
+	}
+	thing := "{apiVersion: example.com/v1, kind: Thing, metadata: {name: %s}}"
+	const things = "/apis/example.com/v1/namespaces/default/things"
+	s.PostYAML(namespaceDefault+"configmaps", "metadata: {name: a}")
+	refused(t, s, namespaceDefault+"configmaps", "metadata: {name: b}", 403, `configmaps "b" is forbidden: exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=1`)
+	s.PostYAML(things, fmt.Sprintf(thing, "a"))
+	refused(t, s, things, fmt.Sprintf(thing, "b"), 403, "exceeded quota: q, requested: count/things.example.com=1")
+	refused(t, s, "/apis/coordination.k8s.io/v1/namespaces/default/leases", "metadata: {name: a}", 403, "count/leases.coordination.k8s.io=1")
+	s.PostYAML("/api/v1/namespaces/kube-system/configmaps", "metadata: {name: elsewhere}")
+
+	s.PostYAML(namespaceDefault+"services", "{metadata: {name: a}, spec: {ports: [{port: 80}]}}")
+	refused(t, s, namespaceDefault+"services", "{metadata: {name: b}, spec: {type: NodePort, ports: [{name: a, port: 1}, {name: b, port: 2}, {name: c, port: 3}]}}", 403, "services.nodeports=3")
+	if res, answer := s.Do("PATCH", namespaceDefault+"services/a", `{"spec":{"type":"LoadBalancer"}}`, "Content-Type", "application/merge-patch+json"); res.StatusCode != 200 {
+		t.Fatal(answer)
+	}
+	refused(t, s, namespaceDefault+"services", "{metadata: {name: b}, spec: {type: LoadBalancer, ports: [{port: 80}]}}", 403, "requested: services.loadbalancers=1, used: services.loadbalancers=1, limited: services.loadbalancers=1")
+
+	const pod = "{metadata: {name: %s}, spec: {containers: [{name: c, image: i}]}}"
+	s.PostYAML(namespaceDefault+"pods", fmt.Sprintf(pod, "a"))
+	refused(t, s, namespaceDefault+"pods", fmt.Sprintf(pod, "b"), 403, "requested: pods=1, used: pods=1, limited: pods=1")
+	if res, answer := s.Do("PATCH", namespaceDefault+"pods/a/status", `{"status":{"phase":"Succeeded"}}`, "Content-Type", "application/merge-patch+json"); res.StatusCode != 200 {
+		t.Fatal(answer)
+	}
+	if used := usedOf(t, s, "q"); used["pods"] != "0" || used["count/pods"] != "1" || used["services"] != "2" || used["services.nodeports"] != "1" || used["services.loadbalancers"] != "1" {
+		t.Errorf("after the pod's end %v is used", used)
+	}
+	s.PostYAML(namespaceDefault+"pods", fmt.Sprintf(pod, "b"))
+
+	// A refusal after the charge, a dry run, and a deletion leave room.
+	s.Do("POST", namespaceDefault+"secrets?dryRun=All", `{"metadata":{"name":"dry"}}`, "Content-Type", "application/json")
+	refused(t, s, namespaceDefault+"secrets", "metadata: {name: before}", 409, "already exists")
+	s.Do("DELETE", namespaceDefault+"configmaps/a", "")
+	if used := usedOf(t, s, "q"); used["secrets"] != "1" || used["configmaps"] != "0" {
+		t.Errorf("after a deletion and a conflict %v is used", used)
+	}
+	s.PostYAML(namespaceDefault+"configmaps", "metadata: {name: b}")
+	s.PostYAML(namespaceDefault+"secrets", "metadata: {name: second}")
+
+	res, _ := s.Do("POST", namespaceDefault+"resourcequotas", `{"metadata":{"name":"cpu"},"spec":{"hard":{"requests.cpu":"1","pods":"9"}}}`, "Content-Type", "application/json")
+	if warning := res.Header.Get("Warning"); !strings.Contains(warning, "requests.cpu limits nothing") {
+		t.Errorf("a quota of what isn't counted warns %q", warning)
+	}
+}
+
+// TestResourceQuotaScopes: a quota with scopes counts only those pods that are in all of them.
+func TestResourceQuotaScopes(t *testing.T) {
+	t.Parallel()
+	s := newWithPlugins(t, "ResourceQuota")
+	quotas := map[string]string{
+		"terminating": "scopes: [Terminating]", "lasting": "scopes: [NotTerminating]", "best": "scopes: [BestEffort]", "other": "scopes: [NotBestEffort]",
+		"class": "scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In, values: [high]}]}",
+	}
+	for name, scope := range quotas {
+		s.PostYAML(namespaceDefault+"resourcequotas", "{metadata: {name: "+name+"}, spec: {hard: {pods: '5'}, "+scope+"}}")
+	}
+	s.PostYAML(namespaceDefault+"pods", "{metadata: {name: a}, spec: {activeDeadlineSeconds: 5, containers: [{name: c, image: i}]}}")
+	s.PostYAML(namespaceDefault+"pods", "{metadata: {name: b}, spec: {priorityClassName: high, containers: [{name: c, image: i, resources: {requests: {cpu: 1m}}}]}}")
+	for name, want := range map[string]string{"terminating": "1", "lasting": "1", "best": "1", "other": "1", "class": "1"} {
+		if used := usedOf(t, s, name); used["pods"] != want {
+			t.Errorf("of %s %v is used, want %s", name, used, want)
+		}
+	}
+}
+
+// TestResourceQuotaConcurrent: creates that come together don't pass together, while others delete and the controller counts.
+func TestResourceQuotaConcurrent(t *testing.T) {
+	t.Parallel()
+	const most, clients, each = 5, 8, 12
+	s := newWithPlugins(t, "ResourceQuota")
+	s.PostYAML(namespaceDefault+"resourcequotas", fmt.Sprintf("{metadata: {name: q}, spec: {hard: {configmaps: '%d'}}}", most))
+	usedOf(t, s, "q")
+	watch := s.Watch(fmt.Sprintf("%s?watch=true&resourceVersion=%d", configMaps, now(t, s, configMaps)))
+	var done sync.WaitGroup
+	var events, left atomic.Int64
+	for c := range clients {
+		done.Go(func() {
+			for i := range each {
+				name := fmt.Sprintf("c%d-%d", c, i)
+				switch code, answer := post(s, configMaps, "metadata: {name: "+name+"}"); {
+				case code == 201 && i%2 == 0:
+					s.Do("DELETE", configMaps+"/"+name, "")
+					events.Add(2)
+				case code == 201:
+					events.Add(1)
+					left.Add(1)
+				case code != 403:
+					t.Errorf("%d: %s", code, answer)
+				}
+			}
+		})
+	}
+	done.Wait()
+	if used := usedOf(t, s, "q")["configmaps"]; used != fmt.Sprint(left.Load()) {
+		t.Errorf("%s are used, and %d are there", used, left.Load())
+	}
+	for there := 0; events.Load() > 0; events.Add(-1) { // in the order of the writes
+		line, err := watch.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(line, `"DELETED"`) {
+			there--
+		} else if there++; there > most {
+			t.Fatalf("there were %d configmaps at once, with a quota of %d", there, most)
+		}
+	}
+}
+
+// TestAdmissionPluginNames: names of plug-ins that kube-apiserver doesn't have stop the start, and those that aren't here have no effect
+// or are refused, if somebody could rely on them.
+func TestAdmissionPluginNames(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		options admission.Options
+		want    string // part of the error; "" for none
+	}{
+		"unknown":                {admission.Options{Enable: []string{"Nonsense"}}, `--enable-admission-plugins "Nonsense"`},
+		"unknown, off":           {admission.Options{Disable: []string{"Nonsense"}}, `--disable-admission-plugins "Nonsense"`},
+		"without effect":         {admission.Options{Enable: []string{"NodeRestriction", "NamespaceLifecycle"}}, ""},
+		"not here, and protects": {admission.Options{Enable: []string{"PodSecurity"}}, "PodSecurity"},
+		"not here, off":          {admission.Options{Disable: []string{"PodSecurity", "ServiceAccount"}}, ""},
+		"always on":              {admission.Options{Disable: []string{"NamespaceLifecycle"}}, "can't be turned off"},
+	} {
+		if err := tc.options.Validate(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
