@@ -1,4 +1,5 @@
-// Package policy evaluates ValidatingAdmissionPolicies and MutatingAdmissionPolicies, with Kubernetes' rules and texts.
+// Package policy evaluates ValidatingAdmissionPolicies and MutatingAdmissionPolicies, with Kubernetes' rules and texts. What
+// differs from Kubernetes is in docs/policies.md.
 //
 // The policies of a kind and their bindings are one value that is derived from what is stored (registry.Derive), and made anew
 // by the first write after one of them has changed. A policy is compiled when a request matches it for the first time, and
