@@ -137,7 +137,7 @@ func banner(s *server.Server) string {
 	if s.TLS {
 		curl += " --cacert " + s.Dir() + "/tls.crt"
 	}
-	if s.Token != "" || s.TokenFile != "" {
+	if s.Token != "" || s.TokenFile != "" || s.Access.On() {
 		curl += ` -H "Authorization: Bearer $TOKEN"`
 	}
 	return fmt.Sprintf("listening on %s\n%s\n  %s %s/api/v1/namespaces\n  %s -N '%s/api/v1/namespaces?watch=true'\n%s", s.URL(), data, curl, url, curl, url, kubectl(s))
@@ -146,7 +146,7 @@ func banner(s *server.Server) string {
 // kubectl is the banner's line for kubectl, or nothing where kubectl can't: it knows no unix sockets, and sends a token
 // over HTTPS only.
 func kubectl(s *server.Server) string {
-	withToken := s.Token != "" || s.TokenFile != ""
+	withToken := s.Token != "" || s.TokenFile != "" || s.Access.On()
 	secure := strings.HasPrefix(s.URL(), "https:")
 	if strings.HasPrefix(s.URL(), "unix:") || withToken && !secure {
 		return ""
