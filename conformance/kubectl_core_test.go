@@ -152,6 +152,39 @@ func TestKubectlAuth(t *testing.T) {
 	})
 }
 
+// TestKubectlRBAC: kubectl's own view of RBAC, for an administrator, somebody who was given a role, and whom the administrator
+// takes the place of.
+func TestKubectlRBAC(t *testing.T) {
+	users := filepath.Join(t.TempDir(), "users.csv")
+	if err := os.WriteFile(users, []byte("root,root,1,system:masters\nann,ann,2,\"devs,testers\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "--tls", "--token-auth-file", users, "--authorization-mode", "Node,RBAC")
+	s.token, s.caFile = "root", filepath.Join(s.dataDir, "tls.crt")
+	root := newKubectl(t, s)
+	s.token = "ann"
+	ann := newKubectl(t, s)
+	root.tell(t, []step{
+		{args: args("create", "ns", "shop"), want: "namespace/shop created"},
+		{args: args("create", "role", "editor", "-n", "shop", "--verb=get,list,watch,create", "--resource=configmaps"), want: "role.rbac.authorization.k8s.io/editor created"},
+		{args: args("create", "rolebinding", "editor", "-n", "shop", "--role=editor", "--group=devs"), want: "rolebinding.rbac.authorization.k8s.io/editor created"},
+		{args: args("create", "clusterrolebinding", "viewer", "--clusterrole=view", "--serviceaccount=shop:default"), want: "clusterrolebinding.rbac.authorization.k8s.io/viewer created"},
+		{args: args("auth", "can-i", "get", "configmaps", "-n", "shop", "--as", "somebody", "--as-group", "devs"), want: "yes"},
+		{args: args("auth", "can-i", "--list", "--as", "system:serviceaccount:shop:default"), want: "...configmaps"},
+		{args: args("auth", "reconcile", "-f", "-"), stdin: `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: more, namespace: shop}, rules: [{apiGroups: [""], resources: [secrets], verbs: [get]}]}`,
+			want: "...role.rbac.authorization.k8s.io/more reconciled", complains: "missing rules added"},
+		{args: args("describe", "clusterrole", "system:basic-user"), want: "...selfsubjectaccessreviews"},
+	})
+	ann.tell(t, []step{
+		{args: args("auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}"), want: `["devs","testers","system:authenticated"]`},
+		{args: args("auth", "can-i", "--list", "-n", "shop"), want: "...configmaps                                      []                  []               [get list watch create]"},
+		{args: args("auth", "can-i", "create", "configmaps", "-n", "shop"), want: "yes"},
+		{args: args("create", "configmap", "settings", "-n", "shop", "--from-literal=a=1"), want: "configmap/settings created"},
+		{args: args("delete", "configmap", "settings", "-n", "shop"), fails: `Error from server (Forbidden): configmaps "settings" is forbidden: User "ann" cannot delete resource "configmaps" in API group "" in the namespace "shop"`},
+		{args: args("get", "configmaps", "--as", "root"), fails: `Error from server (Forbidden): users "root" is forbidden: User "ann" cannot impersonate resource "users" in API group "" at the cluster scope`},
+	})
+}
+
 // TestKubectlKustomize: a directory of resources, made and applied.
 func TestKubectlKustomize(t *testing.T) {
 	k := newKubectl(t, startEphemeral(t))
