@@ -136,6 +136,18 @@ func TestAttributesOfOurs(t *testing.T) {
 	}
 }
 
+func BenchmarkAttributes(b *testing.B) {
+	for _, url := range []string{"/api/v1/namespaces/n/configmaps/a", "/api/v1/namespaces/n/configmaps?limit=500&resourceVersion=0"} {
+		b.Run(url, func(b *testing.B) {
+			r := httptest.NewRequest("GET", url, nil)
+			b.ReportAllocs()
+			for b.Loop() {
+				AttributesOf(r)
+			}
+		})
+	}
+}
+
 // FuzzAttributes: whatever a request looks like, it asks for what Kubernetes' own code says, apart from watches of one object.
 func FuzzAttributes(f *testing.F) {
 	theirs := request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}

@@ -10,16 +10,18 @@
 //
 // # Goroutines
 //
-// Each OIDC issuer has one until it has answered where its keys are, or Close. Everything else runs in its caller's.
+// Each OIDC issuer has one until it has answered where its keys are, or Close. Bootstrap uses at most bootstrapAtOnce, and
+// waits for them. Everything else runs in its caller's.
 //
 // # Locks
 //
-// An authorities' mutex is held while its file is read. A memo's is held for a look into a map. No lock is taken while
-// another one is held.
+// An authorities' mutex is held while its file is read. A memo's is held for a look into a map. RBAC.making is held
+// while an index is made, and under it only the lock of a registry.Derived and those of the cacher are taken.
+// RBAC.bootstrapping is held during writes. No other lock is taken while one is held.
 //
 // # Bounds
 //
 // A bearer token has 64 KiB (maxToken). What signatures have proven is remembered for 4,096 credentials of each kind
 // (maxVerified). A file of authorities counts as read for a second (rereadAfter). A file of --authentication-config has
-// 1 MiB (maxConfiguration). A request to an issuer takes 30 s (issuerTimeout).
+// 1 MiB (maxConfiguration). The index grows with the rules and bindings that are stored. A request to an issuer takes 30 s (issuerTimeout).
 package access

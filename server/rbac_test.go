@@ -308,6 +308,16 @@ func TestBootstrapObjects(t *testing.T) {
 		}
 		return ""
 	})
+	untouched := []string{"/clusterroles/system:node", "/clusterroles/edit", "/clusterrolebindings/system:kube-dns", "/namespaces/kube-system/roles/extension-apiserver-authentication-reader"}
+	version := func(path string) string {
+		var o metav1.PartialObjectMetadata
+		json.Unmarshal([]byte(s.expect("root", "GET "+rbacPath+path, "", 200, "")), &o)
+		return o.ResourceVersion
+	}
+	var before []string
+	for _, path := range untouched {
+		before = append(before, version(path))
+	}
 	s.expect("root", "DELETE "+rbacPath+"/clusterrolebindings/system:discovery", "", 200, "")
 	s.expect("root", "PATCH "+rbacPath+"/clusterroles/system:basic-user?fieldManager=m&force=true",
 		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"system:basic-user","annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`, 200, "")
@@ -320,6 +330,18 @@ func TestBootstrapObjects(t *testing.T) {
 	s = start()
 	s.expect("bob", "GET /api", "", 200, "")
 	s.expect("bob", review, "{}", 403, "")
+	becomesTrue(t, func() string {
+		_, _, text := s.as("root", "GET", rbacPath+"/clusterrolebindings/system:discovery", "")
+		if !strings.Contains(text, "roleRef") {
+			return text
+		}
+		return ""
+	})
+	for i, path := range untouched {
+		if now := version(path); now != before[i] {
+			t.Errorf("the start has written %s, which lacked nothing: resourceVersion %s, before it %s", path, now, before[i])
+		}
+	}
 }
 
 // TestResetKeepsRules: a reset brings Kubernetes' own rules back.
