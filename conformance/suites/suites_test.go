@@ -31,7 +31,7 @@ type pkg struct {
 // modules are what is run. The newest versions that this repository's Go version builds.
 var modules = []module{
 	{"sigs.k8s.io/controller-runtime", "v0.25.2", []pkg{
-		{"pkg/client", true}, {"pkg/cache", true}, {"pkg/webhook", false}, {"pkg/envtest", false},
+		{"pkg/client", true}, {"pkg/cache", true}, {"pkg/webhook", true}, {"pkg/envtest", true},
 		{"pkg/builder", false}, {"pkg/client/apiutil", false}, {"pkg/cluster", false}, {"pkg/controller", false},
 		{"pkg/controller/controllerutil", false}, {"pkg/handler", false}, {"pkg/internal/controller", false}, {"pkg/internal/recorder", false},
 		{"pkg/internal/testing/controlplane", false}, {"pkg/manager", false}, {"pkg/metrics/filters", false}, {"pkg/reconcile", false},
