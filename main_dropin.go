@@ -41,7 +41,7 @@ func runKubeAPIServer(args []string, getenv func(string) string, stdout, stderr 
 	a.Server.Metrics = prometheus.DefaultGatherer
 	a.Server.FreeMemory = debug.FreeOSMemory
 	if err := serve(ctx, &a.Server, io.Discard); err != nil {
-		return failed(stderr, dropin.KubeAPIServer, err)
+		return failed(stderr, dropin.KubeAPIServer, dropin.Explain(err))
 	}
 	return exitOK
 }

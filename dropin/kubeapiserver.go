@@ -144,6 +144,12 @@ func (a *APIServer) apply(f *flags) error {
 	return errors.Join(a.switches("feature-gates", f.featureGates), a.switches("runtime-config", f.runtimeConfig))
 }
 
+// ourFlags are flags that the server's errors name, with what kube-apiserver calls them.
+var ourFlags = strings.NewReplacer("--listen", "--bind-address and --secure-port", "--tls-key-file", "--tls-private-key-file", "--tls:", "--cert-dir:")
+
+// Explain returns an error of the server in the words of kube-apiserver's flags.
+func Explain(err error) error { return errors.New(ourFlags.Replace(err.Error())) }
+
 // switches checks pairs of a name and true or false, and notes that they have no effect.
 func (a *APIServer) switches(flag string, pairs []string) error {
 	for _, pair := range pairs {

@@ -2,6 +2,7 @@ package dropin
 
 import (
 	"crypto/tls"
+	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -92,5 +93,18 @@ func TestParseAPIServerRefuses(t *testing.T) {
 				t.Errorf("%v, want one that names %s", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestExplain: an error of the server names no flag that kube-apiserver doesn't have.
+func TestExplain(t *testing.T) {
+	for given, want := range map[string]string{
+		"--listen 127.0.0.1:1: address already in use": "--bind-address and --secure-port 127.0.0.1:1: address already in use",
+		"--tls-key-file: key.pem has mode 0644":        "--tls-private-key-file: key.pem has mode 0644",
+		"--tls-cert-file: no such file":                "--tls-cert-file: no such file",
+	} {
+		if got := Explain(errors.New(given)).Error(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
