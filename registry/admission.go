@@ -157,6 +157,11 @@ func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) 
 	a.Options = w.optionsOf(op)
 	var before *object.Object
 	if o != nil {
+		if o.Value != nil {
+			if err := w.unfold(o); err != nil {
+				return err
+			}
+		}
 		before = o.Clone()
 	}
 	err := w.callAll(ctx, a, concerned, pair{o, old})

@@ -254,12 +254,13 @@ func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
 
 // withValue returns a new object that keeps the value which a client sent as protobuf for the rules of its type. They make the
 // tree of it, and so it's converted once instead of three times. It's nil for objects that others look into before those rules:
-// hooks, whoever tracks fields, and a retry with another name. checkValue must follow the rules.
+// the type's own hooks, whoever tracks fields, and a retry with another name. Hooks for all resources look into few objects, of
+// which unfold makes the content. checkValue must follow the rules.
 func (w *write) withValue(m message) *object.Object {
 	t, obj := w.typed, m.(Typed)
 	meta := metaOf(obj)
 	hasRules := t.Default != nil || t.Prepare != nil || t.Validate != nil
-	if !t.holding().plain || !hasRules || w.targetKey != "" || w.Subresource != whole || w.res.answered || w.admits() ||
+	if !t.holding().plain || !hasRules || w.targetKey != "" || w.Subresource != whole || w.res.answered || t.admit != nil ||
 		w.res.registry.trackAlways || meta.Name == "" || len(meta.ManagedFields) > 0 {
 		return nil
 	}
@@ -271,6 +272,22 @@ func (w *write) withValue(m message) *object.Object {
 		field.SetZero()
 	}
 	return &object.Object{Meta: *meta, Value: obj}
+}
+
+// unfold makes the content of an object that has a value.
+func (w *write) unfold(o *object.Object) error {
+	tree, err := treeOf(o.Value.(message))
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		delete(tree, name)
+	}
+	if w.has(status) { // withValue has emptied it
+		delete(tree, status)
+	}
+	o.Content, o.Value = tree, nil
+	return nil
 }
 
 // checkValue refuses an object whose value, which came as protobuf, has no form as JSON. Trees that readMessage has made need
