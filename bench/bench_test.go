@@ -26,6 +26,7 @@ func TestScenarios(t *testing.T) {
 		"writes":       {"--n 20 --clients 1,4", 16, `"op":"patch","clients":4,"n":20`},
 		"get":          {"--n 50 --clients 2", 1, `"cpu_ms_per_op":`},
 		"list":         {"--objects 30 --n 2 --clients 1,2 --limits 0,20 --gzip", 4, `"limit":20,"gzip":true,"clients":2`},
+		"pods":         {"--args --builtin=all --n 32 --lists 2", 4, `"as":"application/vnd.kubernetes.protobuf","op":"watch"`},
 		"mixed":        {"--for 100ms", 1, `"list_p99_ms":`},
 		"listing":      {"--objects 100 --clients 2 --for 100ms", 2, `"listing":2`},
 		"fanout":       {"--watches 3,6 --updates 100 --rate 500", 2, `"watches":6`},
