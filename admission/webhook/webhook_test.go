@@ -27,10 +27,8 @@ const (
 	mutatingPath     = configurations + "mutatingwebhookconfigurations"
 	validatingPath   = configurations + "validatingwebhookconfigurations"
 	definitionsPath  = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	widgetsV1        = "/apis/example.com/v1/namespaces/default/widgets"
 	widgetsV2        = "/apis/example.com/v2/namespaces/default/widgets"
 	aboutConfigMaps  = `[{"apiGroups":[""],"apiVersions":["v1"],"operations":["*"],"resources":["configmaps"]}]`
-	certificateHost  = "example.com" // for which httptest's certificate is, besides 127.0.0.1
 	anyConfigMapBody = `{"metadata":{"name":"a"},"data":{"color":"red"}}`
 )
 
