@@ -3,10 +3,13 @@ package server
 import (
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
@@ -39,6 +42,37 @@ func BenchmarkRequest(b *testing.B) {
 			for b.Loop() {
 				w := &discard{header: http.Header{}}
 				r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://127.0.0.1"+path, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				s.in.front.http.Handler.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// BenchmarkAudit is what a request costs without an audit log, with one whose policy doesn't want it, and with one event.
+// Without one it must allocate as much as BenchmarkRequest's get.
+func BenchmarkAudit(b *testing.B) {
+	for _, level := range []string{"off", "None", "Metadata"} {
+		b.Run(level, func(b *testing.B) {
+			s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: b.TempDir()}
+			if level != "off" {
+				policy := filepath.Join(b.TempDir(), "policy.yaml")
+				text := "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: " + level + "}]"
+				if err := os.WriteFile(policy, []byte(text), 0o600); err != nil {
+					b.Fatal(err)
+				}
+				s.Audit = audit.Options{PolicyFile: policy, Path: filepath.Join(b.TempDir(), "audit.log")}
+			}
+			if err := s.Start(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			defer s.Close()
+			b.ReportAllocs()
+			for b.Loop() {
+				w := &discard{header: http.Header{}}
+				r, err := http.NewRequestWithContext(b.Context(), http.MethodGet, "http://127.0.0.1/api/v1/namespaces/default", nil)
 				if err != nil {
 					b.Fatal(err)
 				}
