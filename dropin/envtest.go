@@ -1,7 +1,7 @@
 package dropin
 
 import (
-	"debug/buildinfo"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -47,14 +47,34 @@ func FillAssets(dir, self string) (string, error) {
 
 // checkOurs refuses to replace another program, such as the real one, which somebody downloaded.
 func checkOurs(path string) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	in, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	there, err := buildinfo.ReadFile(path)
-	if us, ok := debug.ReadBuildInfo(); err == nil && ok && there.Main.Path == us.Main.Path {
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	us, ok := debug.ReadBuildInfo()
+	if ok && holds(in, "\nmod\t"+us.Main.Path+"\t") { // every Go program says so of its main module
 		return nil
 	}
 	return fmt.Errorf("%s is another program: remove it, or choose another directory", path)
+}
+
+// holds tells whether a text is in what r gives. (Package debug/buildinfo would link the decoders of all systems' executables.)
+func holds(r io.Reader, text string) bool {
+	buffer := make([]byte, 1<<20)
+	for kept := 0; ; {
+		n, err := io.ReadFull(r, buffer[kept:])
+		if bytes.Contains(buffer[:kept+n], []byte(text)) {
+			return true
+		}
+		if err != nil {
+			return false
+		}
+		kept = copy(buffer, buffer[len(buffer)-len(text)+1:]) // the text may begin there
+	}
 }
 
 // put leaves the program at target, whole or not at all: as a hard link, which outlives the file that `go run` removes, or as a copy
