@@ -16,6 +16,9 @@ func TestMetricsDocumented(t *testing.T) {
 	s := p.watch(widgets + "?watch=true")
 	p.do(http.StatusCreated, "POST", widgets, widget("a", 1))
 	s.expect("ADDED", "a")
+	// The metrics of webhooks come with what they count.
+	p.do(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", webhooksInAllWays)
+	p.do(http.StatusInternalServerError, "POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`)
 
 	page, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
@@ -37,3 +40,14 @@ func names(pattern *regexp.Regexp, text string) (all []string) {
 	slices.Sort(all)
 	return all
 }
+
+// webhooksInAllWays are webhooks that nobody serves. Of those that concern a ConfigMap, one may fail, one isn't asked, one has a condition that fails, and
+// one must not fail.
+const webhooksInAllWays = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingWebhookConfiguration","metadata":{"name":"all"},"webhooks":[
+	{"name":"may.fail.example","failurePolicy":"Ignore",` + ofConfigMaps + `},
+	{"name":"not.asked.example","matchConditions":[{"name":"never","expression":"false"}],` + ofConfigMaps + `},
+	{"name":"condition.fails.example","failurePolicy":"Ignore","matchConditions":[{"name":"absent","expression":"object.data.absent == 'a'"}],` + ofConfigMaps + `},
+	{"name":"must.not.fail.example","failurePolicy":"Fail",` + ofConfigMaps + `}]}`
+
+const ofConfigMaps = `"sideEffects":"None","admissionReviewVersions":["v1"],"timeoutSeconds":5,"clientConfig":{"url":"https://127.0.0.1:1/"},
+	"rules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["configmaps"]}]`

@@ -90,7 +90,7 @@ func (w *write) admitSent(ctx context.Context, part *Subresource, sent any) (any
 	if !w.asked || len(w.res.registry.admission) == 0 {
 		return sent, nil
 	}
-	a := w.attributes(ctx, Create, &object.Object{Meta: metav1.ObjectMeta{Namespace: w.Namespace, Name: w.Name}})
+	a := w.attributes(ctx, Create, Target{Namespace: w.Namespace, Name: w.Name})
 	a.Kind = part.Kind
 	hooks := w.concerned(a)
 	if len(hooks) == 0 {

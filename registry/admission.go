@@ -116,13 +116,15 @@ func (e *Endpoint) admits() bool {
 }
 
 // attributes are what hooks learn of the write of an object.
-func (w *write) attributes(ctx context.Context, op Operation, subject *object.Object) *Attributes {
+func (w *write) attributes(ctx context.Context, op Operation, of Target) *Attributes {
 	return &Attributes{
 		Operation: op, Kind: w.kind(), Resource: w.path(),
-		Subresource: w.Subresource, Namespace: subject.Meta.Namespace, Name: subject.Meta.Name,
+		Subresource: w.Subresource, Namespace: of.Namespace, Name: of.Name,
 		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: w.userAgent, User: UserFrom(ctx),
 	}
 }
+
+func targetOf(o *object.Object) Target { return Target{Namespace: o.Meta.Namespace, Name: o.Meta.Name} }
 
 // optionsOf are a request's options, as hooks see them.
 func (w *write) optionsOf(op Operation) any {
@@ -149,7 +151,7 @@ func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) 
 	if o == nil {
 		subject = old
 	}
-	a := w.attributes(ctx, op, subject)
+	a := w.attributes(ctx, op, targetOf(subject))
 	concerned := w.concerned(a)
 	if len(concerned) == 0 && (w.typed == nil || w.typed.admit == nil) {
 		return nil
@@ -182,7 +184,7 @@ func (w *write) judge(ctx context.Context, op Operation, o, old *object.Object) 
 	if o == nil {
 		subject = old
 	}
-	a := w.attributes(ctx, op, subject)
+	a := w.attributes(ctx, op, targetOf(subject))
 	concerned := validators(w.concerned(a))
 	if len(concerned) == 0 {
 		return nil

@@ -269,6 +269,11 @@ func (d *deletion) admitDeletion(ctx context.Context, old *cacher.Object) error 
 	if !d.asked || !d.admits() {
 		return nil
 	}
+	// An object that concerns no hook isn't loaded: it may have become unreadable, and deleting is the way out.
+	about := d.attributes(ctx, Delete, Target{Namespace: old.Namespace(), Name: old.Name()})
+	if len(d.concerned(about)) == 0 && (d.typed == nil || d.typed.admit == nil) {
+		return nil
+	}
 	o, err := d.load(ctx, old)
 	if err != nil {
 		return err
