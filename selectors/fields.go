@@ -29,11 +29,12 @@ type FieldTerm struct {
 // ParseFields parses a field selector, in the syntax that the package comment shows. The empty string is
 // the selector of everything. Any error is a *ParseError. Field names aren't looked at: see Labels.
 func ParseFields(s string) (FieldSelector, error) {
+	p := fieldParser{input: s}
 	var terms []FieldTerm
 	for start := 0; start <= len(s); {
 		text := s[start : start+termLength(s[start:])]
 		if text != "" {
-			t, err := parseTerm(s, text, start)
+			t, err := p.term(start, start+len(text))
 			if err != nil {
 				return FieldSelector{}, err
 			}
@@ -60,13 +61,17 @@ func termLength(s string) int {
 	return len(s)
 }
 
-// parseTerm parses one term, which is at an offset of the input. Nothing is escaped before the
-// operator, so the first `=` or `!=` is the operator.
-func parseTerm(input, text string, offset int) (FieldTerm, error) {
+// fieldParser parses the terms of a field selector. Positions are offsets of the input.
+type fieldParser struct{ input string }
+
+// term parses one term, which is from start to end. Nothing is escaped before the operator, so the first `=` or `!=` is
+// the operator.
+func (p fieldParser) term(start, end int) (FieldTerm, error) {
+	text := p.input[start:end]
 	before, value, found := strings.Cut(text, "=")
 	if !found {
-		return FieldTerm{}, fieldError(input, offset,
-			"found %s at position %d, expected field=value, field==value or field!=value", quote(text), offset)
+		return FieldTerm{}, fieldError(p.input, start,
+			"found %s at position %d, expected field=value, field==value or field!=value", quote(text), start)
 	}
 	t := FieldTerm{Label: before}
 	if strings.HasSuffix(before, "!") {
@@ -75,12 +80,13 @@ func parseTerm(input, text string, offset int) (FieldTerm, error) {
 		value = strings.TrimPrefix(value, "=")
 	}
 	var err error
-	t.Value, err = unescape(input, value, offset+len(text)-len(value))
+	t.Value, err = p.unescape(end-len(value), end)
 	return t, err
 }
 
-// unescape returns a value without its backslashes. The value is at an offset of the input.
-func unescape(input, value string, offset int) (string, error) {
+// unescape returns the value from start to end without its backslashes.
+func (p fieldParser) unescape(start, end int) (string, error) {
+	value := p.input[start:end]
 	if !strings.ContainsAny(value, `\,=`) {
 		return value, nil
 	}
@@ -91,21 +97,21 @@ func unescape(input, value string, offset int) (string, error) {
 		special := r == '\\' || r == ',' || r == '='
 		switch {
 		case escaped && !special:
-			return "", fieldError(input, offset+i-1, "found %s at position %d, expected one of: %s",
-				quote(`\`+string(r)), offset+i-1, `\\ \, \=`)
+			return "", fieldError(p.input, start+i-1, "found %s at position %d, expected one of: %s",
+				quote(`\`+string(r)), start+i-1, `\\ \, \=`)
 		case !escaped && r == '\\':
 			escaped = true
 			continue
 		case !escaped && special: // `=`; a comma would have ended the term
-			return "", fieldError(input, offset+i, "found %s at position %d, expected ',' or the end of the value; "+
-				`in a value write \%c`, quote(string(r)), offset+i, r)
+			return "", fieldError(p.input, start+i, "found %s at position %d, expected ',' or the end of the value; "+
+				`in a value write \%c`, quote(string(r)), start+i, r)
 		}
 		escaped = false
 		b.WriteRune(r)
 	}
 	if escaped {
-		return "", fieldError(input, len(input), "found the end after a backslash at position %d, expected one of: %s",
-			len(input), `\\ \, \=`)
+		return "", fieldError(p.input, len(p.input), "found the end after a backslash at position %d, expected one of: %s",
+			len(p.input), `\\ \, \=`)
 	}
 	return b.String(), nil
 }

@@ -280,13 +280,13 @@ func (c *Cursor) give(ctx context.Context, dst []byte, got []delivery) ([]byte, 
 		return dst, err
 	}
 	var added int64
-	start := len(dst)
-	for i, d := range got {
-		frame, more, err := d.event.frame(c.view(i == 0), d.typ, d.shown)
+	start, view := len(dst), c.nextView()
+	for _, d := range got {
+		frame, more, err := d.event.frame(view, d.typ, d.shown)
 		if err != nil {
 			return dst[:start], fmt.Errorf("%s: %w", d.shown.Key, err)
 		}
-		dst, added = append(dst, frame...), added+more
+		dst, added, view = append(dst, frame...), added+more, c.group.view
 	}
 	c.resource.cacher.addFrames(added)
 	last := got[len(got)-1].event
@@ -328,7 +328,7 @@ func (c *Cursor) AppendInitialEnd(dst []byte) []byte {
 }
 
 func (c *Cursor) appendBookmark(dst []byte, annotation string) []byte {
-	v := c.view(true)
+	v := c.nextView()
 	c.begun = true
 	return v.appendBookmark(dst, c.rev, annotation)
 }
@@ -338,9 +338,9 @@ func (c *Cursor) AppendError(dst []byte, err error) []byte {
 	return c.group.view.appendError(dst, watchstream.FailureOf(err))
 }
 
-// view returns the view of an event. next says that the event is the next one that the cursor gives.
-func (c *Cursor) view(next bool) *View {
-	if v := c.group.view; !next || c.begun || v.First == nil {
+// nextView returns the view of the next event that the cursor gives. Those that follow it have the group's.
+func (c *Cursor) nextView() *View {
+	if v := c.group.view; c.begun || v.First == nil {
 		return v
 	}
 	return c.group.view.First

@@ -93,9 +93,12 @@ func (x *fieldIndex) carry(o *Object) {
 	}
 }
 
-// move brings a change of one object from prev to cur into the index; one of them may be nil. cur isn't
-// known to anybody else yet.
-func (x *fieldIndex) move(prev, cur *Object) {
+// exchange says that cur takes the place of prev, under the same key. One of them may be nil.
+type exchange struct{ prev, cur *Object }
+
+// move brings an exchange into the index. cur isn't known to anybody else yet.
+func (x *fieldIndex) move(e exchange) {
+	prev, cur := e.prev, e.cur
 	// An object that doesn't carry the values isn't indexed: it's unreadable, or SetFields hasn't reached it yet.
 	had, has := prev != nil && prev.fields == x.set, cur != nil && cur.fields == x.set
 	for i := range x.trees {
@@ -153,36 +156,36 @@ func (r *Resource) SetFields(labels []string) {
 	objects := r.tree.Clone()
 	r.mu.Unlock()
 
-	was, is := make([]*Object, 0, fieldBatch), make([]*Object, 0, fieldBatch)
+	batch := make([]exchange, 0, fieldBatch)
 	objects.Ascend(func(o *Object) bool {
 		carrier := o.at(o.Revision)
 		set.read(carrier)
 		r.cacher.messages.admit(carrier)
-		if was, is = append(was, o), append(is, carrier); len(was) == fieldBatch {
-			r.swap(was, is)
-			was, is = was[:0], is[:0]
+		if batch = append(batch, exchange{prev: o, cur: carrier}); len(batch) == fieldBatch {
+			r.swap(batch)
+			batch = batch[:0]
 		}
 		return true
 	})
-	r.swap(was, is)
+	r.swap(batch)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fields.complete, r.snapshot = true, nil
 }
 
-// swap puts each object of is in the place of the one in was: the two differ only in the values that they carry.
-// An object that the feed has changed meanwhile carries the values already, and stays.
-func (r *Resource) swap(was, is []*Object) {
+// swap makes exchanges of objects that differ only in the values that they carry. An object that the feed has changed
+// meanwhile carries the values already, and stays.
+func (r *Resource) swap(batch []exchange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.snapshot = nil
-	for i, o := range was {
-		if now, _ := r.tree.Get(o); now != o {
+	for _, e := range batch {
+		if now, _ := r.tree.Get(e.prev); now != e.prev {
 			continue
 		}
-		r.tree.ReplaceOrInsert(is[i])
-		r.fields.move(nil, is[i])
-		o.dropMessages()
+		r.tree.ReplaceOrInsert(e.cur)
+		r.fields.move(exchange{cur: e.cur}) // prev was never in this index
+		e.prev.dropMessages()
 	}
 }
 

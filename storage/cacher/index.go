@@ -81,9 +81,9 @@ func under(m map[string]terms, key string, f func(terms)) {
 	}
 }
 
-// touch calls visit for each group that the change from prev to cur may concern; one of them may be
-// nil. A group can be visited twice.
-func (x *index) touch(prev, cur *Object, visit func(*group)) {
+// touch calls visit for each group that the event may concern. A group can be visited twice.
+func (x *index) touch(e *watchEvent, visit func(*group)) {
+	prev, cur := e.prev, e.cur
 	one := cur // both have the same key, and so the same name and namespace
 	if one == nil {
 		one = prev
@@ -102,23 +102,23 @@ func (x *index) touch(prev, cur *Object, visit func(*group)) {
 		}
 	}
 	if len(x.labels) > 0 {
-		x.touchLabels(prev, cur, visit)
+		x.touchLabels(e, visit)
 	}
 	visitAll(x.rest, visit)
 }
 
-func (x *index) touchLabels(prev, cur *Object, visit func(*group)) {
+func (x *index) touchLabels(e *watchEvent, visit func(*group)) {
 	var before selectors.Set
-	if prev != nil {
-		before = prev.Labels
+	if e.prev != nil {
+		before = e.prev.Labels
 		for k, v := range before.All() {
 			visitAll(x.labels[k][v], visit)
 		}
 	}
-	if cur == nil {
+	if e.cur == nil {
 		return
 	}
-	for k, v := range cur.Labels.All() {
+	for k, v := range e.cur.Labels.All() {
 		if was, had := before.Get(k); !had || was != v {
 			visitAll(x.labels[k][v], visit)
 		}

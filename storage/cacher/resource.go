@@ -104,7 +104,7 @@ func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*coho
 	r.fields.clear()
 	for _, o := range objects {
 		r.fields.carry(o)
-		r.fields.move(nil, o)
+		r.fields.move(exchange{cur: o})
 	}
 	return r.beginLocked(at, dirty)
 }
@@ -189,7 +189,7 @@ func (r *Resource) exchangeLocked(key string, cur *Object) (prev *Object) {
 	} else {
 		prev, _ = r.tree.Delete(&Object{Key: key})
 	}
-	r.fields.move(prev, cur)
+	r.fields.move(exchange{prev: prev, cur: cur})
 	r.countRemoved(prev)
 	if prev != nil {
 		prev.dropMessages()
@@ -205,7 +205,7 @@ func (r *Resource) setChanged(rev storage.Revision) {
 
 // route notes the event with the groups that it concerns; mu must be held for writing.
 func (r *Resource) route(e *watchEvent, dirty []*cohort) []*cohort {
-	r.index.touch(e.prev, e.cur, func(g *group) {
+	r.index.touch(e, func(g *group) {
 		if g.touched == e.seq {
 			return
 		}

@@ -169,7 +169,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, maxBatchBytes); r
 // encode appends frames of a snapshot from the cursor's next key on, until the batch is full or an object has to be
 // converted first. next is the first key that it left out, "" if there is none. The error is that of the view's Encoding.
 func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string, err error) {
-	g, within, start := c.group, c.within(), len(dst)
+	g, within, start, view := c.group, c.within(), len(dst), c.nextView()
 	for o := range snapshot.In(storage.Range{Prefix: within, From: c.state.next}) {
 		if !g.matches(o) {
 			continue
@@ -178,9 +178,10 @@ func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string
 		if shown == nil || overflows(len(dst)-start, o) {
 			return dst, o.Key, nil
 		}
-		if dst, err = c.view(len(dst) == start).appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
+		if dst, err = view.appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
 			return dst[:start], "", fmt.Errorf("%s: %w", o.Key, err)
 		}
+		view = g.view
 	}
 	return dst, "", nil
 }
@@ -207,11 +208,12 @@ func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next s
 	if err := c.group.view.Prepare(ctx, objects); err != nil {
 		return dst, "", err
 	}
-	start := len(dst)
+	start, view := len(dst), c.nextView()
 	for _, shown := range objects {
-		if dst, err = c.view(len(dst) == start).appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
+		if dst, err = view.appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
 			return dst[:start], "", fmt.Errorf("%s: %w", shown.Key, err)
 		}
+		view = c.group.view
 	}
 	return dst, next, nil
 }
