@@ -14,7 +14,7 @@ import (
 // Stored bytes lack the resourceVersion, and may name another version of the group than the one that's
 // served. A View copies the bytes and puts both in, at the offsets that the Object knows.
 type View struct {
-	APIVersion string // as served: "group/version"
+	APIVersion string // as served: "group/version"; never empty where objects are copied
 	Kind       string
 	// OmitTypeMeta leaves kind and apiVersion out of items, as lists of built-in kinds do.
 	OmitTypeMeta bool
@@ -54,12 +54,12 @@ func (v *View) appendAt(dst []byte, o *Object, rev storage.Revision) []byte {
 	}
 	api, version := o.offsets.apiVersion, o.offsets.version
 	if api.from < version.from {
-		dst = v.appendAPIVersion(append(dst, o.raw[:api.from]...), o)
+		dst = append(append(dst, o.raw[:api.from]...), v.APIVersion...)
 		dst = o.appendVersion(append(dst, o.raw[api.to:version.from]...), rev)
 		return append(dst, o.raw[version.to:]...)
 	}
 	dst = o.appendVersion(append(dst, o.raw[:version.from]...), rev)
-	dst = v.appendAPIVersion(append(dst, o.raw[version.to:api.from]...), o)
+	dst = append(append(dst, o.raw[version.to:api.from]...), v.APIVersion...)
 	return append(dst, o.raw[api.to:]...)
 }
 
@@ -99,13 +99,6 @@ func (v *View) appendMetadata(dst []byte, o *Object, rev storage.Revision) []byt
 	dst = append(append(dst, `","metadata":`...), o.raw[metadata.from:version.from]...)
 	dst = append(o.appendVersion(dst, rev), o.raw[version.to:metadata.to]...)
 	return append(dst, '}')
-}
-
-func (v *View) appendAPIVersion(dst []byte, o *Object) []byte {
-	if v.APIVersion == "" {
-		return append(dst, o.raw[o.offsets.apiVersion.from:o.offsets.apiVersion.to]...)
-	}
-	return append(dst, v.APIVersion...)
 }
 
 // appendVersion appends a resourceVersion, or none for 0: the object of a dry run has no revision.

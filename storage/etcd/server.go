@@ -455,12 +455,10 @@ func (s *Server) Health() error {
 
 // Stats is what there is to measure.
 type Stats struct {
-	DatabaseBytes      int64 // the file's size
-	DatabaseBytesInUse int64 // without the free pages, which are reused
-	QuotaBytes         int64
-	HistoryKept        time.Duration // how far back changes are kept
-	HistoryBytes       int64         // of those changes, keys and values
-	HistoryShort       bool          // the bounds have cut history below 5 minutes, or below Options.History if that's less
+	DatabaseBytes int64         // the file's size
+	HistoryKept   time.Duration // how far back changes are kept
+	HistoryBytes  int64         // of those changes, keys and values
+	HistoryShort  bool          // the bounds have cut history below 5 minutes, or below Options.History if that's less
 }
 
 // Stats reads the figures. It returns at once.
@@ -469,12 +467,10 @@ func (s *Server) Stats() Stats {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return Stats{
-		DatabaseBytes:      be.Size(),
-		DatabaseBytesInUse: be.SizeInUse(),
-		QuotaBytes:         k.quota,
-		HistoryKept:        k.marks.age(k.clock()),
-		HistoryBytes:       k.marks.size(),
-		HistoryShort:       k.marks.short,
+		DatabaseBytes: be.Size(),
+		HistoryKept:   k.marks.age(k.clock()),
+		HistoryBytes:  k.marks.size(),
+		HistoryShort:  k.marks.short,
 	}
 }
 
