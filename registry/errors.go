@@ -112,8 +112,8 @@ func (e *Endpoint) failed(about subject, err error) error {
 			Status: metav1.StatusFailure,
 			Code:   http.StatusInsufficientStorage,
 			Reason: metav1.StatusReasonInternalError,
-			Message: "no space left for writes: the server's disk is nearly full, or its database has reached its quota (/readyz says which); " +
-				"free space on the disk or delete objects, and writes go on by themselves; reads and watches go on meanwhile",
+			Message: fmt.Sprintf("%v; free space on the server's disk if that is full, else delete objects, and writes go on by themselves; "+
+				"reads and watches go on meanwhile", err),
 		}}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return apierrors.NewTimeoutError("the request ended before storage answered; whether a write happened is unknown", 0)

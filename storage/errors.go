@@ -28,7 +28,7 @@ var (
 	// ErrTooLarge is returned when a value is larger than etcd takes.
 	ErrTooLarge = errors.New("value too large")
 	// ErrNoSpace is returned when the disk is full or the quota is reached. Reads still work, and so do deletions
-	// unless the disk is so full that they aren't safe either.
+	// unless the disk is so full that they aren't safe either. It comes with the reason, which says what is full.
 	ErrNoSpace = errors.New("no space left for writes")
 	// ErrReplaced is returned for a write whose context was pinned before everything was replaced (see Pin). Nothing was
 	// written.
@@ -67,7 +67,7 @@ func classify(err error) error {
 	case is(etcderrors.ErrRequestTooLarge, rpctypes.ErrRequestTooLarge, rpctypes.ErrGRPCRequestTooLarge):
 		return ErrTooLarge
 	case is(etcderrors.ErrNoSpace, rpctypes.ErrNoSpace, rpctypes.ErrGRPCNoSpace):
-		return ErrNoSpace
+		return fmt.Errorf("%w: %w", ErrNoSpace, err) // the disk or the quota, and what to do
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }

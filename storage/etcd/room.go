@@ -101,12 +101,12 @@ func newRoom(d *dataDir, be backend.Backend, log *slog.Logger) (*room, error) {
 	return r, nil
 }
 
-// spaceError is etcd's ErrNoSpace with a reason.
-type spaceError struct{ reason error }
+// spaceError is why a write isn't let in. It says that in the words of the reason, and is etcd's ErrNoSpace besides: etcd
+// would say of its quota what isn't so of the disk.
+type spaceError struct{ error }
 
-func (e spaceError) Error() string        { return rpctypes.ErrNoSpace.Error() + ": " + e.reason.Error() }
 func (e spaceError) Is(target error) bool { return target == rpctypes.ErrNoSpace }
-func (e spaceError) Unwrap() error        { return e.reason }
+func (e spaceError) Unwrap() error        { return e.error }
 
 // cost is the most that a write takes of the WAL, and the most that it takes of the database. bytes is the size of its
 // keys and values.
