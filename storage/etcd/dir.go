@@ -49,9 +49,9 @@ type dataDir struct {
 	spent     atomic.Bool // the spare was removed, and hasn't been made again
 }
 
-func (d *dataDir) member() string          { return filepath.Join(d.path, "member") }
-func (d *dataDir) wal() string             { return filepath.Join(d.member(), "wal") }
-func (d *dataDir) db() string              { return filepath.Join(d.member(), "snap", "db") }
+// files says where etcd's files are.
+func (d *dataDir) files() check.Directory { return check.Directory{Path: d.path} }
+
 func (d *dataDir) file(name string) string { return filepath.Join(d.path, name) }
 
 // check checks and mends etcd's files before etcd may start. They have to belong to the cluster with that id. commit is
@@ -183,7 +183,7 @@ func (d *dataDir) readMarker() error {
 		d.id = m.ID
 		return nil
 	}
-	if exists(d.member()) {
+	if exists(d.files().Member()) {
 		return fmt.Errorf("has data, but %s is damaged: restore the directory from a backup, or move it away to start empty", markerName)
 	}
 	m = marker{Layout: layoutVersion, ID: rand.Text()}
@@ -198,7 +198,7 @@ func (d *dataDir) readMarker() error {
 	if d.ephemeral {
 		return nil
 	}
-	return errors.Join(d.lock.Sync(), syncDir(d.path), syncDir(filepath.Dir(d.path)))
+	return errors.Join(d.lock.Sync(), check.SyncDir(d.path), check.SyncDir(filepath.Dir(d.path)))
 }
 
 // tighten takes everybody else's access away, as the data may be secret. If it can't, because the directory is a
@@ -337,12 +337,4 @@ func (d *dataDir) writeFile(name string, data []byte) error {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
-}
-
-func syncDir(path string) error {
-	dir, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

@@ -221,7 +221,7 @@ func (r *room) allocate() error {
 // allocateDatabase allocates what lies between the size that is known to be allocated and databaseChunks past the
 // database's end; the turn must be held.
 func (r *room) allocateDatabase() error {
-	f, err := os.OpenFile(r.dir.db(), os.O_RDWR, 0)
+	f, err := os.OpenFile(r.dir.files().Database(), os.O_RDWR, 0)
 	if err != nil {
 		return err
 	}
@@ -286,16 +286,16 @@ func allocatePath(path string, bytes int64) error {
 
 // walFiles returns the paths of the WAL's files, oldest first.
 func (d *dataDir) walFiles() ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(d.wal(), "*.wal"))
+	names, err := filepath.Glob(filepath.Join(d.files().WAL(), "*.wal"))
 	if err != nil || len(names) == 0 {
-		return nil, fmt.Errorf("%s has no WAL: %w", d.wal(), errors.Join(err, os.ErrNotExist))
+		return nil, fmt.Errorf("%s has no WAL: %w", d.files().WAL(), errors.Join(err, os.ErrNotExist))
 	}
 	return names, nil
 }
 
 // nextWALFiles returns the paths that etcd gives, in turn, to the files that it makes ahead for its WAL.
 func (d *dataDir) nextWALFiles() []string {
-	return []string{filepath.Join(d.wal(), "0.tmp"), filepath.Join(d.wal(), "1.tmp")}
+	return []string{filepath.Join(d.files().WAL(), "0.tmp"), filepath.Join(d.files().WAL(), "1.tmp")}
 }
 
 // orderWAL renames the file that an earlier process made ahead, so that a start on a full disk has it: a new etcd

@@ -232,7 +232,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	}
 	s.keeper = k
 	if !o.Ephemeral && !exists(s.dir.file(historyName)) {
-		if err := errors.Join(s.keeper.save(), syncDir(s.dir.path)); err != nil {
+		if err := errors.Join(s.keeper.save(), check.SyncDir(s.dir.path)); err != nil {
 			return err
 		}
 	}

@@ -21,9 +21,14 @@ type Directory struct {
 	Marker string
 }
 
-func (d Directory) member() string { return filepath.Join(d.Path, "member") }
-func (d Directory) wal() string    { return filepath.Join(d.member(), "wal") }
-func (d Directory) db() string     { return filepath.Join(d.member(), "snap", "db") }
+// Member is the directory that has all of etcd's files.
+func (d Directory) Member() string { return filepath.Join(d.Path, "member") }
+
+// WAL is the directory of etcd's write-ahead log.
+func (d Directory) WAL() string { return filepath.Join(d.Member(), "wal") }
+
+// Database is the file of etcd's database.
+func (d Directory) Database() string { return filepath.Join(d.Member(), "snap", "db") }
 
 // Open says whether the directory is sound. If it is, etcd may start there: its files are whole, or the
 // directory is as if it had never been started, and there is no seal any more. It returns the WAL's last
@@ -43,14 +48,14 @@ func (d Directory) Open(log *slog.Logger) (commit uint64, err error) {
 
 // check looks at the files, and repairs what a crash can leave.
 func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
-	defer catchFaults(d.member(), &err)()
-	if _, err := os.Lstat(d.member()); errors.Is(err, fs.ErrNotExist) {
+	defer catchFaults(d.Member(), &err)()
+	if _, err := os.Lstat(d.Member()); errors.Is(err, fs.ErrNotExist) {
 		if d.Used {
-			return 0, &damage{d.member(), wholeFile, "it is missing"}
+			return 0, &damage{d.Member(), wholeFile, "it is missing"}
 		}
 		return 0, nil
 	}
-	sum, err := readWAL(d.wal())
+	sum, err := readWAL(d.WAL())
 	if err != nil {
 		return 0, err
 	}
@@ -63,23 +68,23 @@ func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
 		// Nothing was committed, so nothing was acknowledged: the first start was killed. etcd would wait
 		// forever for a member that it never added.
 		log.Info("the first start in this directory was interrupted; starting anew", "dir", d.Path)
-		return 0, os.RemoveAll(d.member())
+		return 0, os.RemoveAll(d.Member())
 	case sum.files == 0:
-		return 0, &damage{d.wal(), wholeFile, "the WAL is missing"}
+		return 0, &damage{d.WAL(), wholeFile, "the WAL is missing"}
 	case index == 0 && sum.commit == 0:
-		return 0, &damage{d.member(), wholeFile, "nothing is in the WAL and the database any more"}
+		return 0, &damage{d.Member(), wholeFile, "nothing is in the WAL and the database any more"}
 	case index > sum.lastIndex && sum.torn:
 		return 0, &damage{sum.lastFile, sum.end, fmt.Sprintf("the WAL can be read up to entry %d, but the database has entry %d", sum.lastIndex, index)}
 	case index > sum.lastIndex:
-		return 0, &damage{d.wal(), wholeFile, fmt.Sprintf("the WAL ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
+		return 0, &damage{d.WAL(), wholeFile, fmt.Sprintf("the WAL ends at entry %d, but the database has entry %d", sum.lastIndex, index)}
 	case sum.clusterID != d.ClusterID:
 		return 0, fmt.Errorf("%s belongs to another cluster (%x) than %s (%x): put the directory's own files back, or move member away to start empty",
-			d.member(), sum.clusterID, d.Marker, d.ClusterID)
+			d.Member(), sum.clusterID, d.Marker, d.ClusterID)
 	}
 	if sum.torn {
 		log.Warn("a write that wasn't finished at the log's end was dropped; it was never acknowledged", "file", sum.lastFile, "offset", sum.end)
 	}
-	return sum.commit, errors.Join(sum.mend(), trim(d.db(), pages))
+	return sum.commit, errors.Join(sum.mend(), trim(d.Database(), pages))
 }
 
 // damage says what is wrong in which file.
@@ -114,14 +119,14 @@ func (n *newer) Error() string {
 // checkDB checks the database. It returns the last WAL entry that it has (0 if it has none, or if it
 // isn't a database yet because the first start was killed), and how many bytes its pages are.
 func (d Directory) checkDB(sum walSummary) (index uint64, pages int64, err error) {
-	db, unmap, err := openDB(d.db())
+	db, unmap, err := openDB(d.Database())
 	var broken *damage
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && sum.commit > 0:
-		return 0, 0, &damage{d.db(), wholeFile, "it is missing"}
+		return 0, 0, &damage{d.Database(), wholeFile, "it is missing"}
 	case errors.Is(err, fs.ErrNotExist):
 		return 0, 0, nil
-	case errors.As(err, &broken) && sum.commit == 0 && fileSize(d.db()) <= 4*maxPageSize:
+	case errors.As(err, &broken) && sum.commit == 0 && fileSize(d.Database()) <= 4*maxPageSize:
 		return 0, 0, nil // killed while the first four pages were written
 	case err != nil:
 		return 0, 0, err

@@ -61,11 +61,11 @@ func smallFiles(t testing.TB) (log, db []byte) {
 		}
 		return bytes.TrimRight(b, "\x00")
 	}
-	logs, err := filepath.Glob(filepath.Join(d.wal(), "*.wal"))
+	logs, err := filepath.Glob(filepath.Join(d.WAL(), "*.wal"))
 	if err != nil || len(logs) != 1 {
 		t.Fatal(logs, err)
 	}
-	db = read(d.db())
+	db = read(d.Database())
 	return read(logs[0]), append(db, make([]byte, -len(db)&4095)...)
 }
 
@@ -89,7 +89,7 @@ func TestSeal(t *testing.T) {
 	}
 	flip := func() {
 		t.Helper()
-		f, err := os.OpenFile(d.db(), os.O_RDWR, 0)
+		f, err := os.OpenFile(d.Database(), os.O_RDWR, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +120,7 @@ func TestSeal(t *testing.T) {
 	flip()
 	var broken *damage
 	for range 2 {
-		if _, err := d.Open(log); !errors.As(err, &broken) || broken.file != d.db() || broken.offset != 0 {
+		if _, err := d.Open(log); !errors.As(err, &broken) || broken.file != d.Database() || broken.offset != 0 {
 			t.Fatalf("error %v, want damage of the database at 0", err)
 		}
 	}
@@ -253,7 +253,7 @@ func TestUnknownDatabase(t *testing.T) {
 	for _, metas := range [][]int{{0}, {1}, {0, 1}} {
 		t.Run(fmt.Sprint(metas), func(t *testing.T) {
 			d := written(t)
-			b, err := os.ReadFile(d.db())
+			b, err := os.ReadFile(d.Database())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -264,7 +264,7 @@ func TestUnknownDatabase(t *testing.T) {
 				sum.Write(meta[:56])
 				binary.NativeEndian.PutUint64(meta[56:], sum.Sum64())
 			}
-			if err := os.WriteFile(d.db(), b, 0o600); err != nil {
+			if err := os.WriteFile(d.Database(), b, 0o600); err != nil {
 				t.Fatal(err)
 			}
 			_, err = d.Open(slog.New(slog.DiscardHandler))

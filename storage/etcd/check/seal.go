@@ -39,7 +39,7 @@ type seal struct {
 	db   string // the database's path
 }
 
-func sealOf(d Directory) seal { return seal{path: filepath.Join(d.Path, sealName), db: d.db()} }
+func sealOf(d Directory) seal { return seal{path: filepath.Join(d.Path, sealName), db: d.Database()} }
 
 // Seal writes the checksums of the database in the data directory at path. etcd must have closed it. The
 // error is ErrUnsealed if that takes too long; the next start then checks less.
@@ -125,7 +125,12 @@ func (s seal) remove() error {
 	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	dir, err := os.Open(filepath.Dir(s.path))
+	return SyncDir(filepath.Dir(s.path))
+}
+
+// SyncDir makes what was created, renamed and removed in a directory survive a power failure.
+func SyncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
