@@ -38,7 +38,7 @@ func newCollectorRig(t testing.TB) *collectorRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := storage.New(e.Client, e.Local, nil)
+	store, err := storage.New(e.Client, e.Local)
 	if err != nil {
 		t.Fatal(err)
 	}

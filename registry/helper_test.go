@@ -59,15 +59,16 @@ func start(t testing.TB, dir string, o Options, prepare ...func(r *Registry)) *s
 	return startOver(t, dir, nil, o, prepare...)
 }
 
-// startOver is start with a Transformer of what is stored.
-func startOver(t testing.TB, dir string, tr storage.Transformer, o Options, prepare ...func(r *Registry)) *server {
+// startOver is start with a Store.OnRead.
+func startOver(t testing.TB, dir string, onRead func(key string) error, o Options, prepare ...func(r *Registry)) *server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	e := etcdOf(t, dir)
-	store, err := storage.New(e.Client, e.Local, tr)
+	store, err := storage.New(e.Client, e.Local)
 	if err != nil {
 		t.Fatal(err)
 	}
+	store.OnRead = onRead
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}

@@ -306,24 +306,23 @@ func TestListVersions(t *testing.T) {
 	wg.Wait()
 }
 
-// gate is a Transformer that holds up whoever reads the key, which is the feed.
+// gate holds up whoever reads the key, which is the feed.
 type gate struct {
-	storage.Identity
 	key  string
 	open chan struct{}
 }
 
-func (g *gate) FromStorage(key string, stored []byte) ([]byte, error) {
+func (g *gate) onRead(key string) error {
 	if key == g.key {
 		<-g.open
 	}
-	return stored, nil
+	return nil
 }
 
 // A cache that lags behind what was acknowledged is waited for, and never shown as fresh.
 func TestLaggingCache(t *testing.T) {
 	g := &gate{key: "/registry/example.com/widgets/default/slow", open: make(chan struct{})}
-	s := startOver(t, "", g, Options{})
+	s := startOver(t, "", g.onRead, Options{})
 	w := s.widgets()
 	s.ok(w.Create(s.ctx, "default", nil, widget("a", "")))
 	s.list(w, "", nil) // the cache has it, else it might come together with the next

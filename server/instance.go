@@ -181,7 +181,7 @@ func (in *instance) openStore(ctx context.Context, s *Server) (err error) {
 	if in.etcd, err = etcd.Open(ctx, options); err != nil {
 		return err
 	}
-	if in.store, err = storage.New(in.etcd.Client, in.etcd.Local, nil); err != nil {
+	if in.store, err = storage.New(in.etcd.Client, in.etcd.Local); err != nil {
 		return err
 	}
 	in.cacher = cacher.New(in.store, cacher.Options{Log: in.log})

@@ -91,11 +91,7 @@ func (s *Store) Replace(ctx context.Context, plan func() (Replacement, error)) (
 	if err != nil {
 		return 0, err
 	}
-	ops, err := s.operations(b)
-	if err != nil {
-		return 0, err
-	}
-	res, err := s.client.Txn(ctx).Then(ops...).Commit()
+	res, err := s.client.Txn(ctx).Then(b.operations()...).Commit()
 	s.gate.replaces.Add(1) // after it: who pins the new number and takes a Barrier has the caches as they are from now on
 	if err != nil {
 		return 0, wrap("replace", Root, err)
@@ -103,18 +99,14 @@ func (s *Store) Replace(ctx context.Context, plan func() (Replacement, error)) (
 	return Revision(res.Header.Revision), nil
 }
 
-// operations are those of a Replacement, for etcd.
-func (s *Store) operations(b Replacement) ([]clientv3.Op, error) {
+// operations are those that etcd does for the Replacement.
+func (b Replacement) operations() []clientv3.Op {
 	ops := make([]clientv3.Op, 0, len(b.Puts)+len(b.Deletes)+1)
 	for _, d := range b.Deletes {
 		ops = append(ops, clientv3.OpDelete(d.First, clientv3.WithRange(d.Last+"\x00")))
 	}
 	for _, kv := range b.Puts {
-		stored, err := s.transformer.ToStorage(kv.Key, kv.Value)
-		if err != nil {
-			return nil, wrapOwn("replace", kv.Key, err)
-		}
-		ops = append(ops, clientv3.OpPut(kv.Key, string(stored)))
+		ops = append(ops, clientv3.OpPut(kv.Key, string(kv.Value)))
 	}
-	return append(ops, clientv3.OpPut(ReplacedKey, "")), nil
+	return append(ops, clientv3.OpPut(ReplacedKey, ""))
 }

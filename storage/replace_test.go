@@ -20,7 +20,7 @@ func openReplaceable(t testing.TB) *storage.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := storage.New(e.Client, e.Local, nil)
+	s, err := storage.New(e.Client, e.Local)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestReplace(t *testing.T) {
 	if _, err := s.Replace(ctx, func() (storage.Replacement, error) { return twice, nil }); err == nil {
 		t.Error("a key may be written twice")
 	}
-	fixed, _ := open(t, nil)
+	fixed, _ := open(t)
 	if _, err := fixed.Replace(ctx, func() (storage.Replacement, error) { return storage.Replacement{}, nil }); err == nil {
 		t.Error("every store may be replaced")
 	}

@@ -3,7 +3,7 @@
 // It owns six things: how keys are built (key.go), the operations on one key (store.go), the one that writes many keys
 // at once (replace.go), the errors that callers test for (errors.go), the ordered history of all changes with the
 // barrier that makes reads of it consistent (changes.go), and what is just being written (tail.go). Nothing
-// here knows what an object is: values are opaque, and a Transformer may change how they are stored.
+// here knows what an object is: values are opaque.
 //
 // Down: a write is one transaction through etcd's client. Up: etcd's watch hands what was written to the tail, and
 // Follow takes it from there. What had no room in the tail is read by Changes from etcd's index of revisions.
@@ -32,8 +32,8 @@ type KeyValue struct {
 	Revision Revision // of the last write to this key
 }
 
-// Change is one write to one key. Value is nil for a deletion. Err is set when the stored bytes couldn't be transformed
-// back, and Value then has them as they are; or when the stored entry couldn't be decoded, and then Key is empty too.
+// Change is one write to one key. Value is nil for a deletion. Err is set when the stored entry couldn't be decoded, and
+// then Key is empty too; or when the store's OnRead refused the value.
 type Change struct {
 	KeyValue
 	Deleted bool

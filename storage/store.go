@@ -13,40 +13,24 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 )
 
-// Transformer changes a value on its way to and from etcd. It's the place for encryption at rest, which no program of
-// ours has yet; today it's where tests hold up or damage what comes between etcd and the feed. key is authenticated
-// data: a value copied to another key must not transform back. Implementations are safe for concurrent use and never
-// write to their input.
-type Transformer interface {
-	ToStorage(key string, value []byte) ([]byte, error)
-	FromStorage(key string, stored []byte) ([]byte, error)
-}
-
-// Identity is the Transformer that changes nothing.
-type Identity struct{}
-
-func (Identity) ToStorage(_ string, value []byte) ([]byte, error)    { return value, nil }
-func (Identity) FromStorage(_ string, stored []byte) ([]byte, error) { return stored, nil }
-
 // Store is the objects in an embedded etcd. Writes go through the client (raft); reads and history
 // come straight from the member's own store. It is safe for concurrent use.
 type Store struct {
-	client      *clientv3.Client
-	local       *etcdserver.EtcdServer
-	transformer Transformer
-	tail        tail
-	gate        *gate        // nil unless AllowReplace was called
-	compacted   atomic.Int64 // the revision up to which history was gone when it was last read from etcd
-	reads       atomic.Int64 // stretches of history read
+	// OnRead, if set, is called with each value that is read from etcd, by any goroutine. Tests hold up its readers with
+	// it, or make a value unreadable. Set it before the store is used.
+	OnRead func(key string) error
+
+	client    *clientv3.Client
+	local     *etcdserver.EtcdServer
+	tail      tail
+	gate      *gate        // nil unless AllowReplace was called
+	compacted atomic.Int64 // the revision up to which history was gone when it was last read from etcd
+	reads     atomic.Int64 // stretches of history read
 }
 
-// New returns the store of an embedded member and its in-process client; nil transformer means
-// Identity. Close it before the member stops.
-func New(client *clientv3.Client, local *etcdserver.EtcdServer, t Transformer) (*Store, error) {
-	if t == nil {
-		t = Identity{}
-	}
-	s := &Store{client: client, local: local, transformer: t}
+// New returns the store of an embedded member and its in-process client. Close it before the member stops.
+func New(client *clientv3.Client, local *etcdserver.EtcdServer) (*Store, error) {
+	s := &Store{client: client, local: local}
 	if err := s.tail.open(local.Watchable(), s.Current); err != nil {
 		return nil, fmt.Errorf("watch the store: %w", err)
 	}
@@ -57,7 +41,7 @@ func New(client *clientv3.Client, local *etcdserver.EtcdServer, t Transformer) (
 func (s *Store) Close() { s.tail.close() }
 
 // Get reads one key, linearizably: it sees every write acknowledged before the call. Errors: ErrNotFound,
-// ErrUnavailable when etcd is stopping, ctx's, and a failed transformation as for GetAt.
+// ErrUnavailable when etcd is stopping, ctx's, and OnRead's as for GetAt.
 func (s *Store) Get(ctx context.Context, key string) (KeyValue, error) {
 	if err := s.running(ctx); err != nil {
 		return KeyValue{}, wrap("get", key, err)
@@ -67,7 +51,7 @@ func (s *Store) Get(ctx context.Context, key string) (KeyValue, error) {
 
 // GetAt reads one key as it was at a revision; 0 means whatever this member has now. Errors: ErrNotFound if the key
 // didn't exist then, ErrCompacted if history begins after the revision, ErrFutureRevision if etcd hasn't reached it,
-// ErrUnavailable when etcd is stopping, and ctx's. A value that can't be transformed back comes with its key, revision and stored bytes, together with the error.
+// ErrUnavailable when etcd is stopping, and ctx's. An error of OnRead comes together with the key, revision and value.
 func (s *Store) GetAt(ctx context.Context, key string, at Revision) (KeyValue, error) {
 	res, err := s.readRange(ctx, []byte(key), nil, mvcc.RangeOptions{Rev: int64(at)})
 	if err != nil {
@@ -105,7 +89,7 @@ const listPage = 1000
 
 // List calls fn for each key of a range, in key order, as of one revision, which it returns. If at is 0, that's
 // the present one, linearizably. The memory it takes doesn't grow with the number of keys. A value that
-// can't be transformed back comes with its Err set. Errors: fn's, as it is, which ends the list; ErrCompacted if
+// OnRead refuses comes with its Err set. Errors: fn's, as it is, which ends the list; ErrCompacted if
 // history begins after the revision, also when that happens during the list; ErrFutureRevision if etcd hasn't
 // reached it; ErrUnavailable when etcd is stopping; and ctx's.
 func (s *Store) List(ctx context.Context, keys Range, at Revision, fn func(Change) error) (Revision, error) {
@@ -145,10 +129,10 @@ func (s *Store) Count(ctx context.Context, keys Range, at Revision) (int, error)
 
 func (s *Store) decode(kv *mvccpb.KeyValue) Change {
 	c := Change{KeyValue: KeyValue{Key: string(kv.Key), Value: kv.Value, Revision: Revision(kv.ModRevision)}}
-	if v, err := s.transformer.FromStorage(c.Key, kv.Value); err != nil {
-		c.Err = fmt.Errorf("transform %q from storage: %w", c.Key, err)
-	} else {
-		c.Value = v
+	if s.OnRead != nil {
+		if err := s.OnRead(c.Key); err != nil {
+			c.Err = wrapOwn("read", c.Key, err)
+		}
 	}
 	return c
 }
@@ -162,15 +146,10 @@ type Condition struct {
 
 // Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
 // ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
-// ErrTooLarge, ErrNoSpace, ErrReplaced, the Transformer's, ErrUnavailable and ctx's. After the last two the write may have
-// happened.
+// ErrTooLarge, ErrNoSpace, ErrReplaced, ErrUnavailable and ctx's. After the last two the write may have happened.
 func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
-	stored, err := s.transformer.ToStorage(key, value)
-	if err != nil {
-		return 0, fmt.Errorf("create %q: transform to storage: %w", key, err)
-	}
 	cmps := append(make([]clientv3.Cmp, 0, 1+len(conds)), clientv3.Compare(clientv3.ModRevision(key), "=", 0))
-	txn := s.client.Txn(ctx).If(appendConditions(cmps, conds)...).Then(clientv3.OpPut(key, string(stored)))
+	txn := s.client.Txn(ctx).If(appendConditions(cmps, conds)...).Then(clientv3.OpPut(key, string(value)))
 	if len(conds) > 0 {
 		txn = txn.Else(clientv3.OpGet(key, clientv3.WithKeysOnly()))
 	}
@@ -196,11 +175,7 @@ func (s *Store) Create(ctx context.Context, key string, value []byte, conds ...C
 // that are stored: the caller must leave out such a write, because every write makes an event. Other errors as for
 // Create.
 func (s *Store) Update(ctx context.Context, key string, value []byte, expected Revision, conds ...Condition) (Revision, error) {
-	stored, err := s.transformer.ToStorage(key, value)
-	if err != nil {
-		return 0, fmt.Errorf("update %q: transform to storage: %w", key, err)
-	}
-	return s.commit(ctx, guarded{op: "update", key: key, expected: expected, conds: conds}, clientv3.OpPut(key, string(stored)))
+	return s.commit(ctx, guarded{op: "update", key: key, expected: expected, conds: conds}, clientv3.OpPut(key, string(value)))
 }
 
 // Delete removes a key if its last write is the expected revision, and returns the revision of the

@@ -64,7 +64,7 @@ func TestFollow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			s, e := open(t, nil)
+			s, e := open(t)
 			begin, reads := s.Current(), s.Reads()
 			for range c.writes { // nobody reads meanwhile
 				if _, err := e.Client.Txn(ctx).Then(c.ops...).Commit(); err != nil {
@@ -97,7 +97,7 @@ func TestFollow(t *testing.T) {
 func TestFollowUnderLoad(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, _ := open(t, nil)
+	s, _ := open(t)
 	begin := s.Current()
 	const writers, writes = 8, 300
 	var wg sync.WaitGroup
@@ -140,7 +140,7 @@ func TestFollowUnderLoad(t *testing.T) {
 // TestFollowDeletions: a deletion has a key and a revision, from memory as from the index.
 func TestFollowDeletions(t *testing.T) {
 	ctx := t.Context()
-	s, _ := open(t, nil)
+	s, _ := open(t)
 	begin := s.Current()
 	created, err := s.Create(ctx, key, []byte("one"))
 	if err != nil {
@@ -163,7 +163,7 @@ func TestFollowDeletions(t *testing.T) {
 // TestFollowEnds: a reader that is behind the history is told so, and one that waits ends with its context or the
 // store.
 func TestFollowEnds(t *testing.T) {
-	s, e := open(t, nil)
+	s, e := open(t)
 	begin := s.Current()
 	var last storage.Revision
 	for i := range 200 {
@@ -215,7 +215,7 @@ func TestFollowEnds(t *testing.T) {
 func TestBarrierWithoutDisk(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, e := open(t, nil)
+	s, e := open(t)
 	rev, err := s.Create(ctx, key, []byte("one"))
 	if err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func store(b *testing.B) *registry.Registry {
 	if err != nil {
 		b.Fatal(err)
 	}
-	st, err := storage.New(e.Client, e.Local, nil)
+	st, err := storage.New(e.Client, e.Local)
 	if err != nil {
 		b.Fatal(err)
 	}

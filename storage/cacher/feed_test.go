@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -119,20 +119,6 @@ func TestFeedFallsOutOfHistory(t *testing.T) {
 	}
 }
 
-// compacting compacts history up to the newest revision when the first value is read.
-type compacting struct {
-	storage.Identity
-	compact func()
-	done    atomic.Bool
-}
-
-func (c *compacting) FromStorage(_ string, stored []byte) ([]byte, error) {
-	if c.done.CompareAndSwap(false, true) {
-		c.compact()
-	}
-	return stored, nil
-}
-
 // TestCompactedWhilePriming: history is compacted while a feed that starts lists an older revision.
 func TestCompactedWhilePriming(t *testing.T) {
 	r := newRig(t, smallBounds)
@@ -140,15 +126,20 @@ func TestCompactedWhilePriming(t *testing.T) {
 	defer cancel()
 	const objects = 1100 // more than one page of the store's list
 	last := r.createWidgets(0, objects)
-	store, err := storage.New(r.server.Client, r.server.Local, &compacting{compact: func() {
-		if _, err := r.server.Client.Compact(ctx, int64(last)); err != nil {
-			t.Error(err)
-		}
-	}})
+	store, err := storage.New(r.server.Client, r.server.Local)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer store.Close()
+	var first sync.Once
+	store.OnRead = func(string) error {
+		first.Do(func() {
+			if _, err := r.server.Client.Compact(ctx, int64(last)); err != nil {
+				t.Error(err)
+			}
+		})
+		return nil
+	}
 	c := New(store, Options{})
 	c.bounds = smallBounds
 	ended := make(chan error, 1)

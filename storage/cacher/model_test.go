@@ -55,7 +55,7 @@ func (r *rig) start() {
 	if r.server, err = etcd.Open(context.Background(), r.opts); err != nil {
 		r.t.Fatal(err)
 	}
-	if r.store, err = storage.New(r.server.Client, r.server.Local, nil); err != nil {
+	if r.store, err = storage.New(r.server.Client, r.server.Local); err != nil {
 		r.t.Fatal(err)
 	}
 	r.cacher = New(r.store, Options{})

@@ -64,8 +64,7 @@ const (
 	// MaxValueBytes is the largest value that a write can carry: with its key and etcd's own framing it
 	// still fits into one of etcd's requests.
 	MaxValueBytes = 3 << 19 // 1.5 MiB
-	// requestOverhead is what a request may have besides its value: the key, comparisons, framing, and what a
-	// transformer adds.
+	// requestOverhead is what a request may have besides its value: the key, comparisons and framing.
 	requestOverhead = 64 << 10
 
 	// BulkBytes is the largest request of a store with Bulk, with etcd's own framing. Such a request is in memory several
