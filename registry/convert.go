@@ -94,7 +94,7 @@ func (e *Endpoint) newConversion(asStored bool) *cacher.Conversion {
 		return nil
 	}
 	needed := func(o *cacher.Object) bool { return !asStored || o.Revision <= r.since }
-	return cacher.NewConversion(r.generation, needed, func(ctx context.Context, objects []*cacher.Object) ([][]byte, error) {
+	return r.registry.cacher.NewConversion(r.generation, needed, func(ctx context.Context, objects []*cacher.Object) ([][]byte, error) {
 		return e.convertStored(ctx, objects)
 	})
 }

@@ -254,7 +254,7 @@ func (t *Type) endpoint(res *resource) *Endpoint {
 	}
 	var conversion *cacher.Conversion
 	if t.FromStored != nil {
-		conversion = cacher.NewConversion(0, func(*cacher.Object) bool { return true }, e.fromStored)
+		conversion = e.res.registry.cacher.NewConversion(0, func(*cacher.Object) bool { return true }, e.fromStored)
 	}
 	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, Conversion: conversion}
 	e.whole = form.NewWhole(e.view, &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true, Conversion: conversion}, e.ListKind)

@@ -109,8 +109,10 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 		in.store.Reads)
 	gauge("apiserver_lite_watch_log_bytes", "What the logs of recent events keep in memory.",
 		func() float64 { return float64(in.cacher.Usage().LogBytes) })
+	gauge("apiserver_lite_watch_ring_bytes", "What the rings of watches with the same selection keep in memory.",
+		func() float64 { return float64(in.cacher.Usage().RingBytes) })
 	gauge("apiserver_lite_watch_history_bytes", "Decoded history that late watchers share.",
-		func() float64 { return float64(in.cacher.Usage().HistoryBytes) })
+		func() float64 { return float64(in.cacher.Usage().StretchBytes) })
 	gauge("apiserver_lite_kept_snapshots", "Snapshots that are kept for the next pages of lists.",
 		func() float64 { return float64(in.cacher.Usage().Snapshots) })
 	gauge("apiserver_lite_kept_snapshot_bytes", "What those keep in memory besides the current state.",
@@ -123,6 +125,10 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 		func() float64 { return float64(in.controllers.Left()) })
 	gauge("apiserver_lite_message_bytes", "What is kept of objects as protobuf.",
 		func() float64 { return float64(in.cacher.Usage().MessageBytes) })
+	gauge("apiserver_lite_converted_objects", "Objects that conversions made and that are in memory.",
+		func() float64 { return float64(in.cacher.Usage().Converted) })
+	gauge("apiserver_lite_converted_bytes", "What those take.",
+		func() float64 { return float64(in.cacher.Usage().ConvertedBytes) })
 	gauge("apiserver_lite_cached_resources", "Resources that have a cache, with those whose definition is gone.",
 		func() float64 { return float64(in.cacher.Usage().Resources) })
 	gauge("apiserver_lite_writes_waiting", "Writes that wait for other writes of the same object.",

@@ -17,18 +17,20 @@ type Options struct {
 
 // Cacher holds the caches of all resources and feeds them. Make one with New, then call Run.
 type Cacher struct {
-	store      *storage.Store
-	stretches  stretches
-	waker      waker
-	kept       kept
-	states     states
-	tapes      tapes
-	messages   messages
-	bounds     bounds
-	feed       feed
-	stats      stats
-	replacedAt atomic.Int64 // the revision of the last Replace; 0 for none. What was before it can't be read any more
-	framed     atomic.Int64 // bytes of frames that readers made of events, since addFrames last trimmed the logs
+	store       *storage.Store
+	stretches   stretches
+	waker       waker
+	kept        kept
+	states      states
+	tapes       tapes
+	messages    messages
+	conversions conversions
+	bounds      bounds
+	feed        feed
+	stats       stats
+	replacedAt  atomic.Int64 // the revision of the last Replace; 0 for none. What was before it can't be read any more
+	ringBytes   atomic.Int64 // in the rings of all groups
+	framed      atomic.Int64 // bytes of frames that readers made of events, since addFrames last trimmed the logs
 
 	mu        sync.RWMutex // guards resources and base
 	resources map[storage.Prefix]*Resource
@@ -68,10 +70,10 @@ type bounds struct {
 	groupEntries uint64
 	// stretchRevisions is how many revisions a stretch of history covers.
 	stretchRevisions storage.Revision
-	// historyBytes bounds the decoded stretches that are kept. A stretch that is dropped while a cursor reads it
+	// stretchBytes bounds the decoded stretches that are kept. A stretch that is dropped while a cursor reads it
 	// stays in memory until the cursor has read it. While the oldest stretch is still being read from etcd none is
 	// dropped, so the bound is passed by what is read meanwhile.
-	historyBytes int64
+	stretchBytes int64
 	// keptSnapshots bounds how many snapshots are kept for the next pages of lists. keptBytes bounds the bytes
 	// that they keep alive together, which is what has been replaced since. The pages of a dropped snapshot are
 	// read from history.
@@ -94,7 +96,7 @@ var defaultBounds = bounds{
 	totalLogBytes:    256 << 20, // eight full logs: a few resources have most of the writes
 	groupEntries:     1024,      // 16 KiB; a second of a fast writer
 	stretchRevisions: 2048,      // some milliseconds of decoding, which the readers of a stretch wait for
-	historyBytes:     64 << 20,  // eight stretches of maxStretchBytes
+	stretchBytes:     64 << 20,  // eight stretches of maxStretchBytes
 	keptSnapshots:    64,        // lists that are being paged at one time
 	keptBytes:        64 << 20,  // two full logs: lists are mostly paged within seconds
 	groupStateBytes:  32 << 20,  // 10,000 objects of 3 KB

@@ -1,11 +1,15 @@
 package cacher
 
-import "context"
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+)
 
 // Conversion makes the form in which a view shows objects whose stored bytes can't be copied: those of another version,
 // and those written under an older schema. The result is kept with the object, so that an object is converted once
-// for all readers. The views of one served version share one *Conversion. Make one with NewConversion: one without a
-// turn would wait forever.
+// for all readers. The views of one served version share one *Conversion. Make one with Cacher.NewConversion: one without
+// a turn would wait forever.
 type Conversion struct {
 	// Needed tells cheaply whether an object must be converted. It may be called while a lock of the cacher is held,
 	// for which only readers of the same bytes wait: it must not block or call the cacher.
@@ -19,16 +23,35 @@ type Conversion struct {
 	// turn lets one reader convert at a time, so that the watchers of an event don't all convert it. Its capacity
 	// is 1: whoever has put a value in holds it.
 	turn chan struct{}
+	made *conversions
 }
 
-// NewConversion returns a Conversion; see its fields.
-func NewConversion(generation int64, needed func(o *Object) bool, convert func(ctx context.Context, objects []*Object) ([][]byte, error)) *Conversion {
-	return &Conversion{Needed: needed, Convert: convert, Generation: generation, turn: make(chan struct{}, 1)}
+// conversions counts what all Conversions of a cacher made and is still in memory. What nobody needs any more counts until
+// the garbage collector has found it.
+type conversions struct{ objects, bytes atomic.Int64 }
+
+// convertedOverhead is about how many bytes a result takes besides its own: an Object and its place in a list.
+const convertedOverhead = 300
+
+// count counts a result until it's collected.
+func (cs *conversions) count(o *Object) {
+	size := convertedOverhead + int64(len(o.raw))
+	cs.objects.Add(1)
+	cs.bytes.Add(size)
+	runtime.AddCleanup(o, func(size int64) {
+		cs.objects.Add(-1)
+		cs.bytes.Add(-size)
+	}, size)
+}
+
+// NewConversion returns a Conversion; see its fields. Usage counts what it makes.
+func (c *Cacher) NewConversion(generation int64, needed func(o *Object) bool, convert func(ctx context.Context, objects []*Object) ([][]byte, error)) *Conversion {
+	return &Conversion{Needed: needed, Convert: convert, Generation: generation, turn: make(chan struct{}, 1), made: &c.conversions}
 }
 
 // converted is what a conversion made of an object. It's a list, with one entry for each conversion, of at most two
 // generations of the definition. What it holds lives as long as the object. Its bound is the objects' own, times the
-// versions that are read: no sum of bytes bounds it.
+// versions that are read: no sum of bytes bounds it, and Usage has the sum.
 type converted struct {
 	by     *Conversion
 	object *Object
@@ -106,6 +129,7 @@ func (c *Conversion) convert(ctx context.Context, objects []*Object, places []in
 		if made[i] != nil {
 			shown = NewObject(o.Key, made[i], o.Revision)
 			shown.converted.Store(&converted{by: c, object: shown})
+			c.made.count(shown)
 		}
 		o.remember(c, shown)
 		objects[places[i]] = shown

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -27,7 +28,7 @@ type webhook struct {
 }
 
 func (w *webhook) view() *View {
-	c := NewConversion(1, nil, w.convert)
+	c := w.bench.cacher.NewConversion(1, nil, w.convert)
 	c.Needed = func(o *Object) bool {
 		if f := o.converted.Load(); w.forgets > 0 && f != nil && f.by == c {
 			w.forgets--
@@ -207,5 +208,32 @@ func TestPrepareAtOnce(t *testing.T) {
 	}
 	if calls != 2 {
 		t.Errorf("%d objects were converted, want 2", calls)
+	}
+}
+
+// TestConvertedAreCounted: what conversions made counts once for all readers, and until nobody has it any more.
+func TestConvertedAreCounted(t *testing.T) {
+	c := New(nil, Options{})
+	view := &View{APIVersion: "example.com/v2", Kind: "Widget"}
+	view.Conversion = c.NewConversion(1, func(*Object) bool { return true }, func(_ context.Context, objects []*Object) ([][]byte, error) {
+		return [][]byte{bytes.Clone(objects[0].raw)}, nil
+	})
+	o := NewObject("/registry/example.com/widgets/a", []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`), 1)
+	for range 2 {
+		if _, err := view.Shown(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, size := c.conversions.objects.Load(), c.conversions.bytes.Load(); n != 1 || size != convertedOverhead+int64(len(o.raw)) {
+		t.Errorf("%d objects of %d bytes count", n, size)
+	}
+	runtime.KeepAlive(o)
+	for end := time.Now().Add(10 * time.Second); c.conversions.objects.Load() != 0; runtime.GC() {
+		if time.Now().After(end) {
+			t.Fatal("a result still counts that nobody has")
+		}
+	}
+	if size := c.conversions.bytes.Load(); size != 0 {
+		t.Errorf("%d bytes count of no object", size)
 	}
 }

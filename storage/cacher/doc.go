@@ -40,6 +40,8 @@
 // that is in the tree, and shared by all readers. Without room for it, each reader makes its own.
 //
 // Bounds: those of the type bounds; maxBatchBytes and maxBatchEvents per step of a cursor; maxStretchBytes; tapeNotes
-// for each tape. What conversions make of objects grows with the objects and the versions that are read, and the number
-// of Resources with the prefixes that were used.
+// for each tape. Without a bound here: cursors, groups and their rings grow with the open watches, which the server
+// bounds, and a ring keeps the size that it once needed, at most groupEntries; what conversions make of objects grows with
+// the objects and the versions that are read; and the number of Resources grows with the prefixes that were used. Usage
+// counts the rings, what was converted, and the Resources.
 package cacher

@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"sort"
+	"sync/atomic"
 
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -26,6 +27,7 @@ type group struct {
 	groupKey
 	labelSelector selectors.LabelSelector
 	fieldSelector selectors.FieldSelector
+	ringBytes     *atomic.Int64 // the sum of all groups' rings
 
 	// guarded by Resource.mu, all below
 	members int
@@ -48,8 +50,11 @@ type entry struct {
 // room doubles.
 const firstGroupEntries = 4
 
-func newGroup(k groupKey, o WatchOptions, head uint64) *group {
-	return &group{groupKey: k, labelSelector: o.Labels, fieldSelector: o.Fields, floor: head}
+// entryBytes is what an entry takes.
+const entryBytes = 16
+
+func newGroup(k groupKey, o WatchOptions, ringBytes *atomic.Int64) *group {
+	return &group{groupKey: k, labelSelector: o.Labels, fieldSelector: o.Fields, ringBytes: ringBytes}
 }
 
 // matches tells whether an object's state is what the group's watchers want to see.
@@ -86,6 +91,7 @@ func (g *group) grow() {
 	for i := g.first; i < g.next; i++ {
 		bigger[i%uint64(len(bigger))] = g.ring[i%uint64(len(g.ring))]
 	}
+	g.ringBytes.Add(entryBytes * int64(len(bigger)-len(g.ring)))
 	g.ring = bigger
 }
 

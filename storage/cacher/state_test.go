@@ -288,7 +288,7 @@ func TestLateFramesAreBounded(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			small := defaultBounds
-			small.logBytes, small.totalLogBytes, small.historyBytes, small.stretchRevisions = c.log, c.total, c.history, 16
+			small.logBytes, small.totalLogBytes, small.stretchBytes, small.stretchRevisions = c.log, c.total, c.history, 16
 			r := newRig(t, small)
 			begin := r.write(fatWidget("a", "front"))
 			var want []string
@@ -312,8 +312,8 @@ func TestLateFramesAreBounded(t *testing.T) {
 				if most := min(c.log, c.total) + trimBytes + maxBatchBytes; u.LogBytes > most {
 					t.Errorf("after %d views the logs have %d bytes, the bound is %d", i+1, u.LogBytes, most)
 				}
-				if most := c.history + trimBytes + maxBatchBytes; u.HistoryBytes > most {
-					t.Errorf("after %d views history has %d bytes, the bound is %d", i+1, u.HistoryBytes, most)
+				if most := c.history + trimBytes + maxBatchBytes; u.StretchBytes > most {
+					t.Errorf("after %d views history has %d bytes, the bound is %d", i+1, u.StretchBytes, most)
 				}
 			}
 		})

@@ -41,7 +41,7 @@ type stretch struct {
 }
 
 // maxStretchBytes ends a stretch of large values before bounds.stretchRevisions does: one stretch
-// takes about an eighth of historyBytes at most.
+// takes about an eighth of stretchBytes at most.
 const maxStretchBytes = 8 << 20
 
 // stretchOverhead is about how many bytes a stretch takes besides its events: itself, its key in map and list, and its
@@ -107,16 +107,16 @@ func (st *stretches) get(ctx context.Context, k stretchKey, through storage.Revi
 	return s, s.err
 }
 
-// trim drops the oldest stretches beyond bounds.historyBytes.
+// trim drops the oldest stretches beyond bounds.stretchBytes.
 func (st *stretches) trim() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.evictLocked()
 }
 
-// evictLocked drops the oldest stretches beyond bounds.historyBytes, but never the newest; mu must be held.
+// evictLocked drops the oldest stretches beyond bounds.stretchBytes, but never the newest; mu must be held.
 func (st *stretches) evictLocked() {
-	for st.bytes.Load() > st.bounds.historyBytes && len(st.order) > 1 {
+	for st.bytes.Load() > st.bounds.stretchBytes && len(st.order) > 1 {
 		s := st.known[st.order[0]]
 		select {
 		case <-s.ready:

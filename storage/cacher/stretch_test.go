@@ -86,7 +86,7 @@ func TestHistoryGivenUp(t *testing.T) {
 func TestQuietStretches(t *testing.T) {
 	const most = 10
 	small := smallBounds
-	small.historyBytes = most * stretchOverhead
+	small.stretchBytes = most * stretchOverhead
 	r := newRig(t, small)
 	begin := r.write(widgetNamed("a", "front"))
 	r.write(widgetNamed("a", "back"))

@@ -1,15 +1,18 @@
 package cacher
 
-// Usage says how much the cacher holds of what has a bound.
+// Usage says how much the cacher holds, and of which bound.
 type Usage struct {
-	LogBytes      int64 // in the logs of all resources, of totalLogBytes
-	HistoryBytes  int64 // in decoded stretches of etcd's history, of historyBytes
-	Snapshots     int   // kept for continue tokens, of keptSnapshots
-	SnapshotBytes int64 // that those keep alive, of keptBytes
-	StateBytes    int64 // in frames of initial states that watchers share, of stateBytes
-	StatePins     int64 // that the snapshots of unfinished initial states keep alive, of statePins
-	MessageBytes  int64 // in objects as protobuf, of messageBytes
-	Resources     int   // that have a cache, with objects or without
+	LogBytes       int64 // in the logs of all resources, of totalLogBytes
+	RingBytes      int64 // in the rings of groups, at most groupEntries for each open watch
+	StretchBytes   int64 // in decoded stretches of etcd's history, of stretchBytes
+	Snapshots      int   // kept for continue tokens, of keptSnapshots
+	SnapshotBytes  int64 // that those keep alive, of keptBytes
+	StateBytes     int64 // in frames of initial states that watchers share, of stateBytes
+	StatePins      int64 // that the snapshots of unfinished initial states keep alive, of statePins
+	MessageBytes   int64 // in objects as protobuf, of messageBytes
+	Converted      int64 // objects that conversions made; without a bound of their own, see converted
+	ConvertedBytes int64 // of these
+	Resources      int   // that have a cache, with objects or without
 }
 
 // Usage adds up what the cacher holds. Any goroutine may call it.
@@ -20,9 +23,10 @@ func (c *Cacher) Usage() (u Usage) {
 	}
 	u.Resources = len(c.resources)
 	c.mu.RUnlock()
-	u.HistoryBytes = c.stretches.bytes.Load()
+	u.RingBytes, u.StretchBytes = c.ringBytes.Load(), c.stretches.bytes.Load()
 	u.StateBytes, u.StatePins = c.states.bytes.Load(), c.states.pinned()
 	u.MessageBytes = c.messages.bytes.Load()
+	u.Converted, u.ConvertedBytes = c.conversions.objects.Load(), c.conversions.bytes.Load()
 	c.kept.mu.Lock()
 	defer c.kept.mu.Unlock()
 	u.Snapshots = len(c.kept.list)
