@@ -120,7 +120,7 @@ func (m *mortals) expires(p storage.Prefix, o *cacher.Object) bool {
 	if o == nil || o.Err != nil || beingDeleted(o) {
 		return false
 	}
-	if m.annotated && o.Expires() {
+	if m.annotated && o.HasTTL() {
 		return true
 	}
 	return len(m.typed) > 0 && m.typed[p].TTL > 0
@@ -128,7 +128,7 @@ func (m *mortals) expires(p storage.Prefix, o *cacher.Object) bool {
 
 // end returns when an object is due: the earlier of the two if both its annotation and its type say so.
 func (m *mortals) end(e *cacher.Event, life cacher.Life, born, now time.Duration) (at time.Duration, ok bool) {
-	if m.annotated && e.Cur.Expires() {
+	if m.annotated && e.Cur.HasTTL() {
 		if ttl, err := registry.ParseTTL(life.TTL); err == nil { // older versions took any value
 			at, ok = born+ttl, true
 		}

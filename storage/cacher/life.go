@@ -9,8 +9,8 @@ type Life struct {
 	Created string // creationTimestamp
 }
 
-// Expires tells whether the object has TTLAnnotation, without a look at its bytes.
-func (o *Object) Expires() bool { return o.offsets.expires }
+// HasTTL tells whether the object has TTLAnnotation, without a look at its bytes.
+func (o *Object) HasTTL() bool { return o.offsets.ttl }
 
 // Life reads what the object says about its life from its bytes. It's empty for an object with an Err. What isn't a string
 // is left out.

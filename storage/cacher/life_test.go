@@ -5,7 +5,7 @@ import "testing"
 func TestLife(t *testing.T) {
 	for _, tc := range []struct {
 		name, metadata string
-		expires        bool
+		hasTTL         bool
 		want           Life
 	}{
 		{"nothing", `{"name":"a"}`, false, Life{}},
@@ -18,8 +18,8 @@ func TestLife(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			o := NewObject("/registry/g/r/a", []byte(`{"apiVersion":"g/v1","kind":"R","metadata":`+tc.metadata+`}`), 1)
-			if o.Err != nil || o.Expires() != tc.expires || o.Life() != tc.want {
-				t.Errorf("%v, %t, %+v", o.Err, o.Expires(), o.Life())
+			if o.Err != nil || o.HasTTL() != tc.hasTTL || o.Life() != tc.want {
+				t.Errorf("%v, %t, %+v", o.Err, o.HasTTL(), o.Life())
 			}
 		})
 	}

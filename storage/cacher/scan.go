@@ -21,7 +21,7 @@ type offsets struct {
 	insert     bool // there is no resourceVersion: the whole member is inserted
 	comma      bool // and others follow it
 	owned      bool // there are ownerReferences
-	expires    bool // there is the annotation TTLAnnotation
+	ttl        bool // there is the annotation TTLAnnotation
 }
 
 type span struct{ from, to uint32 }
@@ -127,7 +127,7 @@ func (s *scanner) metadata(o *Object) error {
 			o.offsets.owned = true
 			err = s.value()
 		case "annotations":
-			o.offsets.expires, err = s.annotations()
+			o.offsets.ttl, err = s.annotations()
 		default:
 			err = s.value()
 		}
@@ -141,15 +141,15 @@ func (s *scanner) metadata(o *Object) error {
 }
 
 // annotations skips the annotations, and tells whether TTLAnnotation is among them.
-func (s *scanner) annotations() (expires bool, err error) {
+func (s *scanner) annotations() (ttl bool, err error) {
 	if s.space(); s.peek() != '{' {
 		return false, s.value()
 	}
 	err = s.object(func(key []byte) error {
-		expires = expires || string(key) == TTLAnnotation
+		ttl = ttl || string(key) == TTLAnnotation
 		return s.value()
 	})
-	return expires, err
+	return ttl, err
 }
 
 // keyAt is where the quoted key that object has just read begins.
