@@ -10,8 +10,8 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 )
 
-// These errors can be returned by the operations of a Store. They come wrapped with the operation
-// and the key: test with errors.Is.
+// These errors can be returned by the operations of a Store, and ErrBadKey by those of a Prefix. They come wrapped, mostly
+// with the operation and the key: test with errors.Is. An error of the caller's context may come as it is.
 var (
 	// ErrNotFound is returned when the key doesn't exist.
 	ErrNotFound = errors.New("not found")

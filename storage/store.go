@@ -16,8 +16,9 @@ import (
 // Store is the objects in an embedded etcd. Writes go through the client (raft); reads and history
 // come straight from the member's own store. It is safe for concurrent use.
 type Store struct {
-	// OnRead, if set, is called with each value that is read from etcd, by any goroutine. Tests hold up its readers with
-	// it, or make a value unreadable. Set it before the store is used.
+	// OnRead, if set, is called for each value that is read from etcd, with its key, by any goroutine. Its error becomes that of
+	// the read: the Err of a Change, or the error of a Get. Tests hold up readers with it, or make a value unreadable. Set it
+	// before the store is used.
 	OnRead func(key string) error
 
 	client    *clientv3.Client

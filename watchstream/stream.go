@@ -15,7 +15,8 @@ import (
 // needs a source without sockets.
 type Source interface {
 	// Next appends whole frames to dst, about MaxBatch bytes of them at most, or a single larger one.
-	// When there's nothing to append, it returns a channel that's closed when there may be something.
+	// When there's nothing to append, it returns a channel that's closed when there may be something. It may return neither:
+	// the end of an initial state that gave nothing more. Then it's asked again.
 	// Frames of an initial state don't come in one call with later ones. Any error ends the stream: io.EOF
 	// cleanly, ErrExpired with the ERROR event that tells the client to list again, others with an
 	// ERROR event that tells the client to resume.
@@ -147,7 +148,7 @@ func Serve(ctx context.Context, src Source, o Options, sink Sink) error {
 	}
 }
 
-// forward moves what's ready from the source to the sink. If nothing was ready, it returns a channel to wait for.
+// forward moves what's ready from the source to the sink. It returns the source's channel to wait for, nil to go on at once.
 func (s *stream) forward(ctx context.Context) (wait <-chan struct{}, err error) {
 	buf := buffers.Get().(*[]byte)
 	defer putBuffer(buf)

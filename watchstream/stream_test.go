@@ -207,6 +207,22 @@ func TestServe(t *testing.T) {
 			f.want(t, "late@5s", "MARK 1@5s")
 		})
 	})
+	t.Run("shutdown doesn't wait for a source that always has more", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake()
+			f.busy = true
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(500*time.Millisecond, func() { cancel(ErrShutdown) })
+			began := time.Now()
+			if err := Serve(ctx, f, Options{}, f); err != nil {
+				t.Error(err)
+			}
+			// It notices after a second, when the source has answered, and gives what there is for maxDrain.
+			if took := time.Since(began); took < maxDrain || took > time.Second+maxDrain+time.Second {
+				t.Errorf("ended after %v", took)
+			}
+		})
+	})
 	t.Run("a client that left", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()

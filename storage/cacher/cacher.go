@@ -29,15 +29,19 @@ type Cacher struct {
 	feed        feed
 	stats       stats
 	replacedAt  atomic.Int64 // the revision of the last Replace; 0 for none. What was before it can't be read any more
-	ringBytes   atomic.Int64 // in the rings of all groups
-	framed      atomic.Int64 // bytes of frames that readers made of events, since addFrames last trimmed the logs
 
 	mu        sync.RWMutex // guards resources and base
 	resources map[storage.Prefix]*Resource
 	base      storage.Revision // where the logs of new resources begin
 }
 
-type stats struct{ encodings, relisted, undecodable, tapesExpired atomic.Int64 }
+// stats are counts and sums over all resources.
+type stats struct {
+	encodings, relisted, undecodable, tapesExpired atomic.Int64
+
+	ringBytes atomic.Int64 // in the rings of all groups
+	framed    atomic.Int64 // bytes of frames that readers made of events, since addFrames last trimmed the logs
+}
 
 // New returns a cacher over a store.
 func New(store *storage.Store, o Options) *Cacher {

@@ -7,7 +7,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// Image is what all resources hold at one revision. It never changes. It shares its objects with the caches, and keeps
+// Image is what all resources hold at one revision, which is what POST /debug/snapshot keeps. It never changes. It shares its objects with the caches, and keeps
 // them alive when the caches have replaced them.
 type Image struct {
 	Revision  storage.Revision

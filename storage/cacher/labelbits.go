@@ -48,15 +48,15 @@ func bitsOfPair(key, value string) labelBits {
 // maxLabelBits is for how many values Labelled compares bits. For more values the filter saves nothing.
 const maxLabelBits = 16
 
-// Labelled yields, in key order, the objects whose keys are in a range and that may have a label of this name with one
+// Labelled yields, in key order, the objects whose keys are in a range and that may have a label with this key and one
 // of the values. It leaves out most objects that don't have it; the caller checks those that come.
-func (s *Snapshot) Labelled(label string, values []string, keys storage.Range) iter.Seq[*Object] {
+func (s *Snapshot) Labelled(key string, values []string, keys storage.Range) iter.Seq[*Object] {
 	if len(values) > maxLabelBits {
 		return s.In(keys)
 	}
 	wanted := make([]labelBits, len(values))
 	for i, v := range values {
-		wanted[i] = bitsOfPair(label, v)
+		wanted[i] = bitsOfPair(key, v)
 	}
 	covers := s.covers(keys.Prefix) // then no key is looked at
 	return func(yield func(*Object) bool) {

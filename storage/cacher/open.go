@@ -95,7 +95,7 @@ func (r *Resource) reach(ctx context.Context, o WatchOptions) error {
 func (r *Resource) joinLocked(o WatchOptions, key groupKey) *group {
 	g := r.groups[key]
 	if g == nil {
-		g = newGroup(key, o, &r.cacher.ringBytes)
+		g = newGroup(key, o, &r.cacher.stats.ringBytes)
 		g.floor = r.log.head()
 		r.groups[key] = g
 		r.index.add(g)
@@ -112,6 +112,6 @@ func (r *Resource) leave(g *group, h *cohort) {
 	if g.members--; g.members == 0 {
 		delete(r.groups, g.groupKey)
 		r.index.remove(g)
-		r.cacher.ringBytes.Add(-entryBytes * int64(len(g.ring)))
+		r.cacher.stats.ringBytes.Add(-entryBytes * int64(len(g.ring)))
 	}
 }

@@ -14,17 +14,17 @@ import (
 
 // offsets say where in the raw bytes the members are that a View replaces.
 type offsets struct {
-	apiVersion span // between the quotes
-	kind       span // between the quotes
-	metadata   span // the whole value
-	version    span // of resourceVersion, between the quotes; or where the member is to be inserted
-	insert     bool // there is no resourceVersion: the whole member is inserted
-	comma      bool // and others follow it
-	owned      bool // there are ownerReferences
-	ttl        bool // there is the annotation TTLAnnotation
+	apiVersion extent // between the quotes
+	kind       extent // between the quotes
+	metadata   extent // the whole value
+	version    extent // of resourceVersion, between the quotes; or where the member is to be inserted
+	insert     bool   // there is no resourceVersion: the whole member is inserted
+	comma      bool   // and others follow it
+	owned      bool   // there are ownerReferences
+	ttl        bool   // there is the annotation TTLAnnotation
 }
 
-type span struct{ from, to uint32 }
+type extent struct{ from, to uint32 }
 
 // maxDepth is how deeply stored JSON may nest: what encoding/json accepts.
 const maxDepth = 10_000
@@ -65,13 +65,13 @@ func (s *scanner) scan(o *Object) error {
 				return fmt.Errorf("stored value has two members apiVersion")
 			}
 			seen.apiVersion = true
-			o.offsets.apiVersion, err = s.stringSpan()
+			o.offsets.apiVersion, err = s.stringExtent()
 		case "kind":
 			if seen.kind {
 				return fmt.Errorf("stored value has two members kind")
 			}
 			seen.kind = true
-			o.offsets.kind, err = s.stringSpan()
+			o.offsets.kind, err = s.stringExtent()
 		case "metadata":
 			if seen.metadata {
 				return fmt.Errorf("stored value has two members metadata")
@@ -111,7 +111,7 @@ func (s *scanner) metadata(o *Object) error {
 		switch string(key) {
 		case "resourceVersion":
 			found = true
-			o.offsets.version, err = s.stringSpan()
+			o.offsets.version, err = s.stringExtent()
 		case "uid": // canonical bytes are sorted: resourceVersion goes just before it
 			goesIn = s.keyAt(key)
 			err = s.value()
@@ -134,7 +134,7 @@ func (s *scanner) metadata(o *Object) error {
 		return err
 	})
 	if !found {
-		o.offsets.version = span{goesIn, goesIn}
+		o.offsets.version = extent{goesIn, goesIn}
 		o.offsets.insert, o.offsets.comma = true, members > 0
 	}
 	return err
@@ -401,11 +401,11 @@ func unquote(b []byte) (string, error) {
 	return out, err
 }
 
-func (s *scanner) stringSpan() (span, error) {
+func (s *scanner) stringExtent() (extent, error) {
 	s.space()
 	start := s.pos + 1
 	_, err := s.quoted()
-	return span{uint32(start), uint32(s.pos - 1)}, err
+	return extent{uint32(start), uint32(s.pos - 1)}, err
 }
 
 // peek returns the next byte, 0 at the end.

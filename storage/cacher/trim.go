@@ -35,10 +35,10 @@ func (c *Cacher) trimLogs() {
 // addFrames counts the bytes of frames that a reader made of events, and trims the logs and the history now and then.
 // The feed trims only when something is written; but late readers also make frames when nothing is. No lock may be held.
 func (c *Cacher) addFrames(bytes int64) {
-	if bytes == 0 || c.framed.Add(bytes) < trimBytes {
+	if bytes == 0 || c.stats.framed.Add(bytes) < trimBytes {
 		return
 	}
-	c.framed.Store(0)
+	c.stats.framed.Store(0)
 	c.trimLogs()
 	c.stretches.trim()
 }

@@ -23,7 +23,7 @@ func (c *Cacher) Usage() (u Usage) {
 	}
 	u.Resources = len(c.resources)
 	c.mu.RUnlock()
-	u.RingBytes, u.StretchBytes = c.ringBytes.Load(), c.stretches.bytes.Load()
+	u.RingBytes, u.StretchBytes = c.stats.ringBytes.Load(), c.stretches.bytes.Load()
 	u.StateBytes, u.StatePins = c.states.bytes.Load(), c.states.pinned()
 	u.MessageBytes = c.messages.bytes.Load()
 	u.Converted, u.ConvertedBytes = c.conversions.objects.Load(), c.conversions.bytes.Load()

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/server/v3/embed"
@@ -67,6 +68,22 @@ func smallFiles(t testing.TB) (log, db []byte) {
 	}
 	db = read(d.Database())
 	return read(logs[0]), append(db, make([]byte, -len(db)&4095)...)
+}
+
+// A stop doesn't wait for a seal that takes long: there's none, and the next start checks what it can without one.
+func TestSealTakesTooLong(t *testing.T) {
+	d := written(t)
+	slow := sealOf(d)
+	slow.time = -time.Second
+	if err := slow.write(); !errors.Is(err, ErrUnsealed) {
+		t.Errorf("sealed with %v", err)
+	}
+	if _, err := os.Stat(slow.path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the seal is there: %v", err)
+	}
+	if commit, err := d.Open(slog.New(slog.DiscardHandler)); err != nil || commit < 3 {
+		t.Errorf("opened with entry %d and error %v", commit, err)
+	}
 }
 
 // A directory that was closed is sound, a seal is compared once, and what it covers is located.

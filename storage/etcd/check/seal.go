@@ -36,10 +36,13 @@ var ErrUnsealed = fmt.Errorf("sealing the database took more than %v", sealTime)
 // a kill there is no seal, and only the tree and the WAL are checked.
 type seal struct {
 	path string
-	db   string // the database's path
+	db   string        // the database's path
+	time time.Duration // bounds write; sealTime, but in tests
 }
 
-func sealOf(d Directory) seal { return seal{path: filepath.Join(d.Path, sealName), db: d.Database()} }
+func sealOf(d Directory) seal {
+	return seal{path: filepath.Join(d.Path, sealName), db: d.Database(), time: sealTime}
+}
 
 // Seal writes the checksums of the database in the data directory at path. etcd must have closed it. The
 // error is ErrUnsealed if that takes too long; the next start then checks less.
@@ -61,7 +64,7 @@ func (s seal) write() (err error) {
 	}
 	defer unmap()
 	content := sealed{Version: sealVersion, TxID: db.meta.txid}
-	deadline := time.Now().Add(sealTime)
+	deadline := time.Now().Add(s.time)
 	err = db.sums(func(sum uint32) error {
 		content.Sums = append(content.Sums, sum)
 		if time.Now().After(deadline) {
