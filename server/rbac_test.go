@@ -301,6 +301,9 @@ func TestBootstrapObjects(t *testing.T) {
 	awaitRule("admin", "endpointslices")
 	s.expect("root", "POST "+rbacPath+"/clusterroles", `{"metadata":{"name":"widgets","labels":{"rbac.authorization.k8s.io/aggregate-to-view":"true"}},"rules":[`+aRule("example.com", "widgets", "get")+`]}`, 201, "")
 	awaitRule("admin", "example.com")
+	// Whatever is still to come into edit would be written after its version was read.
+	awaitRule("edit", "impersonate") // from its own part
+	awaitRule("edit", "example.com") // from view, which has it from widgets
 
 	becomesTrue(t, func() string { // all are written
 		if code, _, text := s.as("root", "GET", rbacPath+"/namespaces/kube-system/rolebindings/system:controller:token-cleaner", ""); code != 200 {
