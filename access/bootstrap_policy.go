@@ -27,6 +27,7 @@ const (
 	certificates   = "certificates.k8s.io"
 	coordination   = "coordination.k8s.io"
 	discovery      = "discovery.k8s.io"
+	eventsGroup    = "events.k8s.io"
 	networking     = "networking.k8s.io"
 	resources      = "resource.k8s.io"
 	storageGroup   = "storage.k8s.io"
@@ -58,7 +59,7 @@ func words(s string) []string {
 
 // onEvents lets a component report what happens.
 func onEvents() rbacv1.PolicyRule {
-	return rule("create patch update", core+" events.k8s.io", "events")
+	return rule("create patch update", core+" "+eventsGroup, "events")
 }
 
 // bootstrapPolicy returns all of them.
@@ -136,10 +137,13 @@ func (p *policy) addForUsers() {
 	p.bind("system:basic-user", ofGroup(user.AllAuthenticated))
 	p.role("system:public-info-viewer", onPaths("get", "/livez /readyz /healthz /version /version/"))
 	p.bind("system:public-info-viewer", ofGroup(user.AllAuthenticated), ofGroup(user.AllUnauthenticated))
-	p.role("system:monitoring", onPaths("get", "/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/*"))
+	p.role("system:monitoring", rule("get", core, "nodes/metrics"),
+		onPaths("get", "/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/* /flagz /statusz"))
 	p.bind("system:monitoring", ofGroup(user.MonitoringGroup))
-	p.role("system:service-account-issuer-discovery", onPaths("get", "/.well-known/openid-configuration /openid/v1/jwks"))
+	p.role("system:service-account-issuer-discovery", onPaths("get", "/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/"))
 	p.bind("system:service-account-issuer-discovery", ofGroup("system:serviceaccounts"))
+	p.role("system:cluster-trust-bundle-discovery", rule(read, certificates, "clustertrustbundles"))
+	p.bind("system:cluster-trust-bundle-discovery", ofGroup("system:serviceaccounts"))
 
 	p.aggregate("admin", "")
 	p.aggregate("edit", "admin")
@@ -153,6 +157,7 @@ func (p *policy) addForUsers() {
 		rule(write, core, "pods pods/attach pods/proxy pods/exec pods/portforward"),
 		rule("create", core, "pods/eviction"),
 		rule(write, core, "replicationcontrollers replicationcontrollers/scale serviceaccounts services services/proxy persistentvolumeclaims configmaps secrets events"),
+		rule(write, eventsGroup, "events"),
 		rule("create", core, "serviceaccounts/token"),
 		rule(write, "apps", "statefulsets statefulsets/scale daemonsets deployments deployments/scale deployments/rollback replicasets replicasets/scale"),
 		rule(write, "autoscaling", "horizontalpodautoscalers"),
@@ -166,6 +171,7 @@ func (p *policy) addForUsers() {
 		rule(read, core, "pods replicationcontrollers replicationcontrollers/scale serviceaccounts services services/status endpoints persistentvolumeclaims persistentvolumeclaims/status configmaps"),
 		rule(read, core, "limitranges resourcequotas bindings events pods/status resourcequotas/status namespaces/status replicationcontrollers/status pods/log"),
 		rule(read, core, "namespaces"),
+		rule(read, eventsGroup, "events"),
 		rule(read, discovery, "endpointslices"),
 		rule(read, "apps", "controllerrevisions statefulsets statefulsets/status statefulsets/scale daemonsets daemonsets/status deployments deployments/status deployments/scale replicasets replicasets/status replicasets/scale"),
 		rule(read, "autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
@@ -223,9 +229,11 @@ func (p *policy) addForComponents() {
 		rule(read, "policy", "poddisruptionbudgets"),
 		rule(read, core, "persistentvolumeclaims persistentvolumes namespaces"),
 		rule(read, storageGroup, "csinodes csidrivers csistoragecapacities volumeattachments"),
-		rule(read, resources, "deviceclasses resourceslices"),
-		rule(read+" patch update", resources, "resourceclaims"),
-		rule("patch update", resources, "resourceclaims/status"))...)
+		rule("update", core, "pods/finalizers"),
+		rule(read, resources, "deviceclasses resourceslices devicetaintrules"),
+		rule(read+" create delete patch update", resources, "resourceclaims"),
+		rule(read+" patch update", resources, "resourceclaims/status"),
+		rule("patch update", resources, "resourceclaims/binding"))...)
 	p.bind("system:kube-scheduler", ofUser(user.KubeScheduler))
 	p.role("system:volume-scheduler",
 		rule(read+" patch update", core, "persistentvolumes"),
@@ -267,7 +275,10 @@ func (p *policy) addForNodes() {
 		rule("create delete get patch update", storageGroup, "csinodes"),
 		rule(read, "node.k8s.io", "runtimeclasses"),
 		rule("get", resources, "resourceclaims"),
-		rule(readWrite, resources, "resourceslices"))
+		rule("deletecollection", resources, "resourceslices"),
+		rule(read, certificates, "clustertrustbundles"),
+		rule("create "+read, certificates, "podcertificaterequests"),
+		rule("get", core, "serviceaccounts"))
 	p.bind("system:node")
 	p.role("system:node-problem-detector", rule("get", core, "nodes"), rule("patch", core, "nodes/status"), onEvents())
 	p.role("system:kubelet-api-admin",
@@ -320,7 +331,7 @@ func (p *policy) addWorkloadControllers() {
 	both := "apps extensions"
 	p.controller("cronjob-controller",
 		rule(read+" update", "batch", "cronjobs"), rule(read+" create delete patch update", "batch", "jobs"),
-		rule("update", "batch", "cronjobs/status"), rule("update", "batch", "cronjobs/finalizers"), rule("delete list", core, "pods"), onEvents())
+		rule("update", "batch", "cronjobs/status"), rule("update", "batch", "cronjobs/finalizers"), rule("delete list watch", core, "pods"), onEvents())
 	p.controller("daemon-set-controller",
 		rule(read, both, "daemonsets"), rule("update", both, "daemonsets/status"), rule("update", both, "daemonsets/finalizers"),
 		rule("list watch", core, "nodes"), rule("create delete list patch watch", core, "pods"), rule("create", core, "pods/binding"),
@@ -334,12 +345,12 @@ func (p *policy) addWorkloadControllers() {
 		rule("get", "*", "*/scale"), onEvents())
 	p.controller("horizontal-pod-autoscaler",
 		rule(read, "autoscaling", "horizontalpodautoscalers"), rule("update", "autoscaling", "horizontalpodautoscalers/status"), rule("get update", "*", "*/scale"),
-		rule("list", core, "pods"), rule("list", "metrics.k8s.io", "pods"), rule("get list", "custom.metrics.k8s.io", "*"), rule("get list", "external.metrics.k8s.io", "*"), onEvents())
+		rule("list watch", core, "pods"), rule("list watch", "metrics.k8s.io", "pods"), rule(read, "custom.metrics.k8s.io external.metrics.k8s.io", "*"), onEvents())
 	p.controller("job-controller",
 		rule(read+" patch update", "batch", "jobs"), rule("update", "batch", "jobs/status"), rule("update", "batch", "jobs/finalizers"),
 		rule("create delete list patch watch", core, "pods"), onEvents())
 	p.controller("pod-garbage-collector",
-		rule("delete list watch", core, "pods"), rule("get list", core, "nodes"), rule("patch", core, "pods/status"))
+		rule("delete list watch", core, "pods"), rule(read, core, "nodes"), rule("patch", core, "pods/status"))
 	p.controller("replicaset-controller",
 		rule(read+" update", both, "replicasets"), rule("update", both, "replicasets/status"), rule("update", both, "replicasets/finalizers"),
 		rule("create delete list patch watch", core, "pods"), onEvents())
@@ -349,11 +360,14 @@ func (p *policy) addWorkloadControllers() {
 	p.controller("statefulset-controller",
 		rule("list watch", core, "pods"), rule(read, "apps", "statefulsets"), rule("update", "apps", "statefulsets/status"), rule("update", "apps", "statefulsets/finalizers"),
 		rule("create delete get patch update", core, "pods"), rule(read+" create delete patch update", "apps", "controllerrevisions"),
-		rule("create get", core, "persistentvolumeclaims"), onEvents(), rule("delete update", core, "persistentvolumeclaims"))
+		rule(read+" create delete update", core, "persistentvolumeclaims"), rule("update", core, "pods/finalizers"), onEvents())
 	p.controller("ttl-after-finished-controller", rule(read+" delete", "batch", "jobs"), onEvents())
 	p.controller("resource-claim-controller",
 		rule(read, core, "pods"), rule("update", core, "pods/finalizers"), rule(read+" create delete", resources, "resourceclaims"),
-		rule("patch update", resources, "resourceclaims resourceclaims/status"), rule("patch update", core, "pods/status"), onEvents())
+		rule("patch update", resources, "resourceclaims resourceclaims/status resourceclaims/binding"), rule("patch update", core, "pods/status"), onEvents())
+	p.controller("device-taint-eviction-controller",
+		rule(read+" delete", core, "pods"), rule("patch update", core, "pods/status"), rule(read, resources, "deviceclasses resourceclaims resourceslices"),
+		rule(read, resources, "devicetaintrules"), rule("patch update", resources, "devicetaintrules/status"), onEvents())
 }
 
 func (p *policy) addClusterControllers() {
@@ -363,21 +377,21 @@ func (p *policy) addClusterControllers() {
 		rule("create", authorization, "subjectaccessreviews"), onEvents())
 	p.controller("clusterrole-aggregation-controller", rule("escalate get list patch update watch", rbacv1.GroupName, "clusterroles"))
 	p.controller("endpoint-controller",
-		rule(read, core, "services pods"), rule("create delete get list update", core, "endpoints"), rule("create", core, "endpoints/restricted"), onEvents())
+		rule(read, core, "services pods"), rule(read+" create delete update", core, "endpoints"), rule("create", core, "endpoints/restricted"), onEvents())
 	p.controller("endpointslice-controller",
 		rule(read, core, "services pods nodes"), rule("update", core, "services/finalizers"),
-		rule("create delete get list update", discovery, "endpointslices"), rule("create", discovery, "endpointslices/restricted"), onEvents())
+		rule(read+" create delete update", discovery, "endpointslices"), onEvents())
 	p.controller("endpointslicemirroring-controller",
 		rule(read, core, "services endpoints"), rule("update", core, "services/finalizers"), rule("update", core, "endpoints/finalizers"),
-		rule("create delete get list update", discovery, "endpointslices"), rule("create", discovery, "endpointslices/restricted"), onEvents())
+		rule(read+" create delete update", discovery, "endpointslices"), onEvents())
 	p.controller("generic-garbage-collector", rule("delete get list patch update watch", "*", "*"), onEvents())
 	p.controller("legacy-service-account-token-cleaner",
 		rule("get", core, "configmaps", "kube-apiserver-legacy-service-account-token-tracking"), rule("delete patch", core, "secrets"))
 	p.controller("namespace-controller",
-		rule(read+" delete", core, "namespaces"), rule("update", core, "namespaces/finalize namespaces/status"), rule("delete deletecollection get list", "*", "*"))
+		rule(read+" delete", core, "namespaces"), rule("update", core, "namespaces/finalize namespaces/status"), rule(read+" delete deletecollection", "*", "*"))
 	p.controller("node-controller",
-		rule("delete get list patch update", core, "nodes"), rule("patch update", core, "nodes/status"), rule("patch update", core, "pods/status"),
-		rule("delete get list", core, "pods"), onEvents())
+		rule(read+" delete patch update", core, "nodes"), rule("patch update", core, "nodes/status"), rule("patch update", core, "pods/status"),
+		rule(read+" delete", core, "pods"), rule(read, coordination, "leases"), onEvents())
 	p.controller("resourcequota-controller", rule("list watch", "*", "*"), rule("update", core, "resourcequotas/status"), onEvents())
 	p.controller("root-ca-cert-publisher", rule("create update", core, "configmaps"), onEvents())
 	p.controller("route-controller", rule("list watch", core, "nodes"), rule("patch", core, "nodes/status"), onEvents())
@@ -387,6 +401,12 @@ func (p *policy) addClusterControllers() {
 		rule(read, networking, "ipaddresses"), onEvents())
 	p.controller("service-controller",
 		rule(read, core, "services"), rule("patch update", core, "services/status"), rule("list watch", core, "nodes"), onEvents())
+	p.controller("storage-version-migrator-controller",
+		rule("list patch", "*", "*"), rule("update", "storagemigration.k8s.io", "storageversionmigrations/status"),
+		rule("get", "apiextensions.k8s.io", "customresourcedefinitions"), rule("patch", "apiextensions.k8s.io", "customresourcedefinitions/status"))
+	p.controller("kube-apiserver-serving-clustertrustbundle-publisher",
+		rule("attest", certificates, "signers", "kubernetes.io/kube-apiserver-serving"), rule("create delete list update watch", certificates, "clustertrustbundles"), onEvents())
+	p.controller("podcertificaterequestcleaner", rule(read+" delete", certificates, "podcertificaterequests"))
 	p.controller("ttl-controller", rule("list patch update watch", core, "nodes"), onEvents())
 	p.controller("validatingadmissionpolicy-status-controller",
 		rule(read, "admissionregistration.k8s.io", "validatingadmissionpolicies"), rule("get patch update", "admissionregistration.k8s.io", "validatingadmissionpolicies/status"), onEvents())
@@ -403,9 +423,9 @@ func (p *policy) addStorageControllers() {
 	p.controller("persistent-volume-binder",
 		rule(read+" create delete update", core, "persistentvolumes"), rule("update", core, "persistentvolumes/status"), rule(read+" update", core, "persistentvolumeclaims"),
 		rule("update", core, "persistentvolumeclaims/status"), rule(read+" create delete", core, "pods"), rule(read, storageGroup, "storageclasses"),
-		rule("get list", core, "nodes"), rule("watch", core, "events"), onEvents())
+		rule("list watch", core, "nodes"), rule("watch", core, "events"), onEvents())
 	p.controller("pv-protection-controller", rule(read+" update", core, "persistentvolumes"), onEvents())
-	p.controller("pvc-protection-controller", rule(read+" update", core, "persistentvolumeclaims"), rule(read, core, "pods"), onEvents())
+	p.controller("pvc-protection-controller", rule(read+" update", core, "persistentvolumeclaims"), rule("update", core, "persistentvolumeclaims/status"), rule(read, core, "pods"), onEvents())
 	p.controller("selinux-warning-controller",
 		rule(read, core, "persistentvolumes persistentvolumeclaims pods"), rule(read, storageGroup, "csidrivers"), onEvents())
 	p.controller("volumeattributesclass-protection-controller",
@@ -442,10 +462,13 @@ func (p *policy) addInNamespaces() {
 	p.bindLocal(system, cloud, ofAccount("cloud-provider"))
 	p.local(system, cleaner, rule("delete "+read, core, "secrets"), onEvents())
 	p.bindLocal(system, cleaner, ofAccount("token-cleaner"))
-	for _, component := range []rbacv1.Subject{ofUser(user.KubeControllerManager), ofUser(user.KubeScheduler)} {
-		account := strings.TrimPrefix(component.Name, "system:")
-		lock := "system::leader-locking-" + account
-		p.local(system, lock, rule("create "+read+" update", coordination, "leases"), rule("create "+read+" update", coordination, "leasecandidates"))
-		p.bindLocal(system, lock, component, ofAccount(account))
-	}
+	p.addLock(ofUser(user.KubeControllerManager), ofAccount("kube-controller-manager"), ofAccount("leader-election-controller"))
+	p.addLock(ofUser(user.KubeScheduler), ofAccount("kube-scheduler"))
+}
+
+// addLock lets a component, and accounts that may stand for it, elect the leader among its copies.
+func (p *policy) addLock(component rbacv1.Subject, accounts ...rbacv1.Subject) {
+	name := "system::leader-locking-" + strings.TrimPrefix(component.Name, "system:")
+	p.local(metav1.NamespaceSystem, name, rule("create "+read+" update", coordination, "leases leasecandidates"))
+	p.bindLocal(metav1.NamespaceSystem, name, append([]rbacv1.Subject{component}, accounts...)...)
 }
