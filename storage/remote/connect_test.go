@@ -1,0 +1,329 @@
+package remote_test
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+)
+
+// startEtcd runs an etcd that listens, in a directory, and returns its client URL. configure may be nil.
+func startEtcd(t testing.TB, dir string, configure func(*embed.Config)) (string, *embed.Etcd) {
+	t.Helper()
+	config := embed.NewConfig()
+	config.Dir = dir
+	config.LogLevel, config.LogOutputs = "panic", []string{filepath.Join(t.TempDir(), "etcd.log")}
+	config.UnsafeNoFsync = true
+	client, peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"}, url.URL{Scheme: "http", Host: "127.0.0.1:0"}
+	config.ListenClientUrls, config.ListenPeerUrls = []url.URL{client}, []url.URL{peer}
+	if configure != nil {
+		configure(config)
+	}
+	e, err := embed.StartEtcd(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	select {
+	case <-e.Server.ReadyNotify():
+	case <-time.After(time.Minute):
+		t.Fatal("etcd isn't ready")
+	}
+	return config.ListenClientUrls[0].Scheme + "://" + e.Clients[0].Addr().String(), e
+}
+
+// file writes a file for a flag and returns its path.
+func file(t testing.TB, text string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func connect(t testing.TB, o remote.Options) *clientv3.Client {
+	t.Helper()
+	c, err := remote.Connect(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// refusedAtOnce checks an error of Connect that doesn't wait for the timeout.
+func refusedAtOnce(t *testing.T, o remote.Options, want string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	o.Wait = true // only ctx would end it
+	c, err := remote.Connect(ctx, o)
+	if err == nil {
+		c.Close()
+	}
+	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error is %v, want one with %q", err, want)
+	}
+}
+
+func TestConnect(t *testing.T) {
+	a, _ := startEtcd(t, t.TempDir(), nil)
+	b, _ := startEtcd(t, t.TempDir(), func(c *embed.Config) { c.InitialClusterToken = "another" })
+	client := connect(t, remote.Options{Servers: []string{a}, Prefix: "/x"})
+	whole := connect(t, remote.Options{Servers: []string{a}, Prefix: "/x/registry"})
+	if _, err := client.Put(t.Context(), "/registry/k", "v"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := whole.Get(t.Context(), "/k"); err != nil || len(got.Kvs) != 1 {
+		t.Errorf("the prefix isn't before the key: %v, %v", got, err)
+	}
+	refusedAtOnce(t, remote.Options{Servers: []string{a, b}}, "two clusters")
+
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{}
+	go server.Serve(plain)
+	defer server.Close()
+	refusedAtOnce(t, remote.Options{Servers: []string{"http://" + plain.Addr().String()}}, "isn't the client URL of an etcd")
+	secure := remote.Options{Servers: []string{strings.Replace(a, "http:", "https:", 1)}, Timeout: time.Second}
+	if _, err := remote.Connect(t.Context(), secure); err == nil || !strings.Contains(err.Error(), "speaks TLS") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestConnectWaits(t *testing.T) {
+	port, err := net.Listen("tcp", "127.0.0.1:0") // nobody answers there
+	if err != nil {
+		t.Fatal(err)
+	}
+	silent := "http://" + port.Addr().String()
+	if _, err := remote.Connect(t.Context(), remote.Options{Servers: []string{silent}, Timeout: time.Second}); err == nil || !strings.Contains(err.Error(), "--etcd-timeout") {
+		t.Errorf("error is %v", err)
+	}
+	port.Close()
+	if _, err := remote.Connect(t.Context(), remote.Options{Servers: []string{silent}, Timeout: time.Second}); err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("error is %v", err)
+	}
+	connected := make(chan error, 1)
+	go func() {
+		c, err := remote.Connect(t.Context(), remote.Options{Servers: []string{silent}, Timeout: time.Millisecond, Wait: true})
+		if err == nil {
+			c.Close()
+		}
+		connected <- err
+	}()
+	startEtcd(t, t.TempDir(), func(c *embed.Config) {
+		c.ListenClientUrls = []url.URL{{Scheme: "http", Host: strings.TrimPrefix(silent, "http://")}}
+	})
+	if err := <-connected; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUsers(t *testing.T) {
+	a, _ := startEtcd(t, t.TempDir(), nil)
+	root := connect(t, remote.Options{Servers: []string{a}})
+	ctx := t.Context()
+	steps := []func() error{
+		func() error { _, err := root.UserAdd(ctx, "root", "r"); return err },
+		func() error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
+		func() error { _, err := root.UserAdd(ctx, "lite", "secret"); return err },
+		func() error { _, err := root.RoleAdd(ctx, "lite"); return err },
+		func() error {
+			_, err := root.RoleGrantPermission(ctx, "lite", "/x/", "/x0", clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		},
+		func() error { _, err := root.UserGrantRole(ctx, "lite", "lite"); return err },
+		func() error { _, err := root.AuthEnable(ctx); return err },
+	}
+	for i, step := range steps {
+		if err := step(); err != nil {
+			t.Fatalf("step %d: %v", i, err)
+		}
+	}
+	password := file(t, "secret\n", 0o600)
+	user := remote.Options{Servers: []string{a}, Prefix: "/x", Username: "lite", PasswordFile: password}
+	if _, _, err := remote.Claim(ctx, connect(t, user)); err != nil {
+		t.Error(err)
+	}
+	other := user
+	other.Prefix = "/y"
+	refusedAtOnce(t, other, "permission denied")
+	nobody := remote.Options{Servers: []string{a}, Prefix: "/x"}
+	refusedAtOnce(t, nobody, "user name is empty")
+	wrong := user
+	wrong.PasswordFile = file(t, "guess", 0o600)
+	refusedAtOnce(t, wrong, "authentication failed")
+	open := user
+	open.PasswordFile = file(t, "secret", 0o644)
+	refusedAtOnce(t, open, "chmod 600")
+}
+
+func TestClaim(t *testing.T) {
+	a, _ := startEtcd(t, t.TempDir(), nil)
+	ctx := t.Context()
+	empty := connect(t, remote.Options{Servers: []string{a}, Prefix: "/empty"})
+	first, at, err := remote.Claim(ctx, empty)
+	if err != nil || first.ID == "" {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	if again, then, err := remote.Claim(ctx, empty); err != nil || again != first || then != at {
+		t.Errorf("claimed twice: %+v and %+v at %d and %d, %v", first, again, at, then, err)
+	}
+	put := func(c *clientv3.Client, key, value string) {
+		t.Helper()
+		if _, err := c.Put(ctx, key, value); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct{ name, key, value, want string }{
+		{"keys of others", "/registry/pods/default/a", "k8s", "aren't this program's"},
+		{"no marker of ours", storage.MarkerKey, "x", "is no marker"},
+		{"a newer layout", storage.MarkerKey, `{"layout":2,"id":"x"}`, "newer version"},
+		{"a migration", storage.MigrationKey, "x", "migration"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			client := connect(t, remote.Options{Servers: []string{a}, Prefix: "/" + strings.ReplaceAll(c.name, " ", "-")})
+			put(client, c.key, c.value)
+			if _, _, err := remote.Claim(ctx, client); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error is %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestOptions(t *testing.T) {
+	secure := []string{"https://127.0.0.1:2379"}
+	for _, c := range []struct {
+		name string
+		o    remote.Options
+		want string
+	}{
+		{"nothing", remote.Options{}, ""},
+		{"a server", remote.Options{Servers: []string{"http://127.0.0.1:2379"}}, ""},
+		{"no scheme", remote.Options{Servers: []string{"127.0.0.1:2379"}}, "--etcd-servers"},
+		{"no port", remote.Options{Servers: []string{"http://127.0.0.1"}}, "--etcd-servers"},
+		{"a path", remote.Options{Servers: []string{"http://127.0.0.1:1/x"}}, "--etcd-servers"},
+		{"two schemes", remote.Options{Servers: []string{"http://127.0.0.1:1", secure[0]}}, "--etcd-servers"},
+		{"a CA without TLS", remote.Options{Servers: []string{"http://127.0.0.1:1"}, CAFile: "x"}, "--etcd-cafile"},
+		{"a CA without servers", remote.Options{CAFile: "x"}, "--etcd-cafile needs --etcd-servers"},
+		{"a certificate alone", remote.Options{Servers: secure, CertFile: "x"}, "--etcd-keyfile"},
+		{"a user alone", remote.Options{Servers: secure, Username: "x"}, "--etcd-password-file"},
+		{"no prefix", remote.Options{Servers: secure, Prefix: "/"}, "--etcd-prefix"},
+		{"a prefix that isn't clean", remote.Options{Servers: secure, Prefix: "/a/../b"}, "--etcd-prefix"},
+		{"a prefix with a slash at its end", remote.Options{Servers: secure, Prefix: "/a/"}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.o.Validate()
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("error is %v, want one with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestTLS: a member that asks for certificates is reached with the right ones, and each wrong one is named.
+func TestTLS(t *testing.T) {
+	ours, others := newAuthority(t), newAuthority(t)
+	serverCert, serverKey := ours.issue(t, "etcd")
+	clientCert, clientKey := ours.issue(t, "client")
+	strangerCert, strangerKey := others.issue(t, "stranger")
+	a, _ := startEtcd(t, t.TempDir(), func(c *embed.Config) {
+		c.ListenClientUrls[0].Scheme = "https"
+		c.ClientTLSInfo.CertFile, c.ClientTLSInfo.KeyFile = serverCert, serverKey
+		c.ClientTLSInfo.TrustedCAFile, c.ClientTLSInfo.ClientCertAuth = ours.file, true
+	})
+	good := remote.Options{Servers: []string{a}, CAFile: ours.file, CertFile: clientCert, KeyFile: clientKey}
+	if _, _, err := remote.Claim(t.Context(), connect(t, good)); err != nil {
+		t.Error(err)
+	}
+	wrong := good
+	wrong.CAFile = others.file
+	refusedAtOnce(t, wrong, "--etcd-cafile")
+	wrong = good
+	wrong.CAFile = ""
+	refusedAtOnce(t, wrong, "--etcd-cafile")
+	wrong = good
+	wrong.CertFile, wrong.KeyFile = "", ""
+	refusedAtOnce(t, wrong, "--etcd-certfile")
+	wrong = good
+	wrong.CertFile, wrong.KeyFile = strangerCert, strangerKey
+	refusedAtOnce(t, wrong, "--etcd-certfile")
+	wrong = good
+	wrong.KeyFile = file(t, "x", 0o644)
+	refusedAtOnce(t, wrong, "chmod 600")
+	wrong = good
+	wrong.CAFile = file(t, "x", 0o600)
+	refusedAtOnce(t, wrong, "has no certificate")
+}
+
+// authority signs certificates for 127.0.0.1.
+type authority struct {
+	file string // its own certificate
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t testing.TB) authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return authority{file(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), 0o600), cert, key}
+}
+
+// issue returns the files of a certificate and its key.
+func (a authority) issue(t testing.TB, name string) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), 0o600),
+		file(t, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})), 0o600)
+}
