@@ -18,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
@@ -25,7 +26,7 @@ import (
 type collectorRig struct {
 	t      testing.TB
 	ctx    context.Context
-	store  *storage.Store
+	store  storage.Store
 	cacher *cacher.Cacher
 	*registry.Registry
 	things *registry.Endpoint
@@ -38,7 +39,7 @@ func newCollectorRig(t testing.TB) *collectorRig {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := storage.New(e.Client, e.Local)
+	store, err := embedded.New(e.Client, e.Local)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -318,7 +318,7 @@ func TestAdmissionRefuses(t *testing.T) {
 	}}))
 	e := s.goGadgets()
 	s.ok(e.Create(s.ctx, "default", nil, gadget("a", "")))
-	before := s.store.Current()
+	before := s.current()
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			refusal = test.err
@@ -336,7 +336,7 @@ func TestAdmissionRefuses(t *testing.T) {
 			check(e.DeleteCollection(s.ctx, "default", nil, nil))
 		})
 	}
-	if s.store.Current() != before {
+	if s.current() != before {
 		t.Error("something that was refused was written")
 	}
 }
@@ -450,7 +450,7 @@ func TestAdmissionLeavesAlone(t *testing.T) {
 	now, w := metav1.Unix(1, 0), s.widgets()
 	s.ok(e.Create(s.ctx, "default", nil, gadget("a", "")))
 	s.ok(w.Create(s.ctx, "default", nil, widget("a", "")))
-	before := s.store.Current()
+	before := s.current()
 	refuse := func(t *testing.T, hook, field string) {
 		t.Helper()
 		for _, e := range []*client{e, w} {
@@ -506,7 +506,7 @@ func TestAdmissionLeavesAlone(t *testing.T) {
 			q.change = nil
 		})
 	}
-	if s.store.Current() != before {
+	if s.current() != before {
 		t.Error("something was written")
 	}
 }

@@ -68,10 +68,10 @@ func condition(crd tree, kind string) tree {
 func TestDefinitionIsServedInItsAnswer(t *testing.T) {
 	s := start(t, "", Options{})
 	before := s.Catalog()
-	revision := s.store.Current()
+	revision := s.current()
 	created := s.ok(s.crds().Create(s.ctx, "", nil, []byte(widgetCRD)))
-	if s.store.Current() != revision+1 {
-		t.Errorf("a definition took %d writes", s.store.Current()-revision)
+	if s.current() != revision+1 {
+		t.Errorf("a definition took %d writes", s.current()-revision)
 	}
 	for kind, reason := range map[string]string{"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepted"} {
 		if c := condition(created, kind); c.str("status") != "True" || c.str("reason") != reason {
@@ -236,7 +236,7 @@ func TestDefinitionDelete(t *testing.T) {
 	}
 	s.ok(w.Create(s.ctx, "default", nil, []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"held","finalizers":["example.com/x"]}}`)))
 	uid := s.ok(w.Get(s.ctx, "default", "w00", "", nil)).str("metadata.uid")
-	watch, _, err := w.Watch(s.ctx, "", "", params("resourceVersion="+s.store.Current().String()))
+	watch, _, err := w.Watch(s.ctx, "", "", params("resourceVersion="+s.current().String()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,7 +338,7 @@ func TestRestart(t *testing.T) {
 	s.ok(s.at("", "v1", "namespaces").Create(s.ctx, "", nil, []byte(`{"metadata":{"name":"team"}}`)))
 	s.ok(w.Create(s.ctx, "team", nil, []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"held","finalizers":["example.com/x"]}}`)))
 	s.ok(s.at("", "v1", "namespaces").Delete(s.ctx, "", "team", nil, nil))
-	revision := s.store.Current()
+	revision := s.current()
 	hash := s.Catalog().Hash
 	s.stop()
 
@@ -346,8 +346,8 @@ func TestRestart(t *testing.T) {
 	if s.Catalog().Hash != hash {
 		t.Error("another catalog")
 	}
-	if s.store.Current() < revision {
-		t.Errorf("revision %d after %d", s.store.Current(), revision)
+	if s.current() < revision {
+		t.Errorf("revision %d after %d", s.current(), revision)
 	}
 	w = s.at("example.com", "v1", "widgets")
 	got := s.ok(w.Get(s.ctx, "default", "a", "", nil))

@@ -25,7 +25,7 @@ type GadgetSpec struct {
 
 // A Go type is served like a built-in kind, with its own rules, at /apis/example.com/v1/gadgets.
 func ExampleRegister() {
-	var store *storage.Store // over a running etcd
+	var store storage.Store // over a running etcd
 	r := registry.New(registry.Options{Store: store, Cacher: cacher.New(store, cacher.Options{})})
 	registry.Register(r, registry.Definition[Gadget]{
 		Group: "example.com", Version: "v1", Kind: "Gadget",

@@ -19,6 +19,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -37,6 +38,16 @@ type server struct {
 	ctx  context.Context
 	etcd *etcd.Server
 	stop func()
+}
+
+// current returns the store's newest revision.
+func (s *server) current() storage.Revision {
+	s.t.Helper()
+	_, newest, err := s.store.Window(s.ctx)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return newest
 }
 
 // etcdOf opens an etcd that lives in dir, or an ephemeral one for "".
@@ -64,7 +75,7 @@ func startOver(t testing.TB, dir string, onRead func(key string) error, o Option
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	e := etcdOf(t, dir)
-	store, err := storage.New(e.Client, e.Local)
+	store, err := embedded.New(e.Client, e.Local)
 	if err != nil {
 		t.Fatal(err)
 	}

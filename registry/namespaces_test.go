@@ -36,11 +36,11 @@ func TestInitialNamespaces(t *testing.T) {
 		_, err := ns.Delete(s.ctx, "", name, nil, nil)
 		s.refused(err, 403, metav1.StatusReasonForbidden, "may not be deleted")
 	}
-	revision := s.store.Current()
+	revision := s.current()
 	s.stop()
 	s = start(t, dir, Options{})
-	if s.store.Current() != revision {
-		t.Errorf("a restart wrote: %d after %d", s.store.Current(), revision)
+	if s.current() != revision {
+		t.Errorf("a restart wrote: %d after %d", s.current(), revision)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestCreateNeedsItsNamespace(t *testing.T) {
 func TestAutoCreateNamespaces(t *testing.T) {
 	s := start(t, "", Options{AutoCreateNamespaces: true})
 	w := s.widgets()
-	revision := s.store.Current()
+	revision := s.current()
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -132,7 +132,7 @@ func TestAutoCreateNamespaces(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := s.store.Current() - revision; n != 9 {
+	if n := s.current() - revision; n != 9 {
 		t.Errorf("8 objects and their namespace took %d writes", n)
 	}
 	_, err := w.Create(s.ctx, "Not_A_Label", nil, widget("a", ""))

@@ -20,7 +20,7 @@ import (
 type Options struct {
 	// Store and Cacher are required: the Cacher must be of the Store. The Registry doesn't close them; they must outlive
 	// Run.
-	Store  *storage.Store
+	Store  storage.Store
 	Cacher *cacher.Cacher
 	// AutoCreateNamespaces creates the namespace of a new object if it's missing, instead of refusing.
 	AutoCreateNamespaces bool
@@ -36,7 +36,7 @@ type Options struct {
 
 // Registry holds the resources of one server. It's safe for concurrent use.
 type Registry struct {
-	store       *storage.Store
+	store       storage.Store
 	cacher      *cacher.Cacher
 	log         *slog.Logger
 	namespaces  *namespaces

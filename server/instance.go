@@ -26,6 +26,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -54,7 +55,7 @@ type instance struct {
 	kubeconfig  kubeconfigFile // likewise
 	front       *front         // nil until the port is open
 	etcd        *etcd.Server
-	store       *storage.Store
+	store       storage.Store
 	cacher      *cacher.Cacher
 	registry    *registry.Registry
 	access      *access.Authenticator
@@ -149,7 +150,6 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	if s.Ephemeral {
-		in.store.AllowReplace()
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
 	}
 	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
@@ -181,9 +181,14 @@ func (in *instance) openStore(ctx context.Context, s *Server) (err error) {
 	if in.etcd, err = etcd.Open(ctx, options); err != nil {
 		return err
 	}
-	if in.store, err = storage.New(in.etcd.Client, in.etcd.Local); err != nil {
+	store, err := embedded.New(in.etcd.Client, in.etcd.Local)
+	if err != nil {
 		return err
 	}
+	if s.Ephemeral {
+		store.AllowReplace()
+	}
+	in.store = store
 	in.cacher = cacher.New(in.store, cacher.Options{Log: in.log})
 	in.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
 	return nil

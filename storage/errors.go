@@ -35,13 +35,16 @@ var (
 	ErrReplaced = errors.New("the store was replaced")
 	// ErrBadKey is returned when a key would reach outside its prefix.
 	ErrBadKey = errors.New("invalid key")
+	// ErrRewound is returned when the store's revision went back, or the store is another one: what was read of it before means
+	// nothing any more.
+	ErrRewound = errors.New("the store isn't the one it was")
 	// ErrUnavailable is returned when etcd can't answer now; whether a write happened is unknown.
 	ErrUnavailable = errors.New("storage unavailable")
 )
 
-// wrap translates an error of etcd's to one of ours, with the operation and the key. A nil err stays nil. No other
+// Wrap adds the operation and the key to an error, and translates one of etcd's to one of ours. A nil err stays nil. No other
 // function translates.
-func wrap(op, key string, err error) error {
+func Wrap(op, key string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -58,7 +61,7 @@ func classify(err error) error {
 		return false
 	}
 	switch {
-	case is(context.Canceled, context.DeadlineExceeded):
+	case is(context.Canceled, context.DeadlineExceeded), is(ErrNotFound, ErrExists, ErrConflict, ErrConditionFailed, ErrReplaced, ErrRewound, ErrUnavailable):
 		return err
 	case is(mvcc.ErrCompacted, rpctypes.ErrCompacted, rpctypes.ErrGRPCCompacted):
 		return ErrCompacted

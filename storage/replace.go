@@ -60,17 +60,17 @@ type pin struct{ of *gate }
 
 // AllowReplace lets Replace be called. Without it, writes pay nothing for the gate. It must be called before the first
 // write, and etcd must take requests that are as large as a Replace may be.
-func (s *Store) AllowReplace() { s.gate = &gate{open: semaphore.NewWeighted(gatePlaces)} }
+func (w *Writer) AllowReplace() { w.gate = &gate{open: semaphore.NewWeighted(gatePlaces)} }
 
 // Pin returns a context with which writes fail with ErrReplaced once the store is replaced. A writer pins its context
 // before it reads what it decides by, because a revision doesn't tell it everything: a Replace may leave the object that
 // it wants to delete as it is, and bring back what the object belongs to. mine tells that the context wasn't pinned
 // before: only whoever pinned it may begin again.
-func (s *Store) Pin(ctx context.Context) (_ context.Context, mine bool) {
-	if s.gate == nil || ctx.Value(pin{s.gate}) != nil {
+func (w *Writer) Pin(ctx context.Context) (_ context.Context, mine bool) {
+	if w.gate == nil || ctx.Value(pin{w.gate}) != nil {
 		return ctx, false
 	}
-	return context.WithValue(ctx, pin{s.gate}, s.gate.replaces.Load()), true
+	return context.WithValue(ctx, pin{w.gate}, w.gate.replaces.Load()), true
 }
 
 // Replace writes many keys in one revision, which it returns. plan says what to write. While plan runs and until Replace
@@ -79,22 +79,22 @@ func (s *Store) Pin(ctx context.Context) (_ context.Context, mine bool) {
 //
 // Errors: plan's, as it is; ErrTooLarge for one that etcd doesn't take in one request; and those of Create. After
 // ErrUnavailable and ctx's the write may have happened.
-func (s *Store) Replace(ctx context.Context, plan func() (Replacement, error)) (Revision, error) {
-	if s.gate == nil {
-		return 0, wrapOwn("replace", Root, errors.New("AllowReplace wasn't called"))
+func (w *Writer) Replace(ctx context.Context, plan func() (Replacement, error)) (Revision, error) {
+	if w.gate == nil {
+		return 0, Wrap("replace", Root, errors.New("AllowReplace wasn't called"))
 	}
-	if err := s.gate.open.Acquire(ctx, gatePlaces); err != nil {
-		return 0, wrap("replace", Root, err)
+	if err := w.gate.open.Acquire(ctx, gatePlaces); err != nil {
+		return 0, Wrap("replace", Root, err)
 	}
-	defer s.gate.open.Release(gatePlaces)
+	defer w.gate.open.Release(gatePlaces)
 	b, err := plan()
 	if err != nil {
 		return 0, err
 	}
-	res, err := s.client.Txn(ctx).Then(b.operations()...).Commit()
-	s.gate.replaces.Add(1) // after it: who pins the new number and takes a Barrier has the caches as they are from now on
+	res, err := w.client.Txn(ctx).Then(b.operations()...).Commit()
+	w.gate.replaces.Add(1) // after it: who pins the new number and takes a Barrier has the caches as they are from now on
 	if err != nil {
-		return 0, wrap("replace", Root, err)
+		return 0, Wrap("replace", Root, err)
 	}
 	return Revision(res.Header.Revision), nil
 }

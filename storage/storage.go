@@ -1,22 +1,21 @@
 // Package storage keeps objects as bytes under keys in etcd and tells what changed.
 //
-// It owns six things: how keys are built (key.go), the operations on one key (store.go), the one that writes many keys
-// at once (replace.go), the errors that callers test for (errors.go), the ordered history of all changes with the
-// barrier that makes reads of it consistent (changes.go), and what is just being written (tail.go). Nothing
-// here knows what an object is: values are opaque.
+// It owns five things: what a store is (this file), how keys are built (key.go), the writes of one key (writer.go), the
+// one that writes many keys at once (replace.go), and the errors that callers test for (errors.go). Nothing here knows
+// what an object is: values are opaque.
 //
-// Down: a write is one transaction through etcd's client. Up: etcd's watch hands what was written to the tail, and
-// Follow takes it from there. What had no room in the tail is read by Changes from etcd's index of revisions.
+// Package embedded has the store over the etcd in this process. All writes are transactions through etcd's client, so every
+// store writes by the same Writer; stores differ in how they read and in how they learn what others wrote.
 //
-// Goroutines: none of ours. Locks: gate.open, in stores that may be replaced, for which nobody waits longer than its
-// context. Each write has a place in it while etcd has the write. Replace has all places, and calls its plan with them: the
-// plan may take locks of the cacher and mustn't write. Scans of the index take the read lock of etcd's backend, for at most
-// revisionsPerHold revisions at a time.
-//
-// Bounds: maxTailBytes in the tail, followBytes per Follow, listPage keys per read of List.
+// Goroutines: none. Locks: gate.open, in stores that may be replaced, for which nobody waits longer than its context.
+// Each write has a place in it while etcd has the write. Replace has all places, and calls its plan with them: the plan may
+// take locks of the cacher and mustn't write.
 package storage
 
-import "strconv"
+import (
+	"context"
+	"strconv"
+)
 
 // Revision is etcd's revision: one counter for the whole store, raised by every transaction that
 // writes. An object's resourceVersion is the revision of its last write. 0 means "none".
@@ -38,4 +37,77 @@ type Change struct {
 	KeyValue
 	Deleted bool
 	Err     error
+}
+
+// Stretch names a part of history: the changes with After < revision <= Through.
+type Stretch struct {
+	After    Revision
+	Through  Revision // 0 means: as far as there is
+	MaxBytes int      // stop after about this many bytes of values, on a whole revision; 0 means no limit
+}
+
+// Store is the objects in an etcd. It is safe for concurrent use.
+//
+// The errors of all methods include ErrUnavailable when etcd can't answer, and ctx's. The four writes are described at
+// Writer, which implements them for every Store.
+type Store interface {
+	// Get reads one key, linearizably: it sees every write acknowledged before the call. Errors: ErrNotFound, and OnRead's
+	// as for GetAt.
+	Get(ctx context.Context, key string) (KeyValue, error)
+
+	// GetAt reads one key as it was at a revision; 0 means whatever is quickest to read: in the embedded store what the
+	// member has now. Errors: ErrNotFound if the key didn't exist then, ErrCompacted if history begins after the
+	// revision, ErrFutureRevision if etcd hasn't reached it. An error of a test's OnRead comes together with the key,
+	// revision and value.
+	GetAt(ctx context.Context, key string, at Revision) (KeyValue, error)
+
+	// List calls fn for each key of a range, in key order, as of one revision, which it returns. If at is 0, that's the
+	// present one, linearizably. The memory it takes doesn't grow with the number of keys. A value that OnRead refuses
+	// comes with its Err set. Errors: fn's, as it is, which ends the list; ErrCompacted if history begins after the
+	// revision, also when that happens during the list; ErrFutureRevision if etcd hasn't reached it.
+	List(ctx context.Context, keys Range, at Revision, fn func(Change) error) (Revision, error)
+
+	// Count returns how many keys of a range there were at a revision. It reads no values. Errors as for GetAt, without
+	// ErrNotFound.
+	Count(ctx context.Context, keys Range, at Revision) (int, error)
+
+	Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error)
+	Update(ctx context.Context, key string, value []byte, expected Revision, conds ...Condition) (Revision, error)
+	Delete(ctx context.Context, key string, expected Revision) (Revision, error)
+	Replace(ctx context.Context, plan func() (Replacement, error)) (Revision, error)
+	Pin(ctx context.Context) (_ context.Context, mine bool)
+
+	// Changes returns what happened in a stretch of history, in revision order and always whole revisions. upTo is the
+	// last revision it saw, of any key; ask from there next. ErrCompacted means that etcd's history begins after After,
+	// so some of the changes may be gone. The changes belong to the caller. One that couldn't be decoded has its Err
+	// set. An empty stretch gives upTo = After.
+	Changes(ctx context.Context, st Stretch) (changes []Change, upTo Revision, err error)
+
+	// Follow waits until something is written after a revision and returns it, in revision order and always whole
+	// revisions; up to upTo there is nothing else, and upTo is after the revision. Errors: ErrCompacted, as for
+	// Changes; ErrUnavailable when etcd has stopped or the Store was closed; ErrRewound. The changes belong to the
+	// caller. Follow is for one reader, the feed.
+	Follow(ctx context.Context, after Revision) (changes []Change, upTo Revision, err error)
+
+	// Window returns what can be read of history: the revision up to which it's gone, as Compacted does, and the newest
+	// revision whose changes can be read.
+	Window(ctx context.Context) (compacted, newest Revision, err error)
+
+	// Compacted returns the revision up to which history is gone: all changes after it are there, and the state at the
+	// revision itself can be read. 0 means that nothing was ever compacted. It's what was last read from etcd, so it may
+	// be too small; Changes reads it again.
+	Compacted() Revision
+
+	// Barrier returns a revision that is at least that of every write acknowledged before the call, by any process that
+	// shares the etcd. Follow reaches it.
+	Barrier(ctx context.Context) (Revision, error)
+
+	// TailBytes returns the bytes of keys and values that wait for Follow.
+	TailBytes() int64
+
+	// Reads returns how many stretches of history were read from etcd.
+	Reads() int64
+
+	// Close ends what Follow reads from. It is idempotent.
+	Close()
 }

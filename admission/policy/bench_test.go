@@ -16,8 +16,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/admission/policy"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
@@ -30,7 +30,7 @@ func store(b *testing.B) *registry.Registry {
 	if err != nil {
 		b.Fatal(err)
 	}
-	st, err := storage.New(e.Client, e.Local)
+	st, err := embedded.New(e.Client, e.Local)
 	if err != nil {
 		b.Fatal(err)
 	}

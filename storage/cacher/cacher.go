@@ -17,7 +17,7 @@ type Options struct {
 
 // Cacher holds the caches of all resources and feeds them. Make one with New, then call Run.
 type Cacher struct {
-	store       *storage.Store
+	store       storage.Store
 	stretches   stretches
 	waker       waker
 	kept        kept
@@ -44,7 +44,7 @@ type stats struct {
 }
 
 // New returns a cacher over a store.
-func New(store *storage.Store, o Options) *Cacher {
+func New(store storage.Store, o Options) *Cacher {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}

@@ -15,7 +15,7 @@ import (
 // feed brings every change of the store into the caches, in revision order. It's one goroutine.
 type feed struct {
 	cacher *Cacher
-	store  *storage.Store
+	store  storage.Store
 	log    *slog.Logger
 	primed chan struct{} // closed when what the store held at start is in the caches
 
@@ -48,7 +48,11 @@ func (f *feed) follow(ctx context.Context) error {
 	if err := f.prime(ctx); err != nil {
 		return err
 	}
-	atStart, primed := f.store.Current(), false
+	_, atStart, err := f.store.Window(ctx)
+	if err != nil {
+		return err
+	}
+	primed := false
 	for {
 		if !primed && f.position() >= atStart {
 			close(f.primed)
@@ -77,8 +81,11 @@ func (f *feed) follow(ctx context.Context) error {
 // etcd's history. If compaction has taken events that the cursor needs, it's told that it has expired.
 func (f *feed) prime(ctx context.Context) error {
 	for {
-		newest := f.store.Current()
-		err := f.list(ctx, max(f.store.Compacted(), newest-f.cacher.bounds.warm, emptyRevision))
+		compacted, newest, err := f.store.Window(ctx)
+		if err != nil {
+			return err
+		}
+		err = f.list(ctx, max(compacted, newest-f.cacher.bounds.warm, emptyRevision))
 		if !errors.Is(err, storage.ErrCompacted) {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -126,7 +127,7 @@ func TestCompactedWhilePriming(t *testing.T) {
 	defer cancel()
 	const objects = 1100 // more than one page of the store's list
 	last := r.createWidgets(0, objects)
-	store, err := storage.New(r.server.Client, r.server.Local)
+	store, err := embedded.New(r.server.Client, r.server.Local)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -113,7 +113,7 @@ func TestLinearizable(t *testing.T) {
 }
 
 // swap writes a value over what the cache says, which may be old: then it's refused.
-func swap(ctx context.Context, store *storage.Store, res *Resource, key string, value int) (operation, outcome, error) {
+func swap(ctx context.Context, store storage.Store, res *Resource, key string, value int) (operation, outcome, error) {
 	op := operation{key: key, kind: "write", value: value}
 	raw := []byte((&thing{key: key, tier: "front", color: "red", n: value}).json(0))
 	var err error

@@ -17,6 +17,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -27,7 +28,7 @@ type rig struct {
 	opts   etcd.Options
 	bounds bounds
 	server *etcd.Server
-	store  *storage.Store
+	store  *embedded.Store
 	cacher *Cacher
 	stop   func()
 }
@@ -55,7 +56,7 @@ func (r *rig) start() {
 	if r.server, err = etcd.Open(context.Background(), r.opts); err != nil {
 		r.t.Fatal(err)
 	}
-	if r.store, err = storage.New(r.server.Client, r.server.Local); err != nil {
+	if r.store, err = embedded.New(r.server.Client, r.server.Local); err != nil {
 		r.t.Fatal(err)
 	}
 	r.cacher = New(r.store, Options{})
@@ -138,7 +139,7 @@ var (
 )
 
 // write makes n random writes to keys that only this writer touches.
-func (m *model) write(t testing.TB, store *storage.Store, id, n int, rng *rand.Rand, have map[string]written) {
+func (m *model) write(t testing.TB, store storage.Store, id, n int, rng *rand.Rand, have map[string]written) {
 	ctx := context.Background()
 	for range n {
 		prefix := widgets

@@ -16,7 +16,7 @@ import (
 // once for all cursors that need it at about the same time. Stretches begin at aligned revisions, so that cursors at
 // different revisions ask for the same stretches.
 type stretches struct {
-	store     *storage.Store
+	store     storage.Store
 	encodings *atomic.Int64
 	bounds    *bounds
 	bytes     atomic.Int64 // what the known stretches hold, frames included

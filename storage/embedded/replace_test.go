@@ -1,4 +1,4 @@
-package storage_test
+package embedded_test
 
 import (
 	"context"
@@ -10,17 +10,18 @@ import (
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
 // openReplaceable starts a store that may be replaced.
-func openReplaceable(t testing.TB) *storage.Store {
+func openReplaceable(t testing.TB) *embedded.Store {
 	t.Helper()
 	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, Bulk: true, DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := storage.New(e.Client, e.Local)
+	s, err := embedded.New(e.Client, e.Local)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,7 @@ func openReplaceable(t testing.TB) *storage.Store {
 }
 
 // contents is what a store holds.
-func contents(t testing.TB, s *storage.Store) map[string]string {
+func contents(t testing.TB, s *embedded.Store) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	_, err := s.List(context.WithoutCancel(t.Context()), storage.Range{Prefix: storage.Root}, 0, func(c storage.Change) error {

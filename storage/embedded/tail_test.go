@@ -1,4 +1,4 @@
-package storage_test
+package embedded_test
 
 import (
 	"context"
@@ -13,11 +13,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 )
 
 // following reads from a revision on until it has what it was written up to, and checks that each revision comes once,
 // in order and whole: sizes has the number of changes of each revision.
-func following(ctx context.Context, t *testing.T, s *storage.Store, from, to storage.Revision) (sizes []int) {
+func following(ctx context.Context, t *testing.T, s *embedded.Store, from, to storage.Revision) (sizes []int) {
 	t.Helper()
 	for at := from; at < to; {
 		changes, upTo, err := s.Follow(ctx, at)

@@ -1,4 +1,4 @@
-package storage
+package embedded
 
 import (
 	"context"
@@ -13,27 +13,17 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
-)
 
-// Stretch names a part of history: the changes with After < revision <= Through.
-type Stretch struct {
-	After    Revision
-	Through  Revision // 0 means: as far as there is
-	MaxBytes int      // stop after about this many bytes of values, on a whole revision; 0 means no limit
-}
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
 
 // revisionsPerHold is how many revisions of the index are decoded under one hold of the backend's read
 // lock, which delays writers: about a quarter of a millisecond.
 const revisionsPerHold = 256
 
-// Changes returns what happened in a stretch of history, in revision order and always whole
-// revisions. upTo is the last revision it saw, of any key; ask from there next. ErrCompacted means
-// that etcd's history begins after After, so some of the changes may be gone; the other errors are ctx's. The
-// changes belong to the caller. One that couldn't be decoded has its Err set. An empty stretch gives upTo = After.
-//
-// Changes scans etcd's index of revisions, and waits for the locks of etcd's database. Source: etcd's mvcc
-// store, whose "key" bucket maps revisions to key-value pairs.
-func (s *Store) Changes(ctx context.Context, st Stretch) (changes []Change, upTo Revision, err error) {
+// Changes implements storage.Store. It scans etcd's index of revisions, and waits for the locks of etcd's database. Source:
+// etcd's mvcc store, whose "key" bucket maps revisions to key-value pairs.
+func (s *Store) Changes(ctx context.Context, st storage.Stretch) (changes []storage.Change, upTo storage.Revision, err error) {
 	s.reads.Add(1)
 	announced := s.announced()
 	if st.Through > 0 && st.Through <= st.After {
@@ -44,14 +34,14 @@ func (s *Store) Changes(ctx context.Context, st Stretch) (changes []Change, upTo
 			return changes, upTo, err
 		}
 		if err := s.running(ctx); err != nil {
-			return nil, 0, wrap("changes", Root, err)
+			return nil, 0, storage.Wrap("changes", storage.Root, err)
 		}
 		runtime.Gosched() // etcd has announced a revision, and shows it in an instant
 	}
 }
 
 // scanAll does what Changes does, but doesn't wait for a revision that etcd has announced and doesn't show yet.
-func (s *Store) scanAll(ctx context.Context, st Stretch) (changes []Change, upTo Revision, err error) {
+func (s *Store) scanAll(ctx context.Context, st storage.Stretch) (changes []storage.Change, upTo storage.Revision, err error) {
 	upTo = st.After
 	if err := s.checkHistory(st.After); err != nil { // otherwise a compacted range would be walked in vain
 		return nil, 0, err
@@ -69,7 +59,7 @@ func (s *Store) scanAll(ctx context.Context, st Stretch) (changes []Change, upTo
 			return nil, 0, err
 		}
 		to := from + min(revisionsPerHold, end-from)
-		var page []Change
+		var page []storage.Change
 		page, budget = s.scan(from, to, budget)
 		if changes == nil {
 			changes = page
@@ -93,9 +83,9 @@ func (s *Store) scanAll(ctx context.Context, st Stretch) (changes []Change, upTo
 	return changes, upTo, nil
 }
 
-func (s *Store) checkHistory(after Revision) error {
+func (s *Store) checkHistory(after storage.Revision) error {
 	if c, _ := s.revisions(); after < c {
-		return fmt.Errorf("changes after %d: %w (history begins at %d)", after, ErrCompacted, c)
+		return fmt.Errorf("changes after %d: %w (history begins at %d)", after, storage.ErrCompacted, c)
 	}
 	return nil
 }
@@ -105,21 +95,21 @@ func (s *Store) checkHistory(after Revision) error {
 //
 // The range has no limit. Etcd answers a limited range from its write buffer first and fills the rest from the
 // database. If the two have more than the limit together, the newest entries come and older ones are left out.
-func (s *Store) scan(from, to int64, budget int) (page []Change, left int) {
+func (s *Store) scan(from, to int64, budget int) (page []storage.Change, left int) {
 	lo := mvcc.RevToBytes(mvcc.Revision{Main: from}, mvcc.NewRevBytes())
 	hi := mvcc.RevToBytes(mvcc.Revision{Main: to}, mvcc.NewRevBytes())
 	tx := s.local.Backend().ReadTx() // fetched anew each time: a raft snapshot replaces the backend
 	tx.RLock()
 	defer tx.RUnlock()
 	keys, values := tx.UnsafeRange(schema.Key, lo, hi, 0)
-	page = make([]Change, 0, len(keys))
+	page = make([]storage.Change, 0, len(keys))
 	for i, key := range keys {
 		bk := mvcc.BytesToBucketKey(key)
-		if budget <= 0 && Revision(bk.Main) != page[i-1].Revision {
+		if budget <= 0 && storage.Revision(bk.Main) != page[i-1].Revision {
 			break
 		}
 		c := s.decodeEntry(key, values[i])
-		c.Revision = Revision(bk.Main)
+		c.Revision = storage.Revision(bk.Main)
 		page = append(page, c)
 		budget -= len(c.Key) + len(c.Value)
 	}
@@ -127,45 +117,48 @@ func (s *Store) scan(from, to int64, budget int) (page []Change, left int) {
 }
 
 // decodeEntry makes a change of an entry of the index, without its revision.
-func (s *Store) decodeEntry(key, value []byte) Change {
+func (s *Store) decodeEntry(key, value []byte) storage.Change {
 	var kv mvccpb.KeyValue
 	if err := proto.Unmarshal(value, &kv); err != nil {
-		return Change{Err: fmt.Errorf("decode revision %d: %w", mvcc.BytesToRev(key).Main, err)}
+		return storage.Change{Err: fmt.Errorf("decode revision %d: %w", mvcc.BytesToRev(key).Main, err)}
 	}
 	if mvcc.IsTombstone(key) {
-		return Change{KeyValue: KeyValue{Key: string(kv.Key)}, Deleted: true}
+		return storage.Change{KeyValue: storage.KeyValue{Key: string(kv.Key)}, Deleted: true}
 	}
 	return s.decode(&kv)
 }
 
-// Compacted returns the revision up to which history is gone: all changes after it are there, and the state at the
-// revision itself can be read. 0 means that nothing was ever compacted. It's what was last read from etcd, so it may
-// be too small; Changes reads it again.
-func (s *Store) Compacted() Revision { return Revision(s.compacted.Load()) }
+// Window implements storage.Store. It waits for the locks of etcd's database.
+func (s *Store) Window(context.Context) (compacted, newest storage.Revision, err error) {
+	compacted, newest = s.revisions()
+	return compacted, newest, nil
+}
+
+// Compacted implements storage.Store.
+func (s *Store) Compacted() storage.Revision { return storage.Revision(s.compacted.Load()) }
 
 // Current returns the newest revision whose changes can be read. It waits for the locks of etcd's database.
-func (s *Store) Current() Revision {
+func (s *Store) Current() storage.Revision {
 	_, rev := s.revisions()
 	return rev
 }
 
-func (s *Store) revisions() (compacted, current Revision) {
+func (s *Store) revisions() (compacted, current storage.Revision) {
 	// Shared-buffer mode reads two integers under etcd's locks; the plain ReadView would copy the
 	// whole read buffer for that.
 	txn := s.local.KV().Read(mvcc.SharedBufReadTxMode, traceutil.TODO())
 	defer txn.End()
-	compacted = max(0, Revision(txn.FirstRev()))
+	compacted = max(0, storage.Revision(txn.FirstRev()))
 	raise(&s.compacted, int64(compacted))
-	return compacted, Revision(txn.Rev())
+	return compacted, storage.Revision(txn.Rev())
 }
 
-// Barrier returns a revision that is at least that of every write acknowledged before the call. It doesn't wait
-// for a disk: etcd announces a write before it answers it (watchableStoreTxnWrite.End calls notify, and only
-// then does the apply return). A transaction that changes nothing has no revision, and neither has a compaction.
-// Errors: ErrUnavailable when etcd is stopping, and ctx's.
-func (s *Store) Barrier(ctx context.Context) (Revision, error) {
+// Barrier implements storage.Store. It doesn't wait for a disk: etcd announces a write before it answers it
+// (watchableStoreTxnWrite.End calls notify, and only then does the apply return). A transaction that changes nothing has
+// no revision, and neither has a compaction.
+func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
 	if err := s.running(ctx); err != nil {
-		return 0, wrap("barrier", Root, err)
+		return 0, storage.Wrap("barrier", storage.Root, err)
 	}
 	return s.announced(), nil
 }
@@ -184,7 +177,7 @@ func (s *Store) running(ctx context.Context) error {
 }
 
 // announced returns the newest revision that etcd has announced to its watchers.
-func (s *Store) announced() Revision { return Revision(s.tail.announced.Load()) }
+func (s *Store) announced() storage.Revision { return storage.Revision(s.tail.announced.Load()) }
 
 // TailBytes returns the bytes of keys and values that wait for Follow, at most about maxTailBytes.
 func (s *Store) TailBytes() int64 { return s.tail.waiting.Load() }

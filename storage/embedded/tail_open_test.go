@@ -1,4 +1,4 @@
-package storage
+package embedded
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // refusing is an etcd whose watch streams take no watch, as those of one that is stopping.
@@ -27,7 +29,7 @@ func (r *refusing) Close() { r.closed++ }
 // TestTailOpenFails: a tail that can't watch closes the stream that it opened, once.
 func TestTailOpenFails(t *testing.T) {
 	etcd, tail := &refusing{}, tail{}
-	if err := tail.open(etcd, func() Revision { return 1 }); err == nil {
+	if err := tail.open(etcd, func() storage.Revision { return 1 }); err == nil {
 		t.Fatal("the tail was opened")
 	}
 	if etcd.closed != 1 {

@@ -1,4 +1,4 @@
-package storage
+package embedded
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // tail hands over what is being written, from memory. It needs no read of etcd's database, whose locks are held
@@ -30,7 +32,7 @@ type tail struct {
 	full   bool  // that revision had no room
 
 	// The reader's own.
-	through Revision // up to here the reader has to read the index
+	through storage.Revision // up to here the reader has to read the index
 }
 
 // maxTailBytes bounds what waits in the tail: the channel alone would let 128 objects of the largest size wait, which
@@ -38,7 +40,7 @@ type tail struct {
 const maxTailBytes = 8 << 20
 
 // open begins to watch. What was written before is read from the index. On an error nothing stays open.
-func (t *tail) open(w mvcc.Watchable, current func() Revision) error {
+func (t *tail) open(w mvcc.Watchable, current func() storage.Revision) error {
 	t.dropped = make(chan struct{}, 1)
 	t.stream = w.NewWatchStream()
 	t.responses = t.stream.Chan()
@@ -112,24 +114,22 @@ func (t *tail) poll() (w mvcc.WatchResponse, ok bool, err error) {
 
 func (t *tail) received(w mvcc.WatchResponse, open bool) (mvcc.WatchResponse, error) {
 	if !open {
-		return w, wrap("follow", Root, etcderrors.ErrStopped)
+		return w, storage.Wrap("follow", storage.Root, etcderrors.ErrStopped)
 	}
 	t.waiting.Add(-bytesOf(w.Events...))
 	return w, nil
 }
 
 // readIndex makes the reader read the index up to everything that has been announced.
-func (t *tail) readIndex() { t.through = Revision(t.announced.Load()) }
+func (t *tail) readIndex() { t.through = storage.Revision(t.announced.Load()) }
 
 // followBytes bounds how much Follow returns, unless a single revision is larger. A client that waits for its write to
 // be in the caches waits until the whole batch is applied: for 1 MiB that takes a few milliseconds.
 const followBytes = 1 << 20
 
-// Follow waits until something is written after a revision and returns it, in revision order and always whole
-// revisions; upTo is the last one. What has just been written comes from memory, however busy etcd's database
-// is. Older changes come from Changes. Errors: ErrCompacted, as for Changes; ErrUnavailable when etcd has stopped or
-// the Store was closed; and ctx's. The changes belong to the caller. Follow is for one reader, the feed.
-func (s *Store) Follow(ctx context.Context, after Revision) (changes []Change, upTo Revision, err error) {
+// Follow implements storage.Store. What has just been written comes from memory, however busy etcd's database is, and older
+// changes from Changes.
+func (s *Store) Follow(ctx context.Context, after storage.Revision) (changes []storage.Change, upTo storage.Revision, err error) {
 	t := &s.tail
 	for after >= t.through {
 		if err := ctx.Err(); err != nil {
@@ -153,14 +153,14 @@ func (s *Store) Follow(ctx context.Context, after Revision) (changes []Change, u
 			return changes, upTo, nil
 		}
 	}
-	return s.Changes(ctx, Stretch{After: after, MaxBytes: followBytes})
+	return s.Changes(ctx, storage.Stretch{After: after, MaxBytes: followBytes})
 }
 
 // appendEvents adds the events after a revision. At a gap it stops, and makes the reader read the index.
-func (s *Store) appendEvents(changes []Change, events []*mvccpb.Event, after Revision) (_ []Change, upTo Revision) {
+func (s *Store) appendEvents(changes []storage.Change, events []*mvccpb.Event, after storage.Revision) (_ []storage.Change, upTo storage.Revision) {
 	upTo = after
 	for _, e := range events {
-		rev := Revision(e.Kv.ModRevision)
+		rev := storage.Revision(e.Kv.ModRevision)
 		if rev <= after { // it was read from the index
 			continue
 		}
@@ -173,9 +173,9 @@ func (s *Store) appendEvents(changes []Change, events []*mvccpb.Event, after Rev
 	return changes, upTo
 }
 
-func (s *Store) decodeEvent(e *mvccpb.Event) Change {
+func (s *Store) decodeEvent(e *mvccpb.Event) storage.Change {
 	if e.Type == mvccpb.Event_DELETE {
-		return Change{KeyValue: KeyValue{Key: string(e.Kv.Key), Revision: Revision(e.Kv.ModRevision)}, Deleted: true}
+		return storage.Change{KeyValue: storage.KeyValue{Key: string(e.Kv.Key), Revision: storage.Revision(e.Kv.ModRevision)}, Deleted: true}
 	}
 	return s.decode(e.Kv)
 }

@@ -1,4 +1,4 @@
-package storage_test
+package embedded_test
 
 import (
 	"bytes"
@@ -11,17 +11,18 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
 // open starts a store on an embedded etcd of its own.
-func open(t testing.TB) (*storage.Store, *etcd.Server) {
+func open(t testing.TB) (*embedded.Store, *etcd.Server) {
 	t.Helper()
 	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := storage.New(e.Client, e.Local)
+	s, err := embedded.New(e.Client, e.Local)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,108 @@
+package storage
+
+import (
+	"context"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// Writer is the half of a Store that writes: transactions through a client of etcd. Each implementation of Store has one.
+// It is safe for concurrent use.
+type Writer struct {
+	client *clientv3.Client
+	gate   *gate // nil unless AllowReplace was called
+}
+
+// NewWriter returns a Writer through a client.
+func NewWriter(client *clientv3.Client) *Writer { return &Writer{client: client} }
+
+// Condition says that a write is done only if Key's last write has this revision. A new object needs that of its
+// namespace, for example.
+type Condition struct {
+	Key      string
+	Revision Revision // of the last write to Key; 0 means that Key must not exist
+}
+
+// Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
+// ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
+// ErrTooLarge, ErrNoSpace, ErrReplaced, ErrUnavailable and ctx's. After the last two the write may have happened.
+func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
+	cmps := append(make([]clientv3.Cmp, 0, 1+len(conds)), clientv3.Compare(clientv3.ModRevision(key), "=", 0))
+	txn := w.client.Txn(ctx).If(appendConditions(cmps, conds)...).Then(clientv3.OpPut(key, string(value)))
+	if len(conds) > 0 {
+		txn = txn.Else(clientv3.OpGet(key, clientv3.WithKeysOnly()))
+	}
+	if err := w.gate.enter(ctx); err != nil {
+		return 0, Wrap("create", key, err)
+	}
+	defer w.gate.leave()
+	res, err := txn.Commit()
+	switch {
+	case err != nil:
+		return 0, Wrap("create", key, err)
+	case res.Succeeded:
+		return Revision(res.Header.Revision), nil
+	case len(conds) > 0 && len(res.Responses[0].GetResponseRange().Kvs) == 0:
+		return 0, Wrap("create", key, ErrConditionFailed)
+	}
+	return 0, Wrap("create", key, ErrExists)
+}
+
+// Update replaces a key's value if its last write has the expected revision, and returns the new revision.
+// ErrConflict means that it has another one or that the key is gone: read again. ErrConditionFailed means
+// that the key is as expected and one of the conditions doesn't hold. Update doesn't look whether the bytes are those
+// that are stored: the caller must leave out such a write, because every write makes an event. Other errors as for
+// Create.
+func (w *Writer) Update(ctx context.Context, key string, value []byte, expected Revision, conds ...Condition) (Revision, error) {
+	return w.commit(ctx, guarded{op: "update", key: key, expected: expected, conds: conds}, clientv3.OpPut(key, string(value)))
+}
+
+// Delete removes a key if its last write is the expected revision, and returns the revision of the
+// deletion. ErrConflict as for Update, other errors as for Create.
+func (w *Writer) Delete(ctx context.Context, key string, expected Revision) (Revision, error) {
+	return w.commit(ctx, guarded{op: "delete", key: key, expected: expected}, clientv3.OpDelete(key))
+}
+
+// guarded says under what a write of an existing key is done.
+type guarded struct {
+	op       string // for errors
+	key      string
+	expected Revision // of the key's last write
+	conds    []Condition
+}
+
+// commit does a write if the key is as expected and all conditions hold.
+func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revision, error) {
+	if g.expected <= 0 { // a missing key would compare equal to revision 0
+		return 0, Wrap(g.op, g.key, ErrConflict)
+	}
+	cmps := append(make([]clientv3.Cmp, 0, 1+len(g.conds)), clientv3.Compare(clientv3.ModRevision(g.key), "=", int64(g.expected)))
+	txn := w.client.Txn(ctx).If(appendConditions(cmps, g.conds)...).Then(write)
+	if len(g.conds) > 0 {
+		txn = txn.Else(clientv3.OpGet(g.key, clientv3.WithKeysOnly()))
+	}
+	if err := w.gate.enter(ctx); err != nil {
+		return 0, Wrap(g.op, g.key, err)
+	}
+	defer w.gate.leave()
+	res, err := txn.Commit()
+	switch {
+	case err != nil:
+		return 0, Wrap(g.op, g.key, err)
+	case res.Succeeded:
+		return Revision(res.Header.Revision), nil
+	}
+	if len(g.conds) > 0 {
+		if kvs := res.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 && kvs[0].ModRevision == int64(g.expected) {
+			return 0, Wrap(g.op, g.key, ErrConditionFailed)
+		}
+	}
+	return 0, Wrap(g.op, g.key, ErrConflict)
+}
+
+func appendConditions(cmps []clientv3.Cmp, conds []Condition) []clientv3.Cmp {
+	for _, c := range conds {
+		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Revision)))
+	}
+	return cmps
+}
