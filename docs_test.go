@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
+	"github.com/apiserver-lite/apiserver-lite/migrate"
 )
 
 // pages returns the paths and contents of the files that people read: pages, and examples of installations.
@@ -80,6 +81,9 @@ func anchors(page string) (names []string) {
 func TestDocsFlags(t *testing.T) {
 	known := map[string]bool{"APISERVER_LITE_TOKEN": true, "APISERVER_LITE_SERVER": true}
 	for _, name := range cli.FlagNames() {
+		known["--"+name] = true
+	}
+	for _, name := range migrate.FlagNames() {
 		known["--"+name] = true
 	}
 	for name := range dropin.FlagNames() {

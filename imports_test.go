@@ -65,7 +65,8 @@ var floors = []floor{
 	{"bench", []string{"client"}}, // runs the binary, or measures a server that runs; tries the client at either
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
 	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
-	{"", []string{"server", "client/cli", "dropin"}},           // main
+	{"migrate", []string{"storage", "storage/etcd", "storage/remote"}},
+	{"", []string{"server", "client/cli", "dropin", "migrate"}}, // main
 }
 
 // light are the packages that a Go client links: of what isn't ours they import the standard library only.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/client/cli"
 	"github.com/apiserver-lite/apiserver-lite/dropin"
+	"github.com/apiserver-lite/apiserver-lite/migrate"
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
 
@@ -71,6 +72,11 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer, pa
 	}
 	if len(args) > 0 && args[0] == envtestCommand {
 		return runEnvtest(args[1:], stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == migrate.Name {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		return migrate.Run(ctx, args[1:], stdout, stderr)
 	}
 	var f flags
 	f.parent.pid = parent
@@ -298,11 +304,11 @@ func flagSet(f *flags) *pflag.FlagSet {
 }
 
 func usage(f *flags) string {
-	return "Usage: apiserver-lite [flags]\n       apiserver-lite " + strings.Join(cli.Names, "|") + " ...\n       apiserver-lite " + envtestCommand + " DIR\n\nThe commands talk to a server: apiserver-lite watch --help has more. " + envtestCommand + " fills a directory for KUBEBUILDER_ASSETS.\n\nEach flag is also an environment variable: --data-dir is " + envPrefix + "DATA_DIR.\n\n" + flagSet(f).FlagUsages()
+	return "Usage: apiserver-lite [flags]\n       apiserver-lite " + strings.Join(cli.Names, "|") + " ...\n       apiserver-lite " + envtestCommand + " DIR\n       apiserver-lite " + migrate.Name + " --from DIR|--to DIR --etcd-servers URL,...\n\nThe commands talk to a server: apiserver-lite watch --help has more. " + envtestCommand + " fills a directory for KUBEBUILDER_ASSETS. " + migrate.Name + " moves data into an etcd cluster, or back.\n\nEach flag is also an environment variable: --data-dir is " + envPrefix + "DATA_DIR.\n\n" + flagSet(f).FlagUsages()
 }
 
 // commands are the words that may come instead of flags.
-func commands() []string { return append(slices.Clone(cli.Names), envtestCommand) }
+func commands() []string { return append(slices.Clone(cli.Names), envtestCommand, migrate.Name) }
 
 func parseLevel(s string) (slog.Level, error) {
 	var level slog.Level

@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,6 +29,9 @@ type Marker struct {
 	// ID is random: it tells this store from another one with the same keys.
 	ID string `json:"id"`
 }
+
+// NewMarker returns the marker of a new store.
+func NewMarker() Marker { return Marker{Layout: MarkerLayout, ID: rand.Text()} }
 
 // Bytes is what is stored.
 func (m Marker) Bytes() []byte {

@@ -31,9 +31,17 @@ type Store struct {
 	reads     atomic.Int64 // stretches of history read
 }
 
-// New returns the store of an embedded member and its in-process client. Close it before the member stops.
+// New returns the store of an embedded member and its in-process client. Close it before the member stops. It refuses a store
+// that a migration has filled by half.
 func New(client *clientv3.Client, local *etcdserver.EtcdServer) (*Store, error) {
 	s := &Store{Writer: storage.NewWriter(client), local: local}
+	half, err := local.KV().Range(context.Background(), []byte(storage.MigrationKey), nil, mvcc.RangeOptions{})
+	if err != nil {
+		return nil, storage.Wrap("get", storage.MigrationKey, err)
+	}
+	if len(half.KVs) > 0 {
+		return nil, errors.New("the data directory is filled by half: run the same migration again to go on with it, or remove the directory to give it up")
+	}
 	if err := s.tail.open(local.Watchable(), s.Current); err != nil {
 		return nil, fmt.Errorf("watch the store: %w", err)
 	}

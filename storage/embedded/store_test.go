@@ -37,6 +37,26 @@ func open(t testing.TB) (*embedded.Store, *etcd.Server) {
 
 const key = "/registry/example.com/widgets/default/a"
 
+// TestMigrating: a store that a migration has filled by half isn't served.
+func TestMigrating(t *testing.T) {
+	_, e := open(t)
+	if _, err := e.Client.Put(t.Context(), storage.MigrationKey, "{}"); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := embedded.New(e.Client, e.Local); err == nil {
+		s.Close()
+		t.Error("the store was opened")
+	}
+	if _, err := e.Client.Delete(t.Context(), storage.MigrationKey); err != nil {
+		t.Fatal(err)
+	}
+	s, err := embedded.New(e.Client, e.Local)
+	if err != nil {
+		t.Fatalf("after the migration: %v", err)
+	}
+	s.Close()
+}
+
 func TestOperations(t *testing.T) {
 	ctx := t.Context()
 	s, _ := open(t)

@@ -1,0 +1,187 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+)
+
+// Name is the command's.
+const Name = "migrate"
+
+const help = `Usage: apiserver-lite migrate --from DIR --etcd-servers URL,...
+       apiserver-lite migrate --to DIR --etcd-servers URL,...
+
+Moves the content of a data directory into an etcd cluster, or back. Stop the servers first. The source stays as it is. The
+target must have no keys. After an interruption the same command goes on.
+
+`
+
+// Exit codes.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// command is what the flags say.
+type command struct {
+	from, to string
+	raise    bool
+	etcd     remote.Options
+}
+
+func (c *command) flagSet() *pflag.FlagSet {
+	set := pflag.NewFlagSet(Name, pflag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
+	set.SortFlags = false
+	set.StringVar(&c.from, "from", "", "data directory to move into the cluster; no server may run on it")
+	set.StringVar(&c.to, "to", "", "data directory to move the cluster's content into; it's made if it's missing")
+	set.BoolVar(&c.raise, "raise-revision", false, "with --from: raise the cluster's revision above the directory's first, by as many writes as it takes")
+	c.etcd.AddFlags(set)
+	return set
+}
+
+// FlagNames returns the names of the flags, for a test of the documentation.
+func FlagNames() (names []string) {
+	new(command).flagSet().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
+// Run runs the command with its arguments, and returns its exit code: 0 when all is moved, 1 if it can't be or ctx ended
+// first, 2 if the arguments are wrong.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	var c command
+	set := c.flagSet()
+	err := set.Parse(args)
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprint(stdout, help+set.FlagUsages())
+		return exitOK
+	case err == nil:
+		err = c.validate(set.Args())
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "apiserver-lite: %s\n", oneLine(err))
+		return exitUsage
+	}
+	said, err := c.run(ctx, stderr)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("interrupted; nothing is served from the target yet, and the same command goes on from here")
+		}
+		fmt.Fprintf(stderr, "apiserver-lite: %s\n", oneLine(err))
+		return exitFailure
+	}
+	fmt.Fprintln(stdout, said)
+	return exitOK
+}
+
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+
+func (c *command) validate(args []string) error {
+	switch {
+	case len(args) > 0:
+		return fmt.Errorf("unexpected argument %q: see apiserver-lite migrate --help", args[0])
+	case (c.from == "") == (c.to == ""):
+		return errors.New("either --from or --to names a data directory")
+	case !c.etcd.On():
+		return errors.New("--etcd-servers names no cluster")
+	case c.raise && c.to != "":
+		return errors.New("--raise-revision needs --from: a directory's revision is raised without it")
+	}
+	return c.etcd.Validate()
+}
+
+// run moves the content, and returns what to say then.
+func (c *command) run(ctx context.Context, stderr io.Writer) (said string, err error) {
+	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	c.etcd.Log = log
+	client, err := remote.Connect(ctx, c.etcd)
+	if err != nil {
+		return "", err
+	}
+	defer client.Close()
+	prefix := strings.TrimSuffix(c.etcd.Prefix, "/")
+	cluster := store{client: client, name: strings.Join(c.etcd.Servers, ",") + " " + prefix, prefix: prefix}
+	if c.from != "" {
+		return c.intoCluster(ctx, cluster, log, stderr)
+	}
+	return c.intoDirectory(ctx, cluster, log, stderr)
+}
+
+// intoCluster moves the content of --from.
+func (c *command) intoCluster(ctx context.Context, cluster store, log *slog.Logger, stderr io.Writer) (said string, err error) {
+	if _, err := os.Stat(c.from); err != nil {
+		return "", fmt.Errorf("--from: %w", err)
+	}
+	server, dir, err := openDirectory(ctx, c.from, log)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	m := migration{source: dir, target: cluster, out: stderr, marker: true}
+	if c.raise {
+		m.raise = raiseByWrites(cluster, stderr)
+	}
+	if err := m.run(ctx); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("moved %d objects of revision %d; %s has them still. Start each replica with --etcd-servers %s --etcd-prefix %s",
+		m.at.Keys, m.at.Revision, server.Dir(), strings.Join(c.etcd.Servers, ","), c.etcd.Prefix), nil
+}
+
+// intoDirectory moves the cluster's content into --to.
+func (c *command) intoDirectory(ctx context.Context, cluster store, log *slog.Logger, stderr io.Writer) (said string, err error) {
+	marker, err := cluster.get(ctx, storage.MarkerKey)
+	if err != nil {
+		return "", err
+	}
+	if len(marker.Kvs) == 0 {
+		return "", fmt.Errorf("%s isn't this program's: it has no %s", cluster.name, storage.MarkerKey)
+	}
+	if _, err := storage.ParseMarker(marker.Kvs[0].Value); err != nil {
+		return "", fmt.Errorf("%s: %w", cluster.name, err)
+	}
+	server, dir, err := openDirectory(ctx, c.to, log)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, server.Close()) }()
+	m := migration{source: cluster, target: dir, out: stderr}
+	m.raise = func(ctx context.Context, _, to int64) error {
+		if err := errors.Join(server.RaiseRevision(raiseKey, to), server.Close()); err != nil {
+			return err
+		}
+		reopened, again, err := openDirectory(ctx, c.to, log)
+		if err != nil {
+			return err
+		}
+		server, m.target = reopened, again
+		return nil
+	}
+	if err := m.run(ctx); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("moved %d objects of revision %d; %s has them still. Start the server with --data-dir %s", m.at.Keys, m.at.Revision, cluster.name, server.Dir()), nil
+}
+
+// openDirectory opens and locks a data directory.
+func openDirectory(ctx context.Context, path string, log *slog.Logger) (*etcd.Server, store, error) {
+	server, err := etcd.Open(ctx, etcd.Options{DataDir: path, Log: log})
+	if err != nil {
+		return nil, store{}, err
+	}
+	return server, store{client: server.Client, name: "the directory " + server.Dir()}, nil
+}
