@@ -156,13 +156,23 @@ func rounds() int {
 	if testing.Short() {
 		return 300
 	}
-	return 3000
+	return 1500
+}
+
+// modelPatience is how long a model test may take before it fails: some seconds, and much more on a machine that does much
+// else.
+const modelPatience = 5 * time.Minute
+
+func boundedModel(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), modelPatience)
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // TestFollowModel: through a proxy that spoils most of its connections, Follow gives every change once and in order.
 func TestFollowModel(t *testing.T) {
 	s := define(t)
-	direct, ctx := collection(t, s.URL), bounded(t)
+	direct, ctx := collection(t, s.URL), boundedModel(t)
 	start := must(direct.List(ctx))(t).ResourceVersion
 	widgets, proxy := faulty(t, s.URL, newChaos(t).plan)
 	var want history
@@ -203,9 +213,10 @@ func TestFollowModel(t *testing.T) {
 // version is, its subscribers see how each object got where it is, and it comes to the newest version.
 func TestCacheModel(t *testing.T) {
 	s := define(t)
-	direct, ctx := collection(t, s.URL), bounded(t)
+	direct := collection(t, s.URL)
 	for name, paged := range map[string]bool{"state at the beginning of a watch": false, "state by list": true} {
 		t.Run(name, func(t *testing.T) {
+			ctx := boundedModel(t)
 			plan := newChaos(t)
 			plan.expired = true
 			widgets, proxy := faulty(t, s.URL, func(r *http.Request) faultproxy.Fault {

@@ -35,8 +35,9 @@ type definitions struct {
 	// It's a channel, because waiting for it must end with the request. It's never closed.
 	writing chan struct{}
 
-	mu    sync.Mutex             // guards known and restored, and replacing the catalog
-	known map[string]*definition // by name
+	mu     sync.Mutex             // guards known, restored and closed, and replacing the catalog
+	closed bool                   // nothing is served any more: the catalog stays as it is
+	known  map[string]*definition // by name
 	// restored has the revisions up to which objects may be in another form than their definition's because a reset
 	// brought them back, and only those that are higher than the definition's own.
 	restored map[storage.Prefix]storage.Revision
@@ -169,6 +170,9 @@ type broken struct {
 func (d *definitions) rebuild() (unusable []broken) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed { // a controller may still write a definition while the server stops; nobody would close what is opened now
+		return nil
+	}
 	seen := make(map[string]bool, len(d.known))
 	var changed []*resource // whose watches end
 	stale := false
@@ -398,6 +402,7 @@ func (d *definitions) webhookCalls() (n int) {
 // close closes the definitions' webhooks, and waits until they're closed.
 func (d *definitions) close() {
 	d.mu.Lock()
+	d.closed = true
 	for _, def := range d.known {
 		d.closing.Go(def.res.converter.close)
 	}
