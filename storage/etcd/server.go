@@ -48,6 +48,8 @@ type Options struct {
 	// QuotaBytes is the size of the database file at which writes are refused until something is
 	// deleted. Defaults to 4 GiB; at least 16 MiB.
 	QuotaBytes int64
+	// Cluster makes the store one that other processes have, too. The zero value is a store of this process alone.
+	Cluster ClusterOptions
 	// Log gets etcd's warnings and what the keeper does. Defaults to slog.Default().
 	Log *slog.Logger
 }
@@ -128,6 +130,10 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	var err error
+	if o.Cluster, err = o.Cluster.withDefaults(o.Ephemeral); err != nil {
+		return o, err
+	}
 	switch {
 	case o.History < 0:
 		return o, fmt.Errorf("history of %v: it can't be negative", o.History)
@@ -148,13 +154,14 @@ type Server struct {
 	// Local is etcd itself, for what the client can't do.
 	Local *etcdserver.EtcdServer
 
-	dir    *dataDir
-	log    *slog.Logger
-	etcd   *embed.Etcd
-	keeper *keeper
+	dir     *dataDir
+	log     *slog.Logger
+	etcd    *embed.Etcd
+	keeper  *keeper
+	cluster *cluster // nil for a store of one member without a port
 
 	stopKeeper context.CancelFunc
-	background sync.WaitGroup // the keeper's goroutine and watchStop's
+	background sync.WaitGroup // the keeper's goroutine, watchStop's and the cluster's
 
 	failed chan struct{} // closed after err is set
 	fail   func(error)   // the first call counts
@@ -205,11 +212,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	}
 	var replay uint64
 	if !o.Ephemeral {
-		id, err := clusterID(cfg)
-		if err != nil {
-			return err
-		}
-		if replay, err = s.dir.check(o.Log, id); err != nil {
+		if replay, err = s.checkFiles(ctx, o, cfg); err != nil {
 			return err
 		}
 	}
@@ -219,7 +222,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := s.startEtcd(ctx, cfg); err != nil {
 		return fmt.Errorf("data directory %s: etcd can't start: %w", s.dir.path, err)
 	}
-	if err := s.lead(ctx, replay); err != nil {
+	if err := s.awaitEtcd(ctx, replay); err != nil {
 		return fmt.Errorf("data directory %s: etcd doesn't get ready: %w", s.dir.path, err)
 	}
 	var k *keeper
@@ -237,11 +240,58 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	}
 	s.Client = v3client.New(s.Local)
 	s.Client.KV = roomyKV{s.Client.KV, k.room}
+	if s.cluster != nil {
+		s.Client.KV = clusterKV{s.Client.KV, s.cluster}
+	}
 	var kctx context.Context
 	kctx, s.stopKeeper = context.WithCancel(context.Background())
 	s.background.Go(func() { s.keeper.run(kctx) })
 	s.background.Go(func() { s.watchStop(kctx) })
+	if s.cluster != nil {
+		s.background.Go(func() { s.cluster.run(kctx) })
+	}
 	return nil
+}
+
+// checkFiles has the directory's files checked, and makes the configuration that of a cluster's member if it's to be one.
+func (s *Server) checkFiles(ctx context.Context, o Options, cfg *embed.Config) (replay uint64, err error) {
+	state, err := s.dir.loadCluster()
+	if err != nil {
+		return 0, err
+	}
+	id := uint64(state.Cluster)
+	if id == 0 {
+		if id, err = clusterID(cfg); err != nil {
+			return 0, err
+		}
+	}
+	if replay, err = s.dir.check(o.Log, id); err != nil {
+		return 0, err
+	}
+	if s.cluster, err = openCluster(ctx, o, s.dir, state); err != nil || s.cluster == nil {
+		return replay, err
+	}
+	if err := s.cluster.configure(cfg); err != nil {
+		return 0, err
+	}
+	return replay, s.cluster.found(cfg, id)
+}
+
+// awaitEtcd returns when etcd serves.
+func (s *Server) awaitEtcd(ctx context.Context, replay uint64) error {
+	if s.cluster == nil {
+		return s.lead(ctx, replay)
+	}
+	s.cluster.serve(s.Local)
+	if s.cluster.alone() {
+		if err := s.lead(ctx, replay); err != nil {
+			return err
+		}
+	}
+	if err := s.cluster.awaitMajority(ctx, s); err != nil {
+		return err
+	}
+	return s.cluster.publish(ctx)
 }
 
 // config is etcd's configuration, for a single member without a port.
@@ -448,8 +498,23 @@ func (s *Server) Health() error {
 	case <-s.failed:
 		return fmt.Errorf("the store has failed: %w", s.err)
 	default:
+		if s.cluster != nil {
+			if o := s.cluster.lost.Load(); o != nil {
+				return o.error()
+			}
+		}
 		return s.keeper.health()
 	}
+}
+
+// ReadIndex returns a function that returns when this member's store has everything that was acknowledged before the
+// call, on any member; nil if there's only this one, whose store always has. Errors: etcd's ErrNoLeader if no majority
+// answers, ErrStopped, and ctx's.
+func (s *Server) ReadIndex() func(ctx context.Context) error {
+	if s.cluster == nil {
+		return nil
+	}
+	return s.cluster.readIndex
 }
 
 // Stats is what there is to measure.
@@ -499,6 +564,7 @@ func (s *Server) close() error {
 	if s.etcd != nil {
 		s.waitFor("etcd", s.etcd.Close)
 	}
+	s.cluster.close()
 	if s.hung {
 		s.dir.abandon()
 		return fmt.Errorf("etcd failed and can't be stopped: %w", s.err)

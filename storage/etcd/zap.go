@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -88,10 +89,18 @@ const noNextWAL = "failed to preallocate space when creating a new WAL"
 // info, and hands none on.
 const snapshotBegins = "triggering snapshot"
 
+// memberRemoved is what etcd logs before it stops because the cluster has removed the member.
+const memberRemoved = "data-dir used by this member must be removed"
+
+var errRemoved = errors.New("this member was removed from the cluster: to be one again it joins with an empty data directory")
+
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	switch e.Message {
 	case snapshotBegins:
 		c.snapshot()
+		return nil
+	case memberRemoved:
+		c.fail(errRemoved)
 		return nil
 	case noNextWAL:
 		c.fail(entryError(e, fields))

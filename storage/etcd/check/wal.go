@@ -143,14 +143,12 @@ func (r *walReader) note(rec record) error {
 			return err
 		}
 		r.sum.commit = max(r.sum.commit, commit)
-	case wal.SnapshotType: // after the files before it were purged, entries begin after it
+	case wal.SnapshotType: // entries begin after it if the files before it were purged, or if another member sent it
 		index, err := protoVarint(rec.data, snapshotIndex)
 		if err != nil {
 			return err
 		}
-		if r.sum.lastIndex == 0 {
-			r.sum.lastIndex = index
-		}
+		r.sum.lastIndex = max(r.sum.lastIndex, index)
 	case wal.MetadataType:
 		id, err := protoVarint(rec.data, metadataClusterID)
 		if err != nil {

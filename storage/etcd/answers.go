@@ -1,0 +1,168 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
+)
+
+// In a cluster an answer may not come: the leader is gone, or a majority is. etcd then keeps a request for six seconds
+// and more. Here each gets an answer within answerTimeout. While nobody leads, a request waits for a leader, and if none
+// comes it fails with ErrNoLeader, without having been sent. One that was sent and isn't answered fails with
+// context.DeadlineExceeded: whether it happened is unknown.
+
+const (
+	// answerTimeout bounds every request: a new leader is there about a second after the last one died.
+	answerTimeout = 2500 * time.Millisecond
+	// answerPoll is how often a request that waits for a leader looks for one.
+	answerPoll = 20 * time.Millisecond
+	// probeInterval is how often a member asks whether a majority still answers.
+	probeInterval = time.Second
+)
+
+// outage says that no majority answers.
+type outage struct {
+	since  time.Time
+	voters string // how many of them answer, of how many
+}
+
+func (o *outage) error() error {
+	return fmt.Errorf("no majority of the cluster's voting members answers since %s (%s of them do): %w",
+		o.since.UTC().Format(time.RFC3339), o.voters, etcderrors.ErrNoLeader)
+}
+
+// awaitLeader waits until there's somebody to send a request to. The error says why not.
+func (c *cluster) awaitLeader(ctx context.Context) error {
+	if c.led() {
+		return nil
+	}
+	tick := time.NewTicker(answerPoll)
+	defer tick.Stop()
+	for !c.led() {
+		select {
+		case <-tick.C:
+		case <-c.local.Load().StoppingNotify():
+			return etcderrors.ErrStopped
+		case <-ctx.Done():
+			if o := c.lost.Load(); o != nil {
+				return o.error()
+			}
+			return fmt.Errorf("the cluster has no leader: %w", etcderrors.ErrNoLeader)
+		}
+	}
+	return nil
+}
+
+// led reports whether a request has somewhere to go. A learner, and a member that was cut off just now, may know a
+// leader that is gone: the probe finds that out.
+func (c *cluster) led() bool { return c.local.Load().Leader() != 0 && c.lost.Load() == nil }
+
+// readIndex returns when this member's store has everything that was acknowledged before the call, on any member.
+// Callers that wait at the same time share one question to the leader. Errors: ErrNoLeader, ErrStopped, ctx's.
+func (c *cluster) readIndex(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	for {
+		if err := c.awaitLeader(bounded); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			return err
+		}
+		err := c.local.Load().LinearizableReadNotify(bounded)
+		switch {
+		case err == nil || errors.Is(err, etcderrors.ErrStopped):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case bounded.Err() != nil:
+			return fmt.Errorf("the cluster's leader didn't answer within %v: %w", answerTimeout, etcderrors.ErrNoLeader)
+		}
+	}
+}
+
+// clusterKV is a KV of which every request is answered in time.
+type clusterKV struct {
+	clientv3.KV
+	cluster *cluster
+}
+
+// within makes a request that answers in time.
+func within[T any](ctx context.Context, c *cluster, request func(context.Context) (T, error)) (res T, err error) {
+	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if err := c.awaitLeader(bounded); err != nil {
+		if ctx.Err() != nil {
+			err = ctx.Err()
+		}
+		return res, err
+	}
+	res, err = request(bounded)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return res, fmt.Errorf("the cluster didn't answer within %v: %w", answerTimeout, context.DeadlineExceeded)
+	}
+	return res, err
+}
+
+func (kv clusterKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
+	return within(ctx, kv.cluster, func(ctx context.Context) (clientv3.OpResponse, error) { return kv.KV.Do(ctx, op) })
+}
+
+func (kv clusterKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
+	r, err := kv.Do(ctx, clientv3.OpPut(key, value, opts...))
+	return r.Put(), err
+}
+
+func (kv clusterKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	r, err := kv.Do(ctx, clientv3.OpGet(key, opts...))
+	return r.Get(), err
+}
+
+func (kv clusterKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
+	r, err := kv.Do(ctx, clientv3.OpDelete(key, opts...))
+	return r.Del(), err
+}
+
+func (kv clusterKV) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
+	return within(ctx, kv.cluster, func(ctx context.Context) (*clientv3.CompactResponse, error) {
+		return kv.KV.Compact(ctx, rev, opts...)
+	})
+}
+
+func (kv clusterKV) Txn(ctx context.Context) clientv3.Txn { return &clusterTxn{kv: kv, ctx: ctx} }
+
+// clusterTxn keeps a transaction's parts until it's committed, when its time begins.
+type clusterTxn struct {
+	kv              clusterKV
+	ctx             context.Context // of the one call that the transaction is
+	cmps            []clientv3.Cmp
+	then, otherwise []clientv3.Op
+}
+
+func (t *clusterTxn) If(cmps ...clientv3.Cmp) clientv3.Txn {
+	t.cmps = append(t.cmps, cmps...)
+	return t
+}
+
+func (t *clusterTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.then = append(t.then, ops...)
+	return t
+}
+
+func (t *clusterTxn) Else(ops ...clientv3.Op) clientv3.Txn {
+	t.otherwise = append(t.otherwise, ops...)
+	return t
+}
+
+func (t *clusterTxn) Commit() (*clientv3.TxnResponse, error) {
+	return within(t.ctx, t.kv.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return t.kv.KV.Txn(ctx).If(t.cmps...).Then(t.then...).Else(t.otherwise...).Commit()
+	})
+}

@@ -1,0 +1,217 @@
+package etcd_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+)
+
+// clusterDeadline is how long a test waits for members, on a machine that is busy.
+const clusterDeadline = 60 * time.Second
+
+// freeAddress returns an address of this machine that nobody listens at.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// member is how a member is started, again and again.
+type member struct {
+	etcd.Options
+	server *etcd.Server
+}
+
+func newMember(t testing.TB, join *member) *member {
+	m := &member{Options: etcd.Options{DataDir: filepath.Join(t.TempDir(), "data"), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+	m.Cluster.Listen = freeAddress(t)
+	m.Log = m.Log.With("member", m.Cluster.Listen)
+	if join != nil {
+		m.Cluster.Join, m.Cluster.JoinTokenFile = join.Cluster.Listen, filepath.Join(join.DataDir, "join-token")
+	}
+	return m
+}
+
+func (m *member) start(t testing.TB) *etcd.Server {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), clusterDeadline)
+	defer cancel()
+	s, err := etcd.Open(ctx, m.Options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.server = s
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// eventually waits until f returns nil.
+func eventually(t testing.TB, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(clusterDeadline)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// voters waits until a cluster has so many voters and learners, all of which answer.
+func voters(t testing.TB, s *etcd.Server, voters, learners int) {
+	t.Helper()
+	eventually(t, func() error {
+		all, err := s.Members(t.Context())
+		if err != nil {
+			return err
+		}
+		v, l := 0, 0
+		for _, m := range all {
+			switch {
+			case !m.Answers:
+				return fmt.Errorf("a member doesn't answer: %+v", all)
+			case m.Voter:
+				v++
+			default:
+				l++
+			}
+		}
+		if v != voters || l != learners {
+			return fmt.Errorf("%d voters and %d learners, want %d and %d: %+v", v, l, voters, learners, all)
+		}
+		return nil
+	})
+}
+
+// readHere reads a key from a member's own store, after everything that was acknowledged.
+func readHere(t testing.TB, s *etcd.Server, key string) string {
+	t.Helper()
+	if err := s.ReadIndex()(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return get(t, s, key)
+}
+
+func TestASecondMemberIsALearnerAndAThirdMakesThreeVoters(t *testing.T) {
+	first := newMember(t, nil)
+	one := first.start(t)
+	put(t, one, "k", "1")
+	two := newMember(t, first).start(t)
+	if got := readHere(t, two, "k"); got != "1" {
+		t.Fatalf("the second member reads %q", got)
+	}
+	put(t, two, "k", "2")
+	if got := readHere(t, one, "k"); got != "2" {
+		t.Fatalf("the first member reads %q", got)
+	}
+	voters(t, one, 1, 1)
+	three := newMember(t, first).start(t)
+	voters(t, three, 3, 0)
+	put(t, three, "k", "3")
+	for _, s := range []*etcd.Server{one, two} {
+		if got := readHere(t, s, "k"); got != "3" {
+			t.Errorf("a member reads %q", got)
+		}
+	}
+	four := newMember(t, first).start(t)
+	voters(t, four, 3, 1)
+	info, err := os.Stat(filepath.Join(first.DataDir, "join-token"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("join-token: %v, %v", info.Mode(), err)
+	}
+}
+
+func TestJoinsThatAreRefused(t *testing.T) {
+	first, other := newMember(t, nil), newMember(t, nil)
+	first.start(t)
+	other.start(t)
+	token, err := os.ReadFile(filepath.Join(first.DataDir, "join-token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := newMember(t, nil)
+	used.Cluster = etcd.ClusterOptions{}
+	closeServer(t, used.start(t))
+	tests := []struct {
+		name    string
+		prepare func(t *testing.T, m *member)
+		want    string
+	}{
+		{"a wrong secret", func(t *testing.T, m *member) {
+			m.Cluster.JoinTokenFile = filepath.Join(t.TempDir(), "token")
+			wrong := strings.TrimSpace(string(token))
+			wrong = wrong[:len(wrong)-2] + "22\n"
+			if err := os.WriteFile(m.Cluster.JoinTokenFile, []byte(wrong), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "doesn't know the token"},
+		{"another cluster's authority", func(_ *testing.T, m *member) {
+			m.Cluster.JoinTokenFile = filepath.Join(other.DataDir, "join-token")
+		}, "certificate authority has another fingerprint"},
+		{"no token", func(t *testing.T, m *member) {
+			m.Cluster.JoinTokenFile = filepath.Join(t.TempDir(), "token")
+		}, "no such file"},
+		{"something else than a token", func(t *testing.T, m *member) {
+			m.Cluster.JoinTokenFile = filepath.Join(first.DataDir, "apiserver-lite.json")
+		}, "isn't a join token"},
+		{"a directory with data of its own", func(_ *testing.T, m *member) { m.DataDir = used.DataDir }, "has data of its own"},
+		{"a foreign directory", func(t *testing.T, m *member) {
+			m.DataDir = t.TempDir()
+			if err := os.WriteFile(filepath.Join(m.DataDir, "file"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, "holds something else"},
+		{"the address of a member", func(_ *testing.T, m *member) { m.Cluster.Listen = first.Cluster.Listen }, "is this process itself"},
+		{"a port that changes", func(_ *testing.T, m *member) { m.Cluster.Listen = "127.0.0.1:0" }, "needs a port that stays"},
+		{"every address", func(_ *testing.T, m *member) { m.Cluster.Listen = "0.0.0.0:7000" }, "is every address"},
+		{"no address", func(_ *testing.T, m *member) { m.Cluster.Listen = "" }, "needs --cluster-listen"},
+		{"four voters", func(_ *testing.T, m *member) { m.Cluster.Voters = 4 }, "neither 3 nor 5"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			m := newMember(t, first)
+			test.prepare(t, m)
+			s, err := etcd.Open(t.Context(), m.Options)
+			if err == nil {
+				s.Close()
+				t.Fatal("it was let in")
+			}
+			if !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %q, want %q in it", err, test.want)
+			}
+			if all, err := first.server.Members(t.Context()); err != nil || len(all) != 1 {
+				t.Errorf("the cluster has %+v, %v", all, err)
+			}
+		})
+	}
+}
+
+func TestAStoreWithoutAClusterHasNoMembers(t *testing.T) {
+	s := open(t, etcd.Options{DataDir: t.TempDir()})
+	if _, err := s.Members(t.Context()); !errors.Is(err, etcd.ErrNoCluster) {
+		t.Errorf("Members: %v", err)
+	}
+	if err := s.RemoveMember(t.Context(), "x"); !errors.Is(err, etcd.ErrNoCluster) {
+		t.Errorf("RemoveMember: %v", err)
+	}
+	if s.ReadIndex() != nil {
+		t.Error("it asks raft for a read index")
+	}
+}

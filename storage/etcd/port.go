@@ -1,0 +1,169 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
+)
+
+const (
+	joinPath   = "/apiserver-lite/join"
+	statusPath = "/apiserver-lite/status"
+)
+
+const (
+	// maxPortConnections bounds the connections of the port. A member has a few with each other one.
+	maxPortConnections = 1024
+	// portHeaderTimeout is how long a request's header may take.
+	portHeaderTimeout = 5 * time.Second
+	// portReadTimeout is how long a whole request may take. Whole databases are sent to members that lag: etcd has the
+	// same bound.
+	portReadTimeout = 5 * time.Minute
+	// portHeaderBytes bounds a request's header.
+	portHeaderBytes = 16 << 10
+	// listenRetry is how long the port's address may take to become one of this machine's: the name of a pod or of a
+	// container may not resolve yet when the process starts.
+	listenRetry = 30 * time.Second
+)
+
+// port is where the other members reach this one, and where others join. Nothing there is plain text: connections are
+// TLS 1.3 with the cluster's certificates. A join is the only request that a client without a certificate may make.
+type port struct {
+	listener net.Listener
+	log      *slog.Logger
+	http     *http.Server
+	peers    atomic.Pointer[http.Handler] // etcd's; nil until etcd has started
+	serving  sync.WaitGroup
+}
+
+// openPort takes the address. A name that doesn't resolve yet is tried again.
+func openPort(ctx context.Context, address string, log *slog.Logger) (*port, error) {
+	giveUp := time.Now().Add(listenRetry)
+	for {
+		l, err := transport.NewListenerWithOpts(address, "http", transport.WithTimeout(rafthttp.ConnReadTimeout, rafthttp.ConnWriteTimeout))
+		if err == nil {
+			return &port{listener: transport.LimitListener(l, maxPortConnections), log: log}, nil
+		}
+		var dns *net.DNSError
+		if !errors.As(err, &dns) || time.Now().After(giveUp) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// serve begins to answer: joins and the status by c, everything else by etcd.
+func (p *port) serve(c *cluster, certificate tls.Certificate) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+joinPath, c.serveJoin)
+	mux.Handle("GET "+statusPath, membersOnly(c.log, http.HandlerFunc(c.serveStatus)))
+	mux.Handle("/", membersOnly(c.log, http.HandlerFunc(p.servePeer)))
+	p.http = &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: portHeaderTimeout,
+		ReadTimeout:       portReadTimeout,
+		MaxHeaderBytes:    portHeaderBytes,
+		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2: etcd's streams know HTTP/1.1
+		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
+		TLSConfig: &tls.Config{
+			MinVersion:   tls.VersionTLS13,
+			Certificates: []tls.Certificate{certificate},
+			ClientAuth:   tls.VerifyClientCertIfGiven, // membersOnly insists; a joiner has none yet
+			ClientCAs:    c.authority.pool(),
+		},
+	}
+	p.serving.Go(func() { _ = p.http.ServeTLS(p.listener, "", "") }) // it ends with close
+}
+
+// membersOnly lets only those in who showed a certificate of the cluster.
+func membersOnly(log *slog.Logger, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
+			log.Warn("refused at the cluster's port: the client has no certificate of the cluster", "client", r.RemoteAddr)
+			http.Error(w, "a certificate of the cluster is needed", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (p *port) servePeer(w http.ResponseWriter, r *http.Request) {
+	h := p.peers.Load()
+	if h == nil {
+		http.Error(w, "the member is starting", http.StatusServiceUnavailable)
+		return
+	}
+	(*h).ServeHTTP(w, r)
+}
+
+func newPeerHandler(local *etcdserver.EtcdServer) *http.Handler {
+	h := etcdhttp.NewPeerHandler(local.Logger(), local)
+	return &h
+}
+
+// close ends all connections, and waits for the goroutine that accepts them.
+func (p *port) close() {
+	if p.http != nil {
+		_ = p.http.Close()
+	}
+	_ = p.listener.Close() // its error is that it's closed
+	p.serving.Wait()
+}
+
+// peerClient makes requests to other members' ports, as a member.
+type peerClient struct{ http *http.Client }
+
+func newPeerClient(a *authority, certificate tls.Certificate) *peerClient {
+	return &peerClient{&http.Client{
+		Timeout: peerTimeout,
+		Transport: &http.Transport{
+			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.pool(), Certificates: []tls.Certificate{certificate}},
+			IdleConnTimeout: rafthttp.ConnReadTimeout,
+		},
+		CheckRedirect: noRedirect,
+	}}
+}
+
+// peerTimeout is how long another member may take to say how it is.
+const peerTimeout = time.Second
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+func (p *peerClient) close() {
+	if p != nil {
+		p.http.CloseIdleConnections()
+	}
+}
+
+// get makes a request and decodes what is answered.
+func (p *peerClient) get(ctx context.Context, url string, into any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	res, err := p.http.Do(r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", url, res.Status)
+	}
+	return decodeAnswer(res.Body, into)
+}
