@@ -276,6 +276,7 @@ func flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&s.URLFile, "url-file", "", "file to write the URL to when ready")
 	set.StringVar(&s.DataDir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")
 	set.BoolVar(&s.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
+	s.Cluster.AddFlags(set)
 	set.DurationVar(&s.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
 	set.BoolVar(&s.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
 	s.Plugins.AddFlags(set)

@@ -117,6 +117,12 @@ func (e *Endpoint) failed(about subject, err error) error {
 		}}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return apierrors.NewTimeoutError("the request ended before storage answered; whether a write happened is unknown", 0)
+	case errors.Is(err, storage.ErrNoMajority):
+		e.res.registry.outages.report(err)
+		unavailable := apierrors.NewServiceUnavailable("no majority of the store's members can be reached: nothing was written; " +
+			"reads with resourceVersion=0 and watches go on meanwhile")
+		unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+		return unavailable
 	case errors.Is(err, storage.ErrUnavailable):
 		e.res.registry.outages.report(err)
 		return apierrors.NewServiceUnavailable("storage can't answer now; whether a write happened is unknown")

@@ -177,7 +177,7 @@ func (in *instance) openStore(ctx context.Context, s *Server) (err error) {
 	if !s.Ephemeral {
 		dir = cmp.Or(dir, DefaultDataDir)
 	}
-	options := etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, Bulk: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Log: in.log}
+	options := etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, Bulk: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
 	if in.etcd, err = etcd.Open(ctx, options); err != nil {
 		return err
 	}
@@ -185,6 +185,7 @@ func (in *instance) openStore(ctx context.Context, s *Server) (err error) {
 	if err != nil {
 		return err
 	}
+	store.ReadIndex = in.etcd.ReadIndex()
 	if s.Ephemeral {
 		store.AllowReplace()
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
 // What a Server's fields default to.
@@ -54,6 +55,10 @@ type Server struct {
 	// Ephemeral keeps the data in a fresh directory (inside DataDir, if that's set) that Close
 	// removes, and never syncs it to disk. UNSAFE: everything is lost when the process ends.
 	Ephemeral bool
+
+	// Cluster makes the store one that other processes have, too. By default this process has it alone, and opens no port
+	// for it.
+	Cluster etcd.ClusterOptions
 
 	// History is how long a watch can resume from an old resourceVersion. Defaults to 1h.
 	History time.Duration

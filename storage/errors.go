@@ -38,6 +38,9 @@ var (
 	// ErrRewound is returned when the store's revision went back, or the store is another one: what was read of it before means
 	// nothing any more.
 	ErrRewound = errors.New("the store isn't the one it was")
+	// ErrNoMajority is returned when no majority of the members of etcd can be reached. Nothing was written. It comes with
+	// the reason, and is an ErrUnavailable, too.
+	ErrNoMajority = errors.New("no majority of the store's members")
 	// ErrUnavailable is returned when etcd can't answer now; whether a write happened is unknown.
 	ErrUnavailable = errors.New("storage unavailable")
 )
@@ -69,6 +72,8 @@ func classify(err error) error {
 		return ErrFutureRevision
 	case is(etcderrors.ErrRequestTooLarge, rpctypes.ErrRequestTooLarge, rpctypes.ErrGRPCRequestTooLarge):
 		return ErrTooLarge
+	case is(etcderrors.ErrNoLeader, rpctypes.ErrNoLeader, rpctypes.ErrGRPCNoLeader):
+		return fmt.Errorf("%w: %w: %w", ErrUnavailable, ErrNoMajority, err)
 	case is(etcderrors.ErrNoSpace, rpctypes.ErrNoSpace, rpctypes.ErrGRPCNoSpace):
 		return fmt.Errorf("%w: %w", ErrNoSpace, err) // the disk or the quota, and what to do
 	}

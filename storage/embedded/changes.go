@@ -157,16 +157,28 @@ func (s *Store) revisions() (compacted, current storage.Revision) {
 // (watchableStoreTxnWrite.End calls notify, and only then does the apply return). A transaction that changes nothing has
 // no revision, and neither has a compaction.
 func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
-	if err := s.running(ctx); err != nil {
+	if err := s.fresh(ctx); err != nil {
 		return 0, storage.Wrap("barrier", storage.Root, err)
 	}
 	return s.announced(), nil
 }
 
-// running returns an error when etcd is stopping or ctx has ended. A linearizable read needs no other check: this is
-// the only member, and its state has every write that it acknowledged (storage/etcd waits for the replay of the log
-// before it serves). Raft's read index asks the other members whether one of them leads by now. Here it would only
-// cost time: most of what reading one object takes.
+// fresh returns when the member's state has everything that was acknowledged before the call, and has announced it. If
+// this is the only member, that's at once: its state has every write that it acknowledged (storage/etcd waits for the
+// replay of the log before it serves). With others, raft's read index asks them. It's most of what reading one object
+// takes.
+func (s *Store) fresh(ctx context.Context) error {
+	if s.ReadIndex == nil {
+		return s.running(ctx)
+	}
+	if err := s.ReadIndex(ctx); err != nil {
+		return err
+	}
+	s.tail.noteRestore(s.local.Backend())
+	return nil
+}
+
+// running returns an error when etcd is stopping or ctx has ended.
 func (s *Store) running(ctx context.Context) error {
 	select {
 	case <-s.local.StoppingNotify():

@@ -23,6 +23,10 @@ type Store struct {
 	// before the store is used.
 	OnRead func(key string) error
 
+	// ReadIndex, if set, returns when the local member has everything that was acknowledged before the call, on any member.
+	// It's needed if there are other members. Set it before the store is used.
+	ReadIndex func(context.Context) error
+
 	*storage.Writer
 
 	local     *etcdserver.EtcdServer
@@ -53,7 +57,7 @@ func (s *Store) Close() { s.tail.close() }
 
 // Get implements storage.Store.
 func (s *Store) Get(ctx context.Context, key string) (storage.KeyValue, error) {
-	if err := s.running(ctx); err != nil {
+	if err := s.fresh(ctx); err != nil {
 		return storage.KeyValue{}, storage.Wrap("get", key, err)
 	}
 	return s.GetAt(ctx, key, 0)
@@ -98,7 +102,7 @@ const listPage = 1000
 // List implements storage.Store.
 func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revision, fn func(storage.Change) error) (storage.Revision, error) {
 	if at == 0 {
-		if err := s.running(ctx); err != nil {
+		if err := s.fresh(ctx); err != nil {
 			return 0, storage.Wrap("list", keys.Prefix, err)
 		}
 		at = s.announced()

@@ -8,6 +8,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -25,6 +26,8 @@ type tail struct {
 	dropped   chan struct{}             // capacity 1: one pending signal is enough, the index has what was dropped
 	responses <-chan mvcc.WatchResponse // etcd's; closed by stream.Close. If nobody reads, filter drops
 	stream    mvcc.WatchStream
+	watch     mvcc.WatchID
+	backend   atomic.Value // a restored: the database that announced has been compared with
 	once      sync.Once
 
 	// The filter's own. Etcd calls it under a lock of etcd's.
@@ -33,6 +36,8 @@ type tail struct {
 
 	// The reader's own.
 	through storage.Revision // up to here the reader has to read the index
+
+	current func() storage.Revision // the newest revision that can be read from the index
 }
 
 // maxTailBytes bounds what waits in the tail: the channel alone would let 128 objects of the largest size wait, which
@@ -44,14 +49,40 @@ func (t *tail) open(w mvcc.Watchable, current func() storage.Revision) error {
 	t.dropped = make(chan struct{}, 1)
 	t.stream = w.NewWatchStream()
 	t.responses = t.stream.Chan()
-	all, toTheEnd := []byte{0}, []byte{}
-	if _, err := t.stream.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, t.filter); err != nil {
+	t.current = current
+	if err := t.begin(); err != nil {
 		t.close()
 		return err
 	}
-	t.through = current()
+	return nil
+}
+
+// begin watches from now on. What was written before is read from the index.
+func (t *tail) begin() (err error) {
+	all, toTheEnd := []byte{0}, []byte{}
+	if t.watch, err = t.stream.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, t.filter); err != nil {
+		return err
+	}
+	t.through = t.current()
 	raise(&t.announced, int64(t.through))
 	return nil
+}
+
+// restored is a database that etcd uses.
+type restored struct{ backend.Backend }
+
+// noteRestore looks whether another member's snapshot has replaced etcd's database. Such a snapshot has writes that no
+// watch has announced yet: the reader has to read them from the index.
+func (t *tail) noteRestore(be backend.Backend) {
+	if was, ok := t.backend.Load().(restored); ok && was.Backend == be {
+		return
+	}
+	raise(&t.announced, int64(t.current()))
+	t.backend.Store(restored{be}) // after announced: who sees it relies on that
+	select {
+	case t.dropped <- struct{}{}:
+	default:
+	}
 }
 
 func (t *tail) close() { t.once.Do(t.stream.Close) }
@@ -63,7 +94,7 @@ func (t *tail) filter(e *mvccpb.Event) (drop bool) {
 		t.newest = rev
 		// Nobody else sends to the channel. So if there's room now, there still is when etcd sends.
 		t.full = len(t.responses) == cap(t.responses) || t.waiting.Load() >= maxTailBytes
-		t.announced.Store(rev)
+		raise(&t.announced, rev) // it may be past rev: see noteRestore
 		if t.full {
 			select {
 			case t.dropped <- struct{}{}:
@@ -117,6 +148,12 @@ func (t *tail) received(w mvcc.WatchResponse, open bool) (mvcc.WatchResponse, er
 		return w, storage.Wrap("follow", storage.Root, etcderrors.ErrStopped)
 	}
 	t.waiting.Add(-bytesOf(w.Events...))
+	if w.CompactRevision != 0 { // a snapshot has replaced the database, whose history begins after the watch's position
+		_ = t.stream.Cancel(t.watch) // etcd has ended it already
+		if err := t.begin(); err != nil {
+			return w, storage.Wrap("follow", storage.Root, etcderrors.ErrStopped)
+		}
+	}
 	return w, nil
 }
 

@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/pflag"
 	"go.etcd.io/etcd/client/pkg/v3/tlsutil"
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/client/pkg/v3/types"
@@ -38,6 +39,14 @@ type ClusterOptions struct {
 	JoinTokenFile string
 	// Voters is how many members vote at most: 3 (the default) or 5. Further ones are learners. All members need the same.
 	Voters int
+}
+
+// AddFlags adds the flags that set the options.
+func (o *ClusterOptions) AddFlags(set *pflag.FlagSet) {
+	set.StringVar(&o.Listen, "cluster-listen", "", "address, host:port, at which other processes join this one's store and reach it as members; TLS with certificates of their own")
+	set.StringVar(&o.Join, "join", "", "the --cluster-listen of a member of the store to join; needed for the first start, with an empty data directory")
+	set.StringVar(&o.JoinTokenFile, "join-token-file", "", "file with the token for --join: join-token in a member's data directory")
+	set.IntVar(&o.Voters, "cluster-voters", defaultVoters, "how many members vote at most, 3 or 5; further ones are learners, which serve everything")
 }
 
 const (
