@@ -26,3 +26,7 @@ const (
 // nothing if the request isn't audited. A key that is there already keeps its first value. It may be called from many
 // goroutines at once.
 func Annotate(ctx context.Context, key, value string) { FromContext(ctx).Annotate(key, value) }
+
+// AnnotateBody is Annotate for what tells as much as a request's body, for instance a patch: only events that may have the body
+// get it, and it's left out where bodies are because the event is too large.
+func AnnotateBody(ctx context.Context, key, value string) { FromContext(ctx).AnnotateBody(key, value) }

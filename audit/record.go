@@ -26,7 +26,8 @@ type Record struct {
 
 	mu      sync.Mutex // guards the following
 	event   auditv1.Event
-	started bool // ResponseStarted is over
+	started bool     // ResponseStarted is over
+	telling []string // the annotations that tell as much as a body
 }
 
 // maxAnnotations bounds the annotations of a request, as webhooks and policies may bring any number.
@@ -39,6 +40,17 @@ func (r *Record) Annotate(key, value string) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.annotateLocked(key, value)
+}
+
+// AnnotateBody adds an annotation, see the function AnnotateBody.
+func (r *Record) AnnotateBody(key, value string) {
+	if r == nil || !r.bodies.request {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.telling = append(r.telling, key)
 	r.annotateLocked(key, value)
 }
 
@@ -164,7 +176,7 @@ func (r *Record) writeLocked(stage auditv1.Stage) error {
 func (r *Record) lineLocked() ([]byte, error) {
 	line, err := json.Marshal(&r.event)
 	if most := r.log.maxEvent(); err != nil || len(line) >= most {
-		if r.event.RequestObject == nil && r.event.ResponseObject == nil {
+		if r.event.RequestObject == nil && r.event.ResponseObject == nil && len(r.telling) == 0 {
 			if err == nil {
 				err = fmt.Errorf("an event has %d bytes, more than %d", len(line), most)
 			}
@@ -181,6 +193,10 @@ const truncated = "audit.k8s.io/truncated"
 
 func (r *Record) dropBodiesLocked() {
 	r.event.RequestObject, r.event.ResponseObject = nil, nil
+	for _, key := range r.telling {
+		delete(r.event.Annotations, key)
+	}
+	r.telling = nil
 	r.annotateLocked(truncated, "true")
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"sync"
 	"time"
 
@@ -183,8 +184,28 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 	if class == classWrite {
 		deadline = writeDeadline
 	}
+	asked, err := askedTimeout(w.query)
+	if err != nil {
+		return err
+	}
+	if asked > 0 {
+		deadline = min(deadline, asked)
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), deadline)
 	defer cancel()
 	next.ServeHTTP(w, r.WithContext(ctx))
 	return nil
+}
+
+// askedTimeout returns the time that a client gives its request by the parameter timeout; 0 or less for none.
+func askedTimeout(query url.Values) (time.Duration, error) {
+	text := query.Get("timeout")
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "invalid timeout specified in the request URL: expected a duration such as 10s")
+	}
+	return d, nil
 }

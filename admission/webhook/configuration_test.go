@@ -50,6 +50,62 @@ func TestService(t *testing.T) {
 	denied("not hook.default.svc") // it was reached: httptest's certificate is for another name
 }
 
+// TestServiceAnswers: a webhook behind a Service is called over TLS by the name of the Service, at an address that EndpointSlices
+// have, or else Endpoints.
+func TestServiceAnswers(t *testing.T) {
+	h := newHook(t, "hook.default.svc")
+	h.on("/add", patch(`[{"op":"add","path":"/data/size","value":"1"}]`))
+	port := h.URL[strings.LastIndexByte(h.URL, ':')+1:]
+	const namespace, slices = "/api/v1/namespaces/default/", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
+	slice := func(name, ready, port string) string {
+		return `{"metadata":{"name":"` + name + `","labels":{"kubernetes.io/service-name":"hook"}},"addressType":"IPv4","endpoints":[{"addresses":["127.0.0.1"],"conditions":{"ready":` + ready + `}}],"ports":[{"name":"https","port":` + port + `}]}`
+	}
+	for name, objects := range map[string][][2]string{ // paths and bodies
+		"EndpointSlices": {{slices, slice("unready", "false", "1")}, {slices, slice("ready", "true", port)}},
+		"Endpoints":      {{namespace + "endpoints", `{"metadata":{"name":"hook"},"subsets":[{"addresses":[{"ip":"127.0.0.1"}],"ports":[{"name":"https","port":` + port + `}]}]}`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := start(t)
+			must(t, s, 201, "POST", namespace+"services", `{"metadata":{"name":"hook"},"spec":{"clusterIP":"None","ports":[{"name":"https","port":8443}]}}`)
+			for _, o := range objects {
+				must(t, s, 201, "POST", o[0], o[1])
+			}
+			must(t, s, 201, "POST", mutatingPath, h.configuration("Mutating", "service", "/add",
+				`clientConfig={"service":{"namespace":"default","name":"hook","path":"/add","port":8443},"caBundle":"`+h.bundle()+`"}`))
+			if got := must(t, s, 201, "POST", configMaps, anyConfigMapBody)["data"].(map[string]any); got["size"] != "1" {
+				t.Errorf("data is %v", got)
+			}
+			if got := h.requests("/add"); len(got) != 1 || got[0].Name != "a" {
+				t.Errorf("it was asked %+v", got)
+			}
+		})
+	}
+}
+
+// TestBundle: as in Kubernetes a caBundle without a certificate can be stored, because tools put it in later. A call fails then,
+// as failurePolicy says.
+func TestBundle(t *testing.T) {
+	h, s := newHook(t), start(t)
+	for _, test := range []struct{ name, bundle, want string }{
+		{"no PEM", "bm9uZQ==", "clientConfig.caBundle has no certificate in PEM"},
+		{"of another authority", (&hook{Server: newHook(t, "other").Server}).bundle(), "certificate signed by unknown authority"},
+		{"the system's", "", "certificate signed by unknown authority"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			client := `clientConfig={"url":"` + h.URL + `/see","caBundle":"` + test.bundle + `"}`
+			must(t, s, 201, "POST", validatingPath, h.configuration("Validating", "bundle", "/see", client))
+			res, body := s.Do("POST", configMaps, anyConfigMapBody)
+			if res.StatusCode != 500 || !strings.Contains(body, `failed calling webhook \"bundle.example.com\"`) || !strings.Contains(body, test.want) {
+				t.Errorf("%s %s; want %q", res.Status, body, test.want)
+			}
+			must(t, s, 200, "DELETE", validatingPath+"/bundle", "")
+			if n := len(h.requests("/see")); n > 0 {
+				t.Errorf("it was asked %d times by whom can't trust it", n)
+			}
+		})
+	}
+}
+
 // TestEquivalent: a rule for one version is about the same objects in another one, and shows them in its version.
 func TestEquivalent(t *testing.T) {
 	h, s := newHook(t), start(t)

@@ -128,7 +128,7 @@ type path struct {
 type candidate struct {
 	*hook
 	at    match.Place
-	index int // among the candidates
+	index int // in the audit log: of a mutating webhook among all, of a validating one among those that are called
 }
 
 // about returns the webhooks whose rules are about a request.
@@ -147,9 +147,9 @@ func (h *hooks) about(a *registry.Attributes, c *registry.Catalog) []candidate {
 	}
 	var found []candidate
 	p := match.PathOf(a, c)
-	for _, one := range h.all {
+	for i, one := range h.all {
 		if at, ok := match.Rules(one.spec.Rules, one.spec.MatchPolicy, p); ok {
-			found = append(found, candidate{one, at, len(found)})
+			found = append(found, candidate{one, at, i})
 		}
 	}
 	known.known.Store(key, found)

@@ -65,13 +65,17 @@ func TestFailures(t *testing.T) {
 	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			h.on("/hook", test.handler)
+			timeout := "timeoutSeconds=30"
+			if test.name == "too slow" {
+				timeout = "timeoutSeconds=1"
+			}
 			for _, kind := range []string{"Mutating", "Validating"} {
 				if test.kinds != "" && test.kinds != kind {
 					continue
 				}
 				path := configurations + strings.ToLower(kind) + "webhookconfigurations"
 				for _, policy := range []string{"Fail", "Ignore"} {
-					must(t, s, 201, "POST", path, h.configuration(kind, "misbehaves", "/hook", `failurePolicy="`+policy+`"`, "timeoutSeconds=1"))
+					must(t, s, 201, "POST", path, h.configuration(kind, "misbehaves", "/hook", `failurePolicy="`+policy+`"`, timeout))
 					body := fmt.Sprintf(`{"metadata":{"name":"%d-%s-%s"},"data":{"a":"b"}}`, i, strings.ToLower(kind), strings.ToLower(policy))
 					res, answer := s.Do("POST", configMaps, body)
 					must(t, s, 200, "DELETE", path+"/misbehaves", "")

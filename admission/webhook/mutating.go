@@ -21,7 +21,7 @@ type Mutating struct{ plugin }
 
 // NewMutating returns the plug-in.
 func NewMutating(c Config) *Mutating {
-	m := &Mutating{plugin{Config: c, mutating: true, step: "admit"}}
+	m := &Mutating{plugin{Config: c, mutating: true, step: "admit", failedOpen: "failed-open.mutation"}}
 	derive(&m.plugin, "mutatingwebhookconfigurations", func(c *admissionregistrationv1.MutatingWebhookConfiguration) (string, []admissionregistrationv1.MutatingWebhook) {
 		return c.Name, c.Webhooks
 	})
@@ -55,14 +55,14 @@ func (m *Mutating) mutate(ctx context.Context, q *match.Request, c candidate, ro
 	changed := false
 	v := m.call(ctx, q, c, func(response *admissionv1.AdmissionResponse) (err error) {
 		if len(response.Patch) > 0 {
-			changed, err = m.apply(ctx, q, c.at, response.Patch)
+			if changed, err = m.apply(ctx, q, c.at, response.Patch); err == nil {
+				m.annotate(ctx, c, "patch", patched{c.configuration, c.name, response.Patch, admissionv1.PatchTypeJSONPatch}, audit.AnnotateBody)
+			}
 		}
 		return err
 	})
 	m.noted(ctx, q, c, v.response)
-	if note, err := json.Marshal(mutation{c.configuration, c.name, changed}); err == nil {
-		audit.Annotate(ctx, m.annotation("", q, c, round.Second()), string(note))
-	}
+	m.annotate(ctx, c, "mutation", mutation{c.configuration, c.name, changed}, audit.Annotate)
 	if changed {
 		round.Changed()
 	}
@@ -72,23 +72,29 @@ func (m *Mutating) mutate(ctx context.Context, q *match.Request, c candidate, ro
 	return v.err
 }
 
-// mutation is what the audit log has of a call.
-type mutation struct {
-	Configuration string `json:"configuration"`
-	Webhook       string `json:"webhook"`
-	Mutated       bool   `json:"mutated"`
-}
+// What the audit log has of a call: whether it changed the object, and where the log has bodies, how.
+type (
+	mutation struct {
+		Configuration string `json:"configuration"`
+		Webhook       string `json:"webhook"`
+		Mutated       bool   `json:"mutated"`
+	}
+	patched struct {
+		Configuration string                `json:"configuration"`
+		Webhook       string                `json:"webhook"`
+		Patch         json.RawMessage       `json:"patch"`
+		PatchType     admissionv1.PatchType `json:"patchType"`
+	}
+)
 
-// annotation is the key of an audit annotation about a call.
-func (p *plugin) annotation(prefix string, _ *match.Request, c candidate, second ...bool) string {
-	step, round := "validating", 0
-	if p.mutating {
-		step = "mutation"
+// annotate has the audit log note something about a call.
+func (m *Mutating) annotate(ctx context.Context, c candidate, about string, what any, note func(ctx context.Context, key, value string)) {
+	if audit.FromContext(ctx) == nil {
+		return
 	}
-	if len(second) > 0 && second[0] {
-		round = 1
+	if text, err := json.Marshal(what); err == nil {
+		note(ctx, annotation(ctx, about, c), string(text))
 	}
-	return fmt.Sprintf("%s%s.webhook.admission.k8s.io/round_%d_index_%d", prefix, step, round, c.index)
 }
 
 // apply applies a patch to the request's object as it is at a place, and tells whether that changed it.

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -33,10 +34,20 @@ type request = registry.AdmissionRequest[unstructured.Unstructured]
 // plugin is what the two kinds of webhooks have in common.
 type plugin struct {
 	Config
-	mutating bool
-	step     string // of metrics: "admit" or "validating"
-	current  *registry.Derived[*hooks]
-	clients  clients
+	mutating   bool
+	step       string // of metrics: "admit" or "validating"
+	failedOpen string // what the audit log calls a failure that lets a request pass
+	current    *registry.Derived[*hooks]
+	clients    clients
+}
+
+// annotation is the key of an audit annotation about a call.
+func annotation(ctx context.Context, about string, c candidate) string {
+	round := 0
+	if match.RoundOf(ctx).Second() {
+		round = 1
+	}
+	return fmt.Sprintf("%s.webhook.admission.k8s.io/round_%d_index_%d", about, round, c.index)
 }
 
 // derive has current made of the configurations of a kind.
@@ -128,7 +139,7 @@ func (p *plugin) call(ctx context.Context, q *match.Request, c candidate, take f
 	switch {
 	case isFailure && c.ignores():
 		p.Log.Warn("an admission webhook failed, and its failurePolicy lets requests pass", "webhook", c.name, "configuration", c.configuration, "error", err)
-		audit.Annotate(ctx, p.annotation("failed-open.", q, c), c.name)
+		audit.Annotate(ctx, annotation(ctx, p.failedOpen, c), c.name)
 		return verdict{}
 	case isFailure:
 		p.Log.Warn("an admission webhook failed, and its failurePolicy refuses requests", "webhook", c.name, "configuration", c.configuration, "error", err)

@@ -16,7 +16,7 @@ type Validating struct{ plugin }
 
 // NewValidating returns the plug-in.
 func NewValidating(c Config) *Validating {
-	v := &Validating{plugin{Config: c, step: "validating"}}
+	v := &Validating{plugin{Config: c, step: "validating", failedOpen: "failed-open.validating"}}
 	derive(&v.plugin, "validatingwebhookconfigurations", func(c *admissionregistrationv1.ValidatingWebhookConfiguration) (string, []admissionregistrationv1.MutatingWebhook) {
 		all := make([]admissionregistrationv1.MutatingWebhook, 0, len(c.Webhooks))
 		for _, w := range c.Webhooks {
@@ -48,6 +48,7 @@ func (v *Validating) Validate(ctx context.Context, r *request) error {
 			return err
 		}
 		if ok {
+			c.index = len(chosen)
 			chosen = append(chosen, c)
 		}
 	}

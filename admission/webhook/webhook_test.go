@@ -1,18 +1,25 @@
 package webhook_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 
@@ -41,13 +48,31 @@ type hook struct {
 	handlers map[string]func(w http.ResponseWriter, r *http.Request, review *admissionv1.AdmissionReview)
 }
 
-func newHook(t testing.TB) *hook {
+// newHook starts a webhook server, whose certificate is httptest's, or one of our own for a name.
+func newHook(t testing.TB, name ...string) *hook {
 	h := &hook{asked: map[string][]*admissionv1.AdmissionReview{}, queries: map[string][]string{}, handlers: map[string]func(http.ResponseWriter, *http.Request, *admissionv1.AdmissionReview){}}
 	h.Server = httptest.NewUnstartedServer(h)
 	h.Config.ErrorLog = log.New(io.Discard, "", 0)
+	if len(name) > 0 {
+		h.TLS = &tls.Config{Certificates: []tls.Certificate{certificate(t, name[0])}}
+	}
 	h.StartTLS()
 	t.Cleanup(h.Close)
 	return h
+}
+
+// certificate is one that signs itself.
+func certificate(t testing.TB, name string) tls.Certificate {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 func (h *hook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
