@@ -44,7 +44,7 @@ var unused = map[kind]string{
 		endpoint-reconciler-type etcd-cafile etcd-certfile etcd-keyfile etcd-prefix etcd-servers etcd-servers-overrides external-hostname
 		kubelet-certificate-authority kubelet-client-certificate kubelet-client-key kubelet-preferred-address-types log-json-info-buffer-size
 		log-text-info-buffer-size logging-format min-compatibility-version peer-advertise-ip peer-advertise-port peer-ca-file
-		proxy-client-cert-file proxy-client-key-file service-node-port-range show-hidden-metrics-for-version
+		proxy-client-cert-file proxy-client-key-file show-hidden-metrics-for-version
 		storage-backend storage-media-type tracing-config-file vmodule watch-cache-sizes`,
 }
 

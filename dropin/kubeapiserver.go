@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
@@ -70,18 +71,20 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 		a.Say = "Kubernetes " + server.Version().GitVersion + "\n"
 		return a, nil
 	}
-	slices.Sort(a.Unused)
 	s := &a.Server
 	s.Ephemeral = true // the data goes with the process, as that of envtest's etcd does
 	s.ManagedFieldsAlways = true
 	s.Builtin = builtin.All
 	s.Plugins.Kubernetes = true
 	s.Controllers = cmp.Or(getenv(ControllersVariable), "none")
-	return a, a.apply(&f)
+	err := errors.Join(a.apply(&f), a.chooseAPIs(&f))
+	slices.Sort(a.Unused)
+	return a, err
 }
 
 func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	s := &a.Server
+	s.NodePorts = builtin.DefaultNodePorts
 	set := pflag.NewFlagSet(KubeAPIServer, pflag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.Usage = func() {}
@@ -97,8 +100,9 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services; of two networks, the first is used")
 	set.StringSliceVar(&s.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions for the origins of web pages that may use this server")
 	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams-per-connection", 0, "requests that one HTTP/2 connection may have open; 0 leaves it to the server")
-	set.StringSliceVar(&f.featureGates, "feature-gates", nil, "Name=true|false pairs; no effect here")
-	set.StringSliceVar(&f.runtimeConfig, "runtime-config", nil, "group/version=true|false pairs; no effect here")
+	set.StringSliceVar(&f.featureGates, "feature-gates", nil, "Name=true|false pairs of Kubernetes' feature gates; the log names those without an effect here")
+	set.StringSliceVar(&f.runtimeConfig, "runtime-config", nil, "what of the API is served: pairs of true|false and group/version, group/version/resource, api/all, api/ga, api/beta or api/alpha")
+	set.Var(&s.NodePorts, "service-node-port-range", "ports for Services of the types NodePort and LoadBalancer")
 	set.IntVarP(&f.verbosity, "v", "v", 0, "number for the verbosity of the log: "+strconv.Itoa(debugVerbosity)+" and more is for debugging")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	s.Access.AddFlags(set)
@@ -141,7 +145,31 @@ func (a *APIServer) apply(f *flags) error {
 	if f.verbosity >= debugVerbosity {
 		a.LogLevel = slog.LevelDebug
 	}
-	return errors.Join(a.switches("feature-gates", f.featureGates), a.switches("runtime-config", f.runtimeConfig))
+	return nil
+}
+
+// chooseAPIs decides by --feature-gates and --runtime-config which parts of the API are there.
+func (a *APIServer) chooseAPIs(f *flags) error {
+	if len(f.featureGates)+len(f.runtimeConfig) == 0 {
+		return nil
+	}
+	gates, unused, err := parseGates(f.featureGates)
+	if err != nil {
+		return err
+	}
+	config, more, err := parseRuntimeConfig(f.runtimeConfig)
+	if err != nil {
+		return err
+	}
+	a.Unused = slices.Concat(a.Unused, unused, more)
+	s := &a.Server
+	s.Unserved = func(path schema.GroupVersionResource) bool { return !gates.serves(path) || !config.serves(path) }
+	s.NoInitialEvents = !gates[watchListGate].on
+	if !gates[mutatingPolicyGate].on {
+		s.Plugins.Enable = slices.DeleteFunc(s.Plugins.Enable, func(name string) bool { return name == mutatingPolicyGate })
+		s.Plugins.Disable = append(s.Plugins.Disable, mutatingPolicyGate)
+	}
+	return nil
 }
 
 // ourFlags are flags that the server's errors name, with what kube-apiserver calls them.
@@ -149,18 +177,6 @@ var ourFlags = strings.NewReplacer("--listen", "--bind-address and --secure-port
 
 // Explain returns an error of the server in the words of kube-apiserver's flags.
 func Explain(err error) error { return errors.New(ourFlags.Replace(err.Error())) }
-
-// switches checks pairs of a name and true or false, and notes that they have no effect.
-func (a *APIServer) switches(flag string, pairs []string) error {
-	for _, pair := range pairs {
-		name, value, found := strings.Cut(pair, "=")
-		if _, err := strconv.ParseBool(value); name == "" || found && err != nil {
-			return fmt.Errorf("--%s %q is no pair such as Name=true", flag, pair)
-		}
-		a.Unused = append(a.Unused, "--"+flag+"="+pair)
-	}
-	return nil
-}
 
 // tlsFlags say which TLS is spoken.
 type tlsFlags struct {

@@ -18,7 +18,7 @@ func TestParseAPIServer(t *testing.T) {
 		"--allow-privileged=true", "--authorization-mode=RBAC", "--bind-address=127.0.0.1", "--cert-dir=/certs", "--client-ca-file=/certs/ca.crt",
 		"--disable-admission-plugins=ServiceAccount", "--etcd-servers=http://127.0.0.1:1", "--secure-port=7", "--service-account-issuer=https://127.0.0.1:7/",
 		"--service-account-key-file=/certs/sa.crt", "--service-account-signing-key-file=/certs/sa.key", "--service-cluster-ip-range=10.1.0.0/24,fd00::/112",
-		"--tls_min_version=VersionTLS13", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "-v4", "--feature-gates=A=true,B=false",
+		"--tls_min_version=VersionTLS13", "--tls-cipher-suites=TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305", "-v4", "--feature-gates=PodsAPI=true,OpenAPIEnums=false",
 	}, none)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestParseAPIServer(t *testing.T) {
 	if s.TLSConfig.MinVersion != tls.VersionTLS13 || !slices.Equal(s.TLSConfig.CipherSuites, []uint16{tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}) {
 		t.Errorf("%+v", s.TLSConfig)
 	}
-	if !slices.Contains(a.Unused, "--etcd-servers") || !slices.Contains(a.Unused, "--feature-gates=B=false") {
+	if !slices.Contains(a.Unused, "--etcd-servers") || !slices.Contains(a.Unused, "--feature-gates=OpenAPIEnums=false") || slices.Contains(a.Unused, "--feature-gates=PodsAPI=true") {
 		t.Errorf("without effect: %q", a.Unused)
 	}
 	if len(s.WebhookAddresses) == 0 {
@@ -77,8 +77,20 @@ func TestParseAPIServerRefuses(t *testing.T) {
 		"version of TLS":      {"--tls-min-version=VersionSSL30", "--tls-min-version"},
 		"half a certificate":  {"--tls-cert-file=x", "--tls-private-key-file"},
 		"cipher suite":        {"--tls-cipher-suites=ROT13", "--tls-cipher-suites"},
-		"feature gate":        {"--feature-gates=A=perhaps", "--feature-gates"},
+		"feature gate":        {"--feature-gates=WatchList=perhaps", "--feature-gates"},
+		"gate without value":  {"--feature-gates=WatchList", "--feature-gates"},
+		"unknown gate":        {"--feature-gates=Frob=true", "Frob"},
+		"another's gate":      {"--feature-gates=wardle:WatchList=true", "wardle:WatchList"},
+		"locked gate":         {"--feature-gates=CustomResourceFieldSelectors=false", "locked"},
 		"part of the API":     {"--runtime-config==true", "--runtime-config"},
+		"no version":          {"--runtime-config=v1=true", "--runtime-config"},
+		"unknown group":       {"--runtime-config=api/v1=true", `"api"`},
+		"unknown version":     {"--runtime-config=apps/v3=true", `"v3"`},
+		"set of versions":     {"--runtime-config=api/all=1", "api/all"},
+		"nothing at all":      {"--runtime-config=api/all=false", "--runtime-config"},
+		"resource in capital": {"--runtime-config=apps/v1/Deployments=false", "lower case"},
+		"neither on nor off":  {"--runtime-config=apps/v1=perhaps", "--runtime-config"},
+		"ports of nodes":      {"--service-node-port-range=9-1", "--service-node-port-range"},
 		"encryption":          {"--encryption-provider-config=x", "--encryption-provider-config"},
 		"webhook for tokens":  {"--authentication-token-webhook-config-file=x", "--authentication-token-webhook-config-file"},
 		"webhook for rules":   {"--authorization-webhook-config-file=x", "--authorization-webhook-config-file"},

@@ -202,7 +202,7 @@ type listOptions struct {
 
 // parseListOptions reads the parameters of a list. Which of them go together, and what they mean then, is in
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list.
-func parseListOptions(values url.Values) (listOptions, error) {
+func (r *Registry) parseListOptions(values url.Values) (listOptions, error) {
 	q := query{values: values}
 	var o listOptions
 	o.revision, o.hasRevision = q.revision()
@@ -224,7 +224,7 @@ func parseListOptions(values url.Values) (listOptions, error) {
 	if hasInitial {
 		combined.SendInitialEvents = &initial
 	}
-	if errs := listvalidation.ValidateListOptions(combined, true); len(errs) > 0 {
+	if errs := listvalidation.ValidateListOptions(combined, !r.noInitial); len(errs) > 0 {
 		return o, invalidOptions("ListOptions", errs)
 	}
 	return o, o.place(combined)
@@ -255,7 +255,7 @@ const (
 )
 
 // parseWatchOptions reads the parameters of a watch. limit means nothing to it, and continue doesn't go with a state.
-func parseWatchOptions(values url.Values) (listOptions, error) {
+func (r *Registry) parseWatchOptions(values url.Values) (listOptions, error) {
 	q := query{values: values}
 	var o listOptions
 	o.revision, o.hasRevision = q.revision()
@@ -277,8 +277,8 @@ func parseWatchOptions(values url.Values) (listOptions, error) {
 	if o.revision > 0 {
 		combined.ResourceVersion = o.revision.String()
 	}
-	internalversion.SetListOptionsDefaults(combined, true) // without a version a watch begins with the state
-	if errs := listvalidation.ValidateListOptions(combined, true); len(errs) > 0 {
+	internalversion.SetListOptionsDefaults(combined, !r.noInitial) // without a version a watch begins with the state
+	if errs := listvalidation.ValidateListOptions(combined, !r.noInitial); len(errs) > 0 {
 		return o, invalidOptions("ListOptions", errs)
 	}
 	// Without a version, and asked no more closely, a watch begins with the state.

@@ -29,6 +29,11 @@ type Options struct {
 	ManagedFieldsAlways bool
 	// Admission changes or refuses what clients write to any resource, see Admission. None by default.
 	Admission []Admission[unstructured.Unstructured]
+	// Unserved, if set, tells of paths of Go types that they aren't served. What the server itself stores there stays.
+	Unserved func(schema.GroupVersionResource) bool
+	// NoInitialEvents refuses watches and lists that ask for sendInitialEvents, as kube-apiserver without its feature
+	// WatchList does.
+	NoInitialEvents bool
 	// Webhooks says at which addresses webhooks may be called. The zero Policy is described there.
 	Webhooks conversion.Policy
 	Log      *slog.Logger // defaults to slog.Default()
@@ -43,6 +48,8 @@ type Registry struct {
 	definitions *definitions
 	webhooks    conversion.Policy
 	trackAlways bool
+	unserved    func(schema.GroupVersionResource) bool // may be nil
+	noInitial   bool                                   // see NoInitialEvents
 	unreadable  unreadable
 	outages     outages
 	turns       turns
@@ -63,7 +70,7 @@ func New(o Options) *Registry {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{}), webhooks: o.Webhooks, trackAlways: o.ManagedFieldsAlways, admission: hooks(o.Admission)}
+	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{}), webhooks: o.Webhooks, trackAlways: o.ManagedFieldsAlways, admission: hooks(o.Admission), unserved: o.Unserved, noInitial: o.NoInitialEvents}
 	r.unreadable.log, r.outages.log = o.Log, o.Log
 	r.namespaces = newNamespaces(r, o.AutoCreateNamespaces)
 	r.definitions = newDefinitions(r)

@@ -196,6 +196,9 @@ func (r *Registry) Add(first Type, others ...Type) {
 		res.endpoints = append(res.endpoints, e)
 	}
 	res.versions, res.storage = res.endpoints, res.endpoints[0]
+	if r.unserved != nil {
+		res.endpoints = slices.DeleteFunc(slices.Clone(res.versions), func(e *Endpoint) bool { return r.unserved(e.path()) })
+	}
 	r.add(res)
 }
 

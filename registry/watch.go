@@ -52,7 +52,7 @@ func (e *Endpoint) watch(ctx context.Context, r *Request) (*cacher.Cursor, watch
 	if r.Namespace != "" && !e.Namespaced {
 		return nil, watchstream.Options{}, errNotServed()
 	}
-	opts, err := parseWatchOptions(r.Query)
+	opts, err := e.res.registry.parseWatchOptions(r.Query)
 	if err != nil {
 		return nil, watchstream.Options{}, err
 	}

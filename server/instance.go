@@ -126,6 +126,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	in.url = urlOf(in.front.listener.Addr(), certificate != nil)
 	in.registry = registry.New(registry.Options{
 		Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
+		Unserved: s.Unserved, NoInitialEvents: s.NoInitialEvents,
 		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
 	})
 	if s.Register != nil {
@@ -137,7 +138,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Accounts: accounts, Admin: tokens.has, Log: in.log}); err != nil {
 		return nil, err
 	}
-	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, Address: listenAddress(in.front.listener.Addr())}
+	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr())}
 	who := &identity{tokens: tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
 	quotas := &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: quotas, Log: in.log}

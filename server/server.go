@@ -14,6 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/admission"
@@ -145,6 +147,16 @@ type Server struct {
 
 	// ServiceIPs is the range from which Services get their ClusterIPs, with builtin.All. Defaults to 10.0.0.0/24.
 	ServiceIPs netip.Prefix
+
+	// NodePorts are the ports that Services of the types NodePort and LoadBalancer may have, with builtin.All. Defaults to
+	// 30000-32767.
+	NodePorts utilnet.PortRange
+
+	// Unserved, if set, tells of paths of built-in kinds that they aren't served, as kube-apiserver's --runtime-config does.
+	Unserved func(schema.GroupVersionResource) bool
+
+	// NoInitialEvents refuses requests with sendInitialEvents, as kube-apiserver does without its feature WatchList.
+	NoInitialEvents bool
 
 	// KubeconfigFile, if set, is a file that gets a kubeconfig of mode 0600, whole or not at all, when the server is
 	// ready: with its URL, the certificate to trust if the machine doesn't trust it by itself, and a token if the server
@@ -312,6 +324,8 @@ func (s *Server) validate() error {
 		return fmt.Errorf("--http2-max-streams must be between 1 and %d: %d", maxHTTP2Streams, s.HTTP2MaxStreams)
 	case s.Builtin != "" && s.Builtin != builtin.None && s.Builtin != builtin.Core && s.Builtin != builtin.All:
 		return fmt.Errorf("--builtin must be none, core or all: %q", s.Builtin)
+	case s.NodePorts.Size != 0 && s.NodePorts.Base < 1:
+		return fmt.Errorf("--service-node-port-range must begin with 1 or more: %v", s.NodePorts)
 	case s.MaxConnections < 0:
 		return fmt.Errorf("--max-connections must not be negative: %d", s.MaxConnections)
 	case (s.TLSCertFile == "") != (s.TLSKeyFile == ""):

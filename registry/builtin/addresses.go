@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -30,8 +31,9 @@ import (
 // from the Services themselves, so nothing has to be kept in step with them, and a restart changes nothing. What a write is
 // about to store, and what the cache doesn't show yet, is held here.
 type allocator struct {
-	registry *registry.Registry
-	ips      netip.Prefix
+	registry  *registry.Registry
+	ips       netip.Prefix
+	nodePorts utilnet.PortRange
 
 	mu   sync.Mutex   // guards held; held while the cache is looked at, so that two writes don't find the same free
 	held map[one]hold // what writes have taken that the cache may not show yet
@@ -52,12 +54,6 @@ type hold struct {
 // unknownTimeout is how long an address stays taken if nobody knows whether the write that took it was stored. Etcd has long
 // decided by then.
 const unknownTimeout = time.Minute
-
-// The ports of nodes that are given to Services: kube-apiserver's default.
-const (
-	firstNodePort int32 = 30000
-	lastNodePort  int32 = 32767
-)
 
 // services returns the cache of Services, and the prefix of their keys; nil if the program has a type of its own in their
 // place.
@@ -280,8 +276,8 @@ func (c *claim) takePort(port int32, had map[int32]bool, at *field.Path) {
 	switch {
 	case had[port]:
 		return
-	case port < firstNodePort || port > lastNodePort:
-		c.errs = append(c.errs, field.Invalid(at, port, fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %d-%d", firstNodePort, lastNodePort)))
+	case !c.nodePorts.Contains(int(port)):
+		c.errs = append(c.errs, field.Invalid(at, port, fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %v", c.nodePorts)))
 	case c.portTaken(port):
 		c.errs = append(c.errs, field.Invalid(at, port, "provided port is already allocated"))
 	}
@@ -290,10 +286,10 @@ func (c *claim) takePort(port int32, had map[int32]bool, at *field.Path) {
 
 // freePort takes a free port, and notes it in had; 0 if there's none.
 func (c *claim) freePort(had map[int32]bool) int32 {
-	const size = lastNodePort - firstNodePort + 1
+	size := int32(c.nodePorts.Size)
 	start := rand.Int32N(size)
 	for i := range size {
-		if port := firstNodePort + (start+i)%size; !had[port] && !c.portTaken(port) {
+		if port := int32(c.nodePorts.Base) + (start+i)%size; !had[port] && !c.portTaken(port) {
 			c.own = append(c.own, one{port: port})
 			had[port] = true
 			return port

@@ -8,6 +8,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
@@ -36,6 +37,8 @@ type Options struct {
 	// ServiceIPs is where Services get their ClusterIP from; its first address is that of default/kubernetes. Defaults to
 	// DefaultServiceIPs.
 	ServiceIPs netip.Prefix
+	// NodePorts are the ports that Services may have on all nodes. Defaults to DefaultNodePorts.
+	NodePorts utilnet.PortRange
 	// Address is where the server listens, for default/kubernetes; zero if that isn't an address.
 	Address netip.AddrPort
 
@@ -54,6 +57,9 @@ type Authorizer interface {
 // DefaultServiceIPs are kube-apiserver's, cut to what one machine needs.
 const DefaultServiceIPs = "10.0.0.0/24"
 
+// DefaultNodePorts are kube-apiserver's.
+var DefaultNodePorts = utilnet.PortRange{Base: 30000, Size: 2768}
+
 // Register adds the built-in kinds of a set to a registry, except those in whose place the program has registered a type of
 // its own. A path of a data-only kind that isn't in the set is answered with how to get it.
 func Register(r *registry.Registry, o Options) {
@@ -65,7 +71,10 @@ func Register(r *registry.Registry, o Options) {
 		if !o.ServiceIPs.IsValid() {
 			o.ServiceIPs = netip.MustParsePrefix(DefaultServiceIPs)
 		}
-		o.allocator = &allocator{registry: r, ips: o.ServiceIPs.Masked()}
+		if o.NodePorts.Size == 0 {
+			o.NodePorts = DefaultNodePorts
+		}
+		o.allocator = &allocator{registry: r, ips: o.ServiceIPs.Masked(), nodePorts: o.NodePorts}
 		r.AtStart(func(ctx context.Context) error { return o.makeOwnService(ctx, r) })
 		r.AtStart(func(ctx context.Context) error { return makeComponents(ctx, r) })
 		add(r, core(o))
