@@ -123,7 +123,7 @@ func New(c Config) (*Chain, error) {
 	chain := &Chain{registry: c.Registry, metrics: c.metrics}
 	for i := range plugins {
 		p := &plugins[i]
-		if !c.has(p) {
+		if !c.has(p) || p.goesBy.Resource != "" && !c.Registry.Has(p.goesBy) {
 			continue
 		}
 		m, err := p.make(&c)

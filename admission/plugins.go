@@ -3,6 +3,8 @@ package admission
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	builtin "github.com/apiserver-lite/apiserver-lite/admission/plugins"
 	"github.com/apiserver-lite/apiserver-lite/admission/policy"
 	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
@@ -13,7 +15,9 @@ import (
 type plugin struct {
 	name string
 	on   when
-	make func(*Config) (Member, error) // nil: this server doesn't have it
+	// goesBy is the built-in kind whose objects say what the plug-in does. It isn't made where that kind isn't served.
+	goesBy schema.GroupResource
+	make   func(*Config) (Member, error) // nil: this server doesn't have it
 	// noop tells of a plug-in that this server doesn't have that it may be turned on all the same: it's about parts of a
 	// cluster that aren't here, or nothing would be otherwise with it.
 	noop bool
@@ -26,8 +30,8 @@ type when int
 
 const (
 	never        when = iota
-	inKubernetes      // with Options.Kubernetes
-	always
+	inKubernetes      // with Options.Kubernetes: what changes every pod
+	always            // what does nothing until somebody writes an object that asks for it
 )
 
 // plugins are in the order in which they're asked, which is Kubernetes'.
@@ -37,7 +41,7 @@ var plugins = []plugin{
 	{name: "NamespaceLifecycle", builtIn: true},
 	{name: "NamespaceExists", builtIn: true},
 	{name: "LimitPodHardAntiAffinityTopology"},
-	{name: "LimitRanger", on: inKubernetes, make: func(c *Config) (Member, error) {
+	{name: "LimitRanger", on: always, goesBy: schema.GroupResource{Resource: "limitranges"}, make: func(c *Config) (Member, error) {
 		return builtin.NewLimitRanger(c.Registry, c.unreadable("LimitRange")), nil
 	}},
 	{name: "ServiceAccount", on: inKubernetes, make: func(c *Config) (Member, error) {
@@ -56,10 +60,11 @@ var plugins = []plugin{
 	{name: "PodTolerationRestriction"},
 	{name: "EventRateLimit"},
 	{name: "ExtendedResourceToleration", noop: true},
-	{name: "DefaultStorageClass", on: inKubernetes, make: func(c *Config) (Member, error) {
+	{name: "DefaultStorageClass", on: always, goesBy: schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, make: func(c *Config) (Member, error) {
 		return builtin.NewDefaultStorageClass(c.Registry, c.unreadable("StorageClass")), nil
 	}},
 	{name: "StorageObjectInUseProtection", noop: true},
+	{name: "PodGroupProtection", noop: true},
 	{name: "OwnerReferencesPermissionEnforcement", make: func(c *Config) (Member, error) {
 		return builtin.NewOwnerReferences(c.Registry, c.Authorizer), nil
 	}},
@@ -73,11 +78,12 @@ var plugins = []plugin{
 	{name: "DenyServiceExternalIPs"},
 	{name: "PodTopologyLabels", noop: true},
 	{name: "NodeDeclaredFeatureValidator", noop: true},
+	{name: "PodResizeValidator", noop: true},
 	{name: "MutatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewMutating(c.policies()), nil }},
 	{name: "MutatingAdmissionWebhook", on: always, make: func(c *Config) (Member, error) { return webhook.NewMutating(c.webhooks()), nil }},
 	{name: "ValidatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewValidating(c.policies()), nil }},
 	{name: "ValidatingAdmissionWebhook", on: always, make: func(c *Config) (Member, error) { return webhook.NewValidating(c.webhooks()), nil }},
-	{name: "ResourceQuota", on: inKubernetes, make: func(c *Config) (Member, error) {
+	{name: "ResourceQuota", on: always, goesBy: schema.GroupResource{Resource: "resourcequotas"}, make: func(c *Config) (Member, error) {
 		return builtin.NewResourceQuota(c.Registry, c.Quotas), nil
 	}},
 	{name: "AlwaysDeny"},

@@ -313,6 +313,49 @@ func TestResourceQuotaConcurrent(t *testing.T) {
 	}
 }
 
+// TestPluginsByDefault: with all kinds, what somebody has written an object for is done, unless that is turned off. What would change
+// every pod is done under Kubernetes' name only.
+func TestPluginsByDefault(t *testing.T) {
+	t.Parallel()
+	const limits = "{metadata: {name: a}, spec: {limits: [{type: Container, default: {cpu: 100m}}]}}"
+	const class = `{metadata: {name: fast, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}, provisioner: example.com/a}`
+	const claim = "{metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}"
+	const pod = "{metadata: {name: a}, spec: {containers: [{name: a, image: a}]}}"
+	for _, tc := range []struct {
+		name    string
+		options admission.Options
+		asked   bool // what objects ask for is done
+		every   bool // what changes every pod is done
+	}{
+		{"ours", admission.Options{}, true, false},
+		{"ours, off", admission.Options{Disable: []string{"LimitRanger", "DefaultStorageClass", "ResourceQuota"}}, false, false},
+		{"Kubernetes", admission.Options{Kubernetes: true}, true, true},
+		{"as envtest", admission.Options{Kubernetes: true, Disable: []string{"ServiceAccount", "Priority"}}, true, false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := servertest.New(t, func(s *server.Server) { s.Builtin, s.Plugins = builtin.All, tc.options })
+			post(s, namespaceDefault+"limitranges", limits)
+			post(s, "/apis/storage.k8s.io/v1/storageclasses", class)
+			post(s, namespaceDefault+"resourcequotas", `{metadata: {name: a}, spec: {hard: {count/configmaps: "0"}}}`)
+			s.Quiescent() // the controller counts
+			spec := posted[corev1.Pod](t, s, namespaceDefault+"pods", pod).Spec
+			if limited := !spec.Containers[0].Resources.Limits.Cpu().IsZero(); limited != tc.asked {
+				t.Errorf("the pod's limits are %v", spec.Containers[0].Resources.Limits)
+			}
+			if changed := spec.ServiceAccountName != "" || spec.Priority != nil; changed != tc.every {
+				t.Errorf("the pod has the account %q and the priority %v", spec.ServiceAccountName, spec.Priority)
+			}
+			if got := posted[corev1.PersistentVolumeClaim](t, s, namespaceDefault+"persistentvolumeclaims", claim).Spec.StorageClassName; (got != nil) != tc.asked {
+				t.Errorf("the claim's class is %v", got)
+			}
+			if code, answer := post(s, namespaceDefault+"configmaps", "metadata: {name: a}"); (code == http.StatusForbidden) != tc.asked {
+				t.Errorf("beyond the quota: %d %s", code, answer)
+			}
+		})
+	}
+}
+
 // TestAdmissionPluginNames: names of plug-ins that kube-apiserver doesn't have stop the start, and those that aren't here have no effect
 // or are refused, if somebody could rely on them.
 func TestAdmissionPluginNames(t *testing.T) {

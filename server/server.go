@@ -119,8 +119,8 @@ type Server struct {
 	// everyone who reaches the server is system:masters. Holders of Token and TokenFile's tokens always are.
 	Access access.Options
 
-	// Plugins says which admission plug-ins are on. By default those that do nothing until somebody writes a
-	// configuration for them: webhooks and policies.
+	// Plugins says which admission plug-ins are on. By default those that do nothing until somebody writes an
+	// object that asks for it: webhooks, policies, and with builtin.All quotas, LimitRanges and default storage classes.
 	Plugins admission.Options
 
 	// WatchWriteTimeout ends a watch whose client has taken no byte for so long while there was

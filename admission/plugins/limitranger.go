@@ -29,9 +29,9 @@ func NewLimitRanger(r *registry.Registry, unreadable func(*cacher.Object, error)
 // limitAnnotation says on a pod what was set.
 const limitAnnotation = "kubernetes.io/limit-ranger"
 
-// Concerns is about new pods, whose resources can't be changed by an update, and claims.
-func (*LimitRanger) Concerns(a *registry.Attributes) bool {
-	return writes(a, "", "pods", registry.Create) || writes(a, "", "persistentvolumeclaims", registry.Create, registry.Update)
+// Concerns is about new pods, whose resources can't be changed by an update, and claims, if there is a LimitRange.
+func (l *LimitRanger) Concerns(a *registry.Attributes) bool {
+	return (writes(a, "", "pods", registry.Create) || writes(a, "", "persistentvolumeclaims", registry.Create, registry.Update)) && len(l.ranges.Get()) > 0
 }
 
 // Admit sets defaults.

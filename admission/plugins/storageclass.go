@@ -25,9 +25,9 @@ func NewDefaultStorageClass(r *registry.Registry, unreadable func(*cacher.Object
 // The annotations of the default class; the second is that of old versions.
 var defaultAnnotations = []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"}
 
-// Concerns is about new claims.
-func (*DefaultStorageClass) Concerns(a *registry.Attributes) bool {
-	return writes(a, "", "persistentvolumeclaims", registry.Create)
+// Concerns is about new claims, if there is a class.
+func (d *DefaultStorageClass) Concerns(a *registry.Attributes) bool {
+	return writes(a, "", "persistentvolumeclaims", registry.Create) && len(d.classes.Get()) > 0
 }
 
 // Admit sets the class.
