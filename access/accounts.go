@@ -258,13 +258,9 @@ func (a *Accounts) find(ctx context.Context, kind, namespace, name string) (*cac
 // knows tells whether a token says that it's one of ours. Nothing is proven by that.
 func (a *Accounts) knows(t *jwt) bool { return slices.Contains(a.issuers, t.issuer()) }
 
-// authenticate returns whose token it is, and for which of the audiences, of which there must be one. ctx bounds how
-// long it looks for what the token is bound to.
-func (a *Accounts) authenticate(ctx context.Context, token string, t *jwt, wanted []string) (user.Info, []string, error) {
-	c, err := a.verify(token, t)
-	if err != nil {
-		return nil, nil, err
-	}
+// admit returns whose token it is that says something which is proven, and for which of the audiences, of which there must be
+// one. ctx bounds how long it looks for what the token is bound to.
+func (a *Accounts) admit(ctx context.Context, c *claims, wanted []string) (user.Info, []string, error) {
 	switch now := time.Now(); {
 	case now.Unix() >= c.Expires:
 		return nil, nil, errors.New("service account token has expired")
@@ -281,12 +277,14 @@ func (a *Accounts) authenticate(ctx context.Context, token string, t *jwt, wante
 	return c.user(), shared, nil
 }
 
-// verify returns what a token says, if we have signed it.
-func (a *Accounts) verify(token string, t *jwt) (*claims, error) {
-	hash := sha256.Sum256([]byte(token))
-	if c, ok := a.verified.get(hash); ok {
-		return c, nil
-	}
+// seen returns what a token says that was verified before, nil if it wasn't: most tokens come again and again.
+func (a *Accounts) seen(hash [sha256.Size]byte) *claims {
+	c, _ := a.verified.get(hash)
+	return c
+}
+
+// verify returns what a token with a hash says, if we have signed it, and remembers that.
+func (a *Accounts) verify(hash [sha256.Size]byte, t *jwt) (*claims, error) {
 	keys, err := a.keys()
 	if err != nil {
 		return nil, err

@@ -2,11 +2,15 @@ package access
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
@@ -17,13 +21,15 @@ import (
 
 // Authenticator tells who requests come from.
 type Authenticator struct {
-	clients   *authorities // nil: their certificates aren't believed
-	proxies   *proxies     // nil: likewise
-	tokens    tokenFile
-	admin     func(token string) bool
-	accounts  *Accounts
-	issuers   *issuers // nil: there are none
-	anonymous func(path string) bool
+	clients    *authorities // nil: their certificates aren't believed
+	proxies    *proxies     // nil: likewise
+	tokens     tokenFile
+	admin      func(token string) bool
+	accounts   *Accounts
+	configured atomic.Pointer[configured]
+
+	reading sync.WaitGroup // the goroutine that reads the file of --authentication-config again
+	stop    context.CancelFunc
 }
 
 // Wiring is what an Authenticator needs besides Options.
@@ -36,7 +42,7 @@ type Wiring struct {
 
 // New reads the files of the options. ctx is for all that goes on until Close.
 func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
-	a := &Authenticator{accounts: w.Accounts, admin: w.Admin}
+	a := &Authenticator{accounts: w.Accounts, admin: w.Admin, stop: func() {}}
 	var err error
 	if a.clients, err = newAuthorities(o.ClientCAFile, w.Log); err != nil {
 		return nil, fmt.Errorf("--client-ca-file: %w", err)
@@ -56,19 +62,17 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 			return nil, err
 		}
 	}
-	var config *apiserver.AuthenticationConfiguration
-	if o.AuthenticationConfigFile != "" {
-		if config, err = readConfiguration(o.AuthenticationConfigFile, a.accounts.issuers); err != nil {
-			return nil, err
-		}
-	}
-	if a.anonymous, err = anonymous(o, config, w.Log); err != nil {
+	f := &follower{options: o, own: a.accounts.issuers, log: w.Log}
+	now, err := f.read(ctx)
+	if err != nil {
 		return nil, err
 	}
-	if config != nil && len(config.JWT) > 0 {
-		a.issuers, err = newIssuers(ctx, config, a.accounts.issuers)
+	a.configured.Store(now)
+	if o.AuthenticationConfigFile != "" {
+		ctx, a.stop = context.WithCancel(ctx)
+		a.reading.Go(func() { f.follow(ctx, &a.configured) })
 	}
-	return a, err
+	return a, nil
 }
 
 // anonymous returns which paths need no credential.
@@ -96,7 +100,9 @@ func anonymous(o Options, config *apiserver.AuthenticationConfiguration, log *sl
 // Close ends what New began.
 func (a *Authenticator) Close() {
 	if a != nil {
-		a.issuers.close()
+		a.stop()
+		a.reading.Wait()
+		a.configured.Load().issuers.close()
 	}
 }
 
@@ -105,33 +111,63 @@ var ErrNoCredential = errors.New("it has no credential")
 
 var errUnknownToken = errors.New("the bearer token is nobody's")
 
+// Credential is what has shown who a request comes from. The zero Credential is that of somebody who needed none.
+type Credential struct {
+	kind  credentialKind
+	shown []*x509.Certificate // of a proxy or a client
+	token string
+}
+
+type credentialKind int
+
+const (
+	noCredential credentialKind = iota
+	ofProxy
+	ofClient
+	bearer
+)
+
+// Still returns an error if a credential doesn't count any more: because it has expired, what it's bound to is gone, or nobody
+// believes any more who issued it. Where that can't be found out before ctx ends, the error is ctx's.
+func (a *Authenticator) Still(ctx context.Context, c Credential) (err error) {
+	switch c.kind {
+	case ofProxy:
+		_, err = a.proxies.authorities.verify(c.shown)
+	case ofClient:
+		_, err = a.clients.verify(c.shown)
+	case bearer:
+		_, _, err = a.token(ctx, c.token, a.accounts.audiences)
+	}
+	return err
+}
+
 // Authenticate tells who a request comes from: a proxy says it, or a client certificate, or a bearer token, "" if there is
 // none; otherwise it's anonymous, if it may be. The error says why, for the log: it's ErrNoCredential, or what's wrong
 // with each credential. One that is right is enough.
-func (a *Authenticator) Authenticate(r *http.Request, token string) (user.Info, error) {
+func (a *Authenticator) Authenticate(r *http.Request, token string) (user.Info, Credential, error) {
 	u, proxyErr := a.proxies.authenticate(r)
 	if u != nil {
-		return authenticated(u), nil
+		return authenticated(u), Credential{kind: ofProxy, shown: shownBy(r)}, nil
 	}
 	var certErr, tokenErr error
-	cert, certErr := a.clients.verify(r)
+	cert, certErr := a.clients.verify(shownBy(r))
 	if cert != nil {
 		if u, certErr = certificateUser(cert); certErr == nil {
-			return authenticated(u), nil
+			return authenticated(u), Credential{kind: ofClient, shown: shownBy(r)}, nil
 		}
 	}
 	if token != "" {
 		if u, _, tokenErr = a.token(r.Context(), token, a.accounts.audiences); tokenErr == nil {
-			return u, nil
+			return u, Credential{kind: bearer, token: token}, nil
 		}
 	}
 	if err := errors.Join(proxyErr, certErr, tokenErr); err != nil {
-		return nil, err
+		return nil, Credential{}, err
 	}
-	if a.anonymous(r.URL.Path) {
-		return &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}, nil
+	if a.configured.Load().anonymous(r.URL.Path) {
+		return &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}, Credential{}, nil
 	}
-	return nil, ErrNoCredential
+	return nil, Credential{}, ErrNoCredential
 }
 
 // token tells whose a bearer token is, and for which of the audiences. Tokens that name no audience are for the server's.
@@ -139,20 +175,24 @@ func (a *Authenticator) token(ctx context.Context, token string, wanted []string
 	if len(token) > maxToken {
 		return nil, nil, errUnknownToken
 	}
+	hash := sha256.Sum256([]byte(token))
+	if c := a.accounts.seen(hash); c != nil {
+		return a.account(ctx, c, wanted)
+	}
 	t, err := parseJWT(token)
 	if err == nil && a.accounts.knows(t) {
-		u, shared, err := a.accounts.authenticate(ctx, token, t, wanted)
+		c, err := a.accounts.verify(hash, t)
 		if err != nil {
 			return nil, nil, err
 		}
-		return authenticated(u), shared, nil
+		return a.account(ctx, c, wanted)
 	}
-	u := a.tokens.find(token)
+	u := a.tokens.find(hash)
 	switch {
 	case a.admin(token):
 		u = registry.Everyone
 	case u == nil && err == nil:
-		if u, err = a.issuers.authenticate(ctx, token); err != nil {
+		if u, err = a.configured.Load().issuers.authenticate(ctx, token); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -162,6 +202,15 @@ func (a *Authenticator) token(ctx context.Context, token string, wanted []string
 	shared := common(wanted, a.accounts.audiences)
 	if len(shared) == 0 {
 		return nil, nil, fmt.Errorf("the token is for the audiences %q, not %q", a.accounts.audiences, wanted)
+	}
+	return authenticated(u), shared, nil
+}
+
+// account tells whose a ServiceAccount's token is that was verified, now or before.
+func (a *Authenticator) account(ctx context.Context, c *claims, wanted []string) (user.Info, []string, error) {
+	u, shared, err := a.accounts.admit(ctx, c, wanted)
+	if err != nil {
+		return nil, nil, err
 	}
 	return authenticated(u), shared, nil
 }

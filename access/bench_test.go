@@ -2,6 +2,7 @@ package access
 
 import (
 	"crypto"
+	"crypto/sha256"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -29,7 +30,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	r := httptest.NewRequest("GET", "/api", nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		if u, err := a.Authenticate(r, "t"); err != nil || u.GetName() != "alice" {
+		if u, _, err := a.Authenticate(r, "t"); err != nil || u.GetName() != "alice" {
 			b.Fatal(u, err)
 		}
 	}
@@ -49,14 +50,15 @@ func BenchmarkAccountToken(b *testing.B) {
 			a := &Accounts{issuers: []string{defaultIssuer}, keys: func() (*keys, error) { return k, nil }}
 			b.ReportAllocs()
 			for b.Loop() {
+				hash := sha256.Sum256([]byte(token))
+				if again && a.seen(hash) != nil {
+					continue
+				}
 				t, err := parseJWT(token)
 				if err != nil || !a.knows(t) {
 					b.Fatal(err)
 				}
-				if !again {
-					a.verified = memo[*claims]{}
-				}
-				if _, err := a.verify(token, t); err != nil {
+				if _, err := a.verify(hash, t); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 )
 
-// rereadAfter is for how long a file of authorities counts as read. Then the next request that shows a certificate reads
-// it again.
+// rereadAfter is for how long a file counts as read: then the next request that shows a certificate reads the file of
+// authorities again, and a goroutine the one of --authentication-config.
 const rereadAfter = time.Second
 
 // authorities are those of a PEM file, by which client certificates are verified. The file is read again when it changes;
@@ -86,12 +86,20 @@ func (a *authorities) current(now time.Time) *trust {
 	return a.trust
 }
 
-// verify returns the certificate of a request's client, nil if it has shown none. The error is why it isn't believed.
-func (a *authorities) verify(r *http.Request) (*x509.Certificate, error) {
-	if a == nil || r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
+// shownBy returns the certificates that a request's client has shown, its own first.
+func shownBy(r *http.Request) []*x509.Certificate {
+	if r.TLS == nil {
+		return nil
+	}
+	return r.TLS.PeerCertificates
+}
+
+// verify returns the certificate of a client, nil if it has shown none. The error is why it isn't believed.
+func (a *authorities) verify(shown []*x509.Certificate) (*x509.Certificate, error) {
+	if a == nil || len(shown) == 0 {
 		return nil, nil
 	}
-	shown, now := r.TLS.PeerCertificates, time.Now()
+	now := time.Now()
 	trust := a.current(now)
 	hash := hashOf(shown)
 	if v, ok := trust.verified.get(hash); ok && !now.Before(v.notBefore) && !now.After(v.notAfter) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/apis/apiserver/install"
 	"k8s.io/apiserver/pkg/apis/apiserver/validation"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
 	authenticationcel "k8s.io/apiserver/pkg/authentication/cel"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/plugin/pkg/authenticator/token/oidc"
@@ -28,20 +26,8 @@ const (
 	issuerTimeout = 30 * time.Second
 )
 
-// readConfiguration reads and checks a file of --authentication-config. disallowed are issuers that it may not name,
-// because they are our own.
-func readConfiguration(file string, disallowed []string) (*apiserver.AuthenticationConfiguration, error) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("--authentication-config: %w", err)
-	}
-	c, err := parseConfiguration(data, disallowed)
-	if err != nil {
-		return nil, fmt.Errorf("--authentication-config: %s: %w", file, err)
-	}
-	return c, nil
-}
-
+// parseConfiguration reads and checks a file of --authentication-config. disallowed are issuers that it may not name, because
+// they are our own.
 func parseConfiguration(data []byte, disallowed []string) (*apiserver.AuthenticationConfiguration, error) {
 	if len(data) == 0 {
 		return nil, errors.New("the file is empty")
@@ -73,7 +59,7 @@ func parseConfiguration(data []byte, disallowed []string) (*apiserver.Authentica
 
 // issuers are those of other JSON Web Tokens than ServiceAccounts': OIDC.
 type issuers struct {
-	all        []authenticator.Token
+	all        []oidc.AuthenticatorTokenWithHealthCheck
 	transports []*http.Transport
 	stop       context.CancelFunc
 }

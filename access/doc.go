@@ -10,8 +10,8 @@
 //
 // # Goroutines
 //
-// Each OIDC issuer has one until it has answered where its keys are, or Close. Bootstrap uses at most bootstrapAtOnce, and
-// waits for them. Everything else runs in its caller's.
+// Each OIDC issuer has one until it has answered where its keys are, or Close. A file of --authentication-config has one, which
+// reads it again; Close waits for it. Bootstrap uses at most bootstrapAtOnce, and waits for them. Everything else runs in its caller's.
 //
 // # Locks
 //
@@ -22,6 +22,6 @@
 // # Bounds
 //
 // A bearer token has 64 KiB (maxToken). What signatures have proven is remembered for 4,096 credentials of each kind
-// (maxVerified). A file of authorities counts as read for a second (rereadAfter). A file of --authentication-config has
-// 1 MiB (maxConfiguration). The index grows with the rules and bindings that are stored. A request to an issuer takes 30 s (issuerTimeout).
+// (maxVerified). A file counts as read for a second (rereadAfter). A file of --authentication-config has
+// 1 MiB (maxConfiguration), and its issuers have 30 s to answer when it has changed (issuersWait). The index grows with the rules and bindings that are stored. A request to an issuer takes 30 s (issuerTimeout).
 package access

@@ -22,7 +22,8 @@ type Options struct {
 	TokenAuthFile string
 
 	// AuthenticationConfigFile is a file with an AuthenticationConfiguration of apiserver.config.k8s.io: issuers of JSON
-	// Web Tokens (OIDC), and for which paths a request needs no credential. It's read once, at start.
+	// Web Tokens (OIDC), and for which paths a request needs no credential. It's read
+	// again when it changes; what can't be used is logged, and what it said before stays in effect.
 	AuthenticationConfigFile string
 
 	// AnonymousAuth lets requests without a credential in, as system:anonymous. Defaults to true with RBAC. Without RBAC

@@ -52,7 +52,7 @@ func (p *proxies) authenticate(r *http.Request) (user.Info, error) {
 	if p == nil {
 		return nil, nil
 	}
-	cert, err := p.authorities.verify(r)
+	cert, err := p.authorities.verify(shownBy(r))
 	switch {
 	case err != nil:
 		return nil, err

@@ -67,9 +67,9 @@ func parseTokenFile(data []byte) (tokenFile, error) {
 	}
 }
 
-// find returns whose a token is, nil if it's nobody's.
-func (f tokenFile) find(token string) user.Info {
-	if u := f[sha256.Sum256([]byte(token))]; u != nil {
+// find returns whose the token with a hash is, nil if it's nobody's.
+func (f tokenFile) find(hash [sha256.Size]byte) user.Info {
+	if u := f[hash]; u != nil {
 		return u
 	}
 	return nil

@@ -242,7 +242,7 @@ func (l *fullLoad) fillAndEmpty(t *testing.T, disk string, fill func(*testing.T,
 	fill(t, disk)
 	refused := l.refused.Load()
 	eventually(t, "writes are refused", func() bool { return l.refused.Load() > refused+20 })
-	if code, text := l.c.readyz(); code != http.StatusInternalServerError || !strings.Contains(text, "writes are refused: the disk of") {
+	if code, text := l.c.readyz(); code != http.StatusInternalServerError || !strings.Contains(text, "writes are refused: the server's disk") {
 		t.Errorf("readyz answers %d while the disk is full:\n%s", code, text)
 	}
 	listed := l.listed.Load()

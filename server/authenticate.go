@@ -70,11 +70,12 @@ func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) 
 	}
 	token, known := bearerToken(r)
 	if i.on {
-		u, err := i.access.Authenticate(r, token)
+		u, credential, err := i.access.Authenticate(r, token)
 		if err != nil {
 			h.logRefusal(w, r, err)
 			return nil, unauthorized(w)
 		}
+		w.credential = credential
 		return u, nil
 	}
 	switch {

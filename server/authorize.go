@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -11,6 +12,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
 
 // authorize refuses a request whose user may not make it, before anything is done for it: every request goes through here
@@ -68,11 +70,18 @@ func (h *handler) mayCreate(w *response) func(ctx context.Context) error {
 	}
 }
 
-// recheckInterval is how often it's checked whether users may still watch what they watch. A check takes about a
-// microsecond.
-const recheckInterval = 20 * time.Second
+const (
+	// recheckInterval is how often it's checked whether users may still watch what they watch. A check takes some
+	// microseconds, with a token of OIDC some hundred.
+	recheckInterval = 20 * time.Second
+	// recheckTime is how long the look at one credential may take. The next look finds out what this one couldn't.
+	recheckTime = 5 * time.Second
+)
 
-// recheck ends watches whose users have lost the right to them, until ctx ends.
+// rechecks tells whether watches can end because of who watches.
+func (h *handler) rechecks() bool { return h.rules != nil || h.identity.on }
+
+// recheck ends watches whose users have lost the right to them, or whose credentials don't count any more, until ctx ends.
 func (h *handler) recheck(ctx context.Context, every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -83,9 +92,32 @@ func (h *handler) recheck(ctx context.Context, every time.Duration) {
 		case <-tick.C:
 		}
 		for _, w := range h.watchers.all() {
-			if decision, _, _ := h.rules.Authorize(ctx, w.asks); decision != authorizer.DecisionAllow {
+			if !h.mayStill(ctx, w) {
 				h.watchers.revoke(w)
 			}
 		}
 	}
+}
+
+// mayStill tells whether a watch's user has the right to it, and a credential that counts.
+func (h *handler) mayStill(ctx context.Context, w *watcher) bool {
+	if h.rules != nil {
+		if decision, _, _ := h.rules.Authorize(ctx, w.asks); decision != authorizer.DecisionAllow {
+			return false
+		}
+	}
+	if !h.identity.on {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, recheckTime)
+	defer cancel()
+	err := h.identity.access.Still(ctx, w.credential)
+	if err == nil || ctx.Err() != nil {
+		return true
+	}
+	if left, ok := h.identity.refusals.allow(time.Now()); ok {
+		reason := clip.To(strings.ReplaceAll(err.Error(), "\n", "; "), maxRefusalReason)
+		h.log.Info("a watch ends, because the credential of its user doesn't count any more", "reason", reason, "resource", w.resource, "not_logged_before", left)
+	}
+	return false
 }

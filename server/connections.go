@@ -21,8 +21,9 @@ const (
 	DefaultMaxConnections = 1 << 16
 
 	// reservedDescriptors are never given to connections that stay: etcd's files (about 20, and some more for a moment
-	// when it cuts its log or purges snapshots), our own, calls of webhooks (16 for each definition that has one), and
-	// the lobby. etcd takes a file that it can't open for a failed disk and ends the process.
+	// when it cuts its log or purges snapshots), our own, calls of webhooks (a
+	// definition's has at most 16 at once, one of admission 32; where many are called so often, --max-connections must leave
+	// them more), and the lobby. etcd takes a file that it can't open for a failed disk and ends the process.
 	reservedDescriptors = 128 + lobbySeats
 
 	// lobbySeats is how many connections beyond the bound may be told so at once.

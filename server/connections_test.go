@@ -186,15 +186,15 @@ func TestMaxWatches(t *testing.T) {
 	ws.most = 1
 	widgets := target{endpoint: &registry.Endpoint{}}
 	request := httptest.NewRequest("GET", "/", nil)
-	_, closed, err := ws.add(widgets, request, nil, nil)
+	_, closed, err := ws.add(widgets, request, nil, admitted{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := ws.add(widgets, request, nil, nil); code(err) != http.StatusTooManyRequests {
+	if _, _, err := ws.add(widgets, request, nil, admitted{}); code(err) != http.StatusTooManyRequests {
 		t.Errorf("one too many: %v, want 429", err)
 	}
 	closed()
-	if _, _, err := ws.add(widgets, request, nil, nil); err != nil {
+	if _, _, err := ws.add(widgets, request, nil, admitted{}); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
 }

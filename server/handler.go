@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/audit"
@@ -62,10 +61,10 @@ type response struct {
 	log     *slog.Logger
 	auditID string
 	begun   time.Time
-	audit   *audit.Record                // nil: the request isn't audited
-	asks    *authorizer.AttributesRecord // what the user was allowed; nil if everybody may do everything
-	code    int                          // 0 until the header is written
-	bytes   int64
+	audit   *audit.Record // nil: the request isn't audited
+	admitted
+	code  int // 0 until the header is written
+	bytes int64
 
 	lobby      bool      // the connection is beyond MaxConnections: it gets a 503
 	large      semaphore // to write a large answer

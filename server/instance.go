@@ -210,6 +210,8 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	in.background.Go(func() { in.sweeper.Run(background) })
 	if in.rules != nil {
 		in.background.Go(func() { in.bootstrap(background) })
+	}
+	if handler.rechecks() {
 		in.background.Go(func() { handler.recheck(background, cmp.Or(s.timeouts.recheck, recheckInterval)) })
 	}
 	if s.FreeMemory != nil {

@@ -119,7 +119,7 @@ func (h *handler) stream(t *takenOver, options watchstream.Options) {
 	ctx, cancel := context.WithCancelCause(h.takeovers.ctx)
 	var reader sync.WaitGroup
 	reader.Go(func() { cancel(t.listen()) })
-	if h.rules != nil {
+	if h.rechecks() {
 		h.watchers.serve(t.watcher, cancel)
 	}
 	// A write that hangs when the server goes away gets little time more.

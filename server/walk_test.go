@@ -56,7 +56,7 @@ func TestEveryRouteAsks(t *testing.T) {
 			}
 		}
 	}
-	if _, err := users.Authenticate(httptest.NewRequest("GET", "/", nil), ""); !errors.Is(err, access.ErrNoCredential) {
+	if _, _, err := users.Authenticate(httptest.NewRequest("GET", "/", nil), ""); !errors.Is(err, access.ErrNoCredential) {
 		t.Errorf("nobody is refused with %v", err)
 	}
 }

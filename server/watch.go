@@ -37,7 +37,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	options.Sweeper = h.sweeper
 	stream := streamOf(media)
 	w.Header().Set("Content-Type", stream.media)
-	watcher, gone, err := h.watchers.add(t, r, cursor, w.asks)
+	watcher, gone, err := h.watchers.add(t, r, cursor, w.admitted)
 	if err != nil {
 		cursor.Close()
 		return err
@@ -49,7 +49,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	}
 	defer closed()
 	ctx := r.Context()
-	if h.rules != nil {
+	if h.rechecks() {
 		var end context.CancelCauseFunc
 		ctx, end = context.WithCancelCause(ctx)
 		defer end(nil)

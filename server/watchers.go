@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -38,11 +39,17 @@ type watcher struct {
 	userAgent string
 	cursor    *cacher.Cursor
 	opened    time.Time
-	bytes     atomic.Int64                 // sent
-	asks      *authorizer.AttributesRecord // what its user was allowed; nil if everybody may do everything
+	bytes     atomic.Int64 // sent
+	admitted
 
 	end     context.CancelCauseFunc // ends it; nil until it's served
-	revoked bool                    // its user may no longer watch
+	revoked bool                    // see revoke
+}
+
+// admitted is why a request was let in.
+type admitted struct {
+	credential access.Credential            // of its user
+	asks       *authorizer.AttributesRecord // what the user was allowed; nil if everybody may do everything
 }
 
 // maxWatches is how many watches may be open. Those of HTTP/1.1 are bounded as connections; one connection of HTTP/2
@@ -56,9 +63,9 @@ const maxUserAgent = 128
 
 // add notes a watch as open until the function it returns is called. Beyond maxWatches it returns
 // a 429.
-func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor, asks *authorizer.AttributesRecord) (w *watcher, closed func(), err error) {
+func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor, by admitted) (w *watcher, closed func(), err error) {
 	w = &watcher{
-		asks:      asks,
+		admitted:  by,
 		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
 		userAgent: strings.Clone(clip.To(r.UserAgent(), maxUserAgent)),
 		cursor:    cursor,
@@ -90,7 +97,7 @@ func (ws *watchers) serve(w *watcher, end context.CancelCauseFunc) {
 	}
 }
 
-// revoke ends a watch whose user may no longer watch.
+// revoke ends a watch whose user may no longer watch, or whose credential doesn't count any more.
 func (ws *watchers) revoke(w *watcher) {
 	ws.mu.Lock()
 	w.revoked = true

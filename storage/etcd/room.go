@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -129,7 +130,7 @@ func (r *room) enter(ctx context.Context, cost int64, kind writeKind) error {
 			return err
 		}
 	}
-	if err := s.refusal(r.dir.path, kind); err != nil {
+	if err := s.refusal(kind); err != nil {
 		r.underWay.Release(cost)
 		return spaceError{err}
 	}
@@ -145,19 +146,30 @@ func (r *room) stale() bool { return int64(time.Since(r.began))-r.looked.Load() 
 func (s *roomState) refused() bool { return s.full || s.shut != nil }
 
 // refusal is why a write isn't let in; nil if it is.
-func (s *roomState) refusal(path string, kind writeKind) error {
+//
+// Clients get it, so it doesn't say where the server keeps its data: the log does.
+func (s *roomState) refusal(kind writeKind) error {
 	switch {
 	case s.shut != nil:
-		return fmt.Errorf("the disk of %s is full, and not even deletions are safe (%w); free some space, and writes go on by themselves", path, s.shut)
+		return fmt.Errorf("the server's disk is full, and not even deletions are safe (%w); free some space, and writes go on by themselves", withoutPath(s.shut))
 	case s.full && kind == puts:
-		return fmt.Errorf("the disk of %s has %d MiB left and %d MiB are kept in reserve; free some space, and writes go on by themselves",
-			path, s.disk.free>>20, s.disk.reserve()>>20)
+		return fmt.Errorf("the server's disk has %d MiB left and %d MiB are kept in reserve; free some space, and writes go on by themselves",
+			s.disk.free>>20, s.disk.reserve()>>20)
 	}
 	return nil
 }
 
+// withoutPath returns what the system says of a file, without its name.
+func withoutPath(err error) error {
+	var of *fs.PathError
+	if errors.As(err, &of) {
+		return of.Err
+	}
+	return err
+}
+
 // health is why writes are refused; nil if they aren't.
-func (r *room) health() error { return r.state.Load().refusal(r.dir.path, puts) }
+func (r *room) health() error { return r.state.Load().refusal(puts) }
 
 // look looks at the disk, and allocates the next chunk if less than want bytes are left of this one. It publishes and
 // returns what it found. The error is ctx's.
@@ -316,7 +328,7 @@ func (r *room) tell(found *roomState) {
 	}
 	r.told = found.refused()
 	if r.told {
-		r.log.Warn("writes are refused until there's space", "error", found.refusal(r.dir.path, puts))
+		r.log.Warn("writes are refused until there's space", "directory", r.dir.path, "error", found.refusal(puts), "cause", found.shut)
 	} else {
 		r.log.Info("there's space again: writes go on", "dir", r.dir.path, "free", found.disk.free)
 	}

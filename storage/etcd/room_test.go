@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -81,7 +82,7 @@ func TestRoomHolds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if found.refused() {
-				t.Fatal(found.refusal("", puts))
+				t.Fatal(found.refusal(puts))
 			}
 			fill()
 			etcd := v3client.New(s.Local) // not by way of room
@@ -185,5 +186,17 @@ func BenchmarkRoom(b *testing.B) {
 				room.leave(cost)
 			}
 		})
+	}
+}
+
+// TestRefusalNamesNoPath: clients are told why their writes are refused, and not where the server keeps its data.
+func TestRefusalNamesNoPath(t *testing.T) {
+	open := &fs.PathError{Op: "fallocate", Path: "/secret/data/member/wal", Err: syscall.ENOSPC}
+	for name, s := range map[string]*roomState{
+		"full": {full: true}, "shut": {shut: open}, "shut, wrapped": {shut: fmt.Errorf("allocate: %w", open)},
+	} {
+		if err := s.refusal(puts); err == nil || strings.Contains(err.Error(), "/secret") || !strings.Contains(err.Error(), "free some space") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -1,0 +1,162 @@
+package server_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
+)
+
+// watchAs opens a watch over a connection of its own. It returns what waits for the stream's end, nil if the watch is refused.
+func (d *doors) watchAs(cert *tls.Certificate, token string) (end func() error) {
+	d.t.Helper()
+	config := &tls.Config{InsecureSkipVerify: true}
+	if cert != nil {
+		config.Certificates = []tls.Certificate{*cert}
+	}
+	transport := &http.Transport{TLSClientConfig: config}
+	d.t.Cleanup(transport.CloseIdleConnections)
+	r, err := http.NewRequestWithContext(d.t.Context(), http.MethodGet, d.URL+configMaps+"?watch=true", nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	res, err := (&http.Client{Transport: transport}).Do(r)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if res.StatusCode != http.StatusOK {
+		res.Body.Close()
+		return nil
+	}
+	return func() error {
+		defer res.Body.Close()
+		_, err := io.ReadAll(res.Body)
+		return err
+	}
+}
+
+// TestWatchesEndWithCredentials: a watch ends cleanly soon after the credential has ended that let it in, and isn't let in again.
+func TestWatchesEndWithCredentials(t *testing.T) {
+	t.Parallel()
+	d := newDoors(t, server.RecheckSoon)
+	asRoot := func(method, path, body string) string {
+		t.Helper()
+		res, text := d.Do(method, path, body, "Authorization", "Bearer root-token", "Content-Type", "application/json")
+		if res.StatusCode >= 300 {
+			t.Fatalf("%s %s: %s %s", method, path, res.Status, text)
+		}
+		return text
+	}
+	stays := d.watchAs(nil, "root-token")
+	stayed := make(chan error, 1)
+	go func() { stayed <- stays() }()
+
+	const accounts = "/api/v1/namespaces/default/serviceaccounts"
+	asRoot("POST", accounts, `{"metadata":{"name":"sa"}}`)
+	var made struct{ Status struct{ Token string } }
+	if err := json.Unmarshal([]byte(asRoot("POST", accounts+"/sa/token", `{"spec":{}}`)), &made); err != nil {
+		t.Fatal(err)
+	}
+	account := d.watchAs(nil, made.Status.Token)
+	asRoot("DELETE", accounts+"/sa", "")
+	if err := account(); err != nil || d.watchAs(nil, made.Status.Token) != nil {
+		t.Errorf("the ServiceAccount is gone: the watch ended with %v, and is let in again", err)
+	}
+
+	var expired *tls.Certificate
+	for life := 2 * time.Second; ; life *= 2 { // long enough to be let in on a busy machine
+		cert := d.clients.issue(t, "ann", nil, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(life) })
+		if end := d.watchAs(cert, ""); end != nil {
+			if err := end(); err != nil {
+				t.Errorf("the certificate has expired: the watch ended with %v", err)
+			}
+			expired = cert
+			break
+		}
+	}
+	if d.watchAs(expired, "") != nil {
+		t.Error("an expired certificate is let in again")
+	}
+
+	bob := d.clients.issue(t, "bob", nil, nil)
+	end := d.watchAs(bob, "")
+	other := newAuthority(t, "others")
+	text, err := os.ReadFile(other.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(d.clients.file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := end(); err != nil || d.watchAs(bob, "") != nil {
+		t.Errorf("nobody believes the authority any more: the watch ended with %v, and is let in again", err)
+	}
+	if line := d.log.take(); !strings.Contains(line, "a watch ends, because the credential of its user doesn't count any more") || strings.Contains(line, made.Status.Token) {
+		t.Errorf("the log has %q", line)
+	}
+	select {
+	case err := <-stayed:
+		t.Errorf("a watch whose credential counts has ended: %v", err)
+	default:
+	}
+}
+
+// TestAuthenticationConfigurationReread: the file takes effect when it changes. What can't be used is logged, and changes nothing.
+func TestAuthenticationConfigurationReread(t *testing.T) {
+	t.Parallel()
+	i := newIssuer(t)
+	file := i.configuration(t)
+	d := newDoors(t, server.RecheckSoon, func(s *server.Server) { s.Access.AuthenticationConfigFile = file })
+	good, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	token := i.sign(t, map[string]any{
+		"iss": i.URL, "aud": "lite", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
+		"hd": "example.com", "roles": []string{"dev"}, "tenant": "acme",
+	})
+	is := func(user string) func() bool {
+		return func() bool { return strings.HasPrefix(d.whoHas(token), user) }
+	}
+	until(t, "the issuer's keys", is("oidc:ann/"))
+
+	d.log.take()
+	write("nonsense")
+	log := ""
+	until(t, "the log", func() bool {
+		log += d.log.take()
+		return strings.Contains(log, "the file of --authentication-config can't be used; what it said before stays in effect")
+	})
+	if !is("oidc:ann/")() {
+		t.Errorf("with a bad file the token is %s", d.whoHas(token))
+	}
+	write(strings.Replace(string(good), `"oidc:" + claims.sub`, `"new:" + claims.sub`, 1))
+	until(t, "the new mapping", is("new:ann/"))
+	end := d.watchAs(nil, token)
+	write("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n")
+	if err := end(); err != nil {
+		t.Errorf("the issuer is gone: the watch ended with %v", err)
+	}
+	until(t, "no issuer", is("401"))
+	write(string(good))
+	until(t, "the issuer again", is("oidc:ann/"))
+}
