@@ -276,6 +276,7 @@ func newGizmos(t *testing.T, options ...func(*server.Server)) *servertest.Server
 	t.Helper()
 	s := servertest.New(t, options...)
 	s.PostYAML(definitionsPath, gizmosDefinition())
+	s.Quiescent() // as in newWidgets
 	return s
 }
 

@@ -92,6 +92,7 @@ func TestQuiescentParameters(t *testing.T) {
 func TestQuiescentTimeout(t *testing.T) {
 	t.Parallel()
 	s := servertest.New(t)
+	s.Quiescent() // otherwise what the start writes is left to do, too
 	res, body := s.Do(http.MethodGet, "/debug/quiescent?"+url.Values{"resourceVersion": {"1000000"}, "timeout": {"10ms"}}.Encode(), "")
 	var status metav1.Status
 	if err := json.Unmarshal([]byte(body), &status); err != nil {
