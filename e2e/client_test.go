@@ -59,7 +59,7 @@ type object struct {
 }
 
 // rv returns the resourceVersion as a number.
-func (o object) rv(t *testing.T) int64 {
+func (o object) rv(t testing.TB) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(o.Metadata.ResourceVersion, 10, 64)
 	if err != nil {
@@ -80,6 +80,10 @@ type answer struct {
 func (c *client) try(method, path, body string, headers ...string) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
+	return c.tryWithin(ctx, method, path, body, headers...)
+}
+
+func (c *client) tryWithin(ctx context.Context, method, path, body string, headers ...string) (answer, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.base+path, strings.NewReader(body))
 	if err != nil {
 		return answer{}, err
