@@ -27,6 +27,8 @@ type run struct {
 	tmp, urlFile string
 	// descriptors is the limit of open files; 0 leaves the one of the test.
 	descriptors int
+	// space is the network namespace that it's started in; "" is that of the test.
+	space string
 	// fileBlocks limits the size of each file, in blocks of 512 bytes; 0 leaves the limit of the test.
 	fileBlocks int
 }
@@ -68,6 +70,9 @@ func launch(t *testing.T, r run) *process {
 	}
 	if limits != "" {
 		p.cmd = exec.Command("/bin/sh", append([]string{"-c", limits + `exec "$0" "$@"`}, p.cmd.Args...)...)
+	}
+	if r.space != "" { // which takes the place of itself by the program
+		p.cmd = exec.Command("ip", append([]string{"netns", "exec", r.space}, p.cmd.Args...)...)
 	}
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + r.tmp}, r.env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,12 +19,12 @@ import (
 // replica is a process over a store that it shares with others. It's started again and again, each time at another port.
 type replica struct {
 	name string
-	args []string
+	how  run
 	http *http.Client
 
 	mu      sync.Mutex // guards process and url, which is "" while it's away
 	process *process
-	url     string
+	url     string // what paths are appended to
 }
 
 // base returns the URL, or "".
@@ -32,10 +34,11 @@ func (r *replica) base() string {
 	return r.url
 }
 
-func (r *replica) set(p *process, url string) {
+// now returns the process, which may be gone.
+func (r *replica) now() *process {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.process, r.url = p, url
+	return r.process
 }
 
 // away says that clients needn't ask it.
@@ -70,11 +73,18 @@ type replicas struct {
 }
 
 // add starts one more.
-func (rs *replicas) add(name string, args ...string) *replica {
+func (rs *replicas) add(name string, how run) *replica {
 	rs.t.Helper()
+	r := &replica{name: name, how: how}
 	transport := &http.Transport{MaxIdleConnsPerHost: 10}
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if socket, ok := strings.CutPrefix(r.now().url, "unix:"); ok {
+			network, address = "unix", socket
+		}
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
 	rs.t.Cleanup(transport.CloseIdleConnections)
-	r := &replica{name: name, args: args, http: &http.Client{Transport: transport}}
+	r.http = &http.Client{Transport: transport}
 	rs.start(r)
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -84,8 +94,10 @@ func (rs *replicas) add(name string, args ...string) *replica {
 
 func (rs *replicas) start(r *replica) {
 	rs.t.Helper()
-	p := start(rs.t, r.args...)
-	r.set(p, p.url)
+	p := launch(rs.t, r.how).ready()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.process, r.url = p, p.base
 }
 
 // any returns one of them.
@@ -110,9 +122,9 @@ func (rs *replicas) restart(r *replica) {
 
 // freeze stops one for a while without its knowledge.
 func (rs *replicas) freeze(r *replica, length time.Duration) {
-	r.process.signal(syscall.SIGSTOP)
+	r.now().signal(syscall.SIGSTOP)
 	time.Sleep(length)
-	r.process.signal(syscall.SIGCONT)
+	r.now().signal(syscall.SIGCONT)
 }
 
 // ready waits until all of them say that they're ready.
@@ -184,37 +196,38 @@ func (rs *replicas) run(round int, faults []fault) {
 	rs.t.Logf("round %d: %s", round, c.ledger.summary())
 }
 
-// membersOf are the members of a store. join starts one more.
+// membersOf are the members of a store.
 type membersOf struct {
 	replicas
-	first *replica
-	token string
-	peer  string // the first one's --cluster-listen
+	place func(name string) (how run, listen, address string) // where a member is started, and listens for clients and members
+	peer  string                                              // a member's --cluster-listen
+	token string                                              // the file for those that join
 }
 
-// newMembers starts some, and waits until they all vote.
-func newMembers(t *testing.T, n int, args ...string) *membersOf {
+// newMembers starts some on this machine's network, and defines widgets.
+func newMembers(t *testing.T, n int) *membersOf {
 	t.Helper()
 	m := &membersOf{replicas: replicas{t: t}}
-	for range n {
-		m.join(args...)
-	}
+	m.place = func(string) (run, string, string) { return run{}, "127.0.0.1:0", freeAddress(t) }
+	m.join(n)
 	m.all[0].process.define()
 	return m
 }
 
-// join starts one more member, in a directory of its own.
-func (m *membersOf) join(args ...string) *replica {
+// join starts some more members, each in a directory of its own.
+func (m *membersOf) join(n int) {
 	m.t.Helper()
-	dir, address := filepath.Join(m.t.TempDir(), "data"), freeAddress(m.t)
-	args = append([]string{"--listen=127.0.0.1:0", "--data-dir", dir, "--cluster-listen", address}, args...)
-	name := fmt.Sprint("member ", len(m.all))
-	if m.peer == "" {
-		m.peer, m.token = address, filepath.Join(dir, "join-token")
-		m.first = m.add(name, args...)
-		return m.first
+	for range n {
+		dir, name := filepath.Join(m.t.TempDir(), "data"), fmt.Sprint("member ", len(m.all))
+		how, listen, address := m.place(name)
+		how.args = []string{"--listen", listen, "--data-dir", dir, "--cluster-listen", address}
+		if m.peer == "" {
+			m.peer, m.token = address, filepath.Join(dir, "join-token")
+		} else {
+			how.args = append(how.args, "--join", m.peer, "--join-token-file", m.token)
+		}
+		m.add(name, how)
 	}
-	return m.add(name, append(args, "--join", m.peer, "--join-token-file", m.token)...)
 }
 
 func (m *membersOf) faults(length time.Duration) []fault {
@@ -238,4 +251,72 @@ func TestMembersModel(t *testing.T) {
 	t.Parallel()
 	m := newMembers(t, 3)
 	m.run(0, m.faults(time.Second))
+}
+
+// dependent is a widget that has an owner.
+func dependent(name, owner, uid string) string {
+	return fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":%q,"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Widget","name":%q,"uid":%q}]}}`, name, owner, uid)
+}
+
+// insist sends a request to one replica after the other until it's answered with one of the codes.
+func (rs *replicas) insist(method, path, body string, codes ...int) (a answer) {
+	rs.t.Helper()
+	eventually(rs.t, method+" "+path+" is answered", func() bool {
+		who, got, err := rs.any().ask(method, path, body)
+		if err == nil && !retry(got.code) && !slices.Contains(codes, got.code) {
+			rs.t.Fatalf("%s answered %s %s with %d, want %v: %s", who, method, path, got.code, codes, got.body)
+		}
+		a = got
+		return err == nil && !retry(got.code)
+	})
+	return a
+}
+
+// TestMembersCollect: the garbage of deleted owners is collected while the members are killed one after the other, and
+// nothing else is: neither what has a living owner, nor what belongs to a new owner of an old name.
+func TestMembersCollect(t *testing.T) {
+	t.Parallel()
+	const owners, each = 6, 10
+	m := newMembers(t, 3)
+	created := []int{http.StatusCreated, http.StatusConflict} // one without an answer had happened
+	want := map[string]bool{}
+	family := func(owner, children string, stays bool) {
+		m.insist("POST", widgets, widget(owner, 1), created...)
+		uid := m.insist("GET", widgets+"/"+owner, "", http.StatusOK).object.Metadata.UID
+		want[owner] = stays
+		for n := range each {
+			name := fmt.Sprintf("%s-%s-%d", children, owner, n)
+			m.insist("POST", widgets, dependent(name, owner, uid), created...)
+			want[name] = stays
+		}
+	}
+	for i := range owners {
+		family(fmt.Sprint("owner-", i), "first", i%2 == 1)
+	}
+	for i := 0; i < owners; i += 2 {
+		owner := fmt.Sprint("owner-", i)
+		m.insist("DELETE", widgets+"/"+owner, `{"propagationPolicy":"Background"}`, http.StatusOK, http.StatusNotFound)
+		m.kill(m.all[(i/2)%len(m.all)], rand.N(time.Second))
+		family(owner, "second", true)
+	}
+	eventually(t, "the garbage is gone", func() bool {
+		who, a, err := m.any().ask("GET", widgets, "")
+		if err != nil || a.code != http.StatusOK {
+			return false
+		}
+		there := map[string]bool{}
+		for _, o := range a.object.Items {
+			there[o.Metadata.Name] = true
+		}
+		left := 0
+		for name, stays := range want {
+			switch {
+			case stays && !there[name]:
+				t.Fatalf("%s says that %s is gone, which has a living owner", who, name)
+			case !stays && there[name]:
+				left++
+			}
+		}
+		return left == 0
+	})
 }
