@@ -66,6 +66,9 @@ func mutating(name, spec string, binding ...string) string {
 	if len(binding) == 0 {
 		binding = []string{""}
 	}
+	if !strings.Contains(spec, "reinvocationPolicy:") {
+		spec = "reinvocationPolicy: Never\n" + spec
+	}
 	return policyAndBinding("Mutating", name, spec, binding[0])
 }
 

@@ -76,7 +76,6 @@ func defaultValidatingPolicy(p *admissionregistrationv1.ValidatingAdmissionPolic
 
 func defaultMutatingPolicy(p *admissionregistrationv1.MutatingAdmissionPolicy) {
 	orPointTo(&p.Spec.FailurePolicy, admissionregistrationv1.Fail)
-	orDefault(&p.Spec.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)
 	defaultMatch(p.Spec.MatchConstraints)
 }
 
@@ -352,7 +351,7 @@ func mutatingPolicyColumns() []column {
 func policyBindingColumns() []column {
 	return []column{
 		text("PolicyName", "spec.policyName", "PolicyName indicates the policy definition which the policy binding binded to"),
-		cell("ParamRef", "ParamRef indicates the param resource which sets the configration param", func(o any) any {
+		cell("ParamRef", "ParamRef indicates the param resource which sets the configuration param", func(o any) any {
 			ref := at(o, "spec.paramRef")
 			switch namespace, name := str(at(ref, "namespace")), str(at(ref, "name")); {
 			case ref == nil:

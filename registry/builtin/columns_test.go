@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -25,15 +26,19 @@ func TestCells(t *testing.T) {
 			"0/3 Init:ExitCode:3 2 <none> <none> <none> <none>"},
 		{"a pod that runs", pods, `"spec":` + podSpec, `{"phase":"Running","podIPs":[{"ip":"10.1.0.1"}],` + started + `,"containerStatuses":[{"name":"a","ready":true,"state":{"running":{}}},{"name":"b","restartCount":1,"state":{"waiting":{"reason":"CrashLoopBackOff"}}}]}`,
 			"2/3 CrashLoopBackOff 2 10.1.0.1 <none> <none> <none>"},
-		{"a pod half of which is done", pods, `"spec":` + podSpec, `{"phase":"Running",` + started + `,"containerStatuses":[{"name":"a","state":{"terminated":{"exitCode":0,"reason":"Completed"}}},{"name":"b","ready":true,"state":{"running":{}}}]}`,
-			"2/3 NotReady 1 <none> <none> <none> <none>"},
+		{"a pod half of which is done", pods, `"spec":` + podSpec, `{"phase":"Running","podIP":"10.1.0.2",` + started + `,"containerStatuses":[{"name":"a","state":{"terminated":{"exitCode":0,"reason":"Completed"}}},{"name":"b","ready":true,"state":{"running":{}}}]}`,
+			"2/3 NotReady 1 10.1.0.2 <none> <none> <none>"},
 		{"a service", "/api/v1/namespaces/default/services", `"spec":{"type":"LoadBalancer","clusterIP":"10.0.0.50","externalIPs":["192.0.2.9"],"selector":{"b":"c","a":"b"},"ports":[{"name":"x","port":80,"nodePort":30080},{"name":"y","port":53,"protocol":"UDP","nodePort":30053}]}`,
 			`{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"},{"hostname":"example.com"}]}}`, "LoadBalancer 10.0.0.50 192.0.2.1,example.com,192.0.2.9 80:30080/TCP,53:30053/UDP a=b,b=c"},
 		{"endpoints", "/api/v1/namespaces/default/endpoints", `"subsets":[{"addresses":[{"ip":"10.1.0.1"},{"ip":"10.1.0.2"}],"ports":[{"name":"a","port":80},{"name":"b","port":81}]}]`, ``,
 			"10.1.0.1:80,10.1.0.2:80,10.1.0.1:81 + 1 more..."},
 		{"a node", "/api/v1/nodes", `"metadata":{"name":"N","labels":{"node-role.kubernetes.io/worker":"","kubernetes.io/role":"agent"}},"spec":{"unschedulable":true}`, `{"conditions":[{"type":"Ready","status":"True"}]}`,
 			"Ready,SchedulingDisabled agent,worker  <none> <none> <unknown> <unknown> <unknown>"},
-		{"an account", "/api/v1/namespaces/default/serviceaccounts", `"secrets":[{"name":"x"}]`, ``, "1"},
+		{"an account", "/api/v1/namespaces/default/serviceaccounts", `"secrets":[{"name":"x"}]`, ``, ""},
+		{"a node that reports", "/api/v1/nodes", `"spec":{}`, `{"nodeInfo":{"kubeletVersion":"v1.37.2","osImage":"os","kernelVersion":"6.1","architecture":"arm64","containerRuntimeVersion":"c://1"},"addresses":[{"type":"InternalIP","address":"10.0.0.9"}]}`,
+			"Unknown <none> v1.37.2 10.0.0.9 <none> os 6.1 (arm64) c://1"},
+		{"a flow schema", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", `"spec":{"priorityLevelConfiguration":{"name":"l"},"matchingPrecedence":7}`, ``, "l 7 <none> ?"},
+		{"a driver", "/apis/storage.k8s.io/v1/csidrivers", `"spec":{"tokenRequests":[{"audience":"a"},{"audience":"b"}]}`, ``, "true false false a,b false Persistent"},
 		{"a deployment", "/apis/apps/v1/namespaces/default/deployments", `"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate + `}`, `{"readyReplicas":1,"updatedReplicas":2}`, "1/1 2 0 c i:1 a=b"},
 		{"a job", "/apis/batch/v1/namespaces/default/jobs", `"spec":{"manualSelector":true,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}`,
 			`{"succeeded":1,"startTime":"2026-01-02T03:04:05Z","completionTime":"2026-01-02T03:05:05Z","conditions":[{"type":"Complete","status":"True"}]}`, "Complete 1/1 60s c i a=b"},
@@ -43,7 +48,7 @@ func TestCells(t *testing.T) {
 			{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":70}}},{"type":"External","external":{"metric":{"name":"m"},"target":{"type":"AverageValue","averageValue":"5"}}},{"type":"Pods","pods":{"metric":{"name":"m"},"target":{"type":"AverageValue","averageValue":"5"}}}]}`,
 			`{"currentReplicas":2,"desiredReplicas":2,"currentMetrics":[{"type":"Resource","resource":{"name":"cpu","current":{"averageUtilization":30,"averageValue":"1"}}}]}`, "Deployment/d cpu: 30%/70%, <unknown>/5 (avg) + 1 more... 1 3 2"},
 		{"a budget", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", `"spec":{"maxUnavailable":"10%"}`, `{"disruptionsAllowed":2}`, "N/A 10% 2"},
-		{"a volume", "/api/v1/persistentvolumes", `"metadata":{"name":"N","annotations":{"volume.beta.kubernetes.io/storage-class":"old"}},"spec":{"accessModes":["ReadWriteOnce","ReadOnlyMany"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/x"},"claimRef":{"namespace":"a","name":"b"}}`, ``,
+		{"a volume", "/api/v1/persistentvolumes", `"metadata":{"name":"N","annotations":{"volume.beta.kubernetes.io/storage-class":"old"}},"spec":{"accessModes":["ReadOnlyMany","ReadWriteOnce","ReadOnlyMany"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/x"},"claimRef":{"namespace":"a","name":"b"}}`, ``,
 			"1Gi RWO,ROX Retain Pending a/b old <unset>  Filesystem"},
 		{"a claim", "/api/v1/namespaces/default/persistentvolumeclaims", `"spec":{"volumeName":"v","storageClassName":"c","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}`, `{"phase":"Bound","capacity":{"storage":"2Gi"},"accessModes":["ReadWriteMany"]}`,
 			"Bound v 2Gi RWX c <unset> Filesystem"},
@@ -53,6 +58,9 @@ func TestCells(t *testing.T) {
 			"<none> a.b,b.b,c.b + 2 more... 192.0.2.1 80, 443"},
 		{"an address", "/apis/networking.k8s.io/v1/ipaddresses", `"spec":{"parentRef":{"group":"example.com","resource":"gateways","name":"g"}}`, ``, "gateways.example.com/g"},
 		{"a request", "/apis/certificates.k8s.io/v1/certificatesigningrequests", `"spec":{"request":"eA==","signerName":"example.com/s","usages":["client auth"],"expirationSeconds":3600}`, ``, "example.com/s system:admin 60m Pending"},
+		{"a request of a pod", "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests", `"spec":{"signerName":"example.com/s","podName":"p","serviceAccountName":"a","nodeName":"n","unverifiedUserAnnotations":{"example.com/a":"b"}}`,
+			`{"conditions":[{"type":"Denied","status":"True"}]}`, "p a n example.com/s Denied example.com/a=b"},
+		{"a taint", "/apis/resource.k8s.io/v1/devicetaintrules", `"spec":{"taint":{"key":"k","value":"v","effect":"NoSchedule","timeAdded":"` + time.Now().Add(-49*time.Hour).UTC().Format(time.RFC3339) + `"}}`, ``, "k v NoSchedule 2d1h"},
 		{"an event", "/api/v1/namespaces/default/events", `"involvedObject":{"kind":"Pod","name":"p","namespace":"default","fieldPath":"spec"},"type":"Normal","reason":"R","message":" m ","reportingComponent":"c","reportingInstance":"i"`, ``,
 			"<unknown> Normal R pod/p spec c, i m <unknown> 1 N"},
 		{"a migration", "/apis/storagemigration.k8s.io/v1/storageversionmigrations", `"spec":{"resource":{"group":"apps","resource":"deployments"}}`, ``, "deployments.apps"},

@@ -163,8 +163,3 @@ func secretColumns() []column {
 		age(),
 	}
 }
-
-func accountColumns() []column {
-	doc := corev1.ServiceAccount{}.SwaggerDoc()
-	return []column{asText(count("Secrets", "secrets", doc["secrets"])), age()}
-}

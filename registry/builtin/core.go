@@ -29,7 +29,7 @@ func core(o Options) []registry.Type {
 			Columns: configMapColumns, Validate: rules(validateConfigMap)},
 		{Names: names("", "v1", "Secret"), New: of[corev1.Secret], UnconditionalUpdate: true, NoGeneration: true,
 			Fields: []string{"type"}, Columns: secretColumns, Default: set(defaultSecret), Validate: rules(validateSecret)},
-		{Names: names("", "v1", "ServiceAccount", "sa"), New: of[corev1.ServiceAccount], NoGeneration: true, Columns: accountColumns, Subresources: o.accountParts()},
+		{Names: names("", "v1", "ServiceAccount", "sa"), New: of[corev1.ServiceAccount], NoGeneration: true, Subresources: o.accountParts()},
 		{Names: names("", "v1", "Event", "ev"), New: of[corev1.Event], UnconditionalUpdate: true, NoGeneration: true, CreateOnUpdate: true,
 			TTL: eventTTL, Times: eventTimes, Dependents: registry.NoDependents,
 			Fields: eventFields, FieldAliases: map[string]string{"source": "source.component"}, Columns: eventColumns, Validate: rules(validateEvent)},

@@ -92,6 +92,12 @@ func budgetColumns() []column {
 	}
 }
 
+func defaultQuota(q *corev1.ResourceQuota) {
+	for _, list := range []corev1.ResourceList{q.Spec.Hard, q.Status.Hard, q.Status.Used} {
+		roundUp(list)
+	}
+}
+
 func quotaColumns() []column {
 	list := func(requests bool) func(o any) any {
 		return func(o any) any {
@@ -274,6 +280,28 @@ func trustBundleColumns() []column {
 	return []column{orNone("SignerName", "spec.signerName", certificatesv1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"])}
 }
 
+// podCertificateColumns show the last state that a request got into.
+func podCertificateColumns() []column {
+	doc := certificatesv1.PodCertificateRequestSpec{}.SwaggerDoc()
+	return []column{
+		text("PodName", "spec.podName", doc["podName"]),
+		text("ServiceAccountName", "spec.serviceAccountName", doc["serviceAccountName"]),
+		text("NodeName", "spec.nodeName", doc["nodeName"]),
+		text("SignerName", "spec.signerName", doc["signerName"]),
+		cell("State", "Is the request Pending, Issued, Denied, or Failed?", func(o any) any {
+			state := "Pending"
+			for _, c := range asList(at(o, "status.conditions")) {
+				switch kind := str(at(c, "type")); kind {
+				case certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed:
+					state = kind
+				}
+			}
+			return state
+		}),
+		cell("UnverifiedUserAnnotations", doc["unverifiedUserAnnotations"], func(o any) any { return labelsText(at(o, "spec.unverifiedUserAnnotations")) }),
+	}
+}
+
 func defaultPodCertificateRequest(r *certificatesv1.PodCertificateRequest) {
 	const day int32 = 86400 // seconds
 	orPointTo(&r.Spec.MaxExpirationSeconds, day)
@@ -314,7 +342,7 @@ func flowSchemaColumns() []column {
 	doc := flowcontrolv1.FlowSchemaSpec{}.SwaggerDoc()
 	return []column{
 		text("PriorityLevel", "spec.priorityLevelConfiguration.name", doc["priorityLevelConfiguration"]),
-		number("MatchingPrecedence", "spec.matchingPrecedence", doc["matchingPrecedence"]),
+		asText(number("MatchingPrecedence", "spec.matchingPrecedence", doc["matchingPrecedence"])),
 		orNone("DistinguisherMethod", "spec.distinguisherMethod.type", doc["distinguisherMethod"]),
 		age(),
 		cell("MissingPL", "references a broken or non-existent PriorityLevelConfiguration", func(o any) any {
@@ -342,7 +370,14 @@ func priorityLevelColumns() []column {
 	}
 }
 
-func defaultResourceClaim(c *resourcev1.ResourceClaim) { defaultDevices(&c.Spec.Devices) }
+func defaultResourceClaim(c *resourcev1.ResourceClaim) {
+	defaultDevices(&c.Spec.Devices)
+	if a := c.Status.Allocation; a != nil {
+		for i := range a.Devices.Results {
+			defaultTolerations(a.Devices.Results[i].Tolerations)
+		}
+	}
+}
 
 func defaultResourceClaimTemplate(t *resourcev1.ResourceClaimTemplate) {
 	defaultDevices(&t.Spec.Spec.Devices)
@@ -355,9 +390,7 @@ func defaultDevices(d *resourcev1.DeviceClaim) {
 		if *mode == resourcev1.DeviceAllocationModeExactCount {
 			orDefault(count, 1)
 		}
-		for i := range tolerations {
-			orDefault(&tolerations[i].Operator, resourcev1.DeviceTolerationOpEqual)
-		}
+		defaultTolerations(tolerations)
 	}
 	for i := range d.Requests {
 		r := &d.Requests[i]
@@ -368,6 +401,12 @@ func defaultDevices(d *resourcev1.DeviceClaim) {
 			s := &r.FirstAvailable[j]
 			one(&s.AllocationMode, &s.Count, s.Tolerations)
 		}
+	}
+}
+
+func defaultTolerations(tolerations []resourcev1.DeviceToleration) {
+	for i := range tolerations {
+		orDefault(&tolerations[i].Operator, resourcev1.DeviceTolerationOpEqual)
 	}
 }
 
@@ -385,6 +424,18 @@ func defaultTaintRule(r *resourcev1.DeviceTaintRule) { defaultTaint(&r.Spec.Tain
 
 func defaultTaint(added **metav1.Time) {
 	orPointTo(added, metav1.NewTime(time.Now().Truncate(time.Second)))
+}
+
+// taintRuleColumns show the taint. Which devices a rule is about may be long, and its name may tell.
+func taintRuleColumns() []column {
+	doc := resourcev1.DeviceTaint{}.SwaggerDoc()
+	return []column{
+		text("Key", "spec.taint.key", doc["key"]),
+		text("Value", "spec.taint.value", doc["value"]),
+		text("Effect", "spec.taint.effect", doc["effect"]),
+		cell("TimeAdded", doc["timeAdded"], func(o any) any { return elapsed(at(o, "spec.taint.timeAdded")) }),
+		age(),
+	}
 }
 
 func resourceClaimColumns() []column {

@@ -20,8 +20,8 @@ var podFields = []string{
 	"status.phase", "status.podIP", "status.nominatedNodeName",
 }
 
+// defaultPod sums up resources before they're rounded, as Kubernetes does.
 func defaultPod(p *corev1.Pod) {
-	defaultPodSpec(&p.Spec)
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {
 			defaultRequests(&containers[i].Resources)
@@ -32,10 +32,22 @@ func defaultPod(p *corev1.Pod) {
 			}
 		}
 	}
-	if p.Spec.Resources != nil {
-		defaultRequests(p.Spec.Resources)
-	}
+	defaultPodResources(&p.Spec)
+	defaultPodSpec(&p.Spec)
 	orPointTo(&p.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	defaultPodStatus(&p.Status)
+}
+
+// defaultPodStatus rounds what a kubelet reports.
+func defaultPodStatus(s *corev1.PodStatus) {
+	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range statuses {
+			roundUp(statuses[i].AllocatedResources)
+			roundUpAll(statuses[i].Resources)
+		}
+	}
+	roundUp(s.AllocatedResources)
+	roundUpAll(s.Resources)
 }
 
 // podGrace returns how many seconds a pod has to end. One that runs nowhere, or has ended, has none.
@@ -58,13 +70,7 @@ func podGrace(obj registry.Typed, asked *int64) int64 {
 // defaultRequests requests what is limited.
 func defaultRequests(r *corev1.ResourceRequirements) {
 	for name, limit := range r.Limits {
-		if _, ok := r.Requests[name]; ok {
-			continue
-		}
-		if r.Requests == nil {
-			r.Requests = corev1.ResourceList{}
-		}
-		r.Requests[name] = limit.DeepCopy()
+		orAdd(&r.Requests, name, limit)
 	}
 }
 
@@ -78,18 +84,26 @@ func preparePod(p, old *corev1.Pod, subresource string) {
 }
 
 // qosOf returns the quality of service of a pod: guaranteed if every container's cpu and memory are limited to what they
-// request, best effort if none requests or limits anything.
+// request, best effort if none requests or limits anything. What is said of all containers together counts instead, if
+// there is any.
 func qosOf(s *corev1.PodSpec) corev1.PodQOSClass {
-	guaranteed, anything := true, false
+	var all []*corev1.ResourceRequirements
 	for _, containers := range [][]corev1.Container{s.InitContainers, s.Containers} {
-		for _, c := range containers {
-			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-				limit, limited := c.Resources.Limits[name]
-				request, requested := c.Resources.Requests[name]
-				limited, requested = limited && !limit.IsZero(), requested && !request.IsZero()
-				anything = anything || limited || requested
-				guaranteed = guaranteed && limited && (!requested || limit.Cmp(request) == 0)
-			}
+		for i := range containers {
+			all = append(all, &containers[i].Resources)
+		}
+	}
+	if hasPodResources(s.Resources) {
+		all = []*corev1.ResourceRequirements{s.Resources}
+	}
+	guaranteed, anything := true, false
+	for _, r := range all {
+		for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+			limit, limited := r.Limits[name]
+			request, requested := r.Requests[name]
+			limited, requested = limited && !limit.IsZero(), requested && !request.IsZero()
+			anything = anything || limited || requested
+			guaranteed = guaranteed && limited && (!requested || limit.Cmp(request) == 0)
 		}
 	}
 	switch {
@@ -183,10 +197,11 @@ func podColumns() []column {
 	}
 	return append(columns, wide(
 		cell("IP", corev1.PodStatus{}.SwaggerDoc()["podIP"], func(o any) any {
-			for _, ip := range asList(at(o, "status.podIPs")) {
-				return or(str(at(ip, "ip")), none)
+			ip := str(at(o, "status.podIP"))
+			for _, more := range asList(at(o, "status.podIPs")) {
+				ip = or(ip, str(at(more, "ip")))
 			}
-			return none
+			return or(ip, none)
 		}),
 		orNone("Node", "spec.nodeName", corev1.PodSpec{}.SwaggerDoc()["nodeName"]),
 		orNone("Nominated Node", "status.nominatedNodeName", corev1.PodStatus{}.SwaggerDoc()["nominatedNodeName"]),
@@ -335,10 +350,8 @@ func readinessGatesOf(o any) any {
 	}
 	met := 0
 	for _, gate := range gates {
-		for _, c := range asList(at(o, "status.conditions")) {
-			if at(c, "type") == at(gate, "conditionType") && at(c, "status") == "True" {
-				met++
-			}
+		if holds(o, corev1.PodConditionType(str(at(gate, "conditionType")))) {
+			met++
 		}
 	}
 	return fmt.Sprintf("%d/%d", met, len(gates))

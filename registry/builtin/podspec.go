@@ -34,10 +34,7 @@ func defaultPodSpec(s *corev1.PodSpec) {
 	}
 	s.DeprecatedServiceAccount = s.ServiceAccountName
 	roundUp(s.Overhead)
-	if s.Resources != nil {
-		roundUp(s.Resources.Limits)
-		roundUp(s.Resources.Requests)
-	}
+	roundUpAll(s.Resources)
 	for i := range s.Volumes {
 		defaultVolume(&s.Volumes[i])
 	}
@@ -61,12 +58,19 @@ func roundUp(list corev1.ResourceList) {
 	}
 }
 
+// roundUpAll rounds what is requested and what it is limited to; nil has nothing.
+func roundUpAll(r *corev1.ResourceRequirements) {
+	if r != nil {
+		roundUp(r.Limits)
+		roundUp(r.Requests)
+	}
+}
+
 func defaultContainer(c *corev1.Container) {
 	orDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	orDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
 	orDefault(&c.ImagePullPolicy, pullPolicyOf(c.Image))
-	roundUp(c.Resources.Limits)
-	roundUp(c.Resources.Requests)
+	roundUpAll(&c.Resources)
 	for i := range c.Ports {
 		orDefault(&c.Ports[i].Protocol, corev1.ProtocolTCP)
 	}
@@ -100,13 +104,12 @@ func defaultContainer(c *corev1.Container) {
 	}
 }
 
-// pullPolicyOf is Always for an image without a tag or digest, and for the tag latest.
+// pullPolicyOf is Always for the tag latest, which an image without a tag or digest has. Where there's no image, it's the
+// other one.
 func pullPolicyOf(image string) corev1.PullPolicy {
-	name := image[strings.LastIndex(image, "/")+1:]
-	if strings.Contains(name, "@") {
-		return corev1.PullIfNotPresent
-	}
-	if _, tag, _ := strings.Cut(name, ":"); tag == "" || tag == "latest" {
+	name, _, digested := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
+	_, tag, tagged := strings.Cut(name, ":")
+	if tag == "latest" || name != "" && !tagged && !digested {
 		return corev1.PullAlways
 	}
 	return corev1.PullIfNotPresent
@@ -227,6 +230,10 @@ func validatePodSpec(s *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
 		}
 		volumes[v.Name] = true
 	}
+	if s.Resources != nil {
+		errs = append(errs, validateRequirements(s.Resources, at.Child("resources"))...)
+	}
+	errs = append(errs, validateQuantities(s.Overhead, at.Child("overhead"))...)
 	errs = append(errs, oneOf(at.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
 	return append(errs, oneOf(at.Child("dnsPolicy"), s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)...)
 }
@@ -266,11 +273,16 @@ func validateContainer(c *corev1.Container, at *field.Path) (errs field.ErrorLis
 			errs = append(errs, field.Required(at.Child("mountPath"), ""))
 		}
 	}
-	errs = append(errs, validateQuantities(c.Resources.Limits, at.Child("resources", "limits"))...)
-	errs = append(errs, validateQuantities(c.Resources.Requests, at.Child("resources", "requests"))...)
-	for name, request := range c.Resources.Requests {
-		if limit, ok := c.Resources.Limits[name]; ok && request.Cmp(limit) > 0 {
-			errs = append(errs, field.Invalid(at.Child("resources", "requests").Key(string(name)), request.String(), "must be less than or equal to "+string(name)+" limit of "+limit.String()))
+	return append(errs, validateRequirements(&c.Resources, at.Child("resources"))...)
+}
+
+// validateRequirements checks that nothing is requested beyond its limit.
+func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) (errs field.ErrorList) {
+	errs = append(errs, validateQuantities(r.Limits, at.Child("limits"))...)
+	errs = append(errs, validateQuantities(r.Requests, at.Child("requests"))...)
+	for name, request := range r.Requests {
+		if limit, ok := r.Limits[name]; ok && request.Cmp(limit) > 0 {
+			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must be less than or equal to "+string(name)+" limit of "+limit.String()))
 		}
 	}
 	return errs

@@ -68,8 +68,11 @@ func validateMutatingPolicy(p, _ *admissionregistrationv1.MutatingAdmissionPolic
 			}
 		}
 	}
-	errs = append(errs, oneOf(at.Child("reinvocationPolicy"), spec.ReinvocationPolicy,
-		admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)...)
+	if again := at.Child("reinvocationPolicy"); spec.ReinvocationPolicy == "" {
+		errs = append(errs, field.Required(again, ""))
+	} else {
+		errs = append(errs, oneOf(again, spec.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)...)
+	}
 	set, more := compileVariables(spec.Variables, spec.ParamKind, at.Child("variables"))
 	errs = append(errs, more...)
 	if len(spec.Mutations) == 0 {

@@ -51,12 +51,13 @@ func TestPolicyRules(t *testing.T) {
 		{"same annotation", policies, matchDeployments + `,"auditAnnotations":[{"key":"k","valueExpression":"'a'"},{"key":"k","valueExpression":"'b'"}]`, "Duplicate value"},
 		{"failure policy", policies, `"failurePolicy":"Maybe",` + validations(`{"expression":"true"}`), `spec.failurePolicy: Unsupported value: "Maybe"`},
 
-		{"configuration", mutations, matchDeployments + `,"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{spec: Object.spec{replicas: 2}}"}}]`, ""},
-		{"patch", mutations, matchDeployments + `,"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: 'x'}]"}}]`, ""},
+		{"configuration", mutations, matchDeployments + `,"reinvocationPolicy":"Never","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{spec: Object.spec{replicas: 2}}"}}]`, ""},
+		{"patch", mutations, matchDeployments + `,"reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/metadata/labels/' + jsonpatch.escapeKey('a/b'), value: 'x'}]"}}]`, ""},
 		{"configuration's type", mutations, matchDeployments + `,"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"{'spec': 1}"}}]`, "must evaluate to Object but got map(string, int)"},
 		{"patch and configuration", mutations, matchDeployments + `,"mutations":[{"patchType":"JSONPatch","applyConfiguration":{"expression":"Object{}"}}]`, "spec.mutations[0].jsonPatch: Required value"},
 		{"no mutations", mutations, matchDeployments, "mutations must contain at least one item"},
 		{"mutation of deletions", mutations, strings.Replace(matchDeployments, `"UPDATE"`, `"DELETE"`, 1) + `,"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]`, `Unsupported value: "DELETE"`},
+		{"no word on reinvocation", mutations, matchDeployments + `,"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]`, "spec.reinvocationPolicy: Required value"},
 		{"reinvocation", mutations, `"reinvocationPolicy":"Always",` + matchDeployments + `,"mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":"Object{}"}}]`, `spec.reinvocationPolicy: Unsupported value: "Always"`},
 
 		{"binding", policyBindings, `"policyName":"p","validationActions":["Deny","Audit"]`, ""},

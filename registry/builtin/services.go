@@ -393,7 +393,13 @@ func nodeColumns() []column {
 		cell("Internal-IP", addresses, address(corev1.NodeInternalIP)),
 		cell("External-IP", addresses, address(corev1.NodeExternalIP)),
 		unknown("OS-Image", "status.nodeInfo.osImage", info["osImage"]),
-		unknown("Kernel-Version", "status.nodeInfo.kernelVersion", info["kernelVersion"]),
+		cell("Kernel-Version", info["kernelVersion"], func(o any) any {
+			kernel := or(str(at(o, "status.nodeInfo.kernelVersion")), "<unknown>")
+			if processor := str(at(o, "status.nodeInfo.architecture")); processor != "" {
+				kernel += " (" + processor + ")"
+			}
+			return kernel
+		}),
 		unknown("Container-Runtime", "status.nodeInfo.containerRuntimeVersion", info["containerRuntimeVersion"]),
 	)...)
 }

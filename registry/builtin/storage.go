@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,23 +16,28 @@ func defaultPersistentVolume(v *corev1.PersistentVolume) {
 	orDefault(&v.Status.Phase, corev1.VolumePending)
 	orDefault(&v.Spec.PersistentVolumeReclaimPolicy, corev1.PersistentVolumeReclaimRetain)
 	orPointTo(&v.Spec.VolumeMode, corev1.PersistentVolumeFilesystem)
-	roundUp(v.Spec.Capacity)
-	if s := v.Spec.HostPath; s != nil {
+	defaultVolumeSpec(&v.Spec)
+}
+
+// defaultVolumeSpec completes what a volume is, wherever that is described.
+func defaultVolumeSpec(v *corev1.PersistentVolumeSpec) {
+	roundUp(v.Capacity)
+	if s := v.HostPath; s != nil {
 		orPointTo(&s.Type, corev1.HostPathUnset)
 	}
-	if s := v.Spec.ISCSI; s != nil {
+	if s := v.ISCSI; s != nil {
 		orDefault(&s.ISCSIInterface, "default")
 	}
-	if s := v.Spec.RBD; s != nil {
+	if s := v.RBD; s != nil {
 		orDefault(&s.RBDPool, "rbd")
 		orDefault(&s.RadosUser, "admin")
 		orDefault(&s.Keyring, "/etc/ceph/keyring")
 	}
-	if s := v.Spec.ScaleIO; s != nil {
+	if s := v.ScaleIO; s != nil {
 		orDefault(&s.StorageMode, "ThinProvisioned")
 		orDefault(&s.FSType, "xfs")
 	}
-	if s := v.Spec.AzureDisk; s != nil {
+	if s := v.AzureDisk; s != nil {
 		orPointTo(&s.CachingMode, corev1.AzureDataDiskCachingReadWrite)
 		orPointTo(&s.FSType, "ext4")
 		orPointTo(&s.ReadOnly, false)
@@ -51,6 +57,18 @@ func validatePersistentVolume(v, _ *corev1.PersistentVolume) (errs field.ErrorLi
 }
 
 func defaultClaim(c *corev1.PersistentVolumeClaim) {
+	defaultClaimTemplate(c)
+	s := &c.Spec
+	switch { // one is the newer form of the other, which has no namespace
+	case s.DataSource != nil && s.DataSourceRef == nil:
+		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: s.DataSource.APIGroup, Kind: s.DataSource.Kind, Name: s.DataSource.Name}
+	case s.DataSource == nil && s.DataSourceRef != nil && (s.DataSourceRef.Namespace == nil || *s.DataSourceRef.Namespace == ""):
+		s.DataSource = &corev1.TypedLocalObjectReference{APIGroup: s.DataSourceRef.APIGroup, Kind: s.DataSourceRef.Kind, Name: s.DataSourceRef.Name}
+	}
+}
+
+// defaultClaimTemplate completes a claim that is to be made.
+func defaultClaimTemplate(c *corev1.PersistentVolumeClaim) {
 	orDefault(&c.Status.Phase, corev1.ClaimPending)
 	roundUp(c.Status.Capacity)
 	roundUp(c.Status.AllocatedResources)
@@ -61,9 +79,6 @@ func defaultClaimSpec(s *corev1.PersistentVolumeClaimSpec) {
 	orPointTo(&s.VolumeMode, corev1.PersistentVolumeFilesystem)
 	roundUp(s.Resources.Limits)
 	roundUp(s.Resources.Requests)
-	if s.DataSource != nil && s.DataSourceRef == nil { // one is the newer form of the other
-		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: s.DataSource.APIGroup, Kind: s.DataSource.Kind, Name: s.DataSource.Name}
-	}
 }
 
 func validateClaim(c, _ *corev1.PersistentVolumeClaim) (errs field.ErrorList) {
@@ -100,6 +115,12 @@ func validateStorageClass(c, old *storagev1.StorageClass) (errs field.ErrorList)
 	forbid("provisioner", c.Provisioner == old.Provisioner)
 	forbid("reclaimPolicy", *c.ReclaimPolicy == *old.ReclaimPolicy)
 	return append(errs, unchanged(field.NewPath("volumeBindingMode"), c.VolumeBindingMode, old.VolumeBindingMode)...)
+}
+
+func defaultVolumeAttachment(a *storagev1.VolumeAttachment) {
+	if v := a.Spec.Source.InlineVolumeSpec; v != nil {
+		defaultVolumeSpec(v)
+	}
 }
 
 func validateVolumeAttachment(a, old *storagev1.VolumeAttachment) (errs field.ErrorList) {
@@ -153,10 +174,16 @@ func validateAttributesClass(c, old *storagev1.VolumeAttributesClass) (errs fiel
 
 // modesText shows access modes in short.
 func modesText(v any) string {
-	short := map[corev1.PersistentVolumeAccessMode]string{
-		corev1.ReadWriteOnce: "RWO", corev1.ReadOnlyMany: "ROX", corev1.ReadWriteMany: "RWX", corev1.ReadWriteOncePod: "RWOP",
+	var shown []string
+	for _, mode := range []struct {
+		name  corev1.PersistentVolumeAccessMode
+		short string
+	}{{corev1.ReadWriteOnce, "RWO"}, {corev1.ReadOnlyMany, "ROX"}, {corev1.ReadWriteMany, "RWX"}, {corev1.ReadWriteOncePod, "RWOP"}} {
+		if slices.Contains(asList(v), any(string(mode.name))) {
+			shown = append(shown, mode.short)
+		}
 	}
-	return joined(v, ",", func(mode any) string { return or(short[corev1.PersistentVolumeAccessMode(str(mode))], str(mode)) })
+	return strings.Join(shown, ",")
 }
 
 // orUnset is text that shows where nothing is set.
@@ -272,7 +299,10 @@ func csiDriverColumns() []column {
 		flag("PodInfoOnMount", "spec.podInfoOnMount", doc["podInfoOnMount"]),
 		flag("StorageCapacity", "spec.storageCapacity", doc["storageCapacity"]),
 		cell("TokenRequests", doc["tokenRequests"], func(o any) any {
-			return or(joined(at(o, "spec.tokenRequests"), ",", func(r any) string { return str(at(r, "audience")) }), unset)
+			if at(o, "spec.tokenRequests") == nil {
+				return unset
+			}
+			return joined(at(o, "spec.tokenRequests"), ",", func(r any) string { return str(at(r, "audience")) })
 		}),
 		flag("RequiresRepublish", "spec.requiresRepublish", doc["requiresRepublish"]),
 		cell("Modes", doc["volumeLifecycleModes"], func(o any) any { return or(joined(at(o, "spec.volumeLifecycleModes"), ",", str), none) }),

@@ -53,10 +53,12 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 	orPointTo(&s.Replicas, defaultReplicas)
 	orPointTo(&s.RevisionHistoryLimit, defaultRevisions)
 	orDefault(&s.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
-	orDefault(&s.UpdateStrategy.Type, appsv1.RollingUpdateStatefulSetStrategyType)
-	if s.UpdateStrategy.Type == appsv1.RollingUpdateStatefulSetStrategyType {
-		orPointTo(&s.UpdateStrategy.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
-		orPointTo(&s.UpdateStrategy.RollingUpdate.Partition, 0)
+	if u := &s.UpdateStrategy; u.Type == "" { // a type that is given stays without what it leaves out
+		u.Type = appsv1.RollingUpdateStatefulSetStrategyType
+		orPointTo(&u.RollingUpdate, appsv1.RollingUpdateStatefulSetStrategy{})
+	}
+	if u := s.UpdateStrategy; u.Type == appsv1.RollingUpdateStatefulSetStrategyType && u.RollingUpdate != nil {
+		orPointTo(&u.RollingUpdate.Partition, 0)
 	}
 	orPointTo(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	orDefault(&s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
@@ -65,7 +67,7 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 		c := &s.VolumeClaimTemplates[i]
 		orDefault(&c.APIVersion, "v1")
 		orDefault(&c.Kind, "PersistentVolumeClaim")
-		defaultClaim(c)
+		defaultClaimTemplate(c)
 	}
 }
 
@@ -115,6 +117,7 @@ func defaultJob(j *batchv1.Job) {
 	orPointTo(&s.BackoffLimit, limit)
 	orPointTo(&s.CompletionMode, batchv1.NonIndexedCompletion)
 	orPointTo(&s.Suspend, false)
+	orPointTo(&s.ManualSelector, false)
 	replacement := batchv1.TerminatingOrFailed
 	if p := s.PodFailurePolicy; p != nil {
 		replacement = batchv1.Failed

@@ -191,10 +191,17 @@ func terminating(spec *corev1.PodSpec) bool {
 	return spec.ActiveDeadlineSeconds != nil && *spec.ActiveDeadlineSeconds >= 0
 }
 
-// bestEffort tells whether no container asks for processor or memory.
+// bestEffort tells whether neither a container nor the pod as a whole asks for processor or memory.
 func bestEffort(spec *corev1.PodSpec) bool {
+	var all []corev1.ResourceRequirements
+	if spec.Resources != nil {
+		all = append(all, *spec.Resources)
+	}
 	for _, c := range slices.Concat(spec.Containers, spec.InitContainers) {
-		for _, list := range []corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+		all = append(all, c.Resources)
+	}
+	for _, r := range all {
+		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
 			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
 				if q, has := list[name]; has && q.Sign() > 0 {
 					return false
