@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -42,6 +43,7 @@ type handler struct {
 	discovery         *documents
 	openapi           *openAPI
 	snapshots         *snapshots
+	members           *etcd.Server // nil unless the store has several
 	audit             *audit.Log // nil: nothing is audited
 	routes            http.Handler
 }

@@ -34,6 +34,9 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		audit:             in.audit,
 	}
 	h.guard.cors = in.cors
+	if s.Cluster.Listen != "" {
+		h.members = in.etcd
+	}
 	in.addGauges(h.metrics.registry, h.large)
 	h.openapi.collect(h.metrics.registry)
 	h.watchers.collect(h.metrics.registry)
@@ -81,6 +84,8 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		routes.Use(h.enterResource)
 		routes.HandleFunc("/debug/reset", handle(h.serveReset))
 		routes.HandleFunc("/debug/snapshot", handle(h.serveSnapshot))
+		routes.HandleFunc(membersPath, handle(h.serveMembers))
+		routes.HandleFunc(membersPath+"/{name}", handle(h.serveMember))
 		for _, prefix := range versionPrefixes {
 			resource := handle(h.serveResource)
 			routes.HandleFunc(prefix+"/{resource}", resource)

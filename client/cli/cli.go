@@ -1,4 +1,4 @@
-// Package cli is the part of the command line that talks to a server: apiserver-lite watch, get, apply and delete.
+// Package cli is the part of the command line that talks to a server: apiserver-lite watch, get, apply, delete and member.
 // Package client does the work.
 //
 // Everything runs in the caller's goroutine. A watch keeps the last state of each object in memory, so that it can tell
@@ -33,7 +33,7 @@ const (
 const defaultServer = "http://127.0.0.1:8080"
 
 // Names are the subcommands.
-var Names = []string{"watch", "get", "apply", "delete"}
+var Names = []string{"watch", "get", "apply", "delete", "member"}
 
 // usages begin each command's help.
 var usages = map[string]string{
@@ -41,6 +41,7 @@ var usages = map[string]string{
 	"get":    "get RESOURCE [NAME...]\n\nPrints objects as a table, or with -o json one per line.",
 	"apply":  "apply -f FILE\n\nApplies the objects in files (server-side apply).",
 	"delete": "delete RESOURCE NAME... | -f FILE\n\nDeletes objects.",
+	"member": "member list | remove NAME\n\nLists the processes that have the server's store, or removes one of them.",
 }
 
 // command is one run.
@@ -91,7 +92,7 @@ func Run(ctx context.Context, args []string, getenv func(string) string, in io.R
 	if err := c.connect(); err != nil {
 		return c.failed(err)
 	}
-	err := map[string]func(context.Context) error{"watch": c.watch, "get": c.get, "apply": c.apply, "delete": c.delete}[c.name](ctx)
+	err := map[string]func(context.Context) error{"watch": c.watch, "get": c.get, "apply": c.apply, "delete": c.delete, "member": c.member}[c.name](ctx)
 	if err != nil && ctx.Err() == nil {
 		return c.failed(err)
 	}
@@ -129,6 +130,9 @@ func (c *command) flagSet() *pflag.FlagSet {
 	set.StringVar(&c.caFile, "ca-file", "", "PEM file with the authority of the server's certificate")
 	set.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG; never ~/.kube/config unasked)")
 	set.StringVar(&c.context, "context", "", "the kubeconfig's context to use")
+	if c.name == "member" {
+		return set
+	}
 	set.StringVarP(&c.namespace, "namespace", "n", "", `namespace (default the kubeconfig's, else "default")`)
 	if c.name != "apply" {
 		set.StringVarP(&c.labels, "selector", "l", "", "label selector, such as tier=front")

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
+	"go.etcd.io/raft/v3"
 )
 
 // In a cluster an answer may not come: the leader is gone, or a majority is. etcd then keeps a request for six seconds
@@ -85,6 +87,7 @@ func (c *cluster) readIndex(ctx context.Context) error {
 		case bounded.Err() != nil:
 			return fmt.Errorf("the cluster's leader didn't answer within %v: %w", answerTimeout, etcderrors.ErrNoLeader)
 		}
+		pause(bounded) // another leader: it's asked next
 	}
 }
 
@@ -98,17 +101,40 @@ type clusterKV struct {
 func within[T any](ctx context.Context, c *cluster, request func(context.Context) (T, error)) (res T, err error) {
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	if err := c.awaitLeader(bounded); err != nil {
-		if ctx.Err() != nil {
-			err = ctx.Err()
+	for {
+		if err := c.awaitLeader(bounded); err != nil {
+			if ctx.Err() != nil {
+				err = ctx.Err()
+			}
+			return res, err
 		}
-		return res, err
+		res, err = request(bounded)
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return res, err
+		case bounded.Err() != nil:
+			return res, fmt.Errorf("the cluster didn't answer within %v: %w", answerTimeout, context.DeadlineExceeded)
+		case !dropped(err):
+			return res, err
+		}
+		pause(bounded)
 	}
-	res, err = request(bounded)
-	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return res, fmt.Errorf("the cluster didn't answer within %v: %w", answerTimeout, context.DeadlineExceeded)
+}
+
+// dropped reports whether raft took no request, because the leader is handing over: nothing happened. The error comes
+// through gRPC's types, which keep the text only.
+func dropped(err error) bool {
+	return strings.Contains(err.Error(), raft.ErrProposalDropped.Error())
+}
+
+// pause waits before the same is tried again.
+func pause(ctx context.Context) {
+	t := time.NewTimer(answerPoll)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
 	}
-	return res, err
 }
 
 func (kv clusterKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {

@@ -2,13 +2,17 @@ package etcd_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -213,5 +217,114 @@ func TestAStoreWithoutAClusterHasNoMembers(t *testing.T) {
 	}
 	if s.ReadIndex() != nil {
 		t.Error("it asks raft for a read index")
+	}
+}
+
+// TestAllMembersStartAgain: members that were stopped, all of them, go on where they were, without the flags for joining.
+func TestAllMembersStartAgain(t *testing.T) {
+	first := newMember(t, nil)
+	all := []*member{first, newMember(t, first), newMember(t, first)}
+	for _, m := range all {
+		m.start(t)
+	}
+	voters(t, first.server, 3, 0)
+	put(t, all[1].server, "k", "1")
+	for _, m := range all {
+		closeServer(t, m.server)
+		m.Cluster.Join, m.Cluster.JoinTokenFile = "", ""
+	}
+	alone := all[2].Options
+	alone.Cluster = etcd.ClusterOptions{}
+	if s, err := etcd.Open(t.Context(), alone); err == nil || !strings.Contains(err.Error(), "is a member of a cluster") {
+		t.Errorf("a member started alone: %v, %v", s, err)
+	}
+	all[1].Cluster.Listen = freeAddress(t) // it tells the others
+	var starting sync.WaitGroup
+	for _, m := range all {
+		starting.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), clusterDeadline)
+			defer cancel()
+			s, err := etcd.Open(ctx, m.Options)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			m.server = s
+			t.Cleanup(func() { _ = s.Close() })
+		})
+	}
+	starting.Wait()
+	if t.Failed() {
+		return
+	}
+	voters(t, all[2].server, 3, 0)
+	for _, m := range all {
+		if got := readHere(t, m.server, "k"); got != "1" {
+			t.Errorf("%s has %q", m.Cluster.Listen, got)
+		}
+	}
+	members, err := first.server.Members(t.Context())
+	if err != nil || !slices.ContainsFunc(members, func(m etcd.Member) bool { return m.Address == all[1].Cluster.Listen }) {
+		t.Errorf("nobody is at the new address: %+v, %v", members, err)
+	}
+}
+
+// TestASingleStoreBecomesACluster: a directory that one process had alone lets others in once it has a port.
+func TestASingleStoreBecomesACluster(t *testing.T) {
+	first := newMember(t, nil)
+	cluster := first.Cluster
+	first.Cluster = etcd.ClusterOptions{}
+	put(t, first.start(t), "k", "1")
+	closeServer(t, first.server)
+	first.Cluster = cluster
+	first.start(t)
+	closeServer(t, first.server)
+	first.Cluster = etcd.ClusterOptions{} // nobody has joined: it may still run alone
+	first.start(t)
+	closeServer(t, first.server)
+	first.Cluster = cluster
+	first.start(t)
+	if got := readHere(t, newMember(t, first).start(t), "k"); got != "1" {
+		t.Errorf("the member that joined has %q", got)
+	}
+}
+
+// TestOnlyMembersReachThePort: without a certificate of the cluster nothing is answered but joins, and those need the token.
+func TestOnlyMembersReachThePort(t *testing.T) {
+	first := newMember(t, nil)
+	first.start(t)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // a stranger trusts anybody
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	for _, test := range []struct{ method, path, body string }{
+		{"GET", "/members", ""},
+		{"GET", "/version", ""},
+		{"GET", "/raft/stream/message/1", ""},
+		{"POST", "/raft", ""},
+		{"POST", "/raft/snapshot", ""},
+		{"GET", "/members/hashkv", ""},
+		{"GET", "/apiserver-lite/status", ""},
+		{"POST", "/apiserver-lite/join", `{"secret":"","address":"127.0.0.1:1"}`},
+		{"POST", "/apiserver-lite/join", `{"address":"127.0.0.1:1"}`},
+		{"POST", "/apiserver-lite/join", strings.Repeat("x", 1<<20)},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), test.method, "https://"+first.Cluster.Listen+test.path, strings.NewReader(test.body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := client.Do(r)
+		if err != nil {
+			continue // cut off
+		}
+		res.Body.Close()
+		if res.StatusCode != http.StatusForbidden {
+			t.Errorf("%s %s answered %s", test.method, test.path, res.Status)
+		}
+	}
+	if res, err := http.Get("http://" + first.Cluster.Listen + "/members"); err == nil {
+		res.Body.Close()
+		if res.StatusCode != http.StatusBadRequest {
+			t.Errorf("plain HTTP got %s", res.Status)
+		}
 	}
 }

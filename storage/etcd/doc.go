@@ -1,5 +1,5 @@
-// Package etcd runs the etcd server that this process embeds, as its only member, with an in-process client and no
-// listening port.
+// Package etcd runs the etcd server that this process embeds, with an in-process client. By default it's the only member,
+// and there's no listening port. With Options.Cluster other processes are members too, reached by one port.
 //
 // # What it owns
 //
@@ -9,13 +9,18 @@
 //   - etcd's files under member/: the WAL, the snapshots and the database;
 //   - history.json, the marks that say which revision was current when;
 //   - seal.json, the checksums of the database as Close left it;
-//   - spare, space that is reserved for etcd's next snapshot.
+//   - spare, space that is reserved for etcd's next snapshot;
+//   - of a cluster's member, cluster.json, the authority's and the member's certificates, and join-token.
 //
 // # Flow
 //
 // Open locks the directory, has package check mend etcd's files and remove the seal, starts etcd, and has it campaign at
 // once. Then a write passes through Client to roomyKV, which asks room whether there's space, and on to etcd by
 // function calls. A read goes to etcd directly. Close stops the keeper, then etcd, and leaves the marks and a seal.
+//
+// In a cluster the directory is a new cluster's, or that of the one it joins (openCluster), before etcd starts. Requests pass
+// clusterKV first, which answers each of them in time (answers.go). The port (port.go) takes joins (join.go) and hands
+// the other members' requests to etcd. The leader promotes learners (members.go).
 //
 // Three rules hold for the whole package:
 //
@@ -32,6 +37,8 @@
 //     history and space (see keepHistory and keepSpace): it compacts what is older than Options.History or more than
 //     Options.HistoryBytes, and makes room when writes are refused. On an idle server a look is a syscall and a few
 //     loads, and nothing is written.
+//   - In a cluster, one that asks whether a majority answers, one that promotes learners, and those of the port's HTTP
+//     server. Close ends them and waits for them.
 //   - watchStop, which waits for etcd to end by itself. Open starts it and Close waits for it.
 //   - One for StartEtcd, one for the keeper's start, and one for each part of Close (see waitFor). Open and Close wait
 //     for them. After a failure such a call may never return, so Open and Close give up. Its goroutine may then outlive
@@ -56,5 +63,8 @@
 //   - the WAL on disk: keptWALFiles of segmentBytes, and what was written since the last snapshot
 //   - a request: MaxValueBytes and requestOverhead, or BulkBytes with Bulk
 //   - the writes under way: roomChunk; more writes wait
+//   - the connections of the port: maxPortConnections; its requests: portHeaderBytes, joinBytes and portReadTimeout
+//   - learners: maxLearners; the entries that are kept for members that lag: clusterCatchUp
+//   - the waiting for an answer in a cluster: answerTimeout
 //   - the waiting of Close after a failure: brokenStop for each part
 package etcd

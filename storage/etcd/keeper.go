@@ -32,12 +32,12 @@ const (
 // keeper keeps history and space within their bounds. Its work is done by one goroutine: see run.
 type keeper struct {
 	local *etcdserver.EtcdServer
-	be    backend.Backend // local's: only a snapshot from another member would replace it
 	dir   *dataDir
 	log   *slog.Logger
 	quota int64
 	room  *room
 	floor atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
+	acts  atomic.Pointer[func() bool]  // see Server.SetActs; nil if this process always does
 	historyClock
 	writeCount
 	alarms alarms
@@ -63,14 +63,14 @@ func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, er
 		return nil, fmt.Errorf("data directory %s: %w", d.path, err)
 	}
 	be := local.Backend()
-	room, err := newRoom(d, be, o.Log)
+	room, err := newRoom(d, local.Backend, o.Log)
 	if err != nil {
 		return nil, err
 	}
 	k := &keeper{
-		local: local, be: be, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m,
+		local: local, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m,
 		historyClock: historyClock{base: base, began: time.Now()},
-		writeCount:   writeCount{writes: local.Watchable().NewWatchStream()},
+		writeCount:   writeCount{writes: local.Watchable().NewWatchStream(), of: be},
 	}
 	k.noteAlarms()
 	return k, k.countWrites()
@@ -125,6 +125,9 @@ func (k *keeper) complain(err error) {
 
 // keepHistory counts what was written, sets marks, and compacts.
 func (k *keeper) keepHistory(ctx context.Context) error {
+	if err := k.recount(k.local.Backend()); err != nil {
+		return err
+	}
 	now, marked := k.local.KV().Rev(), false
 	k.cutHistory(func(m *marks, at time.Duration) int64 {
 		m.bytes += k.written.Swap(0)
@@ -160,7 +163,9 @@ func (k *keeper) cutHistory(cut func(m *marks, at time.Duration) int64) {
 // writeCount counts the bytes of changes.
 type writeCount struct {
 	writes  mvcc.WatchStream
-	written atomic.Int64 // bytes that the marks don't count yet
+	watch   mvcc.WatchID
+	of      backend.Backend // etcd's database when the watch began
+	written atomic.Int64    // bytes that the marks don't count yet
 }
 
 // countWrites counts what is written from now on, until the stream is closed. It watches all keys with a filter that
@@ -172,8 +177,27 @@ func (c *writeCount) countWrites() error {
 		return true // drop the event
 	}
 	all, toTheEnd := []byte{0}, []byte{}
-	_, err := c.writes.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, count)
+	var err error
+	c.watch, err = c.writes.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, count)
 	return err
+}
+
+// recount begins anew if another member's snapshot has replaced the database: etcd may have ended the watch. What was
+// written between the two databases isn't counted.
+func (c *writeCount) recount(be backend.Backend) error {
+	if c.of == be {
+		return nil
+	}
+	c.of = be
+	_ = c.writes.Cancel(c.watch)
+	for { // etcd's notice that the watch has ended has no other reader
+		select {
+		case <-c.writes.Chan():
+			continue
+		default:
+		}
+		return c.countWrites()
+	}
 }
 
 // compact drops the history that has ended, but not past the floor: the rest waits for the next look. The database
@@ -188,6 +212,9 @@ func (k *keeper) compactAndWait(ctx context.Context) error {
 }
 
 func (k *keeper) requestCompaction(ctx context.Context, r *pb.CompactionRequest) error {
+	if acts := k.acts.Load(); acts != nil && !(*acts)() {
+		return nil // whoever acts does it for all members
+	}
 	r.Revision = k.compaction.wanted
 	if floor := k.floor.Load(); floor != nil {
 		r.Revision = min(r.Revision, (*floor)())

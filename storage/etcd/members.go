@@ -199,10 +199,16 @@ func (c *cluster) balance(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if local := c.local.Load(); local.Leader() == local.MemberID() {
+		if c.leads() {
 			c.promote(ctx)
 		}
 	}
+}
+
+// leads reports whether this member leads, as far as it knows.
+func (c *cluster) leads() bool {
+	local := c.local.Load()
+	return local.Leader() == local.MemberID()
 }
 
 // promote lets learners vote until there are as many voters as there should be: an odd number, because with an even one

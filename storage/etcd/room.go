@@ -58,7 +58,7 @@ const (
 // There, only the disk's free space counts.
 type room struct {
 	dir   *dataDir
-	be    backend.Backend
+	be    func() backend.Backend // a snapshot from another member replaces it
 	log   *slog.Logger
 	disk  func() (diskSpace, error) // statDisk of the directory; tests have their own
 	chunk int64
@@ -87,7 +87,7 @@ type roomState struct {
 	shut error // set if not even deletions can be let in
 }
 
-func newRoom(d *dataDir, be backend.Backend, log *slog.Logger) (*room, error) {
+func newRoom(d *dataDir, be func() backend.Backend, log *slog.Logger) (*room, error) {
 	r := &room{dir: d, be: be, log: log, chunk: roomChunk, began: time.Now(), turn: semaphore.NewWeighted(1)}
 	r.disk = func() (diskSpace, error) { return statDisk(d.path) }
 	disk, err := r.disk()
@@ -213,7 +213,7 @@ func (r *room) rewrite(ctx context.Context, f func() error) error {
 func (r *room) allocate() error {
 	if !r.dir.ephemeral {
 		if time.Since(r.allocated) < commitInterval {
-			r.be.ForceCommit() // without it, the database's size lacks the writes that were let in last
+			r.be().ForceCommit() // without it, the database's size lacks the writes that were let in last
 		}
 		if err := r.allocateDatabase(); err != nil {
 			return err
@@ -245,7 +245,7 @@ func (r *room) allocateDatabase() error {
 	if st.Ino != r.inode {
 		r.inode, r.known = st.Ino, 0
 	}
-	end := r.be.Size() + databaseChunks*r.chunk
+	end := r.be().Size() + databaseChunks*r.chunk
 	if err := allocate(f, r.known, end); err != nil {
 		return err
 	}

@@ -75,7 +75,7 @@ func TestRoomHolds(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			s.keeper.be.ForceCommit()
+			s.keeper.local.Backend().ForceCommit()
 			room := s.keeper.room
 			found, err := room.look(t.Context(), room.chunk+1) // more than a chunk has: the next one begins
 			if err != nil {
@@ -97,7 +97,7 @@ func TestRoomHolds(t *testing.T) {
 				}
 				n++
 			}
-			s.keeper.be.ForceCommit()
+			s.keeper.local.Backend().ForceCommit()
 			if err := s.Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -242,6 +242,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	s.Client.KV = roomyKV{s.Client.KV, k.room}
 	if s.cluster != nil {
 		s.Client.KV = clusterKV{s.Client.KV, s.cluster}
+		s.SetActs(s.cluster.leads)
 	}
 	var kctx context.Context
 	kctx, s.stopKeeper = context.WithCancel(context.Background())
@@ -280,7 +281,10 @@ func (s *Server) checkFiles(ctx context.Context, o Options, cfg *embed.Config) (
 // awaitEtcd returns when etcd serves.
 func (s *Server) awaitEtcd(ctx context.Context, replay uint64) error {
 	if s.cluster == nil {
-		return s.lead(ctx, replay)
+		if err := s.lead(ctx, replay); err != nil {
+			return err
+		}
+		return s.awaitReady(ctx)
 	}
 	s.cluster.serve(s.Local)
 	if s.cluster.alone() {
@@ -393,8 +397,8 @@ func (s *Server) pause(ctx context.Context, tick <-chan time.Time) error {
 	}
 }
 
-// lead makes the member campaign at once, and returns when it serves. By itself, etcd would wait for most of a second
-// whether another member leads; here there is no other. replay is the last entry of the WAL that the member applies
+// lead makes the member campaign at once, and returns when it leads. By itself, etcd would wait for most of a second
+// whether another member leads; here there is no other that votes. replay is the last entry of the WAL that the member applies
 // before it may campaign, or 0 for a new member.
 func (s *Server) lead(ctx context.Context, replay uint64) error {
 	ticker := time.NewTicker(kickInterval)
@@ -403,7 +407,7 @@ func (s *Server) lead(ctx context.Context, replay uint64) error {
 		return err
 	}
 	id := uint64(s.Local.MemberID())
-	for s.Local.Leader() == 0 {
+	for s.Local.Leader() == 0 && (s.cluster == nil || s.cluster.alone()) { // the log may tell of other voters
 		m := &raftpb.Message{Type: raftpb.MsgTimeoutNow.Enum(), From: &id, To: &id}
 		// Process would wait while raft is busy, and forever if raft has died: then pause returns the error.
 		step, cancel := context.WithTimeout(ctx, kickInterval)
@@ -416,7 +420,11 @@ func (s *Server) lead(ctx context.Context, replay uint64) error {
 			return err
 		}
 	}
-	// A restarted member still replays entries: it answers "too many requests" until it's ready.
+	return nil
+}
+
+// awaitReady returns when etcd is ready: until then a restarted member replays entries, and answers "too many requests".
+func (s *Server) awaitReady(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -489,6 +497,10 @@ func (s *Server) Err() error {
 // 0 stops compaction. Without a floor only the bounds count. The keeper's goroutine calls floor at each look.
 func (s *Server) SetFloor(floor func() int64) { s.keeper.floor.Store(&floor) }
 
+// SetActs says which process compacts, if several have the store: the one for which acts returns true. The keeper's
+// goroutine calls it, and it returns at once. Without it the leader of the cluster does.
+func (s *Server) SetActs(acts func() bool) { s.keeper.acts.Store(&acts) }
+
 // Health is nil, or says why writes fail now. Reads go on if the reason is space. It returns at once. That
 // the quota is reached, or isn't any more, it knows from the keeper's last look, about a second ago.
 func (s *Server) Health() error {
@@ -527,7 +539,7 @@ type Stats struct {
 
 // Stats reads the figures. It returns at once.
 func (s *Server) Stats() Stats {
-	be, k := s.keeper.be, s.keeper
+	be, k := s.Local.Backend(), s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return Stats{

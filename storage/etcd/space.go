@@ -106,7 +106,7 @@ func (k *keeper) keepSpace(ctx context.Context, disk *roomState) error {
 // relieve halves history if the database is near its quota and history is what fills it: only live objects, never
 // history, should exhaust the quota.
 func (k *keeper) relieve(ctx context.Context) error {
-	if k.be.SizeInUse() < k.quota/quotaShares*relieveShares {
+	if k.local.Backend().SizeInUse() < k.quota/quotaShares*relieveShares {
 		return nil
 	}
 	k.cutHistory(func(m *marks, _ time.Duration) int64 {
@@ -134,7 +134,7 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 		}
 	}
 	enough := k.quota / quotaShares * enoughShares
-	if rev := k.local.KV().Rev(); k.be.Size() >= enough && k.relief.reclaimed != rev {
+	if rev := k.local.KV().Rev(); k.local.Backend().Size() >= enough && k.relief.reclaimed != rev {
 		if err := k.dropHistory(ctx, rev); err != nil {
 			return err
 		}
@@ -144,21 +144,21 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 		k.relief.compacted, k.relief.commitUntil = c, k.clock()+settleTime
 	}
 	if k.clock() < k.relief.commitUntil {
-		k.be.ForceCommit()
+		k.local.Backend().ForceCommit()
 	}
 	if k.worthRewriting(disk, enough) {
 		if err := k.room.rewrite(ctx, k.local.Defragment); err != nil {
 			return fmt.Errorf("defragment the database: %w", err)
 		}
 	}
-	if !k.alarms.noSpace.Load() || k.be.Size() >= enough {
+	if !k.alarms.noSpace.Load() || k.local.Backend().Size() >= enough {
 		return nil
 	}
 	if err := k.alarm(ctx, pb.AlarmRequest_DEACTIVATE); err != nil {
 		return err
 	}
 	k.noteAlarms()
-	k.log.Info("the database is below its quota again: writes go on", "databaseBytes", k.be.Size(), "quota", k.quota)
+	k.log.Info("the database is below its quota again: writes go on", "databaseBytes", k.local.Backend().Size(), "quota", k.quota)
 	return nil
 }
 
@@ -185,10 +185,10 @@ func (d *dataDir) purgeWAL() error {
 // worthRewriting reports whether rewriting the database would give enough space back, and the new file has space next
 // to the old one. The database's file shrinks only by that.
 func (k *keeper) worthRewriting(disk *roomState, enough int64) bool {
-	inUse := k.be.SizeInUse()
-	unused := k.be.Size() - inUse
+	inUse := k.local.Backend().SizeInUse()
+	unused := k.local.Backend().Size() - inUse
 	d := disk.disk
-	forQuota := k.be.Size() >= enough && inUse < enough
+	forQuota := k.local.Backend().Size() >= enough && inUse < enough
 	forDisk := disk.full && (unused >= d.reserve()/worthShare || d.free < d.enough() && d.free+unused >= d.enough())
 	return (forQuota || forDisk) && d.free > inUse+defragSpare
 }
@@ -239,7 +239,7 @@ func (k *keeper) health() error {
 	}
 	if k.alarms.noSpace.Load() {
 		return fmt.Errorf("writes are refused: the database has %d MiB and its quota is %d MiB; delete objects, and writes go on by themselves",
-			k.be.Size()>>20, k.quota>>20)
+			k.local.Backend().Size()>>20, k.quota>>20)
 	}
 	return nil
 }
