@@ -19,7 +19,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
-	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -43,7 +42,7 @@ type handler struct {
 	discovery         *documents
 	openapi           *openAPI
 	snapshots         *snapshots
-	members           *etcd.Server // nil unless the store has several
+	members           *cluster   // nil unless the store has several
 	audit             *audit.Log // nil: nothing is audited
 	routes            http.Handler
 }

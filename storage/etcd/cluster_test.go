@@ -104,31 +104,48 @@ func voters(t testing.TB, s *etcd.Server, voters, learners int) {
 	})
 }
 
+// writeAgain puts a key until that succeeds: on a busy machine the leader changes, and then the outcome may be unknown.
+func writeAgain(t testing.TB, s *etcd.Server, key, value string) {
+	t.Helper()
+	eventually(t, func() error {
+		_, err := s.Client.Put(t.Context(), key, value)
+		return err
+	})
+}
+
 // readHere reads a key from a member's own store, after everything that was acknowledged.
 func readHere(t testing.TB, s *etcd.Server, key string) string {
 	t.Helper()
-	if err := s.ReadIndex()(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return get(t, s, key)
+	var value string
+	eventually(t, func() error {
+		if err := s.ReadIndex()(t.Context()); err != nil {
+			return err
+		}
+		res, err := s.Client.Get(t.Context(), key)
+		if err == nil && len(res.Kvs) > 0 {
+			value = string(res.Kvs[0].Value)
+		}
+		return err
+	})
+	return value
 }
 
 func TestASecondMemberIsALearnerAndAThirdMakesThreeVoters(t *testing.T) {
 	first := newMember(t, nil)
 	one := first.start(t)
-	put(t, one, "k", "1")
+	writeAgain(t, one, "k", "1")
 	two := newMember(t, first).start(t)
 	if got := readHere(t, two, "k"); got != "1" {
 		t.Fatalf("the second member reads %q", got)
 	}
-	put(t, two, "k", "2")
+	writeAgain(t, two, "k", "2")
 	if got := readHere(t, one, "k"); got != "2" {
 		t.Fatalf("the first member reads %q", got)
 	}
 	voters(t, one, 1, 1)
 	three := newMember(t, first).start(t)
 	voters(t, three, 3, 0)
-	put(t, three, "k", "3")
+	writeAgain(t, three, "k", "3")
 	for _, s := range []*etcd.Server{one, two} {
 		if got := readHere(t, s, "k"); got != "3" {
 			t.Errorf("a member reads %q", got)
@@ -228,7 +245,7 @@ func TestAllMembersStartAgain(t *testing.T) {
 		m.start(t)
 	}
 	voters(t, first.server, 3, 0)
-	put(t, all[1].server, "k", "1")
+	writeAgain(t, all[1].server, "k", "1")
 	for _, m := range all {
 		closeServer(t, m.server)
 		m.Cluster.Join, m.Cluster.JoinTokenFile = "", ""
