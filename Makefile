@@ -79,6 +79,20 @@ figures-compare: build ## measure this tree and REF (main) in five turns; fails 
 	@rm -rf bin/ref && mkdir -p bin/ref && git archive $(REF) | tar -x -C bin/ref && $(MAKE) -C bin/ref build VERSION=$(REF) && mv bin/ref/bin/apiserver-lite bin/apiserver-lite-ref && rm -rf bin/ref
 	@$(GO) run -buildvcs=false ./bench compare --server $(BIN)/apiserver-lite --with bin/apiserver-lite-ref --essential --worse 1.1
 
+.PHONY: scale
+scale: build peer ## start up to seven processes, members and replicas over etcd, and compare their costs with docs/scale.md
+	@$(GO) run -buildvcs=false ./bench slopes --server $(BIN)/apiserver-lite --etcd bin/peer/etcd --sizes 1,3,6 --check 1.5
+	@$(GO) run -buildvcs=false ./bench slopes --server $(BIN)/apiserver-lite --members 1 --sizes 1,3,5,7 --check 1.5
+
+.PHONY: figures-replicas
+figures-replicas: build peer ## measure three members against one process, and a remote etcd's replicas against the peer over the same etcd
+	@$(GO) run -buildvcs=false ./bench compare --server $(BIN)/apiserver-lite --members 3 --with $(BIN)/apiserver-lite --runs $(RUNS) --scenarios writes,get,fanout
+	@$(GO) run -buildvcs=false ./bench compare --server $(BIN)/apiserver-lite --etcd bin/peer/etcd --with-command bin/peer/peer --runs $(RUNS) --scenarios writes,get,fanout
+	@$(GO) run -buildvcs=false ./bench get --server $(BIN)/apiserver-lite --members 3 --at 1 --runs $(RUNS)
+	@$(GO) run -buildvcs=false ./bench get --server $(BIN)/apiserver-lite --runs $(RUNS)
+	@$(GO) run -buildvcs=false ./bench lag --server $(BIN)/apiserver-lite --members 3 --runs $(RUNS)
+	@$(GO) run -buildvcs=false ./bench failover --server $(BIN)/apiserver-lite --members 3 --runs $(RUNS)
+
 .PHONY: differential
 differential: build peer ## send some 400 requests to the peer and to this tree, and print where the answers differ; some minutes
 	@$(GO) run -buildvcs=false ./bench differ --server $(BIN)/apiserver-lite --with-command bin/peer/peer

@@ -26,7 +26,7 @@ func pages(t *testing.T) map[string]string {
 			return err
 		case d.IsDir() && path != "." && (strings.HasPrefix(d.Name(), ".") || slices.Contains([]string{"bin", "data", "testdata"}, d.Name())):
 			return fs.SkipDir
-		case d.IsDir() || filepath.Ext(path) != ".md" && filepath.Dir(path) != filepath.Join("examples", "install"):
+		case d.IsDir() || filepath.Ext(path) != ".md" && !isInstallation(path):
 			return nil
 		}
 		content, err := os.ReadFile(path)
@@ -36,12 +36,17 @@ func pages(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, known := range []string{"README.md", "docs/operations.md", "examples/install/Dockerfile"} {
+	for _, known := range []string{"README.md", "docs/operations.md", "examples/install/Dockerfile", "examples/cluster/members.yaml"} {
 		if found[known] == "" {
 			t.Fatalf("%s isn't among the pages", known)
 		}
 	}
 	return found
+}
+
+// isInstallation reports whether a file is one of the examples of how the program is run.
+func isInstallation(path string) bool {
+	return slices.Contains([]string{"examples/install", "examples/cluster"}, filepath.ToSlash(filepath.Dir(path)))
 }
 
 // TestDocsLinks: each page that another one links to is there, with the heading that the link names.
@@ -105,7 +110,7 @@ func TestDocsFlags(t *testing.T) {
 		for _, m := range inProse.FindAllStringSubmatch(content, -1) {
 			names = append(names, m[1])
 		}
-		if filepath.Ext(path) == ".service" {
+		if isInstallation(path) && slices.Contains([]string{".service", ".yaml", ".sh"}, filepath.Ext(path)) {
 			names = append(names, inUnit.FindAllString(content, -1)...)
 		}
 		for _, name := range names {

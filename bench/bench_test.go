@@ -40,6 +40,9 @@ func TestScenarios(t *testing.T) {
 		"definitions":  {"--n 5 --starts 1", 2, `"refused_first_objects":0`},
 		"client":       {"--updates 200", 3, `"part":"cache","restarts":1`},
 		"memory":       {"--objects 200 --clients 2", 2, `"clients":2`},
+		"lag":          {"--members 2 --watches 2 --updates 100", 2, `"replica":1,"asked":false`},
+		"failover":     {"--members 2 --kill 1 --before 100ms --after 2s", 1, `"slowest_ms":`},
+		"slopes":       {"--members 1 --sizes 1,2 --objects 100 --updates 100 --watches 10", 1, `"replicas":2,"objects":100,"write_cpu_ms":`},
 		"stream-limit": {"--connections 5 --frames 100", 2, `"mode":"raw","connections":5`},
 	}
 	for _, s := range scenarios() {
@@ -127,6 +130,28 @@ func TestRunning(t *testing.T) {
 	}
 }
 
+// TestModel: what contradicts the model of docs/scale.md is told.
+func TestModel(t *testing.T) {
+	one := cost{replicas: 1, write: 1, delivery: 3, object: 2}
+	for _, test := range []struct {
+		name string
+		then cost
+		want string // in the error; empty if there is none
+	}{
+		{"as the model says", cost{replicas: 3, write: 2, delivery: 3, object: 2}, ""},
+		{"writes whose cost grows with the square", cost{replicas: 7, write: 49, delivery: 3, object: 2}, "a write's CPU with 7 replicas is 49"},
+		{"deliveries that cost more beside others", cost{replicas: 3, write: 2, delivery: 9, object: 2}, "a delivered event's CPU"},
+		{"objects that are there twice", cost{replicas: 3, write: 2, delivery: 3, object: 4}, "an object's memory"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := contradictions([]cost{one, test.then}, 1.5)
+			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error is %v, want one with %q", err, test.want)
+			}
+		})
+	}
+}
+
 // TestCompare compares a server with itself.
 func TestCompare(t *testing.T) {
 	var table bytes.Buffer
@@ -177,6 +202,12 @@ func TestArguments(t *testing.T) {
 		{"resume --server /does/not/exist", "no such file"},
 		{"resume --server false", "it ended"},
 		{"storm --command false", "no line with url="},
+		{"lag --server a", "it's about replicas"},
+		{"slopes --command a", "it's about replicas"},
+		{"get --members 3 --command a", "--members and --etcd take --server"},
+		{"get --members 3 --etcd a --server b", "leave out --etcd"},
+		{"get --members 3 --at 3 --server b", "there are 3 replicas"},
+		{"resume --members 3 --server b", "has to be restarted"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			err := run(t.Context(), strings.Fields(test.args), io.Discard, io.Discard)

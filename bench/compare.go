@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -70,6 +71,8 @@ func compare(ctx context.Context, args []string, out *output) error {
 	flags.StringVar(&c.servers[0].binary, "server", "", "the apiserver-lite that is measured")
 	flags.StringVar(&c.servers[1].binary, "with", "", "the apiserver-lite that it's compared with")
 	flags.StringVar(&c.servers[1].command, "with-command", "", "instead of that, a command that starts another server")
+	flags.StringVar(&c.servers[0].replicas.etcd, "etcd", "", "the first one keeps its data in this etcd, as bin/peer/etcd, whose CPU and memory count")
+	flags.IntVar(&c.servers[0].replicas.members, "members", 0, "the first one is so many members of a cluster, whose CPU and memory count")
 	flags.IntVar(&c.runs, "runs", 5, "runs of each, in turn")
 	flags.BoolVar(&c.essential, "essential", false, "leave out the rows that take long")
 	flags.Float64Var(&c.worse, "worse", 0, "fail if a median is worse by more than this factor, such as 1.1; 0 for never")
@@ -78,6 +81,7 @@ func compare(ctx context.Context, args []string, out *output) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	c.servers[0].count = 1
 	for i := range c.servers {
 		if err := c.servers[i].check(running); err != nil {
 			return fmt.Errorf("a comparison takes --server, and --with or --with-command: %w", err)
@@ -184,7 +188,11 @@ func scenarioNamed(name string) (scenario, error) {
 func (c *comparison) arguments(flags string, i int) []string {
 	all := append(strings.Fields(flags), "--settle", c.settle.String())
 	if s := &c.servers[i]; s.binary != "" {
-		return append(all, "--server", s.binary)
+		all = append(all, "--server", s.binary)
+		if s.on() {
+			all = append(all, "--etcd", s.replicas.etcd, "--members", strconv.Itoa(s.members))
+		}
+		return all
 	}
 	return append(all, "--command", c.servers[i].command)
 }

@@ -9,6 +9,8 @@
 //	go run ./bench idle --url https://127.0.0.1:8080 --token secret --insecure --pid 123,456
 //	go run ./bench compare --server bin/apiserver-lite --with-command bin/peer/peer
 //	go run ./bench compare --server bin/apiserver-lite --with bin/older --essential --worse 1.1
+//	go run ./bench writes --server bin/apiserver-lite --members 3 --clients 64
+//	go run ./bench get --server bin/apiserver-lite --etcd bin/peer/etcd --replicas 2 --at 1
 //
 // With --server it starts the binary for each run, on a port and a data directory of its own; with --command whatever
 // else starts a server (see server.start and bench/peer); with --url it measures one that runs, which can't be
@@ -51,6 +53,8 @@ const (
 	running     need = iota // it runs
 	restartable             // it can be stopped and started
 	nothing                 // there is none
+	several                 // there are replicas
+	sizes                   // it starts replicas itself, of several numbers
 )
 
 func scenarios() []scenario {
@@ -73,6 +77,9 @@ func scenarios() []scenario {
 		{"definitions", "what a definition costs: time, memory, and time to start again", definitions, running},
 		{"client", "package client: its calls, Follow and a cache, through cuts and a restart; what they give is checked", goClient, running},
 		{"memory", "resident memory of many objects, and the most while they are listed", memory, running},
+		{"lag", "how late events come at each of several replicas, and what they cost each", lag, several},
+		{"failover", "a replica is killed: when writes at each survivor succeed again", failover, several},
+		{"slopes", "what a further replica adds to a write, an object and a delivered event", slopes, sizes},
 		{"stream-limit", "what Go's HTTP server alone can send to many connections: the machine's limit", streamLimit, nothing},
 	}
 }
@@ -119,7 +126,7 @@ func run(ctx context.Context, args []string, lines, readable io.Writer) error {
 		}
 		known = true
 		err := s.run(ctx, args[1:], out)
-		if args[0] == "all" && errors.Is(err, errRestart) {
+		if args[0] == "all" && (errors.Is(err, errRestart) || errors.Is(err, errSeveral)) {
 			fmt.Fprintf(readable, "# %-11s left out: %v\n", s.name, err)
 			continue
 		}
@@ -161,7 +168,13 @@ func (s scenario) run(ctx context.Context, args []string, out *output) error {
 	}
 	first := len(out.records)
 	for i := range *runs {
-		if err := b.once(ctx, measure, i == 0, args); err != nil {
+		var err error
+		if s.needs == sizes {
+			err = measure(ctx, b)
+		} else {
+			err = b.once(ctx, measure, i == 0, args)
+		}
+		if err != nil {
 			return err
 		}
 	}

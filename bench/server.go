@@ -31,6 +31,9 @@ type server struct {
 	terminate             func() error
 	exited                chan error // gets what cmd's Wait returns
 	http                  *http.Client
+	replicas
+	firstMember string // the address of the first member for the others
+	stateless   bool   // it keeps no data itself
 }
 
 // register adds the flags that say what is measured.
@@ -45,10 +48,14 @@ func (s *server) register(flags *flag.FlagSet) {
 		s.pids, err = integers(list)
 		return err
 	})
+	s.replicas.register(flags)
 }
 
 // errRestart is returned when a scenario has to restart a server that it didn't start.
 var errRestart = errors.New("it takes --server or --command: the server has to be restarted")
+
+// errSeveral is returned when a scenario is about replicas, and there is one server.
+var errSeveral = errors.New("it takes --server, and --members or --etcd: it's about replicas")
 
 // check looks at the flags.
 func (s *server) check(needs need) error {
@@ -65,10 +72,12 @@ func (s *server) check(needs need) error {
 		return errors.New("say what to measure: --server FILE, --command COMMAND or --url URL, one of them")
 	case s.url == "" && len(s.pids) > 0:
 		return errors.New("--pid is for --url: of what bench starts it knows the processes")
-	case s.url != "" && needs == restartable:
+	case needs == restartable && (s.url != "" || s.on()):
 		return errRestart
+	case (needs == several || needs == sizes) && (s.binary == "" || !s.on()):
+		return errSeveral
 	}
-	return nil
+	return s.replicas.check(s.binary)
 }
 
 // open starts the server, unless it runs.
@@ -82,7 +91,12 @@ func (s *server) open(ctx context.Context) (err error) {
 	if s.dir, err = os.MkdirTemp("", "bench-"); err != nil {
 		return err
 	}
-	if _, err := s.start(ctx); err != nil {
+	if s.on() {
+		err = s.openAll(ctx)
+	} else {
+		_, err = s.start(ctx)
+	}
+	if err != nil {
 		return errors.Join(err, s.close())
 	}
 	return nil
@@ -96,7 +110,7 @@ func (s *server) close() error {
 	if s.dir == "" {
 		return nil
 	}
-	err := errors.Join(s.stop(), os.RemoveAll(s.dir))
+	err := errors.Join(s.stop(), s.closeAll(), os.RemoveAll(s.dir))
 	s.dir, s.url, s.pids = "", "", nil
 	return err
 }
@@ -108,8 +122,10 @@ func (s *server) start(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
 	words, ready := strings.Fields(s.command), s.readLine
 	if s.binary != "" {
-		words = append([]string{s.binary, "--listen=127.0.0.1:0", "--log-level=warn", "--exit-with-parent",
-			"--data-dir=" + filepath.Join(s.dir, "data"), "--url-file=" + s.urlFile()}, strings.Fields(s.args)...)
+		words = append([]string{s.binary, "--listen=127.0.0.1:0", "--log-level=warn", "--exit-with-parent", "--url-file=" + s.urlFile()}, strings.Fields(s.args)...)
+		if !s.stateless {
+			words = append(words, "--data-dir="+filepath.Join(s.dir, "data"))
+		}
 		ready = s.readURL
 		os.Remove(s.urlFile())
 	}
@@ -209,7 +225,7 @@ func (s *server) stop() error {
 }
 
 // restarts tells whether restart works.
-func (s *server) restarts() bool { return s.dir != "" }
+func (s *server) restarts() bool { return s.dir != "" && !s.on() }
 
 // restart stops the server and starts it on the same data. It returns how long the start took.
 func (s *server) restart(ctx context.Context) (time.Duration, error) {

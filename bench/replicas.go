@@ -1,0 +1,447 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// replicas are the processes of a server that is more than one: members of one embedded etcd, or replicas over an etcd
+// that runs beside them. What a scenario asks goes to one of them; CPU and memory are those of all, etcd's included.
+type replicas struct {
+	members int    // of an embedded etcd
+	etcd    string // the binary of an etcd that keeps the data
+	count   int    // replicas over it
+	at      int    // which one is asked; 0 is the first, which leads
+	each    []*server
+	keeper  *exec.Cmd // the etcd that runs
+}
+
+func (r *replicas) register(flags *flag.FlagSet) {
+	flags.IntVar(&r.members, "members", 0, "with --server: start so many members of one cluster")
+	flags.StringVar(&r.etcd, "etcd", "", "with --server: start this etcd, as bin/peer/etcd, and replicas over it")
+	flags.IntVar(&r.count, "replicas", 1, "with --etcd: how many")
+	flags.IntVar(&r.at, "at", 0, "with --members or --etcd: which of them is asked; 0 is the first one, which leads")
+}
+
+// on tells whether there is more than one process.
+func (r *replicas) on() bool { return r.members > 0 || r.etcd != "" }
+
+// size is how many replicas there are to be.
+func (r *replicas) size() int {
+	if r.etcd != "" {
+		return r.count
+	}
+	return r.members
+}
+
+func (r *replicas) check(binary string) error {
+	switch {
+	case !r.on():
+		return nil
+	case binary == "":
+		return errors.New("--members and --etcd take --server")
+	case r.members > 0 && r.etcd != "":
+		return errors.New("--members have an etcd of their own: leave out --etcd")
+	case r.at < 0 || r.at >= r.size():
+		return fmt.Errorf("--at %d: there are %d replicas, of which the first one is 0", r.at, r.size())
+	}
+	return nil
+}
+
+// openAll starts etcd, if it's one of its own, and the replicas, one after the other.
+func (s *server) openAll(ctx context.Context) error {
+	flags := s.memberFlags
+	if s.replicas.etcd != "" {
+		url, err := s.startEtcd()
+		if err != nil {
+			return err
+		}
+		flags = func(int) (string, error) { return "--etcd-servers=" + url, nil }
+	}
+	for i := range s.size() {
+		further, err := flags(i)
+		if err != nil {
+			return err
+		}
+		one := &server{binary: s.binary, args: s.args + " " + further, token: s.token, insecure: s.insecure, http: s.http,
+			dir: filepath.Join(s.dir, fmt.Sprint("replica-", i)), stateless: s.replicas.etcd != ""}
+		if err := os.Mkdir(one.dir, 0o700); err != nil {
+			return err
+		}
+		s.each = append(s.each, one)
+		if _, err := one.start(ctx); err != nil {
+			return fmt.Errorf("replica %d: %w", i, err)
+		}
+		s.pids = append(s.pids, one.pids...)
+	}
+	s.url = s.each[s.at].url
+	return s.awaitVoters(ctx)
+}
+
+// memberFlags are those of a member. The first one lets the others in.
+func (s *server) memberFlags(i int) (string, error) {
+	address, err := freeAddress()
+	if err != nil || i == 0 {
+		s.firstMember = address
+		return "--cluster-listen=" + address, err
+	}
+	return fmt.Sprintf("--cluster-listen=%s --join=%s --join-token-file=%s", address, s.firstMember, filepath.Join(s.each[0].dir, "data", "join-token")), nil
+}
+
+// promotion is how long the first three members take at most until all of them vote, and some more.
+const promotion = 20 * time.Second
+
+// awaitVoters waits until as many members vote as will: what a write costs depends on it.
+func (s *server) awaitVoters(ctx context.Context) error {
+	if s.members < 3 {
+		return nil
+	}
+	select {
+	case <-time.After(promotion):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// freeAddress returns one that nobody listens on.
+func freeAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// startEtcd starts the etcd and returns its URL. Whether it answers shows in the replicas' start, which waits for it.
+func (s *server) startEtcd() (string, error) {
+	clients, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	peers, err := freeAddress()
+	if err != nil {
+		return "", err
+	}
+	url, peerURL := "http://"+clients, "http://"+peers
+	s.keeper = exec.Command(s.replicas.etcd, "--name=bench", "--data-dir="+filepath.Join(s.dir, "etcd"), "--log-level=error",
+		"--listen-client-urls="+url, "--advertise-client-urls="+url, "--listen-peer-urls="+peerURL,
+		"--initial-advertise-peer-urls="+peerURL, "--initial-cluster=bench="+peerURL)
+	s.keeper.Stderr = os.Stderr
+	s.keeper.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := s.keeper.Start(); err != nil {
+		s.keeper = nil
+		return "", err
+	}
+	s.pids = append(s.pids, s.keeper.Process.Pid)
+	return url, nil
+}
+
+// closeAll stops what openAll started, the last one first.
+func (s *server) closeAll() error {
+	var errs []error
+	for i := len(s.each) - 1; i >= 0; i-- {
+		errs = append(errs, s.each[i].stop())
+	}
+	s.each = nil
+	if s.keeper != nil { // etcd is made to survive a kill; asked to stop, it takes seconds to wait for watches
+		errs = append(errs, s.keeper.Process.Kill())
+		s.keeper.Wait()
+		s.keeper = nil
+	}
+	return errors.Join(errs...)
+}
+
+// kill ends a replica as a crash does.
+func (s *server) kill() {
+	s.cmd.Process.Kill()
+	<-s.exited
+	s.cmd = nil
+}
+
+// lag has watchers on each replica see every update, and tells how late the events come there.
+func lag(f *flag.FlagSet) measure {
+	readers := f.Int("watches", 10, "watchers at each replica")
+	updates := f.Int("updates", 4000, "updates")
+	rate := f.Int("rate", 200, "updates a second, 0 for as fast as it goes")
+	return func(ctx context.Context, b *bench) error {
+		k, objects, err := b.objects(plain, 1000)
+		if err != nil {
+			return err
+		}
+		from, err := b.newest(k)
+		if err != nil {
+			return err
+		}
+		got, errs := make([][]arrival, *readers*len(b.each)), make([]error, *readers*len(b.each))
+		used := make([]float64, len(b.each))
+		var watches []*watch
+		defer func() { closeAll(watches) }()
+		for _, one := range b.each {
+			some, err := one.watches(k, *readers, from)
+			if err != nil {
+				return err
+			}
+			watches = append(watches, some...)
+		}
+		for i, one := range b.each {
+			used[i] = one.cpu()
+		}
+		var reading sync.WaitGroup
+		for i, w := range watches {
+			w.conn.SetReadDeadline(time.Now().Add(2 * patience))
+			reading.Go(func() { got[i], errs[i] = w.collect(*updates) })
+		}
+		all, err := b.updateAll(k, objects, *updates, *rate)
+		if err != nil {
+			closeAll(watches)
+		}
+		reading.Wait()
+		if err := errors.Join(err, first(errs)); err != nil {
+			return err
+		}
+		for i, one := range b.each {
+			late, err := lateness(got[i**readers:(i+1)**readers], all)
+			if err != nil {
+				return fmt.Errorf("replica %d: %w", i, err)
+			}
+			b.report(pairs{"replica", i, "asked", i == b.at, "watches", *readers, "rate", *rate}, pairs{"lag_p50_ms", percentile(late, 50), "lag_p99_ms", percentile(late, 99),
+				"cpu_s_per_million", (one.cpu() - used[i]) / float64(*readers**updates) * 1e6, "cpu_ms_per_update", (one.cpu() - used[i]) * 1000 / float64(*updates)})
+		}
+		return nil
+	}
+}
+
+// failover kills a replica, and tells how long it takes until a write at each survivor succeeds again. A survivor's writer goes
+// on all the time, so its slowest write shows what one that is caught in between meets.
+func failover(f *flag.FlagSet) measure {
+	victim := f.Int("kill", 0, "which replica is killed; of members, the first one leads")
+	before := f.Duration("before", 2*time.Second, "how long the writers write before the kill")
+	after := f.Duration("after", 15*time.Second, "and after it")
+	return func(ctx context.Context, b *bench) error {
+		if *victim < 0 || *victim >= len(b.each) {
+			return fmt.Errorf("--kill %d: there are %d replicas", *victim, len(b.each))
+		}
+		k, objects, err := b.objects(plain, len(b.each))
+		if err != nil {
+			return err
+		}
+		var writers []*survivor
+		for i, one := range b.each {
+			if i != *victim {
+				writers = append(writers, &survivor{server: one, replica: i, kind: k, object: objects[i]})
+			}
+		}
+		var writing sync.WaitGroup
+		killed := make(chan time.Time, len(writers)) // one for each
+		end := time.Now().Add(*before + *after)
+		for _, w := range writers {
+			writing.Go(func() { w.write(killed, end) })
+		}
+		time.Sleep(*before)
+		at := time.Now()
+		b.each[*victim].kill()
+		for range writers {
+			killed <- at
+		}
+		writing.Wait()
+		for _, w := range writers {
+			if w.back == 0 {
+				return fmt.Errorf("replica %d: no write succeeded in %v after the kill; the last error: %v", w.replica, *after, w.err)
+			}
+			b.report(pairs{"replica", w.replica}, pairs{"back_ms", milliseconds(w.back), "slowest_ms", milliseconds(w.slowest), "refused", w.refused, "writes", w.done})
+		}
+		return nil
+	}
+}
+
+// survivor is a writer at a replica that lives on.
+type survivor struct {
+	*server
+	replica       int
+	kind          kind
+	object        *object
+	back          time.Duration // from the kill to the answer of the first write that began after it and succeeded
+	slowest       time.Duration // of all answers
+	done, refused int
+	err           error // the last one
+}
+
+// write updates the object until end.
+func (w *survivor) write(killed <-chan time.Time, end time.Time) {
+	var at time.Time
+	for time.Now().Before(end) {
+		if at.IsZero() {
+			select {
+			case at = <-killed:
+			default:
+			}
+		}
+		begin := time.Now()
+		err := w.update(w.kind, w.object)
+		took := time.Since(begin)
+		w.slowest = max(w.slowest, took)
+		if err == nil {
+			w.done++
+			if w.back == 0 && !at.IsZero() && begin.After(at) {
+				w.back = time.Since(at)
+			}
+			continue
+		}
+		w.refused++
+		w.err = err
+		// Whether the write was done isn't known: its outcome is read from its key.
+		if answer, err := w.must("GET", w.kind.path()+"/"+w.object.name, "", nil, 200); err == nil {
+			w.object.version = versionIn(answer)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// slopes starts clusters of several sizes, and tells what a further replica adds to the cost of a write and of an object.
+// --members or --etcd says which sort; the numbers are its own flag's. docs/scale.md has the model that its figures fill.
+// With --check it fails where they contradict the model.
+func slopes(f *flag.FlagSet) measure {
+	sizes := f.String("sizes", "1,3,5,7", "numbers of replicas; of members, the first three vote, or five with --args --cluster-voters=5")
+	objects := f.Int("objects", 20_000, "objects")
+	updates := f.Int("updates", 4000, "updates by 64 clients")
+	watches := f.Int("watches", 200, "watchers, all at the last replica")
+	check := f.Float64("check", 0, "fail if a figure is more than so many times what docs/scale.md says it is; 0 for never")
+	return func(ctx context.Context, b *bench) error {
+		all, err := integers(*sizes)
+		if err != nil {
+			return err
+		}
+		var costs []cost
+		for _, n := range all {
+			s := slope{bench: b, objects: *objects, updates: *updates, watches: *watches}
+			c, err := s.measure(ctx, n)
+			if err != nil {
+				return fmt.Errorf("%d replicas: %w", n, err)
+			}
+			costs = append(costs, c)
+		}
+		if *check == 0 {
+			return nil
+		}
+		return contradictions(costs, *check)
+	}
+}
+
+// cost is what a size measures.
+type cost struct {
+	replicas        int
+	write, delivery float64 // CPU time: of a write at all replicas, and of an event that is delivered to one watcher, in any unit
+	object          float64 // memory at one replica
+}
+
+// perReplica is the share of a lone replica's CPU per write that each further replica may add: what the model says of a member
+// that votes, which costs most.
+const perReplica = 0.6
+
+// contradictions compares each size with the first one. By the model, a write costs more with each replica, in proportion to
+// their number, and what an object and a delivered event cost a replica doesn't depend on how many others there are.
+func contradictions(costs []cost, factor float64) error {
+	var errs []error
+	one := costs[0]
+	for _, c := range costs[1:] {
+		for _, figure := range []struct {
+			name       string
+			is, should float64
+		}{
+			{"a write's CPU", c.write, one.write * (1 + perReplica*float64(c.replicas-one.replicas))},
+			{"a delivered event's CPU", c.delivery, one.delivery},
+			{"an object's memory at a replica", c.object, one.object},
+		} {
+			if figure.is > figure.should*factor {
+				errs = append(errs, fmt.Errorf("%s with %d replicas is %.4g, and should be at most %.4g", figure.name, c.replicas, figure.is, figure.should))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// slope is one size.
+type slope struct {
+	*bench
+	objects, updates, watches int
+}
+
+func (s *slope) measure(ctx context.Context, size int) (c cost, err error) {
+	group := &server{binary: s.binary, args: s.args, token: s.token, insecure: s.insecure}
+	group.replicas = replicas{members: size}
+	if s.replicas.etcd != "" {
+		group.replicas = replicas{etcd: s.replicas.etcd, count: size}
+	}
+	if err := group.open(ctx); err != nil {
+		return c, err
+	}
+	b := &bench{server: group, name: s.name, settling: s.settling, out: s.out}
+	defer func() { err = errors.Join(err, group.close()) }()
+	last := group.each[size-1]
+	empty := b.of(last).settled()
+	k, objects, err := b.objects(plain, s.objects)
+	if err != nil {
+		return c, err
+	}
+	if err := last.sees(k, s.objects); err != nil {
+		return c, err
+	}
+	full := b.of(last).settled()
+	used := b.cpu()
+	if _, err := parallel(64, s.updates, func(i int) error { return b.update(k, objects[i%len(objects)]) }); err != nil {
+		return c, err
+	}
+	if err := last.sees(k, s.objects); err != nil { // consistently, so it has all updates
+		return c, err
+	}
+	write := (b.cpu() - used) * 1000 / float64(s.updates)
+	few, err := s.deliver(b.of(last), k, objects, s.watches/10)
+	if err != nil {
+		return c, err
+	}
+	many, err := s.deliver(b.of(last), k, objects, s.watches)
+	if err != nil {
+		return c, err
+	}
+	delivered := (s.watches - s.watches/10) * s.updates
+	c = cost{size, write, (many - few) / float64(delivered) * 1e6, (full - empty) * 1024 / float64(s.objects)}
+	b.report(pairs{"replicas", size, "objects", s.objects}, pairs{"write_cpu_ms", write, "replica_kb_per_object", c.object, "delivery_cpu_us", c.delivery,
+		"empty_mb", empty, "full_mb", full})
+	return c, nil
+}
+
+// deliver updates objects, as often as s says, and returns the CPU time that the replica with so many watchers used. What the
+// updates themselves cost is the same for any number of watchers.
+func (s *slope) deliver(at *bench, k kind, objects []*object, watches int) (float64, error) {
+	d := delivery{bench: at, kind: k, readers: watches, updates: s.updates}
+	err := d.measure(objects)
+	return d.used, err
+}
+
+// of is the bench of one replica.
+func (b *bench) of(one *server) *bench {
+	return &bench{server: one, name: b.name, settling: b.settling, out: b.out}
+}
+
+// sees makes sure that a replica has so many objects, by a consistent list that it gives from its own memory.
+func (s *server) sees(k kind, count int) error {
+	answer, err := s.must("GET", k.path()+"?limit=1", "", nil, 200)
+	if err != nil {
+		return err
+	}
+	if want := fmt.Sprintf(`"remainingItemCount":%d`, count-1); count > 1 && !strings.Contains(string(answer), want) {
+		return fmt.Errorf("a list at %s has no %s: %.300s", s.url, want, answer)
+	}
+	return nil
+}
