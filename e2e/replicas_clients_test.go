@@ -51,19 +51,6 @@ func (c *clients) reached(who string, rv int64) {
 	c.at[who] = rv
 }
 
-// slowest is how far all watches have come that may not miss anything.
-func (c *clients) slowest() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	least := int64(-1)
-	for _, rv := range c.at {
-		if least < 0 || rv < least {
-			least = rv
-		}
-	}
-	return least
-}
-
 // key returns the name of one of the round's widgets.
 func (c *clients) key() string { return fmt.Sprintf("%sk%d", c.round, rand.IntN(replicaKeys)) }
 
