@@ -40,7 +40,7 @@ type Accounts struct {
 type Home struct {
 	Registry *registry.Registry
 	URL      string // of the server
-	// Key returns the server's own key. It's asked for once, at the first use, if options name no other.
+	// Key returns the server's own key. It's asked for at the first use, if options name no other, and again after an error.
 	Key func() (crypto.Signer, error)
 }
 
@@ -59,7 +59,7 @@ func NewAccounts(o Options, home Home) *Accounts {
 	if a.keysAt == "" {
 		a.keysAt = home.URL + "/openid/v1/jwks"
 	}
-	a.keys = sync.OnceValues(func() (*keys, error) {
+	a.keys = onceDone(func() (*keys, error) {
 		signer, err := signerOf(o, home.Key)
 		if err != nil {
 			return nil, err
@@ -67,6 +67,25 @@ func NewAccounts(o Options, home Home) *Accounts {
 		return newKeys(signer, o.ServiceAccountKeyFiles)
 	})
 	return a
+}
+
+// onceDone returns a function that calls f until that succeeds, one call at a time, and then returns what f has returned.
+func onceDone[T any](f func() (T, error)) func() (T, error) {
+	var mu sync.Mutex // guards what follows; held during a call
+	var value T
+	done := false
+	return func() (T, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if done {
+			return value, nil
+		}
+		v, err := f()
+		if err == nil {
+			value, done = v, true
+		}
+		return v, err
+	}
 }
 
 func signerOf(o Options, own func() (crypto.Signer, error)) (crypto.Signer, error) {

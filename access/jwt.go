@@ -251,12 +251,21 @@ func ReadSigningKey(file string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for block := range blocks(data) {
+	key, err := ParseSigningKey(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return key, nil
+}
+
+// ParseSigningKey returns the first private key of a PEM text.
+func ParseSigningKey(text []byte) (crypto.Signer, error) {
+	for block := range blocks(text) {
 		if key, err := parsePrivateKey(block.Bytes); err == nil {
 			return key, nil
 		}
 	}
-	return nil, fmt.Errorf("%s has no RSA or ECDSA private key as PEM", file)
+	return nil, errors.New("there is no RSA or ECDSA private key as PEM")
 }
 
 // parsePrivateKey reads DER in any of the forms that there are.

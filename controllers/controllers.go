@@ -164,6 +164,10 @@ func pinned[K comparable](c *Controllers, work func(ctx context.Context, k K) er
 }
 
 // Run runs the controllers until ctx ends. It returns nil then, when they have ended. The registry must be running.
+//
+// Where several processes share a store, one of them acts at a time. Run is called whenever this process is elected, with a
+// context that ends with its term and that has the term's fence (storage.WithFence), so that none of its writes is done after
+// the term. It begins with the whole state, which must have everything that was written before the term.
 func (c *Controllers) Run(ctx context.Context) error {
 	select {
 	case <-c.registry.Ready():

@@ -5,13 +5,16 @@
 // One goroutine, the reader, reads everything that happens from a tape of the cacher, in revision order, and tells every
 // controller. A controller notes what matters to it and queues the keys that it has to work on. Workers take the keys and
 // write through registry's door for controllers (Endpoint.Remove and the like), so the engine of clients' writes protects
-// what they do: each write says which uid or revision it means. All writes go through the actor, which says whether this
-// process acts.
+// what they do: each write says which uid or revision it means. All writes go through the actor, which notes how
+// far they are.
 //
 //	cacher.Tape ─▶ reader ─▶ controller.observe ─▶ queue ─▶ work ─▶ actor ─▶ registry
 //
 // Controllers keep nothing that they can't read anew. When the reader falls off the tape, they're told the whole state
 // again.
+//
+// Of several processes over one store one runs the controllers. Run is called for each term of its leadership, and begins
+// with the whole state. The others keep nothing, so they pay nothing for what the controllers know.
 //
 // Quiescent is a barrier over all of them: it returns when there is nothing left to do.
 //

@@ -134,7 +134,8 @@ func (q *queue[K]) startLocked() {
 	q.running.Go(func() { q.workAll(ctx) })
 }
 
-// run works on the keys until ctx ends.
+// run works on the keys until ctx ends, and then forgets those that are left. It may be called again: whoever calls it tells
+// the controllers the whole state by then.
 func (q *queue[K]) run(ctx context.Context) {
 	q.mu.Lock()
 	q.ctx = ctx
@@ -150,6 +151,12 @@ func (q *queue[K]) run(ctx context.Context) {
 	}
 	q.mu.Unlock()
 	q.running.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, e := range q.entries {
+		e.stop() // that of a key which failed meanwhile
+	}
+	q.entries, q.ready = nil, nil
 }
 
 // workAll works on keys until none is ready.

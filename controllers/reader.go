@@ -25,6 +25,7 @@ type reader struct {
 func (r *reader) run(ctx context.Context) error {
 	tape := r.controllers.cacher.Tape()
 	defer tape.Close()
+	defer r.handled.Store(0) // what happens from then on nobody handles
 	r.begin()
 	for whole := false; ; {
 		events, upTo, err := tape.Next(ctx)

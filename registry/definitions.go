@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -41,6 +42,8 @@ type definitions struct {
 	// restored has the revisions up to which objects may be in another form than their definition's because a reset
 	// brought them back, and only those that are higher than the definition's own.
 	restored map[storage.Prefix]storage.Revision
+
+	synced atomic.Int64 // the last change of a definition that the catalog has
 
 	closing sync.WaitGroup // goroutines that close replaced webhooks; close waits for them
 }
@@ -173,6 +176,8 @@ func (d *definitions) rebuild() (unusable []broken) {
 	if d.closed { // a controller may still write a definition while the server stops; nobody would close what is opened now
 		return nil
 	}
+	changes := d.res.cache.Changed()
+	defer d.synced.Store(int64(changes))
 	seen := make(map[string]bool, len(d.known))
 	var changed []*resource // whose watches end
 	stale := false

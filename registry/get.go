@@ -80,8 +80,12 @@ func tag(o *cacher.Object, k form.Key, raw []byte) string {
 // caches must be as new as the moment of the call. rev 0 is satisfied by any state.
 func (e *Endpoint) freshen(ctx context.Context, rev storage.Revision, given bool) error {
 	if !given {
+		r := e.res.registry
+		if r.shared && isFresh(ctx) {
+			return nil
+		}
 		var err error
-		if rev, err = e.res.registry.store.Barrier(ctx); err != nil {
+		if rev, err = r.barrier(ctx); err != nil {
 			return e.fail("", err)
 		}
 	}

@@ -22,6 +22,8 @@ type Options struct {
 	// Run.
 	Store  storage.Store
 	Cacher *cacher.Cacher
+	// Shared says that other processes write to the store, too.
+	Shared bool
 	// AutoCreateNamespaces creates the namespace of a new object if it's missing, instead of refusing.
 	AutoCreateNamespaces bool
 	// ManagedFieldsAlways tracks in managedFields who set what from the first write of an object on, as
@@ -50,6 +52,7 @@ type Registry struct {
 	trackAlways bool
 	unserved    func(schema.GroupVersionResource) bool // may be nil
 	noInitial   bool                                   // see NoInitialEvents
+	shared      bool
 	unreadable  unreadable
 	outages     outages
 	turns       turns
@@ -70,7 +73,7 @@ func New(o Options) *Registry {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{}), webhooks: o.Webhooks, trackAlways: o.ManagedFieldsAlways, admission: hooks(o.Admission), unserved: o.Unserved, noInitial: o.NoInitialEvents}
+	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{}), webhooks: o.Webhooks, trackAlways: o.ManagedFieldsAlways, shared: o.Shared, admission: hooks(o.Admission), unserved: o.Unserved, noInitial: o.NoInitialEvents}
 	r.unreadable.log, r.outages.log = o.Log, o.Log
 	r.namespaces = newNamespaces(r, o.AutoCreateNamespaces)
 	r.definitions = newDefinitions(r)
@@ -122,6 +125,9 @@ func (r *Registry) Run(ctx context.Context) error {
 		}
 	}
 	close(r.ready)
+	if r.shared {
+		r.definitions.follow(ctx)
+	}
 	<-ctx.Done()
 	return nil
 }
@@ -167,7 +173,9 @@ func (r *Registry) Lookup(ctx context.Context, of schema.GroupVersionResource) (
 	if e := r.Catalog().endpoints[of]; e != nil {
 		return e, nil
 	}
-	if _, err := r.cacher.Barrier(ctx); err != nil {
+	if r.shared && isFresh(ctx) {
+		// Then the catalog is as new as the request.
+	} else if _, err := r.cacher.Barrier(ctx); err != nil {
 		return nil, (&Endpoint{Names: Names{Group: of.Group, Plural: of.Resource}}).fail("", err)
 	}
 	r.definitions.refresh(of.GroupResource())

@@ -8,12 +8,34 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
 // What tests outside of the package may see and bring about.
+
+// Share makes a server that hasn't started a replica over an etcd.
+func Share(s *Server, e *etcd.Server) {
+	s.shares = &sharedEtcd{etcd: e, client: v3client.New(e.Local)}
+}
+
+// Lag makes a replica that hasn't started slow to hear of what is written: whatever it reads, and so each change, takes it
+// some time.
+func Lag(s *Server, d time.Duration) {
+	s.shares.onRead = func(string) error {
+		time.Sleep(d)
+		return nil
+	}
+}
+
+// Leads tells whether a replica acts for all.
+func Leads(s *Server) bool {
+	_, leads := s.in.election.Leading()
+	return leads
+}
 
 // HistoryReads returns how many stretches of history the server has read, for its feed and for watchers.
 func HistoryReads(s *Server) int64 { return s.in.store.Reads() }

@@ -27,6 +27,7 @@ type handler struct {
 	log               *slog.Logger
 	registry          *registry.Registry
 	controllers       *controllers.Controllers
+	pulse             *pulse // nil: no other process uses the store
 	ready             func() bool
 	checks            []check
 	inflight          *inflight
@@ -145,6 +146,9 @@ func (h *handler) serve(w *response, r *http.Request) {
 		err = statusError(http.StatusRequestURITooLong, metav1.StatusReasonBadRequest, "the URI is longer than "+strconv.Itoa(maxURI)+" bytes")
 	default:
 		err = cleanPath(r.URL)
+	}
+	if err == nil {
+		r, err = h.fresh(r)
 	}
 	identified := r
 	if err == nil {

@@ -20,7 +20,7 @@ type check struct {
 // checks are what the health endpoints look at. livez fails only where a restart would help: when etcd has stopped for
 // good. (Run returns then; a program that calls Start may go on.)
 func (in *instance) checks() []check {
-	return []check{
+	all := []check{
 		{"ping", []string{"healthz", "livez", "readyz"}, func() error { return nil }},
 		{"store", []string{"healthz", "livez", "readyz"}, func() error {
 			select {
@@ -40,6 +40,10 @@ func (in *instance) checks() []check {
 			return nil
 		}},
 	}
+	if in.pulse != nil {
+		all = append(all, check{"consistency", []string{"readyz"}, in.pulse.reached}, check{"lag", []string{"readyz"}, in.pulse.follows})
+	}
+	return all
 }
 
 func closed(c <-chan struct{}, otherwise string) error {

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/admission"
 	"github.com/apiserver-lite/apiserver-lite/audit"
@@ -26,6 +28,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/election"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -55,7 +58,11 @@ type instance struct {
 	kubeconfig  kubeconfigFile // likewise
 	front       *front         // nil until the port is open
 	etcd        *etcd.Server
+	borrowed    *clientv3.Client // of etcd, which is somebody else's to close; nil if it's this server's
 	store       storage.Store
+	election    *election.Election // nil: no other process uses the store
+	pulse       *pulse             // likewise
+	stepDown    func()             // ends the part in the election; nil before that begins
 	cacher      *cacher.Cacher
 	registry    *registry.Registry
 	access      *access.Authenticator
@@ -125,7 +132,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	}
 	in.url = urlOf(in.front.listener.Addr(), certificate != nil)
 	in.registry = registry.New(registry.Options{
-		Store: in.store, Cacher: in.cacher, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
+		Store: in.store, Cacher: in.cacher, Shared: in.election != nil, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
 		Unserved: s.Unserved, NoInitialEvents: s.NoInitialEvents,
 		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
 	})
@@ -133,7 +140,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		s.Register(in.registry)
 	}
 	accounts := access.NewAccounts(s.Access, access.Home{
-		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return s.accountKey(in.etcd.Dir()) },
+		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return in.accountKey(s) },
 	})
 	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Accounts: accounts, Admin: tokens.has, Log: in.log}); err != nil {
 		return nil, err
@@ -179,10 +186,12 @@ func (in *instance) openStore(ctx context.Context, s *Server) (err error) {
 		dir = cmp.Or(dir, DefaultDataDir)
 	}
 	options := etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, Bulk: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
-	if in.etcd, err = etcd.Open(ctx, options); err != nil {
+	if s.shares != nil {
+		in.etcd, in.borrowed = s.shares.etcd, s.shares.client
+	} else if in.etcd, err = etcd.Open(ctx, options); err != nil {
 		return err
 	}
-	store, err := embedded.New(in.etcd.Client, in.etcd.Local)
+	store, err := embedded.New(cmp.Or(in.borrowed, in.etcd.Client), in.etcd.Local)
 	if err != nil {
 		return err
 	}
@@ -193,7 +202,28 @@ func (in *instance) openStore(ctx context.Context, s *Server) (err error) {
 	in.store = store
 	in.cacher = cacher.New(in.store, cacher.Options{Log: in.log})
 	in.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
+	switch {
+	case s.shares != nil:
+		store.OnRead = s.shares.onRead
+		in.share(in.borrowed)
+	case store.ReadIndex != nil: // there are other members
+		in.share(in.etcd.Client)
+	}
 	return nil
+}
+
+// dir is this process's data directory; "" if it has none.
+func (in *instance) dir() string {
+	if in.etcd == nil || in.borrowed != nil {
+		return ""
+	}
+	return in.etcd.Dir()
+}
+
+// share makes the server one of several over its store, which it has by the client.
+func (in *instance) share(client *clientv3.Client) {
+	in.election = election.New(client, election.Options{Name: in.front.listener.Addr().String(), Log: in.log})
+	in.pulse = &pulse{store: in.store, cacher: in.cacher}
 }
 
 // serve starts the goroutines: HTTP, feed, controllers, sweeper, tidier.
@@ -206,7 +236,11 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	in.front.serve(ctx, handler, s, certificate, in.failed)
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
-	in.run(background, "controllers", in.controllers.Run)
+	if in.election != nil {
+		in.stepDown = in.startReplica(background)
+	} else {
+		in.run(background, "controllers", in.controllers.Run)
+	}
 	in.background.Go(func() { in.sweeper.Run(background) })
 	if in.rules != nil {
 		in.background.Go(func() { in.bootstrap(background) })
@@ -293,6 +327,7 @@ func (in *instance) etcdFailed() <-chan struct{} {
 
 func (in *instance) closeAll() error {
 	errs := []error{removeURLFile(in.urlFile), in.kubeconfig.remove()}
+	in.closeElection()
 	if in.front != nil {
 		errs = append(errs, in.closeFront())
 	}
@@ -312,7 +347,9 @@ func (in *instance) closeAll() error {
 		in.waitingFor.Store("the store")
 		in.store.Close()
 	}
-	if in.etcd != nil {
+	if in.borrowed != nil {
+		_ = in.borrowed.Close() // its error is that its context has ended
+	} else if in.etcd != nil {
 		in.waitingFor.Store("etcd")
 		errs = append(errs, in.etcd.Close())
 	}

@@ -15,6 +15,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		log:               in.log,
 		registry:          in.registry,
 		controllers:       in.controllers,
+		pulse:             in.pulse,
 		ready:             in.ready.Load,
 		checks:            in.checks(),
 		inflight:          in.front.inflight,

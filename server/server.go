@@ -186,7 +186,8 @@ type Server struct {
 	// Log takes what the server has to say. Defaults to slog.Default().
 	Log *slog.Logger
 
-	timeouts timeouts // set by tests; default to headerTimeout, bodyTimeout, idleTimeout and recheckInterval
+	shares   *sharedEtcd // set by tests
+	timeouts timeouts    // set by tests; default to headerTimeout, bodyTimeout, idleTimeout and recheckInterval
 	life
 }
 

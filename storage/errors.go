@@ -33,6 +33,12 @@ var (
 	// ErrReplaced is returned for a write whose context was pinned before everything was replaced (see Pin). Nothing was
 	// written.
 	ErrReplaced = errors.New("the store was replaced")
+	// ErrFenced is returned for a write whose context has a fence that doesn't hold any more (see WithFence). Nothing was
+	// written.
+	ErrFenced = errors.New("this process doesn't act any more")
+	// ErrOutOfTurn is returned for a write whose context has a turn that somebody has taken (see WithTurn). Nothing was
+	// written.
+	ErrOutOfTurn = errors.New("somebody else decided meanwhile")
 	// ErrBadKey is returned when a key would reach outside its prefix.
 	ErrBadKey = errors.New("invalid key")
 	// ErrRewound is returned when the store's revision went back, or the store is another one: what was read of it before means
@@ -64,7 +70,7 @@ func classify(err error) error {
 		return false
 	}
 	switch {
-	case is(context.Canceled, context.DeadlineExceeded), is(ErrNotFound, ErrExists, ErrConflict, ErrConditionFailed, ErrReplaced, ErrRewound, ErrUnavailable):
+	case is(context.Canceled, context.DeadlineExceeded), is(ErrNotFound, ErrExists, ErrConflict, ErrConditionFailed, ErrReplaced, ErrFenced, ErrOutOfTurn, ErrRewound, ErrUnavailable):
 		return err
 	case is(mvcc.ErrCompacted, rpctypes.ErrCompacted, rpctypes.ErrGRPCCompacted):
 		return ErrCompacted

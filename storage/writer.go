@@ -3,6 +3,7 @@ package storage
 import (
 	"context"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -25,27 +26,10 @@ type Condition struct {
 
 // Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
 // ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
-// ErrTooLarge, ErrNoSpace, ErrReplaced, ErrUnavailable and ctx's. After the last two the write may have happened.
+// ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn), ErrUnavailable and ctx's. After the
+// last two the write may have happened.
 func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
-	cmps := append(make([]clientv3.Cmp, 0, 1+len(conds)), clientv3.Compare(clientv3.ModRevision(key), "=", 0))
-	txn := w.client.Txn(ctx).If(appendConditions(cmps, conds)...).Then(clientv3.OpPut(key, string(value)))
-	if len(conds) > 0 {
-		txn = txn.Else(clientv3.OpGet(key, clientv3.WithKeysOnly()))
-	}
-	if err := w.gate.enter(ctx); err != nil {
-		return 0, Wrap("create", key, err)
-	}
-	defer w.gate.leave()
-	res, err := txn.Commit()
-	switch {
-	case err != nil:
-		return 0, Wrap("create", key, err)
-	case res.Succeeded:
-		return Revision(res.Header.Revision), nil
-	case len(conds) > 0 && len(res.Responses[0].GetResponseRange().Kvs) == 0:
-		return 0, Wrap("create", key, ErrConditionFailed)
-	}
-	return 0, Wrap("create", key, ErrExists)
+	return w.commit(ctx, guarded{op: "create", key: key, conds: conds}, clientv3.OpPut(key, string(value)))
 }
 
 // Update replaces a key's value if its last write has the expected revision, and returns the new revision.
@@ -54,32 +38,39 @@ func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...
 // that are stored: the caller must leave out such a write, because every write makes an event. Other errors as for
 // Create.
 func (w *Writer) Update(ctx context.Context, key string, value []byte, expected Revision, conds ...Condition) (Revision, error) {
-	return w.commit(ctx, guarded{op: "update", key: key, expected: expected, conds: conds}, clientv3.OpPut(key, string(value)))
+	return w.change(ctx, guarded{op: "update", key: key, expected: expected, conds: conds}, clientv3.OpPut(key, string(value)))
 }
 
 // Delete removes a key if its last write is the expected revision, and returns the revision of the
 // deletion. ErrConflict as for Update, other errors as for Create.
 func (w *Writer) Delete(ctx context.Context, key string, expected Revision) (Revision, error) {
-	return w.commit(ctx, guarded{op: "delete", key: key, expected: expected}, clientv3.OpDelete(key))
+	return w.change(ctx, guarded{op: "delete", key: key, expected: expected}, clientv3.OpDelete(key))
 }
 
-// guarded says under what a write of an existing key is done.
+// guarded says under what a key is written.
 type guarded struct {
 	op       string // for errors
 	key      string
-	expected Revision // of the key's last write
+	expected Revision // of the key's last write; 0: it must not exist
 	conds    []Condition
 }
 
-// commit does a write if the key is as expected and all conditions hold.
-func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revision, error) {
-	if g.expected <= 0 { // a missing key would compare equal to revision 0
+// change does a write of a key that exists.
+func (w *Writer) change(ctx context.Context, g guarded, write clientv3.Op) (Revision, error) {
+	if g.expected <= 0 {
 		return 0, Wrap(g.op, g.key, ErrConflict)
 	}
+	return w.commit(ctx, g, write)
+}
+
+// commit does a write if the key is as expected, and all conditions and the guards of ctx hold.
+func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revision, error) {
 	cmps := append(make([]clientv3.Cmp, 0, 1+len(g.conds)), clientv3.Compare(clientv3.ModRevision(g.key), "=", int64(g.expected)))
-	txn := w.client.Txn(ctx).If(appendConditions(cmps, g.conds)...).Then(write)
-	if len(g.conds) > 0 {
-		txn = txn.Else(clientv3.OpGet(g.key, clientv3.WithKeysOnly()))
+	also := guardsOf(ctx)
+	cmps = appendConditions(appendConditions(cmps, g.conds), also.list())
+	txn := w.client.Txn(ctx).If(cmps...).Then(also.with(write)...)
+	if len(cmps) > 1 { // else it's the key
+		txn = txn.Else(also.reads(g.key)...)
 	}
 	if err := w.gate.enter(ctx); err != nil {
 		return 0, Wrap(g.op, g.key, err)
@@ -92,12 +83,31 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 	case res.Succeeded:
 		return Revision(res.Header.Revision), nil
 	}
-	if len(g.conds) > 0 {
-		if kvs := res.Responses[0].GetResponseRange().Kvs; len(kvs) > 0 && kvs[0].ModRevision == int64(g.expected) {
-			return 0, Wrap(g.op, g.key, ErrConditionFailed)
+	return 0, Wrap(g.op, g.key, g.refusal(also, res.Responses))
+}
+
+// refusal is why a write wasn't done. answers are those to reads, if there are any.
+func (g guarded) refusal(also guards, answers []*etcdserverpb.ResponseOp) error {
+	if len(answers) > 0 {
+		if err := also.broken(answers[1:]); err != nil {
+			return err
+		}
+		if revisionIn(answers[0]) == g.expected {
+			return ErrConditionFailed
 		}
 	}
-	return 0, Wrap(g.op, g.key, ErrConflict)
+	if g.expected == 0 {
+		return ErrExists
+	}
+	return ErrConflict
+}
+
+// revisionIn returns the revision of the key that was read; 0 if there's no such key.
+func revisionIn(answer *etcdserverpb.ResponseOp) Revision {
+	if kvs := answer.GetResponseRange().GetKvs(); len(kvs) > 0 {
+		return Revision(kvs[0].ModRevision)
+	}
+	return 0
 }
 
 func appendConditions(cmps []clientv3.Cmp, conds []Condition) []clientv3.Cmp {

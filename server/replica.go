@@ -1,0 +1,215 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+)
+
+// What a server does because it's one of several over the same store: replicas. One that is alone pays nothing for it.
+
+const (
+	// pulseInterval is how often a replica asks the store where it is.
+	pulseInterval = time.Second
+	// pulseTimeout is how long it waits for the answer, and then for its caches to get there: what a consistent read waits.
+	pulseTimeout = 3 * time.Second
+)
+
+// sharedEtcd is the etcd of another Server, for tests, and a client of it, which is the Server's own.
+type sharedEtcd struct {
+	etcd   *etcd.Server
+	client *clientv3.Client
+	onRead func(key string) error // of the Server's store
+}
+
+// pulse is whether a replica hears of the store, and how far its caches are behind.
+type pulse struct {
+	store  storage.Store
+	cacher *cacher.Cacher
+
+	mu     sync.Mutex // guards what follows
+	lost   time.Time  // since when the store hasn't answered; zero while it answers
+	cause  error      // of that
+	behind time.Time  // since when the caches haven't been where the store was pulseTimeout before; zero while they are
+	lag    time.Duration
+}
+
+// run looks again and again until ctx ends.
+func (p *pulse) run(ctx context.Context) {
+	tick := time.NewTicker(pulseInterval)
+	defer tick.Stop()
+	for {
+		p.look(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// look asks the store where it is, and waits until the caches are there.
+func (p *pulse) look(ctx context.Context) {
+	asked := time.Now()
+	wait, cancel := context.WithTimeout(ctx, pulseTimeout)
+	defer cancel()
+	rev, err := p.store.Barrier(wait)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.cause = err; p.lost.IsZero() {
+			p.lost = asked
+		}
+		return
+	}
+	p.heard()
+	heard := time.Now()
+	wait, cancel = context.WithTimeout(ctx, pulseTimeout)
+	defer cancel()
+	err = p.cacher.WaitFor(wait, rev)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch p.lag = time.Since(heard); {
+	case err == nil:
+		p.behind = time.Time{}
+	case ctx.Err() == nil && p.behind.IsZero():
+		p.behind = heard
+	}
+}
+
+// heard notes that the store has answered.
+func (p *pulse) heard() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lost, p.cause = time.Time{}, nil
+}
+
+// reached is nil while the store answers, and else says since when it doesn't.
+func (p *pulse) reached() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lost.IsZero() {
+		return nil
+	}
+	return fmt.Errorf("the store hasn't answered since %s (%v): %w", p.lost.UTC().Format(time.RFC3339), time.Since(p.lost).Round(time.Second), p.cause)
+}
+
+// follows is nil while the caches keep up with the store.
+func (p *pulse) follows() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.behind.IsZero() {
+		return nil
+	}
+	return fmt.Errorf("the caches are behind the store since %s (%v), at resourceVersion %d",
+		p.behind.UTC().Format(time.RFC3339), time.Since(p.behind).Round(time.Second), p.cacher.Position())
+}
+
+// lagging is how long the caches took lately to get to where the store was; longer while they're still on the way.
+func (p *pulse) lagging() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.behind.IsZero() {
+		return time.Since(p.behind)
+	}
+	return p.lag
+}
+
+// startReplica starts what a replica does: take part in the election, and look after the store. The controllers run while
+// this replica leads. It returns what ends its part in the election, and waits for that.
+func (in *instance) startReplica(ctx context.Context) (stepDown func()) {
+	electing, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	in.run(electing, "election", func(ctx context.Context) error {
+		defer close(ended)
+		return in.election.Run(ctx, in.act)
+	})
+	in.background.Go(func() { in.pulse.run(ctx) })
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
+// actPause is how long a replica that leads waits for the store before it asks again.
+const actPause = 100 * time.Millisecond
+
+// act does what one replica does for all, while this one leads.
+func (in *instance) act(ctx context.Context) error {
+	for {
+		// What the replica that led before has written must be in the caches.
+		_, err := in.cacher.Barrier(ctx)
+		if err == nil {
+			break
+		}
+		select {
+		case <-time.After(actPause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	return in.controllers.Run(ctx)
+}
+
+// fresh makes sure that a request is judged by what was acknowledged before it on any replica: rights, definitions and the
+// rest. While the store can't be reached, reads that take what is in memory go on, and are judged by that, too.
+func (h *handler) fresh(r *http.Request) (*http.Request, error) {
+	if h.pulse == nil || unjudged(r) {
+		return r, nil
+	}
+	old := takesOld(r)
+	if old && h.pulse.reached() != nil {
+		return r, nil
+	}
+	ctx, err := h.registry.Fresh(r.Context())
+	switch {
+	case err == nil:
+		return r.WithContext(ctx), nil
+	case old && r.Context().Err() == nil:
+		return r, nil
+	}
+	return nil, err
+}
+
+// unjudged tells whether a request is answered without looking at what is stored.
+func unjudged(r *http.Request) bool {
+	if isHealth(r) {
+		return true
+	}
+	switch r.URL.Path {
+	case "/metrics", "/version", "/debug/watchers":
+		return true
+	}
+	return false
+}
+
+// takesOld tells whether a request takes objects as old as the caches have them: a read from a resourceVersion, or a watch.
+func takesOld(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	query := r.URL.Query()
+	watch, _ := registry.Flag(query, "watch")
+	return query.Get("resourceVersion") != "" || watch || strings.Contains(r.URL.Path, "/watch/")
+}
+
+// closeElection hands the leadership over.
+func (in *instance) closeElection() {
+	if in.stepDown != nil {
+		in.waitingFor.Store("the end of its leadership")
+		in.stepDown()
+	}
+}

@@ -1,0 +1,179 @@
+package server_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+)
+
+// newReplicas starts servers over one etcd.
+func newReplicas(t *testing.T, n int, options ...func(*server.Server)) (all []*servertest.Server) {
+	t.Helper()
+	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	shared := func(s *server.Server) {
+		s.Ephemeral = false
+		server.Share(s, e)
+	}
+	for range n {
+		all = append(all, servertest.New(t, append([]func(*server.Server){shared}, options...)...))
+	}
+	return all
+}
+
+// awaitThat polls until something holds.
+func awaitThat(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// leader returns which of the replicas acts.
+func leader(t *testing.T, all []*servertest.Server) (at int) {
+	t.Helper()
+	awaitThat(t, "one of the replicas leads", func() bool {
+		for i, s := range all {
+			if server.Leads(s.Server) {
+				at = i
+				return true
+			}
+		}
+		return false
+	})
+	return at
+}
+
+// pair is two replicas with RBAC, the second of which hears late of what is written. Users' tokens are their names.
+type pair struct {
+	t     *testing.T
+	here  *ruled // where things are written first
+	there *ruled // where they're asked for
+}
+
+// lag is how long the slow replica takes for each change, and more than what a request takes without waiting for it.
+const lag = 20 * time.Millisecond
+
+func newPair(t *testing.T) *pair {
+	file := filepath.Join(t.TempDir(), "users.csv")
+	if err := os.WriteFile(file, []byte("root,root,1,system:masters\nann,ann,2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	all := newReplicas(t, 2, func(s *server.Server) {
+		s.Access.TokenAuthFile, s.Access.AuthorizationMode = file, "RBAC"
+		if n++; n == 2 {
+			server.Lag(s, lag)
+		}
+	})
+	return &pair{t, &ruled{all[0], t}, &ruled{all[1], t}}
+}
+
+const adminPolicies = "/apis/admissionregistration.k8s.io/v1"
+
+// TestReplicasAgree: what one replica has answered holds at the next one that is asked, from the first request on, although
+// that one hears of it late.
+func TestReplicasAgree(t *testing.T) {
+	p := newPair(t)
+	here, there := p.here, p.there
+
+	t.Run("definition", func(t *testing.T) {
+		definition := func(schema string) string {
+			return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"things.example.com"},
+				"spec":{"group":"example.com","scope":"Namespaced","names":{"kind":"Thing","plural":"things"},
+				"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":` + schema + `}}]}}`
+		}
+		things := "/apis/example.com/v1/namespaces/default/things"
+		here.expect("root", "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition(`{"type":"object"}`), 201, "")
+		there.expect("root", "GET "+things, "", 200, "")
+		there.expect("root", "POST "+things, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"one"}}`, 201, "")
+		here.expect("root", "GET "+things+"/one", "", 200, "")
+		here.expect("root", "PATCH /apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com?fieldManager=test&force=true",
+			definition(`{"type":"object","required":["spec"],"properties":{"spec":{"type":"object"}}}`), 200, "")
+		there.expect("root", "POST "+things, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"two"}}`, 422, "")
+	})
+	t.Run("namespace", func(t *testing.T) {
+		here.expect("root", "POST /api/v1/namespaces", `{"metadata":{"name":"shop"}}`, 201, "")
+		there.expect("root", "POST /api/v1/namespaces/shop/configmaps", `{"metadata":{"name":"one","finalizers":["example.com/held"]}}`, 201, "")
+		here.expect("root", "DELETE /api/v1/namespaces/shop", "", 200, "")
+		there.expect("root", "POST /api/v1/namespaces/shop/configmaps", `{"metadata":{"name":"two"}}`, 403, "")
+		there.expect("root", "PATCH /api/v1/namespaces/shop/configmaps/one?fieldManager=x&force=true",
+			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one","finalizers":[]}}`, 200, "")
+	})
+	t.Run("rights", func(t *testing.T) {
+		there.expect("ann", "GET "+mapsPath, "", 403, "")
+		here.role("reader", "ann", `[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","list","watch"]}]`)
+		there.expect("ann", "GET "+mapsPath, "", 200, "")
+		here.expect("root", "DELETE "+rulesInNS+"/rolebindings/reader", "", 200, "")
+		for _, query := range []string{"", "?resourceVersion=0", "?watch=true", "?watch=true&resourceVersion=0"} {
+			there.expect("ann", "GET "+mapsPath+query, "", 403, "")
+			here.role("reader"+fmt.Sprint(len(query)), "ann", `[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list","watch"]}]`)
+			here.expect("root", "DELETE "+rulesInNS+"/rolebindings/reader"+fmt.Sprint(len(query)), "", 200, "")
+			there.expect("ann", "GET "+mapsPath+query, "", 403, "")
+		}
+	})
+	t.Run("policy", func(t *testing.T) {
+		here.expect("root", "POST "+adminPolicies+"/validatingadmissionpolicies", `{"metadata":{"name":"none"},"spec":{
+			"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},
+			"validations":[{"expression":"object.metadata.name != 'bad'"}]}}`, 201, "")
+		here.expect("root", "POST "+adminPolicies+"/validatingadmissionpolicybindings",
+			`{"metadata":{"name":"none"},"spec":{"policyName":"none","validationActions":["Deny"]}}`, 201, "")
+		there.expect("root", "POST "+mapsPath, `{"metadata":{"name":"bad"}}`, 422, "")
+	})
+	t.Run("token", func(t *testing.T) {
+		here.expect("root", "POST /api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"robot"}}`, 201, "")
+		issued := here.expect("root", "POST /api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{}}`, 201, "")
+		there.expect(value(issued, "status.token"), "GET /api/v1/namespaces/default/configmaps", "", 403,
+			`configmaps is forbidden: User "system:serviceaccount:default:robot" cannot list resource "configmaps" in API group "" in the namespace "default"`)
+	})
+	t.Run("version", func(t *testing.T) {
+		created := here.expect("root", "POST "+mapsPath, `{"metadata":{"name":"versioned"}}`, 201, "")
+		at := value(created, "metadata.resourceVersion")
+		there.expect("root", "GET "+mapsPath+"/versioned?resourceVersion="+at, "", 200, "")
+		code, status, _ := there.as("root", "GET", configMaps+"/versioned?resourceVersion=9"+at, "")
+		if code != http.StatusGatewayTimeout || !strings.Contains(status.Message, "Too large resource version") {
+			t.Errorf("a version that isn't there yet: %d %q", code, status.Message)
+		}
+	})
+}
+
+// TestHandOver: when the replica that acts ends, another one acts, and goes on where the first one was.
+func TestHandOver(t *testing.T) {
+	all := newReplicas(t, 3)
+	for len(all) > 1 {
+		at := leader(t, all)
+		other := all[(at+1)%len(all)]
+		namespace := fmt.Sprint("space", len(all))
+		other.PostYAML("/api/v1/namespaces", "metadata: {name: "+namespace+"}")
+		for i := range 20 {
+			all[i%len(all)].PostYAML("/api/v1/namespaces/"+namespace+"/configmaps", fmt.Sprintf("metadata: {name: c%d}", i))
+		}
+		other.Do(http.MethodDelete, "/api/v1/namespaces/"+namespace, "")
+		if err := all[at].Close(); err != nil {
+			t.Error(err)
+		}
+		all = append(all[:at:at], all[at+1:]...)
+		awaitThat(t, "the namespace goes", func() bool {
+			res, _ := other.Do(http.MethodGet, "/api/v1/namespaces/"+namespace, "")
+			return res.StatusCode == http.StatusNotFound
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// Prefix is what the keys of those that want to lead begin with. They belong to no object, so no cache has them.
+const Prefix = "/apiserver-lite/leader/"
+
+const (
+	// leaseTime is how long a process counts as alive after it was heard of last. When etcd's own leader dies, the next one
+	// elects itself within some 2 s, and lets every lease begin anew and last a second longer. All of that together has to
+	// stay below 10 s.
+	leaseTime = 6 * time.Second
+	// resignTimeout bounds how long a process that ends tries to give up its lease. If it can't, the lease ends by itself.
+	resignTimeout = 2 * time.Second
+	// retryPause is how long a process waits before it wants to lead again, after something has failed.
+	retryPause = 500 * time.Millisecond
+)
+
+// Options of an Election.
+type Options struct {
+	Name string       // of this process, for people: its URL
+	Log  *slog.Logger // defaults to slog.Default()
+}
+
+// Election is one process's part in an election. Make it with New, then call Run.
+type Election struct {
+	client *clientv3.Client
+	name   string
+	log    *slog.Logger
+
+	mu    sync.Mutex // guards fence and terms
+	fence *storage.Condition
+	terms int
+}
+
+// New returns an Election through a client, which must outlive Run.
+func New(client *clientv3.Client, o Options) *Election {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &Election{client: client, name: o.Name, log: o.Log}
+}
+
+// Leading tells whether this process leads, as far as it knows. A write by which others rely on that must have the fence as
+// a condition.
+func (e *Election) Leading() (fence storage.Condition, leads bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fence == nil {
+		return storage.Condition{}, false
+	}
+	return *e.fence, true
+}
+
+// Terms returns how often this process was elected.
+func (e *Election) Terms() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.terms
+}
+
+func (e *Election) set(fence *storage.Condition) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.fence = fence; fence != nil {
+		e.terms++
+	}
+}
+
+// Run takes part in the election until ctx ends, and then resigns. Whenever this process leads, Run calls during, with a
+// context that ends with the leadership. Writes with that context fail with storage.ErrFenced as soon as another process may
+// lead. Run returns nil once ctx has ended and during has returned, or the error of during if that ends by itself.
+func (e *Election) Run(ctx context.Context, during func(ctx context.Context) error) error {
+	for {
+		err := e.take(ctx, during)
+		var ended *endedError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &ended):
+			return ended.cause
+		}
+		e.log.Debug("this process wants to lead again", "after", err)
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// endedError says that what was to run during a term has ended by itself.
+type endedError struct{ cause error }
+
+func (e *endedError) Error() string { return fmt.Sprintf("ended by itself: %v", e.cause) }
+
+// take takes part with one lease, as long as that lasts. The error says why it has ended.
+func (e *Election) take(ctx context.Context, during func(ctx context.Context) error) error {
+	granting, cancel := context.WithTimeout(ctx, leaseTime)
+	defer cancel()
+	lease, err := e.client.Grant(granting, int64(leaseTime/time.Second))
+	if err != nil {
+		return err
+	}
+	var running sync.WaitGroup
+	defer running.Wait() // at last: others needn't wait for it, as what it writes fails
+	defer e.giveUp(ctx, lease.ID)
+	alive, stop := context.WithCancel(ctx)
+	defer stop()
+	beats, err := e.client.KeepAlive(alive, lease.ID)
+	if err != nil {
+		return err
+	}
+	running.Go(func() {
+		for range beats { // etcd's client wants them taken
+		}
+		stop() // the lease has ended, or may have
+	})
+	fence, at, err := e.campaign(alive, lease.ID)
+	if err != nil {
+		return err
+	}
+	e.set(&fence)
+	defer e.set(nil)
+	e.log.Info("this process acts for all replicas now", "name", e.name, "term", fence.Revision)
+	defer e.log.Info("this process doesn't act for the replicas any more", "term", fence.Revision)
+	ended := make(chan error, 1) // room for the one that there is
+	running.Go(func() {
+		defer stop()
+		if err := during(storage.WithFence(alive, fence)); alive.Err() == nil {
+			ended <- err
+		}
+	})
+	err = e.awaitEnd(alive, fence.Key, at)
+	select {
+	case cause := <-ended:
+		return &endedError{cause}
+	default:
+		return err
+	}
+}
+
+// giveUp ends a lease, and with it the key. Another process leads then.
+func (e *Election) giveUp(ctx context.Context, lease clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
+	defer cancel()
+	if _, err := e.client.Revoke(ctx, lease); err != nil {
+		e.log.Debug("a lease wasn't given up, and ends by itself", "error", err)
+	}
+}
+
+// campaign writes this process's key, and returns when it's the oldest one. The condition holds while the key is there, which
+// it was at the revision.
+func (e *Election) campaign(ctx context.Context, lease clientv3.LeaseID) (fence storage.Condition, at int64, err error) {
+	key := Prefix + strconv.FormatInt(int64(lease), 16)
+	put, err := e.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.CreateRevision(key), "=", 0)).
+		Then(clientv3.OpPut(key, e.name, clientv3.WithLease(lease))).
+		Commit()
+	switch {
+	case err != nil:
+		return fence, 0, err
+	case !put.Succeeded:
+		return fence, 0, fmt.Errorf("%s is there already", key)
+	}
+	for {
+		oldest, err := e.client.Get(ctx, Prefix, clientv3.WithFirstCreate()...)
+		switch {
+		case err != nil:
+			return fence, 0, err
+		case len(oldest.Kvs) == 0:
+			return fence, 0, fmt.Errorf("%s is gone", key)
+		}
+		first := oldest.Kvs[0]
+		if string(first.Key) == key {
+			return storage.Condition{Key: key, Revision: storage.Revision(first.ModRevision)}, oldest.Header.Revision, nil
+		}
+		if err := e.awaitEnd(ctx, string(first.Key), oldest.Header.Revision); err != nil {
+			return fence, 0, err
+		}
+	}
+}
+
+// awaitEnd waits until a key is gone, which was there at a revision.
+func (e *Election) awaitEnd(ctx context.Context, key string, at int64) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// With progress notifications the watch can go on after a lost connection, although history was compacted meanwhile.
+	for res := range e.client.Watch(ctx, key, clientv3.WithRev(at+1), clientv3.WithFilterPut(), clientv3.WithProgressNotify()) {
+		if err := res.Err(); err != nil {
+			return err
+		}
+		if len(res.Events) > 0 {
+			return nil
+		}
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return errors.New("the watch has ended")
+}
