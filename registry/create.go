@@ -146,8 +146,10 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Obje
 	given := len(w.warnings)
 	for try := 1; ; try++ {
 		o := in
-		if generate { // each name starts from the object as it came: hooks may depend on the name
+		if generate || w.takesTurns() { // each attempt starts from the object as it came: hooks may depend on the name
 			o, w.warnings = in.Clone(), w.warnings[:given]
+		}
+		if generate {
 			o.Meta.Name = generatedName(in.Meta.GenerateName)
 		}
 		w.Name = o.Meta.Name
@@ -159,9 +161,13 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Obje
 		if err != nil {
 			return nil, err
 		}
-		rev, err := w.storeCreate(ctx, key, raw, conds)
+		rev, err := w.storeCreate(w.inItsTurn(ctx), key, raw, conds)
 		if err == nil {
 			return cacher.NewObject(key, raw, rev), nil
+		}
+		if errors.Is(err, storage.ErrOutOfTurn) {
+			try--
+			continue
 		}
 		if !generate || !errors.Is(err, storage.ErrExists) {
 			return nil, err

@@ -484,6 +484,9 @@ func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *cr
 		if o.Meta.UID != def.object.UID {
 			return outcome{value: old.Raw()}, nil // another of that name
 		}
+		if err := w.readTurn(ctx); err != nil { // names are taken
+			return outcome{}, err
+		}
 		if err := through(o, fn); err != nil {
 			return outcome{}, err
 		}

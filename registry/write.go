@@ -35,6 +35,7 @@ type write struct {
 	shown     *form.Shown                     // how the answer shows the object
 	made      Typed                           // what is to be stored, as a value of its Go type, if there is one; see answerMade
 	settle    Settle                          // of what was claimed for the object; nil: nothing
+	turn      storage.Condition               // in which it was; without a Key there are no turns
 	warnings  []string                        // for the client, besides the answer
 	patches   bool                            // it's a patch, of whatever type
 	applies   bool                            // it's a server-side apply
@@ -210,8 +211,8 @@ func (w *write) compareAndSwap(ctx context.Context, old *cacher.Object, decide f
 			return c.on(old), err
 		}
 		if !verdict {
-			stored, err := w.storeOutcome(ctx, old, c)
-			if !errors.Is(err, storage.ErrConflict) {
+			stored, err := w.storeOutcome(w.inItsTurn(ctx), old, c)
+			if !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrOutOfTurn) {
 				return stored, err
 			}
 		}
@@ -288,6 +289,9 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		op = Create
 	}
 	if err := w.admit(ctx, op, next, prev); err != nil {
+		return nil, err
+	}
+	if err := w.readTurn(ctx); err != nil {
 		return nil, err
 	}
 	errs := w.validateMeta(next, prev)

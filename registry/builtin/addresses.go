@@ -470,7 +470,8 @@ func (o Options) makeOwnService(ctx context.Context, r *registry.Registry) error
 	})
 }
 
-// makeOwn makes an object in the namespace default, or lets again change the one that is there.
+// makeOwn makes an object in the namespace default, or lets again change the one that is there. Another replica may make it at
+// the same time.
 func makeOwn[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endpoint, obj P, again func(obj *T)) error {
 	if e == nil { // the program has a type of its own in its place
 		return nil
@@ -489,5 +490,8 @@ func makeOwn[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endp
 		return err
 	}
 	_, err = e.Make(ctx, registry.Made{Namespace: metav1.NamespaceDefault, Name: name, Labels: obj.GetObjectMeta().GetLabels(), Content: content})
+	if errors.Is(err, storage.ErrExists) {
+		return makeOwn(ctx, e, obj, again)
+	}
 	return err
 }
