@@ -46,7 +46,7 @@ func (h *handler) serveQuiescent(w *response, r *http.Request) error {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	report, err := h.controllers.Quiescent(ctx, rev)
+	report, err := h.quiescent(ctx, rev)
 	switch {
 	case err == nil:
 		return w.writePage(quiescentPage{report.Revision.String(), report.Held, report.HeldMore})

@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -26,7 +27,7 @@ import (
 type handler struct {
 	log               *slog.Logger
 	registry          *registry.Registry
-	controllers       *controllers.Controllers
+	quiescent         func(ctx context.Context, rev storage.Revision) (controllers.Report, error)
 	pulse             *pulse // nil: no other process uses the store
 	ready             func() bool
 	checks            []check

@@ -61,6 +61,7 @@ type instance struct {
 	borrowed    *clientv3.Client // of etcd, which is somebody else's to close; nil if it's this server's
 	store       storage.Store
 	election    *election.Election // nil: no other process uses the store
+	client      *clientv3.Client   // of the store, likewise
 	pulse       *pulse             // likewise
 	stepDown    func()             // ends the part in the election; nil before that begins
 	cacher      *cacher.Cacher
@@ -222,6 +223,7 @@ func (in *instance) dir() string {
 
 // share makes the server one of several over its store, which it has by the client.
 func (in *instance) share(client *clientv3.Client) {
+	in.client = client
 	in.election = election.New(client, election.Options{Name: in.front.listener.Addr().String(), Log: in.log})
 	in.pulse = &pulse{store: in.store, cacher: in.cacher}
 }

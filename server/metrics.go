@@ -94,6 +94,9 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 		func() int64 { return in.cacher.Counts().TapesExpired })
 	gauge("apiserver_lite_feed_tail_bytes", "Keys and values of written changes that the feed hasn't taken yet.",
 		func() float64 { return float64(in.store.TailBytes()) })
+	if in.election != nil {
+		in.addReplicaGauges(gauge, counter)
+	}
 	gauge("apiserver_lite_history_bytes", "Keys and values of the changes that are kept for watches to resume.",
 		func() float64 { return float64(in.etcd.Stats().HistoryBytes) })
 	gauge("apiserver_lite_history_seconds", "How far back changes are kept.",
@@ -256,4 +259,23 @@ func metricVerb(verb, method string) string {
 // serveMetrics serves Prometheus' text format. HandlerFor negotiates and compresses by itself.
 func serveMetrics(g prometheus.Gatherer) http.HandlerFunc {
 	return promhttp.HandlerFor(g, promhttp.HandlerOpts{}).ServeHTTP
+}
+
+// addReplicaGauges registers what only a replica has.
+func (in *instance) addReplicaGauges(gauge func(name, help string, value func() float64), counter func(name, help string, value func() int64)) {
+	one := func(is bool) float64 {
+		if is {
+			return 1
+		}
+		return 0
+	}
+	gauge("apiserver_lite_replica_leads", "1 while this replica acts for all, else 0.", func() float64 {
+		_, leads := in.election.Leading()
+		return one(leads)
+	})
+	counter("apiserver_lite_replica_terms_total", "How often this replica was elected to act for all.", in.election.Terms)
+	gauge("apiserver_lite_replica_lag_seconds", "How long the caches took lately to get to where the store was.",
+		func() float64 { return in.pulse.lagging().Seconds() })
+	gauge("apiserver_lite_replica_lost", "1 while the store doesn't answer this replica, else 0.",
+		func() float64 { return one(in.pulse.reached() != nil) })
 }

@@ -161,6 +161,15 @@ func (in *instance) act(ctx context.Context) error {
 			return nil
 		}
 	}
+	fence, leads := in.election.Leading()
+	if !leads {
+		return nil
+	}
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answering.Go(func() { in.answerAll(ctx, fence) })
 	return in.controllers.Run(ctx)
 }
 

@@ -4,12 +4,17 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -175,5 +180,62 @@ func TestHandOver(t *testing.T) {
 			res, _ := other.Do(http.MethodGet, "/api/v1/namespaces/"+namespace, "")
 			return res.StatusCode == http.StatusNotFound
 		})
+	}
+}
+
+// TestQuiescentOverAll: each replica waits until the one that acts has nothing left to do, and says what's left otherwise.
+func TestQuiescentOverAll(t *testing.T) {
+	all := newReplicas(t, 2)
+	at := leader(t, all)
+	for i, s := range all {
+		s.PostYAML(mapsPath, fmt.Sprintf("metadata: {name: owner%d}", i))
+		owner := value(s.Get(mapsPath+fmt.Sprintf("/owner%d", i)), "metadata.uid")
+		for n := range 10 {
+			s.PostYAML(mapsPath, fmt.Sprintf(`{"metadata":{"name":"dependent%d-%d","finalizers":["example.com/held"],
+				"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner%d","uid":%q}]}}`, i, n, i, owner))
+		}
+		s.Do(http.MethodDelete, mapsPath+fmt.Sprintf("/owner%d", i), "")
+		if held := s.Quiescent(); len(held) != 10*(i+1) {
+			t.Errorf("replica %d, while %d leads: %d objects are held, want %d", i, at, len(held), 10*(i+1))
+		}
+		list := s.Get(mapsPath)
+		if deleting := strings.Count(list, "deletionTimestamp"); deleting != 10*(i+1) {
+			t.Errorf("replica %d: %d objects are being deleted, want %d", i, deleting, 10*(i+1))
+		}
+	}
+	if err := all[at].Close(); err != nil {
+		t.Error(err)
+	}
+	all[1-at].Quiescent()
+}
+
+// TestAddressesOfReplicas: no two Services get the same address or the same port of nodes, whichever replicas make them.
+func TestAddressesOfReplicas(t *testing.T) {
+	all := newReplicas(t, 2, func(s *server.Server) {
+		s.Builtin = builtin.All
+		s.ServiceIPs = netip.MustParsePrefix("10.0.0.0/27")
+	})
+	const services = 24 // of 30 addresses: without turns some would be given twice
+	var making sync.WaitGroup
+	for i := range services {
+		making.Go(func() {
+			s := all[i%len(all)]
+			body := fmt.Sprintf(`{"metadata":{"name":"s%d"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, i)
+			if res, text := s.Do(http.MethodPost, "/api/v1/namespaces/default/services", body, "Content-Type", "application/json"); res.StatusCode != http.StatusCreated {
+				t.Errorf("service %d: %s %s", i, res.Status, text)
+			}
+		})
+	}
+	making.Wait()
+	seen := map[string]string{}
+	for i := range services {
+		text := all[0].Get(fmt.Sprintf("/api/v1/namespaces/default/services/s%d", i))
+		service := decode[corev1.Service](t, text)
+		for _, has := range []string{service.Spec.ClusterIP, fmt.Sprint(service.Spec.Ports[0].NodePort)} {
+			if other := seen[has]; other != "" {
+				t.Errorf("%s and %s both have %s", other, service.Name, has)
+			}
+			seen[has] = service.Name
+		}
 	}
 }

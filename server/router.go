@@ -14,7 +14,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 	h := &handler{
 		log:               in.log,
 		registry:          in.registry,
-		controllers:       in.controllers,
+		quiescent:         in.quiescent,
 		pulse:             in.pulse,
 		ready:             in.ready.Load,
 		checks:            in.checks(),

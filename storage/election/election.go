@@ -42,7 +42,7 @@ type Election struct {
 
 	mu    sync.Mutex // guards fence and terms
 	fence *storage.Condition
-	terms int
+	terms int64
 }
 
 // New returns an Election through a client, which must outlive Run.
@@ -65,7 +65,7 @@ func (e *Election) Leading() (fence storage.Condition, leads bool) {
 }
 
 // Terms returns how often this process was elected.
-func (e *Election) Terms() int {
+func (e *Election) Terms() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.terms

@@ -1,0 +1,187 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/controllers"
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// Of several replicas only the one that acts knows what is left to do. Another one that is asked for it asks in turn, by a key
+// in the store, and gets the answer in another key. So nobody needs the address of anybody, and a replica that takes over
+// answers what the one before it was asked.
+
+// Where replicas ask, and where they're answered. What follows is the id of the lease with which the keys go: it ends some
+// time after the question, if nobody takes them away.
+const (
+	askPrefix    = storage.Own + "quiescent/asked/"
+	answerPrefix = storage.Own + "quiescent/answered/"
+)
+
+const (
+	// maxAsks is how many questions are answered at once. Others wait.
+	maxAsks = 64
+	// askGrace is how much longer the keys of a question stay than it waits for the answer.
+	askGrace = 10 * time.Second
+	// answerShare is the part of the time of a question that is left for the way of the answer: a tenth.
+	answerShare = 10
+	// endAsk bounds how long a replica that got its answer tries to take the keys away.
+	endAsk = time.Second
+)
+
+// question asks for controllers.Quiescent.
+type question struct {
+	Revision storage.Revision
+	Timeout  time.Duration
+}
+
+// outcome is what Quiescent returned.
+type outcome struct {
+	Report  controllers.Report
+	Overdue bool // the time was over
+}
+
+// quiescent waits until nothing is left to do, whichever replica does it.
+func (in *instance) quiescent(ctx context.Context, rev storage.Revision) (controllers.Report, error) {
+	if in.election == nil {
+		return in.controllers.Quiescent(ctx, rev)
+	}
+	if rev == 0 {
+		var err error
+		if rev, err = in.cacher.Barrier(ctx); err != nil {
+			return controllers.Report{}, err
+		}
+	}
+	a, err := in.ask(ctx, rev)
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return controllers.Report{Pending: []controllers.Pending{{Cause: "the replica that acts hasn't answered"}}}, ctx.Err()
+	case err != nil:
+		return controllers.Report{}, err
+	case a.Overdue:
+		return a.Report, context.DeadlineExceeded
+	}
+	return a.Report, in.cacher.WaitFor(ctx, a.Report.Revision)
+}
+
+// ask asks the replica that acts. ctx has a deadline.
+func (in *instance) ask(ctx context.Context, rev storage.Revision) (a outcome, err error) {
+	deadline, _ := ctx.Deadline()
+	left := time.Until(deadline)
+	lease, err := in.client.Grant(ctx, int64((left+askGrace)/time.Second))
+	if err != nil {
+		return a, storage.Wrap("ask", askPrefix, err)
+	}
+	defer within(endAsk, func(ctx context.Context) { _, _ = in.client.Revoke(ctx, lease.ID) }) // else the lease ends by itself
+	text, err := json.Marshal(question{rev, left - left/answerShare})
+	if err != nil {
+		return a, err
+	}
+	id := strconv.FormatInt(int64(lease.ID), 16)
+	put, err := in.client.Put(ctx, askPrefix+id, string(text), clientv3.WithLease(lease.ID))
+	if err != nil {
+		return a, storage.Wrap("ask", askPrefix, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for res := range in.client.Watch(ctx, answerPrefix+id, clientv3.WithRev(put.Header.Revision), clientv3.WithFilterDelete()) {
+		if err := res.Err(); err != nil {
+			return a, storage.Wrap("ask", answerPrefix, err)
+		}
+		for _, ev := range res.Events {
+			return a, json.Unmarshal(ev.Kv.Value, &a)
+		}
+	}
+	return a, fmt.Errorf("ask the replica that acts: %w", errors.Join(ctx.Err(), storage.ErrUnavailable))
+}
+
+// answerAll answers what replicas ask, until ctx ends.
+func (in *instance) answerAll(ctx context.Context, fence storage.Condition) {
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	places := make(chan struct{}, maxAsks)
+	start := func(key string, value []byte, lease int64) {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		answering.Go(func() {
+			defer func() { <-places }()
+			in.answer(ctx, fence, asked{strings.TrimPrefix(key, askPrefix), value, clientv3.LeaseID(lease)})
+		})
+	}
+	for ctx.Err() == nil {
+		if err := in.eachAsked(ctx, start); err != nil && ctx.Err() == nil {
+			in.log.Debug("questions of replicas are looked for again", "error", err)
+			select {
+			case <-time.After(actPause):
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// eachAsked calls start for each question that there is, and for each that comes.
+func (in *instance) eachAsked(ctx context.Context, start func(key string, value []byte, lease int64)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	open, err := in.client.Get(ctx, askPrefix, clientv3.WithPrefix())
+	if err != nil {
+		return err
+	}
+	for _, kv := range open.Kvs {
+		start(string(kv.Key), kv.Value, kv.Lease)
+	}
+	from := clientv3.WithRev(open.Header.Revision + 1)
+	for res := range in.client.Watch(ctx, askPrefix, clientv3.WithPrefix(), from, clientv3.WithFilterDelete(), clientv3.WithProgressNotify()) {
+		if err := res.Err(); err != nil {
+			return err
+		}
+		for _, ev := range res.Events {
+			start(string(ev.Kv.Key), ev.Kv.Value, ev.Kv.Lease)
+		}
+	}
+	return errors.New("the watch has ended")
+}
+
+// asked is a question as it's in the store.
+type asked struct {
+	id    string
+	value []byte
+	lease clientv3.LeaseID
+}
+
+// answer answers a question, unless this replica doesn't act any more.
+func (in *instance) answer(ctx context.Context, fence storage.Condition, of asked) {
+	var q question
+	if json.Unmarshal(of.value, &q) != nil || q.Timeout <= 0 || q.Timeout > maxQuiescentTimeout {
+		return
+	}
+	waiting, cancel := context.WithTimeout(ctx, q.Timeout)
+	defer cancel()
+	report, err := in.controllers.Quiescent(waiting, q.Revision)
+	if ctx.Err() != nil {
+		return
+	}
+	text, marshalErr := json.Marshal(outcome{report, err != nil})
+	if marshalErr != nil {
+		return
+	}
+	_, err = in.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(fence.Key), "=", int64(fence.Revision))).
+		Then(clientv3.OpPut(answerPrefix+of.id, string(text), clientv3.WithLease(of.lease))).
+		Commit()
+	if err != nil && ctx.Err() == nil {
+		in.log.Debug("a replica's question wasn't answered", "error", err) // it asks no longer
+	}
+}
