@@ -60,7 +60,7 @@
 //   - the database: Options.QuotaBytes
 //   - history: Options.History and Options.HistoryBytes, and a part of the quota (relieveShares); the marks: maxMarks
 //   - the entries that etcd keeps in memory: snapshotCount and catchUpEntries
-//   - the WAL on disk: keptWALFiles of segmentBytes, and what was written since the last snapshot
+//   - the WAL on disk: maxWALFiles of segmentBytes, fewer on a small disk, and what is written in a second
 //   - a request: MaxValueBytes and requestOverhead, or BulkBytes with Bulk
 //   - the writes under way: roomChunk; more writes wait
 //   - the connections of the port: maxPortConnections; its requests: portHeaderBytes, joinBytes and portReadTimeout

@@ -93,9 +93,13 @@ func (k *keeper) guardDisk(ctx context.Context) (*roomState, error) {
 // keepSpace makes room if writes are refused. Otherwise it cuts history if the database is near its quota.
 func (k *keeper) keepSpace(ctx context.Context, disk *roomState) error {
 	k.noteAlarms()
-	switch {
-	case disk.shut != nil:
+	if disk.shut != nil {
 		return nil // making room begins with writes
+	}
+	if err := k.keepWAL(ctx, disk); err != nil {
+		return err
+	}
+	switch {
 	case disk.full || k.alarms.noSpace.Load():
 		return k.makeRoom(ctx, disk)
 	}
