@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/apiserver-lite/apiserver-lite/admission/policy"
 	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
@@ -90,7 +91,8 @@ type Config struct {
 	Quotas *quota.Ledger
 	Log    *slog.Logger // defaults to slog.Default()
 
-	metrics *webhook.Metrics
+	metrics   *webhook.Metrics
+	decisions *policy.Metrics
 }
 
 // webhooks is what webhooks are called with.
@@ -119,8 +121,8 @@ func New(c Config) (*Chain, error) {
 	if list := c.withoutEffect(); len(list) > 0 {
 		c.Log.Info("admission plug-ins that have no effect here", "names", strings.Join(list, ","))
 	}
-	c.metrics = webhook.NewMetrics()
-	chain := &Chain{registry: c.Registry, metrics: c.metrics}
+	c.metrics, c.decisions = webhook.NewMetrics(), policy.NewMetrics()
+	chain := &Chain{registry: c.Registry, collectors: slices.Concat(c.metrics.Collectors(), c.decisions.Collectors())}
 	for i := range plugins {
 		p := &plugins[i]
 		if !c.has(p) || p.goesBy.Resource != "" && !c.Registry.Has(p.goesBy) {
@@ -139,7 +141,7 @@ func New(c Config) (*Chain, error) {
 }
 
 // Collectors are the plug-ins' metrics.
-func (c *Chain) Collectors() []prometheus.Collector { return c.metrics.Collectors() }
+func (c *Chain) Collectors() []prometheus.Collector { return c.collectors }
 
 // Close ends what the plug-ins have open, and waits for it. The registry must have ended.
 func (c *Chain) Close() error {

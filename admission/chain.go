@@ -3,21 +3,21 @@ package admission
 import (
 	"context"
 
+	"github.com/prometheus/client_golang/prometheus"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
-	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // Chain asks the plug-ins that are on. It's safe for concurrent use.
 type Chain struct {
-	registry *registry.Registry
-	members  []Member // in Kubernetes' order
-	metrics  *webhook.Metrics
+	registry   *registry.Registry
+	members    []Member // in Kubernetes' order
+	collectors []prometheus.Collector
 }
 
 // request is what plug-ins are asked about.

@@ -117,5 +117,5 @@ func names() (list []string) {
 
 // policies is what policies are evaluated with.
 func (c *Config) policies() policy.Config {
-	return policy.Config{Registry: c.Registry, Authorizer: c.Authorizer, Log: c.Log}
+	return policy.Config{Registry: c.Registry, Authorizer: c.Authorizer, Metrics: c.decisions, Log: c.Log}
 }

@@ -132,7 +132,7 @@ func BenchmarkValidating(b *testing.B) {
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			r := store(b)
-			v := policy.NewValidating(policy.Config{Registry: r, Authorizer: everybody{}, Log: slog.New(slog.DiscardHandler)})
+			v := policy.NewValidating(policy.Config{Registry: r, Authorizer: everybody{}, Metrics: policy.NewMetrics(), Log: slog.New(slog.DiscardHandler)})
 			if test.objects != "" {
 				create(b, r, test.objects)
 			}
@@ -158,7 +158,7 @@ func BenchmarkMutating(b *testing.B) {
 	} {
 		b.Run(test.name, func(b *testing.B) {
 			r := store(b)
-			m := policy.NewMutating(policy.Config{Registry: r, Authorizer: everybody{}, Log: slog.New(slog.DiscardHandler)})
+			m := policy.NewMutating(policy.Config{Registry: r, Authorizer: everybody{}, Metrics: policy.NewMetrics(), Log: slog.New(slog.DiscardHandler)})
 			create(b, r, test.objects)
 			b.ReportAllocs()
 			for b.Loop() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -37,7 +38,7 @@ type mutation struct {
 
 // NewMutating returns the plug-in.
 func NewMutating(c Config) *Mutating {
-	return &Mutating{c, derive(c, kind[admissionregistrationv1.MutatingAdmissionPolicy, admissionregistrationv1.MutatingAdmissionPolicyBinding, mutations]{
+	return &Mutating{c, derive(c, &c.Metrics.mutating, kind[admissionregistrationv1.MutatingAdmissionPolicy, admissionregistrationv1.MutatingAdmissionPolicyBinding, mutations]{
 		"mutatingadmissionpolicies", "mutatingadmissionpolicybindings", newMutating, newMutatingBinding,
 	})}
 }
@@ -190,7 +191,13 @@ func (c *changes) invoke(ctx context.Context, i invocation) error {
 	}
 	before := c.Object
 	for _, m := range expressions.own.patches {
-		if err := c.mutate(ctx, &i, m); err != nil {
+		began, outcome := time.Now(), "no_error"
+		err := c.mutate(ctx, &i, m)
+		if err != nil {
+			outcome = errorType(err)
+		}
+		c.config.Metrics.mutating.checked(time.Since(began), i.name, i.binding, outcome)
+		if err != nil {
 			problem.text = err.Error()
 			c.fail(i.policy, problem)
 		}

@@ -3,6 +3,7 @@ package policy_test
 import (
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,5 +108,49 @@ func TestMutating(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestMetrics: what policies decide is counted under Kubernetes' names, and the series of a policy go with it.
+func TestMetrics(t *testing.T) {
+	s := servertest.New(t)
+	fails := `validations: [{expression: "object.data.none == 'x'"}]`
+	apply(t, s, validating("warns", forbidden, "validationActions: [Warn, Audit]")+"\n---\n"+validating("denies", forbidden)+"\n---\n"+
+		validating("fails", fails)+"\n---\n"+validating("ignored", "failurePolicy: Ignore\n"+fails)+"\n---\n"+validating("passes", `validations: [{expression: "true"}]`)+"\n---\n"+
+		mutating("m", applying("Object{data: {'more': 'yes'}}")))
+	request{code: 422, want: "denied", warning: "Validation failed for ValidatingAdmissionPolicy 'warns'"}.send(t, s)
+
+	series := func() (all []string) {
+		for _, line := range strings.Split(s.Get("/metrics"), "\n") {
+			if strings.HasPrefix(line, "apiserver_validating_admission_policy_check_total{") || strings.HasPrefix(line, "apiserver_mutating_admission_policy_check_total{") ||
+				strings.Contains(line, "_admission_policy_check_duration_seconds_count{") {
+				all = append(all, strings.TrimPrefix(line, "apiserver_"))
+			}
+		}
+		slices.Sort(all)
+		return all
+	}
+	var want []string
+	for _, labels := range []string{
+		`validating_admission_policy_check_%s{enforcement_action="warn",error_type="invalid_error",policy="warns",policy_binding="warns-binding"} 1`,
+		`validating_admission_policy_check_%s{enforcement_action="audit",error_type="invalid_error",policy="warns",policy_binding="warns-binding"} 1`,
+		`validating_admission_policy_check_%s{enforcement_action="deny",error_type="invalid_error",policy="denies",policy_binding="denies-binding"} 1`,
+		`validating_admission_policy_check_%s{enforcement_action="deny",error_type="invalid_error",policy="fails",policy_binding="fails-binding"} 1`,
+		`validating_admission_policy_check_%s{enforcement_action="allow",error_type="invalid_error",policy="ignored",policy_binding="ignored-binding"} 1`,
+		`mutating_admission_policy_check_%s{error_type="no_error",policy="m",policy_binding="m-binding"} 1`,
+	} {
+		want = append(want, strings.Replace(labels, "%s", "total", 1), strings.Replace(labels, "%s", "duration_seconds_count", 1))
+	}
+	slices.Sort(want)
+	if got := series(); !slices.Equal(got, want) {
+		t.Errorf("the series are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for _, name := range []string{"warns", "denies", "fails", "ignored", "passes"} {
+		request{method: http.MethodDelete, path: paths["ValidatingAdmissionPolicy"] + "/" + name}.send(t, s)
+	}
+	request{method: http.MethodDelete, path: paths["MutatingAdmissionPolicy"] + "/m"}.send(t, s)
+	request{}.send(t, s)
+	if got := series(); len(got) > 0 {
+		t.Errorf("of policies that are gone there are %q", got)
 	}
 }

@@ -22,6 +22,7 @@ type Config struct {
 	Registry *registry.Registry
 	// Authorizer answers what expressions ask of `authorizer`.
 	Authorizer authorizer.UnconditionalAuthorizer
+	Metrics    *Metrics
 	Log        *slog.Logger
 }
 
@@ -94,7 +95,7 @@ type policies[E any] struct {
 }
 
 // derive returns the policies of a kind.
-func derive[P, B, E any](c Config, k kind[P, B, E]) *registry.Derived[*policies[E]] {
+func derive[P, B, E any](c Config, counts *checks, k kind[P, B, E]) *registry.Derived[*policies[E]] {
 	ofPolicies := storage.PrefixOf(admissionregistrationv1.GroupName, k.policies)
 	ofBindings := storage.PrefixOf(admissionregistrationv1.GroupName, k.bindings)
 	bad := func(o *cacher.Object, err error) {
@@ -121,8 +122,16 @@ func derive[P, B, E any](c Config, k kind[P, B, E]) *registry.Derived[*policies[
 			}
 		}
 		known = next
+		counts.keep(now.names())
 		return now
 	}, ofPolicies, ofBindings)
+}
+
+func (p *policies[E]) names() (names []string) {
+	for _, b := range p.all {
+		names = append(names, b.name)
+	}
+	return names
 }
 
 // add adds a policy after those that are there.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	celtypes "github.com/google/cel-go/common/types"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -52,7 +53,7 @@ type annotation struct {
 
 // NewValidating returns the plug-in.
 func NewValidating(c Config) *Validating {
-	return &Validating{c, derive(c, kind[admissionregistrationv1.ValidatingAdmissionPolicy, admissionregistrationv1.ValidatingAdmissionPolicyBinding, rules]{
+	return &Validating{c, derive(c, &c.Metrics.validating, kind[admissionregistrationv1.ValidatingAdmissionPolicy, admissionregistrationv1.ValidatingAdmissionPolicyBinding, rules]{
 		"validatingadmissionpolicies", "validatingadmissionpolicybindings", newValidating, newValidatingBinding,
 	})}
 }
@@ -175,18 +176,30 @@ type failure struct {
 	index   int // of the expression
 	message string
 	reason  metav1.StatusReason
-	always  bool // refuses whatever the binding's actions are
+	always  bool  // refuses whatever the binding's actions are
+	err     error // why it couldn't be evaluated
+	ignored bool  // it couldn't, and the policy lets the request pass
+	took    time.Duration
 }
 
 // apply does what a binding says is to be done about failures.
 func (o *outcome) apply(policy string, b *binding, failures []failure) {
 	for _, f := range failures {
 		deny := denial{policy, b.name, f.message, f.reason}
+		counted := func(action string) {
+			o.config.Metrics.validating.checked(f.took, policy, b.name, errorType(f.err), action)
+		}
+		if f.ignored {
+			counted("allow")
+			continue
+		}
 		if f.always {
 			o.denied = append(o.denied, deny)
+			counted("deny")
 			continue
 		}
 		for _, action := range b.actions {
+			counted(strings.ToLower(string(action)))
 			switch action {
 			case admissionregistrationv1.Deny:
 				o.denied = append(o.denied, deny)
@@ -201,11 +214,9 @@ func (o *outcome) apply(policy string, b *binding, failures []failure) {
 
 // evaluate evaluates a policy for one set of parameters. What it has for the audit log goes into noted.
 func evaluate(ctx context.Context, p *policy[rules], in *expression.Input, noted notes) (failures []failure) {
+	began := time.Now()
 	failed := func(err error) []failure {
-		if p.lenient {
-			return nil
-		}
-		return []failure{{message: err.Error()}}
+		return []failure{{message: err.Error(), err: err, ignored: p.lenient, took: time.Since(began)}}
 	}
 	c := p.compiled()
 	if ok, err := meets(ctx, c, in); err != nil {
@@ -215,6 +226,7 @@ func evaluate(ctx context.Context, p *policy[rules], in *expression.Input, noted
 	}
 	run := c.set.Run(in, celconfig.RuntimeCELCostBudget)
 	for i, r := range c.own.validations {
+		began = time.Now()
 		v, err := run.Evaluate(ctx, r.condition)
 		switch {
 		case errors.Is(err, expression.ErrBudget):
@@ -231,7 +243,7 @@ func evaluate(ctx context.Context, p *policy[rules], in *expression.Input, noted
 			if r.Reason != nil {
 				reason = *r.Reason
 			}
-			failures = append(failures, failure{index: i, message: message, reason: reason})
+			failures = append(failures, failure{index: i, message: message, reason: reason, took: time.Since(began)})
 		}
 	}
 	if len(c.own.annotations) == 0 {
@@ -267,10 +279,11 @@ func messageOf(ctx context.Context, run *expression.Run, r *rule) (string, error
 func annotate(ctx context.Context, p *policy[rules], c *compiled[rules], in *expression.Input, noted notes) (failures []failure) {
 	run := c.set.Run(in, celconfig.RuntimeCELCostBudget)
 	for _, a := range c.own.annotations {
+		began := time.Now()
 		v, err := run.Evaluate(ctx, a.value)
 		if err != nil {
 			if !p.lenient {
-				failures = append(failures, failure{message: err.Error(), always: true})
+				failures = append(failures, failure{message: err.Error(), always: true, err: err, took: time.Since(began)})
 			}
 			if errors.Is(err, expression.ErrBudget) {
 				return failures

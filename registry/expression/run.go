@@ -24,6 +24,9 @@ import (
 // ErrBudget is returned when a Run's budget is used up. Nothing more can be evaluated in it.
 var ErrBudget = errors.New("validation failed due to running out of cost budget, no further validation rules will be run")
 
+// ErrCompilation is wrapped by the error of an expression that doesn't compile.
+var ErrCompilation = errors.New("compilation error")
+
 // Input is what expressions are evaluated with. The objects aren't changed.
 type Input struct {
 	Object, OldObject map[string]any // null where nil
@@ -53,7 +56,7 @@ func (s *Set) Run(in *Input, budget int64) *Run { return &Run{set: s, in: in, bu
 // Evaluate evaluates an expression of the Set.
 func (r *Run) Evaluate(ctx context.Context, p *Program) (ref.Val, error) {
 	if p.err != nil {
-		return nil, fmt.Errorf("compilation error: %w", p.err)
+		return nil, fmt.Errorf("%w: %w", ErrCompilation, p.err)
 	}
 	r.ctx = ctx
 	v, err := r.evaluate(ctx, p)
