@@ -3,6 +3,7 @@ package conformance
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"os"
@@ -14,9 +15,10 @@ import (
 
 // kubectl runs kubectl against a server, with a home directory of its own.
 type kubectl struct {
-	t     testing.TB
-	flags []string // how to reach the server
-	dir   string
+	t      testing.TB
+	binary string   // defaults to the newest
+	flags  []string // how to reach the server
+	dir    string
 }
 
 func newKubectl(t testing.TB, s *apiserver) *kubectl {
@@ -29,7 +31,7 @@ func newKubectl(t testing.TB, s *apiserver) *kubectl {
 
 // command prepares a call.
 func (k *kubectl) command(ctx context.Context, stdin string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, kubectlBinary, slices.Concat(k.flags, args)...)
+	cmd := exec.CommandContext(ctx, cmp.Or(k.binary, kubectlBinary), slices.Concat(k.flags, args)...)
 	cmd.Env = append(os.Environ(), "HOME="+k.dir, "KUBECONFIG="+os.DevNull, "KUBECACHEDIR="+k.dir, "KUBE_EDITOR=sed -i s/size:.4/size:\\ 5/")
 	cmd.Stdin = strings.NewReader(stdin)
 	return cmd

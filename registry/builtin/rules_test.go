@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -359,6 +360,19 @@ func TestOwnService(t *testing.T) {
 	slice := parse(t, must(t, s, http.MethodGet, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", "", http.StatusOK))
 	if at(service, "spec.clusterIP") != "10.0.0.1" || in(slice, "endpoints.0.addresses.0") != "127.0.0.1" {
 		t.Errorf("the service is %v, the slice %v", service, slice)
+	}
+}
+
+// TestEventsExpire: both groups' events are one store, and that forgets what nobody wrote for an hour.
+func TestEventsExpire(t *testing.T) {
+	lives := map[string]time.Duration{}
+	for _, line := range builtin.Lines() {
+		if line.TTL > 0 {
+			lives[line.Group+"/"+line.Kind] = line.TTL
+		}
+	}
+	if len(lives) != 1 || lives["/Event"] != time.Hour {
+		t.Errorf("these kinds expire: %v", lives)
 	}
 }
 
