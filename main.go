@@ -133,6 +133,9 @@ func serve(ctx context.Context, s *server.Server, stdout io.Writer) error {
 // banner says where the server is, and what to paste into a terminal first.
 func banner(s *server.Server) string {
 	data := "data in " + s.Dir()
+	if s.Etcd.On() {
+		data = "data in etcd at " + strings.Join(s.Etcd.Servers, ",") + " below " + s.Etcd.Prefix
+	}
 	if s.Ephemeral {
 		data += " (ephemeral: not synced to disk, and removed at exit)"
 	}
@@ -275,6 +278,7 @@ func flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&s.Listen, "listen", server.DefaultListen, "address to serve on: host:port (port 0 picks one) or unix:/path")
 	set.StringVar(&s.URLFile, "url-file", "", "file to write the URL to when ready")
 	set.StringVar(&s.DataDir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")
+	s.Etcd.AddFlags(set)
 	set.BoolVar(&s.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
 	s.Cluster.AddFlags(set)
 	set.DurationVar(&s.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")

@@ -125,10 +125,16 @@ func (e *Endpoint) failed(about subject, err error) error {
 		return unavailable
 	case errors.Is(err, storage.ErrUnavailable):
 		e.res.registry.outages.report(err)
-		return apierrors.NewServiceUnavailable("storage can't answer now; whether a write happened is unknown")
+		unavailable := apierrors.NewServiceUnavailable("storage can't answer now; whether a write happened is unknown")
+		unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: outageRetry}
+		return unavailable
 	}
 	return &failure{resource, name, err}
 }
+
+// outageRetry is after how many seconds a client may ask again when the store couldn't answer: an etcd that has lost its
+// leader takes about as long.
+const outageRetry = 1
 
 // expired is the 410 for a revision that is older than etcd's history.
 func (e *Endpoint) expired(about subject, err error) error {

@@ -25,13 +25,13 @@ const sharedKey = "/apiserver-lite/service-account.key"
 // tokens of the others. It's that of the first one's data directory, if there's one from the time when it was alone.
 func (in *instance) accountKey(s *Server) (crypto.Signer, error) {
 	if in.election == nil {
-		return s.accountKey(in.etcd.Dir())
+		return s.accountKey(in.dataDir)
 	}
 	own := func() ([]byte, error) {
 		_, text, err := access.NewSigningKey()
 		return text, err
 	}
-	if dir := in.dir(); dir != "" {
+	if dir := in.dataDir; dir != "" {
 		path := filepath.Join(dir, accountKeyFile)
 		if err := s.checkPrivate(path); err == nil {
 			own = func() ([]byte, error) { return os.ReadFile(path) }

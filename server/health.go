@@ -24,13 +24,13 @@ func (in *instance) checks() []check {
 		{"ping", []string{"healthz", "livez", "readyz"}, func() error { return nil }},
 		{"store", []string{"healthz", "livez", "readyz"}, func() error {
 			select {
-			case <-in.etcd.Done():
+			case <-in.storeDone():
 				return in.etcdStopped()
 			default:
 				return nil
 			}
 		}},
-		{"etcd", []string{"healthz", "readyz"}, in.etcd.Health},
+		{"etcd", []string{"healthz", "readyz"}, in.storeHealth},
 		{"caches", []string{"readyz"}, func() error { return closed(in.cacher.Primed(), "the caches are still being filled") }},
 		{"definitions", []string{"readyz"}, func() error { return closed(in.registry.Ready(), "the stored definitions are not served yet") }},
 		{"serving", []string{"readyz"}, func() error {

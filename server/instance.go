@@ -29,8 +29,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/election"
-	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -54,11 +54,13 @@ const (
 type instance struct {
 	log         *slog.Logger
 	url         string
-	urlFile     string         // "" unless written
-	kubeconfig  kubeconfigFile // likewise
-	front       *front         // nil until the port is open
-	etcd        *etcd.Server
+	urlFile     string           // "" unless written
+	kubeconfig  kubeconfigFile   // likewise
+	front       *front           // nil until the port is open
+	etcd        *etcd.Server     // nil if the store is elsewhere
 	borrowed    *clientv3.Client // of etcd, which is somebody else's to close; nil if it's this server's
+	remote      *remote.Store    // nil unless the store is elsewhere
+	dataDir     string           // "" if nothing is kept on this machine
 	store       storage.Store
 	election    *election.Election // nil: no other process uses the store
 	client      *clientv3.Client   // of the store, likewise
@@ -127,7 +129,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	if s.TLS {
-		if certificate, err = s.ownCertificate(in.etcd.Dir(), time.Now()); err != nil {
+		if certificate, err = s.ownCertificate(in.dataDir, time.Now()); err != nil {
 			return nil, err
 		}
 	}
@@ -178,54 +180,6 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	return in, nil
-}
-
-// openStore starts etcd, and makes the store and the cacher over it.
-func (in *instance) openStore(ctx context.Context, s *Server) (err error) {
-	dir := s.DataDir
-	if !s.Ephemeral {
-		dir = cmp.Or(dir, DefaultDataDir)
-	}
-	options := etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, Bulk: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
-	if s.shares != nil {
-		in.etcd, in.borrowed = s.shares.etcd, s.shares.client
-	} else if in.etcd, err = etcd.Open(ctx, options); err != nil {
-		return err
-	}
-	store, err := embedded.New(cmp.Or(in.borrowed, in.etcd.Client), in.etcd.Local)
-	if err != nil {
-		return err
-	}
-	store.ReadIndex = in.etcd.ReadIndex()
-	if s.Ephemeral {
-		store.AllowReplace()
-	}
-	in.store = store
-	in.cacher = cacher.New(in.store, cacher.Options{Log: in.log})
-	in.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
-	switch {
-	case s.shares != nil:
-		store.OnRead = s.shares.onRead
-		in.share(in.borrowed)
-	case store.ReadIndex != nil: // there are other members
-		in.share(in.etcd.Client)
-	}
-	return nil
-}
-
-// dir is this process's data directory; "" if it has none.
-func (in *instance) dir() string {
-	if in.etcd == nil || in.borrowed != nil {
-		return ""
-	}
-	return in.etcd.Dir()
-}
-
-// share makes the server one of several over its store, which it has by the client.
-func (in *instance) share(client *clientv3.Client) {
-	in.client = client
-	in.election = election.New(client, election.Options{Name: in.front.listener.Addr().String(), Log: in.log})
-	in.pulse = &pulse{store: in.store, cacher: in.cacher}
 }
 
 // serve starts the goroutines: HTTP, feed, controllers, sweeper, tidier.
@@ -280,7 +234,7 @@ func (in *instance) awaitReady(ctx context.Context) error {
 		case <-ready:
 		case err := <-in.failed:
 			return err
-		case <-in.etcd.Done():
+		case <-in.storeDone():
 			return in.etcdStopped()
 		case <-ctx.Done():
 			return fmt.Errorf("not ready in time: %w", context.Cause(ctx))
@@ -304,7 +258,7 @@ func (in *instance) close() error {
 	done := make(chan error, 1) // capacity 1, because closeAll may end after close has given up
 	// If close gives up, this goroutine stays, and with it what it waits for. The process is expected to end then.
 	go func() { done <- in.closeAll() }()
-	timeout, failed := time.NewTimer(closeTimeout), in.etcdFailed()
+	timeout, failed := time.NewTimer(closeTimeout), in.storeDone()
 	defer timeout.Stop()
 	for {
 		select {
@@ -317,14 +271,6 @@ func (in *instance) close() error {
 			return fmt.Errorf("gave up after %v of waiting for %s to end", time.Since(began).Round(time.Second), in.waitingFor.Load())
 		}
 	}
-}
-
-// etcdFailed is closed once etcd has failed; nil if there's none.
-func (in *instance) etcdFailed() <-chan struct{} {
-	if in.etcd == nil {
-		return nil
-	}
-	return in.etcd.Done()
 }
 
 func (in *instance) closeAll() error {
@@ -366,8 +312,8 @@ func (in *instance) closeFront() error {
 	in.waitingFor.Store("requests")
 	wasReady := in.ready.Swap(false)
 	quiet := time.Now().Add(drainTimeout + barrierTimeout)
-	in.front.drain(in.etcdFailed())
-	if wasReady && in.etcd.Err() == nil {
+	in.front.drain(in.storeDone())
+	if wasReady && !in.storeGone() {
 		within(time.Until(quiet), func(ctx context.Context) {
 			if _, err := in.cacher.Barrier(ctx); err != nil {
 				in.log.Debug("watches may end before the last writes", "error", err)

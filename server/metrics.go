@@ -97,17 +97,19 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 	if in.election != nil {
 		in.addReplicaGauges(gauge, counter)
 	}
-	gauge("apiserver_lite_history_bytes", "Keys and values of the changes that are kept for watches to resume.",
-		func() float64 { return float64(in.etcd.Stats().HistoryBytes) })
-	gauge("apiserver_lite_history_seconds", "How far back changes are kept.",
-		func() float64 { return in.etcd.Stats().HistoryKept.Seconds() })
-	gauge("apiserver_lite_history_short", "1 while the bounds cut history below five minutes, else 0.",
-		func() float64 {
-			if in.etcd.Stats().HistoryShort {
-				return 1
-			}
-			return 0
-		})
+	if in.etcd != nil {
+		gauge("apiserver_lite_history_bytes", "Keys and values of the changes that are kept for watches to resume.",
+			func() float64 { return float64(in.etcd.Stats().HistoryBytes) })
+		gauge("apiserver_lite_history_seconds", "How far back changes are kept.",
+			func() float64 { return in.etcd.Stats().HistoryKept.Seconds() })
+		gauge("apiserver_lite_history_short", "1 while the bounds cut history below five minutes, else 0.",
+			func() float64 {
+				if in.etcd.Stats().HistoryShort {
+					return 1
+				}
+				return 0
+			})
+	}
 	counter("apiserver_lite_history_reads_total", "Stretches of history that were read, by the feed or for watches that are older than memory.",
 		in.store.Reads)
 	gauge("apiserver_lite_watch_log_bytes", "What the logs of recent events keep in memory.",

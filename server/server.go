@@ -24,6 +24,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 )
 
 // What a Server's fields default to.
@@ -61,6 +62,10 @@ type Server struct {
 	// Cluster makes the store one that other processes have, too. By default this process has it alone, and opens no port
 	// for it.
 	Cluster etcd.ClusterOptions
+
+	// Etcd names an etcd cluster that keeps the data instead of a data directory, and that other servers may use at the same
+	// time. DataDir then defaults to none, and holds only what this server has for itself, as the certificate of TLS.
+	Etcd remote.Options
 
 	// History is how long a watch can resume from an old resourceVersion. Defaults to 1h.
 	History time.Duration
@@ -235,7 +240,7 @@ func (s *Server) Run(ctx context.Context) error {
 	case <-ctx.Done():
 	case <-s.closing:
 	case err = <-s.in.failed:
-	case <-s.in.etcd.Done():
+	case <-s.in.storeDone():
 		err = s.in.etcdStopped()
 	}
 	closeErr := s.Close()
@@ -290,10 +295,10 @@ func (s *Server) URL() string {
 	return ""
 }
 
-// Dir returns the directory that the data is in. It's empty until Start has returned.
+// Dir returns the directory that the data is in. It's empty until Start has returned, and with Etcd if there is no DataDir.
 func (s *Server) Dir() string {
 	if in := s.instance(); in != nil {
-		return in.etcd.Dir()
+		return in.dataDir
 	}
 	return ""
 }
@@ -335,6 +340,9 @@ func (s *Server) validate() error {
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	case s.TLS && s.TLSCertFile != "":
 		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")
+	}
+	if err := s.validateEtcd(); err != nil {
+		return err
 	}
 	if err := s.Audit.Validate(); err != nil {
 		return err

@@ -37,6 +37,10 @@ type Change struct {
 	KeyValue
 	Deleted bool
 	Err     error
+
+	// Before is what the key held before, with Revision 0 if there was nothing. It's nil where the store would need another
+	// read for it: ask GetAt.
+	Before *KeyValue
 }
 
 // Stretch names a part of history: the changes with After < revision <= Through.

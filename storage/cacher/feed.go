@@ -60,17 +60,40 @@ func (f *feed) follow(ctx context.Context) error {
 		}
 		changes, upTo, err := f.store.Follow(ctx, f.position())
 		switch {
+		case err == nil:
+			f.applyAll(changes)
+			f.advance(upTo)
+			continue
 		case errors.Is(err, storage.ErrCompacted):
 			f.cacher.stats.relisted.Add(1)
 			f.log.Warn("the feed fell out of history: listing anew", "position", f.position(), "error", err)
-			if err := f.prime(ctx); err != nil {
-				return err
-			}
-		case err != nil:
+			err = f.again(ctx, f.prime)
+		case errors.Is(err, storage.ErrRewound):
+			f.log.Error("the store isn't the one it was: all watches end, and the caches begin anew", "position", f.position(), "error", err)
+			err = f.again(ctx, f.restart)
+			atStart = f.position()
+		}
+		if err != nil {
 			return err
-		default:
-			f.applyAll(changes)
-			f.moveTo(upTo)
+		}
+	}
+}
+
+// againPause is between two tries to read the state from an etcd that doesn't answer.
+const againPause = time.Second
+
+// again calls one of the functions that read the state until etcd answers it.
+func (f *feed) again(ctx context.Context, read func(context.Context) error) error {
+	for {
+		err := read(ctx)
+		if !errors.Is(err, storage.ErrUnavailable) {
+			return err
+		}
+		f.log.Warn("the caches can't be filled yet", "error", err)
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(againPause):
 		}
 	}
 }
@@ -85,7 +108,12 @@ func (f *feed) prime(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = f.list(ctx, max(compacted, newest-f.cacher.bounds.warm, emptyRevision))
+		at := max(compacted, newest-f.cacher.bounds.warm, f.position(), emptyRevision)
+		objects, err := f.list(ctx, at)
+		if err == nil {
+			f.begin(at, func() []*cohort { return f.install(objects, at) })
+			return nil
+		}
 		if !errors.Is(err, storage.ErrCompacted) {
 			return err
 		}
@@ -93,8 +121,34 @@ func (f *feed) prime(ctx context.Context) error {
 	}
 }
 
-// list loads the state at a revision. The logs begin at that revision.
-func (f *feed) list(ctx context.Context, at storage.Revision) error {
+// restart loads the newest state of a store that isn't the one it was, whose revision may be lower. Every open watch
+// expires, as does every tape, and history begins with the state: what clients know of another store isn't part of it.
+func (f *feed) restart(ctx context.Context) error {
+	_, at, err := f.store.Window(ctx)
+	if err != nil {
+		return err
+	}
+	objects, err := f.list(ctx, at)
+	if err != nil {
+		return err
+	}
+	f.begin(at, func() []*cohort {
+		c := f.cacher
+		c.replacedAt.Store(int64(at))
+		c.mu.RLock()
+		for _, r := range c.resources {
+			r.expire(at)
+		}
+		c.mu.RUnlock()
+		c.kept.drop()
+		c.stretches.drop()
+		return f.install(objects, at)
+	})
+	return nil
+}
+
+// list reads the state at a revision.
+func (f *feed) list(ctx context.Context, at storage.Revision) (map[storage.Prefix][]*Object, error) {
 	objects := map[storage.Prefix][]*Object{}
 	_, err := f.store.List(ctx, storage.Range{Prefix: storage.Root}, at, func(kv storage.Change) error {
 		if p, _, _, ok := storage.SplitKey(kv.Key); ok {
@@ -102,16 +156,17 @@ func (f *feed) list(ctx context.Context, at storage.Revision) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return err
-	}
+	return objects, err
+}
+
+// begin calls what brings a state into the caches, and makes its revision the position. Tapes begin again with it.
+func (f *feed) begin(at storage.Revision, install func() []*cohort) {
 	f.cacher.tapes.mu.Lock()
-	dirty := f.install(objects, at)
+	dirty := install()
 	f.moveTo(at)
 	f.cacher.tapes.expire()
 	f.cacher.tapes.mu.Unlock()
 	f.cacher.waker.wake(dirty)
-	return nil
 }
 
 // install replaces all that the caches hold by objects, and returns the cohorts to wake.
@@ -128,6 +183,17 @@ func (f *feed) install(objects map[storage.Prefix][]*Object, at storage.Revision
 		dirty = r.install(objects[p], at, dirty)
 	}
 	return dirty
+}
+
+// advance moves to a revision up to which there are no changes but those that were applied.
+func (f *feed) advance(upTo storage.Revision) {
+	if upTo <= f.position() {
+		return
+	}
+	f.cacher.tapes.mu.Lock()
+	defer f.cacher.tapes.mu.Unlock()
+	f.moveTo(upTo)
+	f.cacher.tapes.hand(nil, upTo)
 }
 
 // applyAll applies changes revision by revision, and then wakes the watchers that they concern.

@@ -120,16 +120,30 @@ func (r *Resource) replace(changes []storage.Change, at storage.Revision, dirty 
 	for i, c := range changes {
 		r.exchangeLocked(c.Key, objects[i])
 	}
+	r.expireLocked(at)
+	return r.beginLocked(at, dirty)
+}
+
+// expire makes all watches expire, also those that are opened before the resource begins anew.
+func (r *Resource) expire(at storage.Revision) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expireLocked(at)
+}
+
+// expireLocked does what expire does; mu must be held for writing.
+func (r *Resource) expireLocked(at storage.Revision) {
 	r.epoch.end = at - 1
 	r.epoch.expired.Store(true)
-	r.epoch = &epoch{end: endless}
-	return r.beginLocked(at, dirty)
 }
 
 // beginLocked makes a revision the one at which the resource begins: the log has none of the events up to it. It adds all
 // cohorts to dirty. mu must be held for writing.
 func (r *Resource) beginLocked(at storage.Revision, dirty []*cohort) []*cohort {
 	r.snapshot = nil
+	if r.epoch.expired.Load() {
+		r.epoch = &epoch{end: endless}
+	}
 	r.setChanged(at)
 	r.log.reset(at)
 	for _, g := range r.groups {

@@ -93,7 +93,12 @@ func (st *stretches) get(ctx context.Context, k stretchKey, through storage.Revi
 		if s.err = st.read(ctx, k, through, s); s.err != nil {
 			st.forget(k) // so that the next reader tries again
 		}
+		st.mu.Lock()
 		close(s.ready)
+		if s.err == nil && st.known[k] != s { // drop was called meanwhile
+			st.uncount(s)
+		}
+		st.mu.Unlock()
 		return s, s.err
 	}
 	select {
@@ -105,6 +110,29 @@ func (st *stretches) get(ctx context.Context, k stretchKey, through storage.Revi
 		return st.get(ctx, k, through) // the reader gave up, and this cursor hasn't
 	}
 	return s, s.err
+}
+
+// drop forgets all stretches: they're of a store that isn't the one it was.
+func (st *stretches) drop() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for _, k := range st.order {
+		select {
+		case <-st.known[k].ready:
+			st.uncount(st.known[k])
+		default: // whoever reads it sees that it isn't known any more
+		}
+		delete(st.known, k)
+	}
+	st.order = nil
+}
+
+// uncount takes a stretch that was read out of bytes.
+func (st *stretches) uncount(s *stretch) {
+	for _, e := range s.events {
+		e.drop()
+	}
+	st.bytes.Add(-stretchOverhead)
 }
 
 // trim drops the oldest stretches beyond bounds.stretchBytes.
@@ -123,10 +151,7 @@ func (st *stretches) evictLocked() {
 		default:
 			return // still being read: it goes with the next one
 		}
-		for _, e := range s.events {
-			e.drop()
-		}
-		st.bytes.Add(-stretchOverhead)
+		st.uncount(s)
 		delete(st.known, st.order[0])
 		st.order = st.order[1:]
 	}
@@ -159,7 +184,7 @@ func (st *stretches) read(ctx context.Context, k stretchKey, through storage.Rev
 		}
 		prev, seen := latest[c.Key]
 		if !seen {
-			if prev, err = st.before(ctx, c.Key, c.Revision); err != nil {
+			if prev, err = st.before(ctx, c); err != nil {
 				return err
 			}
 		}
@@ -185,9 +210,15 @@ func (st *stretches) hold(e *watchEvent) {
 	}
 }
 
-// before returns what a key held before a revision, or nil.
-func (st *stretches) before(ctx context.Context, key string, rev storage.Revision) (*Object, error) {
-	kv, err := st.store.GetAt(ctx, key, rev-1)
+// before returns what a key held before a change, or nil.
+func (st *stretches) before(ctx context.Context, c storage.Change) (*Object, error) {
+	if c.Before != nil {
+		if c.Before.Revision == 0 {
+			return nil, nil
+		}
+		return newObjectFrom(storage.Change{KeyValue: *c.Before}), nil
+	}
+	kv, err := st.store.GetAt(ctx, c.Key, c.Revision-1)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
 		return nil, nil

@@ -1,0 +1,124 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/election"
+	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+)
+
+// openStore opens the store that the flags ask for, and makes the cacher over it.
+func (in *instance) openStore(ctx context.Context, s *Server) error {
+	open := in.openEmbedded
+	if s.Etcd.On() {
+		open = in.openRemote
+	}
+	if err := open(ctx, s); err != nil {
+		return err
+	}
+	in.cacher = cacher.New(in.store, cacher.Options{Log: in.log})
+	if in.etcd != nil {
+		in.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
+	}
+	if in.client != nil {
+		in.share()
+	}
+	return nil
+}
+
+// share makes the server one of several over its store.
+func (in *instance) share() {
+	in.election = election.New(in.client, election.Options{Name: in.front.listener.Addr().String(), Log: in.log})
+	in.pulse = &pulse{store: in.store, cacher: in.cacher}
+}
+
+// openEmbedded starts etcd in this process.
+func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
+	dir := s.DataDir
+	if !s.Ephemeral {
+		dir = cmp.Or(dir, DefaultDataDir)
+	}
+	options := etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, Bulk: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
+	if s.shares != nil {
+		in.etcd, in.borrowed = s.shares.etcd, s.shares.client
+	} else if in.etcd, err = etcd.Open(ctx, options); err != nil {
+		return err
+	}
+	if in.borrowed == nil {
+		in.dataDir = in.etcd.Dir()
+	}
+	store, err := embedded.New(cmp.Or(in.borrowed, in.etcd.Client), in.etcd.Local)
+	if err != nil {
+		return err
+	}
+	store.ReadIndex = in.etcd.ReadIndex()
+	if s.Ephemeral {
+		store.AllowReplace()
+	}
+	if s.shares != nil {
+		store.OnRead = s.shares.onRead
+	}
+	in.store = store
+	if s.shares != nil || store.ReadIndex != nil { // there are other members
+		in.client = cmp.Or(in.borrowed, in.etcd.Client)
+	}
+	return nil
+}
+
+// openRemote connects to an etcd cluster. A data directory then holds only what belongs to this process alone, as the
+// certificate of --tls. Nobody locks it.
+func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
+	if s.DataDir != "" {
+		if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+			return err
+		}
+	}
+	options := s.Etcd
+	options.Log = in.log
+	if in.remote, err = remote.Open(ctx, options); err != nil {
+		return err
+	}
+	in.dataDir, in.store, in.client = s.DataDir, in.remote, in.remote.Client()
+	return nil
+}
+
+// storeDone is closed once the store has failed for good, as etcd in this process can; nil if it can't.
+func (in *instance) storeDone() <-chan struct{} {
+	if in.etcd == nil {
+		return nil
+	}
+	return in.etcd.Done()
+}
+
+// storeHealth returns why the store can't serve now.
+func (in *instance) storeHealth() error {
+	if in.etcd == nil {
+		return in.remote.Health()
+	}
+	return in.etcd.Health()
+}
+
+// storeGone reports whether the store has failed for good.
+func (in *instance) storeGone() bool { return in.etcd != nil && in.etcd.Err() != nil }
+
+// validateEtcd tells the first setting that can't work with a store elsewhere.
+func (s *Server) validateEtcd() error {
+	if err := s.Etcd.Validate(); err != nil || !s.Etcd.On() {
+		return err
+	}
+	switch {
+	case s.Cluster.Listen != "" || s.Cluster.Join != "":
+		return errors.New("--cluster-listen and --join are for a store of our own members: leave it out with --etcd-servers")
+	case s.Ephemeral:
+		return errors.New("--ephemeral is for a data directory: leave it out with --etcd-servers")
+	case s.TLS && s.DataDir == "" && s.CertDir == "":
+		return errors.New("--tls keeps its certificate in --data-dir, and --etcd-servers doesn't need one: set it, or --tls-cert-file")
+	}
+	return nil
+}

@@ -1,0 +1,444 @@
+package remote
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// follower is one watch of the whole prefix, and what it has brought that Follow hasn't taken. etcd's client would keep
+// without a bound what nobody takes, so a goroutine takes it.
+type follower struct {
+	store  *Store
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the goroutine has ended
+	news   chan struct{} // capacity 1: one pending signal is enough, the fields have the rest
+
+	mu      sync.Mutex // guards the rest
+	changes []storage.Change
+	bytes   int64
+	upTo    storage.Revision // everything up to it is in changes, or was taken
+	taken   storage.Revision // Follow has returned everything up to it
+	err     error            // why it ended; nil while it runs
+	heard   time.Time        // when the watch last said anything
+	stream  context.Context  // that of the watch that is open, for progress requests; nil if none is
+	again   context.CancelFunc
+}
+
+const (
+	// maxTailBytes bounds what waits for Follow: as much as the logs of two busy resources. At the bound the feed lists anew.
+	maxTailBytes = 64 << 20
+	// maxLag is how many revisions the watch may be behind. etcd reads all of them again and again for a watch that begins
+	// far behind, under a lock of its store, so beyond that a list costs less. It's more than the feed begins with.
+	maxLag storage.Revision = 50_000
+	// watchPause is between two watches.
+	watchPause = 200 * time.Millisecond
+)
+
+// Follow implements storage.Store.
+func (s *Store) Follow(ctx context.Context, after storage.Revision) ([]storage.Change, storage.Revision, error) {
+	f, err := s.following(after)
+	if err != nil {
+		return nil, 0, err
+	}
+	for {
+		if err := cmp.Or(ctx.Err(), s.known.tell()); err != nil {
+			return nil, 0, err
+		}
+		changes, upTo, err := f.take()
+		if err != nil || upTo > after {
+			return changes, upTo, err
+		}
+		select {
+		case <-ctx.Done():
+		case <-f.news:
+		}
+	}
+}
+
+// following returns the follower that goes on after a revision. It begins one if there is none. Whoever calls it again after
+// ErrRewound has what the store is now.
+func (s *Store) following(after storage.Revision) (*follower, error) {
+	s.followMu.Lock()
+	defer s.followMu.Unlock()
+	switch err := s.known.tell(); {
+	case s.ctx.Err() != nil:
+		return nil, storage.Wrap("follow", storage.Root, fmt.Errorf("%w: the store was closed", storage.ErrUnavailable))
+	case err != nil:
+		return nil, err
+	}
+	if f := s.follower; f != nil && f.at() == after {
+		return f, nil
+	}
+	if s.follower != nil {
+		s.follower.stop()
+	}
+	s.known.begin()
+	f := &follower{store: s, upTo: after, taken: after, done: make(chan struct{}), news: make(chan struct{}, 1)}
+	f.ctx, f.cancel = context.WithCancel(s.ctx)
+	s.follower = f
+	go f.run()
+	return f, nil
+}
+
+// stop ends the follower and waits for its goroutine.
+func (f *follower) stop() {
+	f.cancel()
+	<-f.done
+}
+
+func (f *follower) at() storage.Revision {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.taken
+}
+
+func (f *follower) waiting() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.bytes
+}
+
+// take returns what waits. Its error comes when nothing does.
+func (f *follower) take() (changes []storage.Change, upTo storage.Revision, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil && f.upTo == f.taken {
+		f.taken = -1 // the next Follow begins again
+		return nil, 0, f.err
+	}
+	changes, f.changes, f.bytes, f.taken = f.changes, nil, 0, f.upTo
+	return changes, f.upTo, nil
+}
+
+// end says why the follower ends.
+func (f *follower) end(err error) {
+	f.mu.Lock()
+	if f.err == nil {
+		f.err = err
+	}
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *follower) signal() {
+	select {
+	case f.news <- struct{}{}:
+	default:
+	}
+}
+
+// run watches until the follower is stopped, or can't go on from where it is.
+func (f *follower) run() {
+	defer close(f.done)
+	for f.ctx.Err() == nil {
+		err := f.check()
+		if err == nil {
+			err = f.watch()
+		}
+		if errors.Is(err, storage.ErrRewound) || errors.Is(err, storage.ErrCompacted) {
+			f.end(storage.Wrap("follow", storage.Root, err))
+			return
+		}
+		f.store.log.Debug("the watch ended and begins again", "error", err)
+		select {
+		case <-f.ctx.Done():
+		case <-time.After(watchPause):
+		}
+	}
+	f.end(storage.Wrap("follow", storage.Root, fmt.Errorf("%w: the store was closed", storage.ErrUnavailable)))
+}
+
+// check looks, before a watch begins, whether the store is the one it was, and the watch not too far behind.
+func (f *follower) check() error {
+	l := f.store.look()
+	select {
+	case <-f.ctx.Done():
+		return f.ctx.Err()
+	case <-l.done:
+	}
+	if err := f.store.known.rewind(); err != nil {
+		return err
+	}
+	if l.err != nil {
+		return l.err
+	}
+	return f.lag(l.revision)
+}
+
+// lag returns an error if the follower is too far behind a revision.
+func (f *follower) lag(newest storage.Revision) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if behind := newest - f.upTo; behind > maxLag {
+		return fmt.Errorf("%w: the watch is %d revisions behind, more than %d", storage.ErrCompacted, behind, maxLag)
+	}
+	return nil
+}
+
+// watch reads one watch of etcd's until it ends.
+func (f *follower) watch() error {
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
+	ctx = f.store.ownStream(ctx)
+	f.mu.Lock()
+	from := f.upTo + 1
+	f.stream, f.again, f.heard = ctx, cancel, time.Now()
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		f.stream = nil
+		f.mu.Unlock()
+	}()
+	for res := range f.store.client.Watch(ctx, "/", clientv3.WithPrefix(), clientv3.WithRev(int64(from)), clientv3.WithProgressNotify()) {
+		if res.CompactRevision > 0 {
+			raise(&f.store.compacted, res.CompactRevision)
+			return storage.ErrCompacted
+		}
+		if err := res.Err(); err != nil {
+			return err
+		}
+		if err := f.store.known.seeHeader(res.Header); err != nil {
+			return err
+		}
+		if err := f.receive(res); err != nil {
+			return err
+		}
+	}
+	return errors.New("the stream was closed")
+}
+
+// receive takes what a response has. The header of one with events may be of a later revision than they are.
+func (f *follower) receive(res clientv3.WatchResponse) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.heard = time.Now()
+	before := f.upTo
+	for _, e := range res.Events {
+		if storage.Revision(e.Kv.ModRevision) <= before { // a watch that etcd's client resumed may repeat some
+			continue
+		}
+		f.changes = append(f.changes, f.store.decodeEvent(e))
+		f.bytes += int64(len(e.Kv.Key) + len(e.Kv.Value))
+		f.upTo = storage.Revision(e.Kv.ModRevision)
+	}
+	if res.IsProgressNotify() {
+		f.upTo = max(f.upTo, storage.Revision(res.Header.Revision))
+	}
+	if f.bytes > maxTailBytes {
+		f.changes, f.bytes, f.upTo = nil, 0, f.taken
+		return fmt.Errorf("%w: more than %d bytes of changes wait", storage.ErrCompacted, int64(maxTailBytes))
+	}
+	if f.upTo > before {
+		f.store.known.seeChange(f.upTo)
+		f.signal()
+	}
+	return nil
+}
+
+// ownStream returns a context whose watches get a stream of their own, which ends when etcd's member has no leader. On a
+// shared stream, etcd answers a progress request only when all of its watches have everything.
+func (s *Store) ownStream(ctx context.Context) context.Context {
+	n := strconv.FormatInt(s.streams.Add(1), 10)
+	return metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "apiserver-lite-stream", n)
+}
+
+// rewind lets Follow tell that the store isn't the one it was.
+func (s *Store) rewind() {
+	s.followMu.Lock()
+	f := s.follower
+	s.followMu.Unlock()
+	if f != nil {
+		f.signal()
+	}
+}
+
+// progress asks etcd for its progress while somebody waits for a revision that the watch hasn't brought.
+type progress struct {
+	wanted chan struct{} // capacity 1: one pending signal is enough, upTo has the rest
+
+	mu   sync.Mutex // guards upTo
+	upTo storage.Revision
+}
+
+const (
+	// progressInterval is how often progress is asked for: etcd may answer an earlier request with an earlier revision.
+	progressInterval = 50 * time.Millisecond
+	// silence is after which time a watch that owes an answer begins again, mostly at another member.
+	silence = 2 * time.Second
+)
+
+// want sees to it that Follow gets to a revision.
+func (s *Store) want(rev storage.Revision) {
+	s.progress.mu.Lock()
+	s.progress.upTo = rev // also a lower one, after a rewind
+	s.progress.mu.Unlock()
+	select {
+	case s.progress.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// request asks for progress until the store is closed.
+func (s *Store) request() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-s.progress.wanted:
+		}
+		for s.requestOnce() {
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-time.After(progressInterval):
+			}
+		}
+	}
+}
+
+// requestOnce asks for progress if the watch isn't where somebody wants it, and returns whether it isn't.
+func (s *Store) requestOnce() bool {
+	s.progress.mu.Lock()
+	wanted := s.progress.upTo
+	s.progress.mu.Unlock()
+	s.followMu.Lock()
+	f := s.follower
+	s.followMu.Unlock()
+	if f == nil {
+		return false
+	}
+	f.mu.Lock()
+	at, stream, again, quiet := f.upTo, f.stream, f.again, time.Since(f.heard)
+	f.mu.Unlock()
+	switch {
+	case at >= wanted:
+		return false
+	case stream == nil:
+		return true
+	case quiet > silence:
+		again()
+		return true
+	}
+	ctx, cancel := context.WithTimeout(stream, progressInterval)
+	defer cancel()
+	if err := s.client.RequestProgress(ctx); err != nil {
+		s.log.Debug("progress couldn't be asked for", "error", err)
+	}
+	return true
+}
+
+// Changes implements storage.Store, by a watch of etcd's that begins in the past. It begins at After and not after it,
+// because etcd's own rule would let a watch begin at the compacted revision plus one less than ours.
+func (s *Store) Changes(ctx context.Context, st storage.Stretch) ([]storage.Change, storage.Revision, error) {
+	s.reads.Add(1)
+	if st.Through > 0 && st.Through <= st.After {
+		return nil, st.After, nil
+	}
+	if st.Through == 0 {
+		through, err := s.Barrier(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		if st.Through = through; through <= st.After {
+			return nil, st.After, nil
+		}
+	}
+	if c := s.Compacted(); st.After < c {
+		return nil, 0, storage.Wrap("changes", storage.Root, fmt.Errorf("%w (history begins at %d)", storage.ErrCompacted, c))
+	}
+	changes, upTo, err := s.history(ctx, st)
+	if err != nil {
+		return nil, 0, storage.Wrap("changes", storage.Root, err)
+	}
+	return changes, upTo, nil
+}
+
+// historyTimeout is how long a stretch may take while etcd sends nothing.
+const historyTimeout = 10 * time.Second
+
+// history reads a stretch by one watch.
+func (s *Store) history(ctx context.Context, st storage.Stretch) (changes []storage.Change, upTo storage.Revision, err error) {
+	watch, cancel := context.WithCancel(s.ownStream(ctx))
+	defer cancel()
+	responses := s.client.Watch(watch, "/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(max(1, int64(st.After))))
+	quiet := time.NewTimer(historyTimeout)
+	defer quiet.Stop()
+	ask := time.NewTicker(progressInterval)
+	defer ask.Stop()
+	upTo = st.After
+	for bytes := 0; upTo < st.Through; {
+		select {
+		case <-ctx.Done():
+			return nil, 0, ctx.Err()
+		case <-quiet.C:
+			return nil, 0, fmt.Errorf("%w: no history for %v", storage.ErrUnavailable, historyTimeout)
+		case <-ask.C:
+			within, cancel := context.WithTimeout(watch, progressInterval)
+			s.client.RequestProgress(within) // an error shows in the responses
+			cancel()
+		case res, open := <-responses:
+			quiet.Reset(historyTimeout)
+			switch {
+			case !open:
+				return nil, 0, fmt.Errorf("%w: the stream of the history was closed", storage.ErrUnavailable)
+			case res.CompactRevision > 0:
+				raise(&s.compacted, res.CompactRevision)
+				return nil, 0, storage.ErrCompacted
+			case res.Err() != nil:
+				return nil, 0, res.Err()
+			case res.IsProgressNotify():
+				upTo = min(st.Through, max(upTo, storage.Revision(res.Header.Revision)))
+			}
+			var full bool
+			if changes, upTo, full = s.appendHistory(changes, res.Events, st, upTo, &bytes); full {
+				return changes, upTo, nil
+			}
+		}
+	}
+	return slices.Clip(changes), upTo, nil
+}
+
+// appendHistory adds those of the events that are in the stretch, and returns how far it has come, and whether it has all
+// the bytes that it may have.
+func (s *Store) appendHistory(changes []storage.Change, events []*clientv3.Event, st storage.Stretch, upTo storage.Revision, bytes *int) ([]storage.Change, storage.Revision, bool) {
+	for _, e := range events {
+		switch rev := storage.Revision(e.Kv.ModRevision); {
+		case rev <= st.After:
+			continue
+		case rev > st.Through:
+			return changes, st.Through, true
+		case rev > upTo && st.MaxBytes > 0 && *bytes >= st.MaxBytes:
+			return changes, upTo, true
+		default:
+			c := s.decodeEvent(e)
+			c.Before = before(e)
+			changes, upTo = append(changes, c), rev
+			*bytes += len(c.Key) + len(c.Value)
+		}
+	}
+	return changes, upTo, st.MaxBytes > 0 && *bytes >= st.MaxBytes
+}
+
+// before returns what the key of an event held before it, nil if that isn't known.
+func before(e *clientv3.Event) *storage.KeyValue {
+	switch {
+	case e.PrevKv != nil:
+		kv := keyValue(e.PrevKv)
+		return &kv
+	case e.IsCreate():
+		return &storage.KeyValue{}
+	}
+	return nil
+}

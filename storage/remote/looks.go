@@ -1,0 +1,289 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// looks are linearizable reads of the marker. Everybody who needs one at a moment shares it: Barrier, and the prober.
+type looks struct {
+	mu     sync.Mutex // guards the rest
+	next   *look      // who asks now waits for this one, which hasn't been sent; nil if nobody asked
+	busy   bool       // one is under way, and next is sent after it
+	closed bool
+	wg     sync.WaitGroup // what sends them
+}
+
+// look is one read. Its fields are set when done is closed.
+type look struct {
+	done     chan struct{}
+	revision storage.Revision
+	err      error
+}
+
+// look returns a read that is sent after the call.
+func (s *Store) look() *look {
+	l := &s.looks
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.next == nil {
+		l.next = &look{done: make(chan struct{})}
+		if l.closed {
+			l.next.err = fmt.Errorf("%w: the store was closed", storage.ErrUnavailable)
+			close(l.next.done)
+		}
+	}
+	next := l.next
+	if !l.busy && !l.closed {
+		l.busy = true
+		l.wg.Go(s.send)
+	}
+	return next
+}
+
+// send sends looks until nobody asks for one.
+func (s *Store) send() {
+	for {
+		s.looks.mu.Lock()
+		l := s.looks.next
+		s.looks.next, s.looks.busy = nil, l != nil
+		s.looks.mu.Unlock()
+		if l == nil {
+			return
+		}
+		l.revision, l.err = s.seeMarker()
+		close(l.done)
+	}
+}
+
+// close lets nobody begin another look.
+func (l *looks) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+}
+
+// Barrier implements storage.Store: it asks etcd for its revision, and sees to it that Follow gets there, also if nothing
+// below the prefix has it. When etcd hasn't answered for a while, Barrier doesn't ask.
+func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
+	if err := s.known.down(); err != nil {
+		return 0, storage.Wrap("barrier", storage.Root, err)
+	}
+	l := s.look()
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-l.done:
+	}
+	if l.err != nil {
+		return 0, storage.Wrap("barrier", storage.Root, l.err)
+	}
+	return l.revision, nil
+}
+
+// known is what was last seen of etcd.
+type known struct {
+	mu       sync.Mutex // guards the rest
+	cluster  uint64
+	term     uint64           // of raft
+	revision storage.Revision // the newest that etcd has told
+	marker   storage.Revision // of the write of the marker
+	id       string           // of the marker
+	rewound  error            // why what the caches hold means nothing any more; nil while it does
+	told     bool             // Follow has returned rewound
+	failing  time.Time        // since when it hasn't answered; zero if it does
+	failure  error
+}
+
+// identify claims the prefix, and begins to know the store as it is now.
+func (s *Store) identify(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, readTries*readTimeout)
+	defer cancel()
+	marker, at, err := Claim(within, s.client)
+	if err != nil {
+		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+			err = fmt.Errorf("%w: no answer within %v", storage.ErrUnavailable, readTries*readTimeout)
+		}
+		return err
+	}
+	res, err := s.get(ctx, readTimeout, storage.MarkerKey, clientv3.WithKeysOnly())
+	if err != nil {
+		return err
+	}
+	k := &s.known
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.cluster, k.term, k.revision = res.Header.ClusterId, res.Header.RaftTerm, storage.Revision(res.Header.Revision)
+	k.marker, k.id = at, marker.ID
+	s.compacted.Store(int64(at)) // what came before the marker isn't the store's own history
+	return nil
+}
+
+// seeMarker reads the marker, and looks whether the store is still the one it was. It asks for progress up to the
+// revision that it returns.
+func (s *Store) seeMarker() (storage.Revision, error) {
+	before := s.known.newest()
+	res, err := s.get(s.ctx, readTimeout, storage.MarkerKey, clientv3.WithKeysOnly())
+	if err != nil {
+		s.known.fail(err)
+		return 0, err
+	}
+	if err := s.known.see(before, res); err != nil {
+		s.rewind()
+		return 0, fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
+	}
+	rev := storage.Revision(res.Header.Revision)
+	s.want(rev)
+	return rev, nil
+}
+
+// moment is how far etcd was.
+type moment struct {
+	term     uint64
+	revision storage.Revision
+}
+
+func (k *known) newest() moment {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return moment{k.term, k.revision}
+}
+
+// see notes a linearizable read of the marker, and returns an error if the store isn't the one it was. before is what was
+// known when the read began: neither the revision nor raft's term ever goes back.
+func (k *known) see(before moment, res *clientv3.GetResponse) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.failing, k.failure = time.Time{}, nil
+	h := res.Header
+	switch {
+	case k.rewound != nil:
+	case h.ClusterId != k.cluster:
+		k.rewound = fmt.Errorf("%w: cluster %x became %x", storage.ErrRewound, k.cluster, h.ClusterId)
+	case storage.Revision(h.Revision) < before.revision:
+		k.rewound = fmt.Errorf("%w: its revision went back from %d to %d", storage.ErrRewound, before.revision, h.Revision)
+	case h.RaftTerm < before.term:
+		k.rewound = fmt.Errorf("%w: its term went back from %d to %d", storage.ErrRewound, before.term, h.RaftTerm)
+	case len(res.Kvs) == 0 || storage.Revision(res.Kvs[0].ModRevision) != k.marker:
+		k.rewound = fmt.Errorf("%w: %s isn't the one it was", storage.ErrRewound, storage.MarkerKey)
+	default:
+		k.term, k.revision = max(k.term, h.RaftTerm), max(k.revision, storage.Revision(h.Revision))
+	}
+	return k.rewound
+}
+
+// seeHeader notes the header of a response to the watch, which tells the cluster. Its revision proves nothing: a member
+// that lags has an old one.
+func (k *known) seeHeader(h *pb.ResponseHeader) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.rewound == nil && h.ClusterId != k.cluster {
+		k.rewound = fmt.Errorf("%w: cluster %x became %x", storage.ErrRewound, k.cluster, h.ClusterId)
+	}
+	return k.rewound
+}
+
+// seeChange notes a change that the watch brought.
+func (k *known) seeChange(rev storage.Revision) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.revision = max(k.revision, rev)
+}
+
+// rewind returns why what was read of the store means nothing any more; nil while it does.
+func (k *known) rewind() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.rewound
+}
+
+// tell returns what rewind does, but once only.
+func (k *known) tell() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.told || k.rewound == nil {
+		return nil
+	}
+	k.told = true
+	return storage.Wrap("follow", storage.Root, k.rewound)
+}
+
+// begin ends a rewind: the caches have what the store is now.
+func (k *known) begin() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.rewound, k.told = nil, false
+}
+
+func (k *known) fail(err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.failing.IsZero() {
+		k.failing = time.Now()
+	}
+	k.failure = err
+}
+
+// givenUp is for how long etcd hasn't to answer until Barrier doesn't ask any more: a new leader takes less.
+const givenUp = 5 * time.Second
+
+// down returns an error if nobody need ask etcd now: it doesn't answer the prober, or the caches are of another store.
+func (k *known) down() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.rewound != nil:
+		return fmt.Errorf("%w: %w", storage.ErrUnavailable, k.rewound)
+	case !k.failing.IsZero() && time.Since(k.failing) > givenUp:
+		return fmt.Errorf("%w: %w", storage.ErrUnavailable, k.failure)
+	}
+	return nil
+}
+
+// Health returns why the store can't read and write now, and since when; nil if it can. It returns at once.
+func (s *Store) Health() error {
+	k := &s.known
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.rewound != nil:
+		return k.rewound
+	case !k.failing.IsZero():
+		return fmt.Errorf("etcd hasn't answered since %s: %w", k.failing.UTC().Format(time.RFC3339), k.failure)
+	}
+	return nil
+}
+
+// probeInterval is how often the store looks at etcd when nobody else does.
+const probeInterval = time.Second
+
+// probe looks at etcd, now and then, so that Health knows, and a store that was replaced is noticed.
+func (s *Store) probe() {
+	tick := time.NewTicker(probeInterval)
+	defer tick.Stop()
+	wasDown := false
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		<-s.look().done
+		err := s.Health()
+		if down := err != nil; down != wasDown {
+			if wasDown = down; down {
+				s.log.Error("the store can't be used", "error", err)
+			} else {
+				s.log.Info("the store can be used again")
+			}
+		}
+	}
+}
