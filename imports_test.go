@@ -48,7 +48,6 @@ var floors = []floor{
 	}},
 	{"controllers", []string{"watchstream", "storage", "storage/cacher", "registry/clip", "registry/crd", "registry/quota", "registry"}},
 	{"registry/builtin", []string{"registry", "registry/expression", "registry/form", "storage", "storage/cacher"}},
-	// planned, as docs/architecture.md says
 	{"storage/storagetest", []string{"storage"}},
 	{"access", []string{"selectors", "storage", "storage/cacher", "registry"}},
 	{"admission/match", []string{"registry", "registry/expression"}},

@@ -197,6 +197,9 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	} else {
 		in.run(background, "controllers", in.controllers.Run)
 	}
+	if in.remote != nil && s.Etcd.CompactionInterval != remote.Never {
+		in.run(background, "compaction", func(ctx context.Context) error { return in.compact(ctx, s) })
+	}
 	in.background.Go(func() { in.sweeper.Run(background) })
 	if in.rules != nil {
 		in.background.Go(func() { in.bootstrap(background) })

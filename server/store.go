@@ -88,6 +88,15 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 	return nil
 }
 
+// compact removes old history from an etcd cluster, which the servers over it agree about, until ctx ends.
+func (in *instance) compact(ctx context.Context, s *Server) error {
+	return in.remote.Compact(ctx, remote.Compaction{
+		History: cmp.Or(s.History, DefaultHistory), Interval: cmp.Or(s.Etcd.CompactionInterval, remote.DefaultCompactionInterval),
+		Acts:  func() bool { _, leads := in.election.Leading(); return leads },
+		Floor: in.cacher.Position,
+	})
+}
+
 // storeDone is closed once the store has failed for good, as etcd in this process can; nil if it can't.
 func (in *instance) storeDone() <-chan struct{} {
 	if in.etcd == nil {

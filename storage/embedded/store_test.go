@@ -13,6 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
 
 // open starts a store on an embedded etcd of its own.
@@ -36,6 +37,13 @@ func open(t testing.TB) (*embedded.Store, *etcd.Server) {
 }
 
 const key = "/registry/example.com/widgets/default/a"
+
+func TestStorage(t *testing.T) {
+	storagetest.Run(t, func(t testing.TB) storage.Store {
+		s, _ := open(t)
+		return s
+	})
+}
 
 // TestMigrating: a store that a migration has filled by half isn't served.
 func TestMigrating(t *testing.T) {

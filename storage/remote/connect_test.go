@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ import (
 )
 
 // startEtcd runs an etcd that listens, in a directory, and returns its client URL. configure may be nil.
-func startEtcd(t testing.TB, dir string, configure func(*embed.Config)) (string, *embed.Etcd) {
+func startEtcd(t testing.TB, dir string, configure func(*embed.Config)) (string, listening) {
 	t.Helper()
 	config := embed.NewConfig()
 	config.Dir = dir
@@ -41,13 +42,20 @@ func startEtcd(t testing.TB, dir string, configure func(*embed.Config)) (string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(e.Close)
+	stop := sync.OnceFunc(e.Close)
+	t.Cleanup(stop)
 	select {
 	case <-e.Server.ReadyNotify():
 	case <-time.After(time.Minute):
 		t.Fatal("etcd isn't ready")
 	}
-	return config.ListenClientUrls[0].Scheme + "://" + e.Clients[0].Addr().String(), e
+	return config.ListenClientUrls[0].Scheme + "://" + e.Clients[0].Addr().String(), listening{e, stop}
+}
+
+// listening is an etcd that may be stopped before the test ends.
+type listening struct {
+	*embed.Etcd
+	stop func()
 }
 
 // file writes a file for a flag and returns its path.

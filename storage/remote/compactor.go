@@ -1,0 +1,126 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// Compaction says what history the cluster keeps.
+type Compaction struct {
+	History  time.Duration           // how long ago what is removed was
+	Interval time.Duration           // how often something is
+	Acts     func() bool             // whether this process is the one that compacts; nil if it's alone
+	Floor    func() storage.Revision // what is after it stays, as it's still to be read
+}
+
+// compactionKey holds a compactionState. All processes over the store use it, and each write of it is compared with what was
+// read, so two that take themselves for the one that acts don't both compact.
+const compactionKey = storage.Own + "compaction"
+
+// compactionState is what the compactor knows, so that another process can go on with it.
+type compactionState struct {
+	Seen  storage.Revision `json:"seen"` // up to which history was gone, after the last compaction
+	Marks []mark           `json:"marks"`
+}
+
+// mark says which revision etcd had when.
+type mark struct {
+	Time     int64            `json:"time"` // in seconds since 1970
+	Revision storage.Revision `json:"revision"`
+}
+
+// maxMarks bounds the marks. With more of them to keep, every second one is left out.
+const maxMarks = 128
+
+// Compact removes old history now and then, until ctx ends. History is one for the whole cluster, and somebody else may care
+// for it: where more is gone than the last compaction took, nothing is compacted that time.
+func (s *Store) Compact(ctx context.Context, c Compaction) error {
+	tick := time.NewTicker(c.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if c.Acts != nil && !c.Acts() {
+			continue
+		}
+		if err := s.compactOnce(ctx, c, time.Now()); err != nil && ctx.Err() == nil {
+			s.log.Warn("old history couldn't be removed", "error", err)
+		}
+	}
+}
+
+// compactOnce notes where etcd is, and compacts up to where it was History ago.
+func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) error {
+	compacted, newest, err := s.Window(ctx)
+	if err != nil {
+		return err
+	}
+	got, err := s.get(ctx, readTimeout, compactionKey)
+	if err != nil {
+		return storage.Wrap("compact", compactionKey, err)
+	}
+	state, revision := compactionState{Seen: compacted}, int64(0)
+	if len(got.Kvs) > 0 {
+		revision = got.Kvs[0].ModRevision
+		if err := json.Unmarshal(got.Kvs[0].Value, &state); err != nil {
+			return fmt.Errorf("%s: %w", compactionKey, err)
+		}
+	}
+	at, next := state.next(compacted, mark{now.Unix(), newest}, now.Add(-c.History))
+	at = min(at, c.Floor())
+	value, err := json.Marshal(next)
+	if err != nil {
+		return err
+	}
+	mine := clientv3.Compare(clientv3.ModRevision(compactionKey), "=", revision)
+	put, err := s.client.Txn(ctx).If(mine).Then(clientv3.OpPut(compactionKey, string(value))).Commit()
+	switch {
+	case err != nil:
+		return storage.Wrap("compact", compactionKey, err)
+	case !put.Succeeded || at <= compacted:
+		return nil // another process is at it, or there's nothing to do
+	}
+	within, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	if _, err := s.client.Compact(within, int64(at)); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+		return storage.Wrap("compact", storage.Root, err)
+	}
+	raise(&s.compacted, int64(at))
+	return nil
+}
+
+// next returns up to which revision to compact, 0 for none, and the state to keep.
+func (st compactionState) next(compacted storage.Revision, now mark, before time.Time) (storage.Revision, compactionState) {
+	var at storage.Revision
+	kept := []mark{}
+	for _, m := range append(st.Marks, now) {
+		switch {
+		case m.Revision > now.Revision: // of a store that this one replaced
+		case m.Time <= before.Unix():
+			at = max(at, m.Revision)
+		default:
+			kept = append(kept, m)
+		}
+	}
+	if len(kept) > maxMarks {
+		for i := range len(kept) / 2 {
+			kept[i] = kept[2*i+1]
+		}
+		kept = kept[:len(kept)/2]
+	}
+	if compacted > st.Seen || at <= compacted { // somebody else compacts, or there's nothing to do
+		return 0, compactionState{Seen: compacted, Marks: kept}
+	}
+	return at, compactionState{Seen: at, Marks: kept}
+}

@@ -1,0 +1,213 @@
+package storagetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// Etcd is an etcd that stores share.
+type Etcd struct {
+	Open    func(testing.TB) storage.Store    // another store over it, which the test's end closes
+	Client  func(testing.TB) *clientv3.Client // of all keys
+	Restart func(testing.TB)                  // as after a crash
+	Replace func(testing.TB)                  // by another one at the same address, without keys
+}
+
+// RunShared tests what stores over one etcd see of each other, and what they make of its faults. start returns an etcd
+// without keys.
+func RunShared(t *testing.T, start func(testing.TB) *Etcd) {
+	for _, c := range []struct {
+		name string
+		test func(testing.TB, *Etcd)
+	}{
+		{"writes of others", writesOfOthers},
+		{"progress without events", progress},
+		{"compaction while following", compaction},
+		{"restart", restart},
+		{"another store at the same place", replaced},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, start(t)) })
+	}
+}
+
+// followTo follows until a revision, and returns the keys of the changes.
+func followTo(ctx context.Context, t testing.TB, s storage.Store, at, to storage.Revision) (keys []string) {
+	t.Helper()
+	for at < to {
+		got, upTo, err := s.Follow(ctx, at)
+		if err != nil || upTo <= at {
+			t.Fatalf("follow after %d: up to %d, %v", at, upTo, err)
+		}
+		for _, c := range got {
+			if c.Revision <= at || c.Revision > upTo {
+				t.Fatalf("after %d and up to %d: revision %d", at, upTo, c.Revision)
+			}
+			keys = append(keys, c.Key)
+		}
+		at = upTo
+	}
+	return keys
+}
+
+func writesOfOthers(t testing.TB, e *Etcd) {
+	ctx := bounded(t)
+	a, b := e.Open(t), e.Open(t)
+	at := newest(ctx, t, b)
+	for i := range 50 {
+		rev := create(ctx, t, a, fmt.Sprintf("%s%d", key, i), "v")
+		seen, err := b.Barrier(ctx)
+		if err != nil || seen < rev {
+			t.Fatalf("barrier at %d after a write at %d, %v", seen, rev, err)
+		}
+		if keys := followTo(ctx, t, b, at, seen); len(keys) != 1 {
+			t.Fatalf("a barrier after one write has %q", keys)
+		}
+		if _, err := b.Update(ctx, fmt.Sprintf("%s%d", key, i), []byte("w"), rev); err != nil {
+			t.Fatal(err)
+		}
+		if at, err = b.Barrier(ctx); err != nil {
+			t.Fatal(err)
+		}
+		followTo(ctx, t, b, seen, at)
+	}
+}
+
+func progress(t testing.TB, e *Etcd) {
+	ctx := bounded(t)
+	s, client := e.Open(t), e.Client(t)
+	at := newest(ctx, t, s)
+	for i := range 10 {
+		if _, err := client.Put(ctx, fmt.Sprintf("/elsewhere/%d", i), "v"); err != nil {
+			t.Fatal(err)
+		}
+		rev, err := s.Barrier(ctx)
+		if err != nil || rev <= at {
+			t.Fatalf("barrier at %d after %d, %v", rev, at, err)
+		}
+		if keys := followTo(ctx, t, s, at, rev); len(keys) != 0 {
+			t.Fatalf("there is %q", keys)
+		}
+		at = rev
+	}
+}
+
+func compaction(t testing.TB, e *Etcd) {
+	ctx := bounded(t)
+	s, client := e.Open(t), e.Client(t)
+	begin := newest(ctx, t, s)
+	first := create(ctx, t, s, key+"0", "v")
+	followTo(ctx, t, s, begin, first)
+	var last storage.Revision
+	for i := range 20 {
+		last = create(ctx, t, s, fmt.Sprintf("%s%d", key, i+1), "v")
+	}
+	if _, err := client.Compact(ctx, int64(last-5)); err != nil {
+		t.Fatal(err)
+	}
+	// The watch is open, and so has what was compacted, or finds out that it hasn't.
+	for at := first; at < last; {
+		_, upTo, err := s.Follow(ctx, at)
+		if errors.Is(err, storage.ErrCompacted) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = upTo
+	}
+	if compacted, _, err := s.Window(ctx); err != nil || compacted != last-5 {
+		t.Errorf("history begins at %d, want %d, %v", compacted, last-5, err)
+	}
+	if _, _, err := s.Changes(ctx, storage.Stretch{After: last - 6}); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("before the compacted revision: %v", err)
+	}
+	if got, _, err := s.Changes(ctx, storage.Stretch{After: last - 5}); err != nil || len(got) != 5 {
+		t.Errorf("after the compacted revision: %d changes, %v", len(got), err)
+	}
+	all := storage.Range{Prefix: storage.Root}
+	if _, err := s.List(ctx, all, last-6, func(storage.Change) error { return nil }); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("list before it: %v", err)
+	}
+	// A store that is opened now knows it at once.
+	other := e.Open(t)
+	if compacted, _, err := other.Window(ctx); err != nil || compacted != last-5 {
+		t.Errorf("in a new store history begins at %d, want %d, %v", compacted, last-5, err)
+	}
+	if _, _, err := other.Follow(ctx, first); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("follow from before it: %v", err)
+	}
+}
+
+func restart(t testing.TB, e *Etcd) {
+	ctx := bounded(t)
+	s := e.Open(t)
+	at := newest(ctx, t, s)
+	rev := create(ctx, t, s, key, "v")
+	followTo(ctx, t, s, at, rev)
+	e.Restart(t)
+	var next storage.Revision
+	eventually(ctx, t, "a write after the restart", func() (err error) {
+		next, err = s.Create(ctx, key+"b", []byte("v"))
+		if errors.Is(err, storage.ErrExists) { // an attempt whose answer was lost
+			next, err = newest(ctx, t, s), nil
+		}
+		return err
+	})
+	if keys := followTo(ctx, t, s, rev, next); len(keys) != 1 || keys[0] != key+"b" {
+		t.Errorf("after the restart there is %q", keys)
+	}
+}
+
+// eventually tries something that fails while etcd can't answer.
+func eventually(ctx context.Context, t testing.TB, what string, try func() error) {
+	t.Helper()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil || !errors.Is(err, storage.ErrUnavailable) {
+			t.Fatalf("%s: %v", what, err)
+		}
+	}
+}
+
+func replaced(t testing.TB, e *Etcd) {
+	ctx := bounded(t)
+	s := e.Open(t)
+	at := newest(ctx, t, s)
+	var rev storage.Revision
+	for i := range 10 {
+		rev = create(ctx, t, s, fmt.Sprintf("%s%d", key, i), "v")
+	}
+	followTo(ctx, t, s, at, rev)
+	e.Replace(t)
+	if _, _, err := s.Follow(ctx, rev); !errors.Is(err, storage.ErrRewound) {
+		t.Fatalf("follow: %v", err)
+	}
+	if _, err := s.Barrier(ctx); !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("a barrier before the caches have begun anew: %v", err)
+	}
+	eventually(ctx, t, "the first look at the other store", func() (err error) {
+		_, at, err = s.Window(ctx)
+		return err
+	})
+	if at >= rev {
+		t.Fatalf("the other store is at %d, and the one before was at %d", at, rev)
+	}
+	all := storage.Range{Prefix: storage.Root}
+	if count, err := s.Count(ctx, all, 0); err != nil || count != 0 {
+		t.Errorf("the other store has %d keys, %v", count, err)
+	}
+	next := create(ctx, t, s, key, "v")
+	if keys := followTo(ctx, t, s, at, next); len(keys) != 1 {
+		t.Errorf("there is %q", keys)
+	}
+	eventually(ctx, t, "a barrier", func() error { _, err := s.Barrier(ctx); return err })
+}

@@ -1,0 +1,253 @@
+// Package storagetest has the tests that every storage.Store passes: Run, what a store does alone, and RunShared, what
+// stores over one etcd see of each other.
+package storagetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+)
+
+// patience is for whatever a test waits for. A busy machine needs most of it.
+const patience = 2 * time.Minute
+
+const key = "/registry/example.com/widgets/default/a"
+
+// Run tests a store. open returns one without objects, and closes it when the test ends.
+func Run(t *testing.T, open func(testing.TB) storage.Store) {
+	for _, c := range []struct {
+		name string
+		test func(testing.TB, storage.Store)
+	}{
+		{"operations", operations},
+		{"conditions", conditions},
+		{"list", list},
+		{"changes", changes},
+		{"follow", follow},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
+	}
+}
+
+func bounded(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func newest(ctx context.Context, t testing.TB, s storage.Store) storage.Revision {
+	t.Helper()
+	_, rev, err := s.Window(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+func create(ctx context.Context, t testing.TB, s storage.Store, key, value string) storage.Revision {
+	t.Helper()
+	rev, err := s.Create(ctx, key, []byte(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rev
+}
+
+func operations(t testing.TB, s storage.Store) {
+	ctx := bounded(t)
+	is := func(what string, err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("%s: error is %v, want %v", what, err, want)
+		}
+	}
+	_, err := s.Get(ctx, key)
+	is("get of what isn't there", err, storage.ErrNotFound)
+	created, err := s.Create(ctx, key, []byte("one"))
+	is("create", err, nil)
+	_, err = s.Create(ctx, key, []byte("again"))
+	is("create twice", err, storage.ErrExists)
+	updated, err := s.Update(ctx, key, []byte("two"), created)
+	is("update", err, nil)
+	_, err = s.Update(ctx, key, []byte("three"), created)
+	is("update of an old version", err, storage.ErrConflict)
+	_, err = s.Update(ctx, key+"b", []byte("three"), 0)
+	is("update of a missing key at revision 0", err, storage.ErrConflict)
+	kv, err := s.Get(ctx, key)
+	if is("get", err, nil); string(kv.Value) != "two" || kv.Revision != updated {
+		t.Errorf("got %q at %d, want \"two\" at %d", kv.Value, kv.Revision, updated)
+	}
+	kv, err = s.GetAt(ctx, key, created)
+	if is("get at a revision", err, nil); string(kv.Value) != "one" || kv.Revision != created {
+		t.Errorf("at a revision: got %q at %d, want \"one\" at %d", kv.Value, kv.Revision, created)
+	}
+	_, err = s.GetAt(ctx, key, updated+100)
+	is("get at a future revision", err, storage.ErrFutureRevision)
+	_, err = s.Delete(ctx, key, created)
+	is("delete of an old version", err, storage.ErrConflict)
+	deleted, err := s.Delete(ctx, key, updated)
+	if is("delete", err, nil); deleted <= updated {
+		t.Errorf("deleted at %d", deleted)
+	}
+	_, err = s.Delete(ctx, key, updated)
+	is("delete twice", err, storage.ErrConflict)
+	_, err = s.Create(ctx, key, bytes.Repeat([]byte("x"), 8<<20))
+	is("create of 8 MiB", err, storage.ErrTooLarge)
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	_, err = s.Get(ended, key)
+	is("get with an ended context", err, context.Canceled)
+}
+
+func conditions(t testing.TB, s storage.Store) {
+	ctx := bounded(t)
+	ns := "/registry/core/namespaces/default"
+	at := create(ctx, t, s, ns, "{}")
+	for _, c := range []struct {
+		name string
+		cond storage.Condition
+		want error
+	}{
+		{"the namespace changed", storage.Condition{Key: ns, Revision: at - 1}, storage.ErrConditionFailed},
+		{"the namespace is missing", storage.Condition{Key: ns + "x", Revision: at}, storage.ErrConditionFailed},
+		{"the namespace is there", storage.Condition{Key: ns, Revision: at}, nil},
+		{"the object exists, and the namespace changed", storage.Condition{Key: ns, Revision: at - 1}, storage.ErrExists},
+	} {
+		if _, err := s.Create(ctx, key, []byte("{}"), c.cond); !errors.Is(err, c.want) {
+			t.Errorf("%s: error is %v, want %v", c.name, err, c.want)
+		}
+	}
+}
+
+func list(t testing.TB, s storage.Store) {
+	ctx := bounded(t)
+	const n = 1200 // more than a page
+	var last storage.Revision
+	for i := range n {
+		last = create(ctx, t, s, fmt.Sprintf("/registry/g/r/ns/%05d", i), "v")
+	}
+	other := create(ctx, t, s, "/registry/g/s/ns/other", "v")
+	of := storage.Range{Prefix: "/registry/g/r/"}
+	var keys []string
+	collect := func(c storage.Change) error { keys = append(keys, c.Key); return nil }
+	if at, err := s.List(ctx, of, 0, collect); err != nil || at < other || len(keys) != n {
+		t.Errorf("%d keys at %d, %v", len(keys), at, err)
+	}
+	for i, k := range keys {
+		if want := fmt.Sprintf("/registry/g/r/ns/%05d", i); k != want {
+			t.Fatalf("key %d is %s", i, k)
+		}
+	}
+	if count, err := s.Count(ctx, of, 0); err != nil || count != n {
+		t.Errorf("counted %d, %v", count, err)
+	}
+	keys = nil
+	if at, err := s.List(ctx, of, last-100, collect); err != nil || at != last-100 || len(keys) != n-100 {
+		t.Errorf("in the past: %d keys at %d, %v", len(keys), at, err)
+	}
+	keys = nil
+	if _, err := s.List(ctx, storage.Range{Prefix: of.Prefix, From: "/registry/g/r/ns/01190"}, 0, collect); err != nil || len(keys) != 10 {
+		t.Errorf("from a key: %d keys, %v", len(keys), err)
+	}
+	stop := errors.New("stop")
+	if _, err := s.List(ctx, of, 0, func(storage.Change) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func changes(t testing.TB, s storage.Store) {
+	ctx := bounded(t)
+	begin := newest(ctx, t, s)
+	created := create(ctx, t, s, key, "one")
+	updated, _ := s.Update(ctx, key, []byte("two"), created)
+	deleted, err := s.Delete(ctx, key, updated)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := create(ctx, t, s, key, "three")
+	want := []storage.Change{
+		{KeyValue: storage.KeyValue{Key: key, Value: []byte("one"), Revision: created}},
+		{KeyValue: storage.KeyValue{Key: key, Value: []byte("two"), Revision: updated}},
+		{KeyValue: storage.KeyValue{Key: key, Revision: deleted}, Deleted: true},
+		{KeyValue: storage.KeyValue{Key: key, Value: []byte("three"), Revision: again}},
+	}
+	for _, c := range []struct {
+		name string
+		st   storage.Stretch
+		want []storage.Change
+		upTo storage.Revision
+	}{
+		{"all", storage.Stretch{After: begin, Through: again}, want, again},
+		{"as far as there is", storage.Stretch{After: begin}, want, again},
+		{"from the middle", storage.Stretch{After: updated}, want[2:], again},
+		{"nothing", storage.Stretch{After: again, Through: again}, nil, again},
+		{"through a revision", storage.Stretch{After: begin, Through: updated}, want[:2], updated},
+		{"few bytes", storage.Stretch{After: begin, MaxBytes: 1}, want[:1], created},
+	} {
+		got, upTo, err := s.Changes(ctx, c.st)
+		if err != nil || upTo != c.upTo {
+			t.Errorf("%s: up to %d, want %d, %v", c.name, upTo, c.upTo, err)
+		}
+		same(t, c.name, got, c.want)
+	}
+}
+
+// same compares changes, and what is known of the values before with what the changes themselves say.
+func same(t testing.TB, name string, got, want []storage.Change) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: got %+v, want %+v", name, got, want)
+		return
+	}
+	for i, g := range got {
+		w := want[i]
+		if g.Key != w.Key || string(g.Value) != string(w.Value) || g.Revision != w.Revision || g.Deleted != w.Deleted || g.Err != nil {
+			t.Errorf("%s: change %d is %+v, want %+v", name, i, g, w)
+		}
+		if i > 0 && g.Before != nil && string(g.Before.Value) != string(want[i-1].Value) {
+			t.Errorf("%s: change %d has %q before it, want %q", name, i, g.Before.Value, want[i-1].Value)
+		}
+	}
+}
+
+func follow(t testing.TB, s storage.Store) {
+	ctx := bounded(t)
+	begin := newest(ctx, t, s)
+	const n = 300
+	var last storage.Revision
+	for i := range n {
+		last = create(ctx, t, s, fmt.Sprintf("/registry/g/r/%d", i), "v")
+	}
+	at, seen := begin, 0
+	for at < last {
+		got, upTo, err := s.Follow(ctx, at)
+		if err != nil || upTo <= at {
+			t.Fatalf("after %d: up to %d, %v", at, upTo, err)
+		}
+		for _, c := range got {
+			if want := begin + storage.Revision(seen) + 1; c.Revision != want {
+				t.Fatalf("revision %d, want %d", c.Revision, want)
+			}
+			seen++
+		}
+		at = upTo
+	}
+	if rev, err := s.Barrier(ctx); err != nil || rev < last {
+		t.Errorf("barrier at %d, want at least %d, %v", rev, last, err)
+	}
+	ended, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		_, _, err := s.Follow(ended, at)
+		done <- err
+	}()
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Errorf("after the context: %v", err)
+	}
+}
