@@ -133,7 +133,7 @@ func TestConnectWaits(t *testing.T) {
 		t.Errorf("error is %v", err)
 	}
 	port.Close()
-	if _, err := remote.Connect(t.Context(), remote.Options{Servers: []string{silent}, Timeout: time.Second}); err == nil || !strings.Contains(err.Error(), "refused") {
+	if _, err := remote.Connect(t.Context(), remote.Options{Servers: []string{silent}, Timeout: time.Second}); err == nil || !strings.Contains(err.Error(), "--etcd-timeout") {
 		t.Errorf("error is %v", err)
 	}
 	connected := make(chan error, 1)
