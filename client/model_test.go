@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -106,6 +107,7 @@ func scribble(ctx context.Context, t *testing.T, widgets client.Collection[Widge
 				name := fmt.Sprintf("w%d-%d", writer, rand.IntN(5))
 				var what string
 				var err error
+				size := i
 				switch {
 				case !exists[name]:
 					what = "ADDED " + strconv.Itoa(i)
@@ -114,12 +116,16 @@ func scribble(ctx context.Context, t *testing.T, widgets client.Collection[Widge
 					what = "MODIFIED " + strconv.Itoa(i)
 					_, err = widgets.Patch(ctx, name, client.Merge(map[string]any{"spec": map[string]any{"size": i}}))
 				default:
-					what = "DELETED"
+					what, size = "DELETED", deleted
 					err = widgets.Delete(ctx, name)
 				}
-				if err != nil {
+				var happened bool
+				if happened, err = outcome(ctx, widgets, name, size, err); err != nil {
 					t.Errorf("%s %s: %v", what, name, err)
 					return
+				}
+				if !happened {
+					continue
 				}
 				exists[name] = what != "DELETED"
 				mu.Lock()
@@ -131,6 +137,29 @@ func scribble(ctx context.Context, t *testing.T, widgets client.Collection[Widge
 	wait.Wait()
 	return done
 }
+
+// outcome tells whether a write of an object happened that was answered with err, or else it returns err. A server whose disk
+// stands still for seconds doesn't know that itself. Its only writer can tell from what there is once a later write was answered.
+// size is what the object has after the write, or deleted.
+func outcome(ctx context.Context, widgets client.Collection[Widget], name string, size int, err error) (happened bool, _ error) {
+	if !errors.Is(err, client.ErrUnavailable) {
+		return err == nil, err
+	}
+	for n := 0; errors.Is(err, client.ErrUnavailable); n++ {
+		_, err = widgets.Create(ctx, widget(fmt.Sprintf("later-%s-%d-%d", name, size, n), 0))
+	}
+	if err != nil {
+		return false, err
+	}
+	w, err := widgets.Get(ctx, name)
+	if errors.Is(err, client.ErrNotFound) {
+		return size == deleted, nil
+	}
+	return err == nil && w.Spec.Size == size, err
+}
+
+// deleted is no size that a widget has.
+const deleted = -1
 
 // add adds an event to a history.
 func (h history) add(event client.Event[Widget]) {

@@ -55,16 +55,16 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// listed is a member as the others see it.
-type listed struct {
+// memberView is a member as the others see it.
+type memberView struct {
 	Address                string
 	Voter, Leader, Answers bool
 }
 
 // members asks a process for the members.
-func (c *client) members() (all []listed) {
+func (c *client) members() (all []memberView) {
 	c.t.Helper()
-	var page struct{ Members []listed }
+	var page struct{ Members []memberView }
 	a := c.do(http.StatusOK, "GET", "/apiserver-lite/members", "")
 	if err := json.Unmarshal([]byte(a.body), &page); err != nil {
 		c.t.Fatal(err)

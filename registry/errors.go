@@ -125,7 +125,10 @@ func (e *Endpoint) failed(about subject, err error) error {
 		return unavailable
 	case errors.Is(err, storage.ErrUnavailable):
 		e.res.registry.outages.report(err)
-		unavailable := apierrors.NewServiceUnavailable("storage can't answer now; whether a write happened is unknown")
+		if errors.Is(err, storage.ErrUnknownOutcome) { // without a Retry-After: clients would repeat the write unasked
+			return apierrors.NewServiceUnavailable("storage can't answer now; whether a write happened is unknown")
+		}
+		unavailable := apierrors.NewServiceUnavailable("storage can't answer now")
 		unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: outageRetry}
 		return unavailable
 	}

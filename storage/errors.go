@@ -47,9 +47,20 @@ var (
 	// ErrNoMajority is returned when no majority of the members of etcd can be reached. Nothing was written. It comes with
 	// the reason, and is an ErrUnavailable, too.
 	ErrNoMajority = errors.New("no majority of the store's members")
-	// ErrUnavailable is returned when etcd can't answer now; whether a write happened is unknown.
+	// ErrUnavailable is returned when etcd can't answer now.
 	ErrUnavailable = errors.New("storage unavailable")
+	// ErrUnknownOutcome is returned by a write that etcd was given and didn't answer: it may have happened. It comes together
+	// with ErrUnavailable.
+	ErrUnknownOutcome = errors.New("whether the write happened is unknown")
 )
+
+// unanswered is Wrap for the error of a transaction that writes.
+func unanswered(op, key string, err error) error {
+	if err = Wrap(op, key, err); errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrNoMajority) {
+		return fmt.Errorf("%w (%w)", err, ErrUnknownOutcome)
+	}
+	return err
+}
 
 // Wrap adds the operation and the key to an error, and translates one of etcd's to one of ours. A nil err stays nil. No other
 // function translates.

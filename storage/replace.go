@@ -94,7 +94,7 @@ func (w *Writer) Replace(ctx context.Context, plan func() (Replacement, error)) 
 	res, err := w.client.Txn(ctx).Then(b.operations()...).Commit()
 	w.gate.replaces.Add(1) // after it: who pins the new number and takes a Barrier has the caches as they are from now on
 	if err != nil {
-		return 0, Wrap("replace", Root, err)
+		return 0, unanswered("replace", Root, err)
 	}
 	return Revision(res.Header.Revision), nil
 }

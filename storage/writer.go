@@ -79,7 +79,7 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 	res, err := txn.Commit()
 	switch {
 	case err != nil:
-		return 0, Wrap(g.op, g.key, err)
+		return 0, unanswered(g.op, g.key, err)
 	case res.Succeeded:
 		return Revision(res.Header.Revision), nil
 	}

@@ -36,7 +36,7 @@ func newToken(authority [sha256.Size]byte) joinToken {
 	return joinToken{authority: authority, secret: rand.Text()}
 }
 
-var errNoToken = errors.New("it isn't a join token: that is one line, which begins with "+tokenPrefix+" and has three parts")
+var errNoToken = errors.New("it isn't a join token: that is one line, which begins with " + tokenPrefix + " and has three parts")
 
 // parseToken parses a token. White space around it is ignored.
 func parseToken(s string) (t joinToken, err error) {
