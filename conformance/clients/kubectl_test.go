@@ -97,3 +97,10 @@ func TestKubectlWorkloads(t *testing.T) {
 		{args: args("delete", "deployment", "web", "--cascade=foreground"), want: `deployment.apps "web" deleted`},
 	})
 }
+
+// TestKubectlRows runs the table of what kubectl must be able to do, which is conformance's, with kubectl 1.20.
+func TestKubectlRows(t *testing.T) {
+	if err := run("..", "go", "test", "-count=1", "-run=^TestKubectlRows$", ".", "-args", "-kubectl="+kubectlBinary); err != nil {
+		t.Error(err)
+	}
+}

@@ -2,8 +2,9 @@ package gotype
 
 import "strings"
 
-// What Kubernetes's own types say in comments only (+listType, +listMapKey, +structType, +default), and server-side
-// apply needs. It's what client-go's applyconfigurations/internal has for stable versions and tags don't say.
+// What Kubernetes's own types say in comments only (+listType, +listMapKey, +structType, +default, +optional), and
+// server-side apply or the validation of kubectl 1.20 needs. The first four are what client-go's applyconfigurations/internal
+// has for stable versions and tags don't say.
 
 // kubernetes is what the names of its types begin with.
 const kubernetes = "io.k8s.api."
@@ -96,6 +97,56 @@ var knownFields = map[string]string{
 var knownDefaults = map[string]any{
 	"core.v1.ContainerPort.protocol": "TCP",
 	"core.v1.ServicePort.protocol":   "TCP",
+}
+
+// knownOptional are fields that may be left out (+optional), although their tag doesn't say so.
+var knownOptional = map[string]bool{
+	"apps.v1.ControllerRevision.revision":                      true,
+	"apps.v1.DaemonSetCondition.status":                        true,
+	"apps.v1.DaemonSetCondition.type":                          true,
+	"apps.v1.DeploymentCondition.status":                       true,
+	"apps.v1.DeploymentCondition.type":                         true,
+	"apps.v1.ReplicaSetCondition.status":                       true,
+	"apps.v1.ReplicaSetCondition.type":                         true,
+	"apps.v1.StatefulSetCondition.status":                      true,
+	"apps.v1.StatefulSetCondition.type":                        true,
+	"apps.v1.StatefulSetOrdinals.start":                        true,
+	"apps.v1.StatefulSetSpec.serviceName":                      true,
+	"apps.v1.StatefulSetStatus.availableReplicas":              true,
+	"authentication.v1.TokenRequest.spec":                      true,
+	"authentication.v1.TokenRequestSpec.audiences":             true,
+	"authentication.v1.TokenRequestStatus.expirationTimestamp": true,
+	"authentication.v1.TokenRequestStatus.token":               true,
+	"batch.v1.PodFailurePolicyOnPodConditionsPattern.status":   true,
+	"core.v1.ContainerImage.names":                             true,
+	"core.v1.Event.reportingComponent":                         true,
+	"core.v1.Event.reportingInstance":                          true,
+	"core.v1.NodeRuntimeHandler.name":                          true,
+	"core.v1.ProjectedVolumeSource.sources":                    true,
+	"discovery.v1.EndpointSlice.endpoints":                     true,
+	"discovery.v1.EndpointSlice.ports":                         true,
+	"flowcontrol.v1.FlowSchemaSpec.matchingPrecedence":         true,
+	"flowcontrol.v1.QueuingConfiguration.handSize":             true,
+	"flowcontrol.v1.QueuingConfiguration.queueLengthLimit":     true,
+	"flowcontrol.v1.QueuingConfiguration.queues":               true,
+	"flowcontrol.v1.ResourcePolicyRule.namespaces":             true,
+	"networking.v1.NetworkPolicySpec.podSelector":              true,
+	"policy.v1.PodDisruptionBudgetStatus.currentHealthy":       true,
+	"policy.v1.PodDisruptionBudgetStatus.desiredHealthy":       true,
+	"policy.v1.PodDisruptionBudgetStatus.disruptionsAllowed":   true,
+	"policy.v1.PodDisruptionBudgetStatus.expectedPods":         true,
+	"rbac.v1.ClusterRole.rules":                                true,
+	"rbac.v1.Role.rules":                                       true,
+	"rbac.v1.RoleRef.apiGroup":                                 true,
+	"resource.v1.AllocatedDeviceStatus.conditions":             true,
+	"resource.v1.DeviceClaim.requests":                         true,
+	"resource.v1.DeviceClass.spec":                             true,
+	"resource.v1.ResourceClaim.spec":                           true,
+	"resource.v1.ResourceClaimSpec.devices":                    true,
+	"resource.v1.ResourceClaimTemplate.spec":                   true,
+	"resource.v1.ResourceClaimTemplateSpec.spec":               true,
+	"scheduling.v1.PriorityClass.value":                        true,
+	"storage.v1.CSINodeDriver.topologyKeys":                    true,
 }
 
 // knownName is a type's name in these tables, "" for none.

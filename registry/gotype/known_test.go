@@ -2,6 +2,7 @@ package gotype_test
 
 import (
 	"reflect"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,17 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
 )
+
+// TestKnownOptional: kubectl 1.20 refuses an object without what its schema requires.
+func TestKnownOptional(t *testing.T) {
+	root, schemas, err := gotype.Of(reflect.TypeFor[corev1.Event]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := schemas[root].Required; !slices.Equal(got, []string{"metadata", "involvedObject"}) {
+		t.Errorf("an Event must have %q, want what Kubernetes' own schema requires", got)
+	}
+}
 
 // TestKnownLists merges lists whose keys no tag says: a port may be there once for each protocol, which is TCP where
 // it's left out.

@@ -42,6 +42,7 @@ func complete(schema *spec.Schema, known string) {
 	if knownValues[known] {
 		schema.AddExtension(mapType, "atomic")
 	}
+	schema.Required = slices.DeleteFunc(schema.Required, func(name string) bool { return knownOptional[known+"."+name] })
 	for name, property := range schema.Properties {
 		if list, ok := knownLists[known+"."+name]; ok {
 			delete(property.Extensions, listMapKeys)
