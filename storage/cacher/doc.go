@@ -21,8 +21,8 @@
 // Locks, in the order in which they may be held:
 //
 //	tapes.mu ─▶ Cacher.mu, the map of resources ─▶ Resource.mu ─▶ states.mu
-//	tapes.mu ─▶ Tape.mu, feed.waitMu or kept.mu: each a leaf
-//	watchEvent.mu, stretches.mu, waker.mu, cohort.mu, sharedState.mu: alone
+//	tapes.mu ─▶ Tape.mu, feed.waitMu, kept.mu or stretches.mu: each a leaf
+//	watchEvent.mu, waker.mu, cohort.mu, sharedState.mu: alone
 //
 // Conversion.turn is a lock too. It's a channel, so that whoever waits for it can give up. It's held while a
 // webhook is asked. No I/O happens under any of the others, which are mutexes. Two of them, watchEvent.mu and

@@ -37,8 +37,8 @@
 //     history and space (see keepHistory and keepSpace): it compacts what is older than Options.History or more than
 //     Options.HistoryBytes, and makes room when writes are refused. On an idle server a look is a syscall and a few
 //     loads, and nothing is written.
-//   - In a cluster, one that asks whether a majority answers, one that promotes learners, and those of the port's HTTP
-//     server. Close ends them and waits for them.
+//   - In a cluster, one that asks whether a majority answers, one that promotes learners, and the one that accepts on
+//     the port. Close ends them and waits for them. It closes the port's connections, whose handlers end then.
 //   - watchStop, which waits for etcd to end by itself. Open starts it and Close waits for it.
 //   - One for StartEtcd, one for the keeper's start, and one for each part of Close (see waitFor). Open and Close wait
 //     for them. After a failure such a call may never return, so Open and Close give up. Its goroutine may then outlive

@@ -34,12 +34,11 @@ func (s *Store) look() *look {
 	l := &s.looks
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.next == nil && l.closed { // send must not get it: its channel is closed
+		return closedLook()
+	}
 	if l.next == nil {
 		l.next = &look{done: make(chan struct{})}
-		if l.closed {
-			l.next.err = fmt.Errorf("%w: the store was closed", storage.ErrUnavailable)
-			close(l.next.done)
-		}
 	}
 	next := l.next
 	if !l.busy && !l.closed {
@@ -47,6 +46,13 @@ func (s *Store) look() *look {
 		l.wg.Go(s.send)
 	}
 	return next
+}
+
+// closedLook is one that failed because the store was closed.
+func closedLook() *look {
+	l := &look{done: make(chan struct{}), err: fmt.Errorf("%w: the store was closed", storage.ErrUnavailable)}
+	close(l.done)
+	return l
 }
 
 // send sends looks until nobody asks for one.

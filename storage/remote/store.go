@@ -248,7 +248,7 @@ func (s *Store) decode(kv *mvccpb.KeyValue) storage.Change {
 	c := storage.Change{KeyValue: keyValue(kv)}
 	if s.OnRead != nil {
 		if err := s.OnRead(c.Key); err != nil {
-			c.Err = storage.Wrap("read", c.Key, err)
+			c.Err = fmt.Errorf("read %q: %w", c.Key, err)
 		}
 	}
 	return c

@@ -2,6 +2,8 @@ package remote_test
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -60,4 +62,27 @@ func TestTwoStores(t *testing.T) {
 
 func putOf(key, value string) *pb.PutRequest {
 	return &pb.PutRequest{Key: []byte(key), Value: []byte(value)}
+}
+
+// TestBarriersWhileClosing: whoever asks while the store is closed gets an answer or ErrUnavailable, and the process lives.
+func TestBarriersWhileClosing(t *testing.T) {
+	url, _ := startEtcd(t, t.TempDir(), nil)
+	for range 20 {
+		s := open(t, remote.Options{Servers: []string{url}})
+		var asking sync.WaitGroup
+		for range 8 {
+			asking.Go(func() {
+				for {
+					if _, err := s.Barrier(t.Context()); err != nil {
+						if !errors.Is(err, storage.ErrUnavailable) && !errors.Is(err, context.Canceled) {
+							t.Error(err)
+						}
+						return
+					}
+				}
+			})
+		}
+		s.Close()
+		asking.Wait()
+	}
 }
