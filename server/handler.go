@@ -148,12 +148,12 @@ func (h *handler) serve(w *response, r *http.Request) {
 	default:
 		err = cleanPath(r.URL)
 	}
-	if err == nil {
-		r, err = h.fresh(r)
-	}
 	identified := r
 	if err == nil {
-		identified, err = h.identify(w, r)
+		identified, err = h.fresh(r)
+	}
+	if err == nil {
+		identified, err = h.identify(w, identified)
 	}
 	if err == nil {
 		err = h.authorize(w, identified)

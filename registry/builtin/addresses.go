@@ -122,7 +122,7 @@ func (a *allocator) forget(s *cacher.Snapshot) {
 func (a *allocator) settle(own []one, stored storage.Revision, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	unknown := errors.Is(err, storage.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+	unknown := errors.Is(err, storage.ErrUnknownOutcome) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	for _, o := range own {
 		switch {
 		case unknown:

@@ -129,6 +129,9 @@ func (f *feed) restart(ctx context.Context) error {
 		return err
 	}
 	objects, err := f.list(ctx, at)
+	if errors.Is(err, storage.ErrCompacted) { // during the list
+		return f.restart(ctx)
+	}
 	if err != nil {
 		return err
 	}

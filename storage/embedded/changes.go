@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/pkg/v3/traceutil"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
@@ -90,6 +91,20 @@ func (s *Store) checkHistory(after storage.Revision) error {
 	return nil
 }
 
+// readTx returns etcd's read transaction, with its read lock held. It's fetched anew each time, because a raft snapshot replaces
+// the backend. One that was replaced while the lock was waited for may have nothing to read from any more.
+func (s *Store) readTx() backend.ReadTx {
+	for {
+		be := s.local.Backend()
+		tx := be.ReadTx()
+		tx.RLock()
+		if s.local.Backend() == be { // it's closed only after it was replaced, and that takes the lock
+			return tx
+		}
+		tx.RUnlock()
+	}
+}
+
 // scan decodes the index entries with from <= revision < to. It stops at the end of the revision that uses
 // up the budget, in bytes, and returns what is left of that.
 //
@@ -98,8 +113,7 @@ func (s *Store) checkHistory(after storage.Revision) error {
 func (s *Store) scan(from, to int64, budget int) (page []storage.Change, left int) {
 	lo := mvcc.RevToBytes(mvcc.Revision{Main: from}, mvcc.NewRevBytes())
 	hi := mvcc.RevToBytes(mvcc.Revision{Main: to}, mvcc.NewRevBytes())
-	tx := s.local.Backend().ReadTx() // fetched anew each time: a raft snapshot replaces the backend
-	tx.RLock()
+	tx := s.readTx()
 	defer tx.RUnlock()
 	keys, values := tx.UnsafeRange(schema.Key, lo, hi, 0)
 	page = make([]storage.Change, 0, len(keys))
