@@ -16,7 +16,11 @@ func TestMetricsDocumented(t *testing.T) {
 	s := p.watch(widgets + "?watch=true")
 	p.do(http.StatusCreated, "POST", widgets, widget("a", 1))
 	s.expect("ADDED", "a")
-	// The metrics of webhooks come with what they count.
+	// The metrics of policies and webhooks come with what they count.
+	for resource, object := range policies {
+		p.do(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1/"+resource, object)
+	}
+	p.do(http.StatusCreated, "POST", "/api/v1/namespaces/default/secrets", `{"metadata":{"name":"a"}}`)
 	p.do(http.StatusCreated, "POST", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", webhooksInAllWays)
 	p.do(http.StatusInternalServerError, "POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`)
 
@@ -40,6 +44,17 @@ func names(pattern *regexp.Regexp, text string) (all []string) {
 	slices.Sort(all)
 	return all
 }
+
+// policies are about Secrets: one changes them, one warns of them.
+var policies = map[string]string{
+	"validatingadmissionpolicies": `{"metadata":{"name":"all"},"spec":{` + ofSecrets + `,"validations":[{"expression":"false"}]}}`,
+	"mutatingadmissionpolicies": `{"metadata":{"name":"all"},"spec":{` + ofSecrets + `,"reinvocationPolicy":"Never",
+		"mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: 'add', path: '/metadata/labels', value: {'a': 'b'}}]"}}]}}`,
+	"validatingadmissionpolicybindings": `{"metadata":{"name":"all"},"spec":{"policyName":"all","validationActions":["Warn"]}}`,
+	"mutatingadmissionpolicybindings":   `{"metadata":{"name":"all"},"spec":{"policyName":"all"}}`,
+}
+
+const ofSecrets = `"matchConstraints":{"resourceRules":[{"operations":["CREATE"],"apiGroups":[""],"apiVersions":["v1"],"resources":["secrets"]}]}`
 
 // webhooksInAllWays are webhooks that nobody serves. Of those that concern a ConfigMap, one may fail, one isn't asked, one has a condition that fails, and
 // one must not fail.

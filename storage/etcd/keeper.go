@@ -36,8 +36,10 @@ type keeper struct {
 	log   *slog.Logger
 	quota int64
 	room  *room
-	floor atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
-	acts  atomic.Pointer[func() bool]  // see Server.SetActs; nil if this process always does
+	// inCluster is set if there may be other members.
+	inCluster bool
+	floor     atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
+	acts      atomic.Pointer[func() bool]  // see Server.SetActs; nil if this process always does
 	historyClock
 	writeCount
 	alarms alarms
@@ -68,7 +70,7 @@ func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, er
 		return nil, err
 	}
 	k := &keeper{
-		local: local, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m,
+		local: local, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m, inCluster: o.Cluster.Listen != "",
 		historyClock: historyClock{base: base, began: time.Now()},
 		writeCount:   writeCount{writes: local.Watchable().NewWatchStream(), of: be},
 	}

@@ -11,6 +11,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"google.golang.org/protobuf/proto"
 )
 
 // Space ends for one of two reasons. The disk is full: then room refuses writes. Or the database has reached its quota:
@@ -214,10 +216,33 @@ type alarms struct {
 	corrupt atomic.Bool
 }
 
-// noteAlarms reads etcd's list. It may wait for the disk.
+// raised returns the alarms that are raised. In a cluster they're read from the database, because etcd replaces its own list
+// without a lock when a snapshot comes from another member.
+func (k *keeper) raised() (all []*pb.AlarmMember) {
+	if !k.inCluster {
+		return k.local.Alarms()
+	}
+	be := k.local.Backend()
+	tx := be.ReadTx()
+	tx.RLock()
+	defer tx.RUnlock()
+	if k.local.Backend() != be { // it has just been replaced, and there may be nothing to read from: the next look reads the new one
+		return nil
+	}
+	_ = tx.UnsafeForEach(schema.Alarm, func(key, _ []byte) error { // the error is that of the function
+		var a pb.AlarmMember
+		if proto.Unmarshal(key, &a) == nil {
+			all = append(all, &a)
+		}
+		return nil
+	})
+	return all
+}
+
+// noteAlarms reads what is raised. It may wait for the disk.
 func (k *keeper) noteAlarms() {
 	var noSpace, corrupt bool
-	for _, a := range k.local.Alarms() {
+	for _, a := range k.raised() {
 		noSpace = noSpace || a.Alarm == pb.AlarmType_NOSPACE
 		corrupt = corrupt || a.Alarm == pb.AlarmType_CORRUPT
 	}
