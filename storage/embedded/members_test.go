@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,10 +43,12 @@ func startMembers(t *testing.T, n int) (all []*etcd.Server) {
 		t.Cleanup(func() { _ = s.Close() })
 		all = append(all, s)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for voters := 0; voters < min(n, 3); {
-		members, err := all[0].Members(t.Context())
-		if err != nil {
-			t.Fatal(err)
+		members, err := all[0].Members(ctx)
+		if err = cmp.Or(err, ctx.Err()); err != nil {
+			t.Fatalf("the members are %+v: %v", members, err)
 		}
 		voters = 0
 		for _, m := range members {
