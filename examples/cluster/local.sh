@@ -20,7 +20,7 @@ trap stop EXIT
 
 fail() {
 	echo "$1" >&2
-	tail -n 5 "$dir"/*.log >&2
+	tail -n 40 "$dir"/*.log >&2
 	exit 1
 }
 
@@ -63,6 +63,12 @@ configmap() {
 # has URL NAME tells whether a member shows it.
 has() { curl -sSf -m 10 -o /dev/null "$1/api/v1/namespaces/default/configmaps/$2"; }
 
+# all_vote tells whether none of the members is a learner.
+all_vote() {
+	local list
+	list=$("$binary" member list --server "${urls[0]}") && [[ $(wc -l <<<"$list") -eq 4 && $list != *learner* ]]
+}
+
 first=127.0.0.1:$(free_port)
 member 1 --cluster-listen="$first"
 member 2 --cluster-listen="127.0.0.1:$(free_port)" --join="$first" --join-token-file="$dir/member-1/join-token"
@@ -74,6 +80,8 @@ configmap "${urls[0]}" one || fail "no ConfigMap could be created at member 1"
 for url in "${urls[@]}"; do has "$url" one || fail "$url doesn't show what member 1 has acknowledged"; done
 echo "what member 1 acknowledged is there at each member"
 
+# Until all vote, two may be enough to vote and to be missed.
+until_true 90 "all members vote" all_vote
 kill -KILL "${pids[2]}"
 wait "${pids[2]}" 2>/dev/null || true
 until_true 90 "writes go on at member 2" configmap "${urls[1]}" two
