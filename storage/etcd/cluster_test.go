@@ -345,3 +345,40 @@ func TestOnlyMembersReachThePort(t *testing.T) {
 		}
 	}
 }
+
+// TestStrangersFillThePort: clients that have neither a certificate nor the token hold more connections than the port has,
+// and send a byte now and then, so that they never time out. A joiner gets in anyway, and their connections end.
+func TestStrangersFillThePort(t *testing.T) {
+	const strangers, interval = 1200, 500 * time.Millisecond
+	hello := []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + strings.Repeat("x", 200)) // the beginning of a handshake
+	first := newMember(t, nil)
+	writeAgain(t, first.start(t), "k", "1")
+	var ended sync.WaitGroup
+	for range strangers {
+		c, err := net.Dial("tcp", first.Cluster.Listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		ended.Go(func() { _, _ = c.Read(make([]byte, 1)) }) // until the port closes it
+		ended.Go(func() {
+			tick := time.NewTicker(interval)
+			defer tick.Stop()
+			for i := range hello {
+				<-tick.C
+				if _, err := c.Write(hello[i : i+1]); err != nil {
+					return
+				}
+			}
+		})
+	}
+	two := newMember(t, first).start(t)
+	if got := readHere(t, two, "k"); got != "1" {
+		t.Errorf("the second member reads %q", got)
+	}
+	ended.Wait()
+	writeAgain(t, two, "k", "2")
+	if got := readHere(t, first.server, "k"); got != "2" {
+		t.Errorf("the first member reads %q", got)
+	}
+}

@@ -48,12 +48,16 @@
 // # Locks
 //
 //   - keeper.mu guards the marks. Nothing waits for a disk, or logs, while it's held.
+//
 //   - room.turn guards what is allocated. It's a semaphore, so that whoever waits for it can give up. It's held while
 //     files are allocated and while the database is rewritten, because writers that need space have to wait for the
 //     outcome. etcd's own locks are taken inside it.
 //
-// Neither is taken while the other is held. What etcd calls with its own locks held (the logger, and the filter that
-// counts writes) takes neither.
+//   - guests.mu guards the connections whose client isn't known. guest.mu, which is taken before it, guards what is known
+//     of one.
+//
+// The keeper's and the room's aren't held together. What etcd calls with its own locks held (the logger, and the filter
+// that counts writes) takes neither.
 //
 // # Bounds
 //
@@ -63,7 +67,8 @@
 //   - the WAL on disk: maxWALFiles of segmentBytes, fewer on a small disk, and what is written in a second
 //   - a request: MaxValueBytes and requestOverhead, or BulkBytes with Bulk
 //   - the writes under way: roomChunk; more writes wait
-//   - the connections of the port: maxPortConnections; its requests: portHeaderBytes, joinBytes and portReadTimeout
+//   - the connections of the port: maxPortConnections, and maxGuests for guestTimeout of those whose client isn't known
+//     (guests.go); its requests: portHeaderBytes and joinBytes
 //   - learners: maxLearners; the entries that are kept for members that lag: clusterCatchUp
 //   - the waiting for an answer in a cluster: answerTimeout
 //   - the waiting of Close after a failure: brokenStop for each part

@@ -77,6 +77,7 @@ func (c *cluster) serveJoin(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "the token is wrong", http.StatusForbidden)
 		return
 	}
+	welcome(r)
 	if err := checkAddress(q.Address); err != nil {
 		http.Error(w, fmt.Sprintf("the address %q %v", q.Address, err), http.StatusBadRequest)
 		return

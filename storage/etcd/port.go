@@ -26,11 +26,6 @@ const (
 const (
 	// maxPortConnections bounds the connections of the port. A member has a few with each other one.
 	maxPortConnections = 1024
-	// portHeaderTimeout is how long a request's header may take.
-	portHeaderTimeout = 5 * time.Second
-	// portReadTimeout is how long a whole request may take. Whole databases are sent to members that lag: etcd has the
-	// same bound.
-	portReadTimeout = 5 * time.Minute
 	// portHeaderBytes bounds a request's header.
 	portHeaderBytes = 16 << 10
 	// listenRetry is how long the port's address may take to become one of this machine's: the name of a pod or of a
@@ -52,9 +47,9 @@ type port struct {
 func openPort(ctx context.Context, address string, log *slog.Logger) (*port, error) {
 	giveUp := time.Now().Add(listenRetry)
 	for {
-		l, err := transport.NewListenerWithOpts(address, "http", transport.WithTimeout(rafthttp.ConnReadTimeout, rafthttp.ConnWriteTimeout))
+		l, err := transport.NewListenerWithOpts(address, "http")
 		if err == nil {
-			return &port{listener: transport.LimitListener(l, maxPortConnections), log: log}, nil
+			return &port{listener: &guests{Listener: transport.LimitListener(l, maxPortConnections)}, log: log}, nil
 		}
 		var dns *net.DNSError
 		if !errors.As(err, &dns) || time.Now().After(giveUp) {
@@ -75,12 +70,11 @@ func (p *port) serve(c *cluster, certificate tls.Certificate) {
 	mux.Handle("GET "+statusPath, membersOnly(c.log, http.HandlerFunc(c.serveStatus)))
 	mux.Handle("/", membersOnly(c.log, http.HandlerFunc(p.servePeer)))
 	p.http = &http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: portHeaderTimeout,
-		ReadTimeout:       portReadTimeout,
-		MaxHeaderBytes:    portHeaderBytes,
-		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2: etcd's streams know HTTP/1.1
-		ErrorLog:          slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
+		Handler:        mux,
+		ConnContext:    withGuest, // guests bounds the time, not http.Server
+		MaxHeaderBytes: portHeaderBytes,
+		TLSNextProto:   map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2: etcd's streams know HTTP/1.1
+		ErrorLog:       slog.NewLogLogger(c.log.Handler(), slog.LevelDebug),
 		TLSConfig: &tls.Config{
 			MinVersion:   tls.VersionTLS13,
 			Certificates: []tls.Certificate{certificate},
@@ -99,6 +93,7 @@ func membersOnly(log *slog.Logger, next http.Handler) http.Handler {
 			http.Error(w, "a certificate of the cluster is needed", http.StatusForbidden)
 			return
 		}
+		welcome(r)
 		next.ServeHTTP(w, r)
 	})
 }
