@@ -89,6 +89,9 @@ func TestReaderFallsBehind(t *testing.T) {
 			rev, err = r.store.Update(r.ctx, key, []byte(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"large","namespace":"default","uid":"`+strings.Repeat("x", 1<<20)+`"}}`), rev)
 		}
 	}
+	if err == nil {
+		err = r.cacher.WaitFor(r.ctx, rev) // else the reader could read along with a slow feed
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
