@@ -22,40 +22,39 @@ const writeTimeout = 5 * time.Second
 // happened.
 type bounded struct{ clientv3.KV }
 
-func (b bounded) Txn(ctx context.Context) clientv3.Txn {
-	within, cancel := context.WithTimeout(ctx, writeTimeout)
-	return &boundedTxn{of: b.KV.Txn(within), caller: ctx, cancel: cancel}
-}
+func (b bounded) Txn(ctx context.Context) clientv3.Txn { return &boundedTxn{kv: b.KV, ctx: ctx} }
 
+// boundedTxn keeps a transaction's parts until it's committed, when its time begins.
 type boundedTxn struct {
-	of     clientv3.Txn
-	caller context.Context
-	cancel context.CancelFunc
+	kv              clientv3.KV
+	ctx             context.Context // of the one call that the transaction is
+	cmps            []clientv3.Cmp
+	then, otherwise []clientv3.Op
 }
 
-func (t *boundedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
-	t.of = t.of.If(cs...)
+func (t *boundedTxn) If(cmps ...clientv3.Cmp) clientv3.Txn {
+	t.cmps = append(t.cmps, cmps...)
 	return t
 }
 
 func (t *boundedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.of = t.of.Then(ops...)
+	t.then = append(t.then, ops...)
 	return t
 }
 
 func (t *boundedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.of = t.of.Else(ops...)
+	t.otherwise = append(t.otherwise, ops...)
 	return t
 }
 
 func (t *boundedTxn) Commit() (*clientv3.TxnResponse, error) {
-	began := time.Now()
-	defer t.cancel()
-	res, err := t.of.Commit()
+	within, cancel := context.WithTimeout(t.ctx, writeTimeout)
+	defer cancel()
+	res, err := t.kv.Txn(within).If(t.cmps...).Then(t.then...).Else(t.otherwise...).Commit()
 	switch {
 	case err == nil:
 		return res, nil
-	case t.caller.Err() == nil && time.Since(began) >= writeTimeout:
+	case t.ctx.Err() == nil && within.Err() != nil:
 		return nil, fmt.Errorf("%w: etcd didn't answer a write within %v", storage.ErrUnavailable, writeTimeout)
 	case status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max"): // gRPC has no error of its own for it
 		return nil, rpctypes.ErrRequestTooLarge

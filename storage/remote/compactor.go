@@ -77,8 +77,7 @@ func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) er
 			return fmt.Errorf("%s: %w", compactionKey, err)
 		}
 	}
-	at, next := state.next(compacted, mark{now.Unix(), newest}, now.Add(-c.History))
-	at = min(at, c.Floor())
+	at, next := state.next(window{compacted, c.Floor(), newest}, now, now.Add(-c.History))
 	value, err := json.Marshal(next)
 	if err != nil {
 		return err
@@ -88,7 +87,7 @@ func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) er
 	switch {
 	case err != nil:
 		return storage.Wrap("compact", compactionKey, err)
-	case !put.Succeeded || at <= compacted:
+	case !put.Succeeded || at == 0:
 		return nil // another process is at it, or there's nothing to do
 	}
 	within, cancel := context.WithTimeout(ctx, pageTimeout)
@@ -100,14 +99,18 @@ func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) er
 	return nil
 }
 
-// next returns up to which revision to compact, 0 for none, and the state to keep.
-func (st compactionState) next(compacted storage.Revision, now mark, before time.Time) (storage.Revision, compactionState) {
+// window is what there is of history when the compactor looks.
+type window struct{ compacted, floor, newest storage.Revision }
+
+// next returns up to which revision to compact, 0 for none, and the state to keep. Revisions that were the newest at a time
+// before old may go, and none after the floor.
+func (st compactionState) next(w window, now, old time.Time) (storage.Revision, compactionState) {
 	var at storage.Revision
 	kept := []mark{}
-	for _, m := range append(st.Marks, now) {
+	for _, m := range append(st.Marks, mark{now.Unix(), w.newest}) {
 		switch {
-		case m.Revision > now.Revision: // of a store that this one replaced
-		case m.Time <= before.Unix():
+		case m.Revision > w.newest: // of a store that this one replaced
+		case m.Time <= old.Unix():
 			at = max(at, m.Revision)
 		default:
 			kept = append(kept, m)
@@ -119,8 +122,9 @@ func (st compactionState) next(compacted storage.Revision, now mark, before time
 		}
 		kept = kept[:len(kept)/2]
 	}
-	if compacted > st.Seen || at <= compacted { // somebody else compacts, or there's nothing to do
-		return 0, compactionState{Seen: compacted, Marks: kept}
+	at = min(at, w.floor)
+	if w.compacted > st.Seen || at <= w.compacted { // somebody else compacts, or there's nothing to do
+		return 0, compactionState{Seen: w.compacted, Marks: kept}
 	}
 	return at, compactionState{Seen: at, Marks: kept}
 }

@@ -16,19 +16,22 @@ func TestCompactionState(t *testing.T) {
 		name      string
 		state     compactionState
 		compacted storage.Revision
+		floor     storage.Revision
 		before    time.Time
 		want      storage.Revision
 		seen      storage.Revision
 	}{
-		{"nothing is old", compactionState{Marks: marks}, 0, at(-1), 0, 0},
-		{"the first mark is old", compactionState{Marks: marks}, 0, at(10), 10, 10},
-		{"two are", compactionState{Marks: marks}, 0, at(hour), 20, 20},
-		{"it was done", compactionState{Seen: 20, Marks: marks}, 20, at(hour), 0, 20},
-		{"somebody else compacts", compactionState{Seen: 5, Marks: marks}, 8, at(hour), 0, 8},
-		{"of another store", compactionState{Marks: []mark{{0, 1000}}}, 0, at(hour), 0, 0},
+		{"nothing is old", compactionState{Marks: marks}, 0, 100, at(-1), 0, 0},
+		{"the first mark is old", compactionState{Marks: marks}, 0, 100, at(10), 10, 10},
+		{"two are", compactionState{Marks: marks}, 0, 100, at(hour), 20, 20},
+		{"it was done", compactionState{Seen: 20, Marks: marks}, 20, 100, at(hour), 0, 20},
+		{"somebody else compacts", compactionState{Seen: 5, Marks: marks}, 8, 100, at(hour), 0, 8},
+		{"the floor is before it", compactionState{Marks: marks}, 0, 15, at(hour), 15, 15},
+		{"the floor is before what is gone", compactionState{Seen: 10, Marks: marks}, 10, 5, at(hour), 0, 10},
+		{"of another store", compactionState{Marks: []mark{{0, 1000}}}, 0, 100, at(hour), 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, next := c.state.next(c.compacted, mark{3 * hour, 40}, c.before)
+			got, next := c.state.next(window{c.compacted, c.floor, 40}, at(3*hour), c.before)
 			if got != c.want || next.Seen != c.seen {
 				t.Errorf("compact %d with %+v, want %d and %d", got, next, c.want, c.seen)
 			}
@@ -36,7 +39,7 @@ func TestCompactionState(t *testing.T) {
 	}
 	var state compactionState
 	for i := range int64(1000) {
-		if _, state = state.next(0, mark{i, storage.Revision(i + 1)}, at(-1)); len(state.Marks) > maxMarks {
+		if _, state = state.next(window{0, 0, storage.Revision(i + 1)}, at(i), at(-1)); len(state.Marks) > maxMarks {
 			t.Fatalf("%d marks", len(state.Marks))
 		}
 	}

@@ -6,12 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/metadata"
+	"go.etcd.io/etcd/client/v3/namespace"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
@@ -31,8 +30,8 @@ type follower struct {
 	upTo    storage.Revision // everything up to it is in changes, or was taken
 	taken   storage.Revision // Follow has returned everything up to it
 	err     error            // why it ended; nil while it runs
-	heard   time.Time        // when the watch last said anything
-	stream  context.Context  // that of the watch that is open, for progress requests; nil if none is
+	watcher clientv3.Watcher // of the watch that is open, for progress requests; nil if none is
+	owed    time.Time        // since when the watch owes an answer to a progress request; zero if it owes none
 	again   context.CancelFunc
 }
 
@@ -189,19 +188,20 @@ func (f *follower) lag(newest storage.Revision) error {
 
 // watch reads one watch of etcd's until it ends.
 func (f *follower) watch() error {
-	ctx, cancel := context.WithCancel(f.ctx)
+	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(f.ctx))
 	defer cancel()
-	ctx = f.store.ownStream(ctx)
+	watcher := f.store.newWatcher()
+	defer watcher.Close()
 	f.mu.Lock()
 	from := f.upTo + 1
-	f.stream, f.again, f.heard = ctx, cancel, time.Now()
+	f.watcher, f.again, f.owed = watcher, cancel, time.Time{}
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
-		f.stream = nil
+		f.watcher = nil
 		f.mu.Unlock()
 	}()
-	for res := range f.store.client.Watch(ctx, "/", clientv3.WithPrefix(), clientv3.WithRev(int64(from)), clientv3.WithProgressNotify()) {
+	for res := range watcher.Watch(ctx, "/", clientv3.WithPrefix(), clientv3.WithRev(int64(from)), clientv3.WithProgressNotify()) {
 		if res.CompactRevision > 0 {
 			raise(&f.store.compacted, res.CompactRevision)
 			return storage.ErrCompacted
@@ -221,18 +221,16 @@ func (f *follower) watch() error {
 
 // receive takes what a response has. The header of one with events may be of a later revision than they are.
 func (f *follower) receive(res clientv3.WatchResponse) error {
+	changes := f.decode(res.Events)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.heard = time.Now()
+	f.owed = time.Time{}
 	before := f.upTo
-	for _, e := range res.Events {
-		if storage.Revision(e.Kv.ModRevision) <= before { // a watch that etcd's client resumed may repeat some
-			continue
-		}
-		f.changes = append(f.changes, f.store.decodeEvent(e))
-		f.bytes += int64(len(e.Kv.Key) + len(e.Kv.Value))
-		f.upTo = storage.Revision(e.Kv.ModRevision)
+	for _, c := range changes {
+		f.bytes += int64(len(c.Key) + len(c.Value))
+		f.upTo = c.Revision
 	}
+	f.changes = append(f.changes, changes...)
 	if res.IsProgressNotify() {
 		f.upTo = max(f.upTo, storage.Revision(res.Header.Revision))
 	}
@@ -242,16 +240,41 @@ func (f *follower) receive(res clientv3.WatchResponse) error {
 	}
 	if f.upTo > before {
 		f.store.known.seeChange(f.upTo)
+		f.store.known.seeWrite(newestWrite(changes))
 		f.signal()
 	}
 	return nil
 }
 
-// ownStream returns a context whose watches get a stream of their own, which ends when etcd's member has no leader. On a
-// shared stream, etcd answers a progress request only when all of its watches have everything.
-func (s *Store) ownStream(ctx context.Context) context.Context {
-	n := strconv.FormatInt(s.streams.Add(1), 10)
-	return metadata.AppendToOutgoingContext(clientv3.WithRequireLeader(ctx), "apiserver-lite-stream", n)
+// newestWrite returns the last of the changes that isn't a deletion. Without one its revision is 0.
+func newestWrite(changes []storage.Change) write {
+	for _, c := range slices.Backward(changes) {
+		if !c.Deleted && c.Key != "" {
+			return write{c.Key, c.Revision}
+		}
+	}
+	return write{}
+}
+
+// decode returns the changes that the follower hasn't had: a watch that etcd's client resumed may repeat some. It runs
+// without the lock, because it calls OnRead.
+func (f *follower) decode(events []*clientv3.Event) (changes []storage.Change) {
+	f.mu.Lock()
+	upTo := f.upTo
+	f.mu.Unlock()
+	for _, e := range events {
+		if storage.Revision(e.Kv.ModRevision) > upTo {
+			changes = append(changes, f.store.decodeEvent(e))
+		}
+	}
+	return changes
+}
+
+// newWatcher returns a watcher for one watch, because on a stream that watches share, etcd answers a progress request only
+// when all of them have everything. Its Close ends the stream, also one that only a progress request has opened: etcd's
+// client opens one where the watch has just ended.
+func (s *Store) newWatcher() clientv3.Watcher {
+	return namespace.NewWatcher(clientv3.NewWatcher(s.client), s.prefix)
 }
 
 // rewind lets Follow tell that the store isn't the one it was.
@@ -319,24 +342,44 @@ func (s *Store) requestOnce() bool {
 	if f == nil {
 		return false
 	}
-	f.mu.Lock()
-	at, stream, again, quiet := f.upTo, f.stream, f.again, time.Since(f.heard)
-	f.mu.Unlock()
-	switch {
-	case at >= wanted:
-		return false
-	case stream == nil:
-		return true
-	case quiet > silence:
-		again()
-		return true
+	watcher, step := f.next(wanted, time.Now())
+	if step != askProgress {
+		return step == waitMore
 	}
-	ctx, cancel := context.WithTimeout(stream, progressInterval)
+	ctx, cancel := context.WithTimeout(clientv3.WithRequireLeader(s.ctx), progressInterval)
 	defer cancel()
-	if err := s.client.RequestProgress(ctx); err != nil {
+	if err := watcher.RequestProgress(ctx); err != nil {
 		s.log.Debug("progress couldn't be asked for", "error", err)
 	}
 	return true
+}
+
+// step is what is done so that a watch gets to a revision.
+type step int
+
+const (
+	isThere     step = iota // nothing
+	waitMore                // nothing now: the watch is being opened
+	askProgress             // ask for its progress
+)
+
+// next returns what to do now so that the watch gets to a revision, and the watcher to ask. A watch that has owed an answer
+// for too long begins again. One that was merely idle owes none.
+func (f *follower) next(wanted storage.Revision, now time.Time) (clientv3.Watcher, step) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.upTo >= wanted:
+		return nil, isThere
+	case f.watcher == nil:
+		return nil, waitMore
+	case f.owed.IsZero():
+		f.owed = now
+	case now.Sub(f.owed) > silence:
+		f.again()
+		return nil, waitMore
+	}
+	return f.watcher, askProgress
 }
 
 // Changes implements storage.Store, by a watch of etcd's that begins in the past. It begins at After and not after it,
@@ -359,6 +402,9 @@ func (s *Store) Changes(ctx context.Context, st storage.Stretch) ([]storage.Chan
 		return nil, 0, storage.Wrap("changes", storage.Root, fmt.Errorf("%w (history begins at %d)", storage.ErrCompacted, c))
 	}
 	changes, upTo, err := s.history(ctx, st)
+	for try := 1; errors.Is(err, errNoHistory) && try < readTries; try++ { // another member's turn
+		changes, upTo, err = s.history(ctx, st)
+	}
 	if err != nil {
 		return nil, 0, storage.Wrap("changes", storage.Root, err)
 	}
@@ -368,11 +414,21 @@ func (s *Store) Changes(ctx context.Context, st storage.Stretch) ([]storage.Chan
 // historyTimeout is how long a stretch may take while etcd sends nothing.
 const historyTimeout = 10 * time.Second
 
-// history reads a stretch by one watch.
+// errNoHistory is returned when no watch of the history could be opened in time.
+var errNoHistory = fmt.Errorf("%w: no history within %v", storage.ErrUnavailable, readTimeout)
+
+// history reads a stretch by one watch. etcd's client waits for a member that doesn't answer as long as the context lets
+// it, so the opening has the time of a read.
 func (s *Store) history(ctx context.Context, st storage.Stretch) (changes []storage.Change, upTo storage.Revision, err error) {
-	watch, cancel := context.WithCancel(s.ownStream(ctx))
+	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
-	responses := s.client.Watch(watch, "/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(max(1, int64(st.After))))
+	watcher := s.newWatcher()
+	defer watcher.Close()
+	late := time.AfterFunc(readTimeout, cancel)
+	responses := watcher.Watch(watch, "/", clientv3.WithPrefix(), clientv3.WithPrevKV(), clientv3.WithRev(max(1, int64(st.After))))
+	if !late.Stop() && ctx.Err() == nil {
+		return nil, 0, errNoHistory
+	}
 	quiet := time.NewTimer(historyTimeout)
 	defer quiet.Stop()
 	ask := time.NewTicker(progressInterval)
@@ -386,7 +442,7 @@ func (s *Store) history(ctx context.Context, st storage.Stretch) (changes []stor
 			return nil, 0, fmt.Errorf("%w: no history for %v", storage.ErrUnavailable, historyTimeout)
 		case <-ask.C:
 			within, cancel := context.WithTimeout(watch, progressInterval)
-			s.client.RequestProgress(within) // an error shows in the responses
+			watcher.RequestProgress(within) // an error shows in the responses
 			cancel()
 		case res, open := <-responses:
 			quiet.Reset(historyTimeout)

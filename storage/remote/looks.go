@@ -102,7 +102,7 @@ type known struct {
 	term     uint64           // of raft
 	revision storage.Revision // the newest that etcd has told
 	marker   storage.Revision // of the write of the marker
-	id       string           // of the marker
+	write    write            // the newest one that was seen and isn't a deletion
 	rewound  error            // why what the caches hold means nothing any more; nil while it does
 	told     bool             // Follow has returned rewound
 	failing  time.Time        // since when it hasn't answered; zero if it does
@@ -113,7 +113,7 @@ type known struct {
 func (s *Store) identify(ctx context.Context) error {
 	within, cancel := context.WithTimeout(ctx, readTries*readTimeout)
 	defer cancel()
-	marker, at, err := Claim(within, s.client)
+	_, at, err := Claim(within, s.client)
 	if err != nil {
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("%w: no answer within %v", storage.ErrUnavailable, readTries*readTimeout)
@@ -128,7 +128,7 @@ func (s *Store) identify(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.cluster, k.term, k.revision = res.Header.ClusterId, res.Header.RaftTerm, storage.Revision(res.Header.Revision)
-	k.marker, k.id = at, marker.ID
+	k.marker, k.write = at, write{}
 	s.compacted.Store(int64(at)) // what came before the marker isn't the store's own history
 	return nil
 }
@@ -142,9 +142,17 @@ func (s *Store) seeMarker() (storage.Revision, error) {
 		s.known.fail(err)
 		return 0, err
 	}
-	if err := s.known.see(before, res); err != nil {
+	err = s.known.see(before, res)
+	if err == nil && res.Header.RaftTerm < before.term {
+		err = s.remember()
+	}
+	switch {
+	case errors.Is(err, storage.ErrRewound):
 		s.rewind()
 		return 0, fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
+	case err != nil:
+		s.known.fail(err)
+		return 0, err
 	}
 	rev := storage.Revision(res.Header.Revision)
 	s.want(rev)
@@ -163,8 +171,35 @@ func (k *known) newest() moment {
 	return moment{k.term, k.revision}
 }
 
-// see notes a linearizable read of the marker, and returns an error if the store isn't the one it was. before is what was
-// known when the read began: neither the revision nor raft's term ever goes back.
+// write is a write of a key.
+type write struct {
+	key      string
+	revision storage.Revision
+}
+
+// remember looks whether the newest write that the store has seen is still in etcd's history, where raft's term went back.
+// That alone proves nothing: a member that caught up by a snapshot has the term of what it applied itself, until it applies
+// something else. But a cluster that was restored from a backup begins with a low term, too, and it may have come further
+// than it was between two looks.
+func (s *Store) remember() error {
+	w := s.known.newestWrite()
+	if w.revision == 0 {
+		return nil
+	}
+	res, err := s.get(s.ctx, readTimeout, w.key, clientv3.WithKeysOnly(), clientv3.WithRev(int64(w.revision)))
+	switch {
+	case errors.Is(storage.Wrap("", "", err), storage.ErrCompacted):
+		return nil // nobody knows
+	case err != nil:
+		return err
+	case len(res.Kvs) == 0 || storage.Revision(res.Kvs[0].ModRevision) != w.revision:
+		return s.known.forget(w)
+	}
+	return nil
+}
+
+// see notes a linearizable read of the marker, and returns an error if the store certainly isn't the one it was: it has
+// another cluster id or marker, or a lower revision than was known when the read began, which is before.
 func (k *known) see(before moment, res *clientv3.GetResponse) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -176,8 +211,6 @@ func (k *known) see(before moment, res *clientv3.GetResponse) error {
 		k.rewound = fmt.Errorf("%w: cluster %x became %x", storage.ErrRewound, k.cluster, h.ClusterId)
 	case storage.Revision(h.Revision) < before.revision:
 		k.rewound = fmt.Errorf("%w: its revision went back from %d to %d", storage.ErrRewound, before.revision, h.Revision)
-	case h.RaftTerm < before.term:
-		k.rewound = fmt.Errorf("%w: its term went back from %d to %d", storage.ErrRewound, before.term, h.RaftTerm)
 	case len(res.Kvs) == 0 || storage.Revision(res.Kvs[0].ModRevision) != k.marker:
 		k.rewound = fmt.Errorf("%w: %s isn't the one it was", storage.ErrRewound, storage.MarkerKey)
 	default:
@@ -202,6 +235,31 @@ func (k *known) seeChange(rev storage.Revision) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.revision = max(k.revision, rev)
+}
+
+// seeWrite notes a write.
+func (k *known) seeWrite(w write) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if w.revision > k.write.revision {
+		k.write = w
+	}
+}
+
+func (k *known) newestWrite() write {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.write
+}
+
+// forget notes that etcd doesn't have a write that was seen.
+func (k *known) forget(w write) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.rewound == nil {
+		k.rewound = fmt.Errorf("%w: %s wasn't written at revision %d, as it was before", storage.ErrRewound, w.key, w.revision)
+	}
+	return k.rewound
 }
 
 // rewind returns why what was read of the store means nothing any more; nil while it does.
@@ -283,6 +341,9 @@ func (s *Store) probe() {
 		case <-tick.C:
 		}
 		<-s.look().done
+		if s.ctx.Err() != nil {
+			return
+		}
 		err := s.Health()
 		if down := err != nil; down != wasDown {
 			if wasDown = down; down {

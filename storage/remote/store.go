@@ -26,6 +26,7 @@ type Store struct {
 	*storage.Writer
 
 	client *clientv3.Client
+	prefix string // of all keys, for watchers of the store's own
 	log    *slog.Logger
 
 	looks    looks
@@ -37,7 +38,6 @@ type Store struct {
 
 	compacted atomic.Int64 // the revision up to which history is gone, as far as known
 	reads     atomic.Int64 // stretches of history read
-	streams   atomic.Int64 // gives each stream of watches a number
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -56,7 +56,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if log == nil {
 		log = slog.Default()
 	}
-	s := &Store{Writer: storage.NewWriter(client), client: client, log: log}
+	s := &Store{Writer: storage.NewWriter(client), client: client, prefix: o.prefix(), log: log}
 	s.progress.wanted = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.identify(ctx); err != nil {
@@ -144,6 +144,7 @@ const (
 // List implements storage.Store.
 func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revision, fn func(storage.Change) error) (storage.Revision, error) {
 	from, end := keys.First(), clientv3.WithRange(clientv3.GetPrefixRangeEnd(keys.Prefix))
+	var newest write
 	for limit := firstPage; ; {
 		res, err := s.get(ctx, pageTimeout, from, end, clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
 		if err != nil {
@@ -155,11 +156,16 @@ func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revisio
 		bytes := 0
 		for _, kv := range res.Kvs {
 			bytes += len(kv.Key) + len(kv.Value)
-			if err := fn(s.decode(kv)); err != nil {
+			c := s.decode(kv)
+			if c.Revision > newest.revision {
+				newest = write{c.Key, c.Revision}
+			}
+			if err := fn(c); err != nil {
 				return 0, err
 			}
 		}
 		if !res.More {
+			s.known.seeWrite(newest)
 			return at, nil
 		}
 		from = string(res.Kvs[len(res.Kvs)-1].Key) + "\x00"

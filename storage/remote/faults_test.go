@@ -1,0 +1,208 @@
+package remote_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+)
+
+// silencer passes connections on to an etcd, until it's silent: then it takes what comes, and says nothing.
+type silencer struct {
+	url    string
+	silent atomic.Bool
+}
+
+// newSilencer stands before the etcd with a URL. It ends with the test.
+func newSilencer(t *testing.T, url string) *silencer {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &silencer{url: "http://" + l.Addr().String()}
+	var mu sync.Mutex // guards open
+	var open []net.Conn
+	var wg sync.WaitGroup
+	pass := func(to, from net.Conn) {
+		defer to.Close()
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := from.Read(buf)
+			if err != nil {
+				return
+			}
+			if s.silent.Load() {
+				continue
+			}
+			if _, err := to.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}
+	wg.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+			if err != nil {
+				in.Close()
+				continue
+			}
+			mu.Lock()
+			open = append(open, in, out)
+			mu.Unlock()
+			wg.Go(func() { pass(in, out) })
+			wg.Go(func() { pass(out, in) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		mu.Lock()
+		for _, c := range open {
+			c.Close()
+		}
+		mu.Unlock()
+		wg.Wait()
+	})
+	return s
+}
+
+// TestHistoryOfSilentEtcd: history that doesn't come is given up.
+func TestHistoryOfSilentEtcd(t *testing.T) {
+	url, _ := startEtcd(t, t.TempDir(), nil)
+	before := newSilencer(t, url)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	s := open(t, remote.Options{Servers: []string{before.url}})
+	_, at, err := s.Window(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	through, err := s.Create(ctx, key, []byte("v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.silent.Store(true)
+	if _, _, err := s.Changes(ctx, storage.Stretch{After: at, Through: through}); !errors.Is(err, storage.ErrUnavailable) {
+		t.Errorf("error is %v, want %v", err, storage.ErrUnavailable)
+	}
+}
+
+// TestLowerTerm: a member that caught up by a snapshot has an old term, and the store is the same all the same. With a
+// write that is gone it isn't.
+func TestLowerTerm(t *testing.T) {
+	url, _ := startEtcd(t, t.TempDir(), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s := open(t, remote.Options{Servers: []string{url}})
+	s.RaiseTerm()
+	if _, err := s.Barrier(ctx); err != nil {
+		t.Errorf("no write is known: %v", err)
+	}
+	_, at, err := s.Window(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rev, err := s.Create(ctx, key, []byte("v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; at < rev && err == nil; _, at, err = s.Follow(ctx, at) {
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Barrier(ctx); err != nil {
+		t.Errorf("the write that is known is there: %v", err)
+	}
+	other, err := s.Create(ctx, key+"b", []byte("v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Misremember(key, other)
+	if _, err := s.Barrier(ctx); !errors.Is(err, storage.ErrRewound) {
+		t.Errorf("another key was written at the revision: %v", err)
+	}
+}
+
+// TestStreamsOfWatches: a request for the progress of a watch that has just ended leaves no stream.
+func TestStreamsOfWatches(t *testing.T) {
+	url, _ := startEtcd(t, t.TempDir(), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s := open(t, remote.Options{Servers: []string{url}})
+	_, at, err := s.Window(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	following, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.Follow(following, at)
+	}()
+	defer func() { <-ended }()
+	defer stop()
+	for !s.Following() {
+		if ctx.Err() != nil {
+			t.Fatal("nothing follows")
+		}
+		runtime.Gosched()
+	}
+	for range 5 {
+		if err := s.AskEndedWatch(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stacks := make([]byte, 4<<20)
+	for {
+		stacks := stacks[:runtime.Stack(stacks, true)]
+		streams := strings.Count(string(stacks), "(*watchGRPCStream).run(")
+		if streams <= 1 {
+			return
+		}
+		if ctx.Err() != nil {
+			t.Fatalf("%d streams are open for one watch", streams)
+		}
+	}
+}
+
+// TestOnReadUnlocked: OnRead may ask the store.
+func TestOnReadUnlocked(t *testing.T) {
+	url, _ := startEtcd(t, t.TempDir(), nil)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	s := open(t, remote.Options{Servers: []string{url}})
+	read := make(chan string, 1)
+	s.OnRead = func(key string) error {
+		s.TailBytes()
+		read <- key
+		return nil
+	}
+	_, at, err := s.Window(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go s.Follow(ctx, at)
+	if _, err := s.Create(ctx, key, []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case got := <-read:
+		if got != key {
+			t.Errorf("read %q", got)
+		}
+	case <-ctx.Done():
+		t.Error("nothing was read")
+	}
+}

@@ -1,0 +1,35 @@
+package remote
+
+import (
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestOwedAnswers: a watch begins again when it has owed an answer for too long, and not because it was idle.
+func TestOwedAnswers(t *testing.T) {
+	began := 0
+	f := &follower{store: &Store{}, upTo: 5, again: func() { began++ }}
+	opened := time.Now()
+	idle := opened.Add(time.Hour)
+	is := func(what string, at time.Time, want step, wantBegan int) {
+		t.Helper()
+		if _, got := f.next(6, at); got != want || began != wantBegan {
+			t.Errorf("%s: step %d after %d new watches, want %d after %d", what, got, began, want, wantBegan)
+		}
+	}
+	if _, got := f.next(5, idle); got != isThere {
+		t.Errorf("the watch is where it's wanted: step %d", got)
+	}
+	is("no watch is open", idle, waitMore, 0)
+	f.watcher = clientv3.NewWatchFromWatchClient(nil, nil)
+	is("it was idle", idle, askProgress, 0)
+	is("it owes an answer", idle.Add(silence), askProgress, 0)
+	is("it owes one for too long", idle.Add(silence+1), waitMore, 1)
+	if err := f.receive(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: 5}}); err != nil {
+		t.Fatal(err)
+	}
+	is("it has answered", idle.Add(2*silence), askProgress, 1)
+}
