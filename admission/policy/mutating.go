@@ -85,9 +85,7 @@ func (m *Mutating) Admit(ctx context.Context, r *admissionRequest) error {
 		all = append(all, c.invocations(ctx, p)...)
 	}
 	for _, i := range all {
-		if err := c.invoke(ctx, i); err != nil {
-			return err
-		}
+		c.invoke(ctx, i)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -173,21 +171,21 @@ func (c *changes) invocations(ctx context.Context, p bound[mutations]) (all []in
 	return all
 }
 
-// invoke lets a policy change the object: its mutations, one after the other. An error is the server's; what is wrong with the
-// policy is noted.
-func (c *changes) invoke(ctx context.Context, i invocation) error {
-	problem := problem{policy: i.name, binding: i.binding, reason: metav1.StatusReasonInvalid}
-	expressions := i.compiled()
+// invoke lets a policy change the object: its mutations, one after the other. What goes wrong is noted.
+func (c *changes) invoke(ctx context.Context, i invocation) {
 	in, err := c.input(ctx, i.at, i.params)
 	if err != nil {
-		return err
+		c.fail(i.policy, problem{policy: i.name, text: "failed to configure policy: " + err.Error()})
+		return
 	}
-	if ok, err := meets(ctx, expressions, in); err != nil {
+	problem := problem{policy: i.name, binding: i.binding, reason: metav1.StatusReasonInvalid}
+	expressions := i.compiled()
+	if ok, err := expressions.conditions.Match(ctx, in); err != nil {
 		problem.text = err.Error()
 		c.fail(i.policy, problem)
-		return nil
+		return
 	} else if !ok || !c.round.Calls(i.key()) {
-		return nil
+		return
 	}
 	before := c.Object
 	for _, m := range expressions.own.patches {
@@ -208,7 +206,6 @@ func (c *changes) invoke(ctx context.Context, i invocation) error {
 	if expressions.own.reinvoked {
 		c.round.Called(i.key())
 	}
-	return nil
 }
 
 // mutate makes one change. Each has a budget of its own, and sees the object as the one before left it.

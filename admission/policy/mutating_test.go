@@ -2,11 +2,14 @@ package policy_test
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
@@ -107,6 +110,44 @@ func TestMutating(t *testing.T) {
 					t.Errorf("%s is %v, want %v", path, got, want)
 				}
 			}
+		})
+	}
+}
+
+// TestConversionFails: whether an object passes that can't be converted into the version that a policy is written for is up to
+// its failurePolicy.
+func TestConversionFails(t *testing.T) {
+	converter := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(converter.Close)
+	s := servertest.New(t, func(s *server.Server) { s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	const widgetNames = "names: {plural: widgets, kind: Widget}"
+	broken := strings.Replace(definitions, widgetNames, widgetNames+"\n  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: '"+converter.URL+"'}}}", 1)
+	if broken == definitions {
+		t.Fatal("the definitions have another form")
+	}
+	apply(t, s, broken)
+	s.Snapshot("base")
+	stored := request{path: paths["Widget"], body: `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"color":"red"}}`}
+	rules := strings.Replace(widgetRules, "[v1]", "[v2]", 1)
+	refused := func(code int, want string) request {
+		q := stored
+		q.code, q.want = code, want
+		return q
+	}
+	const why = "conversion to example.com/v2, Kind=Widget failed"
+	for _, test := range []struct {
+		name, objects string
+		request
+	}{
+		{"validating", validating("p", rules+`validations: [{expression: "true"}]`), refused(422, "denied request: failed to configure binding: failed to convert object version: Internal error occurred: "+why)},
+		{"validating, ignored", validating("p", "failurePolicy: Ignore\n"+rules+`validations: [{expression: "true"}]`), stored},
+		{"mutating", mutating("p", rules+applying("Object{spec: Object.spec{size: 3}}")), refused(403, `policy "p" denied request: failed to configure policy: Internal error occurred: `+why)},
+		{"mutating, ignored", mutating("p", "failurePolicy: Ignore\n"+rules+applying("Object{spec: Object.spec{size: 3}}")), stored},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s.ResetTo("base")
+			apply(t, s, test.objects)
+			test.send(t, s)
 		})
 	}
 }

@@ -2,11 +2,8 @@ package policy
 
 import (
 	"context"
-	"errors"
 
-	celtypes "github.com/google/cel-go/common/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -33,28 +30,4 @@ func (q *request) input(ctx context.Context, at match.Place, params map[string]a
 	}
 	in.Params = params
 	return in, nil
-}
-
-// meets tells whether all match conditions are true. One that is false decides, whatever the others are. Otherwise a
-// condition that can't be evaluated is an error.
-func meets[E any](ctx context.Context, c *compiled[E], in *expression.Input) (bool, error) {
-	if len(c.conditions) == 0 {
-		return true, nil
-	}
-	without := *in
-	without.Namespace = nil // conditions see no namespace in Kubernetes
-	run := c.set.Run(&without, celconfig.RuntimeCELCostBudgetMatchConditions)
-	var failures []error
-	for _, p := range c.conditions {
-		v, err := run.Evaluate(ctx, p)
-		switch {
-		case errors.Is(err, expression.ErrBudget):
-			return false, err
-		case err != nil:
-			failures = append(failures, err)
-		case v == celtypes.False:
-			return false, nil
-		}
-	}
-	return true, errors.Join(failures...)
 }

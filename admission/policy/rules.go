@@ -40,7 +40,7 @@ type policy[E any] struct {
 // compiled is a policy's expressions.
 type compiled[E any] struct {
 	set        *expression.Set
-	conditions []*expression.Program
+	conditions match.Conditions
 	own        E
 }
 
@@ -52,12 +52,7 @@ func (p *policy[E]) lazily(own func(*expression.Set) E) {
 		for _, v := range p.variables {
 			_ = set.Define(v.Name, v.Expression)
 		}
-		c := &compiled[E]{set: set}
-		for _, m := range p.conditions {
-			c.conditions = append(c.conditions, program(set, m.Expression, expression.Condition))
-		}
-		c.own = own(set)
-		return c
+		return &compiled[E]{set, match.CompileConditions(set, p.conditions), own(set)}
 	})
 }
 

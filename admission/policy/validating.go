@@ -219,7 +219,7 @@ func evaluate(ctx context.Context, p *policy[rules], in *expression.Input, noted
 		return []failure{{message: err.Error(), err: err, ignored: p.lenient, took: time.Since(began)}}
 	}
 	c := p.compiled()
-	if ok, err := meets(ctx, c, in); err != nil {
+	if ok, err := c.conditions.Match(ctx, in); err != nil {
 		return failed(err)
 	} else if !ok {
 		return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/expression"
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 )
 
@@ -34,7 +35,7 @@ type hook struct {
 	spec          *admissionregistrationv1.MutatingWebhook // of a validating one, too
 	namespaces    labels.Selector
 	objects       labels.Selector
-	conditions    func() *match.Conditions // compiled at the first call
+	conditions    func() match.Conditions // compiled at the first call
 	timeout       time.Duration
 	calls         hookclient.Config
 	err           error // why it can't be called; nil for most
@@ -43,7 +44,9 @@ type hook struct {
 // newHook reads a webhook of a configuration.
 func newHook(configuration string, spec *admissionregistrationv1.MutatingWebhook) *hook {
 	h := &hook{configuration: configuration, name: spec.Name, spec: spec, timeout: defaultTimeout}
-	h.conditions = sync.OnceValue(func() *match.Conditions { return match.CompileConditions(spec.MatchConditions) })
+	h.conditions = sync.OnceValue(func() match.Conditions {
+		return match.CompileConditions(expression.New(false), spec.MatchConditions)
+	})
 	if s := spec.TimeoutSeconds; s != nil {
 		h.timeout = time.Duration(*s) * time.Second
 	}

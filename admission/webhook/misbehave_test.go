@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -112,6 +113,7 @@ func TestSelection(t *testing.T) {
 		{"condition", `matchConditions=[{"name":"c","expression":"object.metadata.name == 'strict' && request.userInfo.username == 'system:admin'"}]`, []string{"strict"}},
 		{"authorizer", `matchConditions=[{"name":"c","expression":"!authorizer.group('').resource('configmaps').check('create').allowed()"}]`, nil},
 		{"condition fails", `matchConditions=[{"name":"c","expression":"object.nothing == 'x'"}]`, []string{"default", "strict", "labelled"}},
+		{"a false condition decides", `matchConditions=[{"name":"a","expression":"object.nothing == 'x'"},{"name":"b","expression":"object.metadata.name == 'strict'"}]`, []string{"strict"}},
 		{"operation", `rules=[{"apiGroups":[""],"apiVersions":["v1"],"operations":["UPDATE"],"resources":["*"]}]`, nil},
 		{"scope", `rules=[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*"],"scope":"Cluster"}]`, nil},
 		{"subresource", `rules=[{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":["*/status"]}]`, nil},
@@ -132,11 +134,46 @@ func TestSelection(t *testing.T) {
 					}
 				}
 				res, body := s.Do("POST", "/api/v1/namespaces/"+r[0]+"/configmaps?dryRun=All", r[1])
-				if res.StatusCode != want && !(want == 400 && res.StatusCode == 403 && test.name == "condition fails") {
+				if res.StatusCode != want && !(want == 400 && res.StatusCode == 403 && strings.Contains(test.member, "object.nothing")) {
 					t.Errorf("%s: %s %s, want %d", name, res.Status, body, want)
 				}
 			}
 			must(t, s, 200, "DELETE", validatingPath+"/deny", "")
+		})
+	}
+}
+
+// TestConditionsThatFail: what a client is told of match conditions that can't be evaluated, and that failurePolicy decides
+// about them. Conditions that cost too much together are such, though each alone is cheap enough.
+func TestConditionsThatFail(t *testing.T) {
+	h, s := newHook(t), start(t)
+	// By Kubernetes' rules contains costs a hundredth of the product of both lengths: this is 900,000 of at most 1,000,000 for a
+	// condition, and of 2,500,000 for all.
+	long := `{"metadata":{"name":"a"},"data":{"color":"` + strings.Repeat("a", 100_000) + `"}}`
+	costly := "[1,2,3,4,5,6,7,8,9].all(x, !object.data.color.contains('" + strings.Repeat("b", 100) + "'))"
+	var all []string
+	for i := range 3 {
+		all = append(all, fmt.Sprintf(`{"name":"c%d","expression":%q}`, i, costly))
+	}
+	const nothing = "expression 'object.nothing == 'x'' resulted in error: no such key: nothing"
+	for _, test := range []struct{ name, conditions, want string }{
+		{"one", `{"name":"c","expression":"object.nothing == 'x'"}`, "is forbidden: " + nothing},
+		{"two", `{"name":"c","expression":"object.nothing == 'x'"},{"name":"d","expression":"oldObject.nothing == 'x'"}`, "is forbidden: [" + nothing + ", expression 'oldObject.nothing"},
+		{"cheap enough", strings.Join(all[:2], ","), ""},
+		{"over the budget", strings.Join(all, ","), "running out of cost budget"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			for _, policy := range []string{"Fail", "Ignore"} {
+				must(t, s, 201, "POST", validatingPath, h.configuration("Validating", "c", "/c", "matchConditions=["+test.conditions+"]", "failurePolicy="+strconv.Quote(policy)))
+				res, body := s.Do("POST", configMaps+"?dryRun=All", long)
+				if fails := policy == "Fail" && test.want != ""; fails != (res.StatusCode == 403) || !fails && res.StatusCode != 201 || fails && !strings.Contains(body, test.want) {
+					t.Errorf("%s: %s %s", policy, res.Status, body)
+				}
+				if n := len(h.requests("/c")); (n == 1) != (test.want == "") {
+					t.Errorf("%s: it was asked %d times", policy, n)
+				}
+				must(t, s, 200, "DELETE", validatingPath+"/c", "")
+			}
 		})
 	}
 }

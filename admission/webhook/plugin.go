@@ -94,7 +94,7 @@ func (p *plugin) chosen(ctx context.Context, q *match.Request, c candidate) (boo
 	}
 	in, err := q.Input(ctx, c.at, p.Authorizer)
 	if err != nil {
-		return false, err
+		return false, unconverted(err)
 	}
 	matches, err := c.conditions().Match(ctx, in)
 	switch {
@@ -110,6 +110,16 @@ func (p *plugin) chosen(ctx context.Context, q *match.Request, c candidate) (boo
 		p.Metrics.excluded(c.hook, p.step, q)
 	}
 	return matches, nil
+}
+
+// unconverted returns what a client is told of an object that can't be converted for a webhook: an error of the server's,
+// about which no failurePolicy decides.
+func unconverted(err error) error {
+	var status *apierrors.StatusError
+	if !errors.As(err, &status) {
+		status = apierrors.NewInternalError(err)
+	}
+	return &registry.Answer{StatusError: status}
 }
 
 // verdict is what a webhook says of a request.

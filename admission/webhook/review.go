@@ -82,7 +82,7 @@ func reviewVersion(versions []string) string {
 func newReview(ctx context.Context, q *match.Request, at match.Place, version string) (*admissionv1.AdmissionRequest, []byte, error) {
 	obj, old, err := q.Objects(ctx, at)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, unconverted(err)
 	}
 	r := q.Describe(at)
 	r.UID = uuid.NewUUID()
