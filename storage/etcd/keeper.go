@@ -31,15 +31,14 @@ const (
 
 // keeper keeps history and space within their bounds. Its work is done by one goroutine: see run.
 type keeper struct {
-	local *etcdserver.EtcdServer
-	dir   *dataDir
-	log   *slog.Logger
-	quota int64
-	room  *room
-	// inCluster is set if there may be other members.
-	inCluster bool
-	floor     atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
-	acts      atomic.Pointer[func() bool]  // see Server.SetActs; nil if this process always does
+	local   *etcdserver.EtcdServer
+	dir     *dataDir
+	log     *slog.Logger
+	quota   int64
+	room    *room
+	cluster *cluster                     // nil if there are no other members
+	floor   atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
+	acts    atomic.Pointer[func() bool]  // see Server.SetActs; nil if this process always does
 	historyClock
 	writeCount
 	alarms alarms
@@ -59,7 +58,8 @@ type compaction struct {
 	done   int64 // the revision up to which this process has compacted; 0 before
 }
 
-func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, error) {
+func newKeeper(s *Server, o Options) (*keeper, error) {
+	local, d := s.Local, s.dir
 	m, base, err := d.loadMarks(o, local.KV().Rev())
 	if err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", d.path, err)
@@ -70,7 +70,7 @@ func newKeeper(local *etcdserver.EtcdServer, d *dataDir, o Options) (*keeper, er
 		return nil, err
 	}
 	k := &keeper{
-		local: local, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m, inCluster: o.Cluster.Listen != "",
+		local: local, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m, cluster: s.cluster,
 		historyClock: historyClock{base: base, began: time.Now()},
 		writeCount:   writeCount{writes: local.Watchable().NewWatchStream(), of: be},
 	}

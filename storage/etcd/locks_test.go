@@ -70,7 +70,7 @@ func TestHealthWhileAlarmIsWritten(t *testing.T) {
 	unlock := sync.OnceFunc(tx.Unlock)
 	defer unlock() // so that Close doesn't wait for a test that failed
 	raised := make(chan error, 1)
-	go func() { raised <- s.keeper.alarm(t.Context(), pb.AlarmRequest_ACTIVATE) }()
+	go func() { raised <- s.keeper.alarm(t.Context(), s.Local.MemberID(), pb.AlarmRequest_ACTIVATE) }()
 	inside(t, "MustPutAlarm")
 	atOnce(t, "Health", func() { _ = s.Health() })
 	unlock()

@@ -226,7 +226,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		return fmt.Errorf("data directory %s: etcd doesn't get ready: %w", s.dir.path, err)
 	}
 	var k *keeper
-	if !s.waitFor("the keeper's start", func() { k, err = newKeeper(s.Local, s.dir, o) }) {
+	if !s.waitFor("the keeper's start", func() { k, err = newKeeper(s, o) }) {
 		return s.err
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
 )
@@ -157,14 +158,30 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 			return fmt.Errorf("defragment the database: %w", err)
 		}
 	}
-	if !k.alarms.noSpace.Load() || k.local.Backend().Size() >= enough {
+	if !k.alarms.noSpace.Load() {
 		return nil
 	}
-	if err := k.alarm(ctx, pb.AlarmRequest_DEACTIVATE); err != nil {
-		return err
+	return k.takeBackAlarms(ctx, enough)
+}
+
+// takeBackAlarms takes this member's alarm back if its database is smaller than enough, and the alarms of members that have
+// been removed. The others do that themselves.
+func (k *keeper) takeBackAlarms(ctx context.Context, enough int64) error {
+	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	for _, a := range k.raised() {
+		id := types.ID(a.MemberID)
+		mine := id == k.local.MemberID() && k.local.Backend().Size() < enough
+		if a.Alarm != pb.AlarmType_NOSPACE || !mine && k.local.Cluster().Member(id) != nil {
+			continue
+		}
+		if err := k.alarm(bounded, id, pb.AlarmRequest_DEACTIVATE); err != nil {
+			return err
+		}
 	}
-	k.noteAlarms()
-	k.log.Info("the database is below its quota again: writes go on", "databaseBytes", k.local.Backend().Size(), "quota", k.quota)
+	if k.noteAlarms(); !k.alarms.noSpace.Load() {
+		k.log.Info("the database is below its quota again: writes go on", "databaseBytes", k.local.Backend().Size(), "quota", k.quota)
+	}
 	return nil
 }
 
@@ -219,7 +236,7 @@ type alarms struct {
 // raised returns the alarms that are raised. In a cluster they're read from the database, because etcd replaces its own list
 // without a lock when a snapshot comes from another member.
 func (k *keeper) raised() (all []*pb.AlarmMember) {
-	if !k.inCluster {
+	if k.cluster == nil {
 		return k.local.Alarms()
 	}
 	be := k.local.Backend()
@@ -250,10 +267,10 @@ func (k *keeper) noteAlarms() {
 	k.alarms.corrupt.Store(corrupt)
 }
 
-func (k *keeper) alarm(ctx context.Context, action pb.AlarmRequest_AlarmAction) error {
-	_, err := k.local.Alarm(ctx, &pb.AlarmRequest{MemberID: uint64(k.local.MemberID()), Action: action, Alarm: pb.AlarmType_NOSPACE})
+func (k *keeper) alarm(ctx context.Context, of types.ID, action pb.AlarmRequest_AlarmAction) error {
+	_, err := k.local.Alarm(ctx, &pb.AlarmRequest{MemberID: uint64(of), Action: action, Alarm: pb.AlarmType_NOSPACE})
 	if err != nil {
-		return fmt.Errorf("%v the no-space alarm: %w", action, err)
+		return fmt.Errorf("%v the no-space alarm of member %v: %w", action, of, err)
 	}
 	return nil
 }

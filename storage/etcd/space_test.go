@@ -211,7 +211,7 @@ func TestHistoryNeverReachesQuota(t *testing.T) {
 func TestAlarmOfEarlierProcess(t *testing.T) {
 	dir := t.TempDir()
 	s := openTest(t, Options{DataDir: dir})
-	if err := s.keeper.alarm(t.Context(), pb.AlarmRequest_ACTIVATE); err != nil {
+	if err := s.keeper.alarm(t.Context(), s.Local.MemberID(), pb.AlarmRequest_ACTIVATE); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -220,6 +220,37 @@ func TestAlarmOfEarlierProcess(t *testing.T) {
 	s = openTest(t, Options{DataDir: dir, History: 80 * time.Millisecond})
 	soon(t, "healthy", func() bool { return s.Health() == nil })
 	if _, err := s.Client.Put(t.Context(), "k", "v"); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAlarmOfARemovedMember: while a member has no space, writes are refused. Once it's removed, nobody else would ever take its
+// alarm back, so the others do.
+func TestAlarmOfARemovedMember(t *testing.T) {
+	voter, learner := openTwo(t)
+	id := learner.Local.MemberID()
+	if err := voter.keeper.alarm(t.Context(), id, pb.AlarmRequest_ACTIVATE); err != nil {
+		t.Fatal(err)
+	}
+	look := func() error {
+		disk, err := voter.keeper.guardDisk(t.Context())
+		if err != nil {
+			return err
+		}
+		return voter.keeper.keepSpace(t.Context(), disk)
+	}
+	write := func() error {
+		_, err := voter.Client.Put(t.Context(), "k", "v")
+		return err
+	}
+	soon(t, "the keeper looks at the space", func() bool { return look() == nil })
+	soon(t, "a write is refused while the member has no space", func() bool { return errors.Is(write(), rpctypes.ErrNoSpace) })
+	soon(t, "the member is removed", func() bool {
+		err := voter.RemoveMember(t.Context(), id.String())
+		return err == nil || errors.Is(err, ErrNoMember) // by an earlier try
+	})
+	soon(t, "a write succeeds", func() bool { return look() == nil && write() == nil })
+	if err := voter.Health(); err != nil {
 		t.Error(err)
 	}
 }

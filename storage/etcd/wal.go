@@ -3,6 +3,8 @@ package etcd
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"golang.org/x/sync/errgroup"
@@ -22,6 +24,8 @@ const (
 	// idleAtOnce is how many of the entries that hasten a snapshot are under way at once: etcd stores entries that come
 	// together with one sync.
 	idleAtOnce = 64
+	// hastenTime is how long the keeper hastens a snapshot before it looks at the disk again.
+	hastenTime = 5 * time.Second
 	// nobody is an id that no member has.
 	nobody = 1
 )
@@ -50,24 +54,53 @@ func (k *keeper) keepWAL(ctx context.Context, disk *roomState) error {
 	return k.hastenSnapshot(ctx)
 }
 
-// hastenSnapshot writes entries that change nothing, as many as bring a snapshot about. etcd's own way to ask for one may be
-// called by etcd alone.
+// hastenSnapshot writes entries that change nothing, as many as are missing until etcd makes a snapshot. etcd's own way to
+// ask for one may be called by etcd alone. In a cluster everybody's entries count for everybody: members that do this at
+// once share the work. What isn't done within hastenTime is left to the next look, and so is everything while nobody leads.
 func (k *keeper) hastenSnapshot(ctx context.Context) error {
-	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(idleAtOnce)
-	for range snapshotCount {
-		work.Go(func() error {
-			cost := k.room.cost(0)
-			if err := k.room.enter(ctx, cost, deletes); err != nil {
-				return err
-			}
-			defer k.room.leave(cost)
-			_, err := k.local.Alarm(ctx, &pb.AlarmRequest{MemberID: nobody, Action: pb.AlarmRequest_DEACTIVATE, Alarm: pb.AlarmType_NOSPACE})
-			return err
-		})
+	last, err := k.dir.lastSnapshot()
+	for giveUp := time.Now().Add(hastenTime); err == nil && k.local.AppliedIndex() <= last+snapshotCount; {
+		if k.cluster != nil && !k.cluster.led() || time.Now().After(giveUp) {
+			return nil
+		}
+		err = k.idle(ctx)
 	}
-	if err := work.Wait(); err != nil {
+	if err != nil {
 		return fmt.Errorf("shorten the WAL: %w", err)
 	}
 	return nil
+}
+
+// idle writes idleAtOnce entries that change nothing. Its error comes within answerTimeout.
+func (k *keeper) idle(ctx context.Context) error {
+	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	work, bounded := errgroup.WithContext(bounded)
+	for range idleAtOnce {
+		work.Go(func() error {
+			cost := k.room.cost(0)
+			if err := k.room.enter(bounded, cost, deletes); err != nil {
+				return err
+			}
+			defer k.room.leave(cost)
+			return k.alarm(bounded, nobody, pb.AlarmRequest_DEACTIVATE)
+		})
+	}
+	return work.Wait()
+}
+
+// lastSnapshot returns the index of the last snapshot, the last entry that's in it, or 0.
+func (d *dataDir) lastSnapshot() (last uint64, err error) {
+	names, err := filepath.Glob(filepath.Join(d.files().Snapshots(), "*.snap"))
+	if err != nil {
+		return 0, err
+	}
+	for _, name := range names {
+		var term, index uint64
+		if _, err := fmt.Sscanf(filepath.Base(name), "%016x-%016x.snap", &term, &index); err != nil {
+			return 0, fmt.Errorf("%s has no snapshot's name: %w", name, err)
+		}
+		last = max(last, index)
+	}
+	return last, nil
 }

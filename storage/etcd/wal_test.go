@@ -1,8 +1,13 @@
 package etcd
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -35,6 +40,70 @@ func TestWALBound(t *testing.T) {
 	res, err := s.Client.Get(t.Context(), "k")
 	if err != nil || string(res.Kvs[0].Value) != fmt.Sprint(writes-1, value) {
 		t.Errorf("after a restart the last write isn't there: %v", err)
+	}
+}
+
+// openTwo starts a member and a learner, whose keepers rest.
+func openTwo(t *testing.T) (voter, learner *Server) {
+	t.Helper()
+	var all [2]Options
+	for i := range all {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[i] = Options{DataDir: filepath.Join(t.TempDir(), "data"), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Cluster: ClusterOptions{Listen: l.Addr().String()}}
+		l.Close()
+	}
+	voter = openTest(t, all[0])
+	voter.haltKeeper()
+	all[1].Cluster.Join, all[1].Cluster.JoinTokenFile = all[0].Cluster.Listen, filepath.Join(all[0].DataDir, joinTokenName)
+	learner, err := Open(t.Context(), all[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = learner.Close() }) // it may have been removed
+	learner.haltKeeper()
+	return voter, learner
+}
+
+// TestHastenSnapshotOfMembers: members that hasten a snapshot at the same time write as many entries as one of them would. A
+// member that has no leader leaves it at that.
+func TestHastenSnapshotOfMembers(t *testing.T) {
+	voter, learner := openTwo(t)
+	var both sync.WaitGroup
+	for _, s := range []*Server{voter, learner} {
+		both.Go(func() {
+			for s.Local.AppliedIndex() <= snapshotCount && t.Context().Err() == nil {
+				if err := s.keeper.hastenSnapshot(t.Context()); err != nil { // what is forwarded to a leader may be lost
+					t.Log(err)
+				}
+			}
+		})
+	}
+	both.Wait()
+	for _, s := range []*Server{voter, learner} {
+		soon(t, "there's a snapshot", func() bool {
+			last, err := s.dir.lastSnapshot()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return last > 0
+		})
+	}
+	const most = 3 * snapshotCount / 2 // with those that were under way when it was enough, or lost
+	if got := voter.Local.AppliedIndex(); got > most {
+		t.Errorf("there are %d entries, and %d are enough", got, most)
+	}
+	if err := voter.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	learner.background.Go(func() { learner.cluster.probe(ctx) })
+	soon(t, "nobody leads", func() bool { return !learner.cluster.led() })
+	cancel()
+	if err := learner.keeper.hastenSnapshot(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 

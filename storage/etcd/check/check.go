@@ -27,8 +27,11 @@ func (d Directory) Member() string { return filepath.Join(d.Path, "member") }
 // WAL is the directory of etcd's write-ahead log.
 func (d Directory) WAL() string { return filepath.Join(d.Member(), "wal") }
 
+// Snapshots is the directory of etcd's snapshots.
+func (d Directory) Snapshots() string { return filepath.Join(d.Member(), "snap") }
+
 // Database is the file of etcd's database.
-func (d Directory) Database() string { return filepath.Join(d.Member(), "snap", "db") }
+func (d Directory) Database() string { return filepath.Join(d.Snapshots(), "db") }
 
 // Open says whether the directory is sound. If it is, etcd may start there: its files are whole, or the
 // directory is as if it had never been started, and there is no seal any more. It returns the WAL's last
