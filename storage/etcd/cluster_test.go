@@ -382,3 +382,70 @@ func TestStrangersFillThePort(t *testing.T) {
 		t.Errorf("the first member reads %q", got)
 	}
 }
+
+// noticing is a log that tells of a message.
+type noticing struct {
+	slog.Handler
+	message string
+	seen    chan struct{} // capacity 1
+}
+
+func (h noticing) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == h.message {
+		select {
+		case h.seen <- struct{}{}:
+		default:
+		}
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// TestFiveVoters: of five voters two may stop, and writes go on. etcd lets nobody in meanwhile. Who wants to join tries again,
+// until they are back.
+func TestFiveVoters(t *testing.T) {
+	first := newMember(t, nil)
+	all := []*member{first}
+	for range 4 {
+		all = append(all, newMember(t, first))
+	}
+	for _, m := range all {
+		m.Cluster.Voters = 5
+		m.start(t)
+	}
+	voters(t, first.server, 5, 0)
+	closeServer(t, all[1].server)
+	closeServer(t, all[2].server)
+	for i, m := range []*member{first, all[3], all[4]} {
+		writeAgain(t, m.server, "k", fmt.Sprint(i))
+	}
+	six := newMember(t, first)
+	six.Cluster.Voters = 5
+	refused := noticing{six.Log.Handler(), "the join is tried again", make(chan struct{}, 1)}
+	six.Log = slog.New(refused)
+	var joining sync.WaitGroup
+	joining.Go(func() {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*clusterDeadline)
+		defer cancel()
+		s, err := etcd.Open(ctx, six.Options)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		six.server = s
+		t.Cleanup(func() { _ = s.Close() })
+	})
+	select {
+	case <-refused.seen:
+	case <-time.After(clusterDeadline):
+		t.Error("nobody refused the join, and nobody let the member in")
+	}
+	all[1].start(t)
+	all[2].start(t)
+	if joining.Wait(); t.Failed() {
+		return
+	}
+	voters(t, first.server, 5, 1)
+	if got := readHere(t, six.server, "k"); got != "2" {
+		t.Errorf("the sixth member reads %q", got)
+	}
+}

@@ -20,6 +20,8 @@ const (
 	voterInterval = 500 * time.Millisecond
 	// caughtUp is how many entries a learner may lack to count as caught up.
 	caughtUp = 500
+	// readyShare is the share of all entries that a learner may lack to be promoted: etcd's own bound.
+	readyShare = 10
 )
 
 // Member is a process that has the data.
@@ -231,17 +233,27 @@ func (c *cluster) promote(ctx context.Context) {
 	found, committed := c.ask(ctx), local.CommittedIndex()
 	learners = slices.DeleteFunc(learners, func(m *membership.Member) bool {
 		s, ok := found[m.ID]
-		return !ok || s.Applied+caughtUp < committed
+		return !ok || s.Applied+caughtUp < committed || s.Applied < committed-committed/readyShare
 	})
 	for _, m := range learners[:max(0, votersWanted(voters+len(learners), c.o.Voters)-voters)] {
-		bounded, cancel := context.WithTimeout(ctx, answerTimeout)
-		_, err := local.PromoteMember(bounded, uint64(m.ID))
-		cancel()
-		if err != nil {
+		if err := c.promoteOne(ctx, m); err != nil {
 			c.log.Info("a learner isn't promoted yet", "member", m.Name, "error", err)
 			return
 		}
 		c.log.Info("a member votes from now on", "member", m.Name)
+	}
+}
+
+// promoteOne lets a learner vote. It tries for answerTimeout: until the second of a pair votes, no voter may be missed.
+func (c *cluster) promoteOne(ctx context.Context, m *membership.Member) error {
+	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	for {
+		_, err := c.local.Load().PromoteMember(bounded, uint64(m.ID))
+		if err == nil || bounded.Err() != nil || !c.leads() {
+			return err
+		}
+		pause(bounded)
 	}
 }
 
