@@ -142,10 +142,10 @@ func scribble(ctx context.Context, t *testing.T, widgets client.Collection[Widge
 // stands still for seconds doesn't know that itself. Its only writer can tell from what there is once a later write was answered.
 // size is what the object has after the write, or deleted.
 func outcome(ctx context.Context, widgets client.Collection[Widget], name string, size int, err error) (happened bool, _ error) {
-	if !errors.Is(err, client.ErrUnavailable) {
+	if !unanswered(err) {
 		return err == nil, err
 	}
-	for n := 0; errors.Is(err, client.ErrUnavailable); n++ {
+	for n := 0; unanswered(err); n++ {
 		_, err = widgets.Create(ctx, widget(fmt.Sprintf("later-%s-%d-%d", name, size, n), 0))
 	}
 	if err != nil {
@@ -156,6 +156,12 @@ func outcome(ctx context.Context, widgets client.Collection[Widget], name string
 		return size == deleted, nil
 	}
 	return err == nil && w.Spec.Size == size, err
+}
+
+// unanswered tells whether the store couldn't answer now (503), or hasn't answered a write, which may have happened (504).
+func unanswered(err error) bool {
+	var status *client.StatusError
+	return errors.Is(err, client.ErrUnavailable) || errors.As(err, &status) && status.Code == http.StatusGatewayTimeout
 }
 
 // deleted is no size that a widget has.

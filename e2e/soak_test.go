@@ -317,8 +317,8 @@ func (r *round) writeOne(w wrote) (rv int64, acked bool, err error) {
 			return 0, true, nil
 		case a.code < 300:
 			return a.object.rv(r.t), true, nil
-		case a.code == http.StatusTooManyRequests || a.code == http.StatusServiceUnavailable:
-			again = true // 503 may be unknown too
+		case retry(a.code):
+			again = true // after a 504 nobody knows
 		default:
 			return 0, false, fmt.Errorf("%d %s", a.code, a.body)
 		}
@@ -372,7 +372,7 @@ func (r *round) count() (record []wrote) {
 		case http.StatusOK:
 			r.ack(r.counter(), before, a.object.rv(r.t))
 			record = append(record, wrote{size: size, rv: a.object.rv(r.t)})
-		case http.StatusConflict, http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		case http.StatusConflict, http.StatusServiceUnavailable, http.StatusTooManyRequests, http.StatusGatewayTimeout:
 		default:
 			r.t.Errorf("PUT of %s: %d %s", r.counter(), a.code, a.body)
 			return record
@@ -444,7 +444,7 @@ func (l *listed) get(r *round) error {
 	var items []object
 	for token := ""; ; {
 		a, err := r.now().try("GET", widgets+l.query+"&continue="+url.QueryEscape(token), "")
-		if err != nil || a.code == http.StatusServiceUnavailable || a.code == http.StatusTooManyRequests {
+		if err != nil || retry(a.code) {
 			return nil
 		}
 		if a.code != http.StatusOK {

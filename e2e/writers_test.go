@@ -44,6 +44,8 @@ func (w *writer) run(c *client, acked func()) error {
 		switch {
 		case err != nil:
 			return nil // the connection broke: nobody knows
+		case a.code == http.StatusGatewayTimeout:
+			return nil // the store didn't answer
 		case a.code == http.StatusServiceUnavailable:
 			w.open = write{} // it was refused
 			return nil

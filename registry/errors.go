@@ -123,11 +123,11 @@ func (e *Endpoint) failed(about subject, err error) error {
 			"reads with resourceVersion=0 and watches go on meanwhile")
 		unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 		return unavailable
+	case errors.Is(err, storage.ErrUnknownOutcome):
+		e.res.registry.outages.report(err)
+		return apierrors.NewTimeoutError("storage hasn't answered; whether a write happened is unknown", 0) // without a Retry-After: clients would repeat the write unasked
 	case errors.Is(err, storage.ErrUnavailable):
 		e.res.registry.outages.report(err)
-		if errors.Is(err, storage.ErrUnknownOutcome) { // without a Retry-After: clients would repeat the write unasked
-			return apierrors.NewServiceUnavailable("storage can't answer now; whether a write happened is unknown")
-		}
 		unavailable := apierrors.NewServiceUnavailable("storage can't answer now")
 		unavailable.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: outageRetry}
 		return unavailable

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -55,4 +56,34 @@ func TestOutagesAreLogged(t *testing.T) {
 		fail("the second cause")
 		logged("the second cause", "omitted=1000")
 	})
+}
+
+// TestUnknownOutcomes: a write that storage hasn't answered is answered 504, without a word that would have clients repeat it;
+// one that certainly didn't happen may be repeated.
+func TestUnknownOutcomes(t *testing.T) {
+	r := &Registry{}
+	r.outages.log = slog.New(slog.DiscardHandler)
+	e := &Endpoint{res: &resource{registry: r}}
+	for _, c := range []struct {
+		name       string
+		err        error
+		code       int32
+		retryAfter bool
+	}{
+		{"no answer", fmt.Errorf("%w (%w)", storage.ErrUnavailable, storage.ErrUnknownOutcome), http.StatusGatewayTimeout, false},
+		{"the caller's end", context.DeadlineExceeded, http.StatusGatewayTimeout, false},
+		{"not sent", storage.ErrUnavailable, http.StatusServiceUnavailable, true},
+		{"no majority", fmt.Errorf("%w: %w", storage.ErrUnavailable, storage.ErrNoMajority), http.StatusServiceUnavailable, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var answer apierrors.APIStatus
+			if err := e.fail("a", c.err); !errors.As(err, &answer) {
+				t.Fatal(err)
+			}
+			s := answer.Status()
+			if again := s.Details != nil && s.Details.RetryAfterSeconds > 0; s.Code != c.code || again != c.retryAfter {
+				t.Errorf("the answer is %+v, want %d", s, c.code)
+			}
+		})
+	}
 }

@@ -14,8 +14,8 @@ import (
 
 // In a cluster an answer may not come: the leader is gone, or a majority is. etcd then keeps a request for six seconds
 // and more. Here each gets an answer within answerTimeout. While nobody leads, a request waits for a leader, and if none
-// comes it fails with ErrNoLeader, without having been sent. One that was sent and isn't answered fails with
-// context.DeadlineExceeded: whether it happened is unknown.
+// comes it fails with ErrNoLeader, without having been sent. One that was sent and isn't answered fails with errUnanswered:
+// whether it happened is unknown.
 
 const (
 	// answerTimeout bounds every request: a new leader is there about a second after the last one died.
@@ -25,6 +25,9 @@ const (
 	// probeInterval is how often a member asks whether a majority still answers.
 	probeInterval = time.Second
 )
+
+// errUnanswered is returned for a request that the cluster was given.
+var errUnanswered = fmt.Errorf("the cluster didn't answer within %v", answerTimeout)
 
 // outage says that no majority answers.
 type outage struct {
@@ -113,7 +116,7 @@ func within[T any](ctx context.Context, c *cluster, request func(context.Context
 		case err == nil || ctx.Err() != nil:
 			return res, err
 		case bounded.Err() != nil:
-			return res, fmt.Errorf("the cluster didn't answer within %v: %w", answerTimeout, context.DeadlineExceeded)
+			return res, errUnanswered
 		case !dropped(err):
 			return res, err
 		}

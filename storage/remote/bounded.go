@@ -19,14 +19,17 @@ import (
 const writeTimeout = 5 * time.Second
 
 // bounded is etcd's KV with transactions that end after writeTimeout, with storage.ErrUnavailable: what was asked for may have
-// happened.
-type bounded struct{ clientv3.KV }
+// happened. While etcd is known not to answer, they aren't sent.
+type bounded struct {
+	clientv3.KV
+	gone func() error // why nothing is sent now; nil otherwise
+}
 
-func (b bounded) Txn(ctx context.Context) clientv3.Txn { return &boundedTxn{kv: b.KV, ctx: ctx} }
+func (b bounded) Txn(ctx context.Context) clientv3.Txn { return &boundedTxn{kv: b, ctx: ctx} }
 
 // boundedTxn keeps a transaction's parts until it's committed, when its time begins.
 type boundedTxn struct {
-	kv              clientv3.KV
+	kv              bounded
 	ctx             context.Context // of the one call that the transaction is
 	cmps            []clientv3.Cmp
 	then, otherwise []clientv3.Op
@@ -48,9 +51,12 @@ func (t *boundedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
 }
 
 func (t *boundedTxn) Commit() (*clientv3.TxnResponse, error) {
+	if err := t.kv.gone(); err != nil {
+		return nil, err
+	}
 	within, cancel := context.WithTimeout(t.ctx, writeTimeout)
 	defer cancel()
-	res, err := t.kv.Txn(within).If(t.cmps...).Then(t.then...).Else(t.otherwise...).Commit()
+	res, err := t.kv.KV.Txn(within).If(t.cmps...).Then(t.then...).Else(t.otherwise...).Commit()
 	switch {
 	case err == nil:
 		return res, nil

@@ -26,7 +26,7 @@ func (t promptTxn) Commit() (*clientv3.TxnResponse, error) {
 // TestTxnTime: the time of a transaction begins when it's committed.
 func TestTxnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		txn := bounded{promptKV{}}.Txn(t.Context()).Then(clientv3.OpPut("k", "v"))
+		txn := bounded{promptKV{}, func() error { return nil }}.Txn(t.Context()).Then(clientv3.OpPut("k", "v"))
 		time.Sleep(2 * writeTimeout)
 		if _, err := txn.Commit(); err != nil {
 			t.Error(err)

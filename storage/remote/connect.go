@@ -244,7 +244,7 @@ func (c *connector) check(ctx context.Context, client *clientv3.Client) error {
 		return last
 	}
 	prefix := c.options.prefix()
-	client.KV = bounded{namespace.NewKV(client.KV, prefix)}
+	client.KV = bounded{namespace.NewKV(client.KV, prefix), func() error { return nil }}
 	client.Watcher = namespace.NewWatcher(client.Watcher, prefix)
 	client.Lease = namespace.NewLease(client.Lease, prefix)
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)

@@ -19,6 +19,7 @@ import (
 type silencer struct {
 	url    string
 	silent atomic.Bool
+	cut    func() // closes the connections
 }
 
 // newSilencer stands before the etcd with a URL. It ends with the test.
@@ -65,13 +66,16 @@ func newSilencer(t *testing.T, url string) *silencer {
 			wg.Go(func() { pass(out, in) })
 		}
 	})
-	t.Cleanup(func() {
-		l.Close()
+	s.cut = func() {
 		mu.Lock()
+		defer mu.Unlock()
 		for _, c := range open {
 			c.Close()
 		}
-		mu.Unlock()
+	}
+	t.Cleanup(func() {
+		l.Close()
+		s.cut()
 		wg.Wait()
 	})
 	return s
@@ -95,6 +99,58 @@ func TestHistoryOfSilentEtcd(t *testing.T) {
 	before.silent.Store(true)
 	if _, _, err := s.Changes(ctx, storage.Stretch{After: at, Through: through}); !errors.Is(err, storage.ErrUnavailable) {
 		t.Errorf("error is %v, want %v", err, storage.ErrUnavailable)
+	}
+}
+
+// TestLostEtcd: once etcd is known not to answer, nobody waits for it, and nothing is sent. It's found again.
+func TestLostEtcd(t *testing.T) {
+	url, _ := startEtcd(t, t.TempDir(), nil)
+	before := newSilencer(t, url)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	s := open(t, remote.Options{Servers: []string{before.url}})
+	rev, err := s.Create(ctx, key, []byte("v"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.silent.Store(true)
+	all := storage.Range{Prefix: storage.Root}
+	for what, try := range map[string]func(context.Context) error{
+		"a read":    func(ctx context.Context) error { _, err := s.Get(ctx, key); return err },
+		"a count":   func(ctx context.Context) error { _, err := s.Count(ctx, all, 0); return err },
+		"a barrier": func(ctx context.Context) error { _, err := s.Barrier(ctx); return err },
+		"a list":    func(ctx context.Context) error { _, err := s.List(ctx, all, 0, nil); return err },
+		"a stretch": func(ctx context.Context) error { _, _, err := s.Changes(ctx, storage.Stretch{}); return err },
+		"a write":   func(ctx context.Context) error { _, err := s.Update(ctx, key, []byte("w"), rev); return err },
+	} {
+		var err error
+		eventually(ctx, t, what, func() bool { err = try(ctx); return errors.Is(err, storage.ErrNoMajority) })
+		if !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrUnknownOutcome) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := s.Health(); err == nil || !strings.Contains(err.Error(), "since 20") {
+		t.Errorf("health is %v", err)
+	}
+	before.silent.Store(false)
+	before.cut()
+	eventually(ctx, t, "a write afterwards", func() bool {
+		_, err := s.Update(ctx, key, []byte("w"), rev)
+		return err == nil || errors.Is(err, storage.ErrConflict) // by a try whose answer was lost
+	})
+}
+
+// eventually waits until something holds.
+func eventually(ctx context.Context, t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("%s: not within the time", what)
+		}
 	}
 }
 
@@ -153,28 +209,17 @@ func TestStreamsOfWatches(t *testing.T) {
 	}()
 	defer func() { <-ended }()
 	defer stop()
-	for !s.Following() {
-		if ctx.Err() != nil {
-			t.Fatal("nothing follows")
-		}
-		runtime.Gosched()
-	}
+	eventually(ctx, t, "somebody follows", s.Following)
 	for range 5 {
 		if err := s.AskEndedWatch(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
 	stacks := make([]byte, 4<<20)
-	for {
+	eventually(ctx, t, "one stream for one watch", func() bool {
 		stacks := stacks[:runtime.Stack(stacks, true)]
-		streams := strings.Count(string(stacks), "(*watchGRPCStream).run(")
-		if streams <= 1 {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("%d streams are open for one watch", streams)
-		}
-	}
+		return strings.Count(string(stacks), "(*watchGRPCStream).run(") <= 1
+	})
 }
 
 // TestOnReadUnlocked: OnRead may ask the store.

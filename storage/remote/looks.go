@@ -136,10 +136,10 @@ func (s *Store) identify(ctx context.Context) error {
 // seeMarker reads the marker, and looks whether the store is still the one it was. It asks for progress up to the
 // revision that it returns.
 func (s *Store) seeMarker() (storage.Revision, error) {
-	before := s.known.newest()
+	before, asked := s.known.newest(), time.Now()
 	res, err := s.get(s.ctx, readTimeout, storage.MarkerKey, clientv3.WithKeysOnly())
 	if err != nil {
-		s.known.fail(err)
+		s.known.fail(err, asked)
 		return 0, err
 	}
 	err = s.known.see(before, res)
@@ -151,7 +151,7 @@ func (s *Store) seeMarker() (storage.Revision, error) {
 		s.rewind()
 		return 0, fmt.Errorf("%w: %w", storage.ErrUnavailable, err)
 	case err != nil:
-		s.known.fail(err)
+		s.known.fail(err, asked)
 		return 0, err
 	}
 	rev := storage.Revision(res.Header.Revision)
@@ -287,29 +287,42 @@ func (k *known) begin() {
 	k.rewound, k.told = nil, false
 }
 
-func (k *known) fail(err error) {
+// fail notes that etcd hasn't answered what it was asked at a time.
+func (k *known) fail(err error, asked time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.failing.IsZero() {
-		k.failing = time.Now()
+		k.failing = asked
 	}
 	k.failure = err
 }
 
-// givenUp is for how long etcd hasn't to answer until Barrier doesn't ask any more: a new leader takes less.
-const givenUp = 5 * time.Second
+// givenUp is for how long etcd hasn't to answer until only the prober asks it: a new leader takes less.
+const givenUp = 3 * time.Second
 
-// down returns an error if nobody need ask etcd now: it doesn't answer the prober, or the caches are of another store.
+// down returns an error if nobody but the prober need ask etcd now: it doesn't answer, or the caches are of another store.
 func (k *known) down() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	switch {
-	case k.rewound != nil:
+	if k.rewound != nil {
 		return fmt.Errorf("%w: %w", storage.ErrUnavailable, k.rewound)
-	case !k.failing.IsZero() && time.Since(k.failing) > givenUp:
-		return fmt.Errorf("%w: %w", storage.ErrUnavailable, k.failure)
 	}
-	return nil
+	return k.lost()
+}
+
+// lost returns an error if etcd hasn't answered for a while. The caller holds the lock.
+func (k *known) lost() error {
+	if k.failing.IsZero() || time.Since(k.failing) < givenUp {
+		return nil
+	}
+	return fmt.Errorf("%w: %w: no answer since %s: %w", storage.ErrUnavailable, storage.ErrNoMajority, k.failing.UTC().Format(time.RFC3339), k.failure)
+}
+
+// gone is lost, for what isn't sent then: reads, and transactions.
+func (k *known) gone() error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lost()
 }
 
 // Health returns why the store can't read and write now, and since when; nil if it can. It returns at once.

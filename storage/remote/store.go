@@ -59,6 +59,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{Writer: storage.NewWriter(client), client: client, prefix: o.prefix(), log: log}
 	s.progress.wanted = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	client.KV = bounded{client.KV.(bounded).KV, s.known.gone}
 	if err := s.identify(ctx); err != nil {
 		s.cancel()
 		client.Close()
@@ -115,6 +116,14 @@ func (s *Store) get(ctx context.Context, timeout time.Duration, key string, opti
 	}
 }
 
+// ask is get for whoever needn't find out whether etcd answers again.
+func (s *Store) ask(ctx context.Context, timeout time.Duration, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	if err := s.known.gone(); err != nil {
+		return nil, err
+	}
+	return s.get(ctx, timeout, key, options...)
+}
+
 // Get implements storage.Store.
 func (s *Store) Get(ctx context.Context, key string) (storage.KeyValue, error) {
 	return s.GetAt(ctx, key, 0)
@@ -122,7 +131,7 @@ func (s *Store) Get(ctx context.Context, key string) (storage.KeyValue, error) {
 
 // GetAt implements storage.Store. It's linearizable, also for revision 0.
 func (s *Store) GetAt(ctx context.Context, key string, at storage.Revision) (storage.KeyValue, error) {
-	res, err := s.get(ctx, readTimeout, key, clientv3.WithRev(int64(at)))
+	res, err := s.ask(ctx, readTimeout, key, clientv3.WithRev(int64(at)))
 	if err != nil {
 		return storage.KeyValue{}, storage.Wrap("get", key, err)
 	}
@@ -146,7 +155,7 @@ func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revisio
 	from, end := keys.First(), clientv3.WithRange(clientv3.GetPrefixRangeEnd(keys.Prefix))
 	var newest write
 	for limit := firstPage; ; {
-		res, err := s.get(ctx, pageTimeout, from, end, clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
+		res, err := s.ask(ctx, pageTimeout, from, end, clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
 		if err != nil {
 			return 0, storage.Wrap("list", keys.Prefix, err)
 		}
@@ -181,7 +190,7 @@ func pageOf(limit, bytes int) int {
 
 // Count implements storage.Store.
 func (s *Store) Count(ctx context.Context, keys storage.Range, at storage.Revision) (int, error) {
-	res, err := s.get(ctx, pageTimeout, keys.First(), clientv3.WithRange(clientv3.GetPrefixRangeEnd(keys.Prefix)), clientv3.WithRev(int64(at)), clientv3.WithCountOnly())
+	res, err := s.ask(ctx, pageTimeout, keys.First(), clientv3.WithRange(clientv3.GetPrefixRangeEnd(keys.Prefix)), clientv3.WithRev(int64(at)), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, storage.Wrap("count", keys.Prefix, err)
 	}

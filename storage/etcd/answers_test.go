@@ -1,0 +1,34 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"net"
+	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+)
+
+// TestUnanswered: a request that the cluster doesn't answer ends, and not as if its caller had ended it: storage tells a write
+// whose outcome is unknown by that.
+func TestUnanswered(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	l.Close()
+	s := openTest(t, Options{DataDir: t.TempDir(), Cluster: ClusterOptions{Listen: address}})
+	hang := func(ctx context.Context) (*clientv3.PutResponse, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if _, err := within(t.Context(), s.cluster, hang); !errors.Is(err, errUnanswered) || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("error is %v, want %v", err, errUnanswered)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := within(ended, s.cluster, hang); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the caller's end: %v", err)
+	}
+}
