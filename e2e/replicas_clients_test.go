@@ -306,9 +306,9 @@ func (h *hopper) take(r *replica, e event, line string) bool {
 	return true
 }
 
-// expired begins anew from a list, as clients do. Only a watch that paused may have to.
+// expired begins anew from a list, as clients do. Only a watch that paused may have to, if history is long.
 func (h *hopper) expired(r *replica, line string) {
-	if !h.lags {
+	if !h.lags && !h.replicas.forgets {
 		h.ledger.wrong("%s at %s from %d has expired, and didn't pause: %s", h.who, r.name, h.at.to, line)
 		return
 	}

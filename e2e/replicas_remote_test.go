@@ -34,7 +34,7 @@ func newRemote(t *testing.T, n int) *remote {
 		name := fmt.Sprint("replica ", i)
 		l := newLink(t, r.etcd.address())
 		r.links[name] = l
-		r.add(name, run{args: []string{"--etcd-servers", "http://" + l.address(), "--etcd-compaction-interval", "0"}})
+		r.add(&replica{name: name, how: run{args: []string{"--etcd-servers", "http://" + l.address(), "--etcd-compaction-interval", "0"}}})
 	}
 	r.all[0].process.define()
 	return r

@@ -34,9 +34,10 @@ func TestSoakReplicas(t *testing.T) {
 		return
 	}
 	n := newNetwork(t)
-	m := &membersOf{replicas: replicas{t: t}, place: n.place}
+	m := &membersOf{replicas: replicas{t: t, forgets: true}, place: n.place}
 	m.join(3)
 	m.all[0].process.define()
+	m.awaitVoters(3)
 	soakReplicas(t, m.run, func(length time.Duration) []fault {
 		return append(m.faults(length), fault{"a member is cut off", func(*clients) { n.split(m.any(), rand.N(length)) }},
 			fault{"all are cut off from each other", func(*clients) { n.splitAll(rand.N(length)) }})

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 // replica is a process over a store that it shares with others. It's started again and again, each time at another port.
 type replica struct {
 	name string
+	peer string // a member's --cluster-listen
 	how  run
 	http *http.Client
 
@@ -66,6 +66,7 @@ func (r *replica) ask(method, path, body string) (who string, a answer, err erro
 // replicas are several of them.
 type replicas struct {
 	t       *testing.T
+	forgets bool         // history is so short that any watch may have expired
 	expired atomic.Int64 // watches that were told so
 
 	mu  sync.Mutex // guards all
@@ -73,9 +74,8 @@ type replicas struct {
 }
 
 // add starts one more.
-func (rs *replicas) add(name string, how run) *replica {
+func (rs *replicas) add(r *replica) {
 	rs.t.Helper()
-	r := &replica{name: name, how: how}
 	transport := &http.Transport{MaxIdleConnsPerHost: 10}
 	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
 		if socket, ok := strings.CutPrefix(r.now().url, "unix:"); ok {
@@ -89,7 +89,13 @@ func (rs *replicas) add(name string, how run) *replica {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.all = append(rs.all, r)
-	return r
+}
+
+// drop takes one out of those that there are.
+func (rs *replicas) drop(r *replica) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	rs.all = slices.DeleteFunc(slices.Clone(rs.all), func(other *replica) bool { return other == r })
 }
 
 func (rs *replicas) start(r *replica) {
@@ -196,68 +202,6 @@ func (rs *replicas) run(round int, faults []fault) {
 	rs.t.Logf("round %d: %s", round, c.ledger.summary())
 }
 
-// membersOf are the members of a store.
-type membersOf struct {
-	replicas
-	place func(name string) (how run, listen, address string) // where a member is started, and listens for clients and members
-	peer  string                                              // a member's --cluster-listen
-	token string                                              // the file for those that join
-}
-
-// newMembers starts some on this machine's network, and defines widgets.
-func newMembers(t *testing.T, n int) *membersOf {
-	t.Helper()
-	m := &membersOf{replicas: replicas{t: t}}
-	m.place = func(string) (run, string, string) { return run{}, "127.0.0.1:0", freeAddress(t) }
-	m.join(n)
-	m.all[0].process.define()
-	return m
-}
-
-// join starts some more members, each in a directory of its own.
-func (m *membersOf) join(n int) {
-	m.t.Helper()
-	for range n {
-		dir, name := filepath.Join(m.t.TempDir(), "data"), fmt.Sprint("member ", len(m.all))
-		how, listen, address := m.place(name)
-		how.args = []string{"--listen", listen, "--data-dir", dir, "--cluster-listen", address}
-		if m.peer == "" {
-			m.peer, m.token = address, filepath.Join(dir, "join-token")
-		} else {
-			how.args = append(how.args, "--join", m.peer, "--join-token-file", m.token)
-		}
-		m.add(name, how)
-	}
-}
-
-func (m *membersOf) faults(length time.Duration) []fault {
-	return []fault{
-		{"nothing", func(*clients) { time.Sleep(length) }},
-		{"a member is killed", func(*clients) { m.kill(m.any(), rand.N(length)) }},
-		{"a member is stopped", func(*clients) { m.freeze(m.any(), length) }},
-		{"a member is restarted", func(*clients) { m.restart(m.any()) }},
-		{"two members are killed", func(*clients) {
-			order := rand.Perm(len(m.all))
-			m.all[order[0]].away().kill()
-			m.kill(m.all[order[1]], rand.N(length))
-			m.start(m.all[order[0]])
-		}},
-	}
-}
-
-// TestMembersModel: clients of three members of a store, which go from one to the other, are told what they would be told
-// by one process, while members are killed, stopped and restarted.
-func TestMembersModel(t *testing.T) {
-	t.Parallel()
-	m := newMembers(t, 3)
-	m.run(0, m.faults(time.Second))
-}
-
-// dependent is a widget that has an owner.
-func dependent(name, owner, uid string) string {
-	return fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":%q,"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Widget","name":%q,"uid":%q}]}}`, name, owner, uid)
-}
-
 // insist sends a request to one replica after the other until it's answered with one of the codes.
 func (rs *replicas) insist(method, path, body string, codes ...int) (a answer) {
 	rs.t.Helper()
@@ -270,53 +214,4 @@ func (rs *replicas) insist(method, path, body string, codes ...int) (a answer) {
 		return err == nil && !retry(got.code)
 	})
 	return a
-}
-
-// TestMembersCollect: the garbage of deleted owners is collected while the members are killed one after the other, and
-// nothing else is: neither what has a living owner, nor what belongs to a new owner of an old name.
-func TestMembersCollect(t *testing.T) {
-	t.Parallel()
-	const owners, each = 6, 10
-	m := newMembers(t, 3)
-	created := []int{http.StatusCreated, http.StatusConflict} // one without an answer had happened
-	want := map[string]bool{}
-	family := func(owner, children string, stays bool) {
-		m.insist("POST", widgets, widget(owner, 1), created...)
-		uid := m.insist("GET", widgets+"/"+owner, "", http.StatusOK).object.Metadata.UID
-		want[owner] = stays
-		for n := range each {
-			name := fmt.Sprintf("%s-%s-%d", children, owner, n)
-			m.insist("POST", widgets, dependent(name, owner, uid), created...)
-			want[name] = stays
-		}
-	}
-	for i := range owners {
-		family(fmt.Sprint("owner-", i), "first", i%2 == 1)
-	}
-	for i := 0; i < owners; i += 2 {
-		owner := fmt.Sprint("owner-", i)
-		m.insist("DELETE", widgets+"/"+owner, `{"propagationPolicy":"Background"}`, http.StatusOK, http.StatusNotFound)
-		m.kill(m.all[(i/2)%len(m.all)], rand.N(time.Second))
-		family(owner, "second", true)
-	}
-	eventually(t, "the garbage is gone", func() bool {
-		who, a, err := m.any().ask("GET", widgets, "")
-		if err != nil || a.code != http.StatusOK {
-			return false
-		}
-		there := map[string]bool{}
-		for _, o := range a.object.Items {
-			there[o.Metadata.Name] = true
-		}
-		left := 0
-		for name, stays := range want {
-			switch {
-			case stays && !there[name]:
-				t.Fatalf("%s says that %s is gone, which has a living owner", who, name)
-			case !stays && there[name]:
-				left++
-			}
-		}
-		return left == 0
-	})
 }
