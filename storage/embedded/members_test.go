@@ -8,15 +8,18 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
 
 // startMembers starts members of one cluster, and waits until three vote.
@@ -62,7 +65,7 @@ func startMembers(t *testing.T, n int) (all []*etcd.Server) {
 }
 
 // storeOf is the store of one member.
-func storeOf(t *testing.T, s *etcd.Server) *embedded.Store {
+func storeOf(t testing.TB, s *etcd.Server) *embedded.Store {
 	t.Helper()
 	store, err := embedded.New(s.Client, s.Local)
 	if err != nil {
@@ -71,6 +74,84 @@ func storeOf(t *testing.T, s *etcd.Server) *embedded.Store {
 	store.ReadIndex = s.ReadIndex()
 	t.Cleanup(store.Close)
 	return store
+}
+
+// patient is a member's store that asks again when the members can't answer for a while: on a busy machine the leader changes.
+type patient struct{ storage.Store }
+
+// ask asks until there's an answer.
+func ask[T any](ctx context.Context, question func() (T, error)) (answer T, err error) {
+	for {
+		answer, err = question()
+		if !errors.Is(err, storage.ErrUnavailable) || ctx.Err() != nil {
+			return answer, err
+		}
+	}
+}
+
+func (p patient) Get(ctx context.Context, key string) (storage.KeyValue, error) {
+	return ask(ctx, func() (storage.KeyValue, error) { return p.Store.Get(ctx, key) })
+}
+
+func (p patient) List(ctx context.Context, r storage.Range, at storage.Revision, fn func(storage.Change) error) (storage.Revision, error) {
+	return ask(ctx, func() (storage.Revision, error) { return p.Store.List(ctx, r, at, fn) })
+}
+
+func (p patient) Count(ctx context.Context, r storage.Range, at storage.Revision) (int, error) {
+	return ask(ctx, func() (int, error) { return p.Store.Count(ctx, r, at) })
+}
+
+func (p patient) Barrier(ctx context.Context) (storage.Revision, error) {
+	return ask(ctx, func() (storage.Revision, error) { return p.Store.Barrier(ctx) })
+}
+
+func (p patient) Create(ctx context.Context, key string, value []byte, conditions ...storage.Condition) (storage.Revision, error) {
+	return p.write(ctx, key, func() (storage.Revision, error) { return p.Store.Create(ctx, key, value, conditions...) })
+}
+
+func (p patient) Update(ctx context.Context, key string, value []byte, at storage.Revision, conditions ...storage.Condition) (storage.Revision, error) {
+	return p.write(ctx, key, func() (storage.Revision, error) { return p.Store.Update(ctx, key, value, at, conditions...) })
+}
+
+func (p patient) Delete(ctx context.Context, key string, at storage.Revision) (storage.Revision, error) {
+	return p.write(ctx, key, func() (storage.Revision, error) { return p.Store.Delete(ctx, key, at) })
+}
+
+// write writes until there's an answer. If an earlier try had happened, that's the answer.
+func (p patient) write(ctx context.Context, key string, try func() (storage.Revision, error)) (storage.Revision, error) {
+	_, before, err := p.Window(ctx) // with all that this member has written
+	if err != nil {
+		return 0, err
+	}
+	rev, err := try()
+	if !errors.Is(err, storage.ErrUnavailable) {
+		return rev, err
+	}
+	rev, err = ask(ctx, try)
+	if err == nil {
+		return rev, nil
+	}
+	changes, _, lost := p.Changes(ctx, storage.Stretch{After: before})
+	for _, c := range changes {
+		if c.Key == key {
+			return c.Revision, nil
+		}
+	}
+	return 0, errors.Join(err, lost)
+}
+
+// TestStorageOfMembers runs the suite at a follower.
+func TestStorageOfMembers(t *testing.T) {
+	all := startMembers(t, 3)
+	storagetest.Run(t, func(t testing.TB) storage.Store {
+		at := slices.IndexFunc(all, func(s *etcd.Server) bool { return s.Local.Leader() != s.Local.MemberID() })
+		s := patient{storeOf(t, all[at])}
+		again(t.Context(), t, func() error {
+			_, err := all[at].Client.Delete(t.Context(), storage.Root, clientv3.WithPrefix())
+			return err
+		})
+		return s
+	})
 }
 
 // TestSnapshotFromAnotherMember cuts a follower off until the leader hasn't got the entries any more that it lacks. Then it
@@ -166,7 +247,7 @@ func TestSnapshotFromAnotherMember(t *testing.T) {
 }
 
 // again calls f until it succeeds: on a busy machine the leader changes, and then a request isn't answered in time.
-func again(ctx context.Context, t *testing.T, f func() error) {
+func again(ctx context.Context, t testing.TB, f func() error) {
 	t.Helper()
 	err := f()
 	for err != nil && ctx.Err() == nil {
