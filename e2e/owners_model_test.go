@@ -16,6 +16,7 @@ type ownedObject struct {
 	there, deleting          bool
 	held, foreground, orphan bool // by finalizers: one of others', and the garbage collector's two
 	refs                     []ownerRef
+	breaking                 []int // the dependents that are about to stop blocking the object, because they wait for it
 }
 
 // ownerRef is an owner reference.
@@ -158,6 +159,10 @@ func (o *ownedObject) end() {
 // work does what the garbage collector does about one object, and tells whether that was anything.
 func (w owned) work(i int) bool {
 	o := &w[i]
+	if len(o.breaking) > 0 {
+		w.unblock(i)
+		return true
+	}
 	if !o.there {
 		return false
 	}
@@ -236,7 +241,8 @@ func (w owned) letGo(i int) bool {
 	case o.foreground && !w.any(i, func(_ int, r ownerRef) bool { return r.blocks }):
 		o.foreground = false
 	case o.foreground:
-		return w.unblock(i)
+		o.breaking = w.circle(i)
+		return len(o.breaking) > 0
 	default:
 		return false
 	}
@@ -244,21 +250,33 @@ func (w owned) letGo(i int) bool {
 	return true
 }
 
-// unblock lets an object no longer wait for those that wait for it.
-func (w owned) unblock(i int) (worked bool) {
+// circle returns the dependents of an object that block it and wait for it themselves.
+func (w owned) circle(i int) (members []int) {
 	above := map[int]bool{i: true}
 	for todo := []int{i}; len(todo) > 0; todo = todo[1:] {
-		for n, r := range w[todo[0]].refs {
+		for _, r := range w[todo[0]].refs {
 			switch {
 			case r.is != good || !r.blocks || !w[r.to].there:
 			case r.to == i:
-				w[todo[0]].refs[n].blocks = false
-				worked = true
+				members = append(members, todo[0])
 			case w[r.to].deleting && w[r.to].foreground && !w[r.to].orphan && !above[r.to]:
 				above[r.to] = true
 				todo = append(todo, r.to)
 			}
 		}
 	}
-	return worked
+	return members
+}
+
+// unblock makes one of the members of an object's circle not block the object any more. Others work between the moment
+// when the circle is found and this write: two objects that wait for each other may each find it, and both be unblocked.
+func (w owned) unblock(i int) {
+	o := &w[i]
+	dependent := &w[o.breaking[0]]
+	o.breaking = o.breaking[1:]
+	for n, r := range dependent.refs {
+		if r.is == good && r.to == i {
+			dependent.refs[n].blocks = false
+		}
+	}
 }
