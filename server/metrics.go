@@ -125,7 +125,7 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 	gauge("apiserver_lite_initial_state_bytes", "Frames of initial states that watches share.",
 		func() float64 { return float64(in.cacher.Usage().StateBytes) })
 	gauge("apiserver_lite_initial_state_pinned_bytes", "What unfinished initial states keep in memory besides the current state.",
-		func() float64 { return float64(in.cacher.Usage().StatePins) })
+		func() float64 { return float64(in.cacher.Usage().StateRetained) })
 	gauge("apiserver_lite_controller_work", "Objects about which the server's own controllers have something left to do.",
 		func() float64 { return float64(in.controllers.Left()) })
 	gauge("apiserver_lite_message_bytes", "What is kept of objects as protobuf.",

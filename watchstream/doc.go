@@ -11,8 +11,9 @@
 // A Broadcaster gives events to many receivers, a Fake gives those that a test makes, and Filter and Recorder stand between
 // a stream and its reader. They are for programs that use the client; the server needs none of them.
 //
-// Goroutines: Sweeper.Run, which the Sweeper's owner starts and ends; a Broadcaster's own, which Shutdown ends. All else
-// runs in its caller's goroutine.
+// Goroutines: Sweeper.Run, which the Sweeper's owner starts and ends; a Broadcaster's own, which Shutdown ends and waits
+// for; and that of the timer of a stream without a Sweeper, which closes a channel and waits for nothing. All else runs in
+// its caller's goroutine.
 //
 // Locks are leaves, and nobody waits while one is held.
 //

@@ -88,9 +88,9 @@ type bounds struct {
 	groupStateBytes, stateBytes int64
 	// messageBytes bounds what is kept of all objects as protobuf. Beyond it each reader encodes them for itself.
 	messageBytes int64
-	// statePins bounds the bytes that the snapshots of unfinished initial states keep alive together, which is
+	// stateRetained bounds the bytes that the snapshots of unfinished initial states keep alive together, which is
 	// what has been replaced since. Beyond it the rest of a state is read from history.
-	statePins int64
+	stateRetained int64
 }
 
 var defaultBounds = bounds{
@@ -106,7 +106,7 @@ var defaultBounds = bounds{
 	groupStateBytes:  32 << 20,  // 10,000 objects of 3 KB
 	stateBytes:       128 << 20, // four groups of groupStateBytes
 	messageBytes:     64 << 20,  // 30,000 objects of 2 KB
-	statePins:        64 << 20,  // as keptBytes: both keep replaced objects alive
+	stateRetained:    64 << 20,  // as keptBytes: both keep replaced objects alive
 }
 
 // Run primes the caches and then applies every change until ctx ends, which isn't an error. It must be

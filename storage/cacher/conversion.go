@@ -9,7 +9,7 @@ import (
 // Conversion makes the form in which a view shows objects whose stored bytes can't be copied: those of another version,
 // and those written under an older schema. The result is kept with the object, so that an object is converted once
 // for all readers. The views of one served version share one *Conversion. Make one with Cacher.NewConversion: one without
-// a turn would wait forever.
+// a lock would wait forever.
 type Conversion struct {
 	// Needed tells cheaply whether an object must be converted. It may be called while a lock of the cacher is held,
 	// for which only readers of the same bytes wait: it must not block or call the cacher.
@@ -20,9 +20,9 @@ type Conversion struct {
 	// Generation is that of the definition from which the conversion is made. See remember.
 	Generation int64
 
-	// turn lets one reader convert at a time, so that the watchers of an event don't all convert it. Its capacity
+	// lock lets one reader convert at a time, so that the watchers of an event don't all convert it. Its capacity
 	// is 1: whoever has put a value in holds it.
-	turn chan struct{}
+	lock chan struct{}
 	made *conversions
 }
 
@@ -46,7 +46,7 @@ func (cs *conversions) count(o *Object) {
 
 // NewConversion returns a Conversion; see its fields. Usage counts what it makes.
 func (c *Cacher) NewConversion(generation int64, needed func(o *Object) bool, convert func(ctx context.Context, objects []*Object) ([][]byte, error)) *Conversion {
-	return &Conversion{Needed: needed, Convert: convert, Generation: generation, turn: make(chan struct{}, 1), made: &c.conversions}
+	return &Conversion{Needed: needed, Convert: convert, Generation: generation, lock: make(chan struct{}, 1), made: &c.conversions}
 }
 
 // converted is what a conversion made of an object. It's a list, with one entry for each conversion, of at most two
@@ -77,8 +77,8 @@ func (v *View) Prepare(ctx context.Context, objects []*Object) error {
 		return nil
 	}
 	select {
-	case c.turn <- struct{}{}:
-		defer func() { <-c.turn }()
+	case c.lock <- struct{}{}:
+		defer func() { <-c.lock }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

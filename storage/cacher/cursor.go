@@ -356,11 +356,3 @@ func (c *Cursor) Close() {
 		c.resource.leave(c.group, c.cohort)
 	})
 }
-
-// size is about how many bytes the event has on the wire.
-func (e *watchEvent) size() int {
-	if e.cur != nil {
-		return len(e.cur.raw)
-	}
-	return len(e.prev.raw)
-}

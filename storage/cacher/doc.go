@@ -24,7 +24,7 @@
 //	tapes.mu ─▶ Tape.mu, feed.waitMu, kept.mu or stretches.mu: each a leaf
 //	watchEvent.mu, waker.mu, cohort.mu, sharedState.mu: alone
 //
-// Conversion.turn is a lock too. It's a channel, so that whoever waits for it can give up. It's held while a
+// Conversion.lock is a lock too. It's a channel, so that whoever waits for it can give up. It's held while a
 // webhook is asked. No I/O happens under any of the others, which are mutexes. Two of them, watchEvent.mu and
 // sharedState.mu, are held while what readers get is encoded. That calls View.Render, Encoding.Encode,
 // Conversion.Needed and, for a state, the selectors. Whoever waits for these two wants the same bytes; the feed never

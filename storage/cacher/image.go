@@ -7,8 +7,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// Image is what all resources hold at one revision, which is what POST /debug/snapshot keeps. It never changes. It shares its objects with the caches, and keeps
-// them alive when the caches have replaced them.
+// Image is what all resources hold at one revision: what POST /debug/snapshot keeps. It never changes. It shares its
+// objects with the caches, and keeps them alive when the caches have replaced them.
 type Image struct {
 	Revision  storage.Revision
 	resources map[storage.Prefix]*Snapshot // those that have objects

@@ -195,3 +195,11 @@ func (l *eventLog) seqAt(rev storage.Revision) uint64 {
 	n := sort.Search(int(l.next-l.low), func(i int) bool { return l.at(l.low+uint64(i)).rev > rev })
 	return l.low + uint64(n) - 1
 }
+
+// size is about how many bytes the event has on the wire.
+func (e *watchEvent) size() int {
+	if e.cur != nil {
+		return len(e.cur.raw)
+	}
+	return len(e.prev.raw)
+}

@@ -259,3 +259,17 @@ func (r *Resource) EndWatches(last storage.Revision) {
 	r.mu.Unlock()
 	r.cacher.waker.wake(dirty)
 }
+
+// changeOverhead is about how many bytes an old snapshot keeps alive for one change, besides those of the replaced
+// object: the object's attributes, and the tree's nodes that the change copied.
+const changeOverhead = 512
+
+// countRemoved counts what a change took out of the tree; prev is nil for a creation.
+func (r *Resource) countRemoved(prev *Object) {
+	n := int64(changeOverhead)
+	if prev != nil {
+		n += int64(len(prev.raw))
+	}
+	r.removedBytes.Add(n)
+	r.cacher.feed.removed += n
+}

@@ -426,3 +426,44 @@ func (s *scanner) space() {
 		}
 	}
 }
+
+// The functions below read values of which scan has said that they are valid JSON.
+
+// members reads the object that comes next, and skips any other value. member must read the value of its key.
+func (s *scanner) members(member func(key []byte)) {
+	if s.space(); s.peek() != '{' {
+		s.skip()
+		return
+	}
+	_ = s.object(func(key []byte) error {
+		member(key)
+		return nil
+	})
+}
+
+// elements reads the list that comes next, and skips any other value. element must read one element.
+func (s *scanner) elements(element func()) {
+	if s.space(); s.peek() != '[' {
+		s.skip()
+		return
+	}
+	s.pos++
+	for s.space(); s.peek() != ']'; s.space() {
+		if s.peek() == ',' {
+			s.pos++
+		}
+		element()
+	}
+	s.pos++
+}
+
+func (s *scanner) textOrSkip() (text string) {
+	if s.space(); s.peek() != '"' {
+		s.skip()
+		return ""
+	}
+	text, _ = s.text()
+	return text
+}
+
+func (s *scanner) skip() { _ = s.value() }

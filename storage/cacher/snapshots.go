@@ -121,22 +121,8 @@ type keptSnapshot struct {
 	last storage.Revision
 }
 
-// pins returns how many bytes the snapshot keeps alive that nothing else needs.
-func (k *keptSnapshot) pins() int64 { return k.resource.removedBytes.Load() - k.removedBytes }
-
-// changeOverhead is about how many bytes an old snapshot keeps alive for one change, besides those of the replaced
-// object: the object's attributes, and the tree's nodes that the change copied.
-const changeOverhead = 512
-
-// countRemoved counts what a change took out of the tree; prev is nil for a creation.
-func (r *Resource) countRemoved(prev *Object) {
-	n := int64(changeOverhead)
-	if prev != nil {
-		n += int64(len(prev.raw))
-	}
-	r.removedBytes.Add(n)
-	r.cacher.feed.removed += n
-}
+// retains returns how many bytes the snapshot keeps alive that nothing else needs.
+func (k *keptSnapshot) retains() int64 { return k.resource.removedBytes.Load() - k.removedBytes }
 
 func (k *kept) add(r *Resource, s *Snapshot) {
 	k.mu.Lock()
@@ -199,14 +185,14 @@ func (k *kept) trimLocked() {
 // snapshot of each resource counts: it keeps alive all that the others of the resource do.
 func (k *kept) sumLocked() (sum int64, most int) {
 	for i := range k.list {
-		pins := k.list[i].pins()
+		retains := k.list[i].retains()
 		oldest := !slices.ContainsFunc(k.list, func(o keptSnapshot) bool {
 			return o.resource == k.list[i].resource && o.removedBytes < k.list[i].removedBytes
 		})
 		if oldest {
-			sum += pins
+			sum += retains
 		}
-		if pins > k.list[most].pins() {
+		if retains > k.list[most].retains() {
 			most = i
 		}
 	}

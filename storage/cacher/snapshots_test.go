@@ -56,9 +56,9 @@ func TestKeptSnapshots(t *testing.T) {
 		}
 	}
 	b.put(widgetNamed("a", "front"))
-	before := b.cacher.kept.list[0].pins()
+	before := b.cacher.kept.list[0].retains()
 	b.install(nil, b.rev, nil) // a relist replaces everything
-	if after := b.cacher.kept.list[0].pins(); after <= before {
+	if after := b.cacher.kept.list[0].retains(); after <= before {
 		t.Errorf("a kept snapshot keeps %d bytes alive after all was replaced, %d before", after, before)
 	}
 }
@@ -80,8 +80,8 @@ func TestKeptBytes(t *testing.T) {
 			break
 		}
 	}
-	if pins := int64(dropped) * (64 << 10); pins < small.keptBytes || pins > small.keptBytes+2*trimBytes {
-		t.Errorf("dropped when it kept %d bytes alive, the bound is %d", pins, small.keptBytes)
+	if n := int64(dropped) * (64 << 10); n < small.keptBytes || n > small.keptBytes+2*trimBytes {
+		t.Errorf("dropped when it kept %d bytes alive, the bound is %d", int64(dropped)*(64<<10), small.keptBytes)
 	}
 	other := b.cacher.Resource(gadgets)
 	other.Keep(other.Snapshot())

@@ -251,48 +251,48 @@ func (st *states) full(s *sharedState) bool {
 	return s.bytes.Load() >= st.bounds.groupStateBytes || st.bytes.Load() >= st.bounds.stateBytes
 }
 
-// pins returns how many bytes the state's snapshot keeps alive that nothing else needs.
-func (s *sharedState) pins() int64 {
+// retains returns how many bytes the state's snapshot keeps alive that nothing else needs.
+func (s *sharedState) retains() int64 {
 	if s.snapshot.Load() == nil {
 		return 0
 	}
 	return s.resource.removedBytes.Load() - s.removedBytes
 }
 
-// pinnedLocked returns how many bytes the snapshots keep alive together, and of how many resources they are. Only the
+// retainedLocked returns how many bytes the snapshots keep alive together, and of how many resources they are. Only the
 // oldest snapshot of each resource counts: it keeps alive all that the others of the resource do. mu must be held.
-func (st *states) pinnedLocked() (sum int64, resources int) {
+func (st *states) retainedLocked() (sum int64, resources int) {
 	most := map[*Resource]int64{}
 	for s := range st.open {
-		if pins := s.pins(); pins > most[s.resource] {
-			most[s.resource] = pins
+		if n := s.retains(); n > most[s.resource] {
+			most[s.resource] = n
 		}
 	}
-	for _, pins := range most {
-		sum += pins
+	for _, n := range most {
+		sum += n
 	}
 	return sum, len(most)
 }
 
-// pinned returns how many bytes the snapshots keep alive together.
-func (st *states) pinned() int64 {
+// retained returns how many bytes the snapshots keep alive together.
+func (st *states) retained() int64 {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	sum, _ := st.pinnedLocked()
+	sum, _ := st.retainedLocked()
 	return sum
 }
 
-// trim drops snapshots when all together keep more alive than statePins: those that keep more than statePins divided
+// trim drops snapshots when all together keep more alive than stateRetained: those that keep more than stateRetained divided
 // by the number of resources. The feed calls it after each trimBytes that were replaced.
 func (st *states) trim() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	sum, resources := st.pinnedLocked()
-	if sum <= st.bounds.statePins {
+	sum, resources := st.retainedLocked()
+	if sum <= st.bounds.stateRetained {
 		return
 	}
 	for s := range st.open {
-		if s.pins() > st.bounds.statePins/int64(resources) {
+		if s.retains() > st.bounds.stateRetained/int64(resources) {
 			s.snapshot.Store(nil)
 		}
 	}

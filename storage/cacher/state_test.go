@@ -121,7 +121,7 @@ func TestSlowState(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			small := defaultBounds
-			small.statePins = 2 * trimBytes
+			small.stateRetained = 2 * trimBytes
 			r := newRig(t, small)
 			const objects = 20
 			var want []string
@@ -157,14 +157,14 @@ func TestSlowState(t *testing.T) {
 			}
 			shared := cursors[0].state.shared
 			for n := 0; shared.snapshot.Load() != nil; n++ {
-				if kept := r.cacher.Usage().StatePins; kept > small.statePins+2*trimBytes {
-					t.Fatalf("the snapshot keeps %d bytes alive, the bound is %d", kept, small.statePins)
+				if kept := r.cacher.Usage().StateRetained; kept > small.stateRetained+2*trimBytes {
+					t.Fatalf("the snapshot keeps %d bytes alive, the bound is %d", kept, small.stateRetained)
 				}
 				name := fmt.Sprintf("w%02d", n%objects)
 				want = append(want, fmt.Sprintf("M %s %d", name, r.write(fatWidget(name, "middle"))))
 				r.catchUp()
 			}
-			if kept := r.cacher.Usage().StatePins; kept != 0 {
+			if kept := r.cacher.Usage().StateRetained; kept != 0 {
 				t.Errorf("%d bytes are kept alive after the snapshot was dropped", kept)
 			}
 			for i := range cursors {
@@ -202,7 +202,7 @@ func TestSlowStateExpires(t *testing.T) {
 	}
 	last := r.write(fatWidget("w9", "back"))
 	r.catchUp()
-	r.cacher.bounds.statePins = 1
+	r.cacher.bounds.stateRetained = 1
 	r.cacher.states.trim()
 	if _, err := r.server.Client.Compact(ctx, int64(last)); err != nil {
 		t.Fatal(err)
@@ -271,7 +271,7 @@ func TestStatesAtOnce(t *testing.T) {
 	}
 	close(done)
 	readers.Wait()
-	if u := r.cacher.Usage(); u.StateBytes != 0 || u.StatePins != 0 || len(r.cacher.states.open) != 0 {
+	if u := r.cacher.Usage(); u.StateBytes != 0 || u.StateRetained != 0 || len(r.cacher.states.open) != 0 {
 		t.Errorf("left: %+v, %d states", u, len(r.cacher.states.open))
 	}
 }

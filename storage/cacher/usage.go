@@ -8,7 +8,7 @@ type Usage struct {
 	Snapshots      int   // kept for continue tokens, of keptSnapshots
 	SnapshotBytes  int64 // that those keep alive, of keptBytes
 	StateBytes     int64 // in frames of initial states that watchers share, of stateBytes
-	StatePins      int64 // that the snapshots of unfinished initial states keep alive, of statePins
+	StateRetained  int64 // that the snapshots of unfinished initial states keep alive, of stateRetained
 	MessageBytes   int64 // in objects as protobuf, of messageBytes
 	Converted      int64 // objects that conversions made; without a bound of their own, see converted
 	ConvertedBytes int64 // of these
@@ -24,7 +24,7 @@ func (c *Cacher) Usage() (u Usage) {
 	u.Resources = len(c.resources)
 	c.mu.RUnlock()
 	u.RingBytes, u.StretchBytes = c.stats.ringBytes.Load(), c.stretches.bytes.Load()
-	u.StateBytes, u.StatePins = c.states.bytes.Load(), c.states.pinned()
+	u.StateBytes, u.StateRetained = c.states.bytes.Load(), c.states.retained()
 	u.MessageBytes = c.messages.bytes.Load()
 	u.Converted, u.ConvertedBytes = c.conversions.objects.Load(), c.conversions.bytes.Load()
 	c.kept.mu.Lock()

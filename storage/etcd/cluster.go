@@ -66,7 +66,7 @@ const (
 	clusterCatchUp = 2000
 )
 
-// validate looks at the options, and fills in the defaults.
+// withDefaults fills in the defaults, and refuses options that can't work.
 func (o ClusterOptions) withDefaults(ephemeral bool) (ClusterOptions, error) {
 	if o.Voters == 0 {
 		o.Voters = defaultVoters
@@ -180,7 +180,7 @@ type cluster struct {
 	client    *peerClient
 	peers     string // for etcd's first start: the members' names and URLs; "" for others
 
-	admitting chan struct{} // capacity 1: joins take turns; it guards state then
+	admitting chan struct{} // capacity 1: whoever has put a value in lets a member in, and may write state
 
 	local atomic.Pointer[etcdserver.EtcdServer] // nil until etcd has started
 	lost  atomic.Pointer[outage]                // nil while a majority answers
@@ -358,10 +358,8 @@ func (c *cluster) publish(ctx context.Context) error {
 	return nil
 }
 
+// close ends what the other members reach here. etcd has ended.
 func (c *cluster) close() {
-	if c == nil {
-		return
-	}
 	c.port.close()
 	c.client.close()
 }

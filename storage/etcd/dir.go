@@ -24,8 +24,6 @@ const (
 	markerName = "apiserver-lite.json"
 	// pidName is the file with the process id of whoever has the lock, for the message that others get.
 	pidName = "pid"
-	// spareName is an empty file that has space allocated: see spareBytes.
-	spareName = "spare"
 	// layoutVersion says how a directory is laid out. Raise it when an older program must not open what a
 	// newer one wrote.
 	layoutVersion = 1

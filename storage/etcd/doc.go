@@ -37,8 +37,10 @@
 //     history and space (see keepHistory and keepSpace): it compacts what is older than Options.History or more than
 //     Options.HistoryBytes, and makes room when writes are refused. On an idle server a look is a syscall and a few
 //     loads, and nothing is written.
-//   - In a cluster, one that asks whether a majority answers, one that promotes learners, and the one that accepts on
-//     the port. Close ends them and waits for them. It closes the port's connections, whose handlers end then.
+//   - In a cluster, one that asks whether a majority answers, one that promotes learners, the one that accepts on the port,
+//     and those of the port's requests. Close ends them and waits for them.
+//   - One for each other member while all are asked how they are (ask), and up to idleAtOnce while a snapshot is hastened
+//     (idle). Whoever starts them waits for them.
 //   - watchStop, which waits for etcd to end by itself. Open starts it and Close waits for it.
 //   - One for StartEtcd, one for the keeper's start, and one for each part of Close (see waitFor). Open and Close wait
 //     for them. After a failure such a call may never return, so Open and Close give up. Its goroutine may then outlive
@@ -47,17 +49,24 @@
 //
 // # Locks
 //
-//   - keeper.mu guards the marks. Nothing waits for a disk, or logs, while it's held.
+// These two are held while something is waited for, so they aren't mutexes: whoever waits for one can give up.
 //
-//   - room.turn guards what is allocated. It's a semaphore, so that whoever waits for it can give up. It's held while
-//     files are allocated and while the database is rewritten, because writers that need space have to wait for the
-//     outcome. etcd's own locks are taken inside it.
+//   - room.lock guards what is allocated. It's held while files are allocated and while the database is rewritten, because
+//     writers that need space have to wait for the outcome. etcd's own locks are taken inside it.
+//   - cluster.admitting lets joins in one by one, and guards the cluster's state meanwhile. It's held until etcd has the new
+//     member.
 //
+// The mutexes are leaves, but for guest.mu. Nothing waits or logs while one is held.
+//
+//   - keeper.mu guards the marks.
+//   - The one in ask guards what the members answer.
+//   - port.mu guards whether the port is closed.
 //   - guests.mu guards the connections whose client isn't known. guest.mu, which is taken before it, guards what is known
 //     of one.
 //
-// The keeper's and the room's aren't held together. What etcd calls with its own locks held (the logger, and the filter
-// that counts writes) takes neither.
+// A writer has its bytes of room.underWay when it takes room.lock; nobody takes bytes while it holds the lock. Apart from
+// guest.mu and guests.mu no other two are held together. What etcd calls with its own locks held (the logger, and the filter
+// that counts writes) takes none.
 //
 // # Bounds
 //

@@ -158,7 +158,7 @@ func (k *keeper) cutHistory(cut func(m *marks, at time.Duration) int64) {
 	k.compaction.wanted = max(k.compaction.wanted, revision)
 	if becameShort {
 		k.log.Warn("history is short: more is written than its bounds allow, so watches that were away for longer can't resume",
-			"kept", age.Round(time.Second), "wanted", m.keep, "maxBytes", m.maxBytes)
+			"kept", age.Round(time.Second), "wanted", m.keep, "max_bytes", m.maxBytes)
 	}
 }
 

@@ -28,9 +28,10 @@ const (
 	maxPortConnections = 1024
 	// portHeaderBytes bounds a request's header.
 	portHeaderBytes = 16 << 10
-	// listenRetry is how long the port's address may take to become one of this machine's: the name of a pod or of a
-	// container may not resolve yet when the process starts.
-	listenRetry = 30 * time.Second
+	// listenTimeout is how long the port's address may take to become one of this machine's: the name of a pod or of a
+	// container may not resolve yet when the process starts. listenPause is between two tries: names come within seconds.
+	listenTimeout = 30 * time.Second
+	listenPause   = time.Second
 )
 
 // port is where the other members reach this one, and where others join. Nothing there is plain text: connections are
@@ -40,16 +41,21 @@ type port struct {
 	log      *slog.Logger
 	http     *http.Server
 	peers    atomic.Pointer[http.Handler] // etcd's; nil until etcd has started
-	serving  sync.WaitGroup
+	ctx      context.Context              // of all requests; ends with close
+	cancel   context.CancelFunc
+
+	serving sync.WaitGroup // the goroutine that accepts, and the handlers of requests
+	mu      sync.Mutex     // guards closed, and that serving doesn't grow after it
+	closed  bool
 }
 
 // openPort takes the address. A name that doesn't resolve yet is tried again.
 func openPort(ctx context.Context, address string, log *slog.Logger) (*port, error) {
-	giveUp := time.Now().Add(listenRetry)
+	giveUp := time.Now().Add(listenTimeout)
 	for {
 		l, err := transport.NewListenerWithOpts(address, "http")
 		if err == nil {
-			return &port{listener: &guests{Listener: transport.LimitListener(l, maxPortConnections)}, log: log}, nil
+			return newPort(&guests{Listener: transport.LimitListener(l, maxPortConnections)}, log), nil
 		}
 		var dns *net.DNSError
 		if !errors.As(err, &dns) || time.Now().After(giveUp) {
@@ -58,9 +64,15 @@ func openPort(ctx context.Context, address string, log *slog.Logger) (*port, err
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-time.After(time.Second):
+		case <-time.After(listenPause):
 		}
 	}
+}
+
+func newPort(l net.Listener, log *slog.Logger) *port {
+	p := &port{listener: l, log: log}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	return p
 }
 
 // serve begins to answer: joins and the status by c, everything else by etcd.
@@ -70,7 +82,8 @@ func (p *port) serve(c *cluster, certificate tls.Certificate) {
 	mux.Handle("GET "+statusPath, membersOnly(c.log, http.HandlerFunc(c.serveStatus)))
 	mux.Handle("/", membersOnly(c.log, http.HandlerFunc(p.servePeer)))
 	p.http = &http.Server{
-		Handler:        mux,
+		Handler:        p.awaited(mux),
+		BaseContext:    func(net.Listener) context.Context { return p.ctx },
 		ConnContext:    withGuest, // guests bounds the time, not http.Server
 		MaxHeaderBytes: portHeaderBytes,
 		TLSNextProto:   map[string]func(*http.Server, *tls.Conn, http.Handler){}, // no HTTP/2: etcd's streams know HTTP/1.1
@@ -83,6 +96,24 @@ func (p *port) serve(c *cluster, certificate tls.Certificate) {
 		},
 	}
 	p.serving.Go(func() { _ = p.http.ServeTLS(p.listener, "", "") }) // it ends with close
+}
+
+// awaited makes close wait for a request's handler. After close it serves none.
+func (p *port) awaited(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p.mu.Lock()
+		closed := p.closed
+		if !closed {
+			p.serving.Add(1)
+		}
+		p.mu.Unlock()
+		if closed {
+			http.Error(w, "the member is stopping", http.StatusServiceUnavailable)
+			return
+		}
+		defer p.serving.Done()
+		next.ServeHTTP(w, r)
+	})
 }
 
 // membersOnly lets only those in who showed a certificate of the cluster.
@@ -112,8 +143,13 @@ func newPeerHandler(local *etcdserver.EtcdServer) *http.Handler {
 	return &h
 }
 
-// close ends all connections, and waits for the goroutine that accepts them.
+// close ends all connections and requests, and waits for their handlers and for the goroutine that accepts. A handler of
+// etcd's may end only when etcd has.
 func (p *port) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.cancel()
 	if p.http != nil {
 		_ = p.http.Close()
 	}

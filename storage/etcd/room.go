@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -33,10 +32,6 @@ const (
 	// pageOverhead is the most that one value leaves unused in the database's pages. A value smaller than that leaves
 	// no more than its own size.
 	pageOverhead = 8 << 10
-	// spareBytes is the size of the spare, a file that reserves space for etcd's next snapshot. A snapshot has some
-	// kilobytes, and goes to a new file, which can't be allocated ahead. So if the disk is full when etcd begins a
-	// snapshot, the spare is removed first.
-	spareBytes = 256 << 10
 	// lookInterval is how old the last look at the disk may be when a write is let in. A look takes a microsecond. In
 	// a millisecond a fast disk takes some megabytes.
 	lookInterval = time.Millisecond
@@ -70,9 +65,9 @@ type room struct {
 	began  time.Time
 	state  atomic.Pointer[roomState]
 
-	// turn lets one goroutine look, allocate or rewrite at a time, and guards what follows. Whoever needs the next chunk
-	// has to wait for the disk; the turn is a semaphore, so that such a writer can give up.
-	turn      *semaphore.Weighted
+	// lock lets one goroutine look, allocate or rewrite at a time, and guards what follows. Whoever needs the next chunk
+	// has to wait for the disk. It's a semaphore and no mutex, so that such a writer can give up.
+	lock      *semaphore.Weighted
 	allocated time.Time // when the chunk began
 	known     int64     // the database's size at that time: below it, everything is allocated
 	inode     uint64    // the database file's: defragmentation replaces the file
@@ -88,7 +83,7 @@ type roomState struct {
 }
 
 func newRoom(d *dataDir, be func() backend.Backend, log *slog.Logger) (*room, error) {
-	r := &room{dir: d, be: be, log: log, chunk: roomChunk, began: time.Now(), turn: semaphore.NewWeighted(1)}
+	r := &room{dir: d, be: be, log: log, chunk: roomChunk, began: time.Now(), lock: semaphore.NewWeighted(1)}
 	r.disk = func() (diskSpace, error) { return statDisk(d.path) }
 	disk, err := r.disk()
 	if err != nil {
@@ -174,10 +169,10 @@ func (r *room) health() error { return r.state.Load().refusal(puts) }
 // look looks at the disk, and allocates the next chunk if less than want bytes are left of this one. It publishes and
 // returns what it found. The error is ctx's.
 func (r *room) look(ctx context.Context, want int64) (*roomState, error) {
-	if err := r.turn.Acquire(ctx, 1); err != nil {
+	if err := r.lock.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer r.turn.Release(1)
+	defer r.lock.Release(1)
 	before, now := r.state.Load(), &roomState{}
 	now.disk, now.shut = r.disk()
 	r.looked.Store(int64(time.Since(r.began)))
@@ -197,10 +192,10 @@ func (r *room) look(ctx context.Context, want int64) (*roomState, error) {
 // rewrite calls f, which replaces the database's file, and allocates the next chunk in the new one. Writes wait for
 // it. The error is f's, or ctx's, and then f wasn't called.
 func (r *room) rewrite(ctx context.Context, f func() error) error {
-	if err := r.turn.Acquire(ctx, 1); err != nil {
+	if err := r.lock.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer r.turn.Release(1)
+	defer r.lock.Release(1)
 	r.left.Store(0)
 	err := f()
 	now := *r.state.Load()
@@ -209,7 +204,7 @@ func (r *room) rewrite(ctx context.Context, f func() error) error {
 	return err
 }
 
-// allocate allocates the next chunk in the files that it will go to; the turn must be held.
+// allocate allocates the next chunk in the files that it will go to; lock must be held.
 func (r *room) allocate() error {
 	if !r.dir.ephemeral {
 		if time.Since(r.allocated) < commitInterval {
@@ -231,7 +226,7 @@ func (r *room) allocate() error {
 }
 
 // allocateDatabase allocates what lies between the size that is known to be allocated and databaseChunks past the
-// database's end; the turn must be held.
+// database's end; lock must be held.
 func (r *room) allocateDatabase() error {
 	f, err := os.OpenFile(r.dir.files().Database(), os.O_RDWR, 0)
 	if err != nil {
@@ -253,40 +248,6 @@ func (r *room) allocateDatabase() error {
 	return nil
 }
 
-// allocateWAL allocates the WAL's last file and the next two. etcd writes a batch of entries whole before it begins
-// the next file, so each file has space for a chunk past its end.
-func (r *room) allocateWAL() error {
-	names, err := r.dir.walFiles()
-	if err != nil {
-		return err
-	}
-	for _, path := range append(r.dir.nextWALFiles(), names[len(names)-1]) {
-		if err := allocatePath(path, segmentBytes+r.chunk); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// makeSpare makes the spare, or does nothing if it's there.
-func (d *dataDir) makeSpare() error {
-	d.spent.Store(false) // before the file is made: if a snapshot begins meanwhile, spendSpare says that it's spent
-	if err := allocatePath(d.file(spareName), spareBytes); err != nil {
-		d.spent.Store(true)
-		return err
-	}
-	return nil
-}
-
-// spendSpare gives the spare's space to a snapshot that begins, if the disk is full.
-func (d *dataDir) spendSpare() {
-	if disk, err := statDisk(d.path); err == nil && disk.free >= minFree || d.ephemeral {
-		return
-	}
-	d.spent.Store(true)
-	_ = os.Remove(d.file(spareName)) // if that fails, the snapshot fails too, and its error says more
-}
-
 // allocatePath allocates a file's first bytes, and makes the file if it's missing.
 func allocatePath(path string, bytes int64) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -294,30 +255,6 @@ func allocatePath(path string, bytes int64) error {
 		return err
 	}
 	return errors.Join(allocate(f, 0, bytes), f.Close())
-}
-
-// walFiles returns the paths of the WAL's files, oldest first.
-func (d *dataDir) walFiles() ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(d.files().WAL(), "*.wal"))
-	if err != nil || len(names) == 0 {
-		return nil, fmt.Errorf("%s has no WAL: %w", d.files().WAL(), errors.Join(err, os.ErrNotExist))
-	}
-	return names, nil
-}
-
-// nextWALFiles returns the paths that etcd gives, in turn, to the files that it makes ahead for its WAL.
-func (d *dataDir) nextWALFiles() []string {
-	return []string{filepath.Join(d.files().WAL(), "0.tmp"), filepath.Join(d.files().WAL(), "1.tmp")}
-}
-
-// orderWAL renames the file that an earlier process made ahead, so that a start on a full disk has it: a new etcd
-// process uses the first of the two names first.
-func (d *dataDir) orderWAL() error {
-	next := d.nextWALFiles()
-	if exists(next[0]) || !exists(next[1]) {
-		return nil
-	}
-	return os.Rename(next[1], next[0])
 }
 
 // tell logs when writes have begun to be refused since it was last called, and when they are let in again. The keeper
@@ -328,7 +265,7 @@ func (r *room) tell(found *roomState) {
 	}
 	r.told = found.refused()
 	if r.told {
-		r.log.Warn("writes are refused until there's space", "directory", r.dir.path, "error", found.refusal(puts), "cause", found.shut)
+		r.log.Warn("writes are refused until there's space", "dir", r.dir.path, "error", found.refusal(puts), "cause", found.shut)
 	} else {
 		r.log.Info("there's space again: writes go on", "dir", r.dir.path, "free", found.disk.free)
 	}

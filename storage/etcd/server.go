@@ -576,7 +576,9 @@ func (s *Server) close() error {
 	if s.etcd != nil {
 		s.waitFor("etcd", s.etcd.Close)
 	}
-	s.cluster.close()
+	if s.cluster != nil {
+		s.waitFor("the cluster's port", s.cluster.close)
+	}
 	if s.hung {
 		s.dir.abandon()
 		return fmt.Errorf("etcd failed and can't be stopped: %w", s.err)

@@ -2,15 +2,12 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"go.etcd.io/etcd/client/pkg/v3/types"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 	"google.golang.org/protobuf/proto"
@@ -180,27 +177,7 @@ func (k *keeper) takeBackAlarms(ctx context.Context, enough int64) error {
 		}
 	}
 	if k.noteAlarms(); !k.alarms.noSpace.Load() {
-		k.log.Info("the database is below its quota again: writes go on", "databaseBytes", k.local.Backend().Size(), "quota", k.quota)
-	}
-	return nil
-}
-
-// purgeWAL removes the files of the WAL that etcd doesn't need any more. etcd does so itself twice a minute, which is
-// late for a full disk. etcd locks the files that it uses, and doesn't come back to one that it has unlocked.
-func (d *dataDir) purgeWAL() error {
-	names, err := d.walFiles()
-	if err != nil {
-		return err
-	}
-	for len(names) > keptWALFiles {
-		f, err := fileutil.TryLockFile(names[0], os.O_WRONLY, fileutil.PrivateFileMode)
-		if err != nil {
-			return nil // etcd uses it, or has just removed it
-		}
-		if err := errors.Join(os.Remove(names[0]), f.Close()); err != nil {
-			return fmt.Errorf("remove what the WAL doesn't need: %w", err)
-		}
-		names = names[1:]
+		k.log.Info("the database is below its quota again: writes go on", "database_bytes", k.local.Backend().Size(), "quota", k.quota)
 	}
 	return nil
 }

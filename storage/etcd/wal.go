@@ -2,11 +2,14 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -103,4 +106,63 @@ func (d *dataDir) lastSnapshot() (last uint64, err error) {
 		last = max(last, index)
 	}
 	return last, nil
+}
+
+// allocateWAL allocates the WAL's last file and the next two. etcd writes a batch of entries whole before it begins
+// the next file, so each file has space for a chunk past its end.
+func (r *room) allocateWAL() error {
+	names, err := r.dir.walFiles()
+	if err != nil {
+		return err
+	}
+	for _, path := range append(r.dir.nextWALFiles(), names[len(names)-1]) {
+		if err := allocatePath(path, segmentBytes+r.chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walFiles returns the paths of the WAL's files, oldest first.
+func (d *dataDir) walFiles() ([]string, error) {
+	names, err := filepath.Glob(filepath.Join(d.files().WAL(), "*.wal"))
+	if err != nil || len(names) == 0 {
+		return nil, fmt.Errorf("%s has no WAL: %w", d.files().WAL(), errors.Join(err, os.ErrNotExist))
+	}
+	return names, nil
+}
+
+// nextWALFiles returns the paths that etcd gives, in turn, to the files that it makes ahead for its WAL.
+func (d *dataDir) nextWALFiles() []string {
+	return []string{filepath.Join(d.files().WAL(), "0.tmp"), filepath.Join(d.files().WAL(), "1.tmp")}
+}
+
+// orderWAL renames the file that an earlier process made ahead, so that a start on a full disk has it: a new etcd
+// process uses the first of the two names first.
+func (d *dataDir) orderWAL() error {
+	next := d.nextWALFiles()
+	if exists(next[0]) || !exists(next[1]) {
+		return nil
+	}
+	return os.Rename(next[1], next[0])
+}
+
+// purgeWAL removes the files of the WAL that etcd doesn't need any more. etcd does so itself twice a minute, which is
+// late for a full disk. etcd locks the files that it uses, and doesn't come back to one that it has unlocked.
+func (d *dataDir) purgeWAL() error {
+	names, err := d.walFiles()
+	if err != nil {
+		return err
+	}
+	for len(names) > keptWALFiles {
+		f, err := fileutil.TryLockFile(names[0], os.O_WRONLY, fileutil.PrivateFileMode)
+		if err != nil {
+			return nil // etcd uses it, or has just removed it
+		}
+		if err := errors.Join(os.Remove(names[0]), f.Close()); err != nil {
+			return fmt.Errorf("remove what the WAL doesn't need: %w", err)
+		}
+		names = names[1:]
+	}
+	return nil
 }
