@@ -1,15 +1,25 @@
 // Package storage keeps objects as bytes under keys in etcd and tells what changed.
 //
-// It owns five things: what a store is (this file), how keys are built (key.go), the writes of one key (writer.go), the
-// one that writes many keys at once (replace.go), and the errors that callers test for (errors.go). Nothing here knows
-// what an object is: values are opaque.
+// It owns what all stores have in common:
 //
-// Package embedded has the store over the etcd in this process. All writes are transactions through etcd's client, so every
-// store writes by the same Writer; stores differ in how they read and in how they learn what others wrote.
+//   - what a store is (this file), and the errors that its callers test for (errors.go)
+//   - how keys are built (key.go), and which keys say that a store is ours (marker.go)
+//   - how what etcd has is read (reader.go), and the highest revision that was seen of something (watermark.go)
+//   - the writes of one key (writer.go), the guards that a context adds to them (fence.go), and the write of many keys at
+//     once (replace.go)
+//
+// Nothing here knows what an object is: values are opaque.
+//
+// There are two stores: package embedded has the one over the etcd in this process, package remote the one over a cluster
+// that other processes use, too. All writes are transactions through etcd's client, so both write by the same Writer.
+// Stores differ in how they read and in how they learn what others wrote. Package storagetest has the tests that both pass.
 //
 // Goroutines: none. Locks: gate.open, in stores that may be replaced, for which nobody waits longer than its context.
 // Each write has a place in it while etcd has the write. Replace has all places, and calls its plan with them: the plan may
 // take locks of the cacher and mustn't write.
+//
+// Bounds: none of its own. A request may be as large as etcd takes (ErrTooLarge), and a Replace waits for as long as the
+// writes before it take.
 package storage
 
 import (
@@ -52,8 +62,8 @@ type Stretch struct {
 
 // Store is the objects in an etcd. It is safe for concurrent use.
 //
-// The errors of all methods include ErrUnavailable when etcd can't answer, and ctx's. The four writes are described at
-// Writer, which implements them for every Store.
+// The errors of all methods include ErrUnavailable when etcd can't answer, and ctx's. Writer has the four writes and Pin for
+// every Store, and describes them.
 type Store interface {
 	// Get reads one key, linearizably: it sees every write acknowledged before the call. Errors: ErrNotFound, and OnRead's
 	// as for GetAt.
@@ -79,6 +89,8 @@ type Store interface {
 	Update(ctx context.Context, key string, value []byte, expected Revision, conds ...Condition) (Revision, error)
 	Delete(ctx context.Context, key string, expected Revision) (Revision, error)
 	Replace(ctx context.Context, plan func() (Replacement, error)) (Revision, error)
+
+	// Pin returns a context whose writes fail once the store was replaced.
 	Pin(ctx context.Context) (_ context.Context, mine bool)
 
 	// Changes returns what happened in a stretch of history, in revision order and always whole revisions. upTo is the
@@ -91,10 +103,14 @@ type Store interface {
 	// revisions; up to upTo there is nothing else, and upTo is after the revision. Errors: ErrCompacted, as for
 	// Changes; ErrUnavailable when etcd has stopped or the Store was closed; ErrRewound. The changes belong to the
 	// caller. Follow is for one reader, the feed.
+	//
+	// Follow returns ErrRewound once. The reader then calls Window for what the store is now, reads the state at a revision
+	// of that window, and calls Follow with this revision, which may be lower than the ones before. Only then do Barriers
+	// succeed again: until then they fail with ErrUnavailable.
 	Follow(ctx context.Context, after Revision) (changes []Change, upTo Revision, err error)
 
 	// Window returns what can be read of history: the revision up to which it's gone, as Compacted does, and the newest
-	// revision whose changes can be read.
+	// revision whose changes can be read. After ErrRewound both are those of the store that's there now.
 	Window(ctx context.Context) (compacted, newest Revision, err error)
 
 	// Compacted returns the revision up to which history is gone: all changes after it are there, and the state at the
@@ -103,13 +119,13 @@ type Store interface {
 	Compacted() Revision
 
 	// Barrier returns a revision that is at least that of every write acknowledged before the call, by any process that
-	// shares the etcd. Follow reaches it.
+	// shares the etcd. Follow reaches it. ErrUnavailable also means that Follow has yet to be called after ErrRewound.
 	Barrier(ctx context.Context) (Revision, error)
 
 	// TailBytes returns the bytes of keys and values that wait for Follow.
 	TailBytes() int64
 
-	// Reads returns how many stretches of history were read from etcd.
+	// Reads returns how many stretches of history were read from etcd, for a metric.
 	Reads() int64
 
 	// Close ends what Follow reads from. It is idempotent.

@@ -11,13 +11,19 @@ type Failure struct {
 	Reason, Message string
 }
 
+// Codes of failures. Source: kube-apiserver's NewResourceExpired and NewInternalError; clients act on the first one's code.
+const (
+	codeExpired  = 410 // HTTP's Gone
+	codeInternal = 500
+)
+
 // FailureOf returns what the client is told about an error of the source. ErrExpired is kube-apiserver's answer when history is
 // gone: clients list again.
 func FailureOf(err error) Failure {
 	if errors.Is(err, ErrExpired) {
-		return Failure{410, "Expired", "The resourceVersion for the provided watch is too old."}
+		return Failure{codeExpired, "Expired", "The resourceVersion for the provided watch is too old."}
 	}
-	return Failure{500, "InternalError", "Internal error occurred: the watch can't go on; resume it from the last resourceVersion seen"}
+	return Failure{codeInternal, "InternalError", "Internal error occurred: the watch can't go on; resume it from the last resourceVersion seen"}
 }
 
 // Status returns the Status as compact JSON.

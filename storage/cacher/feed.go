@@ -79,7 +79,8 @@ func (f *feed) follow(ctx context.Context) error {
 	}
 }
 
-// againPause is between two tries to read the state from an etcd that doesn't answer.
+// againPause is between two tries to read the state from an etcd that doesn't answer. A try may list everything, so it's no
+// shorter; and an etcd that restarts takes about that long.
 const againPause = time.Second
 
 // again calls one of the functions that read the state until etcd answers it.

@@ -22,9 +22,11 @@ const (
 	// elects itself within some 2 s, and lets every lease begin anew and last a second longer. All of that together has to
 	// stay below 10 s.
 	leaseTime = 6 * time.Second
-	// resignTimeout bounds how long a process that ends tries to give up its lease. If it can't, the lease ends by itself.
+	// resignTimeout bounds how long a process that ends tries to give up its lease: whoever stops it waits for that. If it
+	// can't, the lease ends by itself.
 	resignTimeout = 2 * time.Second
-	// retryPause is how long a process waits before it wants to lead again, after something has failed.
+	// retryPause is how long a process waits before it wants to lead again, after something has failed. It's short
+	// compared with leaseTime, and etcd isn't asked more than twice a second.
 	retryPause = 500 * time.Millisecond
 )
 

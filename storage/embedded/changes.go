@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"math"
 	"runtime"
-	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/pkg/v3/traceutil"
-	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 	"go.etcd.io/etcd/server/v3/storage/schema"
@@ -139,7 +137,7 @@ func (s *Store) decodeEntry(key, value []byte) storage.Change {
 	if mvcc.IsTombstone(key) {
 		return storage.Change{KeyValue: storage.KeyValue{Key: string(kv.Key)}, Deleted: true}
 	}
-	return s.decode(&kv)
+	return s.Decode(&kv)
 }
 
 // Window implements storage.Store. It waits for the locks of etcd's database.
@@ -149,7 +147,7 @@ func (s *Store) Window(context.Context) (compacted, newest storage.Revision, err
 }
 
 // Compacted implements storage.Store.
-func (s *Store) Compacted() storage.Revision { return storage.Revision(s.compacted.Load()) }
+func (s *Store) Compacted() storage.Revision { return s.compacted.At() }
 
 // Current returns the newest revision whose changes can be read. It waits for the locks of etcd's database.
 func (s *Store) Current() storage.Revision {
@@ -163,57 +161,9 @@ func (s *Store) revisions() (compacted, current storage.Revision) {
 	txn := s.local.KV().Read(mvcc.SharedBufReadTxMode, traceutil.TODO())
 	defer txn.End()
 	compacted = max(0, storage.Revision(txn.FirstRev()))
-	raise(&s.compacted, int64(compacted))
+	s.compacted.Raise(compacted)
 	return compacted, storage.Revision(txn.Rev())
 }
 
-// Barrier implements storage.Store. It doesn't wait for a disk: etcd announces a write before it answers it
-// (watchableStoreTxnWrite.End calls notify, and only then does the apply return). A transaction that changes nothing has
-// no revision, and neither has a compaction.
-func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
-	if err := s.fresh(ctx); err != nil {
-		return 0, storage.Wrap("barrier", storage.Root, err)
-	}
-	return s.announced(), nil
-}
-
-// fresh returns when the member's state has everything that was acknowledged before the call, and has announced it. If
-// this is the only member, that's at once: its state has every write that it acknowledged (storage/etcd waits for the
-// replay of the log before it serves). With others, raft's read index asks them. It's most of what reading one object
-// takes.
-func (s *Store) fresh(ctx context.Context) error {
-	if s.ReadIndex == nil {
-		return s.running(ctx)
-	}
-	if err := s.ReadIndex(ctx); err != nil {
-		return err
-	}
-	s.tail.noteRestore(s.local.Backend())
-	return nil
-}
-
-// running returns an error when etcd is stopping or ctx has ended.
-func (s *Store) running(ctx context.Context) error {
-	select {
-	case <-s.local.StoppingNotify():
-		return etcderrors.ErrStopped
-	default:
-		return ctx.Err()
-	}
-}
-
-// announced returns the newest revision that etcd has announced to its watchers.
-func (s *Store) announced() storage.Revision { return storage.Revision(s.tail.announced.Load()) }
-
-// TailBytes returns the bytes of keys and values that wait for Follow, at most about maxTailBytes.
-func (s *Store) TailBytes() int64 { return s.tail.waiting.Load() }
-
 // Reads returns how many stretches of history were read from etcd's index.
 func (s *Store) Reads() int64 { return s.reads.Load() }
-
-// raise makes a number at least n.
-func raise(number *atomic.Int64, n int64) {
-	for old := number.Load(); old < n && !number.CompareAndSwap(old, n); {
-		old = number.Load()
-	}
-}

@@ -6,5 +6,5 @@
 // Goroutines: none of ours. Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions
 // at a time.
 //
-// Bounds: maxTailBytes in the tail, followBytes per Follow, listPage keys per read of List.
+// Bounds: maxTailBytes in the tail, followBytes per Follow, listKeys keys and about listBytes per read of List.
 package embedded

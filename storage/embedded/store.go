@@ -7,9 +7,9 @@ import (
 	"runtime"
 	"sync/atomic"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -18,21 +18,17 @@ import (
 // Store implements storage.Store over an etcd in this process. Writes go through the client (raft); reads and history
 // come straight from the member's own store.
 type Store struct {
-	// OnRead, if set, is called for each value that is read from etcd, with its key, by any goroutine. Its error becomes that of
-	// the read: the Err of a Change, or the error of a Get. Tests hold up readers with it, or make a value unreadable. Set it
-	// before the store is used.
-	OnRead func(key string) error
-
 	// ReadIndex, if set, returns when the local member has everything that was acknowledged before the call, on any member.
 	// It's needed if there are other members. Set it before the store is used.
 	ReadIndex func(context.Context) error
 
+	storage.Reader
 	*storage.Writer
 
 	local     *etcdserver.EtcdServer
 	tail      tail
-	compacted atomic.Int64 // the revision up to which history was gone when it was last read from etcd
-	reads     atomic.Int64 // stretches of history read
+	compacted storage.Watermark // the revision up to which history was gone when it was last read from etcd
+	reads     atomic.Int64      // stretches of history read
 }
 
 // New returns the store of an embedded member and its in-process client. Close it before the member stops. It refuses a store
@@ -72,7 +68,7 @@ func (s *Store) GetAt(ctx context.Context, key string, at storage.Revision) (sto
 	if len(res.KVs) == 0 {
 		return storage.KeyValue{}, storage.Wrap("get", key, storage.ErrNotFound)
 	}
-	kv := s.decode(res.KVs[0])
+	kv := s.Decode(res.KVs[0])
 	return kv.KeyValue, kv.Err
 }
 
@@ -96,8 +92,11 @@ func (s *Store) readRange(ctx context.Context, from, end []byte, o mvcc.RangeOpt
 	}
 }
 
-// listPage is how many keys List reads at once: 1000 objects of 3 KB are 3 MB of memory.
-const listPage = 1000
+// What List reads at once: so much is in memory besides what the caller keeps. 1000 objects of 3 KB are 3 MB.
+const (
+	listKeys  = 1000
+	listBytes = 8 << 20
+)
 
 // List implements storage.Store.
 func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revision, fn func(storage.Change) error) (storage.Revision, error) {
@@ -108,19 +107,22 @@ func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revisio
 		at = s.announced()
 	}
 	from, end := []byte(keys.First()), []byte(clientv3.GetPrefixRangeEnd(keys.Prefix))
-	for {
-		res, err := s.readRange(ctx, from, end, mvcc.RangeOptions{Rev: int64(at), Limit: listPage})
+	for page := (storage.Page{MaxKeys: listKeys, MaxBytes: listBytes}); ; {
+		res, err := s.readRange(ctx, from, end, mvcc.RangeOptions{Rev: int64(at), Limit: int64(page.Keys())})
 		if err != nil {
 			return 0, storage.Wrap("list", keys.Prefix, err)
 		}
+		bytes := 0
 		for _, kv := range res.KVs {
-			if err := fn(s.decode(kv)); err != nil {
+			bytes += len(kv.Key) + len(kv.Value)
+			if err := fn(s.Decode(kv)); err != nil {
 				return 0, err
 			}
 		}
-		if len(res.KVs) < listPage {
+		if len(res.KVs) < page.Keys() {
 			return at, nil
 		}
+		page.Read(bytes)
 		from = append(res.KVs[len(res.KVs)-1].Key, 0)
 	}
 }
@@ -134,12 +136,37 @@ func (s *Store) Count(ctx context.Context, keys storage.Range, at storage.Revisi
 	return res.Count, nil
 }
 
-func (s *Store) decode(kv *mvccpb.KeyValue) storage.Change {
-	c := storage.Change{KeyValue: storage.KeyValue{Key: string(kv.Key), Value: kv.Value, Revision: storage.Revision(kv.ModRevision)}}
-	if s.OnRead != nil {
-		if err := s.OnRead(c.Key); err != nil {
-			c.Err = fmt.Errorf("read %q: %w", c.Key, err)
-		}
+// Barrier implements storage.Store. It doesn't wait for a disk: etcd announces a write before it answers it
+// (watchableStoreTxnWrite.End calls notify, and only then does the apply return). A transaction that changes nothing has
+// no revision, and neither has a compaction.
+func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
+	if err := s.fresh(ctx); err != nil {
+		return 0, storage.Wrap("barrier", storage.Root, err)
 	}
-	return c
+	return s.announced(), nil
+}
+
+// fresh returns when the member's state has everything that was acknowledged before the call, and has announced it. If
+// this is the only member, that's at once: its state has every write that it acknowledged (storage/etcd waits for the
+// replay of the log before it serves). With others, raft's read index asks them. It's most of what reading one object
+// takes.
+func (s *Store) fresh(ctx context.Context) error {
+	if s.ReadIndex == nil {
+		return s.running(ctx)
+	}
+	if err := s.ReadIndex(ctx); err != nil {
+		return err
+	}
+	s.tail.noteRestore(s.local.Backend())
+	return nil
+}
+
+// running returns an error when etcd is stopping or ctx has ended.
+func (s *Store) running(ctx context.Context) error {
+	select {
+	case <-s.local.StoppingNotify():
+		return etcderrors.ErrStopped
+	default:
+		return ctx.Err()
+	}
 }

@@ -21,7 +21,7 @@ import (
 // responses, and etcd feeds a watcher that filled it from a slow loop that reads everything again. So a filter drops
 // the events that have no room in the channel, and Follow reads those from etcd's index of revisions.
 type tail struct {
-	announced atomic.Int64              // the newest revision that etcd has announced
+	announced storage.Watermark         // the newest revision that etcd has announced
 	waiting   atomic.Int64              // bytes of keys and values in responses
 	dropped   chan struct{}             // capacity 1: one pending signal is enough, the index has what was dropped
 	responses <-chan mvcc.WatchResponse // etcd's; closed by stream.Close. If nobody reads, filter drops
@@ -64,7 +64,7 @@ func (t *tail) begin() (err error) {
 		return err
 	}
 	t.through = t.current()
-	raise(&t.announced, int64(t.through))
+	t.announced.Raise(t.through)
 	return nil
 }
 
@@ -77,8 +77,13 @@ func (t *tail) noteRestore(be backend.Backend) {
 	if was, ok := t.backend.Load().(restored); ok && was.Backend == be {
 		return
 	}
-	raise(&t.announced, int64(t.current()))
+	t.announced.Raise(t.current())
 	t.backend.Store(restored{be}) // after announced: who sees it relies on that
+	t.noteDrop()
+}
+
+// noteDrop tells the reader that something is in the index alone.
+func (t *tail) noteDrop() {
 	select {
 	case t.dropped <- struct{}{}:
 	default:
@@ -94,12 +99,9 @@ func (t *tail) filter(e *mvccpb.Event) (drop bool) {
 		t.newest = rev
 		// Nobody else sends to the channel. So if there's room now, there still is when etcd sends.
 		t.full = len(t.responses) == cap(t.responses) || t.waiting.Load() >= maxTailBytes
-		raise(&t.announced, rev) // it may be past rev: see noteRestore
+		t.announced.Raise(storage.Revision(rev)) // it may be past rev: see noteRestore
 		if t.full {
-			select {
-			case t.dropped <- struct{}{}:
-			default:
-			}
+			t.noteDrop()
 		}
 	}
 	if !t.full {
@@ -158,7 +160,7 @@ func (t *tail) received(w mvcc.WatchResponse, open bool) (mvcc.WatchResponse, er
 }
 
 // readIndex makes the reader read the index up to everything that has been announced.
-func (t *tail) readIndex() { t.through = storage.Revision(t.announced.Load()) }
+func (t *tail) readIndex() { t.through = t.announced.At() }
 
 // followBytes bounds how much Follow returns, unless a single revision is larger. A client that waits for its write to
 // be in the caches waits until the whole batch is applied: for 1 MiB that takes a few milliseconds.
@@ -205,14 +207,13 @@ func (s *Store) appendEvents(changes []storage.Change, events []*mvccpb.Event, a
 			s.tail.readIndex()
 			break
 		}
-		changes, upTo = append(changes, s.decodeEvent(e)), rev
+		changes, upTo = append(changes, s.DecodeEvent(e)), rev
 	}
 	return changes, upTo
 }
 
-func (s *Store) decodeEvent(e *mvccpb.Event) storage.Change {
-	if e.Type == mvccpb.Event_DELETE {
-		return storage.Change{KeyValue: storage.KeyValue{Key: string(e.Kv.Key), Revision: storage.Revision(e.Kv.ModRevision)}, Deleted: true}
-	}
-	return s.decode(e.Kv)
-}
+// announced returns the newest revision that etcd has announced to its watchers.
+func (s *Store) announced() storage.Revision { return s.tail.announced.At() }
+
+// TailBytes returns the bytes of keys and values that wait for Follow, at most about maxTailBytes.
+func (s *Store) TailBytes() int64 { return s.tail.waiting.Load() }

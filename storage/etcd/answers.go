@@ -20,9 +20,11 @@ import (
 const (
 	// answerTimeout bounds every request: a new leader is there about a second after the last one died.
 	answerTimeout = 2500 * time.Millisecond
-	// answerPoll is how often a request that waits for a leader looks for one.
+	// answerPoll is how often a request that waits for a leader looks for one. That adds little to the second that an
+	// election takes, and a thousand requests that wait look 50,000 times a second, which is a few per cent of a core.
 	answerPoll = 20 * time.Millisecond
-	// probeInterval is how often a member asks whether a majority still answers.
+	// probeInterval is how often a member asks whether a majority still answers. What it asks for is a round trip to the
+	// others; and a member that was cut off finds that out after probeInterval and answerTimeout.
 	probeInterval = time.Second
 )
 

@@ -37,6 +37,9 @@ const (
 	memberTime = 10 * 365 * 24 * time.Hour
 	// clockSkew is how much earlier a certificate begins, for machines whose clocks differ.
 	clockSkew = time.Hour
+	// serialBits is the length of a certificate's random serial number: no two are the same, and it fits into the 20 bytes
+	// that RFC 5280 allows.
+	serialBits = 120
 )
 
 // authority signs the certificates of a cluster's members. All members have it, so that each can let others in. Who has
@@ -67,7 +70,7 @@ func newAuthority() (*authority, error) {
 
 // certificate is what all certificates have.
 func certificate(name string, valid time.Duration) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
 	if err != nil {
 		return nil, err
 	}

@@ -320,12 +320,12 @@ func (c *cluster) alone() bool {
 	return len(voters) == 1 && voters[0] == local.MemberID()
 }
 
-// joinReport is how often a start says that it waits for the other members.
-const joinReport = 10 * time.Second
+// majorityReport is how often a start says that it waits for the other members: for people who look at the log meanwhile.
+const majorityReport = 10 * time.Second
 
 // awaitMajority returns when this member has everything that was acknowledged before the call.
 func (c *cluster) awaitMajority(ctx context.Context, s *Server) error {
-	report := time.Now().Add(joinReport)
+	report := time.Now().Add(majorityReport)
 	for {
 		try, cancel := context.WithTimeout(ctx, answerTimeout)
 		err := s.Local.LinearizableReadNotify(try)
@@ -334,7 +334,7 @@ func (c *cluster) awaitMajority(ctx context.Context, s *Server) error {
 			return nil
 		}
 		if time.Now().After(report) {
-			report = time.Now().Add(joinReport)
+			report = time.Now().Add(majorityReport)
 			c.log.Warn("waiting for a majority of the cluster's members", "error", err)
 		}
 		if err := s.pause(ctx, time.After(answerPoll)); err != nil {

@@ -25,13 +25,18 @@ import (
 // the authority and makes its own certificate. Then etcd starts, and gets the data from the leader.
 
 const (
-	// joinTimeout is how long a join is tried: etcd refuses some for now, and the member may not be up yet.
+	// joinTimeout is how long a join is tried: etcd refuses some for now, and the member may not be up yet. joinPause is
+	// between two tries: what etcd waits for, the start of another member, takes longer.
 	joinTimeout = time.Minute
-	joinRetry   = 500 * time.Millisecond
-	// joinAttempt bounds one try: the answer comes when a majority knows the new member.
+	joinPause   = 500 * time.Millisecond
+	// joinAttempt bounds one try at the member: the answer comes when a majority knows the new member, and an election takes
+	// a second. The joiner waits longer, joinWait, so that it gets the member's reason.
 	joinAttempt = 5 * time.Second
-	// joinBytes bounds what a joiner sends, and answerBytes what it takes.
-	joinBytes   = 4 << 10
+	joinWait    = 2 * joinAttempt
+	// joinBytes bounds what a joiner sends, a secret and an address of at most maxAddressBytes, and what it takes of a
+	// refusal.
+	joinBytes = 4 << 10
+	// answerBytes bounds what a joiner takes: two keys of a kilobyte, and a name and some URLs for each member.
 	answerBytes = 256 << 10
 )
 
@@ -198,7 +203,7 @@ func (c *cluster) join(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-time.After(joinRetry):
+		case <-time.After(joinPause):
 		}
 	}
 }
@@ -211,7 +216,7 @@ func (c *cluster) askToJoin(ctx context.Context, t joinToken) (a joinAnswer, err
 	}
 	tr := &http.Transport{TLSClientConfig: t.trust()}
 	defer tr.CloseIdleConnections()
-	client := &http.Client{Timeout: 2 * joinAttempt, Transport: tr, CheckRedirect: noRedirect}
+	client := &http.Client{Timeout: joinWait, Transport: tr, CheckRedirect: noRedirect}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, urlAt(c.o.Join)+joinPath, bytes.NewReader(body))
 	if err != nil {
 		return a, err

@@ -18,11 +18,13 @@ import (
 )
 
 const (
-	// keeperInterval is how often the keeper looks after history and space.
+	// keeperInterval is how often the keeper looks after history and space. In a second a fast writer adds some ten
+	// megabytes, which is little of the quota.
 	keeperInterval = time.Second
 	// minKeeperInterval bounds how often it looks when history is kept for seconds only, as in tests.
 	minKeeperInterval = 10 * time.Millisecond
-	// looksPerHistory is how often it looks, at least, in the time that history is kept.
+	// looksPerHistory is how often it looks, at least, in the time that history is kept: so history of a few seconds is kept
+	// at most an eighth longer than asked.
 	looksPerHistory = 8
 	// diskInterval is how often it looks at the disk, so that Health is right on an idle server. Writers look at the
 	// disk by themselves.

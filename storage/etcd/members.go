@@ -16,10 +16,12 @@ import (
 )
 
 const (
-	// voterInterval is how often the leader looks who may vote.
+	// voterInterval is how often the leader looks who may vote. A member that has just joined waits for it, and each look
+	// asks the others while there are learners to promote.
 	voterInterval = 500 * time.Millisecond
-	// caughtUp is how many entries a learner may lack to count as caught up.
-	caughtUp = 500
+	// caughtUp is how many entries a learner may lack to count as caught up: a fraction of a second of busy writing. A busy
+	// learner always lacks some, and with clusterCatchUp entries in memory it gets these without the whole database.
+	caughtUp = clusterCatchUp / 4
 	// readyShare is the share of all entries that a learner may lack to be promoted: etcd's own bound.
 	readyShare = 10
 )

@@ -24,9 +24,10 @@ const (
 )
 
 const (
-	// maxPortConnections bounds the connections of the port. A member has a few with each other one.
+	// maxPortConnections bounds the connections of the port. A member has a few with each other one, of which there are at
+	// most mostVoters and maxLearners; the rest is for those that reconnect.
 	maxPortConnections = 1024
-	// portHeaderBytes bounds a request's header.
+	// portHeaderBytes bounds a request's header: a member's has some hundred bytes.
 	portHeaderBytes = 16 << 10
 	// listenTimeout is how long the port's address may take to become one of this machine's: the name of a pod or of a
 	// container may not resolve yet when the process starts. listenPause is between two tries: names come within seconds.
@@ -171,7 +172,8 @@ func newPeerClient(a *authority, certificate tls.Certificate) *peerClient {
 	}}
 }
 
-// peerTimeout is how long another member may take to say how it is.
+// peerTimeout is how long another member may take to say how it is. It answers from memory, so one that takes longer is gone
+// or cut off.
 const peerTimeout = time.Second
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

@@ -55,11 +55,15 @@ type Options struct {
 }
 
 const (
-	defaultDataDir      = "./data"
-	defaultHistory      = time.Hour
+	defaultDataDir = "./data"
+	// defaultHistory is longer than clients are away while they, or what they run on, are upgraded.
+	defaultHistory = time.Hour
+	// defaultHistoryBytes is some 170,000 changes of objects of 3 KB: three minutes at a thousand writes a second.
 	defaultHistoryBytes = 512 << 20
-	defaultQuotaBytes   = 4 << 30
-	minQuotaBytes       = 16 << 20
+	// defaultQuotaBytes is etcd's own default doubled, because history is a part of it. minQuotaBytes is what bbolt
+	// allocates at a time.
+	defaultQuotaBytes = 4 << 30
+	minQuotaBytes     = 16 << 20
 	// historyQuotaShare is the part of the quota that history may fill at most: live objects need the rest.
 	historyQuotaShare = 4
 
@@ -100,15 +104,16 @@ const (
 	// a millisecond adds little to it.
 	kickInterval = 500 * time.Microsecond
 	// quietLooks is for members of whose raft nothing is known (see replayed): there, the replay of the WAL counts as
-	// over after this many looks without news.
+	// over after this many looks without news, which are 10 ms. What is missing then is one step of raft's loop.
 	quietLooks = 20
-	// stopReport is how often Close says what it still waits for.
+	// stopReport is how often Close says what it still waits for. A stop takes some milliseconds, so five seconds mean that
+	// something is wrong.
 	stopReport = 5 * time.Second
 	// startGrace is how long Open still waits for etcd's start after its context has ended: only an etcd that has
-	// started can be stopped.
+	// started can be stopped. A start takes some 15 ms, and on a slow disk a few syncs.
 	startGrace = 5 * time.Second
 	// brokenStop is how long Close waits for each part after a failure: the part may wait forever for the goroutine
-	// that failed.
+	// that failed. There are three parts, and whoever stops the process kills it after ten seconds.
 	brokenStop = time.Second
 )
 

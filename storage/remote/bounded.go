@@ -3,19 +3,15 @@ package remote
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // writeTimeout bounds a transaction: etcd leaves one that was forwarded to a leader that died hanging for seven seconds, and
-// a member that is stopped never answers.
+// a member that is stopped never answers. A new leader, and a disk that is busy, take less than five.
 const writeTimeout = 5 * time.Second
 
 // bounded is etcd's KV with transactions that end after writeTimeout, with storage.ErrUnavailable: what was asked for may have
@@ -62,8 +58,6 @@ func (t *boundedTxn) Commit() (*clientv3.TxnResponse, error) {
 		return res, nil
 	case t.ctx.Err() == nil && within.Err() != nil:
 		return nil, fmt.Errorf("%w: etcd didn't answer a write within %v", storage.ErrUnavailable, writeTimeout)
-	case status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "larger than max"): // gRPC has no error of its own for it
-		return nil, rpctypes.ErrRequestTooLarge
 	}
 	return nil, err
 }

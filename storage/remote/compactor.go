@@ -37,7 +37,8 @@ type mark struct {
 	Revision storage.Revision `json:"revision"`
 }
 
-// maxMarks bounds the marks. With more of them to keep, every second one is left out.
+// maxMarks bounds the marks, which are some 40 bytes each. With more of them to keep, every second one is left out; so history
+// is removed at most a 64th of its time late.
 const maxMarks = 128
 
 // Compact removes old history now and then, until ctx ends. History is one for the whole cluster, and somebody else may care
@@ -95,7 +96,7 @@ func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) er
 	if _, err := s.client.Compact(within, int64(at)); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		return storage.Wrap("compact", storage.Root, err)
 	}
-	raise(&s.compacted, int64(at))
+	s.compacted.Raise(at)
 	return nil
 }
 

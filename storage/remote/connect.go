@@ -29,17 +29,20 @@ import (
 var oldest = [3]int{3, 5, 13}
 
 const (
-	// dialTimeout is for one look at one member: a connection, TLS and a first answer.
+	// dialTimeout is for one look at one member: a connection, TLS and a first answer. It leaves time for a lost packet to be
+	// sent again twice (after one and three seconds).
 	dialTimeout = 5 * time.Second
-	// connectPause is between two tries to reach the cluster.
+	// connectPause is between two tries to reach the cluster: it costs etcd nothing, and people who start both at once wait
+	// for no more than that.
 	connectPause = 500 * time.Millisecond
-	// connectReport is how often the log says what Connect waits for.
+	// connectReport is how often the log says what Connect waits for: for people who look at it meanwhile.
 	connectReport = 10 * time.Second
 	// keepAliveTime and keepAliveTimeout tell a connection that is gone without a word: after both, its requests fail.
 	// etcd closes connections whose pings come more often than every five seconds, or come while there is no stream.
 	keepAliveTime    = 10 * time.Second
 	keepAliveTimeout = 5 * time.Second
-	// maxSendBytes lets etcd say what is too large, instead of the client.
+	// maxSendBytes lets etcd say what is too large, instead of the client, whose own bound is 2 MiB: more than any etcd
+	// takes that isn't told to take more.
 	maxSendBytes = 64 << 20
 )
 

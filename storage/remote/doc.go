@@ -23,5 +23,5 @@
 // and progress.mu are leaves. Nobody waits for etcd under one, apart from followMu while a follower is stopped, which doesn't wait for etcd.
 //
 // Bounds: maxTailBytes wait for Follow, and the watch may be maxLag revisions behind; beyond either the feed lists anew.
-// readTimeout, pageTimeout, writeTimeout and historyTimeout bound what etcd may take; pageBytes is a list's page.
+// readTimeout, pageTimeout, writeTimeout and historyTimeout bound what etcd may take; listKeys and listBytes a page of a list.
 package remote

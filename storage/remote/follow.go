@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
 
@@ -41,7 +42,8 @@ const (
 	// maxLag is how many revisions the watch may be behind. etcd reads all of them again and again for a watch that begins
 	// far behind, under a lock of its store, so beyond that a list costs less. It's more than the feed begins with.
 	maxLag storage.Revision = 50_000
-	// watchPause is between two watches.
+	// watchPause is between two watches: a member that refuses them isn't asked too often, and a watch that breaks delays
+	// reads by no more.
 	watchPause = 200 * time.Millisecond
 )
 
@@ -203,7 +205,7 @@ func (f *follower) watch() error {
 	}()
 	for res := range watcher.Watch(ctx, "/", clientv3.WithPrefix(), clientv3.WithRev(int64(from)), clientv3.WithProgressNotify()) {
 		if res.CompactRevision > 0 {
-			raise(&f.store.compacted, res.CompactRevision)
+			f.store.compacted.Raise(storage.Revision(res.CompactRevision))
 			return storage.ErrCompacted
 		}
 		if err := res.Err(); err != nil {
@@ -264,7 +266,7 @@ func (f *follower) decode(events []*clientv3.Event) (changes []storage.Change) {
 	f.mu.Unlock()
 	for _, e := range events {
 		if storage.Revision(e.Kv.ModRevision) > upTo {
-			changes = append(changes, f.store.decodeEvent(e))
+			changes = append(changes, f.store.DecodeEvent((*mvccpb.Event)(e)))
 		}
 	}
 	return changes
@@ -296,9 +298,11 @@ type progress struct {
 }
 
 const (
-	// progressInterval is how often progress is asked for: etcd may answer an earlier request with an earlier revision.
+	// progressInterval is how often progress is asked for, while somebody waits: etcd may answer an earlier request with an
+	// earlier revision. A read that needs the second request waits for that long.
 	progressInterval = 50 * time.Millisecond
-	// silence is after which time a watch that owes an answer begins again, mostly at another member.
+	// silence is after which time a watch that owes an answer begins again, mostly at another member: many times what an
+	// answer takes, and less than a client waits for a consistent read.
 	silence = 2 * time.Second
 )
 
@@ -411,7 +415,8 @@ func (s *Store) Changes(ctx context.Context, st storage.Stretch) ([]storage.Chan
 	return changes, upTo, nil
 }
 
-// historyTimeout is how long a stretch may take while etcd sends nothing.
+// historyTimeout is how long a stretch may take while etcd sends nothing. etcd reads it from its disk, and serves the
+// watches that lag one after the other.
 const historyTimeout = 10 * time.Second
 
 // errNoHistory is returned when no watch of the history could be opened in time.
@@ -450,7 +455,7 @@ func (s *Store) history(ctx context.Context, st storage.Stretch) (changes []stor
 			case !open:
 				return nil, 0, fmt.Errorf("%w: the stream of the history was closed", storage.ErrUnavailable)
 			case res.CompactRevision > 0:
-				raise(&s.compacted, res.CompactRevision)
+				s.compacted.Raise(storage.Revision(res.CompactRevision))
 				return nil, 0, storage.ErrCompacted
 			case res.Err() != nil:
 				return nil, 0, res.Err()
@@ -478,7 +483,7 @@ func (s *Store) appendHistory(changes []storage.Change, events []*clientv3.Event
 		case rev > upTo && st.MaxBytes > 0 && *bytes >= st.MaxBytes:
 			return changes, upTo, true
 		default:
-			c := s.decodeEvent(e)
+			c := s.DecodeEvent((*mvccpb.Event)(e))
 			c.Before = before(e)
 			changes, upTo = append(changes, c), rev
 			*bytes += len(c.Key) + len(c.Value)
@@ -491,7 +496,7 @@ func (s *Store) appendHistory(changes []storage.Change, events []*clientv3.Event
 func before(e *clientv3.Event) *storage.KeyValue {
 	switch {
 	case e.PrevKv != nil:
-		kv := keyValue(e.PrevKv)
+		kv := storage.KeyValueOf(e.PrevKv)
 		return &kv
 	case e.IsCreate():
 		return &storage.KeyValue{}

@@ -17,8 +17,10 @@ import (
 
 // What the fields of Options default to.
 const (
-	DefaultPrefix             = "/apiserver-lite"
-	DefaultTimeout            = 30 * time.Second
+	DefaultPrefix = "/apiserver-lite"
+	// DefaultTimeout is as long as a cluster whose members start at the same time may take.
+	DefaultTimeout = 30 * time.Second
+	// DefaultCompactionInterval is kube-apiserver's.
 	DefaultCompactionInterval = 5 * time.Minute
 )
 

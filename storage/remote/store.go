@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -19,10 +18,7 @@ import (
 // Store implements storage.Store over an etcd cluster that other processes use, too: replicas of this program, and whoever
 // has other prefixes there.
 type Store struct {
-	// OnRead, if set, is called for each value that is read from etcd, as that of embedded.Store. Set it before the store is
-	// used.
-	OnRead func(key string) error
-
+	storage.Reader
 	*storage.Writer
 
 	client *clientv3.Client
@@ -36,8 +32,8 @@ type Store struct {
 	followMu sync.Mutex // guards follower
 	follower *follower  // nil until Follow is called
 
-	compacted atomic.Int64 // the revision up to which history is gone, as far as known
-	reads     atomic.Int64 // stretches of history read
+	compacted storage.Watermark // the revision up to which history is gone, as far as known
+	reads     atomic.Int64      // stretches of history read
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -90,10 +86,11 @@ func (s *Store) Close() {
 }
 
 const (
-	// readTimeout is for one read of one key, or for one of a few words. A second try goes to another member.
+	// readTimeout is for one read of one key, or for one of a few words: a new leader takes less. A second try goes to another
+	// member; a third would find the same.
 	readTimeout = 2 * time.Second
 	readTries   = 2
-	// pageTimeout is for one page of a list.
+	// pageTimeout is for one page of a list, and for a compaction: listBytes over a slow line, from a slow disk.
 	pageTimeout = 30 * time.Second
 )
 
@@ -138,24 +135,22 @@ func (s *Store) GetAt(ctx context.Context, key string, at storage.Revision) (sto
 	if len(res.Kvs) == 0 {
 		return storage.KeyValue{}, storage.Wrap("get", key, storage.ErrNotFound)
 	}
-	c := s.decode(res.Kvs[0])
+	c := s.Decode(res.Kvs[0])
 	return c.KeyValue, c.Err
 }
 
-// A List reads pages, which double until they have about pageBytes: etcd before 3.6 counts, for each page, all keys that
-// follow it, so a list of a million objects in pages of 1000 would take it minutes.
+// What List reads at once. With pages of 1000 keys an etcd before 3.6 would take minutes for a million (see storage.Page).
 const (
-	firstPage = 1000
-	maxPage   = 50_000
-	pageBytes = 8 << 20 // about so much is in memory twice: as etcd's answer and decoded
+	listKeys  = 50_000
+	listBytes = 8 << 20 // about so much is in memory twice: as etcd's answer and decoded
 )
 
 // List implements storage.Store.
 func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revision, fn func(storage.Change) error) (storage.Revision, error) {
 	from, end := keys.First(), clientv3.WithRange(clientv3.GetPrefixRangeEnd(keys.Prefix))
 	var newest write
-	for limit := firstPage; ; {
-		res, err := s.ask(ctx, pageTimeout, from, end, clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(limit)))
+	for page := (storage.Page{MaxKeys: listKeys, MaxBytes: listBytes}); ; {
+		res, err := s.ask(ctx, pageTimeout, from, end, clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(page.Keys())))
 		if err != nil {
 			return 0, storage.Wrap("list", keys.Prefix, err)
 		}
@@ -165,7 +160,7 @@ func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revisio
 		bytes := 0
 		for _, kv := range res.Kvs {
 			bytes += len(kv.Key) + len(kv.Value)
-			c := s.decode(kv)
+			c := s.Decode(kv)
 			if c.Revision > newest.revision {
 				newest = write{c.Key, c.Revision}
 			}
@@ -178,14 +173,8 @@ func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revisio
 			return at, nil
 		}
 		from = string(res.Kvs[len(res.Kvs)-1].Key) + "\x00"
-		limit = pageOf(limit, bytes)
+		page.Read(bytes)
 	}
-}
-
-// pageOf returns the limit of the page that follows one with a limit and so many bytes.
-func pageOf(limit, bytes int) int {
-	fits := limit * pageBytes / max(bytes, 1)
-	return max(1, min(fits, 2*limit, maxPage))
 }
 
 // Count implements storage.Store.
@@ -238,13 +227,13 @@ func (s *Store) findCompacted(ctx context.Context, newest storage.Revision) erro
 	}
 	at := low + 1 + storage.Revision(sort.Search(int(newest-low-1), func(i int) bool { return readable(low + 1 + storage.Revision(i)) }))
 	if failed == nil {
-		raise(&s.compacted, int64(at))
+		s.compacted.Raise(at)
 	}
 	return failed
 }
 
 // Compacted implements storage.Store.
-func (s *Store) Compacted() storage.Revision { return storage.Revision(s.compacted.Load()) }
+func (s *Store) Compacted() storage.Revision { return s.compacted.At() }
 
 // Reads implements storage.Store.
 func (s *Store) Reads() int64 { return s.reads.Load() }
@@ -257,32 +246,4 @@ func (s *Store) TailBytes() int64 {
 		return 0
 	}
 	return s.follower.waiting()
-}
-
-func (s *Store) decode(kv *mvccpb.KeyValue) storage.Change {
-	c := storage.Change{KeyValue: keyValue(kv)}
-	if s.OnRead != nil {
-		if err := s.OnRead(c.Key); err != nil {
-			c.Err = fmt.Errorf("read %q: %w", c.Key, err)
-		}
-	}
-	return c
-}
-
-func keyValue(kv *mvccpb.KeyValue) storage.KeyValue {
-	return storage.KeyValue{Key: string(kv.Key), Value: kv.Value, Revision: storage.Revision(kv.ModRevision)}
-}
-
-func (s *Store) decodeEvent(e *clientv3.Event) storage.Change {
-	if e.Type == mvccpb.Event_DELETE {
-		return storage.Change{KeyValue: storage.KeyValue{Key: string(e.Kv.Key), Revision: storage.Revision(e.Kv.ModRevision)}, Deleted: true}
-	}
-	return s.decode(e.Kv)
-}
-
-// raise makes a number at least n.
-func raise(number *atomic.Int64, n int64) {
-	for old := number.Load(); old < n && !number.CompareAndSwap(old, n); {
-		old = number.Load()
-	}
 }

@@ -1,0 +1,67 @@
+package storage
+
+import (
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// Reader is what every Store has for reading, as it has a Writer for writing: it makes what callers get of what etcd has.
+// The zero value works.
+type Reader struct {
+	// OnRead, if set, is called for each value that is read from etcd, with its key, by any goroutine. Its error becomes
+	// that of the read: the Err of a Change, or the error of a Get. Tests hold up readers with it, or make a value
+	// unreadable. Set it before the store is used.
+	OnRead func(key string) error
+}
+
+// Decode returns what a key holds, with OnRead's error. Its value shares kv's bytes.
+func (r *Reader) Decode(kv *mvccpb.KeyValue) Change {
+	c := Change{KeyValue: KeyValueOf(kv)}
+	if r.OnRead != nil {
+		if err := r.OnRead(c.Key); err != nil {
+			c.Err = fmt.Errorf("read %q: %w", c.Key, err)
+		}
+	}
+	return c
+}
+
+// DecodeEvent returns what a watch of etcd's says of a write to a key, as Decode does.
+func (r *Reader) DecodeEvent(e *mvccpb.Event) Change {
+	if e.Type == mvccpb.Event_DELETE {
+		return Change{KeyValue: KeyValue{Key: string(e.Kv.Key), Revision: Revision(e.Kv.ModRevision)}, Deleted: true}
+	}
+	return r.Decode(e.Kv)
+}
+
+// KeyValueOf returns a key's state in our form. Its value shares kv's bytes.
+func KeyValueOf(kv *mvccpb.KeyValue) KeyValue {
+	return KeyValue{Key: string(kv.Key), Value: kv.Value, Revision: Revision(kv.ModRevision)}
+}
+
+// firstPage is how many keys the first page of a List has at most. Nothing is known of their values then: even if each is
+// of the largest size (1.5 MiB), they are 96 MiB.
+const firstPage = 64
+
+// Page says how many keys of a List are read at once. The pages of a list double, and stop at bounds: an etcd before 3.6
+// counts for each page all keys that follow it, so many small pages would take long, and one large page much memory.
+type Page struct {
+	MaxKeys  int // that are read at once
+	MaxBytes int // of keys and values. A page has more only where values are suddenly larger than those before them
+
+	keys int // of the page that is read next; 0 before the first
+}
+
+// Keys returns how many keys to read next.
+func (p *Page) Keys() int {
+	if p.keys == 0 {
+		p.keys = min(firstPage, p.MaxKeys)
+	}
+	return p.keys
+}
+
+// Read notes how many bytes the last page had, as the next one probably has such values, too.
+func (p *Page) Read(bytes int) {
+	fits := p.Keys() * p.MaxBytes / max(bytes, 1)
+	p.keys = max(1, min(fits, 2*p.Keys(), p.MaxKeys))
+}

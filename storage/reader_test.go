@@ -1,0 +1,76 @@
+package storage
+
+import (
+	"errors"
+	"sync"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+)
+
+// TestPage: pages double up to their bounds, and shrink where values are large.
+func TestPage(t *testing.T) {
+	const kib, mib = 1 << 10, 1 << 20
+	for name, c := range map[string]struct {
+		value int // the size of each
+		want  []int
+	}{
+		"small values":          {100, []int{64, 128, 256, 512, 1000, 1000}},
+		"of 20 KiB":             {20 * kib, []int{64, 128, 256, 409, 409}},
+		"of 1 MiB":              {mib, []int{64, 8, 8}},
+		"larger than a page":    {16 * mib, []int{64, 1, 1}},
+		"nothing but deletions": {0, []int{64, 128}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Page{MaxKeys: 1000, MaxBytes: 8 * mib}
+			for i, want := range c.want {
+				if got := p.Keys(); got != want {
+					t.Fatalf("page %d has %d keys, want %d", i, got, want)
+				}
+				p.Read(p.Keys() * c.value)
+			}
+		})
+	}
+	p := Page{MaxKeys: 10, MaxBytes: mib}
+	if p.Keys() != 10 {
+		t.Errorf("the first page has %d keys, of at most 10", p.Keys())
+	}
+}
+
+func TestWatermark(t *testing.T) {
+	var w Watermark
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for rev := range Revision(1000) {
+				w.Raise(rev*8 + Revision(i))
+			}
+		})
+	}
+	all.Wait()
+	if w.At() != 999*8+7 {
+		t.Errorf("it's at %d", w.At())
+	}
+	if w.Raise(5); w.At() != 999*8+7 {
+		t.Errorf("a lower revision has brought it to %d", w.At())
+	}
+	if w.Reset(5); w.At() != 5 {
+		t.Errorf("it was reset, and is at %d", w.At())
+	}
+}
+
+// TestReader: what OnRead refuses keeps its key and value, and a deletion has no value that it could refuse.
+func TestReader(t *testing.T) {
+	broken := errors.New("broken")
+	r := Reader{OnRead: func(string) error { return broken }}
+	kv := &mvccpb.KeyValue{Key: []byte("k"), Value: []byte("v"), ModRevision: 7}
+	if c := r.Decode(kv); !errors.Is(c.Err, broken) || c.Key != "k" || string(c.Value) != "v" || c.Revision != 7 {
+		t.Errorf("read %+v", c)
+	}
+	if c := r.DecodeEvent(&mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: kv}); c.Err != nil || !c.Deleted || c.Value != nil || c.Revision != 7 {
+		t.Errorf("a deletion is %+v", c)
+	}
+	if c := (&Reader{}).DecodeEvent(&mvccpb.Event{Kv: kv}); c.Err != nil || c.Deleted || string(c.Value) != "v" {
+		t.Errorf("a put is %+v", c)
+	}
+}
