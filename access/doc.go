@@ -2,7 +2,8 @@
 //
 // An Authenticator looks at what a request shows: a front proxy's headers, a client certificate, a bearer token. The first that is
 // right counts, and its error says what's wrong with all of them, for the log. Accounts issues the tokens of ServiceAccounts
-// and knows them again. Impersonate makes the user another one, if the rules allow that.
+// and knows them again. Impersonate makes the user another one, if the rules allow that: each of its modes asks for
+// other rights.
 //
 // AttributesOf reads what a request asks for from its method and path. RBAC decides about it, by rules that are stored as
 // objects: it looks the user and the groups up in an index, which is made anew after one of those objects has changed.

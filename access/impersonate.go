@@ -15,112 +15,238 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 )
 
-// Impersonate returns who a request wants to be taken for, nil if it asks for nobody else. by is who it comes from, and
-// must be allowed each part of it: the user, each group, the uid and each value of what is extra. With a nil authorizer
-// everybody is. After it the request has none of the headers that ask. The error is a Status.
-func Impersonate(r *http.Request, by user.Info, rules authorizer.UnconditionalAuthorizer) (user.Info, error) {
+// Impersonated is who a request is taken for.
+type Impersonated struct {
+	User user.Info
+	// Constraint is the verb that allowed it, such as impersonate:user-info; "" for impersonate, which allows it for whatever
+	// is asked for.
+	Constraint string
+}
+
+// Impersonate returns who a request is to be taken for, nil if it asks for nobody else. by is who it comes from. It's allowed
+// if it's allowed in one of the modes. With a nil authorizer everything is allowed. After it the request has none of the
+// headers that ask. The error is a Status: if no mode allows it, that of the first one.
+func Impersonate(r *http.Request, by user.Info, rules authorizer.UnconditionalAuthorizer) (*Impersonated, error) {
 	if !asksImpersonation(r.Header) {
 		return nil, nil
 	}
-	parts := partsOf(r.Header)
-	if len(parts) == 0 { // its headers are empty
-		return nil, nil
+	wanted, err := wantedOf(r.Header)
+	if wanted == nil {
+		return nil, err
 	}
-	if parts[0].resource != "users" && parts[0].resource != "serviceaccounts" {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("requested %v without impersonating a user", parts))
-	}
-	for _, part := range parts {
-		if err := mayBe(r.Context(), by, part, rules); err != nil {
-			return nil, err
+	asks := AttributesOf(r)
+	asks.User = by
+	var refused error
+	for _, m := range modes {
+		if m.fits != nil && !m.fits(wanted, by) {
+			continue
+		}
+		as, err := (&impersonation{mode: m.name, asks: asks, wanted: wanted, rules: rules}).decide(r.Context())
+		if err == nil {
+			forget(r.Header)
+			return as, nil
+		}
+		if refused == nil {
+			refused = err
 		}
 	}
-	for name := range r.Header {
-		if isImpersonation(name) {
-			delete(r.Header, name)
-		}
-	}
-	return impersonated(parts), nil
+	return nil, refused
 }
 
-// part is something that a request wants to be taken for, as the attributes by which it's allowed.
-type part struct{ group, resource, subresource, namespace, name string }
-
-func (p part) String() string { return p.resource + " " + p.name }
-
-// partsOf returns the user first, if there is one.
-func partsOf(h http.Header) (parts []part) {
-	const group = authenticationv1.GroupName
-	if name := h.Get(authenticationv1.ImpersonateUserHeader); name != "" {
-		if namespace, account, err := serviceaccount.SplitUsername(name); err == nil {
-			parts = append(parts, part{resource: "serviceaccounts", namespace: namespace, name: account})
-		} else {
-			parts = append(parts, part{resource: "users", name: name})
-		}
+// wantedOf returns the user that headers ask for, nil if they ask for none.
+func wantedOf(h http.Header) (*user.DefaultInfo, error) {
+	u := &user.DefaultInfo{
+		Name: h.Get(authenticationv1.ImpersonateUserHeader), UID: h.Get(authenticationv1.ImpersonateUIDHeader),
+		Groups: slices.Clone(h[authenticationv1.ImpersonateGroupHeader]),
 	}
-	for _, name := range h[authenticationv1.ImpersonateGroupHeader] {
-		parts = append(parts, part{resource: "groups", name: name})
-	}
-	if uid := h.Get(authenticationv1.ImpersonateUIDHeader); uid != "" {
-		parts = append(parts, part{group: group, resource: "uids", name: uid})
-	}
+	more := u.UID != "" || len(u.Groups) > 0
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		rest, ok := strings.CutPrefix(name, authenticationv1.ImpersonateUserExtraHeaderPrefix)
 		if !ok {
 			continue
 		}
-		for _, value := range h[name] {
-			parts = append(parts, part{group: group, resource: "userextras", subresource: extraKey(rest), name: value})
+		more = true
+		if u.Extra == nil {
+			u.Extra = map[string][]string{}
 		}
+		key := extraKey(rest)
+		u.Extra[key] = append(u.Extra[key], h[name]...)
 	}
-	return parts
+	switch {
+	case u.Name != "":
+		return u, nil
+	case more:
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("requested %+v without impersonating a user name", *u))
+	}
+	return nil, nil
 }
 
-// mayBe returns a refusal unless by is allowed to be taken for a part.
-func mayBe(ctx context.Context, by user.Info, p part, rules authorizer.UnconditionalAuthorizer) error {
-	if rules == nil {
-		return nil
+// impersonation is one mode's question: whether a user may make a request as another one.
+type impersonation struct {
+	mode   string                       // "" for the verb impersonate alone
+	asks   *authorizer.AttributesRecord // the request, by the user who makes it
+	wanted *user.DefaultInfo
+	rules  authorizer.UnconditionalAuthorizer
+}
+
+// decide asks for a right to each part of the wanted user: its name, its uid, its groups and what is extra. A mode with a name
+// asks for a right to do that for this request, too.
+func (i *impersonation) decide(ctx context.Context) (*Impersonated, error) {
+	as := *i.wanted
+	constraint := ""
+	if i.mode != "" {
+		constraint = i.verb()
+		on := *i.asks
+		on.Verb = "impersonate-on:" + i.mode + ":" + on.Verb
+		if err := i.allow(ctx, on); err != nil {
+			return nil, err
+		}
 	}
-	a := authorizer.AttributesRecord{
-		User: by, Verb: "impersonate", APIGroup: p.group, APIVersion: "v1", Resource: p.resource, Subresource: p.subresource,
-		Namespace: p.namespace, Name: p.name, ResourceRequest: true,
+	name, groups := i.named()
+	if len(as.Groups) == 0 {
+		as.Groups = groups
 	}
-	decision, reason, err := rules.Authorize(ctx, a)
-	if err != nil || decision != authorizer.DecisionAllow {
-		return Forbidden(a, reason)
+	if err := i.allow(ctx, name); err != nil {
+		return nil, err
+	}
+	if as.UID != "" {
+		if err := i.allow(ctx, i.part("uids", "", as.UID)); err != nil {
+			return nil, err
+		}
+	}
+	if err := i.allowGroups(ctx); err != nil {
+		return nil, err
+	}
+	if err := i.allowExtra(ctx); err != nil {
+		return nil, err
+	}
+	as.Groups = knownGroups(&as)
+	return &Impersonated{User: &as, Constraint: constraint}, nil
+}
+
+func (i *impersonation) verb() string {
+	if i.mode == "" {
+		return "impersonate"
+	}
+	return "impersonate:" + i.mode
+}
+
+// part returns the attributes of a right to a part of a user.
+func (i *impersonation) part(resource, subresource, name string) authorizer.AttributesRecord {
+	group := authenticationv1.GroupName
+	if i.mode == "" && (resource == "users" || resource == "groups") {
+		group = "" // where the verb impersonate has them
+	}
+	return authorizer.AttributesRecord{
+		User: i.asks.User, Verb: i.verb(), APIGroup: group, APIVersion: "v1", Resource: resource, Subresource: subresource,
+		Name: name, ResourceRequest: true,
+	}
+}
+
+// named returns the attributes of a right to the wanted user's name, and the groups in which one of that name always is.
+func (i *impersonation) named() (a authorizer.AttributesRecord, groups []string) {
+	a = i.part("users", "", i.wanted.Name)
+	if namespace, name, err := serviceaccount.SplitUsername(i.wanted.Name); err == nil {
+		a.Resource, a.Namespace, a.Name = "serviceaccounts", namespace, name
+		return a, serviceaccount.MakeGroupNames(namespace)
+	}
+	if node, ok := nodeOf(i.wanted.Name); ok && i.mode != "" {
+		a.Resource, a.Name, groups = "nodes", node, []string{user.NodesGroup}
+		if i.mode == ownNode { // a right to it is one to whichever node it is
+			a.Name = "*"
+		}
+	}
+	return a, groups
+}
+
+// manyParts is from how many groups, or values of what is extra, a mode with a name first asks for a right to all there are.
+const manyParts = 4
+
+func (i *impersonation) allowGroups(ctx context.Context) error {
+	groups := i.wanted.Groups
+	if i.mode != "" {
+		for _, group := range groups {
+			switch group {
+			case "":
+				return Forbidden(i.part("groups", "", ""), "impersonating the empty string group is not allowed")
+			case user.SystemPrivilegedGroup:
+				return Forbidden(i.part("groups", "", group), "impersonating the system:masters group is not allowed")
+			}
+		}
+		if len(groups) >= manyParts && i.allow(ctx, i.part("groups", "", "*")) == nil {
+			return nil
+		}
+	}
+	for _, group := range groups {
+		if err := i.allow(ctx, i.part("groups", "", group)); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// impersonated makes the user of its parts. One who isn't said to be in a group is in those that it always is in.
-func impersonated(parts []part) user.Info {
-	u := &user.DefaultInfo{Name: parts[0].name, Groups: []string{}}
-	for _, p := range parts[1:] {
-		switch p.resource {
-		case "groups":
-			u.Groups = append(u.Groups, p.name)
-		case "uids":
-			u.UID = p.name
-		case "userextras":
-			if u.Extra == nil {
-				u.Extra = map[string][]string{}
+func (i *impersonation) allowExtra(ctx context.Context) error {
+	keys, values := slices.Sorted(maps.Keys(i.wanted.Extra)), 0
+	if i.mode != "" {
+		for _, key := range keys {
+			values += len(i.wanted.Extra[key])
+			if err := validExtra(key, i.wanted.Extra[key]); err != nil {
+				return Forbidden(i.part("userextras", "", ""), err.Error())
 			}
-			u.Extra[p.subresource] = append(u.Extra[p.subresource], p.name)
+		}
+		if values >= manyParts && i.allow(ctx, i.part("userextras", "*", "*")) == nil {
+			return nil
 		}
 	}
-	if parts[0].resource == "serviceaccounts" {
-		u.Name = serviceaccount.MakeUsername(parts[0].namespace, parts[0].name)
-		if len(u.Groups) == 0 {
-			u.Groups = serviceaccount.MakeGroupNames(parts[0].namespace)
+	for _, key := range keys {
+		for _, value := range i.wanted.Extra[key] {
+			if err := i.allow(ctx, i.part("userextras", key, value)); err != nil {
+				return err
+			}
 		}
 	}
-	switch known := slices.Contains(u.Groups, user.AllUnauthenticated); {
-	case known:
+	return nil
+}
+
+// allow returns a refusal unless the rules allow something.
+func (i *impersonation) allow(ctx context.Context, a authorizer.AttributesRecord) error {
+	if i.rules == nil {
+		return nil
+	}
+	decision, reason, err := i.rules.Authorize(ctx, a)
+	switch {
+	case decision == authorizer.DecisionAllow:
+		return nil
+	case err != nil && reason != "":
+		reason = fmt.Sprintf("%v: %s", err, reason)
+	case err != nil:
+		reason = err.Error()
+	}
+	return Forbidden(a, reason)
+}
+
+// knownGroups returns a user's groups with that of all who have shown who they are, or haven't.
+func knownGroups(u *user.DefaultInfo) []string {
+	group := user.AllAuthenticated
+	switch {
 	case u.Name == user.Anonymous:
-		u.Groups = append(u.Groups, user.AllUnauthenticated)
-	case !slices.Contains(u.Groups, user.AllAuthenticated):
-		u.Groups = append(u.Groups, user.AllAuthenticated)
+		group = user.AllUnauthenticated
+	case slices.Contains(u.Groups, user.AllUnauthenticated):
+		return u.Groups
 	}
-	return u
+	if slices.Contains(u.Groups, group) {
+		return u.Groups
+	}
+	return append(slices.Clip(u.Groups), group)
+}
+
+// forget removes what asks for impersonation from headers.
+func forget(h http.Header) {
+	for name := range h {
+		if isImpersonation(name) {
+			delete(h, name)
+		}
+	}
 }
 
 func asksImpersonation(h http.Header) bool {

@@ -63,8 +63,8 @@ func (r *Record) annotateLocked(key, value string) {
 	}
 }
 
-// Impersonate notes as whom the user acts.
-func (r *Record) Impersonate(as user.Info) {
+// Impersonate notes as whom the user acts, and by which verb, "" for impersonate.
+func (r *Record) Impersonate(as user.Info, constraint string) {
 	if r == nil {
 		return
 	}
@@ -72,6 +72,9 @@ func (r *Record) Impersonate(as user.Info) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.event.ImpersonatedUser = &info
+	if constraint != "" {
+		r.event.AuthenticationMetadata = &auditv1.AuthenticationMetadata{ImpersonationConstraint: constraint}
+	}
 }
 
 func userInfo(u user.Info) authenticationv1.UserInfo {

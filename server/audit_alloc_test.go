@@ -37,7 +37,7 @@ func TestNoAudit(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"impersonation":    func() { w.audit.Impersonate(registry.Everyone) },
+		"impersonation":    func() { w.audit.Impersonate(registry.Everyone, "") },
 		"an annotation":    func() { audit.Annotate(r.Context(), audit.Decision, "allow") },
 		"an answer begins": func() { w.audit.Started(200) },
 		"a request ends":   func() { w.audit.Completed(200) },

@@ -144,6 +144,41 @@ ResponseComplete get example.com/v1/things/status/x/a 404 NotFound
 	}
 }
 
+// TestAuditImpersonation: an event has who asks and as whom, and the verb that allowed it if that isn't impersonate.
+func TestAuditImpersonation(t *testing.T) {
+	t.Parallel()
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	if err := os.WriteFile(tokens, []byte("root-token,root,1,system:masters\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a := newAudited(t, "omitStages: [RequestReceived]\nrules: [{level: Metadata}]", func(s *server.Server) { s.Access.TokenAuthFile = tokens })
+	for i, tc := range []struct {
+		headers    []string
+		as         string // name, uid, groups, what is extra
+		constraint string
+	}{
+		{nil, "", ""},
+		{[]string{"Impersonate-User", "bob", "Impersonate-Uid", "7", "Impersonate-Extra-Example.com%2fa", "b"}, "bob 7 [system:authenticated] map[example.com/a:[b]]", "impersonate:user-info"},
+		{[]string{"Impersonate-User", "system:node:n1"}, "system:node:n1  [system:nodes system:authenticated] map[]", "impersonate:arbitrary-node"},
+		{[]string{"Impersonate-User", "bob", "Impersonate-Group", "system:masters"}, "bob  [system:masters system:authenticated] map[]", ""},
+	} {
+		if res, body := a.Do("GET", "/version", "", append(tc.headers, "Authorization", "Bearer root-token")...); res.StatusCode != 200 {
+			t.Fatalf("%s %s", res.Status, body)
+		}
+		e := a.last(i + 1)
+		as, constraint := "", ""
+		if u := e.ImpersonatedUser; u != nil {
+			as = fmt.Sprint(u.Username, " ", u.UID, " ", u.Groups, " ", u.Extra)
+		}
+		if m := e.AuthenticationMetadata; m != nil {
+			constraint = m.ImpersonationConstraint
+		}
+		if e.User.Username != "root" || as != tc.as || constraint != tc.constraint {
+			t.Errorf("%v: %s as %q by %q, want root as %q by %q", tc.headers, e.User.Username, as, constraint, tc.as, tc.constraint)
+		}
+	}
+}
+
 // TestAuditWatch: a watch has an event when it begins and one when it ends, however it's carried.
 func TestAuditWatch(t *testing.T) {
 	t.Parallel()

@@ -47,14 +47,14 @@ func (h *handler) identify(w *response, r *http.Request) (*http.Request, error) 
 		return r, nil
 	}
 	r.Header.Del("Authorization")
-	other, err := access.Impersonate(r, u, h.identity.rules)
+	as, err := access.Impersonate(r, u, h.identity.rules)
 	if err != nil {
 		return nil, err
 	}
-	if other != nil {
-		h.log.Debug("impersonation", "user", u.GetName(), "as", other.GetName(), "audit_id", w.auditID)
-		w.audit.Impersonate(other)
-		u = other
+	if as != nil {
+		h.log.Debug("impersonation", "user", u.GetName(), "as", as.User.GetName(), "constraint", as.Constraint, "audit_id", w.auditID)
+		w.audit.Impersonate(as.User, as.Constraint)
+		u = as.User
 	}
 	return withUser(r, u), nil
 }

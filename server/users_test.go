@@ -552,38 +552,84 @@ func TestAccessOptions(t *testing.T) {
 // withRules turns RBAC on.
 func withRules(s *server.Server) { s.Access.AuthorizationMode = "RBAC" }
 
-// TestImpersonationNeedsRights: with RBAC a user needs one for each part of whom it wants to be taken for.
+// TestImpersonationNeedsRights: with RBAC a user needs one for each part of whom it wants to be taken for. What is told of is the
+// right that the first of Kubernetes' modes lacks.
 func TestImpersonationNeedsRights(t *testing.T) {
 	d := newDoors(t, withRules)
-	rule := func(groups, resources, names string) string {
-		return "- {apiGroups: [" + groups + "], resources: [" + resources + "], verbs: [impersonate], resourceNames: [" + names + "]}\n"
+	rule := func(verbs, groups, resources, names string) string {
+		return "- {apiGroups: [" + groups + "], resources: [" + resources + "], verbs: [" + verbs + "], resourceNames: [" + names + "]}\n"
 	}
-	d.make("/apis/rbac.authorization.k8s.io/v1/clusterroles", "metadata: {name: actor}\nrules:\n"+
-		rule(`""`, "users", "bob")+rule(`""`, "groups", "actors")+rule("authentication.k8s.io", "uids", `"7"`)+rule("authentication.k8s.io", "userextras/scopes", "view"))
-	d.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "metadata: {name: alice}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: actor}\nsubjects: [{kind: User, name: alice, apiGroup: rbac.authorization.k8s.io}]")
-	const refused = `User \"alice\" cannot impersonate resource`
+	const authentication = "authentication.k8s.io"
+	d.grant("alice", rule("impersonate", `""`, "users", "bob")+rule("impersonate", `""`, "groups", "actors")+
+		rule("impersonate", authentication, "uids", `"7"`)+rule("impersonate", authentication, "userextras/scopes", "view"))
+	d.grant("bob", "- {apiGroups: ['"+authentication+"'], resources: [selfsubjectreviews], verbs: ['impersonate-on:user-info:create', 'impersonate-on:serviceaccount:create', 'impersonate-on:arbitrary-node:create']}\n"+
+		rule("impersonate:user-info", authentication, "users", "carol")+rule("impersonate:user-info", authentication, "groups", "actors")+
+		rule("impersonate:serviceaccount", authentication, "serviceaccounts", "till")+rule("impersonate:arbitrary-node", authentication, "nodes", "n1"))
+	const refused = `User \"alice\" cannot impersonate-on:user-info:create resource \"selfsubjectreviews\" in API group \"authentication.k8s.io\" at the cluster scope`
 	for _, tc := range []struct {
-		name    string
-		headers []string
-		want    string // who it is, or part of the refusal
+		name, token string
+		headers     []string
+		want        string // who it is, or part of the refusal
 	}{
-		{"user", []string{"Impersonate-User", "bob"}, "bob/ system:authenticated"},
-		{"all parts", []string{"Impersonate-User", "bob", "Impersonate-Group", "actors", "Impersonate-Uid", "7", "Impersonate-Extra-Scopes", "view"}, "bob/7 actors,system:authenticated"},
-		{"another user", []string{"Impersonate-User", "system:admin"}, `users \"system:admin\" is forbidden: ` + refused + ` \"users\" in API group \"\" at the cluster scope`},
-		{"another group", []string{"Impersonate-User", "bob", "Impersonate-Group", "system:masters"}, refused + ` \"groups\"`},
-		{"one group of two", []string{"Impersonate-User", "bob", "Impersonate-Group", "actors", "Impersonate-Group", "system:masters"}, refused + ` \"groups\"`},
-		{"another uid", []string{"Impersonate-User", "bob", "Impersonate-Uid", "8"}, refused + ` \"uids\" in API group \"authentication.k8s.io\"`},
-		{"another value", []string{"Impersonate-User", "bob", "Impersonate-Extra-Scopes", "edit"}, refused + ` \"userextras/scopes\"`},
-		{"account", []string{"Impersonate-User", "system:serviceaccount:shop:till"}, refused + ` \"serviceaccounts\" in API group \"\" in the namespace \"shop\"`},
+		{"user", "alice-token", []string{"Impersonate-User", "bob"}, "bob/ system:authenticated"},
+		{"all parts", "alice-token", []string{"Impersonate-User", "bob", "Impersonate-Group", "actors", "Impersonate-Uid", "7", "Impersonate-Extra-Scopes", "view"}, "bob/7 actors,system:authenticated"},
+		{"another user", "alice-token", []string{"Impersonate-User", "system:admin"}, refused},
+		{"another group", "alice-token", []string{"Impersonate-User", "bob", "Impersonate-Group", "system:masters"}, refused},
+		{"one group of two", "alice-token", []string{"Impersonate-User", "bob", "Impersonate-Group", "actors", "Impersonate-Group", "system:masters"}, refused},
+		{"another uid", "alice-token", []string{"Impersonate-User", "bob", "Impersonate-Uid", "8"}, refused},
+		{"another value", "alice-token", []string{"Impersonate-User", "bob", "Impersonate-Extra-Scopes", "edit"}, refused},
+		{"account", "alice-token", []string{"Impersonate-User", "system:serviceaccount:shop:till"}, strings.Replace(refused, "user-info", "serviceaccount", 1)},
+		{"user, for this request", "bob-token", []string{"Impersonate-User", "carol", "Impersonate-Group", "actors"}, "carol/ actors,system:authenticated"},
+		{"another user, for this request", "bob-token", []string{"Impersonate-User", "dave"}, `users.authentication.k8s.io \"dave\" is forbidden: User \"bob\" cannot impersonate:user-info resource \"users\" in API group \"authentication.k8s.io\" at the cluster scope`},
+		{"administrator, for this request", "bob-token", []string{"Impersonate-User", "carol", "Impersonate-Group", "system:masters"}, "impersonating the system:masters group is not allowed"},
+		{"account, for this request", "bob-token", []string{"Impersonate-User", "system:serviceaccount:shop:till"}, "system:serviceaccount:shop:till/ system:serviceaccounts,system:serviceaccounts:shop,system:authenticated"},
+		{"node, for this request", "bob-token", []string{"Impersonate-User", "system:node:n1"}, "system:node:n1/ system:nodes,system:authenticated"},
+		{"another node", "bob-token", []string{"Impersonate-User", "system:node:n2"}, `User \"bob\" cannot impersonate:arbitrary-node resource \"nodes\"`},
 	} {
-		r, text := d.ask(nil, false, http.MethodPost, selfReview, "{}", append(tc.headers, "Authorization", "Bearer alice-token")...)
-		if r.StatusCode == http.StatusCreated {
-			text = who(t, r, text)
-		}
-		if r.StatusCode == http.StatusCreated && text != tc.want || !strings.Contains(text, tc.want) {
-			t.Errorf("%s: %s, want %s", tc.name, text, tc.want)
+		t.Run(tc.name, func(t *testing.T) {
+			r, text := d.ask(nil, false, http.MethodPost, selfReview, "{}", append(tc.headers, "Authorization", "Bearer "+tc.token)...)
+			if r.StatusCode == http.StatusCreated {
+				text = who(t, r, text)
+			}
+			if r.StatusCode == http.StatusCreated && text != tc.want || !strings.Contains(text, tc.want) {
+				t.Errorf("%s, want %s", text, tc.want)
+			}
+		})
+	}
+	// bob has no right to act as carol for anything else, even to do what everybody may.
+	if r, text := d.ask(nil, false, http.MethodGet, "/version", "", "Authorization", "Bearer bob-token", "Impersonate-User", "carol"); r.StatusCode != http.StatusForbidden ||
+		!strings.Contains(text, `User \"bob\" cannot impersonate-on:user-info:get path \"/version\"`) {
+		t.Errorf("%s %s", r.Status, text)
+	}
+}
+
+// TestImpersonationOfOwnNode: an agent on each node acts as the node on which its pod runs, and as no other, with one right.
+func TestImpersonationOfOwnNode(t *testing.T) {
+	d := newDoors(t, withRules)
+	d.make(tillSpace+"/serviceaccounts", "metadata: {name: till}")
+	d.make("/api/v1/nodes", "metadata: {name: n1}")
+	d.make(tillSpace+"/pods", "metadata: {name: agent}\nspec: {nodeName: n1, serviceAccountName: till, containers: [{name: c, image: i}]}")
+	d.grant("system:serviceaccount:default:till", "- {apiGroups: [authentication.k8s.io], resources: [nodes], verbs: ['impersonate:associated-node']}\n"+
+		"- {apiGroups: [authentication.k8s.io], resources: [selfsubjectreviews], verbs: ['impersonate-on:associated-node:create']}\n")
+	onNode, anywhere := d.issue(`{"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"agent"}}`), d.issue("{}")
+	for _, tc := range []struct{ name, token, node, want string }{
+		{"its own", onNode, "n1", "system:node:n1/ system:nodes,system:authenticated"},
+		{"another", onNode, "n2", "403"},
+		{"without a pod", anywhere, "n1", "403"},
+	} {
+		r, text := d.ask(nil, false, http.MethodPost, selfReview, "{}", "Authorization", "Bearer "+tc.token, "Impersonate-User", "system:node:"+tc.node)
+		if got := who(t, r, text); got != tc.want {
+			t.Errorf("%s: %s, want %s: %s", tc.name, got, tc.want, text)
 		}
 	}
+}
+
+// grant gives a user the rules of a role of its own.
+func (d *doors) grant(name, rules string) {
+	d.t.Helper()
+	role := strings.ReplaceAll(name, ":", "-")
+	d.make("/apis/rbac.authorization.k8s.io/v1/clusterroles", "metadata: {name: "+role+"}\nrules:\n"+rules)
+	d.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "metadata: {name: "+role+"}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "+role+"}\nsubjects: [{kind: User, name: '"+name+"', apiGroup: rbac.authorization.k8s.io}]")
 }
 
 // TestAnonymousWithRules: who shows nothing is system:anonymous, unless that's turned off; a wrong credential is 401 in any case.
