@@ -92,6 +92,10 @@ figures-replicas: build peer ## measure three members against one process, and a
 	@$(GO) run -buildvcs=false ./bench get --server $(BIN)/apiserver-lite --runs $(RUNS)
 	@$(GO) run -buildvcs=false ./bench lag --server $(BIN)/apiserver-lite --members 3 --runs $(RUNS)
 	@$(GO) run -buildvcs=false ./bench failover --server $(BIN)/apiserver-lite --members 3 --runs $(RUNS)
+	@$(GO) run -buildvcs=false ./bench handover --server $(BIN)/apiserver-lite --members 3 --how stop --runs $(RUNS)
+	@$(GO) run -buildvcs=false ./bench handover --server $(BIN)/apiserver-lite --members 3 --how kill --runs $(RUNS)
+	@$(GO) run -buildvcs=false ./bench handover --server $(BIN)/apiserver-lite --etcd bin/peer/etcd --replicas 3 --how stop --runs $(RUNS)
+	@$(GO) run -buildvcs=false ./bench handover --server $(BIN)/apiserver-lite --etcd bin/peer/etcd --replicas 3 --how kill --runs $(RUNS)
 
 .PHONY: differential
 differential: build peer ## send some 400 requests to the peer and to this tree, and print where the answers differ; some minutes

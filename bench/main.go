@@ -79,6 +79,7 @@ func scenarios() []scenario {
 		{"memory", "resident memory of many objects, and the most while they are listed", memory, running},
 		{"lag", "how late events come at each of several replicas, and what they cost each", lag, several},
 		{"failover", "a replica is killed: when writes at each survivor succeed again", failover, several},
+		{"handover", "the replica that acts for all is stopped or killed: when another one acts", handover, several},
 		{"slopes", "what a further replica adds to a write, an object and a delivered event", slopes, sizes},
 		{"stream-limit", "what Go's HTTP server alone can send to many connections: the machine's limit", streamLimit, nothing},
 	}

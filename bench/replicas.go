@@ -98,19 +98,31 @@ func (s *server) memberFlags(i int) (string, error) {
 	return fmt.Sprintf("--cluster-listen=%s --join=%s --join-token-file=%s", address, s.firstMember, filepath.Join(s.each[0].dir, "data", "join-token")), nil
 }
 
-// promotion is how long the first three members take at most until all of them vote, and some more.
-const promotion = 20 * time.Second
+// promotion is how long members may take until as many vote as will.
+const promotion = 2 * time.Minute
 
 // awaitVoters waits until as many members vote as will: what a write costs depends on it.
 func (s *server) awaitVoters(ctx context.Context) error {
-	if s.members < 3 {
+	want := 3
+	if s.members >= 5 && strings.Contains(s.args, "--cluster-voters=5") {
+		want = 5
+	}
+	if s.members < want {
 		return nil
 	}
-	select {
-	case <-time.After(promotion):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	for giveUp := time.Now().Add(promotion); ; {
+		answer, err := s.each[0].must("GET", "/apiserver-lite/members", "", nil, 200)
+		if err == nil && strings.Count(string(answer), `"voter":true`) == want {
+			return nil
+		}
+		if time.Now().After(giveUp) {
+			return fmt.Errorf("%d members aren't voters after %v: %s, %w", want, promotion, answer, err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(50 * time.Millisecond):
+		}
 	}
 }
 
@@ -262,6 +274,56 @@ func failover(f *flag.FlagSet) measure {
 			b.report(pairs{"replica", w.replica}, pairs{"back_ms", milliseconds(w.back), "slowest_ms", milliseconds(w.slowest), "refused", w.refused, "writes", w.done})
 		}
 		return nil
+	}
+}
+
+// handover ends the replica that acts for all, and tells how long it takes until another one acts.
+func handover(f *flag.FlagSet) measure {
+	how := f.String("how", "stop", "stop: as an operator does; kill: as a crash does")
+	within := f.Duration("within", 30*time.Second, "how long to wait for the next one that acts")
+	return func(ctx context.Context, b *bench) error {
+		end, ok := map[string]func(*server) error{"stop": (*server).stop, "kill": func(s *server) error { s.kill(); return nil }}[*how]
+		if !ok {
+			return fmt.Errorf("--how %q is neither stop nor kill", *how)
+		}
+		acts, err := acting(ctx, b.each, *within)
+		if err != nil {
+			return err
+		}
+		var others []*server
+		for _, one := range b.each {
+			if one != acts {
+				others = append(others, one)
+			}
+		}
+		begin, ended := time.Now(), make(chan error, 1)
+		go func() { ended <- end(acts) }()
+		_, err = acting(ctx, others, *within)
+		took := time.Since(begin)
+		if err := errors.Join(err, <-ended); err != nil {
+			return err
+		}
+		b.report(pairs{"how", *how}, pairs{"acts_ms", milliseconds(took)})
+		return nil
+	}
+}
+
+// acting waits until one of some replicas says that it acts.
+func acting(ctx context.Context, each []*server, within time.Duration) (*server, error) {
+	for giveUp := time.Now().Add(within); ; {
+		for _, one := range each {
+			if leads, err := one.metric("apiserver_lite_replica_leads"); err == nil && leads == 1 {
+				return one, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+		if time.Now().After(giveUp) {
+			return nil, fmt.Errorf("none of %d replicas acts after %v", len(each), within)
+		}
 	}
 }
 
