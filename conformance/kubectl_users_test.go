@@ -38,7 +38,7 @@ func TestKubectlUsers(t *testing.T) {
 		{args: args("auth", "whoami", "-o", "jsonpath={.status.userInfo.username}"), want: "system:serviceaccount:default:robot"},
 		{args: args("get", "configmaps", "-o", "name"), want: ""},
 		{args: args("create", "configmap", "x"), fails: `User "system:serviceaccount:default:robot" cannot create resource "configmaps"`},
-		{args: args("get", "configmaps", "--as", "ann"), fails: `cannot impersonate resource "users"`},
+		{args: args("get", "configmaps", "--as", "ann"), fails: `cannot impersonate-on:user-info:`},
 	})
 	k.tell(t, []step{
 		{args: args("create", "-f", "-"), stdin: signingRequest(t), want: "certificatesigningrequest.certificates.k8s.io/ann created"},

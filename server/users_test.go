@@ -632,6 +632,42 @@ func (d *doors) grant(name, rules string) {
 	d.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "metadata: {name: "+role+"}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "+role+"}\nsubjects: [{kind: User, name: '"+name+"', apiGroup: rbac.authorization.k8s.io}]")
 }
 
+// TestNodeAddsNothing: the mode Node, which clusters have beside RBAC, is taken, and lets nodes do nothing that no rule allows.
+func TestNodeAddsNothing(t *testing.T) {
+	const secret, space = "/api/v1/namespaces/default/secrets/mounted", "/api/v1/namespaces/default/"
+	for _, modes := range []string{"Node,RBAC", "RBAC,Node"} {
+		t.Run(modes, func(t *testing.T) {
+			d := newDoors(t, func(s *server.Server) { s.Access.AuthorizationMode = modes })
+			d.make("/api/v1/nodes", "metadata: {name: n1}")
+			d.make(space+"secrets", "metadata: {name: mounted}")
+			d.make(space+"pods", "metadata: {name: p}\nspec: {nodeName: n1, volumes: [{name: v, secret: {secretName: mounted}}], containers: [{name: c, image: i}]}")
+			node := d.clients.issue(t, "system:node:n1", []string{"system:nodes"}, nil)
+			get := func(cert *tls.Certificate, path, token string) string {
+				t.Helper()
+				r, text := d.ask(cert, false, http.MethodGet, path, "", "Authorization", token)
+				return fmt.Sprint(r.StatusCode, " ", text)
+			}
+			for _, path := range []string{"/api/v1/nodes/n1", secret, space + "pods/p"} {
+				if got := get(node, path, ""); !strings.HasPrefix(got, "403") || !strings.Contains(got, `User \"system:node:n1\" cannot get resource`) {
+					t.Errorf("the node gets %s: %s", path, got)
+				}
+				if got := get(nil, path, "Bearer alice-token"); !strings.HasPrefix(got, "403") {
+					t.Errorf("alice gets %s: %s", path, got)
+				}
+				if got := get(nil, path, "Bearer root-token"); !strings.HasPrefix(got, "200") {
+					t.Errorf("an administrator gets %s: %s", path, got)
+				}
+			}
+			d.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "metadata: {name: nodes}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: system:node}\nsubjects: [{kind: Group, name: system:nodes, apiGroup: rbac.authorization.k8s.io}]")
+			for _, path := range []string{"/api/v1/nodes/n1", secret, space + "pods/p"} {
+				if got := get(node, path, ""); !strings.HasPrefix(got, "200") {
+					t.Errorf("with the role system:node, the node gets %s: %s", path, got)
+				}
+			}
+		})
+	}
+}
+
 // TestAnonymousWithRules: who shows nothing is system:anonymous, unless that's turned off; a wrong credential is 401 in any case.
 func TestAnonymousWithRules(t *testing.T) {
 	no := false
