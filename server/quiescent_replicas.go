@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/controllers"
@@ -109,7 +110,11 @@ func (in *instance) answerAll(ctx context.Context, fence storage.Condition) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	places := make(chan struct{}, maxAsks)
-	start := func(key string, value []byte, lease int64) {
+	var answered underWay
+	start := func(q asked) {
+		if !answered.begin(q.id) {
+			return
+		}
 		select {
 		case places <- struct{}{}:
 		case <-ctx.Done():
@@ -117,7 +122,8 @@ func (in *instance) answerAll(ctx context.Context, fence storage.Condition) {
 		}
 		answering.Go(func() {
 			defer func() { <-places }()
-			in.answer(ctx, fence, asked{strings.TrimPrefix(key, askPrefix), value, clientv3.LeaseID(lease)})
+			defer answered.end(q.id)
+			in.answer(ctx, fence, q)
 		})
 	}
 	for ctx.Err() == nil {
@@ -131,16 +137,51 @@ func (in *instance) answerAll(ctx context.Context, fence storage.Condition) {
 	}
 }
 
-// eachAsked calls start for each question that there is, and for each that comes.
-func (in *instance) eachAsked(ctx context.Context, start func(key string, value []byte, lease int64)) error {
+// underWay is the questions that are being answered. One that is found again after a reconnect isn't answered twice.
+type underWay struct {
+	mu  sync.Mutex // guards ids
+	ids map[string]bool
+}
+
+// begin notes a question, and returns false for one that is there already.
+func (u *underWay) begin(id string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.ids[id] {
+		return false
+	}
+	if u.ids == nil {
+		u.ids = map[string]bool{}
+	}
+	u.ids[id] = true
+	return true
+}
+
+func (u *underWay) end(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.ids, id)
+}
+
+// eachAsked calls start for each question that has no answer, and for each that comes.
+func (in *instance) eachAsked(ctx context.Context, start func(asked)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	open, err := in.client.Get(ctx, askPrefix, clientv3.WithPrefix())
+	open, err := in.client.Txn(ctx).Then(
+		clientv3.OpGet(askPrefix, clientv3.WithPrefix()),
+		clientv3.OpGet(answerPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
+	).Commit()
 	if err != nil {
 		return err
 	}
-	for _, kv := range open.Kvs {
-		start(string(kv.Key), kv.Value, kv.Lease)
+	answered := map[string]bool{}
+	for _, kv := range open.Responses[1].GetResponseRange().Kvs {
+		answered[strings.TrimPrefix(string(kv.Key), answerPrefix)] = true
+	}
+	for _, kv := range open.Responses[0].GetResponseRange().Kvs {
+		if q := askedOf(kv); !answered[q.id] {
+			start(q)
+		}
 	}
 	from := clientv3.WithRev(open.Header.Revision + 1)
 	for res := range in.client.Watch(ctx, askPrefix, clientv3.WithPrefix(), from, clientv3.WithFilterDelete(), clientv3.WithProgressNotify()) {
@@ -148,7 +189,7 @@ func (in *instance) eachAsked(ctx context.Context, start func(key string, value 
 			return err
 		}
 		for _, ev := range res.Events {
-			start(string(ev.Kv.Key), ev.Kv.Value, ev.Kv.Lease)
+			start(askedOf(ev.Kv))
 		}
 	}
 	return errors.New("the watch has ended")
@@ -161,7 +202,11 @@ type asked struct {
 	lease clientv3.LeaseID
 }
 
-// answer answers a question, unless this replica doesn't act any more.
+func askedOf(kv *mvccpb.KeyValue) asked {
+	return asked{strings.TrimPrefix(string(kv.Key), askPrefix), kv.Value, clientv3.LeaseID(kv.Lease)}
+}
+
+// answer answers a question, unless this replica doesn't act any more, or it was answered.
 func (in *instance) answer(ctx context.Context, fence storage.Condition, of asked) {
 	var q question
 	if json.Unmarshal(of.value, &q) != nil || q.Timeout <= 0 || q.Timeout > maxQuiescentTimeout {
@@ -178,7 +223,8 @@ func (in *instance) answer(ctx context.Context, fence storage.Condition, of aske
 		return
 	}
 	_, err = in.client.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(fence.Key), "=", int64(fence.Revision))).
+		If(clientv3.Compare(clientv3.ModRevision(fence.Key), "=", int64(fence.Revision)),
+			clientv3.Compare(clientv3.CreateRevision(answerPrefix+of.id), "=", 0)).
 		Then(clientv3.OpPut(answerPrefix+of.id, string(text), clientv3.WithLease(of.lease))).
 		Commit()
 	if err != nil && ctx.Err() == nil {

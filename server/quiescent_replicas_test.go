@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+)
+
+// TestQuestionsAfterReconnect: whoever looks for questions again begins with those that have no answer yet, and goes on with
+// those that come; one that is being answered isn't begun again.
+func TestQuestionsAfterReconnect(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	store, err := etcd.Open(ctx, etcd.Options{Ephemeral: true, DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	put := func(key string) {
+		t.Helper()
+		if _, err := store.Client.Put(ctx, key, "{}"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{askPrefix + "1", answerPrefix + "1", askPrefix + "2"} {
+		put(key)
+	}
+	in := &instance{client: store.Client}
+	var answering underWay
+	for _, want := range [][]string{{"2", "3"}, {"3", "4"}} { // 2 is being answered, and 3 was given up
+		var got []string
+		looking, stop := context.WithCancel(ctx)
+		last := want[len(want)-1]
+		err := in.eachAsked(looking, func(q asked) {
+			if !answering.begin(q.id) {
+				return
+			}
+			got = append(got, q.id)
+			if len(got) == 1 {
+				put(askPrefix + last)
+			}
+			if q.id == last {
+				answering.end(q.id)
+				stop()
+			}
+		})
+		stop()
+		if err == nil || !slices.Equal(got, want) {
+			t.Errorf("began with %q, want %q, %v", got, want, err)
+		}
+	}
+}
