@@ -15,7 +15,7 @@ BIN       ?= bin
 VCS       := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 
 # Before and after what is done in every module of the repo.
-MODULES = . $(patsubst %/go.mod,%,$(wildcard */go.mod examples/*/go.mod))
+MODULES = . $(patsubst %/go.mod,%,$(wildcard */go.mod conformance/etcd35/go.mod examples/*/go.mod))
 EACH    = @set -e; for m in $(MODULES); do echo "in $$m"; (cd $$m;
 DONE    = ); done
 BENCH   = -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME)
