@@ -187,7 +187,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	ctx = context.WithoutCancel(ctx)
 	background, stop := context.WithCancel(ctx)
 	in.stop = stop
-	in.sweeper = watchstream.NewSweeper()
+	in.sweeper = new(watchstream.Sweeper)
 	handler := newHandler(in, s, identity)
 	in.front.serve(ctx, handler, s, certificate, in.failed)
 	in.run(background, "feed", in.cacher.Run)

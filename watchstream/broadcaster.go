@@ -24,7 +24,7 @@ const incomingQueue = 25
 // Broadcaster gives each event to many receivers, to all in the order in which it was sent. It's the counterpart of
 // apimachinery's watch.Broadcaster.
 //
-// A goroutine distributes; Shutdown ends it and waits for it. Nobody waits while mu is held.
+// Make one with NewBroadcaster. A goroutine distributes; Shutdown ends it and waits for it. Nobody waits while mu is held.
 type Broadcaster[T any] struct {
 	queue int
 	full  Full

@@ -6,12 +6,13 @@ import (
 )
 
 // Fake gives events that a test makes. Events yields them as a watch would. It's the counterpart of apimachinery's
-// FakeWatcher and RaceFreeFakeWatcher. Nothing that is done after Stop has an effect, blocks or panics.
+// FakeWatcher and RaceFreeFakeWatcher. Nothing that is done after Stop has an effect, blocks or panics. The zero Fake is one as
+// NewRaceFreeFake returns it.
 type Fake[T any] struct {
 	wait bool // until an event is taken
 
-	mu  sync.Mutex // guards now
-	now *fakeRun[T]
+	mu  sync.Mutex  // guards now
+	now *fakeRun[T] // nil before the first use
 }
 
 // fakeRun is a fake from its start, or from Reset, to Stop.
@@ -29,11 +30,11 @@ type fakeItem[T any] struct {
 }
 
 // NewFake returns a fake whose methods wait until the event is taken, or until Stop.
-func NewFake[T any]() *Fake[T] { return &Fake[T]{wait: true, now: newFakeRun[T]()} }
+func NewFake[T any]() *Fake[T] { return &Fake[T]{wait: true} }
 
 // NewRaceFreeFake returns a fake whose methods don't wait: events are queued, however many, and what is queued before Stop
 // is still given.
-func NewRaceFreeFake[T any]() *Fake[T] { return &Fake[T]{now: newFakeRun[T]()} }
+func NewRaceFreeFake[T any]() *Fake[T] { return &Fake[T]{} }
 
 func newFakeRun[T any]() *fakeRun[T] { return &fakeRun[T]{news: make(chan struct{})} }
 
@@ -106,6 +107,9 @@ func (f *Fake[T]) Reset() {
 func (f *Fake[T]) run() *fakeRun[T] {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.now == nil {
+		f.now = newFakeRun[T]()
+	}
 	return f.now
 }
 

@@ -234,3 +234,18 @@ func TestFilterAndRecorder(t *testing.T) {
 		t.Error("the error isn't counted")
 	}
 }
+
+// TestZeroFake: the zero Fake queues what is given before anybody reads, and ends.
+func TestZeroFake(t *testing.T) {
+	var f watchstream.Fake[int]
+	n := 1
+	f.Add(&n)
+	f.Stop()
+	var got []string
+	for event, err := range f.Events() {
+		got = append(got, fmt.Sprint(event.Type, " ", *event.Object, " ", err))
+	}
+	if want := []string{"ADDED 1 <nil>"}; !slices.Equal(got, want) || !f.Stopped() {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

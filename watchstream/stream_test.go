@@ -287,7 +287,7 @@ func TestServe(t *testing.T) {
 func TestServeWithSweeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		sweeper := NewSweeper()
+		sweeper := new(Sweeper)
 		var wg sync.WaitGroup
 		wg.Go(func() { sweeper.Run(ctx) })
 		var fakes []*fake

@@ -9,12 +9,13 @@ import (
 // Sweeper wakes many streams at their times with one timer. Streams that are due within the same second share
 // a channel. The nil Sweeper gives each stream a timer.
 //
-// Its seconds are counted from its start on the monotonic clock, so setting the machine's clock moves no alarm.
+// Its seconds are counted from its first use on the monotonic clock, so setting the machine's clock moves no alarm.
 // It holds a channel only while some stream waits for it, so there is at most one for each stream.
+//
+// The zero Sweeper works once its owner calls Run: until then it wakes nobody.
 type Sweeper struct {
-	start time.Time
-
-	mu     sync.Mutex // guards rounds
+	mu     sync.Mutex // guards the rest
+	start  time.Time  // of the first use; zero before
 	rounds map[int64]*round
 }
 
@@ -26,9 +27,6 @@ type round struct {
 
 // sweepInterval is how late a sweeper may wake a stream: a bookmark or a deadline can wait for a second.
 const sweepInterval = time.Second
-
-// NewSweeper returns a sweeper; its owner calls Run.
-func NewSweeper() *Sweeper { return &Sweeper{start: time.Now(), rounds: map[int64]*round{}} }
 
 // alarm is a stream's hold on a time. The zero alarm never goes off.
 type alarm struct {
@@ -48,6 +46,7 @@ func (s *Sweeper) set(at time.Time) alarm {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.beginLocked()
 	n := s.roundOf(at)
 	r := s.rounds[n]
 	if r == nil {
@@ -75,7 +74,14 @@ func (s *Sweeper) stop(a alarm) {
 	}
 }
 
-// roundOf returns in which interval after its start the sweeper notices that a time has come.
+// beginLocked makes now the start, at the first use; mu must be held.
+func (s *Sweeper) beginLocked() {
+	if s.rounds == nil {
+		s.start, s.rounds = time.Now(), map[int64]*round{}
+	}
+}
+
+// roundOf returns in which interval after its start the sweeper notices that a time has come; mu must be held.
 func (s *Sweeper) roundOf(at time.Time) int64 {
 	after := at.Sub(s.start)
 	n := int64(after / sweepInterval)
@@ -87,6 +93,9 @@ func (s *Sweeper) roundOf(at time.Time) int64 {
 
 // Run closes the channels that are due until ctx ends.
 func (s *Sweeper) Run(ctx context.Context) {
+	s.mu.Lock()
+	s.beginLocked() // so that ticks and rounds begin together, if no stream was first
+	s.mu.Unlock()
 	ticker := time.NewTicker(sweepInterval)
 	defer ticker.Stop()
 	for {

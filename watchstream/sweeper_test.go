@@ -14,7 +14,7 @@ import (
 func sweeping(t *testing.T, test func(t *testing.T, s *Sweeper)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := NewSweeper()
+		s := new(Sweeper)
 		var run sync.WaitGroup
 		run.Go(func() { s.Run(ctx) })
 		test(t, s)
@@ -153,7 +153,8 @@ func TestLongTimeouts(t *testing.T) {
 // TestClockSetBack: alarms keep their times when the wall clock is set back by a day. Nothing waits
 // here, so it needs no fake clock, which has no monotonic reading.
 func TestClockSetBack(t *testing.T) {
-	s := NewSweeper()
+	s := new(Sweeper)
+	s.beginLocked() // nobody else has it
 	begin := s.start
 	alarms := []alarm{s.set(begin.Add(time.Minute)), s.set(setBack(begin.Add(time.Minute)))}
 	s.sweep(setBack(begin.Add(59 * time.Second)))

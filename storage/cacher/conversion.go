@@ -3,16 +3,17 @@ package cacher
 import (
 	"context"
 	"runtime"
+	"sync"
 	"sync/atomic"
 )
 
 // Conversion makes the form in which a view shows objects whose stored bytes can't be copied: those of another version,
 // and those written under an older schema. The result is kept with the object, so that an object is converted once
-// for all readers. The views of one served version share one *Conversion. Make one with Cacher.NewConversion: one without
-// a lock would wait forever.
+// for all readers. The views of one served version share one *Conversion. The zero value converts nothing. Usage counts
+// only what those of Cacher.NewConversion make.
 type Conversion struct {
 	// Needed tells cheaply whether an object must be converted. It may be called while a lock of the cacher is held,
-	// for which only readers of the same bytes wait: it must not block or call the cacher.
+	// for which only readers of the same bytes wait: it must not block or call the cacher. Defaults to none that must.
 	Needed func(o *Object) bool
 	// Convert returns, for each object, the bytes to show instead of the stored ones, or nil to show these. They have
 	// no resourceVersion either. Convert may ask a webhook: it's called without a lock, but one at a time.
@@ -21,10 +22,24 @@ type Conversion struct {
 	Generation int64
 
 	// lock lets one reader convert at a time, so that the watchers of an event don't all convert it. Its capacity
-	// is 1: whoever has put a value in holds it.
-	lock chan struct{}
-	made *conversions
+	// is 1: whoever has put a value in holds it. It's made at its first use.
+	lock     chan struct{}
+	makeLock sync.Once
+	made     *conversions // nil if nobody counts
 }
+
+// acquire takes the lock, which unlock gives back. The error is ctx's.
+func (c *Conversion) acquire(ctx context.Context) error {
+	c.makeLock.Do(func() { c.lock = make(chan struct{}, 1) })
+	select {
+	case c.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *Conversion) unlock() { <-c.lock }
 
 // conversions counts what all Conversions of a cacher made and is still in memory. What nobody needs any more counts until
 // the garbage collector has found it.
@@ -46,7 +61,7 @@ func (cs *conversions) count(o *Object) {
 
 // NewConversion returns a Conversion; see its fields. Usage counts what it makes.
 func (c *Cacher) NewConversion(generation int64, needed func(o *Object) bool, convert func(ctx context.Context, objects []*Object) ([][]byte, error)) *Conversion {
-	return &Conversion{Needed: needed, Convert: convert, Generation: generation, lock: make(chan struct{}, 1), made: &c.conversions}
+	return &Conversion{Needed: needed, Convert: convert, Generation: generation, made: &c.conversions}
 }
 
 // converted is what a conversion made of an object. It's a list, with one entry for each conversion, of at most two
@@ -76,12 +91,10 @@ func (v *View) Prepare(ctx context.Context, objects []*Object) error {
 	if c == nil || len(c.showKnown(objects)) == 0 {
 		return nil
 	}
-	select {
-	case c.lock <- struct{}{}:
-		defer func() { <-c.lock }()
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := c.acquire(ctx); err != nil {
+		return err
 	}
+	defer c.unlock()
 	missing := c.showKnown(objects) // somebody else may have made them meanwhile
 	if len(missing) == 0 {
 		return nil
@@ -103,7 +116,7 @@ func (c *Conversion) showKnown(objects []*Object) (missing []int) {
 
 // find returns the object whose bytes are shown for o, or nil if o has to be converted first.
 func (c *Conversion) find(o *Object) *Object {
-	if o.Err != nil || !c.Needed(o) {
+	if o.Err != nil || c.Needed == nil || !c.Needed(o) {
 		return o
 	}
 	for f := o.converted.Load(); f != nil; f = f.next {
@@ -129,7 +142,9 @@ func (c *Conversion) convert(ctx context.Context, objects []*Object, places []in
 		if made[i] != nil {
 			shown = NewObject(o.Key, made[i], o.Revision)
 			shown.converted.Store(&converted{by: c, object: shown})
-			c.made.count(shown)
+			if c.made != nil {
+				c.made.count(shown)
+			}
 		}
 		o.remember(c, shown)
 		objects[places[i]] = shown

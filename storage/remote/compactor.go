@@ -1,10 +1,12 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -13,13 +15,33 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// Compaction says what history the cluster keeps.
+// Compaction says what history the cluster keeps. The zero value works, for a process that is alone.
 type Compaction struct {
-	History  time.Duration           // how long ago what is removed was
-	Interval time.Duration           // how often something is
-	Acts     func() bool             // whether this process is the one that compacts; nil if it's alone
-	Floor    func() storage.Revision // what is after it stays, as it's still to be read
+	// History is how long changes are kept. Defaults to 1h.
+	History time.Duration
+	// Interval is how often older ones are removed. Defaults to DefaultCompactionInterval.
+	Interval time.Duration
+	// Acts says whether this process is the one that compacts. Defaults to one that always does.
+	Acts func() bool
+	// Floor returns the revision up to which history may be removed: what comes after it is still to be read. Defaults to
+	// none, so that only History counts.
+	Floor func() storage.Revision
 }
+
+func (c Compaction) withDefaults() Compaction {
+	c.History = cmp.Or(c.History, defaultHistory)
+	c.Interval = cmp.Or(c.Interval, DefaultCompactionInterval)
+	if c.Acts == nil {
+		c.Acts = func() bool { return true }
+	}
+	if c.Floor == nil {
+		c.Floor = func() storage.Revision { return math.MaxInt64 }
+	}
+	return c
+}
+
+// defaultHistory is as long as the embedded etcd keeps changes by default.
+const defaultHistory = time.Hour
 
 // compactionKey holds a compactionState. All processes over the store use it, and each write of it is compared with what was
 // read, so two that take themselves for the one that acts don't both compact.
@@ -44,6 +66,7 @@ const maxMarks = 128
 // Compact removes old history now and then, until ctx ends. History is one for the whole cluster, and somebody else may care
 // for it: where more is gone than the last compaction took, nothing is compacted that time.
 func (s *Store) Compact(ctx context.Context, c Compaction) error {
+	c = c.withDefaults()
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
 	for {
@@ -52,7 +75,7 @@ func (s *Store) Compact(ctx context.Context, c Compaction) error {
 			return nil
 		case <-tick.C:
 		}
-		if c.Acts != nil && !c.Acts() {
+		if !c.Acts() {
 			continue
 		}
 		if err := s.compactOnce(ctx, c, time.Now()); err != nil && ctx.Err() == nil {

@@ -26,6 +26,9 @@ func Run(t *testing.T, open func(testing.TB) storage.Store) {
 	}{
 		{"operations", operations},
 		{"conditions", conditions},
+		{"fences", fences},
+		{"turns", turns},
+		{"both guards", bothGuards},
 		{"list", list},
 		{"changes", changes},
 		{"follow", follow},
@@ -76,6 +79,8 @@ func operations(t testing.TB, s storage.Store) {
 	is("update", err, nil)
 	_, err = s.Update(ctx, key, []byte("three"), created)
 	is("update of an old version", err, storage.ErrConflict)
+	_, err = s.Update(ctx, key, []byte("three"), 0)
+	is("update at revision 0", err, storage.ErrConflict)
 	_, err = s.Update(ctx, key+"b", []byte("three"), 0)
 	is("update of a missing key at revision 0", err, storage.ErrConflict)
 	kv, err := s.Get(ctx, key)
@@ -119,6 +124,118 @@ func conditions(t testing.TB, s storage.Store) {
 		{"the object exists, and the namespace changed", storage.Condition{Key: ns, Revision: at - 1}, storage.ErrExists},
 	} {
 		if _, err := s.Create(ctx, key, []byte("{}"), c.cond); !errors.Is(err, c.want) {
+			t.Errorf("%s: error is %v, want %v", c.name, err, c.want)
+		}
+	}
+}
+
+// writes are the three writes of one key, each of which finds what it expects unless somebody has written the key since.
+var writes = []struct {
+	name  string
+	write func(ctx context.Context, s storage.Store, key string, at storage.Revision) (storage.Revision, error)
+}{
+	{"create", func(ctx context.Context, s storage.Store, key string, _ storage.Revision) (storage.Revision, error) {
+		return s.Create(ctx, key+"-new", []byte("v"))
+	}},
+	{"update", func(ctx context.Context, s storage.Store, key string, at storage.Revision) (storage.Revision, error) {
+		return s.Update(ctx, key, []byte("w"), at)
+	}},
+	{"delete", func(ctx context.Context, s storage.Store, key string, at storage.Revision) (storage.Revision, error) {
+		return s.Delete(ctx, key, at)
+	}},
+}
+
+// guardKey returns a key for a guard. It belongs to no object, so a store that is opened for one test after the other keeps it,
+// and each test has its own.
+func guardKey(test string) string { return storage.Own + "test/" + test }
+
+// fences: with a fence each write is done while the fence holds. Afterwards none is, with ErrFenced.
+func fences(t testing.TB, s storage.Store) {
+	ctx := bounded(t)
+	fenceKey := guardKey("fences")
+	for _, w := range writes {
+		mine := key + w.name
+		at := create(ctx, t, s, mine, "v")
+		term := create(ctx, t, s, fenceKey, "mine")
+		acting := storage.WithFence(ctx, storage.Condition{Key: fenceKey, Revision: term})
+		if _, err := s.Delete(ctx, fenceKey, term); err != nil {
+			t.Fatal(err)
+		}
+		before := newest(ctx, t, s)
+		if _, err := w.write(acting, s, mine, at); !errors.Is(err, storage.ErrFenced) {
+			t.Errorf("%s after the term: %v", w.name, err)
+		}
+		if now := newest(ctx, t, s); now != before {
+			t.Errorf("%s after the term has written something: revision %d became %d", w.name, before, now)
+		}
+		term = create(ctx, t, s, fenceKey, "mine again")
+		acting = storage.WithFence(ctx, storage.Condition{Key: fenceKey, Revision: term})
+		if _, err := w.write(acting, s, mine, at); err != nil {
+			t.Errorf("%s within the term: %v", w.name, err)
+		}
+		if _, err := s.Delete(ctx, fenceKey, term); err != nil {
+			t.Errorf("%s has changed the fence: %v", w.name, err)
+		}
+	}
+}
+
+// turns: each write takes the turn that it was given, in its own revision. Whoever was given the same one comes too late, with
+// ErrOutOfTurn, until he reads it again. A write that isn't done for another reason takes no turn.
+func turns(t testing.TB, s storage.Store) {
+	ctx := bounded(t)
+	turnKey := guardKey("turns")
+	turn := storage.Condition{Key: turnKey} // nobody has taken one yet
+	for _, w := range writes {
+		mine, other := key+w.name, key+w.name+"-other"
+		at, otherAt := create(ctx, t, s, mine, "v"), create(ctx, t, s, other, "v")
+		rev, err := w.write(storage.WithTurn(ctx, turn), s, mine, at)
+		if err != nil {
+			t.Fatalf("%s in turn: %v", w.name, err)
+		}
+		taken, err := s.Get(ctx, turnKey)
+		if err != nil || taken.Revision != rev {
+			t.Errorf("%s at %d took the turn at %d, %v", w.name, rev, taken.Revision, err)
+		}
+		if _, err := w.write(storage.WithTurn(ctx, turn), s, other, otherAt); !errors.Is(err, storage.ErrOutOfTurn) {
+			t.Errorf("%s out of turn: %v", w.name, err)
+		}
+		if now := newest(ctx, t, s); now != rev {
+			t.Errorf("%s out of turn has written something: revision %d became %d", w.name, rev, now)
+		}
+		turn.Revision = taken.Revision
+		if _, err := w.write(storage.WithTurn(ctx, turn), s, mine, at); !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrExists) {
+			t.Errorf("%s of what was written since: %v", w.name, err)
+		}
+		if kv, err := s.Get(ctx, turnKey); err != nil || kv.Revision != turn.Revision {
+			t.Errorf("%s wasn't done, and has taken a turn: %d became %d, %v", w.name, turn.Revision, kv.Revision, err)
+		}
+	}
+}
+
+// bothGuards: a context may have a fence and a turn. If neither holds, the fence is what counts, as whoever doesn't act any
+// more needn't try again; and both count before a condition of the write.
+func bothGuards(t testing.TB, s storage.Store) {
+	ctx := bounded(t)
+	fenceKey, turnKey := guardKey("both-fence"), guardKey("both-turn")
+	term := create(ctx, t, s, fenceKey, "mine")
+	fence, turn := storage.Condition{Key: fenceKey, Revision: term}, storage.Condition{Key: turnKey}
+	lost, taken := storage.Condition{Key: fenceKey, Revision: term - 1}, storage.Condition{Key: turnKey, Revision: term}
+	missing := storage.Condition{Key: key + "-missing", Revision: term}
+	for _, c := range []struct {
+		name        string
+		fence, turn storage.Condition
+		conds       []storage.Condition
+		want        error
+	}{
+		{"neither holds", lost, taken, nil, storage.ErrFenced},
+		{"the fence doesn't hold", lost, turn, nil, storage.ErrFenced},
+		{"the turn is taken", fence, taken, nil, storage.ErrOutOfTurn},
+		{"the turn is taken, and a condition doesn't hold", fence, taken, []storage.Condition{missing}, storage.ErrOutOfTurn},
+		{"both hold, and a condition doesn't", fence, turn, []storage.Condition{missing}, storage.ErrConditionFailed},
+		{"both hold", fence, turn, nil, nil},
+	} {
+		guarded := storage.WithTurn(storage.WithFence(ctx, c.fence), c.turn)
+		if _, err := s.Create(guarded, key, []byte("v"), c.conds...); !errors.Is(err, c.want) {
 			t.Errorf("%s: error is %v, want %v", c.name, err, c.want)
 		}
 	}
