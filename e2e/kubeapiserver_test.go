@@ -220,3 +220,74 @@ func TestKubeAPIServerVerbosity(t *testing.T) {
 		})
 	}
 }
+
+// TestKubeAPIServerFlags: flags that have a meaning have it under this name, too.
+func TestKubeAPIServerFlags(t *testing.T) {
+	dir := t.TempDir()
+	users, policy, log := filepath.Join(dir, "users.csv"), filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	for file, text := range map[string]string{
+		users:  "root-token,root,1,system:masters\nalice-token,alice,2\n",
+		policy: "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata, resources: [{resources: [secrets]}]}]\n",
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := newKubeAPIServer(t)
+	k.start(nil, "--cert-dir="+t.TempDir(), "--token-auth-file="+users, "--authorization-mode=Node,RBAC", "--audit-policy-file="+policy, "--audit-log-path="+log,
+		"--cors-allowed-origins=^https://web[.]example$", "--service-account-issuer=https://issuer.example", "--api-audiences=here",
+		"--service-cluster-ip-range=10.9.0.0/24", "--disable-admission-plugins=ServiceAccount")
+	send := func(token, method, path, body string) (*http.Response, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, k.url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Origin", "https://web.example")
+		res, err := k.client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		answer, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res, string(answer)
+	}
+	const space = "/api/v1/namespaces/default/"
+	for _, tc := range []struct {
+		name, token, method, path, body string
+		code                            int
+		want                            string // part of the answer
+	}{
+		{"--token-auth-file", "nobody's", "GET", space + "secrets", "", 401, "Unauthorized"},
+		{"--authorization-mode", "alice-token", "GET", space + "secrets", "", 403, `User \"alice\" cannot list resource \"secrets\"`},
+		{"--audit-log-path", "root-token", "GET", space + "secrets", "", 200, "SecretList"},
+		{"--service-cluster-ip-range", "root-token", "POST", space + "services", `{"metadata":{"name":"a"},"spec":{"ports":[{"port":80}]}}`, 201, `"clusterIP":"10.9.0.`},
+		{"--disable-admission-plugins", "root-token", "POST", space + "pods", `{"metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, 201, `"name":"a"`},
+		{"account", "root-token", "POST", space + "serviceaccounts", `{"metadata":{"name":"robot"}}`, 201, "robot"},
+		{"--api-audiences", "root-token", "POST", space + "serviceaccounts/robot/token", `{"spec":{}}`, 201, `"audiences":["here"]`},
+		{"--service-account-issuer", "root-token", "GET", "/.well-known/openid-configuration", "", 200, `"issuer":"https://issuer.example"`},
+	} {
+		res, answer := send(tc.token, tc.method, tc.path, tc.body)
+		if res.StatusCode != tc.code || !strings.Contains(answer, tc.want) {
+			t.Errorf("%s: %s %s, want %d with %s", tc.name, res.Status, answer, tc.code, tc.want)
+		}
+		if got := res.Header.Get("Access-Control-Allow-Origin"); got != "https://web.example" {
+			t.Errorf("--cors-allowed-origins: %s: a page of that origin is allowed as %q", tc.name, got)
+		}
+	}
+	want := []string{`"username":"alice"`, `"username":"root"`}
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		lines, err := os.ReadFile(log)
+		if err == nil && strings.Contains(string(lines), want[0]) && strings.Contains(string(lines), want[1]) && !strings.Contains(string(lines), "services") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the audit log is %s, %v", lines, err)
+		}
+	}
+}
