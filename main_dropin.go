@@ -29,13 +29,18 @@ func runKubeAPIServer(args []string, getenv func(string) string, stdout, stderr 
 	}
 	log := slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: a.LogLevel}))
 	process(log)
-	if len(a.Unused) > 0 {
-		log.Info("these flags have no effect here; the store is inside, and goes with the process", "flags", strings.Join(a.Unused, " "))
-	}
 	ctx, stop := signals(log)
 	defer stop()
 	if ctx, err = withParent(ctx, getenv, parent, log); err != nil {
 		return failed(stderr, dropin.KubeAPIServer, err)
+	}
+	store, err := a.ChooseStore(ctx)
+	if err != nil {
+		return failed(stderr, dropin.KubeAPIServer, err)
+	}
+	log.Info("the store is " + store)
+	if len(a.Unused) > 0 {
+		log.Info("these flags have no effect here", "flags", strings.Join(a.Unused, " "))
 	}
 	a.Server.Log = log
 	a.Server.Metrics = prometheus.DefaultGatherer

@@ -79,13 +79,16 @@ func ParseEtcd(args []string) (*EtcdOptions, error) {
 // etcdTimeout is for a request's headers, and for requests that are under way when the stand-in is stopped.
 const etcdTimeout = time.Second
 
+// standInField is what the stand-in's /version has and etcd's hasn't: by it kube-apiserver's name knows that the store is inside.
+const standInField = "standIn"
+
 // RunEtcd answers /health and /version at the client URLs until ctx ends. It stores nothing: the server beside it has a store of its own.
 func RunEtcd(ctx context.Context, o *EtcdOptions, log *slog.Logger) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", answer(`{"health":"true","reason":""}`))
 	mux.HandleFunc("GET /readyz", answer("ok\n"))
 	mux.HandleFunc("GET /livez", answer("ok\n"))
-	mux.HandleFunc("GET /version", answer(`{"etcdserver":"`+version.Version+`","etcdcluster":"`+version.Version+`","storage":""}`))
+	mux.HandleFunc("GET /version", answer(`{"etcdserver":"`+version.Version+`","etcdcluster":"`+version.Version+`","storage":"","`+standInField+`":true}`))
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: etcdTimeout, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	done := make(chan error, len(o.Listen)) // room for each listener's end
 	listening := 0

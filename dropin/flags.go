@@ -22,7 +22,7 @@ const (
 )
 
 // unused are the flags of kube-apiserver 1.37 that have no effect here, by what they take. Most are about parts of a cluster that
-// this server doesn't have: kubelets, peers, an aggregator, etcd elsewhere, limits that are others here.
+// this server doesn't have: kubelets, peers, an aggregator, limits that are others here.
 var unused = map[kind]string{
 	aBool: `aggregator-reject-forwarding-redirect allow-privileged audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled
 		contention-profiling emulation-forward-compatible enable-aggregator-routing enable-bootstrap-token-auth enable-garbage-collector
@@ -36,12 +36,12 @@ var unused = map[kind]string{
 	aDuration: `audit-webhook-batch-initial-backoff audit-webhook-batch-max-wait audit-webhook-initial-backoff
 		authentication-token-webhook-cache-ttl authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
 		coordinated-leadership-lease-duration coordinated-leadership-renew-deadline coordinated-leadership-retry-period
-		etcd-compaction-interval etcd-count-metric-poll-period etcd-db-metric-poll-interval etcd-healthcheck-timeout etcd-readycheck-timeout
+		etcd-count-metric-poll-period etcd-db-metric-poll-interval etcd-healthcheck-timeout etcd-readycheck-timeout
 		event-ttl kubelet-timeout livez-grace-period log-flush-frequency request-timeout shutdown-delay-duration
 		shutdown-watch-termination-grace-period storage-initialization-timeout`,
 	aText: `advertise-address allow-metric-labels allow-metric-labels-manifest audit-webhook-mode audit-webhook-version
 		authentication-token-webhook-version authorization-webhook-version debug-socket-path disabled-metrics emulated-version
-		endpoint-reconciler-type etcd-cafile etcd-certfile etcd-keyfile etcd-prefix etcd-servers etcd-servers-overrides external-hostname
+		endpoint-reconciler-type etcd-servers-overrides external-hostname
 		kubelet-certificate-authority kubelet-client-certificate kubelet-client-key kubelet-preferred-address-types log-json-info-buffer-size
 		log-text-info-buffer-size logging-format min-compatibility-version peer-advertise-ip peer-advertise-port peer-ca-file
 		proxy-client-cert-file proxy-client-key-file show-hidden-metrics-for-version

@@ -31,6 +31,7 @@ const ControllersVariable = "APISERVER_LITE_CONTROLLERS"
 const (
 	defaultCertDir    = "/var/run/kubernetes"
 	defaultSecurePort = 6443
+	defaultPrefix     = "/registry"
 )
 
 // debugVerbosity is the --v from which on the log has what is there for debugging. Kubernetes keeps 4 for that.
@@ -40,6 +41,7 @@ const debugVerbosity = 4
 type APIServer struct {
 	Server   server.Server
 	LogLevel slog.Level
+	etcd     []string // names of given flags that are about an etcd cluster
 	Unused   []string // names of given flags that have no effect, for the log
 	Say      string   // print this, and exit: help, or the version; "" unless asked for
 }
@@ -72,11 +74,16 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 		return a, nil
 	}
 	s := &a.Server
-	s.Ephemeral = true // the data goes with the process, as that of envtest's etcd does
+	s.Ephemeral = true // unless ChooseStore finds an etcd cluster: the data goes with the process, as that of envtest's etcd does
 	s.ManagedFieldsAlways = true
 	s.Builtin = builtin.All
 	s.Plugins.Kubernetes = true
 	s.Controllers = cmp.Or(getenv(ControllersVariable), "none")
+	set.Visit(func(g *pflag.Flag) {
+		if strings.HasPrefix(g.Name, etcdFlags) && !slices.Contains(a.Unused, "--"+g.Name) {
+			a.etcd = append(a.etcd, "--"+g.Name)
+		}
+	})
 	err := errors.Join(a.apply(&f), a.chooseAPIs(&f))
 	slices.Sort(a.Unused)
 	return a, err
@@ -105,6 +112,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.Var(&s.NodePorts, "service-node-port-range", "ports for Services of the types NodePort and LoadBalancer")
 	set.IntVarP(&f.verbosity, "v", "v", 0, "number for the verbosity of the log: "+strconv.Itoa(debugVerbosity)+" and more is for debugging")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
+	s.Etcd.AddKubernetesFlags(set, defaultPrefix)
 	s.Access.AddFlags(set)
 	s.Audit.AddFlags(set)
 	s.Plugins.AddFlags(set)
@@ -173,7 +181,8 @@ func (a *APIServer) chooseAPIs(f *flags) error {
 }
 
 // ourFlags are flags that the server's errors name, with what kube-apiserver calls them.
-var ourFlags = strings.NewReplacer("--listen", "--bind-address and --secure-port", "--tls-key-file", "--tls-private-key-file", "--tls:", "--cert-dir:")
+var ourFlags = strings.NewReplacer("--listen", "--bind-address and --secure-port", "--tls-key-file", "--tls-private-key-file", "--tls:", "--cert-dir:",
+	" (--etcd-timeout)", " (--etcd-servers)")
 
 // Explain returns an error of the server in the words of kube-apiserver's flags.
 func Explain(err error) error { return errors.New(ourFlags.Replace(err.Error())) }

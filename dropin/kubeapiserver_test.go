@@ -33,7 +33,10 @@ func TestParseAPIServer(t *testing.T) {
 	if s.TLSConfig.MinVersion != tls.VersionTLS13 || !slices.Equal(s.TLSConfig.CipherSuites, []uint16{tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}) {
 		t.Errorf("%+v", s.TLSConfig)
 	}
-	if !slices.Contains(a.Unused, "--etcd-servers") || !slices.Contains(a.Unused, "--feature-gates=OpenAPIEnums=false") || slices.Contains(a.Unused, "--feature-gates=PodsAPI=true") {
+	if !slices.Equal(a.Server.Etcd.Servers, []string{"http://127.0.0.1:1"}) || a.Server.Etcd.Prefix != "/registry" {
+		t.Errorf("%+v", a.Server.Etcd)
+	}
+	if slices.Contains(a.Unused, "--etcd-servers") || !slices.Contains(a.Unused, "--feature-gates=OpenAPIEnums=false") || slices.Contains(a.Unused, "--feature-gates=PodsAPI=true") {
 		t.Errorf("without effect: %q", a.Unused)
 	}
 	if len(s.WebhookAddresses) == 0 {

@@ -23,7 +23,15 @@ func TestDropIn(t *testing.T) {
 	if err != nil || string(said) != assets+"\n" {
 		t.Fatalf("%q, %v", said, err)
 	}
-	temporary := t.TempDir()
+	temporary, standIn := t.TempDir(), "http://127.0.0.1:"+freePort(t)
+	etcd := exec.Command(filepath.Join(assets, "etcd"), "--listen-client-urls="+standIn)
+	if err := etcd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		etcd.Process.Kill()
+		etcd.Wait()
+	})
 	for _, p := range []struct {
 		name, health string
 		flags        func(dir string, port string) []string
@@ -34,7 +42,7 @@ func TestDropIn(t *testing.T) {
 		}},
 		{"kube-apiserver", "https://127.0.0.1:%s/healthz", func(dir, port string) []string {
 			return []string{"--allow-privileged=true", "--bind-address=127.0.0.1", "--cert-dir=" + dir, "--disable-admission-plugins=ServiceAccount",
-				"--etcd-servers=http://127.0.0.1:1", "--secure-port=" + port, "--service-cluster-ip-range=10.0.0.0/24"}
+				"--etcd-servers=" + standIn, "--secure-port=" + port, "--service-cluster-ip-range=10.0.0.0/24"}
 		}},
 	} {
 		t.Run(p.name, func(t *testing.T) {
@@ -66,8 +74,8 @@ func TestDropIn(t *testing.T) {
 				t.Errorf("it ends with %v\n%s", err, log.String())
 			}
 			t.Logf("stopped after %v", time.Since(began).Round(time.Millisecond))
-			if p.name == "kube-apiserver" && !strings.Contains(log.String(), "--etcd-servers") {
-				t.Errorf("the log doesn't name --etcd-servers:\n%s", log.String())
+			if p.name == "kube-apiserver" && (!strings.Contains(log.String(), "--etcd-servers") || !strings.Contains(log.String(), "the store is inside")) {
+				t.Errorf("the log doesn't say that the store is inside, whatever --etcd-servers says:\n%s", log.String())
 			}
 			for _, name := range []string{"apiserver.crt", "apiserver.key"} {
 				os.Remove(filepath.Join(dir, name)) // what --cert-dir is for
@@ -78,6 +86,27 @@ func TestDropIn(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDropInWithEtcd: at an address where an etcd answers, the data is in it, and survives the process.
+func TestDropInWithEtcd(t *testing.T) {
+	address := startEtcd(t).address()
+	first := newKubeAPIServer(t)
+	first.start(nil, "--etcd-servers=http://"+address, "--cert-dir="+t.TempDir())
+	const names = "/api/v1/namespaces"
+	if code, answer := first.do("POST", names, "apiVersion: v1\nkind: Namespace\nmetadata: {name: kept}\n"); code != http.StatusCreated {
+		t.Fatalf("%d %s", code, answer)
+	}
+	second := newKubeAPIServer(t)
+	t.Cleanup(func() { // when it has ended
+		if log := second.log.String(); !strings.Contains(log, "the store is in etcd at http://"+address+" below /registry") {
+			t.Errorf("the log doesn't say where the store is:\n%s", log)
+		}
+	})
+	second.start(nil, "--etcd-servers=http://"+address, "--cert-dir="+t.TempDir())
+	if code, answer := second.do("GET", names+"/kept", ""); code != http.StatusOK {
+		t.Errorf("another process over the etcd answers %d %s", code, answer)
 	}
 }
 

@@ -52,7 +52,10 @@ func (s *snapshots) begin(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if s.start, err = s.registry.State(ctx); err != nil {
+	switch s.start, err = s.registry.State(ctx); {
+	case ctx.Err() != nil: // a Status wouldn't tell that the start was given up
+		return ctx.Err()
+	case err != nil:
 		return fmt.Errorf("note the state of the start: %w", err)
 	}
 	return nil

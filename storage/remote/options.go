@@ -61,15 +61,20 @@ func (o *Options) On() bool { return len(o.Servers) > 0 }
 
 // AddFlags adds the flags of the options.
 func (o *Options) AddFlags(set *pflag.FlagSet) {
-	set.StringSliceVar(&o.Servers, "etcd-servers", nil, "URLs, as https://10.0.0.1:2379, of an etcd cluster that keeps the data instead of a data directory")
-	set.StringVar(&o.CAFile, "etcd-cafile", "", "PEM file with the authorities of that cluster's certificates (default those that the machine trusts)")
-	set.StringVar(&o.CertFile, "etcd-certfile", "", "PEM file with the certificate to show to that cluster")
-	set.StringVar(&o.KeyFile, "etcd-keyfile", "", "PEM file with its key")
-	set.StringVar(&o.Prefix, "etcd-prefix", DefaultPrefix, "what all keys in that cluster begin with")
+	o.AddKubernetesFlags(set, DefaultPrefix)
 	set.StringVar(&o.Username, "etcd-username", "", "user of that cluster")
 	set.StringVar(&o.PasswordFile, "etcd-password-file", "", "file with the user's password")
 	set.DurationVar(&o.Timeout, "etcd-timeout", DefaultTimeout, "how long the start waits for that cluster")
 	set.BoolVar(&o.Wait, "etcd-wait", false, "wait for that cluster as long as it takes")
+}
+
+// AddKubernetesFlags adds those flags that kube-apiserver has, too. There the prefix defaults to another one.
+func (o *Options) AddKubernetesFlags(set *pflag.FlagSet, prefix string) {
+	set.StringSliceVar(&o.Servers, "etcd-servers", nil, "URLs, as https://10.0.0.1:2379, of an etcd cluster that keeps the data instead of a data directory")
+	set.StringVar(&o.CAFile, "etcd-cafile", "", "PEM file with the authorities of that cluster's certificates (default those that the machine trusts)")
+	set.StringVar(&o.CertFile, "etcd-certfile", "", "PEM file with the certificate to show to that cluster")
+	set.StringVar(&o.KeyFile, "etcd-keyfile", "", "PEM file with its key")
+	set.StringVar(&o.Prefix, "etcd-prefix", prefix, "what all keys in that cluster begin with")
 	o.CompactionInterval = DefaultCompactionInterval
 	set.Var((*interval)(&o.CompactionInterval), "etcd-compaction-interval", "how often history older than --history is removed from that cluster; 0 leaves it to somebody else")
 }
