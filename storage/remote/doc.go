@@ -8,15 +8,15 @@
 // that of a progress notification: the header of a response with events may be of a later revision than they are.
 //
 // Barrier is a linearizable read of the marker (looks.go), which all share who ask before it's sent. The watch doesn't
-// tell of revisions that other prefixes have made, so the store asks for its progress until it's where the Barrier is.
-// Each look also shows whether the store is still the one it was: the same cluster and marker, and no lower revision. A lower
+// tell of revisions that other prefixes have made, so the store asks for its progress (progress.go) until it's where the Barrier is.
+// Each look also shows whether the store is still the one it was (known.go): the same cluster and marker, and no lower revision. A lower
 // term of raft proves nothing, but then the store looks whether etcd's history still has the newest write that it knows. If the
 // store is another one, Follow returns storage.ErrRewound, and Barrier fails until Follow is called again, which means that
 // the caches have what the store is now.
 //
 // Each watch has a stream of its own. A watch that has owed an answer to a request for its progress for too long begins again.
 //
-// History is read by watches that begin in the past, and lists by pages that grow.
+// History is read by watches that begin in the past (history.go), and lists by pages that grow.
 //
 // Goroutines: the prober, which looks at etcd once a second for Health; the one that asks for progress; the one that sends looks, while
 // somebody waits for one; the follower. Close ends all and waits for them. Locks: Store.followMu before follower.mu; looks.mu, known.mu
