@@ -5,6 +5,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -14,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math/big"
 	"net/http"
 	"os"
@@ -386,6 +388,73 @@ func TestAccountTokens(t *testing.T) {
 	d.make(tillSpace+"/serviceaccounts", "metadata: {name: till}")
 	if in(plain) {
 		t.Error("a token of the account before lets in")
+	}
+}
+
+// TestAccountTokenTimes: a token whose signature is right lets nobody in before its time or after it, also when it was seen before,
+// nor if it contradicts itself.
+func TestAccountTokenTimes(t *testing.T) {
+	key, private, err := access.NewSigningKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "key.pem")
+	if err := os.WriteFile(file, private, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := newDoors(t, func(s *server.Server) { s.Access.ServiceAccountSigningKeyFile = file })
+	d.make(tillSpace+"/serviceaccounts", "metadata: {name: till}")
+	parts := strings.Split(d.issue("{}"), ".")
+	signed := func(changes map[string]any) string {
+		t.Helper()
+		decoded, err := base64.RawURLEncoding.DecodeString(parts[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := decode[map[string]any](t, string(decoded))
+		maps.Copy(claims, changes)
+		text, err := json.Marshal(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body := parts[0] + "." + base64.RawURLEncoding.EncodeToString(text)
+		hash := sha256.Sum256([]byte(body))
+		r, s, err := ecdsa.Sign(rand.Reader, key.(*ecdsa.PrivateKey), hash[:])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return body + "." + base64.RawURLEncoding.EncodeToString(append(r.FillBytes(make([]byte, 32)), s.FillBytes(make([]byte, 32))...))
+	}
+	at := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+	for _, tc := range []struct {
+		name    string
+		changes map[string]any
+		log     string // why it's refused; "" if it isn't
+	}{
+		{"signed again", nil, ""},
+		{"expired", map[string]any{"exp": at(-time.Second)}, "has expired"},
+		{"no end", map[string]any{"exp": nil}, "has expired"},
+		{"not valid yet", map[string]any{"nbf": at(time.Hour)}, "not valid yet"},
+		{"issued in the future", map[string]any{"iat": at(time.Hour)}, "not valid yet"},
+		{"another's subject", map[string]any{"sub": "system:serviceaccount:kube-system:till"}, "subject"},
+		{"another issuer", map[string]any{"iss": "https://elsewhere.example"}, "unauthorized"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			token := signed(tc.changes)
+			for range 2 {
+				d.log.take()
+				r, text := d.ask(nil, false, http.MethodPost, selfReview, "{}", "Authorization", "Bearer "+token)
+				if tc.log == "" {
+					if got := who(t, r, text); !strings.HasPrefix(got, "system:serviceaccount:default:till/") {
+						t.Errorf("it's %s: %s", got, text)
+					}
+					continue
+				}
+				if line := d.log.take(); r.StatusCode != http.StatusUnauthorized || strings.TrimSpace(text) != unauthorized || !strings.Contains(line, tc.log) {
+					t.Errorf("%s %s, log %q, want %q", r.Status, text, line, tc.log)
+				}
+			}
+		})
 	}
 }
 
