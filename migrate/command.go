@@ -1,12 +1,15 @@
 package migrate
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -131,7 +134,11 @@ func (c *command) intoCluster(ctx context.Context, cluster store, log *slog.Logg
 		return "", err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	m := migration{source: dir, target: cluster, out: stderr, marker: true}
+	account, err := accountKey(ctx, server.Dir(), dir)
+	if err != nil {
+		return "", err
+	}
+	m := migration{source: dir, target: cluster, out: stderr, marker: true, account: account}
 	if c.raise {
 		m.raise = raiseByWrites(cluster, stderr)
 	}
@@ -159,6 +166,9 @@ func (c *command) intoDirectory(ctx context.Context, cluster store, log *slog.Lo
 		return "", err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
+	if err := keepAccountKey(ctx, cluster, server.Dir()); err != nil {
+		return "", err
+	}
 	m := migration{source: cluster, target: dir, out: stderr}
 	m.raise = func(ctx context.Context, _, to int64) error {
 		if err := errors.Join(server.RaiseRevision(raiseKey, to), server.Close()); err != nil {
@@ -175,6 +185,41 @@ func (c *command) intoDirectory(ctx context.Context, cluster store, log *slog.Lo
 		return "", err
 	}
 	return fmt.Sprintf("moved %d objects of revision %d; %s has them still. Start the server with --data-dir %s", m.at.Keys, m.at.Revision, cluster.name, server.Dir()), nil
+}
+
+// accountKey returns the key of ServiceAccounts' tokens that a directory has, as a member's in its store, or else as a file; nil
+// for none.
+func accountKey(ctx context.Context, path string, dir store) ([]byte, error) {
+	got, err := dir.get(ctx, storage.AccountKey)
+	if err != nil || len(got.Kvs) > 0 {
+		if err != nil {
+			return nil, err
+		}
+		return got.Kvs[0].Value, nil
+	}
+	text, err := os.ReadFile(filepath.Join(path, storage.AccountKeyFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return text, err
+}
+
+// keepAccountKey writes the cluster's key of ServiceAccounts' tokens into a directory. It replaces no other one.
+func keepAccountKey(ctx context.Context, cluster store, path string) error {
+	got, err := cluster.get(ctx, storage.AccountKey)
+	if err != nil || len(got.Kvs) == 0 {
+		return err
+	}
+	name := filepath.Join(path, storage.AccountKeyFile)
+	switch text, err := os.ReadFile(name); {
+	case err == nil && !bytes.Equal(text, got.Kvs[0].Value):
+		return fmt.Errorf("%s is another key than that of %s: move it away", name, cluster.name)
+	case err == nil:
+		return nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	}
+	return os.WriteFile(name, got.Kvs[0].Value, 0o600)
 }
 
 // openDirectory opens and locks a data directory.

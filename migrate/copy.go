@@ -52,6 +52,7 @@ type migration struct {
 	source, target store
 	out            io.Writer // for progress
 	marker         bool      // the target gets a marker
+	account        []byte    // the target gets this key of ServiceAccounts' tokens; nil for none
 	raise          func(ctx context.Context, from, to int64) error
 
 	at  position
@@ -256,6 +257,9 @@ func (m *migration) finish(ctx context.Context) error {
 		ops = append(ops, clientv3.OpPut(storage.MarkerKey, string(storage.NewMarker().Bytes())))
 	} else if err := m.target.forget(ctx, m.mod); err != nil {
 		return goesOn(err)
+	}
+	if m.account != nil {
+		ops = append(ops, clientv3.OpPut(storage.AccountKey, string(m.account)))
 	}
 	if _, err := m.commit(ctx, ops); err != nil {
 		return goesOn(err)

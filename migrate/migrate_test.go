@@ -185,8 +185,15 @@ func (c *cluster) get(t *testing.T, key string) *mvccpb.KeyValue {
 func TestThereAndBack(t *testing.T) {
 	c := startCluster(t)
 	dir, objects, now := fill(t, 333)
+	const accountKey = "the key of ServiceAccounts' tokens"
+	if err := os.WriteFile(filepath.Join(dir, storage.AccountKeyFile), []byte(accountKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	c.raise(t, now)
 	c.mustMove(t, "--from", dir)
+	if kv := c.get(t, storage.AccountKey); kv == nil || string(kv.Value) != accountKey {
+		t.Errorf("the cluster has %v as the key of ServiceAccounts' tokens", kv)
+	}
 
 	moved, least, clusterNow := content(t, c.client)
 	if !maps.Equal(moved, objects) {
@@ -209,6 +216,9 @@ func TestThereAndBack(t *testing.T) {
 
 	back := filepath.Join(t.TempDir(), "back")
 	c.mustMove(t, "--to", back)
+	if text, err := os.ReadFile(filepath.Join(back, storage.AccountKeyFile)); err != nil || string(text) != accountKey {
+		t.Errorf("the directory has %q as the key of ServiceAccounts' tokens, %v", text, err)
+	}
 	inDirectory(t, back, func(client *clientv3.Client) {
 		returned, least, _ := content(t, client)
 		if !maps.Equal(returned, objects) {

@@ -16,10 +16,10 @@ import (
 )
 
 // accountKeyFile holds the key that signs ServiceAccounts' tokens, in the data directory.
-const accountKeyFile = "service-account.key"
+const accountKeyFile = storage.AccountKeyFile
 
 // sharedKey is where the key is that replicas share. It belongs to no object, so nobody is served it.
-const sharedKey = "/apiserver-lite/service-account.key"
+const sharedKey = storage.AccountKey
 
 // accountKey returns the key that signs ServiceAccounts' tokens. Replicas share one in the store, so that each knows the
 // tokens of the others. It's that of the first one's data directory, if there's one from the time when it was alone.

@@ -16,6 +16,13 @@ const Own = "/apiserver-lite/"
 // is where the store's own history begins, and what came before it isn't there for watches to resume from.
 const MarkerKey = Own + "marker"
 
+// AccountKey holds the key that signs ServiceAccounts' tokens, where several processes share the store. In a data directory of
+// one process the file AccountKeyFile has it.
+const (
+	AccountKey     = Own + AccountKeyFile
+	AccountKeyFile = "service-account.key"
+)
+
 // MigrationKey is there while a migration fills a store: such a store has no MarkerKey yet, or isn't to be served.
 const MigrationKey = Own + "migration"
 
