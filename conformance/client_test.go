@@ -100,8 +100,10 @@ func changes(t *testing.T, s *apiserver, n int) {
 	t.Helper()
 	c := s.dynamic().Resource(widgets).Namespace("default")
 	random := rand.New(rand.NewPCG(rand.Uint64(), 0))
-	for range n {
-		write(t, c, random)
+	for done := 0; done < n && !t.Failed(); {
+		if write(t, c, random) {
+			done++
+		}
 	}
 	if _, err := c.Create(t.Context(), widget("last", 0), metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

@@ -213,9 +213,9 @@ func TestInformerOverRestart(t *testing.T) {
 	}
 }
 
-// write changes one of some objects that all writers share. It tries again while the server is away, and
-// doesn't mind that others were faster.
-func write(t testing.TB, client dynamic.ResourceInterface, random *rand.Rand) {
+// write changes one of some objects that all writers share, and returns whether that changed anything. It tries again while
+// the server is away, and doesn't mind that others were faster.
+func write(t testing.TB, client dynamic.ResourceInterface, random *rand.Rand) (changed bool) {
 	name := fmt.Sprint("w", random.IntN(20))
 	size, action := random.Int64(), random.IntN(4)
 	err := wait.PollUntilContextTimeout(t.Context(), 10*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
@@ -231,6 +231,7 @@ func write(t testing.TB, client dynamic.ResourceInterface, random *rand.Rand) {
 		var status apierrors.APIStatus
 		switch {
 		case err == nil, apierrors.IsNotFound(err), apierrors.IsAlreadyExists(err), apierrors.IsConflict(err):
+			changed = err == nil
 			return true, nil
 		case apierrors.IsServiceUnavailable(err), apierrors.IsTooManyRequests(err):
 			return false, nil
@@ -242,6 +243,7 @@ func write(t testing.TB, client dynamic.ResourceInterface, random *rand.Rand) {
 	if err != nil {
 		t.Error(err)
 	}
+	return changed
 }
 
 // TestRetryWatcherOverRestart sees each change once, in order, though the server is restarted.

@@ -1,8 +1,8 @@
 // Package registry knows what a resource is, and answers the Kubernetes verbs for it.
 //
 // It owns the rules of a write (decoding, metadata, status and finalizer rules, patches), the translation from storage's
-// errors to Status errors, the catalog of what is served, and two controllers. One controller serves definitions that are
-// posted at run time and deletes the objects of deleted ones; the other empties deleted namespaces.
+// errors to Status errors, the catalog of what is served, and the controller that serves definitions which are posted at run
+// time and deletes the objects of deleted ones. The other controllers are in package controllers.
 //
 // A resource comes from one of two sources and behaves the same afterwards. It's either a Go type, which the program gives to
 // Register before Run (Namespace and CustomResourceDefinition are registered so), or a CustomResourceDefinition object. Each

@@ -155,19 +155,19 @@ func appendObject(v *cacher.View, o *cacher.Object) []byte {
 
 // indexFields tells the cache which fields to index: those that are selectable in some served version.
 func (r *resource) indexFields() {
-	var labels []string
+	var fields []string
 	for _, e := range r.endpoints {
-		for _, label := range e.fields {
+		for _, field := range e.fields {
 			if e.typed != nil {
-				label = e.typed.storedTerm(selectors.FieldTerm{Label: label}).Label
+				field = e.typed.storedTerm(selectors.FieldTerm{Field: field}).Field
 			}
-			if label != nameAlias {
-				labels = append(labels, label)
+			if field != nameAlias {
+				fields = append(fields, field)
 			}
 		}
 	}
-	slices.Sort(labels)
-	r.cache.SetFields(slices.Compact(labels))
+	slices.Sort(fields)
+	r.cache.SetFields(slices.Compact(fields))
 }
 
 // begin and written are the brackets of a write; they do nothing for most resources.

@@ -295,10 +295,10 @@ func (e *Endpoint) Absent(subresource string) string {
 
 // storedTerm returns the term of a field selector as stored objects have the field.
 func (t *typed) storedTerm(term selectors.FieldTerm) selectors.FieldTerm {
-	if path, ok := t.FieldAliases[term.Label]; ok {
-		term.Label = path
+	if path, ok := t.FieldAliases[term.Field]; ok {
+		term.Field = path
 	}
-	if term.Value == "false" && slices.Contains(t.FalseFields, term.Label) {
+	if term.Value == "false" && slices.Contains(t.FalseFields, term.Field) {
 		term.Value, term.Not = "true", !term.Not
 	}
 	return term

@@ -137,9 +137,9 @@ func (e *Endpoint) parseSelector(q url.Values) (selector, error) {
 	if s.fields, err = selectors.ParseFields(q.Get("fieldSelector")); err != nil {
 		return s, badRequest("%s", clip.Text(err.Error()))
 	}
-	for _, label := range s.fields.Labels() {
-		if !slices.Contains(e.metaFields(), label) && !slices.Contains(e.fields, label) {
-			return s, e.unknownField(label)
+	for _, field := range s.fields.Names() {
+		if !slices.Contains(e.metaFields(), field) && !slices.Contains(e.fields, field) {
+			return s, e.unknownField(field)
 		}
 	}
 	if e.typed != nil {
@@ -150,7 +150,7 @@ func (e *Endpoint) parseSelector(q url.Values) (selector, error) {
 	if s.name = takeExact(&s.fields, "metadata.name"); s.name == "" && e.typed != nil {
 		s.name = takeExact(&s.fields, nameAlias)
 	}
-	if e.typed != nil && slices.Contains(s.fields.Labels(), nameAlias) {
+	if e.typed != nil && slices.Contains(s.fields.Names(), nameAlias) {
 		return s, badRequest("the field label %s may only be given once, with =; use metadata.name", nameAlias)
 	}
 	return s, nil

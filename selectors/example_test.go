@@ -61,7 +61,7 @@ func ExampleParseFields() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(s, s.Labels())
+	fmt.Println(s, s.Names())
 	fmt.Println(s.Matches(pod{"web", "Pending"}), s.Matches(pod{"web", "Running"}))
 	// Output:
 	// metadata.name=web,status.phase!=Running [metadata.name status.phase]

@@ -10,7 +10,7 @@ import (
 // so that this package needs no object type: the server's is cacher.Object.
 type Fields interface {
 	// Field returns the value of the field with this name as text, "" if the object doesn't have it.
-	Field(label string) string
+	Field(name string) string
 }
 
 // FieldSelector says which values an object's fields must have or must not have. The zero value selects
@@ -19,15 +19,15 @@ type FieldSelector struct {
 	terms []FieldTerm // sorted by compareTerms, each once
 }
 
-// FieldTerm is `Label=Value`, or `Label!=Value` if Not is set.
+// FieldTerm is `Field=Value`, or `Field!=Value` if Not is set.
 type FieldTerm struct {
-	Label string
+	Field string
 	Not   bool
 	Value string
 }
 
 // ParseFields parses a field selector, in the syntax that the package comment shows. The empty string is
-// the selector of everything. Any error is a *ParseError. Field names aren't looked at: see Labels.
+// the selector of everything. Any error is a *ParseError. Field names aren't looked at: see Names.
 func ParseFields(s string) (FieldSelector, error) {
 	p := fieldParser{input: s}
 	var terms []FieldTerm
@@ -38,7 +38,7 @@ func ParseFields(s string) (FieldSelector, error) {
 			if err != nil {
 				return FieldSelector{}, err
 			}
-			if t.Label != "" || t.Value != "" { // else apimachinery drops it, even `!=`
+			if t.Field != "" || t.Value != "" { // else apimachinery drops it, even `!=`
 				terms = append(terms, t)
 			}
 		}
@@ -73,9 +73,9 @@ func (p fieldParser) term(start, end int) (FieldTerm, error) {
 		return FieldTerm{}, fieldError(p.input, start,
 			"found %s at position %d, expected field=value, field==value or field!=value", quote(text), start)
 	}
-	t := FieldTerm{Label: before}
+	t := FieldTerm{Field: before}
 	if strings.HasSuffix(before, "!") {
-		t.Label, t.Not = strings.TrimSuffix(before, "!"), true
+		t.Field, t.Not = strings.TrimSuffix(before, "!"), true
 	} else {
 		value = strings.TrimPrefix(value, "=")
 	}
@@ -119,7 +119,7 @@ func (p fieldParser) unescape(start, end int) (string, error) {
 // Matches reports whether the fields meet all terms. It allocates only what f.Field does.
 func (s FieldSelector) Matches(f Fields) bool {
 	for _, t := range s.terms {
-		if (f.Field(t.Label) == t.Value) == t.Not {
+		if (f.Field(t.Field) == t.Value) == t.Not {
 			return false
 		}
 	}
@@ -141,7 +141,7 @@ func (s FieldSelector) String() string {
 		if i > 0 {
 			b.WriteByte(',')
 		}
-		b.WriteString(t.Label)
+		b.WriteString(t.Field)
 		if t.Not {
 			b.WriteByte('!')
 		}
@@ -151,21 +151,21 @@ func (s FieldSelector) String() string {
 	return b.String()
 }
 
-// Labels returns the names of the fields that the selector asks about, sorted, each once. The caller
+// Names returns the names of the fields that the selector asks about, sorted, each once. The caller
 // checks that its objects have such fields; a name may be any text, the empty one included.
-func (s FieldSelector) Labels() []string {
-	var labels []string
+func (s FieldSelector) Names() []string {
+	var names []string
 	for _, t := range s.terms {
-		labels = append(labels, t.Label)
+		names = append(names, t.Field)
 	}
-	return slices.Compact(labels) // terms are sorted by label
+	return slices.Compact(names) // terms are sorted by field
 }
 
 // Exact returns the value that the field must have for an object to be selected, if the selector says
 // so with `=`. If it asks for two values at once (and so selects nothing), it's the first of them.
-func (s FieldSelector) Exact(label string) (value string, ok bool) {
+func (s FieldSelector) Exact(field string) (value string, ok bool) {
 	for _, t := range s.terms {
-		if t.Label == label && !t.Not {
+		if t.Field == field && !t.Not {
 			return t.Value, true
 		}
 	}
@@ -175,23 +175,23 @@ func (s FieldSelector) Exact(label string) (value string, ok bool) {
 // Term returns the first equality by which the selector can be indexed: objects match only if the field
 // has the value, "" being an absent field's. It passes over metadata.name and metadata.namespace, which
 // are part of an object's key: ask for them with Exact. ok is false if there is no such term.
-func (s FieldSelector) Term() (label, value string, ok bool) {
+func (s FieldSelector) Term() (field, value string, ok bool) {
 	for _, t := range s.terms {
-		if !t.Not && t.Label != "metadata.name" && t.Label != "metadata.namespace" {
-			return t.Label, t.Value, true
+		if !t.Not && t.Field != "metadata.name" && t.Field != "metadata.namespace" {
+			return t.Field, t.Value, true
 		}
 	}
 	return "", "", false
 }
 
-// Without returns the selector without the equalities that Exact returns for labels, for callers that
+// Without returns the selector without the equalities that Exact returns for fields, for callers that
 // see to these themselves. What else is said about such a field stays: of `a=1,a=2,a!=3`, Without("a")
 // leaves `a=2,a!=3`, so that what was contradictory before still selects nothing.
-func (s FieldSelector) Without(labels ...string) FieldSelector {
+func (s FieldSelector) Without(fields ...string) FieldSelector {
 	var rest []FieldTerm
 	for i, t := range s.terms {
-		first := i == 0 || s.terms[i-1].Label != t.Label
-		if first && !t.Not && slices.Contains(labels, t.Label) {
+		first := i == 0 || s.terms[i-1].Field != t.Field
+		if first && !t.Not && slices.Contains(fields, t.Field) {
 			continue
 		}
 		rest = append(rest, t)
@@ -211,7 +211,7 @@ func (s FieldSelector) Rewrite(fn func(FieldTerm) FieldTerm) FieldSelector {
 
 // compareTerms sorts by field, equalities first, then by value. Exact, Labels and Without build on it.
 func compareTerms(a, b FieldTerm) int {
-	if c := strings.Compare(a.Label, b.Label); c != 0 {
+	if c := strings.Compare(a.Field, b.Field); c != 0 {
 		return c
 	}
 	if a.Not != b.Not {

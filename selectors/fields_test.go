@@ -143,7 +143,7 @@ func TestFieldSelectorMatches(t *testing.T) {
 
 func TestZeroFieldSelector(t *testing.T) {
 	var s selectors.FieldSelector
-	if !s.Empty() || s.String() != "" || !s.Matches(fieldMap{"a": "b"}) || s.Labels() != nil || !s.Without("a").Empty() {
+	if !s.Empty() || s.String() != "" || !s.Matches(fieldMap{"a": "b"}) || s.Names() != nil || !s.Without("a").Empty() {
 		t.Errorf("the zero value isn't the selector of everything")
 	}
 }
@@ -160,8 +160,8 @@ func TestFieldSelectorLabels(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := mustFields(t, test.selector).Labels(); !slices.Equal(got, test.want) {
-				t.Errorf("Labels of %q are %q, want %q", test.selector, got, test.want)
+			if got := mustFields(t, test.selector).Names(); !slices.Equal(got, test.want) {
+				t.Errorf("Names of %q are %q, want %q", test.selector, got, test.want)
 			}
 		})
 	}

@@ -167,7 +167,7 @@ func checkFields(t *testing.T, input string, sets ...fieldMap) (termsTested int)
 	}
 	checkExact(t, got, oracle)
 	label, value, ok := got.Term()
-	taken := got.Without(got.Labels()...)
+	taken := got.Without(got.Names()...)
 	for _, m := range append(sets, fieldSets(oracle.Requirements())...) {
 		want := oracle.Matches(fields.Set(m))
 		if got.Matches(m) != want {
@@ -191,7 +191,7 @@ func checkFields(t *testing.T, input string, sets ...fieldMap) (termsTested int)
 
 // hasExact reports whether m has all values that Exact names.
 func hasExact(s selectors.FieldSelector, m fieldMap) bool {
-	for _, label := range s.Labels() {
+	for _, label := range s.Names() {
 		if value, ok := s.Exact(label); ok && m.Field(label) != value {
 			return false
 		}
@@ -212,11 +212,11 @@ func checkExact(t *testing.T, got selectors.FieldSelector, oracle fields.Selecto
 			asked[r.Field] = append(asked[r.Field], r.Value)
 		}
 	}
-	if !slices.IsSorted(got.Labels()) || len(got.Labels()) != len(asked) {
-		t.Errorf("Labels of %q are %q, want those of %v", got, got.Labels(), asked)
+	if !slices.IsSorted(got.Names()) || len(got.Names()) != len(asked) {
+		t.Errorf("Names of %q are %q, want those of %v", got, got.Names(), asked)
 	}
 	for label, values := range asked {
-		if !slices.Contains(got.Labels(), label) {
+		if !slices.Contains(got.Names(), label) {
 			t.Errorf("Labels of %q don't have %q", got, label)
 		}
 		value, ok := got.Exact(label)

@@ -18,9 +18,9 @@ import (
 // POST /debug/snapshot?name=x and name again in POST /debug/reset?to=x. Kubernetes has nothing of that.
 
 const (
-	// maxSnapshots is how many named states a server keeps. A suite has a handful.
+	// maxSnapshots is how many snapshots a server keeps. A suite has a handful.
 	maxSnapshots = 64
-	// maxSnapshotBytes bounds the keys and values of one named state, so that a reset fits into one of the store's requests
+	// maxSnapshotBytes bounds the keys and values of one snapshot, so that a reset fits into one of the store's requests
 	// (etcd.BulkBytes).
 	maxSnapshotBytes = 128 << 20
 	// maxSnapshotsBytes bounds those of all together, as if they shared nothing. What hasn't changed they do share.
@@ -40,7 +40,7 @@ type snapshots struct {
 	bytes int64 // of all of them
 }
 
-// snapshot is a named state.
+// snapshot is an image with a name.
 type snapshot struct {
 	*registry.State
 	bytes int64

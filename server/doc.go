@@ -23,8 +23,9 @@
 //
 //   - the checks against browsers and foreign hosts (security.go),
 //   - the length of the URI, and the form of its path (path.go),
+//   - on a replica, a barrier that all requests of the moment share (replica.go), because rights change, too,
+//   - who asks (authenticate.go), with the beginning of the audit log's events, and what they may do (authorize.go),
 //   - the chi routes (router.go),
-//   - the bearer token (token.go),
 //   - the query's parse, the bounds on requests in flight, and readiness (limits.go),
 //   - the function of the route.
 //
@@ -43,8 +44,11 @@
 //
 // # Goroutines
 //
-// An instance owns the listener's loop, the cacher's feed, the registry's controllers, the sweeper of
-// the watches' deadlines and, if FreeMemory is set, the tidier (watchers.go). net/http has one goroutine for each
+// An instance owns the listener's loop, the cacher's feed, the registry's loop, the controllers (package controllers), the
+// sweeper of the watches' deadlines and, if FreeMemory is set, the tidier (watchers.go). With users it owns the writer of
+// the first rules (bootstrap) and the one that looks at credentials of open watches again (recheck), and on a replica the
+// election, the pulse, the compaction and those that answer the questions of /debug/quiescent (replica.go,
+// quiescent_replicas.go). net/http has one goroutine for each
 // connection, and over HTTP/2 one more for its frames and one for each request. A watch over HTTP/2 costs its request's
 // goroutine and no other. A watch over HTTP/1.1 costs two of ours, one that writes and one that notices when the client
 // leaves, and none of net/http's. Connections in the lobby have a timer each, and so do their seats for a moment after that; no
@@ -63,7 +67,7 @@
 //     lobbySeats more get a place for a moment, to be told to come back. One HTTP/2 connection may have
 //     HTTP2MaxStreams requests open.
 //   - Watches: 65,536 (maxWatches).
-//   - Named states of an ephemeral server: 64 (maxSnapshots) of 128 MiB (maxSnapshotBytes), 512 MiB together
+//   - Snapshots of an ephemeral server: 64 (maxSnapshots) of 128 MiB (maxSnapshotBytes), 512 MiB together
 //     (maxSnapshotsBytes).
 //   - Time: 30 s for headers (headerTimeout), 55 s for headers and body (bodyTimeout), 60 s for a read (readDeadline),
 //     34 s for a write (writeDeadline), 120 s for an idle connection (idleTimeout), and WatchWriteTimeout for a watch
@@ -78,6 +82,7 @@
 //
 // # Locks
 //
-// Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu and snapshots.mu are
-// leaves: no other lock of ours is taken while one of them is held. Under metrics.mu Prometheus takes its own.
+// Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, logLimit.mu,
+// pulse.mu and underWay.mu are leaves: no other lock of ours is taken while one of them is held. Under metrics.mu
+// Prometheus takes its own. Under webSocket.mu the sink's connection is written to, as net/http would.
 package server

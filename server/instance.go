@@ -81,9 +81,12 @@ type instance struct {
 
 	background sync.WaitGroup // feed, registry, controllers, sweeper, tidier
 	stop       context.CancelFunc
-	failed     chan error   // what ended by itself; room for each
+	failed     chan error   // what ended by itself; room for each: maxLoops
 	waitingFor atomic.Value // a string: what close waits for, for the log
 }
+
+// maxLoops is how many loops may end by themselves: HTTP, feed, registry, controllers, compaction and election.
+const maxLoops = 6
 
 // open brings everything up. The order matters. The port is opened first, so that a taken one is reported
 // before anything is written. etcd locks the directory before we write files into it.
@@ -104,7 +107,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), cors: origins, failed: make(chan error, 4)}
+	in := &instance{log: s.log(), cors: origins, failed: make(chan error, maxLoops)}
 	in.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {

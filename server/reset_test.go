@@ -113,7 +113,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestResetTo: a reset to a named state brings back objects that were changed or deleted, and takes those that are new.
+// TestResetTo: a reset to a snapshot brings back objects that were changed or deleted, and takes those that are new.
 func TestResetTo(t *testing.T) {
 	t.Parallel()
 	s := newGizmos(t)

@@ -42,7 +42,7 @@ type webSocket struct {
 	sink   *connSink
 	socket *websocket.Conn
 
-	mu    sync.Mutex    // held while writing to the connection; guards batch
+	mu    sync.Mutex    // guards batch; held while a batch is sent, or a frame outside of one
 	batch *bytes.Buffer // collects the frames that the library writes; nil: they're sent at once
 }
 

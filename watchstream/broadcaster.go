@@ -87,7 +87,7 @@ func roomFor[T any](first []T) int {
 }
 
 // Stop removes the receiver and closes C, in which what was queued stays. It returns when that's done, and may be called
-// again.
+// again. After Shutdown has begun it returns at once: Shutdown closes C.
 func (r *Receiver[T]) Stop() {
 	r.once.Do(func() {
 		close(r.stopped)

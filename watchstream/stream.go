@@ -170,7 +170,13 @@ func (s *stream) forward(ctx context.Context) (wait <-chan struct{}, err error) 
 	if len(out) == Headroom {
 		return wait, err
 	}
-	return nil, errors.Join(err, s.write(out))
+	if failed := s.write(out); failed != nil {
+		if errors.Is(err, io.EOF) {
+			err = nil // no clean end: the client lacks what came before it
+		}
+		return nil, errors.Join(err, failed)
+	}
+	return nil, err
 }
 
 func (s *stream) write(buf []byte) error {

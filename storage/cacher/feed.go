@@ -146,7 +146,15 @@ func (f *feed) restart(ctx context.Context) error {
 		c.mu.RUnlock()
 		c.kept.drop()
 		c.stretches.drop()
-		return f.install(objects, at)
+		dirty := f.install(objects, at)
+		// Until the position is the new store's, a watch of a revision of the old one may have opened on the new state.
+		f.moveTo(at)
+		c.mu.RLock()
+		defer c.mu.RUnlock()
+		for _, r := range c.resources {
+			dirty = r.renew(at, dirty)
+		}
+		return dirty
 	})
 	return nil
 }

@@ -11,30 +11,30 @@ import (
 )
 
 // fieldSet is the selectable fields of a resource whose values its objects carry: all besides name and namespace.
-// It's immutable. Two sets with the same labels are still different sets.
+// It's immutable. Two sets with the same names are still different sets.
 type fieldSet struct {
-	labels []string // sorted, each once
+	names []string // sorted, each once
 }
 
 var noFields = &fieldSet{}
 
 // find returns the place of a field among the values, -1 if it isn't there.
-func (f *fieldSet) find(label string) int {
+func (f *fieldSet) find(field string) int {
 	if f == nil {
 		return -1
 	}
-	return slices.Index(f.labels, label) // at most a handful
+	return slices.Index(f.names, field) // at most a handful
 }
 
 // read makes an object that nobody else has yet carry the values.
 func (f *fieldSet) read(o *Object) {
 	o.fields, o.values = nil, nil
-	if len(f.labels) == 0 || o.Err != nil {
+	if len(f.names) == 0 || o.Err != nil {
 		return
 	}
-	values := make([]string, len(f.labels))
-	for i, label := range f.labels {
-		values[i] = o.scanField(label)
+	values := make([]string, len(f.names))
+	for i, name := range f.names {
+		values[i] = o.scanField(name)
 	}
 	o.fields, o.values = f, values
 }
@@ -47,7 +47,7 @@ func (f *fieldSet) read(o *Object) {
 // reserve: about 60 bytes. Objects with the same value share its bytes. Guarded by Resource.mu; a clone is immutable.
 type fieldIndex struct {
 	set      *fieldSet
-	trees    []*btree.BTree[fieldEntry] // by the set's labels
+	trees    []*btree.BTree[fieldEntry] // by the set's names
 	complete bool                       // false while SetFields builds the index: nobody may read it yet
 }
 
@@ -56,7 +56,7 @@ type fieldIndex struct {
 type fieldEntry struct{ value, key string }
 
 func newFieldIndex(set *fieldSet) *fieldIndex {
-	x := &fieldIndex{set: set, trees: make([]*btree.BTree[fieldEntry], len(set.labels)), complete: len(set.labels) == 0}
+	x := &fieldIndex{set: set, trees: make([]*btree.BTree[fieldEntry], len(set.names)), complete: len(set.names) == 0}
 	for i := range x.trees {
 		x.trees[i] = btree.New(treeDegree, func(a, b fieldEntry) bool {
 			if a.value != b.value {
@@ -141,14 +141,14 @@ const fieldBatch = 128
 // returns, the objects carry the values of these fields and Where finds objects by them, until the next call. If the
 // fields are others than before, it scans all objects; reads and changes go on meanwhile. It's for one caller at a
 // time.
-func (r *Resource) SetFields(labels []string) {
-	set := &fieldSet{labels: slices.Clone(labels)}
-	set.labels = slices.DeleteFunc(set.labels, func(l string) bool { return l == "metadata.name" || l == "metadata.namespace" })
-	slices.Sort(set.labels)
-	set.labels = slices.Compact(set.labels)
+func (r *Resource) SetFields(names []string) {
+	set := &fieldSet{names: slices.Clone(names)}
+	set.names = slices.DeleteFunc(set.names, func(l string) bool { return l == "metadata.name" || l == "metadata.namespace" })
+	slices.Sort(set.names)
+	set.names = slices.Compact(set.names)
 
 	r.mu.Lock()
-	if slices.Equal(set.labels, r.fields.set.labels) {
+	if slices.Equal(set.names, r.fields.set.names) {
 		r.mu.Unlock()
 		return
 	}
@@ -191,8 +191,8 @@ func (r *Resource) swap(batch []exchange) {
 
 // Where yields, in key order, the objects whose field has a value and whose keys are in a range. Its cost grows with
 // the objects that it yields, not with those that there are. ok is false if the field isn't indexed: use In then.
-func (s *Snapshot) Where(label, value string, keys storage.Range) (objects iter.Seq[*Object], ok bool) {
-	i := s.fields.set.find(label)
+func (s *Snapshot) Where(field, value string, keys storage.Range) (objects iter.Seq[*Object], ok bool) {
+	i := s.fields.set.find(field)
 	if i < 0 || !s.fields.complete {
 		return nil, false
 	}

@@ -8,7 +8,7 @@ import "github.com/apiserver-lite/apiserver-lite/selectors"
 // all groups. Guarded by Resource.mu.
 type index struct {
 	names      terms
-	fields     map[string]terms // by field label, then value
+	fields     map[string]terms // by field, then value
 	labels     map[string]terms // by label key, then value
 	namespaces terms
 	rest       set
@@ -50,8 +50,8 @@ func (x *index) place(g *group, at func(terms, string, *group), rest func(set)) 
 		at(x.names, g.name, g)
 		return
 	}
-	if label, value, ok := g.fieldSelector.Term(); ok {
-		under(x.fields, label, func(t terms) { at(t, value, g) })
+	if field, value, ok := g.fieldSelector.Term(); ok {
+		under(x.fields, field, func(t terms) { at(t, value, g) })
 		return
 	}
 	if key, values, ok := g.labelSelector.Term(); ok {
@@ -92,8 +92,8 @@ func (x *index) touch(e *watchEvent, visit func(*group)) {
 	if len(x.namespaces) > 0 {
 		visitAll(x.namespaces[one.Namespace()], visit)
 	}
-	for label, values := range x.fields {
-		before, after := fieldOf(prev, label), fieldOf(cur, label)
+	for field, values := range x.fields {
+		before, after := fieldOf(prev, field), fieldOf(cur, field)
 		if prev != nil {
 			visitAll(values[before], visit)
 		}
@@ -125,11 +125,11 @@ func (x *index) touchLabels(e *watchEvent, visit func(*group)) {
 	}
 }
 
-func fieldOf(o *Object, label string) string {
+func fieldOf(o *Object, field string) string {
 	if o == nil || o.Err != nil {
 		return ""
 	}
-	return o.Field(label)
+	return o.Field(field)
 }
 
 func visitAll(s set, visit func(*group)) {

@@ -83,26 +83,26 @@ func (o *Object) Raw() []byte { return o.raw }
 // Metadata returns the stored bytes of metadata. They're shared: never write to them.
 func (o *Object) Metadata() []byte { return o.raw[o.offsets.metadata.from:o.offsets.metadata.to] }
 
-// Field returns the value at a field label such as "spec.color", as field selectors compare it: the text
+// Field returns the value of a field such as "spec.color", as field selectors compare it: the text
 // of a string, number or bool, and "" for anything else and for an absent field. It implements selectors.Fields.
-func (o *Object) Field(label string) string {
-	switch label {
+func (o *Object) Field(name string) string {
+	switch name {
 	case "metadata.name":
 		return o.Name()
 	case "metadata.namespace":
 		return o.Namespace()
 	}
-	if i := o.fields.find(label); i >= 0 {
+	if i := o.fields.find(name); i >= 0 {
 		return o.values[i]
 	}
-	return o.scanField(label)
+	return o.scanField(name)
 }
 
 // scanField looks for a field in the object's bytes.
-func (o *Object) scanField(label string) string {
+func (o *Object) scanField(field string) string {
 	it := jsoniter.ConfigDefault.BorrowIterator(o.raw)
 	defer jsoniter.ConfigDefault.ReturnIterator(it)
-	for rest := label; ; {
+	for rest := field; ; {
 		var name string
 		var more bool
 		name, rest, more = strings.Cut(rest, ".")

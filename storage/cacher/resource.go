@@ -137,6 +137,18 @@ func (r *Resource) expireLocked(at storage.Revision) {
 	r.epoch.expired.Store(true)
 }
 
+// renew makes all watches expire that were opened since the resource began, and adds all cohorts to dirty.
+func (r *Resource) renew(at storage.Revision, dirty []*cohort) []*cohort {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expireLocked(at)
+	r.epoch = &epoch{end: endless}
+	for _, g := range r.groups {
+		dirty = g.queueLocked(dirty)
+	}
+	return dirty
+}
+
 // beginLocked makes a revision the one at which the resource begins: the log has none of the events up to it. It adds all
 // cohorts to dirty. mu must be held for writing.
 func (r *Resource) beginLocked(at storage.Revision, dirty []*cohort) []*cohort {

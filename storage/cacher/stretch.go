@@ -91,7 +91,7 @@ func (st *stretches) get(ctx context.Context, k stretchKey, through storage.Revi
 	st.mu.Unlock()
 	if first {
 		if s.err = st.read(ctx, k, through, s); s.err != nil {
-			st.forget(k) // so that the next reader tries again
+			st.forget(k, s) // so that the next reader tries again
 		}
 		st.mu.Lock()
 		close(s.ready)
@@ -158,9 +158,12 @@ func (st *stretches) evictLocked() {
 }
 
 // forget drops a stretch that couldn't be read.
-func (st *stretches) forget(k stretchKey) {
+func (st *stretches) forget(k stretchKey, s *stretch) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if st.known[k] != s { // drop was called meanwhile, and another reader may have read it
+		return
+	}
 	delete(st.known, k)
 	st.order = slices.DeleteFunc(st.order, func(o stretchKey) bool { return o == k })
 }

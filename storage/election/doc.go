@@ -1,5 +1,5 @@
-// Package election says which of several processes over one etcd acts: collects garbage, empties namespaces, compacts history,
-// and does the rest of what only one may do at a time.
+// Package election says which of several processes over one etcd leads: only it collects garbage, empties namespaces,
+// compacts history, and does the rest of what one may do at a time.
 //
 // Each process that wants to lead has a key under Prefix, which lives as long as its lease. The process with the oldest key
 // leads. A key is written once, so its revision names one term of leadership: the writes of a term have the condition that the
@@ -8,8 +8,8 @@
 //
 //	lease ─▶ key ─▶ wait until no key is older ─▶ lead ─▶ the lease or the key ends ─▶ a new lease
 //
-// Goroutines: the one that calls Run, one for what it runs during a term, and those of etcd's client that keep the lease. Run
-// waits for its own. Locks: Election.mu, a leaf.
+// Goroutines: the one that calls Run, one that takes etcd's answers while there is a lease, one for what it runs during a
+// term, and those of etcd's client that keep the lease. Run waits for its own. Locks: Election.mu, a leaf.
 //
 // Bounds: a process leads for at most leaseTime, and what etcd adds to that, after it was heard of last. A process that ends
 // takes at most resignTimeout to give up its lease, and another one leads at once.

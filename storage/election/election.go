@@ -136,8 +136,8 @@ func (e *Election) take(ctx context.Context, during func(ctx context.Context) er
 	}
 	e.set(&fence)
 	defer e.set(nil)
-	e.log.Info("this process acts for all replicas now", "name", e.name, "term", fence.Revision)
-	defer e.log.Info("this process doesn't act for the replicas any more", "term", fence.Revision)
+	e.log.Info("this process leads the replicas now", "name", e.name, "term", fence.Revision)
+	defer e.log.Info("this process doesn't lead the replicas any more", "term", fence.Revision)
 	ended := make(chan error, 1) // room for the one that there is
 	running.Go(func() {
 		defer stop()

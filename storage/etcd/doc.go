@@ -24,7 +24,8 @@
 //
 // Three rules hold for the whole package:
 //
-//   - Only requests move etcd's revision: nothing here writes a key.
+//   - Only requests move etcd's revision: nothing here writes a key, apart from RaiseRevision, which a migration calls before
+//     anybody uses the store.
 //   - A start never makes less of the data than was acknowledged. It refuses files that can't be read whole, with the
 //     file's name and what to do.
 //   - A failed write ends the server. What etcd calls fatal ends the goroutine that met it, so that nothing is
@@ -37,8 +38,8 @@
 //     history and space (see keepHistory and keepSpace): it compacts what is older than Options.History or more than
 //     Options.HistoryBytes, and makes room when writes are refused. On an idle server a look is a syscall and a few
 //     loads, and nothing is written.
-//   - In a cluster, one that asks whether a majority answers, one that promotes learners, the one that accepts on the port,
-//     and those of the port's requests. Close ends them and waits for them.
+//   - In a cluster, one that asks whether a majority answers, one that promotes learners, one that waits for these two, the
+//     one that accepts on the port, and those of the port's requests. Close ends them and waits for them.
 //   - One for each other member while all are asked how they are (ask), and up to idleAtOnce while a snapshot is hastened
 //     (idle). Whoever starts them waits for them.
 //   - watchStop, which waits for etcd to end by itself. Open starts it and Close waits for it.

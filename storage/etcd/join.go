@@ -120,13 +120,14 @@ func (c *cluster) admit(ctx context.Context, address string) (a joinAnswer, err 
 	if err := local.LinearizableReadNotify(ctx); err != nil {
 		return a, err
 	}
-	there := slices.IndexFunc(local.Cluster().Members(), func(m *membership.Member) bool { return slices.Contains(m.PeerURLs, urlAt(address)) })
+	members := local.Cluster().Members()
+	there := slices.IndexFunc(members, func(m *membership.Member) bool { return slices.Contains(m.PeerURLs, urlAt(address)) })
 	switch {
 	case there < 0:
 		if err := c.add(ctx, address); err != nil {
 			return a, err
 		}
-	case local.Cluster().Members()[there].Name != "": // etcd notes the name when the member starts
+	case members[there].Name != "": // etcd notes the name when the member starts
 		return a, fmt.Errorf("%s %w", address, errIsMember)
 	}
 	return c.answer(address)

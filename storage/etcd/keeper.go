@@ -38,9 +38,8 @@ type keeper struct {
 	log     *slog.Logger
 	quota   int64
 	room    *room
-	cluster *cluster                     // nil if there are no other members
-	floor   atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
-	acts    atomic.Pointer[func() bool]  // see Server.SetActs; nil if this process always does
+	cluster *cluster // nil if there are no other members
+	deciders
 	historyClock
 	writeCount
 	alarms alarms
@@ -52,6 +51,12 @@ type keeper struct {
 	compaction compaction
 	relief     relief
 	complaint  string // what was logged last; "" after a look at which nothing failed
+}
+
+// deciders are what others say about compaction.
+type deciders struct {
+	floor atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
+	acts  atomic.Pointer[func() bool]  // see Server.SetActs; nil if raft's leader does
 }
 
 // compaction says how far history is dropped.
@@ -196,8 +201,10 @@ func (c *writeCount) recount(be backend.Backend) error {
 	_ = c.writes.Cancel(c.watch)
 	for { // etcd's notice that the watch has ended has no other reader
 		select {
-		case <-c.writes.Chan():
-			continue
+		case _, open := <-c.writes.Chan():
+			if open {
+				continue
+			}
 		default:
 		}
 		return c.countWrites()

@@ -21,7 +21,7 @@ const (
 	// something is wrong.
 	stopReport = 5 * time.Second
 	// brokenStop is how long Close waits for each part after a failure: the part may wait forever for the goroutine
-	// that failed. There are three parts, and whoever stops the process kills it after ten seconds.
+	// that failed. There are three parts, in a cluster four, and whoever stops the process kills it after ten seconds.
 	brokenStop = time.Second
 )
 
@@ -45,7 +45,12 @@ type Server struct {
 	fail   func(error)   // the first call counts
 	err    error
 
-	hung      bool // a call hadn't returned when Open or Close, whose own this is, gave up: see waitFor
+	hung bool // a call hadn't returned when Open or Close, whose own this is, gave up: see waitFor
+	ending
+}
+
+// ending is how far Close is.
+type ending struct {
 	closeOnce sync.Once
 	closed    chan struct{} // closed when Close begins
 	closeErr  error
@@ -68,7 +73,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{dir: d, log: o.Log, failed: make(chan struct{}), closed: make(chan struct{})}
+	s := &Server{dir: d, log: o.Log, failed: make(chan struct{}), ending: ending{closed: make(chan struct{})}}
 	var once sync.Once
 	s.fail = func(err error) {
 		once.Do(func() {
@@ -114,8 +119,8 @@ func (s *Server) Err() error {
 // 0 stops compaction. Without a floor only the bounds count. The keeper's goroutine calls floor at each look.
 func (s *Server) SetFloor(floor func() int64) { s.keeper.floor.Store(&floor) }
 
-// SetActs says which process compacts, if several have the store: the one for which acts returns true. The keeper's
-// goroutine calls it, and it returns at once. Without it the leader of the cluster does.
+// SetActs says which process compacts, if several have the store: the one for which acts returns true, which is what
+// Election.Leading returns. The keeper's goroutine calls it, and it returns at once. Without it raft's leader compacts.
 func (s *Server) SetActs(acts func() bool) { s.keeper.acts.Store(&acts) }
 
 // Health is nil, or says why writes fail now. Reads go on if the reason is space. It returns at once. That

@@ -101,7 +101,7 @@ func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) er
 			return fmt.Errorf("%s: %w", compactionKey, err)
 		}
 	}
-	at, next := state.next(window{compacted, c.Floor(), newest}, now, now.Add(-c.History))
+	at, next := state.next(window{compacted, c.Floor(), newest}, now, c.History)
 	value, err := json.Marshal(next)
 	if err != nil {
 		return err
@@ -126,9 +126,10 @@ func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) er
 // window is what there is of history when the compactor looks.
 type window struct{ compacted, floor, newest storage.Revision }
 
-// next returns up to which revision to compact, 0 for none, and the state to keep. Revisions that were the newest at a time
-// before old may go, and none after the floor.
-func (st compactionState) next(w window, now, old time.Time) (storage.Revision, compactionState) {
+// next returns up to which revision to compact, 0 for none, and the state to keep. Revisions that were the newest before
+// the time for which history is kept may go, and none after the floor.
+func (st compactionState) next(w window, now time.Time, history time.Duration) (storage.Revision, compactionState) {
+	old := now.Add(-history)
 	var at storage.Revision
 	kept := []mark{}
 	for _, m := range append(st.Marks, mark{now.Unix(), w.newest}) {

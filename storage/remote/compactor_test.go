@@ -31,7 +31,7 @@ func TestCompactionState(t *testing.T) {
 		{"of another store", compactionState{Marks: []mark{{0, 1000}}}, 0, 100, at(hour), 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, next := c.state.next(window{c.compacted, c.floor, 40}, at(3*hour), c.before)
+			got, next := c.state.next(window{c.compacted, c.floor, 40}, at(3*hour), at(3*hour).Sub(c.before))
 			if got != c.want || next.Seen != c.seen {
 				t.Errorf("compact %d with %+v, want %d and %d", got, next, c.want, c.seen)
 			}
@@ -39,7 +39,7 @@ func TestCompactionState(t *testing.T) {
 	}
 	var state compactionState
 	for i := range int64(1000) {
-		if _, state = state.next(window{0, 0, storage.Revision(i + 1)}, at(i), at(-1)); len(state.Marks) > maxMarks {
+		if _, state = state.next(window{0, 0, storage.Revision(i + 1)}, at(i), at(i).Sub(at(-1))); len(state.Marks) > maxMarks {
 			t.Fatalf("%d marks", len(state.Marks))
 		}
 	}

@@ -58,6 +58,9 @@ func (s *Store) Follow(ctx context.Context, after storage.Revision) ([]storage.C
 			return nil, 0, err
 		}
 		changes, upTo, err := f.take()
+		if errors.Is(err, storage.ErrRewound) {
+			_ = s.known.tell() // once is enough
+		}
 		if err != nil || upTo > after {
 			return changes, upTo, err
 		}
@@ -79,7 +82,8 @@ func (s *Store) following(after storage.Revision) (*follower, error) {
 	case err != nil:
 		return nil, err
 	}
-	if f := s.follower; f != nil && f.at() == after {
+	// The revision may be the same as before a rewind; the follower's watch is that of the store as it was all the same.
+	if f := s.follower; f != nil && f.at() == after && s.known.rewind() == nil {
 		return f, nil
 	}
 	if s.follower != nil {

@@ -1,11 +1,15 @@
 package remote
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // TestOwedAnswers: a watch begins again when it has owed an answer for too long, and not because it was idle.
@@ -32,4 +36,26 @@ func TestOwedAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	is("it has answered", idle.Add(2*silence), askProgress, 1)
+}
+
+// TestFollowerBounds: beyond either of its bounds the follower ends with ErrCompacted and keeps nothing, so that the feed lists
+// anew.
+func TestFollowerBounds(t *testing.T) {
+	f := &follower{store: &Store{}, upTo: 5, taken: 5, news: make(chan struct{}, 1)}
+	if err := f.lag(5 + maxLag); err != nil {
+		t.Errorf("at maxLag: %v", err)
+	}
+	if err := f.lag(6 + maxLag); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("beyond maxLag: %v", err)
+	}
+	put := func(rev int64, bytes int) error {
+		kv := &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, bytes), ModRevision: rev}
+		return f.receive(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: rev}, Events: []*clientv3.Event{{Kv: kv}}})
+	}
+	if err := put(6, maxTailBytes-1); err != nil || f.waiting() != maxTailBytes {
+		t.Errorf("at maxTailBytes: %d bytes wait, %v", f.waiting(), err)
+	}
+	if err := put(7, 0); !errors.Is(err, storage.ErrCompacted) || f.waiting() != 0 || f.upTo != f.taken {
+		t.Errorf("beyond maxTailBytes: %d bytes wait, up to %d of %d, %v", f.waiting(), f.upTo, f.taken, err)
+	}
 }

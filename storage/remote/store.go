@@ -29,8 +29,7 @@ type Store struct {
 	known    known
 	progress progress
 
-	followMu sync.Mutex // guards follower
-	follower *follower  // nil until Follow is called
+	followed
 
 	compacted storage.Watermark // the revision up to which history is gone, as far as known
 	reads     atomic.Int64      // stretches of history read
@@ -39,6 +38,12 @@ type Store struct {
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // prober and progress
 	once   sync.Once
+}
+
+// followed is the watch that Follow takes from.
+type followed struct {
+	followMu sync.Mutex // guards follower
+	follower *follower  // nil until Follow is called
 }
 
 // Open connects to a cluster, claims the prefix, and returns its store. ctx bounds the start and nothing after it. Errors

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -31,6 +32,7 @@ func RunShared(t *testing.T, start func(testing.TB) *Etcd) {
 		{"compaction while following", compaction},
 		{"restart", restart},
 		{"another store at the same place", replaced},
+		{"another store at the same revision", replacedAlike},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, start(t)) })
 	}
@@ -209,5 +211,45 @@ func replaced(t testing.TB, e *Etcd) {
 	if keys := followTo(ctx, t, s, at, next); len(keys) != 1 {
 		t.Errorf("there is %q", keys)
 	}
+	eventually(ctx, t, "a barrier", func() error { _, err := s.Barrier(ctx); return err })
+}
+
+// replacedAlike: the other store is at the very revision up to which the first one was followed. Nothing is written to it.
+func replacedAlike(t testing.TB, e *Etcd) {
+	ctx := bounded(t)
+	s := e.Open(t)
+	at := newest(ctx, t, s)
+	rev := create(ctx, t, s, key, "v")
+	for range 10 {
+		var err error
+		if rev, err = s.Update(ctx, key, []byte("v"), rev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	followTo(ctx, t, s, at, rev)
+	e.Replace(t)
+	if _, _, err := s.Follow(ctx, rev); !errors.Is(err, storage.ErrRewound) {
+		t.Fatalf("follow: %v", err)
+	}
+	eventually(ctx, t, "the first look at the other store", func() (err error) {
+		_, at, err = s.Window(ctx)
+		return err
+	})
+	for client := e.Client(t); at < rev; {
+		put, err := client.Put(ctx, "/elsewhere", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = storage.Revision(put.Header.Revision)
+	}
+	following, stop := context.WithCancel(ctx)
+	var follower sync.WaitGroup
+	defer follower.Wait()
+	defer stop()
+	follower.Go(func() {
+		if _, _, err := s.Follow(following, at); !errors.Is(err, context.Canceled) && err != nil {
+			t.Error(err)
+		}
+	})
 	eventually(ctx, t, "a barrier", func() error { _, err := s.Barrier(ctx); return err })
 }
