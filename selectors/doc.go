@@ -32,7 +32,7 @@
 // Terms are joined by commas, and all of them must hold: `f=v`, `f==v`, `f!=v`. An absent field is the
 // empty string. In a value a backslash goes before each backslash, comma and equals sign. White space
 // counts. Empty terms are skipped, and so is a term without both field and value. Which fields there are
-// is the caller's business: see FieldSelector.Labels.
+// is the caller's business: see FieldSelector.Names.
 //
 // # Cost
 //

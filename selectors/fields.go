@@ -209,7 +209,7 @@ func (s FieldSelector) Rewrite(fn func(FieldTerm) FieldTerm) FieldSelector {
 	return FieldSelector{slices.Compact(terms)}
 }
 
-// compareTerms sorts by field, equalities first, then by value. Exact, Labels and Without build on it.
+// compareTerms sorts by field, equalities first, then by value. Exact, Names and Without build on it.
 func compareTerms(a, b FieldTerm) int {
 	if c := strings.Compare(a.Field, b.Field); c != 0 {
 		return c

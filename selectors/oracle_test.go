@@ -199,7 +199,7 @@ func hasExact(s selectors.FieldSelector, m fieldMap) bool {
 	return true
 }
 
-// checkExact compares Labels and Exact with apimachinery, which may choose another value than we do
+// checkExact compares Names and Exact with apimachinery, which may choose another value than we do
 // only if the selector asks for both.
 func checkExact(t *testing.T, got selectors.FieldSelector, oracle fields.Selector) {
 	t.Helper()

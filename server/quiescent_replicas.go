@@ -206,7 +206,7 @@ func askedOf(kv *mvccpb.KeyValue) asked {
 	return asked{strings.TrimPrefix(string(kv.Key), askPrefix), kv.Value, clientv3.LeaseID(kv.Lease)}
 }
 
-// answer answers a question, unless this replica doesn't act any more, or it was answered.
+// answer answers a question, unless this replica doesn't lead any more, or it was answered.
 func (in *instance) answer(ctx context.Context, fence storage.Condition, of asked) {
 	var q question
 	if json.Unmarshal(of.value, &q) != nil || q.Timeout <= 0 || q.Timeout > maxQuiescentTimeout {

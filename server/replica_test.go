@@ -89,7 +89,13 @@ func newPair(t *testing.T) *pair {
 			server.Lag(s, lag)
 		}
 	})
-	return &pair{t, &ruled{all[0], t}, &ruled{all[1], t}}
+	p := &pair{t, &ruled{all[0], t}, &ruled{all[1], t}}
+	// The slow one takes seconds for all of Kubernetes' own rules, which are written at the start.
+	awaitThat(t, "Kubernetes' own rules are at the slow replica", func() bool {
+		code, _, _ := p.there.as("root", "GET", rbacPath+"/namespaces/kube-system/rolebindings/system:controller:token-cleaner", "")
+		return code == http.StatusOK
+	})
+	return p
 }
 
 const adminPolicies = "/apis/admissionregistration.k8s.io/v1"

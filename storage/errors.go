@@ -39,7 +39,7 @@ var (
 	ErrReplaced = errors.New("the store was replaced")
 	// ErrFenced is returned for a write whose context has a fence that doesn't hold any more (see WithFence). Nothing was
 	// written.
-	ErrFenced = errors.New("this process doesn't act any more")
+	ErrFenced = errors.New("this process doesn't lead any more")
 	// ErrOutOfTurn is returned for a write whose context has a turn that somebody has taken (see WithTurn). Nothing was
 	// written.
 	ErrOutOfTurn = errors.New("somebody else decided meanwhile")

@@ -14,9 +14,9 @@ type guardsKey struct{}
 type guards struct{ fence, turn Condition }
 
 // WithFence returns a context with which writes are done only while a condition holds, and otherwise fail with ErrFenced. A
-// process that was elected to act writes with the condition that it still is: however long it was stopped in the middle of
-// something, none of its writes is done after another process has begun to act. Replace doesn't
-// look at the fence: a store that may be replaced has one process.
+// process that was elected to lead writes with the condition that it still does: however long it was stopped in the middle of
+// something, none of its writes is done after another process has begun to lead. Replace doesn't look at the fence: a store
+// that may be replaced has one process.
 func WithFence(ctx context.Context, fence Condition) context.Context {
 	g := guardsOf(ctx)
 	g.fence = fence

@@ -18,8 +18,8 @@
 // Each write has a place in it while etcd has the write. Replace has all places, and calls its plan with them: the plan may
 // take locks of the cacher and mustn't write.
 //
-// Bounds: firstPage keys in the first page of a list (reader.go). The stores have the others. A request may be as large as etcd takes (ErrTooLarge), and a Replace waits for as long as the
-// writes before it take.
+// Bounds: firstPage keys in the first page of a list (reader.go). The stores have the others. A request may be as large as
+// etcd takes (ErrTooLarge), and a Replace waits for as long as the writes before it take.
 package storage
 
 import (

@@ -158,6 +158,7 @@ func (s *stream) forward(ctx context.Context) (wait <-chan struct{}, err error) 
 		s.owesInitialEnd = false
 		out = s.src.AppendInitialEnd(out)
 	}
+	cause := err
 	if err != nil && !errors.Is(err, io.EOF) && ctx.Err() == nil {
 		out = s.src.AppendError(out, err)
 		if errors.Is(err, ErrExpired) {
@@ -171,10 +172,10 @@ func (s *stream) forward(ctx context.Context) (wait <-chan struct{}, err error) 
 		return wait, err
 	}
 	if failed := s.write(out); failed != nil {
-		if errors.Is(err, io.EOF) {
-			err = nil // no clean end: the client lacks what came before it
+		if errors.Is(cause, io.EOF) || errors.Is(cause, ErrExpired) {
+			cause = nil // no clean end: the client lacks what came before it
 		}
-		return nil, errors.Join(err, failed)
+		return nil, errors.Join(cause, failed) // not ErrTold either
 	}
 	return nil, err
 }

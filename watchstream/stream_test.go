@@ -253,6 +253,19 @@ func TestServe(t *testing.T) {
 			f.want(t, "a@1s")
 		})
 	})
+	t.Run("a sink that fails at the end", func(t *testing.T) {
+		for _, end := range []error{ErrExpired, errors.New("secret detail"), io.EOF} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFake()
+				f.sink = io.ErrClosedPipe
+				f.put("a")
+				f.end(fmt.Errorf("read: %w", end))
+				if err := Serve(t.Context(), f, Options{}, f); !errors.Is(err, io.ErrClosedPipe) || errors.Is(err, ErrTold) {
+					t.Errorf("after %v: %v", end, err)
+				}
+			})
+		}
+	})
 	for name, c := range map[string]struct {
 		err    error
 		code   float64

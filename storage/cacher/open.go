@@ -43,11 +43,22 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	key := o.groupKey()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Under the lock: a Replace that the resource has applied must not be overlooked.
-	if oldest := r.cacher.Oldest(); o.Start == StartAfter && o.After < r.log.base && o.After < oldest {
-		return nil, fmt.Errorf("watch after %d: %w (history begins at %d)", o.After, storage.ErrCompacted, oldest)
+	if err := r.refuseLocked(o); err != nil {
+		return nil, err
 	}
 	return r.openLocked(o, key), nil
+}
+
+// refuseLocked returns an error if a watch can't start any more where reach has found that it could. mu must be held: what
+// the resource has applied of a Replace, or of another store in place of this one (see feed.restart), must not be overlooked.
+func (r *Resource) refuseLocked(o WatchOptions) error {
+	if at := r.cacher.Position(); o.After > at {
+		return fmt.Errorf("watch after %d: %w (the newest is %d)", o.After, storage.ErrFutureRevision, at)
+	}
+	if oldest := r.cacher.Oldest(); o.Start == StartAfter && o.After < r.log.base && o.After < oldest {
+		return fmt.Errorf("watch after %d: %w (history begins at %d)", o.After, storage.ErrCompacted, oldest)
+	}
+	return nil
 }
 
 // openLocked makes the cursor; mu must be held for writing. The state and the place in the log are taken under one

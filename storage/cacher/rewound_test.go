@@ -244,3 +244,40 @@ func TestAnotherStore(t *testing.T) {
 		t.Errorf("a new watch got %q, want %q", got, want)
 	}
 }
+
+// TestWatchBetweenStores: a watch that is opened while the caches begin anew, after a revision of the other store, expires. One
+// that is opened when they have begun is refused, also if it was let in before.
+func TestWatchBetweenStores(t *testing.T) {
+	ctx := t.Context()
+	first, _ := ownStore(t, widgetNamed("a", ""), widgetNamed("b", ""), widgetNamed("c", ""))
+	second, newest := ownStore(t, widgetNamed("a", ""))
+	c := New(first, Options{})
+	c.bounds.warm = 0
+	if err := c.feed.prime(ctx); err != nil {
+		t.Fatal(err)
+	}
+	old := c.Position()
+	if newest >= old {
+		t.Fatalf("the second store is at %d, the first at %d", newest, old)
+	}
+	c.store, c.feed.store = second, second
+	epoch := c.Resource(widgets).epoch
+	c.kept.mu.Lock() // restart waits for it between expire and install
+	ended := make(chan error, 1)
+	go func() { ended <- c.feed.restart(ctx) }()
+	for !epoch.expired.Load() {
+		runtime.Gosched()
+	}
+	cursor, err := c.Resource(gadgets).Open(ctx, everything(StartAfter, old))
+	c.kept.mu.Unlock()
+	if restarted := <-ended; err != nil || restarted != nil {
+		t.Fatal(err, restarted)
+	}
+	defer cursor.Close()
+	if _, _, err := cursor.Next(ctx, nil); !errors.Is(err, watchstream.ErrExpired) {
+		t.Errorf("the watch: %v", err)
+	}
+	if err := c.Resource(widgets).refuseLocked(everything(StartAfter, old)); !errors.Is(err, storage.ErrFutureRevision) {
+		t.Errorf("a watch that was let in before: %v", err)
+	}
+}

@@ -102,3 +102,15 @@ func TestQuietStretches(t *testing.T) {
 		t.Errorf("%d stretches are kept, %d in order, with %d bytes; want at most %d", n, len(st.order), st.bytes.Load(), most+1)
 	}
 }
+
+// TestForgetOwn: a reader that failed doesn't forget the stretch that another one has read meanwhile.
+func TestForgetOwn(t *testing.T) {
+	k, other := stretchKey{after: 1}, &stretch{}
+	st := &stretches{known: map[stretchKey]*stretch{k: other}, order: []stretchKey{k}}
+	if st.forget(k, &stretch{}); st.known[k] != other || len(st.order) != 1 {
+		t.Error("another reader's stretch is forgotten")
+	}
+	if st.forget(k, other); len(st.known) != 0 || len(st.order) != 0 {
+		t.Error("its own isn't")
+	}
+}

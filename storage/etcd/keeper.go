@@ -56,7 +56,7 @@ type keeper struct {
 // deciders are what others say about compaction.
 type deciders struct {
 	floor atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
-	acts  atomic.Pointer[func() bool]  // see Server.SetActs; nil if raft's leader does
+	acts  atomic.Pointer[func() bool]  // see Server.SetActs; nil if this process always does
 }
 
 // compaction says how far history is dropped.

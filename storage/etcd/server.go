@@ -119,8 +119,9 @@ func (s *Server) Err() error {
 // 0 stops compaction. Without a floor only the bounds count. The keeper's goroutine calls floor at each look.
 func (s *Server) SetFloor(floor func() int64) { s.keeper.floor.Store(&floor) }
 
-// SetActs says which process compacts, if several have the store: the one for which acts returns true, which is what
-// Election.Leading returns. The keeper's goroutine calls it, and it returns at once. Without it raft's leader compacts.
+// SetActs says which process compacts, if several have the store: the one for which acts returns true, as the second result
+// of Election.Leading. The keeper's goroutine calls it, and it returns at once. Without it raft's leader compacts, or the
+// only member.
 func (s *Server) SetActs(acts func() bool) { s.keeper.acts.Store(&acts) }
 
 // Health is nil, or says why writes fail now. Reads go on if the reason is space. It returns at once. That

@@ -82,7 +82,7 @@ func (s *Store) following(after storage.Revision) (*follower, error) {
 	case err != nil:
 		return nil, err
 	}
-	// The revision may be the same as before a rewind; the follower's watch is that of the store as it was all the same.
+	// After a rewind the revision may be the same, but the follower watches the store as it was.
 	if f := s.follower; f != nil && f.at() == after && s.known.rewind() == nil {
 		return f, nil
 	}

@@ -41,11 +41,14 @@ func TestOwedAnswers(t *testing.T) {
 // TestFollowerBounds: beyond either of its bounds the follower ends with ErrCompacted and keeps nothing, so that the feed lists
 // anew.
 func TestFollowerBounds(t *testing.T) {
-	f := &follower{store: &Store{}, upTo: 5, taken: 5, news: make(chan struct{}, 1)}
+	f := &follower{store: &Store{}, ctx: t.Context(), upTo: 5, taken: 5, news: make(chan struct{}, 1)}
 	if err := f.lag(5 + maxLag); err != nil {
 		t.Errorf("at maxLag: %v", err)
 	}
-	if err := f.lag(6 + maxLag); !errors.Is(err, storage.ErrCompacted) {
+	due := &look{done: make(chan struct{}), revision: 6 + maxLag}
+	close(due.done)
+	f.store.looks.next, f.store.looks.busy = due, true // nobody sends it
+	if err := f.check(); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("beyond maxLag: %v", err)
 	}
 	put := func(rev int64, bytes int) error {

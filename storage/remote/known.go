@@ -198,11 +198,13 @@ func (k *known) tell() error {
 	return storage.Wrap("follow", storage.Root, k.rewound)
 }
 
-// begin ends a rewind: the caches have what the store is now.
+// begin ends a rewind that was told: the caches have what the store is now. One that wasn't is still to be told.
 func (k *known) begin() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.rewound, k.told = nil, false
+	if k.told {
+		k.rewound, k.told = nil, false
+	}
 }
 
 // fail notes that etcd hasn't answered what it was asked at a time.

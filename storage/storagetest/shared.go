@@ -242,6 +242,9 @@ func replacedAlike(t testing.TB, e *Etcd) {
 		}
 		at = storage.Revision(put.Header.Revision)
 	}
+	if at != rev {
+		t.Fatalf("the other store is at %d, want %d", at, rev)
+	}
 	following, stop := context.WithCancel(ctx)
 	var follower sync.WaitGroup
 	defer follower.Wait()
