@@ -94,9 +94,7 @@ func (e *Endpoint) newConversion(asStored bool) *cacher.Conversion {
 		return nil
 	}
 	needed := func(o *cacher.Object) bool { return !asStored || o.Revision <= r.since }
-	return r.registry.cacher.NewConversion(r.generation, needed, func(ctx context.Context, objects []*cacher.Object) ([][]byte, error) {
-		return e.convertStored(ctx, objects)
-	})
+	return r.registry.cacher.NewConversion(r.generation, needed, e.convertStored)
 }
 
 // convertStored returns stored objects in the endpoint's version. It fills in the defaults of the version in which they're

@@ -1,8 +1,8 @@
 // Package registry knows what a resource is, and answers the Kubernetes verbs for it.
 //
 // It owns the rules of a write (decoding, metadata, status and finalizer rules, patches), the translation from storage's
-// errors to Status errors, the catalog of what is served, and the controller that serves definitions which are posted at run
-// time and deletes the objects of deleted ones. The other controllers are in package controllers.
+// errors to Status errors, and the catalog of what is served, which follows the stored definitions. What follows from a
+// write, such as the deletion of a deleted definition's objects, is in package controllers.
 //
 // A resource comes from one of two sources and behaves the same afterwards. It's either a Go type, which the program gives to
 // Register before Run (Namespace and CustomResourceDefinition are registered so), or a CustomResourceDefinition object. Each
@@ -20,7 +20,8 @@
 // the hooks. stored.go and convert.go go between stored bytes and objects. definitions.go serves definitions, redefined.go
 // handles one that changes under a request. reset.go brings back an earlier state.
 // own.go has what controllers outside this package read and write, derived.go how rules that are kept as objects are read,
-// and user.go who asks. errors.go makes a Status of storage's errors; the refusal
+// trees.go and equivalent.go what admission sees of objects, and user.go who asks. shared.go and turn.go have what is
+// different when other processes write to the store, too. services.go finds the addresses of Services. errors.go makes a Status of storage's errors; the refusal
 // of a body, a patch or a webhook's answer is made where it's found.
 //
 // # Data flow
@@ -44,8 +45,8 @@
 // # Goroutines
 //
 // A client's DeleteCollection uses at most DeletersAtOnce goroutines and waits for them. When a definition is replaced, a
-// goroutine of definitions.closing closes its webhook; Run waits for those at its end. Nothing else outlives the call that
-// started it.
+// goroutine of definitions.closing closes its webhook; Run waits for those at its end. In a shared registry Run itself follows
+// the definitions that other processes write. Nothing else outlives the call that started it.
 //
 // # Locks
 //
@@ -54,8 +55,9 @@
 // most maxTurnWait is spent waiting for it; the gate of storage, while a write is in etcd and while a reset is made;
 // definitions.mu, while the catalog is rebuilt from memory; the cacher's locks.
 //
-// turns.mu, managers.mu, unreadable.mu and conversion.Webhook.mu are leaves: no lock is taken under them. managers.mu is held
-// while a manager is made. form.Forms' lock is held while a Table's columns are compiled, once, under the lock of their
+// turns.mu, unreadable.mu, outages.mu and hookclient.Client.mu are leaves: no lock is taken under them. managers.mu is held
+// while a manager is made, Derived.making while its value is made, by a function that takes the cacher's locks and none of
+// ours. builtin's allocator.mu and Catalog.prefixesOnce come before the cacher's locks, too. form.Forms' lock is held while a Table's columns are compiled, once, under the lock of their
 // sync.OnceValue, which takes no other of ours.
 //
 // # Bounds

@@ -98,11 +98,7 @@ func (r *Registry) NamespaceLabels(ctx context.Context, name string) (map[string
 	if err != nil {
 		return nil, err
 	}
-	labels := make(map[string]string, len(stored.Labels)/2)
-	for i := 0; i+1 < len(stored.Labels); i += 2 {
-		labels[stored.Labels[i]] = stored.Labels[i+1]
-	}
-	return labels, nil
+	return labelSet(stored), nil
 }
 
 // find returns a namespace as the cache has it, or etcd if the cache has none.

@@ -76,6 +76,9 @@ type subject struct {
 // fail is failed for a request about an object, or about none for "".
 func (e *Endpoint) fail(name string, err error) error { return e.failed(subject{name: name}, err) }
 
+// Failed makes a Status of an error of the store's that is about no object.
+func (r *Registry) Failed(err error) error { return r.namespaces.res.storage.fail("", err) }
+
 // failed is the one translation from storage's errors to a Status. An error that is a Status stays as it is, and one that
 // can't become a Status becomes a failure. That storage can't answer is logged here, because the Status doesn't say why. errChanged and storage.ErrReplaced stay, too: current handles them.
 func (e *Endpoint) failed(about subject, err error) error {
@@ -101,7 +104,7 @@ func (e *Endpoint) failed(about subject, err error) error {
 	case errors.Is(err, storage.ErrCompacted):
 		return e.expired(about, err)
 	case errors.Is(err, storage.ErrFutureRevision) && about.watched:
-		// One process owns the store, so this version is another store's. A watch that waited for it would be silent
+		// The store has never reached that version, so it's another store's. A watch that waited for it would be silent
 		// about everything that happens until then.
 		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is not of this store, which is at %d: list again",
 			about.revision, e.res.registry.cacher.Position()))

@@ -37,9 +37,6 @@ func (r *Registry) Fresh(ctx context.Context) (context.Context, error) {
 	return context.WithValue(ctx, freshKey{}, true), nil
 }
 
-// Shared tells whether other processes write to the store, too.
-func (r *Registry) Shared() bool { return r.shared }
-
 // barrier is storage.Store.Barrier, which in a shared store may wait for a majority that isn't there: for at most
 // freshnessWait.
 func (r *Registry) barrier(ctx context.Context) (storage.Revision, error) {

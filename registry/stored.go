@@ -37,9 +37,11 @@ func (e *Endpoint) encode(ctx context.Context, o *object.Object) ([]byte, error)
 		if err := e.res.convert(ctx, to, trees); err != nil {
 			return nil, e.fail(o.Meta.Name, err)
 		}
-		if o, err = object.FromTree(trees[0]); err != nil {
+		converted, err := object.FromTree(trees[0])
+		if err != nil {
 			return nil, e.fail(o.Meta.Name, fmt.Errorf("conversion to %s: %w", to.apiVersion(), err))
 		}
+		o = converted
 		o.Meta.ResourceVersion = version
 		if err := to.shape(o); err != nil {
 			return nil, err

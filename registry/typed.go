@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -216,16 +217,9 @@ func (t *Type) setDefaults() {
 		panic(fmt.Sprintf("registry: %T must embed metav1.ObjectMeta", t.New()))
 	}
 	lower := strings.ToLower(t.Kind)
-	t.Plural = defaultTo(t.Plural, lower+"s")
-	t.Singular = defaultTo(t.Singular, lower)
-	t.ListKind = defaultTo(t.ListKind, t.Kind+"List")
-}
-
-func defaultTo(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
+	t.Plural = cmp.Or(t.Plural, lower+"s")
+	t.Singular = cmp.Or(t.Singular, lower)
+	t.ListKind = cmp.Or(t.ListKind, t.Kind+"List")
 }
 
 // endpoint makes the endpoint of a type, which isn't sealed yet.

@@ -53,7 +53,7 @@ func (h *handler) serveQuiescent(w *response, r *http.Request) error {
 	case r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		return errPending(report, timeout)
 	}
-	return err
+	return h.registry.Failed(err)
 }
 
 // quiescentOptions reads the query. The revision is 0 for now.

@@ -79,7 +79,7 @@ type instance struct {
 
 	snapshots *snapshots // nil unless ephemeral
 
-	background sync.WaitGroup // feed, registry, controllers, sweeper, tidier
+	background sync.WaitGroup // all loops but HTTP's: see serve
 	stop       context.CancelFunc
 	failed     chan error   // what ended by itself; room for each: maxLoops
 	waitingFor atomic.Value // a string: what close waits for, for the log
@@ -114,20 +114,9 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 			err = errors.Join(err, in.close())
 		}
 	}()
-	if in.audit, err = audit.Open(s.Audit, in.log); err != nil {
+	if err := in.openFront(s, tokens, certificate); err != nil {
 		return nil, err
 	}
-	if err := removeURLFile(s.URLFile); err != nil { // of a run that was killed
-		return nil, err
-	}
-	if err := clearKubeconfig(s.KubeconfigFile); err != nil {
-		return nil, err
-	}
-	listener, err := listen(cmp.Or(s.Listen, DefaultListen), len(tokens) > 0 || s.Access.On())
-	if err != nil {
-		return nil, err
-	}
-	in.front = newFront(newConnections(listener, maxConnections(s.MaxConnections, in.log), certificate != nil || s.TLS, in.log))
 	if err := in.openStore(ctx, s); err != nil {
 		return nil, err
 	}
@@ -137,37 +126,10 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		}
 	}
 	in.url = urlOf(in.front.listener.Addr(), certificate != nil)
-	in.registry = registry.New(registry.Options{
-		Store: in.store, Cacher: in.cacher, Shared: in.election != nil, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
-		Unserved: s.Unserved, NoInitialEvents: s.NoInitialEvents,
-		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
-	})
-	if s.Register != nil {
-		s.Register(in.registry)
-	}
-	accounts := access.NewAccounts(s.Access, access.Home{
-		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return in.accountKey(s) },
-	})
-	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Accounts: accounts, Admin: tokens.has, Log: in.log}); err != nil {
+	who, err := in.openRegistry(ctx, s, tokens)
+	if err != nil {
 		return nil, err
 	}
-	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr())}
-	who := &identity{tokens: tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
-	quotas := &quota.Ledger{}
-	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: quotas, Log: in.log}
-	if s.Access.RBAC() {
-		in.rules = access.NewRBAC(in.registry)
-		kinds.Authorizer, who.rules, plugins.Authorizer = in.rules, in.rules, in.rules
-	}
-	builtin.Register(in.registry, kinds)
-	if in.admission, err = admission.New(plugins); err != nil {
-		return nil, err
-	}
-	if s.Ephemeral {
-		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
-	}
-	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
-	in.controllers = controllers.New(controllers.Options{Registry: in.registry, Cacher: in.cacher, On: on, Quotas: quotas, Log: in.log})
 	in.serve(ctx, s, who, certificate)
 	if err := in.awaitReady(ctx); err != nil {
 		return nil, err
@@ -183,6 +145,63 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	return in, nil
+}
+
+// openFront takes the port, when the audit log is open and what an earlier run has left for those who wait for the start is
+// gone.
+func (in *instance) openFront(s *Server, known tokens, certificate *tls.Certificate) (err error) {
+	if in.audit, err = audit.Open(s.Audit, in.log); err != nil {
+		return err
+	}
+	if err := removeURLFile(s.URLFile); err != nil { // of a run that was killed
+		return err
+	}
+	if err := clearKubeconfig(s.KubeconfigFile); err != nil {
+		return err
+	}
+	listener, err := listen(cmp.Or(s.Listen, DefaultListen), len(known) > 0 || s.Access.On())
+	if err != nil {
+		return err
+	}
+	in.front = newFront(newConnections(listener, maxConnections(s.MaxConnections, in.log), certificate != nil || s.TLS, in.log))
+	return nil
+}
+
+// openRegistry brings up what is over the store, but for its goroutines: what is served, who may ask for it, admission, and
+// the controllers. It returns how requests are told whose they are.
+func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (who *identity, err error) {
+	in.registry = registry.New(registry.Options{
+		Store: in.store, Cacher: in.cacher, Shared: in.election != nil, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
+		Unserved: s.Unserved, NoInitialEvents: s.NoInitialEvents,
+		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
+	})
+	if s.Register != nil {
+		s.Register(in.registry)
+	}
+	accounts := access.NewAccounts(s.Access, access.Home{
+		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return in.accountKey(s) },
+	})
+	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Accounts: accounts, Admin: known.has, Log: in.log}); err != nil {
+		return nil, err
+	}
+	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr())}
+	who = &identity{tokens: known, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
+	quotas := &quota.Ledger{}
+	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: quotas, Log: in.log}
+	if s.Access.RBAC() {
+		in.rules = access.NewRBAC(in.registry)
+		kinds.Authorizer, who.rules, plugins.Authorizer = in.rules, in.rules, in.rules
+	}
+	builtin.Register(in.registry, kinds)
+	if in.admission, err = admission.New(plugins); err != nil {
+		return nil, err
+	}
+	if s.Ephemeral {
+		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
+	}
+	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
+	in.controllers = controllers.New(controllers.Options{Registry: in.registry, Cacher: in.cacher, On: on, Quotas: quotas, Log: in.log})
+	return who, nil
 }
 
 // serve starts the goroutines: HTTP, feed, controllers, sweeper, tidier.

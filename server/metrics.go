@@ -81,22 +81,70 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
-	gauge("apiserver_lite_feed_revision", "The revision up to which every change is in the caches.",
-		func() float64 { return float64(in.cacher.Position()) })
 	counter := func(name, help string, value func() int64) {
 		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value()) }))
 	}
+	in.addStoreGauges(gauge, counter)
+	in.addCacheGauges(gauge, counter)
+	if in.election != nil {
+		in.addReplicaGauges(gauge, counter)
+	}
+	gauge("apiserver_lite_writes_waiting", "Writes that wait for other writes of the same object.",
+		func() float64 { return float64(in.registry.Usage().WaitingWrites) })
+	counter("apiserver_lite_writes_without_turn_total", "Writes that waited too long for other writes of the same object, and went on without a turn.",
+		func() int64 { return in.registry.Usage().LapsedWrites })
+	gauge("apiserver_lite_conversion_calls", "Requests to conversion webhooks under way.",
+		func() float64 { return float64(in.registry.Usage().WebhookCalls) })
+	gauge("apiserver_lite_large_answers", "Answers of more than 128 KiB that are being written.",
+		func() float64 { return float64(len(large)) })
+	gauge("apiserver_lite_controller_work", "Objects about which the server's own controllers have something left to do.",
+		func() float64 { return float64(in.controllers.Left()) })
+	gauge("apiserver_lite_collector_queue", "Objects that the garbage collector has still to look at, with those that wait for another try.",
+		func() float64 { return float64(in.controllers.Usage().CollectorQueue) })
+	gauge("apiserver_lite_owned_objects", "Objects with owner references, as the garbage collector knows them.",
+		func() float64 { return float64(in.controllers.Usage().OwnedObjects) })
+	r.MustRegister(objects{in.registry})
+	r.MustRegister(in.admission.Collectors()...)
+}
+
+// addCacheGauges registers what the feed and the caches count.
+func (in *instance) addCacheGauges(gauge func(name, help string, value func() float64), counter func(name, help string, value func() int64)) {
+	gauge("apiserver_lite_feed_revision", "The revision up to which every change is in the caches.",
+		func() float64 { return float64(in.cacher.Position()) })
 	counter("apiserver_lite_feed_relists_total", "How often the caches fell out of history and were listed anew.",
 		func() int64 { return in.cacher.Counts().Relisted })
 	counter("apiserver_lite_feed_undecodable_total", "Changes in the store that can't be decoded, and so are missing in the caches.",
 		func() int64 { return in.cacher.Counts().Undecodable })
 	counter("apiserver_lite_tape_expired_total", "How often the controllers fell behind, or everything changed, and they read all objects anew.",
 		func() int64 { return in.cacher.Counts().TapesExpired })
+	gauge("apiserver_lite_watch_log_bytes", "What the logs of recent events keep in memory.",
+		func() float64 { return float64(in.cacher.Usage().LogBytes) })
+	gauge("apiserver_lite_watch_ring_bytes", "What the rings of watches with the same selection keep in memory.",
+		func() float64 { return float64(in.cacher.Usage().RingBytes) })
+	gauge("apiserver_lite_watch_history_bytes", "Decoded history that late watchers share.",
+		func() float64 { return float64(in.cacher.Usage().StretchBytes) })
+	gauge("apiserver_lite_kept_snapshots", "Snapshots that are kept for the next pages of lists.",
+		func() float64 { return float64(in.cacher.Usage().Snapshots) })
+	gauge("apiserver_lite_kept_snapshot_bytes", "What those keep in memory besides the current state.",
+		func() float64 { return float64(in.cacher.Usage().SnapshotBytes) })
+	gauge("apiserver_lite_initial_state_bytes", "Frames of initial states that watches share.",
+		func() float64 { return float64(in.cacher.Usage().StateBytes) })
+	gauge("apiserver_lite_initial_state_pinned_bytes", "What unfinished initial states keep in memory besides the current state.",
+		func() float64 { return float64(in.cacher.Usage().StateRetained) })
+	gauge("apiserver_lite_message_bytes", "What is kept of objects as protobuf.",
+		func() float64 { return float64(in.cacher.Usage().MessageBytes) })
+	gauge("apiserver_lite_converted_objects", "Objects that conversions made and that are in memory.",
+		func() float64 { return float64(in.cacher.Usage().Converted) })
+	gauge("apiserver_lite_converted_bytes", "What those take.",
+		func() float64 { return float64(in.cacher.Usage().ConvertedBytes) })
+	gauge("apiserver_lite_cached_resources", "Resources that have a cache, with those whose definition is gone.",
+		func() float64 { return float64(in.cacher.Usage().Resources) })
+}
+
+// addStoreGauges registers what the store counts.
+func (in *instance) addStoreGauges(gauge func(name, help string, value func() float64), counter func(name, help string, value func() int64)) {
 	gauge("apiserver_lite_feed_tail_bytes", "Keys and values of written changes that the feed hasn't taken yet.",
 		func() float64 { return float64(in.store.TailBytes()) })
-	if in.election != nil {
-		in.addReplicaGauges(gauge, counter)
-	}
 	if in.etcd != nil {
 		gauge("apiserver_lite_history_bytes", "Keys and values of the changes that are kept for watches to resume.",
 			func() float64 { return float64(in.etcd.Stats().HistoryBytes) })
@@ -112,44 +160,6 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 	}
 	counter("apiserver_lite_history_reads_total", "Stretches of history that were read, by the feed or for watches that are older than memory.",
 		in.store.Reads)
-	gauge("apiserver_lite_watch_log_bytes", "What the logs of recent events keep in memory.",
-		func() float64 { return float64(in.cacher.Usage().LogBytes) })
-	gauge("apiserver_lite_watch_ring_bytes", "What the rings of watches with the same selection keep in memory.",
-		func() float64 { return float64(in.cacher.Usage().RingBytes) })
-	gauge("apiserver_lite_watch_history_bytes", "Decoded history that late watchers share.",
-		func() float64 { return float64(in.cacher.Usage().StretchBytes) })
-	gauge("apiserver_lite_kept_snapshots", "Snapshots that are kept for the next pages of lists.",
-		func() float64 { return float64(in.cacher.Usage().Snapshots) })
-	gauge("apiserver_lite_kept_snapshot_bytes", "What those keep in memory besides the current state.",
-		func() float64 { return float64(in.cacher.Usage().SnapshotBytes) })
-	gauge("apiserver_lite_initial_state_bytes", "Frames of initial states that watches share.",
-		func() float64 { return float64(in.cacher.Usage().StateBytes) })
-	gauge("apiserver_lite_initial_state_pinned_bytes", "What unfinished initial states keep in memory besides the current state.",
-		func() float64 { return float64(in.cacher.Usage().StateRetained) })
-	gauge("apiserver_lite_controller_work", "Objects about which the server's own controllers have something left to do.",
-		func() float64 { return float64(in.controllers.Left()) })
-	gauge("apiserver_lite_message_bytes", "What is kept of objects as protobuf.",
-		func() float64 { return float64(in.cacher.Usage().MessageBytes) })
-	gauge("apiserver_lite_converted_objects", "Objects that conversions made and that are in memory.",
-		func() float64 { return float64(in.cacher.Usage().Converted) })
-	gauge("apiserver_lite_converted_bytes", "What those take.",
-		func() float64 { return float64(in.cacher.Usage().ConvertedBytes) })
-	gauge("apiserver_lite_cached_resources", "Resources that have a cache, with those whose definition is gone.",
-		func() float64 { return float64(in.cacher.Usage().Resources) })
-	gauge("apiserver_lite_writes_waiting", "Writes that wait for other writes of the same object.",
-		func() float64 { return float64(in.registry.Usage().WaitingWrites) })
-	counter("apiserver_lite_writes_without_turn_total", "Writes that waited too long for other writes of the same object, and went on without a turn.",
-		func() int64 { return in.registry.Usage().LapsedWrites })
-	gauge("apiserver_lite_conversion_calls", "Requests to conversion webhooks under way.",
-		func() float64 { return float64(in.registry.Usage().WebhookCalls) })
-	gauge("apiserver_lite_large_answers", "Answers of more than 128 KiB that are being written.",
-		func() float64 { return float64(len(large)) })
-	gauge("apiserver_lite_collector_queue", "Objects that the garbage collector has still to look at, with those that wait for another try.",
-		func() float64 { return float64(in.controllers.Usage().CollectorQueue) })
-	gauge("apiserver_lite_owned_objects", "Objects with owner references, as the garbage collector knows them.",
-		func() float64 { return float64(in.controllers.Usage().OwnedObjects) })
-	r.MustRegister(objects{in.registry})
-	r.MustRegister(in.admission.Collectors()...)
 }
 
 // objects counts stored objects. The series are those of the resources there are.

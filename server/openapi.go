@@ -87,7 +87,7 @@ func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
 		return nil
 	}
 	doc, err := h.openapi.get(r.Context(), openAPIKey{path, media, hash}, func(to io.Writer) error {
-		return writeOpenAPI3(to, media, versionAt(catalog, path))
+		return writeOpenAPI3(to, media, versionAt(catalog, path), h.log)
 	})
 	if err != nil {
 		return err

@@ -2,7 +2,9 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -79,8 +81,9 @@ func listSchema(e *registry.Endpoint, names schemaNames) *spec.Schema {
 }
 
 // writeOpenAPI3 writes the document of a group version. As protobuf it's a part for each resource, which together are
-// the whole; one that is too large is left out.
-func writeOpenAPI3(to io.Writer, media mediaType, v registry.Version) error {
+// the whole. A resource whose part is too large, or isn't what the library for that takes, is left out, so that the others
+// are there.
+func writeOpenAPI3(to io.Writer, media mediaType, v registry.Version, log *slog.Logger) error {
 	types, seen := derived{}, map[string]bool{}
 	if media != mediaOpenAPI3 {
 		body, err := document3(v.Resources, types, seen)
@@ -89,14 +92,25 @@ func writeOpenAPI3(to io.Writer, media mediaType, v registry.Version) error {
 		}
 		return err
 	}
-	for i := range max(1, len(v.Resources)) {
-		body, err := document3(v.Resources[i:min(i+1, len(v.Resources))], types, seen)
-		if err == nil && len(body) <= maxOpenAPIProto {
-			err = writeProto3(to, body)
+	if len(v.Resources) == 0 {
+		part, err := part3(nil, types, seen)
+		if err == nil {
+			_, err = to.Write(part)
 		}
+		return err
+	}
+	for resources := range slices.Chunk(v.Resources, 1) {
+		with := maps.Clone(seen) // if the part is left out, the next one that refers to its schemas has to bring them
+		part, err := part3(resources, types, with)
 		if err != nil {
+			e := resources[0]
+			log.Warn("a resource is left out of OpenAPI v3 as protobuf", "group", e.Group, "version", e.Version, "resource", e.Plural, "error", err)
+			continue
+		}
+		if _, err := to.Write(part); err != nil {
 			return err
 		}
+		seen = with
 	}
 	return nil
 }
@@ -131,16 +145,20 @@ func document3(resources []*registry.Endpoint, types derived, seen map[string]bo
 // maxOpenAPIProto is how much JSON is made into protobuf at once: that takes some fifty times as much memory.
 const maxOpenAPIProto = 4 << 20
 
-func writeProto3(to io.Writer, body []byte) error {
+// part3 returns a document of some resources as protobuf.
+func part3(resources []*registry.Endpoint, types derived, seen map[string]bool) ([]byte, error) {
+	body, err := document3(resources, types, seen)
+	if err != nil {
+		return nil, err
+	}
+	if len(body) > maxOpenAPIProto {
+		return nil, fmt.Errorf("its schema and paths are %d bytes of JSON, over %d", len(body), maxOpenAPIProto)
+	}
 	doc, err := openapi_v3.ParseDocument(body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if body, err = proto.Marshal(doc); err != nil {
-		return err
-	}
-	_, err = to.Write(body)
-	return err
+	return proto.Marshal(doc)
 }
 
 // addOperation adds one to the paths of a document.

@@ -354,6 +354,33 @@ spec:
 			t.Errorf("%s is there: %v, want %v", name, names[name], want)
 		}
 	}
+
+	s.PostYAML(definitionsPath, `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: mmms.example.net}
+spec:
+  group: example.net
+  scope: Cluster
+  names: {plural: mmms, kind: Kmmms}
+  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
+`)
+	res, body = s.Do("GET", "/openapi/v3/apis/example.net/v1", "", "Accept", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf")
+	doc3 := &openapi_v3.Document{}
+	if err := proto.Unmarshal([]byte(body), doc3); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("v3: %s, %v: %.300s", res.Status, err, body)
+	}
+	names = map[string]bool{}
+	for _, d := range doc3.Components.Schemas.AdditionalProperties {
+		names[d.Name] = true
+	}
+	for name, want := range map[string]bool{
+		"net.example.v1.Kmmms": true, "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": true, "net.example.v1.Kaaas": false, "net.example.v1.Kzzzs": false,
+	} {
+		if names[name] != want {
+			t.Errorf("v3: %s is there: %v, want %v", name, names[name], want)
+		}
+	}
 }
 
 // TestOpenAPIHashes: a hash changes with what is in its document, and with nothing else.
