@@ -156,7 +156,7 @@ func (d *definitions) refresh(of runtimeschema.GroupResource) {
 }
 
 // sync makes the catalog what the cached definitions say. The writers of definitions call it, readers of paths that
-// aren't served yet, and the controller.
+// aren't served yet, and package controllers (Refreshed).
 func (d *definitions) sync() {
 	for _, b := range d.rebuild() {
 		d.registry.unreadable.report(b.stored, b.err)

@@ -26,8 +26,9 @@ type derivation[T any] struct {
 }
 
 // Derive returns what makes of the objects of the resources with these prefixes. make is called by the first Get after a
-// change, one call at a time, and takes no lock but the cacher's. It's given a function that returns the objects of one of the prefixes, in the order of their
-// keys; objects that can't be decoded have an Err.
+// change, one call at a time, under a lock of the Derived's, and waits for nothing. It may take the cacher's locks, and such
+// locks of its own package under which nobody calls Get. It's given a function that returns the objects of one of the
+// prefixes, in the order of their keys; objects that can't be decoded have an Err.
 func Derive[T any](r *Registry, make func(of func(storage.Prefix) []*cacher.Object) T, from ...storage.Prefix) *Derived[T] {
 	d := &Derived[T]{make: make}
 	for _, p := range from {

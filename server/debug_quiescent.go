@@ -52,6 +52,8 @@ func (h *handler) serveQuiescent(w *response, r *http.Request) error {
 		return w.writePage(quiescentPage{report.Revision.String(), report.Held, report.HeldMore})
 	case r.Context().Err() == nil && errors.Is(err, context.DeadlineExceeded):
 		return errPending(report, timeout)
+	case r.Context().Err() != nil:
+		return err // the request has ended, or the server
 	}
 	return h.registry.Failed(err)
 }

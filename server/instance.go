@@ -204,7 +204,8 @@ func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (
 	return who, nil
 }
 
-// serve starts the goroutines: HTTP, feed, controllers, sweeper, tidier.
+// serve starts the goroutines: HTTP, feed, registry, controllers or what a replica has (startReplica), compaction, sweeper,
+// the first rules, recheck, tidier.
 func (in *instance) serve(ctx context.Context, s *Server, identity *identity, certificate *tls.Certificate) {
 	ctx = context.WithoutCancel(ctx)
 	background, stop := context.WithCancel(ctx)

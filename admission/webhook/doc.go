@@ -13,8 +13,8 @@
 // # Goroutines and locks
 //
 // A validation starts a goroutine for each webhook that it calls, and waits for them. Webhooks of configurations that were
-// replaced are closed by goroutines for which Close waits. clients.mu and paths are leaves, and nothing is waited for under
-// them.
+// replaced are closed by goroutines for which Close waits. Under clients.mu a client's own lock is taken (Begin), and nothing
+// is waited for; paths is a leaf.
 //
 // # Bounds
 //
