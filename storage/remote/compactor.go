@@ -51,6 +51,8 @@ const compactionKey = storage.Own + "compaction"
 type compactionState struct {
 	Seen  storage.Revision `json:"seen"` // up to which history was gone, after the last compaction
 	Marks []mark           `json:"marks"`
+	// Others is when it was last seen that somebody else had compacted, in seconds since 1970; 0 for not within othersTime.
+	Others int64 `json:"others,omitempty"`
 }
 
 // mark says which revision etcd had when.
@@ -63,8 +65,13 @@ type mark struct {
 // is removed at most a 64th of its time late.
 const maxMarks = 128
 
+// othersTime is for how long history is left alone after somebody else compacted. An etcd with a retention of hours compacts
+// once an hour, and after a restart only when that retention is over. Jobs of people run daily or weekly; the day more is for one
+// that is late.
+const othersTime = 8 * 24 * time.Hour
+
 // Compact removes old history now and then, until ctx ends. History is one for the whole cluster, and somebody else may care
-// for it: where more is gone than the last compaction took, nothing is compacted that time.
+// for it: where more is gone than the last compaction took, nothing is compacted for othersTime.
 func (s *Store) Compact(ctx context.Context, c Compaction) error {
 	c = c.withDefaults()
 	tick := time.NewTicker(c.Interval)
@@ -86,13 +93,15 @@ func (s *Store) Compact(ctx context.Context, c Compaction) error {
 
 // compactOnce notes where etcd is, and compacts up to where it was History ago.
 func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) error {
-	compacted, newest, err := s.Window(ctx)
-	if err != nil {
-		return err
-	}
+	// The state is read before the window. A compaction of another process in between has changed the state, and nothing is
+	// written then.
 	got, err := s.get(ctx, readTimeout, compactionKey)
 	if err != nil {
 		return storage.Wrap("compact", compactionKey, err)
+	}
+	compacted, newest, err := s.Window(ctx)
+	if err != nil {
+		return err
 	}
 	state, revision := compactionState{Seen: compacted}, int64(0)
 	if len(got.Kvs) > 0 {
@@ -111,8 +120,14 @@ func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) er
 	switch {
 	case err != nil:
 		return storage.Wrap("compact", compactionKey, err)
-	case !put.Succeeded || at == 0:
-		return nil // another process is at it, or there's nothing to do
+	case !put.Succeeded:
+		return nil // another process is at it
+	}
+	if next.Others != 0 && state.Others == 0 {
+		s.log.Info("somebody else compacts etcd, so old history isn't removed here", "compacted", compacted, "until_none_for", othersTime)
+	}
+	if at == 0 {
+		return nil
 	}
 	within, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
@@ -148,8 +163,20 @@ func (st compactionState) next(w window, now time.Time, history time.Duration) (
 		kept = kept[:len(kept)/2]
 	}
 	at = min(at, w.floor)
-	if w.compacted > st.Seen || at <= w.compacted { // somebody else compacts, or there's nothing to do
-		return 0, compactionState{Seen: w.compacted, Marks: kept}
+	if st.Seen > w.newest { // of a store that this one replaced
+		st.Seen = w.compacted
 	}
-	return at, compactionState{Seen: at, Marks: kept}
+	others := min(st.Others, now.Unix()) // also if the clock went back
+	switch {
+	case w.compacted > st.Seen:
+		others = now.Unix()
+	case others+int64(othersTime/time.Second) <= now.Unix():
+		others = 0
+	}
+	if others != 0 || at <= w.compacted {
+		at = 0
+	}
+	// What another process has noted may not be gone yet. It stays noted: otherwise the next look would take that process's
+	// compaction for somebody else's.
+	return at, compactionState{Seen: max(st.Seen, w.compacted, at), Marks: kept, Others: others}
 }

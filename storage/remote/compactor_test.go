@@ -37,6 +37,37 @@ func TestCompactionState(t *testing.T) {
 			}
 		})
 	}
+	t.Run("somebody else goes on", func(t *testing.T) {
+		state := compactionState{Seen: 5, Marks: marks}
+		look := func(compacted storage.Revision, seconds int64) (at storage.Revision) {
+			at, state = state.next(window{compacted, 100, 40}, time.Unix(seconds, 0), time.Hour)
+			return at
+		}
+		other := 3 * hour
+		for _, seconds := range []int64{other, other + 1, other + hour, other + 8*24*hour - 1} {
+			if got := look(8, seconds); got != 0 {
+				t.Errorf("%d seconds after another's compaction it compacts %d", seconds-other, got)
+			}
+		}
+		if got := look(8, other+8*24*hour+hour); got != 40 {
+			t.Errorf("after eight days it compacts %d, want 40", got)
+		}
+		if got := look(state.Seen+1, other+9*24*hour); got != 0 || state.Others != other+9*24*hour {
+			t.Errorf("another compacts again, and it compacts %d with %+v", got, state)
+		}
+	})
+	t.Run("another has begun to compact", func(t *testing.T) {
+		state := compactionState{Seen: 20, Marks: []mark{{2 * hour, 30}}}
+		if got, next := state.next(window{10, 100, 40}, at(3*hour), 2*time.Hour); got != 0 || next.Seen != 20 {
+			t.Errorf("after another noted 20, and before that is gone, it compacts %d and notes %+v", got, next)
+		}
+	})
+	t.Run("a replaced store", func(t *testing.T) {
+		state := compactionState{Seen: 1000, Marks: marks}
+		if _, next := state.next(window{10, 100, 40}, at(3*hour), 2*time.Hour); next.Seen > 40 {
+			t.Errorf("it notes %+v", next)
+		}
+	})
 	var state compactionState
 	for i := range int64(1000) {
 		if _, state = state.next(window{0, 0, storage.Revision(i + 1)}, at(i), at(i).Sub(at(-1))); len(state.Marks) > maxMarks {
