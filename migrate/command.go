@@ -166,7 +166,7 @@ func (c *command) intoDirectory(ctx context.Context, cluster store, log *slog.Lo
 		return "", err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	if err := keepAccountKey(ctx, cluster, server.Dir()); err != nil {
+	if err := keepAccountKey(ctx, cluster, server); err != nil {
 		return "", err
 	}
 	m := migration{source: cluster, target: dir, out: stderr}
@@ -205,12 +205,12 @@ func accountKey(ctx context.Context, path string, dir store) ([]byte, error) {
 }
 
 // keepAccountKey writes the cluster's key of ServiceAccounts' tokens into a directory. It replaces no other one.
-func keepAccountKey(ctx context.Context, cluster store, path string) error {
+func keepAccountKey(ctx context.Context, cluster store, dir *etcd.Server) error {
 	got, err := cluster.get(ctx, storage.AccountKey)
 	if err != nil || len(got.Kvs) == 0 {
 		return err
 	}
-	name := filepath.Join(path, storage.AccountKeyFile)
+	name := filepath.Join(dir.Dir(), storage.AccountKeyFile)
 	switch text, err := os.ReadFile(name); {
 	case err == nil && !bytes.Equal(text, got.Kvs[0].Value):
 		return fmt.Errorf("%s is another key than that of %s: move it away", name, cluster.name)
@@ -219,7 +219,7 @@ func keepAccountKey(ctx context.Context, cluster store, path string) error {
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	return os.WriteFile(name, got.Kvs[0].Value, 0o600)
+	return dir.WriteFile(storage.AccountKeyFile, got.Kvs[0].Value)
 }
 
 // openDirectory opens and locks a data directory.

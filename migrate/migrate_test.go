@@ -276,6 +276,11 @@ func TestRefused(t *testing.T) {
 	}
 	used := t.TempDir()
 	inDirectory(t, used, func(client *clientv3.Client) { put(t, client, storage.Root+"core/configmaps/default/a", "{}") })
+	keyed := t.TempDir()
+	inDirectory(t, keyed, func(*clientv3.Client) {})
+	if err := os.WriteFile(filepath.Join(keyed, storage.AccountKeyFile), []byte("a key"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	foreign := t.TempDir()
 	if err := os.WriteFile(filepath.Join(foreign, "precious"), nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -310,6 +315,7 @@ func TestRefused(t *testing.T) {
 			put(t, c.client, storage.Own+"election/1", "", clientv3.WithLease(lease.ID))
 		}, []string{"--to", t.TempDir()}, 1, "stop all replicas first"},
 		{"a directory with objects", marker, []string{"--to", used}, 1, "isn't empty"},
+		{"a directory with another key of tokens", func(t *testing.T, c *cluster) { marker(t, c); put(t, c.client, storage.AccountKey, "another key") }, []string{"--to", keyed}, 1, "is another key than that of"},
 	}
 	whole := startCluster(t)
 	whole.raise(t, now)

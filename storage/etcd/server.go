@@ -101,6 +101,12 @@ func (s *Server) watchStop(ctx context.Context) {
 // Dir is the directory that the data is in.
 func (s *Server) Dir() string { return s.dir.path }
 
+// WriteFile puts a file of its caller's into the directory, readable by the owner only. After a crash the file is whole or isn't
+// there. Once WriteFile has returned, the file survives a power failure.
+func (s *Server) WriteFile(name string, data []byte) error {
+	return errors.Join(s.dir.writeFile(name, data), check.SyncDir(s.dir.path))
+}
+
 // Done is closed when etcd has failed by itself, for example because an fsync failed: Err says why. The
 // process must then end with an exit code that isn't zero; a restart finds all that was acknowledged.
 func (s *Server) Done() <-chan struct{} { return s.failed }
