@@ -143,7 +143,7 @@ func (in *instance) addCacheGauges(gauge func(name, help string, value func() fl
 
 // addStoreGauges registers what the store counts.
 func (in *instance) addStoreGauges(gauge func(name, help string, value func() float64), counter func(name, help string, value func() int64)) {
-	gauge("apiserver_lite_feed_tail_bytes", "Keys and values of written changes that the feed hasn't taken yet.",
+	gauge("apiserver_lite_feed_tail_bytes", "About how many bytes of written changes the feed hasn't taken yet.",
 		func() float64 { return float64(in.store.TailBytes()) })
 	if in.etcd != nil {
 		gauge("apiserver_lite_history_bytes", "Keys and values of the changes that are kept for watches to resume.",

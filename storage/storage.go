@@ -122,7 +122,7 @@ type Store interface {
 	// shares the etcd. Follow reaches it. ErrUnavailable also means that Follow has yet to be called after ErrRewound.
 	Barrier(ctx context.Context) (Revision, error)
 
-	// TailBytes returns the bytes of keys and values that wait for Follow.
+	// TailBytes returns about how many bytes of changes wait for Follow.
 	TailBytes() int64
 
 	// Reads returns how many stretches of history were read from etcd, for a metric.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unsafe"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -27,7 +28,7 @@ type follower struct {
 
 	mu      sync.Mutex // guards the rest
 	changes []storage.Change
-	bytes   int64
+	bytes   int64            // that changes take
 	upTo    storage.Revision // everything up to it is in changes, or was taken
 	taken   storage.Revision // Follow has returned everything up to it
 	err     error            // why it ended; nil while it runs
@@ -39,6 +40,8 @@ type follower struct {
 const (
 	// maxTailBytes bounds what waits for Follow: as much as the logs of two busy resources. At the bound the feed lists anew.
 	maxTailBytes = 64 << 20
+	// changeBytes is what a change takes besides its key and value: deletions of short keys take little else.
+	changeBytes = int64(unsafe.Sizeof(storage.Change{}))
 	// maxLag is how many revisions the watch may be behind. etcd reads all of them again and again for a watch that begins
 	// far behind, under a lock of its store, so beyond that a list costs less. It's more than the feed begins with.
 	maxLag storage.Revision = 50_000
@@ -233,7 +236,7 @@ func (f *follower) receive(res clientv3.WatchResponse) error {
 	f.owed = time.Time{}
 	before := f.upTo
 	for _, c := range changes {
-		f.bytes += int64(len(c.Key) + len(c.Value))
+		f.bytes += changeBytes + int64(len(c.Key)+len(c.Value))
 		f.upTo = c.Revision
 	}
 	f.changes = append(f.changes, changes...)

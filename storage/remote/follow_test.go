@@ -55,7 +55,7 @@ func TestFollowerBounds(t *testing.T) {
 		kv := &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, bytes), ModRevision: rev}
 		return f.receive(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: rev}, Events: []*clientv3.Event{{Kv: kv}}})
 	}
-	if err := put(6, maxTailBytes-1); err != nil || f.waiting() != maxTailBytes {
+	if err := put(6, maxTailBytes-1-int(changeBytes)); err != nil || f.waiting() != maxTailBytes {
 		t.Errorf("at maxTailBytes: %d bytes wait, %v", f.waiting(), err)
 	}
 	if err := put(7, 0); !errors.Is(err, storage.ErrCompacted) || f.waiting() != 0 || f.upTo != f.taken {
