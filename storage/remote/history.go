@@ -51,7 +51,7 @@ var errNoHistory = fmt.Errorf("%w: no history within %v", storage.ErrUnavailable
 
 // history reads a stretch by one watch. etcd's client waits for a member that doesn't answer as long as the context lets
 // it, so the opening has the time of a read.
-func (s *Store) history(ctx context.Context, st storage.Stretch) (changes []storage.Change, upTo storage.Revision, err error) {
+func (s *Store) history(ctx context.Context, st storage.Stretch) (_ []storage.Change, upTo storage.Revision, err error) {
 	watch, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
 	watcher := s.newWatcher()
@@ -65,8 +65,8 @@ func (s *Store) history(ctx context.Context, st storage.Stretch) (changes []stor
 	defer quiet.Stop()
 	ask := time.NewTicker(progressInterval)
 	defer ask.Stop()
-	upTo = st.After
-	for bytes := 0; upTo < st.Through; {
+	r := reading{Stretch: st, store: s, upTo: st.After}
+	for !r.complete() {
 		select {
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()
@@ -87,36 +87,47 @@ func (s *Store) history(ctx context.Context, st storage.Stretch) (changes []stor
 			case res.Err() != nil:
 				return nil, 0, res.Err()
 			case res.IsProgressNotify():
-				upTo = min(st.Through, max(upTo, storage.Revision(res.Header.Revision)))
+				r.upTo = min(st.Through, max(r.upTo, storage.Revision(res.Header.Revision)))
 			}
-			var full bool
-			if changes, upTo, full = s.appendHistory(changes, res.Events, st, upTo, &bytes); full {
-				return changes, upTo, nil
-			}
+			r.take(res.Events)
 		}
 	}
-	return slices.Clip(changes), upTo, nil
+	return slices.Clip(r.changes), r.upTo, nil
 }
 
-// appendHistory adds those of the events that are in the stretch, and returns how far it has come, and whether it has all
-// the bytes that it may have.
-func (s *Store) appendHistory(changes []storage.Change, events []*clientv3.Event, st storage.Stretch, upTo storage.Revision, bytes *int) ([]storage.Change, storage.Revision, bool) {
+// reading is a stretch of history while it's read.
+type reading struct {
+	storage.Stretch
+	store   *Store
+	changes []storage.Change
+	bytes   int              // of keys and values in changes
+	upTo    storage.Revision // everything up to it is in changes
+}
+
+// full tells whether the reading has all the bytes that it may have.
+func (r *reading) full() bool { return r.MaxBytes > 0 && r.bytes >= r.MaxBytes }
+
+// complete tells whether nothing more is to be read.
+func (r *reading) complete() bool { return r.upTo >= r.Through || r.full() }
+
+// take adds those of the events that are in the stretch. It stops at the end of the revision that fills the reading.
+func (r *reading) take(events []*clientv3.Event) {
 	for _, e := range events {
 		switch rev := storage.Revision(e.Kv.ModRevision); {
-		case rev <= st.After:
+		case rev <= r.After:
 			continue
-		case rev > st.Through:
-			return changes, st.Through, true
-		case rev > upTo && st.MaxBytes > 0 && *bytes >= st.MaxBytes:
-			return changes, upTo, true
+		case rev > r.Through:
+			r.upTo = r.Through
+			return
+		case rev > r.upTo && r.full():
+			return
 		default:
-			c := s.DecodeEvent((*mvccpb.Event)(e))
+			c := r.store.DecodeEvent((*mvccpb.Event)(e))
 			c.Before = before(e)
-			changes, upTo = append(changes, c), rev
-			*bytes += len(c.Key) + len(c.Value)
+			r.changes, r.upTo = append(r.changes, c), rev
+			r.bytes += len(c.Key) + len(c.Value)
 		}
 	}
-	return changes, upTo, st.MaxBytes > 0 && *bytes >= st.MaxBytes
 }
 
 // before returns what the key of an event held before it, nil if that isn't known.
