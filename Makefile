@@ -131,5 +131,5 @@ soak-kill: ## stop, start and kill the binary at a random moment of its start, K
 	KILLS=$(KILLS) $(GO) test -tags soak -timeout 0 -run '^TestSoakKill$$' ./e2e
 
 .PHONY: soak-replicas
-soak-replicas: ## kill, stop, cut off, restart, add and remove processes that share a store under load, for SOAK (10m); as root, also the network between them
+soak-replicas: ## kill, stop, cut off, restart, add and remove processes that share a store under load, for SOAK (10m); as root, members have networks of their own
 	SOAK=$(SOAK) $(GO) test -tags soak -race -timeout 0 -run '^TestSoakReplicas' -v ./e2e

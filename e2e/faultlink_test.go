@@ -7,26 +7,32 @@ import (
 	"time"
 )
 
-// link is a TCP proxy in front of one address, which a test can cut: connections then neither get through nor end, as when
-// packets are lost.
+// link leads connections on to one address. A test can cut it: connections then neither get through nor end, as when packets
+// are lost.
 type link struct {
-	listener net.Listener
-	done     sync.WaitGroup
-
 	mu     sync.Mutex // guards all below
 	target string     // "" while there is nobody: connections are refused
 	cut    chan struct{}
 	open   map[net.Conn]struct{}
 }
 
-// newLink listens at a free port. It ends with the test.
-func newLink(t *testing.T, target string) *link {
+func newLink(target string) *link { return &link{target: target, open: map[net.Conn]struct{}{}} }
+
+// relay is a link with a port of its own, which leads there.
+type relay struct {
+	*link
+	listener net.Listener
+	done     sync.WaitGroup
+}
+
+// newRelay listens at a free port. It ends with the test.
+func newRelay(t *testing.T, target string) *relay {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &link{listener: listener, target: target, open: map[net.Conn]struct{}{}}
+	l := &relay{link: newLink(target), listener: listener}
 	l.done.Go(l.accept)
 	t.Cleanup(func() {
 		listener.Close()
@@ -37,7 +43,7 @@ func newLink(t *testing.T, target string) *link {
 	return l
 }
 
-func (l *link) address() string { return l.listener.Addr().String() }
+func (l *relay) address() string { return l.listener.Addr().String() }
 
 // to says where connections go from now on.
 func (l *link) to(target string) {
@@ -87,7 +93,7 @@ func (l *link) whole() {
 	}
 }
 
-func (l *link) accept() {
+func (l *relay) accept() {
 	for {
 		from, err := l.listener.Accept()
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,16 +16,15 @@ import (
 // membersOf are the members of a store.
 type membersOf struct {
 	replicas
-	place  func(name string) (how run, listen, address string) // where a member is started, and listens for clients and members
-	token  string                                              // the file for those that join
-	joined int                                                 // members that there were, with those that were removed
+	network network
+	token   string // the file for those that join
+	joined  int    // members that there were, with those that were removed
 }
 
-// newMembers starts some on this machine's network, an odd number, and defines widgets.
-func newMembers(t *testing.T, n int) *membersOf {
+// newMembers starts some, an odd number, and defines widgets.
+func newMembers(t *testing.T, between network, n int) *membersOf {
 	t.Helper()
-	m := &membersOf{replicas: replicas{t: t, forgets: true}}
-	m.place = func(string) (run, string, string) { return run{}, "127.0.0.1:0", freeAddress(t) }
+	m := &membersOf{replicas: replicas{t: t, forgets: true}, network: between}
 	m.join(n)
 	m.all[0].process.define()
 	m.awaitVoters(n)
@@ -40,7 +40,7 @@ func (m *membersOf) join(n int) {
 	for range n {
 		r := &replica{name: fmt.Sprint("member ", m.joined)}
 		dir, listen := filepath.Join(m.t.TempDir(), "data"), ""
-		r.how, listen, r.peer = m.place(r.name)
+		r.how, listen, r.peer = m.network.place(r.name)
 		r.how.args = []string{"--listen", listen, "--data-dir", dir, "--cluster-listen", r.peer, "--history", memberHistory.String()}
 		if m.joined == 0 {
 			m.token = filepath.Join(dir, "join-token")
@@ -66,17 +66,38 @@ func (m *membersOf) remove(r *replica) {
 	}
 }
 
+// view asks any member for the members. There are none if it doesn't say.
+func (m *membersOf) view() []memberView {
+	var page struct{ Members []memberView }
+	_, a, err := m.any().ask("GET", "/apiserver-lite/members", "")
+	if err != nil || a.code != http.StatusOK || json.Unmarshal([]byte(a.body), &page) != nil {
+		return nil
+	}
+	return page.Members
+}
+
+// leader waits until one of the members leads, and returns it.
+func (m *membersOf) leader() (lead *replica) {
+	m.t.Helper()
+	eventually(m.t, "a member leads", func() bool {
+		for _, one := range m.view() {
+			at := slices.IndexFunc(m.all, func(r *replica) bool { return one.Leader && r.peer == one.Address })
+			if at >= 0 {
+				lead = m.all[at]
+				return true
+			}
+		}
+		return false
+	})
+	return lead
+}
+
 // awaitVoters waits until so many members vote.
 func (m *membersOf) awaitVoters(n int) {
 	m.t.Helper()
 	eventually(m.t, fmt.Sprintf("%d members vote", n), func() bool {
-		var page struct{ Members []memberView }
-		_, a, err := m.any().ask("GET", "/apiserver-lite/members", "")
-		if err != nil || a.code != http.StatusOK || json.Unmarshal([]byte(a.body), &page) != nil {
-			return false
-		}
 		voters := 0
-		for _, one := range page.Members {
+		for _, one := range m.view() {
 			if one.Voter {
 				voters++
 			}
@@ -92,6 +113,32 @@ func (m *membersOf) awaitCompaction(c *clients) {
 		_, a, err := m.any().ask("GET", fmt.Sprintf("%s?resourceVersion=%d&resourceVersionMatch=Exact", widgets, c.from), "")
 		return err == nil && a.code == http.StatusGone
 	})
+}
+
+// split cuts members off for a while.
+func (m *membersOf) split(length time.Duration, cut ...*replica) {
+	m.network.split(cut)
+	defer m.network.heal()
+	time.Sleep(length)
+}
+
+// cutOff cuts members off for a while that begins when each of them says that it's alone. If that leaves a majority, it
+// takes writes.
+func (m *membersOf) cutOff(c *clients, length time.Duration, cut ...*replica) {
+	m.t.Helper()
+	m.network.split(cut)
+	defer m.network.heal()
+	alone := fmt.Sprintf("(1 of %d of them do)", len(m.all))
+	for _, r := range cut {
+		eventually(m.t, r.name+" says that it's alone", func() bool {
+			_, a, err := r.ask("GET", "/readyz", "")
+			return err == nil && a.code == http.StatusInternalServerError && strings.Contains(a.body, alone)
+		})
+	}
+	if acked := c.ledger.acked.Load(); len(cut) < len(m.all)-len(m.all)/2 {
+		eventually(m.t, "the others take writes", func() bool { return c.ledger.acked.Load() > acked })
+	}
+	time.Sleep(length)
 }
 
 func (m *membersOf) faults(length time.Duration) []fault {
@@ -112,15 +159,18 @@ func (m *membersOf) faults(length time.Duration) []fault {
 			m.remove(gone)
 			m.awaitVoters(3)
 		}},
+		{"a member is cut off", func(*clients) { m.split(rand.N(length), m.any()) }},
+		{"the leader is cut off", func(c *clients) { m.cutOff(c, rand.N(length), m.leader()) }},
+		{"all are cut off from each other", func(c *clients) { m.cutOff(c, rand.N(length), m.all...) }},
 		{"history is compacted", m.awaitCompaction},
 	}
 }
 
 // TestMembersModel: clients of three members of a store, which go from one to the other, are told what they would be told
-// by one process, while members are killed, stopped, restarted, added and removed, and history is compacted.
+// by one process, while members are killed, stopped, cut off, restarted, added and removed, and history is compacted.
 func TestMembersModel(t *testing.T) {
 	t.Parallel()
-	m := newMembers(t, 3)
+	m := newMembers(t, newProxies(t), 3)
 	m.run(0, m.faults(time.Second))
 }
 
@@ -185,7 +235,7 @@ func (f family) garbage(m *membersOf) (left int) {
 // another one goes on. Nothing else is: neither what has a living owner, nor what belongs to a new owner of an old name.
 func TestMembersCollect(t *testing.T) {
 	t.Parallel()
-	m, f := newMembers(t, 3), family{}
+	m, f := newMembers(t, newProxies(t), 3), family{}
 	f.make(m, "bystander", "first", true)
 	for round, interrupted := 0, false; !interrupted; round++ {
 		owner := fmt.Sprint("owner-", round)

@@ -16,15 +16,15 @@ import (
 type remote struct {
 	replicas
 	etcd   *etcdProcess
-	links  map[string]*link
+	links  map[string]*relay
 	client *clientv3.Client
-	direct *link
+	direct *relay
 }
 
 func newRemote(t *testing.T, n int) *remote {
 	t.Helper()
-	r := &remote{replicas: replicas{t: t}, etcd: startEtcd(t), links: map[string]*link{}}
-	r.direct = newLink(t, r.etcd.address())
+	r := &remote{replicas: replicas{t: t}, etcd: startEtcd(t), links: map[string]*relay{}}
+	r.direct = newRelay(t, r.etcd.address())
 	var err error
 	if r.client, err = clientv3.New(clientv3.Config{Endpoints: []string{"http://" + r.direct.address()}, Logger: zap.NewNop()}); err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func newRemote(t *testing.T, n int) *remote {
 	t.Cleanup(func() { r.client.Close() })
 	for i := range n {
 		name := fmt.Sprint("replica ", i)
-		l := newLink(t, r.etcd.address())
+		l := newRelay(t, r.etcd.address())
 		r.links[name] = l
 		r.add(&replica{name: name, how: run{args: []string{"--etcd-servers", "http://" + l.address(), "--etcd-compaction-interval", "0"}}})
 	}

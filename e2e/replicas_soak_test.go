@@ -26,35 +26,27 @@ func soakReplicas(t *testing.T, run func(round int, faults []fault), faults func
 }
 
 // TestSoakReplicas is TestMembersModel with longer faults, again and again. As root the members have networks of their own,
-// and the network between them breaks, too.
+// so that packets are lost.
 func TestSoakReplicas(t *testing.T) {
-	if os.Getuid() != 0 {
-		m := newMembers(t, 3)
-		soakReplicas(t, m.run, m.faults)
-		return
+	var between network = newProxies(t)
+	if os.Getuid() == 0 {
+		between = newCables(t)
 	}
-	n := newNetwork(t)
-	m := &membersOf{replicas: replicas{t: t, forgets: true}, place: n.place}
-	m.join(3)
-	m.all[0].process.define()
-	m.awaitVoters(3)
-	soakReplicas(t, m.run, func(length time.Duration) []fault {
-		return append(m.faults(length), fault{"a member is cut off", func(*clients) { n.split(m.any(), rand.N(length)) }},
-			fault{"all are cut off from each other", func(*clients) { n.splitAll(rand.N(length)) }})
-	})
+	m := newMembers(t, between, 3)
+	soakReplicas(t, m.run, m.faults)
 }
 
-// network is a network for each of several processes, and a bridge between them.
-type network struct {
+// cables are a network of the system's own: a name space for each member, and a bridge between them.
+type cables struct {
 	t      *testing.T
 	id     string
 	bridge string
 	ends   map[string]string // by the name of the replica: the bridge's end of its cable
 }
 
-func newNetwork(t *testing.T) *network {
+func newCables(t *testing.T) *cables {
 	id := fmt.Sprintf("%05x", rand.Uint32N(1<<20))
-	n := &network{t: t, id: id, bridge: "lite" + id, ends: map[string]string{}}
+	n := &cables{t: t, id: id, bridge: "lite" + id, ends: map[string]string{}}
 	n.ip("link", "add", "name", n.bridge, "type", "bridge")
 	t.Cleanup(func() { n.ip("link", "del", n.bridge) })
 	n.ip("link", "set", n.bridge, "up")
@@ -62,15 +54,15 @@ func newNetwork(t *testing.T) *network {
 }
 
 // ip configures the network.
-func (n *network) ip(args ...string) {
+func (n *cables) ip(args ...string) {
 	n.t.Helper()
 	if output, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
 		n.t.Fatalf("ip %s: %v\n%s", strings.Join(args, " "), err, output)
 	}
 }
 
-// place makes a network for a member, which clients reach by a socket in a directory of its own.
-func (n *network) place(name string) (r run, listen, address string) {
+// place makes a name space for a member, which clients reach by a socket in a directory of its own.
+func (n *cables) place(name string) (r run, listen, address string) {
 	i := len(n.ends) + 1
 	space, end := fmt.Sprintf("lite%s-%d", n.id, i), fmt.Sprintf("lite%s.%d", n.id, i)
 	n.ends[name] = end
@@ -85,19 +77,15 @@ func (n *network) place(name string) (r run, listen, address string) {
 	return run{space: space}, "unix:" + filepath.Join(n.t.TempDir(), "socket"), address + ":2380"
 }
 
-// split takes a member's cable out for a while.
-func (n *network) split(r *replica, length time.Duration) {
-	n.ip("link", "set", n.ends[r.name], "down")
-	time.Sleep(length)
-	n.ip("link", "set", n.ends[r.name], "up")
+// split takes members' cables out.
+func (n *cables) split(cut []*replica) {
+	for _, r := range cut {
+		n.ip("link", "set", n.ends[r.name], "down")
+	}
 }
 
-// splitAll takes all cables out for a while.
-func (n *network) splitAll(length time.Duration) {
-	for _, end := range n.ends {
-		n.ip("link", "set", end, "down")
-	}
-	time.Sleep(length)
+// heal puts all cables in again.
+func (n *cables) heal() {
 	for _, end := range n.ends {
 		n.ip("link", "set", end, "up")
 	}

@@ -215,7 +215,7 @@ func (c *cluster) askToJoin(ctx context.Context, t joinToken) (a joinAnswer, err
 	if err != nil {
 		return a, err
 	}
-	tr := &http.Transport{TLSClientConfig: t.trust()}
+	tr := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: t.trust()} // as etcd reaches the members
 	defer tr.CloseIdleConnections()
 	client := &http.Client{Timeout: joinWait, Transport: tr, CheckRedirect: noRedirect}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, urlAt(c.o.Join)+joinPath, bytes.NewReader(body))

@@ -165,6 +165,7 @@ func newPeerClient(a *authority, certificate tls.Certificate) *peerClient {
 	return &peerClient{&http.Client{
 		Timeout: peerTimeout,
 		Transport: &http.Transport{
+			Proxy:           http.ProxyFromEnvironment, // as for etcd's own connections
 			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: a.pool(), Certificates: []tls.Certificate{certificate}},
 			IdleConnTimeout: rafthttp.ConnReadTimeout,
 		},
