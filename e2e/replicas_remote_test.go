@@ -2,8 +2,10 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +23,7 @@ type remote struct {
 	direct *relay
 }
 
-func newRemote(t *testing.T, n int) *remote {
+func newRemote(t *testing.T, n int, args ...string) *remote {
 	t.Helper()
 	r := &remote{replicas: replicas{t: t}, etcd: startEtcd(t), links: map[string]*relay{}}
 	r.direct = newRelay(t, r.etcd.address())
@@ -34,7 +36,7 @@ func newRemote(t *testing.T, n int) *remote {
 		name := fmt.Sprint("replica ", i)
 		l := newRelay(t, r.etcd.address())
 		r.links[name] = l
-		r.add(&replica{name: name, how: run{args: []string{"--etcd-servers", "http://" + l.address(), "--etcd-compaction-interval", "0"}}})
+		r.add(&replica{name: name, how: run{args: append([]string{"--etcd-servers", "http://" + l.address(), "--etcd-compaction-interval", "0"}, args...)}})
 	}
 	r.all[0].process.define()
 	return r
@@ -102,4 +104,60 @@ func TestReplicas(t *testing.T) {
 	t.Parallel()
 	r := newRemote(t, 3)
 	r.run(0, r.faults(time.Second))
+}
+
+// listed returns the addresses to which default/kubernetes leads, by what one of the replicas says.
+func (rs *replicas) listed(by *replica) (all []string) {
+	_, a, err := by.ask("GET", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", "")
+	var list struct {
+		Items []struct {
+			Endpoints []struct{ Addresses []string }
+			Ports     []struct{ Port int }
+		}
+	}
+	if err != nil || json.Unmarshal([]byte(a.body), &list) != nil {
+		return nil
+	}
+	for _, slice := range list.Items {
+		for _, e := range slice.Endpoints {
+			all = append(all, fmt.Sprintf("http://%s:%d", e.Addresses[0], slice.Ports[0].Port))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// TestReplicasAreListed: default/kubernetes leads to all replicas that are alive, also after the death of one that doesn't act,
+// of the one that does, and of one that comes back.
+func TestReplicasAreListed(t *testing.T) {
+	t.Parallel()
+	r := newRemote(t, 3, "--builtin=all")
+	agree := func(what string) {
+		t.Helper()
+		var want []string
+		for _, one := range r.all {
+			if base := one.base(); base != "" {
+				want = append(want, base)
+			}
+		}
+		slices.Sort(want)
+		for _, one := range r.all {
+			if one.base() != "" {
+				eventually(t, fmt.Sprintf("%s: %s lists %v", what, one.name, want), func() bool { return slices.Equal(r.listed(one), want) })
+			}
+		}
+	}
+	agree("at first")
+	acts := r.acting()
+	for _, one := range r.all {
+		if one != acts {
+			one.away().kill()
+			agree("without one that doesn't act")
+			r.start(one)
+			agree("with the one that came back")
+			break
+		}
+	}
+	acts.away().kill()
+	agree("without the one that acted")
 }

@@ -47,8 +47,8 @@
 // An instance owns the listener's loop, the cacher's feed, the registry's loop, the controllers (package controllers), the
 // sweeper of the watches' deadlines and, if FreeMemory is set, the tidier (watchers.go). With users it owns the writer of
 // the first rules (bootstrap) and the one that looks at credentials of open watches again (recheck), and on a replica the
-// election, the pulse, the compaction and those that answer the questions of /debug/quiescent (replica.go,
-// quiescent_replicas.go). net/http has one goroutine for each
+// election, the pulse, the compaction, the one that lists the replicas and those that answer the questions of
+// /debug/quiescent (replica.go, quiescent_replicas.go). net/http has one goroutine for each
 // connection, and over HTTP/2 one more for its frames and one for each request. A watch over HTTP/2 costs its request's
 // goroutine and no other. A watch over HTTP/1.1 costs two of ours, one that writes and one that notices when the client
 // leaves, and none of net/http's. Connections in the lobby have a timer each, and so do their seats for a moment after that; no

@@ -65,6 +65,7 @@ type instance struct {
 	election    *election.Election // nil: no other process uses the store
 	client      *clientv3.Client   // of the store, likewise
 	pulse       *pulse             // likewise
+	hasService  bool               // there is default/kubernetes, whose EndpointSlices lead to all replicas
 	stepDown    func()             // ends the part in the election; nil before that begins
 	cacher      *cacher.Cacher
 	registry    *registry.Registry
@@ -184,7 +185,7 @@ func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (
 	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Accounts: accounts, Admin: known.has, Log: in.log}); err != nil {
 		return nil, err
 	}
-	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr())}
+	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr()), Shared: in.election != nil}
 	who = &identity{tokens: known, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
 	quotas := &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: quotas, Log: in.log}
@@ -193,6 +194,7 @@ func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (
 		kinds.Authorizer, who.rules, plugins.Authorizer = in.rules, in.rules, in.rules
 	}
 	builtin.Register(in.registry, kinds)
+	in.hasService = s.Builtin == builtin.All
 	if in.admission, err = admission.New(plugins); err != nil {
 		return nil, err
 	}

@@ -3,14 +3,18 @@ package server
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -170,7 +174,67 @@ func (in *instance) act(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answering.Go(func() { in.answerAll(ctx, fence) })
+	if in.hasService {
+		answering.Go(func() { in.listReplicas(ctx) })
+	}
 	return in.controllers.Run(ctx)
+}
+
+// listPause is how long a replica that leads waits before it lists the replicas again, after something has failed.
+const listPause = time.Second
+
+// listReplicas keeps the EndpointSlices of default/kubernetes equal to where the replicas serve that are alive, until ctx
+// ends.
+func (in *instance) listReplicas(ctx context.Context) {
+	select {
+	case <-in.registry.Ready():
+	case <-ctx.Done():
+		return
+	}
+	for {
+		err := in.election.Follow(ctx, func(names []string) error {
+			if _, err := in.cacher.Barrier(ctx); err != nil { // what was written the last time
+				return err
+			}
+			return builtin.WriteEndpoints(ctx, in.registry, replicaAddresses(names))
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		in.log.Warn("the EndpointSlices of default/kubernetes may not have all replicas; they're written again soon", "error", err)
+		select {
+		case <-time.After(listPause):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// replicaName is the name of a replica in the election: where others reach it. One that listens on all addresses is reached
+// at the one that kube-apiserver would take, that of the interface with the default route.
+func replicaName(listens net.Addr) string {
+	at := listenAddress(listens)
+	if !at.IsValid() {
+		return listens.String()
+	}
+	if at.Addr().IsUnspecified() {
+		if ip, err := utilnet.ChooseHostInterface(); err == nil {
+			if own, ok := netip.AddrFromSlice(ip); ok {
+				at = netip.AddrPortFrom(own.Unmap(), at.Port())
+			}
+		}
+	}
+	return at.String()
+}
+
+// replicaAddresses returns the addresses among the names of replicas. The path of a unix socket is none.
+func replicaAddresses(names []string) (all []netip.AddrPort) {
+	for _, name := range names {
+		if at, err := netip.ParseAddrPort(name); err == nil {
+			all = append(all, netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port()))
+		}
+	}
+	return all
 }
 
 // fresh makes sure that a request is judged by what was acknowledged before it on any replica: rights, definitions and the

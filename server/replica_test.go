@@ -23,6 +23,16 @@ import (
 // newReplicas starts servers over one etcd.
 func newReplicas(t *testing.T, n int, options ...func(*server.Server)) (all []*servertest.Server) {
 	t.Helper()
+	shared := overOneEtcd(t)
+	for range n {
+		all = append(all, servertest.New(t, append([]func(*server.Server){shared}, options...)...))
+	}
+	return all
+}
+
+// overOneEtcd returns an option that makes a server one of several over an etcd.
+func overOneEtcd(t *testing.T) func(*server.Server) {
+	t.Helper()
 	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
@@ -32,14 +42,10 @@ func newReplicas(t *testing.T, n int, options ...func(*server.Server)) (all []*s
 			t.Error(err)
 		}
 	})
-	shared := func(s *server.Server) {
+	return func(s *server.Server) {
 		s.Ephemeral = false
 		server.Share(s, e)
 	}
-	for range n {
-		all = append(all, servertest.New(t, append([]func(*server.Server){shared}, options...)...))
-	}
-	return all
 }
 
 // awaitThat polls until something holds.

@@ -34,7 +34,7 @@ func (in *instance) openStore(ctx context.Context, s *Server) error {
 
 // share makes the server one of several over its store.
 func (in *instance) share() {
-	in.election = election.New(in.client, election.Options{Name: in.front.listener.Addr().String(), Log: in.log})
+	in.election = election.New(in.client, election.Options{Name: replicaName(in.front.listener.Addr()), Log: in.log})
 	in.pulse = &pulse{store: in.store, cacher: in.cacher}
 }
 

@@ -41,6 +41,8 @@ type Options struct {
 	NodePorts utilnet.PortRange
 	// Address is where the server listens, for default/kubernetes; zero if that isn't an address.
 	Address netip.AddrPort
+	// Shared says that other servers have the same store. Then one of them calls WriteEndpoints with the addresses of all.
+	Shared bool
 
 	registry  *registry.Registry // set by Register
 	allocator *allocator         // of Services' addresses and ports; likewise

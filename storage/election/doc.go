@@ -8,6 +8,8 @@
 //
 //	lease ─▶ key ─▶ wait until no key is older ─▶ lead ─▶ the lease or the key ends ─▶ a new lease
 //
+// So the keys also say which processes there are, and their values where each serves (Follow).
+//
 // Goroutines: the one that calls Run, one that takes etcd's answers while there is a lease, one for what it runs during a
 // term, and those of etcd's client that keep the lease. Run waits for its own. Locks: Election.mu, a leaf.
 //

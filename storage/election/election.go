@@ -32,7 +32,7 @@ const (
 
 // Options of an Election.
 type Options struct {
-	Name string       // of this process, for people: its URL
+	Name string       // of this process, which Follow tells the others: the address at which it serves
 	Log  *slog.Logger // defaults to slog.Default()
 }
 
@@ -64,6 +64,27 @@ func (e *Election) Leading() (fence storage.Condition, leads bool) {
 		return storage.Condition{}, false
 	}
 	return *e.fence, true
+}
+
+// Follow tells the names of all that take part, the one that leads first, and tells them again whenever that changes. It
+// returns why it can't go on: ctx has ended, etcd can't be read, or tell has failed.
+func (e *Election) Follow(ctx context.Context, tell func(names []string) error) error {
+	for {
+		all, err := e.client.Get(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithSort(clientv3.SortByCreateRevision, clientv3.SortAscend))
+		if err != nil {
+			return err
+		}
+		names := make([]string, len(all.Kvs))
+		for i, kv := range all.Kvs {
+			names[i] = string(kv.Value)
+		}
+		if err := tell(names); err != nil {
+			return err
+		}
+		if err := e.awaitEvent(ctx, Prefix, all.Header.Revision, clientv3.WithPrefix()); err != nil {
+			return err
+		}
+	}
 }
 
 // Terms returns how often this process was elected.
@@ -197,10 +218,15 @@ func (e *Election) campaign(ctx context.Context, lease clientv3.LeaseID) (fence 
 
 // awaitEnd waits until a key is gone, which was there at a revision.
 func (e *Election) awaitEnd(ctx context.Context, key string, at int64) error {
+	return e.awaitEvent(ctx, key, at, clientv3.WithFilterPut())
+}
+
+// awaitEvent waits until something happens after a revision: to a key, or to those that the options say.
+func (e *Election) awaitEvent(ctx context.Context, key string, at int64, which ...clientv3.OpOption) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// With progress notifications the watch can go on after a lost connection, although history was compacted meanwhile.
-	for res := range e.client.Watch(ctx, key, clientv3.WithRev(at+1), clientv3.WithFilterPut(), clientv3.WithProgressNotify()) {
+	for res := range e.client.Watch(ctx, key, append(which, clientv3.WithRev(at+1), clientv3.WithProgressNotify())...) {
 		if err := res.Err(); err != nil {
 			return err
 		}
