@@ -15,7 +15,8 @@ import (
 
 const clusterExamples = "../examples/cluster"
 
-// TestExampleManifests: a server that has the kinds of a cluster takes the manifests, without a field that it doesn't know.
+// TestExampleManifests: a server that has the kinds of a cluster takes the manifests, without a field that it doesn't know. No
+// container is ended while it may wait for its store.
 func TestExampleManifests(t *testing.T) {
 	t.Parallel()
 	p := start(t, "--ephemeral", "--builtin=all", "--controllers=none")
@@ -38,8 +39,66 @@ func TestExampleManifests(t *testing.T) {
 			if err := yaml.Unmarshal(document, &head); err != nil || paths[head.Kind] == "" {
 				t.Fatalf("%s has a document of kind %q (%v)", file, head.Kind, err)
 			}
+			checkProbes(t, file, document)
 			p.do(http.StatusCreated, "POST", strings.Replace(paths[head.Kind], "%s", namespace, 1)+"?fieldValidation=Strict", string(document), "Content-Type", "application/yaml")
 		}
+	}
+}
+
+// checkProbes: a container that is ended when it doesn't live has long enough to start before. It serves nothing until its
+// store has a majority and has sent what there is.
+func checkProbes(t *testing.T, file string, document []byte) {
+	t.Helper()
+	type probe struct{ PeriodSeconds, FailureThreshold int }
+	var workload struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Containers []struct {
+						Name                        string
+						StartupProbe, LivenessProbe *probe
+					}
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(document, &workload); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	const least = 30 * 60 // seconds: the quota's 4 GiB at 2.5 MB/s, which is a slow network
+	for _, c := range workload.Spec.Template.Spec.Containers {
+		if c.LivenessProbe != nil && (c.StartupProbe == nil || c.StartupProbe.PeriodSeconds*c.StartupProbe.FailureThreshold < least) {
+			t.Errorf("%s: the container %s has the startup probe %+v, and %d s are needed", file, c.Name, c.StartupProbe, least)
+		}
+	}
+}
+
+// TestExampleCommands: each way is three commands. What is read in a pod is there once the command before it has ended, and no
+// secret is deleted that a pod needs at its next start.
+func TestExampleCommands(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(clusterExamples, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllSubmatch(text, -1)
+	if len(blocks) != 3 {
+		t.Errorf("there are %d ways, want 3", len(blocks))
+	}
+	reads := regexp.MustCompile(`kubectl exec (\S+)-0 `)
+	for _, b := range blocks {
+		commands := strings.Split(strings.TrimSpace(string(b[1])), "\n")
+		if len(commands) != 3 {
+			t.Errorf("these are %d commands, want 3:\n%s", len(commands), b[1])
+		}
+		for _, command := range commands {
+			// Not the pod's phase: it's Running before the server has written anything, and before all containers run.
+			if pod := reads.FindStringSubmatch(command); pod != nil && !strings.HasPrefix(command, "kubectl rollout status statefulset/"+pod[1]+" && ") {
+				t.Errorf("this doesn't wait until the pod is ready: %s", command)
+			}
+		}
+	}
+	if regexp.MustCompile(`(?i)delete the secret`).Match(text) {
+		t.Error("a secret is deleted that pods mount")
 	}
 }
 
