@@ -170,6 +170,8 @@ func TestJoinsThatAreRefused(t *testing.T) {
 	used := newMember(t, nil)
 	used.Cluster = etcd.ClusterOptions{}
 	closeServer(t, used.start(t))
+	theirs := newMember(t, other)
+	closeServer(t, theirs.start(t))
 	tests := []struct {
 		name    string
 		prepare func(t *testing.T, m *member)
@@ -193,6 +195,7 @@ func TestJoinsThatAreRefused(t *testing.T) {
 			m.Cluster.JoinTokenFile = filepath.Join(first.DataDir, "apiserver-lite.json")
 		}, "isn't a join token"},
 		{"a directory with data of its own", func(_ *testing.T, m *member) { m.DataDir = used.DataDir }, "has data of its own"},
+		{"a directory of another cluster's member", func(_ *testing.T, m *member) { m.DataDir = theirs.DataDir }, "is a member of another cluster than the one that"},
 		{"a foreign directory", func(t *testing.T, m *member) {
 			m.DataDir = t.TempDir()
 			if err := os.WriteFile(filepath.Join(m.DataDir, "file"), nil, 0o600); err != nil {
