@@ -10,9 +10,11 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// writeTimeout bounds a transaction: etcd leaves one that was forwarded to a leader that died hanging for seven seconds, and
-// a member that is stopped never answers. A new leader, and a disk that is busy, take less than five.
-const writeTimeout = 5 * time.Second
+// writeTimeout bounds a transaction, as a member's requests are bounded: whoever was caught by the death of etcd's leader is told
+// within three seconds. etcd itself leaves a transaction that was forwarded to that leader hanging for seven, and a member that
+// is stopped never answers. With etcd's own settings a new leader is there after one to two seconds, and a transaction that
+// waited for it is answered at once; one that takes longer was lost, or has a cluster whose disks are too slow for it.
+const writeTimeout = 2500 * time.Millisecond
 
 // bounded is etcd's KV with transactions that end after writeTimeout, with storage.ErrUnavailable: what was asked for may have
 // happened. While etcd is known not to answer, they aren't sent.

@@ -141,7 +141,7 @@ func TestLostEtcd(t *testing.T) {
 }
 
 // eventually waits until something holds.
-func eventually(ctx context.Context, t *testing.T, what string, holds func() bool) {
+func eventually(ctx context.Context, t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -62,3 +62,37 @@ func TestFollowerBounds(t *testing.T) {
 		t.Errorf("beyond maxTailBytes: %d bytes wait, up to %d of %d, %v", f.waiting(), f.upTo, f.taken, err)
 	}
 }
+
+// TestHeaderAheadOfEvents: a response's header may be of a later revision than its events are. The follower is where the events
+// are, so that what comes between is still taken. A notification of progress moves it to the header.
+func TestHeaderAheadOfEvents(t *testing.T) {
+	f := &follower{store: &Store{}, upTo: 5, taken: 5, news: make(chan struct{}, 1)}
+	receive := func(header int64, revisions ...int64) {
+		t.Helper()
+		res := clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: header}}
+		for _, rev := range revisions {
+			res.Events = append(res.Events, &clientv3.Event{Kv: &mvccpb.KeyValue{Key: []byte("k"), ModRevision: rev}})
+		}
+		if err := f.receive(res); err != nil {
+			t.Fatal(err)
+		}
+	}
+	takes := func(upTo storage.Revision, revisions ...storage.Revision) {
+		t.Helper()
+		changes, got, err := f.take()
+		if err != nil || got != upTo || len(changes) != len(revisions) {
+			t.Fatalf("took %+v up to %d, want %d up to %d, %v", changes, got, revisions, upTo, err)
+		}
+		for i, c := range changes {
+			if c.Revision != revisions[i] {
+				t.Errorf("change %d has revision %d, want %d", i, c.Revision, revisions[i])
+			}
+		}
+	}
+	receive(10, 6)
+	takes(6, 6)
+	receive(10, 7, 9)
+	takes(9, 7, 9)
+	receive(12)
+	takes(12)
+}
