@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -28,6 +29,9 @@ const help = `Usage: apiserver-lite migrate --from DIR --etcd-servers URL,...
 Moves the content of a data directory into an etcd cluster, or back. Stop the servers first. The source stays as it is. The
 target must have no keys. After an interruption the same command goes on.
 
+Of a store with several members, remove all but one with "apiserver-lite member remove", stop that one, and move its directory
+with --cluster-listen.
+
 `
 
 // Exit codes.
@@ -40,6 +44,7 @@ const (
 // command is what the flags say.
 type command struct {
 	from, to string
+	listen   string
 	raise    bool
 	etcd     remote.Options
 }
@@ -51,6 +56,7 @@ func (c *command) flagSet() *pflag.FlagSet {
 	set.SortFlags = false
 	set.StringVar(&c.from, "from", "", "data directory to move into the cluster; no server may run on it")
 	set.StringVar(&c.to, "to", "", "data directory to move the cluster's content into; it's made if it's missing")
+	set.StringVar(&c.listen, "cluster-listen", "", "with --from, if other processes had joined the directory's: the --cluster-listen of its server; it must be the only member")
 	set.BoolVar(&c.raise, "raise-revision", false, "with --from: raise the cluster's revision above the directory's first, by as many writes as it takes")
 	c.etcd.AddFlags(set)
 	return set
@@ -101,6 +107,8 @@ func (c *command) validate(args []string) error {
 		return errors.New("either --from or --to names a data directory")
 	case !c.etcd.On():
 		return errors.New("--etcd-servers names no cluster")
+	case c.listen != "" && c.to != "":
+		return errors.New("--cluster-listen needs --from: name a directory for --to that no other process has joined")
 	case c.raise && c.to != "":
 		return errors.New("--raise-revision needs --from: a directory's revision is raised without it")
 	}
@@ -129,7 +137,7 @@ func (c *command) intoCluster(ctx context.Context, cluster store, log *slog.Logg
 	if _, err := os.Stat(c.from); err != nil {
 		return "", fmt.Errorf("--from: %w", err)
 	}
-	server, dir, err := openDirectory(ctx, c.from, log)
+	server, dir, err := openSource(ctx, c.from, c.listen, log)
 	if err != nil {
 		return "", err
 	}
@@ -166,10 +174,8 @@ func (c *command) intoDirectory(ctx context.Context, cluster store, log *slog.Lo
 		return "", err
 	}
 	defer func() { err = errors.Join(err, server.Close()) }()
-	if err := keepAccountKey(ctx, cluster, server); err != nil {
-		return "", err
-	}
 	m := migration{source: cluster, target: dir, out: stderr}
+	m.prepare = func(ctx context.Context) error { return keepAccountKey(ctx, cluster, server) }
 	m.raise = func(ctx context.Context, _, to int64) error {
 		if err := errors.Join(server.RaiseRevision(raiseKey, to), server.Close()); err != nil {
 			return err
@@ -228,5 +234,40 @@ func openDirectory(ctx context.Context, path string, log *slog.Logger) (*etcd.Se
 	if err != nil {
 		return nil, store{}, err
 	}
-	return server, store{client: server.Client, name: "the directory " + server.Dir()}, nil
+	return server, directory(server), nil
 }
+
+func directory(server *etcd.Server) store {
+	return store{client: server.Client, name: "the directory " + server.Dir(), locked: true}
+}
+
+// majorityTimeout is how long a member may wait for the others. The only one needs none, and starts within seconds.
+const majorityTimeout = time.Minute
+
+// openSource opens and locks a data directory that is moved. With an address it's that of a member, which must be the only one:
+// others could write meanwhile.
+func openSource(ctx context.Context, path, listen string, log *slog.Logger) (*etcd.Server, store, error) {
+	if listen == "" {
+		return openDirectory(ctx, path, log)
+	}
+	within, cancel := context.WithTimeout(ctx, majorityTimeout)
+	defer cancel()
+	server, err := etcd.Open(within, etcd.Options{DataDir: path, Log: log, Cluster: etcd.ClusterOptions{Listen: listen}})
+	switch {
+	case err != nil && within.Err() != nil && ctx.Err() == nil:
+		return nil, store{}, fmt.Errorf("%w: if it has other members, %s", err, alone)
+	case err != nil:
+		return nil, store{}, err
+	}
+	members, err := server.Members(ctx)
+	if err == nil && len(members) > 1 {
+		err = fmt.Errorf("%s is one of %d members: %s", server.Dir(), len(members), alone)
+	}
+	if err != nil {
+		return nil, store{}, errors.Join(err, server.Close())
+	}
+	return server, directory(server), nil
+}
+
+// alone says how a member becomes the only one.
+const alone = "start their servers, remove all members but this one with apiserver-lite member remove, stop its server, and move it then"

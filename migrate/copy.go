@@ -37,6 +37,7 @@ type store struct {
 	client *clientv3.Client
 	name   string // for messages, as "the directory ./data"
 	prefix string // what its keys begin with besides, "" for a directory
+	locked bool   // its lock says that no server runs on it
 }
 
 // position is the value of storage.MigrationKey.
@@ -50,9 +51,10 @@ type position struct {
 // migration is one that is under way.
 type migration struct {
 	source, target store
-	out            io.Writer // for progress
-	marker         bool      // the target gets a marker
-	account        []byte    // the target gets this key of ServiceAccounts' tokens; nil for none
+	out            io.Writer                       // for progress
+	marker         bool                            // the target gets a marker
+	account        []byte                          // the target gets this key of ServiceAccounts' tokens; nil for none
+	prepare        func(ctx context.Context) error // before the first write, in a target that may be filled; nil for nothing
 	raise          func(ctx context.Context, from, to int64) error
 
 	at  position
@@ -96,9 +98,16 @@ func (m *migration) begin(ctx context.Context) error {
 	if found.Header.ClusterId == head.Header.ClusterId && m.source.prefix == m.target.prefix {
 		return errors.New("the source and the target are the same")
 	}
-	if len(found.Kvs) > 0 {
+	begun := len(found.Kvs) > 0
+	if begun {
 		err = m.resume(found)
-	} else if err = m.target.empty(ctx); err == nil {
+	} else {
+		err = m.target.empty(ctx)
+	}
+	if err == nil && m.prepare != nil {
+		err = m.prepare(ctx)
+	}
+	if err == nil && !begun {
 		err = m.raised(ctx, found.Header.Revision, func() error { return m.save(ctx, nil) })
 	}
 	if err != nil {
@@ -290,8 +299,12 @@ func (s store) count(ctx context.Context, at int64) (int64, error) {
 	return res.Count, nil
 }
 
-// unused refuses a store that a server runs on: what replicas hold while they run has a lease.
+// unused refuses a store that a server runs on: what replicas hold while they run has a lease. In a directory that means
+// nothing, because a lease doesn't end while no server runs, and the lock says it.
 func (s store) unused(ctx context.Context) error {
+	if s.locked {
+		return nil
+	}
 	own, err := s.get(ctx, storage.Own, clientv3.WithPrefix()) // few and small; with keys only there'd be no leases
 	if err != nil {
 		return err

@@ -7,7 +7,8 @@
 //
 // # Flow
 //
-// Run opens both ends. A directory is locked by that, so no server runs on it. A cluster is read as of one revision, and in
+// Run opens both ends. A directory is locked by that, so no server runs on it; a member's is taken only if there's no other
+// member, who could write meanwhile. A cluster is read as of one revision, and in
 // the end it must not have changed since. begin refuses a target that has keys, or whose revision isn't above the source's:
 // each object then gets a higher resourceVersion than any that clients know. copy reads the source's keys in order, some
 // thousand at a time, and their values some at a time, and writes them with the position in one transaction. finish

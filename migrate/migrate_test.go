@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -316,6 +317,7 @@ func TestRefused(t *testing.T) {
 		}, []string{"--to", t.TempDir()}, 1, "stop all replicas first"},
 		{"a directory with objects", marker, []string{"--to", used}, 1, "isn't empty"},
 		{"a directory with another key of tokens", func(t *testing.T, c *cluster) { marker(t, c); put(t, c.client, storage.AccountKey, "another key") }, []string{"--to", keyed}, 1, "is another key than that of"},
+		{"the address of a target", nil, []string{"--to", used, "--cluster-listen", "127.0.0.1:7001"}, 2, "--cluster-listen needs --from"},
 	}
 	whole := startCluster(t)
 	whole.raise(t, now)
@@ -333,6 +335,109 @@ func TestRefused(t *testing.T) {
 				t.Errorf("%q isn't one line", stderr)
 			}
 		})
+	}
+}
+
+// TestAccountKeyRefused: a directory that can't be the target gets no key of ServiceAccounts' tokens, and keeps its own one.
+func TestAccountKeyRefused(t *testing.T) {
+	c := startCluster(t)
+	put(t, c.client, storage.MarkerKey, string(storage.NewMarker().Bytes()))
+	put(t, c.client, storage.AccountKey, "the cluster's key")
+	used := t.TempDir()
+	inDirectory(t, used, func(client *clientv3.Client) { put(t, client, storage.Root+"core/configmaps/default/a", "{}") })
+	code, _, stderr := c.invoke(t, t.Context(), "--to", used)
+	if code != 1 || !strings.Contains(stderr, "isn't empty") {
+		t.Errorf("exit code %d, %q; want it refused", code, stderr)
+	}
+	key := filepath.Join(used, storage.AccountKeyFile)
+	if text, err := os.ReadFile(key); !os.IsNotExist(err) {
+		t.Errorf("the refused migration left the key %q (%v)", text, err)
+	}
+	other := t.TempDir()
+	key = filepath.Join(other, storage.AccountKeyFile)
+	inDirectory(t, other, func(*clientv3.Client) {})
+	if err := os.WriteFile(key, []byte("its own"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, _, stderr = c.invoke(t, t.Context(), "--to", other)
+	if code != 1 || !strings.Contains(stderr, "move it away") {
+		t.Errorf("exit code %d, %q; want it refused", code, stderr)
+	}
+	if err := os.Remove(key); err != nil {
+		t.Fatal(err)
+	}
+	c.mustMove(t, "--to", other)
+}
+
+// TestKilled: a directory whose server was killed has what that held while it ran, and can be moved.
+func TestKilled(t *testing.T) {
+	c := startCluster(t)
+	dir, objects, now := fill(t, 1)
+	inDirectory(t, dir, func(client *clientv3.Client) {
+		lease, err := client.Grant(t.Context(), 600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put(t, client, storage.Own+"leader/1", "", clientv3.WithLease(lease.ID))
+	})
+	c.raise(t, now+10)
+	c.mustMove(t, "--from", dir)
+	if moved, _, _ := content(t, c.client); !maps.Equal(moved, objects) {
+		t.Errorf("the cluster has %d objects, want %d", len(moved), len(objects))
+	}
+}
+
+// TestMember: a member's directory is moved when it's the only one, and the refusals before that say what to do.
+func TestMember(t *testing.T) {
+	c := startCluster(t)
+	var listen [2]string
+	for i := range listen {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		listen[i] = l.Addr().String()
+		l.Close()
+	}
+	dir, objects, now := fill(t, 1)
+	start := func(dir string, o etcd.ClusterOptions) *etcd.Server {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		s, err := etcd.Open(ctx, etcd.Options{DataDir: dir, Cluster: o, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	refused := func(want string, args ...string) {
+		t.Helper()
+		code, _, stderr := c.invoke(t, t.Context(), append([]string{"--from", dir}, args...)...)
+		if code != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("exit code %d, %q; want it refused with %q", code, stderr, want)
+		}
+	}
+	first := start(dir, etcd.ClusterOptions{Listen: listen[0]})
+	second := start(filepath.Join(t.TempDir(), "second"), etcd.ClusterOptions{Listen: listen[1], Join: listen[0], JoinTokenFile: filepath.Join(dir, "join-token")})
+	for _, s := range []*etcd.Server{second, first} {
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused("--cluster-listen")
+	refused("apiserver-lite member remove", "--cluster-listen", listen[0])
+
+	first = start(dir, etcd.ClusterOptions{Listen: listen[0]})
+	if err := first.RemoveMember(t.Context(), listen[1]); err != nil {
+		t.Error(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c.raise(t, now+100)
+	c.mustMove(t, "--from", dir, "--cluster-listen", listen[0])
+	if moved, _, _ := content(t, c.client); !maps.Equal(moved, objects) {
+		t.Errorf("the cluster has %d objects, want %d", len(moved), len(objects))
 	}
 }
 
