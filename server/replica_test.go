@@ -1,9 +1,11 @@
 package server_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -91,6 +93,7 @@ func newPair(t *testing.T) *pair {
 	n := 0
 	all := newReplicas(t, 2, func(s *server.Server) {
 		s.Access.TokenAuthFile, s.Access.AuthorizationMode = file, "RBAC"
+		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		if n++; n == 2 {
 			server.Lag(s, lag)
 		}
@@ -155,6 +158,21 @@ func TestReplicasAgree(t *testing.T) {
 			`{"metadata":{"name":"none"},"spec":{"policyName":"none","validationActions":["Deny"]}}`, 201, "")
 		there.expect("root", "POST "+mapsPath, `{"metadata":{"name":"bad"}}`, 422, "")
 	})
+	t.Run("webhook", func(t *testing.T) {
+		for _, kind := range []string{"validating", "mutating"} {
+			hook := newRefusingWebhook(t)
+			name := kind + ".example.com"
+			refused := fmt.Sprintf(`{"metadata":{"name":%q,"labels":{"judged-by":%q}}}`, kind, kind)
+			there.expect("root", "POST "+mapsPath+"?dryRun=All", refused, 201, "")
+			here.expect("root", "POST "+adminPolicies+"/"+kind+"webhookconfigurations", fmt.Sprintf(`{"metadata":{"name":%q},"webhooks":[{"name":%q,
+				"sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"url":%q,"caBundle":%q},
+				"objectSelector":{"matchLabels":{"judged-by":%q}},
+				"rules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]}]}`, kind, name, hook.URL, hook.caBundle(), kind), 201, "")
+			there.expect("root", "POST "+mapsPath, refused, 403, `admission webhook "`+name+`" denied the request: not that one`)
+			here.expect("root", "DELETE "+adminPolicies+"/"+kind+"webhookconfigurations/"+kind, "", 200, "")
+			there.expect("root", "POST "+mapsPath, refused, 201, "")
+		}
+	})
 	t.Run("token", func(t *testing.T) {
 		here.expect("root", "POST /api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"robot"}}`, 201, "")
 		issued := here.expect("root", "POST /api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{}}`, 201, "")
@@ -170,6 +188,21 @@ func TestReplicasAgree(t *testing.T) {
 			t.Errorf("a version that isn't there yet: %d %q", code, status.Message)
 		}
 	})
+}
+
+// newRefusingWebhook refuses whatever it's asked about.
+func newRefusingWebhook(t *testing.T) *webhook {
+	h := &webhook{Server: httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var review struct{ Request struct{ UID string } }
+		if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":%q,"allowed":false,"status":{"code":403,"message":"not that one"}}}`, review.Request.UID)
+	}))}
+	t.Cleanup(h.Close)
+	return h
 }
 
 // TestHandOver: when the replica that acts ends, another one acts, and goes on where the first one was.
