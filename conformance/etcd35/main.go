@@ -1,4 +1,7 @@
 // Etcd35 runs an etcd of an older version, for tests of storage/remote, and prints its URL. It ends with its standard input.
+//
+// go.mod has 3.5.15 instead of 3.5.13, the oldest that is allowed: it's the oldest from there on that the module proxy which these
+// tests are built with has; it goes from 3.5.12 to 3.5.15. old.mod has 3.5.12, the newest that is refused.
 package main
 
 import (
