@@ -131,7 +131,11 @@ func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) er
 	}
 	within, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	if _, err := s.client.Compact(within, int64(at)); err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
+	_, err = s.client.Compact(within, int64(at))
+	switch {
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return fmt.Errorf("in this etcd only root may compact (--etcd-username): let etcd do it, by its --auto-compaction-retention, and start the servers with --etcd-compaction-interval=0: %w", err)
+	case err != nil && !errors.Is(err, rpctypes.ErrCompacted):
 		return storage.Wrap("compact", storage.Root, err)
 	}
 	s.compacted.Raise(at)

@@ -152,30 +152,38 @@ func TestConnectWaits(t *testing.T) {
 	}
 }
 
-func TestUsers(t *testing.T) {
-	a, _ := startEtcd(t, t.TempDir(), nil)
-	root := connect(t, remote.Options{Servers: []string{a}})
-	ctx := t.Context()
+// withUsers lets nobody into an etcd but root, whose password is "r", and a user who may read and write what begins with one of the
+// prefixes. It returns the options with that user.
+func withUsers(t testing.TB, o remote.Options, prefixes ...string) remote.Options {
+	t.Helper()
+	root, ctx := connect(t, o), t.Context()
 	steps := []func() error{
 		func() error { _, err := root.UserAdd(ctx, "root", "r"); return err },
 		func() error { _, err := root.UserGrantRole(ctx, "root", "root"); return err },
 		func() error { _, err := root.UserAdd(ctx, "lite", "secret"); return err },
 		func() error { _, err := root.RoleAdd(ctx, "lite"); return err },
-		func() error {
-			_, err := root.RoleGrantPermission(ctx, "lite", "/x/", "/x0", clientv3.PermissionType(clientv3.PermReadWrite))
-			return err
-		},
 		func() error { _, err := root.UserGrantRole(ctx, "lite", "lite"); return err },
-		func() error { _, err := root.AuthEnable(ctx); return err },
 	}
+	for _, p := range prefixes {
+		steps = append(steps, func() error {
+			_, err := root.RoleGrantPermission(ctx, "lite", p, clientv3.GetPrefixRangeEnd(p), clientv3.PermissionType(clientv3.PermReadWrite))
+			return err
+		})
+	}
+	steps = append(steps, func() error { _, err := root.AuthEnable(ctx); return err })
 	for i, step := range steps {
 		if err := step(); err != nil {
 			t.Fatalf("step %d: %v", i, err)
 		}
 	}
-	password := file(t, "secret\n", 0o600)
-	user := remote.Options{Servers: []string{a}, Prefix: "/x", Username: "lite", PasswordFile: password}
-	if _, _, err := remote.Claim(ctx, connect(t, user)); err != nil {
+	o.Username, o.PasswordFile = "lite", file(t, "secret\n", 0o600)
+	return o
+}
+
+func TestUsers(t *testing.T) {
+	a, _ := startEtcd(t, t.TempDir(), nil)
+	user := withUsers(t, remote.Options{Servers: []string{a}, Prefix: "/x"}, "/x/")
+	if _, _, err := remote.Claim(t.Context(), connect(t, user)); err != nil {
 		t.Error(err)
 	}
 	other := user
