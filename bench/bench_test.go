@@ -42,7 +42,7 @@ func TestScenarios(t *testing.T) {
 		"memory":       {"--objects 200 --clients 2", 2, `"clients":2`},
 		"lag":          {"--members 2 --watches 2 --updates 100", 2, `"replica":1,"asked":false`},
 		"failover":     {"--members 2 --kill 1 --before 100ms --after 2s", 1, `"slowest_ms":`},
-		"handover":     {"--members 3 --how stop --within 2m", 1, `"acts_ms":`},
+		"handover":     {"--members 3 --how stop --within 2m", 1, `"voters_ms":`},
 		"slopes":       {"--members 1 --sizes 1,2 --objects 100 --updates 100 --watches 10", 1, `"replicas":2,"objects":100,"write_cpu_ms":`},
 		"stream-limit": {"--connections 5 --frames 100", 2, `"mode":"raw","connections":5`},
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -24,6 +25,7 @@ type replicas struct {
 	at      int    // which one is asked; 0 is the first, which leads
 	each    []*server
 	keeper  *exec.Cmd // the etcd that runs
+	voting  float64   // ms from the start of the member that made as many as will vote until all of those voted; NaN without one
 }
 
 func (r *replicas) register(flags *flag.FlagSet) {
@@ -68,10 +70,14 @@ func (s *server) openAll(ctx context.Context) error {
 		}
 		flags = func(int) (string, error) { return "--etcd-servers=" + url, nil }
 	}
+	var enough time.Time // when the last one was started that will vote
 	for i := range s.size() {
 		further, err := flags(i)
 		if err != nil {
 			return err
+		}
+		if i == s.voters()-1 {
+			enough = time.Now()
 		}
 		one := &server{binary: s.binary, args: s.args + " " + further, token: s.token, insecure: s.insecure, http: s.http,
 			dir: filepath.Join(s.dir, fmt.Sprint("replica-", i)), stateless: s.replicas.etcd != ""}
@@ -85,7 +91,23 @@ func (s *server) openAll(ctx context.Context) error {
 		s.pids = append(s.pids, one.pids...)
 	}
 	s.url = s.each[s.at].url
-	return s.awaitVoters(ctx)
+	s.voting = math.NaN()
+	if s.members < s.voters() {
+		return nil
+	}
+	if err := s.awaitVoters(ctx); err != nil {
+		return err
+	}
+	s.voting = milliseconds(time.Since(enough))
+	return nil
+}
+
+// voters is how many of the members will vote, if there are as many.
+func (s *server) voters() int {
+	if s.members >= 5 && strings.Contains(s.args, "--cluster-voters=5") {
+		return 5
+	}
+	return 3
 }
 
 // memberFlags are those of a member. The first one lets the others in.
@@ -103,13 +125,7 @@ const promotion = 2 * time.Minute
 
 // awaitVoters waits until as many members vote as will: what a write costs depends on it.
 func (s *server) awaitVoters(ctx context.Context) error {
-	want := 3
-	if s.members >= 5 && strings.Contains(s.args, "--cluster-voters=5") {
-		want = 5
-	}
-	if s.members < want {
-		return nil
-	}
+	want := s.voters()
 	for giveUp := time.Now().Add(promotion); ; {
 		answer, err := s.each[0].must("GET", "/apiserver-lite/members", "", nil, 200)
 		if err == nil && strings.Count(string(answer), `"voter":true`) == want {
@@ -271,7 +287,7 @@ func failover(f *flag.FlagSet) measure {
 			if w.back == 0 {
 				return fmt.Errorf("replica %d: no write succeeded in %v after the kill; the last error: %v", w.replica, *after, w.err)
 			}
-			b.report(pairs{"replica", w.replica}, pairs{"back_ms", milliseconds(w.back), "slowest_ms", milliseconds(w.slowest), "refused", w.refused, "writes", w.done})
+			b.report(pairs{"replica", w.replica}, pairs{"back_ms", milliseconds(w.back), "slowest_ms", milliseconds(w.slowest), "refused", w.refused, "writes", w.done, "voters_ms", b.voting})
 		}
 		return nil
 	}
@@ -303,7 +319,7 @@ func handover(f *flag.FlagSet) measure {
 		if err := errors.Join(err, <-ended); err != nil {
 			return err
 		}
-		b.report(pairs{"how", *how}, pairs{"acts_ms", milliseconds(took)})
+		b.report(pairs{"how", *how}, pairs{"acts_ms", milliseconds(took), "voters_ms", b.voting})
 		return nil
 	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -29,6 +30,17 @@ func Lag(s *Server, d time.Duration) {
 		time.Sleep(d)
 		return nil
 	}
+}
+
+// Hold makes a replica that hasn't started hear of nothing that is written, from hold to release.
+func Hold(s *Server) (hold, release func()) {
+	var reading sync.Mutex
+	s.shares.onRead = func(string) error {
+		reading.Lock()
+		defer reading.Unlock()
+		return nil
+	}
+	return reading.Lock, sync.OnceFunc(reading.Unlock)
 }
 
 // Leads tells whether a replica acts for all.
