@@ -174,14 +174,18 @@ func TestMembers(t *testing.T) {
 	one.define()
 	two := startMember(t, one)
 	one.awaitVoters(1, 1)
+	atLearner := two.watch(widgets + "?watch=true&resourceVersion=0")
 	one.do(http.StatusCreated, "POST", widgets, widget("a", 1)) // it votes alone: nothing can keep it from answering
+	atLearner.expect("ADDED", "a")
 	two.read("a")
 	if err := two.create("b"); err != nil {
 		t.Fatal(err)
 	}
 	one.read("b")
+	began := time.Now()
 	three := startMember(t, two) // any member lets others in
 	three.awaitVoters(3, 0)
+	t.Logf("three members vote %v after the start of the third", time.Since(began).Round(time.Millisecond))
 	three.read("b")
 	out, err := memberCommand("list", "--server", two.url)
 	if err != nil || strings.Count(out, "voter") != 2 || strings.Count(out, "leader") != 1 {
@@ -260,9 +264,9 @@ func loseMajority(t *testing.T, all ...*clusterMember) {
 	for _, m := range gone {
 		m.kill()
 	}
-	eventually(t, "readyz says that the majority is lost", func() bool {
+	eventually(t, "readyz says since when the majority is lost", func() bool {
 		a, err := left.try("GET", "/readyz", "")
-		return err == nil && a.code == http.StatusInternalServerError && strings.Contains(a.body, "no majority")
+		return err == nil && a.code == http.StatusInternalServerError && strings.Contains(a.body, "no majority") && since.MatchString(a.body)
 	})
 	a := left.do(http.StatusServiceUnavailable, "POST", widgets, widget("lost", 1))
 	if a.header.Get("Retry-After") == "" || !strings.Contains(a.object.Message, "no majority") {
@@ -274,6 +278,9 @@ func loseMajority(t *testing.T, all ...*clusterMember) {
 	}
 	list := left.do(http.StatusOK, "GET", widgets+"?resourceVersion=0", "").object
 	w := left.watch(widgets + "?watch=true&resourceVersion=" + list.Metadata.ResourceVersion)
+	if e, err := left.watch(widgets + "?watch=true&resourceVersion=0").next(); err != nil || e.Type != "ADDED" {
+		t.Errorf("a watch that began without a majority got %+v, %v", e, err)
+	}
 	gone[0].restart(t)
 	gone[0].awaitWrite("found")
 	if e, err := w.next(); err != nil || e.Type != "ADDED" {

@@ -36,6 +36,22 @@ func TestMetricsDocumented(t *testing.T) {
 	p.stop()
 }
 
+// TestReplicaMetricsDocumented compares what docs/operations.md says of a replica's own metrics with what is served.
+func TestReplicaMetricsDocumented(t *testing.T) {
+	t.Parallel()
+	p := startMember(t, nil)
+	page, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := slices.Compact(names(regexp.MustCompile("`(apiserver_lite_replica_[a-z_]+)`"), string(page)))
+	served := names(regexp.MustCompile(`(?m)^# TYPE (apiserver_lite_replica_[a-z_]+) `), p.do(http.StatusOK, "GET", "/metrics", "").body)
+	if len(served) == 0 || !slices.Equal(documented, served) {
+		t.Errorf("docs/operations.md says something of %q\nserved are %q", documented, served)
+	}
+	p.stop()
+}
+
 // names returns what the pattern's group finds, sorted.
 func names(pattern *regexp.Regexp, text string) (all []string) {
 	for _, m := range pattern.FindAllStringSubmatch(text, -1) {

@@ -25,6 +25,8 @@ type run struct {
 	env  []string // beside PATH, HOME and TMPDIR
 	// TMPDIR and --url-file; default to paths of the test's own.
 	tmp, urlFile string
+	// dir is where it's started; "" is where the test is.
+	dir string
 	// descriptors is the limit of open files; 0 leaves the one of the test.
 	descriptors int
 	// space is the network namespace that it's started in; "" is that of the test.
@@ -75,6 +77,7 @@ func launch(t *testing.T, r run) *process {
 		p.cmd = exec.Command("ip", append([]string{"netns", "exec", r.space}, p.cmd.Args...)...)
 	}
 	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "TMPDIR=" + r.tmp}, r.env...)
+	p.cmd.Dir = r.dir
 	p.cmd.Stdout, p.cmd.Stderr = p.stdout, p.stderr
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

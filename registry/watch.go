@@ -64,6 +64,9 @@ func (e *Endpoint) watch(ctx context.Context, r *Request) (*cacher.Cursor, watch
 	case opts.initialEvents:
 		// Of any age would do for "0"; the newest is as cheap.
 		start.Start, start.After = cacher.StartState, opts.revision
+		if e.res.registry.shared && (isFresh(ctx) || r.Query.Get("resourceVersion") == "0") {
+			start.After = 1 // what's there: the request has waited for the newest already, or the store is lost and this goes on
+		}
 		if err := e.waitFor(ctx, opts.revision); err != nil {
 			return nil, watchstream.Options{}, inStream(err)
 		}
