@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -90,6 +91,39 @@ func (rs *replicas) roll(whole func()) {
 		}
 	}
 	rs.t.Logf("%d objects; %d requests took a second try", len(acked[0])*writers, second.Load())
+}
+
+// awaitWhole waits until all members are ready, and each sees that all of them vote and answer.
+func (m *membersOf) awaitWhole() {
+	m.t.Helper()
+	m.ready()
+	for _, r := range m.all {
+		eventually(m.t, "all members vote, as "+r.name+" sees it", func() bool {
+			var page struct{ Members []memberView }
+			_, a, err := r.ask("GET", "/apiserver-lite/members", "")
+			if err != nil || a.code != http.StatusOK || json.Unmarshal([]byte(a.body), &page) != nil {
+				return false
+			}
+			leaders := 0
+			for _, one := range page.Members {
+				if !one.Voter || !one.Answers {
+					return false
+				}
+				if one.Leader {
+					leaders++
+				}
+			}
+			return len(page.Members) == len(m.all) && leaders == 1
+		})
+	}
+}
+
+// TestMembersRoll restarts one of three members after the other.
+func TestMembersRoll(t *testing.T) {
+	t.Parallel()
+	m := newMembers(t, newProxies(t), 3)
+	m.awaitWhole()
+	m.roll(m.awaitWhole)
 }
 
 // TestReplicasRoll restarts one of three replicas over an etcd after the other.

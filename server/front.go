@@ -100,10 +100,10 @@ func (f *front) countConnection(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// drain refuses new requests from now on, and waits for those under way: until drainTimeout, or until failed is closed,
+// drain refuses new requests from now on, and waits for those under way: for at most timeout, or until failed is closed,
 // because then they may never be answered.
-func (f *front) drain(failed <-chan struct{}) {
-	within(drainTimeout, func(ctx context.Context) {
+func (f *front) drain(timeout time.Duration, failed <-chan struct{}) {
+	within(timeout, func(ctx context.Context) {
 		select {
 		case <-f.inflight.drain(): // from here on new requests get 503
 		case <-failed:

@@ -34,7 +34,7 @@ func (in *instance) checks() []check {
 		{"caches", []string{"readyz"}, func() error { return closed(in.cacher.Primed(), "the caches are still being filled") }},
 		{"definitions", []string{"readyz"}, func() error { return closed(in.registry.Ready(), "the stored definitions are not served yet") }},
 		{"serving", []string{"readyz"}, func() error {
-			if !in.ready.Load() {
+			if !in.ready.Load() || in.stopping.Load() {
 				return errors.New("starting or shutting down")
 			}
 			return nil

@@ -46,6 +46,7 @@ const (
 	// may never return.
 	brokenTimeout   = 3 * time.Second
 	drainTimeout    = 4 * time.Second // requests under way
+	minDrainTimeout = time.Second     // those that came while the leadership was handed over
 	barrierTimeout  = time.Second     // the feed, so that watches get what was acknowledged; and what those left of theirs
 	shutdownTimeout = 2 * time.Second // connections, whose handlers have been told to end
 )
@@ -77,6 +78,7 @@ type instance struct {
 	audit       *audit.Log // nil: nothing is audited
 	cors        cors
 	ready       atomic.Bool
+	stopping    atomic.Bool // readyz says so, while requests are still taken
 
 	snapshots *snapshots // nil unless ephemeral
 
@@ -302,10 +304,17 @@ func (in *instance) close() error {
 }
 
 func (in *instance) closeAll() error {
+	began := time.Now()
+	in.stopping.Store(true)
 	errs := []error{removeURLFile(in.urlFile), in.kubeconfig.remove()}
 	in.closeElection()
+	if in.etcd != nil && in.borrowed == nil && in.ready.Load() && !in.storeGone() {
+		in.waitingFor.Store("another leader of the store's members")
+		in.etcd.HandOver()
+	}
 	if in.front != nil {
-		errs = append(errs, in.closeFront())
+		// What is under way has had time since the stop began.
+		errs = append(errs, in.closeFront(max(drainTimeout-time.Since(began), minDrainTimeout)))
 	}
 	if in.stop != nil {
 		in.waitingFor.Store("the feed and the controllers")
@@ -332,15 +341,15 @@ func (in *instance) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// closeFront answers the requests under way, lets watches get what was acknowledged, and closes what the front has.
-func (in *instance) closeFront() error {
+// closeFront answers the requests under way, for at most timeout, lets watches get what was acknowledged, and closes what the front has.
+func (in *instance) closeFront(timeout time.Duration) error {
 	if in.front.http == nil {
 		return in.front.listener.Close()
 	}
 	in.waitingFor.Store("requests")
 	wasReady := in.ready.Swap(false)
-	quiet := time.Now().Add(drainTimeout + barrierTimeout)
-	in.front.drain(in.storeDone())
+	quiet := time.Now().Add(timeout + barrierTimeout)
+	in.front.drain(timeout, in.storeDone())
 	if wasReady && !in.storeGone() {
 		within(time.Until(quiet), func(ctx context.Context) {
 			if _, err := in.cacher.Barrier(ctx); err != nil {

@@ -24,6 +24,11 @@ const (
 	caughtUp = clusterCatchUp / 4
 	// readyShare is the share of all entries that a learner may lack to be promoted: etcd's own bound.
 	readyShare = 10
+	// handOverTimeout bounds how long a leader tries to have another member lead: that takes two rounds of messages.
+	handOverTimeout = time.Second
+	// lostTimeout is how long a write may stay unanswered that was on the way to the old leader when another one began to
+	// lead, and how long its client may take to ask again.
+	lostTimeout = answerTimeout + 500*time.Millisecond
 )
 
 // Member is a process that has the data.
@@ -135,6 +140,40 @@ func (s *Server) RemoveMember(ctx context.Context, name string) error {
 	}
 	s.log.Info("removed a member", "member", name)
 	return nil
+}
+
+// HandOver has another member lead, if this one does and another one can, so that nobody misses the leader when this one
+// stops. Raft forgets a write that another member has sent to the old leader just then. Its client is told that the outcome
+// is unknown, and may ask this member next. So HandOver returns only when those clients have asked.
+func (s *Server) HandOver() {
+	c := s.cluster
+	if c == nil || !c.leads() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
+	defer cancel()
+	local := c.local.Load()
+	var to *membership.Member
+	found := c.ask(ctx)
+	for _, m := range local.Cluster().Members() {
+		status, answers := found[m.ID]
+		if m.ID != local.MemberID() && !m.IsLearner && answers && (to == nil || status.Applied > found[to.ID].Applied) {
+			to = m
+		}
+	}
+	if to == nil {
+		return
+	}
+	if err := local.MoveLeader(ctx, uint64(local.MemberID()), uint64(to.ID)); err != nil {
+		c.log.Info("no other member leads yet", "asked", to.Name, "error", err)
+		return
+	}
+	lost := time.NewTimer(lostTimeout)
+	defer lost.Stop()
+	select {
+	case <-lost.C:
+	case <-s.Done():
+	}
 }
 
 // run keeps the cluster in order until ctx ends: it finds out whether a majority answers, and has the right number of
