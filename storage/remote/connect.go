@@ -55,6 +55,11 @@ func refuse(format string, args ...any) error { return refused{fmt.Errorf(format
 // change: a version of etcd that is too old, a certificate that isn't trusted, a user that isn't let in, members of
 // two clusters. Whether the prefix is ours is for Claim to say. The caller closes the client.
 func Connect(ctx context.Context, o Options) (*clientv3.Client, error) {
+	return connect(ctx, o, func(context.Context, *clientv3.Client) error { return nil })
+}
+
+// connect is Connect with what else must succeed. That is tried again with the rest, unless it's refused.
+func connect(ctx context.Context, o Options, begin func(context.Context, *clientv3.Client) error) (*clientv3.Client, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
@@ -69,7 +74,7 @@ func Connect(ctx context.Context, o Options) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := connector{options: o, tls: config, password: password, log: cmp.Or(o.Log, slog.Default())}
+	c := connector{options: o, tls: config, password: password, log: cmp.Or(o.Log, slog.Default()), begin: begin}
 	return c.connect(ctx)
 }
 
@@ -79,6 +84,7 @@ type connector struct {
 	tls      *tls.Config
 	password string
 	log      *slog.Logger
+	begin    func(context.Context, *clientv3.Client) error // what a client is for
 }
 
 func (c *connector) connect(ctx context.Context) (*clientv3.Client, error) {
@@ -141,7 +147,11 @@ func (c *connector) try(ctx context.Context) (*clientv3.Client, error) {
 	if err != nil {
 		return nil, credentials("log in", err)
 	}
-	if err := c.check(ctx, client); err != nil {
+	err = c.check(ctx, client)
+	if err == nil {
+		err = c.begin(ctx, client)
+	}
+	if err != nil {
 		client.Close()
 		return nil, err
 	}

@@ -180,6 +180,19 @@ func withUsers(t testing.TB, o remote.Options, prefixes ...string) remote.Option
 	return o
 }
 
+// TestOpenWaits: the start waits for the claim as it does for the connection: here for an etcd that can be read, and not
+// written.
+func TestOpenWaits(t *testing.T) {
+	url, _ := startEtcd(t, t.TempDir(), func(c *embed.Config) { c.QuotaBackendBytes = 1 })
+	s, err := remote.Open(t.Context(), remote.Options{Servers: []string{url}, Timeout: 2 * time.Second})
+	if err == nil {
+		s.Close()
+	}
+	if err == nil || !strings.Contains(err.Error(), "--etcd-timeout") {
+		t.Errorf("error is %v, want one that names --etcd-timeout", err)
+	}
+}
+
 func TestUsers(t *testing.T) {
 	a, _ := startEtcd(t, t.TempDir(), nil)
 	user := withUsers(t, remote.Options{Servers: []string{a}, Prefix: "/x"}, "/x/")

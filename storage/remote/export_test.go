@@ -25,7 +25,7 @@ func (s *Store) Misremember(key string, rev storage.Revision) {
 
 // Try is one try of Connect.
 func Try(ctx context.Context, o Options) error {
-	c := connector{options: o, log: slog.Default()}
+	c := connector{options: o, log: slog.Default(), begin: func(context.Context, *clientv3.Client) error { return nil }}
 	var err error
 	if c.tls, err = o.tlsConfig(); err != nil {
 		return err

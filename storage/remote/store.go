@@ -46,25 +46,24 @@ type followed struct {
 	follower *follower  // nil until Follow is called
 }
 
-// Open connects to a cluster, claims the prefix, and returns its store. ctx bounds the start and nothing after it. Errors
-// as for Connect and Claim.
+// Open connects to a cluster, claims the prefix, and returns its store. ctx bounds the start and nothing after it. It waits as
+// Connect does, also for the claim. Errors as for Connect and Claim.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	client, err := Connect(ctx, o)
-	if err != nil {
-		return nil, err
-	}
 	log := o.Log
 	if log == nil {
 		log = slog.Default()
 	}
-	s := &Store{Writer: storage.NewWriter(client), client: client, prefix: o.prefix(), log: log}
+	s := &Store{prefix: o.prefix(), log: log}
 	s.progress.wanted = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	client.KV = bounded{client.KV.(bounded).KV, s.known.gone}
-	if err := s.identify(ctx); err != nil {
+	_, err := connect(ctx, o, func(ctx context.Context, client *clientv3.Client) error {
+		client.KV = bounded{client.KV.(bounded).KV, s.known.gone}
+		s.Writer, s.client = storage.NewWriter(client), client
+		return s.identify(ctx)
+	})
+	if err != nil {
 		s.cancel()
-		client.Close()
-		return nil, fmt.Errorf("etcd: %w", err)
+		return nil, err
 	}
 	s.wg.Go(s.probe)
 	s.wg.Go(s.request)
