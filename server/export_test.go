@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"sync"
@@ -41,6 +42,19 @@ func Hold(s *Server) (hold, release func()) {
 		return nil
 	}
 	return reading.Lock, sync.OnceFunc(reading.Unlock)
+}
+
+// OnResign has a function called whenever a replica that hasn't started yet is about to give up its part in the election.
+func OnResign(s *Server, f func()) { s.shares.client.Lease = resigning{s.shares.client.Lease, f} }
+
+type resigning struct {
+	clientv3.Lease
+	before func()
+}
+
+func (r resigning) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.LeaseRevokeResponse, error) {
+	r.before()
+	return r.Lease.Revoke(ctx, id)
 }
 
 // Leads tells whether a replica acts for all.

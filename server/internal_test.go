@@ -44,6 +44,23 @@ func TestInternalErrorsAreLogged(t *testing.T) {
 	}
 }
 
+// TestTakesOld: which requests go on while the store is lost.
+func TestTakesOld(t *testing.T) {
+	for target, want := range map[string]bool{
+		"/api/v1/namespaces/a/configmaps?resourceVersion=0": true,
+		"/api/v1/configmaps?watch":                          true,
+		"/api/v1/watch/namespaces/a/configmaps":             true,
+		"/apis/example.com/v1/watch/things":                 true,
+		"/api/v1/namespaces/a/configmaps":                   false,
+		"/api/v1/namespaces/watch/configmaps":               false,
+		"/apis/example.com/v1/namespaces/watch/things/one":  false,
+	} {
+		if got := takesOld(httptest.NewRequest(http.MethodGet, target, nil)); got != want {
+			t.Errorf("%s takes what is old: %t", target, got)
+		}
+	}
+}
+
 // TestVerifyNeedsAServer: what isn't running can't be verified, and the error says so.
 func TestVerifyNeedsAServer(t *testing.T) {
 	if err := new(Server).Verify(t.Context()); !errors.Is(err, errNotRunning) {

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
+	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -276,7 +277,8 @@ func takesOld(r *http.Request) bool {
 	}
 	query := r.URL.Query()
 	watch, _ := registry.Flag(query, "watch")
-	return query.Get("resourceVersion") != "" || watch || strings.Contains(r.URL.Path, "/watch/")
+	return query.Get("resourceVersion") != "" || watch ||
+		strings.Contains(r.URL.Path, "/watch/") && access.AttributesOf(r).Verb == "watch" // a namespace may have the name, too
 }
 
 // closeElection hands the leadership over.

@@ -228,6 +228,34 @@ func TestHandOver(t *testing.T) {
 	}
 }
 
+// TestUnreadyBeforeHandOver: a replica that ends isn't ready any more when it hands over, however long that takes.
+func TestUnreadyBeforeHandOver(t *testing.T) {
+	var url string
+	handed := false
+	all := newReplicas(t, 1, func(s *server.Server) {
+		server.OnResign(s, func() {
+			handed = true
+			res, err := http.Get(url + "/readyz/serving")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			res.Body.Close()
+			if res.StatusCode != http.StatusInternalServerError {
+				t.Errorf("while it hands over it says that it serves: %s", res.Status)
+			}
+		})
+	})
+	url = all[0].URL
+	leader(t, all)
+	if err := all[0].Close(); err != nil {
+		t.Error(err)
+	}
+	if !handed {
+		t.Error("it didn't hand over")
+	}
+}
+
 // TestQuiescentOverAll: each replica waits until the one that acts has nothing left to do, and says what's left otherwise.
 func TestQuiescentOverAll(t *testing.T) {
 	all := newReplicas(t, 2)

@@ -90,15 +90,15 @@ func (s *Store) Close() {
 }
 
 const (
-	// readTimeout is for one read of one key, or for one of a few words: a new leader takes less. A second try goes to another
-	// member; a third would find the same.
+	// readTimeout is for one read of one key, or for one of a few words: a new leader takes less. etcd's client takes the members
+	// in turn, over all requests: a second try goes to another member unless other requests came in between.
 	readTimeout = 2 * time.Second
 	readTries   = 2
 	// pageTimeout is for one page of a list, and for a compaction: listBytes over a slow line, from a slow disk.
 	pageTimeout = 30 * time.Second
 )
 
-// get is etcd's Range, linearizable, which is tried again at another member if the first doesn't answer. The errors are
+// get is etcd's Range, linearizable, which is tried again if no answer comes, mostly at another member. The errors are
 // etcd's and ctx's; no answer in time is ErrUnavailable.
 func (s *Store) get(ctx context.Context, timeout time.Duration, key string, options ...clientv3.OpOption) (*clientv3.GetResponse, error) {
 	for try := 1; ; try++ {
