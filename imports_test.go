@@ -24,9 +24,10 @@ var floors = []floor{
 	{"kubeproto", nil},
 	{"storage", nil},
 	{"storage/embedded", []string{"storage"}},
-	{"storage/remote", []string{"storage"}},
+	{"storage/txn", nil},
+	{"storage/remote", []string{"storage", "storage/txn"}},
 	{"storage/etcd/check", nil},
-	{"storage/etcd", []string{"storage/etcd/check"}},
+	{"storage/etcd", []string{"storage/etcd/check", "storage/txn"}},
 	{"storage/election", []string{"storage"}},
 	{"storage/cacher", []string{"selectors", "watchstream", "kubeproto", "storage"}},
 	{"registry/clip", nil},
@@ -48,7 +49,7 @@ var floors = []floor{
 	}},
 	{"controllers", []string{"watchstream", "storage", "storage/cacher", "registry/clip", "registry/crd", "registry/quota", "registry"}},
 	{"registry/builtin", []string{"registry", "registry/expression", "registry/form", "storage", "storage/cacher"}},
-	{"storage/storagetest", []string{"storage"}},
+	{"storage/storagetest", []string{"storage", "storage/embedded", "storage/etcd"}},
 	{"access", []string{"selectors", "storage", "storage/cacher", "registry"}},
 	{"admission/match", []string{"registry", "registry/expression"}},
 	{"admission/plugins", []string{"storage", "storage/cacher", "registry", "registry/quota"}},
@@ -60,9 +61,10 @@ var floors = []floor{
 	{"client", []string{"selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},
 	{"client/cli", []string{"selectors", "watchstream", "client", "client/kubeconfig"}},
-	{"internal/faultproxy", nil},                               // between clients and servers in tests
-	{"e2e", nil},                                               // runs the binary
-	{"bench", []string{"client"}},                              // runs the binary, or measures a server that runs; tries the client at either
+	{"internal/credentials", nil}, // what clients of tests show
+	{"internal/faultproxy", nil},  // between clients and servers in tests
+	{"e2e", nil},                  // runs the binary
+	{"bench", []string{"client"}}, // runs the binary, or measures a server that runs; tries the client at either
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
 	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
 	{"migrate", []string{"storage", "storage/etcd", "storage/remote"}},

@@ -1,21 +1,15 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 )
 
 // BenchmarkKubeAPIServerStart measures, under the name kube-apiserver with TLS, client certificates and RBAC, from the start of the
@@ -26,10 +20,7 @@ func BenchmarkKubeAPIServerStart(b *testing.B) {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	dir := b.TempDir()
-	ca := filepath.Join(dir, "ca.crt")
-	if err := os.WriteFile(ca, authority(b), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	ca := credentials.NewAuthority(b, "clients").File
 	var took time.Duration
 	for b.Loop() {
 		port := freePort(b)
@@ -62,20 +53,4 @@ func BenchmarkKubeAPIServerStart(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(took)/float64(time.Millisecond)/float64(b.N), "ms/start")
-}
-
-// authority returns the certificate of an authority, as PEM.
-func authority(t testing.TB) []byte {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }

@@ -132,19 +132,14 @@ func freePort(t testing.TB) string {
 func awaitHealth(t *testing.T, url string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	eventually(t, url+" answers 200", func() bool {
 		res, err := client.Get(url)
-		if err == nil {
-			io.Copy(io.Discard, res.Body)
-			res.Body.Close()
-			if res.StatusCode == http.StatusOK {
-				return
-			}
+		if err != nil {
+			return false
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %v", url, err)
-		}
-	}
+		res.Body.Close()
+		return res.StatusCode == http.StatusOK
+	})
 }
 
 // TestDropInEndsWithParent: with the variable set, neither program outlives the one that started it.

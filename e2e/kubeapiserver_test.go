@@ -2,15 +2,9 @@ package e2e
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -20,15 +14,18 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 )
 
-// kubeAPIServer is the program under that name, with AlwaysAllow on loopback.
+// kubeAPIServer is the program under that name.
 type kubeAPIServer struct {
 	t       *testing.T
 	program string
 	cmd     *exec.Cmd
 	url     string
-	log     bytes.Buffer
+	log     output
+	token   string // of an administrator; without one whoever asks may do everything, as with AlwaysAllow on loopback
 	client  http.Client
 }
 
@@ -44,7 +41,7 @@ func newKubeAPIServer(t *testing.T) *kubeAPIServer {
 	}}}
 }
 
-// start starts the program with further flags, and waits until it answers. The test's end stops it.
+// start starts the program with further flags, and waits until it's ready. The test's end stops it.
 func (k *kubeAPIServer) start(env []string, flags ...string) {
 	k.t.Helper()
 	port := freePort(k.t)
@@ -61,27 +58,70 @@ func (k *kubeAPIServer) start(env []string, flags ...string) {
 		}
 	})
 	k.url = "https://127.0.0.1:" + port
-	awaitHealth(k.t, k.url+"/readyz")
+	eventually(k.t, "it's ready", func() bool {
+		res, _, err := k.send(&k.client, "GET", "/readyz", "", k.asAdministrator()...)
+		return err == nil && res.StatusCode == http.StatusOK
+	})
 }
 
-// do sends a request, and returns the code and the answer.
-func (k *kubeAPIServer) do(method, path, body string) (int, string) {
+// withUsers writes the file for --token-auth-file, with an administrator whom the requests are from and alice, and returns the flag.
+func (k *kubeAPIServer) withUsers() string {
 	k.t.Helper()
-	r, err := http.NewRequestWithContext(k.t.Context(), method, k.url+path, strings.NewReader(body))
-	if err != nil {
+	file := filepath.Join(k.t.TempDir(), "users.csv")
+	if err := os.WriteFile(file, []byte("root-token,root,1,system:masters\nalice-token,alice,2\n"), 0o600); err != nil {
 		k.t.Fatal(err)
 	}
-	r.Header.Set("Content-Type", "application/yaml")
-	res, err := k.client.Do(r)
+	k.token = "root-token"
+	return "--token-auth-file=" + file
+}
+
+func (k *kubeAPIServer) asAdministrator() []string {
+	if k.token == "" {
+		return nil
+	}
+	return []string{"Authorization", "Bearer " + k.token}
+}
+
+// send sends a request. An error means that there was no whole answer. headers are names and values in turn.
+func (k *kubeAPIServer) send(by *http.Client, method, path, body string, headers ...string) (*http.Response, string, error) {
+	r, err := http.NewRequestWithContext(k.t.Context(), method, k.url+path, strings.NewReader(body))
 	if err != nil {
-		k.t.Fatal(err)
+		return nil, "", err
+	}
+	r.Header.Set("Content-Type", "application/yaml")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
+	}
+	res, err := by.Do(r)
+	if err != nil {
+		return nil, "", err
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
+	return res, string(answer), err
+}
+
+// ask sends a request of somebody who shows nothing but the headers, and the client certificate if there's one.
+func (k *kubeAPIServer) ask(cert *tls.Certificate, method, path, body string, headers ...string) (*http.Response, string) {
+	k.t.Helper()
+	by := &k.client
+	if cert != nil {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{*cert}}}
+		defer transport.CloseIdleConnections()
+		by = &http.Client{Timeout: k.client.Timeout, Transport: transport}
+	}
+	res, answer, err := k.send(by, method, path, body, headers...)
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	return res.StatusCode, string(answer)
+	return res, answer
+}
+
+// do sends a request of the administrator, and returns the code and the answer.
+func (k *kubeAPIServer) do(method, path, body string) (int, string) {
+	k.t.Helper()
+	res, answer := k.ask(nil, method, path, body, k.asAdministrator()...)
+	return res.StatusCode, answer
 }
 
 // must is do with a code of success.
@@ -123,28 +163,20 @@ func TestKubeAPIServerRefuses(t *testing.T) {
 
 // TestKubeAPIServerCertDir: a pair that is in --cert-dir is what the server shows, and stays as it is.
 func TestKubeAPIServerCertDir(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: "mine"}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	encoded, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	files := map[string][]byte{
-		"apiserver.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}),
-		"apiserver.key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: encoded}),
-	}
-	for name, content := range files {
+	mine := credentials.NewAuthority(t, "authority").Issue(t, "mine", nil, func(c *x509.Certificate) {
+		c.IPAddresses, c.ExtKeyUsage = []net.IP{net.IPv4(127, 0, 0, 1)}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	})
+	certFile, keyFile := credentials.Files(t, mine)
+	dir, files := t.TempDir(), map[string][]byte{}
+	for name, file := range map[string]string{"apiserver.crt": certFile, "apiserver.key": keyFile} {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
 			t.Fatal(err)
 		}
+		files[name] = content
 	}
 	k := newKubeAPIServer(t)
 	k.start(nil, "--cert-dir="+dir)
@@ -153,7 +185,7 @@ func TestKubeAPIServerCertDir(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if shown := conn.ConnectionState().PeerCertificates[0]; !bytes.Equal(shown.Raw, certificate) {
+	if shown := conn.ConnectionState().PeerCertificates[0]; !bytes.Equal(shown.Raw, mine.Certificate[0]) {
 		t.Errorf("it shows the certificate of %v", shown.Subject)
 	}
 	for name, content := range files {
@@ -192,15 +224,10 @@ func TestKubeAPIServerControllers(t *testing.T) {
 					}
 					continue
 				}
-				for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-					code, answer := k.do("GET", path, "")
-					if code == http.StatusNotFound {
-						break
-					}
-					if time.Now().After(deadline) {
-						t.Fatalf("%s stays: %s", path, answer)
-					}
-				}
+				eventually(t, path+" is gone", func() bool {
+					code, _ := k.do("GET", path, "")
+					return code == http.StatusNotFound
+				})
 			}
 		})
 	}
@@ -224,39 +251,15 @@ func TestKubeAPIServerVerbosity(t *testing.T) {
 // TestKubeAPIServerFlags: flags that have a meaning have it under this name, too.
 func TestKubeAPIServerFlags(t *testing.T) {
 	dir := t.TempDir()
-	users, policy, log := filepath.Join(dir, "users.csv"), filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
-	for file, text := range map[string]string{
-		users:  "root-token,root,1,system:masters\nalice-token,alice,2\n",
-		policy: "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata, resources: [{resources: [secrets]}]}]\n",
-	} {
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
+	const rules = "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: Metadata, resources: [{resources: [secrets]}]}]\n"
+	if err := os.WriteFile(policy, []byte(rules), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	k := newKubeAPIServer(t)
-	k.start(nil, "--cert-dir="+t.TempDir(), "--token-auth-file="+users, "--authorization-mode=Node,RBAC", "--audit-policy-file="+policy, "--audit-log-path="+log,
+	k.start(nil, "--cert-dir="+t.TempDir(), k.withUsers(), "--authorization-mode=Node,RBAC", "--audit-policy-file="+policy, "--audit-log-path="+log,
 		"--cors-allowed-origins=^https://web[.]example$", "--service-account-issuer=https://issuer.example", "--api-audiences=here",
 		"--service-cluster-ip-range=10.9.0.0/24", "--disable-admission-plugins=ServiceAccount")
-	send := func(token, method, path, body string) (*http.Response, string) {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), method, k.url+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+token)
-		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Origin", "https://web.example")
-		res, err := k.client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer res.Body.Close()
-		answer, err := io.ReadAll(res.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res, string(answer)
-	}
 	const space = "/api/v1/namespaces/default/"
 	for _, tc := range []struct {
 		name, token, method, path, body string
@@ -272,7 +275,7 @@ func TestKubeAPIServerFlags(t *testing.T) {
 		{"--api-audiences", "root-token", "POST", space + "serviceaccounts/robot/token", `{"spec":{}}`, 201, `"audiences":["here"]`},
 		{"--service-account-issuer", "root-token", "GET", "/.well-known/openid-configuration", "", 200, `"issuer":"https://issuer.example"`},
 	} {
-		res, answer := send(tc.token, tc.method, tc.path, tc.body)
+		res, answer := k.ask(nil, tc.method, tc.path, tc.body, "Authorization", "Bearer "+tc.token, "Origin", "https://web.example")
 		if res.StatusCode != tc.code || !strings.Contains(answer, tc.want) {
 			t.Errorf("%s: %s %s, want %d with %s", tc.name, res.Status, answer, tc.code, tc.want)
 		}
@@ -280,14 +283,9 @@ func TestKubeAPIServerFlags(t *testing.T) {
 			t.Errorf("--cors-allowed-origins: %s: a page of that origin is allowed as %q", tc.name, got)
 		}
 	}
-	want := []string{`"username":"alice"`, `"username":"root"`}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+	eventually(t, "the audit log has the lines about secrets, and no others", func() bool {
 		lines, err := os.ReadFile(log)
-		if err == nil && strings.Contains(string(lines), want[0]) && strings.Contains(string(lines), want[1]) && !strings.Contains(string(lines), "services") {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the audit log is %s, %v", lines, err)
-		}
-	}
+		has := func(part string) bool { return strings.Contains(string(lines), part) }
+		return err == nil && has(`"username":"alice"`) && has(`"username":"root"`) && !has("services")
+	})
 }

@@ -1,5 +1,5 @@
 // Package e2e tests the program from the outside: each test starts the real binary, talks HTTP to it,
-// sends it signals, and looks at its exit code, its output and its files. It imports nothing of ours.
+// sends it signals, and looks at its exit code, its output and its files. It imports nothing of the server's.
 package e2e
 
 import (

@@ -7,10 +7,12 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
 
@@ -75,7 +77,7 @@ func TestWatchesEndWithCredentials(t *testing.T) {
 
 	var expired *tls.Certificate
 	for life := 2 * time.Second; ; life *= 2 { // long enough to be let in on a busy machine
-		cert := d.clients.issue(t, "ann", nil, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(life) })
+		cert := d.clients.Issue(t, "ann", nil, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(life) })
 		if end := d.watchAs(cert, ""); end != nil {
 			if err := end(); err != nil {
 				t.Errorf("the certificate has expired: the watch ended with %v", err)
@@ -88,14 +90,9 @@ func TestWatchesEndWithCredentials(t *testing.T) {
 		t.Error("an expired certificate is let in again")
 	}
 
-	bob := d.clients.issue(t, "bob", nil, nil)
+	bob := d.clients.Issue(t, "bob", nil, nil)
 	end := d.watchAs(bob, "")
-	other := newAuthority(t, "others")
-	text, err := os.ReadFile(other.file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(d.clients.file, text, 0o600); err != nil {
+	if err := os.WriteFile(d.clients.File, credentials.NewAuthority(t, "others").PEM(), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := end(); err != nil || d.watchAs(bob, "") != nil {
@@ -114,26 +111,18 @@ func TestWatchesEndWithCredentials(t *testing.T) {
 // TestAuthenticationConfigurationReread: the file takes effect when it changes. What can't be used is logged, and changes nothing.
 func TestAuthenticationConfigurationReread(t *testing.T) {
 	t.Parallel()
-	i := newIssuer(t)
-	file := i.configuration(t)
+	i := credentials.NewIssuer(t)
+	good, file := i.Configuration(), filepath.Join(t.TempDir(), "authentication.yaml")
+	writeFile(t, file, good)
 	d := newDoors(t, server.RecheckSoon, func(s *server.Server) { s.Access.AuthenticationConfigFile = file })
-	good, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file+".new", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file+".new", text)
 		if err := os.Rename(file+".new", file); err != nil {
 			t.Fatal(err)
 		}
 	}
-	token := i.sign(t, map[string]any{
-		"iss": i.URL, "aud": "lite", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
-		"hd": "example.com", "roles": []string{"dev"}, "tenant": "acme",
-	})
+	token := i.Token(t, nil)
 	is := func(user string) func() bool {
 		return func() bool { return strings.HasPrefix(d.whoHas(token), user) }
 	}
@@ -149,7 +138,7 @@ func TestAuthenticationConfigurationReread(t *testing.T) {
 	if !is("oidc:ann/")() {
 		t.Errorf("with a bad file the token is %s", d.whoHas(token))
 	}
-	write(strings.Replace(string(good), `"oidc:" + claims.sub`, `"new:" + claims.sub`, 1))
+	write(strings.Replace(good, `"oidc:" + claims.sub`, `"new:" + claims.sub`, 1))
 	until(t, "the new mapping", is("new:ann/"))
 	end := d.watchAs(nil, token)
 	write("apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n")
@@ -157,6 +146,6 @@ func TestAuthenticationConfigurationReread(t *testing.T) {
 		t.Errorf("the issuer is gone: the watch ended with %v", err)
 	}
 	until(t, "no issuer", is("401"))
-	write(string(good))
+	write(good)
 	until(t, "the issuer again", is("oidc:ann/"))
 }

@@ -1,15 +1,7 @@
 package server_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
-	"encoding/pem"
-	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,105 +9,18 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
 
-// issuer is an OIDC issuer that serves its key.
-type issuer struct {
-	*httptest.Server
-	key *ecdsa.PrivateKey
-}
-
-func newIssuer(t *testing.T) *issuer {
-	t.Helper()
-	i := &issuer{key: newKey(t)}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"issuer":%q,"jwks_uri":%q}`, i.URL, i.URL+"/keys")
-	})
-	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
-		point, err := i.key.PublicKey.Bytes()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		fmt.Fprintf(w, `{"keys":[{"kty":"EC","use":"sig","alg":"ES256","kid":"k","crv":"P-256","x":%q,"y":%q}]}`, encode64(point[1:33]), encode64(point[33:]))
-	})
-	i.Server = httptest.NewTLSServer(mux)
-	t.Cleanup(i.Close)
-	return i
-}
-
-func encode64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
-
-// sign makes a token with the issuer's key.
-func (i *issuer) sign(t *testing.T, claims map[string]any) string {
-	t.Helper()
-	body, err := json.Marshal(claims)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := encode64([]byte(`{"alg":"ES256","kid":"k"}`)) + "." + encode64(body)
-	sum := sha256.Sum256([]byte(text))
-	r, s, err := ecdsa.Sign(rand.Reader, i.key, sum[:])
-	if err != nil {
-		t.Fatal(err)
-	}
-	signature := make([]byte, 64)
-	r.FillBytes(signature[:32])
-	s.FillBytes(signature[32:])
-	return text + "." + encode64(signature)
-}
-
-// configuration is a file that believes the issuer.
-func (i *issuer) configuration(t *testing.T) string {
-	t.Helper()
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: i.Certificate().Raw})
-	indented := strings.ReplaceAll(strings.TrimSpace(string(authority)), "\n", "\n      ")
-	text := `apiVersion: apiserver.config.k8s.io/v1
-kind: AuthenticationConfiguration
-jwt:
-- issuer:
-    url: ` + i.URL + `
-    audiences: [lite]
-    certificateAuthority: |
-      ` + indented + `
-  claimValidationRules:
-  - expression: claims.hd == "example.com"
-    message: wrong domain
-  claimMappings:
-    username: {expression: '"oidc:" + claims.sub'}
-    groups: {expression: claims.roles}
-    uid: {claim: sub}
-    extra:
-    - key: example.com/tenant
-      valueExpression: claims.tenant
-  userValidationRules:
-  - expression: "!user.groups.exists(g, g == 'oidc:banned')"
-    message: banned
-`
-	file := filepath.Join(t.TempDir(), "authentication.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // TestOIDC: tokens of an issuer let in, as its configuration says.
 func TestOIDC(t *testing.T) {
-	i := newIssuer(t)
-	d := newDoors(t, func(s *server.Server) { s.Access.AuthenticationConfigFile = i.configuration(t) })
-	claims := func(change func(c map[string]any)) map[string]any {
-		c := map[string]any{
-			"iss": i.URL, "aud": "lite", "sub": "ann", "exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(),
-			"hd": "example.com", "roles": []string{"oidc:dev", "oidc:ops"}, "tenant": "acme",
-		}
-		if change != nil {
-			change(c)
-		}
-		return c
-	}
-	good := i.sign(t, claims(nil))
+	i := credentials.NewIssuer(t)
+	file := filepath.Join(t.TempDir(), "authentication.yaml")
+	writeFile(t, file, i.Configuration())
+	d := newDoors(t, func(s *server.Server) { s.Access.AuthenticationConfigFile = file })
+	with := func(claim string, value any) string { return i.Token(t, map[string]any{claim: value}) }
+	good := i.Token(t, nil)
 	until(t, "the issuer's keys", func() bool { return d.whoHas(good) != "401" })
 	if got, want := d.whoHas(good), "oidc:ann/ann oidc:dev,oidc:ops,system:authenticated"; got != want {
 		t.Errorf("it's %s, want %s", got, want)
@@ -123,16 +28,15 @@ func TestOIDC(t *testing.T) {
 	if _, text := d.Do(http.MethodPost, selfReview, "{}", "Authorization", "Bearer "+good, "Content-Type", "application/json"); !strings.Contains(text, `"extra":{"example.com/tenant":["acme"]}`) {
 		t.Errorf("the user is %s", text)
 	}
-	other := &issuer{Server: i.Server, key: newKey(t)}
 	parts := strings.Split(good, ".")
 	for name, tc := range map[string]struct{ token, log string }{
-		"another audience": {i.sign(t, claims(func(c map[string]any) { c["aud"] = "else" })), "audience"},
-		"expired":          {i.sign(t, claims(func(c map[string]any) { c["exp"] = time.Now().Add(-time.Hour).Unix() })), "expired"},
-		"another issuer":   {i.sign(t, claims(func(c map[string]any) { c["iss"] = "https://else.example" })), "nobody's"},
-		"another key":      {other.sign(t, claims(nil)), "verify"},
-		"another domain":   {i.sign(t, claims(func(c map[string]any) { c["hd"] = "else.example" })), "wrong domain"},
-		"banned":           {i.sign(t, claims(func(c map[string]any) { c["roles"] = []string{"oidc:banned"} })), "banned"},
-		"algorithm none":   {encode64([]byte(`{"alg":"none"}`)) + "." + parts[1] + ".", "verify"},
+		"another audience": {with("aud", "else"), "audience"},
+		"expired":          {with("exp", time.Now().Add(-time.Hour).Unix()), "expired"},
+		"another issuer":   {with("iss", "https://else.example"), "nobody's"},
+		"another key":      {i.Impostor(t).Token(t, nil), "verify"},
+		"another domain":   {with("hd", "else.example"), "wrong domain"},
+		"banned":           {with("roles", []string{"oidc:banned"}), "banned"},
+		"algorithm none":   {credentials.Encode([]byte(`{"alg":"none"}`)) + "." + parts[1] + ".", "verify"},
 		"cut signature":    {parts[0] + "." + parts[1] + "." + parts[2][:40], "verify"},
 	} {
 		d.log.take()

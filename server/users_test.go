@@ -3,20 +3,16 @@ package server_test
 import (
 	"bytes"
 	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -29,75 +25,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
-
-// authority issues certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string // PEM
-}
-
-func newAuthority(t *testing.T, name string) *authority {
-	t.Helper()
-	a := &authority{key: newKey(t), file: filepath.Join(t.TempDir(), name+".crt")}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.cert = a.sign(t, template, template, a.key)
-	a.write(t)
-	return a
-}
-
-// write puts the authority's certificate into its file.
-func (a *authority) write(t *testing.T) {
-	t.Helper()
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw})
-	if err := os.WriteFile(a.file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func newKey(t *testing.T) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func (a *authority) sign(t *testing.T, template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
-}
-
-// issue makes a certificate for a client; change may spoil it.
-func (a *authority) issue(t *testing.T, name string, groups []string, change func(*x509.Certificate)) *tls.Certificate {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name, Organization: groups},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}
-	if change != nil {
-		change(template)
-	}
-	cert := a.sign(t, template, a.cert, key)
-	return &tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
-}
 
 // syncBuffer is a log that is read while it's written.
 type syncBuffer struct {
@@ -123,7 +54,7 @@ func (b *syncBuffer) take() string {
 type doors struct {
 	*servertest.Server
 	log            *syncBuffer
-	clients, proxy *authority
+	clients, proxy *credentials.Authority
 	t              *testing.T
 }
 
@@ -131,7 +62,7 @@ const csvTokens = "alice-token,alice,u1,\"devs,ops\"\nbob-token,bob,u2\n"
 
 func newDoors(t *testing.T, options ...func(*server.Server)) *doors {
 	t.Helper()
-	d := &doors{log: new(syncBuffer), clients: newAuthority(t, "clients"), proxy: newAuthority(t, "proxies"), t: t}
+	d := &doors{log: new(syncBuffer), clients: credentials.NewAuthority(t, "clients"), proxy: credentials.NewAuthority(t, "proxies"), t: t}
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
 	if err := os.WriteFile(tokens, []byte(csvTokens), 0o600); err != nil {
 		t.Fatal(err)
@@ -140,8 +71,8 @@ func newDoors(t *testing.T, options ...func(*server.Server)) *doors {
 		s.TLS, s.Token, s.Log = true, "root-token", slog.New(slog.NewTextHandler(d.log, nil))
 		s.Builtin = "all"
 		s.Access = access.Options{
-			ClientCAFile: d.clients.file, TokenAuthFile: tokens,
-			RequestHeader: access.RequestHeader{ClientCAFile: d.proxy.file, AllowedNames: []string{"front"}},
+			ClientCAFile: d.clients.File, TokenAuthFile: tokens,
+			RequestHeader: access.RequestHeader{ClientCAFile: d.proxy.File, AllowedNames: []string{"front"}},
 		}
 	}}, options...)...)
 	d.Client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
@@ -202,9 +133,9 @@ const unauthorized = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":
 // TestCredentials: who a request comes from, by all that it may show; what is wrong gets a 401 that tells nothing, and a line in the log.
 func TestCredentials(t *testing.T) {
 	d := newDoors(t)
-	other := newAuthority(t, "clients") // of the same name
+	other := credentials.NewAuthority(t, "clients") // of the same name
 	long := time.Now().Add(-24 * time.Hour)
-	front := d.proxy.issue(t, "front", nil, nil)
+	front := d.proxy.Issue(t, "front", nil, nil)
 	for _, tc := range []struct {
 		name    string
 		cert    *tls.Certificate
@@ -213,15 +144,15 @@ func TestCredentials(t *testing.T) {
 		log     string // part of the line; "" for none
 	}{
 		{"nothing", nil, nil, "401", ""},
-		{"certificate", d.clients.issue(t, "carol", []string{"ops", "devs"}, nil), nil, "carol/ ops,devs,system:authenticated", ""},
-		{"certificate of an administrator", d.clients.issue(t, "root", []string{"system:masters"}, nil), nil, "root/ system:masters,system:authenticated", ""},
-		{"certificate of another authority", other.issue(t, "carol", nil, nil), nil, "401", "unknown authority"},
-		{"expired certificate", d.clients.issue(t, "carol", nil, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = long, long.Add(time.Hour) }), nil, "401", "expired"},
-		{"certificate of the future", d.clients.issue(t, "carol", nil, func(c *x509.Certificate) {
+		{"certificate", d.clients.Issue(t, "carol", []string{"ops", "devs"}, nil), nil, "carol/ ops,devs,system:authenticated", ""},
+		{"certificate of an administrator", d.clients.Issue(t, "root", []string{"system:masters"}, nil), nil, "root/ system:masters,system:authenticated", ""},
+		{"certificate of another authority", other.Issue(t, "carol", nil, nil), nil, "401", "unknown authority"},
+		{"expired certificate", d.clients.Issue(t, "carol", nil, func(c *x509.Certificate) { c.NotBefore, c.NotAfter = long, long.Add(time.Hour) }), nil, "401", "expired"},
+		{"certificate of the future", d.clients.Issue(t, "carol", nil, func(c *x509.Certificate) {
 			c.NotBefore, c.NotAfter = time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
 		}), nil, "401", "not yet valid"},
-		{"server's certificate", d.clients.issue(t, "carol", nil, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), nil, "401", "incompatible key usage"},
-		{"certificate without a name", d.clients.issue(t, "", []string{"system:masters"}, nil), nil, "401", "no common name"},
+		{"server's certificate", d.clients.Issue(t, "carol", nil, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }), nil, "401", "incompatible key usage"},
+		{"certificate without a name", d.clients.Issue(t, "", []string{"system:masters"}, nil), nil, "401", "no common name"},
 		{"proxy's certificate", front, nil, "401", "unknown authority"},
 		{"token", nil, []string{"Authorization", "Bearer alice-token"}, "alice/u1 devs,ops,system:authenticated", ""},
 		{"token without groups", nil, []string{"Authorization", "bearer  bob-token "}, "bob/u2 system:authenticated", ""},
@@ -230,13 +161,13 @@ func TestCredentials(t *testing.T) {
 		{"empty token", nil, []string{"Authorization", "Bearer "}, "401", ""},
 		{"two tokens", nil, []string{"Authorization", "Bearer alice-token bob-token"}, "401", "nobody's"},
 		{"another scheme", nil, []string{"Authorization", "Basic YWxpY2U6eA=="}, "401", ""},
-		{"bad certificate and good token", other.issue(t, "carol", nil, nil), []string{"Authorization", "Bearer alice-token"}, "alice/u1 devs,ops,system:authenticated", ""},
-		{"good certificate and bad token", d.clients.issue(t, "carol", nil, nil), []string{"Authorization", "Bearer x"}, "carol/ system:authenticated", ""},
+		{"bad certificate and good token", other.Issue(t, "carol", nil, nil), []string{"Authorization", "Bearer alice-token"}, "alice/u1 devs,ops,system:authenticated", ""},
+		{"good certificate and bad token", d.clients.Issue(t, "carol", nil, nil), []string{"Authorization", "Bearer x"}, "carol/ system:authenticated", ""},
 		{"proxy", front, []string{"X-Remote-User", "dave", "X-Remote-Uid", "7", "X-Remote-Group", "a", "X-Remote-Group", "b"}, "dave/7 a,b,system:authenticated", ""},
 		{"proxy for an anonymous", front, []string{"X-Remote-User", "system:anonymous", "X-Remote-Group", "system:unauthenticated"}, "system:anonymous/ system:unauthenticated", ""},
-		{"proxy of another name", d.proxy.issue(t, "back", nil, nil), []string{"X-Remote-User", "dave"}, "401", "allowed-names"},
-		{"proxy of another authority", other.issue(t, "front", nil, nil), []string{"X-Remote-User", "dave"}, "401", "unknown authority"},
-		{"client that plays proxy", d.clients.issue(t, "front", nil, nil), []string{"X-Remote-User", "dave", "X-Remote-Group", "system:masters"}, "front/ system:authenticated", ""},
+		{"proxy of another name", d.proxy.Issue(t, "back", nil, nil), []string{"X-Remote-User", "dave"}, "401", "allowed-names"},
+		{"proxy of another authority", other.Issue(t, "front", nil, nil), []string{"X-Remote-User", "dave"}, "401", "unknown authority"},
+		{"client that plays proxy", d.clients.Issue(t, "front", nil, nil), []string{"X-Remote-User", "dave", "X-Remote-Group", "system:masters"}, "front/ system:authenticated", ""},
 		{"nobody who plays proxy", nil, []string{"X-Remote-User", "dave"}, "401", ""},
 		{"impersonation", nil, []string{"Authorization", "Bearer root-token", "Impersonate-User", "erin", "Impersonate-Group", "x", "Impersonate-Uid", "9"}, "erin/9 x,system:authenticated", ""},
 		{"impersonated account", nil, []string{"Authorization", "Bearer root-token", "Impersonate-User", "system:serviceaccount:shop:till"}, "system:serviceaccount:shop:till/ system:serviceaccounts,system:serviceaccounts:shop,system:authenticated", ""},
@@ -271,13 +202,13 @@ func TestCredentials(t *testing.T) {
 // TestClientCAIsReloaded: another authority in the file counts soon, also on connections that are open.
 func TestClientCAIsReloaded(t *testing.T) {
 	d := newDoors(t)
-	next := newAuthority(t, "next")
+	next := credentials.NewAuthority(t, "next")
 	client := func(cert *tls.Certificate) *http.Client {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{*cert}}}
 		t.Cleanup(transport.CloseIdleConnections)
 		return &http.Client{Transport: transport}
 	}
-	before, after := client(d.clients.issue(t, "old", nil, nil)), client(next.issue(t, "new", nil, nil))
+	before, after := client(d.clients.Issue(t, "old", nil, nil)), client(next.Issue(t, "new", nil, nil))
 	ask := func(c *http.Client) int {
 		r, _ := d.send(c, http.MethodPost, selfReview, "{}")
 		return r.StatusCode
@@ -285,15 +216,16 @@ func TestClientCAIsReloaded(t *testing.T) {
 	if a, b := ask(before), ask(after); a != http.StatusCreated || b != http.StatusUnauthorized {
 		t.Fatalf("at first %d and %d", a, b)
 	}
-	if err := os.WriteFile(d.clients.file, []byte("nonsense"), 0o600); err != nil {
+	if err := os.WriteFile(d.clients.File, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "a line about the bad file", func() bool { ask(before); return strings.Contains(d.log.take(), "those that were read before stay") })
 	if code := ask(before); code != http.StatusCreated {
 		t.Errorf("with a bad file %d", code)
 	}
-	next.file = d.clients.file
-	next.write(t)
+	if err := os.WriteFile(d.clients.File, next.PEM(), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	until(t, "the new authority", func() bool { return ask(after) == http.StatusCreated })
 	if code := ask(before); code != http.StatusUnauthorized {
 		t.Errorf("the old authority's certificate: %d", code)
@@ -710,7 +642,7 @@ func TestNodeAddsNothing(t *testing.T) {
 			d.make("/api/v1/nodes", "metadata: {name: n1}")
 			d.make(space+"secrets", "metadata: {name: mounted}")
 			d.make(space+"pods", "metadata: {name: p}\nspec: {nodeName: n1, volumes: [{name: v, secret: {secretName: mounted}}], containers: [{name: c, image: i}]}")
-			node := d.clients.issue(t, "system:node:n1", []string{"system:nodes"}, nil)
+			node := d.clients.Issue(t, "system:node:n1", []string{"system:nodes"}, nil)
 			get := func(cert *tls.Certificate, path, token string) string {
 				t.Helper()
 				r, text := d.ask(cert, false, http.MethodGet, path, "", "Authorization", token)

@@ -2,13 +2,7 @@ package remote_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 )
@@ -277,21 +272,21 @@ func TestOptions(t *testing.T) {
 
 // TestTLS: a member that asks for certificates is reached with the right ones, and each wrong one is named.
 func TestTLS(t *testing.T) {
-	ours, others := newAuthority(t), newAuthority(t)
-	serverCert, serverKey := ours.issue(t, "etcd")
-	clientCert, clientKey := ours.issue(t, "client")
-	strangerCert, strangerKey := others.issue(t, "stranger")
+	ours, others := credentials.NewAuthority(t, "authority"), credentials.NewAuthority(t, "authority")
+	serverCert, serverKey := issueFor(t, ours, "etcd")
+	clientCert, clientKey := issueFor(t, ours, "client")
+	strangerCert, strangerKey := issueFor(t, others, "stranger")
 	a, _ := startEtcd(t, t.TempDir(), func(c *embed.Config) {
 		c.ListenClientUrls[0].Scheme = "https"
 		c.ClientTLSInfo.CertFile, c.ClientTLSInfo.KeyFile = serverCert, serverKey
-		c.ClientTLSInfo.TrustedCAFile, c.ClientTLSInfo.ClientCertAuth = ours.file, true
+		c.ClientTLSInfo.TrustedCAFile, c.ClientTLSInfo.ClientCertAuth = ours.File, true
 	})
-	good := remote.Options{Servers: []string{a}, CAFile: ours.file, CertFile: clientCert, KeyFile: clientKey}
+	good := remote.Options{Servers: []string{a}, CAFile: ours.File, CertFile: clientCert, KeyFile: clientKey}
 	if _, _, err := remote.Claim(t.Context(), connect(t, good)); err != nil {
 		t.Error(err)
 	}
 	wrong := good
-	wrong.CAFile = others.file
+	wrong.CAFile = others.File
 	refusedAtOnce(t, wrong, "--etcd-cafile")
 	wrong = good
 	wrong.CAFile = ""
@@ -310,49 +305,10 @@ func TestTLS(t *testing.T) {
 	refusedAtOnce(t, wrong, "has no certificate")
 }
 
-// authority signs certificates for 127.0.0.1.
-type authority struct {
-	file string // its own certificate
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t testing.TB) authority {
+// issueFor returns the files of a certificate for 127.0.0.1, and of its key.
+func issueFor(t testing.TB, a *credentials.Authority, name string) (certFile, keyFile string) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return authority{file(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), 0o600), cert, key}
-}
-
-// issue returns the files of a certificate and its key.
-func (a authority) issue(t testing.TB, name string) (certFile, keyFile string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return file(t, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), 0o600),
-		file(t, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER})), 0o600)
+	return credentials.Files(t, a.Issue(t, name, nil, func(c *x509.Certificate) {
+		c.IPAddresses, c.ExtKeyUsage = []net.IP{net.IPv4(127, 0, 0, 1)}, append(c.ExtKeyUsage, x509.ExtKeyUsageServerAuth)
+	}))
 }
