@@ -330,21 +330,20 @@ func (e *Endpoint) fromStored(_ context.Context, objects []*cacher.Object) ([][]
 	return out, nil
 }
 
-// convertTyped brings an object of a Go type from one version to another.
+// convertTyped brings an object of a Go type from one version to another. The caller says in the tree which version it is now.
 func (r *resource) convertTyped(to *Endpoint, tree map[string]any) error {
-	if from := r.version(tree["apiVersion"]); from != to {
-		if from.typed.ToStored != nil {
-			if err := from.typed.ToStored(tree); err != nil {
-				return err
-			}
-		}
-		if to.typed.FromStored != nil {
-			if err := to.typed.FromStored(tree); err != nil {
-				return err
-			}
+	from := r.version(tree["apiVersion"])
+	if from == to {
+		return nil
+	}
+	if from.typed.ToStored != nil {
+		if err := from.typed.ToStored(tree); err != nil {
+			return err
 		}
 	}
-	tree["apiVersion"] = to.apiVersion()
+	if to.typed.FromStored != nil {
+		return to.typed.FromStored(tree)
+	}
 	return nil
 }
 

@@ -61,10 +61,8 @@ func (h *handler) serveMember(w *response, r *http.Request) error {
 		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no member %s", quote(clip.Text(name))))
 	case errors.Is(err, etcd.ErrNotNow):
 		return statusError(http.StatusConflict, metav1.StatusReasonConflict, clip.Text(err.Error()))
-	case errors.Is(err, storage.ErrNoMajority):
-		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, clip.Text(err.Error()))
 	case err != nil:
-		return err
+		return h.registry.Failed(err)
 	}
 	all, err := h.members.Members(r.Context())
 	if err != nil {

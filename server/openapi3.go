@@ -80,28 +80,28 @@ func listSchema(e *registry.Endpoint, names schemaNames) *spec.Schema {
 	return s
 }
 
-// writeOpenAPI3 writes the document of a group version. As protobuf it's a part for each resource, which together are
-// the whole. A resource whose part is too large, or isn't what the library for that takes, is left out, so that the others
-// are there.
+// writeOpenAPI3 writes the document of a group version. As protobuf it's a part with what isn't about any resource, and one
+// for each resource, which together are the whole. A resource whose part is too large, or isn't what the library for that
+// takes, is left out, so that the others are there.
 func writeOpenAPI3(to io.Writer, media mediaType, v registry.Version, log *slog.Logger) error {
-	types, seen := derived{}, map[string]bool{}
+	types := derived{}
 	if media != mediaOpenAPI3 {
-		body, err := document3(v.Resources, types, seen)
+		body, _, err := document3(v.Resources, types, nil)
 		if err == nil {
 			_, err = to.Write(body)
 		}
 		return err
 	}
-	if len(v.Resources) == 0 {
-		part, err := part3(nil, types, seen)
-		if err == nil {
-			_, err = to.Write(part)
-		}
+	seen := map[string]bool{}
+	part, err := part3(nil, types, seen)
+	if err != nil {
+		return err
+	}
+	if _, err := to.Write(part); err != nil {
 		return err
 	}
 	for resources := range slices.Chunk(v.Resources, 1) {
-		with := maps.Clone(seen) // if the part is left out, the next one that refers to its schemas has to bring them
-		part, err := part3(resources, types, with)
+		part, err := part3(resources, types, seen)
 		if err != nil {
 			e := resources[0]
 			log.Warn("a resource is left out of OpenAPI v3 as protobuf", "group", e.Group, "version", e.Version, "resource", e.Plural, "error", err)
@@ -110,44 +110,45 @@ func writeOpenAPI3(to io.Writer, media mediaType, v registry.Version, log *slog.
 		if _, err := to.Write(part); err != nil {
 			return err
 		}
-		seen = with
 	}
 	return nil
 }
 
-// document3 returns a document of some resources, without the schemas that have been seen.
-func document3(resources []*registry.Endpoint, types derived, seen map[string]bool) ([]byte, error) {
+// document3 returns a document of some resources, and the schemas that are in it: those that haven't been seen.
+func document3(resources []*registry.Endpoint, types derived, seen map[string]bool) ([]byte, map[string]*spec.Schema, error) {
 	paths, components := object{}, map[string]*spec.Schema{}
 	for _, e := range resources {
 		names, schemas, err := schemasOf(e, types, (*registry.Endpoint).OpenAPI)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for name, schema := range schemas {
-			if !seen[name] {
-				seen[name], components[name] = true, util.WrapRefs(schema)
+			if components[name] == nil && !seen[name] {
+				components[name] = util.WrapRefs(schema)
 			}
 		}
 		for _, op := range operationsOf(e, names) {
 			if err := addOperation(paths, op, types, operation3); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
-	return json.Marshal(object{
+	body, err := json.Marshal(object{
 		"openapi":    "3.0.0",
 		"info":       object{"title": "apiserver-lite", "version": apiVersion},
 		"paths":      paths,
 		"components": object{"schemas": components},
 	})
+	return body, components, err
 }
 
 // maxOpenAPIProto is how much JSON is made into protobuf at once: that takes some fifty times as much memory.
 const maxOpenAPIProto = 4 << 20
 
-// part3 returns a document of some resources as protobuf.
+// part3 returns a document of some resources as protobuf. Its schemas are seen then. After an error they aren't: the next part
+// that refers to them has to bring them.
 func part3(resources []*registry.Endpoint, types derived, seen map[string]bool) ([]byte, error) {
-	body, err := document3(resources, types, seen)
+	body, schemas, err := document3(resources, types, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +159,14 @@ func part3(resources []*registry.Endpoint, types derived, seen map[string]bool) 
 	if err != nil {
 		return nil, err
 	}
-	return proto.Marshal(doc)
+	part, err := proto.Marshal(doc)
+	if err != nil {
+		return nil, err
+	}
+	for name := range schemas {
+		seen[name] = true
+	}
+	return part, nil
 }
 
 // addOperation adds one to the paths of a document.

@@ -318,11 +318,13 @@ func TestOpenAPIProtobuf(t *testing.T) {
 	}
 }
 
-// TestOpenAPIWithoutOne: a resource that can't be put into protobuf isn't in the document, and the others are.
+// TestOpenAPIWithoutOne: a resource that can't be put into protobuf, or that is too large for it, isn't in the document, and the
+// others are. Without any resource it's still a document.
 func TestOpenAPIWithoutOne(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t, func(s *server.Server) { s.Log = slog.New(slog.DiscardHandler) })
-	for _, name := range []string{"aaas", "zzzs"} { // before and after others
+	define := func(name, schema string) {
+		t.Helper()
 		s.PostYAML(definitionsPath, fmt.Sprintf(`
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -335,50 +337,54 @@ spec:
   - name: v1
     served: true
     storage: true
-    schema: {openAPIV3Schema: {type: object, description: "no text for a parser of YAML: \u007f"}}
-`, name))
+    schema: {openAPIV3Schema: {type: object, %[2]s}}
+`, name, schema))
 	}
-	res, body := s.Do("GET", "/openapi/v2", "", "Accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
-	doc := &openapi_v2.Document{}
-	if err := proto.Unmarshal([]byte(body), doc); err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("%s, %v: %.300s", res.Status, err, body)
+	const noText = `description: "no text for a parser of YAML: \u007f"`
+	var large strings.Builder // much more when apiVersion, kind and metadata are added to each
+	for i := range 6000 {
+		fmt.Fprintf(&large, "p%d: {type: object, x-kubernetes-embedded-resource: true, properties: {a: {type: string}}}, ", i)
 	}
-	names := map[string]bool{}
-	for _, d := range doc.Definitions.AdditionalProperties {
-		names[d.Name] = true
-	}
-	for name, want := range map[string]bool{
-		"com.example.v1.Widget": true, "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": true, "net.example.v1.Kaaas": false, "net.example.v1.Kzzzs": false,
-	} {
-		if names[name] != want {
-			t.Errorf("%s is there: %v, want %v", name, names[name], want)
+	define("aaas", noText) // before others
+	define("bbbs", "properties: {"+large.String()+"}")
+	define("zzzs", noText) // after others
+	document3 := func() *openapi_v3.Document {
+		t.Helper()
+		res, body := s.Do("GET", "/openapi/v3/apis/example.net/v1", "", "Accept", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf")
+		doc := &openapi_v3.Document{}
+		if err := proto.Unmarshal([]byte(body), doc); err != nil || res.StatusCode != http.StatusOK {
+			t.Fatalf("v3: %s, %v: %.300s", res.Status, err, body)
 		}
+		if doc.Openapi != "3.0.0" || doc.Info.GetTitle() == "" {
+			t.Errorf("v3: it's version %q of %v", doc.Openapi, doc.Info)
+		}
+		return doc
 	}
+	if doc := document3(); len(doc.GetComponents().GetSchemas().GetAdditionalProperties()) > 0 {
+		t.Errorf("v3: without a resource there is %v", doc.Components)
+	}
+	define("mmms", "description: As it should be.")
 
-	s.PostYAML(definitionsPath, `
-apiVersion: apiextensions.k8s.io/v1
-kind: CustomResourceDefinition
-metadata: {name: mmms.example.net}
-spec:
-  group: example.net
-  scope: Cluster
-  names: {plural: mmms, kind: Kmmms}
-  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
-`)
-	res, body = s.Do("GET", "/openapi/v3/apis/example.net/v1", "", "Accept", "application/com.github.proto-openapi.spec.v3@v1.0+protobuf")
-	doc3 := &openapi_v3.Document{}
-	if err := proto.Unmarshal([]byte(body), doc3); err != nil || res.StatusCode != http.StatusOK {
-		t.Fatalf("v3: %s, %v: %.300s", res.Status, err, body)
+	res, body := s.Do("GET", "/openapi/v2", "", "Accept", "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+	two := &openapi_v2.Document{}
+	if err := proto.Unmarshal([]byte(body), two); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("v2: %s, %v: %.300s", res.Status, err, body)
 	}
-	names = map[string]bool{}
-	for _, d := range doc3.Components.Schemas.AdditionalProperties {
-		names[d.Name] = true
+	schemas := map[string]map[string]bool{"v2": {}, "v3": {}}
+	for _, d := range two.Definitions.AdditionalProperties {
+		schemas["v2"][d.Name] = true
 	}
-	for name, want := range map[string]bool{
-		"net.example.v1.Kmmms": true, "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": true, "net.example.v1.Kaaas": false, "net.example.v1.Kzzzs": false,
-	} {
-		if names[name] != want {
-			t.Errorf("v3: %s is there: %v, want %v", name, names[name], want)
+	for _, d := range document3().Components.Schemas.AdditionalProperties {
+		schemas["v3"][d.Name] = true
+	}
+	for version, names := range schemas {
+		for name, want := range map[string]bool{
+			"net.example.v1.Kmmms": true, "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta": true,
+			"net.example.v1.Kaaas": false, "net.example.v1.Kbbbs": false, "net.example.v1.Kzzzs": false,
+		} {
+			if names[name] != want {
+				t.Errorf("%s: %s is there: %v, want %v", version, name, names[name], want)
+			}
 		}
 	}
 }

@@ -134,7 +134,7 @@ func (s *Server) RemoveMember(ctx context.Context, name string) error {
 	defer cancel()
 	if _, err := s.Local.RemoveMember(bounded, uint64(members[at].ID)); err != nil {
 		if bounded.Err() != nil {
-			return fmt.Errorf("remove %s: whether it happened is unknown: %w", name, err)
+			return fmt.Errorf("remove %s: whether it happened is unknown: %w: %w", name, bounded.Err(), err)
 		}
 		return fmt.Errorf("%w: %w", ErrNotNow, err)
 	}
