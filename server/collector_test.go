@@ -348,7 +348,7 @@ func TestCollectorRefused(t *testing.T) {
 		w.step(fmt.Sprintf("Thing b%d <Thing/a", i))
 	}
 	w.step("DELETE Thing/a")
-	eventually(t, "the dependents are gone", func() bool { return !strings.Contains(w.Get(w.path("Thing")), `"name"`) })
+	until(t, "the dependents are gone", func() bool { return !strings.Contains(w.Get(w.path("Thing")), `"name"`) })
 	res, body := w.Do("GET", "/debug/quiescent?timeout=100ms", "")
 	var answer struct {
 		Details struct {

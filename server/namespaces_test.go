@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,11 +152,11 @@ func TestUndeletableContent(t *testing.T) {
 	}
 	s.Do(http.MethodDelete, "/api/v1/namespaces/shop", "")
 	s.Do(http.MethodDelete, "/api/v1/namespaces/other", "")
-	eventually(t, "the other namespace and the other content are gone", func() bool {
+	until(t, "the other namespace and the other content are gone", func() bool {
 		res, _ := s.Do(http.MethodGet, "/api/v1/namespaces/other", "")
 		return res.StatusCode == http.StatusNotFound && strings.Contains(s.Get(allWidgets), `"items":[]`)
 	})
-	eventually(t, "the condition says why", func() bool {
+	until(t, "the condition says why", func() bool {
 		got := namespaceConditions(t, s)
 		return strings.Contains(got, `NamespaceDeletionContentFailure=True ContentDeletionFailed: Failed to delete all resource types, 1 remaining: stubborns.go.example.com "shop/a": `) &&
 			strings.Contains(got, "panicked (and 1 more)") &&
@@ -173,18 +172,9 @@ func TestUndeletableContent(t *testing.T) {
 		t.Errorf("the barrier says %s %s", res.Status, body)
 	}
 	stuck.Store(false)
-	eventually(t, "the namespace is gone", func() bool {
+	until(t, "the namespace is gone", func() bool {
 		res, _ := s.Do(http.MethodGet, "/api/v1/namespaces/shop", "")
 		return res.StatusCode == http.StatusNotFound
 	})
 	s.Quiescent()
-}
-
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
 }

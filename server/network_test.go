@@ -268,14 +268,27 @@ func TestShutdownFinishesRequests(t *testing.T) {
 const patience = 2 * time.Minute
 
 // until waits until a condition holds, and fails the test if it doesn't in time.
-func until(t *testing.T, what string, done func() bool) {
+func until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	untilRight(t, func() string {
+		if done() {
+			return ""
+		}
+		return what
+	})
+}
+
+// untilRight waits until wrong returns "", and fails the test with what it returned last if it doesn't in time.
+func untilRight(t testing.TB, wrong func() string) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(patience); !done(); <-tick.C {
+	deadline := time.Now().Add(patience)
+	for left := wrong(); left != ""; left = wrong() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s", patience, what)
+			t.Fatalf("not within %v: %s", patience, left)
 		}
+		<-tick.C
 	}
 }
 

@@ -266,18 +266,6 @@ func TestAccessReviews(t *testing.T) {
 	}
 }
 
-// becomesTrue calls f until it returns "", and fails the test with what it returned last.
-func becomesTrue(t testing.TB, f func() string) {
-	t.Helper()
-	deadline := time.Now().Add(time.Minute)
-	for left := f(); left != ""; left = f() {
-		if time.Now().After(deadline) {
-			t.Fatal(left)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
 // TestBootstrapObjects: Kubernetes' own rules are objects, put together by the controller, made again at a start and after
 // a reset, and spared if somebody wants that.
 func TestBootstrapObjects(t *testing.T) {
@@ -288,7 +276,7 @@ func TestBootstrapObjects(t *testing.T) {
 	s := start()
 	awaitRule := func(role, resource string) {
 		t.Helper()
-		becomesTrue(t, func() string {
+		untilRight(t, func() string {
 			if _, _, text := s.as("root", "GET", rbacPath+"/clusterroles/"+role, ""); !strings.Contains(text, resource) {
 				return "the ClusterRole " + role + " has nothing about " + resource + ": " + text
 			}
@@ -305,7 +293,7 @@ func TestBootstrapObjects(t *testing.T) {
 	awaitRule("edit", "impersonate") // from its own part
 	awaitRule("edit", "example.com") // from view, which has it from widgets
 
-	becomesTrue(t, func() string { // all are written
+	untilRight(t, func() string { // all are written
 		if code, _, text := s.as("root", "GET", rbacPath+"/namespaces/kube-system/rolebindings/system:controller:token-cleaner", ""); code != 200 {
 			return text
 		}
@@ -333,7 +321,7 @@ func TestBootstrapObjects(t *testing.T) {
 	s = start()
 	s.expect("bob", "GET /api", "", 200, "")
 	s.expect("bob", review, "{}", 403, "")
-	becomesTrue(t, func() string {
+	untilRight(t, func() string {
 		_, _, text := s.as("root", "GET", rbacPath+"/clusterrolebindings/system:discovery", "")
 		if !strings.Contains(text, "roleRef") {
 			return text
@@ -441,7 +429,7 @@ func TestRevokedWatches(t *testing.T) {
 	}
 	go func() { ended <- overSocket() }()
 	s.expect("root", "DELETE "+rulesInNS+"/rolebindings/other", "", 200, "") // somebody else's
-	becomesTrue(t, func() string {
+	untilRight(t, func() string {
 		if n := strings.Count(s.expect("root", "GET /debug/watchers", "", 200, ""), `"lagEvents"`); n != len(ends)+1 {
 			return fmt.Sprintf("there are %d watches", n)
 		}
@@ -462,7 +450,7 @@ func TestRevokedWatches(t *testing.T) {
 // dropBindings takes all rights from all but system:masters.
 func (s *ruled) dropBindings() {
 	s.t.Helper()
-	becomesTrue(s.t, func() string { // until the start has written all
+	untilRight(s.t, func() string { // until the start has written all
 		s.expect("root", "DELETE "+rbacPath+"/clusterrolebindings", "", 200, "")
 		if code, _, text := s.as("bob", "GET", "/api", ""); code != 403 {
 			return text

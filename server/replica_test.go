@@ -50,20 +50,10 @@ func overOneEtcd(t *testing.T) func(*server.Server) {
 	}
 }
 
-// awaitThat polls until something holds.
-func awaitThat(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within a minute: %s", what)
-		}
-	}
-}
-
 // leader returns which of the replicas acts.
 func leader(t *testing.T, all []*servertest.Server) (at int) {
 	t.Helper()
-	awaitThat(t, "one of the replicas leads", func() bool {
+	until(t, "one of the replicas leads", func() bool {
 		for i, s := range all {
 			if server.Leads(s.Server) {
 				at = i
@@ -100,7 +90,7 @@ func newPair(t *testing.T) *pair {
 	})
 	p := &pair{t, &ruled{all[0], t}, &ruled{all[1], t}}
 	// The slow one takes seconds for all of Kubernetes' own rules, which are written at the start.
-	awaitThat(t, "Kubernetes' own rules are at the slow replica", func() bool {
+	until(t, "Kubernetes' own rules are at the slow replica", func() bool {
 		code, _, _ := p.there.as("root", "GET", rbacPath+"/namespaces/kube-system/rolebindings/system:controller:token-cleaner", "")
 		return code == http.StatusOK
 	})
@@ -221,7 +211,7 @@ func TestHandOver(t *testing.T) {
 			t.Error(err)
 		}
 		all = append(all[:at:at], all[at+1:]...)
-		awaitThat(t, "the namespace goes", func() bool {
+		until(t, "the namespace goes", func() bool {
 			res, _ := other.Do(http.MethodGet, "/api/v1/namespaces/"+namespace, "")
 			return res.StatusCode == http.StatusNotFound
 		})

@@ -3,7 +3,6 @@ package server_test
 import (
 	"net/http"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -28,31 +27,24 @@ func TestDefaultServiceAccount(t *testing.T) {
 	if r, text := s.Do(http.MethodDelete, "/api/v1/namespaces/shop", ""); r.StatusCode != http.StatusOK {
 		t.Fatalf("delete the namespace: %s", text)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // until it's gone, with its account
-		if r, _ := s.Do(http.MethodGet, "/api/v1/namespaces/shop", ""); r.StatusCode == http.StatusNotFound {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the namespace stays")
-		}
-	}
+	until(t, "the namespace is gone, with its account", func() bool {
+		r, _ := s.Do(http.MethodGet, "/api/v1/namespaces/shop", "")
+		return r.StatusCode == http.StatusNotFound
+	})
 }
 
 // awaitAccount waits until a namespace has an account of another uid.
 func awaitAccount(t *testing.T, s *servertest.Server, namespace, not string) (uid string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	until(t, "the namespace "+namespace+" has an account", func() bool {
 		r, text := s.Do(http.MethodGet, "/api/v1/namespaces/"+namespace+"/serviceaccounts/default", "")
 		if r.StatusCode != http.StatusOK {
-			continue
+			return false
 		}
-		uid := string(decode[metav1.PartialObjectMetadata](t, text).UID)
-		if uid != not {
-			return uid
-		}
-	}
-	t.Fatalf("the namespace %s has no account", namespace)
-	return ""
+		uid = string(decode[metav1.PartialObjectMetadata](t, text).UID)
+		return uid != not
+	})
+	return uid
 }
 
 // TestNoBuiltinKinds: without ServiceAccounts the controller does nothing, and the server is as ready as ever.
