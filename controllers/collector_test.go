@@ -18,8 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
-	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
-	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
 
 // collectorRig is a registry with a kind Thing, and no controllers.
@@ -35,14 +34,7 @@ type collectorRig struct {
 func newCollectorRig(t testing.TB) *collectorRig {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
-	e, err := etcd.Open(context.Background(), etcd.Options{DataDir: t.TempDir(), Ephemeral: true, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := embedded.New(e.Client, e.Local)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store, _ := storagetest.Embedded(t)
 	r := &collectorRig{t: t, store: store, cacher: cacher.New(store, cacher.Options{Log: log})}
 	r.Registry = registry.New(registry.Options{Store: store, Cacher: r.cacher, Log: log})
 	running, stop := context.WithCancel(context.Background())
@@ -57,10 +49,6 @@ func newCollectorRig(t testing.TB) *collectorRig {
 	t.Cleanup(func() {
 		stop()
 		all.Wait()
-		store.Close()
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 	var done context.CancelFunc
 	r.ctx, done = context.WithTimeout(running, 2*time.Minute)

@@ -17,8 +17,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
-	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
-	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
 
 // store runs a registry with the built-in kinds, without a server.
@@ -26,14 +25,7 @@ func store(b *testing.B) *registry.Registry {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	log := slog.New(slog.DiscardHandler)
-	e, err := etcd.Open(ctx, etcd.Options{DataDir: b.TempDir(), Ephemeral: true, Log: log})
-	if err != nil {
-		b.Fatal(err)
-	}
-	st, err := embedded.New(e.Client, e.Local)
-	if err != nil {
-		b.Fatal(err)
-	}
+	st, _ := storagetest.Embedded(b)
 	c := cacher.New(st, cacher.Options{Log: log})
 	r := registry.New(registry.Options{Store: st, Cacher: c, Log: log})
 	builtin.Register(r, builtin.Options{})
@@ -48,10 +40,6 @@ func store(b *testing.B) *registry.Registry {
 	b.Cleanup(func() {
 		cancel()
 		wg.Wait()
-		st.Close()
-		if err := e.Close(); err != nil {
-			b.Error(err)
-		}
 	})
 	<-r.Ready()
 	return r

@@ -13,8 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
-	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -103,22 +102,10 @@ func (s *replaceable) Compacted() storage.Revision { return s.present().Compacte
 // ownStore returns a store over an etcd of its own, with some objects, and its newest revision.
 func ownStore(t *testing.T, objects ...*thing) (storage.Store, storage.Revision) {
 	t.Helper()
-	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := embedded.New(e.Client, e.Local)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.Close()
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	s, _ := storagetest.Embedded(t)
 	var last storage.Revision
 	for _, o := range objects {
+		var err error
 		if last, err = s.Create(t.Context(), o.key, []byte(o.json(0))); err != nil {
 			t.Fatal(err)
 		}

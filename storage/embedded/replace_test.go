@@ -12,26 +12,14 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
 
 // openReplaceable starts a store that may be replaced.
 func openReplaceable(t testing.TB) *embedded.Store {
 	t.Helper()
-	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, Bulk: true, DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := embedded.New(e.Client, e.Local)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s, _ := storagetest.Embedded(t, func(o *etcd.Options) { o.Bulk = true })
 	s.AllowReplace()
-	t.Cleanup(func() {
-		s.Close()
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
 	return s
 }
 
@@ -104,7 +92,7 @@ func TestReplace(t *testing.T) {
 	if _, err := s.Replace(ctx, func() (storage.Replacement, error) { return twice, nil }); err == nil {
 		t.Error("a key may be written twice")
 	}
-	fixed, _ := open(t)
+	fixed, _ := storagetest.Embedded(t)
 	if _, err := fixed.Replace(ctx, func() (storage.Replacement, error) { return storage.Replacement{}, nil }); err == nil {
 		t.Error("every store may be replaced")
 	}

@@ -10,42 +10,21 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
-	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
-
-// open starts a store on an embedded etcd of its own.
-func open(t testing.TB) (*embedded.Store, *etcd.Server) {
-	t.Helper()
-	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := embedded.New(e.Client, e.Local)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		s.Close()
-		if err := e.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s, e
-}
 
 const key = "/registry/example.com/widgets/default/a"
 
 func TestStorage(t *testing.T) {
 	storagetest.Run(t, func(t testing.TB) storage.Store {
-		s, _ := open(t)
+		s, _ := storagetest.Embedded(t)
 		return s
 	})
 }
 
 // TestMigrating: a store that a migration has filled by half isn't served.
 func TestMigrating(t *testing.T) {
-	_, e := open(t)
+	_, e := storagetest.Embedded(t)
 	if _, err := e.Client.Put(t.Context(), storage.MigrationKey, "{}"); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +45,7 @@ func TestMigrating(t *testing.T) {
 // TestRevisions: each write is one revision, without gaps.
 func TestRevisions(t *testing.T) {
 	ctx := t.Context()
-	s, _ := open(t)
+	s, _ := storagetest.Embedded(t)
 	created, err := s.Create(ctx, key, []byte("one"))
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +61,7 @@ func TestRevisions(t *testing.T) {
 
 func TestList(t *testing.T) {
 	ctx := t.Context()
-	s, e := open(t)
+	s, e := storagetest.Embedded(t)
 	const n = 2500 // more than two pages
 	var last storage.Revision
 	for i := range n {
@@ -122,7 +101,7 @@ func TestList(t *testing.T) {
 
 func TestChanges(t *testing.T) {
 	ctx := t.Context()
-	s, e := open(t)
+	s, e := storagetest.Embedded(t)
 	begin := s.Current()
 	created, _ := s.Create(ctx, key, []byte("one"))
 	updated, _ := s.Update(ctx, key, []byte("two"), created)
@@ -186,7 +165,7 @@ func TestChanges(t *testing.T) {
 // TestChangesOfWideTransactions: a revision with more entries than are read in one hold comes whole.
 func TestChangesOfWideTransactions(t *testing.T) {
 	ctx := t.Context()
-	s, e := open(t)
+	s, e := storagetest.Embedded(t)
 	begin := s.Current()
 	var want []int
 	for _, n := range []int{1, 100, 128, 128, 128, 7, 1} {
@@ -223,7 +202,7 @@ func TestChangesOfWideTransactions(t *testing.T) {
 // TestChangesAcrossCommits: what is in etcd's write buffer comes after what is in its database, all of both.
 func TestChangesAcrossCommits(t *testing.T) {
 	ctx := t.Context()
-	s, e := open(t)
+	s, e := storagetest.Embedded(t)
 	begin := s.Current()
 	const writes = 300 // between two commits
 	for round := range 3 {
@@ -253,7 +232,7 @@ func TestChangesAcrossCommits(t *testing.T) {
 // A value that can't be read comes with its error, and the others as they are.
 func TestUnreadable(t *testing.T) {
 	ctx := t.Context()
-	s, _ := open(t)
+	s, _ := storagetest.Embedded(t)
 	unreadable := errors.New("unreadable")
 	s.OnRead = func(k string) error {
 		if k == key+"b" {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
+	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
 
 // following reads from a revision on until it has what it was written up to, and checks that each revision comes once,
@@ -65,7 +66,7 @@ func TestFollow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			s, e := open(t)
+			s, e := storagetest.Embedded(t)
 			begin, reads := s.Current(), s.Reads()
 			for range c.writes { // nobody reads meanwhile
 				if _, err := e.Client.Txn(ctx).Then(c.ops...).Commit(); err != nil {
@@ -98,7 +99,7 @@ func TestFollow(t *testing.T) {
 func TestFollowUnderLoad(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, _ := open(t)
+	s, _ := storagetest.Embedded(t)
 	begin := s.Current()
 	const writers, writes = 8, 300
 	var wg sync.WaitGroup
@@ -141,7 +142,7 @@ func TestFollowUnderLoad(t *testing.T) {
 // TestFollowDeletions: a deletion has a key and a revision, from memory as from the index.
 func TestFollowDeletions(t *testing.T) {
 	ctx := t.Context()
-	s, _ := open(t)
+	s, _ := storagetest.Embedded(t)
 	begin := s.Current()
 	created, err := s.Create(ctx, key, []byte("one"))
 	if err != nil {
@@ -164,7 +165,7 @@ func TestFollowDeletions(t *testing.T) {
 // TestFollowEnds: a reader that is behind the history is told so, and one that waits ends with its context or the
 // store.
 func TestFollowEnds(t *testing.T) {
-	s, e := open(t)
+	s, e := storagetest.Embedded(t)
 	begin := s.Current()
 	var last storage.Revision
 	for i := range 200 {
@@ -216,7 +217,7 @@ func TestFollowEnds(t *testing.T) {
 func TestBarrierWithoutDisk(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	s, e := open(t)
+	s, e := storagetest.Embedded(t)
 	rev, err := s.Create(ctx, key, []byte("one"))
 	if err != nil {
 		t.Fatal(err)

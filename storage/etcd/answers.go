@@ -10,6 +10,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/raft/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/txn"
 )
 
 // In a cluster an answer may not come: the leader is gone, or a majority is. etcd then keeps a request for six seconds
@@ -167,33 +169,9 @@ func (kv clusterKV) Compact(ctx context.Context, rev int64, opts ...clientv3.Com
 	})
 }
 
-func (kv clusterKV) Txn(ctx context.Context) clientv3.Txn { return &clusterTxn{kv: kv, ctx: ctx} }
-
-// clusterTxn keeps a transaction's parts until it's committed, when its time begins.
-type clusterTxn struct {
-	kv              clusterKV
-	ctx             context.Context // of the one call that the transaction is
-	cmps            []clientv3.Cmp
-	then, otherwise []clientv3.Op
-}
-
-func (t *clusterTxn) If(cmps ...clientv3.Cmp) clientv3.Txn {
-	t.cmps = append(t.cmps, cmps...)
-	return t
-}
-
-func (t *clusterTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.then = append(t.then, ops...)
-	return t
-}
-
-func (t *clusterTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.otherwise = append(t.otherwise, ops...)
-	return t
-}
-
-func (t *clusterTxn) Commit() (*clientv3.TxnResponse, error) {
-	return within(t.ctx, t.kv.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) {
-		return t.kv.KV.Txn(ctx).If(t.cmps...).Then(t.then...).Else(t.otherwise...).Commit()
+// Txn returns a transaction whose time begins when it's committed.
+func (kv clusterKV) Txn(ctx context.Context) clientv3.Txn {
+	return txn.Kept(func(parts txn.Parts) (*clientv3.TxnResponse, error) {
+		return within(ctx, kv.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) { return parts.Commit(ctx, kv.KV) })
 	})
 }

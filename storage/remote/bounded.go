@@ -8,6 +8,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/txn"
 )
 
 // writeTimeout bounds a transaction, as a member's requests are bounded: whoever was caught by the death of etcd's leader is told
@@ -23,42 +24,22 @@ type bounded struct {
 	gone func() error // why nothing is sent now; nil otherwise
 }
 
-func (b bounded) Txn(ctx context.Context) clientv3.Txn { return &boundedTxn{kv: b, ctx: ctx} }
-
-// boundedTxn keeps a transaction's parts until it's committed, when its time begins.
-type boundedTxn struct {
-	kv              bounded
-	ctx             context.Context // of the one call that the transaction is
-	cmps            []clientv3.Cmp
-	then, otherwise []clientv3.Op
+// Txn returns a transaction whose time begins when it's committed.
+func (b bounded) Txn(ctx context.Context) clientv3.Txn {
+	return txn.Kept(func(parts txn.Parts) (*clientv3.TxnResponse, error) { return b.commit(ctx, parts) })
 }
 
-func (t *boundedTxn) If(cmps ...clientv3.Cmp) clientv3.Txn {
-	t.cmps = append(t.cmps, cmps...)
-	return t
-}
-
-func (t *boundedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
-	t.then = append(t.then, ops...)
-	return t
-}
-
-func (t *boundedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
-	t.otherwise = append(t.otherwise, ops...)
-	return t
-}
-
-func (t *boundedTxn) Commit() (*clientv3.TxnResponse, error) {
-	if err := t.kv.gone(); err != nil {
+func (b bounded) commit(ctx context.Context, parts txn.Parts) (*clientv3.TxnResponse, error) {
+	if err := b.gone(); err != nil {
 		return nil, err
 	}
-	within, cancel := context.WithTimeout(t.ctx, writeTimeout)
+	within, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
-	res, err := t.kv.KV.Txn(within).If(t.cmps...).Then(t.then...).Else(t.otherwise...).Commit()
+	res, err := parts.Commit(within, b.KV)
 	switch {
 	case err == nil:
 		return res, nil
-	case t.ctx.Err() == nil && within.Err() != nil:
+	case ctx.Err() == nil && within.Err() != nil:
 		return nil, fmt.Errorf("%w: etcd didn't answer a write within %v", storage.ErrUnavailable, writeTimeout)
 	}
 	return nil, err

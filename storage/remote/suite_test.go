@@ -14,8 +14,17 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
 
-func TestStorage(t *testing.T) {
-	at, _ := startEtcd(t, t.TempDir(), nil)
+const (
+	anyAddress = "127.0.0.1:0" // lets etcd choose a port
+	etcdToken  = "etcd-cluster"
+)
+
+// starter runs an etcd in a directory, at an address, and returns its URL and what ends it.
+type starter func(t testing.TB, dir, address, token string) (url string, stop func())
+
+// testStore has a store over an etcd of its own pass the tests.
+func testStore(t *testing.T, start starter) {
+	at, _ := start(t, t.TempDir(), anyAddress, etcdToken)
 	n := 0
 	storagetest.Run(t, func(t testing.TB) storage.Store {
 		n++
@@ -23,16 +32,14 @@ func TestStorage(t *testing.T) {
 	})
 }
 
-func TestStorageShared(t *testing.T) {
+// testShared has stores over one etcd pass the tests.
+func testShared(t *testing.T, start starter) {
 	storagetest.RunShared(t, func(t testing.TB) *storagetest.Etcd {
 		dir := t.TempDir()
-		at, e := startEtcd(t, dir, nil)
+		at, stop := start(t, dir, anyAddress, etcdToken)
 		again := func(t testing.TB, dir, token string) {
-			e.stop()
-			_, e = startEtcd(t, dir, func(c *embed.Config) {
-				c.ListenClientUrls = []url.URL{{Scheme: "http", Host: strings.TrimPrefix(at, "http://")}}
-				c.InitialClusterToken = token
-			})
+			stop()
+			_, stop = start(t, dir, strings.TrimPrefix(at, "http://"), token)
 		}
 		return &storagetest.Etcd{
 			Open: func(t testing.TB) storage.Store { return open(t, remote.Options{Servers: []string{at}}) },
@@ -44,8 +51,22 @@ func TestStorageShared(t *testing.T) {
 				t.Cleanup(func() { c.Close() })
 				return c
 			},
-			Restart: func(t testing.TB) { again(t, dir, "etcd-cluster") },
+			Restart: func(t testing.TB) { again(t, dir, etcdToken) },
 			Replace: func(t testing.TB) { again(t, t.TempDir(), "another") },
 		}
 	})
 }
+
+// startNew is the starter of the etcd that is linked.
+func startNew(t testing.TB, dir, address, token string) (string, func()) {
+	t.Helper()
+	at, e := startEtcd(t, dir, func(c *embed.Config) {
+		c.ListenClientUrls = []url.URL{{Scheme: "http", Host: address}}
+		c.InitialClusterToken = token
+	})
+	return at, e.stop
+}
+
+func TestStorage(t *testing.T) { testStore(t, startNew) }
+
+func TestStorageShared(t *testing.T) { testShared(t, startNew) }
