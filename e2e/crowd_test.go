@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // TestCrowd has many more clients than the server has descriptors. It serves as many as it can and keeps what its
@@ -16,6 +17,7 @@ import (
 func TestCrowd(t *testing.T) {
 	t.Parallel()
 	const descriptors, clients = 1024, 5000
+	const logInterval = 30 * time.Second // of the server: it says once in so long that connections are refused
 	for _, listen := range []string{"127.0.0.1:0", "unix"} {
 		t.Run(listen, func(t *testing.T) {
 			t.Parallel()
@@ -32,7 +34,7 @@ func TestCrowd(t *testing.T) {
 				t.Fatalf("%d connections may be open with %d descriptors", most, descriptors)
 			}
 
-			c := newCrowd(p)
+			c, begun := newCrowd(p), time.Now()
 			c.come(clients)
 			if taken := len(c.streams); taken < most*9/10 || taken > most || taken+c.refused != clients {
 				t.Fatalf("%d of %d watches are served and %d refused; %d connections may be open", taken, clients, c.refused, most)
@@ -51,8 +53,10 @@ func TestCrowd(t *testing.T) {
 			if refused := other.metric("apiserver_lite_connections_refused_total "); refused < float64(c.refused) {
 				t.Errorf("%v refused connections are counted, and %d clients were refused", refused, c.refused)
 			}
-			if n := strings.Count(p.stderr.String(), "connections are refused"); n != 1 {
-				t.Errorf("the log says %d times that connections are refused, want once", n)
+			// On a machine that does much else the clients come for longer than one interval.
+			lines := 1 + int(time.Since(begun)/logInterval)
+			if n := strings.Count(p.stderr.String(), "connections are refused"); n < 1 || n > lines {
+				t.Errorf("the log says %d times that connections are refused, want 1 to %d times", n, lines)
 			}
 
 			half := len(c.streams) / 2

@@ -44,7 +44,7 @@ func awaitEndpoints(t *testing.T, s *servertest.Server, replicas []*servertest.S
 		want = append(want, strings.TrimPrefix(r.URL, "http://"))
 	}
 	slices.Sort(want)
-	awaitThat(t, fmt.Sprintf("default/kubernetes leads to %v", want), func() bool {
+	until(t, fmt.Sprintf("default/kubernetes leads to %v", want), func() bool {
 		var got []string
 		for _, at := range endpoints(t, s) {
 			got = append(got, at...)
@@ -104,7 +104,7 @@ func TestReplicaAtAllAddresses(t *testing.T) {
 	}
 	token := "secret-of-this-test"
 	s := servertest.New(t, overOneEtcd(t), allKinds, func(s *server.Server) { s.Listen, s.Token = "0.0.0.0:0", token })
-	awaitThat(t, "the replica is listed as "+ip.String(), func() bool {
+	until(t, "the replica is listed as "+ip.String(), func() bool {
 		at := endpoints(t, s, "Authorization", "Bearer "+token)["kubernetes"]
 		return len(at) == 1 && strings.HasPrefix(at[0], net.JoinHostPort(ip.String(), ""))
 	})

@@ -36,7 +36,7 @@ func TestReplicaBehind(t *testing.T) {
 		}
 		return seconds
 	}
-	awaitThat(t, "the replica is ready", func() bool {
+	until(t, "the replica is ready", func() bool {
 		res, _ := behind.Do(http.MethodGet, "/readyz/lag", "")
 		return res.StatusCode == http.StatusOK
 	})
@@ -46,7 +46,7 @@ func TestReplicaBehind(t *testing.T) {
 	here.PostYAML(mapsPath, "metadata: {name: unseen}")
 	reason := regexp.MustCompile(`the caches are behind the store since 20\d\d-.*Z .*resourceVersion \d+`)
 	for _, path := range []string{"/readyz", "/readyz/lag"} {
-		awaitThat(t, path+" says since when the replica is behind", func() bool {
+		until(t, path+" says since when the replica is behind", func() bool {
 			res, body := behind.Do(http.MethodGet, path, "")
 			return res.StatusCode == http.StatusInternalServerError && reason.MatchString(body)
 		})
@@ -64,11 +64,11 @@ func TestReplicaBehind(t *testing.T) {
 	}
 
 	release()
-	awaitThat(t, "the replica is ready again", func() bool {
+	until(t, "the replica is ready again", func() bool {
 		res, _ := behind.Do(http.MethodGet, "/readyz", "")
 		return res.StatusCode == http.StatusOK
 	})
-	awaitThat(t, "the metric falls", func() bool { return lagging() < 1 }) // by what is looked every second
+	until(t, "the metric falls", func() bool { return lagging() < 1 }) // by what is looked every second
 	behind.Get(mapsPath + "/unseen")
 }
 
@@ -90,7 +90,7 @@ func TestHandsOverFirst(t *testing.T) {
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- acts.Close() }()
-	awaitThat(t, "the other replica leads", func() bool { return server.Leads(next.Server) })
+	until(t, "the other replica leads", func() bool { return server.Leads(next.Server) })
 	select {
 	case err := <-closed:
 		t.Errorf("it had ended before the other one led: %v", err)

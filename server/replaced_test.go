@@ -66,7 +66,7 @@ func TestReplacedEtcd(t *testing.T) {
 				t.Fatal(err)
 			}
 			e.start(t, dir, "one")
-			awaitThat(t, "etcd is found again", func() bool {
+			until(t, "etcd is found again", func() bool {
 				res, _ := s.Do("GET", configMaps, "")
 				return res.StatusCode == http.StatusOK
 			})
@@ -91,7 +91,7 @@ func TestReplacedEtcd(t *testing.T) {
 				}
 			}
 			var list string
-			awaitThat(t, "a consistent list", func() bool {
+			until(t, "a consistent list", func() bool {
 				res, body := s.Do("GET", configMaps, "")
 				list = body
 				return res.StatusCode == http.StatusOK

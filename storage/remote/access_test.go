@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/election"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
@@ -21,20 +22,20 @@ import (
 // store does, over TLS with client certificates: also be told of the progress of a watch, and lead. Compaction
 // needs root, and whoever isn't is told so.
 func TestUserOverTLS(t *testing.T) {
-	ours := newAuthority(t)
-	serverCert, serverKey := ours.issue(t, "etcd")
-	clientCert, clientKey := ours.issue(t, "client")
+	ours := credentials.NewAuthority(t, "authority")
+	serverCert, serverKey := issueFor(t, ours, "etcd")
+	clientCert, clientKey := issueFor(t, ours, "client")
 	url, _ := startEtcd(t, t.TempDir(), func(c *embed.Config) {
 		c.ListenClientUrls[0].Scheme = "https"
 		c.ClientTLSInfo.CertFile, c.ClientTLSInfo.KeyFile = serverCert, serverKey
-		c.ClientTLSInfo.TrustedCAFile, c.ClientTLSInfo.ClientCertAuth = ours.file, true
+		c.ClientTLSInfo.TrustedCAFile, c.ClientTLSInfo.ClientCertAuth = ours.File, true
 	})
 	prefix := func(n int) string { return fmt.Sprint("/lite", n) }
 	var granted []string
 	for n := range 20 {
 		granted = append(granted, prefix(n)+"/")
 	}
-	user := withUsers(t, remote.Options{Servers: []string{url}, CAFile: ours.file, CertFile: clientCert, KeyFile: clientKey}, granted...)
+	user := withUsers(t, remote.Options{Servers: []string{url}, CAFile: ours.File, CertFile: clientCert, KeyFile: clientKey}, granted...)
 	n := 0
 	next := func() remote.Options {
 		o := user
