@@ -42,7 +42,7 @@ func New(client *clientv3.Client, local *etcdserver.EtcdServer) (*Store, error) 
 	if len(half.KVs) > 0 {
 		return nil, errors.New("the data directory is filled by half: run the same migration again to go on with it, or remove the directory to give it up")
 	}
-	if err := s.tail.open(local.Watchable(), s.Current); err != nil {
+	if err := s.tail.open(local.Watchable(), s.Current, local.Backend); err != nil {
 		return nil, fmt.Errorf("watch the store: %w", err)
 	}
 	return s, nil
@@ -157,8 +157,7 @@ func (s *Store) fresh(ctx context.Context) error {
 	if err := s.ReadIndex(ctx); err != nil {
 		return err
 	}
-	s.tail.noteRestore(s.local.Backend())
-	return nil
+	return s.tail.noteRestore()
 }
 
 // running returns an error when etcd is stopping or ctx has ended.

@@ -26,9 +26,11 @@ type tail struct {
 	dropped   chan struct{}             // capacity 1: one pending signal is enough, the index has what was dropped
 	responses <-chan mvcc.WatchResponse // etcd's; closed by stream.Close. If nobody reads, filter drops
 	stream    mvcc.WatchStream
-	watch     mvcc.WatchID
-	backend   atomic.Value // a restored: the database that announced has been compared with
 	once      sync.Once
+
+	backend atomic.Value // a restored: the database of which watch announces every write; stored with mu held
+	mu      sync.Mutex   // guards watch; no lock of etcd's is held when it's taken, and the filter doesn't take it
+	watch   mvcc.WatchID
 
 	// The filter's own. Etcd calls it under a lock of etcd's.
 	newest int64 // the revision of the last event
@@ -37,7 +39,8 @@ type tail struct {
 	// The reader's own.
 	through storage.Revision // up to here the reader has to read the index
 
-	current func() storage.Revision // the newest revision that can be read from the index
+	current  func() storage.Revision // the newest revision that can be read from the index
+	database func() backend.Backend  // the one that etcd uses
 }
 
 // maxTailBytes bounds what waits in the tail: the channel alone would let 128 objects of the largest size wait, which
@@ -45,41 +48,61 @@ type tail struct {
 const maxTailBytes = 8 << 20
 
 // open begins to watch. What was written before is read from the index. On an error nothing stays open.
-func (t *tail) open(w mvcc.Watchable, current func() storage.Revision) error {
+func (t *tail) open(w mvcc.Watchable, current func() storage.Revision, database func() backend.Backend) error {
 	t.dropped = make(chan struct{}, 1)
 	t.stream = w.NewWatchStream()
 	t.responses = t.stream.Chan()
-	t.current = current
+	t.current, t.database = current, database
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if err := t.begin(); err != nil {
 		t.close()
 		return err
 	}
+	t.readIndex()
 	return nil
 }
 
-// begin watches from now on. What was written before is read from the index.
+// begin watches from now on. What was written before is read from the index. It's called with mu held.
 func (t *tail) begin() (err error) {
+	be := t.database()
 	all, toTheEnd := []byte{0}, []byte{}
 	if t.watch, err = t.stream.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, t.filter); err != nil {
 		return err
 	}
-	t.through = t.current()
-	t.announced.Raise(t.through)
+	t.announced.Raise(t.current())
+	t.backend.Store(restored{be}) // after announced: who sees it relies on that
 	return nil
 }
 
 // restored is a database that etcd uses.
 type restored struct{ backend.Backend }
 
-// noteRestore looks whether another member's snapshot has replaced etcd's database. Such a snapshot has writes that no
-// watch has announced yet: the reader has to read them from the index.
-func (t *tail) noteRestore(be backend.Backend) {
-	if was, ok := t.backend.Load().(restored); ok && was.Backend == be {
-		return
+// noteRestore looks whether another member's snapshot has replaced etcd's database, and begins to watch anew if so. Such a
+// snapshot has writes that no watch has announced: the reader has to read them from the index. And after it etcd tells a
+// watch that was there before nothing until a loop of etcd's, which runs every 100 ms, has taken it up again.
+func (t *tail) noteRestore() error {
+	be := t.database()
+	same := func() bool { return t.backend.Load().(restored).Backend == be }
+	if same() {
+		return nil
 	}
-	t.announced.Raise(t.current())
-	t.backend.Store(restored{be}) // after announced: who sees it relies on that
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if same() { // another reader was first
+		return nil
+	}
+	return t.renew()
+}
+
+// renew watches anew. It's called with mu held.
+func (t *tail) renew() error {
+	_ = t.stream.Cancel(t.watch) // etcd may have ended it already
+	if err := t.begin(); err != nil {
+		return etcderrors.ErrStopped // the stream is closed
+	}
 	t.noteDrop()
+	return nil
 }
 
 // noteDrop tells the reader that something is in the index alone.
@@ -151,9 +174,13 @@ func (t *tail) received(w mvcc.WatchResponse, open bool) (mvcc.WatchResponse, er
 	}
 	t.waiting.Add(-bytesOf(w.Events...))
 	if w.CompactRevision != 0 { // a snapshot has replaced the database, whose history begins after the watch's position
-		_ = t.stream.Cancel(t.watch) // etcd has ended it already
-		if err := t.begin(); err != nil {
-			return w, storage.Wrap("follow", storage.Root, etcderrors.ErrStopped)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if w.WatchID != t.watch { // noteRestore was first
+			return w, nil
+		}
+		if err := t.renew(); err != nil {
+			return w, storage.Wrap("follow", storage.Root, err)
 		}
 	}
 	return w, nil
