@@ -58,8 +58,8 @@ const (
 
 	// clusterTick and clusterElection are raft's heartbeat, and how long followers wait for one at least, in
 	// milliseconds. At 500 a new leader is there about a second after the last one died, and a machine that is busy for a
-	// while doesn't lose its leader.
-	clusterTick     = 50
+	// while doesn't lose its leader. Five heartbeats in that time are what etcd asks for: each wakes all members.
+	clusterTick     = 100
 	clusterElection = 500
 	// clusterCatchUp is how many entries stay in memory for members that lag: a second or two of busy writing. Who lags
 	// more gets the whole database.

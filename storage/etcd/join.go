@@ -111,6 +111,9 @@ func (c *cluster) admit(ctx context.Context, address string) (a joinAnswer, err 
 	if local == nil || c.lost.Load() != nil {
 		return a, errors.New("the member isn't ready yet")
 	}
+	if local.ClusterVersion() == nil { // a member that starts before that takes the cluster for an incompatible one, and ends
+		return a, errors.New("the cluster hasn't decided on its version yet")
+	}
 	select {
 	case c.admitting <- struct{}{}:
 		defer func() { <-c.admitting }()
