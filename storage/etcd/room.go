@@ -32,9 +32,11 @@ const (
 	// pageOverhead is the most that one value leaves unused in the database's pages. A value smaller than that leaves
 	// no more than its own size.
 	pageOverhead = 8 << 10
-	// lookInterval is how old the last look at the disk may be when a write is let in. A look takes a microsecond. In
-	// a millisecond a fast disk takes some megabytes.
-	lookInterval = time.Millisecond
+	// lookInterval is how old the last look at the disk may be when a write is let in: a look takes some microseconds.
+	// In that time a fast disk takes some ten megabytes. What is let in has its space already, so the reserve may be
+	// touched by as much. For an ephemeral store nothing is allocated, and its disk may be memory: it looks more often.
+	lookInterval          = 10 * time.Millisecond
+	lookIntervalEphemeral = time.Millisecond
 	// commitInterval is the longest time between two of etcd's commits: its own 100 ms, and a slow disk's time to
 	// sync. Writes that were let in longer ago are in the database's size.
 	commitInterval = 500 * time.Millisecond
@@ -57,6 +59,7 @@ type room struct {
 	log   *slog.Logger
 	disk  func() (diskSpace, error) // statDisk of the directory; tests have their own
 	chunk int64
+	every time.Duration // lookInterval, or an ephemeral store's
 
 	underWay *semaphore.Weighted // chunk bytes: writes that etcd hasn't answered yet
 
@@ -83,7 +86,10 @@ type roomState struct {
 }
 
 func newRoom(d *dataDir, be func() backend.Backend, log *slog.Logger) (*room, error) {
-	r := &room{dir: d, be: be, log: log, chunk: roomChunk, began: time.Now(), lock: semaphore.NewWeighted(1)}
+	r := &room{dir: d, be: be, log: log, chunk: roomChunk, every: lookInterval, began: time.Now(), lock: semaphore.NewWeighted(1)}
+	if d.ephemeral {
+		r.every = lookIntervalEphemeral
+	}
 	r.disk = func() (diskSpace, error) { return statDisk(d.path) }
 	disk, err := r.disk()
 	if err != nil {
@@ -136,7 +142,7 @@ func (r *room) enter(ctx context.Context, cost int64, kind writeKind) error {
 func (r *room) leave(cost int64) { r.underWay.Release(cost) }
 
 // stale reports whether the last look at the disk is too old to let a write in.
-func (r *room) stale() bool { return int64(time.Since(r.began))-r.looked.Load() > int64(lookInterval) }
+func (r *room) stale() bool { return int64(time.Since(r.began))-r.looked.Load() > int64(r.every) }
 
 func (s *roomState) refused() bool { return s.full || s.shut != nil }
 
