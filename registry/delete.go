@@ -39,7 +39,7 @@ func (e *Endpoint) deleteOne(ctx context.Context, r *Request, prepare func(*dele
 	if t := e.typed; t != nil && t.undeletable != nil && t.undeletable(r.Name) {
 		return Result{}, e.forbidden(r.Name, "this "+e.Singular+" may not be deleted")
 	}
-	return current(ctx, e, func(ctx context.Context, e *Endpoint) (Result, error) {
+	return judged(ctx, e, r, func(ctx context.Context, e *Endpoint) (Result, error) {
 		d := e.newDeletion(r, opts)
 		d.targetKey, d.Target = key, r.Target
 		prepare(d)

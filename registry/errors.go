@@ -80,12 +80,14 @@ func (e *Endpoint) fail(name string, err error) error { return e.failed(subject{
 func (r *Registry) Failed(err error) error { return r.namespaces.res.storage.fail("", err) }
 
 // failed is the one translation from storage's errors to a Status. An error that is a Status stays as it is, and one that
-// can't become a Status becomes a failure. That storage can't answer is logged here, because the Status doesn't say why. errChanged and storage.ErrReplaced stay, too: current handles them.
+// can't become a Status becomes a failure. That storage can't answer is logged here, because the Status doesn't say why.
+// errChanged, storage.ErrReplaced and errJudged stay, too: current and judged handle them.
 func (e *Endpoint) failed(about subject, err error) error {
 	var answered apierrors.APIStatus
 	var panicked *PanicError
 	var failed *failure
-	if err == nil || errors.As(err, &answered) || errors.As(err, &panicked) || errors.As(err, &failed) || errors.Is(err, errChanged) || errors.Is(err, storage.ErrReplaced) {
+	if err == nil || errors.As(err, &answered) || errors.As(err, &panicked) || errors.As(err, &failed) ||
+		errors.Is(err, errChanged) || errors.Is(err, storage.ErrReplaced) || errors.Is(err, errJudged) {
 		return err
 	}
 	resource := e.resource()

@@ -141,6 +141,8 @@ func (n *namespaces) require(ctx context.Context, w *write) (storage.Condition, 
 		return storage.Condition{}, err
 	case ns == nil && n.autoCreate && w.dryRun:
 		return storage.Condition{Key: key}, nil
+	case ns == nil && n.autoCreate && Presumes(ctx):
+		return storage.Condition{}, errJudged // the namespace is a rule
 	case ns == nil && n.autoCreate:
 		rev, err := n.create(ctx, name)
 		if errors.Is(err, storage.ErrExists) { // by somebody else, just now

@@ -56,6 +56,7 @@ type Registry struct {
 	unreadable  unreadable
 	outages     outages
 	turns       turns
+	rules       rules
 	admission   []Admission[unstructured.Unstructured]
 
 	resets   atomic.Int64            // how often a Reset has begun or ended: odd while one is under way
@@ -74,6 +75,7 @@ func New(o Options) *Registry {
 		o.Log = slog.Default()
 	}
 	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{}), webhooks: o.Webhooks, trackAlways: o.ManagedFieldsAlways, shared: o.Shared, admission: hooks(o.Admission), unserved: o.Unserved, noInitial: o.NoInitialEvents}
+	r.rules.unknown.Store(true)
 	r.unreadable.log, r.outages.log = o.Log, o.Log
 	r.namespaces = newNamespaces(r, o.AutoCreateNamespaces)
 	r.definitions = newDefinitions(r)
@@ -173,8 +175,8 @@ func (r *Registry) Lookup(ctx context.Context, of schema.GroupVersionResource) (
 	if e := r.Catalog().endpoints[of]; e != nil {
 		return e, nil
 	}
-	if r.shared && isFresh(ctx) {
-		// Then the catalog is as new as the request.
+	if r.shared && (isFresh(ctx) || Presumes(ctx)) {
+		// Then the catalog is as new as the request, or the refusal is asked about again when it is.
 	} else if _, err := r.cacher.Barrier(ctx); err != nil {
 		return nil, (&Endpoint{Names: Names{Group: of.Group, Plural: of.Resource}}).fail("", err)
 	}

@@ -2,7 +2,9 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -34,7 +36,143 @@ func (r *Registry) Fresh(ctx context.Context) (context.Context, error) {
 		return nil, err
 	}
 	r.definitions.catchUp()
+	if r.rules.unknown.Load() && time.Now().UnixNano() >= r.rules.pause.Load() {
+		r.readRules(ctx)
+	}
+	if Presumes(ctx) {
+		ctx = context.WithValue(ctx, presumed{}, nil) // nothing is, any more
+	}
 	return context.WithValue(ctx, freshKey{}, true), nil
+}
+
+// rulesKey is written by each write of what others are judged by: namespaces, definitions, and the kinds that say so
+// (Type.Awaited). So its revision is that of the last such write.
+const rulesKey = storage.Own + "rules"
+
+// rulesPause is for how long nothing is presumed after a presumption was wrong. Where rules are written all the time, most would
+// be wrong, and each costs a transaction.
+const rulesPause = 100 * time.Millisecond
+
+// rules is how far the caches have what others are judged by.
+type rules struct {
+	unknown atomic.Bool       // nothing may be presumed: at is to be read
+	pause   atomic.Int64      // in nanoseconds since 1970: not before that
+	at      storage.Watermark // rulesKey's revision, which the caches have reached
+	store   storage.Watermark // the cacher's Replaced at that time: of another store at means nothing
+}
+
+// lose notes that where the rules are isn't known any more.
+func (r *rules) lose() {
+	r.pause.Store(time.Now().Add(rulesPause).UnixNano())
+	r.unknown.Store(true)
+}
+
+// readRules reads where the rules are, and waits until the caches are there. If it can't, on a full disk for example, nothing is
+// presumed, and the request that asked goes on.
+func (r *Registry) readRules(ctx context.Context) {
+	r.rules.unknown.Store(false) // whoever finds out meanwhile that it's wrong sets it again
+	r.rules.store.Reset(r.cacher.Replaced())
+	kv, err := r.store.GetAt(ctx, rulesKey, 0)
+	if errors.Is(err, storage.ErrNotFound) { // a store that has the key can be told from one that was emptied
+		if kv.Revision, err = r.store.Create(ctx, rulesKey, nil); errors.Is(err, storage.ErrExists) {
+			kv, err = r.store.Get(ctx, rulesKey)
+		}
+	}
+	if err == nil {
+		err = r.namespaces.res.storage.waitFor(ctx, kv.Revision)
+	}
+	if err != nil {
+		r.rules.lose()
+		return
+	}
+	r.rules.at.Reset(kv.Revision)
+}
+
+// isRule tells whether objects of other resources are judged by those of this one, in a registry that is shared.
+func (r *resource) isRule() bool {
+	all, t := r.registry, r.storage.typed
+	return all.shared && (r == all.namespaces.res || r == all.definitions.res || t != nil && t.Awaited)
+}
+
+// noting returns a context with which the resource is written: if others are judged by it, its writes break what they presume.
+func (r *resource) noting(ctx context.Context) context.Context {
+	if !r.isRule() {
+		return ctx
+	}
+	return storage.WithNote(ctx, rulesKey)
+}
+
+// noted notes that the resource was written. When the caches are there, they have all rules that were written before.
+func (r *resource) noted(rev storage.Revision) {
+	if r.isRule() {
+		r.registry.rules.at.Raise(rev)
+	}
+}
+
+// presumed is the key under which a context has the revision of the rules by which a write presumes that it's judged.
+type presumed struct{}
+
+// Presume returns a context for a client's write that is judged by what the caches have now, without waiting (see Fresh). Its
+// transaction finds out whether a rule has changed since. The caller has judged the user's rights. It tells whether the write may
+// be judged so; then the context is for Create, Update, Patch and Delete only, which call Fresh by themselves where they have to.
+func (r *Registry) Presume(ctx context.Context) (_ context.Context, may bool) {
+	if !r.shared || r.rules.unknown.Load() {
+		return ctx, false
+	}
+	at := r.rules.at.At()
+	if r.rules.store.At() != r.cacher.Replaced() {
+		r.rules.unknown.Store(true)
+		return ctx, false
+	}
+	if at == 0 || r.cacher.Position() < at {
+		return ctx, false
+	}
+	r.definitions.catchUp()
+	return context.WithValue(ctx, presumed{}, at), true
+}
+
+// Presumes tells whether a context is Presume's, and Fresh hasn't been called since.
+func Presumes(ctx context.Context) bool { return ctx.Value(presumed{}) != nil }
+
+// errJudged means that a write presumed that only the rules judge it, and something else does. No client sees it.
+var errJudged = errors.New("the write is judged by what may be old")
+
+// judged runs a client's write. One that presumes, and whose presumption doesn't lead to a write, runs again when the caches are
+// as new as the request.
+func judged(ctx context.Context, e *Endpoint, r *Request, run func(ctx context.Context, e *Endpoint) (Result, error)) (Result, error) {
+	if !Presumes(ctx) {
+		return current(ctx, e, run)
+	}
+	registry := e.res.registry
+	if at, _ := ctx.Value(presumed{}).(storage.Revision); e.mayPresume(r) {
+		premise := &storage.Premise{Condition: storage.Condition{Key: rulesKey, Revision: at}}
+		res, err := current(storage.WithPremise(ctx, premise), e, run)
+		if premise.Decided() {
+			return res, err
+		}
+		if err := ctx.Err(); err != nil {
+			return Result{}, e.fail("", err)
+		}
+		if premise.Broken() {
+			registry.rules.lose()
+		}
+	}
+	ctx, err := registry.Fresh(ctx)
+	if err != nil {
+		return Result{}, err
+	}
+	if e, err = registry.Lookup(ctx, e.path()); err != nil {
+		return Result{}, err
+	}
+	return current(ctx, e, run)
+}
+
+// mayPresume tells whether a write may be judged by the rules alone. What a subresource does, and what may be among the rules,
+// may depend on any object.
+func (e *Endpoint) mayPresume(r *Request) bool {
+	t := e.res.storage.typed
+	return !e.res.answered && !e.res.isRule() && (r.Subresource == whole || r.Subresource == status) &&
+		(t == nil || t.Claim == nil && t.begin == nil && t.MayWrite == nil)
 }
 
 // barrier is storage.Store.Barrier, which in a shared store may wait for a majority that isn't there: for at most

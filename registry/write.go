@@ -44,7 +44,7 @@ type write struct {
 // perform runs a client's write. If the definition changes meanwhile, it runs again under the new one. options is the
 // kind of the write's options, which errors name.
 func (e *Endpoint) perform(ctx context.Context, r *Request, options string, run func(ctx context.Context, w *write) (Result, error)) (Result, error) {
-	return current(ctx, e, func(ctx context.Context, e *Endpoint) (Result, error) {
+	return judged(ctx, e, r, func(ctx context.Context, e *Endpoint) (Result, error) {
 		w, err := e.newWrite(r, options)
 		if err != nil {
 			return Result{}, err
@@ -206,6 +206,9 @@ func (w *write) compareAndSwap(ctx context.Context, old *cacher.Object, decide f
 		if old != nil {
 			c, err = decide(old)
 		}
+		if errors.Is(err, errJudged) {
+			return nil, err
+		}
 		verdict := err != nil || w.dryRun || !c.remove && string(c.value) == string(old.Raw())
 		if verdict && fresh {
 			return c.on(old), err
@@ -257,7 +260,8 @@ func (e *Endpoint) storeOutcome(ctx context.Context, old *cacher.Object, c outco
 			c.value = shown.Raw()
 		}
 	}
-	rev, err := e.res.registry.store.Delete(ctx, old.Key, old.Revision)
+	rev, err := e.res.registry.store.Delete(e.res.noting(ctx), old.Key, old.Revision)
+	e.res.noted(rev)
 	return cacher.NewObject(old.Key, c.value, rev), err
 }
 
@@ -265,8 +269,10 @@ func (e *Endpoint) storeOutcome(ctx context.Context, old *cacher.Object, c outco
 // the value was made.
 func (e *Endpoint) storeUpdate(ctx context.Context, old *cacher.Object, raw []byte) (storage.Revision, error) {
 	store := e.res.registry.store
-	if e.res.condition.Key == "" {
-		return store.Update(ctx, old.Key, raw, old.Revision)
+	if e.res.condition.Key == "" || Presumes(ctx) { // the definition is a rule
+		rev, err := store.Update(e.res.noting(ctx), old.Key, raw, old.Revision)
+		e.res.noted(rev)
+		return rev, err
 	}
 	for cond := e.res.condition; ; {
 		rev, err := store.Update(ctx, old.Key, raw, old.Revision, cond)

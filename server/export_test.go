@@ -109,3 +109,9 @@ func Routes(s *Server) (patterns []string) {
 	})
 	return patterns
 }
+
+// Presumes tells whether a replica's next write may be judged without asking the store where it is.
+func Presumes(s *Server) bool {
+	_, may := s.in.registry.Presume(context.Background())
+	return may
+}

@@ -65,7 +65,8 @@ func leader(t *testing.T, all []*servertest.Server) (at int) {
 	return at
 }
 
-// pair is two replicas with RBAC, the second of which hears late of what is written. Users' tokens are their names.
+// pair is two replicas, the second of which hears late of what is written. If they have users, by RBAC, the users' tokens are
+// their names.
 type pair struct {
 	t     *testing.T
 	here  *ruled // where things are written first
@@ -75,20 +76,25 @@ type pair struct {
 // lag is how long the slow replica takes for each change, and more than what a request takes without waiting for it.
 const lag = 20 * time.Millisecond
 
-func newPair(t *testing.T) *pair {
+func newPair(t *testing.T, users bool) *pair {
 	file := filepath.Join(t.TempDir(), "users.csv")
 	if err := os.WriteFile(file, []byte("root,root,1,system:masters\nann,ann,2\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
 	all := newReplicas(t, 2, func(s *server.Server) {
-		s.Access.TokenAuthFile, s.Access.AuthorizationMode = file, "RBAC"
+		if users {
+			s.Access.TokenAuthFile, s.Access.AuthorizationMode = file, "RBAC"
+		}
 		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		if n++; n == 2 {
 			server.Lag(s, lag)
 		}
 	})
 	p := &pair{t, &ruled{all[0], t}, &ruled{all[1], t}}
+	if !users {
+		return p
+	}
 	// The slow one takes seconds for all of Kubernetes' own rules, which are written at the start.
 	until(t, "Kubernetes' own rules are at the slow replica", func() bool {
 		code, _, _ := p.there.as("root", "GET", rbacPath+"/namespaces/kube-system/rolebindings/system:controller:token-cleaner", "")
@@ -102,7 +108,15 @@ const adminPolicies = "/apis/admissionregistration.k8s.io/v1"
 // TestReplicasAgree: what one replica has answered holds at the next one that is asked, from the first request on, although
 // that one hears of it late.
 func TestReplicasAgree(t *testing.T) {
-	p := newPair(t)
+	t.Run("users", func(t *testing.T) {
+		p := newPair(t, true)
+		p.agree(t)
+		p.agreeOnUsers(t)
+	})
+	t.Run("no users", func(t *testing.T) { newPair(t, false).agree(t) }) // so writes may presume
+}
+
+func (p *pair) agree(t *testing.T) {
 	here, there := p.here, p.there
 
 	t.Run("definition", func(t *testing.T) {
@@ -119,6 +133,19 @@ func TestReplicasAgree(t *testing.T) {
 		here.expect("root", "PATCH /apis/apiextensions.k8s.io/v1/customresourcedefinitions/things.example.com?fieldManager=test&force=true",
 			definition(`{"type":"object","required":["spec"],"properties":{"spec":{"type":"object"}}}`), 200, "")
 		there.expect("root", "POST "+things, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"two"}}`, 422, "")
+
+		cluster := func(status string) string {
+			return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"wholes.example.com"},
+				"spec":{"group":"example.com","scope":"Cluster","names":{"kind":"Whole","plural":"wholes"},"versions":[{"name":"v1","served":true,
+				"storage":true` + status + `,"schema":{"openAPIV3Schema":{"type":"object","properties":{"status":{"type":"object"}}}}}]}}`
+		}
+		wholes, one := "/apis/example.com/v1/wholes", `{"apiVersion":"example.com/v1","kind":"Whole","metadata":{"name":"one"}}`
+		here.expect("root", "POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", cluster(""), 201, "")
+		there.expect("root", "POST "+wholes, one, 201, "")
+		there.expect("root", "PATCH "+wholes+"/one/status?fieldManager=test", one, 404, "")
+		here.expect("root", "PATCH /apis/apiextensions.k8s.io/v1/customresourcedefinitions/wholes.example.com?fieldManager=test&force=true",
+			cluster(`,"subresources":{"status":{}}`), 200, "")
+		there.expect("root", "PATCH "+wholes+"/one/status?fieldManager=test", one, 200, "")
 	})
 	t.Run("namespace", func(t *testing.T) {
 		here.expect("root", "POST /api/v1/namespaces", `{"metadata":{"name":"shop"}}`, 201, "")
@@ -127,18 +154,6 @@ func TestReplicasAgree(t *testing.T) {
 		there.expect("root", "POST /api/v1/namespaces/shop/configmaps", `{"metadata":{"name":"two"}}`, 403, "")
 		there.expect("root", "PATCH /api/v1/namespaces/shop/configmaps/one?fieldManager=x&force=true",
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one","finalizers":[]}}`, 200, "")
-	})
-	t.Run("rights", func(t *testing.T) {
-		there.expect("ann", "GET "+mapsPath, "", 403, "")
-		here.role("reader", "ann", `[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","list","watch"]}]`)
-		there.expect("ann", "GET "+mapsPath, "", 200, "")
-		here.expect("root", "DELETE "+rulesInNS+"/rolebindings/reader", "", 200, "")
-		for _, query := range []string{"", "?resourceVersion=0", "?watch=true", "?watch=true&resourceVersion=0"} {
-			there.expect("ann", "GET "+mapsPath+query, "", 403, "")
-			here.role("reader"+fmt.Sprint(len(query)), "ann", `[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list","watch"]}]`)
-			here.expect("root", "DELETE "+rulesInNS+"/rolebindings/reader"+fmt.Sprint(len(query)), "", 200, "")
-			there.expect("ann", "GET "+mapsPath+query, "", 403, "")
-		}
 	})
 	t.Run("policy", func(t *testing.T) {
 		here.expect("root", "POST "+adminPolicies+"/validatingadmissionpolicies", `{"metadata":{"name":"none"},"spec":{
@@ -163,12 +178,6 @@ func TestReplicasAgree(t *testing.T) {
 			there.expect("root", "POST "+mapsPath, refused, 201, "")
 		}
 	})
-	t.Run("token", func(t *testing.T) {
-		here.expect("root", "POST /api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"robot"}}`, 201, "")
-		issued := here.expect("root", "POST /api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{}}`, 201, "")
-		there.expect(value(issued, "status.token"), "GET /api/v1/namespaces/default/configmaps", "", 403,
-			`configmaps is forbidden: User "system:serviceaccount:default:robot" cannot list resource "configmaps" in API group "" in the namespace "default"`)
-	})
 	t.Run("version", func(t *testing.T) {
 		created := here.expect("root", "POST "+mapsPath, `{"metadata":{"name":"versioned"}}`, 201, "")
 		at := value(created, "metadata.resourceVersion")
@@ -178,6 +187,91 @@ func TestReplicasAgree(t *testing.T) {
 			t.Errorf("a version that isn't there yet: %d %q", code, status.Message)
 		}
 	})
+}
+
+func (p *pair) agreeOnUsers(t *testing.T) {
+	here, there := p.here, p.there
+	t.Run("rights", func(t *testing.T) {
+		there.expect("ann", "GET "+mapsPath, "", 403, "")
+		here.role("reader", "ann", `[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","list","watch"]}]`)
+		there.expect("ann", "GET "+mapsPath, "", 200, "")
+		here.expect("root", "DELETE "+rulesInNS+"/rolebindings/reader", "", 200, "")
+		for _, query := range []string{"", "?resourceVersion=0", "?watch=true", "?watch=true&resourceVersion=0"} {
+			there.expect("ann", "GET "+mapsPath+query, "", 403, "")
+			here.role("reader"+fmt.Sprint(len(query)), "ann", `[{"apiGroups":[""],"resources":["configmaps"],"verbs":["list","watch"]}]`)
+			here.expect("root", "DELETE "+rulesInNS+"/rolebindings/reader"+fmt.Sprint(len(query)), "", 200, "")
+			there.expect("ann", "GET "+mapsPath+query, "", 403, "")
+		}
+	})
+	t.Run("token", func(t *testing.T) {
+		here.expect("root", "POST /api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"robot"}}`, 201, "")
+		issued := here.expect("root", "POST /api/v1/namespaces/default/serviceaccounts/robot/token", `{"spec":{}}`, 201, "")
+		there.expect(value(issued, "status.token"), "GET /api/v1/namespaces/default/configmaps", "", 403,
+			`configmaps is forbidden: User "system:serviceaccount:default:robot" cannot list resource "configmaps" in API group "" in the namespace "default"`)
+	})
+}
+
+// TestPresumed: a replica writes without waiting for what others have written, unless it's judged by that.
+func TestPresumed(t *testing.T) {
+	var hold, release func()
+	n := 0
+	all := newReplicas(t, 2, func(s *server.Server) {
+		if n++; n == 2 {
+			hold, release = server.Hold(s)
+		}
+	})
+	here, there := &ruled{all[0], t}, &ruled{all[1], t}
+	object := func(name string) string { return fmt.Sprintf(`{"metadata":{"name":%q}}`, name) }
+	until(t, "writes presume", func() bool {
+		there.expect("", "POST "+mapsPath, `{"metadata":{"generateName":"first-"}}`, 201, "")
+		return server.Presumes(there.Server.Server)
+	})
+	hold()
+	defer release()
+	here.expect("", "POST "+mapsPath, object("unheard"), 201, "")
+	there.expect("", "POST "+mapsPath, object("second"), 201, "")
+	policies := adminPolicies + "/validatingadmissionpolic"
+	here.expect("", "POST "+policies+"ies", `{"metadata":{"name":"none"},"spec":{
+		"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},
+		"validations":[{"expression":"object.metadata.name != 'bad'"}]}}`, 201, "")
+	here.expect("", "POST "+policies+"ybindings", `{"metadata":{"name":"none"},"spec":{"policyName":"none","validationActions":["Deny"]}}`, 201, "")
+	for _, name := range []string{"bad", "good", "unheard"} { // the answer to each depends on what it hasn't heard
+		there.expect("", "POST "+mapsPath+"?timeout=100ms", object(name), http.StatusGatewayTimeout, "")
+	}
+	for _, name := range []string{"bad", "good"} {
+		here.expect("", "GET "+mapsPath+"/"+name, "", 404, "")
+	}
+
+	release()
+	there.expect("", "POST "+mapsPath, object("bad"), 422, "")
+	there.expect("", "POST "+mapsPath, object("good"), 201, "")
+	there.expect("", "POST "+mapsPath, object("unheard"), 409, "")
+	here.expect("", "DELETE "+policies+"ybindings/none", "", 200, "")
+	there.expect("", "POST "+mapsPath, object("bad"), 201, "")
+	there.expect("", "DELETE "+mapsPath+"/bad", "", 200, "")
+	there.expect("", "DELETE "+mapsPath+"/bad", "", 404, "")
+	there.expect("", "DELETE "+mapsPath, "", 200, "") // the collection
+	here.expect("", "GET "+mapsPath+"/good", "", 404, "")
+}
+
+// TestPresumedWithNamespace: a write that has its namespace made, and concerns a policy, begins again before either.
+func TestPresumedWithNamespace(t *testing.T) {
+	all := newReplicas(t, 2, func(s *server.Server) { s.AutoCreateNamespaces = true })
+	here, there := &ruled{all[0], t}, &ruled{all[1], t}
+	policies := adminPolicies + "/validatingadmissionpolic"
+	here.expect("", "POST "+policies+"ies", `{"metadata":{"name":"none"},"spec":{
+		"matchConstraints":{"resourceRules":[{"apiGroups":[""],"apiVersions":["v1"],"operations":["CREATE"],"resources":["configmaps"]}]},
+		"validations":[{"expression":"object.metadata.name != 'bad'"}]}}`, 201, "")
+	for i := range 3 { // the first one reads where the rules are
+		there.expect("", fmt.Sprintf("POST /api/v1/namespaces/unjudged-%d/configmaps", i), `{"metadata":{"name":"bad"}}`, 201, "")
+	}
+	here.expect("", "POST "+policies+"ybindings", `{"metadata":{"name":"none"},"spec":{"policyName":"none","validationActions":["Deny"]}}`, 201, "")
+	until(t, "writes presume again", func() bool {
+		there.expect("", "POST /api/v1/namespaces/default/configmaps", `{"metadata":{"generateName":"x-"}}`, 201, "")
+		return server.Presumes(there.Server.Server)
+	})
+	there.expect("", "POST /api/v1/namespaces/judged/configmaps", `{"metadata":{"name":"bad"}}`, 422, "")
+	there.expect("", "POST /api/v1/namespaces/judged/configmaps", `{"metadata":{"name":"good"}}`, 201, "")
 }
 
 // newRefusingWebhook refuses whatever it's asked about.

@@ -43,16 +43,44 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 	if group == "" && strings.HasPrefix(r.URL.Path, "/apis/") {
 		return errUnknownPath() // the core group lives under /api
 	}
-	e, err := h.registry.Lookup(r.Context(), schema.GroupVersionResource{Group: group, Version: chi.URLParam(r, "version"), Resource: plural})
+	at := schema.GroupVersionResource{Group: group, Version: chi.URLParam(r, "version"), Resource: plural}
+	t, verb, err := h.find(w, r, at, named)
+	if err != nil && registry.Presumes(r.Context()) { // the definition may have changed
+		w.Header().Del("Allow")
+		if r, err = h.settled(r); err != nil {
+			return err
+		}
+		t, verb, err = h.find(w, r, at, named)
+	}
+	if t.endpoint != nil && t.endpoint.Warning != "" {
+		w.warn([]string{t.endpoint.Warning})
+	}
 	if err != nil {
 		return err
 	}
-	t := target{e, named}
-	if e.Warning != "" {
-		w.warn([]string{e.Warning})
+	switch verb {
+	case "deletecollection":
+		if r, err = h.settled(r); err != nil {
+			return err
+		}
+		return h.list(w, r, t)
+	case "list":
+		return h.list(w, r, t)
+	case "watch":
+		return h.watch(w, r, t)
 	}
+	return h.object(w, r, t, verb)
+}
+
+// find finds what a path names and what is asked of it, or says why that isn't served.
+func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResource, named registry.Target) (t target, verb string, err error) {
+	e, err := h.registry.Lookup(r.Context(), at)
+	if err != nil {
+		return t, "", err
+	}
+	t = target{e, named}
 	if !t.scopeFits() {
-		return errUnknownPath()
+		return t, "", errUnknownPath()
 	}
 	if t.Subresource != "" && !slices.Contains(e.Subresources, t.Subresource) {
 		err := errUnknownPath()
@@ -61,27 +89,21 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 		}
 		err.ErrStatus.Details = t.details()
 		err.ErrStatus.Details.Name = t.Name
-		return err
+		return t, "", err
 	}
 	watch, err := registry.Flag(w.query, "watch")
 	if err != nil {
-		return err
+		return t, "", err
 	}
-	verb := t.verb(r.Method, watch)
+	verb = t.verb(r.Method, watch)
 	w.endpoint, w.subresource, w.verb = e, t.Subresource, metricVerb(verb, r.Method)
 	if !h.allowed(w, t, verb) {
-		return errUnknownPath()
+		return t, "", errUnknownPath()
 	}
 	if !slices.Contains(t.verbs(), verb) {
-		return t.refuse(w, r.Method, verb)
+		return t, "", t.refuse(w, r.Method, verb)
 	}
-	switch verb {
-	case "list", "deletecollection":
-		return h.list(w, r, t)
-	case "watch":
-		return h.watch(w, r, t)
-	}
-	return h.object(w, r, t, verb)
+	return t, verb, nil
 }
 
 // scopeFits reports whether the path has a namespace where the type has, and only there. A collection of

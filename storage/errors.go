@@ -43,6 +43,9 @@ var (
 	// ErrOutOfTurn is returned for a write whose context has a turn that somebody has taken (see WithTurn). Nothing was
 	// written.
 	ErrOutOfTurn = errors.New("somebody else decided meanwhile")
+	// ErrPremise is returned for a write whose context has a premise that doesn't hold any more (see WithPremise). Nothing was
+	// written.
+	ErrPremise = errors.New("what the write was judged by has changed")
 	// ErrBadKey is returned when a key would reach outside its prefix.
 	ErrBadKey = errors.New("invalid key")
 	// ErrRewound is returned when the store's revision went back, or the store is another one: what was read of it before means
@@ -80,7 +83,7 @@ func Wrap(op, key string, err error) error {
 // ours are the errors that Wrap leaves as they are. Those that only come together with one of them aren't here.
 var ours = []error{
 	ErrNotFound, ErrExists, ErrConflict, ErrConditionFailed, ErrCompacted, ErrFutureRevision, ErrTooLarge, ErrNoSpace,
-	ErrReplaced, ErrFenced, ErrOutOfTurn, ErrBadKey, ErrRewound, ErrUnavailable,
+	ErrReplaced, ErrFenced, ErrOutOfTurn, ErrPremise, ErrBadKey, ErrRewound, ErrUnavailable,
 }
 
 // translate returns one of ours for an error of etcd's. Ours and a context's stay as they are; any other is ErrUnavailable.

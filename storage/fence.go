@@ -2,6 +2,7 @@ package storage
 
 import (
 	"context"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -11,7 +12,11 @@ import (
 type guardsKey struct{}
 
 // guards are conditions of a write that its caller knows nothing of. One without a Key is none.
-type guards struct{ fence, turn Condition }
+type guards struct {
+	fence, turn Condition
+	premise     *Premise // nil for none
+	notes       string   // see WithNote; "" for none
+}
 
 // WithFence returns a context with which writes are done only while a condition holds, and otherwise fail with ErrFenced. A
 // process that was elected to lead writes with the condition that it still does: however long it was stopped in the middle of
@@ -33,6 +38,49 @@ func WithTurn(ctx context.Context, turn Condition) context.Context {
 	return context.WithValue(ctx, guardsKey{}, g)
 }
 
+// Premise is what a write was judged by, and what became of the write. A process that shares a store may judge by caches that
+// are older than what others have written: what they wrote then breaks the premise, and the write isn't done.
+type Premise struct {
+	Condition
+	state atomic.Int32 // a premiseState
+}
+
+type premiseState = int32
+
+const (
+	premiseUnused premiseState = iota // nothing was written under it: no write was tried, or the last one was refused
+	premiseBroken                     // so was the last write, because of it
+	premiseSent                       // a write was sent, and isn't answered
+	premiseHeld                       // a write was done
+)
+
+// WithPremise returns a context with which writes are done only while a premise holds, and otherwise fail with ErrPremise.
+func WithPremise(ctx context.Context, p *Premise) context.Context {
+	g := guardsOf(ctx)
+	g.premise = p
+	return context.WithValue(ctx, guardsKey{}, g)
+}
+
+// Broken tells whether the last write wasn't done because the premise didn't hold.
+func (p *Premise) Broken() bool { return p.state.Load() == premiseBroken }
+
+// Decided tells whether a write was done, or may have been: it can't be tried again.
+func (p *Premise) Decided() bool { return p.state.Load() >= premiseSent }
+
+func (p *Premise) set(to premiseState) {
+	if p != nil {
+		p.state.Store(to)
+	}
+}
+
+// WithNote returns a context with which a write also writes a key that belongs to no object, so that the key's revision is that
+// of the last such write: others have it in a premise.
+func WithNote(ctx context.Context, key string) context.Context {
+	g := guardsOf(ctx)
+	g.notes = key
+	return context.WithValue(ctx, guardsKey{}, g)
+}
+
 func guardsOf(ctx context.Context) guards {
 	g, _ := ctx.Value(guardsKey{}).(guards)
 	return g
@@ -45,15 +93,21 @@ func (g guards) list() (all []Condition) {
 			all = append(all, c)
 		}
 	}
+	if g.premise != nil {
+		all = append(all, g.premise.Condition)
+	}
 	return all
 }
 
 // with returns the operations of a write with the guards.
 func (g guards) with(write clientv3.Op) []clientv3.Op {
-	if g.turn.Key == "" {
-		return []clientv3.Op{write}
+	ops := []clientv3.Op{write}
+	for _, key := range []string{g.turn.Key, g.notes} {
+		if key != "" {
+			ops = append(ops, clientv3.OpPut(key, ""))
+		}
 	}
-	return []clientv3.Op{write, clientv3.OpPut(g.turn.Key, "")}
+	return ops
 }
 
 // reads returns the operations that tell why a write wasn't done: a read of its key, and then one of each guard's.
@@ -73,8 +127,10 @@ func (g guards) broken(answers []*etcdserverpb.ResponseOp) error {
 		case revisionIn(answers[i]) == c.Revision:
 		case c == g.fence:
 			return ErrFenced
-		default:
+		case c == g.turn:
 			return ErrOutOfTurn
+		default:
+			return ErrPremise
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ type Condition struct {
 
 // Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
 // ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
-// ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn), ErrUnavailable and ctx's. After the
+// ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn, WithPremise), ErrUnavailable and ctx's. After the
 // last two the write may have happened.
 func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
 	return w.commit(ctx, guarded{op: "create", key: key, conds: conds}, clientv3.OpPut(key, string(value)))
@@ -76,14 +76,20 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 		return 0, Wrap(g.op, g.key, err)
 	}
 	defer w.gate.leave()
+	also.premise.set(premiseSent)
 	res, err := txn.Commit()
 	switch {
 	case err != nil:
 		return 0, unanswered(g.op, g.key, err)
 	case res.Succeeded:
+		also.premise.set(premiseHeld)
 		return Revision(res.Header.Revision), nil
 	}
-	return 0, Wrap(g.op, g.key, g.refusal(also, res.Responses))
+	err = g.refusal(also, res.Responses)
+	if also.premise.set(premiseUnused); err == ErrPremise {
+		also.premise.set(premiseBroken)
+	}
+	return 0, Wrap(g.op, g.key, err)
 }
 
 // refusal is why a write wasn't done. answers are those to reads, if there are any.

@@ -132,6 +132,10 @@ func (c *Cacher) Oldest() storage.Revision {
 	return max(c.store.Compacted(), storage.Revision(c.replacedAt.Load()))
 }
 
+// Replaced returns the revision at which everything was replaced the last time, by a Replace or because the store is another one
+// now; 0 if that never happened.
+func (c *Cacher) Replaced() storage.Revision { return storage.Revision(c.replacedAt.Load()) }
+
 // WaitFor returns when the feed's position is at least rev, or with ctx's error.
 func (c *Cacher) WaitFor(ctx context.Context, rev storage.Revision) error {
 	return c.feed.waitFor(ctx, rev)

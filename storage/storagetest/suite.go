@@ -27,6 +27,7 @@ func Run(t *testing.T, open func(testing.TB) storage.Store) {
 		{"operations", operations},
 		{"conditions", conditions},
 		{"fences", fences},
+		{"premises", premises},
 		{"turns", turns},
 		{"both guards", bothGuards},
 		{"list", list},
@@ -208,6 +209,51 @@ func turns(t testing.TB, s storage.Store) {
 		}
 		if kv, err := s.Get(ctx, turnKey); err != nil || kv.Revision != turn.Revision {
 			t.Errorf("%s wasn't done, and has taken a turn: %d became %d, %v", w.name, turn.Revision, kv.Revision, err)
+		}
+	}
+}
+
+// premises: with a premise each write is done while the premise holds, and afterwards isn't, with ErrPremise. A write with a note
+// ends it, in its own revision. A premise tells what became of the last write under it.
+func premises(t testing.TB, s storage.Store) {
+	ctx := bounded(t)
+	noteKey := guardKey("premises")
+	var noted storage.Revision // nobody has yet
+	under := func(at storage.Revision) (*storage.Premise, context.Context) {
+		p := &storage.Premise{Condition: storage.Condition{Key: noteKey, Revision: at}}
+		return p, storage.WithPremise(ctx, p)
+	}
+	for _, w := range writes {
+		mine, other := key+w.name, key+w.name+"-other"
+		at, otherAt := create(ctx, t, s, mine, "v"), create(ctx, t, s, other, "v")
+		p, presuming := under(noted)
+		if p.Decided() || p.Broken() {
+			t.Errorf("%s: a new premise is decided: %t, broken: %t", w.name, p.Decided(), p.Broken())
+		}
+		if _, err := w.write(presuming, s, mine, at); err != nil || !p.Decided() || p.Broken() {
+			t.Errorf("%s under a premise that holds: %v, decided: %t, broken: %t", w.name, err, p.Decided(), p.Broken())
+		}
+		if _, err := w.write(presuming, s, mine, at); err == nil || p.Decided() || p.Broken() {
+			t.Errorf("%s of what was written since: %v, decided: %t, broken: %t", w.name, err, p.Decided(), p.Broken())
+		}
+		rev, err := s.Update(storage.WithNote(ctx, noteKey), other, []byte("w"), otherAt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kv, err := s.Get(ctx, noteKey); err != nil || kv.Revision != rev {
+			t.Errorf("the note of revision %d is at %d, %v", rev, kv.Revision, err)
+		}
+		if _, err := w.write(presuming, s, other, rev); !errors.Is(err, storage.ErrPremise) || p.Decided() || !p.Broken() {
+			t.Errorf("%s under a premise that doesn't hold: %v, decided: %t, broken: %t", w.name, err, p.Decided(), p.Broken())
+		}
+		if now := newest(ctx, t, s); now != rev {
+			t.Errorf("%s under a premise that doesn't hold has written something: revision %d became %d", w.name, rev, now)
+		}
+		noted = rev
+		ended, end := context.WithCancel(presuming)
+		end()
+		if _, err := w.write(ended, s, other, rev); err == nil || !p.Decided() {
+			t.Errorf("%s of a context that has ended: %v, decided: %t", w.name, err, p.Decided())
 		}
 	}
 }
