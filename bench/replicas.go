@@ -499,10 +499,15 @@ func (s *slope) measure(ctx context.Context, size int) (c cost, err error) {
 	return c, nil
 }
 
+// deliveryRate is how many updates a second are delivered. At a rate that every size keeps up with, no event shares a
+// write to its connection with another one, and what the process does by the clock takes as long for any number of
+// watchers. As fast as it goes, the slower cluster would pay for more of both.
+const deliveryRate = 200
+
 // deliver updates objects, as often as s says, and returns the CPU time that the replica with so many watchers used. What the
 // updates themselves cost is the same for any number of watchers.
 func (s *slope) deliver(at *bench, k kind, objects []*object, watches int) (float64, error) {
-	d := delivery{bench: at, kind: k, readers: watches, updates: s.updates}
+	d := delivery{bench: at, kind: k, readers: watches, updates: s.updates, rate: deliveryRate}
 	err := d.measure(objects)
 	return d.used, err
 }

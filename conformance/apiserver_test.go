@@ -26,7 +26,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen, on a machine that does much else.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 var (
 	widgets     = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}

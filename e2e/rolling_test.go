@@ -29,6 +29,7 @@ func (rs *replicas) once(method, path, body string) (tries []string, a answer, o
 func (rs *replicas) roll(whole func()) {
 	rs.t.Helper()
 	var clients sync.WaitGroup
+	var asking sync.RWMutex // for reading by each request, so that none of them meets two restarts
 	var over atomic.Bool
 	var second atomic.Int64 // requests that were answered at the second try
 	end := sync.OnceFunc(func() {
@@ -39,7 +40,9 @@ func (rs *replicas) roll(whole func()) {
 	const writers = 4
 	acked := make([][]string, writers)
 	ask := func(method, path, body string, codes ...int) bool {
+		asking.RLock()
 		tries, a, ok := rs.once(method, path, body)
+		asking.RUnlock()
 		if !ok {
 			rs.t.Errorf("%s %s failed twice: %q", method, path, tries)
 			return false
@@ -74,6 +77,9 @@ func (rs *replicas) roll(whole func()) {
 		r.away()
 		rs.start(r)
 		whole()
+		asking.Lock()
+		//lint:ignore SA2001 what was asked before that has been answered
+		asking.Unlock()
 		rs.t.Logf("%s was restarted: %d requests took a second try", r.name, second.Load()-before)
 	}
 	end()
