@@ -169,9 +169,10 @@ func (kv clusterKV) Compact(ctx context.Context, rev int64, opts ...clientv3.Com
 	})
 }
 
-// Txn returns a transaction whose time begins when it's committed.
+// Txn returns a transaction whose time begins when it goes: where many are under way, it's one of a burst.
 func (kv clusterKV) Txn(ctx context.Context) clientv3.Txn {
 	return txn.Kept(func(parts txn.Parts) (*clientv3.TxnResponse, error) {
+		defer kv.cluster.bursts.leave(kv.cluster.bursts.enter(ctx))
 		return within(ctx, kv.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) { return parts.Commit(ctx, kv.KV) })
 	})
 }

@@ -19,7 +19,8 @@
 // function calls. A read goes to etcd directly. Close stops the keeper, then etcd, and leaves the marks and a seal.
 //
 // In a cluster the directory is a new cluster's, or that of the one it joins (openCluster), before etcd starts. Requests pass
-// clusterKV first, which answers each of them in time (answers.go). The port (port.go) takes joins (join.go) and hands
+// clusterKV first, which answers each of them in time (answers.go), and lets writes go together where there are many
+// (bursts.go). The port (port.go) takes joins (join.go) and hands
 // the other members' requests to etcd. The leader promotes learners (members.go).
 //
 // Three rules hold for the whole package:
