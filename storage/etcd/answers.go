@@ -15,12 +15,12 @@ import (
 )
 
 // In a cluster an answer may not come: the leader is gone, or a majority is. etcd then keeps a request for six seconds
-// and more. Here each gets an answer within answerTimeout. While nobody leads, a request waits for a leader, and if none
-// comes it fails with ErrNoLeader, without having been sent. One that was sent and isn't answered fails with errUnanswered:
-// whether it happened is unknown.
+// and more. Here each gets an answer within answerTimeout, which for a write begins when its burst goes (bursts.go). While
+// nobody leads, a request waits for a leader, and if none comes it fails with ErrNoLeader, without having been sent. One that
+// was sent and isn't answered fails with errUnanswered: whether it happened is unknown.
 
 const (
-	// answerTimeout bounds every request: a new leader is there about a second after the last one died.
+	// answerTimeout bounds every request, from when it goes: a new leader is there about a second after the last one died.
 	answerTimeout = 2500 * time.Millisecond
 	// answerPoll is how often a request that waits for a leader looks for one. That adds little to the second that an
 	// election takes, and a thousand requests that wait look 50,000 times a second, which is a few per cent of a core.

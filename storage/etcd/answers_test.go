@@ -9,16 +9,22 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// TestUnanswered: a request that the cluster doesn't answer ends, and not as if its caller had ended it: storage tells a write
-// whose outcome is unknown by that.
-func TestUnanswered(t *testing.T) {
+// openMember starts a cluster's first member.
+func openMember(t *testing.T) *Server {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := l.Addr().String()
 	l.Close()
-	s := openTest(t, Options{DataDir: t.TempDir(), Cluster: ClusterOptions{Listen: address}})
+	return openTest(t, Options{DataDir: t.TempDir(), Cluster: ClusterOptions{Listen: address}})
+}
+
+// TestUnanswered: a request that the cluster doesn't answer ends, and not as if its caller had ended it: storage tells a write
+// whose outcome is unknown by that.
+func TestUnanswered(t *testing.T) {
+	s := openMember(t)
 	hang := func(ctx context.Context) (*clientv3.PutResponse, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -185,7 +185,7 @@ type cluster struct {
 	local atomic.Pointer[etcdserver.EtcdServer] // nil until etcd has started
 	lost  atomic.Pointer[outage]                // nil while a majority answers
 
-	bursts bursts // of this member's own clients
+	bursts bursts // of this member's own writes
 }
 
 // openCluster prepares the directory for a cluster. It returns nil if the store has one member and no port. The port is

@@ -20,8 +20,8 @@
 //
 // In a cluster the directory is a new cluster's, or that of the one it joins (openCluster), before etcd starts. Requests pass
 // clusterKV first, which answers each of them in time (answers.go), and lets writes go together where there are many
-// (bursts.go). The port (port.go) takes joins (join.go) and hands
-// the other members' requests to etcd. The leader promotes learners (members.go).
+// (bursts.go). The port (port.go) takes joins (join.go) and hands the other members' requests to etcd. The leader promotes
+// learners (members.go).
 //
 // Three rules hold for the whole package:
 //
@@ -61,6 +61,7 @@
 // The mutexes are leaves, but for guest.mu. Nothing waits or logs while one is held.
 //
 //   - keeper.mu guards the marks.
+//   - bursts.mu guards which writes wait, and which are out.
 //   - The one in ask guards what the members answer.
 //   - port.mu guards whether the port is closed.
 //   - guests.mu guards the connections whose client isn't known. guest.mu, which is taken before it, guards what is known
@@ -81,6 +82,6 @@
 //   - the connections of the port: maxPortConnections, and maxGuests for guestTimeout of those whose client isn't known
 //     (guests.go); its requests: portHeaderBytes and joinBytes
 //   - learners: maxLearners; the entries that are kept for members that lag: clusterCatchUp
-//   - the waiting for an answer in a cluster: answerTimeout
+//   - the waiting for an answer in a cluster: answerTimeout; the waiting of a write for others before: burstWait
 //   - the waiting of Close after a failure: brokenStop for each part
 package etcd

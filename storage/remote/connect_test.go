@@ -28,8 +28,8 @@ func startEtcd(t testing.TB, dir string, configure func(*embed.Config)) (string,
 	config.Dir = dir
 	config.LogLevel, config.LogOutputs = "panic", []string{filepath.Join(t.TempDir(), "etcd.log")}
 	config.UnsafeNoFsync = true
-	// bcrypt's least. etcd's client says its password for each stream, and at bcrypt's default the race detector makes a
-	// second of CPU of each time.
+	// bcrypt's least: etcd's client sends its password for each stream, and with the race detector bcrypt's default takes
+	// a second of CPU to check it.
 	config.BcryptCost = 4
 	client, peer := url.URL{Scheme: "http", Host: "127.0.0.1:0"}, url.URL{Scheme: "http", Host: "127.0.0.1:0"}
 	config.ListenClientUrls, config.ListenPeerUrls = []url.URL{client}, []url.URL{peer}
