@@ -21,8 +21,12 @@
 // handles one that changes under a request. reset.go brings back an earlier state.
 // own.go has what controllers outside this package read and write, derived.go how rules that are kept as objects are read,
 // trees.go and equivalent.go what admission sees of objects, and user.go who asks. shared.go and turn.go have what is
-// different when other processes write to the store, too. services.go finds the addresses of Services. errors.go makes a Status of storage's errors; the refusal
-// of a body, a patch or a webhook's answer is made where it's found.
+// different when other processes write to the store, too: how requests are judged by what the others wrote (Fresh, Presume),
+// and who decides about addresses and names. services.go finds the addresses of Services. errors.go makes a Status of
+// storage's errors; the refusal of a body, a patch or a webhook's answer is made where it's found. catalog.go is what is
+// served, namespaces.go has the rules of namespaces, ttl.go those of objects that expire. outages.go logs why the store can't
+// answer. managers.go keeps the endpoints' parts of package managed, columns.go has the columns of definitions, and plain.go
+// shows protobuf as JSON to those who note requests.
 //
 // # Data flow
 //

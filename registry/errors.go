@@ -81,7 +81,8 @@ func (r *Registry) Failed(err error) error { return r.namespaces.res.storage.fai
 
 // failed is the one translation from storage's errors to a Status. An error that is a Status stays as it is, and one that
 // can't become a Status becomes a failure. That storage can't answer is logged here, because the Status doesn't say why.
-// errChanged, storage.ErrReplaced and errJudged stay, too: current and judged handle them.
+// errChanged, storage.ErrReplaced and errJudged stay, too: current and judged handle them. storage.ErrPremise becomes a failure,
+// which judged drops before it begins again.
 func (e *Endpoint) failed(about subject, err error) error {
 	var answered apierrors.APIStatus
 	var panicked *PanicError

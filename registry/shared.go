@@ -14,7 +14,8 @@ import (
 // What a registry does besides when other processes write to its store, too (Options.Shared): replicas, which are all one to
 // a client. A client that was answered by one of them may ask any other next. So before a request is judged, the caches get
 // everything that was acknowledged by then on any replica: definitions and namespaces, rights, webhooks, policies, quotas. A
-// request waits for that once (Fresh), and what it reads afterwards needn't wait again.
+// request waits for that once (Fresh), and what it reads afterwards needn't wait again. A write of one object may go without
+// that: it presumes that no rule has changed, and its transaction finds out (Presume, judged).
 
 // freshKey is the key under which a context says that the caches are as new as the request.
 type freshKey struct{}
@@ -50,7 +51,8 @@ func (r *Registry) Fresh(ctx context.Context) (context.Context, error) {
 const rulesKey = storage.Own + "rules"
 
 // rulesPause is for how long nothing is presumed after a presumption was wrong. Where rules are written all the time, most would
-// be wrong, and each costs a transaction.
+// be wrong, and each costs a transaction: so at most ten a second are lost, and after the last rule writes are slow for no longer
+// than a person notices.
 const rulesPause = 100 * time.Millisecond
 
 // rules is how far the caches have what others are judged by.
@@ -58,7 +60,7 @@ type rules struct {
 	unknown atomic.Bool       // nothing may be presumed: at is to be read
 	pause   atomic.Int64      // in nanoseconds since 1970: not before that
 	at      storage.Watermark // rulesKey's revision, which the caches have reached
-	store   storage.Watermark // the cacher's Replaced at that time: of another store at means nothing
+	store   storage.Watermark // the cacher's Replaced when at was read: if it's another one now, at is another store's
 }
 
 // lose notes that where the rules are isn't known any more.
@@ -134,7 +136,8 @@ func (r *Registry) Presume(ctx context.Context) (_ context.Context, may bool) {
 // Presumes tells whether a context is Presume's, and Fresh hasn't been called since.
 func Presumes(ctx context.Context) bool { return ctx.Value(presumed{}) != nil }
 
-// errJudged means that a write presumed that only the rules judge it, and something else does. No client sees it.
+// errJudged means that a write presumed, but has to be judged by more than the rules: by a hook, or by a namespace that has to
+// be made. No client sees it.
 var errJudged = errors.New("the write is judged by what may be old")
 
 // judged runs a client's write. One that presumes, and whose presumption doesn't lead to a write, runs again when the caches are
@@ -168,7 +171,8 @@ func judged(ctx context.Context, e *Endpoint, r *Request, run func(ctx context.C
 }
 
 // mayPresume tells whether a write may be judged by the rules alone. What a subresource does, and what may be among the rules,
-// may depend on any object.
+// may depend on any object. So may what a type claims, begins or forbids (Claim, begin, MayWrite): those functions look at
+// other objects in the caches.
 func (e *Endpoint) mayPresume(r *Request) bool {
 	t := e.res.storage.typed
 	return !e.res.answered && !e.res.isRule() && (r.Subresource == whole || r.Subresource == status) &&
@@ -200,7 +204,8 @@ func (d *definitions) catchUp() {
 	}
 }
 
-// followPause is how long follow waits before it watches again, after a watch that couldn't begin.
+// followPause is how long follow waits before it watches again, after a watch that couldn't begin: short, because definitions of
+// other processes aren't served meanwhile.
 const followPause = 100 * time.Millisecond
 
 // follow serves what other processes write to definitions, and ends the watches that depend on it, until ctx ends.

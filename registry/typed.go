@@ -57,7 +57,8 @@ type Type struct {
 	NoGeneration        bool
 	// CreateOnUpdate lets a PUT make an object that isn't there.
 	CreateOnUpdate bool
-	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests that follow.
+	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests that follow. On
+	// a replica they are the rules by which writes presume that they're judged (Presume).
 	Awaited bool
 	// TTL and Times are a Definition's.
 	TTL   time.Duration

@@ -1,5 +1,5 @@
-// Package server is the HTTP side of apiserver-lite: a value that serves the Kubernetes API over an
-// embedded etcd, for main and for Go programs that want an API server inside.
+// Package server is the HTTP side of apiserver-lite: a value that serves the Kubernetes API over an etcd in the same
+// process or elsewhere, for main and for Go programs that want an API server inside.
 //
 //	s := &server.Server{Ephemeral: true, Listen: "127.0.0.1:0"}
 //	if err := s.Start(ctx); err != nil {
@@ -23,7 +23,8 @@
 //
 //   - the checks against browsers and foreign hosts (security.go),
 //   - the length of the URI, and the form of its path (path.go),
-//   - on a replica, a barrier that all requests of the moment share (replica.go), because rights change, too,
+//   - on a replica, a barrier that all requests of the moment share (replica.go), because rights change, too; a write of one
+//     object without users presumes instead that its caches are new enough, and its transaction checks it (registry.Presume),
 //   - who asks (authenticate.go), with the beginning of the audit log's events, and what they may do (authorize.go),
 //   - the chi routes (router.go),
 //   - the query's parse, the bounds on requests in flight, and readiness (limits.go),
@@ -67,6 +68,7 @@
 //     lobbySeats more get a place for a moment, to be told to come back. One HTTP/2 connection may have
 //     HTTP2MaxStreams requests open.
 //   - Watches: 65,536 (maxWatches).
+//   - Questions of other replicas whether anything is left to do: 64 at once (maxAsks).
 //   - Snapshots of an ephemeral server: 64 (maxSnapshots) of 128 MiB (maxSnapshotBytes), 512 MiB together
 //     (maxSnapshotsBytes).
 //   - Time: 30 s for headers (headerTimeout), 55 s for headers and body (bodyTimeout), 60 s for a read (readDeadline),

@@ -29,13 +29,14 @@ const (
 )
 
 const (
-	// maxAsks is how many questions are answered at once. Others wait.
+	// maxAsks is how many questions are answered at once: more than tests ask in parallel, and each is a goroutine. Others wait.
 	maxAsks = 64
-	// askGrace is how much longer the keys of a question stay than it waits for the answer.
+	// askGrace is how much longer the keys of a question stay than it waits for the answer: enough for a change of leaders on
+	// the way.
 	askGrace = 10 * time.Second
 	// answerShare is the part of the time of a question that is left for the way of the answer: a tenth.
 	answerShare = 10
-	// endAsk bounds how long a replica that got its answer tries to take the keys away.
+	// endAsk bounds how long a replica that got its answer tries to take the keys away. Their lease ends soon anyway.
 	endAsk = time.Second
 )
 

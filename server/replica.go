@@ -24,7 +24,8 @@ import (
 // What a server does because it's one of several over the same store: replicas. One that is alone pays nothing for it.
 
 const (
-	// pulseInterval is how often a replica asks the store where it is.
+	// pulseInterval is how often a replica asks the store where it is: rarely enough to cost nothing, and often enough that
+	// health checks, which come every few seconds, hear of the last one.
 	pulseInterval = time.Second
 	// pulseTimeout is how long it waits for the answer, and then for its caches to get there: what a consistent read waits.
 	pulseTimeout = 3 * time.Second
@@ -149,7 +150,8 @@ func (in *instance) startReplica(ctx context.Context) (stepDown func()) {
 	}
 }
 
-// actPause is how long a replica that leads waits for the store before it asks again.
+// actPause is how long a replica that leads waits for the store before it asks again: short beside the seconds that a change of
+// leaders takes.
 const actPause = 100 * time.Millisecond
 
 // act does what one replica does for all, while this one leads.
@@ -181,7 +183,8 @@ func (in *instance) act(ctx context.Context) error {
 	return in.controllers.Run(ctx)
 }
 
-// listPause is how long a replica that leads waits before it lists the replicas again, after something has failed.
+// listPause is how long a replica that leads waits before it lists the replicas again, after something has failed: each try
+// leaves a warning in the log.
 const listPause = time.Second
 
 // listReplicas keeps the EndpointSlices of default/kubernetes equal to where the replicas serve that are alive, until ctx
@@ -264,8 +267,8 @@ func (h *handler) fresh(r *http.Request) (*http.Request, error) {
 	return nil, err
 }
 
-// presumes tells whether a request may be a write of one object that nobody's rights judge. Who a user is, and what he may do,
-// is decided before the registry is asked, and has to be new by then.
+// presumes tells whether a request may be a write of one object that nobody's rights judge, while the store answers. Who a user
+// is, and what he may do, is decided before the registry is asked, and has to be new by then.
 func (h *handler) presumes(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:

@@ -46,7 +46,7 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 	at := schema.GroupVersionResource{Group: group, Version: chi.URLParam(r, "version"), Resource: plural}
 	t, verb, err := h.find(w, r, at, named)
 	if err != nil && registry.Presumes(r.Context()) { // the definition may have changed
-		w.Header().Del("Allow")
+		w.Header().Del("Allow") // find may have set it
 		if r, err = h.settled(r); err != nil {
 			return err
 		}

@@ -42,7 +42,7 @@ const (
 // that a larger number is a slip.
 const maxHTTP2Streams = 1 << 20
 
-// Server is one API server with its own etcd. Its zero value is useful: it serves
+// Server is one API server, by default with its own etcd. Its zero value is useful: it serves
 // http://127.0.0.1:8080 from ./data. The fields must not change after Start or Run. Any number of
 // Servers can live in one process; each serves once, from Start or Run to Close.
 type Server struct {

@@ -48,9 +48,9 @@ type Premise struct {
 type premiseState = int32
 
 const (
-	premiseUnused premiseState = iota // nothing was written under it: no write was tried, or the last one was refused
-	premiseBroken                     // so was the last write, because of it
-	premiseSent                       // a write was sent, and isn't answered
+	premiseUnused premiseState = iota // nothing was written under it: no write was tried, or the last one was refused because of something else
+	premiseBroken                     // the last write was refused because of it
+	premiseSent                       // a write was sent, and isn't answered or failed with an error
 	premiseHeld                       // a write was done
 )
 

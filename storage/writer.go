@@ -26,8 +26,8 @@ type Condition struct {
 
 // Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
 // ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
-// ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn, WithPremise), ErrUnavailable and ctx's. After the
-// last two the write may have happened.
+// ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn, WithPremise),
+// ErrUnavailable and ctx's. After ctx's, and with ErrUnknownOutcome, the write may have happened.
 func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
 	return w.commit(ctx, guarded{op: "create", key: key, conds: conds}, clientv3.OpPut(key, string(value)))
 }

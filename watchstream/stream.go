@@ -35,7 +35,7 @@ type Source interface {
 	Close()
 }
 
-// Sink is where a stream's bytes go.
+// Sink is where a stream's bytes go. The server has one for HTTP/1.1, one for HTTP/2 and one for WebSockets.
 type Sink interface {
 	// Write sends whole frames: those in buf[Headroom:]. The sink may fill the bytes before them and the
 	// capacity after them, so that it can frame a batch without a copy. It returns when the socket

@@ -49,11 +49,12 @@ const (
 
 // Next appends whole frames to dst: as many as are ready, or as fit into a batch. When there is nothing to
 // append it returns a channel that's closed when there may be something; or none, at the end of an initial state, and then
-// it's asked again. Errors: io.EOF when the resource's
-// watches have ended and the cursor has given everything up to their end; watchstream.ErrExpired when compaction took
-// events that the cursor needs, or everything was replaced (see storage.Store.Replace); ctx's error; and what etcd, or
-// the view's Conversion or Encoding, fails with. After an error other than io.EOF and ErrExpired, Next may be called
-// again: no event was lost.
+// it's asked again.
+//
+// Errors: io.EOF when the resource's watches have ended and the cursor has given everything up to their end;
+// watchstream.ErrExpired when compaction took events that the cursor needs, or everything was replaced (see
+// storage.Store.Replace); ctx's error; and what etcd, or the view's Conversion or Encoding, fails with. After an error
+// other than io.EOF and ErrExpired, Next may be called again: no event was lost.
 func (c *Cursor) Next(ctx context.Context, dst []byte) (out []byte, wait <-chan struct{}, err error) {
 	c.awake()
 	if c.epoch.expired.Load() {

@@ -3,8 +3,15 @@
 // Down: a write is one transaction through etcd's client. Up: etcd's watch hands what was written to the tail (tail.go), and
 // Follow takes it from there. What had no room in the tail is read by Changes from etcd's index of revisions (changes.go).
 //
+// In a cluster, a Barrier first asks raft up to where the others have written (Store.ReadIndex). A snapshot that comes from
+// another member replaces etcd's database, with writes that no watch announces. Then the tail begins a new watch, and Follow
+// reads the index.
+//
 // Goroutines: none of ours. Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions
 // at a time.
+//
+// Locks: tail.mu guards the tail's watch. It's taken before etcd's locks and never after. It's held while a watch begins, which
+// waits for the locks of etcd's database: at the start, and after a snapshot that came from another member.
 //
 // Bounds: maxTailBytes in the tail, followBytes per Follow, listKeys keys and about listBytes per read of List.
 package embedded

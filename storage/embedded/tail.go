@@ -29,8 +29,10 @@ type tail struct {
 	once      sync.Once
 
 	backend atomic.Value // a restored: the database of which watch announces every write; stored with mu held
-	mu      sync.Mutex   // guards watch; no lock of etcd's is held when it's taken, and the filter doesn't take it
-	watch   mvcc.WatchID
+	// mu guards watch. No lock of etcd's is held when it's taken, and the filter doesn't take it. It's held while a watch
+	// begins, which waits for the locks of etcd's database, and so for its disk.
+	mu    sync.Mutex
+	watch mvcc.WatchID
 
 	// The filter's own. Etcd calls it under a lock of etcd's.
 	newest int64 // the revision of the last event

@@ -50,6 +50,7 @@ func (o *ClusterOptions) AddFlags(set *pflag.FlagSet) {
 }
 
 const (
+	// Three voters survive the loss of one, five that of two. More would make each write wait for more disks.
 	defaultVoters = 3
 	mostVoters    = 5
 	// maxLearners is how many members may be learners at a time. etcd's own bound is 1: it wants them promoted soon.
@@ -171,7 +172,7 @@ type cluster struct {
 	o     ClusterOptions
 	dir   *dataDir
 	log   *slog.Logger
-	state clusterState // written by open and admit, which don't run at once
+	state clusterState // written while the store opens, and then by add, with admitting held
 
 	authority *authority
 	token     joinToken

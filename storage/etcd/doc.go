@@ -43,6 +43,8 @@
 //     one that accepts on the port, and those of the port's requests. Close ends them and waits for them.
 //   - One for each other member while all are asked how they are (ask), and up to idleAtOnce while a snapshot is hastened
 //     (idle). Whoever starts them waits for them.
+//   - That of a burst's timer, which takes bursts.mu and waits for nothing else. Nobody waits for it: it may run for up to
+//     burstWait after Close.
 //   - watchStop, which waits for etcd to end by itself. Open starts it and Close waits for it.
 //   - One for StartEtcd, one for the keeper's start, and one for each part of Close (see waitFor). Open and Close wait
 //     for them. After a failure such a call may never return, so Open and Close give up. Its goroutine may then outlive

@@ -38,7 +38,7 @@ type keeper struct {
 	log     *slog.Logger
 	quota   int64
 	room    *room
-	cluster *cluster // nil if there are no other members
+	cluster *cluster // nil for a store of one member without a port
 	deciders
 	historyClock
 	writeCount

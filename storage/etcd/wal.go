@@ -29,7 +29,7 @@ const (
 	idleAtOnce = 64
 	// hastenTime is how long the keeper hastens a snapshot before it looks at the disk again.
 	hastenTime = 5 * time.Second
-	// nobody is an id that no member has.
+	// nobody is an id that no member has: etcd's are hashes, and raft keeps 0 for none.
 	nobody = 1
 )
 

@@ -17,15 +17,16 @@
 // Each watch has a stream of its own. A watch that has owed an answer to a request for its progress for too long begins
 // again.
 //
-// History is read by watches that begin in the past (history.go), and lists by pages that grow.
+// History is read by watches that begin in the past (history.go), and lists by pages that grow. The replicas agree on what
+// history is removed: each calls Compact, and by marks in the store one of them does it (compactor.go).
 //
 // Goroutines: the prober, which looks at etcd once a second for Health; the one that asks for progress; the one that sends
 // looks, while somebody waits for one; the follower. Close ends all and waits for them.
 //
-// Locks: Store.followMu before follower.mu; looks.mu, known.mu and progress.mu are leaves. Nobody waits for etcd under one,
-// apart from followMu while a follower is stopped, which doesn't wait for etcd.
+// Locks: Store.followMu before follower.mu; looks.mu, known.mu and progress.mu are leaves. Nobody waits under one,
+// apart from followMu, which is held until a stopped follower has ended; that doesn't wait for etcd.
 //
 // Bounds: maxTailBytes wait for Follow, and the watch may be maxLag revisions behind; beyond either the feed lists anew.
 // readTimeout, pageTimeout, writeTimeout and historyTimeout bound what etcd may take; listKeys and listBytes a page of a
-// list.
+// list, and maxMarks the marks of the history.
 package remote

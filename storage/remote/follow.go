@@ -28,13 +28,13 @@ type follower struct {
 
 	mu      sync.Mutex // guards the rest
 	changes []storage.Change
-	bytes   int64            // that changes take
-	upTo    storage.Revision // everything up to it is in changes, or was taken
-	taken   storage.Revision // Follow has returned everything up to it
-	err     error            // why it ended; nil while it runs
-	watcher clientv3.Watcher // of the watch that is open, for progress requests; nil if none is
-	owed    time.Time        // since when the watch owes an answer to a progress request; zero if it owes none
-	again   context.CancelFunc
+	bytes   int64              // that changes take
+	upTo    storage.Revision   // everything up to it is in changes, or was taken
+	taken   storage.Revision   // Follow has returned everything up to it
+	err     error              // why it ended; nil while it runs
+	watcher clientv3.Watcher   // of the watch that is open, for progress requests; nil if none is
+	owed    time.Time          // since when the watch owes an answer to a progress request; zero if it owes none
+	again   context.CancelFunc // ends the watch, so that run begins another; nil if none is open
 }
 
 const (
