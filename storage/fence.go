@@ -48,7 +48,7 @@ type Premise struct {
 type premiseState = int32
 
 const (
-	premiseUnused premiseState = iota // nothing was written under it: no write was tried, or the last one was refused because of something else
+	premiseUnused premiseState = iota // no write was tried under it, or the last one was refused for another reason
 	premiseBroken                     // the last write was refused because of it
 	premiseSent                       // a write was sent, and isn't answered or failed with an error
 	premiseHeld                       // a write was done
