@@ -175,13 +175,13 @@ func (f *reflector[T]) stream(ctx context.Context) (w *connection[T], err error)
 		case event.Type == Added:
 			state = append(state, event.Event)
 		default: // a change while the state is given: the object may have been given before
-			state = settle(state, event.Event)
+			state = fold(state, event.Event)
 		}
 	}
 }
 
-// settle applies a change to a state that isn't complete yet.
-func settle[T any](state []Event[T], change Event[T]) []Event[T] {
+// fold applies a change to a state that isn't complete yet.
+func fold[T any](state []Event[T], change Event[T]) []Event[T] {
 	kept := state[:0]
 	for _, e := range state {
 		if e.Key != change.Key {

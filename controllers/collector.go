@@ -103,7 +103,7 @@ func (c *collector) deleted(o *cacher.Object) {
 	if n == nil {
 		return
 	}
-	c.settle(n, nodeGone)
+	c.setState(n, nodeGone)
 	c.forsake(n)
 	for e := range n.names() {
 		c.look(e.dependent.key)
@@ -162,11 +162,11 @@ func (c *collector) meet(n *node, o *cacher.Object, l *lineage) {
 			s |= nodeOrphaning
 		}
 	}
-	c.settle(n, s)
+	c.setState(n, s)
 }
 
-// settle gives a node another state. If it begins to wait, its dependents are looked at; mu must be held.
-func (c *collector) settle(n *node, s nodeState) {
+// setState gives a node another state. If it begins to wait, its dependents are looked at; mu must be held.
+func (c *collector) setState(n *node, s nodeState) {
 	began := s & nodeWaiting &^ n.nodeState
 	n.nodeState = s | n.nodeState&nodeUnproven
 	if !n.is(nodeWaiting) {

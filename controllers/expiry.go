@@ -25,13 +25,13 @@ type expiry struct {
 	controllers *Controllers
 	annotated   bool
 	queue       queue[string] // keys of objects that are due
-	bell        chan struct{} // capacity 1: rung when an object is due earlier than all before. Never closed
+	wake        chan struct{} // capacity 1: rung when an object is due earlier than all before. Never closed
 
 	mortals mortals
 }
 
 func newExpiry(c *Controllers, annotated bool) *expiry {
-	x := &expiry{controllers: c, annotated: annotated, bell: make(chan struct{}, 1)}
+	x := &expiry{controllers: c, annotated: annotated, wake: make(chan struct{}, 1)}
 	x.mortals = newMortals(time.Now)
 	x.queue.log, x.queue.bell, x.queue.work = c.log, &c.reader.bell, pinned(c, x.work)
 	return x
@@ -42,7 +42,7 @@ func (x *expiry) begin() { x.mortals.begin(x.annotated, x.controllers.registry.L
 func (x *expiry) observe(e *cacher.Event) {
 	if x.mortals.observe(e) {
 		select {
-		case x.bell <- struct{}{}:
+		case x.wake <- struct{}{}:
 		default:
 		}
 	}
@@ -61,7 +61,7 @@ func (x *expiry) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-x.bell:
+		case <-x.wake:
 		case <-timer.C:
 		}
 		if next, any := x.mortals.takeDue(x.queue.add); any {

@@ -126,23 +126,23 @@ func (q *resourceQuotas) count(ctx context.Context, namespace, name string) erro
 		if err := q.ledger.Wait(ctx, namespace); err != nil {
 			return err
 		}
-		settled, err := q.countSettled(ctx, quotas, meta)
+		idle, err := q.countIdle(ctx, quotas, meta)
 		if errors.Is(err, storage.ErrNotFound) {
 			return nil
 		}
-		if settled || err != nil {
+		if idle || err != nil {
 			return err
 		}
 	}
 }
 
-// countSettled fills in the status of a quota unless a charged request is under way in its namespace.
-func (q *resourceQuotas) countSettled(ctx context.Context, quotas *registry.Endpoint, of *metav1.ObjectMeta) (settled bool, err error) {
+// countIdle fills in the status of a quota unless a charged request is under way in its namespace.
+func (q *resourceQuotas) countIdle(ctx context.Context, quotas *registry.Endpoint, of *metav1.ObjectMeta) (idle bool, err error) {
 	var failed error
 	_, err = q.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
 		return registry.AmendAs(ctx, quotas, of.Namespace, of.Name, of.UID, func(rq *corev1.ResourceQuota) {
 			// The quota was read before this: each request that is charged in it has begun.
-			if settled = q.ledger.Settled(of.Namespace); !settled {
+			if idle = q.ledger.Idle(of.Namespace); !idle {
 				return
 			}
 			// What those requests have stored is in the caches after this.
@@ -155,7 +155,7 @@ func (q *resourceQuotas) countSettled(ctx context.Context, quotas *registry.Endp
 			}
 		})
 	})
-	return settled, errors.Join(failed, err)
+	return idle, errors.Join(failed, err)
 }
 
 // statusOf returns what a quota's status should be.

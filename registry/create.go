@@ -72,7 +72,7 @@ func (e *Endpoint) ask(ctx context.Context, r *Request) (Result, error) {
 		if err := placeIn(o, w.Namespace); err != nil {
 			return Result{}, err
 		}
-		_, errs, err := w.typed.rules(ctx, o, nil, whole)
+		_, errs, err := w.typed.prepared(ctx, o, nil, whole)
 		if err != nil {
 			return Result{}, err
 		}

@@ -36,7 +36,7 @@
 //
 // The old object comes from the cacher, which may be older than etcd. A success is safe all the same, because the transaction
 // compares the revision. A refusal or "unchanged" is only given after the key was read from etcd (see compareAndSwap). Writes
-// of one key wait for each other (see turns).
+// of one key wait for each other (see writers).
 //
 // Functions that the program brought, Admission and those of a Definition, are called within each attempt, on copies. Their
 // panics are errors (see call).
@@ -55,11 +55,11 @@
 // # Locks
 //
 // In the order in which they're taken: definitions.writing (a channel, so that waiting for it can be cancelled), through a
-// whole write of a definition; a key's turn (see turns), while the object is changed, its hooks and webhooks included, and at
-// most maxTurnWait is spent waiting for it; the gate of storage, while a write is in etcd and while a reset is made;
+// whole write of a definition; the front of a key's queue (see writers), while the object is changed, its hooks and webhooks included, and at
+// most maxQueueWait is spent waiting for it; the gate of storage, while a write is in etcd and while a reset is made;
 // definitions.mu, while the catalog is rebuilt from memory; the cacher's locks.
 //
-// turns.mu, unreadable.mu, outages.mu, typed.surveyed, Catalog.prefixesOnce and hookclient.Client.mu are leaves: no lock is
+// writers.mu, unreadable.mu, outages.mu, typed.surveyed, Catalog.prefixesOnce and hookclient.Client.mu are leaves: no lock is
 // taken under them. managers.mu is held while a manager is made. Derived.making is held while its value is made, by a function
 // of another package: under it come the cacher's locks and that package's own, such as those of webhooks' clients and of
 // metrics, under which nobody calls Get. builtin's allocator.mu comes before the cacher's locks, too. form.Forms' lock is held while a Table's columns are compiled, once, under the lock of their
@@ -69,7 +69,7 @@
 //
 // The caller bounds bodies. Here are bounded: objects (maxObjectBytes), nesting (encoding/json's 10,000), nesting times size
 // of a Go type's body (maxTypedWork), patches (maxPatchOperations, maxPatchCopyBytes, maxPatchWork), the wait for a key
-// (maxTurnWait) and for a version (freshnessWait), deletions at once (DeletersAtOnce), the field errors in a Status
+// (maxQueueWait) and for a version (freshnessWait), deletions at once (DeletersAtOnce), the field errors in a Status
 // (MaxCauses), what is quoted in errors (package clip), what a page converts at once (conversionBatch), and the log of
 // unreadable objects (maxReported). Packages schema, managed, conversion, object and form
 // name their own.

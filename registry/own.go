@@ -174,7 +174,7 @@ func (e *Endpoint) Make(ctx context.Context, m Made) (storage.Revision, error) {
 	if err := w.initMeta(o); err != nil {
 		return 0, err
 	}
-	stored, err := w.within(ctx, func() (*cacher.Object, error) { return w.storeNamed(ctx, o) })
+	stored, err := w.bracketed(ctx, func() (*cacher.Object, error) { return w.storeNamed(ctx, o) })
 	if err != nil {
 		return 0, err
 	}
@@ -262,7 +262,7 @@ func (e *Endpoint) ownWrite(ctx context.Context, namespace, name string, decide 
 	for to := e.res.storage; to != nil; {
 		w := &write{Endpoint: to, Target: Target{Namespace: namespace, Name: name}, targetKey: key}
 		w.manager = ownManager
-		stored, err := w.within(ctx, func() (*cacher.Object, error) { return w.inTurn(ctx, decide(w)) })
+		stored, err := w.bracketed(ctx, func() (*cacher.Object, error) { return w.inQueue(ctx, decide(w)) })
 		switch {
 		case err == nil:
 			return stored.Revision, nil

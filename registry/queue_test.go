@@ -55,11 +55,11 @@ func TestWritersOfOneObject(t *testing.T) {
 	if n := len(got.get("metadata.annotations").(map[string]any)); n != writers {
 		t.Errorf("%d writes of %d are there", n, writers)
 	}
-	// On a machine so slow that a write waits for maxTurnWait, that write and another get in each other's way.
+	// On a machine so slow that a write waits for maxQueueWait, that write and another get in each other's way.
 	if n, lapsed := tries.Load(), s.Usage().LapsedWrites; n != writers && lapsed == 0 {
 		t.Errorf("%d writes took %d tries", writers, n)
 	}
-	if n := len(s.turns.queues); n != 0 {
+	if n := len(s.writers.queues); n != 0 {
 		t.Errorf("%d queues are left", n)
 	}
 }
@@ -113,43 +113,43 @@ func TestWaitingForATurn(t *testing.T) {
 	}
 }
 
-// A turn that doesn't come isn't waited for longer than maxTurnWait, and what was left by others is passed on.
-func TestTurns(t *testing.T) {
+// A place at the front isn't waited for longer than maxQueueWait, and what was left by others is passed on.
+func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var turns turns
+		var queue writers
 		left := cacher.NewObject("a", []byte("{}"), 7)
-		_, end, err := turns.take(t.Context(), "a")
+		_, end, err := queue.take(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, _, err := turns.take(gone, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, _, err := queue.take(gone, "a"); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("who gave up got %v", err)
 		}
 		begin := time.Now()
-		last, impatient, err := turns.take(t.Context(), "a")
-		if waited := time.Since(begin); err != nil || last != nil || waited != maxTurnWait {
-			t.Errorf("without a turn it goes on after %v with %v, %v", waited, last, err)
+		last, impatient, err := queue.take(t.Context(), "a")
+		if waited := time.Since(begin); err != nil || last != nil || waited != maxQueueWait {
+			t.Errorf("it goes on after %v with %v, %v", waited, last, err)
 		}
 		impatient(cacher.NewObject("a", []byte("{}"), 8))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			last, end, err := turns.take(t.Context(), "a")
+			last, end, err := queue.take(t.Context(), "a")
 			if err != nil || last != left {
 				t.Errorf("the next has %v, %v", last, err)
 			}
 			end(nil)
 		}()
 		synctest.Wait()
-		if waiting, lapsed := turns.waiting.Load(), turns.lapsed.Load(); waiting != 1 || lapsed != 1 {
-			t.Errorf("%d writers are counted as waiting, and %d as having gone on without a turn; both should be 1", waiting, lapsed)
+		if waiting, lapsed := queue.waiting.Load(), queue.lapsed.Load(); waiting != 1 || lapsed != 1 {
+			t.Errorf("%d writers are counted as waiting, and %d as having gone on; both should be 1", waiting, lapsed)
 		}
 		end(left)
 		<-done
-		if len(turns.queues) != 0 || turns.waiting.Load() != 0 {
-			t.Errorf("queues are left: %v, with %d writers", turns.queues, turns.waiting.Load())
+		if len(queue.queues) != 0 || queue.waiting.Load() != 0 {
+			t.Errorf("queues are left: %v, with %d writers", queue.queues, queue.waiting.Load())
 		}
 	})
 }

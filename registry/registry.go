@@ -55,7 +55,7 @@ type Registry struct {
 	shared      bool
 	unreadable  unreadable
 	outages     outages
-	turns       turns
+	writers     writers
 	rules       rules
 	admission   []Admission[unstructured.Unstructured]
 
@@ -137,15 +137,15 @@ func (r *Registry) Run(ctx context.Context) error {
 // Usage is what a registry's queues hold now, and how often they gave up.
 type Usage struct {
 	WaitingWrites int64 // writes that wait for other writes of the same object
-	LapsedWrites  int64 // how many writes have waited for maxTurnWait, and went on without a turn
+	LapsedWrites  int64 // how many writes have waited for maxQueueWait, and went on
 	WebhookCalls  int   // requests to conversion webhooks under way, at most conversion's bound for each definition
 }
 
 // Usage returns the registry's Usage at the moment of the call.
 func (r *Registry) Usage() Usage {
 	return Usage{
-		WaitingWrites: r.turns.waiting.Load(),
-		LapsedWrites:  r.turns.lapsed.Load(),
+		WaitingWrites: r.writers.waiting.Load(),
+		LapsedWrites:  r.writers.lapsed.Load(),
 		WebhookCalls:  r.definitions.webhookCalls(),
 	}
 }

@@ -116,7 +116,7 @@ func steady[T any](ctx context.Context, e *Endpoint, read func(e *Endpoint) (T, 
 		resets := r.resets.Load()
 		if resets > 0 {
 			var err error
-			if resets, e, err = r.settled(ctx, e); err != nil {
+			if resets, e, err = r.betweenResets(ctx, e); err != nil {
 				var none T
 				return none, err
 			}
@@ -131,9 +131,9 @@ func steady[T any](ctx context.Context, e *Endpoint, read func(e *Endpoint) (T, 
 	}
 }
 
-// settled returns how often resets have begun and ended, when none is under way, and the endpoint that is then served in the
+// betweenResets returns how often resets have begun and ended, when none is under way, and the endpoint that is then served in the
 // place of e.
-func (r *Registry) settled(ctx context.Context, e *Endpoint) (resets int64, now *Endpoint, err error) {
+func (r *Registry) betweenResets(ctx context.Context, e *Endpoint) (resets int64, now *Endpoint, err error) {
 	for {
 		if resets = r.resets.Load(); resets%2 == 0 {
 			now, err = r.Lookup(ctx, e.path())

@@ -57,10 +57,10 @@ const rulesPause = 100 * time.Millisecond
 
 // rules is how far the caches have what others are judged by.
 type rules struct {
-	unknown atomic.Bool       // nothing may be presumed: at is to be read
-	pause   atomic.Int64      // in nanoseconds since 1970: not before that
-	at      storage.Watermark // rulesKey's revision, which the caches have reached
-	store   storage.Watermark // the cacher's Replaced when at was read: if it's another one now, at is another store's
+	unknown  atomic.Bool       // nothing may be presumed: at is to be read
+	pause    atomic.Int64      // in nanoseconds since 1970: not before that
+	at       storage.Watermark // rulesKey's revision, which the caches have reached
+	replaced storage.Watermark // the cacher's Replaced when at was read: if it's another one now, at is another store's
 }
 
 // lose notes that where the rules are isn't known any more.
@@ -73,7 +73,7 @@ func (r *rules) lose() {
 // presumed, and the request that asked goes on.
 func (r *Registry) readRules(ctx context.Context) {
 	r.rules.unknown.Store(false) // whoever finds out meanwhile that it's wrong sets it again
-	r.rules.store.Reset(r.cacher.Replaced())
+	r.rules.replaced.Reset(r.cacher.Replaced())
 	kv, err := r.store.GetAt(ctx, rulesKey, 0)
 	if errors.Is(err, storage.ErrNotFound) { // a store that has the key can be told from one that was emptied
 		if kv.Revision, err = r.store.Create(ctx, rulesKey, nil); errors.Is(err, storage.ErrExists) {
@@ -122,7 +122,7 @@ func (r *Registry) Presume(ctx context.Context) (_ context.Context, may bool) {
 		return ctx, false
 	}
 	at := r.rules.at.At()
-	if r.rules.store.At() != r.cacher.Replaced() {
+	if r.rules.replaced.At() != r.cacher.Replaced() {
 		r.rules.unknown.Store(true)
 		return ctx, false
 	}

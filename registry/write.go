@@ -18,7 +18,7 @@ import (
 // and from the stored object it makes the object that is to be stored. It has that object admitted, validated and
 // encoded (admitAndEncode), and stores it if nobody else has written meanwhile.
 //
-// For an object that exists, the way is update, inBrackets, inTurn, compareAndSwap, storeOutcome. compareAndSwap asks
+// For an object that exists, the way is update, inBrackets, inQueue, compareAndSwap, storeOutcome. compareAndSwap asks
 // the verb what to store, as often as others write first: for a PUT, that is nextFrom and outcomeOf. For a new object,
 // the way is insertAndAnswer, inBrackets, storeNamed, storeCreate.
 //
@@ -111,7 +111,7 @@ type outcome struct {
 func (w *write) update(ctx context.Context, decide func(old *cacher.Object) (outcome, error)) (*cacher.Object, error) {
 	given := len(w.warnings)
 	return w.inBrackets(ctx, func() (*cacher.Object, error) {
-		return w.inTurn(ctx, func(old *cacher.Object) (outcome, error) {
+		return w.inQueue(ctx, func(old *cacher.Object) (outcome, error) {
 			w.warnings = w.warnings[:given] // without those of an earlier attempt
 			return decide(old)
 		})
@@ -120,15 +120,15 @@ func (w *write) update(ctx context.Context, decide func(old *cacher.Object) (out
 
 // inBrackets runs store, which stores an object, between the resource's begin and written. Its errors are for clients.
 func (w *write) inBrackets(ctx context.Context, store func() (*cacher.Object, error)) (*cacher.Object, error) {
-	stored, err := w.within(ctx, store)
+	stored, err := w.bracketed(ctx, store)
 	if err != nil {
 		return nil, w.fail(w.Name, err)
 	}
 	return stored, nil
 }
 
-// within is inBrackets with errors as they come.
-func (w *write) within(ctx context.Context, store func() (*cacher.Object, error)) (stored *cacher.Object, err error) {
+// bracketed is inBrackets with errors as they come.
+func (w *write) bracketed(ctx context.Context, store func() (*cacher.Object, error)) (stored *cacher.Object, err error) {
 	end, err := w.res.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -165,13 +165,13 @@ func (w *write) settled(stored *cacher.Object, err error) {
 	w.settle = nil
 }
 
-// inTurn waits until the earlier writes of the same object are done, and then changes the object as decide says. It
+// inQueue waits until the earlier writes of the same object are done, and then changes the object as decide says. It
 // returns the object as stored. A dry run doesn't wait.
-func (w *write) inTurn(ctx context.Context, decide func(old *cacher.Object) (outcome, error)) (stored *cacher.Object, err error) {
+func (w *write) inQueue(ctx context.Context, decide func(old *cacher.Object) (outcome, error)) (stored *cacher.Object, err error) {
 	if w.dryRun {
 		return w.compareAndSwap(ctx, w.res.cache.Get(w.targetKey), decide)
 	}
-	last, end, err := w.res.registry.turns.take(ctx, w.targetKey)
+	last, end, err := w.res.registry.writers.take(ctx, w.targetKey)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +306,7 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		var more field.ErrorList
 		var err error
 		sent := next.Value != nil
-		obj, more, err = t.rules(ctx, next, prev, w.Subresource)
+		obj, more, err = t.prepared(ctx, next, prev, w.Subresource)
 		if err == nil && sent {
 			err = w.checkValue(next)
 		}

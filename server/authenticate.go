@@ -24,7 +24,7 @@ type identity struct {
 	proxies  bool   // some are believed when they name users in headers
 	access   *access.Authenticator
 	accounts *access.Accounts
-	rules    authorizer.Authorizer // nil: everything is allowed
+	rbac     authorizer.Authorizer // nil: everything is allowed
 	refusals logLimit
 }
 
@@ -47,7 +47,7 @@ func (h *handler) identify(w *response, r *http.Request) (*http.Request, error) 
 		return r, nil
 	}
 	r.Header.Del("Authorization")
-	as, err := access.Impersonate(r, u, h.identity.rules)
+	as, err := access.Impersonate(r, u, h.identity.rbac)
 	if err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 // after identify, also one that leads nowhere. The error is 403. What was allowed is in w.asks then, and nothing else is
 // served (see served).
 func (h *handler) authorize(w *response, r *http.Request) error {
-	if h.rules == nil {
+	if h.rbac == nil {
 		return nil
 	}
 	w.asks = access.AttributesOf(r)
@@ -29,7 +29,7 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 
 // judge returns nil if a user may do something, and else 403. The request's record of audit gets the decision.
 func (h *handler) judge(ctx context.Context, asks *authorizer.AttributesRecord) error {
-	decision, reason, err := h.rules.Authorize(ctx, asks)
+	decision, reason, err := h.rbac.Authorize(ctx, asks)
 	if err != nil && decision != authorizer.DecisionAllow {
 		return fmt.Errorf("authorize: %w", err)
 	}
@@ -46,7 +46,7 @@ func (h *handler) judge(ctx context.Context, asks *authorizer.AttributesRecord) 
 // name that means something else in a path: "status", "watch" or "proxy".
 func (h *handler) allowed(w *response, t target, verb string) bool {
 	a := w.asks
-	if h.rules == nil {
+	if h.rbac == nil {
 		return true
 	}
 	namespace := t.Namespace
@@ -60,7 +60,7 @@ func (h *handler) allowed(w *response, t target, verb string) bool {
 
 // mayCreate returns what is asked before an update or a patch creates an object.
 func (h *handler) mayCreate(w *response) func(ctx context.Context) error {
-	if h.rules == nil {
+	if h.rbac == nil {
 		return nil
 	}
 	return func(ctx context.Context) error {
@@ -79,7 +79,7 @@ const (
 )
 
 // rechecks tells whether watches can end because of who watches.
-func (h *handler) rechecks() bool { return h.rules != nil || h.identity.on }
+func (h *handler) rechecks() bool { return h.rbac != nil || h.identity.on }
 
 // recheck ends watches whose users have lost the right to them, or whose credentials don't count any more, until ctx ends.
 func (h *handler) recheck(ctx context.Context, every time.Duration) {
@@ -101,8 +101,8 @@ func (h *handler) recheck(ctx context.Context, every time.Duration) {
 
 // mayStill tells whether a watch's user has the right to it, and a credential that counts.
 func (h *handler) mayStill(ctx context.Context, w *watcher) bool {
-	if h.rules != nil {
-		if decision, _, _ := h.rules.Authorize(ctx, w.asks); decision != authorizer.DecisionAllow {
+	if h.rbac != nil {
+		if decision, _, _ := h.rbac.Authorize(ctx, w.asks); decision != authorizer.DecisionAllow {
 			return false
 		}
 	}

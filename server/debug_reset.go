@@ -87,8 +87,8 @@ func (h *handler) serveReset(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	if h.rules != nil { // what the start noted may lack some of Kubernetes' own rules
-		if err := h.rules.Bootstrap(r.Context(), h.log); err != nil {
+	if h.rbac != nil { // what the start noted may lack some of Kubernetes' own rules
+		if err := h.rbac.Bootstrap(r.Context(), h.log); err != nil {
 			return err
 		}
 	}

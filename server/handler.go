@@ -35,7 +35,7 @@ type handler struct {
 	large, yaml       semaphore
 	guard             *guard
 	identity          *identity
-	rules             *access.RBAC // nil: everybody may do everything
+	rbac              *access.RBAC // nil: everybody may do everything
 	metrics           *metrics
 	watchWriteTimeout time.Duration
 	takeovers         *takeovers

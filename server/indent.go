@@ -86,16 +86,16 @@ func (in *indenter) Close() error {
 	return err
 }
 
-// shape is how deep a JSON document is, and about how long it gets with each element on a line of its
+// extent is how deep a JSON document is, and about how long it gets with each element on a line of its
 // own.
-type shape struct {
+type extent struct {
 	depth    int
 	indented int
 }
 
 // measure looks at brackets and commas outside of strings. The document need not be valid.
-func measure(doc []byte) shape {
-	s := shape{indented: len(doc)}
+func measure(doc []byte) extent {
+	s := extent{indented: len(doc)}
 	depth, inString, escaped := 0, false, false
 	for _, c := range doc {
 		switch {

@@ -71,7 +71,7 @@ type instance struct {
 	cacher      *cacher.Cacher
 	registry    *registry.Registry
 	access      *access.Authenticator
-	rules       *access.RBAC // nil: everybody may do everything
+	rbac        *access.RBAC // nil: everybody may do everything
 	admission   *admission.Chain
 	controllers *controllers.Controllers
 	sweeper     *watchstream.Sweeper
@@ -192,8 +192,8 @@ func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (
 	quotas := &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: quotas, Log: in.log}
 	if s.Access.RBAC() {
-		in.rules = access.NewRBAC(in.registry)
-		kinds.Authorizer, who.rules, plugins.Authorizer = in.rules, in.rules, in.rules
+		in.rbac = access.NewRBAC(in.registry)
+		kinds.Authorizer, who.rbac, plugins.Authorizer = in.rbac, in.rbac, in.rbac
 	}
 	builtin.Register(in.registry, kinds)
 	in.hasService = s.Builtin == builtin.All
@@ -228,7 +228,7 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 		in.run(background, "compaction", func(ctx context.Context) error { return in.compact(ctx, s) })
 	}
 	in.background.Go(func() { in.sweeper.Run(background) })
-	if in.rules != nil {
+	if in.rbac != nil {
 		in.background.Go(func() { in.bootstrap(background) })
 	}
 	if handler.rechecks() {
@@ -253,7 +253,7 @@ func (in *instance) run(ctx context.Context, name string, loop func(context.Cont
 func (in *instance) bootstrap(ctx context.Context) {
 	select {
 	case <-in.registry.Ready():
-		in.rules.Bootstrap(ctx, in.log) // the error is that of ctx
+		in.rbac.Bootstrap(ctx, in.log) // the error is that of ctx
 	case <-ctx.Done():
 	}
 }

@@ -248,7 +248,7 @@ func (h *handler) fresh(r *http.Request) (*http.Request, error) {
 	if h.pulse == nil || unjudged(r) {
 		return r, nil
 	}
-	if h.presumes(r) {
+	if h.mayPresume(r) {
 		if ctx, may := h.registry.Presume(r.Context()); may {
 			return r.WithContext(ctx), nil
 		}
@@ -267,18 +267,18 @@ func (h *handler) fresh(r *http.Request) (*http.Request, error) {
 	return nil, err
 }
 
-// presumes tells whether a request may be a write of one object that nobody's rights judge, while the store answers. Who a user
+// mayPresume tells whether a request may be a write of one object that nobody's rights judge, while the store answers. Who a user
 // is, and what he may do, is decided before the registry is asked, and has to be new by then.
-func (h *handler) presumes(r *http.Request) bool {
+func (h *handler) mayPresume(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		return h.rules == nil && !h.identity.on && h.pulse.reached() == nil && (strings.HasPrefix(r.URL.Path, "/apis/") || strings.HasPrefix(r.URL.Path, "/api/"))
+		return h.rbac == nil && !h.identity.on && h.pulse.reached() == nil && (strings.HasPrefix(r.URL.Path, "/apis/") || strings.HasPrefix(r.URL.Path, "/api/"))
 	}
 	return false
 }
 
-// settled makes a request fresh that presumed, and turned out to be no write of one object.
-func (h *handler) settled(r *http.Request) (*http.Request, error) {
+// freshened makes a request fresh that presumed, and turned out to be no write of one object.
+func (h *handler) freshened(r *http.Request) (*http.Request, error) {
 	if !registry.Presumes(r.Context()) {
 		return r, nil
 	}

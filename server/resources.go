@@ -47,7 +47,7 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 	t, verb, err := h.find(w, r, at, named)
 	if err != nil && registry.Presumes(r.Context()) { // the definition may have changed
 		w.Header().Del("Allow") // find may have set it
-		if r, err = h.settled(r); err != nil {
+		if r, err = h.freshened(r); err != nil {
 			return err
 		}
 		t, verb, err = h.find(w, r, at, named)
@@ -60,7 +60,7 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 	}
 	switch verb {
 	case "deletecollection":
-		if r, err = h.settled(r); err != nil {
+		if r, err = h.freshened(r); err != nil {
 			return err
 		}
 		return h.list(w, r, t)

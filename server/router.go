@@ -23,7 +23,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		yaml:              make(semaphore, 1),
 		guard:             newGuard(in.front.listener.Addr(), identity, s.AllowedHosts),
 		identity:          identity,
-		rules:             in.rules,
+		rbac:              in.rbac,
 		metrics:           newMetrics(in.front.inflight),
 		watchWriteTimeout: cmp.Or(s.WatchWriteTimeout, DefaultWatchWriteTimeout),
 		sweeper:           in.sweeper,

@@ -15,7 +15,7 @@ type Ledger struct {
 // account is a namespace with requests under way.
 type account struct {
 	requests int
-	settled  chan struct{} // closed when there are none
+	idle     chan struct{} // closed when there are none
 }
 
 // Begin notes a request that's about to be charged, until its context ends: by then its object is stored, or won't be.
@@ -27,7 +27,7 @@ func (l *Ledger) Begin(ctx context.Context, namespace string) {
 	}
 	a := l.open[namespace]
 	if a == nil {
-		a = &account{settled: make(chan struct{})}
+		a = &account{idle: make(chan struct{})}
 		l.open[namespace] = a
 	}
 	a.requests++
@@ -39,13 +39,13 @@ func (l *Ledger) end(namespace string) {
 	defer l.mu.Unlock()
 	a := l.open[namespace]
 	if a.requests--; a.requests == 0 {
-		close(a.settled)
+		close(a.idle)
 		delete(l.open, namespace)
 	}
 }
 
-// Settled tells whether no request is under way in a namespace.
-func (l *Ledger) Settled(namespace string) bool {
+// Idle tells whether no request is under way in a namespace.
+func (l *Ledger) Idle(namespace string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open[namespace] == nil
@@ -60,7 +60,7 @@ func (l *Ledger) Wait(ctx context.Context, namespace string) error {
 		return nil
 	}
 	select {
-	case <-a.settled:
+	case <-a.idle:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -53,7 +53,7 @@ func New(store storage.Store, o Options) *Cacher {
 	c.kept.bounds = &c.bounds
 	c.states = states{bounds: &c.bounds, open: map[*sharedState]struct{}{}}
 	c.messages.bounds, c.messages.none.of = &c.bounds, &c.messages
-	c.waker = waker{bell: make(chan struct{}, 1)}
+	c.waker = waker{pending: make(chan struct{}, 1)}
 	c.feed = feed{cacher: c, store: store, log: o.Log, primed: make(chan struct{})}
 	return c
 }

@@ -26,7 +26,7 @@ const (
 
 // waker wakes cohorts, in a goroutine of its own.
 type waker struct {
-	bell    chan struct{} // capacity 1: one pending signal is enough, the queue has the rest
+	pending chan struct{} // capacity 1: one pending signal is enough, the queue has the rest
 	busy    atomic.Int64  // members that were woken and haven't finished writing
 	holding atomic.Bool   // a cohort waits until some of them have
 
@@ -52,7 +52,7 @@ func (w *waker) wake(cohorts []*cohort) {
 
 func (w *waker) signal() {
 	select {
-	case w.bell <- struct{}{}:
+	case w.pending <- struct{}{}:
 	default:
 	}
 }
@@ -64,7 +64,7 @@ func (w *waker) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.bell:
+		case <-w.pending:
 		case <-again.C:
 		}
 		w.mu.Lock()
@@ -98,7 +98,7 @@ func (w *waker) wakeDue(now time.Time) (next time.Duration) {
 	return next
 }
 
-// mayWake tells whether one more cohort may be woken. If not, done rings the bell when that changes.
+// mayWake tells whether one more cohort may be woken. If not, done signals when that changes.
 func (w *waker) mayWake(now time.Time) bool {
 	busy := w.busy.Load()
 	w.stuck = min(w.stuck, busy)

@@ -45,7 +45,7 @@ func TestPace(t *testing.T) {
 		{"a thousand", 1000, maxPace},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := &waker{bell: make(chan struct{}, 1)}
+			w := &waker{pending: make(chan struct{}, 1)}
 			g, all := sleeping(w, tc.members)
 			first := all[:min(len(all), cohortSize)] // the first cohort's
 			now := time.Now()
@@ -88,7 +88,7 @@ func TestPace(t *testing.T) {
 // and no longer than maxHeld.
 func TestHeldCohorts(t *testing.T) {
 	begin := func(t *testing.T) (w *waker, busy, waiting []*sleeper, now time.Time) {
-		w, now = &waker{bell: make(chan struct{}, 1)}, time.Now()
+		w, now = &waker{pending: make(chan struct{}, 1)}, time.Now()
 		g, all := sleeping(w, maxBusy+cohortSize)
 		w.held = g.queueLocked(nil)
 		if next := w.wakeDue(now); next > maxHeld {
@@ -105,7 +105,7 @@ func TestHeldCohorts(t *testing.T) {
 		busy[0].awake()
 		busy[0].sleep(busy[0].cohort.news.Load(), w)
 		select {
-		case <-w.bell:
+		case <-w.pending:
 		default:
 			t.Fatal("nobody tells the waker")
 		}
