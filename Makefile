@@ -11,6 +11,8 @@ DISK_ROUNDS ?= 200
 KILLS     ?= 200
 RUNS      ?= 3
 BIN       ?= bin
+# The peer says the version of Kubernetes that its module is of: v0.37.2 is that of 1.37.2.
+PEER      = v1$(patsubst v0%,%,$(shell $(GO) -C bench/peer list -m -f '{{.Version}}' k8s.io/apiextensions-apiserver))
 # The build's commit is left out in a clone that git doesn't read, such as another user's.
 VCS       := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 
@@ -68,7 +70,7 @@ bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT 
 
 .PHONY: peer
 peer: ## build upstream's server and etcd, which we compare with, in bin/peer; a module of its own
-	$(GO) -C bench/peer build -trimpath -buildvcs=false -ldflags "-X k8s.io/component-base/version.gitVersion=v1.37.2" -o $(CURDIR)/bin/peer/ ./...
+	$(GO) -C bench/peer build -trimpath -buildvcs=false -ldflags "-X k8s.io/component-base/version.gitVersion=$(PEER)" -o $(CURDIR)/bin/peer/ ./...
 
 .PHONY: figures
 figures: build peer ## measure this tree and the peer in turn, RUNS (3) times: the table of docs/performance.md
@@ -123,11 +125,11 @@ soak: ## run writers, watchers, restarts and compactions against a model and aga
 	SOAK=$(SOAK) KILLS=$(KILLS) $(GO) test -tags soak -race -p 1 -timeout 0 -run '^TestSoak(Kill)?$$' -v ./storage/cacher ./client ./e2e
 
 .PHONY: soak-disk
-soak-disk: ## fill and empty two small disks DISK_ROUNDS times each (200, some twenty minutes) under load; as root, it mounts them
+soak-disk: ## fill and empty two small disks DISK_ROUNDS times each (200, some twenty minutes) under load; as root, it mounts them. It's about the disk, so without the race detector
 	DISK_ROUNDS=$(DISK_ROUNDS) $(GO) test -tags soak -timeout 0 -run '^TestSoakDisk$$' -v ./e2e
 
 .PHONY: soak-kill
-soak-kill: ## stop, start and kill the binary at a random moment of its start, KILLS (200) times on one directory
+soak-kill: ## stop, start and kill the binary at a random moment of its start, KILLS (200) times on one directory, without the race detector, so that most kills meet a start
 	KILLS=$(KILLS) $(GO) test -tags soak -timeout 0 -run '^TestSoakKill$$' ./e2e
 
 .PHONY: soak-replicas

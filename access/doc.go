@@ -18,7 +18,8 @@
 //
 // An authorities' mutex is held while its file is read. A memo's is held for a look into a map. RBAC.making is held
 // while an index is made, and under it only the lock of a registry.Derived and those of the cacher are taken.
-// RBAC.bootstrapping is held during writes. No other lock is taken while one is held.
+// RBAC.bootstrapping is held during writes, and writer.mu guards which of them was the last. The mutex of onceDone is held while
+// the keys of ServiceAccounts are read. No other lock is taken while one is held.
 //
 // # Bounds
 //

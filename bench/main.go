@@ -81,7 +81,7 @@ func scenarios() []scenario {
 		{"failover", "a replica is killed: when writes at each survivor succeed again", failover, several},
 		{"handover", "the replica that acts for all is stopped or killed: when another one acts", handover, several},
 		{"slopes", "what a further replica adds to a write, an object and a delivered event", slopes, sizes},
-		{"stream-limit", "what Go's HTTP server alone can send to many connections: the machine's limit", streamLimit, nothing},
+		{"stream-limit", "what Go's HTTP server alone sends to many connections, a frame at a time and without flushes", streamLimit, nothing},
 	}
 }
 

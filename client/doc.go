@@ -55,6 +55,12 @@
 // Functions block, and the caller says go. Reflect ends with its context. StartCache alone starts a goroutine that goes on
 // after it returns: Cache.Close, or the end of its context, ends that, and Close waits for it.
 //
+// # Locks
+//
+// reflector.mu comes first: it's held during calls of the Store, a Cache for example. Then Cache.mu, under which
+// subscription.mu is taken. Client.mu guards a map and is a leaf. A token file's mutex is held while the file is read, and
+// that of a command which prints a credential (package kubeconfig) while the command runs: those who need the token wait.
+//
 // # Bounds
 //
 // An event has at most watchstream.DefaultMaxFrame bytes (16 MiB), the text of a refusal 3 MiB, and another answer 4 GiB. A

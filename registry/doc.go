@@ -6,7 +6,8 @@
 //
 // A resource comes from one of two sources and behaves the same afterwards. It's either a Go type, which the program gives to
 // Register before Run (Namespace and CustomResourceDefinition are registered so), or a CustomResourceDefinition object. Each
-// served version of a resource is an Endpoint, and the verbs are its methods. The Catalog holds the endpoints of one instant;
+// served version of a resource is an Endpoint, and the verbs are its methods: they all need the same few things of it, its
+// resource, version, schema and forms, and none is of use without. The Catalog holds the endpoints of one instant;
 // it's replaced as a whole. In this package a Definition, with a capital, is what a program says of its Go type; a definition
 // is a CustomResourceDefinition, and so is crd.Definition.
 //

@@ -505,7 +505,7 @@ func (t *typed) admitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, o
 }
 
 // prepared defaults, prepares and validates an object for a write. obj is the object then, as a value of the type; nil if the type
-// has no rules.
+// has no functions for that.
 func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource string) (obj Typed, errs field.ErrorList, err error) {
 	if t.Default == nil && t.Prepare == nil && t.Validate == nil && t.MayWrite == nil {
 		return nil, nil, nil

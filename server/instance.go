@@ -114,7 +114,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	in.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, in.close())
+			err = startError(err, in.close())
 		}
 	}()
 	if err := in.openFront(s, tokens, certificate); err != nil {
@@ -148,6 +148,15 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	return in, nil
+}
+
+// startError is why a start failed, with what couldn't be ended after it. Whoever told the start to stop wants to know the latter
+// alone.
+func startError(err, closing error) error {
+	if closing != nil && errors.Is(err, context.Canceled) {
+		return closing
+	}
+	return errors.Join(err, closing)
 }
 
 // openFront takes the port, when the audit log is open and what an earlier run has left for those who wait for the start is

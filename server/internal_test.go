@@ -2,7 +2,9 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -65,5 +67,25 @@ func TestTakesOld(t *testing.T) {
 func TestVerifyNeedsAServer(t *testing.T) {
 	if err := new(Server).Verify(t.Context()); !errors.Is(err, errNotRunning) {
 		t.Errorf("before the start: %v", err)
+	}
+}
+
+// A start that was told to stop is a failure if something couldn't be ended.
+func TestStartError(t *testing.T) {
+	told, failed, left := fmt.Errorf("etcd: %w", context.Canceled), errors.New("no etcd"), errors.New("--url-file: it's a directory")
+	for _, tt := range []struct {
+		name         string
+		err, closing error
+		want         string
+		stopped      bool // as it was told
+	}{
+		{"told", told, nil, told.Error(), true},
+		{"told, and something is left", told, left, left.Error(), false},
+		{"failed", failed, nil, failed.Error(), false},
+		{"failed, and something is left", failed, left, failed.Error() + "\n" + left.Error(), false},
+	} {
+		if err := startError(tt.err, tt.closing); err.Error() != tt.want || errors.Is(err, context.Canceled) != tt.stopped {
+			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
+		}
 	}
 }

@@ -81,7 +81,7 @@ func gizmosDefinition() string {
 // @RV and UID stand for the object's.
 type attempt struct {
 	name   string
-	object string // what it has in metadata beside its name, and after a brace that closes that; "none" for no object
+	object string // what it has in metadata besides its name, and after a brace that closes that; "none" for no object
 
 	method, path, media, body string // path follows the object's, or the collection's for a POST
 
@@ -139,7 +139,7 @@ func (c collection) one(t *testing.T, s *servertest.Server, a attempt, name stri
 	}
 }
 
-// object is one with more members of its metadata and, behind a closing brace, of its own.
+// object is one with more members of its metadata and, after a closing brace, of its own.
 func (c collection) object(name, more string) string {
 	if !strings.Contains(more, `},"`) {
 		more += `}`

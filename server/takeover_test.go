@@ -325,6 +325,7 @@ func TestShutdownOfMany(t *testing.T) {
 	})
 	last := versionIn(s.PostYAML(empty, widget("last")))
 
+	// Ten seconds are what docs/operations.md promises of a stop.
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)

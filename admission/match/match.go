@@ -5,7 +5,9 @@
 // scope, and with the match policy Equivalent other versions of the same resource. The second looks at labels
 // (Request.Selected). The third evaluates CEL (package expression) with the objects in the rule's version (Request.Input).
 //
-// The package starts no goroutine and has no lock. A Request belongs to one goroutine, unless its methods say otherwise.
+// The package starts no goroutine. A Request belongs to one goroutine, unless its methods say otherwise. Request.mu is held while
+// the request's objects are converted, which may call a conversion webhook with the request's own context: only goroutines of
+// the same request wait for it, and all of them need the outcome.
 package match
 
 import (

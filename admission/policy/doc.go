@@ -11,5 +11,6 @@
 // expressions see are in the version that the policy's rules name.
 //
 // What one evaluation may cost is bounded by Kubernetes' budgets (celconfig), and a message or an annotation by its length.
-// The package starts no goroutine. What it makes of policies is immutable.
+// The package starts no goroutine. What it makes of policies is immutable. Its one mutex is checks.mu, under which Prometheus
+// takes its own.
 package policy

@@ -14,7 +14,7 @@
 //
 // A validation starts a goroutine for each webhook that it calls, and waits for them. Webhooks of configurations that were
 // replaced are closed by goroutines for which Close waits. Under clients.mu a client's own lock is taken (Begin), and nothing
-// is waited for; paths is a leaf.
+// is waited for. Under Metrics.mu Prometheus takes its own.
 //
 // # Bounds
 //

@@ -72,7 +72,7 @@ func numbered(prefix string, n int) string {
 	return strings.TrimSuffix(b.String(), ",")
 }
 
-// TestCutErrorsBlockRules has its only blocking error behind those that are told.
+// TestCutErrorsBlockRules has its only blocking error after those that are told.
 func TestCutErrorsBlockRules(t *testing.T) {
 	s := New(schematest.Props(t, `{type: object, properties: {l: {type: array, items: {type: string, minLength: 5}, x-kubernetes-validations: [{rule: "false"}]}}}`))
 	object := list(3*maxErrors, func(int) any { return "x" })

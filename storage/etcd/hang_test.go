@@ -1,11 +1,13 @@
 package etcd
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"go.etcd.io/etcd/server/v3/embed"
 )
@@ -35,6 +37,30 @@ func TestHungKeeperKeepsTheLock(t *testing.T) {
 	}
 	close(hang)
 	<-hung
+}
+
+// An etcd that doesn't start, and was told to stop, is given up. That isn't the end of a start that stopped as it was told.
+func TestStartHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Server{log: slog.New(slog.DiscardHandler), failed: make(chan struct{})}
+		s.fail = func(err error) {
+			s.err = err
+			close(s.failed)
+		}
+		cfg := embed.NewConfig()
+		hang := make(chan struct{})
+		cfg.ZapLoggerBuilder = func(*embed.Config) error { // StartEtcd calls it first
+			<-hang
+			return errors.New("there's no etcd in this test")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		err := s.startEtcd(ctx, cfg)
+		if err == nil || errors.Is(err, context.Canceled) || !s.hung {
+			t.Errorf("startEtcd: %v, hung %t", err, s.hung)
+		}
+		close(hang)
+	})
 }
 
 // An etcd that starts after Open has given up is stopped.

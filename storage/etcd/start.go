@@ -155,7 +155,8 @@ func (s *Server) startEtcd(ctx context.Context, cfg *embed.Config) error {
 		case <-ended:
 			ended, giveUp = nil, time.After(startGrace)
 		case <-giveUp:
-			s.fail(fmt.Errorf("etcd didn't start: %w", context.Cause(ctx)))
+			// Not wrapped: whoever told us to stop would take it for a stop that went well.
+			s.fail(fmt.Errorf("etcd didn't start: %v", context.Cause(ctx)))
 		case r := <-done:
 			if r.err != nil {
 				return r.err
