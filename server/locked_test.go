@@ -52,7 +52,7 @@ func TestReadsWithoutDisk(t *testing.T) {
 	late, finish := stuck(t, s)
 	for next(t, open).Object.Metadata.Name != late {
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for _, c := range []struct{ name, path, accept, want string }{
 		{"get", widgetsPath + "/" + late, "", `"name":"` + late + `"`},

@@ -156,7 +156,7 @@ func (c checkout) goTest(t *testing.T, dir string, further ...string) result {
 // with the test's process.
 func checkLeft(t *testing.T, dir string) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 		left, err := filepath.Glob(filepath.Join(dir, "apiserver-lite*"))
 		if err != nil {
 			t.Fatal(err)
