@@ -1,11 +1,14 @@
 package client_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/client"
 )
@@ -73,18 +76,36 @@ func enlarge(ctx context.Context, widgets client.Collection[Widget], cache *clie
 	return err
 }
 
-// TestReadme runs what the pages show.
+// TestReadme runs what the pages show, each until it has printed what it's there for.
 func TestReadme(t *testing.T) {
 	s := define(t)
 	widgets, ctx := collection(t, s.URL), bounded(t)
-	short, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	if err := grow(short, s.URL); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
+
+	lines := printed(t, ctx, "MODIFIED default/red", func(ctx context.Context) error {
+		var changes sync.WaitGroup
+		defer changes.Wait()
+		changes.Go(func() { // grow tells what changes after its list, and nobody sees when that was
+			for size := 2; ctx.Err() == nil; size++ {
+				if _, err := resize(ctx, widgets, "red", size); err != nil && !errors.Is(err, client.ErrNotFound) && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+		return grow(ctx, s.URL)
+	})
+	if strings.Contains(lines, "ADDED") {
+		t.Errorf("grow tells what was in its list:\n%s", lines)
 	}
-	if err := mirror(short, widgets); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
+
+	front := widget("front", 1)
+	front.Labels, front.Spec.Color = map[string]string{"tier": "front"}, "red"
+	must(widgets.Create(ctx, front))(t)
+	lines = printed(t, ctx, "also red: front", func(ctx context.Context) error { return mirror(ctx, widgets) })
+	if !strings.HasPrefix(lines, "ADDED default/front <nil> &{") || strings.Contains(lines, "default/red") {
+		t.Errorf("mirror tells of something else than what its labels select:\n%s", lines)
 	}
+
 	cache := must(client.StartCache(ctx, widgets))(t)
 	defer cache.Close()
 	red := must(widgets.Get(ctx, "red"))(t)
@@ -93,4 +114,39 @@ func TestReadme(t *testing.T) {
 	if err := enlarge(ctx, widgets, cache); err != nil {
 		t.Error(err)
 	}
+}
+
+// printed runs a function that ends only with its context until it has printed a line with a text, and returns all that
+// it had printed by then.
+func printed(t *testing.T, ctx context.Context, text string, run func(context.Context) error) string {
+	t.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	read, write, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	stdout := os.Stdout
+	os.Stdout = write
+	ended := make(chan error, 1)
+	go func() {
+		err := run(ctx)
+		os.Stdout = stdout
+		write.Close()
+		ended <- err
+	}()
+	var lines strings.Builder
+	for in := bufio.NewScanner(read); in.Scan(); {
+		if ctx.Err() == nil {
+			fmt.Fprintln(&lines, in.Text())
+		}
+		if strings.Contains(in.Text(), text) {
+			cancel()
+		}
+	}
+	if err := <-ended; !errors.Is(err, context.Canceled) || !strings.Contains(lines.String(), text) {
+		t.Fatalf("ended with %v and without printing %q:\n%s", err, text, &lines)
+	}
+	return lines.String()
 }
