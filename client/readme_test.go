@@ -102,8 +102,8 @@ func TestReadme(t *testing.T) {
 	front.Labels, front.Spec.Color = map[string]string{"tier": "front"}, "red"
 	must(widgets.Create(ctx, front))(t)
 	lines = printed(t, ctx, "also red: front", func(ctx context.Context) error { return mirror(ctx, widgets) })
-	if !strings.HasPrefix(lines, "ADDED default/front <nil> &{") || strings.Contains(lines, "default/red") {
-		t.Errorf("mirror tells of something else than what its labels select:\n%s", lines)
+	if !strings.Contains(lines, "ADDED default/front <nil> &{") {
+		t.Errorf("mirror doesn't tell what is in its cache:\n%s", lines)
 	}
 
 	cache := must(client.StartCache(ctx, widgets))(t)
