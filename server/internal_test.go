@@ -14,6 +14,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // TestInternalErrorsAreLogged: whatever is answered "internal error" is in the log once, and nothing else is.
@@ -67,6 +69,89 @@ func TestTakesOld(t *testing.T) {
 func TestVerifyNeedsAServer(t *testing.T) {
 	if err := new(Server).Verify(t.Context()); !errors.Is(err, errNotRunning) {
 		t.Errorf("before the start: %v", err)
+	}
+}
+
+// altered is a store that lists something else than what it has.
+type altered struct {
+	storage.Store
+	alter func(storage.Change) []storage.Change
+}
+
+func (a altered) List(ctx context.Context, keys storage.Range, at storage.Revision, fn func(storage.Change) error) (storage.Revision, error) {
+	return a.Store.List(ctx, keys, at, func(c storage.Change) error {
+		for _, c := range a.alter(c) {
+			if err := fn(c); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// TestVerifyNamesDifferences: every way in which the caches can differ from etcd is told, with the object, and nothing else is.
+func TestVerifyNamesDifferences(t *testing.T) {
+	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	if err := s.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := s.Verify(t.Context()); err != nil {
+		t.Fatalf("without a difference: %v", err)
+	}
+	key, err := storage.PrefixOf("", "namespaces").Key("", "default")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown, err := storage.PrefixOf("example.com", "unknowns").Key("", "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := s.in.store.Get(t.Context(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		alter func(storage.Change) []storage.Change // what etcd has at the key
+		want  string
+	}{
+		"none":             {func(c storage.Change) []storage.Change { return []storage.Change{c} }, ""},
+		"not stored":       {func(storage.Change) []storage.Change { return nil }, fmt.Sprintf("%s: revision %d is cached and 0 is stored (0: none)", key, kv.Revision)},
+		"another revision": {func(c storage.Change) []storage.Change { c.Revision++; return []storage.Change{c} }, fmt.Sprintf("%s: revision %d is cached and %d is stored (0: none)", key, kv.Revision, kv.Revision+1)},
+		"another value": {func(c storage.Change) []storage.Change {
+			c.Value = append(bytes.Clone(c.Value), ' ')
+			return []storage.Change{c}
+		}, fmt.Sprintf("%s: what is cached of revision %d isn't what is stored", key, kv.Revision)},
+		"not cached": {func(c storage.Change) []storage.Change {
+			more := c
+			more.Key += "-2"
+			return []storage.Change{c, more}
+		}, fmt.Sprintf("%s-2: revision 0 is cached and %d is stored (0: none)", key, kv.Revision)},
+		"not cached, of an unknown kind": {func(c storage.Change) []storage.Change {
+			more := c
+			more.Key = unknown
+			return []storage.Change{c, more}
+		}, fmt.Sprintf("%s: revision 0 is cached and %d is stored (0: none)", unknown, kv.Revision)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := &instance{cacher: s.in.cacher, registry: s.in.registry, store: altered{s.in.store, func(c storage.Change) []storage.Change {
+				if c.Key != key {
+					return []storage.Change{c}
+				}
+				return test.alter(c)
+			}}}
+			still, err := in.verify(t.Context())
+			for n := 1; !still && n < verifyAttempts; n++ { // the controllers may write
+				still, err = in.verify(t.Context())
+			}
+			if got := fmt.Sprint(err); !still || err == nil && test.want != "" || err != nil && got != test.want {
+				t.Errorf("the difference is told as %q, want %q; it's real: %t", got, test.want, still)
+			}
+		})
 	}
 }
 

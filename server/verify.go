@@ -57,20 +57,25 @@ func (in *instance) verify(ctx context.Context) (still bool, err error) {
 			}
 		}
 	}
-	cached := 0
 	var differences []error
 	for p := range prefixes {
 		for o := range in.cacher.Resource(p).Snapshot().All(string(p)) {
-			cached++
-			kv, ok := stored[o.Key]
-			if !ok || kv.Revision != o.Revision || !bytes.Equal(kv.Value, o.Raw()) {
-				differences = append(differences, fmt.Errorf("%s: revision %d is cached and %d is stored (0: none)", o.Key, o.Revision, kv.Revision))
+			kv := stored[o.Key]
+			delete(stored, o.Key)
+			if kv.Revision != o.Revision {
+				differences = append(differences, different(o.Key, o.Revision, kv.Revision))
+			} else if !bytes.Equal(kv.Value, o.Raw()) {
+				differences = append(differences, fmt.Errorf("%s: what is cached of revision %d isn't what is stored", o.Key, o.Revision))
 			}
 		}
 	}
-	if cached != len(stored) {
-		differences = append(differences, fmt.Errorf("%d objects are cached and %d are stored", cached, len(stored)))
+	for _, kv := range stored { // what the caches haven't
+		differences = append(differences, different(kv.Key, 0, kv.Revision))
 	}
 	now, err := in.cacher.Barrier(ctx)
 	return now == rev, errors.Join(append(differences, err)...)
+}
+
+func different(key string, cached, stored storage.Revision) error {
+	return fmt.Errorf("%s: revision %d is cached and %d is stored (0: none)", key, cached, stored)
 }
