@@ -281,27 +281,52 @@ func TestReadmeFlags(t *testing.T) {
 	}
 }
 
-// TestReadmeLeavesOut: what the README's table says isn't there is refused, and the message names it.
+// TestReadmeLeavesOut: what isn't there is refused, and the message names it: what it is, and how to get it or why there's none.
 func TestReadmeLeavesOut(t *testing.T) {
 	t.Parallel()
-	p := start(t, "--ephemeral")
-	p.define()
-	p.do(http.StatusCreated, "POST", widgets, widget("a", 1))
-	tests := []struct {
-		method, path, body, contentType string
-		code                            int
-		names                           string
-	}{
-		{"GET", widgets + "/a/scale", "", "", 404, "the server could not find the requested resource"},
+	const (
+		pods      = "/api/v1/namespaces/default/pods"
+		flag      = " is served, as data that nothing acts on, if the server is started with --builtin=all"
+		noKubelet = "there is no kubelet: nothing runs on this server, so "
+		pod       = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}]}}`
+	)
+	type row struct{ method, path, body, names string }
+	for builtin, rows := range map[string][]row{
+		"core": {
+			{"GET", widgets + "/a/scale", "", "the server could not find the requested resource"}, // its definition has none
+			{"GET", pods, "", "pods" + flag},
+			{"GET", pods + "/a/log", "", "pods" + flag},
+			{"POST", pods, pod, "pods" + flag},
+			{"POST", "/apis/apps/v1/namespaces/default/deployments", `{"metadata":{"name":"a"}}`, "deployments.apps" + flag},
+			{"GET", "/api/v1/nodes/a/proxy", "", "nodes" + flag},
+		},
+		"all": {
+			{"GET", pods + "/a/log", "", noKubelet + "log isn't served"},
+			{"POST", pods + "/a/exec?command=ls", "", noKubelet + "exec isn't served"},
+			{"POST", pods + "/a/attach", "", noKubelet + "attach isn't served"},
+			{"POST", pods + "/a/portforward", "", noKubelet + "portforward isn't served"},
+			{"GET", pods + "/a/proxy", "", noKubelet + "proxy isn't served"},
+			{"GET", "/api/v1/namespaces/default/services/kubernetes/proxy", "", noKubelet + "proxy isn't served"},
+			{"GET", "/api/v1/nodes/a/proxy", "", noKubelet + "proxy isn't served"},
+		},
+	} {
+		t.Run(builtin, func(t *testing.T) {
+			p := start(t, "--ephemeral", "--builtin="+builtin)
+			p.define()
+			p.do(http.StatusCreated, "POST", widgets, widget("a", 1))
+			if builtin == "all" {
+				p.do(http.StatusCreated, "POST", pods, pod)
+			}
+			for _, r := range rows {
+				a := p.do(http.StatusNotFound, r.method, r.path, r.body)
+				if o := a.object; o.Kind != "Status" || o.Reason != "NotFound" || !strings.Contains(o.Message, r.names) {
+					t.Errorf("%s %s is refused with %q, which doesn't name %q", r.method, r.path, a.body, r.names)
+				}
+			}
+			if o := p.do(http.StatusOK, "GET", widgets+"/a", "").object; o.Spec.Size != 1 {
+				t.Errorf("something that was refused was done: %+v", o)
+			}
+			p.stop()
+		})
 	}
-	for _, test := range tests {
-		a := p.do(test.code, test.method, test.path, test.body, "Content-Type", test.contentType)
-		if a.object.Kind != "Status" || !strings.Contains(a.object.Message, test.names) {
-			t.Errorf("%s %s is refused with %q, which doesn't name %q", test.method, test.path, a.object.Message, test.names)
-		}
-	}
-	if o := p.do(http.StatusOK, "GET", widgets+"/a", "").object; o.Spec.Size != 1 {
-		t.Errorf("something that was refused was done: %+v", o)
-	}
-	p.stop()
 }
