@@ -1,12 +1,16 @@
 package builtin_test
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/server"
@@ -197,29 +201,57 @@ func TestOneAddressForMany(t *testing.T) {
 
 // TestServicesOverRestart: what was given stays given, and default/kubernetes is written only where the server listens elsewhere.
 func TestServicesOverRestart(t *testing.T) {
-	dir := filepath.Join(t.TempDir(), "data")
-	durable := func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir }
-	first := servertest.New(t, all, durable)
-	made := parse(t, must(t, first, http.MethodPost, servicesPath, `{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, http.StatusCreated))
 	const slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
-	own, led := first.Get(servicesPath+"/kubernetes"), parse(t, first.Get(slice))
-	address := strings.TrimPrefix(first.URL, "http://")
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
+	var (
+		dir      string
+		made     map[string]any
+		own      string
+		led      map[string]any
+		second   *server.Server
+		durable  = func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir }
+		attempts = 0
+	)
+	for second == nil { // the second one needs the first one's port, which another process may take in between
+		attempts++
+		dir = filepath.Join(t.TempDir(), fmt.Sprint("data-", attempts))
+		first := servertest.New(t, all, durable)
+		made = parse(t, must(t, first, http.MethodPost, servicesPath, `{"metadata":{"name":"a"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, http.StatusCreated))
+		own, led = first.Get(servicesPath+"/kubernetes"), parse(t, first.Get(slice))
+		if err := first.Close(); err != nil {
+			t.Fatal(err)
+		}
+		second = startAt(t, strings.TrimPrefix(first.URL, "http://"), all, durable)
 	}
-
-	second := servertest.New(t, all, durable, func(s *server.Server) { s.Listen = address })
-	if now := second.Get(servicesPath + "/kubernetes"); now != own {
+	ask := func(method, path, body string, code int) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, second.URL()+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Close = true
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil || res.StatusCode != code {
+			t.Fatalf("%s %s: %v, %d %s", method, path, err, res.StatusCode, text)
+		}
+		return string(text)
+	}
+	if now := ask(http.MethodGet, servicesPath+"/kubernetes", "", http.StatusOK); now != own {
 		t.Errorf("default/kubernetes was\n%s\nand is\n%s", own, now)
 	}
-	if now := parse(t, second.Get(slice)); at(now, "metadata.resourceVersion") != at(led, "metadata.resourceVersion") {
+	if now := parse(t, ask(http.MethodGet, slice, "", http.StatusOK)); at(now, "metadata.resourceVersion") != at(led, "metadata.resourceVersion") {
 		t.Errorf("its slice was\n%v\nand is\n%v", led, now)
 	}
 	for _, spec := range []string{`{"clusterIP":"` + str(at(made, "spec.clusterIP")) + `","ports":[{"port":80}]}`,
 		fmt.Sprintf(`{"type":"NodePort","ports":[{"port":80,"nodePort":%v}]}`, in(made, "spec.ports.0.nodePort"))} {
-		must(t, second, http.MethodPost, servicesPath, `{"metadata":{"name":"b"},"spec":`+spec+`}`, http.StatusUnprocessableEntity)
+		ask(http.MethodPost, servicesPath, `{"metadata":{"name":"b"},"spec":`+spec+`}`, http.StatusUnprocessableEntity)
 	}
-	if err := second.Close(); err != nil {
+	if err := errors.Join(second.Verify(t.Context()), second.Close()); err != nil {
 		t.Fatal(err)
 	}
 
@@ -231,4 +263,23 @@ func TestServicesOverRestart(t *testing.T) {
 	if at(now, "metadata.uid") != at(led, "metadata.uid") || at(now, "metadata.generation") == at(led, "metadata.generation") {
 		t.Errorf("the slice is another: %v", now["metadata"])
 	}
+}
+
+// startAt starts a server at an address, or returns nil if somebody else listens there.
+func startAt(t *testing.T, address string, options ...func(*server.Server)) *server.Server {
+	t.Helper()
+	s := &server.Server{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	for _, option := range options {
+		option(s)
+	}
+	s.Listen = address
+	err := s.Start(t.Context())
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() }) // if the test fails before it closes it
+	return s
 }
