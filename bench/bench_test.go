@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -89,11 +90,21 @@ func build(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	binary = filepath.Join(dir, "apiserver-lite")
-	if output, err := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "..").CombinedOutput(); err != nil {
+	args := []string{"build", "-buildvcs=false", "-o", binary}
+	if raceDetector() {
+		args = append(args, "-race")
+	}
+	if output, err := exec.Command("go", append(args, "..")...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "build the server: %v\n%s", err, output)
 		return 1
 	}
 	return m.Run()
+}
+
+// raceDetector tells whether this test was built with -race. The server then is, too.
+func raceDetector() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // TestRunning: a server that runs is measured with its token and over TLS, without the figures of processes that
