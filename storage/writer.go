@@ -1,7 +1,9 @@
 package storage
 
 import (
+	"bytes"
 	"context"
+	"errors"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -79,6 +81,12 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 	also.premise.set(premiseSent)
 	res, err := txn.Commit()
 	switch {
+	case err != nil && errors.Is(translate(err), ErrNoSpace):
+		rev, err := w.afterNoSpace(ctx, g, write, err)
+		if err == nil {
+			also.premise.set(premiseHeld)
+		}
+		return rev, err
 	case err != nil:
 		return 0, unanswered(g.op, g.key, err)
 	case res.Succeeded:
@@ -90,6 +98,23 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 		also.premise.set(premiseBroken)
 	}
 	return 0, Wrap(g.op, g.key, err)
+}
+
+// afterNoSpace is the outcome of a write that was refused for want of space. Etcd looks for space before it proposes a write, and
+// once more when it applies it: a write that meets the quota only then is done, and refused all the same.
+func (w *Writer) afterNoSpace(ctx context.Context, g guarded, write clientv3.Op, refusal error) (Revision, error) {
+	var unsent interface{ Unsent() }
+	if errors.As(refusal, &unsent) || !write.IsPut() {
+		return 0, Wrap(g.op, g.key, refusal)
+	}
+	res, err := w.client.Get(ctx, g.key)
+	if err != nil {
+		return 0, unanswered(g.op, g.key, err)
+	}
+	if len(res.Kvs) > 0 && Revision(res.Kvs[0].ModRevision) > g.expected && bytes.Equal(res.Kvs[0].Value, write.ValueBytes()) {
+		return Revision(res.Kvs[0].ModRevision), nil
+	}
+	return 0, Wrap(g.op, g.key, refusal)
 }
 
 // refusal is why a write wasn't done. answers are those to reads, if there are any.

@@ -110,6 +110,9 @@ type spaceError struct{ error }
 func (e spaceError) Is(target error) bool { return target == rpctypes.ErrNoSpace }
 func (e spaceError) Unwrap() error        { return e.error }
 
+// Unsent marks an error of a write that etcd wasn't given.
+func (e spaceError) Unsent() {}
+
 // cost is the most that a write takes of the WAL, and the most that it takes of the database. bytes is the size of its
 // keys and values.
 func (r *room) cost(bytes int64) int64 {
