@@ -3,8 +3,11 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -36,5 +39,23 @@ func TestUnanswered(t *testing.T) {
 	cancel()
 	if _, err := within(ended, s.cluster, hang); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the caller's end: %v", err)
+	}
+}
+
+// Raft takes one change of the members at a time and forgets those that come meanwhile. An address that is published goes through
+// all the same.
+func TestPublishIsTriedAgain(t *testing.T) {
+	s := openMember(t)
+	const changes = 4
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var all sync.WaitGroup
+	defer all.Wait()
+	for i := range changes {
+		all.Go(func() {
+			if err := s.cluster.publish(ctx, fmt.Sprintf("127.0.0.1:%d", i+1)); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -346,19 +346,32 @@ func (c *cluster) awaitMajority(ctx context.Context, s *Server) error {
 	}
 }
 
-// publish tells the cluster where this member is, if it knows another address.
-func (c *cluster) publish(ctx context.Context) error {
-	local := c.local.Load()
-	m := local.Cluster().Member(local.MemberID())
-	here := urlAt(c.o.Listen)
-	if m == nil || slices.Equal(m.PeerURLs, []string{here}) {
-		return nil
+// publishAttempt is how long one try of publish waits. A try takes some syncs.
+const publishAttempt = time.Second
+
+// publish tells the cluster where this member is, if it knows another address. It tries again and again until ctx ends: raft
+// takes one change of the members at a time. It forgets one that comes too early, such as right after the start of a leader
+// whose log isn't applied, and tells nobody (pendingConfIndex in go.etcd.io/raft).
+func (c *cluster) publish(ctx context.Context, listen string) error {
+	local, here := c.local.Load(), []string{urlAt(listen)}
+	for {
+		m := local.Cluster().Member(local.MemberID())
+		if m == nil || slices.Equal(m.PeerURLs, here) {
+			return nil
+		}
+		moved := membership.Member{ID: m.ID, RaftAttributes: membership.RaftAttributes{PeerURLs: here, IsLearner: m.IsLearner}}
+		try, cancel := context.WithTimeout(ctx, publishAttempt)
+		_, err := local.UpdateMember(try, moved)
+		forgotten := try.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil || !forgotten:
+			return fmt.Errorf("tell the other members that this one is at %s: %w", listen, err)
+		}
+		c.log.Info("the cluster is told again where this member is", "address", listen)
 	}
-	moved := membership.Member{ID: m.ID, RaftAttributes: membership.RaftAttributes{PeerURLs: []string{here}, IsLearner: m.IsLearner}}
-	if _, err := local.UpdateMember(ctx, moved); err != nil {
-		return fmt.Errorf("tell the other members that this one is at %s: %w", c.o.Listen, err)
-	}
-	return nil
 }
 
 // close ends what the other members reach here. etcd has ended.

@@ -118,7 +118,7 @@ func (s *Server) awaitEtcd(ctx context.Context, replay uint64) error {
 	if err := s.cluster.awaitMajority(ctx, s); err != nil {
 		return err
 	}
-	return s.cluster.publish(ctx)
+	return s.cluster.publish(ctx, s.cluster.o.Listen)
 }
 
 // startEtcd calls StartEtcd in a goroutine of its own: a fatal error ends the goroutine (see newLogger), a damaged file
