@@ -61,10 +61,11 @@ var floors = []floor{
 	{"client", []string{"selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},
 	{"client/cli", []string{"selectors", "watchstream", "client", "client/kubeconfig"}},
-	{"internal/credentials", nil}, // what clients of tests show
-	{"internal/faultproxy", nil},  // between clients and servers in tests
-	{"e2e", nil},                  // runs the binary
-	{"bench", []string{"client"}}, // runs the binary, or measures a server that runs; tries the client at either
+	{"internal/credentials", nil},                              // what clients of tests show
+	{"internal/loopback", nil},                                 // addresses for tests
+	{"internal/faultproxy", nil},                               // between clients and servers in tests
+	{"e2e", nil},                                               // runs the binary
+	{"bench", []string{"client"}},                              // runs the binary, or measures a server that runs; tries the client at either
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
 	{"dropin", []string{"server", "registry/builtin"}},         // the names kube-apiserver and etcd
 	{"migrate", []string{"storage", "storage/etcd", "storage/remote"}},

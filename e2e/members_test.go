@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
 
 // clusterMember is a process of a cluster, and how it's started again.
@@ -25,7 +27,7 @@ type clusterMember struct {
 // startMember starts a process in a directory of its own. It joins the given member, or begins a cluster.
 func startMember(t *testing.T, join *clusterMember) *clusterMember {
 	t.Helper()
-	m := &clusterMember{dir: filepath.Join(t.TempDir(), "data"), address: freeAddress(t)}
+	m := &clusterMember{dir: filepath.Join(t.TempDir(), "data"), address: loopback.Address(t)}
 	args := m.args()
 	if join != nil {
 		args = append(args, "--join", join.address, "--join-token-file", filepath.Join(join.dir, "join-token"))
@@ -344,7 +346,7 @@ func TestJoinRefused(t *testing.T) {
 		{"another cluster's authority", t.TempDir(), filepath.Join(other.dir, "join-token"), "another fingerprint"},
 		{"a directory with data", usedDir, filepath.Join(one.dir, "join-token"), "has data of its own"},
 	} {
-		p := launch(t, run{args: []string{"--listen=127.0.0.1:0", "--data-dir", test.dir, "--cluster-listen", freeAddress(t), "--join", one.address, "--join-token-file", test.token}})
+		p := launch(t, run{args: []string{"--listen=127.0.0.1:0", "--data-dir", test.dir, "--cluster-listen", loopback.Address(t), "--join", one.address, "--join-token-file", test.token}})
 		if code := p.wait(patience); code != 1 || !strings.Contains(p.stderr.String(), test.want) {
 			t.Errorf("%s: it ended with %d:\n%s", test.name, code, p.stderr)
 		}

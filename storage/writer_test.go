@@ -5,16 +5,23 @@ import (
 	"errors"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// failing is an etcd that answers transactions with an error.
+// failing is an etcd that answers transactions with an error, and reads with what it has.
 type failing struct {
 	clientv3.KV
-	err error
+	err  error
+	has  []*mvccpb.KeyValue
+	lost error // of reads
+}
+
+func (f failing) Get(context.Context, string, ...clientv3.OpOption) (*clientv3.GetResponse, error) {
+	return &clientv3.GetResponse{Kvs: f.has}, f.lost
 }
 
 func (f failing) Txn(context.Context) clientv3.Txn       { return f }
@@ -47,5 +54,40 @@ func TestUnknownOutcome(t *testing.T) {
 				t.Errorf("%s after %v: %v", what, c.err, err)
 			}
 		}
+	}
+}
+
+// unsent is the refusal of a write that etcd wasn't given.
+type unsent struct{ error }
+
+func (unsent) Is(target error) bool { return target == rpctypes.ErrNoSpace }
+func (unsent) Unsent()              {}
+
+// TestDoneAtTheQuota: what etcd did and refused, because the quota was reached just then, is done.
+func TestDoneAtTheQuota(t *testing.T) {
+	const expected = 5
+	has := func(rev int64, value string) []*mvccpb.KeyValue {
+		return []*mvccpb.KeyValue{{Key: []byte("/k"), Value: []byte(value), ModRevision: rev}}
+	}
+	for name, c := range map[string]struct {
+		etcd failing
+		rev  storage.Revision
+		err  error // nil for none
+	}{
+		"done":            {failing{err: rpctypes.ErrNoSpace, has: has(7, "v")}, 7, nil},
+		"as it was":       {failing{err: rpctypes.ErrNoSpace, has: has(expected, "v")}, 0, storage.ErrNoSpace},
+		"somebody else's": {failing{err: rpctypes.ErrNoSpace, has: has(7, "w")}, 0, storage.ErrNoSpace},
+		"deleted":         {failing{err: rpctypes.ErrNoSpace}, 0, storage.ErrNoSpace},
+		"not found out":   {failing{err: rpctypes.ErrNoSpace, lost: errors.New("a connection was lost")}, 0, storage.ErrUnknownOutcome},
+		"never sent":      {failing{err: unsent{errors.New("the disk is full")}, has: has(7, "v")}, 0, storage.ErrNoSpace},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := clientv3.NewCtxClient(t.Context())
+			client.KV = c.etcd
+			rev, err := storage.NewWriter(client).Update(t.Context(), "/k", []byte("v"), expected)
+			if rev != c.rev || !errors.Is(err, c.err) {
+				t.Errorf("%d, %v; want %d, %v", rev, err, c.rev, c.err)
+			}
+		})
 	}
 }

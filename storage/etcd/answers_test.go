@@ -4,24 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
 
 // openMember starts a cluster's first member.
 func openMember(t *testing.T) *Server {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
-	return openTest(t, Options{DataDir: t.TempDir(), Cluster: ClusterOptions{Listen: address}})
+	return openTest(t, Options{DataDir: t.TempDir(), Cluster: ClusterOptions{Listen: loopback.Address(t)}})
 }
 
 // TestUnanswered: a request that the cluster doesn't answer ends, and not as if its caller had ended it: storage tells a write

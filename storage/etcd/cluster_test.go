@@ -16,22 +16,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
 // clusterDeadline is how long a test waits for members, on a machine that is busy.
 const clusterDeadline = 60 * time.Second
-
-// freeAddress returns an address of this machine that nobody listens at.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
 
 // member is how a member is started, again and again.
 type member struct {
@@ -41,7 +31,7 @@ type member struct {
 
 func newMember(t testing.TB, join *member) *member {
 	m := &member{Options: etcd.Options{DataDir: filepath.Join(t.TempDir(), "data"), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
-	m.Cluster.Listen = freeAddress(t)
+	m.Cluster.Listen = loopback.Address(t)
 	m.Log = m.Log.With("member", m.Cluster.Listen)
 	if join != nil {
 		m.Cluster.Join, m.Cluster.JoinTokenFile = join.Cluster.Listen, filepath.Join(join.DataDir, "join-token")
@@ -258,7 +248,7 @@ func TestAllMembersStartAgain(t *testing.T) {
 	if s, err := etcd.Open(t.Context(), alone); err == nil || !strings.Contains(err.Error(), "is a member of a cluster") {
 		t.Errorf("a member started alone: %v, %v", s, err)
 	}
-	all[1].Cluster.Listen = freeAddress(t) // it tells the others
+	all[1].Cluster.Listen = loopback.Address(t) // it tells the others
 	var starting sync.WaitGroup
 	for _, m := range all {
 		starting.Go(func() {

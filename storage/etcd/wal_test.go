@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
 
 // TestWALBound: the WAL of few but large writes is shortened, though etcd would make no snapshot yet, and what was written is
@@ -48,12 +49,7 @@ func openTwo(t *testing.T) (voter, learner *Server) {
 	t.Helper()
 	var all [2]Options
 	for i := range all {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[i] = Options{DataDir: filepath.Join(t.TempDir(), "data"), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Cluster: ClusterOptions{Listen: l.Addr().String()}}
-		l.Close()
+		all[i] = Options{DataDir: filepath.Join(t.TempDir(), "data"), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Cluster: ClusterOptions{Listen: loopback.Address(t)}}
 	}
 	voter = openTest(t, all[0])
 	voter.haltKeeper()

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -23,6 +22,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
@@ -102,7 +102,7 @@ func startCluster(t testing.TB) *cluster {
 	c := &cluster{dir: t.TempDir()}
 	var all []string
 	for i := range c.members {
-		m := &memberProcess{config: memberConfig{Name: fmt.Sprint("m", i), Client: freeAddress(t), Peer: freeAddress(t)}}
+		m := &memberProcess{config: memberConfig{Name: fmt.Sprint("m", i), Client: loopback.Address(t), Peer: loopback.Address(t)}}
 		c.members[i], c.urls = m, append(c.urls, "http://"+m.config.Client)
 		all = append(all, m.config.Name+"=http://"+m.config.Peer)
 	}
@@ -216,17 +216,6 @@ func (c *cluster) leader(ctx context.Context, t testing.TB) (leader *memberProce
 		return leader != nil
 	})
 	return leader
-}
-
-// freeAddress returns an address at which nobody listens.
-func freeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // TestStorageOfThree: a store over three etcds is a store. What is a restart of one etcd elsewhere is the death of their leader
