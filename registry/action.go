@@ -188,7 +188,7 @@ func (a *Action) Conflict(why string) error {
 }
 
 // Await waits until the caches have everything that was written before the call.
-func (e *Endpoint) Await(ctx context.Context) error { return e.freshen(ctx, 0, false) }
+func (e *Endpoint) Await(ctx context.Context) error { return e.freshen(ctx) }
 
 // Cached returns the objects of another kind, as new as the call, in the action's namespace, each decoded by its own type. A kind that isn't
 // served has none.

@@ -3,7 +3,6 @@ package registry
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -16,7 +15,9 @@ type Derived[T any] struct {
 	resources []*cacher.Resource
 	make      func(of func(storage.Prefix) []*cacher.Object) T
 	current   atomic.Pointer[derivation[T]]
-	making    sync.Mutex // held while a value is made, so that readers of one change make one
+	// making has capacity 1 and is full while a value is made, so that readers of one change make one. It isn't a mutex,
+	// because make is its owner's function.
+	making chan struct{}
 }
 
 // derivation is a value, and the resources' changes up to which it was made.
@@ -25,12 +26,12 @@ type derivation[T any] struct {
 	value   T
 }
 
-// Derive returns what makes of the objects of the resources with these prefixes. make is called by the first Get after a
-// change, one call at a time, under a lock of the Derived's, and waits for nothing. It may take the cacher's locks, and such
-// locks of its own package under which nobody calls Get. It's given a function that returns the objects of one of the
+// Derive returns what a function makes of the objects of the resources with these prefixes. The function is called by the first Get after a
+// change, one call at a time while other readers of the change wait, so it waits for nothing. It may take the cacher's locks,
+// and such locks of its own package under which nobody calls Get. It's given a function that returns the objects of one of the
 // prefixes, in the order of their keys; objects that can't be decoded have an Err.
-func Derive[T any](r *Registry, make func(of func(storage.Prefix) []*cacher.Object) T, from ...storage.Prefix) *Derived[T] {
-	d := &Derived[T]{make: make}
+func Derive[T any](r *Registry, of func(objects func(storage.Prefix) []*cacher.Object) T, from ...storage.Prefix) *Derived[T] {
+	d := &Derived[T]{make: of, making: make(chan struct{}, 1)}
 	for _, p := range from {
 		d.resources = append(d.resources, r.cacher.Resource(p))
 	}
@@ -43,8 +44,8 @@ func (d *Derived[T]) Get() T {
 	if c := d.current.Load(); c != nil && d.holds(c) {
 		return c.value
 	}
-	d.making.Lock()
-	defer d.making.Unlock()
+	d.making <- struct{}{}
+	defer func() { <-d.making }()
 	if c := d.current.Load(); c != nil && d.holds(c) {
 		return c.value
 	}

@@ -61,10 +61,9 @@
 // definitions.mu, while the catalog is rebuilt from memory; the cacher's locks.
 //
 // writers.mu, unreadable.mu, outages.mu, typed.surveyed, Catalog.prefixesOnce and hookclient.Client.mu are leaves: no lock is
-// taken under them. managers.mu is held while a manager is made. Derived.making is held while its value is made, by a function
-// of another package: under it come the cacher's locks and that package's own, such as those of webhooks' clients and of
-// metrics, under which nobody calls Get. builtin's allocator.mu comes before the cacher's locks, too. form.Forms' lock is held while a Table's columns are compiled, once, under the lock of their
-// sync.OnceValue, which takes no other of ours.
+// taken under them. managers.mu is held while a manager is made. Derived.making (a channel) is full while its value is made, by
+// a function of another package: under it come the cacher's locks and that package's own, such as those of webhooks' clients
+// and of metrics, under which nobody calls Get. builtin's allocator.mu comes before the cacher's locks, too.
 //
 // # Bounds
 //

@@ -23,7 +23,7 @@ const freshnessWait = 3 * time.Second
 // stored value that nobody can read, 503 from storage, 504 for a version that doesn't come within freshnessWait. Others are
 // failures of the server, which it logs. The caller owns the Result's bytes.
 func (e *Endpoint) Get(ctx context.Context, r *Request) (Result, error) {
-	return steady(ctx, e, func(e *Endpoint) (Result, error) { return e.get(ctx, r) }, nil)
+	return steady(ctx, e, func(e *Endpoint) (Result, error) { return e.get(ctx, r) })
 }
 
 func (e *Endpoint) get(ctx context.Context, r *Request) (Result, error) {
@@ -46,7 +46,7 @@ func (e *Endpoint) get(ctx context.Context, r *Request) (Result, error) {
 	if params.err != nil {
 		return Result{}, params.err
 	}
-	if err := e.freshen(ctx, rev, given); err != nil {
+	if err := e.freshenTo(ctx, rev, given); err != nil {
 		return Result{}, err
 	}
 	o := e.res.cache.Get(key)
@@ -76,23 +76,29 @@ func tag(o *cacher.Object, k form.Key, raw []byte) string {
 	return string(hex.AppendEncode(append(text, '-'), sum[:8]))
 }
 
-// freshen waits until the caches are as new as a read asks for. given tells whether it asks for a version: without one, the
-// caches must be as new as the moment of the call. rev 0 is satisfied by any state.
-func (e *Endpoint) freshen(ctx context.Context, rev storage.Revision, given bool) error {
-	if !given {
-		r := e.res.registry
-		if r.shared && isFresh(ctx) {
-			return nil
-		}
-		var err error
-		if rev, err = r.barrier(ctx); err != nil {
-			return e.fail("", err)
-		}
+// freshenTo waits until the caches are as new as a read asks for: as the version that was given, or else as the moment of
+// the call.
+func (e *Endpoint) freshenTo(ctx context.Context, rev storage.Revision, given bool) error {
+	if given {
+		return e.waitFor(ctx, rev)
+	}
+	return e.freshen(ctx)
+}
+
+// freshen waits until the caches are as new as the moment of the call.
+func (e *Endpoint) freshen(ctx context.Context) error {
+	r := e.res.registry
+	if r.shared && isFresh(ctx) {
+		return nil
+	}
+	rev, err := r.barrier(ctx)
+	if err != nil {
+		return e.fail("", err)
 	}
 	return e.waitFor(ctx, rev)
 }
 
-// waitFor waits until the caches have a version, at most freshnessWait.
+// waitFor waits until the caches have a version, at most freshnessWait. Any state has 0.
 func (e *Endpoint) waitFor(ctx context.Context, rev storage.Revision) error {
 	c := e.res.registry.cacher
 	if rev <= c.Position() {

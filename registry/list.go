@@ -43,7 +43,7 @@ type List struct {
 // read, 404 for a path that isn't served, 410 for a version or token that is older than history, 503 from storage, 504 for
 // a version that doesn't come within freshnessWait. Others are failures of the server, which it logs.
 func (e *Endpoint) List(ctx context.Context, r *Request) (*List, error) {
-	return steady(ctx, e, func(e *Endpoint) (*List, error) { return e.list(ctx, r) }, nil)
+	return steady(ctx, e, func(e *Endpoint) (*List, error) { return e.list(ctx, r) })
 }
 
 func (e *Endpoint) list(ctx context.Context, r *Request) (*List, error) {
@@ -105,9 +105,9 @@ func (l *List) open(ctx context.Context, o listOptions) error {
 	return l.freshest(ctx, o)
 }
 
-// freshest lists the newest state, once that is at least as new as the options ask for: see freshen.
+// freshest lists the newest state, once that is at least as new as the options ask for: see freshenTo.
 func (l *List) freshest(ctx context.Context, o listOptions) error {
-	err := l.endpoint.freshen(ctx, o.revision, o.hasRevision)
+	err := l.endpoint.freshenTo(ctx, o.revision, o.hasRevision)
 	l.snapshot = l.endpoint.res.cache.Snapshot()
 	return err
 }

@@ -109,24 +109,18 @@ func (r *Registry) Pin(ctx context.Context) context.Context {
 }
 
 // steady runs a read. If a reset is under way, the read waits for its end, and is then run on the endpoint that is served.
-// If a reset comes meanwhile, the result is discarded and the read runs again.
-func steady[T any](ctx context.Context, e *Endpoint, read func(e *Endpoint) (T, error), discard func(T)) (T, error) {
+// If a reset comes meanwhile, the read runs again.
+func steady[T any](ctx context.Context, e *Endpoint, read func(e *Endpoint) (T, error)) (T, error) {
 	r := e.res.registry
 	for {
-		resets := r.resets.Load()
-		if resets > 0 {
-			var err error
-			if resets, e, err = r.betweenResets(ctx, e); err != nil {
-				var none T
-				return none, err
-			}
+		resets, served, err := r.betweenResets(ctx, e)
+		if err != nil {
+			var none T
+			return none, err
 		}
-		res, err := read(e)
+		res, err := read(served)
 		if r.resets.Load() == resets {
 			return res, err
-		}
-		if err == nil && discard != nil {
-			discard(res)
 		}
 	}
 }
@@ -134,6 +128,9 @@ func steady[T any](ctx context.Context, e *Endpoint, read func(e *Endpoint) (T, 
 // betweenResets returns how often resets have begun and ended, when none is under way, and the endpoint that is then served in the
 // place of e.
 func (r *Registry) betweenResets(ctx context.Context, e *Endpoint) (resets int64, now *Endpoint, err error) {
+	if r.resets.Load() == 0 {
+		return 0, e, nil
+	}
 	for {
 		if resets = r.resets.Load(); resets%2 == 0 {
 			now, err = r.Lookup(ctx, e.path())

@@ -21,7 +21,7 @@ func (e *Endpoint) Find(ctx context.Context, namespace, name string) (map[string
 		return nil, err
 	}
 	return steady(ctx, e, func(e *Endpoint) (map[string]any, error) {
-		if err := e.freshen(ctx, 0, false); err != nil {
+		if err := e.freshen(ctx); err != nil {
 			return nil, err
 		}
 		o := e.res.cache.Get(key)
@@ -29,7 +29,7 @@ func (e *Endpoint) Find(ctx context.Context, namespace, name string) (map[string
 			return nil, nil
 		}
 		return e.tree(ctx, o)
-	}, nil)
+	})
 }
 
 // Select returns the objects of a namespace, or of all for "", that a selector selects: each as Find does, in the order of
@@ -42,7 +42,7 @@ func (e *Endpoint) Select(ctx context.Context, namespace string, by labels.Selec
 				return nil, e.fail("", err)
 			}
 		}
-		if err := e.freshen(ctx, 0, false); err != nil {
+		if err := e.freshen(ctx); err != nil {
 			return nil, err
 		}
 		for o := range e.res.cache.Snapshot().All(prefix) {
@@ -56,7 +56,7 @@ func (e *Endpoint) Select(ctx context.Context, namespace string, by labels.Selec
 			trees = append(trees, tree)
 		}
 		return trees, nil
-	}, nil)
+	})
 }
 
 // labelSet returns an object's labels.

@@ -37,15 +37,19 @@ func inStream(err error) error {
 // or the server's own failures. Those about the version are of type StreamError; one of 410 means that the client has to
 // list anew.
 func (e *Endpoint) Watch(ctx context.Context, r *Request) (*cacher.Cursor, watchstream.Options, error) {
-	type opened struct {
-		*cacher.Cursor
-		watchstream.Options
+	for { // as steady does
+		resets, served, err := e.res.registry.betweenResets(ctx, e)
+		if err != nil {
+			return nil, watchstream.Options{}, err
+		}
+		cursor, options, err := served.watch(ctx, r)
+		if e.res.registry.resets.Load() == resets {
+			return cursor, options, err
+		}
+		if err == nil {
+			cursor.Close()
+		}
 	}
-	o, err := steady(ctx, e, func(e *Endpoint) (opened, error) {
-		cursor, options, err := e.watch(ctx, r)
-		return opened{cursor, options}, err
-	}, func(o opened) { o.Close() })
-	return o.Cursor, o.Options, err
 }
 
 func (e *Endpoint) watch(ctx context.Context, r *Request) (*cacher.Cursor, watchstream.Options, error) {

@@ -37,7 +37,8 @@
 //
 // # The way of a watch
 //
-// watch.go asks the registry for a cursor and notes the watch (watchers.go). watchstream.Serve then reads from
+// serveResource finds what the path names (resources.go), and watch (watch.go) asks Endpoint.Watch for a cursor, which the
+// cacher opens (Resource.Open), and notes the watch (watchers.go). watchstream.Serve then reads from
 // the cursor and writes to the watch's sink, until the client leaves or the server closes. Over HTTP/2 it runs on the
 // request's goroutine, and the sink writes through net/http. Over HTTP/1.1 the stream takes the connection over
 // (takeover.go): the handler returns, and the sink writes to the socket. A WebSocket (websocket.go) is such a connection,
@@ -86,5 +87,5 @@
 //
 // Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, logLimit.mu,
 // pulse.mu and underWay.mu are leaves: no other lock of ours is taken while one of them is held. Under metrics.mu
-// Prometheus takes its own. Under webSocket.mu the sink's connection is written to, as net/http would.
+// Prometheus takes its own. A WebSocket's connection is written to under a channel (webSocket.writing).
 package server

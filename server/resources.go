@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 
@@ -24,26 +25,10 @@ type target struct {
 // serveResource serves all verbs on all resources: it finds what the path names, what the method asks
 // for, and calls the registry.
 func (h *handler) serveResource(w *response, r *http.Request) error {
-	return h.serveTarget(w, r, chi.URLParam(r, "resource"), registry.Target{
-		Namespace:   chi.URLParam(r, "namespace"),
-		Name:        chi.URLParam(r, "name"),
-		Subresource: chi.URLParam(r, "subresource"),
-	})
-}
-
-// namespaceSubresource serves /namespaces/{name}/status, which looks like a type inside a namespace.
-func (h *handler) namespaceSubresource(subresource string) http.HandlerFunc {
-	return handle(func(w *response, r *http.Request) error {
-		return h.serveTarget(w, r, "namespaces", registry.Target{Name: chi.URLParam(r, "name"), Subresource: subresource})
-	})
-}
-
-func (h *handler) serveTarget(w *response, r *http.Request, plural string, named registry.Target) error {
-	group := chi.URLParam(r, "group")
-	if group == "" && strings.HasPrefix(r.URL.Path, "/apis/") {
+	at, named := parameters(r)
+	if at.Group == "" && strings.HasPrefix(r.URL.Path, "/apis/") {
 		return errUnknownPath() // the core group lives under /api
 	}
-	at := schema.GroupVersionResource{Group: group, Version: chi.URLParam(r, "version"), Resource: plural}
 	t, verb, err := h.find(w, r, at, named)
 	if err != nil && registry.Presumes(r.Context()) { // the definition may have changed
 		w.Header().Del("Allow") // find may have set it
@@ -70,6 +55,24 @@ func (h *handler) serveTarget(w *response, r *http.Request, plural string, named
 		return h.watch(w, r, t)
 	}
 	return h.object(w, r, t, verb)
+}
+
+// parameters returns what the route has taken from a path.
+func parameters(r *http.Request) (schema.GroupVersionResource, registry.Target) {
+	at := schema.GroupVersionResource{
+		Group:    chi.URLParam(r, "group"),
+		Version:  chi.URLParam(r, "version"),
+		Resource: chi.URLParam(r, "resource"),
+	}
+	named := registry.Target{
+		Namespace:   chi.URLParam(r, "namespace"),
+		Name:        chi.URLParam(r, "name"),
+		Subresource: chi.URLParam(r, "subresource"),
+	}
+	if at.Resource == "" { // one of a namespace's own subresources
+		at.Resource, named.Subresource = "namespaces", path.Base(r.URL.Path)
+	}
+	return at, named
 }
 
 // find finds what a path names and what is asked of it, or says why that isn't served.
@@ -287,7 +290,7 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	return nil
 }
 
-// callVerb calls the registry for a verb on one object: one of those that serveTarget lets through.
+// callVerb calls the registry for a verb on one object: one of those that serveResource lets through.
 func callVerb(ctx context.Context, e *registry.Endpoint, verb string, r *registry.Request) (registry.Result, error) {
 	switch verb {
 	case "get":

@@ -95,9 +95,9 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 			routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}/{name}", resource)
 			routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}/{name}/{subresource}", resource)
 			routes.HandleFunc(prefix+"/{resource}/{name}/{subresource}", resource)
-			for _, subresource := range []string{"status", "finalize"} { // a namespace's own, not types in it
-				routes.HandleFunc(prefix+"/namespaces/{name}/"+subresource, h.namespaceSubresource(subresource))
-			}
+			// A namespace's own subresources, which look like types inside a namespace. They have no {resource}.
+			routes.HandleFunc(prefix+"/namespaces/{name}/status", resource)
+			routes.HandleFunc(prefix+"/namespaces/{name}/finalize", resource)
 		}
 	})
 	routes.Group(func(routes chi.Router) {

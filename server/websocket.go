@@ -42,8 +42,10 @@ type webSocket struct {
 	sink   *connSink
 	socket *websocket.Conn
 
-	mu    sync.Mutex    // guards batch; held while a batch is sent, or a frame outside of one
-	batch *bytes.Buffer // collects the frames that the library writes; nil: they're sent at once
+	// writing has capacity 1 and guards batch. Whoever has it may send: a batch, or a frame outside of one. It isn't a mutex,
+	// because a send waits for the client.
+	writing semaphore
+	batch   *bytes.Buffer // collects the frames that the library writes; nil: they're sent at once
 }
 
 // batches hold the frames of a batch on their way to a socket.
@@ -54,7 +56,7 @@ const maxPooledBatch = 2 * watchstream.MaxBatch
 
 // upgrade answers a request for a WebSocket and takes the connection.
 func upgrade(w *response, r *http.Request, sink *connSink) (carrier, error) {
-	s := &webSocket{sink: sink}
+	s := &webSocket{sink: sink, writing: make(semaphore, 1)}
 	hand := &handshake{response: w, to: s}
 	socket, err := websocket.Accept(hand, r, &websocket.AcceptOptions{
 		Subprotocols:       subprotocols(r),
@@ -117,8 +119,8 @@ type socketConn struct {
 // Write sends, or puts into the batch that is being made.
 func (c *socketConn) Write(p []byte) (int, error) {
 	s := c.to
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writing.enter()
+	defer s.writing.leave()
 	if s.batch != nil {
 		return s.batch.Write(p)
 	}
@@ -131,17 +133,17 @@ func (s *webSocket) Write(buf []byte) error {
 	stream := s.sink.stream
 	s.sink.events.Add(float64(stream.count(events)))
 	batch := batches.Get().(*bytes.Buffer)
-	s.mu.Lock()
+	s.writing.enter()
 	s.batch = batch
-	s.mu.Unlock()
+	s.writing.leave()
 	var err error
 	for event := range stream.messages(events) {
 		if err = s.socket.Write(context.Background(), stream.message, event); err != nil {
 			break // closed
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.writing.enter()
+	defer s.writing.leave()
 	s.batch = nil
 	if err == nil {
 		err = s.sink.send(batch.Bytes())

@@ -120,6 +120,10 @@ func NewLazy(declare func() []Column) *Forms {
 
 // Get returns a form other than Whole; whole is the view of that.
 func (f *Forms) Get(k Key, whole *cacher.View) *Shown {
+	var columns *columns
+	if k.Kind == Table {
+		columns = f.columns() // the program's function: it's called without the lock
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.made[k]
@@ -128,7 +132,7 @@ func (f *Forms) Get(k Key, whole *cacher.View) *Shown {
 		const partials = string(MetadataOnly) + "List"
 		switch {
 		case k.Kind == Table:
-			t := &table{columns: f.columns(), apiVersion: k.APIVersion(), include: k.Include, whole: whole, partial: partial}
+			t := &table{columns: columns, apiVersion: k.APIVersion(), include: k.Include, whole: whole, partial: partial}
 			s = t.shown()
 		case k.Encoding == Protobuf:
 			s = protobuf(partial, metadataMessages, partials)

@@ -37,7 +37,11 @@ type WatchOptions struct {
 // storage.ErrFutureRevision when etcd hasn't reached o.After, which is then another store's revision;
 // storage.ErrUnavailable when etcd is stopping; and ctx's when that ends before the feed is there.
 func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
-	if err := r.reach(ctx, o); err != nil {
+	if o.Start == StartNow || o.Start == StartState && o.After == 0 {
+		if _, err := r.cacher.Barrier(ctx); err != nil {
+			return nil, err
+		}
+	} else if err := r.cacher.reach(ctx, o.After); err != nil {
 		return nil, err
 	}
 	key := o.groupKey()
@@ -49,7 +53,7 @@ func (r *Resource) Open(ctx context.Context, o WatchOptions) (*Cursor, error) {
 	return r.openLocked(o, key), nil
 }
 
-// refuseLocked returns an error if a watch can't start any more where reach has found that it could. mu must be held: what
+// refuseLocked returns an error if a watch can't start any more where Open has found that it could. mu must be held: what
 // the resource has applied of a Replace, or of another store in place of this one (see feed.restart), must not be overlooked.
 func (r *Resource) refuseLocked(o WatchOptions) error {
 	if at := r.cacher.Position(); o.After > at {
@@ -83,23 +87,19 @@ func (r *Resource) openLocked(o WatchOptions, key groupKey) *Cursor {
 	return c
 }
 
-// reach waits until the feed is where a watch can start.
-func (r *Resource) reach(ctx context.Context, o WatchOptions) error {
-	if o.Start == StartAfter || o.Start == StartState && o.After > 0 {
-		if o.After <= r.cacher.Position() {
-			return nil
-		}
-		newest, err := r.cacher.store.Barrier(ctx)
-		if err != nil {
-			return err
-		}
-		if o.After > newest {
-			return fmt.Errorf("watch after %d: %w (the newest is %d)", o.After, storage.ErrFutureRevision, newest)
-		}
-		return r.cacher.WaitFor(ctx, o.After)
+// reach waits until the feed is at a revision that a client names. storage.ErrFutureRevision means that etcd isn't there.
+func (c *Cacher) reach(ctx context.Context, rev storage.Revision) error {
+	if rev <= c.Position() {
+		return nil
 	}
-	_, err := r.cacher.Barrier(ctx)
-	return err
+	newest, err := c.store.Barrier(ctx)
+	if err != nil {
+		return err
+	}
+	if rev > newest {
+		return fmt.Errorf("watch after %d: %w (the newest is %d)", rev, storage.ErrFutureRevision, newest)
+	}
+	return c.WaitFor(ctx, rev)
 }
 
 // joinLocked adds a member to the group that watches the same, or to a new one; mu must be held for writing.
