@@ -105,7 +105,7 @@ func (w *write) admitSent(ctx context.Context, part *Subresource, sent any) (any
 	obj.SetGroupVersionKind(part.Kind)
 	call := hookCall[unstructured.Unstructured]{endpoint: w.Endpoint, about: a, obj: obj, meta: func(u *unstructured.Unstructured) metav1.Object { return u }}
 	if call.obj, err = call.to(ctx, hooks); err == nil {
-		err = w.judgeBy(ctx, call, validators(hooks))
+		err = w.callValidators(ctx, call, validators(hooks))
 	}
 	w.warnings = append(w.warnings, a.Warnings...)
 	if err != nil {

@@ -35,7 +35,7 @@ import (
 // once, and should end with ctx. It may use the server as a client does. But while it's asked about a definition it must not
 // write another one: definitions are written one after the other, so it would wait for itself.
 //
-// An error refuses the write. An Answer, and a Status error of a 4xx code, are answered as they are. Any other error becomes 403 Forbidden with
+// An error refuses the write. A HookAnswer, and a Status error of a 4xx code, are answered as they are. Any other error becomes 403 Forbidden with
 // its text, which is kube-apiserver's rule for its plugins. A panic is logged and answered 500.
 type Admission[T any] interface {
 	Admit(ctx context.Context, r *AdmissionRequest[T]) error
@@ -178,8 +178,8 @@ func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) 
 	return err
 }
 
-// judge asks the hooks that want to see an object as it would be stored.
-func (w *write) judge(ctx context.Context, op Operation, o, old *object.Object) error {
+// askValidators asks the hooks that want to see an object as it would be stored.
+func (w *write) askValidators(ctx context.Context, op Operation, o, old *object.Object) error {
 	if !w.asked || len(w.res.registry.admission) == 0 {
 		return nil
 	}
@@ -200,7 +200,7 @@ func (w *write) judge(ctx context.Context, op Operation, o, old *object.Object) 
 	if err != nil {
 		return err
 	}
-	err = w.judgeBy(ctx, call, concerned)
+	err = w.callValidators(ctx, call, concerned)
 	w.warnings = append(w.warnings, a.Warnings...)
 	return err
 }
@@ -213,8 +213,8 @@ func validators(hooks []Admission[unstructured.Unstructured]) []Admission[unstru
 	})
 }
 
-// judgeBy asks Validators one after the other.
-func (e *Endpoint) judgeBy(ctx context.Context, c hookCall[unstructured.Unstructured], hooks []Admission[unstructured.Unstructured]) error {
+// callValidators asks Validators one after the other.
+func (e *Endpoint) callValidators(ctx context.Context, c hookCall[unstructured.Unstructured], hooks []Admission[unstructured.Unstructured]) error {
 	for _, hook := range hooks {
 		r := &AdmissionRequest[unstructured.Unstructured]{Attributes: *c.about, Object: c.obj, Old: c.old}
 		var refusal error
@@ -319,9 +319,9 @@ func (c hookCall[T]) to(ctx context.Context, hooks []Admission[T]) (*T, error) {
 	obj := c.obj
 	for _, hook := range hooks {
 		r := &AdmissionRequest[T]{Attributes: *c.about, Object: obj, Old: c.old}
-		var judged func() metav1.Object // nil where nothing is written
+		var subject func() metav1.Object // nil where nothing is written
 		if obj != nil {
-			judged = func() metav1.Object {
+			subject = func() metav1.Object {
 				if r.Object == nil {
 					return &metav1.ObjectMeta{}
 				}
@@ -329,7 +329,7 @@ func (c hookCall[T]) to(ctx context.Context, hooks []Admission[T]) (*T, error) {
 			}
 		}
 		var refusal error
-		if err := c.endpoint.res.registry.call("admission by "+nameOf(hook), judged, func() { refusal = hook.Admit(ctx, r) }); err != nil {
+		if err := c.endpoint.res.registry.call("admission by "+nameOf(hook), subject, func() { refusal = hook.Admit(ctx, r) }); err != nil {
 			return nil, err
 		}
 		c.about.Warnings = r.Warnings
@@ -362,15 +362,15 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-// Answer is an error of a hook's that is answered as it is, whatever its code: what a webhook says isn't this server's.
-type Answer struct{ *apierrors.StatusError }
+// HookAnswer is an error of a hook's that is answered as it is, whatever its code: what a webhook says isn't this server's.
+type HookAnswer struct{ *apierrors.StatusError }
 
 // refuse makes a Status of a hook's error.
 func (e *Endpoint) refuse(ctx context.Context, name string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	var whole *Answer
+	var whole *HookAnswer
 	if errors.As(err, &whole) {
 		return refusal{whole.StatusError}
 	}
@@ -394,21 +394,21 @@ type PanicError struct {
 func (e *PanicError) Error() string { return e.What + " panicked" }
 
 // call runs a function that the program brought. It's an error if that changes what only the server decides about the
-// judged object, which is nil where nothing is written. A panic is returned as an error, because much of this runs on
+// subject, which is nil where nothing is written. A panic is returned as an error, because much of this runs on
 // goroutines where nobody else would stop it (see DeletersAtOnce).
-func (r *Registry) call(what string, judged func() metav1.Object, fn func()) (err error) {
+func (r *Registry) call(what string, subject func() metav1.Object, fn func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &PanicError{What: what, Cause: cause, Stack: debug.Stack()}
 		}
 	}()
-	if judged == nil {
+	if subject == nil {
 		fn()
 		return nil
 	}
-	before := decidedOf(judged())
+	before := decidedOf(subject())
 	fn()
-	after := decidedOf(judged())
+	after := decidedOf(subject())
 	for i, field := range decidedFields {
 		if after[i] != before[i] {
 			return fmt.Errorf("%s has changed %s from %q to %q, which only the server may", what, field, clip.Text(before[i]), clip.Text(after[i]))

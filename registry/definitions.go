@@ -278,7 +278,7 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 	for i, e := range res.versions {
 		v := &obj.Spec.Versions[i]
 		e.StorageVersionHash = hash
-		e.complete(v, old)
+		e.equip(v, old)
 		if old == nil {
 			asStored := v.Storage || res.converter == nil && equality.Semantic.DeepEqual(v.Schema, stored.Schema)
 			e.view.Conversion = e.newConversion(asStored)
@@ -338,9 +338,9 @@ func newEndpoint(res *resource, obj *crd.Definition, v *apiextensionsv1.CustomRe
 	return e
 }
 
-// complete makes what an endpoint serves its version with, or takes it from the definition before if that
+// equip makes what an endpoint serves its version with, or takes it from the definition before if that
 // defined the same: watchers with one view share what is encoded for them, and schemas are costly to compile.
-func (e *Endpoint) complete(v *apiextensionsv1.CustomResourceDefinitionVersion, old *definition) {
+func (e *Endpoint) equip(v *apiextensionsv1.CustomResourceDefinitionVersion, old *definition) {
 	if before := old.version(v.Name); before != nil {
 		e.schema, e.managers, e.view, e.forms = before.schema, before.managers, before.view, before.forms
 	} else {

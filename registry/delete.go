@@ -282,7 +282,7 @@ func (d *deletion) admitDeletion(ctx context.Context, old *cacher.Object) error 
 	if err := d.admit(ctx, Delete, nil, o); err != nil {
 		return err
 	}
-	return d.judge(ctx, Delete, nil, o)
+	return d.askValidators(ctx, Delete, nil, o)
 }
 
 // check compares the preconditions with the object. The texts are Kubernetes's.

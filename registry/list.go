@@ -247,7 +247,7 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 	defer out.drop()
 	out.buf = l.appendHeader(out.buf)
 	first := true
-	for o, err := range l.prepared(ctx) {
+	for o, err := range l.converted(ctx) {
 		if err != nil {
 			return l.failed(err)
 		}
@@ -267,8 +267,8 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 // conversionBatch is how many objects are converted at once.
 const conversionBatch = 500
 
-// prepared yields what is listed, ready to be shown.
-func (l *List) prepared(ctx context.Context) iter.Seq2[*cacher.Object, error] {
+// converted yields what is listed, ready to be shown.
+func (l *List) converted(ctx context.Context) iter.Seq2[*cacher.Object, error] {
 	view := l.shown.Item
 	if view.Conversion == nil {
 		return l.items(ctx)

@@ -377,7 +377,7 @@ func (l *List) writeProtobuf(ctx context.Context, w io.Writer) error {
 		}
 		return m, err
 	}
-	for o, err := range l.prepared(ctx) {
+	for o, err := range l.converted(ctx) {
 		m, err := item(o, err)
 		if err != nil {
 			return err
@@ -388,7 +388,7 @@ func (l *List) writeProtobuf(ctx context.Context, w io.Writer) error {
 	defer out.drop()
 	head := kubeproto.List{Revision: int64(l.Revision()), Continue: l.continues, Remaining: l.remaining}
 	out.buf = head.AppendHead(out.buf, kubeproto.TypeOf(l.shown.ListVersion, l.shown.ListKind), size)
-	for o, err := range l.prepared(ctx) {
+	for o, err := range l.converted(ctx) {
 		m, err := item(o, err)
 		if err != nil {
 			return err

@@ -322,7 +322,7 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	if err := w.claim(obj, next, prev); err != nil {
 		return nil, err
 	}
-	if err := w.judge(ctx, op, next, prev); err != nil {
+	if err := w.askValidators(ctx, op, next, prev); err != nil {
 		return nil, err
 	}
 	w.warnings = append(w.warnings, object.FinalizerWarnings(next, prev)...)

@@ -24,11 +24,11 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 	}
 	w.asks = access.AttributesOf(r)
 	w.asks.User = registry.UserFrom(r.Context())
-	return h.judge(r.Context(), w.asks)
+	return h.decide(r.Context(), w.asks)
 }
 
-// judge returns nil if a user may do something, and else 403. The request's record of audit gets the decision.
-func (h *handler) judge(ctx context.Context, asks *authorizer.AttributesRecord) error {
+// decide returns nil if a user may do something, and else 403. The request's record of audit gets the decision.
+func (h *handler) decide(ctx context.Context, asks *authorizer.AttributesRecord) error {
 	decision, reason, err := h.rbac.Authorize(ctx, asks)
 	if err != nil && decision != authorizer.DecisionAllow {
 		return fmt.Errorf("authorize: %w", err)
@@ -66,7 +66,7 @@ func (h *handler) mayCreate(w *response) func(ctx context.Context) error {
 	return func(ctx context.Context) error {
 		asks := *w.asks
 		asks.Verb = "create"
-		return h.judge(ctx, &asks)
+		return h.decide(ctx, &asks)
 	}
 }
 

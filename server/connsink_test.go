@@ -18,7 +18,7 @@ import (
 func TestStreamEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, client := net.Pipe()
-		sink := connSink{stream: &streamJSON,
+		sink := connSink{framing: &framingJSON,
 			conn: conn, chunked: true, sent: new(atomic.Int64), events: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"}),
 			deadline: deadline{set: conn.SetWriteDeadline, timeout: time.Minute},
 		}

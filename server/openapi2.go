@@ -40,7 +40,7 @@ func writeOpenAPI2(to io.Writer, media mediaType, c *registry.Catalog, log *slog
 }
 
 func info2() json.RawMessage {
-	return json.RawMessage(`{"title":"apiserver-lite","version":"` + apiVersion + `"}`)
+	return json.RawMessage(`{"title":"apiserver-lite","version":"` + kubeVersion + `"}`)
 }
 
 // writeMembers writes one JSON object with the members that all group versions have.

@@ -135,7 +135,7 @@ func document3(resources []*registry.Endpoint, types derived, seen map[string]bo
 	}
 	body, err := json.Marshal(object{
 		"openapi":    "3.0.0",
-		"info":       object{"title": "apiserver-lite", "version": apiVersion},
+		"info":       object{"title": "apiserver-lite", "version": kubeVersion},
 		"paths":      paths,
 		"components": object{"schemas": components},
 	})

@@ -48,7 +48,7 @@ func BenchmarkSinks(b *testing.B) {
 // writeBatches takes the connection of a request over and writes the batch as often as the benchmark wants.
 func writeBatches(b *testing.B, w *response, r *http.Request, batch []byte) {
 	var c carrier
-	sink := &connSink{deadline: deadline{timeout: time.Minute}, events: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"}), stream: &streamJSON, sent: new(atomic.Int64)}
+	sink := &connSink{deadline: deadline{timeout: time.Minute}, events: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"}), framing: &framingJSON, sent: new(atomic.Int64)}
 	if isWebSocket(r) {
 		socket, err := upgrade(w, r, sink)
 		if err != nil {

@@ -55,33 +55,33 @@ type carrier interface {
 }
 
 // takeOver makes the connection the stream's own, after the headers, and lets the handler return.
-func (h *handler) takeOver(w *response, r *http.Request, watcher *watcher, s *stream, options watchstream.Options, closed func()) error {
-	c, err := h.carry(w, r, s, &watcher.bytes)
+func (h *handler) takeOver(w *response, r *http.Request, s served) error {
+	c, err := h.carry(w, r, s.framing, &s.watcher.bytes)
 	if err != nil {
-		watcher.cursor.Close()
-		closed()
+		s.watcher.cursor.Close()
+		s.closed()
 		return err
 	}
 	w.takenOver = true
 	t := &takenOver{
 		carrier: c,
 		done:    &response{log: w.log, auditID: w.auditID, audit: w.audit, code: w.code, call: call{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}},
-		watcher: watcher,
+		watcher: s.watcher,
 		method:  r.Method,
 		path:    shortPath(r),
 		start:   time.Now(),
 	}
 	go func() {
 		defer h.takeovers.streams.Done()
-		defer closed()
-		h.stream(t, options)
+		defer s.closed()
+		h.stream(t, s.options)
 	}()
 	return nil
 }
 
 // carry answers with the head of a stream and takes the connection from net/http. After a nil error the stream counts as
 // one of takeovers.streams. It panics as net/http's handlers do if the client is gone.
-func (h *handler) carry(w *response, r *http.Request, s *stream, sent *atomic.Int64) (c carrier, err error) {
+func (h *handler) carry(w *response, r *http.Request, f *framing, sent *atomic.Int64) (c carrier, err error) {
 	// Counted before net/http forgets the connection, so that at any time either net/http or we wait for it.
 	h.takeovers.streams.Add(1)
 	defer func() {
@@ -89,7 +89,7 @@ func (h *handler) carry(w *response, r *http.Request, s *stream, sent *atomic.In
 			h.takeovers.streams.Done()
 		}
 	}()
-	sink := &connSink{deadline: deadline{timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint), stream: s, sent: sent}
+	sink := &connSink{deadline: deadline{timeout: h.watchWriteTimeout}, events: h.metrics.watchEvents(w.endpoint), framing: f, sent: sent}
 	if isWebSocket(r) {
 		if c, err = upgrade(w, r, sink); err == nil {
 			w.audit.Started(http.StatusSwitchingProtocols)
@@ -181,9 +181,9 @@ type connSink struct {
 	chunked bool
 	last    atomic.Pointer[time.Time] // set when the stream has to end: no deadline is later
 	deadline
-	events prometheus.Counter
-	stream *stream
-	sent   *atomic.Int64
+	events  prometheus.Counter
+	framing *framing
+	sent    *atomic.Int64
 }
 
 // take makes the connection the sink's. What net/http had set for it is over.
@@ -198,7 +198,7 @@ func (s *connSink) take(conn net.Conn) error {
 
 // Write sends whole frames. The error means that the client is gone, or took nothing for too long.
 func (s *connSink) Write(buf []byte) error {
-	s.events.Add(float64(s.stream.count(buf[watchstream.Headroom:])))
+	s.events.Add(float64(s.framing.count(buf[watchstream.Headroom:])))
 	p := buf[watchstream.Headroom:]
 	if s.chunked {
 		p = chunk(buf)

@@ -13,7 +13,7 @@ import (
 // The version of Kubernetes whose API this is; kubectl warns by it when it is too far away.
 const (
 	apiMajor, apiMinor = "1", "37"
-	apiVersion         = "v" + apiMajor + "." + apiMinor + ".0-lite"
+	kubeVersion        = "v" + apiMajor + "." + apiMinor + ".0-lite"
 )
 
 // release is set by the linker for releases: -X github.com/apiserver-lite/apiserver-lite/server.release=0.1.0
@@ -44,7 +44,7 @@ func Version() version.Info {
 		}
 	}
 	short := info.GitCommit[:min(len(info.GitCommit), 12)]
-	info.GitVersion = apiVersion + "+" + cmp.Or(release, short, "unknown")
+	info.GitVersion = kubeVersion + "+" + cmp.Or(release, short, "unknown")
 	return info
 }
 

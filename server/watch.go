@@ -29,14 +29,14 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	cursor, options, err := t.endpoint.Watch(r.Context(), t.request(w, r, wanted))
 	var about *registry.StreamError
 	if errors.As(err, &about) {
-		return h.tell(w, r, streamOf(media), about.ErrStatus)
+		return h.tell(w, r, framingOf(media), about.ErrStatus)
 	}
 	if err != nil {
 		return err
 	}
 	options.Sweeper = h.sweeper
-	stream := streamOf(media)
-	w.Header().Set("Content-Type", stream.media)
+	framing := framingOf(media)
+	w.Header().Set("Content-Type", framing.media)
 	watcher, gone, err := h.watchers.add(t, r, cursor, w.admitted)
 	if err != nil {
 		cursor.Close()
@@ -45,7 +45,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	uncount := h.metrics.watching(t.endpoint)
 	closed := func() { gone(); uncount() }
 	if r.ProtoMajor == 1 {
-		return h.takeOver(w, r, watcher, stream, options, closed)
+		return h.takeOver(w, r, served{watcher, framing, options, closed})
 	}
 	defer closed()
 	ctx := r.Context()
@@ -59,7 +59,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 		w:        w,
 		control:  http.NewResponseController(w.ResponseWriter),
 		events:   h.metrics.watchEvents(t.endpoint),
-		stream:   stream,
+		framing:  framing,
 		sent:     &watcher.bytes,
 		deadline: deadline{timeout: h.watchWriteTimeout},
 	}
@@ -74,8 +74,8 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	return nil
 }
 
-// stream is a form in which events are written.
-type stream struct {
+// framing is a form in which events are written.
+type framing struct {
 	media    string                                        // the Content-Type
 	count    func(frames []byte) int                       // counts events
 	tell     func(dst []byte, status metav1.Status) []byte // appends an ERROR event
@@ -83,9 +83,9 @@ type stream struct {
 	message  websocket.MessageType                         // of those
 }
 
-// The streams.
+// The framings.
 var (
-	streamJSON = stream{
+	framingJSON = framing{
 		media: string(mediaJSON),
 		count: func(p []byte) int { return bytes.Count(p, []byte{'\n'}) }, // each event is one line
 		tell: func(dst []byte, status metav1.Status) []byte {
@@ -94,7 +94,7 @@ var (
 		messages: bytes.Lines,
 		message:  websocket.MessageText,
 	}
-	streamProtobuf = stream{
+	framingProtobuf = framing{
 		media: kubeproto.StreamMedia,
 		count: kubeproto.CountFrames,
 		tell: func(dst []byte, status metav1.Status) []byte {
@@ -105,18 +105,26 @@ var (
 	}
 )
 
-func streamOf(media mediaType) *stream {
+func framingOf(media mediaType) *framing {
 	if media == mediaProtobuf {
-		return &streamProtobuf
+		return &framingProtobuf
 	}
-	return &streamJSON
+	return &framingJSON
+}
+
+// served is a watch whose stream is about to begin.
+type served struct {
+	watcher *watcher
+	framing *framing
+	options watchstream.Options
+	closed  func() // to be called when the stream has ended
 }
 
 // tell answers with a stream of one ERROR event.
-func (h *handler) tell(w *response, r *http.Request, s *stream, status metav1.Status) error {
-	event := s.tell(make([]byte, watchstream.Headroom), status)
+func (h *handler) tell(w *response, r *http.Request, f *framing, status metav1.Status) error {
+	event := f.tell(make([]byte, watchstream.Headroom), status)
 	if isWebSocket(r) {
-		c, err := h.carry(w, r, s, new(atomic.Int64))
+		c, err := h.carry(w, r, f, new(atomic.Int64))
 		if err != nil {
 			return err
 		}
@@ -124,7 +132,7 @@ func (h *handler) tell(w *response, r *http.Request, s *stream, status metav1.St
 		c.Write(event) // an error means that the client is gone
 		return c.finish()
 	}
-	w.Header().Set("Content-Type", s.media)
+	w.Header().Set("Content-Type", f.media)
 	w.WriteHeader(http.StatusOK)
 	http.NewResponseController(w.ResponseWriter).Flush() // a stream has no length
 	h.metrics.watchEvents(w.endpoint).Inc()
@@ -168,7 +176,7 @@ type httpSink struct {
 	w       io.Writer
 	control *http.ResponseController
 	events  prometheus.Counter
-	stream  *stream
+	framing *framing
 	sent    *atomic.Int64
 	deadline
 }
@@ -185,7 +193,7 @@ func (s *httpSink) open() error {
 // Write sends whole frames. The error means that the client is gone, or took nothing for too long.
 func (s *httpSink) Write(buf []byte) error {
 	p := buf[watchstream.Headroom:]
-	s.events.Add(float64(s.stream.count(p)))
+	s.events.Add(float64(s.framing.count(p)))
 	for len(p) > sinkPiece {
 		if err := s.send(p[:sinkPiece]); err != nil {
 			return err

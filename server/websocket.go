@@ -130,15 +130,15 @@ func (c *socketConn) Write(p []byte) (int, error) {
 // Write sends whole frames as messages.
 func (s *webSocket) Write(buf []byte) error {
 	events := buf[watchstream.Headroom:]
-	stream := s.sink.stream
-	s.sink.events.Add(float64(stream.count(events)))
+	framing := s.sink.framing
+	s.sink.events.Add(float64(framing.count(events)))
 	batch := batches.Get().(*bytes.Buffer)
 	s.writing.enter()
 	s.batch = batch
 	s.writing.leave()
 	var err error
-	for event := range stream.messages(events) {
-		if err = s.socket.Write(context.Background(), stream.message, event); err != nil {
+	for event := range framing.messages(events) {
+		if err = s.socket.Write(context.Background(), framing.message, event); err != nil {
 			break // closed
 		}
 	}

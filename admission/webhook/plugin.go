@@ -83,7 +83,7 @@ func (p *plugin) Close() error { return p.clients.Close() }
 // chosen tells whether a webhook's selectors and match conditions choose a request.
 func (p *plugin) chosen(ctx context.Context, q *match.Request, c candidate) (bool, error) {
 	if c.err != nil {
-		return false, &registry.Answer{StatusError: apierrors.NewInternalError(c.err)}
+		return false, &registry.HookAnswer{StatusError: apierrors.NewInternalError(c.err)}
 	}
 	selected, err := q.Selected(ctx, c.namespaces, c.objects)
 	if err != nil || !selected {
@@ -119,7 +119,7 @@ func unconverted(err error) error {
 	if !errors.As(err, &status) {
 		status = apierrors.NewInternalError(err)
 	}
-	return &registry.Answer{StatusError: status}
+	return &registry.HookAnswer{StatusError: status}
 }
 
 // verdict is what a webhook says of a request.
@@ -153,7 +153,7 @@ func (p *plugin) call(ctx context.Context, q *match.Request, c candidate, take f
 		return verdict{}
 	case isFailure:
 		p.Log.Warn("an admission webhook failed, and its failurePolicy refuses requests", "webhook", c.name, "configuration", c.configuration, "error", err)
-		return verdict{err: &registry.Answer{StatusError: apierrors.NewInternalError(err)}}
+		return verdict{err: &registry.HookAnswer{StatusError: apierrors.NewInternalError(err)}}
 	}
 	return verdict{response, err}
 }

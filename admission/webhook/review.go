@@ -171,7 +171,7 @@ func checked(r *admissionv1.AdmissionRequest, version string, answer []byte, mut
 }
 
 // refusal is what is answered to the client of a request that a webhook doesn't allow.
-func refusal(hook string, result *metav1.Status) *registry.Answer {
+func refusal(hook string, result *metav1.Status) *registry.HookAnswer {
 	s := metav1.Status{}
 	if result != nil {
 		s = *result
@@ -195,5 +195,5 @@ func refusal(hook string, result *metav1.Status) *registry.Answer {
 	} else {
 		s.Message += ": " + clip.To(why, maxMessage)
 	}
-	return &registry.Answer{StatusError: &apierrors.StatusError{ErrStatus: s}}
+	return &registry.HookAnswer{StatusError: &apierrors.StatusError{ErrStatus: s}}
 }

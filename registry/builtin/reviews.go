@@ -38,17 +38,17 @@ func (o Options) reviewToken(ctx context.Context, r *authenticationv1.TokenRevie
 }
 
 func (o Options) reviewSelfAccess(ctx context.Context, r *authorizationv1.SelfSubjectAccessReview) error {
-	r.Status = o.judge(ctx, registry.UserFrom(ctx), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	r.Status = o.decide(ctx, registry.UserFrom(ctx), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 	return nil
 }
 
 func (o Options) reviewAccess(ctx context.Context, r *authorizationv1.SubjectAccessReview) error {
-	r.Status = o.judge(ctx, subjectOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	r.Status = o.decide(ctx, subjectOf(&r.Spec), r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
 	return nil
 }
 
 func (o Options) reviewLocalAccess(ctx context.Context, r *authorizationv1.LocalSubjectAccessReview) error {
-	r.Status = o.judge(ctx, subjectOf(&r.Spec), r.Spec.ResourceAttributes, nil)
+	r.Status = o.decide(ctx, subjectOf(&r.Spec), r.Spec.ResourceAttributes, nil)
 	return nil
 }
 
@@ -61,8 +61,8 @@ func subjectOf(s *authorizationv1.SubjectAccessReviewSpec) user.Info {
 	return u
 }
 
-// judge tells whether a user may do something: to a resource, or else at another path.
-func (o Options) judge(ctx context.Context, u user.Info, resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
+// decide tells whether a user may do something: to a resource, or else at another path.
+func (o Options) decide(ctx context.Context, u user.Info, resource *authorizationv1.ResourceAttributes, path *authorizationv1.NonResourceAttributes) authorizationv1.SubjectAccessReviewStatus {
 	if o.Authorizer == nil {
 		return allowed()
 	}
