@@ -325,7 +325,7 @@ func newEndpoint(res *resource, obj *crd.Definition, v *apiextensionsv1.CustomRe
 			Plural: obj.Spec.Names.Plural, Singular: names.Singular, ShortNames: names.ShortNames, Categories: names.Categories,
 		},
 		Namespaced: res.namespaced, Verbs: customVerbs, Warning: deprecation(obj, v),
-		res: res, fields: crd.FieldLabels(v),
+		res: res, reading: reading{fields: crd.FieldLabels(v)},
 	}
 	if s := v.Subresources; s != nil {
 		if s.Status != nil {

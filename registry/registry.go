@@ -48,24 +48,33 @@ type Registry struct {
 	log         *slog.Logger
 	namespaces  *namespaces
 	definitions *definitions
-	webhooks    conversion.Policy
-	trackAlways bool
-	unserved    func(schema.GroupVersionResource) bool // may be nil
-	noInitial   bool                                   // see NoInitialEvents
-	shared      bool
-	unreadable  unreadable
-	outages     outages
-	writers     writers
-	rules       rules
-	admission   []Admission[unstructured.Unstructured]
+	settings
+	startup
+	catalog    atomic.Pointer[Catalog] // nil until Catalog is called after the last of builtins
+	resets     atomic.Int64            // how often a Reset has begun or ended: odd while one is under way
+	writers    writers
+	rules      rules
+	unreadable unreadable
+	outages    outages
+}
 
-	resets   atomic.Int64            // how often a Reset has begun or ended: odd while one is under way
-	catalog  atomic.Pointer[Catalog] // nil until Catalog is called after the last of builtins
-	builtins []*resource             // Go types; complete when Run begins
+// settings are what the Options say.
+type settings struct {
+	shared      bool
+	trackAlways bool                                   // see ManagedFieldsAlways
+	noInitial   bool                                   // see NoInitialEvents
+	unserved    func(schema.GroupVersionResource) bool // may be nil
+	admission   []Admission[unstructured.Unstructured]
+	webhooks    conversion.Policy
+}
+
+// startup is what is added before Run, and how far Run is.
+type startup struct {
+	builtins []*resource // Go types; complete when Run begins
+	atStart  []func(ctx context.Context) error
+	explain  func(path schema.GroupVersionResource) string // may be nil
 	running  atomic.Bool
-	ready    chan struct{}
-	atStart  []func(ctx context.Context) error             // set before Run
-	explain  func(path schema.GroupVersionResource) string // set before Run; may be nil
+	ready    chan struct{} // closed by Run, once it serves
 }
 
 // New returns a Registry in which Namespace and CustomResourceDefinition are registered. It serves
@@ -74,7 +83,14 @@ func New(o Options) *Registry {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	r := &Registry{store: o.Store, cacher: o.Cacher, log: o.Log, ready: make(chan struct{}), webhooks: o.Webhooks, trackAlways: o.ManagedFieldsAlways, shared: o.Shared, admission: hooks(o.Admission), unserved: o.Unserved, noInitial: o.NoInitialEvents}
+	r := &Registry{
+		store: o.Store, cacher: o.Cacher, log: o.Log,
+		settings: settings{
+			shared: o.Shared, trackAlways: o.ManagedFieldsAlways, noInitial: o.NoInitialEvents, unserved: o.Unserved,
+			admission: hooks(o.Admission), webhooks: o.Webhooks,
+		},
+		startup: startup{ready: make(chan struct{})},
+	}
 	r.rules.unknown.Store(true)
 	r.unreadable.log, r.outages.log = o.Log, o.Log
 	r.namespaces = newNamespaces(r, o.AutoCreateNamespaces)

@@ -68,15 +68,21 @@ type Endpoint struct {
 	res    *resource
 	digest [32]byte // of what discovery shows; see seal
 
-	// how its objects are read
-	view  *cacher.View // whole ones
-	whole *form.Shown  // the answers that show whole ones
-	forms *form.Forms  // the others
+	reading
+	writing
+}
 
-	messages *form.Shown // the answers that show whole ones as protobuf; nil if there is no such form
-	fields   []string    // labels of the selectable fields besides metadata.name and metadata.namespace
+// reading is how an endpoint's objects are read.
+type reading struct {
+	view     *cacher.View // whole ones
+	whole    *form.Shown  // the answers that show whole ones
+	messages *form.Shown  // the answers that show whole ones as protobuf; nil if there is no such form
+	forms    *form.Forms  // the others
+	fields   []string     // labels of the selectable fields besides metadata.name and metadata.namespace
+}
 
-	// how its objects are written
+// writing is how an endpoint's objects are written.
+type writing struct {
 	typed    *typed         // what a Go type adds; nil for custom resources
 	managers *managers      // of managedFields
 	schema   *schema.Schema // of custom resources

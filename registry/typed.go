@@ -226,8 +226,9 @@ func (t *Type) setDefaults() {
 // endpoint makes the endpoint of a type, which isn't sealed yet.
 func (t *Type) endpoint(res *resource) *Endpoint {
 	e := &Endpoint{
-		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, Warning: t.Warning, fields: t.Fields, res: res,
-		typed: &typed{Type: *t, registry: res.registry, zero: reflect.ValueOf(t.New()).Elem().Interface()},
+		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, Warning: t.Warning, res: res,
+		reading: reading{fields: t.Fields},
+		writing: writing{typed: &typed{Type: *t, registry: res.registry, zero: reflect.ValueOf(t.New()).Elem().Interface()}},
 	}
 	if t.Status {
 		e.Subresources = append(e.Subresources, status)

@@ -37,7 +37,7 @@ func TestLargeAnswersQueue(t *testing.T) {
 		large := make(semaphore, 2)
 		piece := []byte(strings.Repeat("x", largeAnswer))
 		begin := func(ctx context.Context) (*response, func() error) {
-			w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), large: large, inflight: newInflight(bounds{reads: 1, writes: 1})}
+			w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: capacity{large: large, inflight: newInflight(bounds{reads: 1, writes: 1})}}
 			r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 			return w, func() error {
 				return w.writeStream(r, mediaJSON, func(out io.Writer) error {
@@ -101,7 +101,7 @@ func TestLargeAnswersEnd(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), readDeadline)
 		defer cancel()
-		w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), large: large, inflight: f}
+		w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: capacity{large: large, inflight: f}}
 		r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 		const pieces = 1000
 		err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
@@ -128,7 +128,7 @@ func TestAnswerFails(t *testing.T) {
 	cause := retryLater(http.StatusGone, "Expired", "too old")
 	for _, size := range []int{0, largeAnswer, largeAnswer + 1} {
 		rec := httptest.NewRecorder()
-		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), large: make(semaphore, 1), inflight: newInflight(bounds{reads: 1, writes: 1})}
+		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), capacity: capacity{large: make(semaphore, 1), inflight: newInflight(bounds{reads: 1, writes: 1})}}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept-Encoding", "gzip")
 		aborted := func() (aborted bool) {
@@ -157,7 +157,7 @@ func BenchmarkAnswer(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Accept-Encoding", encoding)
 			for b.Loop() {
-				w := &response{ResponseWriter: &discard{header: http.Header{}}, large: make(semaphore, 1), inflight: newInflight(bounds{reads: 1, writes: 1})}
+				w := &response{ResponseWriter: &discard{header: http.Header{}}, capacity: capacity{large: make(semaphore, 1), inflight: newInflight(bounds{reads: 1, writes: 1})}}
 				err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
 					for rest := body; len(rest) > 0; rest = rest[min(len(rest), 64<<10):] {
 						if _, err := out.Write(rest[:min(len(rest), 64<<10)]); err != nil {

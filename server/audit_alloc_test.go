@@ -17,7 +17,7 @@ import (
 
 // TestNoAudit: without an audit log nothing that is there for it allocates anything.
 func TestNoAudit(t *testing.T) {
-	h, r := &handler{identity: &identity{}}, request(t, http.MethodGet, "/api/v1/namespaces/default", "")
+	h, r := &handler{gate: gate{identity: &identity{}}}, request(t, http.MethodGet, "/api/v1/namespaces/default", "")
 	w := &response{ResponseWriter: &discard{header: http.Header{}}}
 	var written io.Writer = io.Discard
 	write := func(io.Writer) error { return nil }

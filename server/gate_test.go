@@ -23,9 +23,8 @@ func newGate(ready bool, f *inflight) *handler {
 		log:      slog.New(slog.DiscardHandler),
 		ready:    func() bool { return ready },
 		checks:   []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}},
-		inflight: f,
-		guard:    newGuard(loopback, &identity{}, nil),
-		identity: &identity{},
+		capacity: capacity{inflight: f},
+		gate:     gate{guard: newGuard(loopback, &identity{}, nil), identity: &identity{}},
 		metrics:  newMetrics(f),
 	}
 	h.routes = h.newRoutes(prometheus.NewRegistry())

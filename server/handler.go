@@ -25,28 +25,44 @@ import (
 
 // handler is the outermost: what every request gets, whatever it asks for.
 type handler struct {
-	log               *slog.Logger
-	registry          *registry.Registry
-	quiescent         func(ctx context.Context, rev storage.Revision) (controllers.Report, error)
-	pulse             *pulse // nil: no other process uses the store
-	ready             func() bool
-	checks            []check
-	inflight          *inflight
-	large, yaml       semaphore
-	guard             *guard
-	identity          *identity
-	rbac              *access.RBAC // nil: everybody may do everything
-	metrics           *metrics
-	watchWriteTimeout time.Duration
-	takeovers         *takeovers
+	log      *slog.Logger
+	registry *registry.Registry
+	gate
+	capacity
+	streams
+	metrics   *metrics
+	discovery *documents
+	openapi   *openAPI
+	ready     func() bool
+	checks    []check
+	quiescent func(ctx context.Context, rev storage.Revision) (controllers.Report, error)
+	pulse     *pulse // nil: no other process uses the store
+	snapshots *snapshots
+	members   *cluster // nil unless the store has several
+	routes    http.Handler
+}
+
+// gate is what a request passes before its route.
+type gate struct {
+	guard    *guard
+	identity *identity
+	rbac     *access.RBAC // nil: everybody may do everything
+	audit    *audit.Log   // nil: nothing is audited
+}
+
+// capacity is for what requests do at once.
+type capacity struct {
+	inflight *inflight
+	large    semaphore // to write a large answer
+	yaml     semaphore // to make a large one YAML
+}
+
+// streams are the open watches.
+type streams struct {
 	watchers          *watchers
+	takeovers         *takeovers
 	sweeper           *watchstream.Sweeper
-	discovery         *documents
-	openapi           *openAPI
-	snapshots         *snapshots
-	members           *cluster   // nil unless the store has several
-	audit             *audit.Log // nil: nothing is audited
-	routes            http.Handler
+	watchWriteTimeout time.Duration
 }
 
 // call is what a request asks for.
@@ -69,11 +85,9 @@ type response struct {
 	code  int // 0 until the header is written
 	bytes int64
 
-	lobby      bool      // the connection is beyond MaxConnections: it gets a 503
-	large      semaphore // to write a large answer
-	yaml       semaphore // to make a large one YAML
-	holdsLarge bool
-	inflight   *inflight
+	lobby bool // the connection is beyond MaxConnections: it gets a 503
+	capacity
+	holdsLarge bool // a place of capacity.large
 
 	warnings  []string // that the answer has
 	takenOver bool     // by a stream, which finishes it later
@@ -96,7 +110,7 @@ func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
 
 func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), begun: start, large: h.large, yaml: h.yaml, inflight: h.inflight, lobby: inLobby(r.Context())}
+	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), begun: start, capacity: h.capacity, lobby: inLobby(r.Context())}
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache, private")

@@ -53,36 +53,60 @@ const (
 
 // instance is a server that runs: what open made and close takes apart.
 type instance struct {
-	log         *slog.Logger
-	url         string
-	urlFile     string           // "" unless written
-	kubeconfig  kubeconfigFile   // likewise
-	front       *front           // nil until the port is open
-	etcd        *etcd.Server     // nil if the store is elsewhere
-	borrowed    *clientv3.Client // of etcd, which is somebody else's to close; nil if it's this server's
-	remote      *remote.Store    // nil unless the store is elsewhere
-	dataDir     string           // "" if nothing is kept on this machine
-	store       storage.Store
-	election    *election.Election // nil: no other process uses the store
-	client      *clientv3.Client   // of the store, likewise
-	pulse       *pulse             // likewise
-	hasService  bool               // there is default/kubernetes, whose EndpointSlices lead to all replicas
-	stepDown    func()             // ends the part in the election; nil before that begins
-	cacher      *cacher.Cacher
-	registry    *registry.Registry
-	access      *access.Authenticator
-	rbac        *access.RBAC // nil: everybody may do everything
+	log *slog.Logger
+	published
+	front *front // nil until the port is open
+	backing
+	replica
+	cacher   *cacher.Cacher
+	registry *registry.Registry
+	rights
 	admission   *admission.Chain
+	audit       *audit.Log // nil: nothing is audited
 	controllers *controllers.Controllers
 	sweeper     *watchstream.Sweeper
-	audit       *audit.Log // nil: nothing is audited
-	cors        cors
-	ready       atomic.Bool
+	snapshots   *snapshots  // nil unless ephemeral
+	ready       atomic.Bool // all is up
 	stopping    atomic.Bool // readyz says so, while requests are still taken
+	loops
+}
 
-	snapshots *snapshots // nil unless ephemeral
+// published tells where the server is.
+type published struct {
+	url        string
+	urlFile    string         // "" unless written
+	kubeconfig kubeconfigFile // likewise
+}
 
-	background sync.WaitGroup // all loops but HTTP's: see serve
+// backing is the store, and what is under it.
+type backing struct {
+	store    storage.Store
+	etcd     *etcd.Server     // nil if the store is elsewhere
+	borrowed *clientv3.Client // of etcd, which is somebody else's to close; nil if it's this server's
+	remote   *remote.Store    // nil unless the store is elsewhere
+	client   *clientv3.Client // of the store; nil: no other process uses it
+	dataDir  string           // "" if nothing is kept on this machine
+}
+
+// replica is this server's part among those that share a store. All is nil if no other process uses the store, but for
+// hasService.
+type replica struct {
+	election   *election.Election
+	pulse      *pulse
+	stepDown   func() // ends the part in the election; nil before that begins
+	hasService bool   // there is default/kubernetes, whose EndpointSlices lead to all replicas
+}
+
+// rights tell who asks, and what they may do.
+type rights struct {
+	access *access.Authenticator
+	rbac   *access.RBAC // nil: everybody may do everything
+	cors   cors
+}
+
+// loops are the goroutines of an instance, and how they end.
+type loops struct {
+	background sync.WaitGroup // all but HTTP's: see serve
 	stop       context.CancelFunc
 	failed     chan error   // what ended by itself; room for each: maxLoops
 	waitingFor atomic.Value // a string: what close waits for, for the log
@@ -110,7 +134,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), cors: origins, failed: make(chan error, maxLoops)}
+	in := &instance{log: s.log(), rights: rights{cors: origins}, loops: loops{failed: make(chan error, maxLoops)}}
 	in.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {

@@ -138,12 +138,12 @@ func TestVerifyNamesDifferences(t *testing.T) {
 		}, fmt.Sprintf("%s: revision 0 is cached and %d is stored (0: none)", unknown, kv.Revision)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := &instance{cacher: s.in.cacher, registry: s.in.registry, store: altered{s.in.store, func(c storage.Change) []storage.Change {
+			in := &instance{cacher: s.in.cacher, registry: s.in.registry, backing: backing{store: altered{s.in.store, func(c storage.Change) []storage.Change {
 				if c.Key != key {
 					return []storage.Change{c}
 				}
 				return test.alter(c)
-			}}}
+			}}}}
 			still, err := in.verify(t.Context())
 			for n := 1; !still && n < verifyAttempts; n++ { // the controllers may write
 				still, err = in.verify(t.Context())

@@ -93,7 +93,7 @@ func TestWantsPretty(t *testing.T) {
 
 func TestYAMLAnswersAreBounded(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 5000) + "[" + strings.Repeat("1,", 100_000) + "1]" + strings.Repeat("}", 5000)
-	w := &response{yaml: make(semaphore, 1)}
+	w := &response{capacity: capacity{yaml: make(semaphore, 1)}}
 	if _, err := w.toYAML(t.Context(), []byte(deep)); err == nil {
 		t.Error("a document whose indentation alone is a gigabyte was turned into YAML")
 	}
@@ -111,7 +111,7 @@ func TestYAMLAnswersAreBounded(t *testing.T) {
 		t.Errorf("a small one has to wait: %v", err)
 	}
 	rec := httptest.NewRecorder()
-	write := &response{ResponseWriter: rec, yaml: w.yaml, large: make(semaphore, 1)}
+	write := &response{ResponseWriter: rec, capacity: capacity{yaml: w.yaml, large: make(semaphore, 1)}}
 	write.writeObject(httptest.NewRequest(http.MethodPut, "/", nil).WithContext(gone), http.StatusOK, mediaYAML, large)
 	if rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != string(mediaYAML) || rec.Body.Len() < len(large) {
 		t.Errorf("a write that has happened is answered %d %.100s", rec.Code, rec.Body)

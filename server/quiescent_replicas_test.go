@@ -28,7 +28,7 @@ func TestQuestionsAfterReconnect(t *testing.T) {
 	for _, key := range []string{askPrefix + "1", answerPrefix + "1", askPrefix + "2"} {
 		put(key)
 	}
-	in := &instance{client: store.Client}
+	in := &instance{backing: backing{client: store.Client}}
 	var answering underWay
 	for _, want := range [][]string{{"2", "3"}, {"3", "4"}} { // 2 is being answered, and 3 was given up
 		var got []string

@@ -108,7 +108,7 @@ func TestTokensAllow(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/api?token=s3cret&access_token=s3cret", nil)
 			r.Header.Set("Authorization", tc.header)
-			h := &handler{identity: &identity{tokens: all}}
+			h := &handler{gate: gate{identity: &identity{tokens: all}}}
 			_, err := h.identify(&response{ResponseWriter: httptest.NewRecorder()}, r)
 			if got := err == nil; got != tc.want {
 				t.Errorf("identify with %q lets in: %v, want %v", tc.header, got, tc.want)
