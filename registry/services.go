@@ -40,7 +40,7 @@ func (r *Registry) resolve(ctx context.Context, s hookclient.Service) (string, e
 	}
 	number := s.Port
 	if number == 0 {
-		number = 443
+		number = hookclient.ServicePort
 	}
 	port := portOf(service, number)
 	switch {

@@ -44,7 +44,9 @@ const maxHTTP2Streams = 1 << 20
 
 // Server is one API server, by default with its own etcd. Its zero value is useful: it serves
 // http://127.0.0.1:8080 from ./data. The fields must not change after Start or Run. Any number of
-// Servers can live in one process; each serves once, from Start or Run to Close.
+// Servers can live in one process; each serves once, from Start or Run to Close. Its settings are flat, as
+// those of http.Server, so that a literal names only what differs; what has parts of its own is a struct
+// (Access, Plugins, Cluster, Etcd, Audit).
 type Server struct {
 	// Listen is the address to serve on: "host:port", where port 0 picks a free one, or
 	// "unix:/path" for a socket of mode 0600. Without a token only loopback addresses and sockets

@@ -108,7 +108,7 @@ func data(o Options) []registry.Type {
 		{Names: names(networkingGroup, "v1", "NetworkPolicy", "netpol"), New: of[networkingv1.NetworkPolicy], UnconditionalUpdate: true,
 			Columns: networkPolicyColumns, Default: set(defaultNetworkPolicy), Validate: rules(validateNetworkPolicy)},
 		{Names: registry.Names{Group: networkingGroup, Version: "v1", Kind: "IPAddress", Plural: "ipaddresses", ShortNames: []string{"ip"}}, New: of[networkingv1.IPAddress], ClusterScoped: true, NoGeneration: true, UnconditionalUpdate: true,
-			Fields: []string{"spec.parentRef.name"}, FieldAliases: nil, Columns: ipAddressColumns},
+			Fields: []string{"spec.parentRef.name"}, Columns: ipAddressColumns},
 		{Names: names(networkingGroup, "v1", "ServiceCIDR"), New: of[networkingv1.ServiceCIDR], ClusterScoped: true, Status: true, NoGeneration: true, UnconditionalUpdate: true, Columns: serviceCIDRColumns},
 
 		{Names: names(autoscalingGroup, "v2", "HorizontalPodAutoscaler", "hpa"), New: of[autoscalingv2.HorizontalPodAutoscaler], Status: true, StatusMeta: keepsMeta, NoGeneration: true, UnconditionalUpdate: true,

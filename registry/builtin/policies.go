@@ -162,7 +162,7 @@ func validateSelector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
 func validateNamedRule(r admissionregistrationv1.NamedRuleWithOperations, at *field.Path) (errs field.ErrorList) {
 	seen := map[string]bool{}
 	for i, name := range r.ResourceNames {
-		for _, text := range pathSegment(name, false) {
+		for _, text := range wholeSegment(name) {
 			errs = append(errs, field.Invalid(at.Child("resourceNames").Index(i), name, text))
 		}
 		if seen[name] {
@@ -358,7 +358,7 @@ func validateParamRef(r *admissionregistrationv1.ParamRef, at *field.Path) (errs
 			errs = append(errs, field.Forbidden(at.Child(name), "name and selector are mutually exclusive"))
 		}
 	}
-	for _, text := range pathSegment(r.Name, false) {
+	for _, text := range wholeSegment(r.Name) {
 		errs = append(errs, field.Invalid(at.Child("name"), r.Name, text))
 	}
 	errs = append(errs, validateSelector(r.Selector, at.Child("selector"))...)

@@ -129,7 +129,7 @@ func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) (errs field.ErrorList)
 	if ref.Name == "" {
 		return append(errs, field.Required(at.Child("name"), ""))
 	}
-	for _, problem := range pathSegment(ref.Name, false) {
+	for _, problem := range wholeSegment(ref.Name) {
 		errs = append(errs, field.Invalid(at.Child("name"), ref.Name, problem))
 	}
 	return errs

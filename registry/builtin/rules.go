@@ -36,7 +36,11 @@ func problems(at *field.Path, value any, texts []string) (errs field.ErrorList) 
 	return errs
 }
 
-// pathSegment says what keeps a name from being a segment of a path. What it begins with may be one of "." and "..".
+// wholeSegment says what keeps a name from being a segment of a path.
+func wholeSegment(name string) []string { return pathSegment(name, false) }
+
+// pathSegment says what keeps a name, or what it's to begin with, from being a segment of a path. A prefix may be one of "."
+// and "..".
 func pathSegment(name string, prefix bool) (texts []string) {
 	if !prefix && (name == "." || name == "..") {
 		texts = append(texts, "may not be '"+name+"'")

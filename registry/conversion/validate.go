@@ -38,7 +38,7 @@ func validateClient(c *apiextensionsv1.WebhookClientConfig, path *field.Path, p 
 
 // validateService takes the port as it's defaulted.
 func validateService(s *apiextensionsv1.ServiceReference, path *field.Path) field.ErrorList {
-	port := int32(443)
+	port := int32(hookclient.ServicePort)
 	if s.Port != nil {
 		port = *s.Port
 	}

@@ -25,8 +25,8 @@ const (
 	// Idle connections spare a handshake to calls that follow shortly.
 	maxIdle     = 2
 	idleTimeout = 30 * time.Second
-	// servicePort is the port of a service of which none is named.
-	servicePort = 443
+	// ServicePort is the port of a service of which none is named, as in kube-apiserver.
+	ServicePort = 443
 )
 
 // ErrClosed is returned by Begin when the Client was closed.
@@ -47,14 +47,14 @@ type Config struct {
 type Service struct {
 	Namespace, Name string
 	Path            string // of the URL
-	Port            int32  // of the Service; 0 for 443
+	Port            int32  // of the Service; 0 for ServicePort
 }
 
 // host is the name by which a service is called.
 func (s *Service) host() string {
 	port := s.Port
 	if port == 0 {
-		port = servicePort
+		port = ServicePort
 	}
 	return net.JoinHostPort(s.Name+"."+s.Namespace+".svc", strconv.Itoa(int(port)))
 }

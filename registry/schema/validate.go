@@ -21,17 +21,18 @@ import (
 //
 // If ctx ends, the only error is an internal one that says so.
 func (s *Schema) Validate(ctx context.Context, obj, old map[string]any) field.ErrorList {
-	return s.validate(ctx, obj, old, false)
+	return s.validate(ctx, obj, old, (*run).checkValues)
 }
 
 // ValidateStatus checks an object whose status is written alone: the rest is old's. Of values only the
 // status is checked, of lists and rules all, and embedded resources aren't, as in kube-apiserver. old is
 // never nil. Errors are those of Validate.
 func (s *Schema) ValidateStatus(ctx context.Context, obj, old map[string]any) field.ErrorList {
-	return s.validate(ctx, obj, old, true)
+	return s.validate(ctx, obj, old, (*run).checkStatus)
 }
 
-func (s *Schema) validate(ctx context.Context, obj, old map[string]any, onlyStatus bool) field.ErrorList {
+// validate checks the values as it's told, and all lists and rules.
+func (s *Schema) validate(ctx context.Context, obj, old map[string]any, check func(r *run, ctx context.Context, v *values) (cut bool)) field.ErrorList {
 	if s.trivial {
 		return nil
 	}
@@ -44,12 +45,7 @@ func (s *Schema) validate(ctx context.Context, obj, old map[string]any, onlyStat
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
 	r := &run{schema: s, compiled: f, obj: obj, old: old}
-	var cut bool
-	if onlyStatus {
-		cut = r.checkStatus(ctx, v)
-	} else {
-		cut = r.checkValues(ctx, v)
-	}
+	cut := check(r, ctx, v)
 	r.checkLists()
 	r.checkRules(ctx, cut)
 	if err := ended(ctx); err != nil {
