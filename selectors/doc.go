@@ -38,6 +38,7 @@
 //
 // The package starts no goroutines and has no mutable state; selectors and sets are immutable and safe
 // for concurrent use. Parsing takes time and memory linear in the input but for sorting (n log n); the
-// input's length is bounded by who reads it (a server bounds its URLs). Matches doesn't allocate, and
-// takes a binary search per requirement in the labels and in its values.
+// input's length is bounded by who reads it (a server bounds its URLs). LabelSelector.Matches doesn't
+// allocate, and takes a binary search per requirement in the labels and in its values.
+// FieldSelector.Matches asks for one field per term, and allocates only what that does.
 package selectors

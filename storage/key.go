@@ -40,7 +40,8 @@ func (p Prefix) Key(namespace, name string) (string, error) {
 	return string(p) + namespace + "/" + name, nil
 }
 
-// Namespace returns the prefix of one namespace's keys, or the whole prefix for "".
+// Namespace returns the prefix of one namespace's keys, or the whole prefix for "". As Key does, it refuses with ErrBadKey
+// whatever could reach outside the prefix.
 func (p Prefix) Namespace(namespace string) (string, error) {
 	if namespace == "" {
 		return string(p), nil

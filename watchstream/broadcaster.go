@@ -78,7 +78,8 @@ func (b *Broadcaster[T]) Receive(first ...T) (*Receiver[T], error) {
 	return r, nil
 }
 
-// roomFor is the room for what a receiver gets first, and one more.
+// roomFor is the room for what a receiver gets first, and for one event more, as in apimachinery's WatchWithPrefix. So the
+// event that is sent next has room, even if the receiver hasn't read yet.
 func roomFor[T any](first []T) int {
 	if len(first) == 0 {
 		return 0

@@ -21,7 +21,8 @@ const (
 	DefaultMaxFrame = 16 << 20
 	// firstRead is the size of a decoder's first buffer: most events fit, and a quiet watch costs no more.
 	firstRead = 4 << 10
-	// maxQuotedFrame is how much of a line that is no event an error repeats.
+	// maxQuotedFrame is how many bytes of a line that is no event an error repeats: enough to recognize a proxy's page of
+	// HTML or another document, in an error that stays one line.
 	maxQuotedFrame = 80
 )
 

@@ -61,7 +61,8 @@ var (
 	ErrRevoked = errors.New("the user may no longer watch")
 )
 
-// MaxBatch is about how many bytes are handed to the socket at once.
+// MaxBatch is about how many bytes are handed to the socket at once. One write then carries dozens of objects of a usual
+// size, and each stream that is being written to can have a buffer of that size.
 const MaxBatch = 64 << 10
 
 const (
@@ -266,7 +267,8 @@ const (
 	maxPooled = 4 * MaxBatch
 )
 
-// buffers hold batches on their way to a socket. A stream has one only while it has something to write.
+// buffers hold batches on their way to a socket. A stream has one while it asks its Source and writes, and none while it
+// sleeps.
 var buffers = sync.Pool{New: func() any {
 	b := make([]byte, 0, MaxBatch+pooledSlack)
 	return &b

@@ -13,7 +13,7 @@ import (
 // only what those of Cacher.NewConversion make.
 type Conversion struct {
 	// Needed tells cheaply whether an object must be converted. It may be called while a lock of the cacher is held,
-	// for which only readers of the same bytes wait: it must not block or call the cacher. Defaults to none that must.
+	// for which only readers of the same state wait: it must not block or call the cacher. Defaults to none that must.
 	Needed func(o *Object) bool
 	// Convert returns, for each object, the bytes to show instead of the stored ones, or nil to show these. They have
 	// no resourceVersion either. Convert may ask a webhook: it's called without a lock, but one at a time.

@@ -27,8 +27,9 @@
 // Conversion.lock is a lock too. It's a channel, so that whoever waits for it can give up. It's held while a
 // webhook is asked. No I/O happens under any of the others, which are mutexes. Two of them, watchEvent.mu and
 // sharedState.mu, are held while what readers get is encoded. That calls View.Render, Encoding.Encode,
-// Conversion.Needed and, for a state, the selectors. Whoever waits for these two wants the same bytes; the feed never
-// does. Under Resource.mu selectors are matched for groups, in the feed, and never for a single reader.
+// Conversion.Needed and, for a state, the selectors. Whoever waits for the first wants the same event, perhaps in
+// another view, and whoever waits for the second the same state; the feed never does. Under Resource.mu selectors are
+// matched for groups, in the feed, and never for a single reader.
 //
 // A list is written from a Snapshot: a clone of the tree, which takes constant time, with the index of the
 // selectable fields that belongs to it. That index costs about 60 bytes for each object and field (see

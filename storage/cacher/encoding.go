@@ -10,8 +10,8 @@ import (
 // that is in the tree, up to the bound messageBytes for all objects together. Beyond the bound each reader makes its own.
 type Encoding struct {
 	// Encode returns an object as the message of its kind, with metadata in front and without a resourceVersion. It may be
-	// called while a lock of the cacher is held, for which only readers of the same bytes wait: it must not block or
-	// call the cacher.
+	// called while a lock of the cacher is held, for which only readers of the same event or the same state wait: it
+	// must not block or call the cacher.
 	Encode func(o *Object) ([]byte, error)
 }
 

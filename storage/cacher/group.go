@@ -71,7 +71,7 @@ func (g *group) transition(e *watchEvent) watchstream.Type {
 	return watchstream.Transition(watchstream.Matches{Before: g.matches(e.prev), Now: g.matches(e.cur)})
 }
 
-// push adds an entry to the ring, which holds at most so many; Resource.mu must be held.
+// push adds an entry to the ring, which holds at most so many; Resource.mu must be held for writing.
 func (g *group) push(n entry, most uint64) {
 	if size := uint64(len(g.ring)); g.next-g.first == size {
 		if size < most {

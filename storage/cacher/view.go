@@ -23,7 +23,7 @@ type View struct {
 	// Render, if set, appends what is shown instead of the object: a document made of it. o.Revision is the
 	// resourceVersion to show. An event is rendered once for all its watchers, when the first of them takes it; so
 	// what depends on the time is as old as that. Render may be called while a lock of the cacher is held, for which
-	// only readers of the same bytes wait: it must not block or call the cacher.
+	// only readers of the same event or the same state wait: it must not block or call the cacher.
 	Render func(dst []byte, o *Object) []byte
 	// Encoding, if set, makes messages of objects: the view is one of protobuf, and not of JSON. See Protobuf.
 	Encoding *Encoding

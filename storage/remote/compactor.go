@@ -71,7 +71,8 @@ const maxMarks = 128
 const othersTime = 8 * 24 * time.Hour
 
 // Compact removes old history now and then, until ctx ends. History is one for the whole cluster, and somebody else may care
-// for it: where more is gone than the last compaction took, nothing is compacted for othersTime.
+// for it: where more is gone than the last compaction took, nothing is compacted for othersTime. The error is always nil: a
+// compaction that fails is logged, and tried again after Interval.
 func (s *Store) Compact(ctx context.Context, c Compaction) error {
 	c = c.withDefaults()
 	tick := time.NewTicker(c.Interval)

@@ -27,6 +27,7 @@ const (
 	bucketElement  = 1
 
 	firstTreePage = 2 // after the two meta pages
+	indexSize     = 8 // bytes of the consistent index, which etcd stores as a uint64
 	// maxFileBytes is more than any database has. Without a bound, a damaged number of pages could overflow.
 	maxFileBytes = 1 << 46
 )
@@ -320,7 +321,7 @@ func (w *dbWalk) rootElement(id uint64, flags uint32, key, value []byte) *pageEr
 			return &pageError{id, fmt.Sprintf("an element of bucket %q is no key", key)}
 		}
 		if bytes.Equal(key, schema.Meta.Name()) && bytes.Equal(k, schema.MetaConsistentIndexKeyName) {
-			if len(v) != 8 {
+			if len(v) != indexSize {
 				return &pageError{id, "the consistent index isn't a number"}
 			}
 			w.consistentIndex = binary.BigEndian.Uint64(v)
