@@ -174,6 +174,7 @@ func TestAnotherStore(t *testing.T) {
 	res.Keep(res.Snapshot())
 
 	store.replace(second)
+	// Nothing tells when the caches have begun anew, which takes milliseconds. Until then a barrier is refused at once.
 	for {
 		_, err := c.Barrier(ctx)
 		if err == nil {
@@ -235,7 +236,8 @@ func TestAnotherStore(t *testing.T) {
 // TestWatchBetweenStores: a watch that is opened while the caches begin anew, after a revision of the other store, expires. One
 // that is opened when they have begun is refused, also if it was let in before.
 func TestWatchBetweenStores(t *testing.T) {
-	ctx := t.Context()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	first, _ := ownStore(t, widgetNamed("a", ""), widgetNamed("b", ""), widgetNamed("c", ""))
 	second, newest := ownStore(t, widgetNamed("a", ""))
 	c := New(first, Options{})
@@ -252,7 +254,11 @@ func TestWatchBetweenStores(t *testing.T) {
 	c.kept.mu.Lock() // restart waits for it between expire and install
 	ended := make(chan error, 1)
 	go func() { ended <- c.feed.restart(ctx) }()
-	for !epoch.expired.Load() {
+	for !epoch.expired.Load() { // nothing tells the moment, which comes when the second store, of one object, has been listed
+		if ctx.Err() != nil {
+			c.kept.mu.Unlock()
+			t.Fatalf("the watches haven't expired; the restart ended with %v", <-ended)
+		}
 		runtime.Gosched()
 	}
 	cursor, err := c.Resource(gadgets).Open(ctx, everything(StartAfter, old))

@@ -59,6 +59,7 @@ func startMembers(t *testing.T, n int) (all []*etcd.Server) {
 				voters++
 			}
 		}
+		// The leader looks every half second whom to promote. Asking without a pause would only take time from the members.
 		time.Sleep(20 * time.Millisecond)
 	}
 	return all

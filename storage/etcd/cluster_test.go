@@ -52,7 +52,8 @@ func (m *member) start(t testing.TB) *etcd.Server {
 	return s
 }
 
-// eventually waits until f returns nil.
+// eventually waits until f returns nil. What it waits for takes raft a tenth of a second or more, and f may ask all members:
+// without the pause its requests would delay that.
 func eventually(t testing.TB, f func() error) {
 	t.Helper()
 	deadline := time.Now().Add(clusterDeadline)

@@ -31,7 +31,8 @@ func openTest(t *testing.T, o Options) *Server {
 	return s
 }
 
-// soon waits until cond holds.
+// soon waits until cond holds. The keeper or etcd sees to that, mostly within some 100 ms, and tells nobody. Some conds look
+// at the stacks of all goroutines, which stops these, so there's a pause between two looks.
 func soon(t *testing.T, what string, cond func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)

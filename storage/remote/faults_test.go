@@ -140,7 +140,8 @@ func TestLostEtcd(t *testing.T) {
 	})
 }
 
-// eventually waits until something holds.
+// eventually waits until something holds. Nothing announces that, and holds may ask an etcd that has just come back: without
+// the pause it would be asked all the time.
 func eventually(ctx context.Context, t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -166,7 +167,11 @@ func restart(t testing.TB, e *Etcd) {
 	}
 }
 
-// eventually tries something that fails while etcd can't answer.
+// tryPause is between two tries of eventually. A try may fail at once while etcd is away. Without a pause such tries would take
+// the processor from the etcd that starts, and a longer pause would only make the tests slower.
+const tryPause = 10 * time.Millisecond
+
+// eventually tries something that fails while etcd can't answer, until it succeeds or ctx ends.
 func eventually(ctx context.Context, t testing.TB, what string, try func() error) {
 	t.Helper()
 	for {
@@ -176,6 +181,10 @@ func eventually(ctx context.Context, t testing.TB, what string, try func() error
 		}
 		if ctx.Err() != nil || !errors.Is(err, storage.ErrUnavailable) {
 			t.Fatalf("%s: %v", what, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(tryPause):
 		}
 	}
 }
