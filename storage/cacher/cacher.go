@@ -54,7 +54,7 @@ func New(store storage.Store, o Options) *Cacher {
 	c.states = states{bounds: &c.bounds, open: map[*sharedState]struct{}{}}
 	c.messages.bounds, c.messages.none.of = &c.bounds, &c.messages
 	c.waker = waker{pending: make(chan struct{}, 1)}
-	c.feed = feed{cacher: c, store: store, log: o.Log, primed: make(chan struct{})}
+	c.feed = feed{cacher: c, log: o.Log, primed: make(chan struct{})}
 	return c
 }
 

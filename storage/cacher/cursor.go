@@ -241,7 +241,7 @@ func (c *Cursor) nextPast(ctx context.Context, dst []byte, to limits) ([]byte, s
 		return dst, moved, err
 	}
 	var b budget
-	events, n := s.between(c.rev, to.epoch), 0
+	events, n := s.within(storage.Stretch{After: c.rev, Through: to.epoch}), 0
 	for n < len(events) && b.takes(events[n]) {
 		n++
 	}

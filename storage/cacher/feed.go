@@ -15,7 +15,6 @@ import (
 // feed brings every change of the store into the caches, in revision order. It's one goroutine.
 type feed struct {
 	cacher *Cacher
-	store  storage.Store
 	log    *slog.Logger
 	primed chan struct{} // closed when what the store held at start is in the caches
 
@@ -48,7 +47,7 @@ func (f *feed) follow(ctx context.Context) error {
 	if err := f.prime(ctx); err != nil {
 		return err
 	}
-	_, atStart, err := f.store.Window(ctx)
+	_, atStart, err := f.cacher.store.Window(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,7 +57,7 @@ func (f *feed) follow(ctx context.Context) error {
 			close(f.primed)
 			primed = true
 		}
-		changes, upTo, err := f.store.Follow(ctx, f.position())
+		changes, upTo, err := f.cacher.store.Follow(ctx, f.position())
 		switch {
 		case err == nil:
 			f.applyAll(changes)
@@ -105,7 +104,7 @@ func (f *feed) again(ctx context.Context, read func(context.Context) error) erro
 // etcd's history. If compaction has taken events that the cursor needs, it's told that it has expired.
 func (f *feed) prime(ctx context.Context) error {
 	for {
-		compacted, newest, err := f.store.Window(ctx)
+		compacted, newest, err := f.cacher.store.Window(ctx)
 		if err != nil {
 			return err
 		}
@@ -125,7 +124,7 @@ func (f *feed) prime(ctx context.Context) error {
 // restart loads the newest state of a store that isn't the one it was, whose revision may be lower. Every open watch
 // expires, as does every tape, and history begins with the state: what clients know of another store isn't part of it.
 func (f *feed) restart(ctx context.Context) error {
-	_, at, err := f.store.Window(ctx)
+	_, at, err := f.cacher.store.Window(ctx)
 	if err != nil {
 		return err
 	}
@@ -162,7 +161,7 @@ func (f *feed) restart(ctx context.Context) error {
 // list reads the state at a revision.
 func (f *feed) list(ctx context.Context, at storage.Revision) (map[storage.Prefix][]*Object, error) {
 	objects := map[storage.Prefix][]*Object{}
-	_, err := f.store.List(ctx, storage.Range{Prefix: storage.Root}, at, func(kv storage.Change) error {
+	_, err := f.cacher.store.List(ctx, storage.Range{Prefix: storage.Root}, at, func(kv storage.Change) error {
 		if p, _, _, ok := storage.SplitKey(kv.Key); ok {
 			objects[p] = append(objects[p], newObjectFrom(kv))
 		}

@@ -249,7 +249,7 @@ func TestWatchBetweenStores(t *testing.T) {
 	if newest >= old {
 		t.Fatalf("the second store is at %d, the first at %d", newest, old)
 	}
-	c.store, c.feed.store = second, second
+	c.store = second
 	epoch := c.Resource(widgets).epoch
 	c.kept.mu.Lock() // restart waits for it between expire and install
 	ended := make(chan error, 1)

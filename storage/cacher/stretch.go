@@ -233,9 +233,9 @@ func (st *stretches) before(ctx context.Context, c storage.Change) (*Object, err
 	return newObjectFrom(storage.Change{KeyValue: kv, Err: err}), nil
 }
 
-// between returns the stretch's events with after < revision <= through.
-func (s *stretch) between(after, through storage.Revision) []*watchEvent {
-	return s.events[s.count(after):s.count(through)]
+// within returns the events that are in another part of history, too, which has its Through set.
+func (s *stretch) within(of storage.Stretch) []*watchEvent {
+	return s.events[s.count(of.After):s.count(of.Through)]
 }
 
 // count returns how many of the stretch's events have a revision of at most rev.

@@ -45,21 +45,20 @@ func (s *Store) scanAll(ctx context.Context, st storage.Stretch) (changes []stor
 	if err := s.checkHistory(st.After); err != nil { // otherwise a compacted range would be walked in vain
 		return nil, 0, err
 	}
-	budget := math.MaxInt
-	if st.MaxBytes > 0 {
-		budget = st.MaxBytes
+	budget, end := st.MaxBytes, st.Through
+	if budget <= 0 {
+		budget = math.MaxInt
 	}
-	end := int64(math.MaxInt64)
-	if st.Through > 0 {
-		end = int64(st.Through) + 1
+	if end <= 0 {
+		end = math.MaxInt64 - 1 // scan names the revision after it
 	}
-	for from := int64(st.After) + 1; from < end && budget > 0; {
+	for upTo < end && budget > 0 {
 		if err := ctx.Err(); err != nil {
 			return nil, 0, err
 		}
-		to := from + min(revisionsPerHold, end-from)
+		hold := storage.Stretch{After: upTo, Through: upTo + min(revisionsPerHold, end-upTo), MaxBytes: budget}
 		var page []storage.Change
-		page, budget = s.scan(from, to, budget)
+		page, budget = s.scan(hold)
 		if changes == nil {
 			changes = page
 		} else {
@@ -69,10 +68,9 @@ func (s *Store) scanAll(ctx context.Context, st storage.Stretch) (changes []stor
 			break
 		}
 		upTo = page[len(page)-1].Revision
-		if int64(upTo) < to-1 { // after a compaction there's something at every revision
+		if upTo < hold.Through { // after a compaction there's something at every revision
 			break
 		}
-		from = to
 	}
 	// A compaction first moves the mark that checkHistory reads, and then removes entries. If the mark is still at
 	// or below After, no entry was removed before the reads.
@@ -103,29 +101,30 @@ func (s *Store) readTx() backend.ReadTx {
 	}
 }
 
-// scan decodes the index entries with from <= revision < to. It stops at the end of the revision that uses
-// up the budget, in bytes, and returns what is left of that.
+// scan decodes the index entries of a stretch, which has its Through and MaxBytes set. It stops at the end of the
+// revision that uses up MaxBytes, and returns what is left of that.
 //
 // The range has no limit. Etcd answers a limited range from its write buffer first and fills the rest from the
 // database. If the two have more than the limit together, the newest entries come and older ones are left out.
-func (s *Store) scan(from, to int64, budget int) (page []storage.Change, left int) {
-	lo := mvcc.RevToBytes(mvcc.Revision{Main: from}, mvcc.NewRevBytes())
-	hi := mvcc.RevToBytes(mvcc.Revision{Main: to}, mvcc.NewRevBytes())
+func (s *Store) scan(st storage.Stretch) (page []storage.Change, left int) {
+	lo := mvcc.RevToBytes(mvcc.Revision{Main: int64(st.After) + 1}, mvcc.NewRevBytes())
+	hi := mvcc.RevToBytes(mvcc.Revision{Main: int64(st.Through) + 1}, mvcc.NewRevBytes())
+	left = st.MaxBytes
 	tx := s.readTx()
 	defer tx.RUnlock()
 	keys, values := tx.UnsafeRange(schema.Key, lo, hi, 0)
 	page = make([]storage.Change, 0, len(keys))
 	for i, key := range keys {
 		bk := mvcc.BytesToBucketKey(key)
-		if budget <= 0 && storage.Revision(bk.Main) != page[i-1].Revision {
+		if left <= 0 && storage.Revision(bk.Main) != page[i-1].Revision {
 			break
 		}
 		c := s.decodeEntry(key, values[i])
 		c.Revision = storage.Revision(bk.Main)
 		page = append(page, c)
-		budget -= len(c.Key) + len(c.Value)
+		left -= len(c.Key) + len(c.Value)
 	}
-	return page, budget
+	return page, left
 }
 
 // decodeEntry makes a change of an entry of the index, without its revision.

@@ -276,7 +276,7 @@ func (c *cluster) promote(ctx context.Context) {
 		s, ok := found[m.ID]
 		return !ok || s.Applied+caughtUp < committed || s.Applied < committed-committed/readyShare
 	})
-	for _, m := range learners[:max(0, votersWanted(voters+len(learners), c.o.Voters)-voters)] {
+	for _, m := range learners[:max(0, c.o.votersAmong(voters+len(learners))-voters)] {
 		if err := c.promoteOne(ctx, m); err != nil {
 			c.log.Info("a learner isn't promoted yet", "member", m.Name, "error", err)
 			return
@@ -298,9 +298,9 @@ func (c *cluster) promoteOne(ctx context.Context, m *membership.Member) error {
 	}
 }
 
-// votersWanted is how many of the members that could vote should: the largest odd number up to most.
-func votersWanted(could, most int) int {
-	n := min(could, most)
+// votersAmong is how many of the members that could vote should: the largest odd number up to Voters.
+func (o ClusterOptions) votersAmong(could int) int {
+	n := min(could, o.Voters)
 	if n%2 == 0 {
 		n--
 	}

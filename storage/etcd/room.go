@@ -68,14 +68,19 @@ type room struct {
 	began  time.Time
 	state  atomic.Pointer[roomState]
 
-	// lock lets one goroutine look, allocate or rewrite at a time, and guards what follows. Whoever needs the next chunk
+	// lock lets one goroutine look, allocate or rewrite at a time, and guards allocation. Whoever needs the next chunk
 	// has to wait for the disk. It's a semaphore and no mutex, so that such a writer can give up.
-	lock      *semaphore.Weighted
-	allocated time.Time // when the chunk began
-	known     int64     // the database's size at that time: below it, everything is allocated
-	inode     uint64    // the database file's: defragmentation replaces the file
+	lock       *semaphore.Weighted
+	allocation allocation
 
 	told bool // the keeper's own: the log says that writes are refused
+}
+
+// allocation is what is allocated for the chunk of which writes are let in now. It stays zero for an ephemeral store.
+type allocation struct {
+	began time.Time // when the chunk began
+	known int64     // the database's size at that time: below it, everything is allocated
+	inode uint64    // the database file's: defragmentation replaces the file
 }
 
 // roomState is what the last look found. It is never changed: the next look publishes another one.
@@ -216,7 +221,7 @@ func (r *room) rewrite(ctx context.Context, f func() error) error {
 // allocate allocates the next chunk in the files that it will go to; lock must be held.
 func (r *room) allocate() error {
 	if !r.dir.ephemeral {
-		if time.Since(r.allocated) < commitInterval {
+		if time.Since(r.allocation.began) < commitInterval {
 			r.be().ForceCommit() // without it, the database's size lacks the writes that were let in last
 		}
 		if err := r.allocateDatabase(); err != nil {
@@ -228,7 +233,7 @@ func (r *room) allocate() error {
 		if err := r.dir.makeSpare(); err != nil {
 			return err
 		}
-		r.allocated = time.Now()
+		r.allocation.began = time.Now()
 	}
 	r.left.Store(r.chunk)
 	return nil
@@ -246,14 +251,14 @@ func (r *room) allocateDatabase() error {
 	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {
 		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	if st.Ino != r.inode {
-		r.inode, r.known = st.Ino, 0
+	if st.Ino != r.allocation.inode {
+		r.allocation.inode, r.allocation.known = st.Ino, 0
 	}
 	end := r.be().Size() + databaseChunks*r.chunk
-	if err := allocate(f, r.known, end); err != nil {
+	if err := allocate(f, r.allocation.known, end); err != nil {
 		return err
 	}
-	r.known = min(end, st.Size) // what is allocated past a file's end may be lost when it grows
+	r.allocation.known = min(end, st.Size) // what is allocated past a file's end may be lost when it grows
 	return nil
 }
 

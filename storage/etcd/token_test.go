@@ -25,11 +25,11 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-func TestVotersWanted(t *testing.T) {
+func TestVotersAmong(t *testing.T) {
 	for _, test := range []struct{ could, most, want int }{
 		{1, 3, 1}, {2, 3, 1}, {3, 3, 3}, {4, 3, 3}, {7, 3, 3}, {3, 5, 3}, {4, 5, 3}, {5, 5, 5}, {6, 5, 5},
 	} {
-		if got := votersWanted(test.could, test.most); got != test.want {
+		if got := (ClusterOptions{Voters: test.most}).votersAmong(test.could); got != test.want {
 			t.Errorf("%d could vote of at most %d: %d do, want %d", test.could, test.most, got, test.want)
 		}
 	}

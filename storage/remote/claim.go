@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"crypto/rand"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -57,7 +56,7 @@ func writeMarker(ctx context.Context, client *clientv3.Client) error {
 	case len(some.Kvs) > 0:
 		return refuse("--etcd-prefix: there are keys, as %.128q, that aren't this program's: choose another prefix", some.Kvs[0].Key)
 	}
-	marker := storage.Marker{Layout: storage.MarkerLayout, ID: rand.Text()}
+	marker := storage.NewMarker()
 	empty := clientv3.Compare(clientv3.CreateRevision("/"), "=", 0).WithPrefix() // no key at all
 	if _, err := client.Txn(ctx).If(empty).Then(clientv3.OpPut(storage.MarkerKey, string(marker.Bytes()))).Commit(); err != nil {
 		return credentials("write "+storage.MarkerKey, err)

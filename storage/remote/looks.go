@@ -30,14 +30,14 @@ func (s *Store) look() *look {
 	l := &s.looks
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.next == nil && l.closed { // send must not get it: its channel is closed
-		return closedLook()
-	}
 	if l.next == nil {
+		if l.closed { // send must not get it: its channel is closed
+			return closedLook()
+		}
 		l.next = &look{done: make(chan struct{})}
 	}
 	next := l.next
-	if !l.busy && !l.closed {
+	if !l.busy { // so the store isn't closed: next was made just now
 		l.busy = true
 		l.wg.Go(s.send)
 	}
