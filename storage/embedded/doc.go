@@ -10,8 +10,9 @@
 // Goroutines: none of ours. Scans of the index take the read lock of etcd's backend, for at most revisionsPerHold revisions
 // at a time.
 //
-// Locks: tail.mu guards the tail's watch. It's taken before etcd's locks and never after. It's held while a watch begins, which
-// waits for the locks of etcd's database: at the start, and after a snapshot that came from another member.
+// Locks: tail.lock guards the tail's watch. It's taken before etcd's locks and never after. It's held while a watch begins after
+// a snapshot that came from another member, which waits for the locks of etcd's database. So it's no mutex but a channel:
+// whoever waits for it can give up. Whoever holds it waits for the database.
 //
 // Bounds: maxTailBytes in the tail, followBytes per Follow, listKeys keys and about listBytes per read of List.
 package embedded

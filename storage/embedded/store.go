@@ -157,7 +157,7 @@ func (s *Store) fresh(ctx context.Context) error {
 	if err := s.ReadIndex(ctx); err != nil {
 		return err
 	}
-	return s.tail.noteRestore()
+	return s.tail.noteRestore(ctx)
 }
 
 // running returns an error when etcd is stopping or ctx has ended.

@@ -28,10 +28,11 @@ type tail struct {
 	stream    mvcc.WatchStream
 	once      sync.Once
 
-	backend atomic.Value // a restored: the database of which watch announces every write; stored with mu held
-	// mu guards watch. No lock of etcd's is held when it's taken, and the filter doesn't take it. It's held while a watch
-	// begins, which waits for the locks of etcd's database, and so for its disk.
-	mu    sync.Mutex
+	backend atomic.Value // a restored: the database of which watch announces every write; stored by begin
+	// lock guards watch. Its capacity is 1: whoever has put a value in holds it. It's no mutex, so that whoever waits for it
+	// can give up: it's held while a watch begins, which waits for the locks of etcd's database, and so for its disk. No lock
+	// of etcd's is held when it's taken, and the filter doesn't take it.
+	lock  chan struct{}
 	watch mvcc.WatchID
 
 	// The filter's own. Etcd calls it under a lock of etcd's.
@@ -40,6 +41,8 @@ type tail struct {
 
 	// The reader's own.
 	through storage.Revision // up to here the reader has to read the index
+	ended   mvcc.WatchID     // the watch that etcd has ended, if told is set
+	told    bool             // etcd has ended a watch, and the reader hasn't looked yet whether there's a new one
 
 	current  func() storage.Revision // the newest revision that can be read from the index
 	database func() backend.Backend  // the one that etcd uses
@@ -55,8 +58,7 @@ func (t *tail) open(w mvcc.Watchable, current func() storage.Revision, database 
 	t.stream = w.NewWatchStream()
 	t.responses = t.stream.Chan()
 	t.current, t.database = current, database
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.lock = make(chan struct{}, 1) // begin doesn't hold it here: nobody else has the tail yet
 	if err := t.begin(); err != nil {
 		t.close()
 		return err
@@ -65,7 +67,19 @@ func (t *tail) open(w mvcc.Watchable, current func() storage.Revision, database 
 	return nil
 }
 
-// begin watches from now on. What was written before is read from the index. It's called with mu held.
+// acquire takes the lock, which unlock gives back. The error is ctx's.
+func (t *tail) acquire(ctx context.Context) error {
+	select {
+	case t.lock <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t *tail) unlock() { <-t.lock }
+
+// begin watches from now on. What was written before is read from the index. lock must be held, except in open.
 func (t *tail) begin() (err error) {
 	be := t.database()
 	all, toTheEnd := []byte{0}, []byte{}
@@ -82,22 +96,41 @@ type restored struct{ backend.Backend }
 
 // noteRestore looks whether another member's snapshot has replaced etcd's database, and begins to watch anew if so. Such a
 // snapshot has writes that no watch has announced: the reader has to read them from the index. And after it etcd tells a
-// watch that was there before nothing until a loop of etcd's, which runs every 100 ms, has taken it up again.
-func (t *tail) noteRestore() error {
+// watch that was there before nothing until a loop of etcd's, which runs every 100 ms, has taken it up again. ctx bounds the
+// wait for another reader that watches anew. Whoever watches anew waits for etcd's database, however long that takes.
+func (t *tail) noteRestore(ctx context.Context) error {
 	be := t.database()
 	same := func() bool { return t.backend.Load().(restored).Backend == be }
 	if same() {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	if err := t.acquire(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
 	if same() { // another reader was first
 		return nil
 	}
 	return t.renew()
 }
 
-// renew watches anew. It's called with mu held.
+// noteEnd watches anew if etcd has ended the watch. The error is ctx's, after which the next call does it, or etcd's.
+func (t *tail) noteEnd(ctx context.Context) error {
+	if !t.told {
+		return nil
+	}
+	if err := t.acquire(ctx); err != nil {
+		return err
+	}
+	defer t.unlock()
+	t.told = false
+	if t.ended != t.watch { // noteRestore was first
+		return nil
+	}
+	return t.renew()
+}
+
+// renew watches anew; lock must be held.
 func (t *tail) renew() error {
 	_ = t.stream.Cancel(t.watch) // etcd may have ended it already
 	if err := t.begin(); err != nil {
@@ -142,8 +175,12 @@ func bytesOf(events ...*mvccpb.Event) (sum int64) {
 	return sum
 }
 
-// next waits for a response. If an event was dropped instead, it returns an empty response, and through is raised.
+// next waits for a response. If an event was dropped instead, it returns an empty response, and through is raised. If etcd has
+// ended the watch, next first watches anew.
 func (t *tail) next(ctx context.Context) (w mvcc.WatchResponse, err error) {
+	if err := t.noteEnd(ctx); err != nil {
+		return w, storage.Wrap("follow", storage.Root, err)
+	}
 	w, ok, err := t.poll()
 	if ok || err != nil {
 		return w, err // also when an event was dropped: what is here needs no read of the index
@@ -176,14 +213,7 @@ func (t *tail) received(w mvcc.WatchResponse, open bool) (mvcc.WatchResponse, er
 	}
 	t.waiting.Add(-bytesOf(w.Events...))
 	if w.CompactRevision != 0 { // a snapshot has replaced the database, whose history begins after the watch's position
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		if w.WatchID != t.watch { // noteRestore was first
-			return w, nil
-		}
-		if err := t.renew(); err != nil {
-			return w, storage.Wrap("follow", storage.Root, err)
-		}
+		t.ended, t.told = w.WatchID, true
 	}
 	return w, nil
 }
