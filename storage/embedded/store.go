@@ -138,7 +138,8 @@ func (s *Store) Count(ctx context.Context, keys storage.Range, at storage.Revisi
 
 // Barrier implements storage.Store. It doesn't wait for a disk: etcd announces a write before it answers it
 // (watchableStoreTxnWrite.End calls notify, and only then does the apply return). A transaction that changes nothing has
-// no revision, and neither has a compaction.
+// no revision, and neither has a compaction. Only right after a snapshot from another member does Barrier wait for etcd's
+// database (see noteRestore).
 func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
 	if err := s.fresh(ctx); err != nil {
 		return 0, storage.Wrap("barrier", storage.Root, err)
