@@ -123,7 +123,8 @@ func Done() *metav1.Status {
 	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
 }
 
-// Get returns the action's object as etcd has it. Its error is the client's.
+// Get returns the action's object as etcd has it, which is the caller's. The error is storage.ErrNotFound if there is none,
+// another one of storage's, or a Status if the object can't be decoded; the verb makes a Status of each.
 func (a *Action) Get(ctx context.Context) (Typed, error) {
 	stored, err := a.write.res.read(ctx, a.write.targetKey)
 	if err != nil {
@@ -140,8 +141,8 @@ func (a *Action) Get(ctx context.Context) (Typed, error) {
 	return a.write.typed.fromObject(o)
 }
 
-// Change changes the action's object. change is called again if somebody else writes it first. It may leave an error, which
-// ends the action.
+// Change changes the action's object. change is called again if somebody else writes the object first. An error of its own
+// ends the write and is returned as it is. Other errors are those of Get and of the write.
 func (a *Action) Change(ctx context.Context, change func(obj Typed) error) error {
 	w := *a.write
 	_, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
@@ -171,7 +172,7 @@ func (a *Action) Change(ctx context.Context, change func(obj Typed) error) error
 }
 
 // Delete deletes the action's object, with a client's options. Admission was asked about the action, and isn't asked about
-// the deletion.
+// the deletion. Errors are those of Endpoint.Delete.
 func (a *Action) Delete(ctx context.Context, options *metav1.DeleteOptions) error {
 	body, err := json.Marshal(options)
 	if err != nil {
@@ -187,11 +188,12 @@ func (a *Action) Conflict(why string) error {
 	return apierrors.NewConflict(a.write.resource(), a.Name, fmt.Errorf("%s", why))
 }
 
-// Await waits until the caches have everything that was written before the call.
+// Await waits until the caches have everything that was written before the call. The error is a Status: 503 if the store
+// doesn't answer, 504 if the caches need longer than freshnessWait.
 func (e *Endpoint) Await(ctx context.Context) error { return e.freshen(ctx) }
 
-// Cached returns the objects of another kind, as new as the call, in the action's namespace, each decoded by its own type. A kind that isn't
-// served has none.
+// Cached returns the objects of another kind, as new as the call, in the action's namespace, each decoded by its own type. A
+// kind that isn't served has none. Errors are those of Await.
 func (a *Action) Cached(ctx context.Context, apiVersion, kind string) (*Endpoint, []Typed, error) {
 	e := a.write.res.registry.Catalog().Kind(apiVersion, kind)
 	if e == nil || e.typed == nil {

@@ -27,16 +27,16 @@ import (
 // the initial namespaces, and what the controllers delete and finish.
 //
 // The order for a new or changed object is: the defaults of its type or schema; the hooks of the definition; those of
-// Options; defaults again; Prepare; validation; the hooks that are Validators; the transaction. So a hook may see an object that validation refuses
-// afterwards, and what a hook makes of an object is validated.
+// Options; defaults again; Prepare; validation; the hooks that are Validators; the transaction. So a hook may see an object
+// that validation refuses afterwards, and what a hook makes of an object is validated.
 //
 // Admit is called again when somebody else has written the object meanwhile and the write is tried again. So it must not
 // count calls. Old is always the object with which the transaction compares. Admit may be called from many goroutines at
 // once, and should end with ctx. It may use the server as a client does. But while it's asked about a definition it must not
 // write another one: definitions are written one after the other, so it would wait for itself.
 //
-// An error refuses the write. A HookAnswer, and a Status error of a 4xx code, are answered as they are. Any other error becomes 403 Forbidden with
-// its text, which is kube-apiserver's rule for its plugins. A panic is logged and answered 500.
+// An error refuses the write. A HookAnswer, and a Status error of a 4xx code, are answered as they are. Any other error
+// becomes 403 Forbidden with its text, which is kube-apiserver's rule for its plugins. A panic is logged and answered 500.
 type Admission[T any] interface {
 	Admit(ctx context.Context, r *AdmissionRequest[T]) error
 }

@@ -26,10 +26,10 @@ type derivation[T any] struct {
 	value   T
 }
 
-// Derive returns what a function makes of the objects of the resources with these prefixes. The function is called by the first Get after a
-// change, one call at a time while other readers of the change wait, so it waits for nothing. It may take the cacher's locks,
-// and such locks of its own package under which nobody calls Get. It's given a function that returns the objects of one of the
-// prefixes, in the order of their keys; objects that can't be decoded have an Err.
+// Derive returns what a function makes of the objects of the resources with these prefixes. The function is called by the
+// first Get after a change, one call at a time while other readers of the change wait, so it waits for nothing. It may take
+// the cacher's locks, and such locks of its own package under which nobody calls Get. It's given a function that returns
+// the objects of one of the prefixes, in the order of their keys; objects that can't be decoded have an Err.
 func Derive[T any](r *Registry, of func(objects func(storage.Prefix) []*cacher.Object) T, from ...storage.Prefix) *Derived[T] {
 	d := &Derived[T]{make: of, making: make(chan struct{}, 1)}
 	for _, p := range from {
@@ -92,8 +92,9 @@ type decoded[T any] struct {
 	value    *T
 }
 
-// All decodes the objects, in their order, and forgets those that aren't among them any more. An object that can't be decoded is given to
-// bad with the reason, and left out. The values are shared: nobody may change them. They have no resourceVersion.
+// All decodes the objects, in their order, and forgets those that aren't among them any more. An object that can't be
+// decoded is given to bad with the reason, and left out. The values are shared: nobody may change them. They have no
+// resourceVersion.
 func (d *Decoded[T]) All(objects []*cacher.Object, bad func(o *cacher.Object, err error)) []*T {
 	next := make(map[string]decoded[T], len(objects))
 	values := make([]*T, 0, len(objects))

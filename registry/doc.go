@@ -13,21 +13,23 @@
 //
 // # Where to begin
 //
-// request.go has what a client asks and gets, and resource.go what a resource and an Endpoint are. typed.go makes resources of
-// Go types, for which register.go has the generic door, and action.go answers what is asked of their objects by POST. Reads are in get.go,
-// list.go (page.go) and watch.go. Writes are values of type write: write.go is their engine, queue.go lets the writes of one
-// key wait for each other, and create.go, update.go, patch.go, apply.go, scale.go and delete.go are the verbs on the engine.
-// body.go and meta.go have the rules for what a client sends, schema.go those of a definition's schema, admission.go those of
-// the hooks. stored.go and convert.go go between stored bytes and objects. definitions.go serves definitions, redefined.go
-// handles one that changes under a request. reset.go brings back an earlier state.
-// own.go has what controllers outside this package read and write, derived.go how rules that are kept as objects are read,
-// trees.go and equivalent.go what admission sees of objects, and user.go who asks. shared.go and turn.go have what is
-// different when other processes write to the store, too: how requests are judged by what the others wrote (Fresh, Presume),
-// and who decides about addresses and names. services.go finds the addresses of Services. errors.go makes a Status of
-// storage's errors; the refusal of a body, a patch or a webhook's answer is made where it's found. catalog.go is what is
-// served, namespaces.go has the rules of namespaces, ttl.go those of objects that expire. outages.go logs why the store can't
-// answer. managers.go keeps the endpoints' parts of package managed, columns.go has the columns of definitions, and plain.go
-// shows protobuf as JSON to those who note requests.
+// registry.go makes and runs the Registry. request.go has what a client asks and gets, options.go how its parameters are read,
+// and resource.go what a resource and an Endpoint are. typed.go makes resources of Go types, for which register.go has the
+// generic door, and action.go answers what is asked of their objects by POST. Reads
+// are in get.go, list.go (page.go) and watch.go. Writes are values of type write: write.go is their engine, queue.go lets
+// the writes of one key wait for each other, and create.go, update.go, patch.go, apply.go, scale.go, delete.go and
+// deletecollection.go are the verbs on the engine. body.go and meta.go have the rules for what a client sends, schema.go
+// those of a definition's schema, admission.go those of the hooks. stored.go and convert.go go between stored bytes and
+// objects. definitions.go serves definitions, redefined.go handles one that changes under a request. reset.go brings back
+// an earlier state. own.go has what controllers outside this package read and write, derived.go how rules that are kept as
+// objects are read, trees.go and equivalent.go what admission sees of objects, and user.go who asks. shared.go and turn.go
+// have what is different when other processes write to the store, too: how requests are judged by what the others wrote
+// (Fresh, Presume), and who decides about addresses and names. services.go finds the addresses of Services. errors.go makes
+// a Status of storage's errors; the refusal of a body, a patch or a webhook's answer is made where it's found. catalog.go
+// is what is served, namespaces.go has the rules of namespaces, ttl.go those of objects that expire. outages.go logs why
+// the store can't answer. managers.go keeps the endpoints' parts of package managed, columns.go has the columns of
+// definitions, openapi.go what OpenAPI says of the endpoints, and plain.go shows protobuf as JSON to those who note
+// requests.
 //
 // # Data flow
 //
@@ -56,9 +58,9 @@
 // # Locks
 //
 // In the order in which they're taken: definitions.writing (a channel, so that waiting for it can be cancelled), through a
-// whole write of a definition; the front of a key's queue (see writers), while the object is changed, its hooks and webhooks included, and at
-// most maxQueueWait is spent waiting for it; the gate of storage, while a write is in etcd and while a reset is made;
-// definitions.mu, while the catalog is rebuilt from memory; the cacher's locks.
+// whole write of a definition; the front of a key's queue (see writers), while the object is changed, its hooks and
+// webhooks included, and at most maxQueueWait is spent waiting for it; the gate of storage, while a write is in etcd and
+// while a reset is made; definitions.mu, while the catalog is rebuilt from memory; the cacher's locks.
 //
 // writers.mu, unreadable.mu, outages.mu, typed.surveyed, Catalog.prefixesOnce and hookclient.Client.mu are leaves: no lock is
 // taken under them. managers.mu is held while a manager is made. Derived.making (a channel) is full while its value is made, by
@@ -71,6 +73,7 @@
 // of a Go type's body (maxTypedWork), patches (maxPatchOperations, maxPatchCopyBytes, maxPatchWork), the wait for a key
 // (maxQueueWait) and for a version (freshnessWait), deletions at once (DeletersAtOnce), the field errors in a Status
 // (MaxCauses), what is quoted in errors (package clip), what a page converts at once (conversionBatch), and the log of
-// unreadable objects (maxReported). Packages schema, managed, conversion, object and form
-// name their own.
+// unreadable objects (maxReported). The deletion of a collection keeps the objects of the collection until its end: they're the
+// cacher's, and its answer lists them. Packages schema,
+// managed, conversion, object and form name their own.
 package registry

@@ -52,6 +52,7 @@ func (e *Endpoint) In(ctx context.Context, to *Endpoint, obj *unstructured.Unstr
 }
 
 // Scale returns the Scale of an object of the endpoint's, as its subresource scale shows it; nil of nil.
+// The error is a Status 400 if what should be a number isn't one.
 func (e *Endpoint) Scale(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if obj == nil {
 		return nil, nil
@@ -68,7 +69,8 @@ func (e *Endpoint) Scale(obj *unstructured.Unstructured) (*unstructured.Unstruct
 	return &unstructured.Unstructured{Object: tree}, err
 }
 
-// Rescale gives an object of the endpoint's the number of replicas that a Scale has.
+// Rescale changes an object of the endpoint's to the number of replicas that a Scale has. The error is of a Scale that isn't
+// one, or of an object in which there's no place for the number.
 func (e *Endpoint) Rescale(obj, scale *unstructured.Unstructured) error {
 	s := &autoscalingv1.Scale{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(scale.Object, s); err != nil {

@@ -227,7 +227,8 @@ func (r *Registry) parseListOptions(values url.Values) (listOptions, error) {
 	if errs := listvalidation.ValidateListOptions(combined, !r.noInitial); len(errs) > 0 {
 		return o, invalidOptions("ListOptions", errs)
 	}
-	return o, o.place(combined)
+	err := o.place(combined)
+	return o, err
 }
 
 // place reads where in history and in the collection a list begins.

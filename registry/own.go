@@ -22,7 +22,8 @@ import (
 // asked. Errors are storage's, to be tested with errors.Is; those that aren't are Status errors, such as a refusal to delete
 // the namespace "default", or failures of the server.
 
-// Kind returns the served endpoint that has a kind of stored objects; nil if there is none. The arguments are as in an owner reference.
+// Kind returns the served endpoint that has a kind of stored objects; nil if there is none. The arguments are as in an
+// owner reference.
 func (c *Catalog) Kind(apiVersion, kind string) *Endpoint {
 	group, version, grouped := strings.Cut(apiVersion, "/")
 	if !grouped {

@@ -13,7 +13,7 @@ import (
 )
 
 // JSONOf returns a request or an answer about a target, which is protobuf, as JSON: for those who note what clients send and
-// get.
+// get. The error is of bytes that aren't a message of such a kind.
 func (e *Endpoint) JSONOf(subresource string, protobuf []byte) ([]byte, error) {
 	envelope, err := kubeproto.Open(protobuf)
 	if err != nil {

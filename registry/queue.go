@@ -27,7 +27,7 @@ type queue struct {
 	last   *cacher.Object // what the last writer stored, which the cache may not have yet; nil for nothing
 }
 
-// maxQueueWait bounds how long a write waits for those before it. After that it goes on beside them: a hook may be
+// maxQueueWait bounds how long a write waits for those before it. After that it goes on without waiting: a hook may be
 // slow, or may itself wait for a write of the same key. The reason for 5 s: 200 writes at once, kube-apiserver's bound,
 // take a slow disk 4 s.
 const maxQueueWait = 5 * time.Second

@@ -93,7 +93,7 @@ func (e *Endpoint) Merge(obj *unstructured.Unstructured, configuration map[strin
 }
 
 // Complete returns an object of the endpoint's that was changed, with the defaults of its type or schema, and without what
-// they don't know.
+// they don't know. obj stays as it is. The error says what in it the type can't have.
 func (e *Endpoint) Complete(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	o, err := object.FromTree(object.DeepCopy(obj.Object))
 	if err != nil {

@@ -15,7 +15,8 @@ import (
 )
 
 // Update replaces the object that Target names, or one of its subresources, by the body, and answers with the object as it
-// was stored. It creates nothing, except for a Type with CreateOnUpdate: Result.Created is set then. Of the query it reads the same parameters as Create.
+// was stored. It creates nothing, except for a Type with CreateOnUpdate: Result.Created is set then. Of the query it reads
+// the same parameters as Create.
 //
 // If somebody else writes the object meanwhile, Update tries again until ctx ends. A body with a resourceVersion (custom
 // resources need one) isn't written over another version: 409. Errors are those of Create, and 404 for a missing object.

@@ -19,7 +19,8 @@ import (
 //	@namespace   default if it's missing
 //	+finalizer
 //
-// Things, Parts and ConfigMaps are namespaced, Roots and Namespaces aren't. A step is an object that is created, or "METHOD Kind/name?query body".
+// Things, Parts and ConfigMaps are namespaced, Roots and Namespaces aren't. A step is an object that is created, or "METHOD
+// Kind/name?query body".
 func TestCollector(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -34,7 +34,7 @@ func BenchmarkReadsBesideDisk(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			l := &diskLoad{Server: newWidgets(b, func(s *server.Server) { s.Ephemeral = c.ephemeral })}
 			l.fill(b)
-			while := func() error { time.Sleep(5 * time.Second); return nil }
+			while := func() error { time.Sleep(5 * time.Second); return nil } // long enough for some thousand reads
 			if c.defragment {
 				l.grow(b)
 				while = func() error { return server.Defragment(l.Server.Server) }

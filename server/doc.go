@@ -30,10 +30,11 @@
 //   - the query's parse, the bounds on requests in flight, and readiness (limits.go),
 //   - the function of the route.
 //
-// Bodies come in as JSON or YAML (body.go, yaml.go) and reach the registry as JSON. Objects go out as the bytes that
-// the registry hands over. They're indented or turned into YAML while they are written (negotiate.go, indent.go),
-// and compressed if they're large and the client wants it (answer.go). What a route's function returns as an error
-// becomes the response in one place (errors.go).
+// Bodies come in as JSON, YAML or protobuf (body.go, yaml.go). YAML reaches the registry as JSON, and protobuf as a message
+// if the kind is a Go type (registry.Endpoint.OpenProtobuf). Objects go out as the bytes that the registry hands over.
+// They're indented or turned into YAML while they are written (negotiate.go, indent.go), and compressed if they're large
+// and the client wants it (answer.go). What a route's function returns as an error becomes the response in one place
+// (errors.go).
 //
 // # The way of a watch
 //
@@ -87,5 +88,6 @@
 //
 // Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, logLimit.mu,
 // pulse.mu and underWay.mu are leaves: no other lock of ours is taken while one of them is held. Under metrics.mu
-// Prometheus takes its own. A WebSocket's connection is written to under a channel (webSocket.writing).
+// Prometheus takes its own. Server.closeOnce is held through the whole of Close. A WebSocket's connection is written to
+// under a channel (webSocket.writing).
 package server

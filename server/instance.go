@@ -374,7 +374,8 @@ func (in *instance) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// closeFront answers the requests under way, for at most timeout, lets watches get what was acknowledged, and closes what the front has.
+// closeFront answers the requests under way, for at most timeout, lets watches get what was acknowledged, and closes what
+// the front has.
 func (in *instance) closeFront(timeout time.Duration) error {
 	if in.front.http == nil {
 		return in.front.listener.Close()

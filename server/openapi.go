@@ -184,7 +184,8 @@ type openAPIDocument struct {
 
 // hashesOf returns the hash of each group version's document by its path, and that of all. The hashes are made of what
 // the documents are built from, so that a list of documents doesn't build them. The program's version is in the hash,
-// because another version may build other documents of the same definitions. The wait for those that another request works out ends with ctx.
+// because another version may build other documents of the same definitions. The wait for those that another request works
+// out ends with ctx.
 func (o *openAPI) hashesOf(ctx context.Context, c *registry.Catalog) (map[string]string, error) {
 	if hashes := o.knownHashes(c); hashes != nil {
 		return hashes, nil

@@ -313,8 +313,8 @@ func TestResourceQuotaConcurrent(t *testing.T) {
 	}
 }
 
-// TestPluginsByDefault: with all kinds, what somebody has written an object for is done, unless that is turned off. What would change
-// every pod is done under Kubernetes' name only.
+// TestPluginsByDefault: with all kinds, what somebody has written an object for is done, unless that is turned off. What
+// would change every pod is done under Kubernetes' name only.
 func TestPluginsByDefault(t *testing.T) {
 	t.Parallel()
 	const limits = "{metadata: {name: a}, spec: {limits: [{type: Container, default: {cpu: 100m}}]}}"
@@ -356,8 +356,8 @@ func TestPluginsByDefault(t *testing.T) {
 	}
 }
 
-// TestAdmissionPluginNames: names of plug-ins that kube-apiserver doesn't have stop the start, and those that aren't here have no effect
-// or are refused, if somebody could rely on them.
+// TestAdmissionPluginNames: names of plug-ins that kube-apiserver doesn't have stop the start, and those that aren't here
+// have no effect or are refused, if somebody could rely on them.
 func TestAdmissionPluginNames(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

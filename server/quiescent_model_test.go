@@ -294,9 +294,9 @@ func (m *quiescentModel) present() (all []string) {
 	return all
 }
 
-// TestQuiescentModel: random changes of namespaces, definitions and objects with owners and finalizers, by several writers that share
-// a server. After each barrier exactly that is left which a model expects, at once and without waiting. What the others do
-// meanwhile keeps no barrier from ending.
+// TestQuiescentModel: random changes of namespaces, definitions and objects with owners and finalizers, by several writers
+// that share a server. After each barrier exactly that is left which a model expects, at once and without waiting. What the
+// others do meanwhile keeps no barrier from ending.
 func TestQuiescentModel(t *testing.T) {
 	t.Parallel()
 	const writers, rounds, changes = 3, 25, 12

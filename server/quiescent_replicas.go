@@ -100,7 +100,8 @@ func (in *instance) ask(ctx context.Context, rev storage.Revision) (a outcome, e
 			return a, storage.Wrap("ask", answerPrefix, err)
 		}
 		for _, ev := range res.Events {
-			return a, json.Unmarshal(ev.Kv.Value, &a)
+			err := json.Unmarshal(ev.Kv.Value, &a)
+			return a, err
 		}
 	}
 	return a, fmt.Errorf("ask the replica that acts: %w", errors.Join(ctx.Err(), storage.ErrUnavailable))
@@ -110,7 +111,7 @@ func (in *instance) ask(ctx context.Context, rev storage.Revision) (a outcome, e
 func (in *instance) answerAll(ctx context.Context, fence storage.Condition) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
-	places := make(chan struct{}, maxAsks)
+	places := make(chan struct{}, maxAsks) // has a token for each answer under way; never closed
 	var answered underWay
 	start := func(q asked) {
 		if !answered.begin(q.id) {

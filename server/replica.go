@@ -138,7 +138,7 @@ func (p *pulse) lagging() time.Duration {
 // this replica leads. It returns what ends its part in the election, and waits for that.
 func (in *instance) startReplica(ctx context.Context) (stepDown func()) {
 	electing, cancel := context.WithCancel(ctx)
-	ended := make(chan struct{})
+	ended := make(chan struct{}) // closed when the election is over
 	in.run(electing, "election", func(ctx context.Context) error {
 		defer close(ended)
 		return in.election.Run(ctx, in.act)
@@ -150,8 +150,8 @@ func (in *instance) startReplica(ctx context.Context) (stepDown func()) {
 	}
 }
 
-// actPause is how long a replica that leads waits for the store before it asks again: short beside the seconds that a change of
-// leaders takes.
+// actPause is how long a replica that leads waits for the store before it asks again: short compared with the seconds that a
+// change of leaders takes.
 const actPause = 100 * time.Millisecond
 
 // act does what one replica does for all, while this one leads.

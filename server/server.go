@@ -82,8 +82,8 @@ type Server struct {
 	ManagedFieldsAlways bool
 
 	// Controllers says what the server does by itself after the writes of clients: "all", "none", or names separated by
-	// commas, of garbage-collector, namespace, expiry, serviceaccount, clusterrole-aggregation and resourcequota. With "none" it does what kube-apiserver does alone. Defaults
-	// to "all".
+	// commas, of garbage-collector, namespace, expiry, serviceaccount, clusterrole-aggregation and resourcequota. With
+	// "none" it does what kube-apiserver does alone. Defaults to "all".
 	Controllers string
 
 	// WebhookAddresses are the networks, as "127.0.0.0/8", in which webhooks may be called besides public

@@ -167,7 +167,7 @@ var errClientLeft = errors.New("the client closed the connection")
 
 // awaitClient returns when the client has left. What it sends is nothing that anyone reads.
 func awaitClient(conn net.Conn) error {
-	var b [64]byte
+	var b [64]byte // small, because each watcher has one
 	for {
 		if _, err := conn.Read(b[:]); err != nil {
 			return errClientLeft

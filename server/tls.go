@@ -26,8 +26,8 @@ const (
 	certDirCert = "apiserver.crt"
 	certDirKey  = "apiserver.key"
 
-	certLifetime = 365 * 24 * time.Hour
-	certRenew    = 30 * 24 * time.Hour // a certificate that ends sooner is replaced at start
+	certLifetime = 365 * 24 * time.Hour // that of kube-apiserver's own certificate from kubeadm
+	certRenew    = 30 * 24 * time.Hour  // a certificate that ends sooner is replaced at start: a server may run as long as that
 )
 
 // checkPrivate refuses a file of secrets that everybody can read, or that anybody else can write. That its group can
@@ -163,6 +163,7 @@ func makeCertificate(hosts []string, now time.Time) (certPEM, keyPEM []byte, err
 	if err != nil {
 		return nil, nil, err
 	}
+	// RFC 5280 allows 20 bytes, and what is guessed must not collide: 127 bits are always positive.
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, nil, err

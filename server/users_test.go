@@ -130,7 +130,8 @@ func who(t *testing.T, r *http.Response, text string) string {
 // unauthorized is all that a client is told.
 const unauthorized = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"Unauthorized","reason":"Unauthorized","code":401}`
 
-// TestCredentials: who a request comes from, by all that it may show; what is wrong gets a 401 that tells nothing, and a line in the log.
+// TestCredentials: who a request comes from, by all that it may show; what is wrong gets a 401 that tells nothing, and a
+// line in the log.
 func TestCredentials(t *testing.T) {
 	d := newDoors(t)
 	other := credentials.NewAuthority(t, "clients") // of the same name

@@ -7,10 +7,15 @@
 // served if the program asks for them. Until then the table's second half isn't even made.
 //
 // Files: table.go has what lines are made of and Register. A file with the name of an API group has that group's defaults
-// and rules. columns.go has what the cells of tables are made of.
+// and rules. Of the larger groups, pods.go, podspec.go, podresources.go, services.go, configs.go and accounts.go have the
+// core's, and workloads.go those of apps and batch; others.go has the groups with few rules. addresses.go hands out what
+// Services take. reviews.go answers questions about rights, and actions.go does what a POST to a subresource asks for.
+// policies.go has what the groups of admission share, rules.go what all share, and columns.go what the cells of tables are
+// made of.
 //
 // Services get their addresses and ports from an allocator, which holds what writes have taken that the cache doesn't show
-// yet (addresses.go). Its mutex is a leaf but for the locks of the cacher.
+// yet. Its mutex is a leaf but for the locks of the cacher. What it holds is bounded by the writes under way, and by those of
+// the last unknownTimeout of which nobody knows whether they're stored.
 //
 // The package starts no goroutine.
 package builtin

@@ -65,7 +65,7 @@ func limits(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limit
 func requests(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }
 
 // together sums up what the containers of a pod have at the same time at most. Its init containers run before the others, one
-// after the other, except those that always restart: these go on beside all that start later.
+// after the other, except those that always restart: these run together with all that start later.
 func together(s *corev1.PodSpec, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
 	running, goOn, starting := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range s.Containers {

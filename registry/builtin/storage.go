@@ -211,7 +211,7 @@ func persistentVolumeColumns() []column {
 	}, wide(orUnset("VolumeMode", "spec.volumeMode", spec["volumeMode"]))...)
 }
 
-// storageClassOf shows the class of a volume or claim, which may stand in the annotation of old.
+// storageClassOf shows the class of a volume or claim, which may be in the older annotation.
 func storageClassOf(o any) any {
 	if class, ok := asMap(at(o, "metadata.annotations"))[corev1.BetaStorageClassAnnotation]; ok {
 		return class

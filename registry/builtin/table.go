@@ -49,7 +49,7 @@ type Options struct {
 }
 
 // Authorizer decides what users may do, tells all of it, and refuses writes of rules by which users would give what they
-// don't have.
+// don't have. access.RBAC is the only one, which this package can't import: it's above.
 type Authorizer interface {
 	authorizer.UnconditionalAuthorizer
 	authorizer.RuleResolver

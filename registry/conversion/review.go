@@ -25,7 +25,7 @@ type request struct {
 // and webhooks may have come to rely on it.
 func newRequest(version, apiVersion string, sources []source) *request {
 	r := &request{version: version, uid: string(uuid.NewUUID())}
-	size := 512
+	size := 512 // for what is around the objects
 	for i := range sources {
 		size += len(sources[i].raw) + 1
 	}

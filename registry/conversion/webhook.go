@@ -24,7 +24,8 @@ const (
 	maxBatchObjects = 500
 	// maxAnswerBytes lets an answer be three times as large as a batch, or twice as large as the largest object.
 	maxAnswerBytes = 3 << 20
-	// maxCalls bounds the requests under way at once. Others wait for a slot.
+	// maxCalls bounds the requests under way at once, so that a webhook of one small process isn't overrun. Others wait for a
+	// slot.
 	maxCalls = 16
 )
 

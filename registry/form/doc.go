@@ -2,8 +2,11 @@
 // Table that kubectl prints.
 //
 // A form is a set of cacher.Views, one for an object, one for an event and one for an item of a list, and what
-// is around the items of a list. The first two forms copy ranges of the stored bytes. A Table's rows are made
+// is around the items of a list. As JSON, the first two forms copy
+// ranges of the stored bytes; as protobuf, they're messages, made of the decoded object. A Table's rows are made
 // anew for each read, and once per event for all watchers. Only the members that the columns look at are decoded.
+//
+// The package starts no goroutine. Forms.mu is a leaf.
 //
 // # Bounds
 //

@@ -70,7 +70,7 @@ func (r *reader) quoted() []byte {
 	return nil
 }
 
-// unquote returns the text that stands between quotes.
+// unquote returns the text that is between quotes.
 func unquote(b []byte) (text string) {
 	if bytes.IndexByte(b, '\\') < 0 {
 		return string(b)

@@ -20,7 +20,8 @@ import (
 const (
 	// maxHeaderBytes is plenty for headers of which none but the Content-Type is read. net/http's default is 10 MiB.
 	maxHeaderBytes = 64 << 10
-	// dialTimeout bounds connecting, and the handshake, where the caller's context doesn't.
+	// dialTimeout bounds connecting, and the handshake, where the caller's context doesn't. It's what Kubernetes
+	// gives a webhook by default, in all.
 	dialTimeout = 10 * time.Second
 	// Idle connections spare a handshake to calls that follow shortly.
 	maxIdle     = 2

@@ -71,7 +71,7 @@ func decodeEntry(m map[string]any, e *metav1.ManagedFieldsEntry) bool {
 	return true
 }
 
-// tree returns entries that the library made as a tree. What is as it was in r is r's.
+// treeOf returns entries that the library made as a tree. What is as it was in r is r's.
 func (r record) treeOf(entries []metav1.ManagedFieldsEntry) ([]any, error) {
 	if len(entries) == 0 {
 		return nil, nil

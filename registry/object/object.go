@@ -53,7 +53,7 @@ func DecodeStored(raw []byte) (*Object, error) {
 	return o, nil
 }
 
-// Tree returns the whole object. It shares what the content holds.
+// Tree returns the whole object, which shares what the content holds. The error is of metadata that has no form as JSON.
 func (o *Object) Tree(apiVersion, kind string) (map[string]any, error) {
 	metadata, err := metaTree(&o.Meta)
 	if err != nil {
@@ -69,7 +69,7 @@ func (o *Object) Tree(apiVersion, kind string) (map[string]any, error) {
 }
 
 // Encode returns the canonical stored form: JSON with sorted keys, in the given version, without
-// resourceVersion, which is the revision of the key.
+// resourceVersion, which is the revision of the key. The bytes are the caller's. Errors are those of Tree and EncodeJSON.
 func (o *Object) Encode(apiVersion, kind string) ([]byte, error) {
 	stored := *o
 	stored.Meta.ResourceVersion = ""
@@ -110,7 +110,8 @@ func DeepCopy(tree map[string]any) map[string]any {
 	return (&unstructured.Unstructured{Object: tree}).DeepCopy().Object
 }
 
-// EncodeJSON sorts keys and escapes HTML, as kube-apiserver does.
+// EncodeJSON encodes a tree as kube-apiserver does: keys are sorted, HTML is escaped. The bytes are the caller's. The error
+// is of a value that JSON doesn't have.
 func EncodeJSON(tree map[string]any) ([]byte, error) {
 	pooled := encodings.Get().(*[]byte)
 	defer encodings.Put(pooled)

@@ -6,7 +6,8 @@ import (
 )
 
 // Ledger knows which namespaces have requests under way that were charged to a quota. What such a request writes may not be
-// there yet. So the objects of such a namespace can't be counted: the count would give back what the request has taken. The zero value is ready.
+// there yet. So the objects of such a namespace can't be counted: the count would give back what the request has taken. The
+// zero value is ready.
 type Ledger struct {
 	mu   sync.Mutex // guards open
 	open map[string]*account

@@ -54,6 +54,7 @@ func Scoped(q *corev1.ResourceQuota) bool {
 }
 
 // Of returns what an object takes of a quota, of those names that its hard limits have: the spec's, or those in its status.
+// It's nil if none of them counts this object. The error is of an object that can't be decoded.
 func Of(q *corev1.ResourceQuota, hard corev1.ResourceList, of schema.GroupResource, object *unstructured.Unstructured) (Usage, error) {
 	names := Names(hard, of)
 	if len(names) == 0 || object == nil {

@@ -122,7 +122,7 @@ func (q *quick) learnBounds() {
 		if bound == nil {
 			continue
 		}
-		limit := float64(1 << 53)
+		limit := float64(1 << 53) // up to here float64 has every integer
 		if q.int32 {
 			limit = math.MaxInt32
 		}

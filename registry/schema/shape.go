@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// form is a schema as the shape of objects depends on it.
+// compiled is a schema as the shape of objects depends on it.
 type compiled struct {
 	structural *structuralschema.Structural
 	root       *node

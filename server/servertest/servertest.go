@@ -204,8 +204,8 @@ type Held struct {
 }
 
 // Quiescent waits until the server has done everything that follows from what was written before the call: dependents and
-// the contents of namespaces and definitions are gone, except what the answer lists, 1,000 objects at most. It fails the test if that takes too
-// long, and says what is left to do.
+// the contents of namespaces and definitions are gone, except what the answer lists, 1,000 objects at most. It fails the
+// test if that takes too long, and says what is left to do.
 func (s *Server) Quiescent() []Held {
 	s.t.Helper()
 	var page struct{ Held []Held }
