@@ -183,7 +183,7 @@ func (a *Action) Delete(ctx context.Context, options *metav1.DeleteOptions) erro
 	return err
 }
 
-// Conflict is the error of an action that the object's state doesn't allow.
+// Conflict is the error of an action that the object's state doesn't allow, a Status 409. why is shown to the client.
 func (a *Action) Conflict(why string) error {
 	return apierrors.NewConflict(a.write.resource(), a.Name, fmt.Errorf("%s", why))
 }

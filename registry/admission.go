@@ -23,8 +23,8 @@ import (
 )
 
 // Admission changes or refuses what clients write. Definition.Admission is asked about objects of the definition's type, and
-// Options.Admission about objects of all resources, as unstructured.Unstructured. The server's own writes aren't asked about:
-// the initial namespaces, and what the controllers delete and finish.
+// Options.Admission about objects of all resources, as unstructured.Unstructured. The server's own writes aren't
+// asked about: the initial namespaces, and what the controllers delete and finish.
 //
 // The order for a new or changed object is: the defaults of its type or schema; the hooks of the definition; those of
 // Options; defaults again; Prepare; validation; the hooks that are Validators; the transaction. So a hook may see an object
@@ -75,15 +75,17 @@ type AdmissionRequest[T any] struct {
 
 // Attributes are what an Admission learns of a request besides the objects.
 type Attributes struct {
-	Operation       Operation
-	Kind            runtimeschema.GroupVersionKind     // of the object
-	Resource        runtimeschema.GroupVersionResource // of the path
-	Subresource     string                             // "" for the object itself. The object is the whole one, but for what is asked of it by POST (eviction, binding, token): that is what was sent
-	Namespace, Name string                             // Namespace is "" for what has none; Name is set also if it was generated
-	DryRun          bool                               // nothing will be written
-	FieldManager    string                             // the client's name in managedFields
-	UserAgent       string                             // "" where there's no HTTP request
-	User            user.Info                          // who asks
+	Operation Operation
+	Kind      runtimeschema.GroupVersionKind     // of the object
+	Resource  runtimeschema.GroupVersionResource // of the path
+	// Subresource is "" for the object itself. The object is the whole one, but for what is asked of it by POST (eviction,
+	// binding, token): that is what was sent.
+	Subresource     string
+	Namespace, Name string    // Namespace is "" for what has none; Name is set also if it was generated
+	DryRun          bool      // nothing will be written
+	FieldManager    string    // the client's name in managedFields
+	UserAgent       string    // "" where there's no HTTP request
+	User            user.Info // who asks
 	// Options are those of the request: *metav1.CreateOptions, UpdateOptions or DeleteOptions. Those of a patch or an
 	// applied configuration are what it does: create or update. Nobody may change them. Selective hooks don't see them.
 	Options  any
@@ -93,9 +95,9 @@ type Attributes struct {
 // Warn tells the client something besides the answer or the refusal, in a Warning header. A deleted collection has none.
 func (a *Attributes) Warn(text string) { a.Warnings = append(a.Warnings, text) }
 
-// Operation is what a request does to an object. Patches and applied configurations are a Create or an Update. A deletion that
-// has to wait for finalizers is a Delete; the removal of the last one is an Update. Each object of a deleted collection is
-// a Delete.
+// Operation is what a request does to an object. Patches and applied configurations are a Create or an Update. A
+// deletion that has to wait for finalizers is a Delete; the removal of the last one is an Update. Each object of
+// a deleted collection is a Delete.
 type Operation string
 
 // The operations, with the names that Kubernetes has for them.

@@ -364,7 +364,8 @@ func TestAdmissionRefusesApply(t *testing.T) {
 	s.refused(err, 409, metav1.StatusReasonAlreadyExists, "owners")
 }
 
-// TestAdmissionSeesStored: when somebody else writes while a hook thinks, it's asked again, with what the write then replaces.
+// TestAdmissionSeesStored: when somebody else writes while a hook thinks, it's asked again, with what the write
+// then replaces.
 func TestAdmissionSeesStored(t *testing.T) {
 	var e *client
 	var seen journal

@@ -90,8 +90,8 @@ func BenchmarkCreate(b *testing.B) {
 	}
 }
 
-// Objects are created and deleted: by a client, by the server itself under the preconditions of a collector, and by a client in
-// the foreground, after which the finalizer is taken away.
+// Objects are created and deleted: by a client, by the server itself under the preconditions of a collector, and
+// by a client in the foreground, after which the finalizer is taken away.
 func BenchmarkCreateAndDelete(b *testing.B) {
 	for _, c := range []struct {
 		name   string

@@ -137,8 +137,8 @@ func (e *Endpoint) split(tree map[string]any) (o *object.Object, unknown []error
 	return o, unknown, nil
 }
 
-// checkType checks apiVersion and kind against the endpoint. Objects of Go types may leave them out, as kube-apiserver allows
-// for built-in kinds.
+// checkType checks apiVersion and kind against the endpoint. Objects of Go types may leave them out, as
+// kube-apiserver allows for built-in kinds.
 func (e *Endpoint) checkType(tree map[string]any) error {
 	want := e.apiVersion()
 	apiVersion, kind := tree["apiVersion"], tree["kind"]

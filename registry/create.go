@@ -19,8 +19,9 @@ import (
 //
 // Errors are Status errors: 400 for a body or parameters that can't be read, 403 from admission or in a namespace that is
 // being deleted, 404 for a missing namespace, 405 without a namespace that the resource needs, 409 for a name that is taken,
-// 413 for too large an object, 422 for an invalid one, 429 while its definition changes, 503 and 507 from storage, 504 if ctx
-// ends. Others are failures of the server, which it logs. Result.Created is set. The caller owns the Result's bytes.
+// 413 for too large an object, 422 for an invalid one, 429 while its definition changes, 503 and 507 from
+// storage, 504 if ctx ends. Others are failures of the server, which it logs. Result.Created is set. The caller
+// owns the Result's bytes.
 func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 	if (r.Namespace != "") != e.Namespaced {
 		return Result{}, e.methodNotAllowed("create")

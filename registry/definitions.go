@@ -421,8 +421,8 @@ type StoredDefinition struct {
 	of *definitions
 }
 
-// StoredDefinition returns the definition of a name as the cache has it; nil if there is none, or one that can't be used. What is
-// served follows from the definition by then.
+// StoredDefinition returns the definition of a name as the cache has it; nil if there is none, or one that can't
+// be used. What is served follows from the definition by then.
 func (r *Registry) StoredDefinition(name string) *StoredDefinition {
 	plural, group, _ := strings.Cut(name, ".")
 	r.definitions.refresh(runtimeschema.GroupResource{Group: group, Resource: plural})
@@ -454,7 +454,7 @@ func (d *StoredDefinition) Objects() *Endpoint {
 }
 
 // Rename asks again for the names that the definition didn't get. This and the two below return the definition's revision
-// afterwards; they change nothing if it's gone.
+// afterwards. If it's gone they change nothing, and return 0. Errors are Status errors, or failures of the server.
 func (d *StoredDefinition) Rename(ctx context.Context) (storage.Revision, error) {
 	return d.of.edit(ctx, d.definition, func(obj *crd.Definition) { crd.SetStatus(obj, d.of.taken(obj)) })
 }

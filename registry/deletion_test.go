@@ -18,8 +18,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// TestGracePeriods: what deletions leave of an object whose kind has a grace period: that of its spec.size, if a deletion asks
-// for no other.
+// TestGracePeriods: what deletions leave of an object whose kind has a grace period: that of its spec.size, if a
+// deletion asks for no other.
 func TestGracePeriods(t *testing.T) {
 	s := start(t, "", Options{}, withGadgets(Definition[Gadget]{
 		Grace: func(g *Gadget, asked *int64) int64 {

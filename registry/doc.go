@@ -4,12 +4,13 @@
 // errors to Status errors, and the catalog of what is served, which follows the stored definitions. What follows from a
 // write, such as the deletion of a deleted definition's objects, is in package controllers.
 //
-// A resource comes from one of two sources and behaves the same afterwards. It's either a Go type, which the program gives to
-// Register before Run (Namespace and CustomResourceDefinition are registered so), or a CustomResourceDefinition object. Each
-// served version of a resource is an Endpoint, and the verbs are its methods: they all need the same few things of it, its
-// resource, version, schema and forms, and none is of use without. The Catalog holds the endpoints of one instant;
-// it's replaced as a whole. In this package a Definition, with a capital, is what a program says of its Go type; a definition
-// is a CustomResourceDefinition, and so is crd.Definition.
+// A resource comes from one of two sources and behaves the same afterwards. It's either a Go type, which the
+// program gives to Register before Run (Namespace and CustomResourceDefinition are registered so), or a
+// CustomResourceDefinition object. Each served version of a resource is an Endpoint, and the verbs are its
+// methods: they all need the same few things of it, its resource, version, schema and forms, and none is of use
+// without. The Catalog holds the endpoints of one instant; it's replaced as a whole. In this package a
+// Definition, with a capital, is what a program says of its Go type; a definition is a CustomResourceDefinition,
+// and so is crd.Definition.
 //
 // # Where to begin
 //
@@ -37,9 +38,9 @@
 // object is tracked, it notes who wrote what (package managed). It encodes the object canonically and stores it by one
 // compare-and-swap transaction. The client's answer is made from the bytes that were stored.
 //
-// The old object comes from the cacher, which may be older than etcd. A success is safe all the same, because the transaction
-// compares the revision. A refusal or "unchanged" is only given after the key was read from etcd (see compareAndSwap). Writes
-// of one key wait for each other (see writers).
+// The old object comes from the cacher, which may be older than etcd. A success is safe all the same, because the
+// transaction compares the revision. A refusal or "unchanged" is only given after the key was read from etcd (see
+// compareAndSwap). Writes of one key wait for each other (see writers).
 //
 // Functions that the program brought, Admission and those of a Definition, are called within each attempt, on copies. Their
 // panics are errors (see call).
@@ -52,8 +53,8 @@
 // # Goroutines
 //
 // A client's DeleteCollection uses at most DeletersAtOnce goroutines and waits for them. When a definition is replaced, a
-// goroutine of definitions.closing closes its webhook; Run waits for those at its end. In a shared registry Run itself follows
-// the definitions that other processes write. Nothing else outlives the call that started it.
+// goroutine of definitions.closing closes its webhook; Run waits for those at its end. In a shared registry Run
+// itself follows the definitions that other processes write. Nothing else outlives the call that started it.
 //
 // # Locks
 //

@@ -30,7 +30,9 @@ func (e *Endpoint) Path() runtimeschema.GroupVersionResource { return e.path() }
 func (e *Endpoint) Equivalents() []*Endpoint { return e.res.endpoints }
 
 // In returns an object of the endpoint's version in that of to, which is one of its Equivalents. It doesn't change what it's
-// given. An error that a conversion webhook causes is a Status 500 that says so.
+// given, and returns obj itself if that is nil or to is e. An error that a conversion webhook causes is a Status
+// 500 that says so; 429 means that the definition was replaced meanwhile, and 400 that the result doesn't fit the
+// schema of to.
 func (e *Endpoint) In(ctx context.Context, to *Endpoint, obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if obj == nil || to == e {
 		return obj, nil
@@ -79,8 +81,9 @@ func (e *Endpoint) Rescale(obj, scale *unstructured.Unstructured) error {
 	return unstructured.SetNestedField(obj.Object, int64(s.Spec.Replicas), scalePath(e.scale.SpecReplicasPath)...)
 }
 
-// Namespace returns a namespace as the cache has it, or etcd if the cache has none. Its error is a Status 404 if there is
-// none.
+// Namespace returns a namespace as the cache has it, or etcd if the cache has none. It's the caller's. Errors are
+// Status errors: 404 if there is none, 500 if it can't be read, 503 from storage, 504 if ctx ends. Others are
+// failures of the server.
 func (r *Registry) Namespace(ctx context.Context, name string) (*corev1.Namespace, error) {
 	stored, err := r.namespaces.find(ctx, name)
 	if err != nil {
@@ -94,7 +97,7 @@ func (r *Registry) Namespace(ctx context.Context, name string) (*corev1.Namespac
 	return ns, nil
 }
 
-// NamespaceLabels is Namespace for the labels alone, which takes no decoding.
+// NamespaceLabels is Namespace for the labels alone, which takes no decoding. The map is the caller's.
 func (r *Registry) NamespaceLabels(ctx context.Context, name string) (map[string]string, error) {
 	stored, err := r.namespaces.find(ctx, name)
 	if err != nil {

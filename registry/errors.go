@@ -76,13 +76,14 @@ type subject struct {
 // fail is failed for a request about an object, or about none for "".
 func (e *Endpoint) fail(name string, err error) error { return e.failed(subject{name: name}, err) }
 
-// Failed makes a Status of an error of the store's that is about no object.
+// Failed makes a Status of an error of the store's that is about no object. Nil stays nil, and a Status what it
+// is. An error that has no Status becomes a failure of the server.
 func (r *Registry) Failed(err error) error { return r.namespaces.res.storage.fail("", err) }
 
 // failed is the one translation from storage's errors to a Status. An error that is a Status stays as it is, and one that
 // can't become a Status becomes a failure. That storage can't answer is logged here, because the Status doesn't say why.
-// errChanged, storage.ErrReplaced and errJudged stay, too: current and judged handle them. storage.ErrPremise becomes a failure,
-// which judged drops before it begins again.
+// errChanged, storage.ErrReplaced and errJudged stay, too: current and judged handle them. storage.ErrPremise
+// becomes a failure, which judged drops before it begins again.
 func (e *Endpoint) failed(about subject, err error) error {
 	var answered apierrors.APIStatus
 	var panicked *PanicError
@@ -131,7 +132,8 @@ func (e *Endpoint) failed(about subject, err error) error {
 		return unavailable
 	case errors.Is(err, storage.ErrUnknownOutcome):
 		e.res.registry.outages.report(err)
-		return apierrors.NewTimeoutError("storage hasn't answered; whether a write happened is unknown", 0) // without a Retry-After: clients would repeat the write unasked
+		// Without a Retry-After: clients would repeat the write unasked.
+		return apierrors.NewTimeoutError("storage hasn't answered; whether a write happened is unknown", 0)
 	case errors.Is(err, storage.ErrUnavailable):
 		e.res.registry.outages.report(err)
 		unavailable := apierrors.NewServiceUnavailable("storage can't answer now")

@@ -57,7 +57,7 @@ func (e *Endpoint) OpenAPIDigest() (digest [sha256.Size]byte, err error) {
 	return sha256.Sum256(append(body, e.digest[:]...)), nil
 }
 
-// PatchTypes returns the media types of the patches that the endpoint takes.
+// PatchTypes returns the media types of the patches that the endpoint takes. The slice is the caller's.
 func (e *Endpoint) PatchTypes() []types.PatchType {
 	all := []types.PatchType{types.JSONPatchType, types.MergePatchType}
 	if e.typed != nil {

@@ -58,8 +58,8 @@ func TestOutagesAreLogged(t *testing.T) {
 	})
 }
 
-// TestUnknownOutcomes: a write that storage hasn't answered is answered 504, without a word that would have clients repeat it;
-// one that certainly didn't happen may be repeated.
+// TestUnknownOutcomes: a write that storage hasn't answered is answered 504, without a word that would have
+// clients repeat it; one that certainly didn't happen may be repeated.
 func TestUnknownOutcomes(t *testing.T) {
 	r := &Registry{}
 	r.outages.log = slog.New(slog.DiscardHandler)

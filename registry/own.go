@@ -103,8 +103,8 @@ func (e *Endpoint) Current(ctx context.Context, namespace, name string) (*metav1
 	return &o.Meta, nil
 }
 
-// Read reads the object of a key from etcd, of whatever resource. It's nil if there is none at the time of the call. What
-// can't be read has its Err.
+// Read reads the object of a key from etcd, of whatever resource. It's nil if there is none at the time of the
+// call. A value that can't be decrypted comes with its Err set. Errors are storage's.
 func (r *Registry) Read(ctx context.Context, key string) (*cacher.Object, error) {
 	return r.read(ctx, key)
 }
@@ -203,7 +203,8 @@ func (e *Endpoint) Amend(ctx context.Context, namespace, name string, uid types.
 }
 
 // AmendAs changes an object of a Go type on the server's own account, and answers with the revision of the object
-// afterwards. What it says of change, and of errors, is as for Amend; the object has its metadata, but no apiVersion and kind.
+// afterwards. What it says of change, and of errors, is as for Amend; the object has its metadata, but no
+// apiVersion and kind.
 func AmendAs[T any, P Pointer[T]](ctx context.Context, e *Endpoint, namespace, name string, uid types.UID, change func(obj *T)) (storage.Revision, error) {
 	return e.ownWrite(ctx, namespace, name, func(w *write) func(*cacher.Object) (outcome, error) {
 		return func(old *cacher.Object) (outcome, error) {

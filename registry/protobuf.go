@@ -118,8 +118,8 @@ var partMessages = map[runtimeschema.GroupVersionKind]func() message{
 // apart is the form of answers as protobuf that aren't objects of an endpoint.
 var apart = &form.Shown{Key: form.Key{Form: form.Form{Encoding: form.Protobuf}}}
 
-// encodeApart encodes an answer that isn't an object of an endpoint's, such as a Scale or a Status: as JSON, or if the client
-// is shown protobuf, as that.
+// encodeApart encodes an answer that isn't an object of an endpoint's, such as a Scale or a Status: as JSON, or
+// if the client is shown protobuf, as that.
 func encodeApart(shown *form.Shown, meta metav1.TypeMeta, answer message) ([]byte, error) {
 	if shown.Encoding != form.Protobuf {
 		return json.Marshal(answer)
@@ -178,8 +178,8 @@ func unmarshal(raw []byte, into message) (err error) {
 	return into.Unmarshal(raw)
 }
 
-// OpenProtobuf reads a body of a create or an update of the target into a request: as its Message, or as a Body of JSON. Errors
-// are Status errors.
+// OpenProtobuf reads a body of a create or an update of the target into a request: as its Message, or as a Body
+// of JSON. Errors are Status errors.
 func (e *Endpoint) OpenProtobuf(r *Request, body []byte) error {
 	envelope, err := kubeproto.Open(body)
 	if err != nil {
@@ -252,10 +252,10 @@ func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
 	return o, err
 }
 
-// withValue returns a new object that keeps the value which a client sent as protobuf for the rules of its type. They make the
-// tree of it, and so it's converted once instead of three times. It's nil for objects that others look into before those rules:
-// the type's own hooks, whoever tracks fields, and a retry with another name. Hooks for all resources look into few objects, of
-// which unfold makes the content. checkValue must follow the rules.
+// withValue returns a new object that keeps the value which a client sent as protobuf for the rules of its type.
+// They make the tree of it, and so it's converted once instead of three times. It's nil for objects that others
+// look into before those rules: the type's own hooks, whoever tracks fields, and a retry with another name. Hooks
+// for all resources look into few objects, of which unfold makes the content. checkValue must follow the rules.
 func (w *write) withValue(m message) *object.Object {
 	t, obj := w.typed, m.(Typed)
 	meta := metaOf(obj)
@@ -290,8 +290,8 @@ func (w *write) unfold(o *object.Object) error {
 	return nil
 }
 
-// checkValue refuses an object whose value, which came as protobuf, has no form as JSON. Trees that readMessage has made need
-// no such check.
+// checkValue refuses an object whose value, which came as protobuf, has no form as JSON. Trees that readMessage
+// has made need no such check.
 func (w *write) checkValue(o *object.Object) error {
 	tree, err := o.Tree(w.apiVersion(), w.Kind)
 	if err != nil {
@@ -325,8 +325,8 @@ func farAway(v any) bool {
 	return false
 }
 
-// answerMade shows what was stored as protobuf. The write has the object as a value of its type, which is what decoding the stored
-// bytes would give: that is most of what a message costs.
+// answerMade shows what was stored as protobuf. The write has the object as a value of its type, which is what
+// decoding the stored bytes would give: that is most of what a message costs.
 func (w *write) answerMade(stored *cacher.Object) (Result, error) {
 	raw, err := marshal(w.made.(message))
 	if err != nil {
@@ -363,8 +363,8 @@ func badText(v any) (text string, ok bool) {
 	return "", true
 }
 
-// writeProtobuf is Write for a list of protobuf. The envelope begins with the length of the whole list, so the items are gone
-// through twice: what isn't kept of them is encoded twice, too.
+// writeProtobuf is Write for a list of protobuf. The envelope begins with the length of the whole list, so the
+// items are gone through twice: what isn't kept of them is encoded twice, too.
 func (l *List) writeProtobuf(ctx context.Context, w io.Writer) error {
 	view, size := l.shown.Item, 0
 	item := func(o *cacher.Object, err error) (kubeproto.Message, error) {

@@ -62,8 +62,8 @@ type benched struct {
 	create func(b *testing.B, name string)
 }
 
-// BenchmarkProtobuf compares Pods as protobuf with custom resources of the same content as JSON: what a create, a get, a list,
-// the initial state of a watch, and an event cost. Reads come after each object's protobuf was made.
+// BenchmarkProtobuf compares Pods as protobuf with custom resources of the same content as JSON: what a create, a
+// get, a list, the initial state of a watch, and an event cost. Reads come after each object's protobuf was made.
 func BenchmarkProtobuf(b *testing.B) {
 	s := start(b, "", Options{}, func(r *Registry) {
 		Register(r, Definition[corev1.Pod]{

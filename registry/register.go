@@ -62,11 +62,12 @@ type Definition[T any] struct {
 	Deleting func(obj *T)
 	// Held tells whether something besides metadata.finalizers keeps an object that is being deleted.
 	Held func(obj *T) bool
-	// Grace returns how many seconds an object that is being deleted has until somebody must have ended what it stands for, and
-	// deletes it again with 0. asked is what the deletion asks for, nil for nothing. 0 is none, and so is a nil Grace.
+	// Grace returns how many seconds an object that is being deleted has until somebody must have ended what it
+	// stands for, and deletes it again with 0. asked is what the deletion asks for, nil for nothing. 0 is none,
+	// and so is a nil Grace.
 	Grace func(obj *T, asked *int64) int64
-	// Dependents is what becomes of an object's dependents when neither its deletion nor its finalizers say so: Orphan, Foreground
-	// or, by default, Background. With NoDependents, what a deletion says is ignored.
+	// Dependents is what becomes of an object's dependents when neither its deletion nor its finalizers say so:
+	// Orphan, Foreground or, by default, Background. With NoDependents, what a deletion says is ignored.
 	Dependents metav1.DeletionPropagation
 
 	policy       func(o *metav1.DeleteOptions) metav1.DeletionPropagation // see Type

@@ -59,8 +59,9 @@ func (r *Registry) state(ctx context.Context) (*State, error) {
 // Reset brings back a state, and returns the revision from which on it's there. What differs from the state is written, in
 // one revision: these objects get new resourceVersions, and have the uids and everything else that they had. Every open
 // watch ends with watchstream.ErrExpired, and no watch or list reaches back before the reset. When Reset returns, reads,
-// watches and the catalog have the state. Resets wait for each other. Errors are Status errors: 413 if too much differs, 503,
-// 504 and 507 from storage, or failures of the server. After 503 and 504 the reset may have happened.
+// watches and the catalog have the state. Resets wait for each other. Errors are Status errors: 413 if too much
+// differs, 503, 504 and 507 from storage, or failures of the server. After 503 and 504 the reset may have
+// happened.
 func (r *Registry) Reset(ctx context.Context, to *State) (storage.Revision, error) {
 	rev, err := r.reset(ctx, to)
 	if errors.Is(err, storage.ErrTooLarge) {
@@ -125,8 +126,8 @@ func steady[T any](ctx context.Context, e *Endpoint, read func(e *Endpoint) (T, 
 	}
 }
 
-// betweenResets returns how often resets have begun and ended, when none is under way, and the endpoint that is then served in the
-// place of e.
+// betweenResets returns how often resets have begun and ended, when none is under way, and the endpoint that is
+// then served in the place of e.
 func (r *Registry) betweenResets(ctx context.Context, e *Endpoint) (resets int64, now *Endpoint, err error) {
 	if r.resets.Load() == 0 {
 		return 0, e, nil

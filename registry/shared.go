@@ -50,9 +50,9 @@ func (r *Registry) Fresh(ctx context.Context) (context.Context, error) {
 // (Type.Awaited). So its revision is that of the last such write.
 const rulesKey = storage.Own + "rules"
 
-// rulesPause is for how long nothing is presumed after a presumption was wrong. Where rules are written all the time, most would
-// be wrong, and each costs a transaction: so at most ten a second are lost, and after the last rule writes are slow for no longer
-// than a person notices.
+// rulesPause is for how long nothing is presumed after a presumption was wrong. Where rules are written all the
+// time, most would be wrong, and each costs a transaction: so at most ten a second are lost, and after the last
+// rule writes are slow for no longer than a person notices.
 const rulesPause = 100 * time.Millisecond
 
 // rules is how far the caches have what others are judged by.
@@ -69,8 +69,8 @@ func (r *rules) lose() {
 	r.unknown.Store(true)
 }
 
-// readRules reads where the rules are, and waits until the caches are there. If it can't, on a full disk for example, nothing is
-// presumed, and the request that asked goes on.
+// readRules reads where the rules are, and waits until the caches are there. If it can't, on a full disk for
+// example, nothing is presumed, and the request that asked goes on.
 func (r *Registry) readRules(ctx context.Context) {
 	r.rules.unknown.Store(false) // whoever finds out meanwhile that it's wrong sets it again
 	r.rules.replaced.Reset(r.cacher.Replaced())
@@ -96,7 +96,8 @@ func (r *resource) isRule() bool {
 	return all.shared && (r == all.namespaces.res || r == all.definitions.res || t != nil && t.Awaited)
 }
 
-// noting returns a context with which the resource is written: if others are judged by it, its writes break what they presume.
+// noting returns a context with which the resource is written: if others are judged by it, its writes break what
+// they presume.
 func (r *resource) noting(ctx context.Context) context.Context {
 	if !r.isRule() {
 		return ctx
@@ -114,9 +115,10 @@ func (r *resource) noted(rev storage.Revision) {
 // presumed is the key under which a context has the revision of the rules by which a write presumes that it's judged.
 type presumed struct{}
 
-// Presume returns a context for a client's write that is judged by what the caches have now, without waiting (see Fresh). Its
-// transaction finds out whether a rule has changed since. The caller has judged the user's rights. It tells whether the write may
-// be judged so; then the context is for Create, Update, Patch and Delete only, which call Fresh by themselves where they have to.
+// Presume returns a context for a client's write that is judged by what the caches have now, without waiting (see
+// Fresh). Its transaction finds out whether a rule has changed since. The caller has judged the user's rights. It
+// tells whether the write may be judged so; then the context is for Create, Update, Patch and Delete only, which
+// call Fresh by themselves where they have to.
 func (r *Registry) Presume(ctx context.Context) (_ context.Context, may bool) {
 	if !r.shared || r.rules.unknown.Load() {
 		return ctx, false
@@ -136,12 +138,12 @@ func (r *Registry) Presume(ctx context.Context) (_ context.Context, may bool) {
 // Presumes tells whether a context is Presume's, and Fresh hasn't been called since.
 func Presumes(ctx context.Context) bool { return ctx.Value(presumed{}) != nil }
 
-// errJudged means that a write presumed, but has to be judged by more than the rules: by a hook, or by a namespace that has to
-// be made. No client sees it.
+// errJudged means that a write presumed, but has to be judged by more than the rules: by a hook, or by a
+// namespace that has to be made. No client sees it.
 var errJudged = errors.New("the write is judged by what may be old")
 
-// judged runs a client's write. One that presumes, and whose presumption doesn't lead to a write, runs again when the caches are
-// as new as the request.
+// judged runs a client's write. One that presumes, and whose presumption doesn't lead to a write, runs again when
+// the caches are as new as the request.
 func judged(ctx context.Context, e *Endpoint, r *Request, run func(ctx context.Context, e *Endpoint) (Result, error)) (Result, error) {
 	if !Presumes(ctx) {
 		return current(ctx, e, run)
@@ -170,9 +172,9 @@ func judged(ctx context.Context, e *Endpoint, r *Request, run func(ctx context.C
 	return current(ctx, e, run)
 }
 
-// mayPresume tells whether a write may be judged by the rules alone. What a subresource does, and what may be among the rules,
-// may depend on any object. So may what a type claims, begins or forbids (Claim, begin, MayWrite): those functions look at
-// other objects in the caches.
+// mayPresume tells whether a write may be judged by the rules alone. What a subresource does, and what may be
+// among the rules, may depend on any object. So may what a type claims, begins or forbids (Claim, begin,
+// MayWrite): those functions look at other objects in the caches.
 func (e *Endpoint) mayPresume(r *Request) bool {
 	t := e.res.storage.typed
 	return !e.res.answered && !e.res.isRule() && (r.Subresource == whole || r.Subresource == status) &&
@@ -204,8 +206,8 @@ func (d *definitions) catchUp() {
 	}
 }
 
-// followPause is how long follow waits before it watches again, after a watch that couldn't begin: short, because definitions of
-// other processes aren't served meanwhile.
+// followPause is how long follow waits before it watches again, after a watch that couldn't begin: short, because
+// definitions of other processes aren't served meanwhile.
 const followPause = 100 * time.Millisecond
 
 // follow serves what other processes write to definitions, and ends the watches that depend on it, until ctx ends.

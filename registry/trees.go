@@ -33,7 +33,7 @@ func (e *Endpoint) Find(ctx context.Context, namespace, name string) (map[string
 }
 
 // Select returns the objects of a namespace, or of all for "", that a selector selects: each as Find does, in the order of
-// their keys.
+// their keys. Errors are those of Get; the first one ends it.
 func (e *Endpoint) Select(ctx context.Context, namespace string, by labels.Selector) ([]map[string]any, error) {
 	return steady(ctx, e, func(e *Endpoint) (trees []map[string]any, err error) {
 		prefix := string(e.res.prefix)

@@ -16,7 +16,8 @@ import (
 // maxTTL bounds how long an object that expires may live. Who asks for more doesn't want it to expire.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
-// ParseTTL reads the value of cacher.TTLAnnotation.
+// ParseTTL reads the value of cacher.TTLAnnotation, a duration as Go writes it ("90s"), from 0 to maxTTL. The
+// error says what it must be, to follow the annotation's name. It isn't a Status.
 func ParseTTL(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	switch {
@@ -54,6 +55,7 @@ type Lifetime struct {
 }
 
 // Lifetimes returns the Go types whose objects live so long after their last write, by the prefix of their keys.
+// The map is the caller's. Nobody may change the Times in it.
 func (r *Registry) Lifetimes() map[storage.Prefix]Lifetime {
 	all := map[storage.Prefix]Lifetime{}
 	for _, res := range r.builtins {

@@ -21,8 +21,8 @@ func (e *Endpoint) takesTurns() bool {
 	return e.res.registry.shared && t != nil && (t.Claim != nil || t.begin != nil)
 }
 
-// readTurn reads the turn in which the write decides what its object takes, and waits until the caches have all that was taken
-// before.
+// readTurn reads the turn in which the write decides what its object takes, and waits until the caches have all
+// that was taken before.
 func (w *write) readTurn(ctx context.Context) error {
 	if !w.takesTurns() || w.dryRun {
 		return nil

@@ -57,8 +57,8 @@ type Type struct {
 	NoGeneration        bool
 	// CreateOnUpdate lets a PUT make an object that isn't there.
 	CreateOnUpdate bool
-	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests that follow. On
-	// a replica they are the rules by which writes presume that they're judged (Presume).
+	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests
+	// that follow. On a replica they are the rules by which writes presume that they're judged (Presume).
 	Awaited bool
 	// TTL and Times are a Definition's.
 	TTL   time.Duration
@@ -262,7 +262,7 @@ func (t *Type) endpoint(res *resource) *Endpoint {
 	return e
 }
 
-// SubresourceVerbs returns what can be done with one of the endpoint's subresources.
+// SubresourceVerbs returns what can be done with one of the endpoint's subresources. Nobody may change the slice.
 func (e *Endpoint) SubresourceVerbs(name string) []string {
 	if part := e.part(name); part != nil {
 		return part.Verbs
@@ -332,7 +332,8 @@ func (e *Endpoint) fromStored(_ context.Context, objects []*cacher.Object) ([][]
 	return out, nil
 }
 
-// convertTyped brings an object of a Go type from one version to another. The caller says in the tree which version it is now.
+// convertTyped brings an object of a Go type from one version to another. The caller says in the tree which
+// version it is now.
 func (r *resource) convertTyped(to *Endpoint, tree map[string]any) error {
 	from := r.version(tree["apiVersion"])
 	if from == to {
@@ -376,7 +377,8 @@ func decodeTyped(doc *object.Document, obj any) (complaints []error, err error) 
 	return complaints, badBody(object.Undecodable(err))
 }
 
-// holds tells whether a Go type is or contains one of a sort. Metadata doesn't count. seen are the types that were looked at.
+// holds tells whether a Go type is or contains one of a sort. Metadata doesn't count. seen are the types that
+// were looked at.
 func holds(t reflect.Type, sort func(reflect.Type) bool, seen map[reflect.Type]bool) bool {
 	if t == reflect.TypeFor[metav1.ObjectMeta]() || seen[t] {
 		return false
@@ -505,8 +507,8 @@ func (t *typed) admitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, o
 	return toObject(obj, o)
 }
 
-// prepared defaults, prepares and validates an object for a write. obj is the object then, as a value of the type; nil if the type
-// has no functions for that.
+// prepared defaults, prepares and validates an object for a write. obj is the object then, as a value of the
+// type; nil if the type has no functions for that.
 func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource string) (obj Typed, errs field.ErrorList, err error) {
 	if t.Default == nil && t.Prepare == nil && t.Validate == nil && t.MayWrite == nil {
 		return nil, nil, nil

@@ -116,8 +116,7 @@ func (w *write) outcomeOf(ctx context.Context, next, prev *object.Object) (outco
 }
 
 // checkPrecondition checks the uid and the resourceVersion that a body names against those of the stored object, which is
-// at a revision. To a patch, another
-// uid is a change that validation refuses, as in kube-apiserver.
+// at a revision. To a patch, another uid is a change that validation refuses, as in kube-apiserver.
 func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) error {
 	e, name := w.Endpoint, prev.Meta.Name
 	if !w.patches && in.Meta.UID != "" && in.Meta.UID != prev.Meta.UID {

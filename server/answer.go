@@ -41,7 +41,8 @@ func (s semaphore) acquire(ctx context.Context) error {
 	}
 }
 
-// acquireSoon is acquire for large answers, and for making them YAML: after largeAnswerWait its error is a Status of code 429.
+// acquireSoon is acquire for large answers, and for making them YAML: after largeAnswerWait its error is a Status
+// of code 429.
 func (s semaphore) acquireSoon(ctx context.Context) error {
 	wait := time.NewTimer(largeAnswerWait)
 	defer wait.Stop()

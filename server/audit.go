@@ -15,9 +15,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 )
 
-// beginAudit notes for the audit log that a user asks for something. It comes when it's known who asks, and before anything is
-// decided about the request. The request that it returns has its record in the context. Its error refuses the request.
-// Without an audit log it does nothing.
+// beginAudit notes for the audit log that a user asks for something. It comes when it's known who asks, and
+// before anything is decided about the request. The request that it returns has its record in the context. Its
+// error refuses the request. Without an audit log it does nothing.
 func (h *handler) beginAudit(w *response, r *http.Request, u user.Info) (*http.Request, error) {
 	if h.audit == nil {
 		return r, nil

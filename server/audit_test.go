@@ -369,7 +369,8 @@ func TestAuditTokens(t *testing.T) {
 	}
 }
 
-// TestAuditUnwritable: what can't be written is lost, which the log and the metrics say. Only blocking-strict refuses the requests.
+// TestAuditUnwritable: what can't be written is lost, which the log and the metrics say. Only blocking-strict
+// refuses the requests.
 func TestAuditUnwritable(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]int{audit.ModeBatch: 201, audit.ModeBlocking: 201, audit.ModeBlockingStrict: 500} {

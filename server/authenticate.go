@@ -129,8 +129,8 @@ func (h *handler) logRefusal(w *response, r *http.Request, err error) {
 	}
 }
 
-// maxRefusalLines is how many lines about refused credentials the log gets in a second: anybody can cause them, and so many show
-// what happens.
+// maxRefusalLines is how many lines about refused credentials the log gets in a second: anybody can cause them,
+// and so many show what happens.
 const maxRefusalLines = 20
 
 // maxRefusalReason is how much of a reason the log has, in bytes: it may quote what a client sent.

@@ -82,8 +82,8 @@ func BenchmarkAudit(b *testing.B) {
 	}
 }
 
-// BenchmarkDiscovery is what the aggregated documents of 200 group versions, and of what the server has of its own, cost: to build
-// after a definition has changed, and to answer one request.
+// BenchmarkDiscovery is what the aggregated documents of 200 group versions, and of what the server has of its
+// own, cost: to build after a definition has changed, and to answer one request.
 func BenchmarkDiscovery(b *testing.B) {
 	const versions = 200
 	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: b.TempDir(), Register: func(r *registry.Registry) {

@@ -30,7 +30,8 @@ type body struct {
 	warnings  []string
 }
 
-// readBody reads an object, in whichever form it came. The data of an empty body is nil: what that means depends on the verb.
+// readBody reads an object, in whichever form it came. The data of an empty body is nil: what that means depends
+// on the verb.
 func readBody(w *response, r *http.Request, fieldValidation string) (body, error) {
 	return readForm(w, r, fieldValidation, w.endpoint.TakesProtobuf(w.subresource))
 }

@@ -16,7 +16,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
 
-// watchAs opens a watch over a connection of its own. It returns what waits for the stream's end, nil if the watch is refused.
+// watchAs opens a watch over a connection of its own. It returns what waits for the stream's end, nil if the
+// watch is refused.
 func (d *doors) watchAs(cert *tls.Certificate, token string) (end func() error) {
 	d.t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true}
@@ -47,7 +48,8 @@ func (d *doors) watchAs(cert *tls.Certificate, token string) (end func() error) 
 	}
 }
 
-// TestWatchesEndWithCredentials: a watch ends cleanly soon after the credential has ended that let it in, and isn't let in again.
+// TestWatchesEndWithCredentials: a watch ends cleanly soon after the credential has ended that let it in, and
+// isn't let in again.
 func TestWatchesEndWithCredentials(t *testing.T) {
 	t.Parallel()
 	d := newDoors(t, server.RecheckSoon)
@@ -108,7 +110,8 @@ func TestWatchesEndWithCredentials(t *testing.T) {
 	}
 }
 
-// TestAuthenticationConfigurationReread: the file takes effect when it changes. What can't be used is logged, and changes nothing.
+// TestAuthenticationConfigurationReread: the file takes effect when it changes. What can't be used is logged, and
+// changes nothing.
 func TestAuthenticationConfigurationReread(t *testing.T) {
 	t.Parallel()
 	i := credentials.NewIssuer(t)

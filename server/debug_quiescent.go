@@ -20,8 +20,8 @@ import (
 // nothing like it.
 
 const (
-	// quiescentTimeout is for queries that don't say one: longer than what controllers do after a test, and short enough that
-	// a test that hangs is told why.
+	// quiescentTimeout is for queries that don't say one: longer than what controllers do after a test, and short
+	// enough that a test that hangs is told why.
 	quiescentTimeout = 30 * time.Second
 	// maxQuiescentTimeout is what a connection leaves for an answer. Who wants to wait longer asks again.
 	maxQuiescentTimeout = readDeadline

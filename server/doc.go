@@ -24,7 +24,8 @@
 //   - the checks against browsers and foreign hosts (security.go),
 //   - the length of the URI, and the form of its path (path.go),
 //   - on a replica, a barrier that all requests of the moment share (replica.go), because rights change, too; a write of one
-//     object without users presumes instead that its caches are new enough, and its transaction checks it (registry.Presume),
+//     object without users presumes instead that its caches are new enough, and its transaction checks it
+//     (registry.Presume),
 //   - who asks (authenticate.go), with the beginning of the audit log's events, and what they may do (authorize.go),
 //   - the chi routes (router.go),
 //   - the query's parse, the bounds on requests in flight, and readiness (limits.go),
@@ -54,8 +55,8 @@
 // /debug/quiescent (replica.go, quiescent_replicas.go). net/http has one goroutine for each
 // connection, and over HTTP/2 one more for its frames and one for each request. A watch over HTTP/2 costs its request's
 // goroutine and no other. A watch over HTTP/1.1 costs two of ours, one that writes and one that notices when the client
-// leaves, and none of net/http's. Connections in the lobby have a timer each, and so do their seats for a moment after that; no
-// goroutine waits for those.
+// leaves, and none of net/http's. Connections in the lobby have a timer each, and so do their seats for a moment
+// after that; no goroutine waits for those.
 //
 // Close ends all of these goroutines and waits for them. It gives up after closeTimeout, or after
 // brokenTimeout if etcd has failed. What still runs then is left behind, and the process is expected to end.
@@ -78,8 +79,8 @@
 //     whose client takes nothing.
 //   - Answers of more than 128 KiB (largeAnswer), if they're lists or compressed: 32 at once (maxLargeAnswers). Others
 //     wait for up to 20 s (largeAnswerWait) and then get a 429.
-//   - Answers in YAML: 2 MiB of JSON (maxYAMLSource), 16 MiB of text (maxYAMLText). Of those above 64 KiB of JSON (largeYAML)
-//     one is made at a time; others wait as large answers do.
+//   - Answers in YAML: 2 MiB of JSON (maxYAMLSource), 16 MiB of text (maxYAMLText). Of those above 64 KiB of JSON
+//     (largeYAML) one is made at a time; others wait as large answers do.
 //   - A Status: 64 KiB of message (maxMessage), registry.MaxCauses causes of 1 KiB (maxCauseMessage).
 //   - OpenAPI documents, compressed: 64 MiB for one (maxOpenAPIDocument), 16 MiB for all that are kept (maxOpenAPIKept).
 //   - Metric series: fixed verbs and codes, and at most 1,024 resources (maxResources).

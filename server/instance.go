@@ -174,8 +174,8 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	return in, nil
 }
 
-// startError is why a start failed, with what couldn't be ended after it. Whoever told the start to stop wants to know the latter
-// alone.
+// startError is why a start failed, with what couldn't be ended after it. Whoever told the start to stop wants to
+// know the latter alone.
 func startError(err, closing error) error {
 	if closing != nil && errors.Is(err, context.Canceled) {
 		return closing

@@ -89,7 +89,8 @@ func (a altered) List(ctx context.Context, keys storage.Range, at storage.Revisi
 	})
 }
 
-// TestVerifyNamesDifferences: every way in which the caches can differ from etcd is told, with the object, and nothing else is.
+// TestVerifyNamesDifferences: every way in which the caches can differ from etcd is told, with the object, and
+// nothing else is.
 func TestVerifyNamesDifferences(t *testing.T) {
 	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if err := s.Start(t.Context()); err != nil {

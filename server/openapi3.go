@@ -145,8 +145,8 @@ func document3(resources []*registry.Endpoint, types derived, seen map[string]bo
 // maxOpenAPIProto is how much JSON is made into protobuf at once: that takes some fifty times as much memory.
 const maxOpenAPIProto = 4 << 20
 
-// part3 returns a document of some resources as protobuf. Its schemas are seen then. After an error they aren't: the next part
-// that refers to them has to bring them.
+// part3 returns a document of some resources as protobuf. Its schemas are seen then. After an error they aren't:
+// the next part that refers to them has to bring them.
 func part3(resources []*registry.Endpoint, types derived, seen map[string]bool) ([]byte, error) {
 	body, schemas, err := document3(resources, types, seen)
 	if err != nil {

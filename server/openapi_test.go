@@ -318,8 +318,8 @@ func TestOpenAPIProtobuf(t *testing.T) {
 	}
 }
 
-// TestOpenAPIWithoutOne: a resource that can't be put into protobuf, or that is too large for it, isn't in the document, and the
-// others are. Without any resource it's still a document.
+// TestOpenAPIWithoutOne: a resource that can't be put into protobuf, or that is too large for it, isn't in the
+// document, and the others are. Without any resource it's still a document.
 func TestOpenAPIWithoutOne(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t, func(s *server.Server) { s.Log = slog.New(slog.DiscardHandler) })

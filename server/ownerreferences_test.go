@@ -10,8 +10,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server"
 )
 
-// TestOwnerReferencesPlugin: who sets owners needs the right to delete the object, and for blockOwnerDeletion to update the owner's
-// finalizers.
+// TestOwnerReferencesPlugin: who sets owners needs the right to delete the object, and for blockOwnerDeletion to
+// update the owner's finalizers.
 func TestOwnerReferencesPlugin(t *testing.T) {
 	t.Parallel()
 	s := newRuled(t, func(s *server.Server) {

@@ -269,7 +269,8 @@ func TestResourceQuotaScopes(t *testing.T) {
 	}
 }
 
-// TestResourceQuotaConcurrent: creates that come together don't pass together, while others delete and the controller counts.
+// TestResourceQuotaConcurrent: creates that come together don't pass together, while others delete and the
+// controller counts.
 func TestResourceQuotaConcurrent(t *testing.T) {
 	t.Parallel()
 	const most, clients, each = 5, 8, 12

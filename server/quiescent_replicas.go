@@ -17,9 +17,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// Of several replicas only the one that acts knows what is left to do. Another one that is asked for it asks in turn, by a key
-// in the store, and gets the answer in another key. So nobody needs the address of anybody, and a replica that takes over
-// answers what the one before it was asked.
+// Of several replicas only the one that acts knows what is left to do. Another one that is asked for it asks in
+// turn, by a key in the store, and gets the answer in another key. So nobody needs the address of anybody, and a
+// replica that takes over answers what the one before it was asked.
 
 // Where replicas ask, and where they're answered. What follows is the id of the lease with which the keys go: it ends some
 // time after the question, if nobody takes them away.
@@ -29,10 +29,11 @@ const (
 )
 
 const (
-	// maxAsks is how many questions are answered at once: more than tests ask in parallel, and each is a goroutine. Others wait.
+	// maxAsks is how many questions are answered at once: more than tests ask in parallel, and each is a
+	// goroutine. Others wait.
 	maxAsks = 64
-	// askGrace is how much longer the keys of a question stay than it waits for the answer: enough for a change of leaders on
-	// the way.
+	// askGrace is how much longer the keys of a question stay than it waits for the answer: enough for a change
+	// of leaders on the way.
 	askGrace = 10 * time.Second
 	// answerShare is the part of the time of a question that is left for the way of the answer: a tenth.
 	answerShare = 10

@@ -15,9 +15,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
-// TestQuota: at the database's quota whatever writes is answered 507 and readyz says why, reads, watches and deletions go on,
-// and deleting is enough for writes to come back. What was refused isn't there: etcd does the write with which it notices that
-// the quota is reached, and refuses it.
+// TestQuota: at the database's quota whatever writes is answered 507 and readyz says why, reads, watches and
+// deletions go on, and deleting is enough for writes to come back. What was refused isn't there: etcd does the
+// write with which it notices that the quota is reached, and refuses it.
 func TestQuota(t *testing.T) {
 	const path = "/api/v1/namespaces/default/configmaps"
 	e, err := etcd.Open(t.Context(), etcd.Options{Ephemeral: true, DataDir: t.TempDir(), QuotaBytes: 16 << 20, Log: slog.New(slog.DiscardHandler)})

@@ -40,7 +40,8 @@ func newRuled(t testing.TB, options ...func(*server.Server)) *ruled {
 	return &ruled{servertest.New(t, append([]func(*server.Server){with}, options...)...), t}
 }
 
-// as sends a request of a user's, or without a credential if that's "". A body is JSON, and of a PATCH an applied configuration.
+// as sends a request of a user's, or without a credential if that's "". A body is JSON, and of a PATCH an applied
+// configuration.
 func (s *ruled) as(user, method, path, body string) (int, metav1.Status, string) {
 	s.t.Helper()
 	media := "application/json"

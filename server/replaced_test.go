@@ -39,8 +39,8 @@ func (e *listeningEtcd) start(t *testing.T, dir, token string) {
 	e.stop, e.address = sync.OnceFunc(running.Close), running.Clients[0].Addr().String()
 }
 
-// TestReplacedEtcd: when an etcd elsewhere becomes an older copy of itself, or another one, open watches are told 410 and end, and
-// what is served is what it has now. A watch from before is told 410, too.
+// TestReplacedEtcd: when an etcd elsewhere becomes an older copy of itself, or another one, open watches are told
+// 410 and end, and what is served is what it has now. A watch from before is told 410, too.
 func TestReplacedEtcd(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -267,8 +267,8 @@ func (h *handler) fresh(r *http.Request) (*http.Request, error) {
 	return nil, err
 }
 
-// mayPresume tells whether a request may be a write of one object that nobody's rights judge, while the store answers. Who a user
-// is, and what he may do, is decided before the registry is asked, and has to be new by then.
+// mayPresume tells whether a request may be a write of one object that nobody's rights judge, while the store
+// answers. Who a user is, and what he may do, is decided before the registry is asked, and has to be new by then.
 func (h *handler) mayPresume(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:

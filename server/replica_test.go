@@ -65,8 +65,8 @@ func leader(t *testing.T, all []*servertest.Server) (at int) {
 	return at
 }
 
-// pair is two replicas, the second of which hears late of what is written. If they have users, by RBAC, the users' tokens are
-// their names.
+// pair is two replicas, the second of which hears late of what is written. If they have users, by RBAC, the
+// users' tokens are their names.
 type pair struct {
 	t     *testing.T
 	here  *ruled // where things are written first

@@ -148,8 +148,8 @@ type Server struct {
 	// is ready. It's removed at the start and by Close.
 	URLFile string
 
-	// Builtin says which of Kubernetes's built-in kinds are served: builtin.None, builtin.Core, or builtin.All, which adds those
-	// that are only data here, such as Pod and Deployment. Defaults to builtin.Core.
+	// Builtin says which of Kubernetes's built-in kinds are served: builtin.None, builtin.Core, or builtin.All,
+	// which adds those that are only data here, such as Pod and Deployment. Defaults to builtin.Core.
 	Builtin builtin.Set
 
 	// ServiceIPs is the range from which Services get their ClusterIPs, with builtin.All. Defaults to 10.0.0.0/24.

@@ -324,8 +324,8 @@ func TestAccountTokens(t *testing.T) {
 	}
 }
 
-// TestAccountTokenTimes: a token whose signature is right lets nobody in before its time or after it, also when it was seen before,
-// nor if it contradicts itself.
+// TestAccountTokenTimes: a token whose signature is right lets nobody in before its time or after it, also when
+// it was seen before, nor if it contradicts itself.
 func TestAccountTokenTimes(t *testing.T) {
 	key, private, err := access.NewSigningKey()
 	if err != nil {
@@ -554,8 +554,8 @@ func TestAccessOptions(t *testing.T) {
 // withRules turns RBAC on.
 func withRules(s *server.Server) { s.Access.AuthorizationMode = "RBAC" }
 
-// TestImpersonationNeedsRights: with RBAC a user needs one for each part of whom it wants to be taken for. What is told of is the
-// right that the first of Kubernetes' modes lacks.
+// TestImpersonationNeedsRights: with RBAC a user needs one for each part of whom it wants to be taken for. What
+// is told of is the right that the first of Kubernetes' modes lacks.
 func TestImpersonationNeedsRights(t *testing.T) {
 	d := newDoors(t, withRules)
 	rule := func(verbs, groups, resources, names string) string {
@@ -634,7 +634,8 @@ func (d *doors) grant(name, rules string) {
 	d.make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", "metadata: {name: "+role+"}\nroleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "+role+"}\nsubjects: [{kind: User, name: '"+name+"', apiGroup: rbac.authorization.k8s.io}]")
 }
 
-// TestNodeAddsNothing: the mode Node, which clusters have beside RBAC, is taken, and lets nodes do nothing that no rule allows.
+// TestNodeAddsNothing: the mode Node, which clusters have beside RBAC, is taken, and lets nodes do nothing that
+// no rule allows.
 func TestNodeAddsNothing(t *testing.T) {
 	const secret, space = "/api/v1/namespaces/default/secrets/mounted", "/api/v1/namespaces/default/"
 	for _, modes := range []string{"Node,RBAC", "RBAC,Node"} {
@@ -670,7 +671,8 @@ func TestNodeAddsNothing(t *testing.T) {
 	}
 }
 
-// TestAnonymousWithRules: who shows nothing is system:anonymous, unless that's turned off; a wrong credential is 401 in any case.
+// TestAnonymousWithRules: who shows nothing is system:anonymous, unless that's turned off; a wrong credential is
+// 401 in any case.
 func TestAnonymousWithRules(t *testing.T) {
 	no := false
 	file := filepath.Join(t.TempDir(), "config.yaml")

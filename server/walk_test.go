@@ -15,8 +15,8 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 )
 
-// TestEveryRouteAsks walks the router: no route does anything for a request that doesn't say who it comes from, nor for a wrong
-// token, and neither does a path without a route.
+// TestEveryRouteAsks walks the router: no route does anything for a request that doesn't say who it comes from,
+// nor for a wrong token, and neither does a path without a route.
 func TestEveryRouteAsks(t *testing.T) {
 	options := access.Options{TokenAuthFile: "/dev/null"}
 	accounts := access.NewAccounts(options, access.Home{Key: func() (crypto.Signer, error) {

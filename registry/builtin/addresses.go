@@ -224,8 +224,8 @@ func (a *allocator) at(n int) netip.Addr {
 // first is the address of default/kubernetes.
 func (a *allocator) first() netip.Addr { return a.at(1) }
 
-// claimPorts takes the ports of nodes that a service asks for, and gives it those that it lacks. Ports of a service that differ
-// in their protocol alone share one.
+// claimPorts takes the ports of nodes that a service asks for, and gives it those that it lacks. Ports of a
+// service that differ in their protocol alone share one.
 func (c *claim) claimPorts(s, old *corev1.Service) error {
 	if !hasNodePorts(s) {
 		return nil
@@ -346,8 +346,8 @@ func (o Options) prepareService(s, old *corev1.Service, _ string) {
 	o.fillFamilies(spec, old)
 }
 
-// fillFamilies says whether a service has addresses of one family or of both, and of which. The range has one; only a service
-// without an address and without a selector, which leads anywhere, has both.
+// fillFamilies says whether a service has addresses of one family or of both, and of which. The range has one;
+// only a service without an address and without a selector, which leads anywhere, has both.
 func (o Options) fillFamilies(spec *corev1.ServiceSpec, old *corev1.Service) {
 	anywhere := spec.ClusterIP == corev1.ClusterIPNone && len(spec.Selector) == 0
 	if spec.IPFamilyPolicy == nil {
@@ -449,8 +449,8 @@ const ownName = "kubernetes"
 // ownManager marks further EndpointSlices of default/kubernetes as the server's own. Nobody else's are removed.
 const ownManager = "apiserver-lite"
 
-// makeOwnService makes default/kubernetes. Where the server listens may have changed since the last start: then the Service and
-// its EndpointSlice are changed.
+// makeOwnService makes default/kubernetes. Where the server listens may have changed since the last start: then
+// the Service and its EndpointSlice are changed.
 func (o Options) makeOwnService(ctx context.Context, r *registry.Registry) error {
 	meta := metav1.ObjectMeta{Name: ownName, Labels: map[string]string{"component": "apiserver", "provider": "kubernetes"}}
 	ports := []corev1.ServicePort{{Name: "https", Protocol: corev1.ProtocolTCP, Port: 443, TargetPort: intstr.FromInt32(int32(max(1, o.Address.Port())))}}
@@ -466,7 +466,8 @@ func (o Options) makeOwnService(ctx context.Context, r *registry.Registry) error
 // EndpointSlice has one list of ports for all of its addresses. So there is one for each port and family of addresses:
 // "kubernetes" has those that share the port of the first address, and each other one is named after its own.
 //
-// It's for the set All, and for caches that have what the last call has written. Only one server may call it at a time.
+// It's for the set All, and for caches that have what the last call has written. Only one server may call it at a time. The
+// error names the EndpointSlice that can't be written or removed; what was written before it stays.
 func WriteEndpoints(ctx context.Context, r *registry.Registry, at []netip.AddrPort) error {
 	e := r.Catalog().Kind("discovery.k8s.io/v1", "EndpointSlice")
 	if e == nil { // the program has a type of its own in its place
@@ -545,8 +546,8 @@ func removeEndpoints(ctx context.Context, e *registry.Endpoint, written map[stri
 	return nil
 }
 
-// makeOwn makes an object in the namespace default, or lets again change the one that is there. Another replica may make it at
-// the same time.
+// makeOwn makes an object in the namespace default, or lets again change the one that is there. Another replica
+// may make it at the same time.
 func makeOwn[T any, P registry.Pointer[T]](ctx context.Context, e *registry.Endpoint, obj P, again func(obj *T)) error {
 	if e == nil { // the program has a type of its own in its place
 		return nil

@@ -18,4 +18,10 @@
 // the last unknownTimeout of which nobody knows whether they're stored.
 //
 // The package starts no goroutine.
+//
+// # Bounds
+//
+// What the allocator holds (held) grows with the writes of Services under way, to at most one entry for each
+// address and port of the ranges. The next write drops what the cache shows by then. What a write has taken whose
+// outcome is unknown is held for unknownTimeout.
 package builtin

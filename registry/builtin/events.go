@@ -99,8 +99,8 @@ const (
 	maxEventMessage = 1024
 )
 
-// validateEvent checks an event as clients of the core group write it. Those that say when they happened (eventTime) have the
-// fields of the new kind, too.
+// validateEvent checks an event as clients of the core group write it. Those that say when they happened
+// (eventTime) have the fields of the new kind, too.
 func validateEvent(e, _ *corev1.Event) (errs field.ErrorList) {
 	at := field.NewPath("involvedObject", "namespace")
 	switch of := e.InvolvedObject.Namespace; {

@@ -199,7 +199,8 @@ func TestOneAddressForMany(t *testing.T) {
 	}
 }
 
-// TestServicesOverRestart: what was given stays given, and default/kubernetes is written only where the server listens elsewhere.
+// TestServicesOverRestart: what was given stays given, and default/kubernetes is written only where the server
+// listens elsewhere.
 func TestServicesOverRestart(t *testing.T) {
 	const slice = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes"
 	var (

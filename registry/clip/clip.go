@@ -13,7 +13,7 @@ const MaxBytes = 512
 // Text keeps at most MaxBytes of a text.
 func Text(s string) string { return To(s, MaxBytes) }
 
-// To keeps at most so many bytes of a text, and says with an ellipsis that there was more.
+// To keeps at most so many bytes of a text. If there was more, three dots follow, which aren't counted.
 func To(s string, most int) string {
 	if len(s) <= most {
 		return s

@@ -42,8 +42,8 @@ func (s Schema) declared(name string) *apiservercel.DeclType {
 	return t.MaybeAssignTypeName("kubernetes." + name)
 }
 
-// whole returns a schema with what it refers to in the place of each reference. inside are the names of the schemas around it:
-// one that refers to itself is an object of which nothing is known.
+// whole returns a schema with what it refers to in the place of each reference. inside are the names of the
+// schemas around it: one that refers to itself is an object of which nothing is known.
 func (s Schema) whole(of *spec.Schema, inside []string) spec.Schema {
 	out := *of
 	if name := reference(of); name != "" {

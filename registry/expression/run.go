@@ -53,7 +53,9 @@ type Run struct {
 // Run begins an evaluation. budget is what all of it may cost, in apiserver's units.
 func (s *Set) Run(in *Input, budget int64) *Run { return &Run{set: s, in: in, budget: budget} }
 
-// Evaluate evaluates an expression of the Set.
+// Evaluate evaluates an expression of the Set. The error is ErrBudget when the budget is used up, wraps
+// ErrCompilation if the expression doesn't compile, and else says which expression failed and why. If ctx ends,
+// the evaluation fails.
 func (r *Run) Evaluate(ctx context.Context, p *Program) (ref.Val, error) {
 	if p.err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCompilation, p.err)

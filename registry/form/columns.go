@@ -154,7 +154,8 @@ func cellOf(value any, typ string) any {
 	return nil
 }
 
-// Elapsed shows a time as an age, such as "5m": kubectl prints what the server says.
+// Elapsed shows a time (RFC 3339, in a string) as an age, such as "5m": kubectl prints what the server says. It's
+// "<invalid>" for another string, and nil for what isn't one.
 func Elapsed(value any) any {
 	text, ok := value.(string)
 	if !ok {

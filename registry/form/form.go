@@ -45,7 +45,7 @@ type Key struct {
 }
 
 // WithOptions reads the query parameters that a form has. For a Table, includeObject says what comes with each
-// row; for other forms there are none.
+// row; for other forms there are none. The error has the words that clients know; it isn't a Status.
 func (f Form) WithOptions(q url.Values) (Key, error) {
 	if f.Kind != Table {
 		return Key{Form: f}, nil
@@ -70,8 +70,8 @@ type Shown struct {
 	Event  *cacher.View // one object in an event
 	Item   *cacher.View // one object in a list
 
-	// A list is {"kind":K,"apiVersion":V,"metadata":{...},M item, item...]}, where M is Members. As protobuf it's a message, and
-	// has no Members.
+	// A list is {"kind":K,"apiVersion":V,"metadata":{...},M item, item...]}, where M is Members. As protobuf it's
+	// a message, and has no Members.
 	ListKind, ListVersion string
 	Members               []byte
 }

@@ -3,8 +3,8 @@ package gotype
 import "strings"
 
 // What Kubernetes's own types say in comments only (+listType, +listMapKey, +structType, +default, +optional), and
-// server-side apply or the validation of kubectl 1.20 needs. The first four are what client-go's applyconfigurations/internal
-// has for stable versions and tags don't say.
+// server-side apply or the validation of kubectl 1.20 needs. The first four are what client-go's
+// applyconfigurations/internal has for stable versions and tags don't say.
 
 // kubernetes is what the names of its types begin with.
 const kubernetes = "io.k8s.api."

@@ -13,7 +13,8 @@ import (
 
 // Merge returns live with what applied has, merged as an apply does it, and nothing recorded. What has one value as a whole
 // (a list, map or struct that is atomic) mustn't be in applied, because what live has of it would be lost unnoticed. Neither
-// is changed; what is returned may share parts of both.
+// is changed; what is returned may share parts of both. The error says which of them doesn't fit the types, or
+// what of applied is atomic. It isn't a Status.
 func (t *Types) Merge(live, applied map[string]any) (map[string]any, error) {
 	if err := t.load(); err != nil {
 		return nil, err

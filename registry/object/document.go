@@ -22,7 +22,8 @@ type Document struct {
 }
 
 // Parse parses one JSON document. It refuses what comes after it, invalid UTF-8, and nesting deeper than
-// encoding/json's bound of 10,000 levels. Integers stay int64 where they fit, and names keep their case.
+// encoding/json's bound of 10,000 levels. Integers stay int64 where they fit, and names keep their case. The
+// Document keeps the text, which nobody may change any more. The error completes "the body of the request …".
 func Parse(text []byte) (Document, error) {
 	if err := checkText(text); err != nil {
 		return Document{}, err
@@ -37,7 +38,8 @@ func Parse(text []byte) (Document, error) {
 	return Document{Text: text, Tree: tree, repeats: repeats}, nil
 }
 
-// ParseObject is Parse for a document that must be a JSON object, which it returns as well.
+// ParseObject is Parse for a document that must be a JSON object, which it returns as well: it's the Document's tree. Errors
+// are Parse's, or say what the document is instead.
 func ParseObject(text []byte) (Document, map[string]any, error) {
 	d, err := Parse(text)
 	if err != nil {
@@ -59,7 +61,8 @@ func ParseTree(text []byte) (map[string]any, error) {
 	return tree, err
 }
 
-// Decode decodes one JSON document into a Go value, and refuses what Parse refuses.
+// Decode decodes one JSON document into a Go value, and refuses what Parse refuses. It doesn't keep the text. Its
+// errors are in the form of Parse's.
 func Decode(text []byte, into any) error {
 	if err := checkText(text); err != nil {
 		return err

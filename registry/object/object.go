@@ -17,8 +17,8 @@ type Object struct {
 	Meta    metav1.ObjectMeta
 	Managed []any          // metadata.managedFields, which Meta doesn't have: only package managed looks into it
 	Content map[string]any // everything but apiVersion, kind and metadata
-	// Value, if set, is a value of the object's Go type that has what belongs into Content, which is nil then. Only a new object
-	// that came as protobuf has one, until the rules of its type have made it their own.
+	// Value, if set, is a value of the object's Go type that has what belongs into Content, which is nil then.
+	// Only a new object that came as protobuf has one, until the rules of its type have made it their own.
 	Value any
 }
 
@@ -36,7 +36,7 @@ func (o *Object) Carry(from *Object, name string) {
 	}
 }
 
-// DecodeStored decodes stored bytes.
+// DecodeStored decodes stored bytes, which it doesn't keep. The error says what is wrong with them: it isn't a Status.
 func DecodeStored(raw []byte) (*Object, error) {
 	value, _, err := jsontree.Decode(raw)
 	if err != nil {
@@ -81,7 +81,7 @@ func (o *Object) Encode(apiVersion, kind string) ([]byte, error) {
 }
 
 // New makes an object of a whole one, which becomes the object's. unknown are the members of its metadata that don't
-// exist.
+// exist. The error says why the metadata can't be decoded; the tree may have been changed then.
 func New(tree map[string]any) (o *Object, unknown []error, err error) {
 	delete(tree, "apiVersion")
 	delete(tree, "kind")

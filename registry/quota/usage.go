@@ -43,7 +43,8 @@ func Names(hard corev1.ResourceList, of schema.GroupResource) (names []corev1.Re
 	return names
 }
 
-// PerObject tells whether an object of a resource must be read to know what it takes: otherwise each takes one of everything.
+// PerObject tells whether an object of a resource must be read to know what it takes: otherwise each takes one of
+// everything.
 func PerObject(q *corev1.ResourceQuota, of schema.GroupResource) bool {
 	return of.Group == "" && (of.Resource == "services" || of.Resource == "pods") || Scoped(q)
 }

@@ -23,8 +23,13 @@
 // # Bounds
 //
 // Unknown fields are listed up to maxUnknown, and their paths up to maxUnknownPath bytes. Errors of values
-// stop at about maxErrors, because upstream compares each with all others; whether the object is valid doesn't depend on that.
-// Rules have Kubernetes's cost budget. The context ends everything that can take long, except what is in
-// branches of anyOf, oneOf, allOf and not, which upstream checks in one go. Recursion is as deep as the schema,
-// but for nested arrays that are pruned, and those the decoder bounds.
+// stop at about maxErrors, because upstream compares each with all others; whether the object is valid doesn't
+// depend on that. Rules have Kubernetes's cost budget. The context ends everything that can take long, except
+// what is in branches of anyOf, oneOf, allOf and not, which upstream checks in one go. Recursion is as deep as
+// the schema, but for nested arrays that are pruned, and those the decoder bounds.
+//
+// # Goroutines and locks
+//
+// The package starts no goroutine. Its only locks are the sync.Onces of a Schema's four lazy values. Upstream's
+// compilers run under them, and no other lock of ours.
 package schema

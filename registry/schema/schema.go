@@ -48,7 +48,7 @@ func isTrivial(v1 *apiextensionsv1.JSONSchemaProps) bool {
 }
 
 // Structural returns the structural schema, for others to derive something from. It must not be changed. It's
-// nil for a Schema of nil.
+// nil for a Schema of nil. The error says why it can't be compiled.
 func (s *Schema) Structural() (*structuralschema.Structural, error) {
 	f, err := s.compile()
 	if err != nil {
