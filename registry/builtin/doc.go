@@ -14,8 +14,7 @@
 // made of.
 //
 // Services get their addresses and ports from an allocator, which holds what writes have taken that the cache doesn't show
-// yet. Its mutex is a leaf but for the locks of the cacher. What it holds is bounded by the writes under way, and by those of
-// the last unknownTimeout of which nobody knows whether they're stored.
+// yet. Its mutex is a leaf but for the locks of the cacher.
 //
 // The package starts no goroutine.
 //

@@ -6,9 +6,6 @@
 // strategies do. What isn't here, because it isn't the schema's: apiVersion, kind and metadata of the object
 // itself, and the values of the scale subresource.
 //
-// The package starts no goroutine, and has no lock but those of a Schema's four lazy parts: whoever first needs one makes it,
-// and others wait for that.
-//
 // # Cost
 //
 // Nothing is compiled before it's needed, and nothing twice: the structural schema with the first Shape, the
