@@ -15,8 +15,8 @@ type Derived[T any] struct {
 	resources []*cacher.Resource
 	make      func(of func(storage.Prefix) []*cacher.Object) T
 	current   atomic.Pointer[derivation[T]]
-	// making has capacity 1 and is full while a value is made, so that readers of one change make one. It isn't a mutex,
-	// because make is its owner's function.
+	// making has capacity 1 and is full while a value is made, so that readers of one change make one. It's never closed. It
+	// isn't a mutex, because make is its owner's function.
 	making chan struct{}
 }
 

@@ -264,7 +264,7 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 	return out.flush(0)
 }
 
-// conversionBatch is how many objects are converted at once.
+// conversionBatch is how many objects are converted at once: as many as a webhook gets in one request.
 const conversionBatch = 500
 
 // converted yields what is listed, ready to be shown.

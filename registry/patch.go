@@ -154,7 +154,8 @@ func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error),
 	return apply, nil
 }
 
-// PatchJSON applies a JSON patch to a document, within the bounds of clients' patches. Its errors are Status errors.
+// PatchJSON applies a JSON patch to a document, within the bounds of clients' patches. The bytes that it returns
+// are the caller's. Its errors are Status errors.
 func PatchJSON(doc, patch []byte) ([]byte, error) {
 	_, apply, err := parseJSONPatch(patch)
 	if err != nil {

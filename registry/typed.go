@@ -35,7 +35,8 @@ type Typed = metav1.ObjectMetaAccessor
 
 // Type makes a resource of a Go type, as a Definition does. Its functions take objects of the type as an interface. So a
 // program with many types has one copy of the code that serves them, where each Definition is compiled anew. Only
-// Version, Kind and New are needed; what else isn't described here is as Definition has it.
+// Version, Kind and New are needed; what else isn't described here is as Definition has it. Both are flat, so that the line of
+// a kind names only what that kind has.
 type Type struct {
 	Names
 	New           func() Typed // returns a new, empty object

@@ -17,7 +17,7 @@ import (
 
 // authorize refuses a request whose user may not make it, before anything is done for it: every request goes through here
 // after identify, also one that leads nowhere. The error is 403. What was allowed is in w.asks then, and nothing else is
-// served (see served).
+// served (see allowed).
 func (h *handler) authorize(w *response, r *http.Request) error {
 	if h.rbac == nil {
 		return nil

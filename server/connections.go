@@ -21,9 +21,8 @@ const (
 	DefaultMaxConnections = 1 << 16
 
 	// reservedDescriptors are never given to connections that stay: etcd's files (about 20, and some more for a moment
-	// when it cuts its log or purges snapshots), our own, calls of webhooks (a
-	// definition's has at most 16 at once, one of admission 32; where many are called so often, --max-connections must leave
-	// them more), and the lobby. etcd takes a file that it can't open for a failed disk and ends the process.
+	// when it cuts its log or purges snapshots), our own, calls of webhooks (a definition's has at most 16 at once, one of
+	// admission 32; where many are called so often, --max-connections must leave them more), and the lobby. etcd takes a file that it can't open for a failed disk and ends the process.
 	reservedDescriptors = 128 + lobbySeats
 
 	// lobbySeats is how many connections beyond the bound may be told so at once.
@@ -81,7 +80,7 @@ type connections struct {
 	secure     bool // TLS is spoken
 	log        *slog.Logger
 
-	freed     chan struct{} // capacity 1: something was given back since Accept looked
+	freed     chan struct{} // capacity 1: something was given back since Accept looked; never closed
 	closed    chan struct{} // closed by Close
 	closeOnce sync.Once
 	refused   atomic.Int64

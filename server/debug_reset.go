@@ -40,7 +40,7 @@ type snapshots struct {
 	bytes int64 // of all of them
 }
 
-// snapshot is an image with a name.
+// snapshot is a registry.State that has a name, and its size.
 type snapshot struct {
 	*registry.State
 	bytes int64

@@ -19,7 +19,7 @@ import (
 const maxResources = 1024
 
 // metrics are one server's, named as kube-apiserver names what means the same. No label's value comes
-// from a client: verbs and codes are ours, resources are those served.
+// from a client: verbs are ours, codes are HTTP's, resources are those served.
 type metrics struct {
 	registry *prometheus.Registry
 

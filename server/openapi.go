@@ -370,6 +370,6 @@ func (w *response) writeOpenAPI(r *http.Request, doc *openAPIDocument) error {
 	}
 	header.Set("Content-Length", strconv.Itoa(doc.size))
 	w.WriteHeader(http.StatusOK)
-	doc.unzip(w) // likewise
+	doc.unzip(w) // an error means that the client is gone
 	return nil
 }

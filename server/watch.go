@@ -136,7 +136,7 @@ func (h *handler) tell(w *response, r *http.Request, f *framing, status metav1.S
 	w.WriteHeader(http.StatusOK)
 	http.NewResponseController(w.ResponseWriter).Flush() // a stream has no length
 	h.metrics.watchEvents(w.endpoint).Inc()
-	w.Write(event[watchstream.Headroom:]) // likewise
+	w.Write(event[watchstream.Headroom:]) // an error means that the client is gone
 	return nil
 }
 

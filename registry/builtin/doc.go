@@ -3,8 +3,8 @@
 // reviews.
 //
 // The kinds are Go types of k8s.io/api, and are registered as any program registers its own (registry.Registry.Add). Core
-// kinds are always served. Data-only kinds are stored, shown and watched, and nothing acts on them: no pod runs. They're
-// served if the program asks for them. Until then the table's second half isn't even made.
+// kinds are served unless the program asks for None. Data-only kinds are stored, shown and watched, and nothing acts on them:
+// no pod runs. They're served if the program asks for All. Otherwise the table's second half is made only to explain a 404.
 //
 // Files: table.go has what lines are made of and Register. A file with the name of an API group has that group's defaults
 // and rules. Of the larger groups, pods.go, podspec.go, podresources.go, services.go, configs.go and accounts.go have the

@@ -13,4 +13,5 @@
 // that a Run is given for all of them. An evaluation ends with its context, too.
 //
 // The environments in which expressions are compiled are made at their first use, once in a process, and never change.
+// Whoever needs one that is being made waits for it. The package has no other lock, and starts no goroutine.
 package expression

@@ -8,6 +8,8 @@
 // Nothing here knows resources, schemas or a Status. Errors about bytes complete the sentence "the body of the
 // request …", or whatever else the bytes were.
 //
+// The package starts no goroutine, and has no lock.
+//
 // # Bounds
 //
 // Nesting is bounded by package jsontree (10,000 levels), what it costs to complain of wrong members by

@@ -6,5 +6,6 @@
 // persistentvolumeclaims, replicationcontrollers, resourcequotas. Other names, such as requests.cpu, aren't
 // counted, and so they limit nothing.
 //
-// It starts no goroutine. Ledger.mu is a leaf.
+// Ledger.Begin notes the end of a request by context.AfterFunc: on a goroutine that takes Ledger.mu and ends at once, and for
+// which nobody waits. The package starts no other. Ledger.mu is a leaf.
 package quota
