@@ -29,7 +29,7 @@ var (
 	ErrCompacted = errors.New("revision compacted")
 	// ErrFutureRevision is returned when the revision asked for doesn't exist yet.
 	ErrFutureRevision = errors.New("future revision")
-	// ErrTooLarge is returned when a value is larger than etcd takes.
+	// ErrTooLarge is returned when a value, or a Replace, is larger than etcd takes.
 	ErrTooLarge = errors.New("value too large")
 	// ErrNoSpace is returned when the disk is full or the quota is reached. Reads still work, and so do deletions
 	// unless the disk is so full that they aren't safe either. It comes with the reason, which says what is full.

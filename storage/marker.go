@@ -10,7 +10,7 @@ import (
 // Own is the prefix of the keys that are the program's own, in every store: they hold no objects.
 const Own = "/apiserver-lite/"
 
-// MarkerKey says that the keys beside it are ours, as the marker file says it of a data directory: a store in a shared
+// MarkerKey says that the keys next to it are ours, as the marker file says it of a data directory: a store in a shared
 // etcd is served only if it has a Marker there, or no key at all under Root and Own. Whoever finds no key writes it, in a
 // transaction whose conditions are that MarkerKey and MigrationKey don't exist. It's written once: the revision of that write
 // is where the store's own history begins, and what came before it isn't there for watches to resume from.

@@ -77,8 +77,8 @@ func (w *Writer) Pin(ctx context.Context) (_ context.Context, mine bool) {
 // returns no other write is under way: each one has either its revision before plan is called, or a later one than
 // Replace. Replaces wait for each other. A Replacement without keys makes a revision, too.
 //
-// Errors: plan's, as it is; ErrTooLarge for one that etcd doesn't take in one request; and those of Create. After
-// ctx's, and with ErrUnknownOutcome, the write may have happened.
+// Errors: plan's, as it is; ErrTooLarge for one that etcd doesn't take in one request; ErrNoSpace; ErrUnavailable; and ctx's.
+// After ctx's, and with ErrUnknownOutcome, the write may have happened.
 func (w *Writer) Replace(ctx context.Context, plan func() (Replacement, error)) (Revision, error) {
 	if w.gate == nil {
 		return 0, Wrap("replace", Root, errors.New("AllowReplace wasn't called"))

@@ -103,7 +103,7 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 // afterNoSpace is the outcome of a write that was refused for want of space. Etcd looks for space before it proposes a write, and
 // once more when it applies it: a write that meets the quota only then is done, and refused all the same.
 func (w *Writer) afterNoSpace(ctx context.Context, g guarded, write clientv3.Op, refusal error) (Revision, error) {
-	var unsent interface{ Unsent() }
+	var unsent interface{ Unsent() } // of package etcd, which this one can't import: etcd didn't get the write
 	if errors.As(refusal, &unsent) || !write.IsPut() {
 		return 0, Wrap(g.op, g.key, refusal)
 	}

@@ -12,7 +12,7 @@ const (
 	// about half a millisecond, and so many that the feed's cost stays small.
 	cohortSize = 32
 	// memberPace is how much time a group leaves between two wake-ups for each of its members: some three times
-	// of what the write to a socket takes. maxPace bounds the time for a large group, which delays its events.
+	// what the write to a socket takes. maxPace bounds the time for a large group, which delays its events.
 	memberPace = 50 * time.Microsecond
 	maxPace    = 5 * time.Millisecond
 )

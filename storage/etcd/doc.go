@@ -10,7 +10,8 @@
 //   - history.json, the marks that say which revision was current when;
 //   - seal.json, the checksums of the database as Close left it;
 //   - spare, space that is reserved for etcd's next snapshot;
-//   - of a cluster's member, cluster.json, the authority's and the member's certificates, and join-token.
+//   - of a cluster's member, cluster.json, the authority's and the member's certificates, and join-token;
+//   - what its user puts there (Server.WriteFile), such as the key that signs the tokens of ServiceAccounts.
 //
 // # Flow
 //

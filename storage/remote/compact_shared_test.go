@@ -34,7 +34,7 @@ func TestCompact(t *testing.T) {
 				Acts: func() bool { return acts }, Floor: func() storage.Revision { return floor }})
 		}()
 	}
-	for {
+	for { // asks all the time, so that no compaction beyond the floor is missed
 		compacted, _, err := b.Window(ctx)
 		if err != nil {
 			t.Fatal(err)

@@ -34,7 +34,7 @@ type follower struct {
 	err     error              // why it ended; nil while it runs
 	watcher clientv3.Watcher   // of the watch that is open, for progress requests; nil if none is
 	owed    time.Time          // since when the watch owes an answer to a progress request; zero if it owes none
-	again   context.CancelFunc // ends the watch, so that run begins another; nil if none is open
+	again   context.CancelFunc // ends the watch, so that run begins another; of none while watcher is nil
 }
 
 const (

@@ -1,5 +1,5 @@
 // Package storagetest has the tests that every storage.Store passes: Run, what a store does alone, and RunShared, what
-// stores over one etcd see of each other. Embedded is a store for tests of what stands on one.
+// stores over one etcd see of each other. Embedded is a store for tests of what uses one.
 package storagetest
 
 import (
