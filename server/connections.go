@@ -254,8 +254,9 @@ func (c *connection) end() error {
 	if c.done.Swap(true) {
 		return err
 	}
-	if c.lobby {
-		time.AfterFunc(seatTime-time.Since(c.since), func() { c.list.give(c) })
+	// Most seats are given back later than that: such a one needs no timer.
+	if left := seatTime - time.Since(c.since); c.lobby && left > 0 {
+		time.AfterFunc(left, func() { c.list.give(c) })
 	} else {
 		c.list.give(c)
 	}

@@ -200,7 +200,12 @@ func TestServe(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFake()
 			ctx, cancel := context.WithCancelCause(t.Context())
-			time.AfterFunc(5*time.Second, func() { cancel(ErrShutdown); f.put("late") })
+			time.AfterFunc(5*time.Second, func() {
+				f.mu.Lock() // until both are done, the stream can't ask for what there is
+				defer f.mu.Unlock()
+				cancel(ErrShutdown)
+				f.ready = append(f.ready, "late")
+			})
 			if err := Serve(ctx, f, Options{Bookmarks: true}, f); err != nil {
 				t.Error(err)
 			}
