@@ -294,12 +294,7 @@ func TestBootstrapObjects(t *testing.T) {
 	awaitRule("edit", "impersonate") // from its own part
 	awaitRule("edit", "example.com") // from view, which has it from widgets
 
-	untilRight(t, func() string { // all are written
-		if code, _, text := s.as("root", "GET", rbacPath+"/namespaces/kube-system/rolebindings/system:controller:token-cleaner", ""); code != 200 {
-			return text
-		}
-		return ""
-	})
+	s.untilWritten()
 	untouched := []string{"/clusterroles/system:node", "/clusterroles/edit", "/clusterrolebindings/system:kube-dns", "/namespaces/kube-system/roles/extension-apiserver-authentication-reader"}
 	version := func(path string) string {
 		var o metav1.PartialObjectMetadata
@@ -310,7 +305,6 @@ func TestBootstrapObjects(t *testing.T) {
 	for _, path := range untouched {
 		before = append(before, version(path))
 	}
-	s.expect("root", "DELETE "+rbacPath+"/clusterrolebindings/system:discovery", "", 200, "")
 	s.expect("root", "PATCH "+rbacPath+"/clusterroles/system:basic-user?fieldManager=m&force=true",
 		`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"system:basic-user","annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}},"rules":[]}`, 200, "")
 	s.expect("bob", "GET /api", "", 403, "")
@@ -448,16 +442,24 @@ func TestRevokedWatches(t *testing.T) {
 	}
 }
 
-// dropBindings takes all rights from all but system:masters.
-func (s *ruled) dropBindings() {
+// untilWritten waits until the start has written all of Kubernetes' own rules, and takes the binding system:discovery away.
+// Until then a rule counts whether it's stored or not, so that the right to discovery can't be taken.
+func (s *ruled) untilWritten() {
 	s.t.Helper()
-	untilRight(s.t, func() string { // until the start has written all
-		s.expect("root", "DELETE "+rbacPath+"/clusterrolebindings", "", 200, "")
+	untilRight(s.t, func() string {
+		s.as("root", "DELETE", rbacPath+"/clusterrolebindings/system:discovery", "")
 		if code, _, text := s.as("bob", "GET", "/api", ""); code != 403 {
 			return text
 		}
 		return ""
 	})
+}
+
+// dropBindings takes all rights from all but system:masters.
+func (s *ruled) dropBindings() {
+	s.t.Helper()
+	s.untilWritten()
+	s.expect("root", "DELETE "+rbacPath+"/clusterrolebindings", "", 200, "")
 }
 
 // TestNoWayAround: whatever route, form of a path, method or protocol a request takes, it passes authentication and
