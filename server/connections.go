@@ -22,7 +22,8 @@ const (
 
 	// reservedDescriptors are never given to connections that stay: etcd's files (about 20, and some more for a moment
 	// when it cuts its log or purges snapshots), our own, calls of webhooks (a definition's has at most 16 at once, one of
-	// admission 32; where many are called so often, --max-connections must leave them more), and the lobby. etcd takes a file that it can't open for a failed disk and ends the process.
+	// admission 32; where many are called so often, --max-connections must leave them more), and the lobby. etcd takes a
+	// file that it can't open for a failed disk and ends the process.
 	reservedDescriptors = 128 + lobbySeats
 
 	// lobbySeats is how many connections beyond the bound may be told so at once.
@@ -254,7 +255,7 @@ func (c *connection) end() error {
 	if c.done.Swap(true) {
 		return err
 	}
-	// Most seats are given back later than that: such a one needs no timer.
+	// A seat that was held for seatTime, as most are, needs no timer.
 	if left := seatTime - time.Since(c.since); c.lobby && left > 0 {
 		time.AfterFunc(left, func() { c.list.give(c) })
 	} else {
