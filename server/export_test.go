@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/binary"
 	"net/http"
 	"slices"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
 	"go.etcd.io/etcd/server/v3/storage/backend"
+	"go.etcd.io/etcd/server/v3/storage/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -74,6 +76,20 @@ func Position(s *Server) storage.Revision { return s.in.cacher.Position() }
 
 // Database returns the database of the server's etcd.
 func Database(s *Server) backend.Backend { return s.in.etcd.Local.Backend() }
+
+// FillDatabase makes the database of the server's etcd so much larger, without its log.
+func FillDatabase(s *Server, mebibytes int) {
+	const size = 8 << 10
+	be, value := Database(s), make([]byte, size-64) // with its key it fills pages
+	tx := be.BatchTx()
+	for i := range mebibytes << 20 / size {
+		tx.LockOutsideApply()
+		tx.UnsafeCreateBucket(schema.Test)
+		tx.UnsafeSeqPut(schema.Test, binary.BigEndian.AppendUint64(nil, uint64(i)), value)
+		tx.Unlock()
+	}
+	be.ForceCommit()
+}
 
 // Defragment writes the database of the server's etcd anew.
 func Defragment(s *Server) error { return s.in.etcd.Local.Defragment() }

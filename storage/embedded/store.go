@@ -18,9 +18,10 @@ import (
 // Store implements storage.Store over an etcd in this process. Writes go through the client (raft); reads and history
 // come straight from the member's own store.
 type Store struct {
-	// ReadIndex, if set, returns when the local member has everything that was acknowledged before the call, on any member.
-	// It's needed if there are other members. Set it before the store is used.
-	ReadIndex func(context.Context) error
+	// ReadIndex, if set, returns when the local member has everything that was acknowledged before the call, on any member,
+	// and how often another member's database had taken the place of this one's by then. It's needed if there are other
+	// members. Set it before the store is used.
+	ReadIndex func(context.Context) (snapshots int64, err error)
 
 	storage.Reader
 	*storage.Writer
@@ -42,7 +43,7 @@ func New(client *clientv3.Client, local *etcdserver.EtcdServer) (*Store, error) 
 	if len(half.KVs) > 0 {
 		return nil, errors.New("the data directory is filled by half: run the same migration again to go on with it, or remove the directory to give it up")
 	}
-	if err := s.tail.open(local.Watchable(), s.Current, local.Backend); err != nil {
+	if err := s.tail.open(local.Watchable(), s.Current); err != nil {
 		return nil, fmt.Errorf("watch the store: %w", err)
 	}
 	return s, nil
@@ -139,7 +140,7 @@ func (s *Store) Count(ctx context.Context, keys storage.Range, at storage.Revisi
 // Barrier implements storage.Store. It doesn't wait for a disk: etcd announces a write before it answers it
 // (watchableStoreTxnWrite.End calls notify, and only then does the apply return). A transaction that changes nothing has
 // no revision, and neither has a compaction. Only right after a snapshot from another member does Barrier wait for etcd's
-// database (see noteRestore).
+// database, until ctx ends (see noteRestore).
 func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
 	if err := s.fresh(ctx); err != nil {
 		return 0, storage.Wrap("barrier", storage.Root, err)
@@ -155,10 +156,11 @@ func (s *Store) fresh(ctx context.Context) error {
 	if s.ReadIndex == nil {
 		return s.running(ctx)
 	}
-	if err := s.ReadIndex(ctx); err != nil {
+	snapshots, err := s.ReadIndex(ctx)
+	if err != nil {
 		return err
 	}
-	return s.tail.noteRestore(ctx)
+	return s.tail.noteRestore(ctx, snapshots)
 }
 
 // running returns an error when etcd is stopping or ctx has ended.

@@ -8,7 +8,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
-	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -28,7 +27,9 @@ type tail struct {
 	stream    mvcc.WatchStream
 	once      sync.Once
 
-	backend atomic.Value // a restored: the database of which watch announces every write; stored by begin
+	// snapshots is how many databases of other members had taken the place of this one's when the watch began, at least: what
+	// came with those is announced. It's written with lock held.
+	snapshots atomic.Int64
 	// lock guards watch. Its capacity is 1: whoever has put a value in holds it. It's no mutex, so that whoever waits for it
 	// can give up: it's held while a watch begins, which waits for the locks of etcd's database, and so for its disk. No lock
 	// of etcd's is held when it's taken, and the filter doesn't take it.
@@ -44,8 +45,7 @@ type tail struct {
 	ended   mvcc.WatchID     // the watch that etcd has ended, if told is set
 	told    bool             // etcd has ended a watch, and the reader hasn't looked yet whether there's a new one
 
-	current  func() storage.Revision // the newest revision that can be read from the index
-	database func() backend.Backend  // the one that etcd uses
+	current func() storage.Revision // the newest revision that can be read from the index
 }
 
 // maxTailBytes bounds what waits in the tail: the channel alone would let 128 objects of the largest size wait, which
@@ -53,11 +53,11 @@ type tail struct {
 const maxTailBytes = 8 << 20
 
 // open begins to watch. What was written before is read from the index. On an error nothing stays open.
-func (t *tail) open(w mvcc.Watchable, current func() storage.Revision, database func() backend.Backend) error {
+func (t *tail) open(w mvcc.Watchable, current func() storage.Revision) error {
 	t.dropped = make(chan struct{}, 1)
 	t.stream = w.NewWatchStream()
 	t.responses = t.stream.Chan()
-	t.current, t.database = current, database
+	t.current = current
 	t.lock = make(chan struct{}, 1) // begin doesn't hold it here: nobody else has the tail yet
 	if err := t.begin(); err != nil {
 		t.close()
@@ -81,37 +81,45 @@ func (t *tail) unlock() { <-t.lock }
 
 // begin watches from now on. What was written before is read from the index. lock must be held, except in open.
 func (t *tail) begin() (err error) {
-	be := t.database()
 	all, toTheEnd := []byte{0}, []byte{}
 	if t.watch, err = t.stream.Watch(context.Background(), clientv3.AutoWatchID, all, toTheEnd, 0, t.filter); err != nil {
 		return err
 	}
 	t.announced.Raise(t.current())
-	t.backend.Store(restored{be}) // after announced: who sees it relies on that
 	return nil
 }
 
-// restored is a database that etcd uses.
-type restored struct{ backend.Backend }
-
-// noteRestore looks whether another member's snapshot has replaced etcd's database, and begins to watch anew if so. Such a
-// snapshot has writes that no watch has announced: the reader has to read them from the index. And after it etcd tells a
-// watch that was there before nothing until a loop of etcd's, which runs every 100 ms, has taken it up again. ctx bounds the
-// wait for another reader that watches anew. Whoever watches anew waits for etcd's database, however long that takes.
-func (t *tail) noteRestore(ctx context.Context) error {
-	be := t.database()
-	same := func() bool { return t.backend.Load().(restored).Backend == be }
-	if same() {
+// noteRestore begins to watch anew if another member's database has taken the place of etcd's since it last did; snapshots
+// counts those. Such a database has writes that no watch has announced: the reader has to read them from the index. And after
+// it etcd tells a watch that was there before nothing until a loop of etcd's, which runs every 100 ms, has taken it up again.
+// To watch anew waits for the database's locks, which know no context. So a goroutine does that, and ctx ends only the waiting
+// for it.
+func (t *tail) noteRestore(ctx context.Context, snapshots int64) error {
+	if t.snapshots.Load() >= snapshots {
 		return nil
 	}
 	if err := t.acquire(ctx); err != nil {
 		return err
 	}
-	defer t.unlock()
-	if same() { // another reader was first
+	if t.snapshots.Load() >= snapshots { // another reader was first
+		t.unlock()
 		return nil
 	}
-	return t.renew()
+	done := make(chan error, 1) // capacity 1: nobody may wait any more
+	go func() {
+		defer t.unlock() // close waits for that
+		err := t.renew()
+		if err == nil {
+			t.snapshots.Store(snapshots) // after announced was raised: who sees it relies on that
+		}
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // noteEnd watches anew if etcd has ended the watch. The error is ctx's, after which the next call does it, or etcd's.
@@ -148,7 +156,12 @@ func (t *tail) noteDrop() {
 	}
 }
 
-func (t *tail) close() { t.once.Do(t.stream.Close) }
+// close ends the watch, and what waits for it, and waits for who watches anew.
+func (t *tail) close() {
+	t.once.Do(t.stream.Close)
+	_ = t.acquire(context.Background()) // this context doesn't end
+	t.unlock()
+}
 
 // filter notes an event, and tells whether etcd is to drop it. All events of a revision pass, or none. It must
 // not block.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"testing"
 
-	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -30,7 +29,7 @@ func (r *refusing) Close() { r.closed++ }
 // TestTailOpenFails: a tail that can't watch closes the stream that it opened, once.
 func TestTailOpenFails(t *testing.T) {
 	etcd, tail := &refusing{}, tail{}
-	if err := tail.open(etcd, func() storage.Revision { return 1 }, func() backend.Backend { return nil }); err == nil {
+	if err := tail.open(etcd, func() storage.Revision { return 1 }); err == nil {
 		t.Fatal("the tail was opened")
 	}
 	if etcd.closed != 1 {

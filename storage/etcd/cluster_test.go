@@ -109,7 +109,7 @@ func readHere(t testing.TB, s *etcd.Server, key string) string {
 	t.Helper()
 	var value string
 	eventually(t, func() error {
-		if err := s.ReadIndex()(t.Context()); err != nil {
+		if _, err := s.ReadIndex()(t.Context()); err != nil {
 			return err
 		}
 		res, err := s.Client.Get(t.Context(), key)

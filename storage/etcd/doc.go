@@ -48,7 +48,7 @@
 //     burstWait after Close.
 //   - watchStop, which waits for etcd to end by itself. Open starts it and Close waits for it.
 //   - One for StartEtcd, one for the keeper's start, and one for each part of Close (see waitFor). Open and Close wait
-//     for them. After a failure such a call may never return, so Open and Close give up. Its goroutine may then outlive
+//     for them, but for a rewrite of the database (see Server.Close). After a failure such a call may never return, so Open and Close give up. Its goroutine may then outlive
 //     Close, and the directory stays locked until the process ends. An etcd that starts after Open has given up is
 //     stopped by that goroutine.
 //

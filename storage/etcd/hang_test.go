@@ -78,7 +78,7 @@ func TestLateStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config(d, o, func(error) {})
+	cfg, err := config(d, o, func(error) {}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

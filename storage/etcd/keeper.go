@@ -13,7 +13,6 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
-	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 )
 
@@ -33,12 +32,13 @@ const (
 
 // keeper keeps history and space within their bounds. Its work is done by one goroutine: see run.
 type keeper struct {
-	local   *etcdserver.EtcdServer
-	dir     *dataDir
-	log     *slog.Logger
-	quota   int64
-	room    *room
-	cluster *cluster // nil for a store of one member without a port
+	local    *etcdserver.EtcdServer
+	database *database
+	dir      *dataDir
+	log      *slog.Logger
+	quota    int64
+	room     *room
+	cluster  *cluster // nil for a store of one member without a port
 	deciders
 	historyClock
 	writeCount
@@ -71,15 +71,15 @@ func newKeeper(s *Server, o Options) (*keeper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data directory %s: %w", d.path, err)
 	}
-	be := local.Backend()
-	room, err := newRoom(d, local.Backend, o.Log)
+	db := newDatabase(local, &s.snapshots)
+	room, err := newRoom(d, db, o.Log)
 	if err != nil {
 		return nil, err
 	}
 	k := &keeper{
-		local: local, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m, cluster: s.cluster,
+		local: local, database: db, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m, cluster: s.cluster,
 		historyClock: historyClock{base: base, began: time.Now()},
-		writeCount:   writeCount{writes: local.Watchable().NewWatchStream(), of: be},
+		writeCount:   writeCount{writes: local.Watchable().NewWatchStream(), of: s.snapshots.Load()},
 	}
 	k.noteAlarms()
 	return k, k.countWrites()
@@ -106,6 +106,7 @@ func (k *keeper) run(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
+		k.database.look()
 		disk, err := k.guardDisk(ctx)
 		if err != nil {
 			return // ctx has ended
@@ -134,7 +135,7 @@ func (k *keeper) complain(err error) {
 
 // keepHistory counts what was written, sets marks, and compacts.
 func (k *keeper) keepHistory(ctx context.Context) error {
-	if err := k.recount(k.local.Backend()); err != nil {
+	if err := k.recount(k.database.snapshots.Load()); err != nil {
 		return err
 	}
 	now, marked := k.local.KV().Rev(), false
@@ -173,8 +174,8 @@ func (k *keeper) cutHistory(cut func(m *marks, at time.Duration) int64) {
 type writeCount struct {
 	writes  mvcc.WatchStream
 	watch   mvcc.WatchID
-	of      backend.Backend // etcd's database when the watch began
-	written atomic.Int64    // bytes that the marks don't count yet
+	of      int64        // Server.snapshots when the watch began
+	written atomic.Int64 // bytes that the marks don't count yet
 }
 
 // countWrites counts what is written from now on, until the stream is closed. It watches all keys with a filter that
@@ -193,11 +194,11 @@ func (c *writeCount) countWrites() error {
 
 // recount begins anew if another member's snapshot has replaced the database: etcd may have ended the watch. What was
 // written between the two databases isn't counted.
-func (c *writeCount) recount(be backend.Backend) error {
-	if c.of == be {
+func (c *writeCount) recount(snapshots int64) error {
+	if c.of == snapshots {
 		return nil
 	}
-	c.of = be
+	c.of = snapshots
 	_ = c.writes.Cancel(c.watch)
 	for { // etcd's notice that the watch has ended has no other reader
 		select {

@@ -125,7 +125,8 @@ func (o Options) withDefaults() (Options, error) {
 }
 
 // config is etcd's configuration, for a single member without a port.
-func config(d *dataDir, o Options, fail func(error)) (*embed.Config, error) {
+// notes are for newLogger.
+func config(d *dataDir, o Options, fail func(error), notes map[string]func()) (*embed.Config, error) {
 	u, err := url.Parse(peerURL)
 	if err != nil {
 		return nil, err
@@ -137,7 +138,7 @@ func config(d *dataDir, o Options, fail func(error)) (*embed.Config, error) {
 	cfg.AdvertisePeerUrls = []url.URL{*u}
 	cfg.InitialCluster = memberName + "=" + peerURL
 	cfg.InitialClusterToken = d.id
-	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(o.Log, fail, d.spendSpare))
+	cfg.ZapLoggerBuilder = embed.NewZapLoggerBuilder(newLogger(o.Log, fail, notes))
 	cfg.EnableGRPCGateway = false
 	cfg.AuthToken = "" // nobody logs in through a function call
 	cfg.QuotaBackendBytes = o.QuotaBytes

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
-	"go.etcd.io/etcd/server/v3/storage/backend"
 	"golang.org/x/sync/semaphore"
 )
 
@@ -55,7 +54,7 @@ const (
 // There, only the disk's free space counts.
 type room struct {
 	dir   *dataDir
-	be    func() backend.Backend // a snapshot from another member replaces it
+	db    *database
 	log   *slog.Logger
 	disk  func() (diskSpace, error) // statDisk of the directory; tests have their own
 	chunk int64
@@ -90,8 +89,8 @@ type roomState struct {
 	shut error // set if not even deletions can be let in
 }
 
-func newRoom(d *dataDir, be func() backend.Backend, log *slog.Logger) (*room, error) {
-	r := &room{dir: d, be: be, log: log, chunk: roomChunk, every: lookInterval, began: time.Now(), lock: semaphore.NewWeighted(1)}
+func newRoom(d *dataDir, db *database, log *slog.Logger) (*room, error) {
+	r := &room{dir: d, db: db, log: log, chunk: roomChunk, every: lookInterval, began: time.Now(), lock: semaphore.NewWeighted(1)}
 	if d.ephemeral {
 		r.every = lookIntervalEphemeral
 	}
@@ -222,7 +221,7 @@ func (r *room) rewrite(ctx context.Context, f func() error) error {
 func (r *room) allocate() error {
 	if !r.dir.ephemeral {
 		if time.Since(r.allocation.began) < commitInterval {
-			r.be().ForceCommit() // without it, the database's size lacks the writes that were let in last
+			r.db.commit() // without it, the database's size lacks the writes that were let in last
 		}
 		if err := r.allocateDatabase(); err != nil {
 			return err
@@ -254,7 +253,7 @@ func (r *room) allocateDatabase() error {
 	if st.Ino != r.allocation.inode {
 		r.allocation.inode, r.allocation.known = st.Ino, 0
 	}
-	end := r.be().Size() + databaseChunks*r.chunk
+	end := r.db.look().file + databaseChunks*r.chunk
 	if err := allocate(f, r.allocation.known, end); err != nil {
 		return err
 	}

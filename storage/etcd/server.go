@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,6 +24,9 @@ const (
 	// brokenStop is how long Close waits for each part after a failure: the part may wait forever for the goroutine
 	// that failed. There are three parts, in a cluster four, and whoever stops the process kills it after ten seconds.
 	brokenStop = time.Second
+	// rewriteStop is how long Close waits for a database that is being written anew. A small one is done by then, and it leaves
+	// most of the ten seconds to the rest of the process.
+	rewriteStop = 2 * time.Second
 )
 
 // Server is a running etcd. Its methods are safe for concurrent use.
@@ -40,6 +44,10 @@ type Server struct {
 
 	stopKeeper context.CancelFunc
 	background sync.WaitGroup // the keeper's goroutine, watchStop's and the cluster's
+
+	// snapshots counts the databases of other members that have taken the place of this one's. etcd's logger adds to it, and
+	// an acknowledged write that came with one is read only after that.
+	snapshots atomic.Int64
 
 	failed chan struct{} // closed after err is set
 	fail   func(error)   // the first call counts
@@ -149,18 +157,22 @@ func (s *Server) Health() error {
 }
 
 // ReadIndex returns a function that returns when this member's store has everything that was acknowledged before the
-// call, on any member; nil if there's only this one, whose store always has. Errors: etcd's ErrNoLeader if no majority
-// answers, ErrStopped, and ctx's.
-func (s *Server) ReadIndex() func(ctx context.Context) error {
+// call, on any member; nil if there's only this one, whose store always has. snapshots is how often another member's
+// database had taken the place of this one's by then: with a write that came so, it has grown. It takes none of the locks of
+// etcd's database. Errors: etcd's ErrNoLeader if no majority answers, ErrStopped, and ctx's.
+func (s *Server) ReadIndex() func(ctx context.Context) (snapshots int64, err error) {
 	if s.cluster == nil {
 		return nil
 	}
-	return s.cluster.readIndex
+	return func(ctx context.Context) (int64, error) {
+		err := s.cluster.readIndex(ctx)
+		return s.snapshots.Load(), err
+	}
 }
 
 // Stats is what there is to measure.
 type Stats struct {
-	DatabaseBytes int64         // the file's size
+	DatabaseBytes int64         // the file's size, as the keeper last saw it
 	HistoryKept   time.Duration // how far back changes are kept
 	HistoryBytes  int64         // of those changes, keys and values
 	HistoryShort  bool          // the bounds have cut history below 5 minutes, or below Options.History if that's less
@@ -168,11 +180,11 @@ type Stats struct {
 
 // Stats reads the figures. It returns at once.
 func (s *Server) Stats() Stats {
-	be, k := s.Local.Backend(), s.keeper
+	k := s.keeper
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return Stats{
-		DatabaseBytes: be.Size(),
+		DatabaseBytes: k.database.size().file,
 		HistoryKept:   k.marks.age(k.clock()),
 		HistoryBytes:  k.marks.size(),
 		HistoryShort:  k.marks.short,
@@ -182,14 +194,36 @@ func (s *Server) Stats() Stats {
 // Close stops the keeper, the client and etcd, and gives the directory back: an ephemeral one is
 // removed. It waits for all of it, and logs what it waits for after 5 seconds. Requests under way get an error.
 //
+// It doesn't wait for a database that is being written anew, which nothing can interrupt. Then it returns nil after
+// rewriteStop, and the rest happens when the database is written, or never if the process ends first: as after a kill,
+// nothing that was acknowledged is lost, and the next start finds the old file or the new one.
+//
 // After a failure it returns Err's error, and waits no longer than a second for each part. If a part still hasn't ended
 // then, the directory stays locked until the process ends. Calling Close again returns the same error.
 func (s *Server) Close() error {
 	s.closeOnce.Do(func() {
 		close(s.closed)
-		s.closeErr = s.close()
+		done := make(chan error, 1) // capacity 1, because Close may have returned
+		go func() { done <- s.close() }()
+		s.closeErr = s.awaitClose(done)
 	})
 	return s.closeErr
+}
+
+// awaitClose waits for close, but not for a database that is being written anew.
+func (s *Server) awaitClose(done <-chan error) error {
+	timer := time.NewTimer(rewriteStop)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+	}
+	if s.keeper == nil || !s.keeper.database.rewriting.Load() { // the keeper has been told to stop: it won't begin now
+		return <-done
+	}
+	s.log.Info("the database is still being written anew to give space back: the store is closed without waiting for that", "dir", s.dir.path)
+	return nil
 }
 
 func (s *Server) close() error {

@@ -9,8 +9,6 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/types"
-	"go.etcd.io/etcd/server/v3/storage/schema"
-	"google.golang.org/protobuf/proto"
 )
 
 // Space ends for one of two reasons. The disk is full: then room refuses writes. Or the database has reached its quota:
@@ -57,6 +55,12 @@ const defragSpare = 32 << 20
 // settleTime is how long each look forces a commit after a compaction. bbolt counts a page as free only when a later
 // commit finds that nobody reads it; on an idle server there would be no later commit.
 const settleTime = 4 * time.Second
+
+const (
+	// settleWait is how long a rewrite waits for the reader of history. That lacks some milliseconds of writes.
+	settleWait = time.Second
+	settlePoll = time.Millisecond
+)
 
 // diskSpace is what a file system has, in bytes.
 type diskSpace struct{ free, total int64 }
@@ -110,7 +114,7 @@ func (k *keeper) keepSpace(ctx context.Context, disk *roomState) error {
 // relieve halves history if the database is near its quota and history is what fills it: only live objects, never
 // history, should exhaust the quota.
 func (k *keeper) relieve(ctx context.Context) error {
-	if k.local.Backend().SizeInUse() < k.quota/quotaShares*relieveShares {
+	if k.database.look().inUse < k.quota/quotaShares*relieveShares {
 		return nil
 	}
 	k.cutHistory(func(m *marks, _ time.Duration) int64 {
@@ -138,7 +142,7 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 		}
 	}
 	enough := k.quota / quotaShares * enoughShares
-	if rev := k.local.KV().Rev(); k.local.Backend().Size() >= enough && k.relief.reclaimed != rev {
+	if rev := k.local.KV().Rev(); k.database.look().file >= enough && k.relief.reclaimed != rev {
 		if err := k.dropHistory(ctx, rev); err != nil {
 			return err
 		}
@@ -148,11 +152,11 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 		k.relief.compacted, k.relief.commitUntil = c, k.clock()+settleTime
 	}
 	if k.clock() < k.relief.commitUntil {
-		k.local.Backend().ForceCommit()
+		k.database.commit()
 	}
 	if k.worthRewriting(disk, enough) {
-		if err := k.room.rewrite(ctx, k.local.Defragment); err != nil {
-			return fmt.Errorf("defragment the database: %w", err)
+		if err := k.rewrite(ctx); err != nil {
+			return err
 		}
 	}
 	if !k.alarms.noSpace.Load() {
@@ -161,14 +165,43 @@ func (k *keeper) makeRoom(ctx context.Context, disk *roomState) error {
 	return k.takeBackAlarms(ctx, enough)
 }
 
+// rewrite writes the database anew. Nothing reads it meanwhile, so first the reader of history gets what it would have to
+// read there: then consistent reads, which wait for that reader, go on (see settle).
+func (k *keeper) rewrite(ctx context.Context) error {
+	return k.room.rewrite(ctx, func() error {
+		k.settle(ctx)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		return k.database.rewrite()
+	})
+}
+
+// settle returns when everything that raft has committed is applied and the reader of history has it, or after settleWait:
+// with other members that write there's always more. This member lets no writes in meanwhile.
+func (k *keeper) settle(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, settleWait)
+	defer cancel()
+	tick := time.NewTicker(settlePoll)
+	defer tick.Stop()
+	floor := k.floor.Load()
+	for k.local.AppliedIndex() < k.local.CommittedIndex() || floor != nil && (*floor)() < k.local.KV().Rev() {
+		select {
+		case <-bounded.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // takeBackAlarms takes this member's alarm back if its database is smaller than enough, and the alarms of members that have
 // been removed. The others do that themselves.
 func (k *keeper) takeBackAlarms(ctx context.Context, enough int64) error {
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	for _, a := range k.raised() {
+	for _, a := range k.database.alarms(k.cluster != nil) {
 		id := types.ID(a.MemberID)
-		mine := id == k.local.MemberID() && k.local.Backend().Size() < enough
+		mine := id == k.local.MemberID() && k.database.look().file < enough
 		if a.Alarm != pb.AlarmType_NOSPACE || !mine && k.local.Cluster().Member(id) != nil {
 			continue
 		}
@@ -177,7 +210,7 @@ func (k *keeper) takeBackAlarms(ctx context.Context, enough int64) error {
 		}
 	}
 	if k.noteAlarms(); !k.alarms.noSpace.Load() {
-		k.log.Info("the database is below its quota again: writes go on", "database_bytes", k.local.Backend().Size(), "quota", k.quota)
+		k.log.Info("the database is below its quota again: writes go on", "database_bytes", k.database.size().file, "quota", k.quota)
 	}
 	return nil
 }
@@ -185,12 +218,11 @@ func (k *keeper) takeBackAlarms(ctx context.Context, enough int64) error {
 // worthRewriting reports whether rewriting the database would give enough space back, and the new file has space next
 // to the old one. The database's file shrinks only by that.
 func (k *keeper) worthRewriting(disk *roomState, enough int64) bool {
-	inUse := k.local.Backend().SizeInUse()
-	unused := k.local.Backend().Size() - inUse
-	d := disk.disk
-	forQuota := k.local.Backend().Size() >= enough && inUse < enough
+	size, d := k.database.look(), disk.disk
+	unused := size.file - size.inUse
+	forQuota := size.file >= enough && size.inUse < enough
 	forDisk := disk.full && (unused >= d.reserve()/worthShare || d.free < d.enough() && d.free+unused >= d.enough())
-	return (forQuota || forDisk) && d.free > inUse+defragSpare
+	return (forQuota || forDisk) && d.free > size.inUse+defragSpare
 }
 
 // dropHistory compacts everything up to rev, the current revision.
@@ -210,33 +242,10 @@ type alarms struct {
 	corrupt atomic.Bool
 }
 
-// raised returns the alarms that are raised. In a cluster they're read from the database, because etcd replaces its own list
-// without a lock when a snapshot comes from another member.
-func (k *keeper) raised() (all []*pb.AlarmMember) {
-	if k.cluster == nil {
-		return k.local.Alarms()
-	}
-	be := k.local.Backend()
-	tx := be.ReadTx()
-	tx.RLock()
-	defer tx.RUnlock()
-	if k.local.Backend() != be { // it has just been replaced, and there may be nothing to read from: the next look reads the new one
-		return nil
-	}
-	_ = tx.UnsafeForEach(schema.Alarm, func(key, _ []byte) error { // the error is that of the function
-		var a pb.AlarmMember
-		if proto.Unmarshal(key, &a) == nil {
-			all = append(all, &a)
-		}
-		return nil
-	})
-	return all
-}
-
 // noteAlarms reads what is raised. It may wait for the disk.
 func (k *keeper) noteAlarms() {
 	var noSpace, corrupt bool
-	for _, a := range k.raised() {
+	for _, a := range k.database.alarms(k.cluster != nil) {
 		noSpace = noSpace || a.Alarm == pb.AlarmType_NOSPACE
 		corrupt = corrupt || a.Alarm == pb.AlarmType_CORRUPT
 	}
@@ -252,7 +261,7 @@ func (k *keeper) alarm(ctx context.Context, of types.ID, action pb.AlarmRequest_
 	return nil
 }
 
-// health is nil, or says why writes fail. It waits for nothing.
+// health is nil, or says why writes fail. It waits for nothing: it reads what was published.
 func (k *keeper) health() error {
 	if k.alarms.corrupt.Load() {
 		return fmt.Errorf("the store in %s is corrupt: restore it from a backup", k.dir.path)
@@ -262,7 +271,7 @@ func (k *keeper) health() error {
 	}
 	if k.alarms.noSpace.Load() {
 		return fmt.Errorf("writes are refused: the database has %d MiB and its quota is %d MiB; delete objects, and writes go on by themselves",
-			k.local.Backend().Size()>>20, k.quota>>20)
+			k.database.size().file>>20, k.quota>>20)
 	}
 	return nil
 }

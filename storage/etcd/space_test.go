@@ -125,7 +125,7 @@ func TestDiskFullShrinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	full := s.Stats().DatabaseBytes
+	full := s.keeper.database.look().file
 	s.restartKeeper(func() (diskSpace, error) {
 		return diskSpace{free: 50<<20 + full - s.Local.Backend().Size(), total: 512 << 20}, nil
 	})

@@ -29,7 +29,10 @@ const (
 )
 
 func (s *Server) start(ctx context.Context, o Options) error {
-	cfg, err := config(s.dir, o, s.fail)
+	cfg, err := config(s.dir, o, s.fail, map[string]func(){
+		snapshotBegins:  s.dir.spendSpare,
+		snapshotApplied: func() { s.snapshots.Add(1) },
+	})
 	if err != nil {
 		return err
 	}

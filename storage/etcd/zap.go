@@ -16,10 +16,10 @@ import (
 
 // newLogger makes the logger that etcd gets. Warnings and errors go to log. What etcd calls fatal, or panics with, goes
 // to fail, and ends the goroutine that logged it, after its deferred calls. The process goes on, since it may be a test
-// or someone else's program. snapshot is called before etcd writes a snapshot's file.
-func newLogger(log *slog.Logger, fail func(error), snapshot func()) *zap.Logger {
+// or someone else's program. notes are etcd's words that something happens: it calls the function for one before it goes on.
+func newLogger(log *slog.Logger, fail func(error), notes map[string]func()) *zap.Logger {
 	hook := fatalHook(fail)
-	return zap.New(slogCore{log: log, fail: fail, snapshot: snapshot}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
+	return zap.New(slogCore{log: log, fail: fail, notes: notes}, zap.WithFatalHook(hook), zap.WithPanicHook(hook))
 }
 
 type fatalHook func(error)
@@ -62,10 +62,10 @@ var expected = []string{
 
 // slogCore hands zap's entries to slog.
 type slogCore struct {
-	log      *slog.Logger
-	fail     func(error)
-	snapshot func()
-	fields   []zapcore.Field
+	log    *slog.Logger
+	fail   func(error)
+	notes  map[string]func() // by the message, of entries of the level info; it looks at no others of that level, and hands none on
+	fields []zapcore.Field
 }
 
 func (c slogCore) Enabled(l zapcore.Level) bool { return l >= zapcore.InfoLevel }
@@ -76,7 +76,7 @@ func (c slogCore) With(fields []zapcore.Field) zapcore.Core {
 }
 
 func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if e.Level > zapcore.ErrorLevel || e.Level < zapcore.WarnLevel && e.Message != snapshotBegins { // the hook reports what ends a goroutine
+	if e.Level > zapcore.ErrorLevel || e.Level < zapcore.WarnLevel && c.notes[e.Message] == nil { // the hook reports what ends a goroutine
 		return ce
 	}
 	return ce.AddCore(e, c)
@@ -86,9 +86,14 @@ func (c slogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 // the file. So the server fails now. room prevents this: it makes the file before etcd does.
 const noNextWAL = "failed to preallocate space when creating a new WAL"
 
-// snapshotBegins is what etcd logs before it writes a snapshot's file. slogCore looks at no other entry of the level
-// info, and hands none on.
-const snapshotBegins = "triggering snapshot"
+// What etcd logs, with the level info, before it goes on.
+const (
+	// snapshotBegins comes before etcd writes a snapshot's file.
+	snapshotBegins = "triggering snapshot"
+	// snapshotApplied comes when another member's database has taken the place of this one's, and before any read of what
+	// came with it is answered (EtcdServer.applySnapshot). etcd tells that in no other way without a lock.
+	snapshotApplied = "applied snapshot"
+)
 
 // memberRemoved is what etcd logs before it stops because the cluster has removed the member.
 const memberRemoved = "data-dir used by this member must be removed"
@@ -96,10 +101,11 @@ const memberRemoved = "data-dir used by this member must be removed"
 var errRemoved = errors.New("this member was removed from the cluster: to be one again it joins with an empty data directory")
 
 func (c slogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
-	switch e.Message {
-	case snapshotBegins:
-		c.snapshot()
+	if note := c.notes[e.Message]; note != nil {
+		note()
 		return nil
+	}
+	switch e.Message {
 	case memberRemoved:
 		c.fail(errRemoved)
 		return nil

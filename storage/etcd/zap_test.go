@@ -13,7 +13,7 @@ import (
 func TestLogger(t *testing.T) {
 	var out strings.Builder
 	var failures []error
-	lg := newLogger(slog.New(slog.NewTextHandler(&out, nil)), func(err error) { failures = append(failures, err) }, func() {})
+	lg := newLogger(slog.New(slog.NewTextHandler(&out, nil)), func(err error) { failures = append(failures, err) }, nil)
 	lg = lg.Named("raft").With(zap.Int("member", 7))
 	lg.Info("quiet")
 	lg.Warn("slow fdatasync", zap.String("took", "2s"))

@@ -1,0 +1,86 @@
+package etcd
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/server/v3/etcdserver"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+	"google.golang.org/protobuf/proto"
+)
+
+// database is the one in which etcd keeps everything. etcd has locks of its own around it, and holds them during a whole
+// defragmentation, and while it takes another member's database for its own. No context ends a wait for them. So of
+// this package only this file, and raise.go, calls what takes them (TestEtcdsLocks, in the root), and the methods say which of them
+// wait. Who may not wait gets what was published: size for the figures, and snapshots for whether it's still the same
+// database.
+type database struct {
+	local     *etcdserver.EtcdServer
+	snapshots *atomic.Int64 // see Server.snapshots
+	published atomic.Pointer[databaseSize]
+	rewriting atomic.Bool  // etcd is writing it anew
+	defrag    func() error // etcd's Defragment; tests have their own
+}
+
+// databaseSize is how large the database was when somebody last looked, in bytes.
+type databaseSize struct {
+	file  int64 // the file has, with free pages
+	inUse int64 // of it isn't free
+}
+
+func newDatabase(local *etcdserver.EtcdServer, snapshots *atomic.Int64) *database {
+	d := &database{local: local, snapshots: snapshots, defrag: local.Defragment}
+	d.look()
+	return d
+}
+
+// size returns the size at the last look, which was about diskInterval ago, or before a rewrite that isn't over. It waits for
+// nothing.
+func (d *database) size() databaseSize { return *d.published.Load() }
+
+// look returns the size now, and publishes it. It may wait for the database.
+func (d *database) look() databaseSize {
+	be := d.local.Backend()
+	now := databaseSize{be.Size(), be.SizeInUse()}
+	d.published.Store(&now)
+	return now
+}
+
+// commit has etcd commit what it has taken. It waits for the disk.
+func (d *database) commit() { d.local.Backend().ForceCommit() }
+
+// rewrite writes the database anew, without its free pages. It takes as long as the disk needs for that.
+func (d *database) rewrite() error {
+	d.rewriting.Store(true)
+	err := d.defrag()
+	d.rewriting.Store(false)
+	d.look()
+	if err != nil {
+		return fmt.Errorf("defragment the database: %w", err)
+	}
+	return nil
+}
+
+// alarms returns the alarms that are raised. It may wait for the database. In a cluster they're read from there, because etcd
+// replaces its own list without a lock when a snapshot comes from another member.
+func (d *database) alarms(shared bool) (all []*pb.AlarmMember) {
+	if !shared {
+		return d.local.Alarms()
+	}
+	be := d.local.Backend()
+	tx := be.ReadTx()
+	tx.RLock()
+	defer tx.RUnlock()
+	if d.local.Backend() != be { // it has just been replaced, and there may be nothing to read from: the next look reads the new one
+		return nil
+	}
+	_ = tx.UnsafeForEach(schema.Alarm, func(key, _ []byte) error { // the error is that of the function
+		var a pb.AlarmMember
+		if proto.Unmarshal(key, &a) == nil {
+			all = append(all, &a)
+		}
+		return nil
+	})
+	return all
+}

@@ -1,0 +1,89 @@
+package etcd
+
+import (
+	"encoding/binary"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/server/v3/storage/schema"
+)
+
+// crowded opens a store that has reached its quota, and whose database is worth writing anew. The keeper looks only when
+// restartKeeper starts it, and calls defrag for that.
+func crowded(t *testing.T, o Options, defrag func(of *Server) error) *Server {
+	t.Helper()
+	const quota, page, fill, free = 4 * minQuotaBytes, 8 << 10, 66 << 20, 8 << 20
+	o.QuotaBytes = quota
+	s := openTest(t, o)
+	s.haltKeeper()
+	be := s.Local.Backend()
+	tx, value := be.BatchTx(), make([]byte, page-64) // with its key it fills pages
+	tx.LockOutsideApply()
+	tx.UnsafeCreateBucket(schema.Test)
+	for i := range uint64(fill / page) {
+		tx.UnsafeSeqPut(schema.Test, binary.BigEndian.AppendUint64(nil, i), value)
+	}
+	tx.Unlock()
+	be.ForceCommit()
+	tx.LockOutsideApply()
+	for i := range uint64(free / page) {
+		tx.UnsafeDelete(schema.Test, binary.BigEndian.AppendUint64(nil, i))
+	}
+	tx.Unlock()
+	be.ForceCommit()
+	if _, err := s.Client.Put(t.Context(), "k", "v"); !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("a write at the quota: %v", err)
+	}
+	s.keeper.database.defrag = func() error { return defrag(s) }
+	return s
+}
+
+// TestFiguresDuringRewrite: while etcd writes the database anew, which it does when the quota was reached, nobody who asks for
+// the health or the figures waits.
+func TestFiguresDuringRewrite(t *testing.T) {
+	var ended atomic.Bool
+	s := crowded(t, Options{DataDir: t.TempDir(), Ephemeral: true}, func(s *Server) error {
+		defer ended.Store(true)
+		return s.Local.Defragment()
+	})
+	s.restartKeeper(func() (diskSpace, error) { return statDisk(s.Dir()) })
+	inside(t, "backend.defragdb")
+	err, stats := s.Health(), s.Stats()
+	if ended.Load() {
+		t.Error("health and figures waited for the database, or it was written too soon for this test")
+	}
+	if err == nil || !strings.Contains(err.Error(), "its quota is 64 MiB") || stats.DatabaseBytes < 64<<20 {
+		t.Errorf("health: %v; figures: %+v", err, stats)
+	}
+	soon(t, "healthy, with a smaller database", func() bool { return s.Health() == nil && s.Stats().DatabaseBytes < 64<<20 })
+}
+
+// TestCloseDuringRewrite: a stop doesn't wait for a database that is being written anew, which nothing can interrupt, and is no
+// failure. What was written stays, and the directory can be used once the database is written.
+func TestCloseDuringRewrite(t *testing.T) {
+	begun, written := make(chan struct{}), make(chan struct{})
+	dir := t.TempDir()
+	s := crowded(t, Options{DataDir: dir}, func(s *Server) error {
+		close(begun)
+		<-written
+		return s.Local.Defragment()
+	})
+	s.restartKeeper(func() (diskSpace, error) { return statDisk(s.Dir()) })
+	<-begun
+	atOnce(t, "Close", func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("closed while the database is written: %v", err)
+		}
+	})
+	close(written)
+	soon(t, "the directory is given back", func() bool {
+		d, err := openDir(dir, s.log)
+		return err == nil && d.release() == nil
+	})
+	if again := openTest(t, Options{DataDir: dir}); again.Local.Backend().Size() > 64<<20 {
+		t.Error("the database wasn't written anew")
+	}
+}
