@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
@@ -94,7 +95,7 @@ func (k *keeper) idle(ctx context.Context) error {
 
 // lastSnapshot returns the index of the last snapshot, the last entry that's in it, or 0.
 func (d *dataDir) lastSnapshot() (last uint64, err error) {
-	names, err := filepath.Glob(filepath.Join(d.files().Snapshots(), "*.snap"))
+	names, err := d.files().SnapshotFiles()
 	if err != nil {
 		return 0, err
 	}
@@ -125,11 +126,11 @@ func (r *room) allocateWAL() error {
 
 // walFiles returns the paths of the WAL's files, oldest first.
 func (d *dataDir) walFiles() ([]string, error) {
-	names, err := filepath.Glob(filepath.Join(d.files().WAL(), "*.wal"))
-	if err != nil || len(names) == 0 {
-		return nil, fmt.Errorf("%s has no WAL: %w", d.files().WAL(), errors.Join(err, os.ErrNotExist))
+	names, err := d.files().WALFiles()
+	if err == nil && len(names) == 0 {
+		err = &fs.PathError{Op: "open", Path: filepath.Join(d.files().WAL(), "*.wal"), Err: fs.ErrNotExist}
 	}
-	return names, nil
+	return names, err
 }
 
 // nextWALFiles returns the paths that etcd gives, in turn, to the files that it makes ahead for its WAL.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -111,6 +112,52 @@ func TestWALBoundOfDisk(t *testing.T) {
 	}{{64 << 20, false, minWALFiles}, {640 << 20, false, 5}, {1 << 40, false, maxWALFiles}, {1 << 40, true, minWALFiles}} {
 		if got := walBound(&roomState{disk: diskSpace{total: c.disk}, full: c.full}); got != c.want {
 			t.Errorf("on a disk of %d MiB the WAL may have %d files, want %d", c.disk>>20, got, c.want)
+		}
+	}
+}
+
+// TestDirectoryNamedLikePattern: a directory may have any name. Nothing is done to another one that the name would match if it were a
+// pattern, also when files are removed for a full disk.
+func TestDirectoryNamedLikePattern(t *testing.T) {
+	base := t.TempDir()
+	other := filepath.Join(base, "x1", "member", "wal")
+	if err := os.MkdirAll(other, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 * keptWALFiles {
+		if err := os.WriteFile(filepath.Join(other, fmt.Sprintf("%016x-%016x.wal", i, i)), []byte("somebody else's"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"x[1]", "x?", "x*", `x\1`} {
+		dir := filepath.Join(base, name)
+		s := openTest(t, Options{DataDir: dir})
+		if _, err := s.Client.Put(t.Context(), "k", "v"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		s.restartKeeper(func() (diskSpace, error) { return diskSpace{free: 10 << 20, total: 10 << 30}, nil })
+		soon(t, "the disk is full", func() bool { return s.Health() != nil })
+		if err := s.dir.purgeWAL(); err != nil { // as the keeper does
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		s = openTest(t, Options{DataDir: dir})
+		if res, err := s.Client.Get(t.Context(), "k"); err != nil || res.Count != 1 {
+			t.Errorf("%s: after a restart: %v, %v", name, res, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		left, err := os.ReadDir(other)
+		if err != nil || len(left) != 2*keptWALFiles {
+			t.Fatalf("%s: of the other directory %d files are left: %v", name, len(left), err)
+		}
+		for _, f := range left {
+			if info, err := f.Info(); err != nil || info.Size() != int64(len("somebody else's")) {
+				t.Errorf("%s: %s of the other directory was changed: %v", name, f.Name(), err)
+			}
 		}
 	}
 }

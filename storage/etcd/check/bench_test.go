@@ -3,6 +3,7 @@ package check
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -24,12 +25,15 @@ func BenchmarkWAL(b *testing.B) {
 	defer func(before int64) { wal.SegmentSizeBytes = before }(wal.SegmentSizeBytes)
 	wal.SegmentSizeBytes = 8 << 20
 	const entries = 18_000
-	dir := filepath.Join(b.TempDir(), "wal")
+	d := Directory{Path: b.TempDir()}
+	if err := os.Mkdir(d.Member(), 0o700); err != nil {
+		b.Fatal(err)
+	}
 	metadata, err := proto.Marshal(&pb.Metadata{NodeID: new(uint64(1)), ClusterID: new(uint64(2))})
 	if err != nil {
 		b.Fatal(err)
 	}
-	log, err := wal.Create(zap.NewNop(), dir, metadata)
+	log, err := wal.Create(zap.NewNop(), d.WAL(), metadata)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -47,7 +51,7 @@ func BenchmarkWAL(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if sum, err := readWAL(dir); err != nil || sum.commit != entries {
+		if sum, err := readWAL(d); err != nil || sum.commit != entries {
 			b.Fatal(sum, err)
 		}
 	}

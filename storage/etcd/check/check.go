@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 )
 
 // A Directory is a data directory with etcd's files. The caller holds its lock, and etcd doesn't run on it.
@@ -29,6 +30,26 @@ func (d Directory) WAL() string { return filepath.Join(d.Member(), "wal") }
 
 // Snapshots is the directory of etcd's snapshots.
 func (d Directory) Snapshots() string { return filepath.Join(d.Member(), "snap") }
+
+// WALFiles returns the paths of the WAL's files, oldest first; none if there's no WAL.
+func (d Directory) WALFiles() ([]string, error) { return filesOf(d.WAL(), ".wal") }
+
+// SnapshotFiles returns the paths of etcd's snapshots, oldest first; none if their directory is missing.
+func (d Directory) SnapshotFiles() ([]string, error) { return filesOf(d.Snapshots(), ".snap") }
+
+// filesOf lists the files of a directory whose names end so, by name. It's no pattern: the directory's own name may be anything.
+func filesOf(dir, suffix string) (paths []string, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), suffix) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths, nil
+}
 
 // Database is the file of etcd's database.
 func (d Directory) Database() string { return filepath.Join(d.Snapshots(), "db") }
@@ -58,7 +79,7 @@ func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
 		}
 		return 0, nil
 	}
-	sum, err := readWAL(d.WAL())
+	sum, err := readWAL(d)
 	if err != nil {
 		return 0, err
 	}

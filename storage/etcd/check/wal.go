@@ -6,7 +6,6 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"go.etcd.io/etcd/server/v3/storage/wal"
 )
@@ -27,15 +26,14 @@ type walSummary struct {
 	torn     bool  // there's more after the end: a write that a crash interrupted
 }
 
-// readWAL reads all of the WAL in dir and checks every record. The error is a *damage, or that of a
+// readWAL reads all of the WAL and checks every record. The error is a *damage, or that of a
 // file that can't be read. No WAL at all is a summary of no files.
-func readWAL(dir string) (walSummary, error) {
+func readWAL(d Directory) (walSummary, error) {
 	var r walReader
-	names, err := filepath.Glob(filepath.Join(dir, "*.wal"))
+	names, err := d.WALFiles()
 	if err != nil {
 		return r.sum, err
 	}
-	slices.Sort(names)
 	r.sum.files = len(names)
 	if err := checkNames(names); err != nil {
 		return r.sum, err
@@ -47,7 +45,7 @@ func readWAL(dir string) (walSummary, error) {
 		}
 	}
 	if r.sum.commit > r.sum.lastIndex {
-		return r.sum, &damage{dir, wholeFile, fmt.Sprintf("the WAL ends at entry %d, but entry %d was committed", r.sum.lastIndex, r.sum.commit)}
+		return r.sum, &damage{d.WAL(), wholeFile, fmt.Sprintf("the WAL ends at entry %d, but entry %d was committed", r.sum.lastIndex, r.sum.commit)}
 	}
 	return r.sum, nil
 }
