@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"sync/atomic"
@@ -155,11 +154,11 @@ func (s *roomState) refused() bool { return s.full || s.shut != nil }
 
 // refusal is why a write isn't let in; nil if it is.
 //
-// Clients get it, so it doesn't say where the server keeps its data: the log does.
+// Clients get it, so it doesn't say where the server keeps its data: the log does (see tell).
 func (s *roomState) refusal(kind writeKind) error {
 	switch {
 	case s.shut != nil:
-		return fmt.Errorf("the server's disk is full, and not even deletions are safe (%w); free some space, and writes go on by themselves", withoutPath(s.shut))
+		return fmt.Errorf("the server's disk is full, and not even deletions are safe (%w); free some space, and writes go on by themselves", ofSystem(s.shut))
 	case s.full && kind == puts:
 		return fmt.Errorf("the server's disk has %d MiB left and %d MiB are kept in reserve; free some space, and writes go on by themselves",
 			s.disk.free>>20, s.disk.reserve()>>20)
@@ -167,13 +166,23 @@ func (s *roomState) refusal(kind writeKind) error {
 	return nil
 }
 
-// withoutPath returns what the system says of a file, without its name.
-func withoutPath(err error) error {
-	var of *fs.PathError
-	if errors.As(err, &of) {
-		return of.Err
+// spaceLeft is a free space, in bytes, that is too little for anything.
+type spaceLeft int64
+
+func (s spaceLeft) Error() string { return fmt.Sprintf("%d KiB are left", int64(s)>>10) }
+
+// ofSystem returns what the system says of a failure, or spaceLeft, and nothing of what was wrapped around that: it has names of
+// files.
+func ofSystem(err error) error {
+	var system syscall.Errno
+	var left spaceLeft
+	switch {
+	case errors.As(err, &left):
+		return left
+	case errors.As(err, &system):
+		return system
 	}
-	return err
+	return errors.New("the server's log says why")
 }
 
 // health is why writes are refused; nil if they aren't.
@@ -196,7 +205,7 @@ func (r *room) look(ctx context.Context, want int64) (*roomState, error) {
 		}
 	}
 	if now.shut == nil && now.disk.free < minFree {
-		now.shut = fmt.Errorf("%d KiB are left", now.disk.free>>10)
+		now.shut = spaceLeft(now.disk.free)
 	}
 	r.state.Store(now)
 	return now, nil

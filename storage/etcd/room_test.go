@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -189,14 +188,34 @@ func BenchmarkRoom(b *testing.B) {
 	}
 }
 
-// TestRefusalNamesNoPath: clients are told why their writes are refused, and not where the server keeps its data.
+// TestRefusalNamesNoPath: clients are told why their writes are refused, and not where the server keeps its data. The errors are
+// those of whatever may fail when space is looked for.
 func TestRefusalNamesNoPath(t *testing.T) {
-	open := &fs.PathError{Op: "fallocate", Path: "/secret/data/member/wal", Err: syscall.ENOSPC}
-	for name, s := range map[string]*roomState{
-		"full": {full: true}, "shut": {shut: open}, "shut, wrapped": {shut: fmt.Errorf("allocate: %w", open)},
+	d := &dataDir{path: filepath.Join(t.TempDir(), "secret")} // there's none
+	r := &room{dir: d}
+	_, noDisk := statDisk(d.path)
+	readOnly, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readOnly.Close()
+	for name, cause := range map[string]error{
+		"disk": noDisk, "database": r.allocateDatabase(), "log": r.allocateWAL(), "spare": d.makeSpare(), "allocation": allocate(readOnly, 0, 1<<20),
+		"something else": fmt.Errorf("%s is odd", d.path), "nothing left": spaceLeft(12 << 10),
 	} {
-		if err := s.refusal(puts); err == nil || strings.Contains(err.Error(), "/secret") || !strings.Contains(err.Error(), "free some space") {
-			t.Errorf("%s: %v", name, err)
+		if cause == nil {
+			t.Errorf("%s: no error", name)
+			continue
 		}
+		err := (&roomState{shut: cause}).refusal(puts)
+		if err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), os.TempDir()) || !strings.Contains(err.Error(), "free some space") {
+			t.Errorf("%s, %v: %v", name, cause, err)
+		}
+	}
+	if err := (&roomState{shut: allocate(readOnly, 0, 1<<20)}).refusal(deletes); !strings.Contains(err.Error(), "bad file descriptor") {
+		t.Errorf("what the system said is missing: %v", err)
+	}
+	if err := (&roomState{full: true}).refusal(puts); !strings.Contains(err.Error(), "free some space") {
+		t.Error(err)
 	}
 }
