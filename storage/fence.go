@@ -74,7 +74,8 @@ func (p *Premise) set(to premiseState) {
 }
 
 // WithNote returns a context with which a write also writes a key that belongs to no object, so that the key's revision is that
-// of the last such write: others have it in a premise.
+// of the last such write: others have it in a premise. A deletion for which there's no space removes the key instead, which
+// breaks every premise that has it, too.
 func WithNote(ctx context.Context, key string) context.Context {
 	g := guardsOf(ctx)
 	g.notes = key
@@ -105,6 +106,21 @@ func (g guards) with(write clientv3.Op) []clientv3.Op {
 	for _, key := range []string{g.turn.Key, g.notes} {
 		if key != "" {
 			ops = append(ops, clientv3.OpPut(key, ""))
+		}
+	}
+	return ops
+}
+
+// withoutSpace returns the operations of a deletion with the guards, none of which takes space; nil if with had none that does, or if
+// it can't be done so: to remove a turn that nobody has taken yet would take none.
+func (g guards) withoutSpace(deletion clientv3.Op) []clientv3.Op {
+	if g.turn.Key == "" && g.notes == "" || g.turn.Key != "" && g.turn.Revision == 0 {
+		return nil
+	}
+	ops := []clientv3.Op{deletion}
+	for _, key := range []string{g.turn.Key, g.notes} {
+		if key != "" {
+			ops = append(ops, clientv3.OpDelete(key))
 		}
 	}
 	return ops

@@ -67,26 +67,29 @@ func (w *Writer) change(ctx context.Context, g guarded, write clientv3.Op) (Revi
 
 // commit does a write if the key is as expected, and all conditions and the guards of ctx hold.
 func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revision, error) {
-	cmps := append(make([]clientv3.Cmp, 0, 1+len(g.conds)), clientv3.Compare(clientv3.ModRevision(g.key), "=", int64(g.expected)))
 	also := guardsOf(ctx)
-	cmps = appendConditions(appendConditions(cmps, g.conds), also.list())
-	txn := w.client.Txn(ctx).If(cmps...).Then(also.with(write)...)
-	if len(cmps) > 1 { // else it's the key
-		txn = txn.Else(also.reads(g.key)...)
-	}
 	if err := w.gate.enter(ctx); err != nil {
 		return 0, Wrap(g.op, g.key, err)
 	}
 	defer w.gate.leave()
 	also.premise.set(premiseSent)
-	res, err := txn.Commit()
-	switch {
-	case err != nil && errors.Is(translate(err), ErrNoSpace):
-		rev, err := w.afterNoSpace(ctx, g, write, err)
-		if err == nil {
-			also.premise.set(premiseHeld)
+	res, err := w.send(ctx, g, also, also.with(write))
+	if err != nil && errors.Is(translate(err), ErrNoSpace) {
+		ops := also.withoutSpace(write)
+		if write.IsPut() || ops == nil {
+			rev, err := w.afterNoSpace(ctx, g, write, err)
+			if err == nil {
+				also.premise.set(premiseHeld)
+			}
+			return rev, err
 		}
-		return rev, err
+		refused := err
+		res, err = w.send(ctx, g, also, ops)
+		if err == nil && !res.Succeeded && !wasUnsent(refused) && revisionIn(res.Responses[0]) == 0 {
+			res.Succeeded = true // the first one was done: see afterNoSpace
+		}
+	}
+	switch {
 	case err != nil:
 		return 0, unanswered(g.op, g.key, err)
 	case res.Succeeded:
@@ -100,11 +103,27 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 	return 0, Wrap(g.op, g.key, err)
 }
 
-// afterNoSpace is the outcome of a write that was refused for want of space. Etcd looks for space before it proposes a write, and
+// send does the operations of a write if the key is as expected, and all conditions and guards hold.
+func (w *Writer) send(ctx context.Context, g guarded, also guards, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
+	cmps := append(make([]clientv3.Cmp, 0, 1+len(g.conds)), clientv3.Compare(clientv3.ModRevision(g.key), "=", int64(g.expected)))
+	cmps = appendConditions(appendConditions(cmps, g.conds), also.list())
+	txn := w.client.Txn(ctx).If(cmps...).Then(ops...)
+	if len(cmps)+len(ops) > 2 { // else it's the key
+		txn = txn.Else(also.reads(g.key)...)
+	}
+	return txn.Commit()
+}
+
+// wasUnsent tells whether etcd wasn't given a write that was refused. The method is of package etcd, which this one can't import.
+func wasUnsent(refusal error) bool {
+	var unsent interface{ Unsent() }
+	return errors.As(refusal, &unsent)
+}
+
+// afterNoSpace is the outcome of a put that was refused for want of space. Etcd looks for space before it proposes a write, and
 // once more when it applies it: a write that meets the quota only then is done, and refused all the same.
 func (w *Writer) afterNoSpace(ctx context.Context, g guarded, write clientv3.Op, refusal error) (Revision, error) {
-	var unsent interface{ Unsent() } // of package etcd, which this one can't import: etcd didn't get the write
-	if errors.As(refusal, &unsent) || !write.IsPut() {
+	if wasUnsent(refusal) || !write.IsPut() {
 		return 0, Wrap(g.op, g.key, refusal)
 	}
 	res, err := w.client.Get(ctx, g.key)

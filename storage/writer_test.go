@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -87,6 +88,48 @@ func TestDoneAtTheQuota(t *testing.T) {
 			rev, err := storage.NewWriter(client).Update(t.Context(), "/k", []byte("v"), expected)
 			if rev != c.rev || !errors.Is(err, c.err) {
 				t.Errorf("%d, %v; want %d, %v", rev, err, c.rev, c.err)
+			}
+		})
+	}
+}
+
+// crossing is an etcd that does what it's told first, and refuses it all the same, because the quota was reached just then.
+type crossing struct {
+	failing
+	sent int
+}
+
+func (c *crossing) Txn(context.Context) clientv3.Txn { return c }
+func (c *crossing) If(...clientv3.Cmp) clientv3.Txn  { return c }
+func (c *crossing) Then(...clientv3.Op) clientv3.Txn { return c }
+func (c *crossing) Else(...clientv3.Op) clientv3.Txn { return c }
+
+func (c *crossing) Commit() (*clientv3.TxnResponse, error) {
+	if c.sent++; c.sent == 1 {
+		return nil, c.err
+	}
+	return &clientv3.TxnResponse{Header: &etcdserverpb.ResponseHeader{Revision: 9}, Responses: []*etcdserverpb.ResponseOp{
+		{Response: &etcdserverpb.ResponseOp_ResponseRange{ResponseRange: &etcdserverpb.RangeResponse{Kvs: c.has}}},
+	}}, nil
+}
+
+// TestDeletedAtTheQuota: a deletion with a note that was done, and refused all the same, is done.
+func TestDeletedAtTheQuota(t *testing.T) {
+	refused := unsent{errors.New("the disk is full")}
+	for name, c := range map[string]struct {
+		etcd crossing
+		err  error
+	}{
+		"done":                {crossing{failing: failing{err: rpctypes.ErrNoSpace}}, nil},
+		"changed by somebody": {crossing{failing: failing{err: rpctypes.ErrNoSpace, has: []*mvccpb.KeyValue{{Key: []byte("/k"), ModRevision: 7}}}}, storage.ErrConflict},
+		"never sent":          {crossing{failing: failing{err: refused}}, storage.ErrConflict},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client := clientv3.NewCtxClient(t.Context())
+			client.KV = &c.etcd
+			rev, err := storage.NewWriter(client).Delete(storage.WithNote(t.Context(), "/note"), "/k", 5)
+			if !errors.Is(err, c.err) || err == nil && rev != 9 {
+				t.Errorf("%d, %v; want %v", rev, err, c.err)
 			}
 		})
 	}

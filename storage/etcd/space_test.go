@@ -12,6 +12,8 @@ import (
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 func openTest(t *testing.T, o Options) *Server {
@@ -253,5 +255,66 @@ func TestAlarmOfARemovedMember(t *testing.T) {
 	soon(t, "a write succeeds", func() bool { return look() == nil && write() == nil })
 	if err := voter.Health(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDeletionWithNote: a deletion goes on at the quota and on a full disk also if it has to leave a note, which takes space. Who was
+// judged by the note's revision notices.
+func TestDeletionWithNote(t *testing.T) {
+	const key, note = "/registry/x/a", "/note"
+	for name, fill := range map[string]func(t *testing.T, s *Server){
+		"at the quota": func(t *testing.T, s *Server) {
+			var err error
+			for i := 0; err == nil; i++ {
+				_, err = s.Client.Put(t.Context(), fmt.Sprint("k", i), strings.Repeat("v", 1<<20))
+			}
+			if !errors.Is(err, rpctypes.ErrNoSpace) {
+				t.Fatal(err)
+			}
+		},
+		"on a full disk": func(t *testing.T, s *Server) {
+			s.keeper.room.disk = func() (diskSpace, error) { return diskSpace{free: 10 << 20, total: 10 << 30}, nil }
+			if _, err := s.keeper.guardDisk(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true, QuotaBytes: minQuotaBytes})
+			s.haltKeeper()
+			w, noting := storage.NewWriter(s.Client), storage.WithNote(t.Context(), note)
+			written, err := w.Create(noting, key, []byte("v"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			turn := storage.Condition{Key: "/turn"}
+			if turn.Revision, err = w.Create(t.Context(), turn.Key, nil); err != nil {
+				t.Fatal(err)
+			}
+			fill(t, s)
+			if _, err := w.Update(noting, key, []byte("w"), written); !errors.Is(err, storage.ErrNoSpace) {
+				t.Errorf("an update: %v", err)
+			}
+			if _, err := w.Delete(storage.WithTurn(noting, storage.Condition{Key: "/nobody's"}), key, written); !errors.Is(err, storage.ErrNoSpace) {
+				t.Errorf("a deletion in a turn that nobody had before, which needs space: %v", err)
+			}
+			if _, err := w.Delete(noting, key, written-1); !errors.Is(err, storage.ErrConflict) {
+				t.Errorf("a deletion of what was there before: %v", err)
+			}
+			premise := &storage.Premise{Condition: storage.Condition{Key: note, Revision: written}}
+			deleted, err := w.Delete(storage.WithTurn(noting, turn), key, written)
+			if err != nil {
+				t.Fatalf("a deletion: %v", err)
+			}
+			for _, gone := range []string{key, note, turn.Key} {
+				res, err := s.Client.Get(t.Context(), gone)
+				if err != nil || len(res.Kvs) > 0 || res.Header.Revision != int64(deleted) {
+					t.Errorf("%s after revision %d: %v, %v", gone, deleted, res, err)
+				}
+			}
+			if _, err := w.Delete(storage.WithPremise(t.Context(), premise), "/turn", turn.Revision); !errors.Is(err, storage.ErrPremise) || !premise.Broken() {
+				t.Errorf("a write that was judged before: %v", err)
+			}
+		})
 	}
 }
