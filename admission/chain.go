@@ -39,11 +39,11 @@ func concerns(m Member, a *registry.Attributes) bool {
 }
 
 // Admit lets the plug-ins change an object, in one round or in two.
-func (c *Chain) Admit(ctx context.Context, r *request) error {
-	return c.shown(r, func(r *request) error {
+func (c *Chain) Admit(ctx context.Context, r *request) (registry.Verdict, error) {
+	return c.shown(r, func(r *request) (registry.Verdict, error) {
 		ctx, round := match.WithRounds(ctx)
-		if err := c.round(ctx, r); err != nil || !round.Next() {
-			return err
+		if said, err := c.round(ctx, r); err != nil || said.Refused() || !round.Next() {
+			return said, err
 		}
 		return c.round(ctx, r)
 	})
@@ -51,7 +51,7 @@ func (c *Chain) Admit(ctx context.Context, r *request) error {
 
 // round asks each plug-in once. In the second round it notes when a plug-in has changed the object: policies and webhooks
 // note that themselves.
-func (c *Chain) round(ctx context.Context, r *request) error {
+func (c *Chain) round(ctx context.Context, r *request) (registry.Verdict, error) {
 	round := match.RoundOf(ctx)
 	for _, m := range c.members {
 		if !concerns(m, &r.Attributes) {
@@ -61,54 +61,53 @@ func (c *Chain) round(ctx context.Context, r *request) error {
 		if round.Second() && r.Object != nil {
 			before = r.Object.DeepCopy()
 		}
-		if err := m.Admit(ctx, r); err != nil {
-			return err
+		if said, err := m.Admit(ctx, r); err != nil || said.Refused() {
+			return said, err
 		}
 		if before != nil && !equality.Semantic.DeepEqual(before, r.Object) {
 			round.Changed()
 		}
 	}
-	return nil
+	return registry.Verdict{}, nil
 }
 
 // Validate lets the plug-ins judge an object as it would be stored.
-func (c *Chain) Validate(ctx context.Context, r *request) error {
-	return c.shown(r, func(r *request) error {
+func (c *Chain) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
+	return c.shown(r, func(r *request) (registry.Verdict, error) {
 		for _, m := range c.members {
 			v, ok := m.(registry.Validator)
 			if !ok || !concerns(m, &r.Attributes) {
 				continue
 			}
-			if err := v.Validate(ctx, r); err != nil {
-				return err
+			if said, err := v.Validate(ctx, r); err != nil || said.Refused() {
+				return said, err
 			}
 		}
-		return nil
+		return registry.Verdict{}, nil
 	})
 }
 
 // shown has plug-ins asked about what the request's path shows: at the subresource scale that's a Scale. What they make of
 // it goes into the object.
-func (c *Chain) shown(r *request, ask func(*request) error) error {
+func (c *Chain) shown(r *request, ask func(*request) (registry.Verdict, error)) (said registry.Verdict, err error) {
 	e := c.registry.Catalog().Endpoint(r.Resource)
 	if r.Subresource != "scale" || e == nil {
 		return ask(r)
 	}
 	scaled := &request{Attributes: r.Attributes}
 	scaled.Kind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
-	var err error
 	if scaled.Object, err = e.Scale(r.Object); err != nil {
-		return err
+		return said, err
 	}
 	if scaled.Old, err = e.Scale(r.Old); err != nil {
-		return err
+		return said, err
 	}
-	err = ask(scaled)
+	said, err = ask(scaled)
 	r.Warnings = scaled.Warnings
-	if err != nil || r.Object == nil {
-		return err
+	if err != nil || said.Refused() || r.Object == nil {
+		return said, err
 	}
-	return e.Rescale(r.Object, scaled.Object)
+	return said, e.Rescale(r.Object, scaled.Object)
 }
 
 // allowAll is who is asked where nobody else decides.

@@ -2,9 +2,7 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"reflect"
 	"runtime"
 	"runtime/debug"
@@ -12,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -35,17 +32,18 @@ import (
 // once, and should end with ctx. It may use the server as a client does. But while it's asked about a definition it must not
 // write another one: definitions are written one after the other, so it would wait for itself.
 //
-// An error refuses the write. A HookAnswer, and a Status error of a 4xx code, are answered as they are. Any other error
-// becomes 403 Forbidden with its text, which is kube-apiserver's rule for its plugins. A panic is logged and answered 500.
+// What a hook says of the request is its Verdict. An error means that it couldn't judge, and goes the way of all errors: what
+// storage says becomes what it becomes everywhere (503, 504, 507, or the write begins again after a reset), a Status error is
+// answered as it is, and any other is logged and answered 500. So is a panic.
 type Admission[T any] interface {
-	Admit(ctx context.Context, r *AdmissionRequest[T]) error
+	Admit(ctx context.Context, r *AdmissionRequest[T]) (Verdict, error)
 }
 
 // Validator is a hook of Options.Admission, or of Registry.Use, that wants to judge an object as it would be stored. It's
 // asked when all hooks have changed the object and validation has found it valid, about the same requests as Admit and
-// with the same rules for errors. It mustn't change the objects, because the next hook is asked about them, too.
+// with the same rules for verdicts and errors. It mustn't change the objects, because the next hook is asked about them, too.
 type Validator interface {
-	Validate(ctx context.Context, r *AdmissionRequest[unstructured.Unstructured]) error
+	Validate(ctx context.Context, r *AdmissionRequest[unstructured.Unstructured]) (Verdict, error)
 }
 
 // Selective is a hook that is only asked about some requests. Concerns must be quick, because it's called for every write:
@@ -55,10 +53,12 @@ type Selective interface {
 }
 
 // AdmissionFunc is a function as an Admission.
-type AdmissionFunc[T any] func(ctx context.Context, r *AdmissionRequest[T]) error
+type AdmissionFunc[T any] func(ctx context.Context, r *AdmissionRequest[T]) (Verdict, error)
 
 // Admit calls f.
-func (f AdmissionFunc[T]) Admit(ctx context.Context, r *AdmissionRequest[T]) error { return f(ctx, r) }
+func (f AdmissionFunc[T]) Admit(ctx context.Context, r *AdmissionRequest[T]) (Verdict, error) {
+	return f(ctx, r)
+}
 
 // AdmissionRequest is what an Admission judges. The hook owns it: the server makes copies for each call, and keeps nothing.
 type AdmissionRequest[T any] struct {
@@ -219,13 +219,14 @@ func validators(hooks []Admission[unstructured.Unstructured]) []Admission[unstru
 func (e *Endpoint) callValidators(ctx context.Context, c hookCall[unstructured.Unstructured], hooks []Admission[unstructured.Unstructured]) error {
 	for _, hook := range hooks {
 		r := &AdmissionRequest[unstructured.Unstructured]{Attributes: *c.about, Object: c.obj, Old: c.old}
-		var refusal error
-		if err := e.res.registry.call("validation by "+nameOf(hook), nil, func() { refusal = hook.(Validator).Validate(ctx, r) }); err != nil {
+		var said Verdict
+		var failed error
+		if err := e.res.registry.call("validation by "+nameOf(hook), nil, func() { said, failed = hook.(Validator).Validate(ctx, r) }); err != nil {
 			return err
 		}
 		c.about.Warnings = r.Warnings
-		if refusal != nil {
-			return e.refuse(ctx, c.about.Name, refusal)
+		if err := e.heed(ctx, c.about.Name, said, failed); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -330,13 +331,14 @@ func (c hookCall[T]) to(ctx context.Context, hooks []Admission[T]) (*T, error) {
 				return c.meta(r.Object)
 			}
 		}
-		var refusal error
-		if err := c.endpoint.res.registry.call("admission by "+nameOf(hook), subject, func() { refusal = hook.Admit(ctx, r) }); err != nil {
+		var said Verdict
+		var failed error
+		if err := c.endpoint.res.registry.call("admission by "+nameOf(hook), subject, func() { said, failed = hook.Admit(ctx, r) }); err != nil {
 			return nil, err
 		}
 		c.about.Warnings = r.Warnings
-		if refusal != nil {
-			return nil, c.endpoint.refuse(ctx, c.about.Name, refusal)
+		if err := c.endpoint.heed(ctx, c.about.Name, said, failed); err != nil {
+			return nil, err
 		}
 		if obj != nil {
 			obj = r.Object
@@ -351,39 +353,6 @@ func nameOf(hook any) string {
 		return runtime.FuncForPC(v.Pointer()).Name()
 	}
 	return fmt.Sprintf("%T", hook)
-}
-
-// refusal is a hook's error as it's answered. Its code says nothing about the object: a hook may say "not found" of
-// something else.
-type refusal struct{ *apierrors.StatusError }
-
-func (r refusal) Unwrap() error { return r.StatusError }
-
-func isRefusal(err error) bool {
-	var r refusal
-	return errors.As(err, &r)
-}
-
-// HookAnswer is an error of a hook's that is answered as it is, whatever its code: what a webhook says isn't this server's.
-type HookAnswer struct{ *apierrors.StatusError }
-
-// refuse makes a Status of a hook's error.
-func (e *Endpoint) refuse(ctx context.Context, name string, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	var whole *HookAnswer
-	if errors.As(err, &whole) {
-		return refusal{whole.StatusError}
-	}
-	var answered apierrors.APIStatus
-	if errors.As(err, &answered) {
-		if s := answered.Status(); s.Code >= http.StatusBadRequest && s.Code < http.StatusInternalServerError {
-			s.Status = metav1.StatusFailure
-			return refusal{&apierrors.StatusError{ErrStatus: s}}
-		}
-	}
-	return refusal{apierrors.NewForbidden(e.resource(), clip.Text(name), err)}
 }
 
 // PanicError is a panic of a function that the program brought.

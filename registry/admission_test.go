@@ -16,6 +16,8 @@ import (
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 const (
@@ -23,10 +25,16 @@ const (
 	apply = "application/apply-patch+yaml"
 )
 
-// onGadgets and onAll are hooks as functions.
+// judging is a hook as a function that says why it refuses a request.
+type judging[T any] func(ctx context.Context, r *AdmissionRequest[T]) error
+
+func (f judging[T]) Admit(ctx context.Context, r *AdmissionRequest[T]) (Verdict, error) {
+	return Refuse(f(ctx, r)), nil
+}
+
 type (
-	onGadgets = AdmissionFunc[Gadget]
-	onAll     = AdmissionFunc[unstructured.Unstructured]
+	onGadgets = judging[Gadget]
+	onAll     = judging[unstructured.Unstructured]
 )
 
 // withGadgets registers Gadgets, as the definition says.
@@ -149,27 +157,27 @@ func (j judge) Concerns(a *Attributes) bool {
 	return a.Resource.Resource == "gadgets" && (j.only == "" || j.only == a.Operation)
 }
 
-func (j judge) Admit(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
+func (j judge) Admit(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) (pass Verdict, err error) {
 	j.calls.add("admit %s as %s with %T", r.Operation, r.User.GetName(), r.Options)
 	if r.Object == nil {
-		return nil
+		return pass, nil
 	}
-	return unstructured.SetNestedField(r.Object.Object, "seen", "spec", "color")
+	return pass, unstructured.SetNestedField(r.Object.Object, "seen", "spec", "color")
 }
 
-func (j judge) Validate(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
+func (j judge) Validate(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) (pass Verdict, err error) {
 	if r.Object == nil {
 		j.calls.add("judge %s", r.Operation)
-		return nil
+		return pass, nil
 	}
 	color, _, _ := unstructured.NestedString(r.Object.Object, "spec", "color")
 	size, _, _ := unstructured.NestedInt64(r.Object.Object, "spec", "size")
 	j.calls.add("judge %s %s %d", r.Operation, color, size)
 	r.Warn("judged")
 	if size == 13 {
-		return errors.New("unlucky")
+		return Refuse(errors.New("unlucky")), nil
 	}
-	return nil
+	return pass, nil
 }
 
 // TestValidators: they're asked after validation, with the object as it would be stored, and only about what concerns them.
@@ -309,7 +317,7 @@ func TestAdmissionRefuses(t *testing.T) {
 		{"a wrapped Status", fmt.Errorf("quota: %w", conflict), 409, metav1.StatusReasonConflict, "used up"},
 		{"a Status 404", apierrors.NewNotFound(runtimeschema.GroupResource{Resource: "owners"}, "o"), 404, metav1.StatusReasonNotFound, `owners "o" not found`},
 		{"a Status 409", apierrors.NewAlreadyExists(runtimeschema.GroupResource{Resource: "owners"}, "o"), 409, metav1.StatusReasonAlreadyExists, `owners "o" already exists`},
-		{"a Status 500", apierrors.NewInternalError(errors.New("its disk is full")), 403, metav1.StatusReasonForbidden, "its disk is full"},
+		{"a Status 500", apierrors.NewInternalError(errors.New("its disk is full")), 500, metav1.StatusReasonInternalError, "its disk is full"},
 		{"no code", &apierrors.StatusError{}, 403, metav1.StatusReasonForbidden, `"a" is forbidden`},
 	}
 	var refusal error
@@ -339,6 +347,70 @@ func TestAdmissionRefuses(t *testing.T) {
 	if s.current() != before {
 		t.Error("something that was refused was written")
 	}
+}
+
+// TestAdmissionFails: what storage says to a hook is answered as what it says to a verb; what it says of some key isn't about
+// the object. A Status is answered as it is, and any other error is the server's.
+func TestAdmissionFails(t *testing.T) {
+	tests := []struct {
+		name string
+		err  error
+		code int32 // 0: no Status
+	}{
+		{"a full disk", fmt.Errorf("update %q: %w", "/a", storage.ErrNoSpace), 507},
+		{"no answer", fmt.Errorf("read %q: %w", "/a", storage.ErrUnavailable), 503},
+		{"no majority", fmt.Errorf("%w: %w", storage.ErrUnavailable, storage.ErrNoMajority), 503},
+		{"an unknown outcome", fmt.Errorf("%w (%w)", storage.ErrUnavailable, storage.ErrUnknownOutcome), 504},
+		{"another key is missing", fmt.Errorf("read %q: %w", "/a", storage.ErrNotFound), 0},
+		{"another key exists", fmt.Errorf("create %q: %w", "/a", storage.ErrExists), 0},
+		{"another key's conflict", fmt.Errorf("update %q: %w", "/a", storage.ErrConflict), 0},
+		{"a Status", apierrors.NewServiceUnavailable("later"), 503},
+		{"a mistake", errors.New("a mistake"), 0},
+	}
+	for _, stage := range []string{"Admit", "Validate"} {
+		var hook failing
+		s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{&hook}}, withGadgets(Definition[Gadget]{}))
+		e := s.goGadgets()
+		s.ok(e.Create(s.ctx, "default", nil, gadget("a", "")))
+		for _, test := range tests {
+			t.Run(stage+"/"+test.name, func(t *testing.T) {
+				hook = failing{stage, test.err}
+				check := func(_ any, err error) {
+					t.Helper()
+					var status apierrors.APIStatus
+					switch {
+					case !errors.As(err, &status) && test.code == 0 && errors.Is(err, test.err):
+					case !errors.As(err, &status) || status.Status().Code != test.code:
+						t.Errorf("the answer is %v, want %d", err, test.code)
+					}
+				}
+				check(e.Create(s.ctx, "default", nil, gadget("b", "")))
+				check(e.Patch(s.ctx, "default", "a", "", merge, nil, []byte(`{"spec":{"size":1}}`)))
+				check(e.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=me&force=true"), gadget("a", `,"spec":{"size":1}`)))
+				check(e.Delete(s.ctx, "default", "a", nil, nil))
+			})
+		}
+	}
+}
+
+// failing is a hook that can't judge.
+type failing struct {
+	in  string // one of its methods
+	err error
+}
+
+func (f *failing) Admit(context.Context, *AdmissionRequest[unstructured.Unstructured]) (pass Verdict, err error) {
+	if f.in == "Admit" {
+		err = f.err
+	}
+	return pass, err
+}
+
+func (f *failing) Validate(context.Context, *AdmissionRequest[unstructured.Unstructured]) (pass Verdict, err error) {
+	if f.in == "Validate" {
+		err = f.err
+	}
+	return pass, err
 }
 
 // TestAdmissionRefusesApply: what a hook says of something else isn't taken for news of the object, which would make an
@@ -419,11 +491,11 @@ type quota struct {
 	change func(m metav1.Object)
 }
 
-func (q *quota) Admit(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
+func (q *quota) Admit(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) (pass Verdict, err error) {
 	if r.Object != nil && q.change != nil {
 		q.change(r.Object)
 	}
-	return nil
+	return pass, nil
 }
 
 // TestAdmissionLeavesAlone: what only the server decides can't be changed, whoever tries.

@@ -28,11 +28,11 @@ func (w *write) applyConfiguration(ctx context.Context, body []byte) (Result, er
 		switch {
 		case err == nil:
 			return w.answer(ctx, stored)
-		case !apierrors.IsNotFound(err) || isRefusal(err) || w.Subresource != whole:
+		case !apierrors.IsNotFound(err) || isHookError(err) || w.Subresource != whole:
 			return Result{}, err
 		}
 		res, err := w.createApplied(ctx, wanted)
-		if !apierrors.IsAlreadyExists(err) || isRefusal(err) { // else somebody else has just created it
+		if !apierrors.IsAlreadyExists(err) || isHookError(err) { // else somebody else has just created it
 			return res, err
 		}
 	}

@@ -96,7 +96,7 @@ func (w *write) answerTo(ctx context.Context, o *object.Object) ([]byte, error) 
 		return nil, err
 	}
 	if refusal != nil {
-		return nil, w.refuse(ctx, o.Meta.Name, refusal)
+		return nil, w.fail(o.Meta.Name, refusal)
 	}
 	if m, ok := obj.(message); ok && w.shown.Encoding == form.Protobuf {
 		return encodeApart(w.shown, metav1.TypeMeta{APIVersion: w.apiVersion(), Kind: w.Kind}, m)

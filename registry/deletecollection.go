@@ -52,7 +52,7 @@ func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.De
 				return d.delete(ctx)
 			})
 			switch {
-			case apierrors.IsNotFound(err) && !isRefusal(err): // somebody else was faster
+			case apierrors.IsNotFound(err) && !isHookError(err): // somebody else was faster
 				stored = o
 			case err != nil:
 				return err

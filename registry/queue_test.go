@@ -27,7 +27,7 @@ func TestWritersOfOneObject(t *testing.T) {
 	const writers = 48
 	var tries atomic.Int64
 	all := make(chan struct{})
-	hook := AdmissionFunc[unstructured.Unstructured](func(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
+	hook := judging[unstructured.Unstructured](func(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
 		if r.Operation == Update {
 			tries.Add(1)
 			<-all
@@ -67,7 +67,7 @@ func TestWritersOfOneObject(t *testing.T) {
 // A writer that gives up leaves the queue, and other objects don't wait.
 func TestWaitingForATurn(t *testing.T) {
 	inside, open, once := make(chan struct{}), make(chan struct{}), sync.Once{}
-	s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{AdmissionFunc[unstructured.Unstructured](func(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
+	s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{judging[unstructured.Unstructured](func(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
 		if r.Operation == Update && strings.Contains(fmt.Sprint(r.Object.GetAnnotations()), "slow") {
 			once.Do(func() {
 				close(inside)

@@ -25,7 +25,7 @@ func TestFunctionsShareNothing(t *testing.T) {
 	s := start(t, "", Options{}, func(r *Registry) {
 		Register(r, Definition[Loose]{
 			Group: "go.example.com", Version: "v1", Kind: "Loose", Plural: "loose", UnconditionalUpdate: true,
-			Admission: []Admission[Loose]{AdmissionFunc[Loose](func(_ context.Context, r *AdmissionRequest[Loose]) error {
+			Admission: []Admission[Loose]{judging[Loose](func(_ context.Context, r *AdmissionRequest[Loose]) error {
 				r.Object.Data["deep"].(map[string]any)["more"] = true
 				list(r.Object)[0] = list(r.Object)[0].(string) + "+"
 				if r.Old != nil {

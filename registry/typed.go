@@ -13,7 +13,6 @@ import (
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -549,11 +548,10 @@ func (t *typed) mayWrite(ctx context.Context, obj, old Typed) error {
 	if err := t.on(obj, "MayWrite", func() { refused = t.MayWrite(ctx, obj, old) }); err != nil {
 		return err
 	}
-	var status *apierrors.StatusError
-	if errors.As(refused, &status) {
-		return refusal{status}
+	if refused != nil {
+		return hookError{refused}
 	}
-	return refused
+	return nil
 }
 
 // claim takes what only this object may have. obj is its value; settle tells what has become of the write.

@@ -34,7 +34,7 @@ func (e *Endpoint) Update(ctx context.Context, r *Request) (Result, error) {
 		switch {
 		case err == nil:
 			return w.answer(ctx, stored)
-		case w.createsOnUpdate() && apierrors.IsNotFound(err) && !isRefusal(err):
+		case w.createsOnUpdate() && apierrors.IsNotFound(err) && !isHookError(err):
 			return w.createUpdated(ctx, in)
 		}
 		return Result{}, err

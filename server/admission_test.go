@@ -18,7 +18,7 @@ import (
 // TestAdmission: a program's hook sees every resource, labels what is new, and keeps what it wants to keep.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
-	hook := func(_ context.Context, r *registry.AdmissionRequest[unstructured.Unstructured]) error {
+	hook := func(_ context.Context, r *registry.AdmissionRequest[unstructured.Unstructured]) (pass registry.Verdict, err error) {
 		switch {
 		case r.Name == "broken":
 			panic("a mistake in the hook")
@@ -29,9 +29,9 @@ func TestAdmission(t *testing.T) {
 			r.Warn("labelled")
 		case r.Operation == registry.Delete && r.Resource.Resource == "namespaces":
 			r.Warn("think twice")
-			return errors.New("namespaces stay")
+			return registry.Refuse(errors.New("namespaces stay")), nil
 		}
-		return nil
+		return pass, nil
 	}
 	var log buffer
 	s := servertest.New(t, func(s *server.Server) {

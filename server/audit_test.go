@@ -410,7 +410,7 @@ func TestAuditPanic(t *testing.T) {
 	t.Parallel()
 	a := newAudited(t, "omitStages: [RequestReceived]\nrules: [{level: Metadata, resources: [{resources: [configmaps]}]}]", func(s *server.Server) {
 		s.Log = slog.New(slog.DiscardHandler)
-		s.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](func(context.Context, *registry.AdmissionRequest[unstructured.Unstructured]) error {
+		s.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](func(context.Context, *registry.AdmissionRequest[unstructured.Unstructured]) (registry.Verdict, error) {
 			panic("broken")
 		})}
 	})

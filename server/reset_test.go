@@ -310,17 +310,17 @@ func TestResetDuringWrites(t *testing.T) {
 	t.Parallel()
 	reached, release := make(chan string), make(chan struct{})
 	var armed atomic.Bool
-	hook := func(ctx context.Context, r *registry.AdmissionRequest[unstructured.Unstructured]) error {
+	hook := func(ctx context.Context, r *registry.AdmissionRequest[unstructured.Unstructured]) (pass registry.Verdict, err error) {
 		if r.Resource.Resource != "gizmos" || !armed.CompareAndSwap(true, false) {
-			return nil
+			return pass, nil
 		}
 		select {
 		case reached <- r.Name:
 		case <-ctx.Done():
-			return ctx.Err()
+			return pass, ctx.Err()
 		}
 		<-release
-		return nil
+		return pass, nil
 	}
 	s := servertest.New(t, func(s *server.Server) {
 		s.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](hook)}
@@ -566,4 +566,34 @@ func TestResetDuringDeletion(t *testing.T) {
 	deletions(t, watch, "other")
 	got, _ := stored(t, s, namespacesPath, definitionsPath, shop)
 	compare(t, got, before)
+}
+
+// TestResetUnderQuota: a write that is being charged to a quota while everything is reset begins again; it isn't refused.
+func TestResetUnderQuota(t *testing.T) {
+	t.Parallel()
+	s := newWithPlugins(t, "ResourceQuota")
+	s.PostYAML(namespaceDefault+"resourcequotas", "{metadata: {name: q}, spec: {hard: {configmaps: '100000'}}}")
+	if used := usedOf(t, s, "q"); used["configmaps"] == "" {
+		t.Fatalf("at first %v is used", used)
+	}
+	s.Snapshot("counted")
+	var stop atomic.Bool
+	var writers sync.WaitGroup
+	for w := range 4 {
+		writers.Go(func() {
+			for i := 0; !stop.Load(); i++ {
+				code, answer := post(s, mapsPath, fmt.Sprintf("metadata: {name: c%d-%d}", w, i))
+				if code != http.StatusCreated && code != http.StatusConflict {
+					t.Errorf("a create is answered %d %s", code, answer)
+				}
+			}
+		})
+	}
+	for range 60 {
+		if res, answer := s.Do("POST", "/debug/reset?to=counted", ""); res.StatusCode != http.StatusOK {
+			t.Error(answer)
+		}
+	}
+	stop.Store(true)
+	writers.Wait()
 }

@@ -27,7 +27,9 @@ type request = registry.AdmissionRequest[unstructured.Unstructured]
 type judge struct{}
 
 // Admit lets everything pass: Validate judges.
-func (judge) Admit(context.Context, *request) error { return nil }
+func (judge) Admit(context.Context, *request) (registry.Verdict, error) {
+	return registry.Verdict{}, nil
+}
 
 // writes tells whether a request writes an object of a resource in one of these ways, and not a subresource.
 func writes(a *registry.Attributes, group, plural string, operations ...registry.Operation) bool {

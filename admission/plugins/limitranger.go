@@ -35,7 +35,11 @@ func (l *LimitRanger) Concerns(a *registry.Attributes) bool {
 }
 
 // Admit sets defaults.
-func (l *LimitRanger) Admit(_ context.Context, r *request) error {
+func (l *LimitRanger) Admit(_ context.Context, r *request) (registry.Verdict, error) {
+	return registry.Refuse(l.complete(r)), nil
+}
+
+func (l *LimitRanger) complete(r *request) error {
 	ranges := l.ranges.Get()[r.Namespace]
 	if len(ranges) == 0 || r.Resource.Resource != "pods" {
 		return nil
@@ -110,7 +114,11 @@ func fillIn(list *corev1.ResourceList, defaults corev1.ResourceList) (names []st
 }
 
 // Validate refuses what is beyond the bounds.
-func (l *LimitRanger) Validate(_ context.Context, r *request) error {
+func (l *LimitRanger) Validate(_ context.Context, r *request) (registry.Verdict, error) {
+	return registry.Refuse(l.check(r)), nil
+}
+
+func (l *LimitRanger) check(r *request) error {
 	ranges := l.ranges.Get()[r.Namespace]
 	if len(ranges) == 0 {
 		return nil

@@ -34,7 +34,11 @@ func (*OwnerReferences) Concerns(a *registry.Attributes) bool {
 }
 
 // Validate judges new owners.
-func (o *OwnerReferences) Validate(ctx context.Context, r *request) error {
+func (o *OwnerReferences) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
+	return registry.Refuse(o.check(ctx, r)), nil
+}
+
+func (o *OwnerReferences) check(ctx context.Context, r *request) error {
 	var before []metav1.OwnerReference
 	if r.Old != nil {
 		before = r.Old.GetOwnerReferences()

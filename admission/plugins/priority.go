@@ -36,7 +36,11 @@ func (*Priority) Concerns(a *registry.Attributes) bool {
 }
 
 // Admit gives a pod its priority.
-func (p *Priority) Admit(_ context.Context, r *request) error {
+func (p *Priority) Admit(_ context.Context, r *request) (registry.Verdict, error) {
+	return registry.Refuse(p.complete(r)), nil
+}
+
+func (p *Priority) complete(r *request) error {
 	if r.Resource.Resource != "pods" {
 		return nil
 	}
@@ -107,7 +111,11 @@ func defaultClass(classes []*schedulingv1.PriorityClass) (found *schedulingv1.Pr
 }
 
 // Validate refuses a second default class.
-func (p *Priority) Validate(_ context.Context, r *request) error {
+func (p *Priority) Validate(_ context.Context, r *request) (registry.Verdict, error) {
+	return registry.Refuse(p.check(r)), nil
+}
+
+func (p *Priority) check(r *request) error {
 	if r.Resource.Resource != "priorityclasses" {
 		return nil
 	}

@@ -49,34 +49,40 @@ func (q *ResourceQuota) Concerns(a *registry.Attributes) bool {
 }
 
 // Validate charges an object.
-func (q *ResourceQuota) Validate(ctx context.Context, r *request) error {
+func (q *ResourceQuota) Validate(ctx context.Context, r *request) (pass registry.Verdict, err error) {
 	if writes(&r.Attributes, "", "resourcequotas", registry.Create, registry.Update) {
 		if err := warnUncounted(r); err != nil {
-			return err
+			return registry.Refuse(err), nil
 		}
 	}
 	charges, err := q.charges(r)
-	if err != nil || len(charges) == 0 || r.Operation == registry.Update && r.Resource.Resource != "services" {
-		return err
+	if err != nil {
+		return registry.Refuse(err), nil
+	}
+	if len(charges) == 0 || r.Operation == registry.Update && r.Resource.Resource != "services" {
+		return pass, nil
 	}
 	for _, c := range charges { // before any of them is charged
 		if err := c.check(c.quota); err != nil {
-			return err
+			return registry.Refuse(err), nil
 		}
 	}
 	if r.DryRun {
-		return nil
+		return pass, nil
 	}
 	q.ledger.Begin(ctx, r.Namespace)
 	for i, c := range charges {
-		if err := q.charge(ctx, c); err != nil {
-			for _, done := range charges[:i] {
-				err = errors.Join(err, q.giveBack(ctx, done))
-			}
-			return err
+		said, err := q.charge(ctx, c)
+		if err == nil && !said.Refused() {
+			continue
 		}
+		for _, done := range charges[:i] {
+			// What can't be given back now the controller gives back: see Ledger.
+			_ = q.giveBack(ctx, done)
+		}
+		return said, err
 	}
-	return nil
+	return pass, nil
 }
 
 // warnUncounted tells the client which limits of a quota nobody counts.
@@ -174,14 +180,14 @@ func join(names []corev1.ResourceName) string {
 }
 
 // charge raises what is used of a quota, if there's room.
-func (q *ResourceQuota) charge(ctx context.Context, c charge) error {
-	var refused error
-	err := q.amend(ctx, c, func(rq *corev1.ResourceQuota) {
-		if refused = c.check(rq); refused == nil {
+func (q *ResourceQuota) charge(ctx context.Context, c charge) (said registry.Verdict, err error) {
+	err = q.amend(ctx, c, func(rq *corev1.ResourceQuota) {
+		refused := c.check(rq)
+		if said = registry.Refuse(refused); refused == nil {
 			c.add(rq, 1)
 		}
 	})
-	return errors.Join(refused, err)
+	return said, err
 }
 
 // giveBack undoes a charge. The request is refused in any case.

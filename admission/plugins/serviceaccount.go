@@ -46,13 +46,13 @@ func (*ServiceAccount) Concerns(a *registry.Attributes) bool {
 }
 
 // Admit completes a pod.
-func (s *ServiceAccount) Admit(ctx context.Context, r *request) error {
+func (s *ServiceAccount) Admit(ctx context.Context, r *request) (pass registry.Verdict, err error) {
 	pod, err := decode[corev1.Pod](r.Object)
 	if err != nil {
-		return err
+		return registry.Refuse(err), nil
 	}
 	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror {
-		return nil // a node's own pods are as the node says; see Validate
+		return pass, nil // a node's own pods are as the node says; see Validate
 	}
 	if pod.Spec.ServiceAccountName == "" {
 		pod.Spec.ServiceAccountName = defaultAccount
@@ -60,7 +60,10 @@ func (s *ServiceAccount) Admit(ctx context.Context, r *request) error {
 	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
 	account, err := s.account(ctx, r.Namespace, pod.Spec.ServiceAccountName)
 	if err != nil {
-		return err
+		return pass, err
+	}
+	if account == nil {
+		return refuseMissing(r.Namespace, pod.Spec.ServiceAccountName), nil
 	}
 	if mountsToken(account, pod) {
 		mountToken(&pod.Spec)
@@ -68,26 +71,34 @@ func (s *ServiceAccount) Admit(ctx context.Context, r *request) error {
 	if len(pod.Spec.ImagePullSecrets) == 0 {
 		pod.Spec.ImagePullSecrets = slices.Clone(account.ImagePullSecrets)
 	}
-	return setSpec(r.Object, &pod.Spec)
+	return pass, setSpec(r.Object, &pod.Spec)
 }
 
 // Validate judges a pod as the other plug-ins have left it.
-func (s *ServiceAccount) Validate(ctx context.Context, r *request) error {
+func (s *ServiceAccount) Validate(ctx context.Context, r *request) (pass registry.Verdict, err error) {
 	pod, err := decode[corev1.Pod](r.Object)
 	if err != nil {
-		return err
+		return registry.Refuse(err), nil
 	}
 	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror {
-		return checkMirror(pod)
+		return registry.Refuse(checkMirror(pod)), nil
 	}
 	account, err := s.account(ctx, r.Namespace, pod.Spec.ServiceAccountName)
 	if err != nil {
-		return err
+		return pass, err
+	}
+	if account == nil {
+		return refuseMissing(r.Namespace, pod.Spec.ServiceAccountName), nil
 	}
 	if only, _ := strconv.ParseBool(account.Annotations[mountableOnly]); only {
-		return checkMountable(account, pod)
+		return registry.Refuse(checkMountable(account, pod)), nil
 	}
-	return nil
+	return pass, nil
+}
+
+// refuseMissing refuses a pod whose account there isn't.
+func refuseMissing(namespace, name string) registry.Verdict {
+	return registry.Refuse(fmt.Errorf("error looking up service account %s/%s: serviceaccount %q not found", namespace, name, name))
 }
 
 // checkMirror refuses a node's own pod that could get at secrets.
@@ -111,12 +122,11 @@ func checkMirror(pod *corev1.Pod) error {
 	return nil
 }
 
-// account reads a ServiceAccount from the store. For "default" it waits for the controller that makes it.
+// account reads a ServiceAccount from the store; nil if there is none. For "default" it waits for the controller that makes it.
 func (s *ServiceAccount) account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
-	missing := fmt.Errorf("error looking up service account %s/%s: serviceaccount %q not found", namespace, name, name)
 	key, err := storage.PrefixOf("", "serviceaccounts").Key(namespace, name)
 	if err != nil {
-		return nil, missing // no account can have such a name
+		return nil, nil // no account can have such a name
 	}
 	for deadline := time.Now().Add(accountWait); ; {
 		stored, err := s.registry.Read(ctx, key)
@@ -129,7 +139,7 @@ func (s *ServiceAccount) account(ctx context.Context, namespace, name string) (*
 			account := &corev1.ServiceAccount{}
 			return account, json.Unmarshal(stored.Raw(), account)
 		case name != defaultAccount || time.Now().After(deadline):
-			return nil, missing
+			return nil, nil
 		}
 		select {
 		case <-time.After(accountPoll):

@@ -31,7 +31,11 @@ func (d *DefaultStorageClass) Concerns(a *registry.Attributes) bool {
 }
 
 // Admit sets the class.
-func (d *DefaultStorageClass) Admit(_ context.Context, r *request) error {
+func (d *DefaultStorageClass) Admit(_ context.Context, r *request) (registry.Verdict, error) {
+	return registry.Refuse(d.complete(r)), nil
+}
+
+func (d *DefaultStorageClass) complete(r *request) error {
 	if _, named := r.Object.GetAnnotations()[corev1.BetaStorageClassAnnotation]; named {
 		return nil
 	}

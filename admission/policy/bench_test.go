@@ -130,8 +130,8 @@ func BenchmarkValidating(b *testing.B) {
 				if !v.Concerns(&w.Attributes) {
 					continue
 				}
-				if err := v.Validate(b.Context(), w); err != nil {
-					b.Fatal(err)
+				if said, err := v.Validate(b.Context(), w); err != nil || said.Refused() {
+					b.Fatal(said.Why(), err)
 				}
 			}
 		})
@@ -150,8 +150,8 @@ func BenchmarkMutating(b *testing.B) {
 			create(b, r, test.objects)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := m.Admit(b.Context(), write()); err != nil {
-					b.Fatal(err)
+				if said, err := m.Admit(b.Context(), write()); err != nil || said.Refused() {
+					b.Fatal(said.Why(), err)
 				}
 			}
 		})

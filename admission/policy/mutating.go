@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,9 +76,9 @@ func (m *Mutating) Concerns(a *registry.Attributes) bool {
 }
 
 // Admit lets the policies change an object. Which of them are about it is decided before the first of them changes it.
-func (m *Mutating) Admit(ctx context.Context, r *admissionRequest) error {
+func (m *Mutating) Admit(ctx context.Context, r *admissionRequest) (pass registry.Verdict, err error) {
 	if r.Object == nil {
-		return nil
+		return pass, nil
 	}
 	c := &changes{request: m.config.request(r), round: match.RoundOf(ctx)}
 	var all []invocation
@@ -87,10 +88,10 @@ func (m *Mutating) Admit(ctx context.Context, r *admissionRequest) error {
 	for _, i := range all {
 		c.invoke(ctx, i)
 	}
-	if err := ctx.Err(); err != nil {
-		return err
+	if err := cmp.Or(ctx.Err(), c.unable); err != nil {
+		return pass, err
 	}
-	return c.refusal()
+	return registry.Refuse(c.refusal()), nil
 }
 
 // changes are what policies make of a request's object.
@@ -98,6 +99,7 @@ type changes struct {
 	*request
 	round  *match.Round
 	failed []problem
+	unable error // see registry.Unable
 }
 
 // problem is why a policy couldn't change an object.
@@ -134,9 +136,11 @@ func (i *invocation) key() key {
 	return k
 }
 
-// fail notes a problem, unless the policy ignores it.
-func (c *changes) fail(p *policy[mutations], is problem) {
-	if !p.lenient {
+// fail notes a problem and what has caused it, unless the policy ignores that.
+func (c *changes) fail(p *policy[mutations], is problem, cause error) {
+	if registry.Unable(cause) {
+		c.unable = cause
+	} else if !p.lenient {
 		c.failed = append(c.failed, is)
 	}
 }
@@ -144,7 +148,7 @@ func (c *changes) fail(p *policy[mutations], is problem) {
 // invocations returns what a policy is to be evaluated with.
 func (c *changes) invocations(ctx context.Context, p bound[mutations]) (all []invocation) {
 	fail := func(binding, what string, err error) {
-		c.fail(p.policy, problem{policy: p.name, binding: binding, text: what + err.Error()})
+		c.fail(p.policy, problem{policy: p.name, binding: binding, text: what + err.Error()}, err)
 	}
 	at, ok, err := p.selection.selects(ctx, c.Request)
 	if !ok && err == nil {
@@ -175,14 +179,14 @@ func (c *changes) invocations(ctx context.Context, p bound[mutations]) (all []in
 func (c *changes) invoke(ctx context.Context, i invocation) {
 	in, err := c.input(ctx, i.at, i.params)
 	if err != nil {
-		c.fail(i.policy, problem{policy: i.name, text: "failed to configure policy: " + err.Error()})
+		c.fail(i.policy, problem{policy: i.name, text: "failed to configure policy: " + err.Error()}, err)
 		return
 	}
 	problem := problem{policy: i.name, binding: i.binding, reason: metav1.StatusReasonInvalid}
 	expressions := i.compiled()
 	if ok, err := expressions.conditions.Match(ctx, in); err != nil {
 		problem.text = err.Error()
-		c.fail(i.policy, problem)
+		c.fail(i.policy, problem, err)
 		return
 	} else if !ok || !c.round.Calls(i.key()) {
 		return
@@ -197,7 +201,7 @@ func (c *changes) invoke(ctx context.Context, i invocation) {
 		c.config.Metrics.mutating.checked(time.Since(began), i.name, i.binding, outcome)
 		if err != nil {
 			problem.text = err.Error()
-			c.fail(i.policy, problem)
+			c.fail(i.policy, problem, err)
 		}
 	}
 	if c.Object != before && !equality.Semantic.DeepEqual(before, c.Object) {

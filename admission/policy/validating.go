@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,19 +96,21 @@ func (v *Validating) Concerns(a *registry.Attributes) bool {
 }
 
 // Admit does nothing: policies judge what is to be stored.
-func (v *Validating) Admit(context.Context, *admissionRequest) error { return nil }
+func (v *Validating) Admit(context.Context, *admissionRequest) (registry.Verdict, error) {
+	return registry.Verdict{}, nil
+}
 
 // Validate refuses an object if a policy does. All policies are asked, and the answer is the first refusal.
-func (v *Validating) Validate(ctx context.Context, r *admissionRequest) error {
+func (v *Validating) Validate(ctx context.Context, r *admissionRequest) (registry.Verdict, error) {
 	out := &outcome{request: v.config.request(r)}
 	for _, p := range v.policies.Get().all {
 		out.judge(ctx, p)
 	}
 	out.audit(ctx)
-	if err := ctx.Err(); err != nil {
-		return err
+	if err := cmp.Or(ctx.Err(), out.unable); err != nil {
+		return registry.Verdict{}, err
 	}
-	return out.refusal()
+	return registry.Refuse(out.refusal()), nil
 }
 
 // outcome is what policies say of a request.
@@ -115,6 +118,7 @@ type outcome struct {
 	*request
 	denied   []denial
 	failures []auditedFailure // for the audit log
+	unable   error            // why the server can't tell what policies say; see registry.Unable
 }
 
 // denial is why a request isn't valid by a policy.
@@ -136,7 +140,9 @@ type auditedFailure struct {
 // judge evaluates a policy for each of its bindings and their parameters.
 func (o *outcome) judge(ctx context.Context, p bound[rules]) {
 	fail := func(binding, what string, err error) {
-		if !p.lenient {
+		if registry.Unable(err) {
+			o.unable = err
+		} else if !p.lenient {
 			o.denied = append(o.denied, denial{policy: p.name, binding: binding, message: what + err.Error()})
 		}
 	}
@@ -185,6 +191,10 @@ type failure struct {
 // apply does what a binding says is to be done about failures.
 func (o *outcome) apply(policy string, b *binding, failures []failure) {
 	for _, f := range failures {
+		if registry.Unable(f.err) {
+			o.unable = f.err
+			continue
+		}
 		deny := denial{policy, b.name, f.message, f.reason}
 		counted := func(action string) {
 			o.config.Metrics.validating.checked(f.took, policy, b.name, errorType(f.err), action)

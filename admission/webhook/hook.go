@@ -86,6 +86,11 @@ func configOf(c *admissionregistrationv1.WebhookClientConfig) hookclient.Config 
 	return config
 }
 
+// key identifies a webhook, also after its configuration was written again.
+func (h *hook) key() any { return hookKey{h.configuration, h.name} }
+
+type hookKey struct{ configuration, name string }
+
 // ignores tells whether a failed call lets the request pass.
 func (h *hook) ignores() bool {
 	return h.spec.FailurePolicy != nil && *h.spec.FailurePolicy == admissionregistrationv1.Ignore

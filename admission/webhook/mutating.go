@@ -29,31 +29,31 @@ func NewMutating(c Config) *Mutating {
 }
 
 // Admit lets the webhooks change an object, each as the one before it left it.
-func (m *Mutating) Admit(ctx context.Context, r *request) error {
+func (m *Mutating) Admit(ctx context.Context, r *request) (pass registry.Verdict, err error) {
 	candidates := m.current.Get().about(&r.Attributes, m.Registry.Catalog())
 	if len(candidates) == 0 {
-		return nil
+		return pass, nil
 	}
 	q, round := match.NewRequest(r, m.Registry), match.RoundOf(ctx)
 	for _, c := range candidates {
 		chosen, err := m.chosen(ctx, q, c)
 		if err != nil {
-			return err
+			return pass, err
 		}
-		if !chosen || !round.Calls(c.hook) {
+		if !chosen || !round.Calls(c.key()) {
 			continue
 		}
-		if err := m.mutate(ctx, q, c, round); err != nil {
-			return err
+		if said, err := m.mutate(ctx, q, c, round); err != nil || said.Refused() {
+			return said, err
 		}
 	}
-	return nil
+	return pass, nil
 }
 
 // mutate calls one webhook, and makes the request's object what it says.
-func (m *Mutating) mutate(ctx context.Context, q *match.Request, c candidate, round *match.Round) error {
+func (m *Mutating) mutate(ctx context.Context, q *match.Request, c candidate, round *match.Round) (registry.Verdict, error) {
 	changed := false
-	v := m.call(ctx, q, c, func(response *admissionv1.AdmissionResponse) (err error) {
+	got := m.call(ctx, q, c, func(response *admissionv1.AdmissionResponse) (err error) {
 		if len(response.Patch) > 0 {
 			if changed, err = m.apply(ctx, q, c.at, response.Patch); err == nil {
 				m.annotate(ctx, c, "patch", patched{c.configuration, c.name, response.Patch, admissionv1.PatchTypeJSONPatch}, audit.AnnotateBody)
@@ -61,15 +61,15 @@ func (m *Mutating) mutate(ctx context.Context, q *match.Request, c candidate, ro
 		}
 		return err
 	})
-	m.noted(ctx, q, c, v.response)
+	m.noted(ctx, q, c, got.response)
 	m.annotate(ctx, c, "mutation", mutation{c.configuration, c.name, changed}, audit.Annotate)
 	if changed {
 		round.Changed()
 	}
 	if c.again() {
-		round.Called(c.hook)
+		round.Called(c.key())
 	}
-	return v.err
+	return got.said, got.err
 }
 
 // What the audit log has of a call: whether it changed the object, and where the log has bodies, how.

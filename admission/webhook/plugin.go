@@ -2,7 +2,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -80,10 +79,11 @@ func (p *plugin) Concerns(a *registry.Attributes) bool {
 // Close ends the connections to webhooks.
 func (p *plugin) Close() error { return p.clients.Close() }
 
-// chosen tells whether a webhook's selectors and match conditions choose a request.
+// chosen tells whether a webhook's selectors and match conditions choose a request. If they can't tell, the request is
+// answered with the error, which is a Status or storage's.
 func (p *plugin) chosen(ctx context.Context, q *match.Request, c candidate) (bool, error) {
 	if c.err != nil {
-		return false, &registry.HookAnswer{StatusError: apierrors.NewInternalError(c.err)}
+		return false, apierrors.NewInternalError(c.err)
 	}
 	selected, err := q.Selected(ctx, c.namespaces, c.objects)
 	if err != nil || !selected {
@@ -94,12 +94,14 @@ func (p *plugin) chosen(ctx context.Context, q *match.Request, c candidate) (boo
 	}
 	in, err := q.Input(ctx, c.at, p.Authorizer)
 	if err != nil {
-		return false, unconverted(err)
+		return false, err
 	}
 	matches, err := c.conditions().Match(ctx, in)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return false, ctx.Err()
+	case registry.Unable(err):
+		return false, err
 	case err != nil && c.ignores():
 		p.Metrics.conditionFailed(c.hook, p.step, q)
 		return false, nil
@@ -112,50 +114,60 @@ func (p *plugin) chosen(ctx context.Context, q *match.Request, c candidate) (boo
 	return matches, nil
 }
 
-// unconverted returns what a client is told of an object that can't be converted for a webhook: an error of the server's,
-// about which no failurePolicy decides.
-func unconverted(err error) error {
-	var status *apierrors.StatusError
-	if !errors.As(err, &status) {
-		status = apierrors.NewInternalError(err)
-	}
-	return &registry.HookAnswer{StatusError: status}
-}
-
-// verdict is what a webhook says of a request.
-type verdict struct {
-	response *admissionv1.AdmissionResponse // nil if the call failed and the request passes all the same
-	err      error                          // for the client
+// answer is what a webhook says of a request.
+type answer struct {
+	response *admissionv1.AdmissionResponse // nil if the call failed
+	said     registry.Verdict
+	err      error // why it couldn't be called at all
 }
 
 // call asks a webhook, lets take make use of an answer that allows the request, and decides what a failure means. take may be
-// nil. Its error is a failure of the webhook.
-func (p *plugin) call(ctx context.Context, q *match.Request, c candidate, take func(*admissionv1.AdmissionResponse) error) verdict {
+// nil. Its error is a failure of the webhook, unless the server is unable to go on.
+func (p *plugin) call(ctx context.Context, q *match.Request, c candidate, take func(*admissionv1.AdmissionResponse) error) answer {
+	if !c.mayRun(q.DryRun) {
+		return p.refused(q, c, time.Now(), nil, apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", c.name)))
+	}
 	began := time.Now()
-	response, err := p.ask(ctx, q, c)
+	review, err := newReview(ctx, q, c)
+	if err != nil {
+		p.Metrics.called(c.hook, p.step, q, outcome{took: time.Since(began), err: err})
+		return answer{err: err}
+	}
+	response, err := p.ask(ctx, c, review)
 	if err == nil && !response.Allowed {
-		err = refusal(c.name, response.Result)
-	} else if err == nil && take != nil {
-		if err = take(response); err != nil && ctx.Err() == nil {
-			err = &callError{c.name, err}
-		}
+		return p.refused(q, c, began, response, refusal(c.name, response.Result))
 	}
-	if ctx.Err() != nil {
-		return verdict{err: ctx.Err()}
+	if err == nil && take != nil {
+		err = take(response)
 	}
-	var failed *callError
-	isFailure := errors.As(err, &failed)
-	p.Metrics.called(c.hook, p.step, q, outcome{time.Since(began), err, isFailure})
 	switch {
-	case isFailure && c.ignores():
-		p.Log.Warn("an admission webhook failed, and its failurePolicy lets requests pass", "webhook", c.name, "configuration", c.configuration, "error", err)
-		audit.Annotate(ctx, annotation(ctx, p.failedOpen, c), c.name)
-		return verdict{}
-	case isFailure:
-		p.Log.Warn("an admission webhook failed, and its failurePolicy refuses requests", "webhook", c.name, "configuration", c.configuration, "error", err)
-		return verdict{err: &registry.HookAnswer{StatusError: apierrors.NewInternalError(err)}}
+	case ctx.Err() != nil:
+		return answer{err: ctx.Err()}
+	case registry.Unable(err):
+		return answer{err: err}
+	case err == nil:
+		p.Metrics.called(c.hook, p.step, q, outcome{took: time.Since(began)})
+		return answer{response: response}
 	}
-	return verdict{response, err}
+	return p.failed(ctx, q, c, began, fmt.Errorf("failed calling webhook %q: %w", c.name, err))
+}
+
+// refused is the answer that refuses a request.
+func (p *plugin) refused(q *match.Request, c candidate, began time.Time, response *admissionv1.AdmissionResponse, why error) answer {
+	p.Metrics.called(c.hook, p.step, q, outcome{took: time.Since(began), err: why})
+	return answer{response: response, said: registry.Refuse(why)}
+}
+
+// failed is the answer of a webhook that couldn't be called, or whose answer is of no use: failurePolicy decides.
+func (p *plugin) failed(ctx context.Context, q *match.Request, c candidate, began time.Time, why error) answer {
+	p.Metrics.called(c.hook, p.step, q, outcome{time.Since(began), why, true})
+	if c.ignores() {
+		p.Log.Warn("an admission webhook failed, and its failurePolicy lets requests pass", "webhook", c.name, "configuration", c.configuration, "error", why)
+		audit.Annotate(ctx, annotation(ctx, p.failedOpen, c), c.name)
+		return answer{}
+	}
+	p.Log.Warn("an admission webhook failed, and its failurePolicy refuses requests", "webhook", c.name, "configuration", c.configuration, "error", why)
+	return answer{said: registry.Refuse(apierrors.NewInternalError(why))}
 }
 
 // noted passes on what an answer has for the audit log and for the client.

@@ -19,7 +19,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
-	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 )
@@ -32,39 +31,26 @@ const (
 	v1beta1 = "v1beta1"
 )
 
-// callError is the failure of a call, about which failurePolicy decides.
-type callError struct {
-	hook  string
-	cause error
+// review is what a webhook is asked.
+type review struct {
+	request *admissionv1.AdmissionRequest
+	version string // of AdmissionReview; "" if the webhook accepts none that is known
+	body    []byte
 }
 
-func (e *callError) Error() string {
-	return fmt.Sprintf("failed calling webhook %q: %v", e.hook, e.cause)
-}
-
-func (e *callError) Unwrap() error { return e.cause }
-
-// ask sends a request to a webhook, and returns its answer, whose form is right. An answer that allows nothing isn't an
-// error here; every error is one of the call, but for a request that may not be sent, and the end of ctx.
-func (p *plugin) ask(ctx context.Context, q *match.Request, c candidate) (*admissionv1.AdmissionResponse, error) {
-	if !c.mayRun(q.DryRun) {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("admission webhook %q does not support dry run", c.name))
+// ask sends a review to a webhook, and returns its answer, whose form is right. An answer that allows nothing isn't an error
+// here; every error is the webhook's failure, but for the end of ctx.
+func (p *plugin) ask(ctx context.Context, c candidate, r *review) (*admissionv1.AdmissionResponse, error) {
+	if r.version == "" {
+		return nil, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
 	}
-	version := reviewVersion(c.spec.AdmissionReviewVersions)
-	if version == "" {
-		return nil, &callError{c.name, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)")}
-	}
-	r, body, err := newReview(ctx, q, c.at, version)
+	answer, err := p.post(ctx, c.hook, r.body)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("failed to call webhook: %w", err)
 	}
-	answer, err := p.post(ctx, c.hook, body)
+	response, err := checked(r.request, r.version, answer, p.mutating)
 	if err != nil {
-		return nil, err
-	}
-	response, err := checked(r, version, answer, p.mutating)
-	if err != nil {
-		return nil, &callError{c.name, fmt.Errorf("received invalid webhook response: %w", err)}
+		return nil, fmt.Errorf("received invalid webhook response: %w", err)
 	}
 	return response, nil
 }
@@ -78,20 +64,20 @@ func reviewVersion(versions []string) string {
 	return ""
 }
 
-// newReview writes an AdmissionReview about a request at a place.
-func newReview(ctx context.Context, q *match.Request, at match.Place, version string) (*admissionv1.AdmissionRequest, []byte, error) {
-	obj, old, err := q.Objects(ctx, at)
+// newReview writes an AdmissionReview about a request for a webhook. An error is the server's: the object can't be converted.
+func newReview(ctx context.Context, q *match.Request, c candidate) (*review, error) {
+	version := reviewVersion(c.spec.AdmissionReviewVersions)
+	obj, old, err := q.Objects(ctx, c.at)
 	if err != nil {
-		return nil, nil, unconverted(err)
+		return nil, err
 	}
-	r := q.Describe(at)
+	r := q.Describe(c.at)
 	r.UID = uuid.NewUUID()
 	r.Object, r.OldObject = rawOf(obj), rawOf(old)
-	review := &admissionv1.AdmissionReview{
+	body, err := json.Marshal(&admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.GroupName + "/" + version, Kind: "AdmissionReview"}, Request: r,
-	}
-	body, err := json.Marshal(review)
-	return r, body, err
+	})
+	return &review{r, version, body}, err
 }
 
 // rawOf is null of nil.
@@ -106,10 +92,9 @@ func rawOf(obj *unstructured.Unstructured) runtime.RawExtension {
 func (p *plugin) post(parent context.Context, h *hook, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(parent, h.timeout)
 	defer cancel()
-	fail := func(err error) error { return &callError{h.name, fmt.Errorf("failed to call webhook: %w", err)} }
 	client, err := p.clients.begin(h.calls)
 	if err != nil {
-		return nil, fail(err)
+		return nil, err
 	}
 	defer client.Done()
 	answer, err := client.Post(ctx, body, url.Values{"timeout": {timeoutOf(ctx)}})
@@ -119,9 +104,9 @@ func (p *plugin) post(parent context.Context, h *hook, body []byte) ([]byte, err
 	case parent.Err() != nil:
 		return nil, parent.Err()
 	case ctx.Err() != nil:
-		return nil, fail(fmt.Errorf("no answer within %v: %w", h.timeout, ctx.Err()))
+		return nil, fmt.Errorf("no answer within %v: %v", h.timeout, ctx.Err()) // of the call alone: the request goes on
 	}
-	return nil, fail(err)
+	return nil, err
 }
 
 // timeoutOf tells the webhook how long it has, in whole seconds.
@@ -171,7 +156,7 @@ func checked(r *admissionv1.AdmissionRequest, version string, answer []byte, mut
 }
 
 // refusal is what is answered to the client of a request that a webhook doesn't allow.
-func refusal(hook string, result *metav1.Status) *registry.HookAnswer {
+func refusal(hook string, result *metav1.Status) *apierrors.StatusError {
 	s := metav1.Status{}
 	if result != nil {
 		s = *result
@@ -195,5 +180,5 @@ func refusal(hook string, result *metav1.Status) *registry.HookAnswer {
 	} else {
 		s.Message += ": " + clip.To(why, maxMessage)
 	}
-	return &registry.HookAnswer{StatusError: &apierrors.StatusError{ErrStatus: s}}
+	return &apierrors.StatusError{ErrStatus: s}
 }

@@ -9,6 +9,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // Validating is the plug-in ValidatingAdmissionWebhook. It's safe for concurrent use.
@@ -32,48 +33,50 @@ func NewValidating(c Config) *Validating {
 }
 
 // Admit does nothing: these webhooks change nothing.
-func (v *Validating) Admit(context.Context, *request) error { return nil }
+func (v *Validating) Admit(context.Context, *request) (registry.Verdict, error) {
+	return registry.Verdict{}, nil
+}
 
 // Validate asks all webhooks at once. The first refusal, in their order, is answered.
-func (v *Validating) Validate(ctx context.Context, r *request) error {
+func (v *Validating) Validate(ctx context.Context, r *request) (pass registry.Verdict, err error) {
 	candidates := v.current.Get().about(&r.Attributes, v.Registry.Catalog())
 	if len(candidates) == 0 {
-		return nil
+		return pass, nil
 	}
 	q := match.NewRequest(r, v.Registry)
 	var chosen []candidate
 	for _, c := range candidates {
 		ok, err := v.chosen(ctx, q, c)
 		if err != nil {
-			return err
+			return pass, err
 		}
 		if ok {
 			c.index = len(chosen)
 			chosen = append(chosen, c)
 		}
 	}
-	verdicts := make([]verdict, len(chosen)) // each call has its place
+	answers := make([]answer, len(chosen)) // each call has its place
 	var calls sync.WaitGroup
 	for i, c := range chosen {
-		calls.Go(func() { verdicts[i] = v.judged(ctx, q, c) })
+		calls.Go(func() { answers[i] = v.judged(ctx, q, c) })
 	}
 	calls.Wait()
-	var refused error
+	first := answer{}
 	for i, c := range chosen {
-		v.noted(ctx, q, c, verdicts[i].response)
-		if refused == nil {
-			refused = verdicts[i].err
+		v.noted(ctx, q, c, answers[i].response)
+		if first.err == nil && !first.said.Refused() {
+			first = answers[i]
 		}
 	}
-	return refused
+	return first.said, first.err
 }
 
 // judged calls one webhook. It's run on a goroutine of its own, where nobody else would stop a panic.
-func (v *Validating) judged(ctx context.Context, q *match.Request, c candidate) (said verdict) {
+func (v *Validating) judged(ctx context.Context, q *match.Request, c candidate) (got answer) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			v.Log.Error("calling an admission webhook panicked", "webhook", c.name, "panic", cause, "stack", string(debug.Stack()))
-			said = verdict{err: fmt.Errorf("admission webhook %q: internal error", c.name)}
+			got = answer{err: fmt.Errorf("admission webhook %q: internal error", c.name)}
 		}
 	}()
 	return v.call(ctx, q, c, nil)

@@ -121,24 +121,24 @@ func warnings(_ context.Context, g, _ *Gadget, _ string) (texts []string) {
 // owners is an admission that changes objects: it fills spec.owner with the field manager where it's empty.
 type owners struct{}
 
-func (owners) Admit(_ context.Context, r *registry.AdmissionRequest[Gadget]) error {
+func (owners) Admit(_ context.Context, r *registry.AdmissionRequest[Gadget]) (pass registry.Verdict, err error) {
 	if r.Object == nil || r.Object.Spec.Owner != "" { // nil: a Delete
-		return nil
+		return pass, nil
 	}
 	if r.Object.Spec.Owner = r.FieldManager; r.Old != nil {
 		r.Object.Spec.Owner = r.Old.Spec.Owner
 	}
-	return nil
+	return pass, nil
 }
 
 // retirement is one that refuses: nothing is deleted that isn't retired.
 type retirement struct{}
 
-func (retirement) Admit(_ context.Context, r *registry.AdmissionRequest[Gadget]) error {
+func (retirement) Admit(_ context.Context, r *registry.AdmissionRequest[Gadget]) (pass registry.Verdict, err error) {
 	if r.Operation == registry.Delete && r.Old.Labels["retired"] != "true" {
-		return errors.New("label it retired=true first")
+		return registry.Refuse(errors.New("label it retired=true first")), nil
 	}
-	return nil
+	return pass, nil
 }
 
 func main() {

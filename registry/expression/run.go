@@ -148,11 +148,11 @@ func (r *Run) lazyVariables() any {
 	for _, d := range r.set.defined {
 		all.Append(d.name, func(*lazy.MapValue) ref.Val {
 			if d.program.err != nil {
-				return celtypes.NewErr("composited variable %q fails to compile: %v", d.name, d.program.err)
+				return celtypes.NewErr("composited variable %q fails to compile: %w", d.name, d.program.err)
 			}
 			v, err := r.evaluate(r.ctx, d.program)
 			if err != nil {
-				return celtypes.NewErr("composited variable %q fails to evaluate: %v", d.name, err)
+				return celtypes.NewErr("composited variable %q fails to evaluate: %w", d.name, err)
 			}
 			return v
 		})
