@@ -284,7 +284,7 @@ func (w *response) failStream(r *http.Request, a *answer, err error) {
 func (w *response) writeStream(r *http.Request, media mediaType, write func(io.Writer) error) error {
 	header := w.Header()
 	header.Set("Content-Type", string(media))
-	header.Set("Vary", "Accept, Accept-Encoding")
+	header.Add("Vary", "Accept, Accept-Encoding")
 	switch {
 	case r.Method == http.MethodHead:
 		w.WriteHeader(http.StatusOK)
@@ -340,7 +340,7 @@ func (w *response) notModified(r *http.Request, media mediaType, tag string) boo
 			known = strings.TrimPrefix(strings.TrimSpace(known), "W/")
 			if known == `"`+tag+`"` || known == `"`+tag+gzipTag+`"` || known == "*" {
 				w.Header().Set("ETag", strings.Replace(known, "*", `"`+tag+`"`, 1))
-				w.Header().Set("Vary", "Accept, Accept-Encoding")
+				w.Header().Add("Vary", "Accept, Accept-Encoding")
 				w.WriteHeader(http.StatusNotModified)
 				return true
 			}

@@ -19,8 +19,12 @@ const (
 	corsExposed = "Date"
 )
 
+// noEnd is what has a colon in a pattern and isn't the end of a host: the scheme's, a group's flags, a class of characters.
+var noEnd = regexp.MustCompile(`://|\(\?[a-zA-Z-]*:|\[:\^?[a-z]+:\]`)
+
 // newCORS compiles the patterns of --cors-allowed-origins. Like kube-apiserver it wants them to say where the host begins
-// and ends, because a pattern such as example.com matches https://example.com.evil.test, too.
+// and ends, because a pattern such as example.com matches https://example.com.evil.test, too. Unlike there, the colon of https://
+// is no end.
 func newCORS(patterns []string) (cors, error) {
 	var c cors
 	for _, pattern := range patterns {
@@ -32,10 +36,11 @@ func newCORS(patterns []string) (cors, error) {
 			return nil, fmt.Errorf("--cors-allowed-origins: %w", err)
 		}
 		begins := strings.Contains(pattern, "^") || strings.Contains(pattern, "//")
-		ends := strings.Contains(pattern, "$") || strings.Contains(pattern, ":")
+		ends := strings.ContainsAny(noEnd.ReplaceAllString(pattern, ""), "$:")
 		if !begins || !ends {
 			return nil, fmt.Errorf("--cors-allowed-origins: %q must say where the host begins (^ or //) and where it ends ($ or :), as //example\\.com(:|$) does", pattern)
 		}
+		compiled.Longest()
 		c = append(c, compiled)
 	}
 	return c, nil
@@ -51,15 +56,29 @@ func (c cors) allow(r *http.Request) bool {
 		return false
 	}
 	for _, pattern := range c {
-		if pattern.MatchString(origin) {
+		if at := pattern.FindStringIndex(origin); at != nil && wholeHost(origin, at[0], at[1]) {
 			return true
 		}
 	}
 	return false
 }
 
+// wholeHost tells whether a match covers the host of an origin: what is left out is at most the scheme, and the port. So no
+// pattern, whatever it says, lets the host in with something before or after it.
+func wholeHost(origin string, from, to int) bool {
+	before, after := origin[:from], origin[to:]
+	if strings.HasSuffix(origin[:to], ":") {
+		after = ":" + after
+	}
+	port, hasPort := strings.CutPrefix(after, ":")
+	return !strings.Contains(before, "//") && (after == "" || hasPort && strings.Trim(port, "0123456789") == "")
+}
+
 // tell sets the headers by which a browser knows that a page may. It reports whether that's all that was asked.
 func (c cors) tell(header http.Header, r *http.Request) (preflight bool) {
+	if len(c) > 0 {
+		header.Add("Vary", "Origin") // caches must not show one site what was meant for another
+	}
 	if !c.allow(r) {
 		return false
 	}

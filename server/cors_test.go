@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -98,25 +99,46 @@ func TestCORSWebSocket(t *testing.T) {
 	}
 }
 
+// TestCORSPatterns: a pattern that is taken never matches its host with something before or after it, whatever it says.
 func TestCORSPatterns(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ name, pattern, want string }{
-		{"whole", `^https://example\.com$`, ""},
-		{"host and port", `//localhost(:|$)`, ""},
-		{"no begin", `example\.com$`, "where the host begins"},
-		{"no end", `//example\.com`, "where it ends"},
-		{"anything", `.*`, "where the host begins"},
-		{"empty", "", "empty pattern"},
-		{"no expression", `^(https://$`, "missing closing )"},
+	for _, tc := range []struct{ name, pattern, origin, want string }{
+		{"whole", `^https://example\.com$`, "https://example.com", ""},
+		{"host and port", `//localhost(:|$)`, "http://localhost:8080", ""},
+		{"one port", `//localhost:8080`, "http://localhost:8080", ""},
+		{"any port", `^https://example\.com(:[0-9]+)?$`, "https://example.com:8443", ""},
+		{"of two alternatives one without an end", `^https://a\.test$|^https://b\.test`, "https://b.test", ""},
+		{"no begin", `example\.com$`, "", "where the host begins"},
+		{"no end", `//example\.com`, "", "where it ends"},
+		{"the scheme's colon is no end", `https://example.com`, "", "where it ends"},
+		{"nor is a group's", `^https://(?i:example)\.com`, "", "where it ends"},
+		{"nor is a class's", `^https://[[:alpha:]]+\.com`, "", "where it ends"},
+		{"anything", `.*`, "", "where the host begins"},
+		{"empty", "", "", "empty pattern"},
+		{"no expression", `^(https://$`, "", "missing closing )"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), CORSAllowedOrigins: []string{tc.pattern}}
-			err := s.Start(context.Background())
-			if err == nil {
-				err = s.Close()
+			if tc.want != "" {
+				s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), CORSAllowedOrigins: []string{tc.pattern}}
+				err := s.Start(context.Background())
+				if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "--cors-allowed-origins") {
+					t.Errorf("%v, want %q", errors.Join(err, s.Close()), tc.want)
+				}
+				return
 			}
-			if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "--cors-allowed-origins")) {
-				t.Errorf("%v, want %q", err, tc.want)
+			s := servertest.New(t, func(s *server.Server) { s.CORSAllowedOrigins = []string{tc.pattern} })
+			scheme, host, _ := strings.Cut(tc.origin, "//")
+			for origin, allowed := range map[string]bool{
+				tc.origin: true, tc.origin + ".evil.test": false, scheme + "//evil." + host: false, tc.origin + "@evil.test": false,
+				scheme + "//evil.test//" + host: false, scheme + "//evil" + host: false, "": false,
+			} {
+				res, _ := s.Do("GET", "/apis", "", "Origin", origin)
+				if got := res.Header.Get("Access-Control-Allow-Origin") != ""; got != allowed {
+					t.Errorf("%q: allowed=%t", origin, got)
+				}
+				if !strings.Contains(strings.Join(res.Header.Values("Vary"), ", "), "Origin") {
+					t.Errorf("%q: a cache may show the answer to other sites: %q", origin, res.Header.Values("Vary"))
+				}
 			}
 		})
 	}

@@ -71,7 +71,7 @@ func (d *documents) find(c *registry.Catalog) map[string]*document {
 
 // writeDocument answers with the document, or with 304 if the client has it.
 func (w *response) writeDocument(r *http.Request, d *document, media mediaType) {
-	w.Header().Set("Vary", "Accept")
+	w.Header().Add("Vary", "Accept")
 	if len(d.body) > largeAnswer { // it may be compressed
 		w.Header().Add("Vary", "Accept-Encoding")
 	}

@@ -194,7 +194,7 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 		body = out.Bytes()
 	}
 	w.Header().Set("Content-Type", string(media))
-	w.Header().Set("Vary", "Accept, Accept-Encoding")
+	w.Header().Add("Vary", "Accept, Accept-Encoding")
 	w.writeBody(r, code, body)
 }
 

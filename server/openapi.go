@@ -355,7 +355,7 @@ func (w *response) writeOpenAPI(r *http.Request, doc *openAPIDocument) error {
 	}
 	header := w.Header()
 	header.Set("Content-Type", string(doc.media))
-	header.Set("Vary", "Accept, Accept-Encoding")
+	header.Add("Vary", "Accept, Accept-Encoding")
 	pretty := doc.media == mediaJSON && w.wantsPretty(r)
 	if !pretty && doc.size > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) {
 		header.Set("Content-Encoding", "gzip")

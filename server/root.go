@@ -29,7 +29,7 @@ func (h *handler) serveRoot(w *response, r *http.Request) error {
 	if media == mediaHTML {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'")
-		w.Header().Set("Vary", "Accept")
+		w.Header().Add("Vary", "Accept")
 		return rootPage.Execute(w, map[string]any{"Version": Version().GitVersion, "Served": servedVersions(catalog), "Paths": paths, "Extras": h.extras()})
 	}
 	body, err := json.Marshal(map[string]any{"paths": paths, extrasMember: h.extras()})
