@@ -51,6 +51,9 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
 	}
+	if len(o.RequestHeader.AllowedNames) == 0 && a.clients.overlaps(believed) { // kube-apiserver's check
+		return nil, errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users")
+	}
 	if a.proxies, err = newProxies(o.RequestHeader, believed); err != nil {
 		return nil, err
 	}

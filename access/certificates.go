@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type authorities struct {
 // trust is one state of a file of authorities, and what was verified by it.
 type trust struct {
 	roots    *x509.CertPool
+	all      []*x509.Certificate // what roots has
 	verified memo[verifiedCertificate]
 }
 
@@ -57,21 +59,27 @@ func (a *authorities) reread(now time.Time) error {
 	if err != nil || a.trust != nil && bytes.Equal(data, a.pem) {
 		return err
 	}
-	roots := x509.NewCertPool()
-	n := 0
+	next := &trust{roots: x509.NewCertPool()}
 	for block := range blocks(data) {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if block.Type != "CERTIFICATE" || err != nil {
 			return fmt.Errorf("%s has a block %q that is no certificate", a.file, block.Type)
 		}
-		roots.AddCert(cert)
-		n++
+		next.roots.AddCert(cert)
+		next.all = append(next.all, cert)
 	}
-	if n == 0 {
+	if len(next.all) == 0 {
 		return fmt.Errorf("%s has no certificate as PEM", a.file)
 	}
-	a.pem, a.trust = data, &trust{roots: roots}
+	a.pem, a.trust = data, next
 	return nil
+}
+
+// overlaps tells whether two files had a certificate in common when they were read last. Without a file there's none.
+func (a *authorities) overlaps(b *authorities) bool {
+	return a != nil && b != nil && slices.ContainsFunc(a.trust.all, func(cert *x509.Certificate) bool {
+		return slices.ContainsFunc(b.trust.all, cert.Equal)
+	})
 }
 
 // current returns what is trusted now.

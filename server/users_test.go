@@ -522,6 +522,11 @@ func TestAccessOptions(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	clients, proxies := credentials.NewAuthority(t, "clients"), credentials.NewAuthority(t, "proxies")
+	both := filepath.Join(t.TempDir(), "both.crt")
+	if err := os.WriteFile(both, append(clients.PEM(), proxies.PEM()...), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for name, tc := range map[string]struct {
 		set  func(*server.Server)
 		want string
@@ -537,6 +542,9 @@ func TestAccessOptions(t *testing.T) {
 			s.Access.TokenAuthFile = os.DevNull
 			s.Access.ServiceAccountSigningKeyFile = bad
 		}, "--service-account-signing-key-file"},
+		"one authority for clients and proxies": {func(s *server.Server) {
+			s.TLS, s.Access.ClientCAFile, s.Access.RequestHeader.ClientCAFile = true, both, proxies.File
+		}, "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified"},
 		"keys without the one that signs": {func(s *server.Server) { s.Access.ServiceAccountKeyFiles = []string{bad} }, "--service-account-signing-key-file"},
 	} {
 		s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
