@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/internal/loglimit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
@@ -25,7 +25,7 @@ type identity struct {
 	access   *access.Authenticator
 	accounts *access.Accounts
 	rbac     authorizer.Authorizer // nil: everything is allowed
-	refusals logLimit
+	refusals loglimit.Limit
 }
 
 // asks tells whether clients need credentials.
@@ -123,41 +123,14 @@ func (h *handler) logRefusal(w *response, r *http.Request, err error) {
 		h.log.Debug("unauthorized", "reason", err.Error(), "path", shortPath(r), "from", r.RemoteAddr, "audit_id", w.auditID)
 		return
 	}
-	if left, ok := h.identity.refusals.allow(time.Now()); ok {
+	if left, ok := h.identity.refusals.Allow(time.Now()); ok {
 		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
 		h.log.Info("unauthorized", "reason", clip.To(reason, maxRefusalReason), "path", shortPath(r), "from", r.RemoteAddr, "audit_id", w.auditID, "not_logged_before", left)
 	}
 }
 
-// maxRefusalLines is how many lines about refused credentials the log gets in a second: anybody can cause them,
-// and so many show what happens.
-const maxRefusalLines = 20
-
 // maxRefusalReason is how much of a reason the log has, in bytes: it may quote what a client sent.
 const maxRefusalReason = 1 << 10
-
-// logLimit counts lines of the log.
-type logLimit struct {
-	mu     sync.Mutex // guards what follows
-	second int64
-	lines  int
-	left   int // out of the log since the last line
-}
-
-// allow tells whether there may be a line now, and how many were left out before it.
-func (l *logLimit) allow(now time.Time) (left int, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if now.Unix() != l.second {
-		l.second, l.lines = now.Unix(), 0
-	}
-	if l.lines++; l.lines > maxRefusalLines {
-		l.left++
-		return 0, false
-	}
-	left, l.left = l.left, 0
-	return left, true
-}
 
 // serveKeys serves the keys by which others can verify tokens of ServiceAccounts.
 func (h *handler) serveKeys(w *response, _ *http.Request) error {

@@ -87,7 +87,7 @@
 //
 // # Locks
 //
-// Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, logLimit.mu,
+// Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, Limit.mu (internal/loglimit),
 // pulse.mu and underWay.mu are leaves: no other lock of ours is taken while one of them is held. Under metrics.mu
 // Prometheus takes its own. Server.closeOnce is held through the whole of Close. A WebSocket's connection is written to
 // under a channel (webSocket.writing).

@@ -88,6 +88,9 @@ func openDirAbs(path string, log *slog.Logger) (*dataDir, error) {
 	case !info.IsDir():
 		return nil, errors.New("is a file: name a directory")
 	}
+	if err := ownedByUs(path); err != nil {
+		return nil, err
+	}
 	foreign, err := isForeign(path)
 	if err != nil {
 		return nil, fmt.Errorf("can't be read: %w", err)
@@ -106,6 +109,47 @@ func openDirAbs(path string, log *slog.Logger) (*dataDir, error) {
 	d.tighten(log)
 	return d, nil
 }
+
+// ownedByUs refuses a directory that belongs to somebody else than this process's user or root, and one in which somebody else has put
+// a file: who prepared it knows what is in it, as a key that he planted, and can change what we write. Files of etcd's own are below
+// member, whose owner is looked at here.
+func ownedByUs(path string) error {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return fmt.Errorf("can't be read: %w", err)
+	}
+	for _, name := range append([]string{"."}, names(entries)...) {
+		info, err := os.Lstat(filepath.Join(path, name))
+		if errors.Is(err, fs.ErrNotExist) { // a file of another process's that has the lock
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("can't be read: %w", err)
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
+			what := ""
+			if name != "." {
+				what = fmt.Sprintf("has %s, which ", name)
+			}
+			return fmt.Errorf("%sbelongs to user %d, and this process is user %d: who else can write there could plant keys; chown it, or name another directory", what, st.Uid, os.Geteuid())
+		}
+		if info.Mode()&fs.ModeSymlink != 0 && ours(name) {
+			return fmt.Errorf("has a link in the place of %s: put the file itself there, or name another directory", name)
+		}
+	}
+	return nil
+}
+
+func names(entries []fs.DirEntry) (all []string) {
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+// ours tells whether a name in a data directory is one that is written there under that very name, and not put there by a rename.
+func ours(name string) bool { return slices.Contains([]string{markerName, pidName, spareName}, name) }
 
 // makeDir makes a directory for the owner only, whatever the umask.
 func makeDir(path string) error {
@@ -149,8 +193,18 @@ func (d *dataDir) takeLock() error {
 	}
 	d.lock = f
 	// Best effort: it's only read for the message above.
-	_ = os.WriteFile(d.file(pidName), []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600)
+	_ = d.writePid()
 	return nil
+}
+
+// writePid notes which process has the lock. It follows no link.
+func (d *dataDir) writePid() error {
+	f, err := os.OpenFile(d.file(pidName), os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(strconv.Itoa(os.Getpid()) + "\n")
+	return errors.Join(err, f.Close())
 }
 
 // holder says which process has the lock, as far as its pid file tells.
@@ -318,11 +372,12 @@ func removeLeftover(path string) {
 // writeFile replaces a file of the directory in one step: after a crash it's the old one or the new one.
 func (d *dataDir) writeFile(name string, data []byte) error {
 	tmp := d.file(name + ".tmp")
-	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(0o600)) // of a file that was there
 	if err == nil {
 		err = f.Sync()
 	}

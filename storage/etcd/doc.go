@@ -67,6 +67,7 @@
 //   - bursts.mu guards which writes wait, and which are out.
 //   - The one in ask guards what the members answer.
 //   - port.mu guards whether the port is closed.
+//   - That of port.refusals guards how many lines the log has about refusals.
 //   - guests.mu guards the connections whose client isn't known. guest.mu, which is taken before it, guards what is known
 //     of one.
 //

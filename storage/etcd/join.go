@@ -78,8 +78,7 @@ func (c *cluster) serveJoin(w http.ResponseWriter, r *http.Request) {
 		err = json.Unmarshal(body, &q)
 	}
 	if err != nil || !c.token.sameSecret(q.Secret) {
-		c.log.Warn("a join was refused: it hasn't the secret of join-token", "client", r.RemoteAddr)
-		http.Error(w, "the token is wrong", http.StatusForbidden)
+		c.port.refuse(w, r, "a join hasn't the secret of join-token", "the token is wrong")
 		return
 	}
 	welcome(r)

@@ -16,6 +16,8 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/etcdhttp"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/rafthttp"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/loglimit"
 )
 
 const (
@@ -40,6 +42,7 @@ const (
 type port struct {
 	listener net.Listener
 	log      *slog.Logger
+	refusals loglimit.Limit
 	http     *http.Server
 	peers    atomic.Pointer[http.Handler] // etcd's; nil until etcd has started
 	ctx      context.Context              // of all requests; ends with close
@@ -80,8 +83,8 @@ func newPort(l net.Listener, log *slog.Logger) *port {
 func (p *port) serve(c *cluster, certificate tls.Certificate) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+joinPath, c.serveJoin)
-	mux.Handle("GET "+statusPath, membersOnly(c.log, http.HandlerFunc(c.serveStatus)))
-	mux.Handle("/", membersOnly(c.log, http.HandlerFunc(p.servePeer)))
+	mux.Handle("GET "+statusPath, p.membersOnly(http.HandlerFunc(c.serveStatus)))
+	mux.Handle("/", p.membersOnly(http.HandlerFunc(p.servePeer)))
 	p.http = &http.Server{
 		Handler:        p.awaited(mux),
 		BaseContext:    func(net.Listener) context.Context { return p.ctx },
@@ -117,12 +120,21 @@ func (p *port) awaited(next http.Handler) http.Handler {
 	})
 }
 
+// refuse answers a client that isn't let in, and closes its connection: a stranger gets one answer for each handshake that it pays
+// for. Anybody can cause the lines of the log, so they're bounded.
+func (p *port) refuse(w http.ResponseWriter, r *http.Request, why, answer string) {
+	if left, ok := p.refusals.Allow(time.Now()); ok {
+		p.log.Warn("refused at the cluster's port: "+why, "client", r.RemoteAddr, "not_logged_before", left)
+	}
+	w.Header().Set("Connection", "close")
+	http.Error(w, answer, http.StatusForbidden)
+}
+
 // membersOnly lets only those in who showed a certificate of the cluster.
-func membersOnly(log *slog.Logger, next http.Handler) http.Handler {
+func (p *port) membersOnly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
-			log.Warn("refused at the cluster's port: the client has no certificate of the cluster", "client", r.RemoteAddr)
-			http.Error(w, "a certificate of the cluster is needed", http.StatusForbidden)
+			p.refuse(w, r, "the client has no certificate of the cluster", "a certificate of the cluster is needed")
 			return
 		}
 		welcome(r)

@@ -272,7 +272,7 @@ func (r *room) allocateDatabase() error {
 
 // allocatePath allocates a file's first bytes, and makes the file if it's missing.
 func allocatePath(path string, bytes int64) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
