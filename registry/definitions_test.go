@@ -1,12 +1,15 @@
 package registry
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -163,6 +166,41 @@ func TestDefinitionRefusals(t *testing.T) {
 	s.refused(err, 400, metav1.StatusReasonBadRequest, `unknown field "spec.plural"`)
 	if got := names(s.list(s.crds(), "", nil)); got != "" {
 		t.Errorf("refused definitions are there: %s", got)
+	}
+}
+
+// TestNamesAfterUnknownOutcomes: a definition whose client has left may be stored all the same. So the next one doesn't get
+// its names.
+func TestNamesAfterUnknownOutcomes(t *testing.T) {
+	var log lockedBuffer
+	s := start(t, t.TempDir(), Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+	left := 0
+	for round := range 60 {
+		first, second, kind := fmt.Sprintf("as%d", round), fmt.Sprintf("bs%d", round), fmt.Sprintf("Same%d", round)
+		ctx, cancel := context.WithTimeout(s.ctx, time.Duration(round%20)*200*time.Microsecond)
+		if _, err := s.crds().Create(ctx, "", nil, crdOf(t, first, kind)); err != nil {
+			left++
+		}
+		cancel()
+		s.ok(s.crds().Create(s.ctx, "", nil, crdOf(t, second, kind)))
+		s.settle()
+		accepted := 0
+		for _, plural := range []string{first, second} {
+			if res, err := s.crds().Get(s.ctx, "", plural+".example.com", "", nil); err == nil {
+				if c := condition(s.ok(res, err), "NamesAccepted"); c.str("status") == "True" {
+					accepted++
+				}
+			}
+		}
+		if accepted != 1 {
+			t.Errorf("%d definitions have the kind %s", accepted, kind)
+		}
+	}
+	if left == 0 {
+		t.Error("no client has left early")
+	}
+	if text := log.String(); strings.Contains(text, "storage can't answer") {
+		t.Errorf("a client's own deadline is an alarm of the operator's: %s", text)
 	}
 }
 

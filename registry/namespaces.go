@@ -55,6 +55,7 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 		Held:         func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
 		policy:       namespacePolicy,
 		undeletable:  func(name string) bool { return slices.Contains(undeletable, name) },
+		awaited:      true, // policies and webhooks go by labels of namespaces
 		subresources: []Subresource{{Name: finalize, Verbs: []string{"update"}, Select: selectFinalizers, Reset: []string{status}}},
 	})
 	n.res = r.builtins[len(r.builtins)-1]

@@ -188,3 +188,16 @@ func TestCreatesDuringNamespaceDelete(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestNamespaceLabelsAreAwaited: when a write of a namespace is answered, policies and webhooks go by it.
+func TestNamespaceLabelsAreAwaited(t *testing.T) {
+	s := start(t, "", Options{})
+	e := s.at("", "v1", "namespaces")
+	for i := range 200 {
+		lock := fmt.Sprint(i)
+		s.ok(e.Patch(s.ctx, "", "default", "", merge, nil, fmt.Appendf(nil, `{"metadata":{"labels":{"lock":%q}}}`, lock)))
+		if got, err := s.NamespaceLabels(s.ctx, "default"); err != nil || got["lock"] != lock {
+			t.Fatalf("after the write of %s the label is %q, %v", lock, got["lock"], err)
+		}
+	}
+}

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	kjson "sigs.k8s.io/json"
 
@@ -258,9 +259,10 @@ func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
 // for all resources look into few objects, of which unfold makes the content. checkValue must follow the rules.
 func (w *write) withValue(m message) *object.Object {
 	t, obj := w.typed, m.(Typed)
+	value, copies := obj.(runtime.Object)
 	meta := metaOf(obj)
 	hasRules := t.Default != nil || t.Prepare != nil || t.Validate != nil
-	if !t.holding().plain || !hasRules || w.targetKey != "" || w.Subresource != whole || w.res.answered || t.admit != nil ||
+	if !copies || !t.holding().plain || !hasRules || w.targetKey != "" || w.Subresource != whole || w.res.answered || t.admit != nil ||
 		w.res.registry.trackAlways || meta.Name == "" || len(meta.ManagedFields) > 0 {
 		return nil
 	}
@@ -271,7 +273,7 @@ func (w *write) withValue(m message) *object.Object {
 		}
 		field.SetZero()
 	}
-	return &object.Object{Meta: *meta, Value: obj}
+	return &object.Object{Meta: *meta, Value: value}
 }
 
 // unfold makes the content of an object that has a value.

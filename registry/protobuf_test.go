@@ -4,15 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // TestAdmissionOfMessages: hooks see an object that came as protobuf as they see the same one that came as JSON, and it's
@@ -67,5 +70,46 @@ func TestAdmissionOfMessages(t *testing.T) {
 	}
 	if stored[0] != stored[1] || !strings.Contains(stored[0], `"nodeName":"chosen"`) || !strings.Contains(stored[0], `"schedulerName":"default"`) {
 		t.Errorf("stored is\n%s", strings.Join(stored, "\n"))
+	}
+}
+
+// TestTurnsOfMessages: what a write took in a turn that another process had doesn't count as asked for when it begins again.
+func TestTurnsOfMessages(t *testing.T) {
+	var s *server
+	attempts := 0
+	s = start(t, "", Options{Shared: true}, func(r *Registry) {
+		r.Add(Type{
+			Names:    Names{Group: "turns.example.com", Version: "v1", Kind: "Service"},
+			New:      func() Typed { return &corev1.Service{} },
+			Validate: func(context.Context, Typed, Typed, string) field.ErrorList { return nil },
+			Claim: func(obj, _ Typed, _ bool) (Settle, error) {
+				spec := &obj.(*corev1.Service).Spec
+				if spec.ClusterIP != "" {
+					t.Errorf("attempt %d asks for %s", attempts, spec.ClusterIP)
+				}
+				if attempts++; attempts == 1 { // another process is faster
+					if _, err := s.store.Create(s.ctx, turnsPrefix+"services.turns.example.com", nil); err != nil {
+						t.Error(err)
+					}
+				}
+				spec.ClusterIP = fmt.Sprint("attempt-", attempts)
+				return func(storage.Revision, error) {}, nil
+			},
+		})
+	})
+	e := s.at("turns.example.com", "v1", "services")
+	message, err := (&corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "a"}}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent := &Request{Target: Target{Namespace: "default"}, Form: form.Form{Encoding: form.Protobuf}}
+	if err := e.OpenProtobuf(sent, kubeproto.TypeOf("turns.example.com/v1", "Service").Append(nil, message)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Endpoint.Create(s.ctx, sent); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.ok(e.Get(s.ctx, "default", "a", "", nil)).get("spec.clusterIP"); got != "attempt-2" {
+		t.Errorf("the service has the address %s", got)
 	}
 }

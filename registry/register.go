@@ -73,6 +73,7 @@ type Definition[T any] struct {
 	policy       func(o *metav1.DeleteOptions) metav1.DeletionPropagation // see Type
 	undeletable  func(name string) bool
 	subresources []Subresource // besides status
+	awaited      bool          // see Type
 	begin        func(ctx context.Context) (end func(), err error)
 	written      func(ctx context.Context, rev storage.Revision) error
 }
@@ -103,7 +104,7 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 		ClusterScoped: d.ClusterScoped, Status: d.Status, Fields: d.Fields,
 		TTL: d.TTL, Times: d.Times,
 		UnconditionalUpdate: d.UnconditionalUpdate, NoGeneration: d.NoGeneration, ValidName: d.ValidName,
-		Subresources: d.subresources, Dependents: d.Dependents, policy: d.policy, undeletable: d.undeletable, begin: d.begin, written: d.written,
+		Subresources: d.subresources, Dependents: d.Dependents, Awaited: d.awaited, policy: d.policy, undeletable: d.undeletable, begin: d.begin, written: d.written,
 	}
 	if len(d.Columns) > 0 {
 		t.Columns = func() []Column { return d.Columns }

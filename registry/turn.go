@@ -7,18 +7,21 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
-// What only one object may have, an address or the names of a definition, is decided by what all objects have. Within one
-// process whoever decides holds a lock. Processes that share a store decide in turns: a write that takes something has the
-// condition that no other one has taken anything since the caches were looked at (storage.WithTurn). If one has, the write
-// begins again. Writes that take nothing don't notice.
+// What only one object may have, an address or the names of a definition, is decided by what all objects have. It's decided in
+// turns: a write that takes something has the condition that no other one has taken anything since the caches were looked at
+// (storage.WithTurn). If one has, the write begins again. Writes that take nothing don't notice. So of two writes that found
+// the same free only one is stored, also if the client of one has left, and nobody knows whether etcd did what it asked for.
+//
+// Definitions always take turns. Addresses and ports do where processes share a store; within one process whoever takes some
+// holds a lock, and keeps them (Type.Claim), so that Services can be written at the same time.
 
 // turnsPrefix is where the turns are, one for each kind of objects that take something.
 const turnsPrefix = storage.Own + "turns/"
 
-// takesTurns tells whether objects of the resource take what only one may have, and others may take it, too.
+// takesTurns tells whether writes of the resource's objects take something in turns.
 func (e *Endpoint) takesTurns() bool {
 	t := e.res.storage.typed
-	return e.res.registry.shared && t != nil && (t.Claim != nil || t.begin != nil)
+	return t != nil && (t.begin != nil || t.Claim != nil && e.res.registry.shared)
 }
 
 // readTurn reads the turn in which the write decides what its object takes, and waits until the caches have all

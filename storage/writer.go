@@ -90,6 +90,8 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 		}
 	}
 	switch {
+	case err != nil && ctx.Err() != nil: // etcd says that it has timed out, and only the caller's time is over
+		return 0, Wrap(g.op, g.key, ctx.Err())
 	case err != nil:
 		return 0, unanswered(g.op, g.key, err)
 	case res.Succeeded:

@@ -221,6 +221,35 @@ func TestReinvocation(t *testing.T) {
 	}
 }
 
+// TestReinvocationAcrossWrites: a webhook is asked again also if its configuration was written between the rounds.
+func TestReinvocationAcrossWrites(t *testing.T) {
+	h, s := newHook(t), start(t)
+	h.on("/a", patch(`[{"op":"add","path":"/data/color","value":"a"}]`))
+	change := patch(`[{"op":"add","path":"/data/color","value":"b"}]`)
+	h.on("/b", func(w http.ResponseWriter, r *http.Request, review *admissionv1.AdmissionReview) {
+		must(t, s, 200, "PATCH", mutatingPath+"/both", `{"metadata":{"labels":{"written":"again"}}}`, "Content-Type", "application/merge-patch+json")
+		change(w, r, review)
+	})
+	must(t, s, 201, "POST", mutatingPath, configurationOf("Mutating", "both",
+		h.webhook("a.example.com", "/a", `reinvocationPolicy="IfNeeded"`), h.webhook("b.example.com", "/b")))
+	must(t, s, 201, "POST", configMaps, anyConfigMapBody)
+	if a, b := len(h.requests("/a")), len(h.requests("/b")); a != 2 || b != 1 {
+		t.Errorf("they were asked %d and %d times, want 2 and 1", a, b)
+	}
+}
+
+// TestRepeatedOwners: an owner that a webhook adds twice is stored once, and the client is warned.
+func TestRepeatedOwners(t *testing.T) {
+	h, s := newHook(t), start(t)
+	owner := `{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"u1"}`
+	h.on("/a", patch(`[{"op":"add","path":"/metadata/ownerReferences","value":[`+owner+`,`+owner+`]}]`))
+	must(t, s, 201, "POST", mutatingPath, configurationOf("Mutating", "owners", h.webhook("a.example.com", "/a")))
+	res, answer := s.Do("POST", configMaps, anyConfigMapBody, "Content-Type", "application/json")
+	if res.StatusCode != http.StatusCreated || strings.Count(answer, `"uid":"u1"`) != 1 || !strings.Contains(res.Header.Get("Warning"), "ownerReferences") {
+		t.Errorf("%s %q: %s", res.Status, res.Header.Get("Warning"), answer)
+	}
+}
+
 // BenchmarkNoMatch: what 100 configurations cost a write that concerns none of them; compare with none.
 func BenchmarkNoMatch(b *testing.B) {
 	for _, n := range []int{0, 100} {

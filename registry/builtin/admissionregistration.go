@@ -194,9 +194,12 @@ func (w *webhook) validate(at *field.Path) (errs field.ErrorList) {
 	if w.again != nil {
 		errs = append(errs, oneOf(at.Child("reinvocationPolicy"), *w.again, admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
 	}
-	for name, selector := range map[string]*metav1.LabelSelector{"namespaceSelector": w.namespaces, "objectSelector": w.objects} {
-		if selector != nil {
-			errs = append(errs, metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, at.Child(name))...)
+	for _, s := range []struct {
+		name     string
+		selector *metav1.LabelSelector
+	}{{"namespaceSelector", w.namespaces}, {"objectSelector", w.objects}} {
+		if s.selector != nil {
+			errs = append(errs, metav1validation.ValidateLabelSelector(s.selector, metav1validation.LabelSelectorValidationOptions{}, at.Child(s.name))...)
 		}
 	}
 	return errs

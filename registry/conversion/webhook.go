@@ -2,6 +2,7 @@ package conversion
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,7 +23,8 @@ const (
 	// maxBatchObjects leaves a webhook 20 ms for each object, five times what Kubernetes expects it to take.
 	// It's also the size of the pages in which clients list.
 	maxBatchObjects = 500
-	// maxAnswerBytes lets an answer be three times as large as a batch, or twice as large as the largest object.
+	// maxAnswerBytes lets an answer be three times as large as a batch, or twice as large as the largest object. Where
+	// objects grow by more, they're sent in smaller batches.
 	maxAnswerBytes = 3 << 20
 	// maxCalls bounds the requests under way at once, so that a webhook of one small process isn't overrun. Others wait for a
 	// slot.
@@ -87,9 +89,13 @@ func (w *Webhook) Convert(ctx context.Context, apiVersion string, objects [][]by
 		return nil, err
 	}
 	converted := make([][]byte, len(objects))
-	for len(todo) > 0 {
-		n := batch(todo)
+	for most := maxBatchObjects; len(todo) > 0; {
+		n := min(batch(todo), most)
 		answered, err := w.call(ctx, apiVersion, todo[:n])
+		if errors.Is(err, hookclient.ErrTooLarge) && n > 1 { // objects may grow by conversion
+			most = n / 2
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

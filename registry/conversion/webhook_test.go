@@ -178,9 +178,49 @@ func TestConvertNothing(t *testing.T) {
 	}
 }
 
-// TestContentType: a Go server that sets none says text/plain, as controller-runtime's webhooks do.
+// TestGrowing: objects that grow by conversion beyond what one answer may have are sent in smaller batches. One that is too
+// large alone is an error.
+func TestGrowing(t *testing.T) {
+	var largest atomic.Int64
+	h := answering(t, func(r *received) any {
+		largest.Store(max(largest.Load(), int64(len(r.Request.Objects))))
+		answer := converting(r)
+		for _, o := range r.Request.Objects {
+			size := 1 << 20
+			if metadata(o)["name"] == "huge" {
+				size = maxAnswerBytes
+			}
+			o["spec"] = strings.Repeat("x", size)
+		}
+		return answer
+	})
+	w := client(t, config(serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		whole := httptest.NewRecorder()
+		h.ServeHTTP(whole, r)
+		_, _ = whole.Body.WriteTo(w) // the client stops reading
+	})), "v1"))
+	var objects [][]byte
+	for i := range 6 {
+		objects = append(objects, widget(v1, fmt.Sprint("w", i)))
+	}
+	got, err := w.Convert(t.Context(), v2, objects)
+	if err != nil || largest.Load() != 6 {
+		t.Fatalf("%v, at most %d objects at once", err, largest.Load())
+	}
+	for i, o := range got {
+		if !strings.Contains(string(o), fmt.Sprintf(`"name":"w%d"`, i)) {
+			t.Errorf("object %d is %.200s", i, o)
+		}
+	}
+	if _, err := w.Convert(t.Context(), v2, append(objects, widget(v1, "huge"))); err == nil || !strings.Contains(err.Error(), "its answer is larger than 3145728 bytes") {
+		t.Errorf("the error is %.200v", err)
+	}
+}
+
+// TestContentType: whatever type an answer says that it has, it's taken, as by kube-apiserver. A Go server that sets none says
+// text/plain, and a script that returns a text, text/html.
 func TestContentType(t *testing.T) {
-	for _, contentType := range []string{"application/json", "application/json; charset=utf-8", "text/plain; charset=utf-8"} {
+	for _, contentType := range []string{"application/json", "application/json; charset=utf-8", "text/plain; charset=utf-8", "text/html; charset=utf-8", "nonsense"} {
 		t.Run(contentType, func(t *testing.T) {
 			h := answering(t, func(r *received) any { return converting(r) })
 			server := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -393,7 +433,7 @@ func TestBadHeads(t *testing.T) {
 		{"HTML", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html; x="+secret)
 			io.WriteString(w, secret)
-		}, call + "its answer isn't JSON: expected the Content-Type application/json"},
+		}, call + "its answer isn't a ConversionReview"},
 		{"cut off", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			io.WriteString(w, secret)

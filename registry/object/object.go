@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
@@ -19,12 +20,17 @@ type Object struct {
 	Content map[string]any // everything but apiVersion, kind and metadata
 	// Value, if set, is a value of the object's Go type that has what belongs into Content, which is nil then.
 	// Only a new object that came as protobuf has one, until the rules of its type have made it their own.
-	Value any
+	Value runtime.Object
 }
 
-// Clone returns a copy whose top-level fields can be replaced. What they hold is shared.
+// Clone returns a copy whose top-level fields can be replaced. What they hold is shared, and later stages don't change it. They
+// do change a Value, so that is copied.
 func (o *Object) Clone() *Object {
-	return &Object{Meta: *o.Meta.DeepCopy(), Managed: o.Managed, Content: maps.Clone(o.Content), Value: o.Value}
+	c := &Object{Meta: *o.Meta.DeepCopy(), Managed: o.Managed, Content: maps.Clone(o.Content)}
+	if o.Value != nil {
+		c.Value = o.Value.DeepCopyObject()
+	}
+	return c
 }
 
 // Carry makes a top-level field what it is in from, or absent as there.

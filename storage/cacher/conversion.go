@@ -2,7 +2,9 @@ package cacher
 
 import (
 	"context"
+	"errors"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 )
@@ -16,30 +18,22 @@ type Conversion struct {
 	// for which only readers of the same state wait: it must not block or call the cacher. Defaults to none that must.
 	Needed func(o *Object) bool
 	// Convert returns, for each object, the bytes to show instead of the stored ones, or nil to show these. They have
-	// no resourceVersion either. Convert may ask a webhook: it's called without a lock, but one at a time.
+	// no resourceVersion either. Convert may ask a webhook: it's called without a lock, and for several objects at once,
+	// but for each object once at a time.
 	Convert func(ctx context.Context, objects []*Object) ([][]byte, error)
 	// Generation is that of the definition from which the conversion is made. See remember.
 	Generation int64
 
-	// lock lets one reader convert at a time, so that the watchers of an event don't all convert it. Its capacity
-	// is 1: whoever has put a value in holds it. It's made at its first use.
-	lock     chan struct{}
-	makeLock sync.Once
-	made     *conversions // nil if nobody counts
+	mu     sync.Mutex          // guards flying; a leaf
+	flying map[*Object]*flight // objects that a reader is converting now, so that the watchers of an event don't all do
+	made   *conversions        // nil if nobody counts
 }
 
-// acquire takes the lock, which unlock gives back. The error is ctx's.
-func (c *Conversion) acquire(ctx context.Context) error {
-	c.makeLock.Do(func() { c.lock = make(chan struct{}, 1) })
-	select {
-	case c.lock <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+// flight is one call of Convert.
+type flight struct {
+	done chan struct{} // closed when it has ended
+	err  error         // how; set before that
 }
-
-func (c *Conversion) unlock() { <-c.lock }
 
 // conversions counts what all Conversions of a cacher made and is still in memory. What nobody needs any more counts until
 // the garbage collector has found it.
@@ -88,18 +82,74 @@ func (v *View) Shown(ctx context.Context, o *Object) (*Object, error) {
 // an error some are replaced and others aren't.
 func (v *View) Prepare(ctx context.Context, objects []*Object) error {
 	c := v.Conversion
-	if c == nil || len(c.showKnown(objects)) == 0 {
+	for c != nil {
+		missing := c.showKnown(objects)
+		if len(missing) == 0 {
+			return nil
+		}
+		mine, others := c.depart(objects, missing)
+		if mine != nil {
+			if err := c.convert(ctx, objects, mine); err != nil {
+				return err
+			}
+		}
+		for _, other := range others {
+			if err := other.wait(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// departure is what one reader converts: the objects at some places.
+type departure struct {
+	*flight
+	places []int
+}
+
+// depart takes those of the objects at some places that nobody is converting now; nil if there are none. others convert the
+// rest.
+func (c *Conversion) depart(objects []*Object, missing []int) (mine *departure, others []*flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, place := range missing {
+		o := objects[place]
+		f := c.flying[o]
+		switch {
+		case f != nil && (mine == nil || f != mine.flight):
+			if !slices.Contains(others, f) {
+				others = append(others, f)
+			}
+			continue
+		case f != nil: // the list has it twice
+			continue
+		case c.find(o) != nil: // just made
+			continue
+		case mine == nil:
+			mine = &departure{flight: &flight{done: make(chan struct{})}}
+		}
+		if c.flying == nil {
+			c.flying = map[*Object]*flight{}
+		}
+		c.flying[o] = mine.flight
+		mine.places = append(mine.places, place)
+	}
+	return mine, others
+}
+
+// wait waits for the end of somebody else's call, and returns its error, or ctx's. If the other reader has left, that's no
+// error: the call may be made again.
+func (f *flight) wait(ctx context.Context) error {
+	select {
+	case <-f.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if errors.Is(f.err, context.Canceled) || errors.Is(f.err, context.DeadlineExceeded) {
 		return nil
 	}
-	if err := c.acquire(ctx); err != nil {
-		return err
-	}
-	defer c.unlock()
-	missing := c.showKnown(objects) // somebody else may have made them meanwhile
-	if len(missing) == 0 {
-		return nil
-	}
-	return c.convert(ctx, objects, missing)
+	return f.err
 }
 
 // showKnown replaces the objects that were converted before, or needn't be, and returns the places of the others.
@@ -127,14 +177,23 @@ func (c *Conversion) find(o *Object) *Object {
 	return nil
 }
 
-// convert converts the objects at some places, and remembers the results.
-func (c *Conversion) convert(ctx context.Context, objects []*Object, places []int) error {
-	stored := make([]*Object, len(places))
-	for i, place := range places {
+// convert converts what was taken of the objects, and remembers the results.
+func (c *Conversion) convert(ctx context.Context, objects []*Object, mine *departure) (err error) {
+	stored := make([]*Object, len(mine.places))
+	for i, place := range mine.places {
 		stored[i] = objects[place]
 	}
+	mine.err = context.Canceled // for the others, if Convert panics
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, o := range stored {
+			delete(c.flying, o)
+		}
+		close(mine.done)
+	}()
 	made, err := c.Convert(ctx, stored)
-	if err != nil {
+	if mine.err = err; err != nil {
 		return err
 	}
 	for i, o := range stored {
@@ -147,7 +206,7 @@ func (c *Conversion) convert(ctx context.Context, objects []*Object, places []in
 			}
 		}
 		o.remember(c, shown)
-		objects[places[i]] = shown
+		objects[mine.places[i]] = shown
 	}
 	return nil
 }

@@ -5,8 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -208,6 +211,56 @@ func TestPrepareAtOnce(t *testing.T) {
 	}
 	if calls != 2 {
 		t.Errorf("%d objects were converted, want 2", calls)
+	}
+}
+
+// TestPrepareApart: different objects are converted at the same time, and one object once: whoever asks for it meanwhile waits
+// for the one call, and gets what came of it.
+func TestPrepareApart(t *testing.T) {
+	const readers = 8
+	object := func(i int) *Object {
+		w := widgetNamed(fmt.Sprint("w", i), "front")
+		return NewObject(w.key, []byte(w.json(0)), storage.Revision(i+1))
+	}
+	var calls atomic.Int64
+	entered, release := make(chan struct{}), make(chan struct{})
+	refused := errors.New("the webhook is broken")
+	c := &Conversion{
+		Needed: func(*Object) bool { return true },
+		Convert: func(_ context.Context, objects []*Object) ([][]byte, error) {
+			calls.Add(1)
+			select {
+			case entered <- struct{}{}:
+				<-release
+			case <-release:
+			}
+			if objects[0].Revision == 1 {
+				return nil, refused
+			}
+			return [][]byte{[]byte(`{"converted":true}`)}, nil
+		},
+	}
+	view := &View{Conversion: c}
+	var group sync.WaitGroup
+	for i := range readers {
+		o := object(i)
+		for range 3 {
+			group.Go(func() {
+				shown, err := view.Shown(t.Context(), o)
+				if o.Revision == 1 && err != refused || o.Revision > 1 && (err != nil || string(shown.Raw()) != `{"converted":true}`) {
+					t.Errorf("object %d is shown as %v, %v", o.Revision, shown, err)
+				}
+			})
+		}
+	}
+	for range readers { // all are under way at once
+		<-entered
+	}
+
+	close(release)
+	group.Wait()
+	if n := calls.Load(); n < readers || n > readers+2 { // a late reader of the broken one asks again
+		t.Errorf("the webhook was called %d times for %d objects", n, readers)
 	}
 }
 
