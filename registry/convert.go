@@ -108,7 +108,7 @@ func (e *Endpoint) convertStored(ctx context.Context, objects []*cacher.Object) 
 			return nil, e.unreadable(o.Name(), err)
 		}
 		from := e.res.version(trees[i]["apiVersion"])
-		if err := from.schema.Shape(trees[i]); err != nil {
+		if err := from.schema.ShapeStored(trees[i]); err != nil {
 			return nil, e.unreadable(o.Name(), err)
 		}
 	}

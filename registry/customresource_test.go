@@ -532,3 +532,35 @@ func TestManagedFieldsAlways(t *testing.T) {
 		t.Errorf("tracked %v", got)
 	}
 }
+
+// TestEmbeddedMetadataThatIsMalformed: a stored object in which a definition begins to find malformed metadata can be read,
+// listed and changed; the malformed field isn't shown. What a client sends is refused.
+func TestEmbeddedMetadataThatIsMalformed(t *testing.T) {
+	s := start(t, "", Options{})
+	schema := func(template string) string {
+		return `spec.versions.0.schema={"openAPIV3Schema":{"type":"object","properties":{"template":{"type":"object","x-kubernetes-preserve-unknown-fields":true` + template + `}}}}`
+	}
+	s.ok(s.crds().Create(s.ctx, "", nil, crdOf(t, "gadgets", "Gadget", schema(""))))
+	const template = `"template":{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":1},"name":"p"}}`
+	object := func(name string) []byte {
+		return []byte(`{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"` + name + `"},` + template + `}`)
+	}
+	e := s.at("example.com", "v1", "gadgets")
+	s.ok(e.Create(s.ctx, "default", nil, object("bad")))
+	s.ok(s.crds().Patch(s.ctx, "", "gadgets.example.com", "", merge, nil,
+		[]byte(`{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"template":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"x-kubernetes-embedded-resource":true}}}}}]}}`)))
+	e = s.at("example.com", "v1", "gadgets")
+	got := s.ok(e.Get(s.ctx, "default", "bad", "", nil))
+	if got.get("template.metadata.name") != "p" || strings.Contains(fmt.Sprint(got), "labels") {
+		t.Errorf("shown is %v", got)
+	}
+	if list := names(s.list(e, "default", nil)); list != "bad" {
+		t.Errorf("the list has %q", list)
+	}
+	_, err := e.Create(s.ctx, "default", nil, object("another"))
+	s.refused(err, 400, metav1.StatusReasonBadRequest, "labels")
+	s.ok(e.Patch(s.ctx, "default", "bad", "", merge, nil, []byte(`{"template":{"metadata":{"labels":{"a":"1"}}}}`)))
+	if got := s.ok(e.Get(s.ctx, "default", "bad", "", nil)); got.get("template.metadata.labels.a") != "1" {
+		t.Errorf("mended it is %v", got)
+	}
+}

@@ -41,7 +41,28 @@ func TestRefusedAddresses(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "isn't allowed: webhooks are called at public addresses") {
 				t.Errorf("the error is %v", err)
 			}
+			if host == "localhost" && (strings.Contains(err.Error(), "127.0.0.1") || strings.Contains(err.Error(), "::1")) {
+				t.Errorf("the error tells what a name resolves to: %v", err)
+			}
 		})
+	}
+}
+
+// TestUnreachableName: an error tells at which address nobody listens only if the URL has it.
+func TestUnreachableName(t *testing.T) {
+	server := serve(t, http.NotFoundHandler())
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.Close()
+	for host, told := range map[string]bool{"localhost": false, "127.0.0.1": true} {
+		c := config(server, "v1")
+		*c.ClientConfig.URL = "https://" + host + ":" + u.Port()
+		_, err := dialling(t, c, loopback).Convert(t.Context(), v2, [][]byte{widget(v1, "a")})
+		if err == nil || !strings.Contains(err.Error(), "refused") || strings.Contains(err.Error(), "127.0.0.1") != told {
+			t.Errorf("the error of %s is %v", host, err)
+		}
 	}
 }
 

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"path"
 	"strconv"
@@ -67,12 +69,16 @@ type Network struct {
 	Policy
 	// Resolve finds the address (host and port) at which a Service is served now. nil: there are no services.
 	Resolve func(ctx context.Context, s Service) (address string, err error)
+	// Log is told at which address a webhook couldn't be called whose URL has a name: errors don't say it, because whoever
+	// writes a webhook could ask by them what names resolve to. nil: nobody is.
+	Log *slog.Logger
 }
 
 // Client calls one webhook. Its methods may be called concurrently. It must be closed.
 type Client struct {
 	url       *url.URL
 	maxAnswer int64
+	log       *slog.Logger // nil: none
 	transport *http.Transport
 	slots     chan struct{} // holds a token for each request under way; never closed
 
@@ -91,7 +97,7 @@ func New(config Config, n Network) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{maxAnswer: config.MaxAnswer, slots: make(chan struct{}, config.MaxCalls), conns: map[*conn]struct{}{}}
+	c := &Client{maxAnswer: config.MaxAnswer, log: n.Log, slots: make(chan struct{}, config.MaxCalls), conns: map[*conn]struct{}{}}
 	if s := config.Service; s != nil {
 		if n.Resolve == nil {
 			return nil, errors.New("clientConfig.service: this server has no services that it could call; use url")
@@ -260,7 +266,7 @@ func (c *Client) exchange(ctx context.Context, body []byte, query url.Values) ([
 	}
 	response, err := c.transport.RoundTrip(request) // it follows no redirects, unlike a http.Client
 	if err != nil {
-		return nil, withoutAnswer(err)
+		return nil, c.withoutAddress(withoutAnswer(err))
 	}
 	defer response.Body.Close()
 	if err := checkHead(response); err != nil {
@@ -287,7 +293,7 @@ func (c *Client) readAnswer(response *http.Response) ([]byte, error) {
 	}
 	answer, err := io.ReadAll(io.LimitReader(response.Body, c.maxAnswer+1))
 	if err != nil {
-		return nil, withoutAnswer(err)
+		return nil, c.withoutAddress(withoutAnswer(err))
 	}
 	if int64(len(answer)) > c.maxAnswer {
 		return nil, tooLarge
@@ -312,9 +318,47 @@ func withoutAnswer(err error) error {
 	case errors.As(err, &certificate):
 		return errors.New(Quote(certificate.Error()))
 	case errors.As(err, &network):
-		return errors.New(Quote(network.Error()))
+		return network
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return errors.New("it doesn't speak TLS at that port")
 	}
 	return errors.New("the connection broke, or what came isn't HTTP over TLS")
+}
+
+// withoutAddress returns an error of the connection for the client, which may be told an address only if the URL has it.
+func (c *Client) withoutAddress(err error) error {
+	var (
+		refused *refusedError
+		network *net.OpError
+	)
+	_, literal := netip.ParseAddr(c.url.Hostname())
+	switch named := literal != nil; {
+	case errors.As(err, &network) && named:
+		c.note(err)
+		return errors.New(Quote((&net.OpError{Op: network.Op, Net: network.Net, Err: withoutServer(network.Err)}).Error()))
+	case errors.As(err, &network):
+		return errors.New(Quote(network.Error()))
+	case errors.As(err, &refused) && named:
+		c.note(err)
+		return errors.New(refusal("of " + Quote(c.url.Hostname())))
+	}
+	return err
+}
+
+// withoutServer returns an error without the address of the server of names that was asked.
+func withoutServer(err error) error {
+	var lookup *net.DNSError
+	if !errors.As(err, &lookup) {
+		return err
+	}
+	plain := *lookup
+	plain.Server = ""
+	return &plain
+}
+
+// note logs what the client isn't told.
+func (c *Client) note(err error) {
+	if c.log != nil {
+		c.log.Warn("a webhook can't be reached", "host", c.url.Host, "error", err)
+	}
 }

@@ -94,14 +94,21 @@ func (e *MalformedError) Error() string { return e.Field.Error() }
 //
 // An error is a *MalformedError, or else says that the schema can't be compiled. The object may have been changed then.
 func (s *Schema) Shape(content map[string]any) error {
-	_, err := s.shape(content, quietly)
+	_, err := s.shape(content, quietly, refuses)
+	return err
+}
+
+// ShapeStored is Shape for an object as it's stored. The definition may have begun to take a part of it for an embedded
+// resource since. So what is malformed there is dropped, as kube-apiserver does with what it reads from etcd.
+func (s *Schema) ShapeStored(content map[string]any) error {
+	_, err := s.shape(content, quietly, drops)
 	return err
 }
 
 // ShapeReporting is Shape, and returns the paths of what was pruned ("spec.foo"), sorted, at most maxUnknown. That takes
 // another walk through the object.
 func (s *Schema) ShapeReporting(content map[string]any) (unknown []string, err error) {
-	return s.shape(content, reporting)
+	return s.shape(content, reporting, refuses)
 }
 
 // report says whether unknown fields are collected.
@@ -112,7 +119,15 @@ const (
 	reporting report = true
 )
 
-func (s *Schema) shape(content map[string]any, report report) (unknown []string, err error) {
+// malformed says what becomes of embedded metadata that is malformed: it's an error, or dropped.
+type malformed bool
+
+const (
+	refuses malformed = false
+	drops   malformed = true
+)
+
+func (s *Schema) shape(content map[string]any, report report, m malformed) (unknown []string, err error) {
 	if s.trivial {
 		return nil, nil
 	}
@@ -125,7 +140,7 @@ func (s *Schema) shape(content map[string]any, report report) (unknown []string,
 	if report == reporting && (w&prune != 0 || f.embedded) {
 		unknown = f.unknown(content)
 	}
-	err = f.coerce(content, w)
+	err = f.coerce(content, w, m)
 	own.putBack(content)
 	if err != nil {
 		return nil, err
@@ -149,7 +164,7 @@ func (s *Schema) Prune(content map[string]any) error {
 	}
 	own := takeOwn(content)
 	defer own.putBack(content)
-	return f.coerce(content, f.work(content))
+	return f.coerce(content, f.work(content), refuses)
 }
 
 // work returns what there is to do with an object; everything if there may be embedded resources, because
@@ -162,7 +177,7 @@ func (f *compiled) work(content map[string]any) work {
 }
 
 // coerce takes away what the schema doesn't allow for.
-func (f *compiled) coerce(content map[string]any, w work) error {
+func (f *compiled) coerce(content map[string]any, w work, m malformed) error {
 	if w&prune != 0 {
 		pruning.Prune(content, f.structural, true)
 	}
@@ -170,7 +185,7 @@ func (f *compiled) coerce(content map[string]any, w work) error {
 		defaulting.PruneNonNullableNullsWithoutDefaults(content, f.structural)
 	}
 	if f.embedded {
-		if err := objectmeta.Coerce(nil, content, f.structural, false, false); err != nil {
+		if err := objectmeta.Coerce(nil, content, f.structural, false, bool(m)); err != nil {
 			return &MalformedError{err}
 		}
 	}
