@@ -259,6 +259,7 @@ func TestOptions(t *testing.T) {
 		{"a CA without TLS", remote.Options{Servers: []string{"http://127.0.0.1:1"}, CAFile: "x"}, "--etcd-cafile"},
 		{"a CA without servers", remote.Options{CAFile: "x"}, "--etcd-cafile needs --etcd-servers"},
 		{"a certificate alone", remote.Options{Servers: secure, CertFile: "x"}, "--etcd-keyfile"},
+		{"a password in the clear", remote.Options{Servers: []string{"http://127.0.0.1:2379", "http://10.0.0.1:2379"}, Username: "x", PasswordFile: "y"}, "--etcd-username"},
 		{"a user alone", remote.Options{Servers: secure, Username: "x"}, "--etcd-password-file"},
 		{"no prefix", remote.Options{Servers: secure, Prefix: "/"}, "--etcd-prefix"},
 		{"a prefix that isn't clean", remote.Options{Servers: secure, Prefix: "/a/../b"}, "--etcd-prefix"},

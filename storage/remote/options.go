@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"net/url"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,6 +130,8 @@ func (o *Options) Validate() error {
 		return errors.New("--etcd-certfile and --etcd-keyfile need each other")
 	case (o.Username == "") != (o.PasswordFile == ""):
 		return errors.New("--etcd-username and --etcd-password-file need each other")
+	case o.Username != "" && o.inTheClear():
+		return errors.New("--etcd-username with http:// to another machine in --etcd-servers: everybody on the way could read the password; use https")
 	case o.Timeout < 0:
 		return fmt.Errorf("--etcd-timeout must not be negative: %v", o.Timeout)
 	}
@@ -135,6 +139,18 @@ func (o *Options) Validate() error {
 		return fmt.Errorf("--etcd-prefix %q doesn't begin with / or isn't a clean path such as %s", o.Prefix, DefaultPrefix)
 	}
 	return nil
+}
+
+// inTheClear tells whether what is sent to a member can be read on the way: over http, and not on this machine.
+func (o *Options) inTheClear() bool {
+	return slices.ContainsFunc(o.Servers, func(s string) bool {
+		u, err := url.Parse(s)
+		if err != nil || u.Scheme != "http" {
+			return false
+		}
+		ip, err := netip.ParseAddr(u.Hostname())
+		return u.Hostname() != "localhost" && (err != nil || !ip.Unmap().IsLoopback())
+	})
 }
 
 // validateOff refuses the flags that say something about a cluster when none is named.
