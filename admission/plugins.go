@@ -15,7 +15,7 @@ import (
 type plugin struct {
 	name string
 	on   when
-	// goesBy is the built-in kind whose objects say what the plug-in does. It isn't made where that kind isn't served.
+	// goesBy is the built-in kind that the plug-in is about. It isn't made where that kind isn't served.
 	goesBy schema.GroupResource
 	make   func(*Config) (Member, error) // nil: this server doesn't have it
 	// noop tells of a plug-in that this server doesn't have that it may be turned on all the same: it's about parts of a
@@ -31,7 +31,7 @@ type when int
 const (
 	never        when = iota
 	inKubernetes      // with Options.Kubernetes: what changes every pod
-	always            // what does nothing until somebody writes an object that asks for it
+	always            // what does nothing until somebody writes an object that it's about
 )
 
 // plugins are in the order in which they're asked, which is Kubernetes'.
@@ -70,10 +70,18 @@ var plugins = []plugin{
 	}},
 	{name: "PersistentVolumeClaimResize", noop: true},
 	{name: "RuntimeClass", noop: true},
-	{name: "CertificateApproval"},
-	{name: "CertificateSigning"},
-	{name: "ClusterTrustBundleAttest"},
-	{name: "CertificateSubjectRestriction"},
+	{name: "CertificateApproval", on: always, goesBy: schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, make: func(c *Config) (Member, error) {
+		return builtin.NewCertificateApproval(c.Authorizer), nil
+	}},
+	{name: "CertificateSigning", on: always, goesBy: schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, make: func(c *Config) (Member, error) {
+		return builtin.NewCertificateSigning(c.Authorizer), nil
+	}},
+	{name: "ClusterTrustBundleAttest", on: always, goesBy: schema.GroupResource{Group: "certificates.k8s.io", Resource: "clustertrustbundles"}, make: func(c *Config) (Member, error) {
+		return builtin.NewClusterTrustBundleAttest(c.Authorizer), nil
+	}},
+	{name: "CertificateSubjectRestriction", on: always, goesBy: schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, make: func(c *Config) (Member, error) {
+		return builtin.CertificateSubjectRestriction{}, nil
+	}},
 	{name: "DefaultIngressClass", noop: true},
 	{name: "DenyServiceExternalIPs"},
 	{name: "PodTopologyLabels", noop: true},

@@ -162,6 +162,7 @@ func (a *Action) Change(ctx context.Context, change func(obj Typed) error) error
 		if err := toObject(obj, next); err != nil {
 			return outcome{}, err
 		}
+		keepTTL(&next.Meta, &prev.Meta) // nobody is asked whether the user may delete the object
 		if err := w.track(next, prev); err != nil {
 			return outcome{}, err
 		}

@@ -16,8 +16,8 @@ import (
 )
 
 // Delete removes the object that Target names. If finalizers hold the object, Delete marks it as being deleted. The body is
-// DeleteOptions or empty; without a body, the query's parameters of the same names count. Result.Object is a Status when the
-// object is gone, else the object; the caller owns the bytes.
+// DeleteOptions or empty; without a body, the query's parameters of the same names count. Result.Object is the object, or a
+// Status when it's gone and the kind has no ReturnDeleted; the caller owns the bytes.
 //
 // Errors are Status errors: 400 for options that can't be read, 403 from admission or for a namespace that can't be deleted,
 // 404 for a missing object, 409 for a precondition that doesn't hold, 422 for options that contradict, 503 and 507 from
@@ -76,7 +76,7 @@ func (d *deletion) deleteAndAnswer(ctx context.Context) (Result, error) {
 	switch {
 	case err != nil:
 		return Result{}, err
-	case d.gone:
+	case d.gone && (d.uid == "" || d.typed == nil || !d.typed.ReturnDeleted): // of one without a uid nobody could read more
 		return Result{Object: d.deleted()}, nil
 	}
 	return d.answer(ctx, stored)

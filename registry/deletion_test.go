@@ -125,7 +125,7 @@ func TestDependentsByDefault(t *testing.T) {
 		{NoDependents, "x.y/z", "propagationPolicy=Foreground", "x.y/z"},
 	} {
 		t.Run(fmt.Sprintf("%s, %s, %s", tc.kind, tc.finalizers, tc.query), func(t *testing.T) {
-			s := start(t, "", Options{}, withGadgets(Definition[Gadget]{Dependents: tc.kind}))
+			s := start(t, "", Options{}, withGadgets(Definition[Gadget]{Strategy: Strategy{Dependents: tc.kind}}))
 			e := s.goGadgets()
 			body := `{"metadata":{"name":"a","finalizers":["` + tc.finalizers + `"]}}`
 			s.ok(e.Create(s.ctx, "default", nil, []byte(strings.Replace(body, `[""]`, "[]", 1))))

@@ -88,7 +88,7 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 	case part != nil && part.Select != nil:
 		reset = part.Reset
 	case subresource == status:
-		reset = []string{"metadata", "spec"}
+		reset = e.strategy().statusResets()
 	case e.has(status):
 		reset = []string{status}
 	}
@@ -111,6 +111,14 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 		}
 	}
 	return managed.New(e.kind(), subresource, e.managers.types, reset, convert)
+}
+
+// strategy returns the Go type's; nil for custom resources, which have the zero value.
+func (e *Endpoint) strategy() *Strategy {
+	if e.typed == nil {
+		return nil
+	}
+	return &e.typed.Strategy
 }
 
 // track notes in next's managedFields who wrote what. prev is nil for a new object. By default it does so only for objects

@@ -44,7 +44,7 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 			{Name: "Status", Type: "string", Description: "The status of the namespace", JSONPath: ".status.phase"},
 			{Name: "Age", Type: "string", Description: form.Age().Description, JSONPath: ".metadata.creationTimestamp", Cell: form.Elapsed},
 		},
-		UnconditionalUpdate: true, NoGeneration: true,
+		Strategy:  Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: []string{"spec"}},
 		ValidName: validation.ValidateNamespaceName,
 		Prepare:   prepareNamespace,
 		Validate:  validateNamespace,
@@ -87,9 +87,8 @@ func prepareNamespace(ns, old *corev1.Namespace, subresource string) {
 		if subresource != finalize {
 			ns.Spec.Finalizers = old.Spec.Finalizers
 		}
-		ns.Status.Phase = corev1.NamespaceActive
-		if old.DeletionTimestamp != nil {
-			ns.Status.Phase = corev1.NamespaceTerminating
+		if subresource != status { // what is reported there is judged
+			ns.Status.Phase = phaseOf(old)
 		}
 	}
 	if ns.Name != "" {
@@ -102,6 +101,14 @@ func prepareNamespace(ns, old *corev1.Namespace, subresource string) {
 	}
 }
 
+// phaseOf returns the phase that a namespace must have.
+func phaseOf(ns *corev1.Namespace) corev1.NamespacePhase {
+	if ns.DeletionTimestamp != nil {
+		return corev1.NamespaceTerminating
+	}
+	return corev1.NamespaceActive
+}
+
 // namespacePolicy has kube-apiserver's peculiarity of namespaces: not to orphan the dependents is to wait for them.
 func namespacePolicy(o *metav1.DeleteOptions) metav1.DeletionPropagation {
 	//lint:ignore SA1019 it's deprecated, and still sent
@@ -111,7 +118,17 @@ func namespacePolicy(o *metav1.DeleteOptions) metav1.DeletionPropagation {
 	return policyOf(o)
 }
 
-func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, _ string) (errs field.ErrorList) {
+func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, subresource string) (errs field.ErrorList) {
+	if subresource == status {
+		if phase, must := ns.Status.Phase, phaseOf(ns); phase != must {
+			state := "empty"
+			if must == corev1.NamespaceTerminating {
+				state = "not empty"
+			}
+			errs = append(errs, field.Invalid(field.NewPath("status", "Phase"), phase, "may only be '"+string(must)+"' if `deletionTimestamp` is "+state))
+		}
+		return errs
+	}
 	path := field.NewPath("spec", "finalizers")
 	for i, f := range ns.Spec.Finalizers {
 		errs = append(errs, validation.ValidateFinalizerName(string(f), path.Index(i))...)

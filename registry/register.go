@@ -28,10 +28,7 @@ type Definition[T any] struct {
 	Fields               []string // selectable ones, as "spec.color", besides metadata.name and metadata.namespace
 	Columns              []Column // of tables, after the name; defaults to the age
 
-	// UnconditionalUpdate lets a PUT leave resourceVersion out.
-	UnconditionalUpdate bool
-	// NoGeneration leaves metadata.generation out.
-	NoGeneration bool
+	Strategy
 
 	// TTL is how long an object lives after its last write. The server deletes it then. 0 keeps objects.
 	TTL time.Duration
@@ -66,9 +63,6 @@ type Definition[T any] struct {
 	// stands for, and deletes it again with 0. asked is what the deletion asks for, nil for nothing. 0 is none,
 	// and so is a nil Grace.
 	Grace func(obj *T, asked *int64) int64
-	// Dependents is what becomes of an object's dependents when neither its deletion nor its finalizers say so:
-	// Orphan, Foreground or, by default, Background. With NoDependents, what a deletion says is ignored.
-	Dependents metav1.DeletionPropagation
 
 	policy       func(o *metav1.DeleteOptions) metav1.DeletionPropagation // see Type
 	undeletable  func(name string) bool
@@ -77,9 +71,6 @@ type Definition[T any] struct {
 	begin        func(ctx context.Context) (end func(), err error)
 	written      func(ctx context.Context, rev storage.Revision) error
 }
-
-// NoDependents is the Dependents of kinds whose objects own nothing, such as Events: no garbage collector is asked to act.
-const NoDependents metav1.DeletionPropagation = "None"
 
 // Pointer is what a type that Register takes can do through its pointer.
 type Pointer[T any] interface {
@@ -103,8 +94,8 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 		New:           func() Typed { return P(new(T)) },
 		ClusterScoped: d.ClusterScoped, Status: d.Status, Fields: d.Fields,
 		TTL: d.TTL, Times: d.Times,
-		UnconditionalUpdate: d.UnconditionalUpdate, NoGeneration: d.NoGeneration, ValidName: d.ValidName,
-		Subresources: d.subresources, Dependents: d.Dependents, Awaited: d.awaited, policy: d.policy, undeletable: d.undeletable, begin: d.begin, written: d.written,
+		Strategy: d.Strategy, ValidName: d.ValidName,
+		Subresources: d.subresources, Awaited: d.awaited, policy: d.policy, undeletable: d.undeletable, begin: d.begin, written: d.written,
 	}
 	if len(d.Columns) > 0 {
 		t.Columns = func() []Column { return d.Columns }

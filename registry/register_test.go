@@ -24,7 +24,7 @@ func TestFunctionsShareNothing(t *testing.T) {
 	list := func(l *Loose) []any { return l.Data["list"].([]any) }
 	s := start(t, "", Options{}, func(r *Registry) {
 		Register(r, Definition[Loose]{
-			Group: "go.example.com", Version: "v1", Kind: "Loose", Plural: "loose", UnconditionalUpdate: true,
+			Group: "go.example.com", Version: "v1", Kind: "Loose", Plural: "loose", Strategy: Strategy{UnconditionalUpdate: true},
 			Admission: []Admission[Loose]{judging[Loose](func(_ context.Context, r *AdmissionRequest[Loose]) error {
 				r.Object.Data["deep"].(map[string]any)["more"] = true
 				list(r.Object)[0] = list(r.Object)[0].(string) + "+"

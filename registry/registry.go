@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -70,11 +71,12 @@ type settings struct {
 
 // startup is what is added before Run, and how far Run is.
 type startup struct {
-	builtins []*resource // Go types; complete when Run begins
-	atStart  []func(ctx context.Context) error
-	explain  func(path schema.GroupVersionResource) string // may be nil
-	running  atomic.Bool
-	ready    chan struct{} // closed by Run, once it serves
+	builtins   []*resource // Go types; complete when Run begins
+	atStart    []func(ctx context.Context) error
+	explain    func(path schema.GroupVersionResource) string // may be nil
+	authorizer authorizer.UnconditionalAuthorizer            // nil: everybody may do everything
+	running    atomic.Bool
+	ready      chan struct{} // closed by Run, once it serves
 }
 
 // New returns a Registry in which Namespace and CustomResourceDefinition are registered. It serves
@@ -216,6 +218,10 @@ func (r *Registry) AtStart(fn func(ctx context.Context) error) { r.atStart = app
 // Explain sets a function that says why nothing is served at a path, for kinds that the server could serve; "" for other
 // paths. It's for the program's start, before Run.
 func (r *Registry) Explain(why func(path schema.GroupVersionResource) string) { r.explain = why }
+
+// Authorizer sets who is asked whether users have the rights that a write needs besides its own: to delete, for the annotation
+// that deletes. Without one everybody has them. It's for the program's start, before Run.
+func (r *Registry) Authorizer(a authorizer.UnconditionalAuthorizer) { r.authorizer = a }
 
 // read reads an object from etcd instead of the cache. It's nil when there is none.
 func (r *Registry) read(ctx context.Context, key string) (*cacher.Object, error) {

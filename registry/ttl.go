@@ -1,11 +1,14 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
@@ -46,6 +49,33 @@ func validateTTL(o, old *object.Object) field.ErrorList {
 		return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(cacher.TTLAnnotation), clip.Text(text), err.Error())}
 	}
 	return nil
+}
+
+// mayExpire refuses a client's write that adds or changes the annotation by which an object expires, unless the user may
+// delete the object: that is what the annotation brings about. It holds for new objects, too, because what others put into
+// a namespace, or make of a definition, goes with it.
+func (w *write) mayExpire(ctx context.Context, next, prev *object.Object) error {
+	text, has := next.Meta.Annotations[cacher.TTLAnnotation]
+	if ask := w.res.registry.authorizer; !has || !w.asked || ask == nil {
+		return nil
+	}
+	if prev != nil {
+		if before, had := prev.Meta.Annotations[cacher.TTLAnnotation]; had && before == text {
+			return nil
+		}
+	}
+	if Presumes(ctx) {
+		return errJudged // the rights may have changed
+	}
+	decision, reason, err := w.res.registry.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: UserFrom(ctx), Verb: "delete", APIGroup: w.Group, APIVersion: w.Version, Resource: w.Plural,
+		Namespace: next.Meta.Namespace, Name: next.Meta.Name, ResourceRequest: true,
+	})
+	if decision == authorizer.DecisionAllow {
+		return nil
+	}
+	why := fmt.Errorf("cannot set the annotation %s on a resource you can't delete: %v, %v", cacher.TTLAnnotation, reason, err)
+	return refusal{apierrors.NewForbidden(w.resource(), clip.Text(next.Meta.Name), why)}
 }
 
 // Lifetime says how long the objects of a Go type live: see Definition.

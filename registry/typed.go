@@ -53,18 +53,13 @@ type Type struct {
 	// FalseFields are selectable fields that are false where they're absent.
 	FalseFields []string
 
-	UnconditionalUpdate bool
-	NoGeneration        bool
-	// CreateOnUpdate lets a PUT make an object that isn't there.
-	CreateOnUpdate bool
+	Strategy
 	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests
 	// that follow. On a replica they are the rules by which writes presume that they're judged (Presume).
 	Awaited bool
 	// TTL and Times are a Definition's.
 	TTL   time.Duration
 	Times []string
-	// StatusMeta lets a write of the status change metadata, too, except what this function takes back from old.
-	StatusMeta func(m, old *metav1.ObjectMeta)
 
 	// These are called as a Definition's. old is nil where that is.
 	Default   func(obj Typed)
@@ -85,9 +80,6 @@ type Type struct {
 	// the write is tried again, settle is called first. Of a dry run nothing is stored, so it should take nothing. The error
 	// is a Status error. Writes of subresources claim nothing.
 	Claim func(obj, old Typed, dryRun bool) (settle Settle, err error)
-
-	// Dependents is as a Definition's.
-	Dependents metav1.DeletionPropagation
 
 	// ToStored and FromStored turn a whole object into one of the version in which the resource is stored, and back. They
 	// leave apiVersion and kind alone. Only further versions of a resource have them.
@@ -221,6 +213,11 @@ func (t *Type) setDefaults() {
 	t.Plural = cmp.Or(t.Plural, lower+"s")
 	t.Singular = cmp.Or(t.Singular, lower)
 	t.ListKind = cmp.Or(t.ListKind, t.Kind+"List")
+	for _, path := range t.StatusResets {
+		if name, ok := strings.CutPrefix(path, "metadata."); ok && resetMeta[name] == nil {
+			panic(fmt.Sprintf("registry: a write of the status of %s can't reset %s", t.Kind, path))
+		}
+	}
 }
 
 // endpoint makes the endpoint of a type, which isn't sealed yet.

@@ -154,9 +154,8 @@ func (w *write) selectPart(in, prev *object.Object) *object.Object {
 	case status:
 		next = prev.Clone()
 		next.Carry(in, status)
-		if t := w.typed; t != nil && t.StatusMeta != nil {
-			next.Meta = *in.Meta.DeepCopy()
-			t.StatusMeta(&next.Meta, &prev.Meta)
+		if t := w.typed; t != nil && t.StatusResets != nil {
+			next.Meta = t.statusMeta(&in.Meta, &prev.Meta)
 		}
 	default:
 		if s := w.part(w.Subresource); s != nil {

@@ -319,6 +319,9 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	if err := invalid(w.groupKind(), next.Meta.Name, errs); err != nil {
 		return nil, err
 	}
+	if err := w.mayExpire(ctx, next, prev); err != nil {
+		return nil, err
+	}
 	if err := w.claim(obj, next, prev); err != nil {
 		return nil, err
 	}

@@ -227,6 +227,7 @@ func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (
 	if s.Access.RBAC() {
 		in.rbac = access.NewRBAC(in.registry)
 		kinds.Authorizer, who.rbac, plugins.Authorizer = in.rbac, in.rbac, in.rbac
+		in.registry.Authorizer(in.rbac)
 	}
 	builtin.Register(in.registry, kinds)
 	in.hasService = s.Builtin == builtin.All

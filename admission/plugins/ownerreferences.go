@@ -14,7 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
-// OwnerReferences lets a user set owners of an object only if that user may delete it, since that is what they bring about; and
+// OwnerReferences lets a user change the owners of an object only if that user may delete it, since that is what they bring about; and
 // hold up the deletion of an owner only if the user may change the owner's finalizers.
 type OwnerReferences struct {
 	judge
@@ -27,7 +27,7 @@ func NewOwnerReferences(r *registry.Registry, a authorizer.UnconditionalAuthoriz
 	return &OwnerReferences{registry: r, authorizer: a}
 }
 
-// Concerns is about everything that is created or changed, but for the status of pods, which can't have owners changed.
+// Concerns is about everything that is created or changed, but for the status of pods: a write of that puts the owners back.
 func (*OwnerReferences) Concerns(a *registry.Attributes) bool {
 	podStatus := a.Resource.Resource == "pods" && a.Resource.Group == "" && a.Subresource == "status"
 	return !podStatus && a.Operation != registry.Delete
@@ -47,17 +47,37 @@ func (o *OwnerReferences) check(ctx context.Context, r *request) error {
 	if equality.Semantic.DeepEqual(before, after) || len(before) == 0 && len(after) == 0 {
 		return nil
 	}
+	if r.Operation != registry.Create { // who creates an object could as well not have
+		if err := o.mayDelete(ctx, r); err != nil {
+			return err
+		}
+	}
+	blocking := newlyBlocking(before, after)
+	if len(blocking) == 0 {
+		return nil
+	}
+	anything := authorizer.AttributesRecord{
+		User: r.User, Verb: "update", APIGroup: "*", APIVersion: "*", Resource: "*", Subresource: "finalizers", Name: "*", ResourceRequest: true,
+	}
+	if decision, _, _ := o.authorizer.Authorize(ctx, anything); decision == authorizer.DecisionAllow {
+		return nil
+	}
+	for _, ref := range blocking {
+		if err := o.mayBlock(ctx, r, ref); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mayDelete tells whether the user may delete the object.
+func (o *OwnerReferences) mayDelete(ctx context.Context, r *request) error {
 	a := authorizer.AttributesRecord{
 		User: r.User, Verb: "delete", Namespace: r.Namespace, APIGroup: r.Resource.Group, APIVersion: r.Resource.Version,
 		Resource: r.Resource.Resource, Subresource: r.Subresource, Name: r.Name, ResourceRequest: true,
 	}
 	if decision, reason, err := o.authorizer.Authorize(ctx, a); decision != authorizer.DecisionAllow {
 		return fmt.Errorf("cannot set an ownerRef on a resource you can't delete: %v, %v", reason, err)
-	}
-	for _, ref := range newlyBlocking(before, after) {
-		if err := o.mayBlock(ctx, r, ref); err != nil {
-			return err
-		}
 	}
 	return nil
 }

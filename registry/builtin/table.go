@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -173,11 +172,8 @@ func answer[T any, P registry.Pointer[T]](fn func(ctx context.Context, question 
 	return func(ctx context.Context, question registry.Typed) error { return fn(ctx, question.(P)) }
 }
 
-// keepsMeta lets a write of the status change metadata, too, as most built-in kinds do.
-func keepsMeta(_, _ *metav1.ObjectMeta) {}
-
-// keepsMetaButLabels is keepsMeta, except that labels stay.
-func keepsMetaButLabels(m, old *metav1.ObjectMeta) { m.Labels = old.Labels }
+// specOnly are the StatusResets of kinds whose status may be written together with metadata, as that of most built-in kinds.
+var specOnly = []string{"spec"}
 
 // orDefault sets what is missing.
 func orDefault[T comparable](to *T, value T) {

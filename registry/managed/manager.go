@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -46,9 +47,8 @@ type Manager struct {
 
 // New returns a manager. It does nothing until it's used.
 //
-// The subresource is "" for the main resource. reset names the fields at the top of an object that a write
-// through it doesn't change, whatever the client sends, and therefore doesn't own: "status" for the main
-// resource if there's a status subresource, "metadata" and "spec" for /status. The caller puts them back.
+// The subresource is "" for the main resource. reset names the fields that a write through it doesn't change,
+// whatever the client sends, and therefore doesn't own, as "status" or "metadata.labels". The caller puts them back.
 //
 // convert returns an object in another version of the group and leaves the one it's given as it is; nil puts
 // the other apiVersion in and changes nothing else (definitions with conversion None). It's called for entries
@@ -88,7 +88,11 @@ func (m *Manager) filters() map[fieldpath.APIVersion]fieldpath.Filter {
 	}
 	set := fieldpath.NewSet()
 	for _, name := range m.reset {
-		set.Insert(fieldpath.MakePathOrDie(name))
+		path := fieldpath.Path{}
+		for _, part := range strings.Split(name, ".") {
+			path = append(path, fieldpath.PathElement{FieldName: &part})
+		}
+		set.Insert(path)
 	}
 	m.filter = fieldpath.NewExcludeSetFilter(set)
 	filters := map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(m.apiVersion): m.filter}

@@ -1,0 +1,77 @@
+package registry
+
+import (
+	"maps"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+)
+
+// Strategy is what Kubernetes' strategy of a kind decides besides what its functions do. The zero value is the strict
+// choice.
+type Strategy struct {
+	// UnconditionalUpdate lets a PUT leave resourceVersion out.
+	UnconditionalUpdate bool
+	// CreateOnUpdate lets a PUT make an object that isn't there.
+	CreateOnUpdate bool
+	// NoGeneration leaves metadata.generation out.
+	NoGeneration bool
+	// ReturnDeleted answers a DELETE that removes an object with the object. Otherwise the answer is a Status.
+	ReturnDeleted bool
+	// StatusResets are the fields that a write of the status leaves as they are, and that its writer doesn't own, as "spec"
+	// and "metadata.labels". They're what GetResetFields returns in Kubernetes. Nil is all of spec and metadata. Of status,
+	// Prepare puts back what is named here.
+	StatusResets []string
+	// Dependents is what becomes of an object's dependents when neither its deletion nor its finalizers say so:
+	// Orphan, Foreground or, by default, Background. With NoDependents, what a deletion says is ignored.
+	Dependents metav1.DeletionPropagation
+}
+
+// NoDependents is the Dependents of kinds whose objects own nothing, such as Events: no garbage collector is asked to act.
+const NoDependents metav1.DeletionPropagation = "None"
+
+// resetMeta puts back fields of metadata, by their names.
+var resetMeta = map[string]func(m, old *metav1.ObjectMeta){
+	"deletionTimestamp": func(m, old *metav1.ObjectMeta) { m.DeletionTimestamp = old.DeletionTimestamp },
+	"labels":            func(m, old *metav1.ObjectMeta) { m.Labels = old.Labels },
+	"ownerReferences":   func(m, old *metav1.ObjectMeta) { m.OwnerReferences = old.OwnerReferences },
+}
+
+// statusResets are the fields that a write of the status leaves as they are, whatever the kind is.
+func (s *Strategy) statusResets() []string {
+	if s == nil || s.StatusResets == nil {
+		return []string{"metadata", "spec"}
+	}
+	return append(slices.Clone(s.StatusResets), "metadata.annotations."+cacher.TTLAnnotation)
+}
+
+// statusMeta returns the metadata of an object after a write of its status, for a kind with StatusResets: what was sent, with what such a write doesn't
+// change put back from old. It changes neither.
+func (s *Strategy) statusMeta(sent, old *metav1.ObjectMeta) metav1.ObjectMeta {
+	next, old := sent.DeepCopy(), old.DeepCopy()
+	for name, reset := range resetMeta {
+		if slices.Contains(s.StatusResets, "metadata."+name) {
+			reset(next, old)
+		}
+	}
+	keepTTL(next, old)
+	return *next
+}
+
+// keepTTL gives an object the annotation by which it expires that it had before, or takes away one that it didn't have.
+func keepTTL(m, old *metav1.ObjectMeta) {
+	before, had := old.Annotations[cacher.TTLAnnotation]
+	if now, has := m.Annotations[cacher.TTLAnnotation]; has == had && now == before {
+		return
+	}
+	annotations := maps.Clone(m.Annotations)
+	if delete(annotations, cacher.TTLAnnotation); had {
+		if annotations == nil {
+			annotations = map[string]string{}
+		}
+		annotations[cacher.TTLAnnotation] = before
+	}
+	m.Annotations = annotations
+}
