@@ -1,7 +1,9 @@
 package registry
 
 import (
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/uuid"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -70,6 +72,10 @@ func (w *write) initMeta(o *object.Object) error {
 	}
 	return nil
 }
+
+// NeverInPaths tells whether a character is in no segment of a path, however it's escaped, because a proxy on the way could take
+// it for more than a part of the segment. So it's in no name of an object, either.
+func NeverInPaths(r rune) bool { return strings.ContainsRune(`/\;%`, r) || unicode.IsControl(r) }
 
 // validName is the rule for the resource's names.
 func (e *Endpoint) validName(name string, prefix bool) []string {

@@ -75,7 +75,7 @@ func (w *write) mayExpire(ctx context.Context, next, prev *object.Object) error 
 		return nil
 	}
 	why := fmt.Errorf("cannot set the annotation %s on a resource you can't delete: %v, %v", cacher.TTLAnnotation, reason, err)
-	return refusal{apierrors.NewForbidden(w.resource(), clip.Text(next.Meta.Name), why)}
+	return hookError{apierrors.NewForbidden(w.resource(), clip.Text(next.Meta.Name), why)}
 }
 
 // Lifetime says how long the objects of a Go type live: see Definition.

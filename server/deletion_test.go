@@ -352,7 +352,7 @@ func TestDeletionsOfNamespaces(t *testing.T) {
 				if got := finalizersOf(s.Get(path)); got != tc.left {
 					t.Errorf("after it was finalized there is %s, want %s", got, tc.left)
 				}
-				check(t, send(t, s, 200, "DELETE", path+"?"+tc.again, "", ""), "kind=Status status=Success details.name="+name)
+				check(t, send(t, s, 200, "DELETE", path+"?"+tc.again, "", ""), "kind=Namespace metadata.name="+name)
 			}
 			send(t, s, 404, "GET", path, "", "")
 		})
@@ -398,7 +398,11 @@ func TestDeletionsOfBuiltInKinds(t *testing.T) {
 			}
 			answer := send(t, s, 200, "DELETE", path+"?"+tc.query, "", "")
 			if tc.left == "gone" {
-				check(t, answer, "kind=Status status=Success")
+				gone := "kind=Status status=Success"
+				if strings.HasSuffix(tc.path, "/pods") { // Kubernetes shows what it was
+					gone = "kind=Pod metadata.name=" + name
+				}
+				check(t, answer, gone)
 				send(t, s, 404, "GET", path, "", "")
 				return
 			}

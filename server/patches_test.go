@@ -687,7 +687,7 @@ func TestPatchesOfGoTypes(t *testing.T) {
 		{name: "wrong type", method: "PATCH", media: mergePatch, body: `{"metadata":{"labels":{"a":1}}}`, code: 422, causes: "FieldValueInvalid patch"},
 		{name: "unknown type", method: "PATCH", media: "application/json", body: `{}`, code: 415, message: "application/strategic-merge-patch+json"},
 		{name: "another name", method: "PATCH", media: strategicPatch, body: `{"metadata":{"name":"other"}}`, code: 400, message: "the name of the object (other)"},
-		{name: "status", method: "PATCH", path: "/status", media: strategicPatch, body: `{"metadata":{"labels":{"a":"b"}},"status":{"conditions":[{"type":"X","status":"True"}]}}`, code: 200, want: "status.conditions.0.type=X metadata.labels.a="},
+		{name: "status", method: "PATCH", path: "/status", media: strategicPatch, body: `{"metadata":{"labels":{"a":"b"}},"status":{"conditions":[{"type":"X","status":"True"}]}}`, code: 200, want: "status.conditions.0.type=X metadata.labels.a=b"},
 		{name: "finalize", method: "PATCH", path: "/finalize", media: mergePatch, body: `{}`, code: 405},
 	})
 	// A definition's versions have no key by which they could be merged: the list is replaced.

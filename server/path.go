@@ -5,11 +5,11 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 )
 
@@ -36,7 +36,7 @@ func cleanPath(u *url.URL) error {
 		if err != nil {
 			return badPath("the segment " + quote(segment) + " has a bad escape")
 		}
-		if name == "." || name == ".." || !utf8.ValidString(name) || strings.ContainsAny(name, `/\;%`) || strings.ContainsFunc(name, unicode.IsControl) {
+		if name == "." || name == ".." || !utf8.ValidString(name) || strings.ContainsFunc(name, registry.NeverInPaths) {
 			return badPath("no name is " + quote(segment))
 		}
 	}

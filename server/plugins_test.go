@@ -174,6 +174,23 @@ func TestLimitRangerPlugin(t *testing.T) {
 	} {
 		refused(t, s, namespaceDefault+"pods", "{metadata: {name: x}, spec: {containers: "+tc.containers+"}}", 403, tc.message)
 	}
+	// Here an update may change what a pod requests, so it's judged as a resize is; one that changes something else isn't.
+	const merge = "application/merge-patch+json"
+	for _, tc := range []struct {
+		path, body, message string
+	}{
+		{"a", `{"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"10"}}}]}}`, "maximum cpu usage per Container is 1, but limit is 10"},
+		{"a/resize", `{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"20"}}}]}}`, "maximum cpu usage per Container is 1, but limit is 20"},
+		{"a", `{"metadata":{"labels":{"a":"b"}}}`, ""},
+	} {
+		code := http.StatusForbidden
+		if tc.message == "" {
+			code = http.StatusOK
+		}
+		if res, text := s.Do(http.MethodPatch, namespaceDefault+"pods/"+tc.path, tc.body, "Content-Type", merge); res.StatusCode != code || !strings.Contains(text, tc.message) {
+			t.Errorf("PATCH %s %s: %d %s", tc.path, tc.body, res.StatusCode, text)
+		}
+	}
 	for size, message := range map[string]string{"100Mi": "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 100Mi", "3Gi": "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"} {
 		refused(t, s, namespaceDefault+"persistentvolumeclaims", "{metadata: {name: x}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: "+size+"}}}}", 403, message)
 	}

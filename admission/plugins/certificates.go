@@ -62,7 +62,11 @@ func (*CertificateApproval) Concerns(a *registry.Attributes) bool {
 }
 
 // Validate goes by the stored request's signer.
-func (p *CertificateApproval) Validate(ctx context.Context, r *request) error {
+func (p *CertificateApproval) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
+	return registry.Refuse(p.check(ctx, r)), nil
+}
+
+func (p *CertificateApproval) check(ctx context.Context, r *request) error {
 	csr, err := decode[certificatesv1.CertificateSigningRequest](r.Old)
 	if err != nil {
 		return err
@@ -91,7 +95,11 @@ func (*CertificateSigning) Concerns(a *registry.Attributes) bool {
 }
 
 // Validate goes by the stored request's signer.
-func (p *CertificateSigning) Validate(ctx context.Context, r *request) error {
+func (p *CertificateSigning) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
+	return registry.Refuse(p.check(ctx, r)), nil
+}
+
+func (p *CertificateSigning) check(ctx context.Context, r *request) error {
 	old, err := decode[certificatesv1.CertificateSigningRequest](r.Old)
 	if err != nil {
 		return err
@@ -119,7 +127,11 @@ func (CertificateSubjectRestriction) Concerns(a *registry.Attributes) bool {
 }
 
 // Validate looks at the subject that is asked for.
-func (CertificateSubjectRestriction) Validate(_ context.Context, r *request) error {
+func (p CertificateSubjectRestriction) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
+	return registry.Refuse(p.check(ctx, r)), nil
+}
+
+func (CertificateSubjectRestriction) check(_ context.Context, r *request) error {
 	csr, err := decode[certificatesv1.CertificateSigningRequest](r.Object)
 	if err != nil || csr.Spec.SignerName != certificatesv1.KubeAPIServerClientSignerName {
 		return err
@@ -160,7 +172,11 @@ func (*ClusterTrustBundleAttest) Concerns(a *registry.Attributes) bool {
 }
 
 // Validate goes by the signer that is to be stored, which an update can't change.
-func (p *ClusterTrustBundleAttest) Validate(ctx context.Context, r *request) error {
+func (p *ClusterTrustBundleAttest) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
+	return registry.Refuse(p.check(ctx, r)), nil
+}
+
+func (p *ClusterTrustBundleAttest) check(ctx context.Context, r *request) error {
 	bundle, err := decode[certificatesv1.ClusterTrustBundle](r.Object)
 	if err != nil || bundle.Spec.SignerName == "" || sameButForCollector(r.Object, r.Old) {
 		return err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
@@ -29,9 +30,10 @@ func NewLimitRanger(r *registry.Registry, unreadable func(*cacher.Object, error)
 // limitAnnotation says on a pod what was set.
 const limitAnnotation = "kubernetes.io/limit-ranger"
 
-// Concerns is about new pods, whose resources can't be changed by an update, and claims, if there is a LimitRange.
+// Concerns is about pods, whose resources an update or a resize may change here, and claims, if there is a LimitRange.
 func (l *LimitRanger) Concerns(a *registry.Attributes) bool {
-	return (writes(a, "", "pods", registry.Create) || writes(a, "", "persistentvolumeclaims", registry.Create, registry.Update)) && len(l.ranges.Get()) > 0
+	resize := a.Resource.Resource == "pods" && a.Resource.Group == "" && a.Subresource == "resize"
+	return (resize || writes(a, "", "pods", registry.Create, registry.Update) || writes(a, "", "persistentvolumeclaims", registry.Create, registry.Update)) && len(l.ranges.Get()) > 0
 }
 
 // Admit sets defaults.
@@ -41,7 +43,7 @@ func (l *LimitRanger) Admit(_ context.Context, r *request) (registry.Verdict, er
 
 func (l *LimitRanger) complete(r *request) error {
 	ranges := l.ranges.Get()[r.Namespace]
-	if len(ranges) == 0 || r.Resource.Resource != "pods" {
+	if len(ranges) == 0 || r.Resource.Resource != "pods" || r.Operation == registry.Update && r.Subresource == "" {
 		return nil
 	}
 	pod, err := decode[corev1.Pod](r.Object)
@@ -129,6 +131,12 @@ func (l *LimitRanger) check(r *request) error {
 		if err != nil {
 			return err
 		}
+		if r.Operation == registry.Update {
+			old, err := decode[corev1.Pod](r.Old)
+			if err != nil || r.Subresource == "" && slices.EqualFunc(limitedOfPod(&pod.Spec), limitedOfPod(&old.Spec), limited.equal) {
+				return err // it may be older than the LimitRange
+			}
+		}
 		subjects = limitedOfPod(&pod.Spec)
 	} else {
 		claim, err := decode[corev1.PersistentVolumeClaim](r.Object)
@@ -157,6 +165,10 @@ func (l *LimitRanger) check(r *request) error {
 type limited struct {
 	of               corev1.LimitType
 	requests, limits corev1.ResourceList
+}
+
+func (s limited) equal(other limited) bool {
+	return s.of == other.of && equality.Semantic.DeepEqual(s.requests, other.requests) && equality.Semantic.DeepEqual(s.limits, other.limits)
 }
 
 // limitedOfPod returns the containers of a pod, and the pod as a whole.

@@ -2,9 +2,17 @@ package builtin
 
 import (
 	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
+
+// prepareAccount leaves of the Secrets that a ServiceAccount lists their names.
+func prepareAccount(a, _ *corev1.ServiceAccount, _ string) {
+	for i, secret := range a.Secrets {
+		a.Secrets[i] = corev1.ObjectReference{Name: secret.Name}
+	}
+}
 
 // accountParts are what can be asked of a ServiceAccount.
 func (o Options) accountParts() []registry.Subresource {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -40,8 +41,11 @@ func bind(ctx context.Context, a *registry.Action) (any, error) {
 			return a.Conflict("pod " + p.Name + " has non-empty .spec.schedulingGates")
 		case b.UID != "" && b.UID != p.UID:
 			return a.Conflict("the pod has another uid")
+		case b.ResourceVersion != "" && b.ResourceVersion != p.ResourceVersion:
+			return a.Conflict(fmt.Sprintf("Precondition failed: ResourceVersion in precondition: %.64s, ResourceVersion in object meta: %s", b.ResourceVersion, p.ResourceVersion))
 		}
 		p.Spec.NodeName = b.Target.Name
+		p.Status.NominatedNodeName = ""
 		for name, value := range b.Annotations {
 			if p.Annotations == nil {
 				p.Annotations = map[string]string{}
@@ -72,10 +76,6 @@ func evict(ctx context.Context, a *registry.Action) (any, error) {
 	if e.Name != "" && e.Name != a.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
-	obj, err := a.Get(ctx)
-	if err != nil {
-		return nil, err
-	}
 	options := e.DeleteOptions
 	if options == nil {
 		options = &metav1.DeleteOptions{}
@@ -83,13 +83,36 @@ func evict(ctx context.Context, a *registry.Action) (any, error) {
 	if a.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	pod := obj.(*corev1.Pod)
-	if counts(pod) {
-		if err := takeFromBudget(ctx, a, pod, len(options.DryRun) > 0); err != nil {
+	for {
+		obj, err := a.Get(ctx)
+		if err != nil {
 			return nil, err
 		}
+		pod := obj.(*corev1.Pod)
+		var spared *policyv1.PodDisruptionBudget
+		if counts(pod) {
+			if spared, err = takeFromBudget(ctx, a, pod, len(options.DryRun) > 0); err != nil {
+				return nil, err
+			}
+		}
+		mayRun := pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil
+		if spared == nil && !mayRun || options.Preconditions != nil && options.Preconditions.ResourceVersion != nil {
+			return registry.Done(), a.Delete(ctx, options)
+		}
+		// No budget was asked for a pod as it was. If it has changed since, it may count.
+		asJudged := options.DeepCopy()
+		if asJudged.Preconditions == nil {
+			asJudged.Preconditions = &metav1.Preconditions{}
+		}
+		asJudged.Preconditions.ResourceVersion = &pod.ResourceVersion
+		err = a.Delete(ctx, asJudged)
+		switch {
+		case err == nil || !apierrors.IsConflict(err) || options.Preconditions != nil && options.Preconditions.UID != nil && *options.Preconditions.UID != pod.UID:
+			return registry.Done(), err
+		case spared != nil:
+			return nil, notYet(spared)
+		}
 	}
-	return registry.Done(), a.Delete(ctx, options)
 }
 
 // counts tells whether a pod counts as available: one that has ended, waits or goes already doesn't.
@@ -101,12 +124,13 @@ func counts(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil
 }
 
-// takeFromBudget notes a disruption in the budget that selects a pod, if there is one.
-func takeFromBudget(ctx context.Context, a *registry.Action, pod *corev1.Pod, dryRun bool) error {
+// takeFromBudget notes a disruption in the budget that selects a pod, if there is one. spared is a budget that lets the pod go
+// and loses nothing by it, because the pod isn't ready.
+func takeFromBudget(ctx context.Context, a *registry.Action, pod *corev1.Pod, dryRun bool) (spared *policyv1.PodDisruptionBudget, err error) {
 	for {
 		endpoint, all, err := a.Cached(ctx, "policy/v1", "PodDisruptionBudget")
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var budget *policyv1.PodDisruptionBudget
 		for _, obj := range all {
@@ -116,24 +140,55 @@ func takeFromBudget(ctx context.Context, a *registry.Action, pod *corev1.Pod, dr
 				continue
 			}
 			if budget != nil {
-				return apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+				return nil, apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
 			}
 			budget = b
 		}
 		if budget == nil {
-			return nil
+			return nil, nil
 		}
-		if budget.Status.ObservedGeneration < budget.Generation || budget.Status.DisruptionsAllowed <= 0 {
-			return overBudget(budget)
+		if spares(budget, pod) {
+			return budget, nil
+		}
+		if budget.Status.ObservedGeneration < budget.Generation {
+			return nil, notYet(budget)
+		}
+		if budget.Status.DisruptionsAllowed <= 0 {
+			return nil, overBudget(budget)
 		}
 		if dryRun {
-			return nil
+			return nil, nil
 		}
 		err = disrupt(ctx, endpoint, budget, pod.Name)
 		if !apierrors.IsConflict(err) { // else somebody else has changed it: look again
-			return err
+			return nil, err
 		}
 	}
+}
+
+// spares tells whether a pod may go without a disruption: one that isn't ready may if its budget always lets such pods go,
+// or if enough others are healthy.
+func spares(b *policyv1.PodDisruptionBudget, pod *corev1.Pod) bool {
+	ready := slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+	if ready {
+		return false
+	}
+	always := b.Spec.UnhealthyPodEvictionPolicy != nil && *b.Spec.UnhealthyPodEvictionPolicy == policyv1.AlwaysAllow
+	return always || b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
+}
+
+// notYetSeconds is when an eviction may be tried again that came before its budget was up to date, as in Kubernetes.
+const notYetSeconds = 10
+
+// notYet refuses an eviction until somebody has worked on its budget.
+func notYet(b *policyv1.PodDisruptionBudget) error {
+	err := apierrors.NewTooManyRequests("Cannot evict pod as it would violate the pod's disruption budget.", notYetSeconds)
+	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{
+		Type: policyv1.DisruptionBudgetCause, Message: fmt.Sprintf("The disruption budget %s is still being processed by the server.", b.Name),
+	})
+	return err
 }
 
 // disrupt writes a budget's status with one disruption more.

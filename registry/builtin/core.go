@@ -31,7 +31,7 @@ func core(o Options) []registry.Type {
 		{Names: names("", "v1", "Secret"), New: of[corev1.Secret],
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true},
 			Fields:   []string{"type"}, Columns: secretColumns, Default: set(defaultSecret), Validate: rules(validateSecret)},
-		{Names: names("", "v1", "ServiceAccount", "sa"), New: of[corev1.ServiceAccount], Subresources: o.accountParts(),
+		{Names: names("", "v1", "ServiceAccount", "sa"), New: of[corev1.ServiceAccount], Subresources: o.accountParts(), Prepare: prepare(prepareAccount),
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true}},
 		{Names: names("", "v1", "Event", "ev"), New: of[corev1.Event],
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, Dependents: registry.NoDependents},

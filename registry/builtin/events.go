@@ -104,15 +104,15 @@ const (
 func validateEvent(e, _ *corev1.Event) (errs field.ErrorList) {
 	at := field.NewPath("involvedObject", "namespace")
 	switch of := e.InvolvedObject.Namespace; {
-	case of == "" && e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem:
+	case of == "" && e.Namespace != metav1.NamespaceDefault && (e.EventTime.IsZero() || e.Namespace != metav1.NamespaceSystem):
 		errs = append(errs, field.Invalid(at, of, "does not match event.namespace"))
-	case of != "" && of != e.Namespace:
+	case of != "" && of != e.Namespace && e.EventTime.IsZero():
 		errs = append(errs, field.Invalid(at, of, "does not match event.namespace"))
 	}
 	if e.EventTime.IsZero() {
 		return errs
 	}
-	return append(errs, validateReport(report{e.ReportingController, "reportingController", e.ReportingInstance, e.Action, e.Reason, e.Message, "message"})...)
+	return append(errs, validateReport(report{e.ReportingController, "reportingComponent", e.ReportingInstance, e.Action, e.Reason, e.Message, "message"})...)
 }
 
 // report is what the new kind of event asks for.
@@ -152,6 +152,17 @@ func validateNewEvent(e, old *eventsv1.Event) (errs field.ErrorList) {
 		}
 		errs = append(errs, oneOf(field.NewPath("type"), e.Type, corev1.EventTypeNormal, corev1.EventTypeWarning)...)
 		errs = append(errs, validateReport(report{e.ReportingController, "reportingController", e.ReportingInstance, e.Action, e.Reason, e.Note, "note"})...)
+		for _, f := range []struct {
+			name string
+			set  bool
+		}{
+			{"firstTimestamp", !e.DeprecatedFirstTimestamp.IsZero()}, {"lastTimestamp", !e.DeprecatedLastTimestamp.IsZero()},
+			{"count", e.DeprecatedCount != 0}, {"source", e.DeprecatedSource != corev1.EventSource{}},
+		} {
+			if f.set {
+				errs = append(errs, field.Invalid(field.NewPath(f.name), "", "needs to be unset"))
+			}
+		}
 		return append(errs, validateSeries(e.Series)...)
 	}
 	for _, f := range []struct {
@@ -161,6 +172,8 @@ func validateNewEvent(e, old *eventsv1.Event) (errs field.ErrorList) {
 		{"regarding", e.Regarding, old.Regarding}, {"reportingController", e.ReportingController, old.ReportingController},
 		{"reportingInstance", e.ReportingInstance, old.ReportingInstance}, {"action", e.Action, old.Action}, {"reason", e.Reason, old.Reason},
 		{"related", e.Related, old.Related}, {"note", e.Note, old.Note}, {"type", e.Type, old.Type},
+		{"source", e.DeprecatedSource, old.DeprecatedSource}, {"firstTimestamp", e.DeprecatedFirstTimestamp, old.DeprecatedFirstTimestamp},
+		{"lastTimestamp", e.DeprecatedLastTimestamp, old.DeprecatedLastTimestamp}, {"count", e.DeprecatedCount, old.DeprecatedCount},
 	} {
 		errs = append(errs, unchanged(field.NewPath(f.name), f.now, f.before)...)
 	}

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -78,6 +79,12 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 func preparePod(p, old *corev1.Pod, subresource string) {
 	if old == nil {
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosOf(&p.Spec)}
+		if len(p.Spec.SchedulingGates) > 0 {
+			p.Status.Conditions = []corev1.PodCondition{{
+				Type: corev1.PodScheduled, Status: corev1.ConditionFalse, LastTransitionTime: metav1.Now(),
+				Reason: corev1.PodReasonSchedulingGated, Message: "Scheduling is blocked due to non-empty scheduling gates",
+			}}
+		}
 	} else if subresource == "status" {
 		orDefault(&p.Status.QOSClass, old.Status.QOSClass)
 	}

@@ -67,6 +67,7 @@ func fit[T any](kind string, fn func(obj *T)) {
 }
 
 func init() {
+	fit("/ServiceAccount", func(a *corev1.ServiceAccount) { a.Secrets[0] = corev1.ObjectReference{Name: a.Secrets[0].Name} })
 	fit("/Pod", func(p *corev1.Pod) { fitPod(&p.Spec) })
 	fit("/PodTemplate", func(p *corev1.PodTemplate) { fitPod(&p.Template.Spec) })
 	fit("/ReplicationController", func(r *corev1.ReplicationController) {
@@ -152,6 +153,7 @@ func init() {
 		e.InvolvedObject.Namespace, e.ReportingController, e.Type = "default", "example.com/c", corev1.EventTypeNormal
 	})
 	fit("events.k8s.io/Event", func(e *eventsv1.Event) {
+		e.DeprecatedSource, e.DeprecatedFirstTimestamp, e.DeprecatedLastTimestamp, e.DeprecatedCount = corev1.EventSource{}, metav1.Time{}, metav1.Time{}, 0
 		e.Regarding.Namespace, e.ReportingController, e.Type = "default", "example.com/c", corev1.EventTypeNormal
 	})
 	fit("authorization.k8s.io/SelfSubjectAccessReview", func(r *authorizationv1.SelfSubjectAccessReview) { r.Spec.NonResourceAttributes = nil })

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // Rules that several groups share.
@@ -40,7 +42,7 @@ func problems(at *field.Path, value any, texts []string) (errs field.ErrorList) 
 func wholeSegment(name string) []string { return pathSegment(name, false) }
 
 // pathSegment says what keeps a name, or what it's to begin with, from being a segment of a path. A prefix may be one of "."
-// and "..".
+// and "..". Kubernetes takes what NeverInPaths refuses besides, and names it in paths.
 func pathSegment(name string, prefix bool) (texts []string) {
 	if !prefix && (name == "." || name == "..") {
 		texts = append(texts, "may not be '"+name+"'")
@@ -49,6 +51,9 @@ func pathSegment(name string, prefix bool) (texts []string) {
 		if strings.Contains(name, bad) {
 			texts = append(texts, "may not contain '"+bad+"'")
 		}
+	}
+	if len(texts) == 0 && strings.ContainsFunc(name, registry.NeverInPaths) {
+		texts = append(texts, "may not contain ';', '\\' or control characters: no path could name the object")
 	}
 	return texts
 }

@@ -197,6 +197,12 @@ func TestRefusals(t *testing.T) {
 		{"a storage class", "/apis/storage.k8s.io/v1/storageclasses", `{"metadata":{"name":"s"},"provisioner":"example.com/p"}`, `{"provisioner":"example.com/q","reclaimPolicy":"Retain"}`, []string{"provisioner", "reclaimPolicy"}},
 		{"a lease", "/apis/coordination.k8s.io/v1/namespaces/default/leases", "", `{"metadata":{"name":"l"},"spec":{"leaseDurationSeconds":0}}`, []string{"spec.leaseDurationSeconds"}},
 		{"an event of another namespace", "/api/v1/namespaces/default/events", "", `{"metadata":{"name":"e"},"involvedObject":{"namespace":"shop"}}`, []string{"involvedObject.namespace"}},
+		{"an event of kube-system about nothing there", "/api/v1/namespaces/kube-system/events", "", `{"metadata":{"name":"e"}}`, []string{"involvedObject.namespace"}},
+		{"an event without its reporter", "/api/v1/namespaces/default/events", "", `{"metadata":{"name":"e"},"eventTime":"2026-01-01T00:00:00.000000Z","reportingInstance":"i","action":"a","reason":"r"}`, []string{"reportingComponent"}},
+		{"a new event with old fields", "/apis/events.k8s.io/v1/namespaces/default/events", "", `{"metadata":{"name":"e"},"eventTime":"2026-01-01T00:00:00.000000Z","type":"Normal","reportingController":"c","reportingInstance":"i","action":"a","reason":"r",
+			"deprecatedCount":1,"deprecatedFirstTimestamp":"2026-01-01T00:00:00Z","deprecatedSource":{"host":"h"}}`, []string{"firstTimestamp", "count", "source"}},
+		{"a name that no path names", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "", `{"metadata":{"name":"a;b"}}`, []string{"metadata.name"}},
+		{"a name with a control character", "/apis/certificates.k8s.io/v1/certificatesigningrequests", "", `{"metadata":{"name":"a\u001b[31mb"},"spec":{"request":"eA==","signerName":"example.com/s","usages":["client auth"]}}`, []string{"metadata.name"}},
 		{"a config map's key", "/api/v1/namespaces/default/configmaps", "", `{"metadata":{"name":"k"},"data":{"a/b":"c"}}`, []string{"data[a/b]"}},
 		{"two attributes", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", "", `{"spec":{"resourceAttributes":{},"nonResourceAttributes":{}}}`, []string{"spec.nonResourceAttributes"}},
 	} {
@@ -271,6 +277,85 @@ func TestParts(t *testing.T) {
 		if text := must(t, s, http.MethodGet, path, "", http.StatusNotFound); !strings.Contains(text, "there is no kubelet") {
 			t.Errorf("%s: %s", path, text)
 		}
+	}
+}
+
+// TestEvictionsOfUnready: a pod that isn't ready goes without a disruption where its budget lets it, or enough others are
+// healthy.
+func TestEvictionsOfUnready(t *testing.T) {
+	s := servertest.New(t, all)
+	const pods, budgets = "/api/v1/namespaces/default/pods", "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+	patch := []string{"Content-Type", "application/merge-patch+json"}
+	for _, tc := range []struct {
+		name, ready, policy, status string
+		code                        int
+	}{
+		{"ready", "True", `"AlwaysAllow"`, `{"currentHealthy":3,"desiredHealthy":2}`, http.StatusTooManyRequests},
+		{"always", "False", `"AlwaysAllow"`, `{"currentHealthy":0,"desiredHealthy":2}`, http.StatusCreated},
+		{"healthy", "False", `null`, `{"currentHealthy":2,"desiredHealthy":2}`, http.StatusCreated},
+		{"unhealthy", "False", `"IfHealthyBudget"`, `{"currentHealthy":1,"desiredHealthy":2}`, http.StatusTooManyRequests},
+		{"nothing-desired", "False", `null`, `{"currentHealthy":0,"desiredHealthy":0}`, http.StatusTooManyRequests},
+	} {
+		must(t, s, http.MethodPost, pods, `{"metadata":{"name":"`+tc.name+`","labels":{"n":"`+tc.name+`"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
+		must(t, s, http.MethodPatch, pods+"/"+tc.name+"/status", `{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"`+tc.ready+`"}]}}`, http.StatusOK, patch...)
+		must(t, s, http.MethodPost, budgets, `{"metadata":{"name":"`+tc.name+`"},"spec":{"selector":{"matchLabels":{"n":"`+tc.name+`"}},"unhealthyPodEvictionPolicy":`+tc.policy+`}}`, http.StatusCreated)
+		must(t, s, http.MethodPatch, budgets+"/"+tc.name+"/status", `{"status":`+tc.status+`}`, http.StatusOK, patch...)
+		must(t, s, http.MethodPatch, budgets+"/"+tc.name+"/status", `{"status":{"observedGeneration":1}}`, http.StatusOK, patch...)
+		if code, text := do(s, http.MethodPost, pods+"/"+tc.name+"/eviction", `{}`); code != tc.code {
+			t.Errorf("%s: %d %s, want %d", tc.name, code, text, tc.code)
+		}
+	}
+}
+
+// TestGatedPod: a pod with gates says that it waits for them, and can't be bound; a binding may name the pod's version.
+func TestGatedPod(t *testing.T) {
+	s := servertest.New(t, all)
+	const pods = "/api/v1/namespaces/default/pods"
+	gated := parse(t, must(t, s, http.MethodPost, pods, `{"metadata":{"name":"g"},"spec":{"schedulingGates":[{"name":"example.com/g"}],"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated))
+	if in(gated, "status.conditions.0.reason") != "SchedulingGated" || in(gated, "status.conditions.0.status") != "False" {
+		t.Errorf("a gated pod's status is %v", gated["status"])
+	}
+	free := parse(t, must(t, s, http.MethodPost, pods, `{"metadata":{"name":"f"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated))
+	must(t, s, http.MethodPost, pods+"/f/binding", `{"metadata":{"name":"f","resourceVersion":"1"},"target":{"name":"n"}}`, http.StatusConflict)
+	must(t, s, http.MethodPost, pods+"/f/binding", `{"metadata":{"name":"f","resourceVersion":"`+str(at(free, "metadata.resourceVersion"))+`"},"target":{"name":"n"}}`, http.StatusCreated)
+}
+
+// TestAccountSecrets: of the Secrets that a ServiceAccount lists their names are kept.
+func TestAccountSecrets(t *testing.T) {
+	s := servertest.New(t)
+	a := parse(t, must(t, s, http.MethodPost, "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"a"},"secrets":[{"name":"s","namespace":"n","kind":"Secret"}]}`, http.StatusCreated))
+	compare(t, "created", []any{map[string]any{"name": "s"}}, a["secrets"])
+}
+
+// TestNamespaceStatus: the phase of a namespace follows from its deletion, and another one is refused.
+func TestNamespaceStatus(t *testing.T) {
+	s := servertest.New(t)
+	patch := []string{"Content-Type", "application/merge-patch+json"}
+	const path = "/api/v1/namespaces/default/status"
+	must(t, s, http.MethodPatch, path, `{"status":{"phase":"Terminating"}}`, http.StatusUnprocessableEntity, patch...)
+	ns := parse(t, must(t, s, http.MethodPatch, path, `{"metadata":{"annotations":{"a":"b"}},"status":{"conditions":[{"type":"T","status":"True","reason":"R","message":"m"}]}}`, http.StatusOK, patch...))
+	if at(ns, "metadata.annotations.a") != "b" || in(ns, "status.conditions.0.type") != "T" {
+		t.Errorf("the namespace is %v", ns)
+	}
+	if gone := parse(t, must(t, s, http.MethodDelete, "/api/v1/namespaces/kube-node-lease", "", http.StatusOK)); gone["kind"] != "Namespace" {
+		t.Errorf("a DELETE answers with %v", gone)
+	}
+}
+
+// TestAppliedStatus: what is applied through a status, metadata too, is owned by who applied it, and goes when it's withdrawn.
+func TestAppliedStatus(t *testing.T) {
+	s := servertest.New(t, all)
+	const pods = "/api/v1/namespaces/default/pods"
+	must(t, s, http.MethodPost, pods, `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
+	apply := func(manager, meta string, code int) map[string]any {
+		t.Helper()
+		return parse(t, must(t, s, http.MethodPatch, pods+"/p/status?fieldManager="+manager, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"`+meta+`}}`, code, "Content-Type", "application/apply-patch+yaml"))
+	}
+	apply("one", `,"annotations":{"a":"b","apiserver-lite/ttl":"0s"},"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"u"}]`, http.StatusOK)
+	apply("two", `,"annotations":{"a":"c"}`, http.StatusConflict)
+	p := apply("one", "", http.StatusOK)
+	if at(p, "metadata.annotations.a") != nil || strings.Contains(encode(t, at(p, "metadata.managedFields")), "ownerReferences") || strings.Contains(encode(t, p), "apiserver-lite/ttl") {
+		t.Errorf("when the annotation is withdrawn the metadata is %v", p["metadata"])
 	}
 }
 
