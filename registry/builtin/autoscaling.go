@@ -92,6 +92,8 @@ const (
 	behaviorAnnotation   = "autoscaling.alpha.kubernetes.io/behavior"
 )
 
+var keptAnnotations = []string{metricsAnnotation, currentAnnotation, conditionsAnnotation, behaviorAnnotation}
+
 // autoscalerFromV2 makes version 1 of a stored autoscaler.
 func autoscalerFromV2(tree map[string]any) error {
 	in, out := &autoscalingv2.HorizontalPodAutoscaler{}, &autoscalingv1.HorizontalPodAutoscaler{}
@@ -107,7 +109,7 @@ func autoscalerFromV2(tree map[string]any) error {
 	}
 	var metrics []autoscalingv2.MetricSpec
 	for _, m := range in.Spec.Metrics {
-		if isCPU(m) && out.Spec.TargetCPUUtilizationPercentage == nil {
+		if isCPU(m) {
 			out.Spec.TargetCPUUtilizationPercentage = m.Resource.Target.AverageUtilization
 		} else {
 			metrics = append(metrics, m)
@@ -120,12 +122,15 @@ func autoscalerFromV2(tree map[string]any) error {
 		}
 		current = append(current, m)
 	}
+	for _, name := range keptAnnotations {
+		delete(asMap(asMap(tree["metadata"])["annotations"]), name)
+	}
 	for _, kept := range []struct {
 		name  string
 		value any
 		set   bool
 	}{
-		{metricsAnnotation, metrics, len(metrics) > 0}, {currentAnnotation, current, len(current) > 0},
+		{metricsAnnotation, each(metrics, metricToV1), len(metrics) > 0}, {currentAnnotation, each(current, currentToV1), len(current) > 0},
 		{conditionsAnnotation, in.Status.Conditions, len(in.Status.Conditions) > 0}, {behaviorAnnotation, in.Spec.Behavior, in.Spec.Behavior != nil},
 	} {
 		if kept.set {
@@ -167,8 +172,10 @@ func autoscalerToV2(tree map[string]any) error {
 		CurrentReplicas: in.Status.CurrentReplicas, DesiredReplicas: in.Status.DesiredReplicas,
 	}
 	annotations := asMap(asMap(tree["metadata"])["annotations"])
+	var metrics []autoscalingv1.MetricSpec
+	var current []autoscalingv1.MetricStatus
 	for name, into := range map[string]any{
-		metricsAnnotation: &out.Spec.Metrics, currentAnnotation: &out.Status.CurrentMetrics,
+		metricsAnnotation: &metrics, currentAnnotation: &current,
 		conditionsAnnotation: &out.Status.Conditions, behaviorAnnotation: &out.Spec.Behavior,
 	} {
 		if text := str(annotations[name]); text != "" && json.Unmarshal([]byte(text), into) == nil {
@@ -178,6 +185,7 @@ func autoscalerToV2(tree map[string]any) error {
 	if len(annotations) == 0 {
 		delete(asMap(tree["metadata"]), "annotations")
 	}
+	out.Spec.Metrics, out.Status.CurrentMetrics = each(metrics, metricToV2), each(current, currentToV2)
 	if percent := in.Spec.TargetCPUUtilizationPercentage; percent != nil {
 		out.Spec.Metrics = append([]autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
 			Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: percent},

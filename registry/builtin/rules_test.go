@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -318,6 +319,41 @@ func TestGatedPod(t *testing.T) {
 	free := parse(t, must(t, s, http.MethodPost, pods, `{"metadata":{"name":"f"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated))
 	must(t, s, http.MethodPost, pods+"/f/binding", `{"metadata":{"name":"f","resourceVersion":"1"},"target":{"name":"n"}}`, http.StatusConflict)
 	must(t, s, http.MethodPost, pods+"/f/binding", `{"metadata":{"name":"f","resourceVersion":"`+str(at(free, "metadata.resourceVersion"))+`"},"target":{"name":"n"}}`, http.StatusCreated)
+}
+
+// TestAutoscalerAnnotations: what version 1 of an autoscaler has no fields for is in annotations, in that version's own types.
+func TestAutoscalerAnnotations(t *testing.T) {
+	s := servertest.New(t, all)
+	const v1, v2 = "/apis/autoscaling/v1/namespaces/default/horizontalpodautoscalers", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
+	const metrics = `[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":70}},{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"5"}},` +
+		`{"type":"Object","object":{"target":{"kind":"Service","name":"s"},"metricName":"o","targetValue":"7"}},{"type":"External","external":{"metricName":"e","metricSelector":{"matchLabels":{"a":"b"}},"targetAverageValue":"9"}},` +
+		`{"type":"ContainerResource","containerResource":{"name":"cpu","container":"c","targetAverageValue":"3"}}]`
+	must(t, s, http.MethodPost, v1, `{"metadata":{"name":"h","annotations":{"autoscaling.alpha.kubernetes.io/metrics":`+strconv.Quote(metrics)+`}},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}`, http.StatusCreated)
+	h := parse(t, must(t, s, http.MethodGet, v2+"/h", "", http.StatusOK))
+	for i, want := range []string{
+		`{"resource":{"name":"memory","target":{"averageUtilization":70,"type":"Utilization"}},"type":"Resource"}`,
+		`{"pods":{"metric":{"name":"m"},"target":{"averageValue":"5","type":"AverageValue"}},"type":"Pods"}`,
+		`{"object":{"describedObject":{"kind":"Service","name":"s"},"metric":{"name":"o"},"target":{"type":"Value","value":"7"}},"type":"Object"}`,
+		`{"external":{"metric":{"name":"e","selector":{"matchLabels":{"a":"b"}}},"target":{"averageValue":"9","type":"AverageValue"}},"type":"External"}`,
+		`{"containerResource":{"container":"c","name":"cpu","target":{"averageValue":"3","type":"AverageValue"}},"type":"ContainerResource"}`,
+	} {
+		if got := encode(t, in(h, "spec.metrics."+strconv.Itoa(i))); got != want {
+			t.Errorf("in version 2 metric %d is %s, want %s", i, got, want)
+		}
+	}
+	again := parse(t, must(t, s, http.MethodGet, v1+"/h", "", http.StatusOK))
+	annotations, _ := at(again, "metadata.annotations").(map[string]any)
+	if got := str(annotations["autoscaling.alpha.kubernetes.io/metrics"]); !equalJSON(parseAny(t, got), parseAny(t, metrics)) {
+		t.Errorf("in version 1 the metrics are %s", got)
+	}
+}
+
+func parseAny(t *testing.T, text string) (v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatal(err)
+	}
+	return v
 }
 
 // TestAccountSecrets: of the Secrets that a ServiceAccount lists their names are kept.
