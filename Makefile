@@ -115,6 +115,10 @@ suites: ## run controller-runtime's tests and those of others, which use envtest
 vuln: ## look for known vulnerabilities in what is linked; asks a database on the network, so it's no part of ci
 	$(EACH) $(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...$(DONE)
 
+.PHONY: width
+width: ## send lists of 100,000 elements at each list of each kind through each verb, and fail where one costs over 1 s of CPU or 300 MB
+	$(GO) test -count 1 -timeout 3h ./server/width -args -all
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)
 	@grep -rHo --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' . | sed 's|/[^/]*:func | |' | sort | while read -r dir target; do \

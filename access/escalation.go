@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -144,6 +145,13 @@ func (a *RBAC) may(ctx context.Context, u user.Info, verb, resource, namespace, 
 // holds refuses unless a user has all that rules allow, where they would count.
 func (a *RBAC) holds(u user.Info, namespace string, rules []rbacv1.PolicyRule, refuse func(why error) error) error {
 	held, incomplete := a.index().rulesOf(u, namespace)
+	if countParts(rules) > maxParts {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+			Message: fmt.Sprintf("the rules allow more than %d combinations of an API group, a resource, a verb and a name, "+
+				"which is too many to compare with the rights of user %q: use fewer in one role", maxParts, u.GetName()),
+		}}
+	}
 	left := missing(held, rules)
 	if len(left) == 0 {
 		return nil

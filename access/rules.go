@@ -107,7 +107,7 @@ func coversPath(entry, path string) bool {
 }
 
 // missing returns what of wanted isn't covered by held, taken apart: each rule has one verb, one group and so on, as
-// Kubernetes compares them. What no rule of held covers as a whole is missing.
+// Kubernetes compares them. What no rule of held covers as a whole is missing. Where clients wrote wanted, countParts comes first.
 func missing(held, wanted []rbacv1.PolicyRule) (left []rbacv1.PolicyRule) {
 	for i := range wanted {
 		for _, part := range apart(&wanted[i]) {
@@ -117,6 +117,25 @@ func missing(held, wanted []rbacv1.PolicyRule) (left []rbacv1.PolicyRule) {
 		}
 	}
 	return left
+}
+
+// maxParts is how many parts rules may have that are compared with what a user holds: some megabytes of them. Kubernetes'
+// own roles have less than 1,000.
+const maxParts = 10_000
+
+// countParts is how many parts apart makes of rules, or a number above maxParts.
+func countParts(rules []rbacv1.PolicyRule) (total int) {
+	for i := range rules {
+		r := &rules[i]
+		n := 1
+		for _, factor := range []int{len(r.APIGroups), len(r.Resources), len(r.Verbs), max(1, len(r.ResourceNames))} {
+			n = min(n*factor, maxParts+1) // which can't overflow: no list is longer than a body
+		}
+		if total += n + len(r.NonResourceURLs)*len(r.Verbs); total > maxParts {
+			break
+		}
+	}
+	return total
 }
 
 // apart takes a rule apart.

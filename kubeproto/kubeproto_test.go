@@ -221,7 +221,7 @@ func TestSplitRefuses(t *testing.T) {
 	}
 }
 
-func TestLevels(t *testing.T) {
+func TestMeasure(t *testing.T) {
 	nested := func(n int) (m []byte) {
 		for range n {
 			m = append(append([]byte{0x0a}, varint(len(m))...), m...)
@@ -242,7 +242,7 @@ func TestLevels(t *testing.T) {
 		{"a text", append([]byte{0x0a, 4}, "text"...), 10, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := kubeproto.Levels(c.message, c.most); got != c.want {
+			if got, _ := kubeproto.Measure(c.message, c.most); got != c.want {
 				t.Errorf("%d levels, want %d", got, c.want)
 			}
 		})
@@ -270,7 +270,7 @@ func FuzzOpen(f *testing.F) {
 		if err := want.Unmarshal(body[4:]); err != nil || !bytes.Equal(want.Raw, e.Message) || want.APIVersion != e.APIVersion || want.Kind != e.Kind {
 			t.Errorf("%q is %+v, and for apimachinery %+v (%v)", body, e, want, err)
 		}
-		kubeproto.Levels(e.Message, 100)
+		kubeproto.Measure(e.Message, 100)
 		if m, err := kubeproto.Split(e.Message); err == nil {
 			if got := m.Append(nil, 1234); len(got) != m.Size(1234) {
 				t.Errorf("%d bytes, want %d", len(got), m.Size(1234))

@@ -77,11 +77,11 @@ func next(message []byte) (f field, rest []byte, ok bool) {
 	return f, rest[n:], true
 }
 
-// Levels returns how deeply a message may nest, or a number above most as soon as it's more than that. Whether bytes are a
-// message or a text can't be told without the schema, so whatever could be a message counts as one. It takes time in
-// proportion to the message: no byte is the head of a field on two levels.
-func Levels(message []byte, most int) int {
-	deepest := 1
+// Measure returns how deeply a message may nest, or a number above most as soon as it's more than that, and how many texts,
+// bytes and messages are in it by then. Whether bytes are a message or a text can't be told without the schema, so whatever
+// could be a message counts as one. It takes time in proportion to the message: no byte is the head of a field on two levels.
+func Measure(message []byte, most int) (levels, values int) {
+	levels = 1
 	open := [][]byte{message} // what is left of the message on each level
 	for len(open) > 0 {
 		last := len(open) - 1
@@ -91,13 +91,17 @@ func Levels(message []byte, most int) int {
 			continue
 		}
 		open[last] = rest
-		if f.wire != wireBytes || len(f.content) < 2 { // too short for a field with content
+		if f.wire != wireBytes {
+			continue
+		}
+		values++
+		if len(f.content) < 2 { // too short for a field with content
 			continue
 		}
 		open = append(open, f.content)
-		if deepest = max(deepest, len(open)); deepest > most {
-			return deepest
+		if levels = max(levels, len(open)); levels > most {
+			break
 		}
 	}
-	return deepest
+	return levels, values
 }

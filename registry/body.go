@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -15,6 +16,32 @@ import (
 // maxTypedWork bounds bytes times levels of a Go type's body, because types that decode themselves read what is
 // below each level again. A real definition of a megabyte has 40 levels.
 const maxTypedWork = 128 << 20
+
+// What a body may have of values: members of objects, elements of lists, and one more for what is empty. An object of as many bytes as can be stored has
+// fewer, unless somebody fills a list with what is next to nothing.
+const (
+	// maxTypedValues bounds those of a Go type, of which an empty one may take 2 KiB while it's decoded and checked.
+	maxTypedValues = 100_000
+	// maxTreeValues bounds those of a custom resource, which take some 300 bytes.
+	maxTreeValues = 400_000
+)
+
+func tooManyValues(n, most int) error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body of the request has %d values, of which at most %d are taken", n, most))
+}
+
+// CheckValues refuses a body of JSON that has more values than are taken here: 413. It's asked before the body is parsed. n
+// is how many it has at most.
+func (e *Endpoint) CheckValues(body []byte) (n int, err error) {
+	most := maxTypedValues
+	if e.typed == nil {
+		most = maxTreeValues
+	}
+	if n = object.CountValues(body, most); n > most {
+		return n, tooManyValues(n, most)
+	}
+	return n, nil
+}
 
 // read decodes a body into an object of the endpoint's resource and version. Members that are unknown or given twice are
 // refused, warned of or ignored, as fieldValidation says. Of members with the same name, the last one counts. If the

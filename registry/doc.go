@@ -71,7 +71,8 @@
 // # Bounds
 //
 // The caller bounds bodies. Here are bounded: objects (maxObjectBytes), nesting (encoding/json's 10,000), nesting times size
-// of a Go type's body (maxTypedWork), patches (maxPatchOperations, maxPatchCopyBytes, maxPatchWork), the wait for a key
+// of a Go type's body (maxTypedWork), values of a body (maxTypedValues, maxTreeValues), patches (maxPatchOperations,
+// maxPatchCopyBytes, maxPatchWork, maxPatchMoves, maxMergeWork), the wait for a key
 // (maxQueueWait) and for a version (freshnessWait), deletions at once (DeletersAtOnce), the field errors in a Status
 // (MaxCauses), what is quoted in errors (package clip), what a page converts at once (conversionBatch), and the log of
 // unreadable objects (maxReported). The deletion of a collection keeps the objects of the collection until its end: they're the

@@ -30,6 +30,9 @@ const (
 	// maxPatchWork bounds nesting times bytes: the library parses and prints what is below each level
 	// that a patch touches again for that level. A megabyte may nest 32 levels deep.
 	maxPatchWork = 32 << 20
+	// maxPatchMoves bounds operations times elements of the longest list: the library copies a list, 8 bytes for each
+	// element, whenever an operation adds to it or removes from it. That is some tenths of a second.
+	maxPatchMoves = 200_000_000
 )
 
 // The library's bound is a variable of its package, read by every patch: set once, for all servers of the
@@ -132,6 +135,9 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 		var patched []byte
 		var err error
 		if kind == types.StrategicMergePatchType {
+			if err := checkStrategic(doc, patch, w.typed.zero); err != nil {
+				return nil, err
+			}
 			patched, err = strategicpatch.StrategicMergePatch(doc, patch, w.typed.zero)
 		} else {
 			patched, err = jsonpatch.MergePatch(doc, patch)
@@ -178,7 +184,7 @@ func parseJSONPatch(patch []byte) (doc object.Document, apply func(doc []byte) (
 			"the allowed maximum of operations in a JSON patch is %d, got %d", maxPatchOperations, len(operations)))
 	}
 	_, levels := doc.Size()
-	moves := 0
+	moves, shifts := 0, 0
 	for i, o := range operations {
 		op, ok := o.(map[string]any)
 		if !ok {
@@ -186,6 +192,9 @@ func parseJSONPatch(patch []byte) (doc object.Document, apply func(doc []byte) (
 		}
 		if err := checkOperation(op); err != nil {
 			return doc, nil, unprocessable(fmt.Sprintf("JSON patch: operation %d: %s", i, err))
+		}
+		if op["op"] != "test" && op["op"] != "replace" {
+			shifts++ // what comes after an element of a list
 		}
 		path, from := op["path"].(string), ""
 		if op["op"] == "move" || op["op"] == "copy" {
@@ -202,6 +211,9 @@ func parseJSONPatch(patch []byte) (doc object.Document, apply func(doc []byte) (
 		if err := (patchWork{levels: levels + moves, bytes: len(doc) + len(patch)}).check(); err != nil {
 			return nil, err
 		}
+		if err := checkShifts(shifts, doc, operations); err != nil {
+			return nil, err
+		}
 		patched, err := decoded.Apply(doc)
 		var copied *jsonpatch.AccumulatedCopySizeError
 		switch {
@@ -214,6 +226,24 @@ func parseJSONPatch(patch []byte) (doc object.Document, apply func(doc []byte) (
 		}
 		return patched, nil
 	}, nil
+}
+
+// checkShifts refuses a patch whose operations shift the elements of lists too often.
+func checkShifts(shifts int, doc []byte, operations []any) error {
+	const smallest = 2 // bytes of an element
+	if shifts*(len(doc)/smallest+shifts) <= maxPatchMoves && shifts*(object.Widest(operations)+shifts) <= maxPatchMoves {
+		return nil
+	}
+	tree, err := object.ParseTree(doc)
+	if err != nil {
+		return badBody(err)
+	}
+	longest := max(object.Widest(tree), object.Widest(operations)) + shifts
+	if shifts*longest > maxPatchMoves {
+		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"%d operations of the JSON patch may move %d elements of a list each: operations times elements may be %d", shifts, longest, maxPatchMoves))
+	}
+	return nil
 }
 
 // patchWork is what decides how costly a patch is.
@@ -258,6 +288,9 @@ func isPointer(s string) bool { return s == "" || s[0] == '/' }
 
 // readPatched reads the object that a patch made. What keeps it from being read is the patch's fault.
 func (w *write) readPatched(body []byte) (*object.Object, error) {
+	if _, err := w.CheckValues(body); err != nil {
+		return nil, err
+	}
 	in, err := w.read(body)
 	if apierrors.IsBadRequest(err) {
 		return nil, w.refusePatched(body, err)

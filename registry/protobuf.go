@@ -162,8 +162,12 @@ func (x expected) decode(body *kubeproto.Envelope, into message) (err error) {
 	if err := x.check(body); err != nil {
 		return err
 	}
-	if most := maxTypedWork / max(1, len(body.Message)); kubeproto.Levels(body.Message, most) > most {
+	most := maxTypedWork / max(1, len(body.Message))
+	switch levels, values := kubeproto.Measure(body.Message, most); {
+	case levels > most:
 		return badRequest("the body of the request nests too deeply for its size: more than %d levels in %d bytes", most, len(body.Message))
+	case values > maxTypedValues:
+		return tooManyValues(values, maxTypedValues)
 	}
 	if err := unmarshal(body.Message, into); err != nil {
 		if errors.Is(err, io.ErrUnexpectedEOF) {

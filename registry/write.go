@@ -202,6 +202,9 @@ func (w *write) inQueue(ctx context.Context, decide func(old *cacher.Object) (ou
 // decide refuses as soon as the object has another one.
 func (w *write) compareAndSwap(ctx context.Context, old *cacher.Object, decide func(old *cacher.Object) (outcome, error)) (*cacher.Object, error) {
 	for fresh := false; ; {
+		if err := ctx.Err(); err != nil { // nobody waits for what decide would do
+			return nil, err
+		}
 		c, err := outcome{}, error(storage.ErrNotFound)
 		if old != nil {
 			c, err = decide(old)

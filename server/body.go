@@ -62,13 +62,28 @@ func readForm(w *response, r *http.Request, fieldValidation string, protobuf boo
 		return body{}, err
 	}
 	if protobuf {
-		return body{protobuf: data}, nil
+		return body{protobuf: data}, w.enterBody(r, data, len(data)/smallestField)
 	}
 	b := body{data: data}
 	if media == string(mediaYAML) {
-		err = b.fromYAML(fieldValidation)
+		if err := b.fromYAML(fieldValidation); err != nil {
+			return body{}, err
+		}
 	}
-	return b, err
+	return b, w.checkBody(r, b.data)
+}
+
+// smallestField is how many bytes a field of a message has at least.
+const smallestField = 2
+
+// checkBody refuses a body of too many values, and waits until there is room for what is made of it. The room is the
+// request's until it's answered.
+func (w *response) checkBody(r *http.Request, data []byte) error {
+	values, err := w.endpoint.CheckValues(data)
+	if err != nil {
+		return err
+	}
+	return w.enterBody(r, data, values)
 }
 
 // mediaApply is the type of applied configurations, which may be JSON too.
@@ -90,7 +105,7 @@ func readPatch(w *response, r *http.Request, fieldValidation string) (body, erro
 			return body{}, err
 		}
 	}
-	return b, nil
+	return b, w.checkBody(r, b.data)
 }
 
 // fromYAML makes JSON of a body that is YAML.

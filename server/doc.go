@@ -65,6 +65,8 @@
 //
 //   - A request: 64 KiB of URI (maxURI), 128 KiB of headers (maxHeaderBytes), 3 MiB of body (maxBody), which may nest
 //     10,000 levels (maxDepth) and, as YAML, have 100,000 tokens (maxYAMLTokens).
+//   - Bodies at work: what those take together that are estimated to take more than 4 MiB (freeBody) is 512 MiB (maxBodies),
+//     of which one user, or one address where users aren't told apart, may have half. Others wait until their deadline.
 //   - Requests in flight: 400 that read (maxReads), 200 that write (maxWrites). The deletion of a collection counts as
 //     collectionWrites of these.
 //   - Connections: MaxConnections, a quarter of them for others than the address that has most (addressShare).
@@ -87,7 +89,7 @@
 //
 // # Locks
 //
-// Server.mu, inflight.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, Limit.mu (internal/loglimit),
+// Server.mu, inflight.mu, bodies.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, Limit.mu (internal/loglimit),
 // pulse.mu and underWay.mu are leaves: no other lock of ours is taken while one of them is held. Under metrics.mu
 // Prometheus takes its own. Server.closeOnce is held through the whole of Close. A WebSocket's connection is written to
 // under a channel (webSocket.writing).

@@ -55,6 +55,7 @@ type capacity struct {
 	inflight *inflight
 	large    semaphore // to write a large answer
 	yaml     semaphore // to make a large one YAML
+	bodies   *bodies   // to make objects of large bodies
 }
 
 // streams are the open watches.
@@ -87,7 +88,8 @@ type response struct {
 
 	lobby bool // the connection is beyond MaxConnections: it gets a 503
 	capacity
-	holdsLarge bool // a place of capacity.large
+	holdsLarge bool   // a place of capacity.large
+	leaveBody  func() // gives back what the body has of capacity.bodies; nil: nothing
 
 	warnings  []string // that the answer has
 	takenOver bool     // by a stream, which finishes it later
@@ -127,6 +129,9 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer func() {
 		cause := recover()
 		w.leaveLarge()
+		if w.leaveBody != nil {
+			w.leaveBody()
+		}
 		if cause != nil && !isAbort(cause) {
 			h.metrics.panics.Inc()
 			stack := debug.Stack()

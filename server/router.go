@@ -24,6 +24,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 			inflight: in.front.inflight,
 			large:    make(semaphore, maxLargeAnswers),
 			yaml:     make(semaphore, 1),
+			bodies:   &bodies{},
 		},
 		streams: streams{
 			watchers:          newWatchers(),

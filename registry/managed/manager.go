@@ -23,8 +23,38 @@ import (
 // levels, which nobody has, takes it some 30 ms, and one of 10,000, as many as JSON may have, ten seconds.
 const maxDepth = 500
 
-// errTooDeep is returned when no record is made of objects that exceed maxDepth; no client sees it.
-var errTooDeep = errors.New("too many levels")
+// maxWidth bounds the sum of the squares of the lengths of what is merged: of lists, and of objects by their members. The
+// library puts each element into a sorted list, one after the other. An object of 4,000 labels, which nobody has, takes it
+// some tenths of a second, and one of 100,000 minutes.
+const maxWidth = 4000 * 4000
+
+// tooWide tells whether an object exceeds maxWidth.
+func tooWide(v any) bool { return width(v) > maxWidth }
+
+func width(v any) (sum int) {
+	switch v := v.(type) {
+	case map[string]any:
+		sum = len(v) * len(v)
+		for _, w := range v {
+			if sum > maxWidth {
+				return sum
+			}
+			sum += width(w)
+		}
+	case []any:
+		sum = len(v) * len(v)
+		for _, w := range v {
+			if sum > maxWidth {
+				return sum
+			}
+			sum += width(w)
+		}
+	}
+	return sum
+}
+
+// errTooDeep is returned when no record is made of objects that exceed maxDepth or maxWidth; no client sees it.
+var errTooDeep = errors.New("too many levels or elements")
 
 // lastAppliedAnnotation is where kubectl's client-side apply keeps its last configuration.
 const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
@@ -113,7 +143,7 @@ func (m *Manager) filters() map[fieldpath.APIVersion]fieldpath.Filter {
 //
 // Errors are Status errors: 409 Conflict, a cause per field; 400 for a configuration that is of another kind or
 // version, has managedFields, has an element of a list twice, or doesn't fit the types (kube-apiserver answers
-// 500 to the last two); 413 if one of them nests deeper than 500 levels; 500 if the live object can't be merged
+// 500 to the last two); 413 if one of them nests deeper than 500 levels or exceeds maxWidth; 500 if the live object can't be merged
 // or converted.
 // Source: apiserver's handlers/patch.go.
 func (m *Manager) Apply(live, applied map[string]any, manager string, force bool) (map[string]any, error) {
@@ -132,6 +162,9 @@ func (m *Manager) Apply(live, applied map[string]any, manager string, force bool
 	old := newObject(plain(live), before.entries)
 	if deeper(old.Object, maxDepth) {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object nests deeper than %d levels: it can't be applied to, but be updated or patched", maxDepth))
+	}
+	if tooWide(live) {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the object has too long lists, or objects of too many members: the squares of their lengths may add up to %d; it can't be applied to, but be updated or patched", maxWidth))
 	}
 	if m.changesNothing(old, config, manager) {
 		return withManaged(copyTree(old.Object).(map[string]any), before.tree), nil
@@ -172,6 +205,9 @@ func (m *Manager) configuration(applied map[string]any) (*object, error) {
 	}
 	if deeper(applied, maxDepth) {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the applied configuration nests deeper than %d levels", maxDepth))
+	}
+	if tooWide(applied) {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the applied configuration has too long lists, or objects of too many members: the squares of their lengths may add up to %d", maxWidth))
 	}
 	config := newObject(plain(applied), nil)
 	var err error
@@ -229,7 +265,7 @@ func (m *Manager) lastApplied(entries []metav1.ManagedFieldsEntry, manager strin
 // An object whose fields nobody records, because it was never applied to, stays so; only always begins with a
 // record when an object is created. A client may set managedFields, except through a subresource; an empty
 // list, or one with an empty entry, ends the record. What can't be read is ignored. When a record can't be
-// made, because types or conversion fail, an object doesn't fit its types or nests deeper than 500 levels, the
+// made, because types or conversion fail, an object doesn't fit its types, nests deeper than 500 levels or exceeds maxWidth, the
 // one of live stays.
 // Source: apiserver's handlers/update.go, FieldManager.UpdateNoErrors.
 func (m *Manager) Update(live, next map[string]any, manager string, always bool) map[string]any {
@@ -262,7 +298,7 @@ func (m *Manager) update(live, next map[string]any, given []any, manager string)
 	}
 	before, wanted := recordOf(entriesOf(live)), recordOf(given)
 	was, is := newObject(plain(live), before.entries), newObject(plain(next), wanted.entries)
-	if deeper(was.Object, maxDepth) || deeper(is.Object, maxDepth) {
+	if deeper(was.Object, maxDepth) || deeper(is.Object, maxDepth) || tooWide(live) || tooWide(next) {
 		return nil, errTooDeep
 	}
 	updated, err := fields.Update(was, is, manager)

@@ -161,6 +161,45 @@ func measure(text []byte) (members, levels int) {
 	return members, levels
 }
 
+// CountValues returns about how many values a JSON text has: members of objects, elements of lists, and one for each empty
+// object or list. Up to enough it may count what is in strings, too, which is quicker. The text need not be valid.
+func CountValues(text []byte, enough int) int {
+	n := bytes.Count(text, []byte{','}) + bytes.Count(text, []byte{'{'}) + bytes.Count(text, []byte{'['})
+	if n <= enough {
+		return n
+	}
+	n = 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; i < len(text) && text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case ',', '{', '[':
+			n++
+		}
+	}
+	return n
+}
+
+// Widest returns how many elements the longest list of a tree has.
+func Widest(v any) (n int) {
+	switch v := v.(type) {
+	case map[string]any:
+		for _, w := range v {
+			n = max(n, Widest(w))
+		}
+	case []any:
+		n = len(v)
+		for _, w := range v {
+			n = max(n, Widest(w))
+		}
+	}
+	return n
+}
+
 func countMembers(v any) int {
 	n := 0
 	switch v := v.(type) {

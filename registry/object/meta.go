@@ -3,7 +3,6 @@ package object
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -72,13 +71,15 @@ func (o *Object) DropRepeatedOwners() []string {
 		controller, blocks optional
 	}
 	seen := make(map[whole]bool, len(o.Meta.OwnerReferences))
+	told := map[types.UID]bool{}
 	var repeated []types.UID
 	owners := o.Meta.OwnerReferences[:0:0]
 	for _, ref := range o.Meta.OwnerReferences {
 		this := whole{ref, optionalOf(ref.Controller), optionalOf(ref.BlockOwnerDeletion)}
 		this.Controller, this.BlockOwnerDeletion = nil, nil
 		if seen[this] {
-			if !slices.Contains(repeated, ref.UID) {
+			if !told[ref.UID] && len(repeated) < maxWarnings {
+				told[ref.UID] = true
 				repeated = append(repeated, ref.UID)
 			}
 			continue
@@ -103,12 +104,26 @@ func optionalOf(b *bool) optional {
 	return optional{true, *b}
 }
 
-// FinalizerWarnings are about finalizers that old doesn't have, whose names others may use as well.
+// maxWarnings is how many things of one sort are warned of. An answer has room for few more (server's maxWarnings).
+const maxWarnings = 512
+
+// FinalizerWarnings are about finalizers that old doesn't have, whose names others may use as well: the first maxWarnings.
 func FinalizerWarnings(o, old *Object) (warnings []string) {
+	if len(o.Meta.Finalizers) == 0 {
+		return nil
+	}
+	known := map[string]bool{metav1.FinalizerOrphanDependents: true, metav1.FinalizerDeleteDependents: true, string(corev1.FinalizerKubernetes): true}
+	if old != nil {
+		for _, f := range old.Meta.Finalizers {
+			known[f] = true
+		}
+	}
 	for _, f := range o.Meta.Finalizers {
-		standard := f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents || f == string(corev1.FinalizerKubernetes)
-		if standard || strings.Contains(f, "/") || old != nil && slices.Contains(old.Meta.Finalizers, f) {
+		if known[f] || strings.Contains(f, "/") {
 			continue
+		}
+		if len(warnings) == maxWarnings {
+			break
 		}
 		path := ""
 		if strings.Contains(f, ".") {

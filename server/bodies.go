@@ -1,0 +1,129 @@
+package server
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// What bodies take in memory, by estimate, while they're decoded, checked and stored.
+const (
+	// perByte is for each byte of a body: it's there as text, as values, and as what is stored.
+	perByte = 8
+	// perValue is for each value: the largest type of Kubernetes' with nothing in it, with what is said against it.
+	perValue = 2 << 10
+	// freeBody is an estimate up to which a body needn't wait: the 200 writes that may be under way take 800 MiB then at
+	// worst. An object of 1,500 fields and 32 KiB is within it.
+	freeBody = 4 << 20
+	// maxBodies is what all others may take together. The largest body that is taken has half of it.
+	maxBodies = 512 << 20
+)
+
+// bodies is a semaphore weighted by what bodies take. One flow may have half of it, and a body that is larger than that all
+// of its half: so what one client sends never waits for another client's bodies alone. Who waits is served in order, past
+// those whose flow has its half. The zero value is ready.
+type bodies struct {
+	mu      sync.Mutex // guards the following
+	taken   int
+	flows   map[string]int // what each flow has taken; none with 0
+	waiting []*bodyWait
+}
+
+// bodyWait is a request that waits for room.
+type bodyWait struct {
+	flow   string
+	weight int
+	room   chan struct{} // closed when it has got it
+}
+
+// weigh estimates what a body takes.
+func weigh(size, values int) int { return min(size*perByte+values*perValue, maxBodies/2) }
+
+// enter waits until there is room. leave must follow its nil. The error is ctx's.
+func (b *bodies) enter(ctx context.Context, flow string, weight int) error {
+	me := &bodyWait{flow: flow, weight: weight, room: make(chan struct{})}
+	b.mu.Lock()
+	b.waiting = append(b.waiting, me)
+	b.grantLocked()
+	b.mu.Unlock()
+	select {
+	case <-me.room:
+		return nil
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if i := slices.Index(b.waiting, me); i >= 0 {
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+		b.grantLocked()
+	} else { // it was granted meanwhile
+		b.leaveLocked(flow, weight)
+	}
+	return ctx.Err()
+}
+
+func (b *bodies) leave(flow string, weight int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leaveLocked(flow, weight)
+}
+
+func (b *bodies) leaveLocked(flow string, weight int) {
+	b.taken -= weight
+	if b.flows[flow] -= weight; b.flows[flow] == 0 {
+		delete(b.flows, flow)
+	}
+	b.grantLocked()
+}
+
+// grantLocked gives room to who waits, in order. A flow that has its half is passed over; what doesn't fit yet isn't, or
+// large bodies would wait forever.
+func (b *bodies) grantLocked() {
+	for i := 0; i < len(b.waiting); {
+		w := b.waiting[i]
+		if b.flows[w.flow]+w.weight > maxBodies/2 {
+			i++
+			continue
+		}
+		if b.taken+w.weight > maxBodies {
+			return
+		}
+		if b.flows == nil {
+			b.flows = map[string]int{}
+		}
+		b.taken += w.weight
+		b.flows[w.flow] += w.weight
+		b.waiting = slices.Delete(b.waiting, i, i+1)
+		close(w.room)
+	}
+}
+
+// enterBody waits until there is room for what is made of a body of so many values, unless that is little.
+func (w *response) enterBody(r *http.Request, data []byte, values int) error {
+	weight := weigh(len(data), values)
+	if weight <= freeBody {
+		return nil
+	}
+	flow := flowOf(r)
+	if err := w.bodies.enter(r.Context(), flow, weight); err != nil {
+		return err
+	}
+	w.leaveBody = func() { w.bodies.leave(flow, weight) }
+	return nil
+}
+
+// flowOf returns whose request it is: the user's, or where users aren't told apart, the address's.
+func flowOf(r *http.Request) string {
+	if u := registry.UserFrom(r.Context()); u != registry.Everyone {
+		return "user " + u.GetName()
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil { // a socket's
+		return r.RemoteAddr
+	}
+	return host
+}

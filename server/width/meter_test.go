@@ -1,0 +1,82 @@
+package width_test
+
+import (
+	"runtime/debug"
+	"runtime/metrics"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What one request may cost: of CPU, of all of the process, and of the heap, garbage included. The race detector takes several
+// times as much CPU.
+const (
+	maxCPU    = time.Second
+	raceTimes = 4
+	maxHeap   = 300 << 20
+)
+
+// cost is what something has cost.
+type cost struct {
+	cpu  time.Duration
+	heap uint64 // at most at a time, beyond what was there before
+}
+
+// measure does something and says what that has cost the process.
+func measure(t testing.TB, do func()) cost {
+	t.Helper()
+	debug.FreeOSMemory()
+	before, begun := heap(), cpu(t)
+	stop, peak := make(chan struct{}), make(chan uint64)
+	go func() {
+		most := uint64(0)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for {
+			most = max(most, heap())
+			select {
+			case <-tick.C:
+			case <-stop:
+				peak <- max(most, heap())
+				return
+			}
+		}
+	}()
+	do()
+	used := cpu(t) - begun
+	close(stop)
+	most := <-peak
+	return cost{cpu: used, heap: most - min(most, before)}
+}
+
+// heap is what the heap has of the machine's memory now.
+func heap() uint64 {
+	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
+	metrics.Read(samples)
+	sum := uint64(0)
+	for _, s := range samples {
+		sum += s.Value.Uint64()
+	}
+	return sum
+}
+
+// cpu is what the process has used.
+func cpu(t testing.TB) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// check fails the test if a cost is beyond the bounds.
+func check(t *testing.T, name string, c cost) {
+	t.Helper()
+	most := maxCPU
+	if race {
+		most *= raceTimes
+	}
+	if c.cpu > most || c.heap > maxHeap {
+		t.Errorf("%s: %v of CPU and %d MB, at most %v and %d MB", name, c.cpu.Round(time.Millisecond), c.heap>>20, most, maxHeap>>20)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package width_test
+
+const race = false
