@@ -31,8 +31,9 @@ func newRole(rules []rbacv1.PolicyRule) *role {
 	for i := range rules {
 		rule := &rules[i]
 		for _, entry := range rule.Resources {
-			if k := keyOf(entry); !slices.Contains(r.byResource[k], rule) {
-				r.byResource[k] = append(r.byResource[k], rule)
+			k := keyOf(entry)
+			if named := r.byResource[k]; len(named) == 0 || named[len(named)-1] != rule { // it may name an entry twice
+				r.byResource[k] = append(named, rule)
 			}
 		}
 		if len(rule.NonResourceURLs) > 0 {

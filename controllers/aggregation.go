@@ -20,7 +20,8 @@ import (
 type aggregation struct {
 	controllers *Controllers
 	queue       queue[string]
-	roles       *registry.Derived[[]*rbacv1.ClusterRole]
+	roles       *cacher.Resource
+	decoded     registry.Decoded[rbacv1.ClusterRole] // the worker's own: there is one key
 }
 
 var clusterRolesPrefix = storage.PrefixOf(rbacv1.GroupName, "clusterroles")
@@ -29,11 +30,7 @@ var clusterRolesPrefix = storage.PrefixOf(rbacv1.GroupName, "clusterroles")
 const allRoles = "clusterroles"
 
 func newAggregation(c *Controllers) *aggregation {
-	a := &aggregation{controllers: c}
-	var decoded registry.Decoded[rbacv1.ClusterRole]
-	a.roles = registry.Derive(c.registry, func(of func(storage.Prefix) []*cacher.Object) []*rbacv1.ClusterRole {
-		return decoded.All(of(clusterRolesPrefix), func(*cacher.Object, error) {}) // what nobody can read has no rules
-	}, clusterRolesPrefix)
+	a := &aggregation{controllers: c, roles: c.cacher.Resource(clusterRolesPrefix)}
 	a.queue.log, a.queue.bell, a.queue.work = c.log, &c.reader.bell, pinned(c, a.work)
 	return a
 }
@@ -41,6 +38,8 @@ func newAggregation(c *Controllers) *aggregation {
 func (a *aggregation) begin() {}
 
 func (a *aggregation) complete() {}
+
+func (a *aggregation) forget() { a.decoded = registry.Decoded[rbacv1.ClusterRole]{} }
 
 func (a *aggregation) run(ctx context.Context) { a.queue.run(ctx) }
 
@@ -59,9 +58,10 @@ func (a *aggregation) pending(most int) []Pending {
 }
 
 // work gives all ClusterRoles with an aggregationRule the rules that they should have.
-func (a *aggregation) work(ctx context.Context, _ string) error {
-	all := a.roles.Get()
-	e := a.controllers.registry.Catalog().Prefix(clusterRolesPrefix)
+func (a *aggregation) work(ctx context.Context, served *registry.Catalog, _ string) error {
+	objects := slices.Collect(a.roles.Snapshot().All(string(clusterRolesPrefix)))
+	all := a.decoded.All(objects, func(*cacher.Object, error) {}) // what nobody can read has no rules
+	e := served.Prefix(clusterRolesPrefix)
 	if e == nil { // ClusterRole isn't served
 		return nil
 	}
@@ -93,11 +93,17 @@ func (a *aggregation) work(ctx context.Context, _ string) error {
 // other come to an end.
 func aggregated(r *rbacv1.ClusterRole, all []*rbacv1.ClusterRole) (rules []rbacv1.PolicyRule) {
 	seen := map[string]bool{r.Name: true}
+	has := map[string]bool{} // rules, encoded as protobuf, in which an empty list is as none
 	var add func(r *rbacv1.ClusterRole)
 	add = func(r *rbacv1.ClusterRole) {
 		if r.AggregationRule == nil {
 			for _, rule := range r.Rules {
-				if !slices.ContainsFunc(rules, func(have rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(have, rule) }) {
+				encoded, err := rule.Marshal()
+				if err != nil {
+					panic(err) // lists of strings always encode
+				}
+				if !has[string(encoded)] {
+					has[string(encoded)] = true
 					rules = append(rules, rule)
 				}
 			}

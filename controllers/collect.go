@@ -17,15 +17,16 @@ import (
 // kubernetes/kubernetes, pkg/controller/garbagecollector.
 //
 // Why nothing goes that has an owner, whoever else acts at the same time: the object is read first, and then its owners, from
-// etcd. An owner that is absent then never comes back, because a uid is given out once. The object is deleted only if it's
-// still at the revision at which it was read, so with these owners. It may come from the cache, which only makes the
-// deletion fail if the cache is old.
+// etcd. An owner that is absent then never comes back, because a uid is given out once. The object is deleted only if it
+// still has just these owners, and if nobody has begun to delete it: its transaction has the object for which that was
+// looked at. It may have changed otherwise, so those who write it all the time don't keep it. It may come from the cache,
+// which only makes the deletion fail if the cache is old.
 
 var (
 	// errIncomplete is a reason to try again: the graph is being read anew.
 	errIncomplete = errors.New("the objects are being read anew")
-	// errMoved is a reason to try again: the object was written after it was read.
-	errMoved = errors.New("the object was changed meanwhile")
+	// errMoved is a reason to try again: what decided about the object was changed after it was read.
+	errMoved = errors.New("the object's owners or finalizers were changed meanwhile")
 )
 
 // subject is an object that the collector works on, as the cache has it.
@@ -33,45 +34,71 @@ type subject struct {
 	*cacher.Object
 	*lineage
 	endpoint *registry.Endpoint
+	known    *knowledge        // whole
+	served   *registry.Catalog // at least as new as the event that made somebody look at the object
+}
+
+// still is what a write about the object needs: what decided about it is as it was read.
+func (s *subject) still(m *metav1.ObjectMeta) error {
+	same := slices.EqualFunc(m.OwnerReferences, s.Owners, func(ref metav1.OwnerReference, o cacher.Owner) bool {
+		return ref.APIVersion == o.APIVersion && ref.Kind == o.Kind && ref.Name == o.Name && string(ref.UID) == o.UID
+	})
+	for _, f := range []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents} {
+		same = same && slices.Contains(m.Finalizers, f) == s.asks(f)
+	}
+	if !same || (m.DeletionTimestamp != nil) != beingDeleted(s.Object) {
+		return errMoved
+	}
+	return nil
 }
 
 // work does what there is to do about the object of a key.
-func (c *collector) work(ctx context.Context, key string) error {
-	if !c.ready() {
+func (c *collector) work(ctx context.Context, served *registry.Catalog, key string) error {
+	k := c.knowledge.Load()
+	if !k.isWhole() {
 		return errIncomplete
 	}
-	p, _, _, _ := storage.SplitKey(key)
-	e := c.controllers.registry.Catalog().Prefix(p)
-	if e == nil {
-		return nil // its definition is gone, and with it the object
+	s := subjectOf(served, k, key)
+	if s == nil {
+		return nil
 	}
-	o := e.Cache().Get(key)
-	if o == nil || o.Err != nil {
-		return nil // nobody knows the owners of what can't be read
-	}
-	s := &subject{o, lineageOf(o), e}
-	if beingDeleted(o) {
+	if beingDeleted(s.Object) {
 		if err := c.letGo(ctx, s); err != nil {
 			return err
 		}
-		if !c.orphaned(s) {
+		if !k.orphaned(s) {
 			return nil
 		}
 	}
 	return c.collect(ctx, s)
 }
 
-func (c *collector) ready() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.whole
+// subjectOf returns the object of a key. It's nil for one that is gone, by itself or with its definition, and for one that
+// can't be read: nobody knows its owners.
+func subjectOf(served *registry.Catalog, k *knowledge, key string) *subject {
+	p, _, _, _ := storage.SplitKey(key)
+	e := served.Prefix(p)
+	if e == nil {
+		return nil
+	}
+	o := e.Cache().Get(key)
+	if o == nil || o.Err != nil {
+		return nil
+	}
+	return &subject{o, lineageOf(o), e, k, served}
+}
+
+func (k *knowledge) isWhole() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.whole
 }
 
 // orphaned tells whether an owner of the object is leaving its dependents without it.
-func (c *collector) orphaned(s *subject) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if n := c.graph.nodes[uidOf(s.UID)]; n != nil {
+func (k *knowledge) orphaned(s *subject) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if n := k.graph.nodes[uidOf(s.UID)]; n != nil {
 		for e := range n.owners() {
 			if e.owner.is(nodeOrphaning) {
 				return true
@@ -85,32 +112,41 @@ func (c *collector) orphaned(s *subject) bool {
 type fate int
 
 const (
-	stays        fate = iota // the owner is there, or isn't proven absent
+	stays        fate = iota // the owner is there
+	unknown                  // the owner can't be looked up
 	absent                   // there is no such owner
 	inForeground             // the owner is being deleted and waits until its dependents are
 	leaves                   // the owner is being deleted and leaves its dependents
 )
 
-// collect deletes an object that has no owner left, or takes from it the references that name none any more.
+// collect deletes an object that has no owner left, or takes from it the references that name none any more. An object of
+// which an owner can't be looked up is left alone, as in Kubernetes; it only loses the references to owners that leave it.
 func (c *collector) collect(ctx context.Context, s *subject) error {
-	var lost []cacher.Owner
+	var left, lost []cacher.Owner
 	has := map[fate]bool{}
 	for _, ref := range s.Owners {
 		f, err := c.fateOf(ctx, s, ref)
 		if err != nil {
 			return err
 		}
-		if has[f] = true; f == leaves || f != stays && !beingDeleted(s.Object) {
+		switch has[f] = true; {
+		case f == leaves:
+			left = append(left, ref)
+		case (f == absent || f == inForeground) && !beingDeleted(s.Object):
 			lost = append(lost, ref)
 		}
 	}
+	if has[unknown] {
+		lost = nil
+	}
+	lost = append(lost, left...)
 	switch {
 	case len(lost) == 0:
 		return nil
 	case has[stays] || has[leaves]:
 		// A reference to an owner that waits goes, too: the owner would wait forever.
 		return c.disown(ctx, s, lost)
-	case has[inForeground] && c.isOwner(s.UID):
+	case has[inForeground] && s.known.isOwner(s.UID):
 		return c.remove(ctx, s, metav1.DeletePropagationForeground)
 	case s.asks(metav1.FinalizerOrphanDependents):
 		return c.remove(ctx, s, metav1.DeletePropagationOrphan)
@@ -120,29 +156,33 @@ func (c *collector) collect(ctx context.Context, s *subject) error {
 	return c.remove(ctx, s, metav1.DeletePropagationBackground)
 }
 
-// fateOf reads an owner from etcd.
+// fateOf reads an owner from etcd. That an owner leaves its dependents the graph knows: it's enough that they name its uid,
+// because it waits for all of those.
 func (c *collector) fateOf(ctx context.Context, s *subject, ref cacher.Owner) (fate, error) {
-	key, known := c.place(s, ref)
+	if s.known.leaves(ref.UID) {
+		return leaves, nil
+	}
+	key, known := s.place(ref)
 	switch {
 	case !known:
-		return stays, nil
+		return unknown, nil
 	case key == "":
 		return absent, nil
 	}
 	owner, err := c.controllers.registry.Read(ctx, key)
 	switch {
 	case err != nil:
-		return stays, err
+		return unknown, err
 	case owner == nil:
 		return absent, nil
 	case owner.Err != nil: // it may be the one
-		return stays, nil
+		return unknown, nil
 	}
 	l := lineageOf(owner)
 	if l.UID != ref.UID {
 		return absent, nil
 	}
-	c.confirm(s, owner, l)
+	s.known.confirm(s, owner, l)
 	switch {
 	case !beingDeleted(owner):
 	case l.asks(metav1.FinalizerOrphanDependents):
@@ -153,20 +193,20 @@ func (c *collector) fateOf(ctx context.Context, s *subject, ref cacher.Owner) (f
 	return stays, nil
 }
 
+// leaves tells whether the object of a uid is being deleted and leaves its dependents.
+func (k *knowledge) leaves(uid string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := k.graph.nodes[uidOf(uid)]
+	return n != nil && n.is(nodeOrphaning)
+}
+
 // place returns the key where an owner must be; "" if no object can be there. It isn't known if the owner's kind isn't
-// served, unless the collector has seen where the owner was.
-func (c *collector) place(s *subject, ref cacher.Owner) (key string, known bool) {
-	e := c.controllers.registry.Catalog().Kind(ref.APIVersion, ref.Kind)
-	if e == nil { // the definition may be as new as the object
-		e = c.controllers.registry.Refreshed().Kind(ref.APIVersion, ref.Kind)
-	}
+// served, unless the collector has seen the owner go: with its definition, for example.
+func (s *subject) place(ref cacher.Owner) (key string, known bool) {
+	e := s.served.GroupKind(groupOf(ref), ref.Kind)
 	if e == nil {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if owner := c.graph.nodes[uidOf(ref.UID)]; owner != nil {
-			key = owner.key
-		}
-		return key, key != ""
+		return "", s.known.sawGo(s, ref)
 	}
 	namespace, ok := ownerNamespace(e, s.Object)
 	if !ok {
@@ -176,28 +216,41 @@ func (c *collector) place(s *subject, ref cacher.Owner) (key string, known bool)
 	return key, true
 }
 
-// confirm notes that an owner whose kind wasn't served before is there.
-func (c *collector) confirm(s *subject, owner *cacher.Object, l *lineage) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.graph.nodes[uidOf(s.UID)]
+// sawGo tells whether the owner that a reference names was deleted, and was where the reference says.
+func (k *knowledge) sawGo(s *subject, ref cacher.Owner) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	owner := k.graph.nodes[uidOf(ref.UID)]
+	if owner == nil || !owner.is(nodeGone) {
+		return false
+	}
+	p, namespace, name, _ := storage.SplitKey(owner.key)
+	return p.Group() == groupOf(ref) && name == ref.Name && (namespace == "" || namespace == s.Namespace())
+}
+
+// confirm notes that an owner which couldn't be looked up before is there, where the object's reference says.
+func (k *knowledge) confirm(s *subject, owner *cacher.Object, l *lineage) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := k.graph.nodes[uidOf(s.UID)]
 	if n == nil || !n.is(nodeUnproven) {
 		return
 	}
+	k.counted = false
 	u := uidOf(l.UID)
 	for e := range n.owners() {
 		if e.owner.uid == u && !e.owner.is(nodeGone) {
 			e.approve()
-			c.meet(e.owner, owner, l)
+			k.meet(e.owner, owner, l)
 		}
 	}
 }
 
 // isOwner tells whether somebody names the object as its owner.
-func (c *collector) isOwner(of string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	n := c.graph.nodes[uidOf(of)]
+func (k *knowledge) isOwner(of string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	n := k.graph.nodes[uidOf(of)]
 	return n != nil && n.dependents != nil
 }
 
@@ -211,9 +264,9 @@ func (c *collector) letGo(ctx context.Context, s *subject) error {
 	if !s.asks(finalizer) {
 		return nil
 	}
-	waits, circle := c.waitsFor(s)
+	waits, circle := s.known.waitsFor(s)
 	for _, key := range circle {
-		if err := c.unblock(ctx, key, s.UID); err != nil {
+		if err := c.unblock(ctx, s, key); err != nil {
 			return err
 		}
 	}
@@ -231,13 +284,13 @@ func (c *collector) letGo(ctx context.Context, s *subject) error {
 
 // waitsFor tells whether an object has dependents for which it waits, and returns the keys of those that in turn wait for
 // the object.
-func (c *collector) waitsFor(s *subject) (waits bool, circle []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.position < s.Revision {
+func (k *knowledge) waitsFor(s *subject) (waits bool, circle []string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.position < s.Revision {
 		return true, nil // when the graph has the object's last change, the object is queued again
 	}
-	n := c.graph.nodes[uidOf(s.UID)]
+	n := k.graph.nodes[uidOf(s.UID)]
 	if n == nil || !n.waitsFor() {
 		return false, nil
 	}
@@ -249,21 +302,16 @@ func (c *collector) waitsFor(s *subject) (waits bool, circle []string) {
 	return true, circle
 }
 
-// unblock breaks a circle of objects that wait for each other: the owner no longer waits for this dependent.
-func (c *collector) unblock(ctx context.Context, key, owner string) error {
-	p, _, _, _ := storage.SplitKey(key)
-	e := c.controllers.registry.Catalog().Prefix(p)
-	if e == nil {
+// unblock breaks a circle of objects that wait for each other: the owner no longer waits for the dependent of a key.
+func (c *collector) unblock(ctx context.Context, owner *subject, key string) error {
+	s := subjectOf(owner.served, owner.known, key)
+	if s == nil {
 		return nil
 	}
-	o := e.Cache().Get(key)
-	if o == nil || o.Err != nil {
-		return nil
-	}
-	return c.amend(ctx, &subject{o, lineageOf(o), e}, func(m *metav1.ObjectMeta) error {
+	return c.amend(ctx, s, func(m *metav1.ObjectMeta) error {
 		no := false
 		for i := range m.OwnerReferences {
-			if ref := &m.OwnerReferences[i]; string(ref.UID) == owner {
+			if ref := &m.OwnerReferences[i]; string(ref.UID) == owner.UID {
 				ref.BlockOwnerDeletion = &no
 			}
 		}
@@ -274,8 +322,8 @@ func (c *collector) unblock(ctx context.Context, key, owner string) error {
 // disown takes references from an object.
 func (c *collector) disown(ctx context.Context, s *subject, lost []cacher.Owner) error {
 	return c.amend(ctx, s, func(m *metav1.ObjectMeta) error {
-		if m.ResourceVersion != s.Revision.String() { // it may have other owners now
-			return errMoved
+		if err := s.still(m); err != nil {
+			return err
 		}
 		m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(ref metav1.OwnerReference) bool {
 			return slices.ContainsFunc(lost, func(l cacher.Owner) bool {
@@ -294,11 +342,11 @@ func (c *collector) amend(ctx context.Context, s *subject, change func(m *metav1
 	return unlessGone(err)
 }
 
-// remove deletes an object if nobody has written it since it was read.
+// remove deletes an object if what decided about it is as it was read.
 func (c *collector) remove(ctx context.Context, s *subject, policy metav1.DeletionPropagation) error {
 	_, err := c.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
 		rev, _, err := s.endpoint.Remove(ctx, registry.Removal{
-			Namespace: s.Namespace(), Name: s.Name(), UID: types.UID(s.UID), Revision: s.Revision, Propagation: policy,
+			Namespace: s.Namespace(), Name: s.Name(), UID: types.UID(s.UID), Propagation: policy, If: s.still,
 		})
 		return rev, err
 	})

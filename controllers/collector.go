@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -18,14 +18,22 @@ import (
 // collector is the garbage collector. It deletes the objects whose owners are all gone, and ends deletions that wait for
 // dependents (foreground) or leave them without this owner (orphan).
 //
-// The graph only tells which objects to look at. It's told what happens in revision order, and queues the keys of objects
-// about which there may be something to do. A worker reads the object, then its owners from etcd, and decides from what it
-// has read (see collect.go). So an old graph costs time and decides nothing, with one exception: that an
-// owner has no dependents left is read from the graph, once the graph has the owner's last change.
+// What it knows only tells which objects to look at. A worker takes the object from the cache, reads its owners from etcd, and
+// decides from what it has read (see collect.go). So old knowledge costs time and decides nothing, with two exceptions, for
+// which knowledge is whole before anybody asks it: that an owner has no dependents left, and that an owner leaves its
+// dependents, whatever else a reference says besides its uid.
 type collector struct {
 	controllers *Controllers
-	definitions storage.Prefix
 	queue       queue[string] // of the keys of objects
+	// knowledge is replaced when the reader begins with a state, and never emptied. A worker takes it once, and asks only
+	// that: what it has taken was whole at the revision up to which it goes, also when a newer one is being made.
+	knowledge atomic.Pointer[knowledge]
+}
+
+// knowledge is what the collector knows. The reader tells it what happens, in revision order, and it queues the keys of
+// objects about which there may be something to do.
+type knowledge struct {
+	queue *queue[string] // the collector's
 
 	// mu guards all below. The queue's lock and those of the cacher's resources are taken under it.
 	mu       sync.Mutex
@@ -33,13 +41,15 @@ type collector struct {
 	position storage.Revision // the graph has every change up to it
 	whole    bool             // the graph has the whole state
 	doubts   []string         // keys to be queued when it's whole
-	unproven map[*node]bool   // nodes that name owners of kinds that weren't served
+	unproven map[*node]bool   // nodes that name an owner which can't be looked up
 	waiting  map[*node]bool   // owners whose deletion waits for dependents
 	spoiled  map[string]uid   // by key: the uids of objects that could be read once and can't be read any more
+	left     []*node          // see unfinished
+	counted  bool             // nothing has changed since left was made
 }
 
 func newCollector(c *Controllers) *collector {
-	g := &collector{controllers: c, definitions: storage.PrefixOf(apiextensionsv1.GroupName, "customresourcedefinitions")}
+	g := &collector{controllers: c}
 	g.queue.log, g.queue.bell, g.queue.work = c.log, &c.reader.bell, pinned(c, g.work)
 	g.begin()
 	return g
@@ -48,109 +58,114 @@ func newCollector(c *Controllers) *collector {
 func (c *collector) run(ctx context.Context) { c.queue.run(ctx) }
 
 func (c *collector) begin() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.graph, c.position, c.whole, c.doubts = newGraph(), 0, false, nil
-	c.unproven, c.waiting, c.spoiled = map[*node]bool{}, map[*node]bool{}, map[string]uid{}
+	c.knowledge.Store(&knowledge{
+		queue: &c.queue, graph: newGraph(), unproven: map[*node]bool{}, waiting: map[*node]bool{}, spoiled: map[string]uid{},
+	})
 }
 
+func (c *collector) forget() { c.begin() }
+
 func (c *collector) complete() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.whole = true
-	for _, key := range c.doubts {
-		c.queue.add(key)
+	k := c.knowledge.Load()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.whole = true
+	for _, key := range k.doubts {
+		k.queue.add(key)
 	}
-	c.doubts = nil
+	k.doubts = nil
 }
 
 // observe brings an object into the graph. Most objects cost a look at one flag: those that have no owner and aren't being
 // deleted.
 func (c *collector) observe(e *cacher.Event) {
+	k := c.knowledge.Load()
 	switch prev := e.Prev; {
 	case e.Cur == nil:
-		c.deleted(prev)
+		k.deleted(prev)
 	case e.Cur.Err != nil: // nobody knows what it says now; its owners wait until it's deleted
-		c.spoil(prev)
+		k.spoil(prev)
 	case e.Cur.Owned() || e.Cur.DeletionTimestamp != "" || prev != nil && (prev.Owned() || prev.Err != nil):
-		c.written(e)
+		k.written(e, c.controllers.served())
 	}
-	if e.Prefix == c.definitions {
-		c.kindsChanged()
+	if e.Prefix == definitionsPrefix {
+		k.kindsChanged()
 	}
 }
 
 // look queues an object about which there may be something to do; mu must be held.
-func (c *collector) look(key string) {
-	if c.whole {
-		c.queue.add(key)
+func (k *knowledge) look(key string) {
+	if k.whole {
+		k.queue.add(key)
 	} else {
-		c.doubts = append(c.doubts, key)
+		k.doubts = append(k.doubts, key)
 	}
 }
 
 // deleted takes an object out of the graph, and has its dependents looked at.
-func (c *collector) deleted(o *cacher.Object) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	u, spoiled := c.spoiled[o.Key]
+func (k *knowledge) deleted(o *cacher.Object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.counted = false
+	u, spoiled := k.spoiled[o.Key]
 	if spoiled {
-		delete(c.spoiled, o.Key)
+		delete(k.spoiled, o.Key)
 	} else {
 		u = uidOf(o.Lineage().UID)
 	}
-	n := c.graph.nodes[u]
+	n := k.graph.nodes[u]
 	if n == nil {
 		return
 	}
-	c.setState(n, nodeGone)
-	c.forsake(n)
+	k.setState(n, nodeGone)
+	k.forsake(n)
 	for e := range n.names() {
-		c.look(e.dependent.key)
+		k.look(e.dependent.key)
 	}
-	c.release(n)
+	k.release(n)
 }
 
 // spoil notes whose object can't be read from now on. prev is how it was before; nil if it never was in the graph.
-func (c *collector) spoil(prev *cacher.Object) {
+func (k *knowledge) spoil(prev *cacher.Object) {
 	if prev == nil || prev.Err != nil {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.spoiled[prev.Key] = uidOf(prev.Lineage().UID)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.spoiled[prev.Key] = uidOf(prev.Lineage().UID)
 }
 
 // written brings an object as it is now into the graph.
-func (c *collector) written(e *cacher.Event) {
+func (k *knowledge) written(e *cacher.Event, served *registry.Catalog) {
 	o, l := e.Cur, lineageOf(e.Cur)
 	if l.UID == "" {
 		return
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.position = max(c.position, o.Revision)
-	delete(c.spoiled, o.Key)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.counted = false
+	k.position = max(k.position, o.Revision)
+	delete(k.spoiled, o.Key)
 	u := uidOf(l.UID)
-	n := c.graph.nodes[u]
+	n := k.graph.nodes[u]
 	known := n != nil && e.Prev != nil && e.Prev.Err == nil && slices.Equal(e.Prev.Lineage().Owners, l.Owners)
 	if n == nil && len(l.Owners) > 0 {
-		n = c.graph.ensure(u)
+		n = k.graph.ensure(u)
 	}
 	if n != nil {
-		c.meet(n, o, l)
+		k.meet(n, o, l)
 		if !known {
-			c.relink(n, o, l.Owners)
+			k.relink(n, o, l.Owners, served)
 		}
-		c.release(n)
+		k.release(n)
 	}
 	if o.DeletionTimestamp != "" && (l.asks(metav1.FinalizerDeleteDependents) || l.asks(metav1.FinalizerOrphanDependents)) {
-		c.look(o.Key)
+		k.look(o.Key)
 	}
 }
 
 // meet notes where a node's object is and how far its deletion is; mu must be held.
-func (c *collector) meet(n *node, o *cacher.Object, l *lineage) {
+func (k *knowledge) meet(n *node, o *cacher.Object, l *lineage) {
 	n.key = o.Key
 	var s nodeState
 	if o.DeletionTimestamp != "" {
@@ -162,79 +177,78 @@ func (c *collector) meet(n *node, o *cacher.Object, l *lineage) {
 			s |= nodeOrphaning
 		}
 	}
-	c.setState(n, s)
+	k.setState(n, s)
 }
 
 // setState gives a node another state. If it begins to wait, its dependents are looked at; mu must be held.
-func (c *collector) setState(n *node, s nodeState) {
+func (k *knowledge) setState(n *node, s nodeState) {
 	began := s & nodeWaiting &^ n.nodeState
 	n.nodeState = s | n.nodeState&nodeUnproven
 	if !n.is(nodeWaiting) {
-		delete(c.waiting, n)
+		delete(k.waiting, n)
 		return
 	}
-	c.waiting[n] = true
+	k.waiting[n] = true
 	if began != 0 {
 		for e := range n.names() {
-			c.look(e.dependent.key)
+			k.look(e.dependent.key)
 		}
 	}
 }
 
 // forsake takes its owners from a node. An owner that waited for it alone is looked at; mu must be held.
-func (c *collector) forsake(n *node) {
+func (k *knowledge) forsake(n *node) {
 	n.nodeState &^= nodeUnproven
-	delete(c.unproven, n)
-	c.graph.unlink(n, c.left)
+	delete(k.unproven, n)
+	k.graph.unlink(n, k.lost)
 }
 
-// left is told that a node has lost a dependent; mu must be held.
-func (c *collector) left(owner *node) {
+// lost is told that a node has lost a dependent; mu must be held.
+func (k *knowledge) lost(owner *node) {
 	if owner.is(nodeWaiting) && !owner.waitsFor() {
-		c.look(owner.key)
+		k.look(owner.key)
 	}
-	c.release(owner)
+	k.release(owner)
 }
 
 // release forgets a node that says nothing any more; mu must be held.
-func (c *collector) release(n *node) {
-	if c.graph.release(n) {
-		delete(c.waiting, n)
+func (k *knowledge) release(n *node) {
+	if k.graph.release(n) {
+		delete(k.waiting, n)
 	}
 }
 
 // relink gives a node its object's owners. The object is looked at if it may have to lose one; mu must be held.
-func (c *collector) relink(n *node, o *cacher.Object, owners []cacher.Owner) {
+func (k *knowledge) relink(n *node, o *cacher.Object, owners []cacher.Owner, served *registry.Catalog) {
 	var before []*node
 	n.nodeState &^= nodeUnproven
-	delete(c.unproven, n)
-	c.graph.unlink(n, func(owner *node) { before = append(before, owner) })
+	delete(k.unproven, n)
+	k.graph.unlink(n, func(owner *node) { before = append(before, owner) })
 	doubt := false
 	for _, ref := range owners {
-		owner := c.graph.ensure(uidOf(ref.UID))
+		owner := k.graph.ensure(uidOf(ref.UID))
 		var s edgeState
 		if ref.Blocks {
 			s = edgeBlocks
 		}
-		switch c.find(owner, o, ref) {
+		switch k.find(owner, o, ref, served) {
 		case there:
 			s |= edgeValid
 			doubt = doubt || owner.is(nodeWaiting)
-		case notServed:
+		case unsure:
 			n.nodeState |= nodeUnproven
-			c.unproven[n] = true
+			k.unproven[n] = true
 			doubt = true
 		case notThere:
 			doubt = true
-		case misplaced:
 		}
-		c.graph.link(n, owner, s)
+		k.graph.link(n, owner, s)
 	}
 	if doubt {
-		c.look(n.key)
+		k.look(n.key)
 	}
 	for _, owner := range before {
-		c.left(owner)
+		k.lost(owner)
 	}
 }
 
@@ -244,19 +258,18 @@ type found int
 const (
 	there found = iota
 	notThere
-	notServed
-	misplaced // a cluster-scoped object names a namespaced one: nobody can say which
+	unsure // its kind isn't served; or a cluster-scoped object names a namespaced one, and nobody can say which
 )
 
 // find looks for an owner in the graph, then in the cache; mu must be held.
-func (c *collector) find(owner *node, dependent *cacher.Object, ref cacher.Owner) found {
-	e := c.controllers.registry.Catalog().Kind(ref.APIVersion, ref.Kind)
+func (k *knowledge) find(owner *node, dependent *cacher.Object, ref cacher.Owner, served *registry.Catalog) found {
+	e := served.GroupKind(groupOf(ref), ref.Kind)
 	if e == nil {
-		return notServed
+		return unsure
 	}
 	namespace, ok := ownerNamespace(e, dependent)
 	if !ok {
-		return misplaced
+		return unsure
 	}
 	if owner.key != "" && !owner.is(nodeGone) {
 		if p, in, name, _ := storage.SplitKey(owner.key); p == e.Prefix() && in == namespace && name == ref.Name {
@@ -273,10 +286,18 @@ func (c *collector) find(owner *node, dependent *cacher.Object, ref cacher.Owner
 		return notThere
 	}
 	if l := lineageOf(o); l.UID == ref.UID {
-		c.meet(owner, o, l)
+		k.meet(owner, o, l)
 		return there
 	}
 	return notThere
+}
+
+// groupOf returns the group of the owner that a reference names. Its version may be any.
+func groupOf(ref cacher.Owner) string {
+	if group, _, grouped := strings.Cut(ref.APIVersion, "/"); grouped {
+		return group
+	}
+	return "" // such as v1
 }
 
 // ownerNamespace returns the namespace of an owner of a dependent: the dependent's, or none. It isn't ok if the owner would
@@ -290,11 +311,11 @@ func ownerNamespace(e *registry.Endpoint, dependent *cacher.Object) (namespace s
 }
 
 // kindsChanged has those objects looked at whose owners may be found now.
-func (c *collector) kindsChanged() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for n := range c.unproven {
-		c.look(n.key)
+func (k *knowledge) kindsChanged() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for n := range k.unproven {
+		k.look(n.key)
 	}
 }
 
@@ -311,66 +332,92 @@ func (c *collector) idle() bool {
 	if !c.queue.idle() {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for n := range c.waiting {
-		if n.waitsFor() && !n.held(map[*node]bool{}) {
-			return false
-		}
-	}
-	return true
+	k := c.knowledge.Load()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.unfinished()) == 0
 }
 
 func (c *collector) pending(most int) []Pending {
-	all := pendingKeys(&c.queue, most, c.object)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for n := range c.waiting {
-		if len(all) < most && n.waitsFor() && !n.held(map[*node]bool{}) {
-			all = append(all, Pending{Object: c.object(n.key), Cause: n.waitsBecause()})
+	all := pendingKeys(&c.queue, most, c.controllers.keyed)
+	k := c.knowledge.Load()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, n := range k.unfinished() {
+		if len(all) >= most {
+			break
 		}
+		all = append(all, Pending{Object: c.controllers.keyed(n.key), Cause: n.waitsBecause()})
 	}
 	return all
 }
 
-// object returns the object of a key as reports name it.
-func (c *collector) object(key string) Object {
-	p, namespace, name, _ := storage.SplitKey(key)
-	o := Object{Namespace: namespace, Name: name}
-	if e := c.controllers.registry.Catalog().Prefix(p); e != nil {
-		o.APIVersion, o.Kind = schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), e.Kind
+// unfinished returns the owners that wait for dependents about which there is still something to do. The others wait, at
+// last, only for objects that others' finalizers hold, or that are left alone because an owner of theirs can't be looked up.
+// It goes up from those, over each edge once. So owners that wait for each other in a circle are unfinished. It's worked out
+// anew when something has changed; mu must be held.
+func (k *knowledge) unfinished() []*node {
+	if k.counted {
+		return k.left
 	}
-	return o
+	k.left, k.counted = nil, true
+	waits := map[*node]int{} // by owner: how many references there are from dependents that wait themselves
+	var held []*node
+	for n := range k.waiting {
+		if !n.waitsFor() {
+			continue
+		}
+		switch below, stuck := n.below(); {
+		case !stuck:
+			waits[n] = -1 // it never becomes held
+		case below == 0:
+			held = append(held, n)
+		default:
+			waits[n] = below
+		}
+	}
+	for len(held) > 0 {
+		n := held[len(held)-1]
+		held = held[:len(held)-1]
+		for e := range n.owners() {
+			if o := e.owner; e.has(edgeBlocks|edgeValid) && waits[o] > 0 {
+				if waits[o]--; waits[o] == 0 {
+					delete(waits, o)
+					held = append(held, o)
+				}
+			}
+		}
+	}
+	for n := range waits {
+		k.left = append(k.left, n)
+	}
+	return k.left
 }
 
-// held tells whether a waiting owner waits, at last, only for objects that others' finalizers hold. asked has the answers
-// about the owners that were asked before: false for those that were asked on the way here, because the owners of a circle
-// don't hold each other.
-func (n *node) held(asked map[*node]bool) bool {
-	asked[n] = false
+// below counts the references from dependents for which an owner waits and that wait themselves. stuck tells that there's
+// nothing to do about any of the others.
+func (n *node) below() (waiting int, stuck bool) {
+	if n.is(nodeOrphaning) {
+		return 0, false // its dependents lose their references
+	}
 	for e := range n.names() {
-		d := e.dependent
-		if !e.has(edgeValid) || n.is(nodeForeground) && !e.has(edgeBlocks) {
-			continue
-		}
-		if n.is(nodeOrphaning) || !d.is(nodeDeleting) {
-			return false
-		}
-		if !d.waitsFor() {
-			continue
-		}
-		if held, known := asked[d]; known && !held || !known && !d.held(asked) {
-			return false
+		switch d := e.dependent; {
+		case !e.has(edgeBlocks | edgeValid):
+		case !d.is(nodeDeleting):
+			if !d.is(nodeUnproven) {
+				return 0, false
+			}
+		case d.waitsFor():
+			waiting++
 		}
 	}
-	asked[n] = true
-	return true
+	return waiting, true
 }
 
 // waitsBecause says for whom an owner waits.
 func (n *node) waitsBecause() string {
 	for e := range n.names() {
-		if e.has(edgeValid) && (n.is(nodeOrphaning) || e.has(edgeBlocks)) {
+		if n.is(nodeOrphaning) || e.has(edgeValid|edgeBlocks) {
 			return fmt.Sprintf("its deletion waits for dependents, %d that block it; one is %s", n.blocking, e.dependent.key)
 		}
 	}

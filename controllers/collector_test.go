@@ -77,6 +77,13 @@ func (r *collectorRig) at(group, plural string) *registry.Endpoint {
 	return e
 }
 
+// collector returns a garbage collector that a test tells what happens. It has no reader.
+func (r *collectorRig) collector() *collector {
+	c := New(Options{Registry: r.Registry.Door(), Cacher: r.cacher, On: Set{GarbageCollector: true}, Log: slog.New(slog.DiscardHandler)})
+	c.reader.begin()
+	return c.garbage
+}
+
 // thing is an object that a test has created.
 type thing struct {
 	name, key, uid string
@@ -178,7 +185,7 @@ func (r *collectorRig) runTwo() (stop func()) {
 	var running sync.WaitGroup
 	two := make([]*Controllers, 2)
 	for i := range two {
-		two[i] = New(Options{Registry: r.Registry, Cacher: r.cacher, On: Set{GarbageCollector: true}, Log: slog.New(slog.DiscardHandler)})
+		two[i] = New(Options{Registry: r.Registry.Door(), Cacher: r.cacher, On: Set{GarbageCollector: true}, Log: slog.New(slog.DiscardHandler)})
 		running.Go(func() {
 			if err := two[i].Run(ctx); err != nil {
 				r.t.Error(err)
@@ -295,7 +302,7 @@ func TestOldKnowledge(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			owner := r.create("owner", nil)
 			dependent := r.create("dependent", nil, owner.ref(true))
-			g := newCollector(New(Options{Registry: r.Registry, Cacher: r.cacher, Log: slog.New(slog.DiscardHandler)}))
+			g := r.collector()
 			for _, o := range []thing{owner, dependent} {
 				g.observe(&cacher.Event{Prefix: r.things.Prefix(), Cur: r.read(o.key)})
 			}
@@ -306,7 +313,7 @@ func TestOldKnowledge(t *testing.T) {
 				if _, err := r.cacher.Barrier(r.ctx); err != nil {
 					t.Fatal(err)
 				}
-				if err := g.work(r.ctx, o.key); err != nil && !errors.Is(err, errIncomplete) {
+				if err := g.work(r.ctx, r.Door().Served(), o.key); err != nil && !errors.Is(err, errIncomplete) {
 					t.Error(err)
 				}
 			}
@@ -328,20 +335,20 @@ func TestUnreadable(t *testing.T) {
 	r := newCollectorRig(t)
 	owner := r.create("owner", nil)
 	dependent := r.create("dependent", nil, owner.ref(true))
-	c := newCollector(New(Options{Registry: r.Registry, Cacher: r.cacher, Log: slog.New(slog.DiscardHandler)}))
+	c := r.collector()
 	good := r.read(dependent.key)
 	bad := cacher.NewObject(dependent.key, []byte("?"), good.Revision+1)
 	for _, e := range []cacher.Event{{Cur: r.read(owner.key)}, {Cur: good}, {Prev: good, Cur: bad}} {
 		c.observe(&e)
 	}
-	if c.graph.owned != 1 {
-		t.Fatalf("%d objects have owners, want the one that can't be read", c.graph.owned)
+	if c.knowledge.Load().graph.owned != 1 {
+		t.Fatalf("%d objects have owners, want the one that can't be read", c.knowledge.Load().graph.owned)
 	}
 	worse := cacher.NewObject(dependent.key, []byte("??"), bad.Revision+1)
 	c.observe(&cacher.Event{Prev: bad, Cur: worse})
 	c.observe(&cacher.Event{Prev: worse})
-	if len(c.graph.nodes) > 0 || len(c.spoiled) > 0 {
-		t.Errorf("%d nodes are left, and %d that can't be read", len(c.graph.nodes), len(c.spoiled))
+	if len(c.knowledge.Load().graph.nodes) > 0 || len(c.knowledge.Load().spoiled) > 0 {
+		t.Errorf("%d nodes are left, and %d that can't be read", len(c.knowledge.Load().graph.nodes), len(c.knowledge.Load().spoiled))
 	}
 }
 
@@ -350,15 +357,15 @@ func TestReadableAgain(t *testing.T) {
 	r := newCollectorRig(t)
 	owner := r.create("owner", nil)
 	dependent := r.create("dependent", nil, owner.ref(true))
-	c := newCollector(New(Options{Registry: r.Registry, Cacher: r.cacher, Log: slog.New(slog.DiscardHandler)}))
+	c := r.collector()
 	good := r.read(dependent.key)
 	bad := cacher.NewObject(dependent.key, []byte("?"), good.Revision+1)
 	again := cacher.NewObject(dependent.key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"dependent","uid":%q}}`, dependent.uid), bad.Revision+1)
 	for _, e := range []cacher.Event{{Cur: r.read(owner.key)}, {Cur: good}, {Prev: good, Cur: bad}, {Prev: bad, Cur: again}} {
 		c.observe(&e)
 	}
-	if len(c.graph.nodes) > 0 || c.graph.owned > 0 || len(c.spoiled) > 0 {
-		t.Errorf("%d nodes are left, %d have owners, %d can't be read", len(c.graph.nodes), c.graph.owned, len(c.spoiled))
+	if len(c.knowledge.Load().graph.nodes) > 0 || c.knowledge.Load().graph.owned > 0 || len(c.knowledge.Load().spoiled) > 0 {
+		t.Errorf("%d nodes are left, %d have owners, %d can't be read", len(c.knowledge.Load().graph.nodes), c.knowledge.Load().graph.owned, len(c.knowledge.Load().spoiled))
 	}
 }
 
@@ -388,11 +395,11 @@ func BenchmarkCollectorObserve(b *testing.B) {
 			i, owners, testUID(i)), storage.Revision(i+1))
 	}
 	for _, owned := range []int{1000, 100_000} {
-		c := newCollector(New(Options{Registry: r.Registry, Cacher: r.cacher, Log: slog.New(slog.DiscardHandler)}))
+		c := r.collector()
 		for i := range owned {
 			c.observe(&cacher.Event{Prefix: r.things.Prefix(), Cur: object(i, testUID(1_000_000+i/10))})
 		}
-		c.doubts = nil
+		c.knowledge.Load().doubts = nil
 		free, dependent := object(2_000_000, ""), object(2_000_001, testUID(1_000_000))
 		for _, e := range []struct {
 			name  string

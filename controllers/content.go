@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -101,7 +102,11 @@ func (c *Controllers) empty(ctx context.Context, parts []part, policy metav1.Del
 				continue
 			}
 			work.Go(func() error {
-				rev, err := c.remove(ctx, p.endpoint, o, policy)
+				rev := storage.Revision(0)
+				err := guarded(c.log, func() (err error) {
+					rev, err = c.remove(ctx, p.endpoint, o, policy)
+					return err
+				})
 				mu.Lock()
 				defer mu.Unlock()
 				if last = max(last, rev); err != nil {
@@ -171,6 +176,7 @@ type containers struct {
 
 	mu   sync.Mutex // guards open
 	open map[string]*emptied
+	many atomic.Int64 // how many are open: most of the time none, and then an event costs nothing
 }
 
 // begin forgets all containers.
@@ -178,7 +184,13 @@ func (c *containers) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open = map[string]*emptied{}
+	c.many.Store(0)
 }
+
+func (c *containers) forget() { c.begin() }
+
+// none tells whether no container is being emptied.
+func (c *containers) none() bool { return c.many.Load() == 0 }
 
 // changed queues a container that has itself changed.
 func (c *containers) changed(name string) {
@@ -186,6 +198,7 @@ func (c *containers) changed(name string) {
 	if c.open[name] == nil {
 		c.open[name] = &emptied{}
 	}
+	c.many.Store(int64(len(c.open)))
 	c.mu.Unlock()
 	c.queue.add(name)
 }
@@ -194,6 +207,7 @@ func (c *containers) changed(name string) {
 func (c *containers) gone(name string) {
 	c.mu.Lock()
 	delete(c.open, name)
+	c.many.Store(int64(len(c.open)))
 	c.mu.Unlock()
 	c.queue.drop(name)
 }

@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/crd"
@@ -59,8 +60,8 @@ func ParseSet(list string) (Set, error) {
 
 // Options of Controllers.
 type Options struct {
-	// Registry and Cacher are required: the Cacher must be the Registry's. Both must outlive Run.
-	Registry *registry.Registry
+	// Registry and Cacher are required: the Cacher must be that of the Door's Registry. Both must outlive Run.
+	Registry registry.Door
 	Cacher   *cacher.Cacher
 	// On says which controllers run besides those that always do. Defaults to none.
 	On Set
@@ -71,7 +72,7 @@ type Options struct {
 
 // Controllers are what a server does by itself. Make them with New, then call Run.
 type Controllers struct {
-	registry *registry.Registry
+	registry registry.Door
 	cacher   *cacher.Cacher
 	log      *slog.Logger
 	actor    actor
@@ -91,6 +92,8 @@ type controller interface {
 	// observe is told about an object of the state, or a change. The event is the caller's.
 	observe(e *cacher.Event)
 	complete()
+	// forget lets go of all that the controller knows, at the end of a term. It's called when nothing of it runs any more.
+	forget()
 	// run does what is queued until ctx ends, and returns when nothing of it runs any more.
 	run(ctx context.Context)
 	// idle tells whether nothing is left to do that isn't others' matter. What isn't due yet isn't left.
@@ -106,6 +109,7 @@ func New(o Options) *Controllers {
 	}
 	c := &Controllers{registry: o.Registry, cacher: o.Cacher, log: o.Log, removes: map[string]bool{}}
 	c.reader.controllers = c
+	c.reader.served.Store(&registry.Catalog{})
 	c.add(newDefinitions(c), crd.Finalizer)
 	if o.On[Namespace] {
 		c.add(newNamespaces(c), string(corev1.FinalizerKubernetes))
@@ -137,9 +141,10 @@ type Usage struct {
 func (c *Controllers) Usage() (u Usage) {
 	if g := c.garbage; g != nil {
 		u.CollectorQueue = g.queue.length()
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		u.OwnedObjects = g.graph.owned
+		k := g.knowledge.Load()
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		u.OwnedObjects = k.graph.owned
 	}
 	return u
 }
@@ -152,11 +157,16 @@ func (c *Controllers) add(k controller, finalizers ...string) {
 	}
 }
 
-// pinned returns work that writes nothing once everything was reset since it began: what it decided by may be gone. The
-// reader is told the whole state then, and the work begins anew from that.
-func pinned[K comparable](c *Controllers, work func(ctx context.Context, k K) error) func(ctx context.Context, k K) error {
+// served returns what is served, as new as what the reader has told the controllers: with each definition's event comes its
+// catalog. It's empty while no term runs.
+func (c *Controllers) served() *registry.Catalog { return c.reader.served.Load() }
+
+// pinned returns work that is given what is served, at least as new as the event that has queued it. It writes nothing once
+// everything was reset since it began: what it decided by may be gone. The reader is told the whole state then, and the work
+// begins anew from that.
+func pinned[K comparable](c *Controllers, work func(ctx context.Context, served *registry.Catalog, k K) error) func(ctx context.Context, k K) error {
 	return func(ctx context.Context, k K) error {
-		if err := work(c.registry.Pin(ctx), k); !errors.Is(err, storage.ErrReplaced) {
+		if err := work(c.registry.Pin(ctx), c.served(), k); !errors.Is(err, storage.ErrReplaced) {
 			return err
 		}
 		return nil
@@ -176,6 +186,7 @@ func (c *Controllers) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
+	defer c.forget()
 	defer running.Wait()
 	defer cancel()
 	for _, k := range c.all {
@@ -186,4 +197,22 @@ func (c *Controllers) Run(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// forget lets go of all that the controllers know. Nothing of them runs any more.
+func (c *Controllers) forget() {
+	c.reader.forget()
+	for _, k := range c.all {
+		k.forget()
+	}
+}
+
+// keyed names the object of a key.
+func (c *Controllers) keyed(key string) Object {
+	p, namespace, name, _ := storage.SplitKey(key)
+	o := Object{Namespace: namespace, Name: name}
+	if e := c.served().Prefix(p); e != nil {
+		o.APIVersion, o.Kind = schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), e.Kind
+	}
+	return o
 }

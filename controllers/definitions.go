@@ -18,18 +18,26 @@ import (
 type definitions struct {
 	containers
 	controllers *Controllers
-	prefix      storage.Prefix
 
 	unnamed map[string]bool // guarded by containers.mu: those that wait for names
 }
 
+var definitionsPrefix = storage.PrefixOf(apiextensionsv1.GroupName, "customresourcedefinitions")
+
 func newDefinitions(c *Controllers) *definitions {
-	d := &definitions{controllers: c, prefix: storage.PrefixOf(apiextensionsv1.GroupName, "customresourcedefinitions"), unnamed: map[string]bool{}}
+	d := &definitions{controllers: c, unnamed: map[string]bool{}}
 	d.queue.log, d.queue.bell, d.queue.work = c.log, &c.reader.bell, pinned(c, d.work)
 	return d
 }
 
 func (d *definitions) complete() {}
+
+func (d *definitions) forget() {
+	d.containers.forget()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.unnamed)
+}
 
 func (d *definitions) run(ctx context.Context) { d.queue.run(ctx) }
 
@@ -42,7 +50,7 @@ func (d *definitions) pending(most int) []Pending {
 }
 
 func (d *definitions) observe(e *cacher.Event) {
-	if e.Prefix != d.prefix {
+	if e.Prefix != definitionsPrefix {
 		d.observeContent(e)
 		return
 	}
@@ -64,17 +72,14 @@ func (d *definitions) observe(e *cacher.Event) {
 
 // observeContent queues the definition of an object, if it's being deleted.
 func (d *definitions) observeContent(e *cacher.Event) {
-	d.mu.Lock()
-	none := len(d.open) == 0
-	d.mu.Unlock()
-	if !none {
+	if !d.none() {
 		group, plural, _ := strings.Cut(strings.Trim(strings.TrimPrefix(string(e.Prefix), storage.Root), "/"), "/")
 		d.contentChanged(plural+"."+group, e)
 	}
 }
 
 // work does what is left to do about a definition.
-func (d *definitions) work(ctx context.Context, name string) error {
+func (d *definitions) work(ctx context.Context, _ *registry.Catalog, name string) error {
 	def := d.controllers.registry.StoredDefinition(name)
 	d.mu.Lock()
 	if delete(d.unnamed, name); def != nil && !def.Named() && !def.Terminating() {

@@ -10,17 +10,23 @@
 //
 //	cacher.Tape ─▶ reader ─▶ controller.observe ─▶ queue ─▶ work ─▶ actor ─▶ registry
 //
+// A controller knows nothing older than the event it acts on: the reader has what is served brought up to a definition before
+// it tells anybody of that, and each piece of work is given what is served then. There's no other way to it from here
+// (registry.Door).
+//
 // Controllers keep nothing that they can't read anew. When the reader falls off the tape, they're told the whole state
 // again.
 //
 // Of several processes over one store one runs the controllers. Run is called for each term of its leadership, and begins
-// with the whole state. The others keep nothing, so they pay nothing for what the controllers know.
+// with the whole state. The others keep nothing, and neither does one after its term, so they pay nothing for what the
+// controllers know.
 //
 // Quiescent is a barrier over all of them: it returns when there is nothing left to do.
 //
 // Goroutines: the reader; one for each controller, which waits for the end, and one for expiry, which waits for what is due
 // next; and workers, which are there only while there is work: at most workersAtOnce in each queue, and DeletersAtOnce for
-// each key whose content is deleted. Run waits for all.
+// each key whose content is deleted. Run waits for all. A panic of a worker is its key's failure, which is logged and tried
+// again. One of the reader ends the process.
 //
 // The garbage collector is in graph.go (who owns whom), collector.go (what happens to the graph) and collect.go (what is done
 // about an object).
@@ -28,7 +34,7 @@
 // resourcequota.go counts the objects of a namespace only while no request is under way there that was charged to a quota
 // (quota.Ledger): it waits for those.
 //
-// Locks: those of a controller ─▶ its queue's ─▶ bell.mu; collector.mu ─▶ the cacher's locks, for a look at an owner.
+// Locks: those of a controller ─▶ its queue's ─▶ bell.mu; knowledge.mu ─▶ the cacher's locks, for a look at an owner.
 // reader.mu is alone. None is held during a write.
 //
 // Bounds: a queue has each key once, so at most one for each object. The garbage collector's graph grows with the objects

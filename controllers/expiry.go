@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -50,6 +49,8 @@ func (x *expiry) observe(e *cacher.Event) {
 
 func (x *expiry) complete() { x.mortals.complete() }
 
+func (x *expiry) forget() { x.mortals.forget() }
+
 // run queues objects when they're due.
 func (x *expiry) run(ctx context.Context) {
 	var working sync.WaitGroup
@@ -64,7 +65,11 @@ func (x *expiry) run(ctx context.Context) {
 		case <-x.wake:
 		case <-timer.C:
 		}
-		if next, any := x.mortals.takeDue(x.queue.add); any {
+		keys, next, any := x.mortals.takeDue()
+		for _, key := range keys {
+			x.queue.add(key)
+		}
+		if any {
 			timer.Reset(next)
 		} else {
 			timer.Stop()
@@ -76,28 +81,18 @@ func (x *expiry) run(ctx context.Context) {
 func (x *expiry) idle() bool { return !x.mortals.anyDue() && x.queue.idle() }
 
 func (x *expiry) pending(most int) []Pending {
-	all := pendingKeys(&x.queue, most, x.object)
+	all := pendingKeys(&x.queue, most, x.controllers.keyed)
 	for _, key := range x.mortals.untaken(most - len(all)) {
-		all = append(all, Pending{Object: x.object(key), Cause: "it has expired just now"})
+		all = append(all, Pending{Object: x.controllers.keyed(key), Cause: "it has expired just now"})
 	}
 	return all
 }
 
-// object returns the object of a key as reports name it.
-func (x *expiry) object(key string) Object {
-	p, namespace, name, _ := storage.SplitKey(key)
-	named := Object{Namespace: namespace, Name: name}
-	if e := x.controllers.registry.Catalog().Prefix(p); e != nil {
-		named.APIVersion, named.Kind = schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), e.Kind
-	}
-	return named
-}
-
 // work deletes an object that is due.
-func (x *expiry) work(ctx context.Context, key string) error {
+func (x *expiry) work(ctx context.Context, served *registry.Catalog, key string) error {
 	rev, due := x.mortals.due(key)
 	p, namespace, name, ok := storage.SplitKey(key)
-	e := x.controllers.registry.Catalog().Prefix(p)
+	e := served.Prefix(p)
 	if !due || !ok || e == nil { // without a definition it goes as well
 		return nil
 	}

@@ -53,7 +53,7 @@ const (
 	nodeDeleting                         // it has a deletionTimestamp
 	nodeForeground                       // and waits until its dependents are deleted
 	nodeOrphaning                        // and waits until its dependents have forgotten it
-	nodeUnproven                         // it names an owner of a kind that wasn't served
+	nodeUnproven                         // it names an owner that couldn't be looked up
 
 	// nodeWaiting are the states in which the collector lets an owner go once its dependents have gone.
 	nodeWaiting = nodeForeground | nodeOrphaning
@@ -73,8 +73,8 @@ type edgeState uint8
 
 const (
 	edgeBlocks edgeState = 1 << iota // blockOwnerDeletion
-	// edgeValid says that kind, namespace and name are those of the object with the uid. An owner doesn't wait for other
-	// references.
+	// edgeValid says that group, kind, namespace and name are those of the object with the uid. An owner that is deleted in
+	// the foreground doesn't wait for other references.
 	edgeValid
 )
 
@@ -127,13 +127,8 @@ func (n *node) names() iter.Seq[*edge] {
 
 // waitsFor tells whether there is a dependent for which the owner's deletion waits.
 func (n *node) waitsFor() bool {
-	if n.is(nodeOrphaning) {
-		for e := range n.names() { // all are valid, or nearly
-			if e.has(edgeValid) {
-				return true
-			}
-		}
-		return false
+	if n.is(nodeOrphaning) { // whoever names its uid loses the reference first
+		return n.dependents != nil
 	}
 	return n.is(nodeForeground) && n.blocking > 0
 }
@@ -207,7 +202,19 @@ func (g *graph) release(n *node) bool {
 
 // circle returns those dependents of a node that wait, over any number of others, until the node itself is deleted. All of
 // them are deleted in the foreground. The way is up, from dependents to owners, of which an object has few.
+//
+// The object whose deletion closes a circle has a dependent in it that waits already. So the owners of an object without such
+// a dependent aren't looked at: in a chain that is being deleted from its top they're all that are above it.
 func (n *node) circle() (dependents []*node) {
+	closes := false
+	for e := range n.names() {
+		if closes = e.has(edgeBlocks|edgeValid) && e.dependent.is(nodeForeground); closes {
+			break
+		}
+	}
+	if !closes {
+		return nil
+	}
 	seen := map[*node]bool{n: true}
 	for todo := []*node{n}; len(todo) > 0; {
 		last := todo[len(todo)-1]

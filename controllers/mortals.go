@@ -61,6 +61,13 @@ func (m *mortals) complete() {
 	}
 }
 
+// forget forgets all objects.
+func (m *mortals) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known, m.order = map[string]*mortal{}, nil
+}
+
 // observe notes when an object is due. sooner tells that none before it is due earlier.
 func (m *mortals) observe(e *cacher.Event) (sooner bool) {
 	if e.Prev == nil && e.Revision > 0 && e.Cur != nil {
@@ -162,18 +169,22 @@ func (m *mortals) forgetLocked(key string) {
 	delete(m.known, key)
 }
 
-// takeDue calls take for each object that is due, once, and returns how long it is until the next one is. any is false if
-// there is none.
-func (m *mortals) takeDue(take func(key string)) (next time.Duration, any bool) {
+// dueAtOnce bounds how many objects takeDue takes under one hold of the lock, which the reader needs for its next event.
+const dueAtOnce = 100
+
+// takeDue takes some of the objects that are due, at most dueAtOnce, each once, and returns how long it is until the next
+// one is: 0 if it's due already. any is false if there is none.
+func (m *mortals) takeDue() (keys []string, next time.Duration, any bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now := m.clock.steady()
 	for len(m.order) > 0 {
-		if wait := m.order[0].at - m.clock.steady(); wait > 0 {
-			return wait, true
+		if wait := m.order[0].at - now; wait > 0 || len(keys) == dueAtOnce {
+			return keys, max(wait, 0), true
 		}
-		take(heaps.Pop(&m.order).(*mortal).key)
+		keys = append(keys, heaps.Pop(&m.order).(*mortal).key)
 	}
-	return 0, false
+	return keys, 0, false
 }
 
 // anyDue tells whether an object is due that takeDue hasn't taken.

@@ -80,8 +80,7 @@ func (w *world) remove(key string) {
 
 // expired takes what is due, and removes it.
 func (w *world) expired() string {
-	var keys []string
-	w.mortals.takeDue(func(key string) { keys = append(keys, key) })
+	keys, _, _ := w.mortals.takeDue()
 	slices.Sort(keys)
 	for i, key := range keys {
 		if rev, due := w.mortals.due(key); !due || rev != w.objects[key].Revision {
@@ -173,8 +172,7 @@ func TestMortalTypes(t *testing.T) {
 		expect := func(after time.Duration, want string) {
 			t.Helper()
 			time.Sleep(after)
-			var keys []string
-			w.mortals.takeDue(func(key string) { keys = append(keys, key) })
+			keys, _, _ := w.mortals.takeDue()
 			if got := strings.Join(keys, " "); got != want {
 				t.Fatalf("%q is due, want %q", got, want)
 			}
@@ -216,11 +214,10 @@ func TestMortalsAgain(t *testing.T) {
 		w.put(string(pods)+"a", ttl("1s"), "", "")
 		time.Sleep(time.Second)
 		for round := range 3 {
-			taken := 0
-			w.mortals.takeDue(func(string) { taken++ })
-			w.mortals.takeDue(func(string) { taken++ })
-			if taken != 1 {
-				t.Errorf("round %d: it was taken %d times", round, taken)
+			first, _, _ := w.mortals.takeDue()
+			again, _, _ := w.mortals.takeDue()
+			if len(first) != 1 || len(again) != 0 {
+				t.Errorf("round %d: it was taken %d times, and then %d", round, len(first), len(again))
 			}
 			w.state()
 		}
@@ -260,11 +257,12 @@ func TestMortalsModel(t *testing.T) {
 						w.put(key, ttl(lives[key].String()), "", "")
 					}
 				}
-				w.mortals.takeDue(func(key string) {
+				keys, _, _ := w.mortals.takeDue()
+				for _, key := range keys {
 					if life, ok := lives[key]; !ok || time.Since(born[key]) < life {
 						t.Errorf("%s is due after %v, and lives %v", key, time.Since(born[key]), life)
 					}
-				})
+				}
 				for key, life := range lives {
 					if age := time.Since(born[key]); age < life && !jumps {
 						continue
@@ -332,4 +330,29 @@ func BenchmarkMortals(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestMortalsDueTogether: however many objects are due at once, each is taken once, in bounded pieces.
+func TestMortalsDueTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		const objects = 3*dueAtOnce + 1
+		for i := range objects {
+			w.put(fmt.Sprintf("%s%03d", pods, i), ttl("1s"), "", "")
+		}
+		time.Sleep(time.Second)
+		taken := map[string]bool{}
+		for range 4 {
+			keys, next, any := w.mortals.takeDue()
+			for _, key := range keys {
+				taken[key] = true
+			}
+			if last := len(taken) == objects; len(keys) > dueAtOnce || next != 0 || any == last {
+				t.Fatalf("took %d, %d in all; the next in %v, %v", len(keys), len(taken), next, any)
+			}
+		}
+		if len(taken) != objects {
+			t.Errorf("took %d of %d", len(taken), objects)
+		}
+	})
 }

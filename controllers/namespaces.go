@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -40,6 +41,7 @@ func (n *namespaces) idle() bool { return n.queue.idle() }
 func (n *namespaces) observe(e *cacher.Event) {
 	o := e.Object()
 	switch {
+	case e.Prefix != namespacesPrefix && n.none(): // nothing is being emptied
 	case e.Prefix != namespacesPrefix:
 		if space := o.Namespace(); space != "" {
 			n.contentChanged(space, e)
@@ -58,17 +60,17 @@ func (n *namespaces) pending(most int) []Pending {
 // work empties a namespace and lets it go, or says what is left in it.
 //
 // The cache has the namespace as being deleted, and the feed applies changes in revision order. So everything that was
-// created before the deletion is in the caches, and later creates fail on their condition (see registry). What is empty
-// now stays empty.
-func (n *namespaces) work(ctx context.Context, name string) error {
+// created before the deletion is in the caches, and later creates fail on their condition (see registry). What is served has
+// each definition whose change came before the deletion's, so no object is left out because nobody knows its resource yet.
+// What is empty now stays empty.
+func (n *namespaces) work(ctx context.Context, served *registry.Catalog, name string) error {
 	ns, err := n.terminating(name)
 	if ns == nil || err != nil || len(ns.Spec.Finalizers) == 0 {
 		return err
 	}
 	var parts []part
-	catalog := n.controllers.registry.Catalog()
-	for e := range catalog.Stored() {
-		if !e.Namespaced || catalog.Prefix(e.Prefix()) != e { // a definition whose objects are a Go type's
+	for e := range served.Stored() {
+		if !e.Namespaced || served.Prefix(e.Prefix()) != e { // a definition whose objects are a Go type's
 			continue
 		}
 		prefix, err := e.Prefix().Namespace(name)

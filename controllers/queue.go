@@ -2,8 +2,10 @@ package controllers
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -169,7 +171,7 @@ func (q *queue[K]) workAll(ctx context.Context) {
 		e := q.entries[k]
 		e.state, e.again = working, false
 		q.mu.Unlock()
-		err := q.work(ctx, k)
+		err := guarded(q.log, func() error { return q.work(ctx, k) })
 		if err != nil && ctx.Err() == nil {
 			q.complain(k, e.failures+1, err)
 		}
@@ -181,6 +183,19 @@ func (q *queue[K]) workAll(ctx context.Context) {
 		q.ready = nil // lets go of the array
 	}
 	q.workers--
+}
+
+// guarded runs a piece of work, and makes an error of its panic. One object that nobody expected is one key that fails, is
+// logged and is tried again; if it ended the process, it would do so after each restart, because the work is found again. The
+// reader isn't guarded: a controller that has half of an event would act on what was never there.
+func guarded(log *slog.Logger, work func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			log.Error("a controller panicked, and tries again", "panic", cause, "stack", string(debug.Stack()))
+			err = fmt.Errorf("a controller panicked, see the log: %v", cause)
+		}
+	}()
+	return work()
 }
 
 // complain logs a key that keeps failing: at first, and then each time that the number of failures has doubled.

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -202,10 +201,7 @@ func (c *Controllers) others(o *cacher.Object) []string {
 
 // object names a stored object.
 func (c *Controllers) object(o *cacher.Object) Object {
-	p, namespace, name, _ := storage.SplitKey(o.Key)
-	named := Object{Namespace: namespace, Name: name, UID: types.UID(o.Lineage().UID)}
-	if e := c.registry.Catalog().Prefix(p); e != nil {
-		named.APIVersion, named.Kind = schema.GroupVersion{Group: e.Group, Version: e.Version}.String(), e.Kind
-	}
+	named := c.keyed(o.Key)
+	named.UID = types.UID(o.Lineage().UID)
 	return named
 }

@@ -13,7 +13,7 @@ import (
 // TestHeldBound: the list of what is held ends after maxHeld objects, and says how many more there are.
 func TestHeldBound(t *testing.T) {
 	r := newCollectorRig(t)
-	c := New(Options{Registry: r.Registry, Cacher: r.cacher, Log: slog.New(slog.DiscardHandler)})
+	c := New(Options{Registry: r.Registry.Door(), Cacher: r.cacher, Log: slog.New(slog.DiscardHandler)})
 	c.reader.deleting = map[string]*cacher.Object{}
 	for i := range maxHeld + 3 {
 		key := fmt.Sprintf("%sdefault/t%04d", r.things.Prefix(), i)
@@ -28,10 +28,8 @@ func TestHeldBound(t *testing.T) {
 // TestPendingExpired: what has expired and isn't queued yet is left to do, and has a cause.
 func TestPendingExpired(t *testing.T) {
 	r := newCollectorRig(t)
-	c := New(Options{Registry: r.Registry, Cacher: r.cacher, On: Set{Expiry: true}, Log: slog.New(slog.DiscardHandler)})
-	for _, k := range c.all {
-		k.begin()
-	}
+	c := New(Options{Registry: r.Registry.Door(), Cacher: r.cacher, On: Set{Expiry: true}, Log: slog.New(slog.DiscardHandler)})
+	c.reader.begin()
 	for _, due := range []struct{ name, ttl string }{{"over", "1s"}, {"later", "24h"}, {"over-too", "1m"}} {
 		key := string(r.things.Prefix()) + "default/" + due.name
 		o := cacher.NewObject(key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":%q,%s"creationTimestamp":%q}}`,

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -16,6 +17,8 @@ type reader struct {
 	controllers *Controllers
 	handled     atomic.Int64 // all controllers were told every change up to this revision; 0 while they're told the state
 	bell        bell         // rings when handled has moved, and when a queue has done something
+	// served is what is served, with each definition that the controllers were told of.
+	served atomic.Pointer[registry.Catalog]
 
 	mu       sync.Mutex // guards deleting
 	deleting map[string]*cacher.Object
@@ -54,6 +57,7 @@ func (r *reader) run(ctx context.Context) error {
 
 func (r *reader) begin() {
 	r.handled.Store(0)
+	r.served.Store(r.controllers.registry.Served()) // the tape has taken its state before
 	r.mu.Lock()
 	r.deleting = map[string]*cacher.Object{}
 	r.mu.Unlock()
@@ -62,7 +66,18 @@ func (r *reader) begin() {
 	}
 }
 
+// forget lets go of what was read.
+func (r *reader) forget() {
+	r.served.Store(&registry.Catalog{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deleting = nil
+}
+
 func (r *reader) observe(e *cacher.Event) {
+	if e.Prefix == definitionsPrefix { // no controller hears of a definition, or of what comes after it, without its catalog
+		r.served.Store(r.controllers.registry.Served())
+	}
 	is, was := beingDeleted(e.Cur), beingDeleted(e.Prev)
 	if is || was {
 		r.mu.Lock()

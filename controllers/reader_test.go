@@ -30,6 +30,7 @@ func (b *brake) observe(e *cacher.Event) {
 	defer b.mu.Unlock()
 }
 func (b *brake) complete()               {}
+func (b *brake) forget()                 {}
 func (b *brake) run(ctx context.Context) { <-ctx.Done() }
 func (b *brake) idle() bool              { return true }
 func (b *brake) pending(int) []Pending   { return nil }
@@ -43,7 +44,7 @@ func TestReaderFallsBehind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := New(Options{Registry: r.Registry, Cacher: r.cacher, On: on, Log: slog.New(slog.DiscardHandler)})
+	c := New(Options{Registry: r.Registry.Door(), Cacher: r.cacher, On: on, Log: slog.New(slog.DiscardHandler)})
 	b := &brake{}
 	c.add(b)
 	ctx, stop := context.WithCancel(r.ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,8 +27,7 @@ type resourceQuotas struct {
 	queue       queue[string] // of the names of namespaces
 	quotas      *cacher.Resource
 
-	mu   sync.Mutex                 // guards have
-	have map[string]map[string]bool // the names of the quotas of each namespace that has some
+	have map[string]map[string]bool // the reader's own: the names of the quotas of each namespace that has some
 }
 
 var quotasPrefix = storage.PrefixOf("", "resourcequotas")
@@ -43,13 +41,11 @@ func newResourceQuotas(c *Controllers, ledger *quota.Ledger) *resourceQuotas {
 	return q
 }
 
-func (q *resourceQuotas) begin() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	clear(q.have)
-}
+func (q *resourceQuotas) begin() { clear(q.have) }
 
 func (q *resourceQuotas) complete() {}
+
+func (q *resourceQuotas) forget() { clear(q.have) }
 
 func (q *resourceQuotas) run(ctx context.Context) { q.queue.run(ctx) }
 
@@ -63,14 +59,15 @@ func (q *resourceQuotas) pending(most int) []Pending {
 
 // observe queues a namespace with quotas when something in it may count otherwise than before.
 func (q *resourceQuotas) observe(e *cacher.Event) {
+	if len(q.have) == 0 && e.Prefix != quotasPrefix {
+		return
+	}
 	namespace := e.Object().Namespace()
 	if namespace == "" {
 		return
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
 	if e.Prefix == quotasPrefix {
-		q.noteLocked(namespace, e)
+		q.note(namespace, e)
 	}
 	changes := e.Prev == nil || e.Cur == nil || e.Prefix == quotasPrefix || e.Prefix == podsPrefix || e.Prefix == servicesPrefix
 	if changes && len(q.have[namespace]) > 0 {
@@ -81,7 +78,7 @@ func (q *resourceQuotas) observe(e *cacher.Event) {
 // What a change of these takes of a quota may be something else afterwards.
 var podsPrefix, servicesPrefix = storage.PrefixOf("", "pods"), storage.PrefixOf("", "services")
 
-func (q *resourceQuotas) noteLocked(namespace string, e *cacher.Event) {
+func (q *resourceQuotas) note(namespace string, e *cacher.Event) {
 	name := e.Object().Name()
 	switch {
 	case e.Cur == nil:
@@ -96,13 +93,13 @@ func (q *resourceQuotas) noteLocked(namespace string, e *cacher.Event) {
 }
 
 // work counts for all quotas of a namespace.
-func (q *resourceQuotas) work(ctx context.Context, namespace string) error {
+func (q *resourceQuotas) work(ctx context.Context, served *registry.Catalog, namespace string) error {
 	in, err := quotasPrefix.Namespace(namespace)
 	if err != nil {
 		return err
 	}
 	for o := range q.quotas.Snapshot().All(in) {
-		if err := q.count(ctx, namespace, o.Name()); err != nil {
+		if err := q.count(ctx, served, namespace, o.Name()); err != nil {
 			return err
 		}
 	}
@@ -110,8 +107,8 @@ func (q *resourceQuotas) work(ctx context.Context, namespace string) error {
 }
 
 // count fills in the status of a quota.
-func (q *resourceQuotas) count(ctx context.Context, namespace, name string) error {
-	quotas := q.controllers.registry.Catalog().Prefix(quotasPrefix)
+func (q *resourceQuotas) count(ctx context.Context, served *registry.Catalog, namespace, name string) error {
+	quotas := served.Prefix(quotasPrefix)
 	if quotas == nil { // ResourceQuota isn't served
 		return nil
 	}
@@ -126,7 +123,7 @@ func (q *resourceQuotas) count(ctx context.Context, namespace, name string) erro
 		if err := q.ledger.Wait(ctx, namespace); err != nil {
 			return err
 		}
-		idle, err := q.countIdle(ctx, quotas, meta)
+		idle, err := q.countIdle(ctx, served, quotas, meta)
 		if errors.Is(err, storage.ErrNotFound) {
 			return nil
 		}
@@ -137,7 +134,7 @@ func (q *resourceQuotas) count(ctx context.Context, namespace, name string) erro
 }
 
 // countIdle fills in the status of a quota unless a charged request is under way in its namespace.
-func (q *resourceQuotas) countIdle(ctx context.Context, quotas *registry.Endpoint, of *metav1.ObjectMeta) (idle bool, err error) {
+func (q *resourceQuotas) countIdle(ctx context.Context, served *registry.Catalog, quotas *registry.Endpoint, of *metav1.ObjectMeta) (idle bool, err error) {
 	var failed error
 	_, err = q.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
 		return registry.AmendAs(ctx, quotas, of.Namespace, of.Name, of.UID, func(rq *corev1.ResourceQuota) {
@@ -150,7 +147,7 @@ func (q *resourceQuotas) countIdle(ctx context.Context, quotas *registry.Endpoin
 				return
 			}
 			var status corev1.ResourceQuotaStatus
-			if status, failed = q.statusOf(rq); failed == nil && !equality.Semantic.DeepEqual(status, rq.Status) {
+			if status, failed = q.statusOf(served, rq); failed == nil && !equality.Semantic.DeepEqual(status, rq.Status) {
 				rq.Status = status
 			}
 		})
@@ -159,7 +156,7 @@ func (q *resourceQuotas) countIdle(ctx context.Context, quotas *registry.Endpoin
 }
 
 // statusOf returns what a quota's status should be.
-func (q *resourceQuotas) statusOf(rq *corev1.ResourceQuota) (corev1.ResourceQuotaStatus, error) {
+func (q *resourceQuotas) statusOf(served *registry.Catalog, rq *corev1.ResourceQuota) (corev1.ResourceQuotaStatus, error) {
 	status := corev1.ResourceQuotaStatus{Hard: rq.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
 	counted := map[schema.GroupResource]bool{}
 	for name := range rq.Spec.Hard {
@@ -168,7 +165,7 @@ func (q *resourceQuotas) statusOf(rq *corev1.ResourceQuota) (corev1.ResourceQuot
 			continue
 		}
 		counted[of] = true
-		usage, err := q.usage(rq, of)
+		usage, err := q.usage(served, rq, of)
 		if err != nil {
 			return status, err
 		}
@@ -180,11 +177,11 @@ func (q *resourceQuotas) statusOf(rq *corev1.ResourceQuota) (corev1.ResourceQuot
 }
 
 // usage returns what all objects of a resource in the quota's namespace take of it.
-func (q *resourceQuotas) usage(rq *corev1.ResourceQuota, of schema.GroupResource) (quota.Usage, error) {
+func (q *resourceQuotas) usage(served *registry.Catalog, rq *corev1.ResourceQuota, of schema.GroupResource) (quota.Usage, error) {
 	usage := quota.Usage{}
 	prefix := storage.PrefixOf(of.Group, of.Resource)
 	in, err := prefix.Namespace(rq.Namespace)
-	if err != nil || q.controllers.registry.Catalog().Prefix(prefix) == nil { // a resource that isn't served has no objects
+	if err != nil || served.Prefix(prefix) == nil { // a resource that isn't served has no objects
 		return usage, err
 	}
 	objects := q.controllers.cacher.Resource(prefix).Snapshot()

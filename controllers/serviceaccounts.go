@@ -28,13 +28,15 @@ func newServiceAccounts(c *Controllers) *serviceAccounts {
 	s := &serviceAccounts{
 		controllers: c, namespaces: c.cacher.Resource(namespacesPrefix), accounts: c.cacher.Resource(serviceAccountsPrefix),
 	}
-	s.queue.log, s.queue.bell, s.queue.work = c.log, &c.reader.bell, s.work
+	s.queue.log, s.queue.bell, s.queue.work = c.log, &c.reader.bell, pinned(c, s.work)
 	return s
 }
 
 func (s *serviceAccounts) begin() {}
 
 func (s *serviceAccounts) complete() {}
+
+func (s *serviceAccounts) forget() {}
 
 func (s *serviceAccounts) run(ctx context.Context) { s.queue.run(ctx) }
 
@@ -56,8 +58,8 @@ func (s *serviceAccounts) pending(most int) []Pending {
 }
 
 // work makes a namespace's account if it's missing. A namespace that is being deleted or gone needs none.
-func (s *serviceAccounts) work(ctx context.Context, namespace string) error {
-	accounts := s.controllers.registry.Catalog().Prefix(serviceAccountsPrefix)
+func (s *serviceAccounts) work(ctx context.Context, served *registry.Catalog, namespace string) error {
+	accounts := served.Prefix(serviceAccountsPrefix)
 	if accounts == nil { // ServiceAccount isn't served
 		return nil
 	}

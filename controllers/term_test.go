@@ -17,7 +17,7 @@ import (
 // there is then.
 func TestTerms(t *testing.T) {
 	r := newCollectorRig(t)
-	c := New(Options{Registry: r.Registry, Cacher: r.cacher, On: Set{GarbageCollector: true}, Log: slog.New(slog.DiscardHandler)})
+	c := New(Options{Registry: r.Registry.Door(), Cacher: r.cacher, On: Set{GarbageCollector: true}, Log: slog.New(slog.DiscardHandler)})
 	term := func(ctx context.Context, holds func() bool) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(ctx)

@@ -15,6 +15,6 @@ func init() {
 		if err != nil {
 			return err
 		}
-		return controllers.New(controllers.Options{Registry: r, Cacher: c, On: on, Log: slog.New(slog.DiscardHandler)}).Run(ctx)
+		return controllers.New(controllers.Options{Registry: r.Door(), Cacher: c, On: on, Log: slog.New(slog.DiscardHandler)}).Run(ctx)
 	}
 }

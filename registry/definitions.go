@@ -156,7 +156,7 @@ func (d *definitions) refresh(of runtimeschema.GroupResource) {
 }
 
 // sync makes the catalog what the cached definitions say. The writers of definitions call it, readers of paths that
-// aren't served yet, and package controllers (Refreshed).
+// aren't served yet, and package controllers (Door.Served).
 func (d *definitions) sync() {
 	for _, b := range d.rebuild() {
 		d.registry.unreadable.report(b.stored, b.err)
@@ -423,7 +423,8 @@ type StoredDefinition struct {
 
 // StoredDefinition returns the definition of a name as the cache has it; nil if there is none, or one that can't
 // be used. What is served follows from the definition by then.
-func (r *Registry) StoredDefinition(name string) *StoredDefinition {
+func (d Door) StoredDefinition(name string) *StoredDefinition {
+	r := d.registry
 	plural, group, _ := strings.Cut(name, ".")
 	r.definitions.refresh(runtimeschema.GroupResource{Group: group, Resource: plural})
 	r.definitions.mu.Lock()

@@ -12,6 +12,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -58,8 +59,9 @@ func (e *Endpoint) deleteOne(ctx context.Context, r *Request, prepare func(*dele
 type deletion struct {
 	*write
 	opts *metav1.DeleteOptions
-	uid  string // of the object
-	gone bool   // the object is removed, and not only marked
+	uid  string                           // of the object
+	gone bool                             // the object is removed, and not only marked
+	only func(m *metav1.ObjectMeta) error // see Removal.If; may be nil
 }
 
 // newDeletion returns the deletion of an object by a client.
@@ -92,6 +94,9 @@ func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, err
 	d.uid, d.gone = "", false
 	prev, err := object.DecodeStored(old.Raw())
 	if old.Err != nil || err != nil {
+		if d.only != nil {
+			return outcome{}, fmt.Errorf("delete %q, which can't be read: %w", old.Key, storage.ErrConflict)
+		}
 		// Nobody can read it, so no finalizer can hold it. Deleting is all that a client can do about it.
 		d.gone = true
 		return outcome{remove: true}, d.check(old, "")
@@ -99,6 +104,11 @@ func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, err
 	d.uid = string(prev.Meta.UID)
 	if err := d.check(old, d.uid); err != nil {
 		return outcome{}, err
+	}
+	if d.only != nil {
+		if err := d.only(&prev.Meta); err != nil {
+			return outcome{}, err
+		}
 	}
 	if err := d.admitDeletion(ctx, old); err != nil {
 		return outcome{}, err

@@ -218,6 +218,6 @@ func (n *namespaces) createInitial(ctx context.Context) error {
 // change may be called several times, because it's called again when somebody else writes first. What it leaves as it was
 // isn't written. A namespace that is being deleted and that nothing holds any more is removed. The error is
 // storage.ErrNotFound if there is no such namespace of that uid.
-func (r *Registry) AmendNamespace(ctx context.Context, name string, uid types.UID, change func(ns *corev1.Namespace)) (storage.Revision, error) {
-	return AmendAs(ctx, r.namespaces.res.storage, "", name, uid, change)
+func (d Door) AmendNamespace(ctx context.Context, name string, uid types.UID, change func(ns *corev1.Namespace)) (storage.Revision, error) {
+	return AmendAs(ctx, d.registry.namespaces.res.storage, "", name, uid, change)
 }

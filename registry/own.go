@@ -46,6 +46,24 @@ func (c *Catalog) Kind(apiVersion, kind string) *Endpoint {
 	return nil
 }
 
+// GroupKind returns a served endpoint that has a kind of a group, in whichever version: the one that the group prefers of
+// those that have it. It's nil if there is none. The version that an owner reference names says nothing about who the owner
+// is, and nobody rewrites it when a definition no longer serves that version.
+func (c *Catalog) GroupKind(group, kind string) *Endpoint {
+	i, found := slices.BinarySearchFunc(c.Groups, group, func(g Group, name string) int { return strings.Compare(g.Name, name) })
+	if !found {
+		return nil
+	}
+	for _, v := range c.Groups[i].Versions {
+		for _, e := range v.Resources {
+			if e.Kind == kind && !e.res.answered {
+				return e
+			}
+		}
+	}
+	return nil
+}
+
 // Prefix returns the endpoint of the version in which the objects of a prefix are stored. That version may not be served.
 // It's nil for a prefix that no resource has.
 func (c *Catalog) Prefix(p storage.Prefix) *Endpoint {
@@ -109,10 +127,28 @@ func (r *Registry) Read(ctx context.Context, key string) (*cacher.Object, error)
 	return r.read(ctx, key)
 }
 
-// Refreshed returns the catalog, with all definitions that the caches have by now. Catalog may still lack the newest.
-func (r *Registry) Refreshed() *Catalog {
-	r.definitions.sync()
-	return r.Catalog()
+// Door is all that package controllers sees of a Registry. A controller acts on events, and mustn't know anything older than
+// the event it acts on. So a Door has no Catalog, which may be older than the caches: it has Served, which isn't.
+type Door struct{ registry *Registry }
+
+// Door returns the registry's door for controllers.
+func (r *Registry) Door() Door { return Door{r} }
+
+// Served returns what is served, with all definitions that the caches have when it's called.
+func (d Door) Served() *Catalog {
+	d.registry.definitions.catchUp()
+	return d.registry.Catalog()
+}
+
+// Ready is Registry.Ready.
+func (d Door) Ready() <-chan struct{} { return d.registry.Ready() }
+
+// Pin is Registry.Pin.
+func (d Door) Pin(ctx context.Context) context.Context { return d.registry.Pin(ctx) }
+
+// Read is Registry.Read.
+func (d Door) Read(ctx context.Context, key string) (*cacher.Object, error) {
+	return d.registry.Read(ctx, key)
 }
 
 // Removal says what to remove, and under which conditions.
@@ -121,6 +157,9 @@ type Removal struct {
 	UID             types.UID                  // "": any
 	Revision        storage.Revision           // at which the object must be; 0: any
 	Propagation     metav1.DeletionPropagation // "": as a deletion that names none
+	// If, if set, is asked about the object that is to be deleted, and again whenever somebody else has written it first. An
+	// error of its own ends the removal, and is returned as it is. An object that can't be read is in conflict with it.
+	If func(m *metav1.ObjectMeta) error
 }
 
 // Remove deletes an object as a client's DELETE does, and answers with the revision of the last write. gone tells that the
@@ -142,7 +181,7 @@ func (e *Endpoint) Remove(ctx context.Context, r Removal) (rev storage.Revision,
 		opts.PropagationPolicy = &r.Propagation
 	}
 	rev, err = e.ownWrite(ctx, r.Namespace, r.Name, func(w *write) func(*cacher.Object) (outcome, error) {
-		d := &deletion{write: w, opts: opts}
+		d := &deletion{write: w, opts: opts, only: r.If}
 		return func(old *cacher.Object) (outcome, error) {
 			c, err := d.decide(ctx, old)
 			gone = d.gone

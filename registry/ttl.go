@@ -86,9 +86,9 @@ type Lifetime struct {
 
 // Lifetimes returns the Go types whose objects live so long after their last write, by the prefix of their keys.
 // The map is the caller's. Nobody may change the Times in it.
-func (r *Registry) Lifetimes() map[storage.Prefix]Lifetime {
+func (d Door) Lifetimes() map[storage.Prefix]Lifetime {
 	all := map[storage.Prefix]Lifetime{}
-	for _, res := range r.builtins {
+	for _, res := range d.registry.builtins {
 		if t := res.storage.typed; t.TTL > 0 {
 			all[res.prefix] = Lifetime{t.TTL, t.Times}
 		}

@@ -2,10 +2,12 @@ package server_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/server"
@@ -100,9 +102,29 @@ func TestCollector(t *testing.T) {
 		{name: "an owner of a kind that isn't served", left: "Thing/a <Later/l",
 			steps: []string{`POST Thing {"name":"a","ownerReferences":[` + reference("Later", "l", "u-1") + `]}`},
 			then:  []string{"DEFINE Later"}},
-		{name: "owners of kinds that are and aren't served", objects: []string{"Thing a"}, left: "Thing/b <Later/l",
-			steps: []string{`POST Thing {"name":"b","ownerReferences":[` + reference("Later", "l", "u-1") + `]}`,
-				patch + ` Thing/b [{"op":"add","path":"/metadata/ownerReferences/-","value":` + reference("Root", "none", "u-2") + `}]`, "DELETE Thing/a"}},
+		{name: "owners of kinds that are and aren't served", left: "Thing/b <Later/l <Root/none", // it's left alone
+			steps: []string{`POST Thing {"name":"b","ownerReferences":[` + reference("Later", "l", "u-1") + `,` + reference("Root", "none", "u-2") + `]}`},
+			then:  []string{"DEFINE Later"}},
+		{name: "an owner that can't be looked up, and one that waits", objects: []string{"Thing a", "Thing b <!Thing/a"},
+			steps: []string{patch + ` Thing/b [{"op":"add","path":"/metadata/ownerReferences/-","value":` + reference("Later", "l", "u-1") + `}]`,
+				"DELETE Thing/a?propagationPolicy=Foreground"},
+			left: "Thing/a deleting +foregroundDeletion, Thing/b <!Thing/a <Later/l", then: []string{"DEFINE Later"}},
+		{name: "an owner that can't be looked up, and one that leaves its dependents", objects: []string{"Thing a", "Thing b <!Thing/a"},
+			steps: []string{patch + ` Thing/b [{"op":"add","path":"/metadata/ownerReferences/-","value":` + reference("Later", "l", "u-1") + `}]`,
+				"DELETE Thing/a?propagationPolicy=Orphan"},
+			left: "Thing/b <Later/l"},
+		{name: "an owner in a version that isn't served", objects: []string{"Thing a"}, steps: []string{"OWN2 Thing/a Thing/b"},
+			left: "Thing/a, Thing/b <Thing/a", then: []string{"DELETE Thing/a"}},
+		{name: "an owner in a version that isn't served, orphan", objects: []string{"Thing a"},
+			steps: []string{"OWN2 Thing/a Thing/b", "DELETE Thing/a?propagationPolicy=Orphan"}, left: "Thing/b"},
+		{name: "an owner in a version that isn't served, foreground", objects: []string{"Thing a"},
+			steps: []string{"OWN2 Thing/a Thing/b", patch + ` Thing/b [{"op":"add","path":"/metadata/finalizers","value":["x/y"]},{"op":"add","path":"/metadata/ownerReferences/0/blockOwnerDeletion","value":true}]`,
+				"DELETE Thing/a?propagationPolicy=Foreground"},
+			left: "Thing/a deleting +foregroundDeletion, Thing/b deleting +x/y <!Thing/a", then: []string{release + " Thing/b"}},
+		{name: "orphan, a dependent names another kind with the owner's uid", objects: []string{"Thing a"},
+			steps: []string{"LIE Thing/a Thing/b", "DELETE Thing/a?propagationPolicy=Orphan"}, left: "Thing/b"},
+		{name: "foreground, an object elsewhere names another kind with the owner's uid", objects: []string{"Thing a"},
+			steps: []string{"LIE Thing/a Thing/other/b", "DELETE Thing/a?propagationPolicy=Foreground"}, left: "Thing/other/b +x/y <!Nosuch/a"},
 		{name: "a definition that goes with an owner", objects: []string{"DEFINE Later", "Later l", "Thing a <Later/l", "Thing b <!Thing/a"},
 			steps: []string{"UNDEFINE Later"}},
 		{name: "an owner in another version", objects: []string{"Thing a"}, left: "Thing/a, Thing/b <Thing/a",
@@ -221,7 +243,8 @@ func (w collected) step(s string) {
 		w.PostYAML(definitionsPath, fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
 			"metadata":{"name":"%[1]ss.collected.example.com"},"spec":{"group":"collected.example.com","scope":%[2]q,"names":{"kind":%[3]q,"plural":"%[1]ss"},
 			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},
-			{"name":"v1beta1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, strings.ToLower(target), scope, target))
+			{"name":"v1beta1","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}},
+			{"name":"v1alpha1","served":false,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`, strings.ToLower(target), scope, target))
 	case "UNDEFINE":
 		w.must("DELETE", definitionsPath+"/"+strings.ToLower(target)+"s.collected.example.com", "")
 	case "DELETE":
@@ -242,6 +265,19 @@ func (w collected) step(s string) {
 		kind, name, _ := strings.Cut(body, "/")
 		w.PostYAML(w.path(kind), fmt.Sprintf(`{"apiVersion":"collected.example.com/v1","kind":%q,"metadata":{"name":%q,"ownerReferences":[%s]}}`,
 			kind, name, strings.Replace(w.reference(target), "/v1", "/v1beta1", 1)))
+	case "OWN2": // the same in a version that isn't served
+		kind, name, _ := strings.Cut(body, "/")
+		w.PostYAML(w.path(kind), fmt.Sprintf(`{"apiVersion":"collected.example.com/v1","kind":%q,"metadata":{"name":%q,"ownerReferences":[%s]}}`,
+			kind, name, strings.Replace(w.reference(target), "/v1", "/v1alpha1", 1)))
+	case "LIE": // the second object, which is created and held, names the first one's uid and a kind that isn't served
+		f := strings.Split(body, "/")
+		uid := value(w.Get(w.path(target)), "metadata.uid")
+		held := ""
+		if len(f) == 3 {
+			held = `"x/y"`
+		}
+		w.PostYAML(strings.TrimSuffix(w.path(body), "/"+f[len(f)-1]), fmt.Sprintf(`{"apiVersion":"collected.example.com/v1","kind":%q,"metadata":{"name":%q,"finalizers":[%s],
+			"ownerReferences":[{"apiVersion":"nosuch.example/v1","kind":"Nosuch","name":"a","uid":%q,"blockOwnerDeletion":true}]}}`, f[0], f[len(f)-1], held, uid))
 	default:
 		w.create(s)
 	}
@@ -369,6 +405,97 @@ func TestCollectorRefused(t *testing.T) {
 	}
 	w.must("PATCH", w.path("Namespace/default"), `{"metadata":{"ownerReferences":null}}`, "Content-Type", mergePatch)
 	w.expect("left", "")
+}
+
+var orphanRounds = flag.Int("orphan-rounds", 60, "how many owners TestOrphanInUnservedVersion deletes")
+
+// TestOrphanInUnservedVersion: an owner that leaves its dependents loses none, although they name it by a version that its
+// definition no longer serves. The owner's worker and the dependent's begin together, so that they race.
+func TestOrphanInUnservedVersion(t *testing.T) {
+	t.Parallel()
+	w := newCollected(t)
+	for i := range *orphanRounds {
+		// By another kind nobody can look the owner up, and it waits for its uid alone.
+		owner, dependent := fmt.Sprintf("Thing/o%d", i), fmt.Sprintf("Part/d%d", i)
+		w.step(fmt.Sprintf("Thing o%d", i))
+		w.step("OWN2 " + owner + " " + dependent)
+		lies := strings.Replace(dependent, "d", "l", 1)
+		w.step("LIE " + owner + " " + lies)
+		w.step("DELETE " + owner + "?propagationPolicy=Orphan")
+		w.Quiescent()
+		for _, path := range []string{w.path(dependent), w.path(lies)} {
+			if got := w.Get(path); strings.Contains(got, "ownerReferences") || strings.Contains(got, "deletionTimestamp") {
+				t.Fatalf("round %d: %s", i, got)
+			}
+		}
+		if res, _ := w.Do("GET", w.path(owner), ""); res.StatusCode != http.StatusNotFound {
+			t.Fatalf("round %d: the owner is still there: %s", i, res.Status)
+		}
+	}
+}
+
+// TestBusyDependent: a dependent that clients write all the time is collected all the same, and then nothing is left to do.
+func TestBusyDependent(t *testing.T) {
+	t.Parallel()
+	w := newCollected(t)
+	w.step("Thing a")
+	w.step("Thing b <Thing/a")
+	w.Quiescent()
+	var writing sync.WaitGroup
+	for i := range 4 {
+		writing.Go(func() {
+			for n := 0; ; n++ { // until it's gone
+				res, answer := w.Do("PATCH", w.path("Thing/b"), fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d-%d"}}}`, i, n), "Content-Type", mergePatch)
+				if res.StatusCode == http.StatusNotFound || t.Context().Err() != nil {
+					return
+				}
+				if res.StatusCode != http.StatusOK {
+					t.Errorf("%s\n%s", res.Status, answer)
+					return
+				}
+			}
+		})
+	}
+	defer writing.Wait()
+	w.step("DELETE Thing/a")
+	until(t, "the dependent is gone", func() bool {
+		res, _ := w.Do("GET", w.path("Thing/b"), "")
+		return res.StatusCode == http.StatusNotFound
+	})
+	w.expect("left", "")
+}
+
+// TestReplicasNewKinds: where several replicas share a store, the one that acts hears of a definition by the store. It has the
+// definition's catalog all the same before it acts on anything that came after it: no object stays in a namespace that is
+// gone, none stays whose owner isn't there, and the barrier says so when it returns.
+func TestReplicasNewKinds(t *testing.T) {
+	t.Parallel()
+	all := newReplicas(t, 2)
+	b := all[1-leader(t, all)] // it doesn't act
+	const rounds = 25
+	for i := range rounds {
+		group, space := fmt.Sprintf("g%d.example.com", i), fmt.Sprintf("space-%d", i)
+		b.PostYAML("/api/v1/namespaces", "metadata: {name: "+space+"}")
+		b.PostYAML(definitionsPath, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"news.`+group+`"},
+			"spec":{"group":"`+group+`","scope":"Namespaced","names":{"kind":"New","plural":"news"},
+			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
+		body := `{"apiVersion":"` + group + `/v1","kind":"New","metadata":{"name":"x"`
+		if i%2 == 0 {
+			b.PostYAML("/apis/"+group+"/v1/namespaces/"+space+"/news", body+`}}`)
+			if res, answer := b.Do("DELETE", "/api/v1/namespaces/"+space, ""); res.StatusCode != http.StatusOK {
+				t.Fatalf("%s\n%s", res.Status, answer)
+			}
+		} else {
+			b.PostYAML("/apis/"+group+"/v1/namespaces/"+space+"/news", body+`,"ownerReferences":[`+reference("ConfigMap", "none", "u-1")+`]}}`)
+		}
+		b.Quiescent()
+		if text := b.Get("/apis/" + group + "/v1/news"); strings.Contains(text, `"name":"x"`) {
+			t.Errorf("round %d: when nothing is left to do, the object is still there: %s", i, text)
+		}
+		if res, _ := b.Do("GET", "/api/v1/namespaces/"+space, ""); i%2 == 0 && res.StatusCode != http.StatusNotFound {
+			t.Errorf("round %d: when nothing is left to do, the namespace is still there: %s", i, res.Status)
+		}
+	}
 }
 
 // TestCollectorOff: without the collector, finalizers and dependents wait for whoever acts.

@@ -238,7 +238,7 @@ func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
 	}
 	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
-	in.controllers = controllers.New(controllers.Options{Registry: in.registry, Cacher: in.cacher, On: on, Quotas: quotas, Log: in.log})
+	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: quotas, Log: in.log})
 	return who, nil
 }
 

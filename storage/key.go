@@ -24,6 +24,15 @@ func PrefixOf(group, resource string) Prefix {
 	return Prefix(Root + group + "/" + resource + "/")
 }
 
+// Group returns the API group, "" for the core group.
+func (p Prefix) Group() string {
+	group, _, _ := strings.Cut(strings.TrimPrefix(string(p), Root), "/")
+	if group == coreGroup {
+		return ""
+	}
+	return group
+}
+
 // Key returns the key of an object: "{prefix}{namespace}/{name}", or "{prefix}{name}" where
 // namespace is empty. It refuses, with ErrBadKey, whatever could reach outside the prefix, so that
 // no name, whatever its bytes, gets at another resource, namespace or a file.
