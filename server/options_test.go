@@ -85,6 +85,7 @@ func TestDryRuns(t *testing.T) {
 		}
 		return all
 	}
+	s.Quiescent() // the namespaces have their ServiceAccounts
 	before := state()
 	rv := value(before[0], "metadata.resourceVersion")
 	w := s.Watch("/apis/example.com/v1/gizmos?watch=true&resourceVersion=" + rv)
