@@ -74,6 +74,13 @@ func (w *writers) wait(ctx context.Context, q *queue) (mine bool, err error) {
 	}
 }
 
+// length returns how many keys have a queue.
+func (w *writers) length() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queues)
+}
+
 func (w *writers) join(key string) *queue {
 	w.mu.Lock()
 	defer w.mu.Unlock()

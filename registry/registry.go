@@ -155,6 +155,7 @@ func (r *Registry) Run(ctx context.Context) error {
 // Usage is what a registry's queues hold now, and how often they gave up.
 type Usage struct {
 	WaitingWrites int64 // writes that wait for other writes of the same object
+	WriteQueues   int   // objects that somebody writes: each has a queue
 	LapsedWrites  int64 // how many writes have waited for maxQueueWait, and went on
 	WebhookCalls  int   // requests to conversion webhooks under way, at most conversion's bound for each definition
 }
@@ -163,6 +164,7 @@ type Usage struct {
 func (r *Registry) Usage() Usage {
 	return Usage{
 		WaitingWrites: r.writers.waiting.Load(),
+		WriteQueues:   r.writers.length(),
 		LapsedWrites:  r.writers.lapsed.Load(),
 		WebhookCalls:  r.definitions.webhookCalls(),
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -40,69 +41,51 @@ func (s semaphore) acquire(ctx context.Context) error {
 	}
 }
 
+// acquireSoon is acquire for large answers, and for making them YAML: after largeAnswerWait its error is a Status
+// of code 429.
+func (s semaphore) acquireSoon(ctx context.Context) error {
+	wait := time.NewTimer(largeAnswerWait)
+	defer wait.Stop()
+	select {
+	case s <- struct{}{}:
+		return nil
+	case <-wait.C:
+		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many large answers are being made, please try again later")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (s semaphore) leave() { <-s }
 
-const tooManyLarge = "too many large answers are being made, please try again later"
-
 // enterLarge waits until the request may write a large answer. It may do so until it's answered.
-func (w *response) enterLarge(ctx context.Context) (err error) {
-	if !w.place.Held() && !w.waits.Held() {
-		w.place, err = enter(ctx, w.large, w.flow, 1, largeAnswerWait, tooManyLarge)
-		w.reenter = func() error {
-			place, err := w.large.Enter(ctx, w.flow, 1, readDeadline)
-			w.place = place
-			return err
-		}
+func (w *response) enterLarge(ctx context.Context) error {
+	if w.holdsLarge {
+		return nil
 	}
+	err := w.large.acquireSoon(ctx)
+	w.holdsLarge = err == nil
 	return err
 }
 
 // tryEnterLarge is enterLarge without the wait. It returns whether the request may write a large answer.
 func (w *response) tryEnterLarge() bool {
-	if !w.place.Held() {
-		w.place, _ = w.large.Enter(context.Background(), w.flow, 1, 0)
+	if !w.holdsLarge {
+		select {
+		case w.large <- struct{}{}:
+			w.holdsLarge = true
+		default:
+		}
 	}
-	return w.place.Held()
+	return w.holdsLarge
 }
 
 // leaveLarge ends what enterLarge began, if it did.
 func (w *response) leaveLarge() {
-	w.place.Leave()
-	w.waits.Leave()
-}
-
-const (
-	// stallTime is how long a client may take over a piece of a large answer before its place is given to others: long for
-	// a kernel whose buffers have room, and short for those who wait.
-	stallTime = 100 * time.Millisecond
-	// maxStalled is how many large answers may be without a place because their clients take nothing. Each keeps its
-	// buffers, about 1 MiB. One that is beyond keeps its place, until its connection's time is over.
-	maxStalled = 256
-)
-
-// writeOut writes to the client. While the client takes nothing of a large answer, the answer has no place.
-func (w *response) writeOut(p []byte) (int, error) {
-	if !w.place.Held() || w.reenter == nil {
-		return w.ResponseWriter.Write(p)
+	if w.holdsLarge {
+		w.holdsLarge = false
+		w.large.leave()
 	}
-	stalled := make(chan struct{}) // closed when the place was given back
-	watch := time.AfterFunc(stallTime, func() {
-		defer close(stalled)
-		var err error
-		if w.waits, err = w.stalled.Enter(context.Background(), w.flow, 1, 0); err == nil {
-			w.place.Leave()
-		}
-	})
-	n, err := w.ResponseWriter.Write(p)
-	if watch.Stop() {
-		return n, err
-	}
-	<-stalled
-	if err == nil && !w.place.Held() {
-		err = w.reenter()
-	}
-	w.waits.Leave()
-	return n, err
 }
 
 // answer takes the body of an answer in pieces of any size. It sends a small one whole, with its length, when it's
@@ -115,7 +98,6 @@ type answer struct {
 
 	*answerBuffers
 	to    io.Writer // the stream, once there is one
-	err   error     // what the connection said
 	piece time.Time // when the current piece was begun
 }
 
@@ -150,7 +132,6 @@ func (a *answer) Write(p []byte) (int, error) {
 		}
 	}
 	n, err := a.to.Write(p)
-	a.err = err
 	if err == nil {
 		a.giveWay()
 	}
@@ -168,9 +149,9 @@ const (
 
 // giveWay rests after a piece of a large answer, if writes are under way.
 func (a *answer) giveWay() {
-	if a.w.inflight.writing.Load() > 0 {
+	if a.w.inflight.now(classWrite) > 0 {
 		worked := min(time.Since(a.piece), maxPieceTime)
-		rest := time.NewTimer(restInTime(a.r.Context(), worked*restsPerPiece*time.Duration(max(1, taken(a.w.large)))))
+		rest := time.NewTimer(restInTime(a.r.Context(), worked*restsPerPiece*time.Duration(max(1, len(a.w.large)))))
 		defer rest.Stop()
 		select {
 		case <-rest.C:
@@ -215,24 +196,26 @@ func (a *answer) stream() error {
 	}
 	a.w.WriteHeader(a.code)
 	a.piece = time.Now()
-	_, a.err = a.to.Write(a.head)
-	return a.err
+	_, err := a.to.Write(a.head)
+	return err
 }
 
-// close sends what is left. An error means that the client is gone.
+// close sends what is left.
 func (a *answer) close() error {
 	defer a.drop()
 	switch {
 	case a.to == nil:
 		a.w.Header().Set("Content-Length", strconv.Itoa(len(a.head)))
 		a.w.WriteHeader(a.code)
-		_, a.err = a.w.Write(a.head)
+		_, err := a.w.Write(a.head)
+		return err
 	case a.to == a.zip:
-		if a.err = a.zip.Close(); a.err == nil {
-			a.err = a.out.Flush()
+		if err := a.zip.Close(); err != nil {
+			return err
 		}
+		return a.out.Flush()
 	}
-	return a.err
+	return nil
 }
 
 // drop gives the buffers back.
@@ -270,30 +253,19 @@ func acceptsGzip(headers []string) bool {
 
 // writeBody answers with a body that is there already, compressed if it's large, unless too many are: it may be the
 // answer of a write that has happened, which must not be refused.
-func (w *response) writeBody(r *http.Request, code int, body []byte) {
+func (w *response) writeBody(r *http.Request, code int, body []byte) error {
 	if len(body) > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) && w.tryEnterLarge() {
 		a := w.answer(r, code)
+		defer a.drop()
 		if _, err := a.Write(body); err != nil {
-			a.drop()
-			w.failStream(r, a, err)
-			return
+			return err
 		}
-		if a.close() != nil {
-			panic(http.ErrAbortHandler)
-		}
-		return
+		return a.close()
 	}
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
-	w.Write(body) // an error means that the client is gone
-}
-
-// failStream ends an answer that failed: in silence if the client is gone.
-func (w *response) failStream(r *http.Request, a *answer, err error) {
-	if a.err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	w.fail(r, err)
+	_, err := w.Write(body)
+	return err
 }
 
 // writeStream answers with a document that writes itself in large pieces, indented on their way where that's
@@ -314,19 +286,14 @@ func (w *response) writeStream(r *http.Request, media mediaType, write func(io.W
 		if err := write(&all); err != nil {
 			return err
 		}
-		w.writeObject(r, http.StatusOK, media, all.Bytes())
-		return nil
+		return w.writeObject(r, http.StatusOK, media, all.Bytes())
 	}
 	a := w.answer(r, http.StatusOK)
 	defer a.drop()
-	err := w.layOut(r, media, a, write)
-	if err == nil {
-		err = a.close()
+	if err := w.layOut(r, media, a, write); err != nil {
+		return err
 	}
-	if a.err != nil {
-		panic(http.ErrAbortHandler) // the client is gone
-	}
-	return err
+	return a.close()
 }
 
 // layOut writes a document to an answer, indented where that's wanted.

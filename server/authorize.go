@@ -100,7 +100,7 @@ func (h *handler) recheck(ctx context.Context, every time.Duration) {
 }
 
 // mayStill tells whether a watch's user has the right to it, and a credential that counts.
-func (h *handler) mayStill(ctx context.Context, w *watcher) bool {
+func (h *handler) mayStill(ctx context.Context, w *openWatch) bool {
 	if h.rbac != nil {
 		if decision, _, _ := h.rbac.Authorize(ctx, w.asks); decision != authorizer.DecisionAllow {
 			return false

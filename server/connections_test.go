@@ -7,15 +7,12 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // dialled is a listener whose connections the test makes.
@@ -184,17 +181,15 @@ func TestAcceptFails(t *testing.T) {
 func TestMaxWatches(t *testing.T) {
 	ws := newWatchers()
 	ws.most = 1
-	widgets := target{endpoint: &registry.Endpoint{}}
-	request := httptest.NewRequest("GET", "/", nil)
-	_, closed, err := ws.add(widgets, request, nil, admitted{})
-	if err != nil {
+	first := &openWatch{}
+	if err := ws.add(first); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := ws.add(widgets, request, nil, admitted{}); code(err) != http.StatusTooManyRequests {
+	if err := ws.add(&openWatch{}); code(err) != http.StatusTooManyRequests {
 		t.Errorf("one too many: %v, want 429", err)
 	}
-	closed()
-	if _, _, err := ws.add(widgets, request, nil, admitted{}); err != nil {
+	ws.remove(first)
+	if err := ws.add(&openWatch{}); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
 }

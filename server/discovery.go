@@ -88,8 +88,7 @@ func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list
 		return err
 	}
 	w.Header().Set("Cache-Control", "public")
-	w.writeDocument(r, built[documentName(root, media)], media)
-	return nil
+	return w.writeDocument(r, built[documentName(root, media)], media)
 }
 
 // serveGroup serves /apis/{group}.
@@ -135,8 +134,7 @@ func (w *response) writeDiscovered(r *http.Request, media mediaType, doc discove
 	if err != nil {
 		return err
 	}
-	w.writeObject(r, http.StatusOK, media, body)
-	return nil
+	return w.writeObject(r, http.StatusOK, media, body)
 }
 
 func encodeJSON(doc discovered) ([]byte, error) { return json.Marshal(doc) }

@@ -70,13 +70,13 @@ func (d *documents) find(c *registry.Catalog) map[string]*document {
 }
 
 // writeDocument answers with the document, or with 304 if the client has it.
-func (w *response) writeDocument(r *http.Request, d *document, media mediaType) {
+func (w *response) writeDocument(r *http.Request, d *document, media mediaType) error {
 	w.Header().Add("Vary", "Accept")
 	if len(d.body) > largeAnswer { // it may be compressed
 		w.Header().Add("Vary", "Accept-Encoding")
 	}
 	if w.notModified(r, mediaJSON, d.hash()) {
-		return
+		return nil
 	}
 	body := d.body
 	if strings.HasPrefix(string(media), string(mediaJSON)) && w.wantsPretty(r) {
@@ -87,5 +87,5 @@ func (w *response) writeDocument(r *http.Request, d *document, media mediaType) 
 		body = out.Bytes()
 	}
 	w.Header().Set("Content-Type", string(media))
-	w.writeBody(r, http.StatusOK, body)
+	return w.writeBody(r, http.StatusOK, body)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"strconv"
@@ -45,14 +46,26 @@ func errUnknownPath() *apierrors.StatusError {
 	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 }
 
+// errClientGone is in the errors of what writes to a client that has left, or takes nothing. There's nobody to tell, and
+// nothing to log: the connection is cut off.
+var errClientGone = errors.New("the client is gone")
+
+// clientGone returns errClientGone with what the connection said.
+func clientGone(err error) error { return fmt.Errorf("%w: %w", errClientGone, err) }
+
 // fail answers with the error: as the Status it is, or as the one that its kind asks for (see statusOf). Any other
-// error becomes "internal error", with the cause in the log.
+// error becomes "internal error", with the cause in the log. An answer that has begun is cut off instead, so that the
+// client doesn't take it for whole.
 func (w *response) fail(r *http.Request, err error) {
-	if w.code != 0 { // the answer has begun: cut it off, so that the client doesn't take it for whole
+	switch {
+	case errors.Is(err, errClientGone):
+		w.cutOff = true
+	case w.code != 0:
 		w.internal(r, err)
-		panic(http.ErrAbortHandler)
+		w.cutOff = true
+	default:
+		w.answerStatus(r, w.statusOf(r, err))
 	}
-	w.answerStatus(r, w.statusOf(r, err))
 }
 
 // answerStatus answers with a Status, in the form that the client accepts.
@@ -66,11 +79,15 @@ func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 	if err != nil {
 		media = mediaJSON // also the form of the 406 itself
 	}
+	var body []byte
 	if media == mediaProtobuf {
-		w.writeObject(r, int(answer.Code), media, kubeproto.AppendStatus(nil, statusMessage(answer)))
-		return
+		body = kubeproto.AppendStatus(nil, statusMessage(answer))
+	} else {
+		body = encodeStatus(answer)
 	}
-	w.writeObject(r, int(answer.Code), media, encodeStatus(answer))
+	if err := w.writeObject(r, int(answer.Code), media, body); err != nil {
+		w.fail(r, err)
+	}
 }
 
 // encodeStatus is what a client gets of a Status, as JSON.

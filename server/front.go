@@ -35,6 +35,7 @@ type front struct {
 	listener *connections
 	inflight *inflight
 	http     *http.Server // nil until serve
+	handler  *handler     // likewise
 
 	serving     sync.WaitGroup // the listener's loop
 	connections sync.WaitGroup // net/http's, from accept to close
@@ -44,13 +45,13 @@ type front struct {
 }
 
 func newFront(l *connections) *front {
-	return &front{listener: l, inflight: newInflight()}
+	return &front{listener: l, inflight: newInflight(bounds{reads: maxReads, writes: maxWrites})}
 }
 
 // serve starts the listener's loop. If the loop ends by itself, failed gets the reason, and must have room for it.
 func (f *front) serve(ctx context.Context, h *handler, s *Server, certificate *tls.Certificate, failed chan<- error) {
 	watches, endWatches := context.WithCancelCause(ctx)
-	f.endWatches, f.takeovers.ctx = endWatches, watches
+	f.endWatches, f.takeovers.ctx, f.handler = endWatches, watches, h
 	f.http = &http.Server{
 		Handler:                      h,
 		ReadHeaderTimeout:            cmp.Or(s.timeouts.header, headerTimeout),
@@ -60,7 +61,7 @@ func (f *front) serve(ctx context.Context, h *handler, s *Server, certificate *t
 		MaxHeaderBytes:               maxHeaderBytes,
 		ErrorLog:                     slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // TLS handshakes that failed, and the like
 		BaseContext:                  func(net.Listener) context.Context { return watches },
-		ConnContext:                  markClient,
+		ConnContext:                  markLobby,
 		ConnState:                    f.countConnection,
 		Protocols:                    new(http.Protocols),
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(s.HTTP2MaxStreams, DefaultHTTP2MaxStreams)},

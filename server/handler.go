@@ -17,7 +17,6 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
-	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -54,11 +53,9 @@ type gate struct {
 // capacity is for what requests do at once.
 type capacity struct {
 	inflight *inflight
-	seats    *seats
-	large    *fair.Level // to write a large answer
-	stalled  *fair.Level // to have begun one whose client doesn't take it
-	yaml     *fair.Level // to make a large one YAML
-	bodies   *bodies     // to make objects of large bodies
+	large    semaphore // to write a large answer
+	yaml     semaphore // to make a large one YAML
+	bodies   *bodies   // to make objects of large bodies
 }
 
 // streams are the open watches.
@@ -77,17 +74,6 @@ type call struct {
 	subresource string
 }
 
-// sitting is what a request has of what all share.
-type sitting struct {
-	flow   fair.Flow
-	seat   fair.Seat
-	writes bool // the seat is a write's
-
-	place   fair.Seat    // of capacity.large
-	waits   fair.Seat    // of capacity.stalled
-	reenter func() error // takes the place again
-}
-
 // response is the ResponseWriter that goes through the routes, and what is remembered about a request.
 type response struct {
 	http.ResponseWriter
@@ -102,13 +88,12 @@ type response struct {
 
 	lobby bool // the connection is beyond MaxConnections: it gets a 503
 	capacity
-	leaveBody func() // gives back what the body has of capacity.bodies; nil: nothing
-	sitting
-	received []byte // the body, if read says that it's there
-	read     bool
+	holdsLarge bool   // a place of capacity.large
+	leaveBody  func() // gives back what the body has of capacity.bodies; nil: nothing
 
 	warnings  []string // that the answer has
 	takenOver bool     // by a stream, which finishes it later
+	cutOff    bool     // the client mustn't take the answer for whole: its connection is closed
 }
 
 // handle makes a handler of a function that returns its error instead of answering with it.
@@ -148,8 +133,7 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if w.leaveBody != nil {
 			w.leaveBody()
 		}
-		w.leaveSeat()
-		if cause != nil && !isAbort(cause) {
+		if cause != nil {
 			h.metrics.panics.Inc()
 			stack := debug.Stack()
 			if elsewhere, ok := cause.(*registry.PanicError); ok {
@@ -157,14 +141,14 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			}
 			what := fmt.Sprint(cause)
 			h.log.ErrorContext(r.Context(), "panic", "audit_id", w.auditID, "method", r.Method, "path", shortPath(r), "panic", what, "stack", string(stack))
-			cause = w.afterPanic(r)
+			w.afterPanic(r)
 			w.audit.Panicked(what)
 			w.audit = nil // its last event is written
 		}
 		if !w.takenOver {
 			h.finish(w, r.Method, shortPath(r), time.Since(start))
 		}
-		if cause != nil {
+		if w.cutOff {
 			panic(http.ErrAbortHandler) // net/http closes the connection and says nothing
 		}
 	}()
@@ -186,7 +170,13 @@ func (h *handler) serve(w *response, r *http.Request) {
 	}
 	identified := r
 	if err == nil {
-		identified, err = h.admit(w, r)
+		identified, err = h.fresh(r)
+	}
+	if err == nil {
+		identified, err = h.identify(w, identified)
+	}
+	if err == nil {
+		err = h.authorize(w, identified)
 	}
 	if err != nil {
 		w.fail(r, err)
@@ -195,38 +185,13 @@ func (h *handler) serve(w *response, r *http.Request) {
 	h.routes.ServeHTTP(w, identified)
 }
 
-// admit finds out whose request it is, and whether he may make it. What waits for the store meanwhile is bounded, except
-// that the server's health waits for nobody.
-func (h *handler) admit(w *response, r *http.Request) (*http.Request, error) {
-	if !isHealth(r) && (h.pulse != nil || h.identity.on) {
-		place, err := enter(r.Context(), h.seats.arrivals, fair.Flow{Who: clientOf(r)}, 1, readDeadline/waitShare, "too many requests are arriving, please try again later")
-		if err != nil {
-			return nil, err
-		}
-		defer place.Leave()
-	}
-	r, err := h.fresh(r)
-	if err != nil {
-		return nil, err
-	}
-	if r, err = h.identify(w, r); err != nil {
-		return nil, err
-	}
-	return r, h.authorize(w, r)
-}
-
-func isAbort(cause any) bool {
-	err, ok := cause.(error)
-	return ok && errors.Is(err, http.ErrAbortHandler)
-}
-
-// afterPanic answers 500 if nothing is answered yet. Otherwise it returns why the connection must be closed.
-func (w *response) afterPanic(r *http.Request) any {
+// afterPanic answers 500 if nothing is answered yet.
+func (w *response) afterPanic(r *http.Request) {
 	if w.code != 0 {
-		return http.ErrAbortHandler
+		w.cutOff = true
+		return
 	}
 	w.answerStatus(r, w.internalStatus())
-	return nil
 }
 
 // finish leaves the request's log line and its counts.
@@ -279,20 +244,21 @@ func (w *response) WriteHeader(code int) {
 	if w.code == 0 && code >= 200 {
 		w.code = code
 		w.audit.Started(code)
-		w.leaveSeat()
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Write counts.
+// Write counts. Its error is errClientGone.
 func (w *response) Write(p []byte) (int, error) {
 	if w.code == 0 {
 		w.code = http.StatusOK
 		w.audit.Started(w.code)
-		w.leaveSeat()
 	}
-	n, err := w.writeOut(p)
+	n, err := w.ResponseWriter.Write(p)
 	w.bytes += int64(n)
+	if err != nil {
+		err = clientGone(err)
+	}
 	return n, err
 }
 

@@ -61,6 +61,7 @@ type instance struct {
 	cacher   *cacher.Cacher
 	registry *registry.Registry
 	rights
+	quotas      *quota.Ledger
 	admission   *admission.Chain
 	audit       *audit.Log // nil: nothing is audited
 	controllers *controllers.Controllers
@@ -222,8 +223,8 @@ func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (
 	}
 	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr()), Shared: in.election != nil}
 	who = &identity{tokens: known, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
-	quotas := &quota.Ledger{}
-	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: quotas, Log: in.log}
+	in.quotas = &quota.Ledger{}
+	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: in.quotas, Log: in.log}
 	if s.Access.RBAC() {
 		in.rbac = access.NewRBAC(in.registry)
 		kinds.Authorizer, who.rbac, plugins.Authorizer = in.rbac, in.rbac, in.rbac
@@ -238,7 +239,7 @@ func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
 	}
 	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
-	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: quotas, Log: in.log})
+	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: in.quotas, Log: in.log})
 	return who, nil
 }
 

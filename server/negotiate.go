@@ -174,16 +174,16 @@ func (w *response) wantsPretty(r *http.Request) bool {
 	return strings.HasPrefix(agent, "curl/") || strings.HasPrefix(agent, "Wget/") || strings.HasPrefix(agent, "Mozilla/5.0")
 }
 
-// writeObject answers with one document in the form negotiated. body is JSON, also for YAML, or protobuf.
-func (w *response) writeObject(r *http.Request, code int, media mediaType, body []byte) {
+// writeObject answers with one document in the form negotiated. body is JSON, also for YAML, or protobuf. What was written
+// isn't refused because of its form.
+func (w *response) writeObject(r *http.Request, code int, media mediaType, body []byte) error {
 	if media == mediaYAML {
 		text, err := w.toYAML(r.Context(), body)
 		switch {
 		case err == nil:
 			body = text
 		case r.Method == http.MethodGet || r.Method == http.MethodHead || code >= http.StatusBadRequest:
-			w.fail(r, err)
-			return
+			return err
 		default: // the write has happened and must not be refused: send the JSON, which is YAML too
 		}
 	} else if media == mediaJSON && w.wantsPretty(r) {
@@ -195,7 +195,7 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 	}
 	w.Header().Set("Content-Type", string(media))
 	w.Header().Add("Vary", "Accept, Accept-Encoding")
-	w.writeBody(r, code, body)
+	return w.writeBody(r, code, body)
 }
 
 // What a document may take as YAML, which is built in memory.
@@ -228,11 +228,10 @@ func (w *response) toYAML(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, errYAMLTooLarge()
 	}
 	if len(body) > largeYAML {
-		place, err := enter(ctx, w.yaml, w.flow, 1, largeAnswerWait, tooManyLarge)
-		if err != nil {
+		if err := w.yaml.acquireSoon(ctx); err != nil {
 			return nil, err
 		}
-		defer place.Leave()
+		defer w.yaml.leave()
 	}
 	return yaml.JSONToYAML(body)
 }

@@ -62,8 +62,7 @@ func (h *handler) serveOpenAPIRoot(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.writeDocument(r, newDocument(body), mediaJSON)
-	return nil
+	return w.writeDocument(r, newDocument(body), mediaJSON)
 }
 
 // serveOpenAPI serves one group version's document. With its hash in the query it can be kept forever;
@@ -362,14 +361,13 @@ func (w *response) writeOpenAPI(r *http.Request, doc *openAPIDocument) error {
 		header.Set("ETag", strings.TrimSuffix(header.Get("ETag"), `"`)+gzipTag+`"`)
 		header.Set("Content-Length", strconv.Itoa(len(doc.zipped)))
 		w.WriteHeader(http.StatusOK)
-		w.Write(doc.zipped) // an error means that the client is gone
-		return nil
+		_, err := w.Write(doc.zipped)
+		return err
 	}
 	if doc.media == mediaJSON {
 		return w.writeStream(r, doc.media, doc.unzip)
 	}
 	header.Set("Content-Length", strconv.Itoa(doc.size))
 	w.WriteHeader(http.StatusOK)
-	doc.unzip(w) // an error means that the client is gone
-	return nil
+	return doc.unzip(w)
 }

@@ -229,10 +229,10 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 		if err != nil {
 			return err
 		}
-		w.leaveSeat()
-		if err := h.takeSeat(w, r, classWrite, collectionWrites); err != nil {
+		if err := h.inflight.enterAs(classWrite, collectionWrites-1); err != nil {
 			return err
 		}
+		defer h.inflight.leaveAs(classWrite, collectionWrites-1)
 		w.auditRequest(b)
 		asked.Body = b.data
 		if list, err = t.endpoint.DeleteCollection(r.Context(), asked); err != nil {
@@ -286,8 +286,7 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	case res.Accepted:
 		code = http.StatusAccepted
 	}
-	w.writeObject(r, code, media, res.Object)
-	return nil
+	return w.writeObject(r, code, media, res.Object)
 }
 
 // callVerb calls the registry for a verb on one object: one of those that serveResource lets through.

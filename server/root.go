@@ -36,8 +36,7 @@ func (h *handler) serveRoot(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.writeObject(r, http.StatusOK, media, body)
-	return nil
+	return w.writeObject(r, http.StatusOK, media, body)
 }
 
 var rootPage = template.Must(template.New("root").Parse(`<!DOCTYPE html>

@@ -33,11 +33,11 @@ const endTimeout = 3 * time.Second
 // takenOver is one of them.
 type takenOver struct {
 	carrier
-	watcher *watcher
-	done    *response // what is logged and counted at the end: a copy without what belongs to net/http
-	method  string
-	path    string
-	start   time.Time
+	watch  *openWatch
+	done   *response // what is logged and counted at the end: a copy without what belongs to net/http
+	method string
+	path   string
+	start  time.Time
 }
 
 // carrier carries a stream over a connection that was taken over: as the body of an answer (connSink), or as the
@@ -54,33 +54,32 @@ type carrier interface {
 	cutOff()
 }
 
-// takeOver makes the connection the stream's own, after the headers, and lets the handler return.
-func (h *handler) takeOver(w *response, r *http.Request, s served) error {
-	c, err := h.carry(w, r, s.framing, &s.watcher.bytes)
+// takeOver makes the connection the stream's own, after the headers, and lets the handler return. After a nil error a
+// goroutine owns the watch.
+func (h *handler) takeOver(w *response, r *http.Request, watch *openWatch, f *framing, options watchstream.Options) error {
+	c, err := h.carry(w, r, f, &watch.bytes)
 	if err != nil {
-		s.watcher.cursor.Close()
-		s.closed()
 		return err
 	}
-	w.takenOver = true
 	t := &takenOver{
 		carrier: c,
 		done:    &response{log: w.log, auditID: w.auditID, audit: w.audit, code: w.code, call: call{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}},
-		watcher: s.watcher,
+		watch:   watch,
 		method:  r.Method,
 		path:    shortPath(r),
 		start:   time.Now(),
 	}
+	w.takenOver = true
 	go func() {
 		defer h.takeovers.streams.Done()
-		defer s.closed()
-		h.stream(t, s.options)
+		defer watch.end()
+		h.stream(t, options)
 	}()
 	return nil
 }
 
 // carry answers with the head of a stream and takes the connection from net/http. After a nil error the stream counts as
-// one of takeovers.streams. It panics as net/http's handlers do if the client is gone.
+// one of takeovers.streams.
 func (h *handler) carry(w *response, r *http.Request, f *framing, sent *atomic.Int64) (c carrier, err error) {
 	// Counted before net/http forgets the connection, so that at any time either net/http or we wait for it.
 	h.takeovers.streams.Add(1)
@@ -108,7 +107,7 @@ func (h *handler) carry(w *response, r *http.Request, f *framing, sent *atomic.I
 		err = sink.take(conn)
 	}
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client is gone
+		return nil, clientGone(err)
 	}
 	sink.chunked = r.ProtoAtLeast(1, 1)
 	return sink, nil
@@ -119,9 +118,7 @@ func (h *handler) stream(t *takenOver, options watchstream.Options) {
 	ctx, cancel := context.WithCancelCause(h.takeovers.ctx)
 	var reader sync.WaitGroup
 	reader.Go(func() { cancel(t.listen()) })
-	if h.rechecks() {
-		h.watchers.serve(t.watcher, cancel)
-	}
+	h.watchers.serve(t.watch, cancel)
 	// A write that hangs when the server goes away gets little time more.
 	stop := context.AfterFunc(ctx, t.end)
 
@@ -137,10 +134,10 @@ func (h *handler) stream(t *takenOver, options watchstream.Options) {
 			t.cutOff()
 		}
 		reader.Wait()
-		t.done.bytes = t.watcher.bytes.Load()
+		t.done.bytes = t.watch.bytes.Load()
 		h.finish(t.done, t.method, t.path, time.Since(t.start))
 	}()
-	err := h.unlessTold(t.done, t.path, watchstream.Serve(ctx, t.watcher.cursor, options, t))
+	err := h.unlessTold(t.done, t.path, watchstream.Serve(ctx, t.watch.cursor, options, t))
 	if err == nil {
 		err = t.finish()
 	}

@@ -241,6 +241,32 @@ func TestClientLeaves(t *testing.T) {
 	}
 }
 
+// TestResetBeforeTheHead: a watch ends although its client has reset the connection before the head of the answer was out,
+// so that no stream ever began.
+func TestResetBeforeTheHead(t *testing.T) {
+	t.Parallel()
+	const clients = 300
+	request := "GET " + empty + "?watch=true HTTP/1.1\r\nHost: localhost\r\n"
+	for name, headers := range map[string]string{
+		"chunks":    "",
+		"WebSocket": "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newWidgets(t)
+			for range clients {
+				c := connect(t, s)
+				if _, err := io.WriteString(c, request+headers+"\r\n"); err != nil {
+					t.Fatal(err)
+				}
+				c.(*net.TCPConn).SetLinger(0)
+				c.Close()
+			}
+			await(t, func() bool { return openWatches(s) == 0 && len(watchersOf(t, s).Groups) == 0 })
+		})
+	}
+}
+
 // TestPanicInAStream: code that a Go program brings fails while a watch is shown. That watch is cut off, and
 // nothing else happens.
 func TestPanicInAStream(t *testing.T) {

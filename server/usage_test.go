@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
 )
 
 // TestGauges: what has a bound has a gauge.
@@ -47,5 +49,24 @@ func TestGauges(t *testing.T) {
 			}
 		}
 		return len(lacking) == 0
+	})
+}
+
+// TestLeftovers: what is open is told, each by its name, and is gone when it has ended.
+func TestLeftovers(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	release := server.OccupyReads(t, s.Server, 2)
+	watch := s.Watch(allWidgets + "?watch=true")
+	for _, want := range []string{"1 open watches", "1 groups of watches", "2 reads", "places of connections"} {
+		if err := s.Leftovers(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("there is no %q in: %v", want, err)
+		}
+	}
+	release()
+	watch.Close()
+	until(t, "nothing is left but connections", func() bool {
+		err := s.Leftovers()
+		return err == nil || !strings.Contains(err.Error(), "\n") && strings.Contains(err.Error(), "places of connections")
 	})
 }

@@ -79,3 +79,38 @@ func (in *instance) verify(ctx context.Context) (still bool, err error) {
 func different(key string, cached, stored storage.Revision) error {
 	return fmt.Errorf("%s: revision %d is cached and %d is stored (0: none)", key, cached, stored)
 }
+
+// Leftovers tells, after Close, what requests and connections took and nobody gave back: each of it ends with whoever opened
+// it. The error is nil if there is nothing. Tests call it. What a connection held can take some milliseconds longer than
+// Close. Before Close it tells what is held now.
+func (s *Server) Leftovers() error {
+	in := s.instance()
+	if in == nil {
+		return nil
+	}
+	h, listener := in.front.handler, in.front.listener
+	open, lobby := listener.taken()
+	var left []error
+	for _, held := range []struct {
+		what string
+		n    int
+	}{
+		{"open watches", len(h.watchers.all())},
+		{"groups of watches", int(in.cacher.Usage().Groups)},
+		{"reads", in.front.inflight.now(classRead)},
+		{"writes", in.front.inflight.now(classWrite)},
+		{"requests that only wait", in.front.inflight.now(classWatch)},
+		{"places of large answers", len(h.large)},
+		{"places of answers in YAML", len(h.yaml)},
+		{"places of connections", open},
+		{"seats in the lobby", lobby},
+		{"queues of writes", in.registry.Usage().WriteQueues},
+		{"calls of conversion webhooks", in.registry.Usage().WebhookCalls},
+		{"charges of quotas", in.quotas.Open()},
+	} {
+		if held.n != 0 {
+			left = append(left, fmt.Errorf("%d %s", held.n, held.what))
+		}
+	}
+	return errors.Join(left...)
+}

@@ -57,6 +57,5 @@ func (h *handler) serveVersion(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.writeObject(r, http.StatusOK, media, body)
-	return nil
+	return w.writeObject(r, http.StatusOK, media, body)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,8 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -37,41 +40,82 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	options.Sweeper = h.sweeper
 	framing := framingOf(media)
 	w.Header().Set("Content-Type", framing.media)
-	watcher, gone, err := h.watchers.add(t, r, cursor, w.admitted)
+	watch, err := h.open(t, r, cursor, w.admitted)
 	if err != nil {
-		cursor.Close()
 		return err
 	}
-	uncount := h.metrics.watching(t.endpoint)
-	closed := func() { gone(); uncount() }
+	defer func() {
+		if !w.takenOver {
+			watch.end()
+		}
+	}()
 	if r.ProtoMajor == 1 {
-		return h.takeOver(w, r, served{watcher, framing, options, closed})
-	}
-	defer closed()
-	ctx := r.Context()
-	if h.rechecks() {
-		var end context.CancelCauseFunc
-		ctx, end = context.WithCancelCause(ctx)
-		defer end(nil)
-		h.watchers.serve(watcher, end)
+		return h.takeOver(w, r, watch, framing, options)
 	}
 	sink := &httpSink{
 		w:        w,
 		control:  http.NewResponseController(w.ResponseWriter),
 		events:   h.metrics.watchEvents(t.endpoint),
 		framing:  framing,
-		sent:     &watcher.bytes,
+		sent:     &watch.bytes,
 		deadline: deadline{timeout: h.watchWriteTimeout},
 	}
 	sink.deadline.set = sink.control.SetWriteDeadline
 	if err := sink.open(); err != nil {
-		cursor.Close()
-		panic(http.ErrAbortHandler) // the client is gone
+		return clientGone(err)
 	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	defer cancel(nil)
+	h.watchers.serve(watch, cancel)
 	if err := h.unlessTold(w, shortPath(r), watchstream.Serve(ctx, cursor, options, sink)); err != nil {
-		panic(http.ErrAbortHandler) // cut off: a clean end would tell the client that it has all
+		return clientGone(err) // cut off: a clean end would tell the client that it has all
 	}
 	return nil
+}
+
+// openWatch is one open watch, from open to end. It has one owner, which ends it whatever happens: the handler, by defer, or
+// from takeOver on the stream's goroutine, likewise.
+type openWatch struct {
+	resource  string // "widgets.v1.example.com"
+	userAgent string
+	cursor    *cacher.Cursor
+	opened    time.Time
+	bytes     atomic.Int64 // sent
+	admitted
+
+	among   *watchers // that it's one of
+	uncount func()    // takes it out of the metrics
+
+	cancel  context.CancelCauseFunc // ends its stream; nil until it's served. watchers.mu guards it
+	revoked bool                    // see revoke. watchers.mu guards it
+}
+
+// maxUserAgent is how much of a User-Agent is kept, in bytes.
+const maxUserAgent = 128
+
+// open makes an open watch of a cursor. Beyond maxWatches it closes the cursor, and the error is a 429.
+func (h *handler) open(t target, r *http.Request, cursor *cacher.Cursor, by admitted) (*openWatch, error) {
+	o := &openWatch{
+		admitted:  by,
+		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
+		userAgent: strings.Clone(clip.To(r.UserAgent(), maxUserAgent)),
+		cursor:    cursor,
+		opened:    time.Now(),
+		among:     h.watchers,
+	}
+	if err := h.watchers.add(o); err != nil {
+		cursor.Close()
+		return nil, err
+	}
+	o.uncount = h.metrics.watching(t.endpoint)
+	return o, nil
+}
+
+// end gives back all that an open watch holds.
+func (o *openWatch) end() {
+	o.cursor.Close()
+	o.among.remove(o)
+	o.uncount()
 }
 
 // framing is a form in which events are written.
@@ -110,14 +154,6 @@ func framingOf(media mediaType) *framing {
 		return &framingProtobuf
 	}
 	return &framingJSON
-}
-
-// served is a watch whose stream is about to begin.
-type served struct {
-	watcher *watcher
-	framing *framing
-	options watchstream.Options
-	closed  func() // to be called when the stream has ended
 }
 
 // tell answers with a stream of one ERROR event.

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -20,30 +19,16 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
 // watchers are the open watches of a server, for the page about them and for the metrics of their lag.
 type watchers struct {
-	mu     sync.Mutex // guards open and turned, and of each watcher end and revoked
-	open   map[*watcher]struct{}
+	mu     sync.Mutex // guards open and turned, and of each watch cancel and revoked
+	open   map[*openWatch]struct{}
 	turned int // how many were opened or closed
 	most   int // that may be open; not guarded
-}
-
-// watcher is one open watch.
-type watcher struct {
-	resource  string // "widgets.v1.example.com"
-	userAgent string
-	cursor    *cacher.Cursor
-	opened    time.Time
-	bytes     atomic.Int64 // sent
-	admitted
-
-	end     context.CancelCauseFunc // ends it; nil until it's served
-	revoked bool                    // see revoke
 }
 
 // admitted is why a request was let in.
@@ -56,55 +41,47 @@ type admitted struct {
 // can have thousands. One that waits takes about 20 KiB there, so that this many take some 1.3 GiB.
 const maxWatches = 1 << 16
 
-func newWatchers() *watchers { return &watchers{open: map[*watcher]struct{}{}, most: maxWatches} }
+func newWatchers() *watchers { return &watchers{open: map[*openWatch]struct{}{}, most: maxWatches} }
 
-// maxUserAgent is how much of a User-Agent is kept, in bytes.
-const maxUserAgent = 128
-
-// add notes a watch as open until the function it returns is called. Beyond maxWatches it returns
-// a 429.
-func (ws *watchers) add(t target, r *http.Request, cursor *cacher.Cursor, by admitted) (w *watcher, closed func(), err error) {
-	w = &watcher{
-		admitted:  by,
-		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
-		userAgent: strings.Clone(clip.To(r.UserAgent(), maxUserAgent)),
-		cursor:    cursor,
-		opened:    time.Now(),
-	}
+// add notes a watch as open, until remove. Beyond maxWatches it returns a 429.
+func (ws *watchers) add(w *openWatch) error {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	if len(ws.open) >= ws.most {
-		return nil, nil, retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many watches are open, please try again later")
+		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many watches are open, please try again later")
 	}
 	ws.open[w] = struct{}{}
 	ws.turned++
-	return w, func() {
-		ws.mu.Lock()
-		defer ws.mu.Unlock()
-		delete(ws.open, w)
-		ws.turned++
-	}, nil
+	return nil
+}
+
+// remove undoes add.
+func (ws *watchers) remove(w *openWatch) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	delete(ws.open, w)
+	ws.turned++
 }
 
 // serve notes how a watch can be ended.
-func (ws *watchers) serve(w *watcher, end context.CancelCauseFunc) {
+func (ws *watchers) serve(w *openWatch, cancel context.CancelCauseFunc) {
 	ws.mu.Lock()
-	w.end = end
+	w.cancel = cancel
 	revoked := w.revoked
 	ws.mu.Unlock()
 	if revoked {
-		end(watchstream.ErrRevoked)
+		cancel(watchstream.ErrRevoked)
 	}
 }
 
 // revoke ends a watch whose user may no longer watch, or whose credential doesn't count any more.
-func (ws *watchers) revoke(w *watcher) {
+func (ws *watchers) revoke(w *openWatch) {
 	ws.mu.Lock()
 	w.revoked = true
-	end := w.end
+	cancel := w.cancel
 	ws.mu.Unlock()
-	if end != nil {
-		end(watchstream.ErrRevoked)
+	if cancel != nil {
+		cancel(watchstream.ErrRevoked)
 	}
 }
 
@@ -138,10 +115,10 @@ func (ws *watchers) tidy(ctx context.Context, free func()) {
 	}
 }
 
-func (ws *watchers) all() []*watcher {
+func (ws *watchers) all() []*openWatch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	all := make([]*watcher, 0, len(ws.open))
+	all := make([]*openWatch, 0, len(ws.open))
 	for w := range ws.open {
 		all = append(all, w)
 	}

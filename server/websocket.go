@@ -64,7 +64,7 @@ func upgrade(w *response, r *http.Request, sink *connSink) (carrier, error) {
 	})
 	switch {
 	case hand.taken && err != nil:
-		panic(http.ErrAbortHandler) // the client is gone
+		return nil, clientGone(err)
 	case err != nil:
 		return nil, statusError(int32(hand.refusal), metav1.StatusReasonBadRequest, err.Error())
 	}

@@ -45,6 +45,16 @@ func (l *Ledger) end(namespace string) {
 	}
 }
 
+// Open returns how many requests are under way in all namespaces together.
+func (l *Ledger) Open() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, a := range l.open {
+		n += a.requests
+	}
+	return n
+}
+
 // Idle tells whether no request is under way in a namespace.
 func (l *Ledger) Idle(namespace string) bool {
 	l.mu.Lock()

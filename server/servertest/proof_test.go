@@ -23,8 +23,8 @@ func (f *failures) Errorf(format string, args ...any) {
 	f.errors = append(f.errors, fmt.Sprintf(format, args...))
 }
 
-// TestProof: the end of a server fails the test if a goroutine is left, or if its caches can't be proved right, and
-// else doesn't.
+// TestProof: the end of a server fails the test if a goroutine is left, or something that a request took, or if its caches
+// can't be proved right, and else doesn't.
 func TestProof(t *testing.T) {
 	for name, test := range map[string]struct {
 		leak    bool // a goroutine that the server's own started

@@ -93,20 +93,29 @@ func prove(ctx context.Context, t testing.TB, s *server.Server, client *http.Cli
 	if err := s.Close(); err != nil {
 		t.Errorf("close the server: %v", err)
 	}
-	if left := awaitNone(ctx, label); left != "" {
+	if left := awaitNone(ctx, func() string { return labelled(label) }); left != "" {
 		t.Errorf("the server left goroutines behind:\n%s", left)
+	}
+	left := awaitNone(ctx, func() string {
+		if err := s.Leftovers(); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	if left != "" {
+		t.Errorf("the server holds what nobody gave back:\n%s", left)
 	}
 }
 
 const labelKey = "apiserver-lite"
 
-// awaitNone returns the stacks of labelled goroutines that are still there when ctx ends: "" as
-// soon as there are none. (One that has told its owner that it's done needs a moment to go.)
-func awaitNone(ctx context.Context, label string) string {
+// awaitNone returns what is still left when ctx ends: "" as soon as there is nothing. (A goroutine that has told its owner
+// that it's done needs a moment to go.)
+func awaitNone(ctx context.Context, what func() string) string {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		left := labelled(label)
+		left := what()
 		if left == "" {
 			return ""
 		}

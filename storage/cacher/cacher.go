@@ -39,6 +39,7 @@ type Cacher struct {
 type stats struct {
 	encodings, relisted, undecodable, tapesExpired atomic.Int64
 
+	groups    atomic.Int64 // of all resources
 	ringBytes atomic.Int64 // in the rings of all groups
 	framed    atomic.Int64 // bytes of frames that readers made of events, since addFrames last trimmed the logs
 }

@@ -110,6 +110,7 @@ func (r *Resource) joinLocked(o WatchOptions, key groupKey) *group {
 		g.floor = r.log.head()
 		r.groups[key] = g
 		r.index.add(g)
+		r.cacher.stats.groups.Add(1)
 	}
 	g.members++
 	return g
@@ -123,6 +124,7 @@ func (r *Resource) leave(g *group, h *cohort) {
 	if g.members--; g.members == 0 {
 		delete(r.groups, g.groupKey)
 		r.index.remove(g)
+		r.cacher.stats.groups.Add(-1)
 		r.cacher.stats.ringBytes.Add(-entryBytes * int64(len(g.ring)))
 	}
 }

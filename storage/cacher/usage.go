@@ -3,6 +3,7 @@ package cacher
 // Usage says how much the cacher holds, and of which bound.
 type Usage struct {
 	LogBytes       int64 // in the logs of all resources, of totalLogBytes
+	Groups         int64 // of watchers that ask for the same; those of open watches, and no others
 	RingBytes      int64 // in the rings of groups, at most groupEntries for each open watch
 	StretchBytes   int64 // in decoded stretches of etcd's history, of stretchBytes
 	Snapshots      int   // kept for continue tokens, of keptSnapshots
@@ -23,6 +24,7 @@ func (c *Cacher) Usage() (u Usage) {
 	}
 	u.Resources = len(c.resources)
 	c.mu.RUnlock()
+	u.Groups = c.stats.groups.Load()
 	u.RingBytes, u.StretchBytes = c.stats.ringBytes.Load(), c.stretches.bytes.Load()
 	u.StateBytes, u.StateRetained = c.states.bytes.Load(), c.states.retained()
 	u.MessageBytes = c.messages.bytes.Load()
