@@ -272,46 +272,85 @@ func (f *flags) parseWriting() error {
 	return nil
 }
 
-func flagSet(f *flags) *pflag.FlagSet {
+// flagGroup is what --help and docs/flags.md show under one title.
+type flagGroup struct {
+	title string
+	flags *pflag.FlagSet
+}
+
+// flagGroups are the program's flags, each in one group, in the order in which somebody needs them.
+func flagGroups(f *flags) []flagGroup {
 	s := &f.server
-	set := pflag.NewFlagSet("apiserver-lite", pflag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	set.Usage = func() {}
+	var groups []flagGroup
+	group := func(title string) *pflag.FlagSet {
+		set := pflag.NewFlagSet(title, pflag.ContinueOnError)
+		groups = append(groups, flagGroup{title: title, flags: set})
+		return set
+	}
+
+	set := group("Where it serves")
 	set.StringVar(&s.Listen, "listen", server.DefaultListen, "address to serve on: host:port (port 0 picks one) or unix:/path")
 	set.StringVar(&s.URLFile, "url-file", "", "file to write the URL to when ready")
-	set.StringVar(&s.DataDir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")
-	s.Etcd.AddFlags(set)
-	set.BoolVar(&s.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
-	s.Cluster.AddFlags(set)
-	set.DurationVar(&s.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
-	set.BoolVar(&s.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
-	s.Plugins.AddFlags(set)
-	set.StringVar(&s.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of garbage-collector,namespace,expiry,serviceaccount,clusterrole-aggregation,resourcequota")
-	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
-	set.StringVar((*string)(&s.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
-	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services, with --builtin=all")
-	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which webhooks may be called besides public addresses")
+	set.StringVar(&s.KubeconfigFile, "write-kubeconfig", "", "file to write a kubeconfig to when ready, with mode 0600; removed at exit")
 	set.StringSliceVar(&s.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
 	set.StringSliceVar(&s.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions, as '^https://app\\.example$', for the origins of web pages of other sites that may use this server")
+
+	set = group("Data")
+	set.StringVar(&s.DataDir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")
+	set.BoolVar(&s.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
+	set.DurationVar(&s.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
+
+	set = group("What it serves and does")
+	set.StringVar((*string)(&s.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
+	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services, with --builtin=all")
+	set.StringVar(&s.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of garbage-collector,namespace,expiry,serviceaccount,clusterrole-aggregation,resourcequota")
+	set.BoolVar(&s.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
+	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
+	s.Plugins.AddFlags(set)
+	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which webhooks may be called besides public addresses")
+
+	set = group("TLS and tokens")
 	set.BoolVar(&s.TLS, "tls", false, "serve HTTPS with a certificate made for it, tls.crt in the data directory")
 	set.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")
 	set.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM file with its key")
 	set.StringVar(&s.TokenFile, "token-file", "", "file with the bearer tokens to accept, one per line ("+envPrefix+"TOKEN holds one)")
-	s.Access.AddFlags(set)
-	set.StringVar(&s.KubeconfigFile, "write-kubeconfig", "", "file to write a kubeconfig to when ready, with mode 0600; removed at exit")
-	s.Audit.AddFlags(set)
-	set.DurationVar(&s.WatchWriteTimeout, "watch-write-timeout", server.DefaultWatchWriteTimeout, "how long a watch's client may take nothing before it's cut off")
-	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams", server.DefaultHTTP2MaxStreams, "requests that one HTTP/2 connection may have open")
+
+	s.Access.AddFlags(group("Users and their rights"))
+	s.Audit.AddFlags(group("Audit log"))
+
+	set = group("Bounds")
 	set.IntVar(&s.MaxConnections, "max-connections", 0, "connections that may be open; further ones are told to come back (default 65536, or what the limit of open files leaves)")
+	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams", server.DefaultHTTP2MaxStreams, "requests that one HTTP/2 connection may have open")
+	set.DurationVar(&s.WatchWriteTimeout, "watch-write-timeout", server.DefaultWatchWriteTimeout, "how long a watch's client may take nothing before it's cut off")
+
+	s.Cluster.AddFlags(group("Several processes, one store"))
+	s.Etcd.AddFlags(group("An etcd cluster elsewhere"))
+
+	set = group("The process")
 	set.StringVar(&f.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
 	set.Var(&f.parent, "exit-with-parent", "shut down when the process that started this one ends; =PID names it")
 	set.Lookup("exit-with-parent").NoOptDefVal = "true"
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
+	return groups
+}
+
+// flagSet is all of flagGroups.
+func flagSet(f *flags) *pflag.FlagSet {
+	set := pflag.NewFlagSet("apiserver-lite", pflag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.Usage = func() {}
+	for _, g := range flagGroups(f) {
+		set.AddFlagSet(g.flags)
+	}
 	return set
 }
 
 func usage(f *flags) string {
-	return "Usage: apiserver-lite [flags]\n       apiserver-lite " + strings.Join(cli.Names, "|") + " ...\n       apiserver-lite " + envtestCommand + " DIR\n       apiserver-lite " + migrate.Name + " --from DIR|--to DIR --etcd-servers URL,...\n\nThe commands talk to a server: apiserver-lite watch --help has more. " + envtestCommand + " fills a directory for KUBEBUILDER_ASSETS. " + migrate.Name + " moves data into an etcd cluster, or back.\n\nEach flag is also an environment variable: --data-dir is " + envPrefix + "DATA_DIR.\n\n" + flagSet(f).FlagUsages()
+	text := "Usage: apiserver-lite [flags]\n       apiserver-lite " + strings.Join(cli.Names, "|") + " ...\n       apiserver-lite " + envtestCommand + " DIR\n       apiserver-lite " + migrate.Name + " --from DIR|--to DIR --etcd-servers URL,...\n\nThe commands talk to a server: apiserver-lite watch --help has more. " + envtestCommand + " fills a directory for KUBEBUILDER_ASSETS. " + migrate.Name + " moves data into an etcd cluster, or back.\n\nEach flag is also an environment variable: --data-dir is " + envPrefix + "DATA_DIR.\n"
+	for _, g := range flagGroups(f) {
+		text += "\n" + g.title + ":\n" + g.flags.FlagUsages()
+	}
+	return text
 }
 
 // commands are the words that may come instead of flags.

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-var update = flag.Bool("update", false, "write what is generated into the README")
+var update = flag.Bool("update", false, "write what is generated into docs/flags.md")
 
 const readmePath = "../README.md"
 
@@ -232,51 +232,64 @@ func TestReadmeWalkThrough(t *testing.T) {
 	w.interrupt(server)
 }
 
-// The README's table of flags stands between these.
+// The tables of flags stand between these in docs/flags.md.
 const (
-	flagsBegin = "<!-- flags: made from --help by `go test ./e2e -run TestReadmeFlags -update` -->\n"
+	flagsPath  = "../docs/flags.md"
+	flagsBegin = "<!-- flags: made from --help by `go test ./e2e -run TestFlagsPage -update` -->\n"
 	flagsEnd   = "<!-- end of flags -->\n"
 )
 
-// flagPattern takes a line of --help apart: the flag, its value, what it does, its default.
-var flagPattern = regexp.MustCompile(`(?m)^ +(--[a-z0-9-]+)(?: ([a-zA-Z0-9]+)(?:\[=[^\]]*\])?)? {2,}(.*?)(?: \(default "?([^() ]*?)"?\))?$`)
+var (
+	// groupPattern finds the title of a group of flags in --help, and the group's lines.
+	groupPattern = regexp.MustCompile(`(?m)^([A-Z].*):\n((?: +--.*\n)+)`)
+	// flagPattern takes a line of --help apart: the flag, its value, what it does, its default.
+	flagPattern = regexp.MustCompile(`(?m)^ +(--[a-z0-9-]+)(?: ([a-zA-Z0-9]+)(?:\[=[^\]]*\])?)? {2,}(.*?)(?: \(default "?([^() ]*?)"?\))?$`)
+)
 
-// TestReadmeFlags compares the table with what --help says.
-func TestReadmeFlags(t *testing.T) {
+// TestFlagsPage compares the page of flags with what --help says.
+func TestFlagsPage(t *testing.T) {
 	t.Parallel()
 	output, err := exec.Command(binary, "--help").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
 	help := string(output)
-	table := []string{"| flag | default | |\n", "|---|---|---|\n"}
-	for _, m := range flagPattern.FindAllStringSubmatch(help, -1) {
-		name, value, text, standard := m[1], m[2], m[3], m[4]
-		if value != "" {
-			name += " " + strings.ToUpper(value)
+	var tables strings.Builder
+	understood := 0
+	for _, group := range groupPattern.FindAllStringSubmatch(help, -1) {
+		tables.WriteString("\n## " + group[1] + "\n\n| flag | default | |\n|---|---|---|\n")
+		for _, m := range flagPattern.FindAllStringSubmatch(group[2], -1) {
+			name, value, text, standard := m[1], m[2], m[3], m[4]
+			if value != "" {
+				name += " " + strings.ToUpper(value)
+			}
+			if standard != "" {
+				standard = "`" + standard + "`"
+			}
+			tables.WriteString("| `" + name + "` | " + standard + " | " + text + " |\n")
+			understood++
 		}
-		if standard != "" {
-			standard = "`" + standard + "`"
-		}
-		table = append(table, "| `"+name+"` | "+standard+" | "+text+" |\n")
 	}
-	if n := strings.Count(help, "\n      --"); len(table) != n+2 {
-		t.Fatalf("--help has %d flags, and %d were understood:\n%s", n, len(table)-2, help)
+	if n := strings.Count(help, "\n      --"); understood != n {
+		t.Fatalf("--help has %d flags, and %d were understood:\n%s", n, understood, help)
 	}
-	readme := readReadme(t)
-	before, rest, found := strings.Cut(readme, flagsBegin)
+	content, err := os.ReadFile(flagsPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(content), flagsBegin)
 	have, after, closed := strings.Cut(rest, flagsEnd)
 	if !found || !closed {
-		t.Fatal("the README has no place for the flags")
+		t.Fatal("docs/flags.md has no place for the flags")
 	}
-	want := strings.Join(table, "")
+	want := tables.String() + "\n"
 	if have == want {
 		return
 	}
 	if !*update {
-		t.Fatalf("the README's table of flags isn't what --help says; run this test with -update")
+		t.Fatalf("the tables of docs/flags.md aren't what --help says; run this test with -update")
 	}
-	if err := os.WriteFile(readmePath, []byte(before+flagsBegin+want+flagsEnd+after), 0o644); err != nil {
+	if err := os.WriteFile(flagsPath, []byte(before+flagsBegin+want+flagsEnd+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
