@@ -14,8 +14,8 @@
 // that it knows. If the store is another one, Follow returns storage.ErrRewound, and Barrier fails until Follow is called
 // again, which means that the caches have what the store is now.
 //
-// Each watch has a stream of its own. A watch that has owed an answer to a request for its progress for too long begins
-// again.
+// Each watch has a stream of its own. A watch that is asked for its progress, and comes no further for too long, begins
+// again, mostly at another member: one whose disk hangs answers with an old revision.
 //
 // History is read by watches that begin in the past (history.go), and lists by pages that grow. The replicas agree on what
 // history is removed: each calls Compact, and by marks in the store one of them does it (compactor.go).
@@ -26,7 +26,7 @@
 // Locks: Store.followMu before follower.mu; looks.mu, known.mu and progress.mu are leaves. Nobody waits under one,
 // apart from followMu, which is held until a stopped follower has ended; that doesn't wait for etcd.
 //
-// Bounds: maxTailBytes wait for Follow, and the watch may be maxLag revisions behind; beyond either the feed lists anew.
+// Bounds: maxTailBytes wait for Follow, and a watch begins at most maxLag revisions behind; beyond either the feed lists anew.
 // readTimeout, pageTimeout, writeTimeout and historyTimeout bound what etcd may take; listKeys and listBytes a page of a
 // list, and maxMarks the marks of the history.
 package remote

@@ -33,7 +33,7 @@ type follower struct {
 	taken   storage.Revision   // Follow has returned everything up to it
 	err     error              // why it ended; nil while it runs
 	watcher clientv3.Watcher   // of the watch that is open, for progress requests; nil if none is
-	owed    time.Time          // since when the watch owes an answer to a progress request; zero if it owes none
+	owed    time.Time          // since when the watch owes an answer that brings something; zero if it owes none
 	again   context.CancelFunc // ends the watch, so that run begins another; of none while watcher is nil
 }
 
@@ -228,12 +228,12 @@ func (f *follower) watch() error {
 	return errors.New("the stream was closed")
 }
 
-// receive takes what a response has. The header of one with events may be of a later revision than they are.
+// receive takes what a response has. The header of one with events may be of a later revision than they are. Only a response
+// that brings the follower further pays what the watch owes.
 func (f *follower) receive(res clientv3.WatchResponse) error {
 	changes := f.decode(res.Events)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.owed = time.Time{}
 	before := f.upTo
 	for _, c := range changes {
 		f.bytes += changeBytes + int64(len(c.Key)+len(c.Value))
@@ -248,6 +248,7 @@ func (f *follower) receive(res clientv3.WatchResponse) error {
 		return fmt.Errorf("%w: more than %d bytes of changes wait", storage.ErrCompacted, int64(maxTailBytes))
 	}
 	if f.upTo > before {
+		f.owed = time.Time{} // a member that lags answers, too, but brings nothing
 		f.store.known.seeChange(f.upTo)
 		f.store.known.seeWrite(newestWrite(changes))
 		f.signal()

@@ -15,7 +15,7 @@ import (
 // TestOwedAnswers: a watch begins again when it has owed an answer for too long, and not because it was idle.
 func TestOwedAnswers(t *testing.T) {
 	began := 0
-	f := &follower{store: &Store{}, upTo: 5, again: func() { began++ }}
+	f := &follower{store: &Store{}, upTo: 5, news: make(chan struct{}, 1), again: func() { began++ }}
 	opened := time.Now()
 	idle := opened.Add(time.Hour)
 	is := func(what string, at time.Time, want step, wantBegan int) {
@@ -32,10 +32,48 @@ func TestOwedAnswers(t *testing.T) {
 	is("it was idle", idle, askProgress, 0)
 	is("it owes an answer", idle.Add(silence), askProgress, 0)
 	is("it owes one for too long", idle.Add(silence+1), waitMore, 1)
-	if err := f.receive(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: 5}}); err != nil {
-		t.Fatal(err)
+	answer := func(rev int64) {
+		t.Helper()
+		if err := f.receive(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: rev}}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	is("it has answered", idle.Add(2*silence), askProgress, 1)
+	answer(5)
+	is("it has answered as a member does that lags", idle.Add(2*silence), waitMore, 2)
+	answer(6)
+	later := idle.Add(time.Hour)
+	if _, got := f.next(7, later); got != askProgress || began != 2 {
+		t.Errorf("it came further, and was idle: step %d after %d new watches", got, began)
+	}
+}
+
+// TestMemberThatLags: a member whose disk hangs answers each request for progress with the revision that it had. The watch begins
+// again elsewhere.
+func TestMemberThatLags(t *testing.T) {
+	began := 0
+	f := &follower{store: &Store{}, upTo: 10, taken: 10, news: make(chan struct{}, 1), again: func() { began++ }}
+	f.watcher = clientv3.NewWatchFromWatchClient(nil, nil)
+	now := time.Now()
+	for asked := time.Duration(0); began == 0; asked += progressInterval {
+		if asked > 2*silence {
+			t.Fatalf("%v of answers at revision 10, and 20 wanted: the watch didn't begin again", asked)
+		}
+		f.next(20, now.Add(asked))
+		if err := f.receive(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: 10}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f.owed = time.Time{} // as a new watch begins
+	for i, rev := 0, int64(10); i < 100; i++ {
+		f.next(1000, now.Add(time.Duration(i)*silence/2))
+		rev++
+		if err := f.receive(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: rev}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if began != 1 {
+		t.Errorf("a watch that comes further began again %d times", began-1)
+	}
 }
 
 // TestFollowerBounds: beyond either of its bounds the follower ends with ErrCompacted and keeps nothing, so that the feed lists

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,7 +43,7 @@ func (s *Store) Changes(ctx context.Context, st storage.Stretch) ([]storage.Chan
 	return changes, upTo, nil
 }
 
-// historyTimeout is how long a stretch may take while etcd sends nothing. etcd reads it from its disk, and serves the
+// historyTimeout is how long a stretch may take while etcd sends nothing of it. etcd reads it from its disk, and serves the
 // watches that lag one after the other.
 const historyTimeout = 10 * time.Second
 
@@ -77,10 +78,10 @@ func (s *Store) history(ctx context.Context, st storage.Stretch) (_ []storage.Ch
 			watcher.RequestProgress(within) // an error shows in the responses
 			cancel()
 		case res, open := <-responses:
-			quiet.Reset(historyTimeout)
+			before := r.upTo
 			switch {
-			case !open:
-				return nil, 0, fmt.Errorf("%w: the stream of the history was closed", storage.ErrUnavailable)
+			case !open: // perhaps because ctx has ended
+				return nil, 0, cmp.Or(ctx.Err(), fmt.Errorf("%w: the stream of the history was closed", storage.ErrUnavailable))
 			case res.CompactRevision > 0:
 				s.compacted.Raise(storage.Revision(res.CompactRevision))
 				return nil, 0, storage.ErrCompacted
@@ -90,6 +91,9 @@ func (s *Store) history(ctx context.Context, st storage.Stretch) (_ []storage.Ch
 				r.upTo = min(st.Through, max(r.upTo, storage.Revision(res.Header.Revision)))
 			}
 			r.take(res.Events)
+			if r.upTo > before { // other answers tell only that the member lags
+				quiet.Reset(historyTimeout)
+			}
 		}
 	}
 	return slices.Clip(r.changes), r.upTo, nil

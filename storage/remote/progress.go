@@ -23,7 +23,8 @@ const (
 	// earlier revision. A read that needs the second request waits for that long.
 	progressInterval = 50 * time.Millisecond
 	// silence is after which time a watch that owes an answer begins again, mostly at another member: many times what an
-	// answer takes, and less than a client waits for a consistent read.
+	// answer takes, and less than a client waits for a consistent read. A member whose disk hangs goes on answering, with the
+	// revision that it had, so an answer counts only if it brings the watch further.
 	silence = 2 * time.Second
 )
 
@@ -89,7 +90,8 @@ const (
 )
 
 // next returns what to do now so that the watch gets to a revision, and the watcher to ask. A watch that has owed an answer
-// for too long begins again. One that was merely idle owes none.
+// for too long begins again: it was asked for a later revision, and hasn't come any further since. One that was merely idle
+// owes none.
 func (f *follower) next(wanted storage.Revision, now time.Time) (clientv3.Watcher, step) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
