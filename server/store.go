@@ -92,7 +92,6 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 func (in *instance) compact(ctx context.Context, s *Server) error {
 	return in.remote.Compact(ctx, remote.Compaction{
 		History: cmp.Or(s.History, DefaultHistory), Interval: cmp.Or(s.Etcd.CompactionInterval, remote.DefaultCompactionInterval),
-		Acts:  func() bool { _, leads := in.election.Leading(); return leads },
 		Floor: in.cacher.Position,
 	})
 }

@@ -1,5 +1,5 @@
 // Package election says which of several processes over one etcd leads: only it collects garbage, empties namespaces,
-// compacts history, and does the rest of what one may do at a time.
+// and does the rest of what one may do at a time.
 //
 // Each process that wants to lead has a key under Prefix, which lives as long as its lease. The process with the oldest key
 // leads. A key is written once, so its revision names one term of leadership: the writes of a term have the condition that the

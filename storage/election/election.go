@@ -28,6 +28,8 @@ const (
 	// retryPause is how long a process waits before it wants to lead again, after something has failed. It's short
 	// compared with leaseTime, and etcd isn't asked more than twice a second.
 	retryPause = 500 * time.Millisecond
+	// reportInterval is how often the log says, at most, that this process can't take part: nobody may be leading then.
+	reportInterval = time.Minute
 )
 
 // Options of an Election.
@@ -106,6 +108,7 @@ func (e *Election) set(fence *storage.Condition) {
 // context that ends with the leadership. Writes with that context fail with storage.ErrFenced as soon as another process may
 // lead. Run returns nil once ctx has ended and during has returned, or the error of during if that ends by itself.
 func (e *Election) Run(ctx context.Context, during func(ctx context.Context) error) error {
+	var reported time.Time
 	for {
 		err := e.take(ctx, during)
 		var ended *endedError
@@ -115,7 +118,10 @@ func (e *Election) Run(ctx context.Context, during func(ctx context.Context) err
 		case errors.As(err, &ended):
 			return ended.cause
 		}
-		e.log.Debug("this process wants to lead again", "after", err)
+		if err != nil && time.Since(reported) >= reportInterval {
+			reported = time.Now()
+			e.log.Warn("this process can't lead the replicas, or wait for its turn; it tries again, and says so once a minute at most", "error", err)
+		}
 		select {
 		case <-time.After(retryPause):
 		case <-ctx.Done():

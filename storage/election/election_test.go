@@ -1,15 +1,19 @@
 package election_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/goleak"
 
@@ -196,4 +200,35 @@ func TestEndsByItself(t *testing.T) {
 	if keys, err := e.Client.Get(t.Context(), election.Prefix, clientv3.WithPrefix()); err != nil || len(keys.Kvs) > 0 {
 		t.Errorf("it left %v, %v", keys, err)
 	}
+}
+
+// refusingLease grants none, as an etcd at its quota does.
+type refusingLease struct {
+	clientv3.Lease
+	asked int
+}
+
+func (l *refusingLease) Grant(context.Context, int64) (*clientv3.LeaseGrantResponse, error) {
+	l.asked++
+	return nil, rpctypes.ErrNoSpace
+}
+
+// TestNobodyCanLead: the log says why no lease is granted, once a minute at most.
+func TestNobodyCanLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const minutes = 10
+		ctx, cancel := context.WithTimeout(t.Context(), minutes*time.Minute-time.Second)
+		defer cancel()
+		var log bytes.Buffer
+		lease := &refusingLease{}
+		client := clientv3.NewCtxClient(ctx)
+		client.Lease = lease
+		e := election.New(client, election.Options{Log: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+		if err := e.Run(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "database space exceeded"); n != minutes || lease.asked < 10*minutes {
+			t.Errorf("%d lines in %d minutes and %d tries:\n%s", n, minutes, lease.asked, &log)
+		}
+	})
 }

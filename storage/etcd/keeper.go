@@ -14,6 +14,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/age"
 )
 
 const (
@@ -78,7 +80,7 @@ func newKeeper(s *Server, o Options) (*keeper, error) {
 	}
 	k := &keeper{
 		local: local, database: db, dir: d, log: o.Log, quota: o.QuotaBytes, room: room, marks: m, cluster: s.cluster,
-		historyClock: historyClock{base: base, began: time.Now()},
+		historyClock: historyClock{at: base, last: time.Now()},
 		writeCount:   writeCount{writes: local.Watchable().NewWatchStream(), of: s.snapshots.Load()},
 	}
 	k.noteAlarms()
@@ -87,12 +89,24 @@ func newKeeper(s *Server, o Options) (*keeper, error) {
 
 // historyClock counts the time that servers ran on the directory.
 type historyClock struct {
-	base  time.Duration // what it was when this process began
-	began time.Time
+	clockMu sync.Mutex // guards the rest; a leaf
+	at      time.Duration
+	last    time.Time // when it was at that
 }
 
-// clock reads it. Jumps of the machine's clock don't change it, as time.Since is monotonic.
-func (c *historyClock) clock() time.Duration { return c.base + time.Since(c.began) }
+// maxClockStep is what the clock counts at most between two reads: many times diskInterval, since the keeper reads it that
+// often unless a disk hangs. A pause of the machine that no clock of the process noticed is no longer than that.
+const maxClockStep = time.Minute
+
+// clock reads it. Jumps of the machine's clock don't change it (see age.Step).
+func (c *historyClock) clock() time.Duration { return c.read(time.Now()) }
+
+func (c *historyClock) read(now time.Time) time.Duration {
+	c.clockMu.Lock()
+	defer c.clockMu.Unlock()
+	c.at, c.last = c.at+age.Step(c.last, now, maxClockStep), now
+	return c.at
+}
 
 // run looks at the disk, at space and at history, until ctx ends.
 func (k *keeper) run(ctx context.Context) {

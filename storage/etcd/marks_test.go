@@ -107,7 +107,7 @@ func TestMarksSurviveRestart(t *testing.T) {
 		}
 	}
 	s.haltKeeper()
-	s.keeper.base += 50 * time.Minute // it has run for that long since
+	s.keeper.at += 50 * time.Minute // it has run for that long since
 	if err := s.keeper.keepHistory(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -129,11 +129,39 @@ func TestMarksSurviveRestart(t *testing.T) {
 		t.Errorf("after 50 minutes of an hour: %v", err)
 	}
 	s.haltKeeper()
-	s.keeper.base += 61 * time.Minute
+	s.keeper.at += 61 * time.Minute
 	if err := s.keeper.keepHistory(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	soon(t, "revision 3 compacted", func() bool { return errors.Is(oldest(t, s, 3), rpctypes.ErrCompacted) })
+}
+
+// A clock that jumps, forward or backward, makes no history old, and doesn't stop its ageing.
+func TestClockThatJumps(t *testing.T) {
+	const keep = time.Hour
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) // a time of day only: one that was set, or a monotonic clock that jumped
+	c, m := historyClock{last: began}, &marks{keep: keep, maxBytes: 1 << 30}
+	m.set(1, 0)
+	now, real := began, time.Duration(0)
+	for i, jump := range []time.Duration{0, 48 * time.Hour, -96 * time.Hour, 0, 1000 * 24 * time.Hour, 0} {
+		for range 5 * 60 { // five minutes of looks
+			now, real = now.Add(time.Second), real+time.Second
+			c.read(now)
+		}
+		now = now.Add(jump)
+		at := c.read(now)
+		m.set(int64(i)+2, at)
+		if cut := m.cut(at); cut != 0 {
+			t.Fatalf("after a jump by %v, %v after the beginning, history is cut to %d", jump, real, cut)
+		}
+	}
+	for range 60 {
+		now = now.Add(time.Minute)
+		c.read(now)
+	}
+	if m.cut(c.read(now)) == 0 {
+		t.Error("after another hour nothing is old")
+	}
 }
 
 // Nothing is compacted that the reader of history hasn't taken, for whatever reason, and all of it once the
@@ -144,7 +172,7 @@ func TestFloor(t *testing.T) {
 		look func(t *testing.T, s *Server) error
 	}{
 		{"history has ended", func(t *testing.T, s *Server) error {
-			s.keeper.base += 2 * time.Hour
+			s.keeper.at += 2 * time.Hour
 			return s.keeper.keepHistory(t.Context())
 		}},
 		{"room is needed", func(t *testing.T, s *Server) error { return s.keeper.dropHistory(t.Context(), s.Local.KV().Rev()) }},
@@ -211,7 +239,7 @@ func TestShortHistory(t *testing.T) {
 	if !errors.Is(oldest(t, s, 2), rpctypes.ErrCompacted) {
 		t.Error("nothing was compacted")
 	}
-	s.keeper.base += 6 * time.Minute
+	s.keeper.at += 6 * time.Minute
 	if err := s.keeper.keepHistory(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/age"
 )
 
 // Compaction says what history the cluster keeps. The zero value works, for a process that is alone.
@@ -21,8 +22,6 @@ type Compaction struct {
 	History time.Duration
 	// Interval is how often older ones are removed. Defaults to DefaultCompactionInterval.
 	Interval time.Duration
-	// Acts says whether this process is the one that compacts. Defaults to one that always does.
-	Acts func() bool
 	// Floor returns the revision up to which history may be removed: what comes after it is still to be read. Defaults to
 	// none, so that only History counts.
 	Floor func() storage.Revision
@@ -31,9 +30,6 @@ type Compaction struct {
 func (c Compaction) withDefaults() Compaction {
 	c.History = cmp.Or(c.History, defaultHistory)
 	c.Interval = cmp.Or(c.Interval, DefaultCompactionInterval)
-	if c.Acts == nil {
-		c.Acts = func() bool { return true }
-	}
 	if c.Floor == nil {
 		c.Floor = func() storage.Revision { return math.MaxInt64 }
 	}
@@ -44,20 +40,26 @@ func (c Compaction) withDefaults() Compaction {
 const defaultHistory = time.Hour
 
 // compactionKey holds a compactionState. All processes over the store use it, and each write of it is compared with what was
-// read, so two that take themselves for the one that acts don't both compact.
+// read, so no two of them compact at once.
 const compactionKey = storage.Own + "compaction"
 
-// compactionState is what the compactor knows, so that another process can go on with it.
+// compactionState is what the compactor knows, so that another process can go on with it. An earlier version had marks with
+// times of day, under another name: neither takes the other's marks for its own.
 type compactionState struct {
-	Seen  storage.Revision `json:"seen"` // up to which history was gone, after the last compaction
-	Marks []mark           `json:"marks"`
-	// Others is when it was last seen that somebody else had compacted, in seconds since 1970; 0 for not within othersTime.
-	Others int64 `json:"others,omitempty"`
+	Seen storage.Revision `json:"seen"` // up to which history was gone, after the last compaction
+	// Clock is the time that was counted so far. Only processes that look at the store count it, and it only grows: no
+	// clock that jumps, and no other process's, makes history older than it is.
+	Clock time.Duration `json:"clock"`
+	Marks []mark        `json:"history"`
+	// Foreign is when it was last seen that somebody else had compacted, and Others when that had happened again within
+	// repeatTime: then somebody does it regularly. 0 for never, or long ago.
+	Foreign time.Duration `json:"foreign,omitempty"`
+	Others  time.Duration `json:"regular,omitempty"`
 }
 
-// mark says which revision etcd had when.
+// mark says which revision etcd had when, by the state's clock.
 type mark struct {
-	Time     int64            `json:"time"` // in seconds since 1970
+	At       time.Duration    `json:"at"`
 	Revision storage.Revision `json:"revision"`
 }
 
@@ -65,35 +67,55 @@ type mark struct {
 // is removed at most a 64th of its time late.
 const maxMarks = 128
 
-// othersTime is for how long history is left alone after somebody else compacted. An etcd with a retention of hours compacts
-// once an hour, and after a restart only when that retention is over. Jobs of people run daily or weekly; the day more is for one
-// that is late.
-const othersTime = 8 * 24 * time.Hour
+const (
+	// othersTime is for how long history is left alone after somebody else has compacted regularly. An etcd with a retention
+	// of hours compacts once an hour, and after a restart only when that retention is over, which is a week at most.
+	othersTime = 8 * 24 * time.Hour
+	// repeatTime is within which time somebody else has to compact twice until that counts as regular: once a day is, and
+	// an operator's single etcdctl compact isn't. The hour more is for a daily job that is late.
+	repeatTime = 25 * time.Hour
+)
 
-// Compact removes old history now and then, until ctx ends. History is one for the whole cluster, and somebody else may care
-// for it: where more is gone than the last compaction took, nothing is compacted for othersTime. The error is always nil: a
-// compaction that fails is logged, and tried again after Interval.
+// Compact removes old history now and then, until ctx ends. Each process over the store calls it. All look at the same state
+// every Interval, and the one that finds it as it was at its own look before removes history and writes the state anew. So one
+// process does that for all, and another one goes on when that one is gone.
+//
+// History is one for the whole cluster, and somebody else may care for it: who compacts twice within repeatTime is left to it,
+// for othersTime. Where etcd has no space left, and so takes no write of the state, history is compacted all the same.
+//
+// The error is always nil: a compaction that fails is logged, and tried again after Interval.
 func (s *Store) Compact(ctx context.Context, c Compaction) error {
 	c = c.withDefaults()
 	tick := time.NewTicker(c.Interval)
 	defer tick.Stop()
-	for {
+	for k := (compactor{store: s, Compaction: c}); ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		if !c.Acts() {
-			continue
-		}
-		if err := s.compactOnce(ctx, c, time.Now()); err != nil && ctx.Err() == nil {
+		if err := k.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			s.log.Warn("old history couldn't be removed", "error", err)
 		}
 	}
 }
 
-// compactOnce notes where etcd is, and compacts up to where it was History ago.
-func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) error {
+// compactor is one process's part in the compaction. One goroutine uses it.
+type compactor struct {
+	store *Store
+	Compaction
+
+	looked   bool            // the rest is set
+	at       time.Time       // of the last look
+	revision int64           // of the state's key then; 0 for none
+	state    compactionState // as it was then, or what couldn't be written for want of space
+	noSpace  bool            // it couldn't be
+}
+
+// look notes where etcd is, and compacts up to where it was History ago. It does neither if another process has done so since
+// the last look, or if it's the first one: how old that process's state is can't be known.
+func (k *compactor) look(ctx context.Context, now time.Time) error {
+	s := k.store
 	// The state is read before the window. A compaction of another process in between has changed the state, and nothing is
 	// written then.
 	got, err := s.get(ctx, readTimeout, compactionKey)
@@ -104,35 +126,85 @@ func (s *Store) compactOnce(ctx context.Context, c Compaction, now time.Time) er
 	if err != nil {
 		return err
 	}
+	mine, err := k.recognize(got, compacted, now)
+	if err != nil || !mine {
+		return err
+	}
+	w := window{compacted: compacted, floor: k.Floor(), newest: newest}
+	before := k.state
+	before.Clock += age.Step(k.at, now, k.longest())
+	if k.noSpace { // whoever compacted since did it for space
+		before.Seen = max(before.Seen, compacted)
+	}
+	at, next := before.next(w, k.History)
+	k.at = now
+	put, err := k.save(ctx, next)
+	switch {
+	case errors.Is(err, storage.ErrNoSpace):
+		// Nobody can note anything now. What is old goes all the same, whoever else compacts.
+		before.Others, before.Foreign, before.Seen = 0, 0, max(before.Seen, compacted)
+		at, next = before.next(w, k.History)
+		next.Others, next.Foreign = k.state.Others, k.state.Foreign
+		k.state, k.noSpace = next, true
+		return errors.Join(err, s.compact(ctx, at))
+	case err != nil:
+		return err
+	case !put: // another process is at it
+		k.looked = false
+		return nil
+	}
+	if next.Others != 0 && before.Others == 0 {
+		s.log.Info("somebody else compacts etcd regularly, so old history isn't removed here", "compacted", compacted, "until_none_for", othersTime)
+	}
+	k.state, k.noSpace = next, false
+	return s.compact(ctx, at)
+}
+
+// longest is what one look can add to the state's clock, however much later than the last one it comes: an eighth more than
+// the time between two.
+func (k *compactor) longest() time.Duration { return k.Interval + k.Interval/8 }
+
+// recognize tells whether the state is as this process knows it. If it isn't, the process knows it from now on.
+func (k *compactor) recognize(got *clientv3.GetResponse, compacted storage.Revision, now time.Time) (mine bool, err error) {
 	state, revision := compactionState{Seen: compacted}, int64(0)
 	if len(got.Kvs) > 0 {
 		revision = got.Kvs[0].ModRevision
 		if err := json.Unmarshal(got.Kvs[0].Value, &state); err != nil {
-			return fmt.Errorf("%s: %w", compactionKey, err)
+			return false, fmt.Errorf("%s: %w", compactionKey, err)
 		}
 	}
-	at, next := state.next(window{compacted, c.Floor(), newest}, now, c.History)
-	value, err := json.Marshal(next)
+	if k.looked && k.revision == revision {
+		return true, nil
+	}
+	k.looked, k.at, k.revision, k.state, k.noSpace = true, now, revision, state, false
+	return false, nil
+}
+
+// save writes the state, unless another process has written one since it was read.
+func (k *compactor) save(ctx context.Context, state compactionState) (done bool, err error) {
+	value, err := json.Marshal(state)
 	if err != nil {
-		return err
+		return false, err
 	}
-	mine := clientv3.Compare(clientv3.ModRevision(compactionKey), "=", revision)
-	put, err := s.client.Txn(ctx).If(mine).Then(clientv3.OpPut(compactionKey, string(value))).Commit()
-	switch {
-	case err != nil:
-		return storage.Wrap("compact", compactionKey, err)
-	case !put.Succeeded:
-		return nil // another process is at it
+	same := clientv3.Compare(clientv3.ModRevision(compactionKey), "=", k.revision)
+	put, err := k.store.client.Txn(ctx).If(same).Then(clientv3.OpPut(compactionKey, string(value))).Commit()
+	if err != nil {
+		return false, storage.Wrap("compact", compactionKey, err)
 	}
-	if next.Others != 0 && state.Others == 0 {
-		s.log.Info("somebody else compacts etcd, so old history isn't removed here", "compacted", compacted, "until_none_for", othersTime)
+	if put.Succeeded {
+		k.revision = put.Header.Revision
 	}
+	return put.Succeeded, nil
+}
+
+// compact removes history up to a revision; 0 for none.
+func (s *Store) compact(ctx context.Context, at storage.Revision) error {
 	if at == 0 {
 		return nil
 	}
 	within, cancel := context.WithTimeout(ctx, pageTimeout)
 	defer cancel()
-	_, err = s.client.Compact(within, int64(at))
+	_, err := s.client.Compact(within, int64(at))
 	switch {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("in this etcd only root may compact (--etcd-username): let etcd do it, by its --auto-compaction-retention, and start the servers with --etcd-compaction-interval=0: %w", err)
@@ -148,14 +220,14 @@ type window struct{ compacted, floor, newest storage.Revision }
 
 // next returns up to which revision to compact, 0 for none, and the state to keep. Revisions that were the newest before
 // the time for which history is kept may go, and none after the floor.
-func (st compactionState) next(w window, now time.Time, history time.Duration) (storage.Revision, compactionState) {
-	old := now.Add(-history)
+func (st compactionState) next(w window, history time.Duration) (storage.Revision, compactionState) {
+	now := st.Clock
 	var at storage.Revision
 	kept := []mark{}
-	for _, m := range append(st.Marks, mark{now.Unix(), w.newest}) {
+	for _, m := range append(st.Marks, mark{now, w.newest}) {
 		switch {
 		case m.Revision > w.newest: // of a store that this one replaced
-		case m.Time <= old.Unix():
+		case now-m.At >= history:
 			at = max(at, m.Revision)
 		default:
 			kept = append(kept, m)
@@ -171,17 +243,23 @@ func (st compactionState) next(w window, now time.Time, history time.Duration) (
 	if st.Seen > w.newest { // of a store that this one replaced
 		st.Seen = w.compacted
 	}
-	others := min(st.Others, now.Unix()) // also if the clock went back
-	switch {
-	case w.compacted > st.Seen:
-		others = now.Unix()
-	case others+int64(othersTime/time.Second) <= now.Unix():
+	foreign, others := st.Foreign, st.Others
+	if foreign != 0 && now-foreign > repeatTime {
+		foreign = 0
+	}
+	if others != 0 && now-others >= othersTime {
 		others = 0
+	}
+	if w.compacted > st.Seen {
+		if foreign != 0 || others != 0 {
+			others = max(now, 1)
+		}
+		foreign = max(now, 1)
 	}
 	if others != 0 || at <= w.compacted {
 		at = 0
 	}
 	// What another process has noted may not be gone yet. It stays noted: otherwise the next look would take that process's
 	// compaction for somebody else's.
-	return at, compactionState{Seen: max(st.Seen, w.compacted, at), Marks: kept, Others: others}
+	return at, compactionState{Seen: max(st.Seen, w.compacted, at), Clock: now, Marks: kept, Foreign: foreign, Others: others}
 }

@@ -18,7 +18,8 @@
 // again, mostly at another member: one whose disk hangs answers with an old revision.
 //
 // History is read by watches that begin in the past (history.go), and lists by pages that grow. The replicas agree on what
-// history is removed: each calls Compact, and by marks in the store one of them does it (compactor.go).
+// history is removed: each calls Compact, and by marks in the store one of them does it, at the quota, too (compactor.go). The
+// marks' clock is the time that replicas counted, which no jump of a clock makes longer.
 //
 // Goroutines: the prober, which looks at etcd once a second for Health; the one that asks for progress; the one that sends
 // looks, while somebody waits for one; the follower. Close ends all and waits for them.

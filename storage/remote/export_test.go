@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -69,4 +70,9 @@ func (f *follower) open() (clientv3.Watcher, context.CancelFunc) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.watcher, f.again
+}
+
+// Look returns a function that does one look of a compactor, as if it were a time.
+func (s *Store) Look(c Compaction) func(ctx context.Context, now time.Time) error {
+	return (&compactor{store: s, Compaction: c.withDefaults()}).look
 }
