@@ -36,7 +36,7 @@ func TestFailures(t *testing.T) {
 		want    string // part of the message
 		kinds   string // of configurations; both if empty
 	}{
-		{"no JSON", raw("<html>" + secret), "isn't JSON", ""},
+		{"no JSON", raw("<html>" + secret), "not valid JSON", ""},
 		{"not UTF-8", raw("\xff"), "UTF-8", ""},
 		{"no review", raw(`{}`), "webhook response was absent", ""},
 		{"another kind", raw(`{"apiVersion":"v1","kind":"Pod","response":{"uid":"UID","allowed":true}}`), "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview", ""},
