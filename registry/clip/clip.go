@@ -3,6 +3,7 @@
 package clip
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -29,6 +30,11 @@ func Value(v any) any {
 		return v
 	case string:
 		return Text(v)
+	}
+	// What Kubernetes' types print themselves takes time with the square of a map's length, so a large value is shown as JSON.
+	const large = 16 << 10 // bytes
+	if text, err := json.Marshal(v); err == nil && len(text) > large {
+		return Text(string(text[:large]))
 	}
 	if s := fmt.Sprintf("%v", v); len(s) > MaxBytes {
 		return Text(s)
