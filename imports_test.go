@@ -22,6 +22,7 @@ var floors = []floor{
 	{"watchstream", nil},
 	{"audit", nil},
 	{"kubeproto", nil},
+	{"fair", nil},
 	{"storage", nil},
 	{"storage/embedded", []string{"storage"}},
 	{"storage/txn", nil},
@@ -58,7 +59,7 @@ var floors = []floor{
 	{"admission/policy", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission/webhook", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/..."}},
-	{"server", []string{"selectors", "watchstream", "kubeproto", "storage", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "registry/...", "controllers", "access", "admission", "audit", "internal/loglimit"}},
+	{"server", []string{"fair", "selectors", "watchstream", "kubeproto", "storage", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "registry/...", "controllers", "access", "admission", "audit", "internal/loglimit"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"selectors", "watchstream"}},

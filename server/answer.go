@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const (
@@ -41,51 +40,69 @@ func (s semaphore) acquire(ctx context.Context) error {
 	}
 }
 
-// acquireSoon is acquire for large answers, and for making them YAML: after largeAnswerWait its error is a Status
-// of code 429.
-func (s semaphore) acquireSoon(ctx context.Context) error {
-	wait := time.NewTimer(largeAnswerWait)
-	defer wait.Stop()
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-wait.C:
-		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many large answers are being made, please try again later")
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 func (s semaphore) leave() { <-s }
 
+const tooManyLarge = "too many large answers are being made, please try again later"
+
 // enterLarge waits until the request may write a large answer. It may do so until it's answered.
-func (w *response) enterLarge(ctx context.Context) error {
-	if w.holdsLarge {
-		return nil
+func (w *response) enterLarge(ctx context.Context) (err error) {
+	if !w.place.Held() && !w.waits.Held() {
+		w.place, err = enter(ctx, w.large, w.flow, 1, largeAnswerWait, tooManyLarge)
+		w.reenter = func() error {
+			place, err := w.large.Enter(ctx, w.flow, 1, readDeadline)
+			w.place = place
+			return err
+		}
 	}
-	err := w.large.acquireSoon(ctx)
-	w.holdsLarge = err == nil
 	return err
 }
 
 // tryEnterLarge is enterLarge without the wait. It returns whether the request may write a large answer.
 func (w *response) tryEnterLarge() bool {
-	if !w.holdsLarge {
-		select {
-		case w.large <- struct{}{}:
-			w.holdsLarge = true
-		default:
-		}
+	if !w.place.Held() {
+		w.place, _ = w.large.Enter(context.Background(), w.flow, 1, 0)
 	}
-	return w.holdsLarge
+	return w.place.Held()
 }
 
 // leaveLarge ends what enterLarge began, if it did.
 func (w *response) leaveLarge() {
-	if w.holdsLarge {
-		w.holdsLarge = false
-		w.large.leave()
+	w.place.Leave()
+	w.waits.Leave()
+}
+
+const (
+	// stallTime is how long a client may take over a piece of a large answer before its place is given to others: long for
+	// a kernel whose buffers have room, and short for those who wait.
+	stallTime = 100 * time.Millisecond
+	// maxStalled is how many large answers may be without a place because their clients take nothing. Each keeps its
+	// buffers, about 1 MiB. One that is beyond keeps its place, until its connection's time is over.
+	maxStalled = 256
+)
+
+// writeOut writes to the client. While the client takes nothing of a large answer, the answer has no place.
+func (w *response) writeOut(p []byte) (int, error) {
+	if !w.place.Held() || w.reenter == nil {
+		return w.ResponseWriter.Write(p)
 	}
+	stalled := make(chan struct{}) // closed when the place was given back
+	watch := time.AfterFunc(stallTime, func() {
+		defer close(stalled)
+		var err error
+		if w.waits, err = w.stalled.Enter(context.Background(), w.flow, 1, 0); err == nil {
+			w.place.Leave()
+		}
+	})
+	n, err := w.ResponseWriter.Write(p)
+	if watch.Stop() {
+		return n, err
+	}
+	<-stalled
+	if err == nil && !w.place.Held() {
+		err = w.reenter()
+	}
+	w.waits.Leave()
+	return n, err
 }
 
 // answer takes the body of an answer in pieces of any size. It sends a small one whole, with its length, when it's
@@ -149,9 +166,9 @@ const (
 
 // giveWay rests after a piece of a large answer, if writes are under way.
 func (a *answer) giveWay() {
-	if a.w.inflight.now(classWrite) > 0 {
+	if a.w.inflight.writing.Load() > 0 {
 		worked := min(time.Since(a.piece), maxPieceTime)
-		rest := time.NewTimer(restInTime(a.r.Context(), worked*restsPerPiece*time.Duration(max(1, len(a.w.large)))))
+		rest := time.NewTimer(restInTime(a.r.Context(), worked*restsPerPiece*time.Duration(max(1, taken(a.w.large)))))
 		defer rest.Stop()
 		select {
 		case <-rest.C:

@@ -7,11 +7,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -34,10 +36,10 @@ func TestAcceptsGzip(t *testing.T) {
 // TestLargeAnswersQueue: a large answer beyond the bound waits for its turn, and is refused after a while.
 func TestLargeAnswersQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		large := make(semaphore, 2)
+		large := fair.NewLevel(fair.Limits{Most: 2, PerFlow: 9, Waiting: 9})
 		piece := []byte(strings.Repeat("x", largeAnswer))
-		begin := func(ctx context.Context) (*response, func() error) {
-			w := &response{ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: capacity{large: large, inflight: newInflight(bounds{reads: 1, writes: 1})}}
+		begin := func(ctx context.Context, who string) (*response, func() error) {
+			w := &response{sitting: sitting{flow: fair.Flow{Who: who}}, ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: capacity{large: large, inflight: newInflight()}}
 			r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 			return w, func() error {
 				return w.writeStream(r, mediaJSON, func(out io.Writer) error {
@@ -50,15 +52,15 @@ func TestLargeAnswersQueue(t *testing.T) {
 				})
 			}
 		}
-		first, write := begin(t.Context())
+		first, write := begin(t.Context(), "first")
 		if err := write(); err != nil || first.bytes != 2*largeAnswer {
 			t.Fatalf("%d bytes, %v", first.bytes, err)
 		}
-		second, write := begin(t.Context())
+		second, write := begin(t.Context(), "second")
 		if err := write(); err != nil {
 			t.Fatal(err)
 		}
-		third, write := begin(t.Context())
+		third, write := begin(t.Context(), "third")
 		start := time.Now()
 		err := write()
 		var status apierrors.APIStatus
@@ -75,15 +77,15 @@ func TestLargeAnswersQueue(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, write = begin(gone)
+		_, write = begin(gone, "fourth")
 		if err := write(); !errors.Is(err, context.Canceled) {
 			t.Errorf("a client that is gone: %v", err)
 		}
 		second.leaveLarge()
 		second.leaveLarge() // again
 		third.leaveLarge()
-		if len(large) != 0 {
-			t.Errorf("%d places are still taken", len(large))
+		if taken(large) != 0 {
+			t.Errorf("%d places are still taken", taken(large))
 		}
 	})
 }
@@ -92,12 +94,12 @@ func TestLargeAnswersQueue(t *testing.T) {
 // time that it needs.
 func TestLargeAnswersEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f, large := newInflight(bounds{reads: 1, writes: 1}), make(semaphore, maxLargeAnswers)
-		if err := f.enter(classWrite); err != nil {
-			t.Fatal(err)
-		}
-		for range maxLargeAnswers - 1 {
-			large <- struct{}{}
+		f, large := newInflight(), fair.NewLevel(fair.Limits{Most: maxLargeAnswers})
+		f.writing.Add(1)
+		for i := range maxLargeAnswers - 1 {
+			if _, err := large.Enter(t.Context(), fair.Flow{Who: strconv.Itoa(i)}, 1, 0); err != nil {
+				t.Fatal(err)
+			}
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), readDeadline)
 		defer cancel()
@@ -128,7 +130,7 @@ func TestAnswerFails(t *testing.T) {
 	cause := retryLater(http.StatusGone, "Expired", "too old")
 	for _, size := range []int{0, largeAnswer, largeAnswer + 1} {
 		rec := httptest.NewRecorder()
-		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), capacity: capacity{large: make(semaphore, 1), inflight: newInflight(bounds{reads: 1, writes: 1})}}
+		w := &response{ResponseWriter: rec, log: slog.New(slog.DiscardHandler), capacity: capacity{large: fair.NewLevel(fair.Limits{Most: 1}), inflight: newInflight()}}
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Accept-Encoding", "gzip")
 		handle(func(w *response, r *http.Request) error {
@@ -153,7 +155,7 @@ func BenchmarkAnswer(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/", nil)
 			r.Header.Set("Accept-Encoding", encoding)
 			for b.Loop() {
-				w := &response{ResponseWriter: &discard{header: http.Header{}}, capacity: capacity{large: make(semaphore, 1), inflight: newInflight(bounds{reads: 1, writes: 1})}}
+				w := &response{ResponseWriter: &discard{header: http.Header{}}, capacity: capacity{large: fair.NewLevel(fair.Limits{Most: 1}), inflight: newInflight()}}
 				err := w.writeStream(r, mediaJSON, func(out io.Writer) error {
 					for rest := body; len(rest) > 0; rest = rest[min(len(rest), 64<<10):] {
 						if _, err := out.Write(rest[:min(len(rest), 64<<10)]); err != nil {

@@ -2,12 +2,11 @@ package server
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
 
-	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/fair"
 )
 
 // What bodies take in memory, by estimate, while they're decoded, checked and stored.
@@ -16,7 +15,7 @@ const (
 	perByte = 8
 	// perValue is for each value: the largest type of Kubernetes' with nothing in it, with what is said against it.
 	perValue = 2 << 10
-	// freeBody is an estimate up to which a body needn't wait: the 200 writes that may be under way take 800 MiB then at
+	// freeBody is an estimate up to which a body needn't wait: the 600 requests that may have seats take 2.4 GiB then at
 	// worst. An object of 1,500 fields and 32 KiB is within it.
 	freeBody = 4 << 20
 	// maxBodies is what all others may take together. The largest body that is taken has half of it.
@@ -29,13 +28,13 @@ const (
 type bodies struct {
 	mu      sync.Mutex // guards the following
 	taken   int
-	flows   map[string]int // what each flow has taken; none with 0
+	flows   map[fair.Flow]int // what each flow has taken; none with 0
 	waiting []*bodyWait
 }
 
 // bodyWait is a request that waits for room.
 type bodyWait struct {
-	flow   string
+	flow   fair.Flow
 	weight int
 	room   chan struct{} // closed when it has got it
 }
@@ -44,7 +43,7 @@ type bodyWait struct {
 func weigh(size, values int) int { return min(size*perByte+values*perValue, maxBodies/2) }
 
 // enter waits until there is room. leave must follow its nil. The error is ctx's.
-func (b *bodies) enter(ctx context.Context, flow string, weight int) error {
+func (b *bodies) enter(ctx context.Context, flow fair.Flow, weight int) error {
 	me := &bodyWait{flow: flow, weight: weight, room: make(chan struct{})}
 	b.mu.Lock()
 	b.waiting = append(b.waiting, me)
@@ -66,13 +65,13 @@ func (b *bodies) enter(ctx context.Context, flow string, weight int) error {
 	return ctx.Err()
 }
 
-func (b *bodies) leave(flow string, weight int) {
+func (b *bodies) leave(flow fair.Flow, weight int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leaveLocked(flow, weight)
 }
 
-func (b *bodies) leaveLocked(flow string, weight int) {
+func (b *bodies) leaveLocked(flow fair.Flow, weight int) {
 	b.taken -= weight
 	if b.flows[flow] -= weight; b.flows[flow] == 0 {
 		delete(b.flows, flow)
@@ -93,7 +92,7 @@ func (b *bodies) grantLocked() {
 			return
 		}
 		if b.flows == nil {
-			b.flows = map[string]int{}
+			b.flows = map[fair.Flow]int{}
 		}
 		b.taken += w.weight
 		b.flows[w.flow] += w.weight
@@ -108,22 +107,10 @@ func (w *response) enterBody(r *http.Request, data []byte, values int) error {
 	if weight <= freeBody {
 		return nil
 	}
-	flow := flowOf(r)
+	flow := w.flow
 	if err := w.bodies.enter(r.Context(), flow, weight); err != nil {
 		return err
 	}
 	w.leaveBody = func() { w.bodies.leave(flow, weight) }
 	return nil
-}
-
-// flowOf returns whose request it is: the user's, or where users aren't told apart, the address's.
-func flowOf(r *http.Request) string {
-	if u := registry.UserFrom(r.Context()); u != registry.Everyone {
-		return "user " + u.GetName()
-	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil { // a socket's
-		return r.RemoteAddr
-	}
-	return host
 }

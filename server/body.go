@@ -148,8 +148,12 @@ func readError(err error) error {
 	return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body did not arrive whole: "+err.Error())
 }
 
-// readAll reads at most maxBody bytes, and nothing of a body that announces more.
+// readAll reads at most maxBody bytes, and nothing of a body that announces more. What was read before the request got its
+// seat isn't read again.
 func readAll(w *response, r *http.Request) ([]byte, error) {
+	if w.read {
+		return w.received, nil
+	}
 	if r.ContentLength > maxBody {
 		w.Header().Set("Connection", "close") // the rest of the body isn't read
 		return nil, &http.MaxBytesError{Limit: maxBody}

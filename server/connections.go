@@ -218,14 +218,19 @@ func (l *connections) collect(r *prometheus.Registry) {
 // addressOf says which client a connection belongs to: an IPv4 address, or an IPv6 network, of which a client has a
 // whole one. It's not valid where the address doesn't tell clients apart.
 func addressOf(a net.Addr) netip.Prefix {
+	if tcp, ok := a.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		return netip.Prefix{}
+	}
+	return clientAddress(a)
+}
+
+// clientAddress is addressOf that tells apart the addresses of the loopback, too. It's not valid for a unix socket.
+func clientAddress(a net.Addr) netip.Prefix {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
 		return netip.Prefix{}
 	}
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
-	if ip.IsLoopback() {
-		return netip.Prefix{}
-	}
 	bits := 32
 	if ip.Is6() {
 		bits = 64
@@ -273,10 +278,16 @@ func (c *connection) end() error {
 // lobbyKey marks the contexts of connections in the lobby.
 type lobbyKey struct{}
 
-// markLobby is the server's ConnContext.
-func markLobby(ctx context.Context, conn net.Conn) context.Context {
+// clientKey marks the contexts of connections with the address of their client.
+type clientKey struct{}
+
+// markClient is the server's ConnContext.
+func markClient(ctx context.Context, conn net.Conn) context.Context {
 	if secure, ok := conn.(*tls.Conn); ok {
 		conn = secure.NetConn()
+	}
+	if client := clientAddress(conn.RemoteAddr()); client.IsValid() {
+		ctx = context.WithValue(ctx, clientKey{}, client.String())
 	}
 	if c, ok := conn.(*connection); ok && c.lobby {
 		return context.WithValue(ctx, lobbyKey{}, true)

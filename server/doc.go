@@ -28,7 +28,7 @@
 //     (registry.Presume),
 //   - who asks (authenticate.go), with the beginning of the audit log's events, and what they may do (authorize.go),
 //   - the chi routes (router.go),
-//   - the query's parse, the bounds on requests in flight, and readiness (limits.go),
+//   - the query's parse, its body, a seat of its flow, and readiness (limits.go, package fair),
 //   - the function of the route.
 //
 // Bodies come in as JSON, YAML or protobuf (body.go, yaml.go). YAML reaches the registry as JSON, and protobuf as a message
@@ -67,8 +67,13 @@
 //     10,000 levels (maxDepth) and, as YAML, have 100,000 tokens (maxYAMLTokens).
 //   - Bodies at work: what those take together that are estimated to take more than 4 MiB (freeBody) is 512 MiB (maxBodies),
 //     of which one user, or one address where users aren't told apart, may have half. Others wait until their deadline.
-//   - Requests in flight: 400 that read (maxReads), 200 that write (maxWrites). The deletion of a collection counts as
-//     collectionWrites of these.
+//   - Requests that are being worked for: 600 (maxReads, maxWrites), of which leases have 24 for themselves (leaseSeats).
+//     The deletion of a collection takes collectionWrites of these. A request gives its seat back when its answer begins.
+//   - Bodies that are on their way: 400 (maxUploads). Requests whose user isn't known yet: 1,024 (maxArrivals). Requests that
+//     wait for the controllers: 256 (maxWaits).
+//   - Of each of these, of large answers and of YAML, one user, or where users aren't told apart one address, has at most as
+//     many as he leaves free. What gets none waits in turn (package fair): 300 requests of one (maxFlowQueue), 6,400 of all
+//     (maxQueue), each for a quarter of its time (waitShare). Then it gets a 429.
 //   - Connections: MaxConnections, a quarter of them for others than the address that has most (addressShare).
 //     lobbySeats more get a place for a moment, to be told to come back. One HTTP/2 connection may have
 //     HTTP2MaxStreams requests open.
@@ -80,7 +85,8 @@
 //     34 s for a write (writeDeadline), 120 s for an idle connection (idleTimeout), and WatchWriteTimeout for a watch
 //     whose client takes nothing.
 //   - Answers of more than 128 KiB (largeAnswer), if they're lists or compressed: 32 at once (maxLargeAnswers). Others
-//     wait for up to 20 s (largeAnswerWait) and then get a 429.
+//     wait for up to 20 s (largeAnswerWait) and then get a 429. One whose client takes nothing for 100 ms (stallTime) gives
+//     its place to others meanwhile; 256 may (maxStalled).
 //   - Answers in YAML: 2 MiB of JSON (maxYAMLSource), 16 MiB of text (maxYAMLText). Of those above 64 KiB of JSON
 //     (largeYAML) one is made at a time; others wait as large answers do.
 //   - A Status: 64 KiB of message (maxMessage), registry.MaxCauses causes of 1 KiB (maxCauseMessage).

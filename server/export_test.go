@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
@@ -100,15 +101,35 @@ func GiveTime(s *Server) {
 	s.timeouts = timeouts{header: long, body: long, idle: long}
 }
 
-// OccupyReads has so many requests under way that read, until the function it returns is called.
-func OccupyReads(t *testing.T, s *Server, n int) (release func()) {
+// OccupySeats has one address take as many of the seats of requests as it may have, until the function it returns is
+// called.
+func OccupySeats(t *testing.T, s *Server, address string) (release func()) {
 	t.Helper()
-	for range n {
-		if err := s.in.front.inflight.enter(classRead); err != nil {
-			t.Fatal(err)
+	h := s.in.front.http.Handler.(*handler)
+	var held []fair.Seat
+	for {
+		seat, err := h.seats.rest.Enter(t.Context(), fair.Flow{Who: address}, 1, 0)
+		if err != nil {
+			break
+		}
+		held = append(held, seat)
+	}
+	return func() {
+		for i := range held {
+			held[i].Leave()
 		}
 	}
-	return func() { s.in.front.inflight.leaveAs(classRead, n) }
+}
+
+// WaitingForSeats returns how many requests have seats, and how many wait for one.
+func WaitingForSeats(s *Server) (taken, waiting int) {
+	return s.in.front.http.Handler.(*handler).seats.rest.Now()
+}
+
+// StalledAnswers returns how many large answers have a place, and how many have none because their clients take nothing.
+func StalledAnswers(s *Server) (writing, stalled int) {
+	h := s.in.front.http.Handler.(*handler)
+	return taken(h.large), taken(h.stalled)
 }
 
 // RecheckSoon makes a server check often whether users may still watch.

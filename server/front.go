@@ -45,7 +45,7 @@ type front struct {
 }
 
 func newFront(l *connections) *front {
-	return &front{listener: l, inflight: newInflight(bounds{reads: maxReads, writes: maxWrites})}
+	return &front{listener: l, inflight: newInflight()}
 }
 
 // serve starts the listener's loop. If the loop ends by itself, failed gets the reason, and must have room for it.
@@ -61,7 +61,7 @@ func (f *front) serve(ctx context.Context, h *handler, s *Server, certificate *t
 		MaxHeaderBytes:               maxHeaderBytes,
 		ErrorLog:                     slog.NewLogLogger(h.log.Handler(), slog.LevelDebug), // TLS handshakes that failed, and the like
 		BaseContext:                  func(net.Listener) context.Context { return watches },
-		ConnContext:                  markLobby,
+		ConnContext:                  markClient,
 		ConnState:                    f.countConnection,
 		Protocols:                    new(http.Protocols),
 		HTTP2:                        &http.HTTP2Config{MaxConcurrentStreams: cmp.Or(s.HTTP2MaxStreams, DefaultHTTP2MaxStreams)},

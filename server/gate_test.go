@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -23,7 +24,7 @@ func newGate(ready bool, f *inflight) *handler {
 		log:      slog.New(slog.DiscardHandler),
 		ready:    func() bool { return ready },
 		checks:   []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}},
-		capacity: capacity{inflight: f},
+		capacity: capacity{inflight: f, seats: newSeats(2)},
 		gate:     gate{guard: newGuard(loopback, &identity{}, nil), identity: &identity{}},
 		metrics:  newMetrics(f),
 	}
@@ -32,13 +33,12 @@ func newGate(ready bool, f *inflight) *handler {
 }
 
 func TestGate(t *testing.T) {
-	full := newInflight(bounds{reads: 1, writes: 1})
-	for _, class := range []requestClass{classRead, classWrite} {
-		if err := full.enter(class); err != nil {
-			t.Fatal(err)
-		}
+	full := newGate(true, newInflight())
+	full.seats.rest = fair.NewLevel(fair.Limits{Most: 1}) // where nobody waits
+	if _, err := full.seats.rest.Enter(t.Context(), fair.Flow{Who: "another"}, 1, 0); err != nil {
+		t.Fatal(err)
 	}
-	draining := newInflight(bounds{reads: 1, writes: 1})
+	draining := newInflight()
 	draining.drain()
 	for _, tc := range []struct {
 		name, method, path string
@@ -46,16 +46,16 @@ func TestGate(t *testing.T) {
 		code               int
 		reason             metav1.StatusReason
 	}{
-		{"read before it's ready", "GET", "/api", newGate(false, newInflight(bounds{reads: 1, writes: 1})), 429, metav1.StatusReasonTooManyRequests},
-		{"write before it's ready", "POST", "/api/v1/namespaces", newGate(false, newInflight(bounds{reads: 1, writes: 1})), 429, metav1.StatusReasonTooManyRequests},
-		{"watch before it's ready", "GET", "/api/v1/namespaces?watch=true", newGate(false, newInflight(bounds{reads: 1, writes: 1})), 429, metav1.StatusReasonTooManyRequests},
-		{"read beyond the bound", "GET", "/api/v1/namespaces", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
-		{"a document beyond the bound", "GET", "/openapi/v2", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
-		{"a document, called a watch", "GET", "/openapi/v2?watch=1", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
-		{"groups, called a watch", "GET", "/apis?watch=1", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
-		{"resources, called a watch", "GET", "/apis/example.com/v1?watch=1", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
-		{"the head of a watch", "HEAD", "/api/v1/namespaces?watch=1", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
-		{"write beyond the bound", "DELETE", "/api/v1/namespaces/a", newGate(true, full), 429, metav1.StatusReasonTooManyRequests},
+		{"read before it's ready", "GET", "/api", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests},
+		{"write before it's ready", "POST", "/api/v1/namespaces", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests},
+		{"watch before it's ready", "GET", "/api/v1/namespaces?watch=true", newGate(false, newInflight()), 429, metav1.StatusReasonTooManyRequests},
+		{"read beyond the bound", "GET", "/api/v1/namespaces", full, 429, metav1.StatusReasonTooManyRequests},
+		{"a document beyond the bound", "GET", "/openapi/v2", full, 429, metav1.StatusReasonTooManyRequests},
+		{"a document, called a watch", "GET", "/openapi/v2?watch=1", full, 429, metav1.StatusReasonTooManyRequests},
+		{"groups, called a watch", "GET", "/apis?watch=1", full, 429, metav1.StatusReasonTooManyRequests},
+		{"resources, called a watch", "GET", "/apis/example.com/v1?watch=1", full, 429, metav1.StatusReasonTooManyRequests},
+		{"the head of a watch", "HEAD", "/api/v1/namespaces?watch=1", full, 429, metav1.StatusReasonTooManyRequests},
+		{"write beyond the bound", "DELETE", "/api/v1/namespaces/a", full, 429, metav1.StatusReasonTooManyRequests},
 		{"read while shutting down", "GET", "/api", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable},
 		{"write while shutting down", "POST", "/api/v1/namespaces", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable},
 		{"watch while shutting down", "GET", "/api/v1/namespaces?watch=true", newGate(true, draining), 503, metav1.StatusReasonServiceUnavailable},
@@ -73,7 +73,7 @@ func TestGate(t *testing.T) {
 		})
 	}
 	rec := httptest.NewRecorder()
-	newGate(false, full).ServeHTTP(rec, httptest.NewRequest("GET", "http://localhost/readyz", nil))
+	newGate(false, newInflight()).ServeHTTP(rec, httptest.NewRequest("GET", "http://localhost/readyz", nil))
 	if rec.Code != http.StatusInternalServerError || rec.Body.String() != "[-]serving failed: not yet\nreadyz check failed\n" {
 		t.Errorf("readyz: %d %q", rec.Code, rec.Body)
 	}
@@ -113,7 +113,7 @@ func TestSlowClients(t *testing.T) {
 	}
 }
 
-// TestCollectionCounts: the deletion of a collection counts for the writes that it does at once.
+// TestCollectionCounts: the deletion of a collection takes seats as other requests do, and gives all of them back.
 func TestCollectionCounts(t *testing.T) {
 	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir()}
 	if err := s.Start(t.Context()); err != nil {
@@ -149,16 +149,23 @@ spec:
 		t.Fatalf("the definition: %d", code)
 	}
 	const widgets = "/apis/example.com/v1/widgets"
-	for bound, want := range map[int]int{collectionWrites - 1: http.StatusTooManyRequests, collectionWrites: http.StatusOK} {
-		s.in.front.inflight.bounds[classWrite] = bound // nothing is under way
+	h := s.in.front.http.Handler.(*handler)
+	others := fair.Flow{Who: "another"}
+	for left, want := range map[int]int{0: http.StatusTooManyRequests, 1: http.StatusOK} {
+		h.seats.rest = fair.NewLevel(fair.Limits{Most: 2}) // where nobody waits
+		held, err := h.seats.rest.Enter(t.Context(), others, 2-left, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for range 2 {
 			if code := do("DELETE", widgets, ""); code != want {
-				t.Errorf("the deletion of a collection where %d writes may be under way: %d, want %d", bound, code, want)
+				t.Errorf("the deletion of a collection where %d seats are free: %d, want %d", left, code, want)
 			}
 		}
-	}
-	if got := s.in.front.inflight.now(classWrite); got != 0 {
-		t.Errorf("%d writes are left", got)
+		held.Leave()
+		if got := taken(h.seats.rest); got != 0 {
+			t.Errorf("%d seats are still taken", got)
+		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -53,9 +54,11 @@ type gate struct {
 // capacity is for what requests do at once.
 type capacity struct {
 	inflight *inflight
-	large    semaphore // to write a large answer
-	yaml     semaphore // to make a large one YAML
-	bodies   *bodies   // to make objects of large bodies
+	seats    *seats
+	large    *fair.Level // to write a large answer
+	stalled  *fair.Level // to have begun one whose client doesn't take it
+	yaml     *fair.Level // to make a large one YAML
+	bodies   *bodies     // to make objects of large bodies
 }
 
 // streams are the open watches.
@@ -74,6 +77,17 @@ type call struct {
 	subresource string
 }
 
+// sitting is what a request has of what all share.
+type sitting struct {
+	flow   fair.Flow
+	seat   fair.Seat
+	writes bool // the seat is a write's
+
+	place   fair.Seat    // of capacity.large
+	waits   fair.Seat    // of capacity.stalled
+	reenter func() error // takes the place again
+}
+
 // response is the ResponseWriter that goes through the routes, and what is remembered about a request.
 type response struct {
 	http.ResponseWriter
@@ -88,8 +102,10 @@ type response struct {
 
 	lobby bool // the connection is beyond MaxConnections: it gets a 503
 	capacity
-	holdsLarge bool   // a place of capacity.large
-	leaveBody  func() // gives back what the body has of capacity.bodies; nil: nothing
+	leaveBody func() // gives back what the body has of capacity.bodies; nil: nothing
+	sitting
+	received []byte // the body, if read says that it's there
+	read     bool
 
 	warnings  []string // that the answer has
 	takenOver bool     // by a stream, which finishes it later
@@ -133,6 +149,7 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if w.leaveBody != nil {
 			w.leaveBody()
 		}
+		w.leaveSeat()
 		if cause != nil {
 			h.metrics.panics.Inc()
 			stack := debug.Stack()
@@ -170,19 +187,33 @@ func (h *handler) serve(w *response, r *http.Request) {
 	}
 	identified := r
 	if err == nil {
-		identified, err = h.fresh(r)
-	}
-	if err == nil {
-		identified, err = h.identify(w, identified)
-	}
-	if err == nil {
-		err = h.authorize(w, identified)
+		identified, err = h.admit(w, r)
 	}
 	if err != nil {
 		w.fail(r, err)
 		return
 	}
 	h.routes.ServeHTTP(w, identified)
+}
+
+// admit finds out whose request it is, and whether he may make it. What waits for the store meanwhile is bounded, except
+// that the server's health waits for nobody.
+func (h *handler) admit(w *response, r *http.Request) (*http.Request, error) {
+	if !isHealth(r) && (h.pulse != nil || h.identity.on) {
+		place, err := enter(r.Context(), h.seats.arrivals, fair.Flow{Who: clientOf(r)}, 1, readDeadline/waitShare, "too many requests are arriving, please try again later")
+		if err != nil {
+			return nil, err
+		}
+		defer place.Leave()
+	}
+	r, err := h.fresh(r)
+	if err != nil {
+		return nil, err
+	}
+	if r, err = h.identify(w, r); err != nil {
+		return nil, err
+	}
+	return r, h.authorize(w, r)
 }
 
 // afterPanic answers 500 if nothing is answered yet.
@@ -244,6 +275,7 @@ func (w *response) WriteHeader(code int) {
 	if w.code == 0 && code >= 200 {
 		w.code = code
 		w.audit.Started(code)
+		w.leaveSeat()
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
@@ -253,8 +285,9 @@ func (w *response) Write(p []byte) (int, error) {
 	if w.code == 0 {
 		w.code = http.StatusOK
 		w.audit.Started(w.code)
+		w.leaveSeat()
 	}
-	n, err := w.ResponseWriter.Write(p)
+	n, err := w.writeOut(p)
 	w.bytes += int64(n)
 	if err != nil {
 		err = clientGone(err)

@@ -2,13 +2,17 @@ package server
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
@@ -21,7 +25,7 @@ const (
 	writeDeadline = 34 * time.Second
 )
 
-// collectionWrites is how many writes the deletion of a collection counts for: as many as it does at once.
+// collectionWrites is how many seats the deletion of a collection takes: as many as the writes that it does at once.
 const collectionWrites = registry.DeletersAtOnce
 
 // requestClass is how a request counts.
@@ -30,7 +34,7 @@ type requestClass int
 const (
 	classRead requestClass = iota
 	classWrite
-	classWatch // bounded by its group and sink, not by a number
+	classWatch // its start takes a seat, and its stream is bounded by its group and sink
 	classes
 )
 
@@ -45,10 +49,10 @@ func classOf(r *http.Request, watch bool) requestClass {
 	return classRead
 }
 
-// inflight counts requests under way. A request beyond the bound of its class gets a 429. After drain every request
+// inflight counts requests that have come and aren't answered, with those that wait for a seat. After drain every request
 // gets a 503.
 type inflight struct {
-	bounds [classes]int // 0: none
+	writing atomic.Int64 // writes that have a seat
 
 	mu       sync.Mutex // guards the following
 	count    [classes]int
@@ -56,36 +60,23 @@ type inflight struct {
 	idle     chan struct{} // closed when draining and no reads and writes are left
 }
 
-// bounds are how many requests may be in flight; 0 means any number.
-type bounds struct{ reads, writes int }
-
-func newInflight(b bounds) *inflight {
-	return &inflight{bounds: [classes]int{classRead: b.reads, classWrite: b.writes}, idle: make(chan struct{})}
-}
+func newInflight() *inflight { return &inflight{idle: make(chan struct{})} }
 
 // enter counts a request, or says why it can't be served now. Each nil must be followed by a leave.
-func (f *inflight) enter(c requestClass) error { return f.enterAs(c, 1) }
-
-// enterAs counts a request that does as much at once as n others.
-func (f *inflight) enterAs(c requestClass, n int) error {
+func (f *inflight) enter(c requestClass) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case f.draining:
+	if f.draining {
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "the server is shutting down")
-	case f.bounds[c] > 0 && f.count[c]+n > f.bounds[c]:
-		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests are under way, please try again later")
 	}
-	f.count[c] += n
+	f.count[c]++
 	return nil
 }
 
-func (f *inflight) leave(c requestClass) { f.leaveAs(c, 1) }
-
-func (f *inflight) leaveAs(c requestClass, n int) {
+func (f *inflight) leave(c requestClass) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.count[c] -= n
+	f.count[c]--
 	f.closeIfIdleLocked()
 }
 
@@ -116,6 +107,114 @@ func (f *inflight) now(c requestClass) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.count[c]
+}
+
+// What requests share, beside the seats of reads and writes together, which are as many as kube-apiserver's.
+const (
+	// leaseSeats are for leases alone, so that they never wait behind lists: the part of all seats that kube-apiserver's
+	// level leader-election has.
+	leaseSeats = (maxReads + maxWrites) * 10 / 245
+	// maxFlowQueue is how many requests of one user or address may wait for a seat: the queues of kube-apiserver's hand.
+	maxFlowQueue = 6 * 50
+	// maxQueue is how many of all may wait, as in its level global-default.
+	maxQueue = 128 * 50
+	// maxUploads is how many requests may have a body that is on its way, or that waits for a seat: up to maxBody each.
+	maxUploads = 400
+	// maxArrivals is how many requests may be between their headers and their user's name. It takes a moment, unless the
+	// store that it's read from doesn't answer.
+	maxArrivals = 1024
+	// maxWaits is how many requests may wait for the controllers (/debug/quiescent).
+	maxWaits = 256
+	// waitShare is the part of its time, a quarter, that a request may wait for a seat, as in kube-apiserver.
+	waitShare = 4
+)
+
+// seats are what requests have while the server works for them. Flows share them: see package fair.
+type seats struct {
+	leases, rest *fair.Level // for requests
+	bodies       *fair.Level
+	arrivals     *fair.Level
+	waits        *fair.Level
+}
+
+// newSeats returns seats for so many requests at once.
+func newSeats(most int) *seats {
+	queued := func(most int) fair.Limits {
+		return fair.Limits{Most: most, PerFlow: maxFlowQueue, Waiting: maxQueue}
+	}
+	leases := min(leaseSeats, most/2)
+	return &seats{
+		leases: fair.NewLevel(queued(leases)), rest: fair.NewLevel(queued(most - leases)),
+		bodies: fair.NewLevel(queued(maxUploads)), arrivals: fair.NewLevel(queued(maxArrivals)),
+		waits: fair.NewLevel(fair.Limits{Most: maxWaits}),
+	}
+}
+
+// isLease tells whether a path leads to leases.
+func isLease(path string) bool {
+	return strings.HasPrefix(path, "/apis/coordination.k8s.io/") && strings.Contains(path, "/leases")
+}
+
+// levelOf returns where a request gets its seat.
+func (s *seats) levelOf(r *http.Request) *fair.Level {
+	if isLease(r.URL.Path) {
+		return s.leases
+	}
+	return s.rest
+}
+
+// flowOf names whose request it is: the user's, or where users aren't told apart the address's.
+func (h *handler) flowOf(r *http.Request) fair.Flow {
+	if h.identity != nil && h.identity.on {
+		return fair.Flow{Rule: "user", Who: registry.UserFrom(r.Context()).GetName()}
+	}
+	return fair.Flow{Who: clientOf(r)}
+}
+
+// clientOf returns the address that a request comes from, "" over a unix socket.
+func clientOf(r *http.Request) string {
+	if client, ok := r.Context().Value(clientKey{}).(string); ok {
+		return client
+	}
+	return ""
+}
+
+// enter gives a request a place of a kind, or a 429.
+func enter(ctx context.Context, l *fair.Level, f fair.Flow, n int, wait time.Duration, message string) (fair.Seat, error) {
+	s, err := l.Enter(ctx, f, n, wait)
+	if errors.Is(err, fair.ErrFull) || errors.Is(err, fair.ErrTimeout) {
+		err = retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
+	}
+	return s, err
+}
+
+// takeSeat gives a request seats until it's answered. It waits for a quarter of its time at most.
+func (h *handler) takeSeat(w *response, r *http.Request, class requestClass, n int) error {
+	wait := readDeadline / waitShare
+	if deadline, ok := r.Context().Deadline(); ok {
+		wait = time.Until(deadline) / waitShare
+	}
+	s, err := enter(r.Context(), h.seats.levelOf(r), w.flow, n, wait, "too many requests are under way, please try again later")
+	if err != nil {
+		return err
+	}
+	w.seat = s
+	if w.writes = class == classWrite; w.writes {
+		h.inflight.writing.Add(1)
+	}
+	return nil
+}
+
+// leaveSeat gives back what takeSeat took, if it did. The handler calls it at the end, and the response when the answer
+// begins: what a client takes slowly keeps nobody waiting.
+func (w *response) leaveSeat() {
+	if !w.seat.Held() {
+		return
+	}
+	w.seat.Leave()
+	if w.writes {
+		w.inflight.writing.Add(-1)
+	}
 }
 
 // enterDocument is the middleware of paths that aren't resources: what they serve is only read.
@@ -154,17 +253,27 @@ func (h *handler) enterLegacyWatch(next http.Handler) http.Handler {
 	})
 }
 
-// enterWait is the middleware of what only waits: like a watch, it isn't counted, and nobody waits for it at the end.
+// enterWait is the middleware of what only waits: it takes a place of its own, and nobody waits for it at the end.
 func (h *handler) enterWait(next http.Handler) http.Handler {
 	return handle(func(w *response, r *http.Request) error {
 		if _, err := w.parseQuery(r); err != nil {
 			return err
 		}
-		return h.enterClass(w, r, classWatch, next)
+		place, err := enter(r.Context(), h.seats.waits, h.flowOf(r), 1, 0, "too many requests wait for the controllers, please try again later")
+		if err != nil {
+			return err
+		}
+		defer place.Leave()
+		return h.enterClass(w, r, classWatch, handle(func(w *response, r *http.Request) error {
+			w.leaveSeat() // it works for nobody while it waits
+			next.ServeHTTP(w, r)
+			return nil
+		}))
 	})
 }
 
-// enterClass serves a request if the server is ready and the bound of its class has room. All but watches get a deadline.
+// enterClass serves a request if the server is ready, when it has a seat. All but watches get a deadline. A body is read
+// before, so that one that doesn't come takes no seat.
 func (h *handler) enterClass(w *response, r *http.Request, class requestClass, next http.Handler) error {
 	if w.lobby {
 		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "too many connections are open, please try again later")
@@ -176,7 +285,12 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 	if !h.ready() {
 		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the server is still reading what it stored, please try again")
 	}
+	w.flow = h.flowOf(r)
+	defer w.leaveSeat()
 	if class == classWatch {
+		if err := h.takeSeat(w, r, class, 1); err != nil {
+			return err
+		}
 		next.ServeHTTP(w, r)
 		return nil
 	}
@@ -193,8 +307,30 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), deadline)
 	defer cancel()
-	next.ServeHTTP(w, r.WithContext(ctx))
+	r = r.WithContext(ctx)
+	if err := h.readThenSit(w, r, class); err != nil {
+		return err
+	}
+	next.ServeHTTP(w, r)
 	return nil
+}
+
+// readThenSit reads the body of a write and takes a seat for it. The place for the body is given back then, because what
+// has a seat is bounded by that.
+func (h *handler) readThenSit(w *response, r *http.Request, class requestClass) error {
+	if class == classWrite && r.ContentLength != 0 {
+		deadline, _ := r.Context().Deadline()
+		place, err := enter(r.Context(), h.seats.bodies, w.flow, 1, time.Until(deadline)/waitShare, "too many bodies are on their way, please try again later")
+		if err != nil {
+			return err
+		}
+		defer place.Leave()
+		if w.received, err = readAll(w, r); err != nil {
+			return err
+		}
+		w.read = true
+	}
+	return h.takeSeat(w, r, class, 1)
 }
 
 // askedTimeout returns the time that a client gives its request by the parameter timeout; 0 or less for none.

@@ -17,22 +17,12 @@ func code(err error) int {
 	return 0
 }
 
+// TestInflight: after drain nobody is let in, and it's over when all but the watches have left.
 func TestInflight(t *testing.T) {
-	f := newInflight(bounds{reads: 2, writes: 1})
-	for _, step := range []struct {
-		name  string
-		class requestClass
-		want  int
-	}{
-		{"first read", classRead, 0},
-		{"second read", classRead, 0},
-		{"third read", classRead, http.StatusTooManyRequests},
-		{"first write", classWrite, 0},
-		{"second write", classWrite, http.StatusTooManyRequests},
-		{"a watch", classWatch, 0},
-	} {
-		if got := code(f.enter(step.class)); got != step.want {
-			t.Errorf("%s: %d, want %d", step.name, got, step.want)
+	f := newInflight()
+	for _, class := range []requestClass{classRead, classWrite, classWatch} {
+		if err := f.enter(class); err != nil {
+			t.Fatal(err)
 		}
 	}
 	idle := f.drain()
@@ -41,7 +31,6 @@ func TestInflight(t *testing.T) {
 			t.Errorf("class %d while draining: %d, want 503", class, got)
 		}
 	}
-	f.leave(classRead)
 	f.leave(classRead)
 	select {
 	case <-idle:
@@ -57,25 +46,8 @@ func TestInflight(t *testing.T) {
 	f.leave(classWatch)
 }
 
-// TestInflightWeight: what does as much as several counts as several.
-func TestInflightWeight(t *testing.T) {
-	f := newInflight(bounds{reads: 1, writes: 20})
-	for i, want := range []int{0, http.StatusTooManyRequests} {
-		if got := code(f.enterAs(classWrite, 16)); got != want {
-			t.Errorf("number %d of 16 each: %d, want %d", i, got, want)
-		}
-	}
-	if f.now(classWrite) != 16 {
-		t.Errorf("%d count, want 16", f.now(classWrite))
-	}
-	f.leaveAs(classWrite, 16)
-	if f.now(classWrite) != 0 {
-		t.Errorf("%d are left", f.now(classWrite))
-	}
-}
-
 func TestInflightAtOnce(t *testing.T) {
-	f := newInflight(bounds{reads: 10, writes: 10})
+	f := newInflight()
 	var all sync.WaitGroup
 	for i := range 50 {
 		all.Go(func() {

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
@@ -69,7 +70,7 @@ func newMetrics(f *inflight) *metrics {
 	for name, class := range map[string]requestClass{"readOnly": classRead, "mutating": classWrite} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "apiserver_current_inflight_requests",
-			Help:        "Requests under way, watches excepted.",
+			Help:        "Requests under way, with those that wait for a seat, watches excepted.",
 			ConstLabels: prometheus.Labels{"request_kind": name},
 		}, func() float64 { return float64(f.now(class)) }))
 	}
@@ -77,7 +78,7 @@ func newMetrics(f *inflight) *metrics {
 }
 
 // addGauges registers what the other packages count.
-func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
+func (in *instance) addGauges(r *prometheus.Registry, large *fair.Level) {
 	gauge := func(name, help string, value func() float64) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
@@ -96,7 +97,7 @@ func (in *instance) addGauges(r *prometheus.Registry, large semaphore) {
 	gauge("apiserver_lite_conversion_calls", "Requests to conversion webhooks under way.",
 		func() float64 { return float64(in.registry.Usage().WebhookCalls) })
 	gauge("apiserver_lite_large_answers", "Answers of more than 128 KiB that are being written.",
-		func() float64 { return float64(len(large)) })
+		func() float64 { return float64(taken(large)) })
 	gauge("apiserver_lite_controller_work", "Objects about which the server's own controllers have something left to do.",
 		func() float64 { return float64(in.controllers.Left()) })
 	gauge("apiserver_lite_collector_queue", "Objects that the garbage collector has still to look at, with those that wait for another try.",
@@ -290,4 +291,10 @@ func (in *instance) addReplicaGauges(gauge func(name, help string, value func() 
 		func() float64 { return in.pulse.lagging().Seconds() })
 	gauge("apiserver_lite_replica_lost", "1 while the store doesn't answer this replica, else 0.",
 		func() float64 { return one(in.pulse.reached() != nil) })
+}
+
+// taken is how many seats of a level are taken.
+func taken(l *fair.Level) int {
+	used, _ := l.Now()
+	return used
 }

@@ -9,7 +9,7 @@ import (
 
 // TestMetricsOfManyResources: definitions come and go, and their series don't stay, except those of open watches.
 func TestMetricsOfManyResources(t *testing.T) {
-	m := newMetrics(newInflight(bounds{reads: 1, writes: 1}))
+	m := newMetrics(newInflight())
 	endpoint := func(i int) *registry.Endpoint {
 		e := &registry.Endpoint{}
 		e.Group, e.Version, e.Plural = "example.com", "v1", fmt.Sprintf("r%d", i)

@@ -228,10 +228,11 @@ func (w *response) toYAML(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, errYAMLTooLarge()
 	}
 	if len(body) > largeYAML {
-		if err := w.yaml.acquireSoon(ctx); err != nil {
+		place, err := enter(ctx, w.yaml, w.flow, 1, largeAnswerWait, tooManyLarge)
+		if err != nil {
 			return nil, err
 		}
-		defer w.yaml.leave()
+		defer place.Leave()
 	}
 	return yaml.JSONToYAML(body)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
@@ -93,7 +94,7 @@ func TestWantsPretty(t *testing.T) {
 
 func TestYAMLAnswersAreBounded(t *testing.T) {
 	deep := strings.Repeat(`{"a":`, 5000) + "[" + strings.Repeat("1,", 100_000) + "1]" + strings.Repeat("}", 5000)
-	w := &response{capacity: capacity{yaml: make(semaphore, 1)}}
+	w := &response{capacity: capacity{yaml: fair.NewLevel(fair.Limits{Most: 1, PerFlow: 9, Waiting: 9})}}
 	if _, err := w.toYAML(t.Context(), []byte(deep)); err == nil {
 		t.Error("a document whose indentation alone is a gigabyte was turned into YAML")
 	}
@@ -103,7 +104,10 @@ func TestYAMLAnswersAreBounded(t *testing.T) {
 	large := []byte(`["` + strings.Repeat("x", largeYAML) + `"]`)
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	w.yaml <- struct{}{} // somebody else's turn
+	turn, err := w.yaml.Enter(t.Context(), fair.Flow{}, 1, 0) // somebody else's
+	if err != nil {
+		t.Fatal(err)
+	}
 	if _, err := w.toYAML(gone, large); !errors.Is(err, context.Canceled) {
 		t.Errorf("a second large document was turned into YAML at the same time: %v", err)
 	}
@@ -111,12 +115,12 @@ func TestYAMLAnswersAreBounded(t *testing.T) {
 		t.Errorf("a small one has to wait: %v", err)
 	}
 	rec := httptest.NewRecorder()
-	write := &response{ResponseWriter: rec, capacity: capacity{yaml: w.yaml, large: make(semaphore, 1)}}
+	write := &response{ResponseWriter: rec, capacity: capacity{yaml: w.yaml, large: fair.NewLevel(fair.Limits{Most: 1})}}
 	write.writeObject(httptest.NewRequest(http.MethodPut, "/", nil).WithContext(gone), http.StatusOK, mediaYAML, large)
 	if rec.Code != http.StatusOK || rec.Header().Get("Content-Type") != string(mediaYAML) || rec.Body.Len() < len(large) {
 		t.Errorf("a write that has happened is answered %d %.100s", rec.Code, rec.Body)
 	}
-	w.yaml.leave()
+	turn.Leave()
 	for range 2 {
 		if _, err := w.toYAML(t.Context(), large); err != nil {
 			t.Error(err)

@@ -229,10 +229,10 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 		if err != nil {
 			return err
 		}
-		if err := h.inflight.enterAs(classWrite, collectionWrites-1); err != nil {
+		w.leaveSeat()
+		if err := h.takeSeat(w, r, classWrite, collectionWrites); err != nil {
 			return err
 		}
-		defer h.inflight.leaveAs(classWrite, collectionWrites-1)
 		w.auditRequest(b)
 		asked.Body = b.data
 		if list, err = t.endpoint.DeleteCollection(r.Context(), asked); err != nil {

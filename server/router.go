@@ -8,6 +8,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/fair"
 )
 
 func newHandler(in *instance, s *Server, identity *identity) *handler {
@@ -22,8 +24,10 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		},
 		capacity: capacity{
 			inflight: in.front.inflight,
-			large:    make(semaphore, maxLargeAnswers),
-			yaml:     make(semaphore, 1),
+			seats:    newSeats(maxReads + maxWrites),
+			large:    fair.NewLevel(fair.Limits{Most: maxLargeAnswers, PerFlow: maxFlowQueue, Waiting: maxQueue}),
+			stalled:  fair.NewLevel(fair.Limits{Most: maxStalled}),
+			yaml:     fair.NewLevel(fair.Limits{Most: 1, PerFlow: maxFlowQueue, Waiting: maxQueue}),
 			bodies:   &bodies{},
 		},
 		streams: streams{

@@ -56,9 +56,9 @@ func TestGauges(t *testing.T) {
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)
-	release := server.OccupyReads(t, s.Server, 2)
+	release := server.OccupySeats(t, s.Server, "192.0.2.1")
 	watch := s.Watch(allWidgets + "?watch=true")
-	for _, want := range []string{"1 open watches", "1 groups of watches", "2 reads", "places of connections"} {
+	for _, want := range []string{"1 open watches", "1 groups of watches", "seats of requests", "places of connections"} {
 		if err := s.Leftovers(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("there is no %q in: %v", want, err)
 		}

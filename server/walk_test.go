@@ -27,7 +27,7 @@ func TestEveryRouteAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := newGate(true, newInflight(bounds{reads: 1, writes: 1}))
+	h := newGate(true, newInflight())
 	h.identity = &identity{on: true, access: users, accounts: accounts}
 	paths := map[string]bool{"/nothing": true, "/api/v1/a/b/c/d/e/f": true}
 	part := regexp.MustCompile(`\{[^}]*\}|\*`)

@@ -1,0 +1,135 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/server"
+)
+
+// neighbours are two clients of one server, at two addresses of the loopback: what the first does must not keep the second
+// waiting.
+const firstAddress, secondAddress = "127.0.0.1", "127.0.0.2"
+
+// neighbour returns a client at the second address.
+func neighbour(t *testing.T, url string) func(method, path, body string) (int, string) {
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(secondAddress)}}
+	transport := &http.Transport{DialContext: dialer.DialContext}
+	t.Cleanup(transport.CloseIdleConnections)
+	client := &http.Client{Transport: transport}
+	return func(method, path, body string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		if method == http.MethodPatch {
+			r.Header.Set("Content-Type", "application/merge-patch+json")
+		}
+		res, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Errorf("%s %s: %v", method, path, err)
+		}
+		return res.StatusCode, string(text)
+	}
+}
+
+// TestNeighbours has one address take all that it can get of each thing that clients share, and hold it. Another address
+// is served meanwhile. What the first holds isn't given back before that, so the second hasn't waited for it.
+func TestNeighbours(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t, server.GiveTime)
+	object := widgetsPath + "/a"
+	do := neighbour(t, s.URL)
+	served := func(t *testing.T) {
+		t.Helper()
+		for _, ask := range []struct{ method, path, body string }{
+			{"GET", object, ""}, {"PATCH", object, "{}"}, {"GET", widgetsPath, ""}, {"GET", "/openapi/v2", ""}, {"GET", "/readyz", ""},
+			{"GET", "/apis/coordination.k8s.io/v1/leases", ""}, {"GET", "/debug/quiescent", ""},
+		} {
+			if code, text := do(ask.method, ask.path, ask.body); code != http.StatusOK {
+				t.Errorf("%s %s: %d %.200s", ask.method, ask.path, code, text)
+			}
+		}
+	}
+
+	t.Run("bodies that don't come", func(t *testing.T) {
+		for range 250 {
+			c := dial(t, s)
+			fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/merge-patch+json\r\nContent-Length: 2\r\n\r\n{", object)
+		}
+		until(t, "250 writes are under way", func() bool {
+			return strings.Contains(s.Get("/metrics"), "apiserver_current_inflight_requests{request_kind=\"mutating\"} 250\n")
+		})
+		if taken, waiting := server.WaitingForSeats(s.Server); taken != 0 || waiting != 0 {
+			t.Errorf("%d have seats, and %d wait for one, without a body", taken, waiting)
+		}
+		served(t)
+	})
+	until(t, "no write is under way", func() bool {
+		return strings.Contains(s.Get("/metrics"), "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0\n")
+	})
+	t.Run("seats", func(t *testing.T) {
+		release := server.OccupySeats(t, s.Server, firstAddress+"/32")
+		defer release()
+		served(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+object, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan error, 1)
+		go func() {
+			res, err := http.DefaultClient.Do(r)
+			if err == nil {
+				res.Body.Close()
+			}
+			answered <- err
+		}()
+		until(t, "the first's next request waits", func() bool { _, waiting := server.WaitingForSeats(s.Server); return waiting == 1 })
+		served(t)
+		for _, path := range []string{"/apis/coordination.k8s.io/v1/leases", "/readyz"} {
+			if code, text := s.Do(http.MethodGet, path, ""); code.StatusCode != http.StatusOK {
+				t.Errorf("the first's own GET %s: %s %.200s", path, code.Status, text)
+			}
+		}
+		release()
+		if err := <-answered; err != nil {
+			t.Errorf("the request that waited: %v", err)
+		}
+	})
+	t.Run("large answers that nobody reads", func(t *testing.T) {
+		large := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large"},"data":{"a":%q}}`, strings.Repeat("x", 1<<20))
+		for i := range 8 {
+			code, text := do(http.MethodPost, "/api/v1/namespaces/default/configmaps", strings.Replace(large, `"large"`, fmt.Sprintf(`"large-%d"`, i), 1))
+			if code != http.StatusCreated {
+				t.Fatalf("%d %.200s", code, text)
+			}
+		}
+		const list = "/api/v1/namespaces/default/configmaps"
+		for range 40 {
+			c := dial(t, s)
+			if tcp, ok := c.(*net.TCPConn); ok {
+				tcp.SetReadBuffer(4 << 10)
+			}
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", list)
+		}
+		until(t, "all of them are stalled", func() bool { _, stalled := server.StalledAnswers(s.Server); return stalled == 40 })
+		if code, text := do(http.MethodGet, list, ""); code != http.StatusOK || len(text) < 8<<20 {
+			t.Errorf("the second's list: %d, %d bytes", code, len(text))
+		}
+		served(t)
+	})
+}
