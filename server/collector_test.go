@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/server"
@@ -407,7 +408,7 @@ func TestCollectorRefused(t *testing.T) {
 	w.expect("left", "")
 }
 
-var orphanRounds = flag.Int("orphan-rounds", 60, "how many owners TestOrphanInUnservedVersion deletes")
+var orphanRounds = flag.Int("orphan-rounds", 150, "how many owners TestOrphanInUnservedVersion deletes")
 
 // TestOrphanInUnservedVersion: an owner that leaves its dependents loses none, although they name it by a version that its
 // definition no longer serves. The owner's worker and the dependent's begin together, so that they race.
@@ -442,9 +443,11 @@ func TestBusyDependent(t *testing.T) {
 	w.step("Thing b <Thing/a")
 	w.Quiescent()
 	var writing sync.WaitGroup
-	for i := range 4 {
+	var wrote atomic.Int64
+	for i := range 8 {
 		writing.Go(func() {
 			for n := 0; ; n++ { // until it's gone
+				wrote.Add(1)
 				res, answer := w.Do("PATCH", w.path("Thing/b"), fmt.Sprintf(`{"metadata":{"annotations":{"n":"%d-%d"}}}`, i, n), "Content-Type", mergePatch)
 				if res.StatusCode == http.StatusNotFound || t.Context().Err() != nil {
 					return
@@ -457,6 +460,7 @@ func TestBusyDependent(t *testing.T) {
 		})
 	}
 	defer writing.Wait()
+	until(t, "all clients write", func() bool { return wrote.Load() > 500 })
 	w.step("DELETE Thing/a")
 	until(t, "the dependent is gone", func() bool {
 		res, _ := w.Do("GET", w.path("Thing/b"), "")
