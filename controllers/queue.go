@@ -153,10 +153,15 @@ func (q *queue[K]) run(ctx context.Context) {
 	}
 	q.mu.Unlock()
 	q.running.Wait()
+	q.forget() // also a key which failed meanwhile
+}
+
+// forget forgets all keys. It's called when nobody works.
+func (q *queue[K]) forget() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range q.entries {
-		e.stop() // that of a key which failed meanwhile
+		e.stop()
 	}
 	q.entries, q.ready = nil, nil
 }

@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -19,8 +19,9 @@ import (
 )
 
 // resourceQuotas says in the status of each ResourceQuota how much of it is used. The admission plug-in ResourceQuota adds what
-// is created; this controller counts. It counts a namespace only while no charged request is under way there, and its write
-// fails if another one was charged since: so it never gives back what a request has taken.
+// is created; this controller counts. To the objects that there are it adds what requests under way are charged for, and its
+// write fails if another one was charged since: so it never gives back what a request has taken, and doesn't wait for a moment
+// without requests to give back what deletions have freed.
 type resourceQuotas struct {
 	controllers *Controllers
 	ledger      *quota.Ledger
@@ -28,6 +29,11 @@ type resourceQuotas struct {
 	quotas      *cacher.Resource
 
 	have map[string]map[string]bool // the reader's own: the names of the quotas of each namespace that has some
+
+	waiters sync.WaitGroup // one for each of awaited; a worker starts them
+
+	mu      sync.Mutex // guards awaited. The queue's lock isn't taken under it
+	awaited map[*quota.Charge]bool
 }
 
 var quotasPrefix = storage.PrefixOf("", "resourcequotas")
@@ -36,7 +42,7 @@ func newResourceQuotas(c *Controllers, ledger *quota.Ledger) *resourceQuotas {
 	if ledger == nil {
 		ledger = &quota.Ledger{}
 	}
-	q := &resourceQuotas{controllers: c, ledger: ledger, quotas: c.cacher.Resource(quotasPrefix), have: map[string]map[string]bool{}}
+	q := &resourceQuotas{controllers: c, ledger: ledger, quotas: c.cacher.Resource(quotasPrefix), have: map[string]map[string]bool{}, awaited: map[*quota.Charge]bool{}}
 	q.queue.log, q.queue.bell, q.queue.work = c.log, &c.reader.bell, pinned(c, q.work)
 	return q
 }
@@ -45,11 +51,22 @@ func (q *resourceQuotas) begin() { clear(q.have) }
 
 func (q *resourceQuotas) complete() {}
 
-func (q *resourceQuotas) forget() { clear(q.have) }
+func (q *resourceQuotas) forget() {
+	clear(q.have)
+	q.queue.forget() // a charge may have been closed after the queue's end
+}
 
-func (q *resourceQuotas) run(ctx context.Context) { q.queue.run(ctx) }
+func (q *resourceQuotas) run(ctx context.Context) {
+	q.queue.run(ctx)
+	q.waiters.Wait()
+}
 
-func (q *resourceQuotas) idle() bool { return q.queue.idle() }
+func (q *resourceQuotas) idle() bool {
+	q.mu.Lock()
+	none := len(q.awaited) == 0
+	q.mu.Unlock()
+	return none && q.queue.idle() // in this order: a waiter queues the namespace before it goes
+}
 
 func (q *resourceQuotas) pending(most int) []Pending {
 	return pendingKeys(&q.queue, most, func(namespace string) Object {
@@ -92,71 +109,82 @@ func (q *resourceQuotas) note(namespace string, e *cacher.Event) {
 	}
 }
 
-// work counts for all quotas of a namespace.
+// work counts for all quotas of a namespace. When one of the charges that it had to add is closed, the namespace is counted
+// again: nobody knows whether its object was there already.
 func (q *resourceQuotas) work(ctx context.Context, served *registry.Catalog, namespace string) error {
 	in, err := quotasPrefix.Namespace(namespace)
 	if err != nil {
 		return err
 	}
 	for o := range q.quotas.Snapshot().All(in) {
-		if err := q.count(ctx, served, namespace, o.Name()); err != nil {
+		open, err := q.count(ctx, served, namespace, o.Name())
+		if err != nil {
 			return err
+		}
+		for _, c := range open {
+			q.await(ctx, namespace, c)
 		}
 	}
 	return nil
 }
 
-// count fills in the status of a quota.
-func (q *resourceQuotas) count(ctx context.Context, served *registry.Catalog, namespace, name string) error {
-	quotas := served.Prefix(quotasPrefix)
-	if quotas == nil { // ResourceQuota isn't served
-		return nil
+// await has a namespace counted again when a charge is closed. A worker calls it.
+func (q *resourceQuotas) await(ctx context.Context, namespace string, c *quota.Charge) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.awaited[c] {
+		return
 	}
-	meta, err := quotas.Current(ctx, namespace, name)
-	if errors.Is(err, storage.ErrNotFound) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	for {
-		if err := q.ledger.Wait(ctx, namespace); err != nil {
-			return err
+	q.awaited[c] = true
+	q.waiters.Go(func() {
+		select {
+		case <-c.Done():
+			q.queue.add(namespace)
+		case <-ctx.Done():
 		}
-		idle, err := q.countIdle(ctx, served, quotas, meta)
-		if errors.Is(err, storage.ErrNotFound) {
-			return nil
-		}
-		if idle || err != nil {
-			return err
-		}
-	}
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.awaited, c)
+	})
 }
 
-// countIdle fills in the status of a quota unless a charged request is under way in its namespace.
-func (q *resourceQuotas) countIdle(ctx context.Context, served *registry.Catalog, quotas *registry.Endpoint, of *metav1.ObjectMeta) (idle bool, err error) {
+// count fills in the status of a quota. open are the charges that it has added.
+func (q *resourceQuotas) count(ctx context.Context, served *registry.Catalog, namespace, name string) (open []*quota.Charge, err error) {
+	quotas := served.Prefix(quotasPrefix)
+	if quotas == nil { // ResourceQuota isn't served
+		return nil, nil
+	}
+	of, err := quotas.Current(ctx, namespace, name)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	var failed error
 	_, err = q.controllers.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
 		return registry.AmendAs(ctx, quotas, of.Namespace, of.Name, of.UID, func(rq *corev1.ResourceQuota) {
-			// The quota was read before this: each request that is charged in it has begun.
-			if idle = q.ledger.Idle(of.Namespace); !idle {
-				return
-			}
-			// What those requests have stored is in the caches after this.
+			// The quota was read before this: each charge that is in it is open, or its object is stored or never will be.
+			var taken quota.Usage
+			taken, open = q.ledger.Taken(of.Namespace, of.UID)
+			// What the others have stored is in the caches after this.
 			if _, failed = q.controllers.cacher.Barrier(ctx); failed != nil {
 				return
 			}
 			var status corev1.ResourceQuotaStatus
-			if status, failed = q.statusOf(served, rq); failed == nil && !equality.Semantic.DeepEqual(status, rq.Status) {
+			if status, failed = q.statusOf(served, rq, taken); failed == nil && !equality.Semantic.DeepEqual(status, rq.Status) {
 				rq.Status = status
 			}
 		})
 	})
-	return idle, errors.Join(failed, err)
+	if errors.Is(err, storage.ErrNotFound) {
+		return nil, nil
+	}
+	return open, errors.Join(failed, err)
 }
 
-// statusOf returns what a quota's status should be.
-func (q *resourceQuotas) statusOf(served *registry.Catalog, rq *corev1.ResourceQuota) (corev1.ResourceQuotaStatus, error) {
+// statusOf returns what a quota's status should be. taken is what is taken besides what the objects take that there are.
+func (q *resourceQuotas) statusOf(served *registry.Catalog, rq *corev1.ResourceQuota, taken quota.Usage) (corev1.ResourceQuotaStatus, error) {
 	status := corev1.ResourceQuotaStatus{Hard: rq.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
 	counted := map[schema.GroupResource]bool{}
 	for name := range rq.Spec.Hard {
@@ -170,7 +198,7 @@ func (q *resourceQuotas) statusOf(served *registry.Catalog, rq *corev1.ResourceQ
 			return status, err
 		}
 		for _, name := range quota.Names(rq.Spec.Hard, of) {
-			status.Used[name] = *resource.NewQuantity(usage[name], resource.DecimalSI)
+			status.Used[name] = *resource.NewQuantity(usage[name]+taken[name], resource.DecimalSI)
 		}
 	}
 	return status, nil

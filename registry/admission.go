@@ -90,7 +90,13 @@ type Attributes struct {
 	// applied configuration are what it does: create or update. Nobody may change them. Selective hooks don't see them.
 	Options  any
 	Warnings []string // for the client, see Warn
+
+	write *write // whose end OnEnd is about
 }
+
+// OnEnd has a function called when the write has ended that the hook is asked about: its object is stored, or won't be. It's
+// called once, whatever ends the write, and also when the hook is about to be asked again. It's for Validators.
+func (a *Attributes) OnEnd(end func()) { a.write.ends = append(a.write.ends, end) }
 
 // Warn tells the client something besides the answer or the refusal, in a Warning header. A deleted collection has none.
 func (a *Attributes) Warn(text string) { a.Warnings = append(a.Warnings, text) }
@@ -122,7 +128,7 @@ func (w *write) attributes(ctx context.Context, op Operation, of Target) *Attrib
 	return &Attributes{
 		Operation: op, Kind: w.kind(), Resource: w.path(),
 		Subresource: w.Subresource, Namespace: of.Namespace, Name: of.Name,
-		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: w.userAgent, User: UserFrom(ctx),
+		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: w.userAgent, User: UserFrom(ctx), write: w,
 	}
 }
 
@@ -186,6 +192,7 @@ func (w *write) askValidators(ctx context.Context, op Operation, o, old *object.
 	if !w.asked || len(w.res.registry.admission) == 0 {
 		return nil
 	}
+	w.ended() // an earlier attempt
 	subject := o
 	if o == nil {
 		subject = old

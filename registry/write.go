@@ -35,6 +35,7 @@ type write struct {
 	shown     *form.Shown                     // how the answer shows the object
 	made      Typed                           // what is to be stored, as a value of its Go type, if there is one; see answerMade
 	settle    Settle                          // of what was claimed for the object; nil: nothing
+	ends      []func()                        // see Attributes.OnEnd
 	turn      storage.Condition               // in which it was; without a Key there are no turns
 	warnings  []string                        // for the client, besides the answer
 	patches   bool                            // it's a patch, of whatever type
@@ -134,6 +135,7 @@ func (w *write) bracketed(ctx context.Context, store func() (*cacher.Object, err
 		return nil, err
 	}
 	defer end()
+	defer w.ended()
 	defer func() { w.settled(stored, err) }()
 	stored, err = store()
 	if err == nil && !w.dryRun {
@@ -163,6 +165,14 @@ func (w *write) settled(stored *cacher.Object, err error) {
 	}
 	w.settle(rev, err)
 	w.settle = nil
+}
+
+// ended calls what hooks have asked to be called at the end of the write, or of an attempt at it.
+func (w *write) ended() {
+	for _, end := range w.ends {
+		end()
+	}
+	w.ends = nil
 }
 
 // inQueue waits until the earlier writes of the same object are done, and then changes the object as decide says. It

@@ -16,6 +16,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
@@ -71,6 +72,9 @@ func HistoryReads(s *Server) int64 { return s.in.store.Reads() }
 
 // Etcd returns a client of the server's etcd.
 func Etcd(s *Server) *clientv3.Client { return s.in.etcd.Client }
+
+// Quotas returns the ledger of what is charged to quotas.
+func Quotas(s *Server) *quota.Ledger { return s.in.quotas }
 
 // Position returns the revision up to which every change is in the server's caches.
 func Position(s *Server) storage.Revision { return s.in.cacher.Position() }

@@ -11,9 +11,11 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/admission"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -392,5 +394,82 @@ func TestAdmissionPluginNames(t *testing.T) {
 		if err := tc.options.Validate(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
+	}
+}
+
+// TestQuotaWhileCharged: what deletions free is given back also while requests are under way that were charged, and what
+// those have taken isn't.
+func TestQuotaWhileCharged(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.All })
+	const path = "/api/v1/namespaces/default/"
+	const limit = 3
+	uid := value(s.PostYAML(path+"resourcequotas", `{metadata: {name: q}, spec: {hard: {count/secrets: "3"}}}`), "metadata.uid")
+	used := func(want string) {
+		t.Helper()
+		untilRight(t, func() string {
+			if got := value(s.Get(path+"resourcequotas/q"), "status.used.count/secrets"); got != want {
+				return fmt.Sprintf("%q are used, want %q", got, want)
+			}
+			return ""
+		})
+	}
+	used("0")
+	open := server.Quotas(s.Server).Begin("default") // a request that takes long
+	open.Take(types.UID(uid), quota.Usage{"count/secrets": 1})
+	for round := range 3 {
+		for i := range limit - 1 {
+			s.PostYAML(path+"secrets", fmt.Sprintf("metadata: {name: s-%d-%d}", round, i))
+		}
+		used("3")
+		res, answer := s.Do(http.MethodPost, path+"secrets", `{"metadata":{"name":"more"}}`, "Content-Type", "application/json")
+		if res.StatusCode != http.StatusForbidden || !strings.Contains(answer, "exceeded quota: q, requested: count/secrets=1, used: count/secrets=3") {
+			t.Errorf("one more than the limit is answered %s %s", res.Status, answer)
+		}
+		for i := range limit - 1 {
+			if res, answer := s.Do(http.MethodDelete, fmt.Sprintf("%ssecrets/s-%d-%d", path, round, i), ""); res.StatusCode != http.StatusOK {
+				t.Fatalf("%s %s", res.Status, answer)
+			}
+		}
+		used("1")
+	}
+	if n := server.Quotas(s.Server).Open(); n != 1 {
+		t.Errorf("%d charges are open, want the test's", n)
+	}
+	open.Close()
+	used("0")
+	s.Quiescent()
+}
+
+// TestQuotaOfBusyNamespace: clients that create and delete all the time, and have few objects at any moment, aren't refused:
+// what is used doesn't climb to the limit.
+func TestQuotaOfBusyNamespace(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.All })
+	const path = "/api/v1/namespaces/default/"
+	const clients, rounds, limit = 8, 60, 40 // five times as many as there ever are
+	s.PostYAML(path+"resourcequotas", fmt.Sprintf(`{metadata: {name: q}, spec: {hard: {count/secrets: "%d"}}}`, limit))
+	until(t, "the quota counts", func() bool {
+		return value(s.Get(path+"resourcequotas/q"), "status.used.count/secrets") == "0"
+	})
+	var all sync.WaitGroup
+	for c := range clients {
+		all.Go(func() {
+			for i := range rounds {
+				name := fmt.Sprintf("s-%d-%d", c, i)
+				if res, answer := s.Do(http.MethodPost, path+"secrets", `{"metadata":{"name":"`+name+`"}}`, "Content-Type", "application/json"); res.StatusCode != http.StatusCreated {
+					t.Errorf("%s: %s %s", name, res.Status, answer)
+					return
+				}
+				if res, answer := s.Do(http.MethodDelete, path+"secrets/"+name, ""); res.StatusCode != http.StatusOK {
+					t.Errorf("%s: %s %s", name, res.Status, answer)
+				}
+			}
+		})
+	}
+	all.Wait()
+	s.Quiescent()
+	if got, open := value(s.Get(path+"resourcequotas/q"), "status.used.count/secrets"), server.Quotas(s.Server).Open(); got != "0" || open != 0 {
+		t.Errorf("in the end %q are used, and %d charges are open", got, open)
 	}
 }

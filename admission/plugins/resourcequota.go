@@ -70,15 +70,16 @@ func (q *ResourceQuota) Validate(ctx context.Context, r *request) (pass registry
 	if r.DryRun {
 		return pass, nil
 	}
-	q.ledger.Begin(ctx, r.Namespace)
+	open := q.ledger.Begin(r.Namespace)
+	r.OnEnd(open.Close)
 	for i, c := range charges {
-		said, err := q.charge(ctx, c)
+		said, err := q.charge(ctx, c, open)
 		if err == nil && !said.Refused() {
 			continue
 		}
 		for _, done := range charges[:i] {
 			// What can't be given back now the controller gives back: see Ledger.
-			_ = q.giveBack(ctx, done)
+			_ = q.giveBack(ctx, done, open)
 		}
 		return said, err
 	}
@@ -180,10 +181,11 @@ func join(names []corev1.ResourceName) string {
 }
 
 // charge raises what is used of a quota, if there's room.
-func (q *ResourceQuota) charge(ctx context.Context, c charge) (said registry.Verdict, err error) {
+func (q *ResourceQuota) charge(ctx context.Context, c charge, open *quota.Charge) (said registry.Verdict, err error) {
 	err = q.amend(ctx, c, func(rq *corev1.ResourceQuota) {
 		refused := c.check(rq)
 		if said = registry.Refuse(refused); refused == nil {
+			open.Take(c.quota.UID, c.usage)
 			c.add(rq, 1)
 		}
 	})
@@ -191,8 +193,11 @@ func (q *ResourceQuota) charge(ctx context.Context, c charge) (said registry.Ver
 }
 
 // giveBack undoes a charge. The request is refused in any case.
-func (q *ResourceQuota) giveBack(ctx context.Context, c charge) error {
-	return q.amend(ctx, c, func(rq *corev1.ResourceQuota) { c.add(rq, -1) })
+func (q *ResourceQuota) giveBack(ctx context.Context, c charge, open *quota.Charge) error {
+	return q.amend(ctx, c, func(rq *corev1.ResourceQuota) {
+		open.Take(c.quota.UID, nil)
+		c.add(rq, -1)
+	})
 }
 
 func (q *ResourceQuota) amend(ctx context.Context, c charge, change func(*corev1.ResourceQuota)) error {

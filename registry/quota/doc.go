@@ -6,6 +6,5 @@
 // persistentvolumeclaims, replicationcontrollers, resourcequotas. Other names, such as requests.cpu, aren't
 // counted, and so they limit nothing.
 //
-// Ledger.Begin notes the end of a request by context.AfterFunc: on a goroutine that takes Ledger.mu and ends at once, and for
-// which nobody waits. The package starts no other. Ledger.mu is a leaf.
+// The package starts no goroutine. Ledger.mu is a leaf. A Ledger has as many charges as writes are under way.
 package quota

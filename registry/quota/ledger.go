@@ -1,79 +1,90 @@
 package quota
 
 import (
-	"context"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// Ledger knows which namespaces have requests under way that were charged to a quota. What such a request writes may not be
-// there yet. So the objects of such a namespace can't be counted: the count would give back what the request has taken. The
-// zero value is ready.
+// Ledger has the charges that are open: what requests under way have added to the status of quotas, and whose objects may not
+// be there yet. Who counts the objects adds these, or the count would give back what a request has taken. The zero value is
+// ready, and safe for concurrent use.
 type Ledger struct {
-	mu   sync.Mutex // guards open
-	open map[string]*account
+	mu   sync.Mutex // guards open, and what its charges take
+	open map[string]map[*Charge]bool
 }
 
-// account is a namespace with requests under way.
-type account struct {
-	requests int
-	idle     chan struct{} // closed when there are none
+// Charge is what one request takes of the quotas of its namespace, from before it takes anything until its object is stored
+// or won't be. It's closed once, by whoever ends the write.
+type Charge struct {
+	ledger    *Ledger
+	namespace string
+	takes     map[types.UID]Usage
+	done      chan struct{} // closed by Close
 }
 
-// Begin notes a request that's about to be charged, until its context ends: by then its object is stored, or won't be.
-func (l *Ledger) Begin(ctx context.Context, namespace string) {
+// Begin opens the charge of a request. It takes nothing yet.
+func (l *Ledger) Begin(namespace string) *Charge {
+	c := &Charge{ledger: l, namespace: namespace, takes: map[types.UID]Usage{}, done: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open == nil {
-		l.open = map[string]*account{}
+		l.open = map[string]map[*Charge]bool{}
 	}
-	a := l.open[namespace]
-	if a == nil {
-		a = &account{idle: make(chan struct{})}
-		l.open[namespace] = a
+	if l.open[namespace] == nil {
+		l.open[namespace] = map[*Charge]bool{}
 	}
-	a.requests++
-	context.AfterFunc(ctx, func() { l.end(namespace) })
+	l.open[namespace][c] = true
+	return c
 }
 
-func (l *Ledger) end(namespace string) {
+// Take says what the charge takes of a quota; nil for nothing any more. It's called before that is stored in the quota, and
+// may be called again when the quota was written meanwhile.
+func (c *Charge) Take(of types.UID, usage Usage) {
+	c.ledger.mu.Lock()
+	defer c.ledger.mu.Unlock()
+	c.takes[of] = usage
+}
+
+// Close ends the charge. Once it's closed, a barrier shows its object, or there is none.
+func (c *Charge) Close() {
+	l := c.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	a := l.open[namespace]
-	if a.requests--; a.requests == 0 {
-		close(a.idle)
-		delete(l.open, namespace)
+	delete(l.open[c.namespace], c)
+	if len(l.open[c.namespace]) == 0 {
+		delete(l.open, c.namespace)
 	}
+	close(c.done)
 }
 
-// Open returns how many requests are under way in all namespaces together.
+// Done is closed when the charge is.
+func (c *Charge) Done() <-chan struct{} { return c.done }
+
+// Taken returns what the open charges of a namespace take of a quota, together, and those that take something. The objects of
+// some of these may be there already.
+func (l *Ledger) Taken(namespace string, of types.UID) (sum Usage, open []*Charge) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sum = Usage{}
+	for c := range l.open[namespace] {
+		if len(c.takes[of]) == 0 {
+			continue
+		}
+		open = append(open, c)
+		for name, n := range c.takes[of] {
+			sum[name] += n
+		}
+	}
+	return sum, open
+}
+
+// Open counts the charges that are open. There are none while no request is under way.
 func (l *Ledger) Open() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, a := range l.open {
-		n += a.requests
+	for _, charges := range l.open {
+		n += len(charges)
 	}
 	return n
-}
-
-// Idle tells whether no request is under way in a namespace.
-func (l *Ledger) Idle(namespace string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.open[namespace] == nil
-}
-
-// Wait waits for a moment at which no request is under way in a namespace, or for the end of ctx, whose error it returns.
-func (l *Ledger) Wait(ctx context.Context, namespace string) error {
-	l.mu.Lock()
-	a := l.open[namespace]
-	l.mu.Unlock()
-	if a == nil {
-		return nil
-	}
-	select {
-	case <-a.idle:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
