@@ -63,6 +63,7 @@ type Pool struct {
 // Level is a part of a Pool.
 type Level struct {
 	pool    *Pool
+	listed  bool // among the pool's levels
 	limits  Limits
 	used    int
 	waiting int
@@ -109,20 +110,28 @@ func (p *Pool) Add(l Limits) *Level {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	level := &Level{pool: p, limits: l, flows: map[Flow]*flow{}}
-	p.levels = append(p.levels, level)
+	level.list()
 	return level
 }
 
-// Set changes what the levels of a pool may have, in the order in which they were added, and how many seats none of them has
-// reserved. Seats that are taken stay so.
-func (p *Pool) Set(shared int, limits []Limits) {
+// Share changes what the levels of a pool may have, and how many seats none of them has reserved. Seats that are taken stay
+// so. A level that isn't named has nothing reserved any more; its requests go on with seats that are shared.
+func (p *Pool) Share(shared int, limits map[*Level]Limits) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.shared, p.lent = shared, 0
-	for i, l := range p.levels {
-		l.limits = limits[i]
-		p.lent += l.borrowed()
+	for l, may := range limits {
+		l.limits = may
+		l.list()
 	}
+	p.levels = slices.DeleteFunc(p.levels, func(l *Level) bool {
+		if _, named := limits[l]; !named {
+			l.limits.Reserved = 0
+			l.listed = l.used > 0 || l.waiting > 0
+		}
+		p.lent += l.borrowed()
+		return !l.listed
+	})
 	p.dispatch()
 }
 
@@ -148,6 +157,7 @@ func (l *Level) Enter(ctx context.Context, name Flow, seats int, wait time.Durat
 	}
 	l.waiting++
 	p.waiting++
+	l.list()
 	p.mu.Unlock()
 
 	limit := time.NewTimer(wait)
@@ -199,6 +209,14 @@ func (l *Level) Now() (used, waiting int) {
 }
 
 // What follows needs the pool's lock.
+
+// list puts a level among those of its pool. One that isn't named any more may have left them, and get a last request.
+func (l *Level) list() {
+	if !l.listed {
+		l.listed = true
+		l.pool.levels = append(l.pool.levels, l)
+	}
+}
 
 // flow returns the state of a flow.
 func (l *Level) flow(name Flow) *flow {

@@ -195,3 +195,36 @@ func BenchmarkEnter(b *testing.B) {
 		b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
 	})
 }
+
+// TestShare: new limits count for those who wait already, and a level that is gone still serves what it has.
+func TestShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPool(0)
+		old, other := p.Add(Limits{Reserved: 1, Most: 1, PerFlow: 9, Waiting: 9}), p.Add(Limits{Reserved: 1, Most: 1, PerFlow: 9, Waiting: 9})
+		held, _ := old.Enter(t.Context(), alice, 1, 0)
+		got := make(chan Seat)
+		for _, l := range []*Level{old, other, other} {
+			go func() {
+				s, err := l.Enter(t.Context(), bob, 1, time.Hour)
+				if err != nil {
+					t.Error(err)
+				}
+				got <- s
+			}()
+		}
+		first := <-got
+		synctest.Wait()
+		p.Share(0, map[*Level]Limits{other: {Reserved: 2, Most: 4, PerFlow: 9, Waiting: 9}})
+		first.Leave()
+		second := <-got
+		held.Leave()
+		second.Leave()
+		p.Share(1, map[*Level]Limits{other: {Reserved: 2, Most: 4}})
+		third := <-got
+		third.Leave()
+		p.Share(1, map[*Level]Limits{other: {Reserved: 2, Most: 4}})
+		if len(p.levels) != 1 || p.lent != 0 {
+			t.Errorf("%d levels, %d lent", len(p.levels), p.lent)
+		}
+	})
+}

@@ -109,20 +109,24 @@ func GiveTime(s *Server) {
 // called.
 func OccupySeats(t *testing.T, s *Server, address string) (release func()) {
 	t.Helper()
-	h := s.in.front.http.Handler.(*handler)
+	return occupy(t, s.in.front.http.Handler.(*handler).seats.rest, fair.Flow{Who: address})
+}
+
+// occupy takes as many seats for a flow as it may have.
+func occupy(t *testing.T, l *fair.Level, f fair.Flow) (release func()) {
 	var held []fair.Seat
 	for {
-		seat, err := h.seats.rest.Enter(t.Context(), fair.Flow{Who: address}, 1, 0)
+		seat, err := l.Enter(t.Context(), f, 1, 0)
 		if err != nil {
 			break
 		}
 		held = append(held, seat)
 	}
-	return func() {
+	return sync.OnceFunc(func() {
 		for i := range held {
 			held[i].Leave()
 		}
-	}
+	})
 }
 
 // WaitingForSeats returns how many requests have seats, and how many wait for one.
@@ -155,4 +159,12 @@ func Routes(s *Server) (patterns []string) {
 func Presumes(s *Server) bool {
 	_, may := s.in.registry.Presume(context.Background())
 	return may
+}
+
+// OccupyLevel has one user take as many of the seats of a level as he may have, until the function it returns is called.
+func OccupyLevel(t *testing.T, s *Server, level, user string) (release func()) {
+	t.Helper()
+	h := s.in.front.http.Handler.(*handler)
+	i := slices.IndexFunc(h.levelsNow(), func(l namedLevel) bool { return l.name == level })
+	return occupy(t, h.levelsNow()[i].level, fair.Flow{Rule: level, Who: user})
 }

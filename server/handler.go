@@ -54,11 +54,13 @@ type gate struct {
 // capacity is for what requests do at once.
 type capacity struct {
 	inflight *inflight
-	seats    *seats
-	large    *fair.Level // to write a large answer
-	stalled  *fair.Level // to have begun one whose client doesn't take it
-	yaml     *fair.Level // to make a large one YAML
-	bodies   *bodies     // to make objects of large bodies
+	// priorities say where requests get their seats; nil if users aren't told apart.
+	priorities *priorities
+	seats      *seats
+	large      *fair.Level // to write a large answer
+	stalled    *fair.Level // to have begun one whose client doesn't take it
+	yaml       *fair.Level // to make a large one YAML
+	bodies     *bodies     // to make objects of large bodies
 }
 
 // streams are the open watches.
@@ -81,7 +83,7 @@ type call struct {
 type sitting struct {
 	flow   fair.Flow
 	seat   fair.Seat
-	writes bool // the seat is a write's
+	writes bool // a write is being worked for
 
 	place   fair.Seat    // of capacity.large
 	waits   fair.Seat    // of capacity.stalled

@@ -131,7 +131,7 @@ const (
 
 // seats are what requests have while the server works for them. Flows share them: see package fair.
 type seats struct {
-	leases, rest *fair.Level // for requests
+	leases, rest *fair.Level // for requests, where users aren't told apart
 	bodies       *fair.Level
 	arrivals     *fair.Level
 	waits        *fair.Level
@@ -153,14 +153,6 @@ func newSeats(most int) *seats {
 // isLease tells whether a path leads to leases.
 func isLease(path string) bool {
 	return strings.HasPrefix(path, "/apis/coordination.k8s.io/") && strings.Contains(path, "/leases")
-}
-
-// levelOf returns where a request gets its seat.
-func (s *seats) levelOf(r *http.Request) *fair.Level {
-	if isLease(r.URL.Path) {
-		return s.leases
-	}
-	return s.rest
 }
 
 // flowOf names whose request it is: the user's, or where users aren't told apart the address's.
@@ -194,25 +186,37 @@ func (h *handler) takeSeat(w *response, r *http.Request, class requestClass, n i
 	if deadline, ok := r.Context().Deadline(); ok {
 		wait = time.Until(deadline) / waitShare
 	}
-	s, err := enter(r.Context(), h.seats.levelOf(r), w.flow, n, wait, "too many requests are under way, please try again later")
-	if err != nil {
-		return err
+	at := h.classify(w, r)
+	if at.level != nil {
+		seat, err := at.level.Enter(r.Context(), at.flow, n, wait)
+		if err != nil {
+			return h.refuseSeat(at, err)
+		}
+		w.seat = seat
 	}
-	w.seat = s
 	if w.writes = class == classWrite; w.writes {
 		h.inflight.writing.Add(1)
 	}
 	return nil
 }
 
+// refuseSeat counts a request that gets no seat, and says so to its client if he is still there.
+func (h *handler) refuseSeat(at classified, err error) error {
+	reason := "cancelled"
+	if errors.Is(err, fair.ErrFull) || errors.Is(err, fair.ErrTimeout) {
+		reason = err.Error()
+		err = retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests are under way, please try again later")
+	}
+	h.metrics.rejected.WithLabelValues(at.name, at.schema, reason).Inc()
+	return err
+}
+
 // leaveSeat gives back what takeSeat took, if it did. The handler calls it at the end, and the response when the answer
 // begins: what a client takes slowly keeps nobody waiting.
 func (w *response) leaveSeat() {
-	if !w.seat.Held() {
-		return
-	}
 	w.seat.Leave()
 	if w.writes {
+		w.writes = false
 		w.inflight.writing.Add(-1)
 	}
 }

@@ -29,6 +29,7 @@ type metrics struct {
 	longRunning *prometheus.GaugeVec
 	events      *prometheus.CounterVec
 	panics      prometheus.Counter
+	rejected    *prometheus.CounterVec
 
 	mu        sync.Mutex // guards the following
 	resources map[resourceLabels]bool
@@ -63,10 +64,14 @@ func newMetrics(f *inflight) *metrics {
 			Name: "apiserver_request_panics_total",
 			Help: "Requests that ended in a panic.",
 		}),
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_flowcontrol_rejected_requests_total",
+			Help: "Requests that got no seat, by level, FlowSchema and reason.",
+		}, []string{"priority_level", "flow_schema", "reason"}),
 		resources: map[resourceLabels]bool{},
 		watches:   map[resourceLabels]int{},
 	}
-	m.registry.MustRegister(m.requests, m.duration, m.longRunning, m.events, m.panics)
+	m.registry.MustRegister(m.requests, m.duration, m.longRunning, m.events, m.panics, m.rejected)
 	for name, class := range map[string]requestClass{"readOnly": classRead, "mutating": classWrite} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "apiserver_current_inflight_requests",

@@ -112,24 +112,76 @@ func TestNeighbours(t *testing.T) {
 	})
 	t.Run("large answers that nobody reads", func(t *testing.T) {
 		large := fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"large"},"data":{"a":%q}}`, strings.Repeat("x", 1<<20))
-		for i := range 8 {
+		for i := range 6 {
 			code, text := do(http.MethodPost, "/api/v1/namespaces/default/configmaps", strings.Replace(large, `"large"`, fmt.Sprintf(`"large-%d"`, i), 1))
 			if code != http.StatusCreated {
 				t.Fatalf("%d %.200s", code, text)
 			}
 		}
 		const list = "/api/v1/namespaces/default/configmaps"
-		for range 40 {
+		for range 36 {
 			c := dial(t, s)
 			if tcp, ok := c.(*net.TCPConn); ok {
 				tcp.SetReadBuffer(4 << 10)
 			}
 			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", list)
 		}
-		until(t, "all of them are stalled", func() bool { _, stalled := server.StalledAnswers(s.Server); return stalled == 40 })
-		if code, text := do(http.MethodGet, list, ""); code != http.StatusOK || len(text) < 8<<20 {
+		until(t, "all of them are stalled", func() bool { _, stalled := server.StalledAnswers(s.Server); return stalled == 36 })
+		if code, text := do(http.MethodGet, list, ""); code != http.StatusOK || len(text) < 6<<20 {
 			t.Errorf("the second's list: %d, %d bytes", code, len(text))
 		}
 		served(t)
 	})
+}
+
+// TestNeighboursByUser is TestNeighbours for two users at one address, in two namespaces: the seats of one are held, and the
+// other is served. What is stored as FlowSchemas counts at once.
+func TestNeighboursByUser(t *testing.T) {
+	t.Parallel()
+	d := newDoors(t)
+	as := func(user, method, path, body string) (int, http.Header) {
+		t.Helper()
+		res, _ := d.Do(method, path, body, "Authorization", "Bearer "+user+"-token", "Content-Type", "application/json")
+		return res.StatusCode, res.Header
+	}
+	release := server.OccupyLevel(t, d.Server.Server, "global-default", "alice")
+	for _, ask := range []struct{ user, method, path, body string }{
+		{"bob", "POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"b"}}`},
+		{"bob", "GET", "/api/v1/namespaces/default/configmaps/b", ""},
+		{"bob", "GET", "/api/v1/namespaces/default/configmaps", ""},
+		{"root", "POST", "/api/v1/namespaces/kube-system/configmaps", `{"metadata":{"name":"a"}}`},
+		{"alice", "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", `{"metadata":{"name":"a"}}`},
+		{"alice", "GET", "/readyz", ""},
+		{"alice", "GET", "/api/v1/namespaces/kube-system/configmaps/a?timeout=4ms", ""},
+	} {
+		code, _ := as(ask.user, ask.method, ask.path, ask.body)
+		if waits := strings.Contains(ask.path, "timeout"); waits && code != http.StatusTooManyRequests || !waits && code >= 300 {
+			t.Errorf("%s of %s: %s: %d", ask.method, ask.user, ask.path, code)
+		}
+	}
+	release()
+	if _, metrics := d.Do("GET", "/metrics", "", "Authorization", "Bearer root-token"); !strings.Contains(metrics, `apiserver_flowcontrol_rejected_requests_total{flow_schema="global-default",priority_level="global-default",reason="time-out"} 1`) {
+		t.Error("the refusal isn't counted")
+	}
+
+	const group = "/apis/flowcontrol.apiserver.k8s.io/v1/"
+	as("root", "POST", group+"prioritylevelconfigurations", `{"metadata":{"name":"none"},"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":0,"borrowingLimitPercent":0,"limitResponse":{"type":"Reject"}}}}`)
+	schema := `{"metadata":{"name":"bob"},"spec":{"priorityLevelConfiguration":{"name":"none"},"matchingPrecedence":50,"rules":[{"subjects":[{"kind":"User","user":{"name":"bob"}}],
+		"resourceRules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"],"namespaces":["*"],"clusterScope":true}]}]}}`
+	if code, _ := as("root", "POST", group+"flowschemas", schema); code != http.StatusCreated {
+		t.Fatalf("the FlowSchema: %d", code)
+	}
+	if code, header := as("bob", "GET", "/api/v1/namespaces/default/configmaps/b", ""); code != http.StatusTooManyRequests ||
+		header.Get("X-Kubernetes-PF-FlowSchema-UID") == "" || header.Get("X-Kubernetes-PF-PriorityLevel-UID") == "" || header.Get("Retry-After") == "" {
+		t.Errorf("bob, whose level has no seats: %d %v", code, header)
+	}
+	if code, _ := as("alice", "GET", "/api/v1/namespaces/default/configmaps/b", ""); code != http.StatusOK {
+		t.Errorf("alice beside that: %d", code)
+	}
+	if code, _ := as("root", "DELETE", group+"flowschemas/bob", ""); code != http.StatusOK {
+		t.Errorf("its deletion: %d", code)
+	}
+	if code, _ := as("bob", "GET", "/api/v1/namespaces/default/configmaps/b", ""); code != http.StatusOK {
+		t.Errorf("bob after that: %d", code)
+	}
 }

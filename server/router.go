@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 )
 
 func newHandler(in *instance, s *Server, identity *identity) *handler {
@@ -45,6 +47,14 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		pulse:     in.pulse,
 		snapshots: in.snapshots,
 	}
+	if identity.on {
+		var stored *registry.Registry
+		if s.Builtin == builtin.All {
+			stored = in.registry
+		}
+		h.priorities = newPriorities(maxReads+maxWrites, stored)
+	}
+	h.metrics.registry.MustRegister(flowMetrics{h})
 	h.guard.cors = in.cors
 	if s.Cluster.Listen != "" {
 		h.members = in.etcd
