@@ -24,4 +24,7 @@
 //   - memory: keyPage keys, and the values of one read, some readBytes (readKeys of the largest at the very worst)
 //   - a transaction: batchKeys, and batchBytes unless a single object is larger
 //   - a request: requestTimeout
+//
+// They hold for a cluster of etcd 3.7, which reads keys without their values. A member of an older one reads the values, too,
+// of a keyPage for each of these, and in the end, when it's asked whether anything has changed, of all keys below the prefix.
 package migrate

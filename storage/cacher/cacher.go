@@ -3,6 +3,8 @@ package cacher
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -170,4 +172,12 @@ func (c *Cacher) Resource(p storage.Prefix) *Resource {
 		c.resources[p] = r
 	}
 	return r
+}
+
+// rebase makes the logs of new resources begin at a revision, and returns all resources that there are.
+func (c *Cacher) rebase(at storage.Revision) []*Resource {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.base = at
+	return slices.Collect(maps.Values(c.resources))
 }

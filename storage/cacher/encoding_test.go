@@ -87,7 +87,7 @@ func TestMessagesAreKept(t *testing.T) {
 	if kept() != both {
 		t.Errorf("%d bytes count, want %d", kept(), both)
 	}
-	b.install([]*Object{NewObject(string(widgets)+"ns1/b", widget("b", ""), b.rev)}, b.rev, nil)
+	b.install(b.prepare([]listed{{NewObject(string(widgets)+"ns1/b", widget("b", ""), b.rev), false}}), b.rev, nil)
 	if kept() != 0 {
 		t.Errorf("%d bytes count after the feed listed anew", kept())
 	}

@@ -1,6 +1,7 @@
 package cacher
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -44,10 +45,14 @@ func (f *feed) run(ctx context.Context) error {
 }
 
 func (f *feed) follow(ctx context.Context) error {
-	if err := f.prime(ctx); err != nil {
+	if err := f.again(ctx, f.prime); err != nil {
 		return err
 	}
-	_, atStart, err := f.cacher.store.Window(ctx)
+	var atStart storage.Revision
+	err := f.again(ctx, func(ctx context.Context) (err error) {
+		_, atStart, err = f.cacher.store.Window(ctx)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -111,7 +116,8 @@ func (f *feed) prime(ctx context.Context) error {
 		at := max(compacted, newest-f.cacher.bounds.warm, f.position(), emptyRevision)
 		objects, err := f.list(ctx, at)
 		if err == nil {
-			f.begin(at, func() []*cohort { return f.install(objects, at) })
+			found := f.prepare(objects)
+			f.begin(at, func() []*cohort { return f.install(found, at) })
 			return nil
 		}
 		if !errors.Is(err, storage.ErrCompacted) {
@@ -135,6 +141,7 @@ func (f *feed) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	found := f.prepare(objects)
 	f.begin(at, func() []*cohort {
 		c := f.cacher
 		c.replacedAt.Store(int64(at))
@@ -145,7 +152,7 @@ func (f *feed) restart(ctx context.Context) error {
 		c.mu.RUnlock()
 		c.kept.drop()
 		c.stretches.drop()
-		dirty := f.install(objects, at)
+		dirty := f.install(found, at)
 		// Until the position is the new store's, a watch of a revision of the old one may have opened on the new state.
 		f.moveTo(at)
 		c.mu.RLock()
@@ -158,16 +165,51 @@ func (f *feed) restart(ctx context.Context) error {
 	return nil
 }
 
-// list reads the state at a revision.
-func (f *feed) list(ctx context.Context, at storage.Revision) (map[storage.Prefix][]*Object, error) {
-	objects := map[storage.Prefix][]*Object{}
+// list reads the state at a revision. An object that the caches have as it's read is theirs, so what is listed anew takes
+// memory for what has changed since.
+func (f *feed) list(ctx context.Context, at storage.Revision) (map[storage.Prefix][]listed, error) {
+	objects := map[storage.Prefix][]listed{}
+	var known lastSeen
 	_, err := f.cacher.store.List(ctx, storage.Range{Prefix: storage.Root}, at, func(kv storage.Change) error {
 		if p, _, _, ok := storage.SplitKey(kv.Key); ok {
-			objects[p] = append(objects[p], newObjectFrom(kv))
+			o := listed{known.find(f.cacher, p, kv), true}
+			if o.Object == nil {
+				o = listed{newObjectFrom(kv), false}
+			}
+			objects[p] = append(objects[p], o)
 		}
 		return nil
 	})
 	return objects, err
+}
+
+// listed is an object of a list.
+type listed struct {
+	*Object
+	known bool // the caches have it, so others read it
+}
+
+// lastSeen is what the caches hold of the resource whose keys are being listed.
+type lastSeen struct {
+	prefix storage.Prefix
+	*Snapshot
+	key Object // what is looked for
+}
+
+// find returns the object that the caches have for what was read, nil if they have another one or none.
+func (l *lastSeen) find(c *Cacher, p storage.Prefix, kv storage.Change) *Object {
+	if l.prefix != p || l.Snapshot == nil {
+		l.prefix, l.Snapshot = p, c.Resource(p).Snapshot()
+	}
+	if l.Len() == 0 {
+		return nil
+	}
+	l.key.Key = kv.Key
+	o, _ := l.tree.Get(&l.key)
+	if o == nil || o.Err != nil || kv.Err != nil || o.Revision != kv.Revision || !bytes.Equal(o.raw, kv.Value) {
+		return nil // another store may have another object of the same revision
+	}
+	return o
 }
 
 // begin calls what brings a state into the caches, and makes its revision the position. Tapes begin again with it.
@@ -180,18 +222,23 @@ func (f *feed) begin(at storage.Revision, install func() []*cohort) {
 	f.cacher.waker.wake(dirty)
 }
 
-// install replaces all that the caches hold by objects, and returns the cohorts to wake.
-func (f *feed) install(objects map[storage.Prefix][]*Object, at storage.Revision) (dirty []*cohort) {
-	f.cacher.mu.Lock()
-	defer f.cacher.mu.Unlock()
-	f.cacher.base = at
-	for p := range objects {
-		if f.cacher.resources[p] == nil {
-			f.cacher.resources[p] = newResource(f.cacher, p, at)
-		}
+// prepare makes the trees of what was listed. No lock is held meanwhile.
+func (f *feed) prepare(objects map[storage.Prefix][]listed) map[storage.Prefix]*contents {
+	found := make(map[storage.Prefix]*contents, len(objects))
+	for p, list := range objects {
+		found[p] = f.cacher.Resource(p).prepare(list)
 	}
-	for p, r := range f.cacher.resources {
-		dirty = r.install(objects[p], at, dirty)
+	return found
+}
+
+// install replaces all that the caches hold by what was found, and returns the cohorts to wake.
+func (f *feed) install(found map[storage.Prefix]*contents, at storage.Revision) (dirty []*cohort) {
+	for _, r := range f.cacher.rebase(at) {
+		c := found[r.prefix]
+		if c == nil {
+			c = r.prepare(nil)
+		}
+		dirty = r.install(c, at, dirty)
 	}
 	return dirty
 }
@@ -283,12 +330,9 @@ func (f *feed) applyReplace(changes []storage.Change, dirty []*cohort) []*cohort
 		c.Resource(p)
 	}
 	c.replacedAt.Store(int64(at))
-	c.mu.Lock()
-	c.base = at
-	for p, r := range c.resources { // also those that it leaves as they are
-		dirty = r.replace(of[p], at, dirty)
+	for _, r := range c.rebase(at) { // also those that it leaves as they are
+		dirty = r.replace(of[r.prefix], at, dirty)
 	}
-	c.mu.Unlock()
 	c.kept.drop()
 	c.tapes.expire()
 	return dirty

@@ -120,6 +120,110 @@ func TestFeedFallsOutOfHistory(t *testing.T) {
 	}
 }
 
+// silentStore doesn't answer its first reads.
+type silentStore struct {
+	storage.Store
+	windows, lists int // that still fail
+}
+
+func (s *silentStore) Window(ctx context.Context) (compacted, newest storage.Revision, err error) {
+	if s.windows--; s.windows >= 0 {
+		return 0, 0, storage.ErrUnavailable
+	}
+	return s.Store.Window(ctx)
+}
+
+func (s *silentStore) List(ctx context.Context, keys storage.Range, at storage.Revision, fn func(storage.Change) error) (storage.Revision, error) {
+	if s.lists--; s.lists >= 0 {
+		return 0, storage.ErrUnavailable
+	}
+	return s.Store.List(ctx, keys, at, fn)
+}
+
+// TestFirstListIsTriedAgain: a store that doesn't answer while the caches are first filled ends nothing.
+func TestFirstListIsTriedAgain(t *testing.T) {
+	store, last := ownStore(t, widgetNamed("a", ""), widgetNamed("b", ""))
+	synced := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c := New(&silentStore{Store: store, windows: 1, lists: 1}, Options{Log: slog.New(slog.DiscardHandler)})
+	go func() { synced <- c.Run(ctx) }()
+	select {
+	case <-c.Primed():
+	case err := <-synced:
+		t.Fatal("the feed ended: ", err)
+	}
+	if c.Resource(widgets).Len() != 2 || c.Position() < last {
+		t.Errorf("%d objects at %d", c.Resource(widgets).Len(), c.Position())
+	}
+	cancel()
+	if err := <-synced; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRelistKeepsObjects: what is listed anew takes memory for what has changed: the other objects stay the ones that they are, with
+// the values by which they're found, also if these were asked for meanwhile. What is gone is gone.
+func TestRelistKeepsObjects(t *testing.T) {
+	ctx := t.Context()
+	store, _ := ownStore(t, widgetNamed("a", "front"), widgetNamed("b", "back"), widgetNamed("c", "front"), &thing{key: string(gadgets) + "ns1/g"})
+	c := New(store, Options{})
+	c.bounds.warm = 0
+	if err := c.feed.prime(ctx); err != nil {
+		t.Fatal(err)
+	}
+	res := c.Resource(widgets)
+	fields := []string{"metadata.labels.tier"}
+	res.SetFields(fields)
+	key := func(name string) string { return widgetNamed(name, "").key }
+	before := map[string]*Object{}
+	for _, name := range []string{"a", "b", "c"} {
+		before[name] = res.Get(key(name))
+	}
+	if _, err := store.Update(ctx, key("b"), []byte(widgetNamed("b", "middle").json(0)), before["b"].Revision); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.Delete(ctx, key("c"), before["c"].Revision); err != nil {
+		t.Fatal(err)
+	}
+	removed := res.removedBytes.Load()
+	if err := c.feed.prime(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if res.Get(key("a")) != before["a"] {
+		t.Error("an object that hasn't changed is in memory twice")
+	}
+	if now := res.Get(key("b")); now == before["b"] || res.Get(key("c")) != nil || c.Resource(gadgets).Len() != 1 || res.Len() != 2 {
+		t.Errorf("there are %d widgets and %d gadgets", res.Len(), c.Resource(gadgets).Len())
+	}
+	if got, want := res.removedBytes.Load()-removed, int64(len(before["b"].raw)+len(before["c"].raw)+2*changeOverhead); got != want {
+		t.Errorf("%d bytes left the tree, want %d", got, want)
+	}
+	for tier, want := range map[string]string{"front": "a", "middle": "b", "back": ""} {
+		found, ok := res.Snapshot().Where(fields[0], tier, storage.Range{Prefix: string(widgets)})
+		if !ok {
+			t.Fatal("the field isn't indexed")
+		}
+		got := ""
+		for o := range found {
+			got += o.Name()
+		}
+		if got != want {
+			t.Errorf("of tier %s: %q, want %q", tier, got, want)
+		}
+	}
+	objects, err := c.feed.list(ctx, c.Position())
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := c.feed.prepare(objects)
+	res.SetFields(nil) // between
+	c.feed.install(found, c.Position())
+	if res.Len() != 2 || res.fields.set != res.fieldSet() || len(res.fields.trees) != 0 {
+		t.Errorf("%d widgets, with the fields %v", res.Len(), res.fields.set.names)
+	}
+}
+
 // TestCompactedWhilePriming: history is compacted while a feed that starts lists an older revision.
 func TestCompactedWhilePriming(t *testing.T) {
 	r := newRig(t, smallBounds)

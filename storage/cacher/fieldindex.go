@@ -79,9 +79,12 @@ func (x *fieldIndex) clone() *fieldIndex {
 	return c
 }
 
-func (x *fieldIndex) clear() {
-	for _, t := range x.trees {
-		t.Clear(false)
+// insert brings an object into the index whose values others read already.
+func (x *fieldIndex) insert(o *Object) {
+	for i := range x.trees {
+		if o.fields == x.set {
+			x.trees[i].ReplaceOrInsert(fieldEntry{o.values[i], o.Key})
+		}
 	}
 }
 

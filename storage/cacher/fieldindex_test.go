@@ -98,7 +98,7 @@ func TestFieldIndex(t *testing.T) {
 	if _, ok := b.Snapshot().Where("spec.n", "1", storage.Range{}); ok {
 		t.Error("a field is still indexed")
 	}
-	b.install(nil, b.rev, nil)
+	b.install(b.prepare(nil), b.rev, nil)
 	b.put(randomThing(rng))
 	checkIndex(t, b.Snapshot(), "spec.color")
 	b.SetFields(nil)

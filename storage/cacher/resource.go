@@ -83,30 +83,57 @@ func (r *Resource) Len() int {
 	return r.tree.Len()
 }
 
-// install replaces all that the resource holds by objects, as of a revision, in one step. The feed does that when it
+// contents are what a resource is to hold instead of what it holds.
+type contents struct {
+	objects []listed
+	tree    *btree.BTree[*Object]
+	fields  *fieldIndex
+}
+
+// prepare makes the contents of what was listed. What the caches have already isn't changed. No lock is held meanwhile.
+func (r *Resource) prepare(objects []listed) *contents {
+	c := &contents{objects: objects, tree: newTree(), fields: newFieldIndex(r.fieldSet())}
+	set := c.fields.set
+	for i, o := range objects {
+		if o.known && len(set.names) > 0 && o.fields != set { // SetFields hadn't reached it
+			o = listed{o.at(o.Revision), false}
+			objects[i] = o
+		}
+		if o.known {
+			c.fields.insert(o.Object)
+		} else {
+			set.read(o.Object)
+			r.cacher.messages.admit(o.Object)
+			c.fields.move(exchange{cur: o.Object})
+		}
+		c.tree.ReplaceOrInsert(o.Object)
+	}
+	return c
+}
+
+// install replaces all that the resource holds by contents, as of a revision, in one step. The feed does that when it
 // primes the cache, and when it has missed events. Every open cursor is then below the new log and has to read on
 // from history.
-func (r *Resource) install(objects []*Object, at storage.Revision, dirty []*cohort) []*cohort {
-	tree, fields := newTree(), r.fieldSet()
-	for _, o := range objects {
-		tree.ReplaceOrInsert(o)
-		fields.read(o) // before the lock is taken
-		r.cacher.messages.admit(o)
-	}
+func (r *Resource) install(c *contents, at storage.Revision, dirty []*cohort) []*cohort {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.tree.Ascend(func(o *Object) bool {
-		r.countRemoved(o)
-		o.dropMessages()
+	for r.fields.set != c.fields.set { // SetFields was called since
+		r.mu.Unlock()
+		c = r.prepare(c.objects)
+		r.mu.Lock()
+	}
+	before, now := r.tree, c.tree.Clone()
+	c.fields.complete = r.fields.complete
+	r.tree, r.fields = c.tree, c.fields
+	dirty = r.beginLocked(at, dirty)
+	r.mu.Unlock()
+	before.Ascend(func(o *Object) bool { // nobody changes it any more
+		if kept, _ := now.Get(o); kept != o {
+			r.countRemoved(o)
+			o.dropMessages()
+		}
 		return true
 	})
-	r.tree = tree
-	r.fields.clear()
-	for _, o := range objects {
-		r.fields.carry(o)
-		r.fields.move(exchange{cur: o})
-	}
-	return r.beginLocked(at, dirty)
+	return dirty
 }
 
 // replace brings in the changes that a storage.Store.Replace made to the resource, in one step. Its open watches expire.

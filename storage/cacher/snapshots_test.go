@@ -57,7 +57,7 @@ func TestKeptSnapshots(t *testing.T) {
 	}
 	b.put(widgetNamed("a", "front"))
 	before := b.cacher.kept.list[0].retains()
-	b.install(nil, b.rev, nil) // a relist replaces everything
+	b.install(b.prepare(nil), b.rev, nil) // a relist replaces everything
 	if after := b.cacher.kept.list[0].retains(); after <= before {
 		t.Errorf("a kept snapshot keeps %d bytes alive after all was replaced, %d before", after, before)
 	}

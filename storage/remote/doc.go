@@ -27,7 +27,8 @@
 // Locks: Store.followMu before follower.mu; looks.mu, known.mu and progress.mu are leaves. Nobody waits under one,
 // apart from followMu, which is held until a stopped follower has ended; that doesn't wait for etcd.
 //
-// Bounds: maxTailBytes wait for Follow, and a watch begins at most maxLag revisions behind; beyond either the feed lists anew.
+// Bounds: maxTailBytes wait for Follow, and a follower that was there begins its next watch at most maxLag revisions behind;
+// beyond either the feed lists anew.
 // readTimeout, pageTimeout, writeTimeout and historyTimeout bound what etcd may take; listKeys and listBytes a page of a
 // list, and maxMarks the marks of the history.
 package remote

@@ -31,6 +31,7 @@ type follower struct {
 	bytes   int64              // that changes take
 	upTo    storage.Revision   // everything up to it is in changes, or was taken
 	taken   storage.Revision   // Follow has returned everything up to it
+	arrived bool               // it was less than maxLag behind
 	err     error              // why it ended; nil while it runs
 	watcher clientv3.Watcher   // of the watch that is open, for progress requests; nil if none is
 	owed    time.Time          // since when the watch owes an answer that brings something; zero if it owes none
@@ -42,8 +43,10 @@ const (
 	maxTailBytes = 64 << 20
 	// changeBytes is what a change takes besides its key and value: deletions of short keys take little else.
 	changeBytes = int64(unsafe.Sizeof(storage.Change{}))
-	// maxLag is how many revisions the watch may be behind. etcd reads all of them again and again for a watch that begins
-	// far behind, under a lock of its store, so beyond that a list costs less. It's more than the feed begins with.
+	// maxLag is how many revisions a follower that was there may fall behind, until its next watch begins. etcd reads all of
+	// them again and again for a watch that begins far behind, under a lock of its store, so beyond that a list costs less.
+	// A follower that hasn't been there has no such bound: its reader has just listed, and the next list would take as long
+	// and be as far behind.
 	maxLag storage.Revision = 50_000
 	// watchPause is between two watches: a member that refuses them isn't asked too often, and a watch that breaks delays
 	// reads by no more.
@@ -168,7 +171,8 @@ func (f *follower) run() {
 	f.end(storage.Wrap("follow", storage.Root, fmt.Errorf("%w: the store was closed", storage.ErrUnavailable)))
 }
 
-// check looks, before a watch begins, whether the store is the one it was, and the watch not too far behind.
+// check looks, before a watch begins, whether the store is the one it was, and whether the follower has fallen too
+// far behind.
 func (f *follower) check() error {
 	l := f.store.look()
 	select {
@@ -185,11 +189,15 @@ func (f *follower) check() error {
 	return f.lag(l.revision)
 }
 
-// lag returns an error if the follower is too far behind a revision.
+// lag returns an error if the follower has fallen too far behind a revision.
 func (f *follower) lag(newest storage.Revision) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if behind := newest - f.upTo; behind > maxLag {
+	behind := newest - f.upTo
+	if behind <= maxLag {
+		f.arrived = true
+	}
+	if behind > maxLag && f.arrived {
 		return fmt.Errorf("%w: the watch is %d revisions behind, more than %d", storage.ErrCompacted, behind, maxLag)
 	}
 	return nil
@@ -247,6 +255,7 @@ func (f *follower) receive(res clientv3.WatchResponse) error {
 		f.changes, f.bytes, f.upTo = nil, 0, f.taken
 		return fmt.Errorf("%w: more than %d bytes of changes wait", storage.ErrCompacted, int64(maxTailBytes))
 	}
+	f.arrived = f.arrived || f.store.known.newest().revision-f.upTo <= maxLag
 	if f.upTo > before {
 		f.owed = time.Time{} // a member that lags answers, too, but brings nothing
 		f.store.known.seeChange(f.upTo)

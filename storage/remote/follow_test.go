@@ -89,6 +89,22 @@ func TestFollowerBounds(t *testing.T) {
 	if err := f.check(); !errors.Is(err, storage.ErrCompacted) {
 		t.Errorf("beyond maxLag: %v", err)
 	}
+	fresh := &follower{store: &Store{}, upTo: 5, taken: 5, news: make(chan struct{}, 1)}
+	fresh.store.known.revision = 10 * maxLag
+	for range 2 {
+		if err := fresh.lag(10 * maxLag); err != nil {
+			t.Errorf("it was never there, since the list before it took that long: %v", err)
+		}
+		if err := fresh.receive(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: 6}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := fresh.receive(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: 10 * int64(maxLag)}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := fresh.lag(11*maxLag + 1); !errors.Is(err, storage.ErrCompacted) {
+		t.Errorf("it was there, and fell behind: %v", err)
+	}
 	put := func(rev int64, bytes int) error {
 		kv := &mvccpb.KeyValue{Key: []byte("k"), Value: make([]byte, bytes), ModRevision: rev}
 		return f.receive(clientv3.WatchResponse{Header: &pb.ResponseHeader{Revision: rev}, Events: []*clientv3.Event{{Kv: kv}}})
