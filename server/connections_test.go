@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/fair"
 )
 
 // dialled is a listener whose connections the test makes.
@@ -178,18 +180,28 @@ func TestAcceptFails(t *testing.T) {
 	})
 }
 
+// TestMaxWatches: watches beyond the bound get a 429, and one flow leaves others a quarter of them.
 func TestMaxWatches(t *testing.T) {
 	ws := newWatchers()
-	ws.most = 1
+	ws.seats = fair.NewLevel(fair.Limits{Most: 8, Times: watchShare})
+	one, other := fair.Flow{Who: "one"}, fair.Flow{Who: "other"}
 	first := &openWatch{}
-	if err := ws.add(first); err != nil {
+	if err := ws.add(first, one); err != nil {
 		t.Fatal(err)
 	}
-	if err := ws.add(&openWatch{}); code(err) != http.StatusTooManyRequests {
-		t.Errorf("one too many: %v, want 429", err)
+	for range 5 {
+		if err := ws.add(&openWatch{}, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ws.add(&openWatch{}, one); code(err) != http.StatusTooManyRequests {
+		t.Errorf("more than the part of one flow: %v, want 429", err)
+	}
+	if err := ws.add(&openWatch{}, other); err != nil {
+		t.Errorf("the other flow: %v", err)
 	}
 	ws.remove(first)
-	if err := ws.add(&openWatch{}); err != nil {
+	if err := ws.add(&openWatch{}, other); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
 }

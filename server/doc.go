@@ -77,7 +77,7 @@
 //   - Connections: MaxConnections, a quarter of them for others than the address that has most (addressShare).
 //     lobbySeats more get a place for a moment, to be told to come back. One HTTP/2 connection may have
 //     HTTP2MaxStreams requests open.
-//   - Watches: 65,536 (maxWatches).
+//   - Watches: 65,536 (maxWatches), of which one user or address has at most three times as many as are free (watchShare).
 //   - Questions of other replicas whether anything is left to do: 64 at once (maxAsks).
 //   - Snapshots of an ephemeral server: 64 (maxSnapshots) of 128 MiB (maxSnapshotBytes), 512 MiB together
 //     (maxSnapshotsBytes).

@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -40,7 +41,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	options.Sweeper = h.sweeper
 	framing := framingOf(media)
 	w.Header().Set("Content-Type", framing.media)
-	watch, err := h.open(t, r, cursor, w.admitted)
+	watch, err := h.open(t, r, cursor, w.admitted, w.flow)
 	if err != nil {
 		return err
 	}
@@ -84,6 +85,7 @@ type openWatch struct {
 	admitted
 
 	among   *watchers // that it's one of
+	seat    fair.Seat // among them
 	uncount func()    // takes it out of the metrics
 
 	cancel  context.CancelCauseFunc // ends its stream; nil until it's served. watchers.mu guards it
@@ -94,7 +96,7 @@ type openWatch struct {
 const maxUserAgent = 128
 
 // open makes an open watch of a cursor. Beyond maxWatches it closes the cursor, and the error is a 429.
-func (h *handler) open(t target, r *http.Request, cursor *cacher.Cursor, by admitted) (*openWatch, error) {
+func (h *handler) open(t target, r *http.Request, cursor *cacher.Cursor, by admitted, flow fair.Flow) (*openWatch, error) {
 	o := &openWatch{
 		admitted:  by,
 		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
@@ -103,7 +105,7 @@ func (h *handler) open(t target, r *http.Request, cursor *cacher.Cursor, by admi
 		opened:    time.Now(),
 		among:     h.watchers,
 	}
-	if err := h.watchers.add(o); err != nil {
+	if err := h.watchers.add(o, flow); err != nil {
 		cursor.Close()
 		return nil, err
 	}

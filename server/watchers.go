@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -27,8 +27,8 @@ import (
 type watchers struct {
 	mu     sync.Mutex // guards open and turned, and of each watch cancel and revoked
 	open   map[*openWatch]struct{}
-	turned int // how many were opened or closed
-	most   int // that may be open; not guarded
+	turned int         // how many were opened or closed
+	seats  *fair.Level // for those that are open
 }
 
 // admitted is why a request was let in.
@@ -41,15 +41,22 @@ type admitted struct {
 // can have thousands. One that waits takes about 20 KiB there, so that this many take some 1.3 GiB.
 const maxWatches = 1 << 16
 
-func newWatchers() *watchers { return &watchers{open: map[*openWatch]struct{}{}, most: maxWatches} }
+// watchShare is how many times what it leaves free one user or address may have of the watches: three quarters of all, as an
+// address of the connections.
+const watchShare = 3
 
-// add notes a watch as open, until remove. Beyond maxWatches it returns a 429.
-func (ws *watchers) add(w *openWatch) error {
+func newWatchers() *watchers {
+	return &watchers{open: map[*openWatch]struct{}{}, seats: fair.NewLevel(fair.Limits{Most: maxWatches, Times: watchShare})}
+}
+
+// add notes a watch of a flow as open, until remove. Beyond maxWatches, and beyond the part of them that one flow may have, it
+// returns a 429.
+func (ws *watchers) add(w *openWatch, flow fair.Flow) (err error) {
+	if w.seat, err = enter(context.Background(), ws.seats, flow, 1, 0, "too many watches are open, please try again later"); err != nil {
+		return err
+	}
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	if len(ws.open) >= ws.most {
-		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many watches are open, please try again later")
-	}
 	ws.open[w] = struct{}{}
 	ws.turned++
 	return nil
@@ -57,6 +64,7 @@ func (ws *watchers) add(w *openWatch) error {
 
 // remove undoes add.
 func (ws *watchers) remove(w *openWatch) {
+	w.seat.Leave()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	delete(ws.open, w)
