@@ -71,6 +71,7 @@ func scenarios() []scenario {
 		{"initial", "many clients that ask for the state at once", initial, running},
 		{"idle", "resident memory of a watch that has nothing to tell", idle, running},
 		{"slow", "how late events come, with and without further watchers that never read", slow, running},
+		{"neighbours", "how long a client's gets and leases take, alone and beside one that holds all that he can get", neighbours, running},
 		{"churn", "many watches opened and dropped, again and again: what they leave", churn, running},
 		{"resume", "a watch from before many events, after a restart: time to the first and to the last", resume, restartable},
 		{"storm", "a restart under many watches, which all come back at once", storm, restartable},
