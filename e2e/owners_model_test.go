@@ -21,7 +21,7 @@ type ownedObject struct {
 
 // ownerRef is an owner reference.
 type ownerRef struct {
-	to     int // of good ones, the owner
+	to     int // the object of the uid that the reference has, or -1
 	is     refKind
 	blocks bool
 	text   string // the reference as the server has it, without blocks
@@ -172,12 +172,13 @@ func (w owned) work(i int) bool {
 	}
 	var lost, left []ownerRef
 	stays, leaves, waits := false, false, false
+	unsure := w.unsure(i)
 	for _, r := range o.refs {
 		fate := w.fate(r)
 		stays = stays || fate == "stays"
 		leaves = leaves || fate == "leaves"
 		waits = waits || fate == "waits"
-		if fate == "leaves" || fate != "stays" && !o.deleting {
+		if fate == "leaves" || (fate == "absent" || fate == "waits") && !o.deleting && !unsure {
 			lost = append(lost, r)
 		} else {
 			left = append(left, r)
@@ -196,35 +197,58 @@ func (w owned) work(i int) bool {
 	return true
 }
 
+// unsure tells whether an owner of an object can't be looked up. Only owners that leave it are then taken from it.
+func (w owned) unsure(i int) bool {
+	return slices.ContainsFunc(w[i].refs, func(r ownerRef) bool { return w.fate(r) == "unsure" })
+}
+
+// waitsForUnsure tells whether an object waits in the foreground for one that is left alone, because an owner of that one
+// can't be looked up.
+func (w owned) waitsForUnsure(i int) bool {
+	above := map[int]bool{i: true}
+	for todo := []int{i}; len(todo) > 0; todo = todo[1:] {
+		for d, o := range w {
+			blocks := slices.ContainsFunc(o.refs, func(r ownerRef) bool { return r.is == good && r.blocks && r.to == todo[0] })
+			if !o.there || !blocks || above[d] {
+				continue
+			}
+			if w.unsure(d) {
+				return true
+			}
+			above[d] = true
+			todo = append(todo, d)
+		}
+	}
+	return false
+}
+
 // fate says what an owner means for its dependent.
 func (w owned) fate(r ownerRef) string {
+	if r.to >= 0 && w[r.to].there && w[r.to].deleting && w[r.to].orphan {
+		return "leaves" // whoever names its uid, whatever else the reference says
+	}
 	if r.is == unknown {
-		return "stays"
+		return "unsure"
 	}
 	if r.is == missing || !w[r.to].there {
 		return "absent"
 	}
-	switch owner := &w[r.to]; {
-	case owner.deleting && owner.orphan:
-		return "leaves"
-	case owner.deleting && owner.foreground:
+	if owner := &w[r.to]; owner.deleting && owner.foreground {
 		return "waits"
 	}
 	return "stays"
 }
 
-// owns tells whether an object names another as its owner.
+// owns tells whether an object names the uid of another as its owner's.
 func (w owned) owns(i int) bool {
-	return w.any(i, func(_ int, r ownerRef) bool { return true })
+	return w.any(i, func(ownerRef) bool { return true })
 }
 
-// any tells whether one of the references to an object fulfils a condition. Each may be changed.
-func (w owned) any(i int, holds func(dependent int, r ownerRef) bool) bool {
+// any tells whether one of the references to an object's uid fulfils a condition.
+func (w owned) any(i int, holds func(r ownerRef) bool) bool {
 	for d := range w {
-		for _, r := range w[d].refs {
-			if w[d].there && r.is == good && r.to == i && holds(d, r) {
-				return true
-			}
+		if w[d].there && slices.ContainsFunc(w[d].refs, func(r ownerRef) bool { return r.to == i && holds(r) }) {
+			return true
 		}
 	}
 	return false
@@ -238,7 +262,7 @@ func (w owned) letGo(i int) bool {
 		o.orphan = false
 	case o.orphan:
 		return false
-	case o.foreground && !w.any(i, func(_ int, r ownerRef) bool { return r.blocks }):
+	case o.foreground && !w.any(i, func(r ownerRef) bool { return r.is == good && r.blocks }):
 		o.foreground = false
 	case o.foreground:
 		o.breaking = w.circle(i)
