@@ -39,6 +39,22 @@ type trust struct {
 	roots    *x509.CertPool
 	all      []*x509.Certificate // what roots has
 	verified memo[verifiedCertificate]
+	refused  memo[refusedCertificate] // apart, so that strangers push out nobody's
+}
+
+const (
+	// maxChain is how many certificates a client may show. Each can cost the signatures of all, and no authority that is in
+	// use needs more.
+	maxChain = 8
+	// refusedFor is for how long a refusal counts: long enough that who asks again and again costs nothing, and so short
+	// that a certificate which begins to count is let in.
+	refusedFor = 5 * time.Second
+)
+
+// refusedCertificate is why a chain isn't believed, and until when that isn't looked at again.
+type refusedCertificate struct {
+	err   error
+	until time.Time
 }
 
 // verifiedCertificate says when the certificates of a chain count.
@@ -113,6 +129,12 @@ func (a *authorities) verify(shown []*x509.Certificate) (*x509.Certificate, erro
 	if v, ok := trust.verified.get(hash); ok && !now.Before(v.notBefore) && !now.After(v.notAfter) {
 		return shown[0], nil
 	}
+	if len(shown) > maxChain {
+		return nil, fmt.Errorf("the certificate %s is not believed: it comes with %d others, and a chain may have %d", serial(shown[0]), len(shown)-1, maxChain)
+	}
+	if r, ok := trust.refused.get(hash); ok && now.Before(r.until) {
+		return nil, r.err
+	}
 	options := x509.VerifyOptions{Roots: trust.roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if len(shown) > 1 {
 		options.Intermediates = x509.NewCertPool()
@@ -122,7 +144,9 @@ func (a *authorities) verify(shown []*x509.Certificate) (*x509.Certificate, erro
 	}
 	chains, err := shown[0].Verify(options)
 	if err != nil {
-		return nil, fmt.Errorf("the certificate %s is not believed: %w", serial(shown[0]), err)
+		err = fmt.Errorf("the certificate %s is not believed: %w", serial(shown[0]), err)
+		trust.refused.put(hash, refusedCertificate{err, now.Add(refusedFor)})
+		return nil, err
 	}
 	trust.verified.put(hash, lifeOf(chains[0]))
 	return shown[0], nil

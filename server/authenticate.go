@@ -73,26 +73,30 @@ func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) 
 		u, credential, err := i.access.Authenticate(r, token)
 		if err != nil {
 			h.logRefusal(w, r, err)
-			return nil, unauthorized(w)
+			return nil, unauthorized(w, r)
 		}
-		w.credential = credential
+		w.credential, w.stranger = credential, u.GetName() == user.Anonymous
 		return u, nil
 	}
 	switch {
 	case known && i.tokens.has(token):
 		return registry.Everyone, nil
 	case isHealth(r):
+		w.stranger = true
 		return nobody, nil
 	}
-	return nil, unauthorized(w)
+	return nil, unauthorized(w, r)
 }
 
 func withUser(r *http.Request, u user.Info) *http.Request {
 	return r.WithContext(registry.WithUser(r.Context(), u))
 }
 
-func unauthorized(w *response) error {
+func unauthorized(w *response, r *http.Request) error {
 	w.Header().Set("WWW-Authenticate", "Bearer")
+	if r.ProtoMajor == 2 {
+		w.Header().Set("Connection", "close") // one connection of a stranger gets one answer, as from kube-apiserver
+	}
 	return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
 }
 

@@ -73,7 +73,8 @@ func leftForConnections(descriptors uint64) int {
 
 // connections is a listener that bounds the connections that are open. One beyond the bound has a seat in the lobby
 // instead: it's served for a moment, which is enough to ask how the server is or to be told to come back. When the
-// lobby is full as well, the next ones wait in the kernel's queue.
+// lobby is full as well, a connection of an address that has its part is closed at once while places are free. When none is,
+// the next ones wait in the kernel's queue.
 type connections struct {
 	net.Listener
 	most       int
@@ -103,21 +104,9 @@ func newConnections(l net.Listener, most int, secure bool, log *slog.Logger) *co
 // Accept returns the next connection, in its place or in the lobby. An error of the system, such as too many open
 // files, is one after which net/http waits for up to a second and tries again.
 func (l *connections) Accept() (net.Conn, error) {
-	conn, err := l.Listener.Accept()
+	c, err := l.next()
 	if err != nil {
-		if !errors.Is(err, net.ErrClosed) {
-			l.complain("a connection can't be accepted", "error", err)
-		}
 		return nil, err
-	}
-	c := &connection{Conn: conn, list: l, address: addressOf(conn.RemoteAddr()), opening: opening{over: l.secure}}
-	for !l.take(c) {
-		select {
-		case <-l.freed:
-		case <-l.closed:
-			conn.Close()
-			return nil, net.ErrClosed
-		}
 	}
 	if c.lobby {
 		l.refused.Add(1)
@@ -128,8 +117,39 @@ func (l *connections) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// take gives a connection its place or a seat in the lobby. It returns false while there is neither.
-func (l *connections) take(c *connection) bool {
+// next waits for a connection that has its place or seat.
+func (l *connections) next() (*connection, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				l.complain("a connection can't be accepted", "error", err)
+			}
+			return nil, err
+		}
+		c := &connection{Conn: conn, list: l, address: addressOf(conn.RemoteAddr()), opening: opening{over: l.secure}}
+		taken, surplus := l.take(c)
+		for !taken && !surplus {
+			select {
+			case <-l.freed:
+			case <-l.closed:
+				conn.Close()
+				return nil, net.ErrClosed
+			}
+			taken, surplus = l.take(c)
+		}
+		if taken {
+			return c, nil
+		}
+		conn.Close()
+		l.refused.Add(1)
+		l.complain("connections of one address are closed: it has all that one may have", "address", c.address, "refused", l.refused.Load())
+	}
+}
+
+// take gives a connection its place or a seat in the lobby, if there is one. Without either it's surplus if places are free,
+// and only its address has no more of them: it mustn't wait, because whoever waits for it may have a place.
+func (l *connections) take(c *connection) (taken, surplus bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -142,9 +162,9 @@ func (l *connections) take(c *connection) bool {
 		l.lobby++
 		c.lobby = true
 	default:
-		return false
+		return false, l.open < l.most
 	}
-	return true
+	return true, false
 }
 
 // give makes a connection's place or seat free again.
@@ -299,14 +319,3 @@ func inLobby(ctx context.Context) bool { return ctx.Value(lobbyKey{}) != nil }
 
 // Read is the connection's, after a look at what comes first.
 func (c *connection) Read(p []byte) (int, error) { return c.opening.read(c.Conn, p) }
-
-// Write is the connection's, except that a refusal of net/http's own becomes a Status. (With TLS it's out of reach.)
-func (c *connection) Write(p []byte) (int, error) {
-	if !c.list.secure {
-		if refusal := refusalStatus(p); refusal != nil {
-			_, err := c.Conn.Write(refusal)
-			return len(p), err
-		}
-	}
-	return c.Conn.Write(p)
-}

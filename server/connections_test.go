@@ -96,6 +96,37 @@ func TestConnectionsPerAddress(t *testing.T) {
 	})
 }
 
+// TestSurplusOfOneAddress: whatever one address has waiting, another one is accepted while places are free for it, with no
+// time gone by.
+func TestSurplusOfOneAddress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, l, _ := newDialled(8)
+		for range 6 + lobbySeats {
+			d.dial(t, l, "192.0.2.1")
+		}
+		start := time.Now()
+		go func() {
+			for range 4096 { // what waits in the kernel
+				ours, theirs := net.Pipe()
+				defer theirs.Close()
+				d.conns <- from{ours, "192.0.2.1"}
+			}
+			ours, theirs := net.Pipe()
+			defer theirs.Close()
+			d.conns <- from{ours, "192.0.2.2"}
+		}()
+		conn, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c := conn.(*connection); c.lobby || c.address.Addr().String() != "192.0.2.2" || time.Since(start) != 0 {
+			t.Errorf("after %v %v is accepted, in the lobby: %v", time.Since(start), c.address, c.lobby)
+		}
+		synctest.Wait()
+		time.Sleep(lobbyTime + seatTime) // nobody stays in the lobby
+	})
+}
+
 // TestLobby: a connection in the lobby must go, its seat is free a moment later, and when all are taken the next
 // connection waits for a place or a seat.
 func TestLobby(t *testing.T) {

@@ -74,7 +74,8 @@
 //   - Of each of these, of large answers and of YAML, one user, or where users aren't told apart one address, has at most as
 //     many as he leaves free. What gets none waits in turn (package fair): 300 requests of one (maxFlowQueue), 6,400 of all
 //     (maxQueue), each for a quarter of its time (waitShare). Then it gets a 429.
-//   - Connections: MaxConnections, a quarter of them for others than the address that has most (addressShare).
+//   - Connections: MaxConnections, a quarter of them for others than the address that has most (addressShare). What an
+//     address asks for beyond that is closed while there's no seat.
 //     lobbySeats more get a place for a moment, to be told to come back. One HTTP/2 connection may have
 //     HTTP2MaxStreams requests open.
 //   - Watches: 65,536 (maxWatches), of which one user or address has at most three times as many as are free (watchShare).

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"sync"
 	"testing"
@@ -109,7 +110,7 @@ func GiveTime(s *Server) {
 // called.
 func OccupySeats(t *testing.T, s *Server, address string) (release func()) {
 	t.Helper()
-	return occupy(t, s.in.front.http.Handler.(*handler).seats.rest, fair.Flow{Who: address})
+	return occupy(t, s.in.front.handler.seats.rest, fair.Flow{Who: address})
 }
 
 // occupy takes as many seats for a flow as it may have.
@@ -131,12 +132,12 @@ func occupy(t *testing.T, l *fair.Level, f fair.Flow) (release func()) {
 
 // WaitingForSeats returns how many requests have seats, and how many wait for one.
 func WaitingForSeats(s *Server) (taken, waiting int) {
-	return s.in.front.http.Handler.(*handler).seats.rest.Now()
+	return s.in.front.handler.seats.rest.Now()
 }
 
 // StalledAnswers returns how many large answers have a place, and how many have none because their clients take nothing.
 func StalledAnswers(s *Server) (writing, stalled int) {
-	h := s.in.front.http.Handler.(*handler)
+	h := s.in.front.handler
 	return taken(h.large), taken(h.stalled)
 }
 
@@ -145,7 +146,7 @@ func RecheckSoon(s *Server) { s.timeouts.recheck = 50 * time.Millisecond }
 
 // Routes returns the patterns of all paths that the server knows.
 func Routes(s *Server) (patterns []string) {
-	routes := s.in.front.http.Handler.(*handler).routes.(chi.Routes)
+	routes := s.in.front.handler.routes.(chi.Routes)
 	chi.Walk(routes, func(_, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if !slices.Contains(patterns, pattern) {
 			patterns = append(patterns, pattern)
@@ -164,7 +165,21 @@ func Presumes(s *Server) bool {
 // OccupyLevel has one user take as many of the seats of a level as he may have, until the function it returns is called.
 func OccupyLevel(t *testing.T, s *Server, level, user string) (release func()) {
 	t.Helper()
-	h := s.in.front.http.Handler.(*handler)
+	h := s.in.front.handler
 	i := slices.IndexFunc(h.levelsNow(), func(l namedLevel) bool { return l.name == level })
 	return occupy(t, h.levelsNow()[i].level, fair.Flow{Rule: level, Who: user})
+}
+
+// HealthWhileStopping returns what a server answers to a request for its health while it isn't ready.
+func HealthWhileStopping(t *testing.T, s *Server, path, token string) (code int, body string) {
+	t.Helper()
+	s.in.stopping.Store(true)
+	defer s.in.stopping.Store(false)
+	r := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	rec := httptest.NewRecorder()
+	s.in.front.handler.ServeHTTP(rec, r)
+	return rec.Code, rec.Body.String()
 }

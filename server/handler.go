@@ -99,8 +99,9 @@ type response struct {
 	begun   time.Time
 	audit   *audit.Record // nil: the request isn't audited
 	admitted
-	code  int // 0 until the header is written
-	bytes int64
+	stranger bool // has shown no credential, where one is needed
+	code     int  // 0 until the header is written
+	bytes    int64
 
 	lobby bool // the connection is beyond MaxConnections: it gets a 503
 	capacity

@@ -68,7 +68,7 @@ func (h *handler) health(kind string) http.HandlerFunc {
 			}
 			if err := c.run(); err != nil {
 				failed = true
-				fmt.Fprintf(&list, "[-]%s failed: %v\n", c.name, err)
+				fmt.Fprintf(&list, "[-]%s failed: %s\n", c.name, w.reason(err))
 			} else {
 				fmt.Fprintf(&list, "[+]%s ok\n", c.name)
 			}
@@ -94,12 +94,20 @@ func (h *handler) healthCheck(kind string) http.HandlerFunc {
 			return errUnknownPath()
 		}
 		if err := h.checks[i].run(); err != nil {
-			w.writeText(http.StatusInternalServerError, err.Error()+"\n")
+			w.writeText(http.StatusInternalServerError, w.reason(err)+"\n")
 		} else {
 			w.writeText(http.StatusOK, "ok")
 		}
 		return nil
 	})
+}
+
+// reason is why a check failed, for whoever may know: addresses and paths are nothing for strangers. The text is Kubernetes'.
+func (w *response) reason(err error) string {
+	if w.stranger {
+		return "reason withheld"
+	}
+	return err.Error()
 }
 
 func (w *response) writeText(code int, text string) {

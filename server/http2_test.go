@@ -218,3 +218,29 @@ func TestRapidReset(t *testing.T) {
 		})
 	}
 }
+
+// TestStrangersOverHTTP2: a connection ends with the first answer of 401, so that nobody can ask again and again over it.
+func TestStrangersOverHTTP2(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.Token = "sesame" })
+	f, _ := speakHTTP2(t, s)
+	if err := f.get(1, "/version"); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch frame := frame.(type) {
+		case *http2.HeadersFrame:
+			f.WritePing(false, [8]byte{1})
+		case *http2.GoAwayFrame:
+			return
+		case *http2.PingFrame:
+			if frame.IsAck() {
+				t.Fatal("the connection goes on")
+			}
+		}
+	}
+}

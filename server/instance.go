@@ -148,6 +148,13 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := in.openStore(ctx, s); err != nil {
 		return nil, err
 	}
+	// Now that the port and the data directory are ours, these are of a run that was killed, and of no other that runs.
+	if err := removeURLFile(s.URLFile); err != nil {
+		return nil, err
+	}
+	if err := clearKubeconfig(s.KubeconfigFile); err != nil {
+		return nil, err
+	}
 	if s.TLS {
 		if certificate, err = s.ownCertificate(in.dataDir, time.Now()); err != nil {
 			return nil, err
@@ -184,16 +191,9 @@ func startError(err, closing error) error {
 	return errors.Join(err, closing)
 }
 
-// openFront takes the port, when the audit log is open and what an earlier run has left for those who wait for the start is
-// gone.
+// openFront takes the port, when the audit log is open.
 func (in *instance) openFront(s *Server, known tokens, certificate *tls.Certificate) (err error) {
 	if in.audit, err = audit.Open(s.Audit, in.log); err != nil {
-		return err
-	}
-	if err := removeURLFile(s.URLFile); err != nil { // of a run that was killed
-		return err
-	}
-	if err := clearKubeconfig(s.KubeconfigFile); err != nil {
 		return err
 	}
 	listener, err := listen(cmp.Or(s.Listen, DefaultListen), len(known) > 0 || s.Access.On())

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -95,11 +96,13 @@ func checkStale(path string) error {
 		return errors.New("there is a file that is no socket")
 	}
 	c, err := net.DialTimeout("unix", path, staleDial)
-	if err != nil {
-		return nil // nobody listens
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist): // nobody listens, or it has just gone
+		return nil
+	case err == nil:
+		c.Close()
 	}
-	c.Close()
-	return errors.New("address already in use")
+	return errors.New("address already in use") // also by a server that is too busy to answer
 }
 
 func (l *unixListener) Close() error {

@@ -200,11 +200,12 @@ type Server struct {
 
 // life is a Server's state from Start to Close.
 type life struct {
-	mu      sync.Mutex    // guards started and closing, which are set once
+	mu      sync.Mutex    // guards started, closing and giveUp, which are set once
 	started chan struct{} // made by the first Start, Run or Close; closed when in and the start's error are set
 
-	in        *instance // nil unless the start succeeded; written before started is closed
-	startErr  error     // likewise
+	giveUp    context.CancelFunc // ends a start under way
+	in        *instance          // nil unless the start succeeded; written before started is closed
+	startErr  error              // likewise
 	closeOnce sync.Once
 	closing   chan struct{} // closed when Close begins; made with started
 	closeErr  error
@@ -219,7 +220,9 @@ var errUsed = errors.New("server: already started or closed; a Server serves onc
 // stored before. ctx bounds the start and nothing after it. After an error nothing is left, and
 // Close needn't be called.
 func (s *Server) Start(ctx context.Context) error {
-	if !s.begin() {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if !s.begin(cancel) {
 		return errUsed
 	}
 	s.in, s.startErr = s.open(ctx)
@@ -255,11 +258,13 @@ func (s *Server) Run(ctx context.Context) error {
 
 // Close stops the server and waits until it has: readiness fails, requests under way are answered,
 // watches get what was acknowledged, a last bookmark and a clean end, connections close, and etcd
-// stops last. It takes at most about ten seconds. It can be called at any time, any number of times.
+// stops last. A start that is under way gives up. It takes at most about ten seconds. It can be called at any time, any
+// number of times.
 func (s *Server) Close() error {
-	if s.begin() {
+	if s.begin(func() {}) {
 		close(s.started)
 	}
+	s.giveUp()
 	<-s.started
 	s.closeOnce.Do(func() {
 		close(s.closing)
@@ -277,14 +282,14 @@ func (s *Server) Closed() <-chan struct{} {
 	return s.closing
 }
 
-// begin reports whether the caller is the first to start or close the Server.
-func (s *Server) begin() bool {
+// begin reports whether the caller is the first to start or close the Server. Then giveUp ends what it does.
+func (s *Server) begin(giveUp context.CancelFunc) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.started != nil {
 		return false
 	}
-	s.started, s.closing = make(chan struct{}), make(chan struct{})
+	s.started, s.closing, s.giveUp = make(chan struct{}), make(chan struct{}), giveUp
 	return true
 }
 

@@ -207,14 +207,24 @@ func (p watcherPage) table(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "MEMBERS\tRESOURCE\tNAMESPACE\tNAME\tLABELS\tFIELDS")
 	for _, g := range p.Groups {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", g.Members, g.Resource, g.Namespace, g.Name, g.LabelSelector, g.FieldSelector)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\n", g.Members, g.Resource, printable(g.Namespace), printable(g.Name), printable(g.LabelSelector), printable(g.FieldSelector))
 	}
 	fmt.Fprintln(t, "\nLAG EVENTS\tLAG\tVERSION\tSENT\tAGE\tRESOURCE\tNAMESPACE\tNAME\tLABELS\tFIELDS\tUSER AGENT")
 	for _, w := range p.Watchers {
 		fmt.Fprintf(t, "%d\t%.1fs\t%s\t%d\t%.0fs\t%s\t%s\t%s\t%s\t%s\t%s\n", w.LagEvents, w.LagSeconds, w.ResourceVersion, w.BytesSent, w.AgeSeconds,
-			w.Resource, w.Namespace, w.Name, w.LabelSelector, w.FieldSelector, w.UserAgent)
+			w.Resource, printable(w.Namespace), printable(w.Name), printable(w.LabelSelector), printable(w.FieldSelector), printable(w.UserAgent))
 	}
 	return t.Flush()
+}
+
+// printable is a client's text without what would break the table, or steer the terminal that shows it.
+func printable(text string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c >= 0x7f && c < 0xa0 {
+			return ' '
+		}
+		return c
+	}, text)
 }
 
 // laggingAfter is how old the oldest event may be that a watcher hasn't taken before it counts as lagging.

@@ -108,7 +108,12 @@ func TestWatchersPage(t *testing.T) {
 		page.Groups[1].Members != 1 || page.Groups[2].Members != 1 {
 		t.Errorf("the groups: %+v", page.Groups)
 	}
+	steers := s.Watch(allWidgets + "?watch=true&fieldSelector=metadata.name%3D%1b%5d0%3bx")
 	table := s.Get("/debug/watchers?pretty")
+	if strings.Contains(table, "\x1b") {
+		t.Errorf("the table steers the terminal: %q", table)
+	}
+	steers.Close()
 	for _, want := range []string{"MEMBERS  RESOURCE", "\n2        widgets.v1.example.com  default", "LAG EVENTS", "tier in (a,b),x!=y", "reader/1\n"} {
 		if !strings.Contains(table, want) {
 			t.Errorf("there is no %q in the table:\n%s", want, table)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/client"
@@ -176,6 +177,7 @@ func (c *command) printLine(event client.Event[client.Object]) error {
 	if !c.isColour {
 		colour, plain = "", ""
 	}
-	_, err := fmt.Fprintf(c.out, "%s %s%-8s%s %s %s\n", time.Now().Format(time.TimeOnly), colour, event.Type, plain, event.Key, event.ResourceVersion)
+	_, err := fmt.Fprintf(c.out, "%s %s%-8s%s %s %s\n", time.Now().Format(time.TimeOnly), colour, event.Type, plain,
+		strings.Map(printable, fmt.Sprint(event.Key)), event.ResourceVersion)
 	return err
 }
