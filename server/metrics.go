@@ -72,6 +72,10 @@ func newMetrics(f *inflight) *metrics {
 		watches:   map[resourceLabels]int{},
 	}
 	m.registry.MustRegister(m.requests, m.duration, m.longRunning, m.events, m.panics, m.rejected)
+	// A rate sees the first refusal only if the count was 0 before.
+	for _, reason := range []error{fair.ErrFull, fair.ErrTimeout} {
+		m.rejected.WithLabelValues(defaultLevel, "", reason.Error())
+	}
 	for name, class := range map[string]requestClass{"readOnly": classRead, "mutating": classWrite} {
 		m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "apiserver_current_inflight_requests",
