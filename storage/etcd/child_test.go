@@ -86,9 +86,12 @@ func end(s *etcd.Server, err error) int {
 	return 0
 }
 
+// sessionWrites is how many keys a session writes.
+const sessionWrites = 8
+
 // session writes a few keys, has them committed, and writes some more.
 func session(s *etcd.Server) error {
-	for i := range 8 {
+	for i := range sessionWrites {
 		key := fmt.Sprintf("%d-%d", os.Getpid(), i)
 		rev, err := putUntilAcked(s, key, strings.Repeat("v", 20_000*(i%3)))
 		if err != nil {

@@ -25,6 +25,8 @@ import (
 // A process that opens a store, writes and closes it may be killed at any moment: what it leaves starts,
 // and every acknowledged write is there. The process is traced: before each system call that changes or
 // syncs a file of its directory, the directory is copied. That copy is what a kill at this moment leaves.
+// A power failure leaves less: what the process has synced. So a write may be acknowledged only once the
+// file of the log that has it was synced after it was written.
 func TestKillAtEveryChange(t *testing.T) {
 	tests := []struct {
 		name    string
@@ -52,8 +54,8 @@ func TestKillAtEveryChange(t *testing.T) {
 			k.there = k.kept()
 			k.run()
 			t.Logf("%d calls, %d kills that make a difference", k.calls, k.kills)
-			if k.kills < 40 {
-				t.Error("the trace has missed some")
+			if k.kills < 40 || k.synced.acks != sessionWrites {
+				t.Errorf("the trace has missed some: it saw %d acknowledged writes of %d", k.synced.acks, sessionWrites)
 			}
 			if left, err := filepath.Glob(filepath.Join(k.dir, tt.leaves)); err != nil || left == nil {
 				t.Errorf("the process left no %s; %v", tt.leaves, err)
@@ -89,6 +91,7 @@ type killPoints struct {
 	calls int              // that change or sync a file of the directory
 	kills int              // copies that differed from the one before
 
+	synced syncedLog
 	last   dirCopy
 	checks errgroup.Group
 }
@@ -320,12 +323,50 @@ func (k *killPoints) trace() error {
 	}
 }
 
+// syncedLog is what of the log would outlast a power failure, by the calls of a traced process.
+type syncedLog struct {
+	written map[string][]byte // to each file of the log, and not synced yet
+	synced  []byte            // all that was, one after the other
+	acks    int               // writes that were acknowledged
+}
+
+// wrote notes what is being written to a file.
+func (l *syncedLog) wrote(path string, content []byte) {
+	if filepath.Base(filepath.Dir(path)) != "wal" {
+		return
+	}
+	if l.written == nil {
+		l.written = map[string][]byte{}
+	}
+	l.written[path] = append(l.written[path], content...)
+}
+
+// sync notes that a file was synced.
+func (l *syncedLog) sync(path string) {
+	l.synced = append(l.synced, l.written[path]...)
+	delete(l.written, path)
+}
+
+// acked returns an error if a line acknowledges a write that a power failure would lose.
+func (l *syncedLog) acked(line string) error {
+	key, _, ok := strings.Cut(line, " ")
+	if !ok || key == "open" {
+		return nil
+	}
+	l.acks++
+	if !bytes.Contains(l.synced, []byte(key)) {
+		return fmt.Errorf("%s was acknowledged before the log that has it was synced: a power failure would lose it", key)
+	}
+	return nil
+}
+
 // tracedThreads lets one thread at a time change the directory, so that nothing changes while it's copied.
 type tracedThreads struct {
 	points  *killPoints
 	known   map[int]bool
-	busy    int   // the thread whose call is under way; 0 if none is
-	waiting []int // threads before such a call
+	busy    int    // the thread whose call is under way; 0 if none is
+	syncs   string // the file that this call syncs; empty if it does something else
+	waiting []int  // threads before such a call
 }
 
 // stopped looks why a thread has stopped, and lets it go on when it may.
@@ -340,9 +381,19 @@ func (ts *tracedThreads) stopped(thread int, signal syscall.Signal) error {
 			ts.waiting = append(ts.waiting, thread)
 			return ts.next()
 		}
+		if c.op == callEntry && c.nr == syscall.SYS_WRITE && c.args[0] == uint64(syscall.Stdout) {
+			line, err := written(thread, c)
+			if err == nil {
+				err = ts.points.synced.acked(string(line))
+			}
+			if err != nil {
+				return err
+			}
+		}
 		if err := syscall.PtraceSyscall(thread, 0); err != nil || thread != ts.busy {
 			return err
 		}
+		ts.points.synced.sync(ts.syncs)
 		ts.busy = 0
 		return ts.next()
 	case signal == syscall.SIGTRAP, // a new thread, or the start
@@ -359,8 +410,22 @@ func (ts *tracedThreads) next() error {
 	if ts.busy != 0 || len(ts.waiting) == 0 {
 		return nil
 	}
-	ts.busy, ts.waiting = ts.waiting[0], ts.waiting[1:]
+	ts.busy, ts.waiting, ts.syncs = ts.waiting[0], ts.waiting[1:], ""
 	ts.points.point()
+	c, err := callOf(ts.busy)
+	if err != nil {
+		return err
+	}
+	switch c.nr {
+	case syscall.SYS_WRITE, syscall.SYS_PWRITE64:
+		content, err := written(ts.busy, c)
+		if err != nil {
+			return err
+		}
+		ts.points.synced.wrote(fileOf(ts.busy, c), content)
+	case syscall.SYS_FSYNC, syscall.SYS_FDATASYNC:
+		ts.syncs = fileOf(ts.busy, c)
+	}
 	return syscall.PtraceSyscall(ts.busy, 0)
 }
 
@@ -396,12 +461,29 @@ func (k *killPoints) changes(thread int, c call) bool {
 	switch c.nr {
 	case syscall.SYS_WRITE, syscall.SYS_PWRITE64, syscall.SYS_WRITEV, syscall.SYS_PWRITEV,
 		syscall.SYS_FTRUNCATE, syscall.SYS_FALLOCATE, syscall.SYS_FSYNC, syscall.SYS_FDATASYNC:
-		path, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", thread, c.args[0]))
-		return err == nil && strings.HasPrefix(path, k.dir)
+		return strings.HasPrefix(fileOf(thread, c), k.dir)
 	case syscall.SYS_OPENAT:
 		return c.args[2]&(syscall.O_CREAT|syscall.O_TRUNC) != 0
 	case syscall.SYS_TRUNCATE, syscall.SYS_RENAMEAT, syscall.SYS_UNLINKAT, syscall.SYS_MKDIRAT, syscall.SYS_LINKAT:
 		return true
 	}
 	return false
+}
+
+// fileOf returns the path of the file that a call is about, by its first argument; empty if there is none.
+func fileOf(thread int, c call) string {
+	path, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", thread, c.args[0])) // empty on an error
+	return path
+}
+
+// written returns what a call is about to write.
+func written(thread int, c call) ([]byte, error) {
+	memory, err := os.Open(fmt.Sprintf("/proc/%d/mem", thread))
+	if err != nil {
+		return nil, err
+	}
+	defer memory.Close()
+	content := make([]byte, c.args[2])
+	_, err = memory.ReadAt(content, int64(c.args[1]))
+	return content, err
 }
