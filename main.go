@@ -68,15 +68,15 @@ type flags struct {
 
 func run(args []string, getenv func(string) string, stdout, stderr io.Writer, parent int) int {
 	if len(args) > 0 && slices.Contains(cli.Names, args[0]) {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		ctx, stop := interruptible()
 		defer stop()
-		return cli.Run(ctx, args, getenv, os.Stdin, stdout, stderr)
+		return cli.Run(ctx, args, cli.Process{Getenv: getenv, In: os.Stdin, Out: stdout, Err: stderr})
 	}
 	if len(args) > 0 && args[0] == envtestCommand {
 		return runEnvtest(args[1:], stdout, stderr)
 	}
 	if len(args) > 0 && args[0] == migrate.Name {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		ctx, stop := interruptible()
 		defer stop()
 		return migrate.Run(ctx, args[1:], stdout, stderr)
 	}
@@ -111,6 +111,13 @@ func run(args []string, getenv func(string) string, stdout, stderr io.Writer, pa
 		return exitFailure
 	}
 	return exitOK
+}
+
+// interruptible returns a context that the first SIGINT or SIGTERM ends. The second one ends the process at once.
+func interruptible() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 // process sets what there is one of per process. The garbage collector runs by Go's defaults; GOGC and

@@ -44,6 +44,9 @@ func (o Object) Name() string { return text(o.Field("metadata", "name")) }
 // Namespace returns metadata.namespace.
 func (o Object) Namespace() string { return text(o.Field("metadata", "namespace")) }
 
+// UID returns metadata.uid.
+func (o Object) UID() string { return text(o.Field("metadata", "uid")) }
+
 // ResourceVersion returns metadata.resourceVersion.
 func (o Object) ResourceVersion() string { return text(o.Field("metadata", "resourceVersion")) }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"github.com/apiserver-lite/apiserver-lite/client"
@@ -21,12 +22,29 @@ const fieldManager = "apiserver-lite"
 // definition some seconds after it has taken it.
 const definitionPatience = 10 * time.Second
 
-// apply applies the objects in files, in their order.
-func (c *command) apply(ctx context.Context) error {
-	if len(c.args) > 0 {
-		return usageError("unexpected argument %q: files are named with -f", c.args[0])
+// applyCommand applies the objects in files, in their order.
+type applyCommand struct {
+	place
+	files         files
+	dryRun, force bool
+}
+
+func (c *applyCommand) addFlags(set *pflag.FlagSet) {
+	c.addNamespace(set)
+	c.files.addFlags(set)
+	set.BoolVar(&c.dryRun, "dry-run", false, "do everything but store the result")
+	set.BoolVar(&c.force, "force-conflicts", false, "take fields from other field managers")
+}
+
+func (c *applyCommand) parse(args []string) error {
+	if len(args) > 0 {
+		return usageError("unexpected argument %q: files are named with -f", args[0])
 	}
-	objects, err := c.read()
+	return c.files.check("apply")
+}
+
+func (c *applyCommand) run(ctx context.Context, s *session) error {
+	objects, err := c.files.read(ctx, s.in, c.namespace)
 	if err != nil {
 		return err
 	}
@@ -37,93 +55,168 @@ func (c *command) apply(ctx context.Context) error {
 	if c.force {
 		options = append(options, client.Force())
 	}
+	patience := time.Duration(0)
 	for i, object := range objects {
-		widgets, err := c.collectionOf(ctx, object, c.definitions(objects[:i]))
+		widgets, err := c.collectionOf(ctx, s, object, patience)
 		if err != nil {
 			return err
 		}
 		if _, err := widgets.Apply(ctx, fieldManager, &object, options...); err != nil {
 			return err
 		}
-		c.did(i+1, len(objects), widgets, object.Name(), "applied")
+		s.did(i+1, len(objects), widgets, object.Name(), "applied")
+		if object.Kind() == "CustomResourceDefinition" {
+			patience = definitionPatience
+		}
 	}
 	return nil
 }
 
-// delete deletes the objects in files, or those that are named or selected.
-func (c *command) delete(ctx context.Context) error {
+// deleteCommand deletes the objects in files, or those that are named or selected.
+type deleteCommand struct {
+	place
+	selection
+	files       files
+	dryRun, all bool
+
+	resource string
+	names    []string
+}
+
+func (c *deleteCommand) addFlags(set *pflag.FlagSet) {
+	c.addNamespace(set)
+	c.selection.addFlags(set)
+	c.files.addFlags(set)
+	set.BoolVar(&c.dryRun, "dry-run", false, "do everything but store the result")
+	set.BoolVar(&c.all, "all", false, "delete all objects of the resource in the namespace")
+}
+
+// parse takes exactly one of files, names, selectors and --all.
+func (c *deleteCommand) parse(args []string) error {
+	if len(c.files) > 0 {
+		switch {
+		case len(args) > 0:
+			return usageError("names and --filename exclude each other")
+		case c.all:
+			return usageError("--all and --filename exclude each other")
+		}
+		return c.selection.check("--filename")
+	}
+	if len(args) == 0 {
+		return errWhich("delete")
+	}
+	c.resource, c.names = args[0], args[1:]
+	switch {
+	case len(c.names) > 0 && c.all:
+		return usageError("--all and names exclude each other")
+	case len(c.names) > 0:
+		return c.selection.check("names")
+	case c.all:
+		return c.selection.check("--all")
+	case !c.is():
+		return usageError("what to delete? names, a selector, or --all")
+	}
+	return c.selection.check("")
+}
+
+func (c *deleteCommand) run(ctx context.Context, s *session) error {
 	var options []client.Option
 	if c.dryRun {
 		options = append(options, client.DryRun())
 	}
 	if len(c.files) > 0 {
-		return c.deleteFiles(ctx, options)
+		return c.runFiles(ctx, s, options)
 	}
-	widgets, err := c.resource(ctx)
+	widgets, err := c.find(ctx, s, c.resource)
 	if err != nil {
 		return err
 	}
-	names := c.args[1:]
-	selected := c.all || len(c.options) > 0
-	switch {
-	case len(names) > 0 == selected:
-		return usageError("what to delete? names, a selector, or --all")
-	case selected:
-		if err := widgets.DeleteCollection(ctx, append(options, c.options...)...); err != nil {
+	if len(c.names) == 0 {
+		if err := widgets.DeleteCollection(ctx, append(options, c.options()...)...); err != nil {
 			return err
 		}
-		fmt.Fprintf(c.out, "%s deleted\n", widgets)
+		fmt.Fprintf(s.out, "%s deleted\n", widgets)
 		return nil
 	}
-	for i, name := range names {
+	for i, name := range c.names {
 		if err := widgets.Delete(ctx, name, options...); err != nil {
 			return err
 		}
-		c.did(i+1, len(names), widgets, name, "deleted")
+		s.did(i+1, len(c.names), widgets, name, "deleted")
 	}
 	return nil
 }
 
-func (c *command) deleteFiles(ctx context.Context, options []client.Option) error {
-	if len(c.args) > 0 {
-		return usageError("names and files exclude each other")
-	}
-	objects, err := c.read()
+func (c *deleteCommand) runFiles(ctx context.Context, s *session, options []client.Option) error {
+	objects, err := c.files.read(ctx, s.in, c.namespace)
 	if err != nil {
 		return err
 	}
 	for i, object := range objects {
-		widgets, err := c.collectionOf(ctx, object, false)
+		widgets, err := c.collectionOf(ctx, s, object, 0)
 		if err != nil {
 			return err
 		}
 		if err := widgets.Delete(ctx, object.Name(), options...); err != nil {
 			return err
 		}
-		c.did(i+1, len(objects), widgets, object.Name(), "deleted")
+		s.did(i+1, len(objects), widgets, object.Name(), "deleted")
 	}
 	return nil
 }
 
 // did prints a line about an object, and says now and then on a terminal how much is left.
-func (c *command) did(done, of int, widgets client.Collection[client.Object], name, what string) {
-	fmt.Fprintf(c.out, "%s/%s %s\n", widgets, name, what)
-	if terminal(c.err) && !terminal(c.out) && done%progressEvery == 0 {
-		fmt.Fprintf(c.err, "%d of %d\n", done, of)
+func (s *session) did(done, of int, widgets client.Collection[client.Object], name, what string) {
+	fmt.Fprintf(s.out, "%s/%s %s\n", widgets, name, what)
+	if terminal(s.err) && !terminal(s.out) && done%progressEvery == 0 {
+		fmt.Fprintf(s.err, "%d of %d\n", done, of)
 	}
 }
 
-// read returns the objects in the files.
-func (c *command) read() ([]client.Object, error) {
-	if len(c.files) == 0 {
-		return nil, usageError("which file? apiserver-lite %s -f widget.yaml, for example", c.name)
-	}
-	var all []client.Object
-	for _, file := range c.files {
-		text, err := c.readFile(file)
-		if err != nil {
-			return nil, usageError("%w", err)
+// collectionOf returns the collection that an object is in. A resource that isn't there is waited for, as long as patience
+// says.
+func (p *place) collectionOf(ctx context.Context, s *session, object client.Object, patience time.Duration) (client.Collection[client.Object], error) {
+	deadline := time.Now().Add(patience)
+	for {
+		info, err := s.client.FindKind(ctx, object.APIVersion(), object.Kind())
+		if err == nil {
+			at := place{namespace: p.namespace}
+			if own := object.Namespace(); own != "" {
+				at.namespace = own
+			}
+			return at.collection(s, info), nil
 		}
+		if !errors.Is(err, client.ErrNotFound) || time.Now().After(deadline) {
+			return client.Collection[client.Object]{}, err
+		}
+		if err := pause(ctx); err != nil {
+			return client.Collection[client.Object]{}, err
+		}
+	}
+}
+
+// files is the flag that names files with objects.
+type files []string
+
+func (f *files) addFlags(set *pflag.FlagSet) {
+	set.StringSliceVarP((*[]string)(f), "filename", "f", nil, "YAML or JSON file, - for the standard input; may be repeated")
+}
+
+func (f files) check(command string) error {
+	if len(f) == 0 {
+		return usageError("which file? apiserver-lite %s -f widget.yaml, for example", command)
+	}
+	return nil
+}
+
+// read returns the objects in the files, of which each has some. If namespace isn't empty no object may name another one.
+func (f files) read(ctx context.Context, in io.Reader, namespace string) (all []client.Object, err error) {
+	for _, file := range f {
+		text, err := readFile(ctx, in, file)
+		if err != nil {
+			return nil, err
+		}
+		before := len(all)
 		for _, document := range documents(text) {
 			object, err := yaml.YAMLToJSON(document)
 			if err != nil {
@@ -136,17 +229,44 @@ func (c *command) read() ([]client.Object, error) {
 			if o.Kind() == "" || o.APIVersion() == "" || o.Name() == "" {
 				return nil, usageError("%s: an object without apiVersion, kind or metadata.name", file)
 			}
+			if own := o.Namespace(); namespace != "" && own != "" && own != namespace {
+				return nil, usageError("%s: the namespace of %s %q is %q, and --namespace says %q", file, o.Kind(), o.Name(), own, namespace)
+			}
 			all = append(all, o)
+		}
+		if len(all) == before {
+			return nil, usageError("%s has no objects", file)
 		}
 	}
 	return all, nil
 }
 
-func (c *command) readFile(file string) ([]byte, error) {
-	if file == "-" {
-		return io.ReadAll(c.in)
+// readFile returns what is in a file, or in the standard input. A terminal and a pipe may say nothing for ever, and no read
+// of them can be interrupted: when ctx ends, the goroutine that reads is left behind for the end of the process.
+func readFile(ctx context.Context, in io.Reader, file string) ([]byte, error) {
+	type content struct {
+		text []byte
+		err  error
 	}
-	return os.ReadFile(file)
+	done := make(chan content, 1) // capacity 1: nobody takes it once ctx has ended
+	go func() {
+		var c content
+		if file == "-" {
+			c.text, c.err = io.ReadAll(in)
+		} else {
+			c.text, c.err = os.ReadFile(file)
+		}
+		done <- c
+	}()
+	select {
+	case c := <-done:
+		if c.err != nil {
+			return nil, usageError("%w", c.err)
+		}
+		return c.text, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // documents splits a YAML stream.
@@ -160,32 +280,4 @@ func documents(text []byte) (all [][]byte) {
 		document = append(document, line...)
 	}
 	return append(all, document)
-}
-
-// definitions tells whether there are definitions among the objects.
-func (c *command) definitions(objects []client.Object) bool {
-	for _, object := range objects {
-		if object.Kind() == "CustomResourceDefinition" {
-			return true
-		}
-	}
-	return false
-}
-
-// collectionOf returns the collection that an object is in. If its definition may be new it's waited for.
-func (c *command) collectionOf(ctx context.Context, object client.Object, new bool) (client.Collection[client.Object], error) {
-	deadline := time.Now().Add(definitionPatience)
-	for {
-		info, err := c.client.FindKind(ctx, object.APIVersion(), object.Kind())
-		if err == nil {
-			return c.collection(info, object.Namespace()), nil
-		}
-		if !new || !errors.Is(err, client.ErrNotFound) || time.Now().After(deadline) {
-			return client.Collection[client.Object]{}, err
-		}
-		pause(ctx)
-		if ctx.Err() != nil {
-			return client.Collection[client.Object]{}, context.Cause(ctx)
-		}
-	}
 }

@@ -1,8 +1,12 @@
 // Package cli is the part of the command line that talks to a server: apiserver-lite watch, get, apply, delete and member.
 // Package client does the work.
 //
-// Everything runs in the caller's goroutine. A watch keeps the last state of each object in memory, so that it can tell
-// what was deleted while nobody could see it.
+// A command is a value: it has its flags, refuses what it can't use before anything is asked of a server, and runs. What it
+// returns decides the exit code, in one place (exit).
+//
+// Everything runs in the caller's goroutine but the reading of files and of the standard input, which may block for ever: if
+// the context ends first, that goroutine stays until the process ends. A watch keeps the last state of each object in memory,
+// so that it can tell what was deleted while nobody could see it: nothing bounds that but the size of the collection.
 package cli
 
 import (
@@ -24,9 +28,10 @@ import (
 
 // Exit codes.
 const (
-	exitOK      = 0
-	exitRefused = 1 // by the server, or it can't be reached
-	exitUsage   = 2
+	exitOK          = 0
+	exitFailed      = 1 // the server refused, or it can't be reached, or the output can't be written
+	exitUsage       = 2
+	exitInterrupted = 130 // before all was done: what shells say of a process that ctrl-C ended (128 + SIGINT)
 )
 
 // defaultServer is where apiserver-lite listens unless it's told otherwise.
@@ -35,35 +40,61 @@ const defaultServer = "http://127.0.0.1:8080"
 // Names are the subcommands.
 var Names = []string{"watch", "get", "apply", "delete", "member"}
 
-// usages begin each command's help.
-var usages = map[string]string{
-	"watch":  "watch RESOURCE [NAME]\n\nPrints what there is and then each change, until it's interrupted: over restarts of the server, too.",
-	"get":    "get RESOURCE [NAME...]\n\nPrints objects as a table, or with -o json one per line.",
-	"apply":  "apply -f FILE\n\nApplies the objects in files (server-side apply).",
-	"delete": "delete RESOURCE NAME... | -f FILE\n\nDeletes objects.",
-	"member": "member list | remove NAME\n\nLists the processes that have the server's store, or removes one of them.",
+// newCommand returns a subcommand and how its help begins.
+func newCommand(name string) (c command, usage string) {
+	switch name {
+	case "watch":
+		return &watchCommand{}, "watch RESOURCE [NAME]\n\nPrints what there is and then each change, until it's interrupted: over restarts of the server, too."
+	case "get":
+		return &getCommand{}, "get RESOURCE [NAME...]\n\nPrints objects as a table, or with -o json one per line."
+	case "apply":
+		return &applyCommand{}, "apply -f FILE\n\nApplies the objects in files (server-side apply)."
+	case "delete":
+		return &deleteCommand{}, "delete RESOURCE NAME... | -f FILE\n\nDeletes objects."
+	case "member":
+		return &memberCommand{}, "member list | remove NAME\n\nLists the processes that have the server's store, or removes one of them."
+	}
+	panic("no subcommand " + name) // the caller asks for one of Names
 }
 
-// command is one run.
-type command struct {
-	name    string
-	args    []string
-	out     io.Writer
-	err     io.Writer
-	getenv  func(string) string
-	client  *client.Client
-	flags   *pflag.FlagSet
-	in      io.Reader
-	options []client.Option // the selectors
+// command is a subcommand.
+type command interface {
+	// addFlags adds the flags that are the command's own.
+	addFlags(*pflag.FlagSet)
+	// parse takes the arguments, after the flags have their values. It refuses what the command can't use, by name.
+	parse(args []string) error
+	// run does the work. nil is exit code 0.
+	run(context.Context, *session) error
+}
 
-	server, tokenFile, caFile    string
-	kubeconfig, context          string
-	namespace                    string
-	allNamespaces                bool
-	labels, fields               string
-	output                       string
-	files                        []string
-	all, force, dryRun, isColour bool
+// Process is what a command has of the process that it runs in.
+type Process struct {
+	Getenv   func(string) string
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// session is one run of a command.
+type session struct {
+	client *client.Client
+	getenv func(string) string
+	in     io.Reader
+	out    *output
+	err    io.Writer
+}
+
+// output is the standard output. It remembers that a write failed, so that no command has to look.
+type output struct {
+	io.Writer
+	failed error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.Writer.Write(p)
+	if err != nil && o.failed == nil {
+		o.failed = fmt.Errorf("write the output: %w", err)
+	}
+	return n, err
 }
 
 // errUsage is what the user got wrong.
@@ -77,41 +108,61 @@ func (u usage) Unwrap() error      { return u.error }
 
 func usageError(format string, args ...any) error { return usage{fmt.Errorf(format, args...)} }
 
-// Run runs the subcommand that args begin with, and returns its exit code: 0 also when ctx ends, 1 if the server refused or
-// couldn't be reached, 2 if the arguments are wrong.
-func Run(ctx context.Context, args []string, getenv func(string) string, in io.Reader, stdout, stderr io.Writer) int {
-	c := &command{name: args[0], out: stdout, err: stderr, in: in, getenv: getenv}
-	c.flags = c.flagSet()
-	if err := c.flags.Parse(args[1:]); errors.Is(err, pflag.ErrHelp) {
-		fmt.Fprintf(stdout, "Usage: apiserver-lite %s\n\n%s", usages[c.name], c.flags.FlagUsages())
-		return exitOK
-	} else if err != nil {
-		return c.failed(usageError("%w", err))
+// Run runs the subcommand that args begin with, one of Names, and returns its exit code: 0 when all is done, 1 if the server
+// refused or couldn't be reached, or the output couldn't be written, 2 if the arguments are wrong, 130 if ctx ended before all
+// was done. A watch is done when ctx ends.
+func Run(ctx context.Context, args []string, p Process) int {
+	c, help := newCommand(args[0])
+	s := &session{getenv: p.Getenv, in: p.In, out: &output{Writer: p.Out}, err: p.Err}
+	var to connection
+	set := flagSet(args[0], c, &to)
+	err := set.Parse(args[1:])
+	switch {
+	case errors.Is(err, pflag.ErrHelp):
+		fmt.Fprintf(s.out, "Usage: apiserver-lite %s\n\n%s", help, set.FlagUsages())
+		err = nil
+	case err != nil:
+		err = usageError("%w", err)
+	default:
+		err = s.run(ctx, c, &to, set.Args())
 	}
-	c.args = c.flags.Args()
-	if err := c.connect(); err != nil {
-		return c.failed(err)
+	if err == nil {
+		err = s.out.failed
 	}
-	err := map[string]func(context.Context) error{"watch": c.watch, "get": c.get, "apply": c.apply, "delete": c.delete, "member": c.member}[c.name](ctx)
-	if err != nil && ctx.Err() == nil {
-		return c.failed(err)
-	}
-	return exitOK
+	return exit(ctx, err, p.Err)
 }
 
-func (c *command) failed(err error) int {
-	fmt.Fprintf(c.err, "apiserver-lite: %s\n", strings.Join(strings.Fields(err.Error()), " "))
-	if errors.Is(err, errUsage) {
-		return exitUsage
+func (s *session) run(ctx context.Context, c command, to *connection, args []string) (err error) {
+	if err := c.parse(args); err != nil {
+		return err
 	}
-	return exitRefused
+	if s.client, err = to.open(s.getenv, s.err); err != nil {
+		return err
+	}
+	return c.run(ctx, s)
+}
+
+// exit returns the exit code of a command that ended with an error, nil for none, and prints the error.
+func exit(ctx context.Context, err error, stderr io.Writer) int {
+	if err == nil {
+		return exitOK
+	}
+	code := exitFailed
+	switch {
+	case errors.Is(err, errUsage):
+		code = exitUsage
+	case ctx.Err() != nil:
+		code, err = exitInterrupted, fmt.Errorf("interrupted: %w", err)
+	}
+	fmt.Fprintf(stderr, "apiserver-lite: %s\n", strings.Join(strings.Fields(err.Error()), " "))
+	return code
 }
 
 // FlagNames returns the names of all commands' flags, for a test of the documentation.
 func FlagNames() (names []string) {
 	for _, name := range Names {
-		c := command{name: name}
-		c.flagSet().VisitAll(func(f *pflag.Flag) {
+		c, _ := newCommand(name)
+		flagSet(name, c, &connection{}).VisitAll(func(f *pflag.Flag) {
 			if !slices.Contains(names, f.Name) {
 				names = append(names, f.Name)
 			}
@@ -120,86 +171,71 @@ func FlagNames() (names []string) {
 	return names
 }
 
-func (c *command) flagSet() *pflag.FlagSet {
-	set := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
+func flagSet(name string, c command, to *connection) *pflag.FlagSet {
+	set := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.Usage = func() {}
 	set.SortFlags = false
-	set.StringVar(&c.server, "server", "", "URL of the server (default $APISERVER_LITE_SERVER, else that of the kubeconfig, else "+defaultServer+")")
-	set.StringVar(&c.tokenFile, "token-file", "", "file with the bearer token (else $APISERVER_LITE_TOKEN)")
-	set.StringVar(&c.caFile, "ca-file", "", "PEM file with the authority of the server's certificate")
-	set.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG; never ~/.kube/config unasked)")
-	set.StringVar(&c.context, "context", "", "the kubeconfig's context to use")
-	if c.name == "member" {
-		return set
-	}
-	set.StringVarP(&c.namespace, "namespace", "n", "", `namespace (default the kubeconfig's, else "default")`)
-	if c.name != "apply" {
-		set.StringVarP(&c.labels, "selector", "l", "", "label selector, such as tier=front")
-		set.StringVar(&c.fields, "field-selector", "", "field selector, such as metadata.name=red")
-	}
-	switch c.name {
-	case "watch":
-		set.BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "all namespaces")
-		set.StringVarP(&c.output, "output", "o", "", "json or line (default line on a terminal, else json)")
-	case "get":
-		set.BoolVarP(&c.allNamespaces, "all-namespaces", "A", false, "all namespaces")
-		set.StringVarP(&c.output, "output", "o", "", "table, wide, name or json")
-	case "apply", "delete":
-		set.StringSliceVarP(&c.files, "filename", "f", nil, "YAML or JSON file, - for the standard input; may be repeated")
-		set.BoolVar(&c.dryRun, "dry-run", false, "do everything but store the result")
-	}
-	switch c.name {
-	case "apply":
-		set.BoolVar(&c.force, "force-conflicts", false, "take fields from other field managers")
-	case "delete":
-		set.BoolVar(&c.all, "all", false, "delete all objects of the resource in the namespace")
-	}
+	to.addFlags(set)
+	c.addFlags(set)
 	return set
 }
 
-// connect makes the client that flags and environment ask for.
-func (c *command) connect() (err error) {
-	if _, err := selectors.ParseLabels(c.labels); err != nil {
-		return usageError("--selector: %w", err)
-	}
-	if _, err := selectors.ParseFields(c.fields); err != nil {
-		return usageError("--field-selector: %w", err)
-	}
-	if c.labels != "" {
-		c.options = append(c.options, client.Labels(c.labels))
-	}
-	if c.fields != "" {
-		c.options = append(c.options, client.Fields(c.fields))
-	}
-	o := client.Options{Namespace: c.namespace, Log: slog.New(slog.NewTextHandler(c.err, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: brief}))}
-	if c.caFile != "" {
-		if o.CA, err = os.ReadFile(c.caFile); err != nil {
-			return usageError("--ca-file: %w", err)
-		}
+// connection is the flags that say which server is meant, and who asks.
+type connection struct {
+	server, tokenFile, caFile, kubeconfig, context string
+}
+
+func (c *connection) addFlags(set *pflag.FlagSet) {
+	set.StringVar(&c.server, "server", "", "URL of the server (default $APISERVER_LITE_SERVER, else that of the kubeconfig, else "+defaultServer+")")
+	set.StringVar(&c.tokenFile, "token-file", "", "file with the bearer token (default the kubeconfig's user, without one $APISERVER_LITE_TOKEN)")
+	set.StringVar(&c.caFile, "ca-file", "", "PEM file with the authority of the server's certificate (default the kubeconfig's, else the system's)")
+	set.StringVar(&c.kubeconfig, "kubeconfig", "", "kubeconfig file (default $KUBECONFIG; never ~/.kube/config unasked)")
+	set.StringVar(&c.context, "context", "", "the kubeconfig's context to use")
+}
+
+// open makes the client that flags and environment ask for. What of them it can't use is refused.
+func (c *connection) open(getenv func(string) string, stderr io.Writer) (*client.Client, error) {
+	if c.server != "" && c.kubeconfig != "" {
+		return nil, usageError("--server and --kubeconfig exclude each other: a kubeconfig says where its server is")
 	}
 	server, file := c.server, c.kubeconfig
 	if server == "" && file == "" {
-		if server = c.getenv("APISERVER_LITE_SERVER"); server == "" {
-			file = c.getenv("KUBECONFIG")
+		if server = getenv("APISERVER_LITE_SERVER"); server == "" {
+			file = getenv("KUBECONFIG")
 		}
 	}
-	if server == "" && file != "" {
-		if c.client, err = kubeconfig.Open(file, c.context, o); err != nil {
-			return usageError("%w", err)
+	o := client.Options{TokenFile: c.tokenFile, Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: brief}))}
+	if c.caFile != "" {
+		var err error
+		if o.CA, err = os.ReadFile(c.caFile); err != nil {
+			return nil, usageError("--ca-file: %w", err)
 		}
-		return nil
+	}
+	if file != "" {
+		opened, err := kubeconfig.Open(file, c.context, o)
+		if err != nil {
+			return nil, usageError("%w", err)
+		}
+		return opened, nil
 	}
 	if server == "" {
 		server = defaultServer
 	}
-	if o.TokenFile = c.tokenFile; o.TokenFile == "" {
-		o.Token = c.getenv("APISERVER_LITE_TOKEN")
+	switch {
+	case c.context != "":
+		return nil, usageError("--context is of a kubeconfig, and the server is %s", server)
+	case c.caFile != "" && !strings.HasPrefix(server, "https:"):
+		return nil, usageError("--ca-file is for https, and the server is %s", server)
 	}
-	if c.client, err = client.New(server, o); err != nil {
-		return usageError("--server: %w", err)
+	if o.TokenFile == "" {
+		o.Token = getenv("APISERVER_LITE_TOKEN")
 	}
-	return nil
+	opened, err := client.New(server, o)
+	if err != nil {
+		return nil, usageError("%w", err)
+	}
+	return opened, nil
 }
 
 // brief leaves out of the log what a person at a terminal doesn't need.
@@ -210,32 +246,98 @@ func brief(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// resource finds the resource that the first argument names, in the namespace that is asked for.
-func (c *command) resource(ctx context.Context) (client.Collection[client.Object], error) {
-	if len(c.args) == 0 {
-		return client.Collection[client.Object]{}, usageError("which resource? apiserver-lite %s widgets, for example", c.name)
+// place is the flags that say in which namespaces.
+type place struct {
+	namespace  string
+	everywhere bool
+}
+
+func (p *place) addNamespace(set *pflag.FlagSet) {
+	set.StringVarP(&p.namespace, "namespace", "n", "", `namespace of namespaced objects (default the kubeconfig's, else "default")`)
+}
+
+func (p *place) addFlags(set *pflag.FlagSet) {
+	p.addNamespace(set)
+	set.BoolVarP(&p.everywhere, "all-namespaces", "A", false, "all namespaces")
+}
+
+func (p *place) check() error {
+	if p.everywhere && p.namespace != "" {
+		return usageError("--namespace and --all-namespaces exclude each other")
 	}
-	info, err := c.client.Find(ctx, c.args[0])
+	return nil
+}
+
+// collection returns the part of a resource that is there.
+func (p *place) collection(s *session, info client.ResourceInfo) client.Collection[client.Object] {
+	all := client.Resource[client.Object](s.client, info.APIVersion, info.Plural)
+	switch {
+	case !info.Namespaced || p.everywhere:
+		return all
+	case p.namespace != "":
+		return all.In(p.namespace)
+	}
+	return all.In(s.client.Namespace())
+}
+
+// find returns the part of the resource with that name that is there.
+func (p *place) find(ctx context.Context, s *session, resource string) (client.Collection[client.Object], error) {
+	info, err := s.client.Find(ctx, resource)
 	if err != nil {
 		return client.Collection[client.Object]{}, err
 	}
-	return c.collection(info, ""), nil
+	return p.collection(s, info), nil
 }
 
-// collection returns the collection of a resource in the namespace given, or else the one that is asked for.
-func (c *command) collection(info client.ResourceInfo, namespace string) client.Collection[client.Object] {
-	all := client.Resource[client.Object](c.client, info.APIVersion, info.Plural)
-	switch {
-	case !info.Namespaced || c.allNamespaces:
-		return all
-	case namespace != "":
-		return all.In(namespace)
+// selection is the flags that say which objects.
+type selection struct{ labels, fields string }
+
+func (s *selection) addFlags(set *pflag.FlagSet) {
+	set.StringVarP(&s.labels, "selector", "l", "", "label selector, such as tier=front")
+	set.StringVar(&s.fields, "field-selector", "", "field selector, such as metadata.name=red")
+}
+
+// check refuses selectors that don't parse, and selectors beside something else that says which objects.
+func (s *selection) check(beside string) error {
+	if _, err := selectors.ParseLabels(s.labels); err != nil {
+		return usageError("--selector: %w", err)
 	}
-	return all.In(c.client.Namespace())
+	if _, err := selectors.ParseFields(s.fields); err != nil {
+		return usageError("--field-selector: %w", err)
+	}
+	switch {
+	case beside == "":
+	case s.labels != "":
+		return usageError("--selector and %s exclude each other", beside)
+	case s.fields != "":
+		return usageError("--field-selector and %s exclude each other", beside)
+	}
+	return nil
+}
+
+func (s *selection) is() bool { return s.labels != "" || s.fields != "" }
+
+// options returns the selectors.
+func (s *selection) options() (options []client.Option) {
+	if s.labels != "" {
+		options = append(options, client.Labels(s.labels))
+	}
+	if s.fields != "" {
+		options = append(options, client.Fields(s.fields))
+	}
+	return options
+}
+
+// errWhich is the lack of a resource.
+func errWhich(command string) error {
+	return usageError("which resource? apiserver-lite %s widgets, for example", command)
 }
 
 // terminal tells whether a person reads it.
 func terminal(w io.Writer) bool {
+	if o, is := w.(*output); is {
+		w = o.Writer
+	}
 	f, ok := w.(*os.File)
 	if !ok {
 		return false

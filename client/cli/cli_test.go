@@ -4,12 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -49,7 +53,7 @@ func invoke(t *testing.T, server, input string, args ...string) outcome {
 		}
 		return ""
 	}
-	code := cli.Run(ctx, args, getenv, strings.NewReader(input), &out, &stderr)
+	code := cli.Run(ctx, args, cli.Process{Getenv: getenv, In: strings.NewReader(input), Out: &out, Err: &stderr})
 	if ctx.Err() != nil {
 		t.Fatalf("%q takes too long", args)
 	}
@@ -91,10 +95,26 @@ func TestCommands(t *testing.T) {
 		{"get widgets -o xml", "", 2, "", `"xml"`},
 		{"get widgets -l a=(", "", 2, "", "--selector"},
 		{"get widgets --frob", "", 2, "", "--frob"},
-		{"get widgets --server ftp://x", "", 2, "", "--server"},
+		{"get widgets --server ftp://x", "", 2, "", "ftp://x"},
 		{"get widgets --server http://127.0.0.1:1", "", 1, "", "connection refused"},
 		{"get widgets --kubeconfig nowhere", "", 2, "", "nowhere"},
+		{"get widgets -A -n default", "", 2, "", "--namespace and --all-namespaces exclude each other"},
+		{"get widgets red -l tier=front", "", 2, "", "--selector and names exclude each other"},
+		{"get widgets --server http://127.0.0.1:1 --kubeconfig nowhere", "", 2, "", "--server and --kubeconfig exclude each other"},
+		{"get widgets --server http://127.0.0.1:1 --context dev", "", 2, "", "--context"},
+		{"get widgets --server http://127.0.0.1:1 --ca-file " + file, "", 2, "", "--ca-file"},
 		{"apply", "", 2, "", "which file"},
+		{"apply -f -", "", 2, "", "- has no objects"},
+		{"apply -f - -f " + file, "# nothing\n", 2, "", "- has no objects"},
+		{"apply -f - -n green", strings.Replace(blue, `{"name"`, `{"namespace": "default", "name"`, 1), 2, "", "--namespace"},
+		{"delete -f -", "", 2, "", "- has no objects"},
+		{"delete -f " + file + " --all", "", 2, "", "--all and --filename exclude each other"},
+		{"delete -f " + file + " -l a=b", "", 2, "", "--selector and --filename exclude each other"},
+		{"delete -f " + file + " --field-selector metadata.name=red", "", 2, "", "--field-selector and --filename exclude each other"},
+		{"delete widgets red --all", "", 2, "", "--all and names exclude each other"},
+		{"delete widgets --all -l a=b", "", 2, "", "--selector and --all exclude each other"},
+		{"watch widgets red --field-selector spec.color=blue", "", 2, "", "--field-selector and a name exclude each other"},
+		{"watch widgets red blue", "", 2, "", `"blue"`},
 		{"apply -f nowhere.yaml", "", 2, "", "nowhere.yaml"},
 		{"apply -f -", "kind: Widget", 2, "", "without apiVersion"},
 		{"apply -f -", strings.ReplaceAll(blue, "Widget", "Gizmo"), 1, "", "no Gizmo"},
@@ -151,19 +171,18 @@ type watching struct {
 }
 
 // startWatch starts a watch whose lines can be waited for.
-func startWatch(t *testing.T, server string, args ...string) *watching {
+func startWatch(t *testing.T, args ...string) *watching {
 	ctx, cancel := context.WithCancel(t.Context())
 	r, w := io.Pipe()
 	lines := make(chan string, 1000)
 	var stderr bytes.Buffer
-	done := make(chan int, 1)
-	go func() {
-		done <- cli.Run(ctx, args, func(string) string { return "" }, strings.NewReader(""), w, &stderr)
+	var running sync.WaitGroup
+	var code int
+	running.Go(func() {
+		code = cli.Run(ctx, args, cli.Process{Getenv: func(string) string { return "" }, In: strings.NewReader(""), Out: w, Err: &stderr})
 		w.Close()
-	}()
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
+	})
+	running.Go(func() {
 		defer close(lines)
 		for decoder := json.NewDecoder(r); ; {
 			var event struct {
@@ -175,13 +194,14 @@ func startWatch(t *testing.T, server string, args ...string) *watching {
 			}
 			lines <- event.Type + " " + event.Object.Metadata.Name
 		}
-	}()
-	return &watching{lines, func() outcome {
+	})
+	stop := func() outcome {
 		cancel()
-		code := <-done
-		<-read
+		running.Wait()
 		return outcome{code: code, stderr: stderr.String()}
-	}}
+	}
+	t.Cleanup(func() { stop() })
+	return &watching{lines, stop}
 }
 
 // next returns the next lines, so many.
@@ -205,7 +225,7 @@ func TestWatch(t *testing.T) {
 	if got := invoke(t, s.URL, "", "apply", "-f", widgets, "-f", "../../testdata/objects/widget.yaml"); got.code != 0 {
 		t.Fatal(got.stderr)
 	}
-	w := startWatch(t, "", "watch", "widgets", "-l", "tier=front", "--server", s.URL)
+	w := startWatch(t, "watch", "widgets", "-l", "tier=front", "--server", s.URL)
 	got := w.next(t, 1)
 	for i := range 3 {
 		if applied := invoke(t, s.URL, fmt.Sprintf(`{apiVersion: example.com/v1, kind: Widget, metadata: {name: w%d, labels: {tier: front}}}`, i), "apply", "-f", "-"); applied.code != 0 {
@@ -221,5 +241,152 @@ func TestWatch(t *testing.T) {
 	}
 	if end := w.stop(); end.code != 0 || end.stderr != "" {
 		t.Errorf("it ended with %d, %q", end.code, end.stderr)
+	}
+}
+
+// TestWatchListsAnew: a list that fails between two pages forgets nothing, so what was told before isn't told again, and what
+// vanished meanwhile is told. An object that was created anew is another one.
+func TestWatchListsAnew(t *testing.T) {
+	const a, b, b2 = `{"metadata":{"name":"a","uid":"1","resourceVersion":"3"}}`, `{"metadata":{"name":"b","uid":"2","resourceVersion":"4"}}`,
+		`{"metadata":{"name":"b","uid":"3","resourceVersion":"7"}}`
+	list := func(version, next, items string) string {
+		return `{"kind":"WidgetList","metadata":{"resourceVersion":"` + version + `","continue":"` + next + `"},"items":[` + items + `]}`
+	}
+	lists := []string{list("5", "", a+","+b), list("8", "more", a+","+b2), "", list("9", "", b2)}
+	var mu sync.Mutex // guards lists
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.URL.Path == "/apis":
+			io.WriteString(w, `{"groups":[{"preferredVersion":{"groupVersion":"example.com/v1"}}]}`)
+		case r.URL.Path == "/apis/example.com/v1":
+			io.WriteString(w, `{"resources":[{"name":"widgets","kind":"Widget","namespaced":true}]}`)
+		case r.URL.Path != "/apis/example.com/v1/widgets":
+			w.WriteHeader(http.StatusNotFound)
+		case r.URL.Query().Get("watch") == "":
+			mu.Lock()
+			defer mu.Unlock()
+			if lists[0] == "" {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+			io.WriteString(w, lists[0])
+			lists = lists[1:]
+		case r.URL.Query().Get("resourceVersion") == "5":
+			io.WriteString(w, `{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired"}}`+"\n")
+		default:
+			io.WriteString(w, `{"type":"MODIFIED","object":{"metadata":{"name":"last","resourceVersion":"10"}}}`+"\n")
+			http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(s.Close)
+	w := startWatch(t, "watch", "widgets", "-A", "--server", s.URL)
+	want := []string{"ADDED a", "ADDED b", "DELETED b", "ADDED b", "DELETED a", "MODIFIED last"}
+	if got := w.next(t, len(want)); !slices.Equal(got, want) {
+		t.Errorf("it printed %q, want %q", got, want)
+	}
+}
+
+// TestInterrupted: a command that its context ends before all is done says so, and its exit code does.
+func TestInterrupted(t *testing.T) {
+	ignore := goleak.IgnoreCurrent()
+	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
+	asked := make(chan struct{}, 100)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	file := filepath.Join(t.TempDir(), "red.yaml")
+	if err := os.WriteFile(file, []byte("{apiVersion: example.com/v1, kind: Widget, metadata: {name: red}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		args string
+		code int
+	}{
+		{"get widgets", 130},
+		{"get widgets red -o json", 130},
+		{"apply -f " + file, 130},
+		{"apply -f -", 130}, // of which nothing comes
+		{"delete -f " + file, 130},
+		{"delete -f -", 130},
+		{"delete widgets red", 130},
+		{"member list", 130},
+		{"watch widgets", 0},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			in, terminal := io.Pipe()
+			defer terminal.Close()
+			var out, stderr bytes.Buffer
+			reading := telling{in, asked}
+			args := append(strings.Fields(tt.args), "--server", s.URL)
+			var running sync.WaitGroup
+			var code int
+			running.Go(func() {
+				code = cli.Run(ctx, args, cli.Process{Getenv: func(string) string { return "" }, In: reading, Out: &out, Err: &stderr})
+			})
+			<-asked
+			cancel()
+			running.Wait()
+			if code != tt.code || out.Len() > 0 || (code != 0) != strings.Contains(stderr.String(), "interrupted") {
+				t.Errorf("exit %d\n%s%s; want %d", code, &out, &stderr, tt.code)
+			}
+		})
+	}
+}
+
+// telling is a terminal that tells when it's read.
+type telling struct {
+	io.Reader
+	asked chan<- struct{}
+}
+
+func (r telling) Read(p []byte) (int, error) {
+	r.asked <- struct{}{}
+	return r.Reader.Read(p)
+}
+
+// full is a disk.
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// TestOutputFails: what couldn't be printed is no success.
+func TestOutputFails(t *testing.T) {
+	s := serve(t)
+	for _, args := range []string{"get namespaces", "get namespaces -o name", "get namespaces -o json", "watch namespaces", "apply --help"} {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		var stderr bytes.Buffer
+		getenv := func(string) string { return "" }
+		code := cli.Run(ctx, append(strings.Fields(args), "--server", s.URL), cli.Process{Getenv: getenv, Out: full{}, Err: &stderr})
+		cancel()
+		if code != 1 || !strings.Contains(stderr.String(), "no space left") {
+			t.Errorf("%s: exit %d, %s", args, code, &stderr)
+		}
+	}
+}
+
+// TestKubeconfigFlags: --token-file wins over the kubeconfig's user.
+func TestKubeconfigFlags(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusForbidden)
+		io.WriteString(w, r.Header.Get("Authorization"))
+	}))
+	t.Cleanup(s.Close)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"token": "mine", "config": `{current-context: a, contexts: [{name: a, context: {cluster: a, user: a}}],
+clusters: [{name: a, cluster: {server: "` + s.URL + `"}}], users: [{name: a, user: {token: theirs}}]}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for args, want := range map[string]string{"": "Bearer theirs", "--token-file " + dir + "/token": "Bearer mine"} {
+		got := invoke(t, "", "", append(strings.Fields("get widgets --kubeconfig "+dir+"/config"), strings.Fields(args)...)...)
+		if got.code != 1 || !strings.Contains(got.stderr, want) {
+			t.Errorf("%q: exit %d, %s; want %q", args, got.code, got.stderr, want)
+		}
 	}
 }

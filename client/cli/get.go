@@ -2,47 +2,73 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/spf13/pflag"
+
 	"github.com/apiserver-lite/apiserver-lite/client"
 )
 
-// get prints objects.
-func (c *command) get(ctx context.Context) error {
+// getCommand prints objects.
+type getCommand struct {
+	place
+	selection
+	output string
+
+	resource string
+	names    []string
+}
+
+func (c *getCommand) addFlags(set *pflag.FlagSet) {
+	c.place.addFlags(set)
+	c.selection.addFlags(set)
+	set.StringVarP(&c.output, "output", "o", "", "table, wide, name or json (default table)")
+}
+
+func (c *getCommand) parse(args []string) error {
 	switch c.output {
 	case "", "table", "wide", "name", "json":
 	default:
 		return usageError("-o %q is none of table, wide, name, json", c.output)
 	}
-	widgets, err := c.resource(ctx)
+	if len(args) == 0 {
+		return errWhich("get")
+	}
+	c.resource, c.names = args[0], args[1:]
+	beside := ""
+	if len(c.names) > 0 {
+		beside = "names"
+	}
+	return errors.Join(c.place.check(), c.selection.check(beside))
+}
+
+func (c *getCommand) run(ctx context.Context, s *session) error {
+	widgets, err := c.find(ctx, s, c.resource)
 	if err != nil {
 		return err
 	}
-	names := c.args[1:]
-	if len(names) > 0 && len(c.options) > 0 {
-		return usageError("names and selectors exclude each other")
-	}
 	if c.output == "json" || c.output == "name" {
-		return c.getObjects(ctx, widgets, names)
+		return c.objects(ctx, s, widgets)
 	}
-	return c.getTable(ctx, widgets, names)
+	return c.table(ctx, s, widgets)
 }
 
-// getObjects prints objects one per line.
-func (c *command) getObjects(ctx context.Context, widgets client.Collection[client.Object], names []string) error {
-	for _, name := range names {
+// objects prints objects one per line.
+func (c *getCommand) objects(ctx context.Context, s *session, widgets client.Collection[client.Object]) error {
+	for _, name := range c.names {
 		object, err := widgets.Get(ctx, name)
 		if err != nil {
 			return err
 		}
-		c.printObject(widgets, object)
+		c.printObject(s, widgets, object)
 	}
-	if len(names) > 0 {
+	if len(c.names) > 0 {
 		return nil
 	}
-	list, err := widgets.List(ctx, c.options...)
+	list, err := widgets.List(ctx, c.options()...)
 	if err != nil {
 		return err
 	}
@@ -50,27 +76,28 @@ func (c *command) getObjects(ctx context.Context, widgets client.Collection[clie
 		if err != nil {
 			return err
 		}
-		c.printObject(widgets, object)
+		c.printObject(s, widgets, object)
 	}
 	return nil
 }
 
-func (c *command) printObject(widgets client.Collection[client.Object], object *client.Object) {
+func (c *getCommand) printObject(s *session, widgets client.Collection[client.Object], object *client.Object) {
 	if c.output == "name" {
-		fmt.Fprintf(c.out, "%s/%s\n", widgets, object.Name())
+		fmt.Fprintf(s.out, "%s/%s\n", widgets, object.Name())
 	} else {
-		fmt.Fprintf(c.out, "%s\n", *object)
+		fmt.Fprintf(s.out, "%s\n", *object)
 	}
 }
 
-// getTable prints a table.
-func (c *command) getTable(ctx context.Context, widgets client.Collection[client.Object], names []string) error {
+// table prints a table.
+func (c *getCommand) table(ctx context.Context, s *session, widgets client.Collection[client.Object]) error {
 	var all client.Table
+	names := c.names
 	if len(names) == 0 {
 		names = []string{""}
 	}
 	for _, name := range names {
-		table, err := widgets.Table(ctx, name, c.progress, c.options...)
+		table, err := widgets.Table(ctx, name, s.progress, c.options()...)
 		if err != nil {
 			return err
 		}
@@ -78,10 +105,10 @@ func (c *command) getTable(ctx context.Context, widgets client.Collection[client
 		all.Rows = append(all.Rows, table.Rows...)
 	}
 	if len(all.Rows) == 0 {
-		fmt.Fprintf(c.err, "no %s found\n", widgets)
+		fmt.Fprintf(s.err, "no %s found\n", widgets)
 		return nil
 	}
-	w := tabwriter.NewWriter(c.out, 0, 8, 3, ' ', 0)
+	w := tabwriter.NewWriter(s.out, 0, 8, 3, ' ', 0)
 	c.printRow(w, "NAMESPACE", all.Columns, func(i int) string { return strings.ToUpper(all.Columns[i].Name) })
 	for _, row := range all.Rows {
 		c.printRow(w, row.Object.Namespace, all.Columns, func(i int) string {
@@ -95,9 +122,9 @@ func (c *command) getTable(ctx context.Context, widgets client.Collection[client
 }
 
 // printRow prints the columns that are shown.
-func (c *command) printRow(w *tabwriter.Writer, namespace string, columns []client.TableColumn, cell func(int) string) {
+func (c *getCommand) printRow(w *tabwriter.Writer, namespace string, columns []client.TableColumn, cell func(int) string) {
 	var cells []string
-	if c.allNamespaces {
+	if c.everywhere {
 		cells = append(cells, namespace)
 	}
 	for i, column := range columns {
@@ -133,11 +160,11 @@ func printable(r rune) rune {
 const progressEvery = 1000
 
 // progress says on a terminal how far a long list has come.
-func (c *command) progress(done, remaining int) {
-	if terminal(c.err) && done+remaining > progressEvery {
-		fmt.Fprintf(c.err, "\r\x1b[K%d of %d", done, done+remaining)
+func (s *session) progress(done, remaining int) {
+	if terminal(s.err) && done+remaining > progressEvery {
+		fmt.Fprintf(s.err, "\r\x1b[K%d of %d", done, done+remaining)
 		if remaining == 0 {
-			fmt.Fprint(c.err, "\r\x1b[K")
+			fmt.Fprint(s.err, "\r\x1b[K")
 		}
 	}
 }

@@ -5,25 +5,39 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"github.com/spf13/pflag"
+
 	"github.com/apiserver-lite/apiserver-lite/client"
 )
 
-// member lists the processes that have the server's store, or removes one.
-func (c *command) member(ctx context.Context) error {
-	var all []client.Member
-	var err error
+// memberCommand lists the processes that have the server's store, or removes one.
+type memberCommand struct{ remove string }
+
+func (c *memberCommand) addFlags(*pflag.FlagSet) {}
+
+func (c *memberCommand) parse(args []string) error {
 	switch {
-	case len(c.args) == 1 && c.args[0] == "list":
-		all, err = c.client.Members(ctx)
-	case len(c.args) == 2 && c.args[0] == "remove" && c.args[1] != "":
-		all, err = c.client.RemoveMember(ctx, c.args[1])
+	case len(args) == 1 && args[0] == "list":
+	case len(args) == 2 && args[0] == "remove" && args[1] != "":
+		c.remove = args[1]
 	default:
 		return usageError("apiserver-lite member list, or apiserver-lite member remove NAME")
+	}
+	return nil
+}
+
+func (c *memberCommand) run(ctx context.Context, s *session) error {
+	var all []client.Member
+	var err error
+	if c.remove == "" {
+		all, err = s.client.Members(ctx)
+	} else {
+		all, err = s.client.RemoveMember(ctx, c.remove)
 	}
 	if err != nil {
 		return err
 	}
-	w := tabwriter.NewWriter(c.out, 0, 0, 3, ' ', 0)
+	w := tabwriter.NewWriter(s.out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "NAME\tROLE\tANSWERS\tLAG\tID")
 	for _, m := range all {
 		role, answers := "learner", "no"

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -16,46 +18,55 @@ import (
 // retry is how often a server that is away is tried.
 const retry = 2 * time.Second
 
-// watcher is one watch.
-type watcher struct {
-	widgets client.Collection[client.Object]
-	options []client.Option
-	print   func(client.Event[client.Object]) error
-	stderr  io.Writer
+// watchCommand prints what there is as ADDED, and then each change.
+type watchCommand struct {
+	place
+	selection
+	output string
 
-	known map[client.Key]client.Event[client.Object] // the last state of each object
+	resource, name string // name is "" for all
 }
 
-// watch prints what there is as ADDED, and then each change.
-func (c *command) watch(ctx context.Context) error {
-	if len(c.args) > 2 {
-		return usageError("unexpected argument %q", c.args[2])
-	}
-	print := c.printJSON
+func (c *watchCommand) addFlags(set *pflag.FlagSet) {
+	c.place.addFlags(set)
+	c.selection.addFlags(set)
+	set.StringVarP(&c.output, "output", "o", "", "json or line (default line on a terminal, else json)")
+}
+
+func (c *watchCommand) parse(args []string) error {
 	switch c.output {
-	case "json":
-	case "line":
-		print = c.printLine
-	case "":
-		if terminal(c.out) {
-			print = c.printLine
-		}
+	case "", "json", "line":
 	default:
 		return usageError("-o %q is neither json nor line", c.output)
 	}
-	c.isColour = terminal(c.out) && c.getenv("NO_COLOR") == ""
-	w := &watcher{print: print, options: append(c.options, client.Backoff(retry, retry)), stderr: c.err}
-	if len(c.args) == 2 {
-		w.options = append(w.options, client.Fields("metadata.name="+c.args[1]))
+	beside := ""
+	switch len(args) {
+	case 0:
+		return errWhich("watch")
+	case 1:
+	case 2:
+		c.name, beside = args[1], "a name"
+	default:
+		return usageError("unexpected argument %q", args[2])
 	}
-	return w.run(ctx, c.resource)
+	c.resource = args[0]
+	return errors.Join(c.place.check(), c.selection.check(beside))
 }
 
-// run watches until ctx ends, or the server refuses.
-func (w *watcher) run(ctx context.Context, find func(context.Context) (client.Collection[client.Object], error)) (err error) {
+// run watches until ctx ends, which is its end, or until the server refuses.
+func (c *watchCommand) run(ctx context.Context, s *session) (err error) {
+	w := &watcher{options: append(c.options(), client.Backoff(retry, retry)), known: map[client.Key]client.Event[client.Object]{}}
+	w.print = func(event client.Event[client.Object]) error { return printJSON(s.out, event) }
+	if c.output == "line" || c.output == "" && terminal(s.out) {
+		coloured := terminal(s.out) && s.getenv("NO_COLOR") == ""
+		w.print = func(event client.Event[client.Object]) error { return printLine(s.out, event, coloured) }
+	}
+	if c.name != "" {
+		w.options = append(w.options, client.Fields("metadata.name="+c.name))
+	}
 	for found := false; ; {
 		if !found {
-			w.widgets, err = find(ctx)
+			w.widgets, err = c.find(ctx, s, c.resource)
 			found = err == nil
 		}
 		if found {
@@ -65,35 +76,44 @@ func (w *watcher) run(ctx context.Context, find func(context.Context) (client.Co
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, client.ErrExpired):
-			fmt.Fprintln(w.stderr, "history is gone: listing anew")
-		case refused(err):
+			fmt.Fprintf(s.err, "history is gone: listing anew in %v\n", retry)
+		case s.out.failed != nil || refused(err):
 			return err
 		default:
-			fmt.Fprintf(w.stderr, "trying again in %v: %v\n", retry, err)
-			pause(ctx)
+			fmt.Fprintf(s.err, "trying again in %v: %v\n", retry, err)
 		}
+		pause(ctx)
 	}
 }
 
-// pause waits for retry, or until ctx ends.
-func pause(ctx context.Context) {
+// pause waits for retry, or returns why ctx ended.
+func pause(ctx context.Context) error {
 	select {
 	case <-time.After(retry):
+		return nil
 	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
-
-// printFailed is an error of the output, which nobody can mend.
-type printFailed struct{ error }
 
 // refused tells whether it makes no sense to try again.
 func refused(err error) bool {
-	var output printFailed
-	if errors.As(err, &output) || errors.Is(err, errUsage) || errors.Is(err, client.ErrNotFound) {
+	if errors.Is(err, client.ErrNotFound) {
 		return true
 	}
 	refusal, ok := errors.AsType[*client.StatusError](err)
 	return ok && refusal.Code < http.StatusInternalServerError && refusal.Code != http.StatusTooManyRequests
+}
+
+// watcher is one watch.
+type watcher struct {
+	widgets client.Collection[client.Object]
+	options []client.Option
+	print   func(client.Event[client.Object]) error
+
+	// known is the last state of each object that was printed. It's true at any moment, so that a list which fails half-way
+	// forgets nothing.
+	known map[client.Key]client.Event[client.Object]
 }
 
 // once lists and follows.
@@ -119,30 +139,39 @@ func (w *watcher) list(ctx context.Context) (version string, err error) {
 	if err != nil {
 		return "", err
 	}
-	before := w.known
-	w.known = map[client.Key]client.Event[client.Object]{}
+	there := map[client.Key]bool{}
 	for object, err := range list.All(ctx) {
 		if err != nil {
-			w.known = before
 			return "", err
 		}
-		key := client.Key{Namespace: object.Namespace(), Name: object.Name()}
-		event := client.Event[client.Object]{Type: client.Added, Object: object, Key: key, ResourceVersion: object.ResourceVersion()}
-		old, had := before[key]
-		delete(before, key)
-		if had {
-			event.Type = client.Modified
+		event := client.Event[client.Object]{
+			Type: client.Added, Object: object, ResourceVersion: object.ResourceVersion(),
+			Key: client.Key{Namespace: object.Namespace(), Name: object.Name()},
 		}
-		if had && old.ResourceVersion == event.ResourceVersion {
-			w.known[key] = event
-		} else if err := w.tell(event); err != nil {
+		there[event.Key] = true
+		old, had := w.known[event.Key]
+		switch {
+		case !had:
+		case old.ResourceVersion == event.ResourceVersion:
+			continue
+		case old.Object.UID() == object.UID():
+			event.Type = client.Modified
+		default: // deleted and created anew
+			old.Type = client.Deleted
+			if err := w.tell(old); err != nil {
+				return "", err
+			}
+		}
+		if err := w.tell(event); err != nil {
 			return "", err
 		}
 	}
-	for _, gone := range before {
-		gone.Type = client.Deleted
-		if err := w.tell(gone); err != nil {
-			return "", err
+	for key, gone := range w.known {
+		if !there[key] {
+			gone.Type = client.Deleted
+			if err := w.tell(gone); err != nil {
+				return "", err
+			}
 		}
 	}
 	return list.ResourceVersion, nil
@@ -155,16 +184,13 @@ func (w *watcher) tell(event client.Event[client.Object]) error {
 	} else {
 		w.known[event.Key] = event
 	}
-	if err := w.print(event); err != nil {
-		return printFailed{err}
-	}
-	return nil
+	return w.print(event)
 }
 
 // printJSON prints the event as it is on the wire.
-func (c *command) printJSON(event client.Event[client.Object]) error {
+func printJSON(out io.Writer, event client.Event[client.Object]) error {
 	line := append(watchstream.AppendHead(nil, event.Type), *event.Object...)
-	_, err := c.out.Write(watchstream.AppendTail(line))
+	_, err := out.Write(watchstream.AppendTail(line))
 	return err
 }
 
@@ -172,12 +198,12 @@ func (c *command) printJSON(event client.Event[client.Object]) error {
 var colours = map[watchstream.Type]string{client.Added: "\x1b[32m", client.Modified: "\x1b[33m", client.Deleted: "\x1b[31m"}
 
 // printLine prints the event for people.
-func (c *command) printLine(event client.Event[client.Object]) error {
+func printLine(out io.Writer, event client.Event[client.Object], coloured bool) error {
 	colour, plain := colours[event.Type], "\x1b[0m"
-	if !c.isColour {
+	if !coloured {
 		colour, plain = "", ""
 	}
-	_, err := fmt.Fprintf(c.out, "%s %s%-8s%s %s %s\n", time.Now().Format(time.TimeOnly), colour, event.Type, plain,
+	_, err := fmt.Fprintf(out, "%s %s%-8s%s %s %s\n", time.Now().Format(time.TimeOnly), colour, event.Type, plain,
 		strings.Map(printable, fmt.Sprint(event.Key)), event.ResourceVersion)
 	return err
 }

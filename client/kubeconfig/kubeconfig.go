@@ -16,8 +16,10 @@ import (
 )
 
 // Open returns a client for a context of the file: for the current one if context is "". The path may be a list of files,
-// as in KUBECONFIG, of which the first that has something wins; those that aren't there are left out. Of the options, the
-// server's certificate, the user and the namespace come from the file.
+// as in KUBECONFIG, of which the first that has something wins; those that aren't there are left out.
+//
+// What the options say wins over the file: an authority, a namespace, and a credential (a token or a certificate), which
+// replaces the file's user.
 func Open(path, context string, o client.Options) (*client.Client, error) {
 	f, err := load(path)
 	if err != nil {
@@ -165,12 +167,21 @@ func (c *namedCluster) fill(o *client.Options) (err error) {
 	if c.Cluster.ProxyURL != "" {
 		return errors.New("proxy-url isn't supported; set HTTPS_PROXY")
 	}
-	o.InsecureSkipVerify, o.ServerName = c.Cluster.InsecureSkipVerify, c.Cluster.ServerName
+	if o.ServerName == "" {
+		o.ServerName = c.Cluster.ServerName
+	}
+	if len(o.CA) > 0 {
+		return nil
+	}
+	o.InsecureSkipVerify = c.Cluster.InsecureSkipVerify
 	o.CA, err = content(c.directory, c.Cluster.CA, c.Cluster.CAData)
 	return err
 }
 
 func (u *namedUser) fill(o *client.Options) (err error) {
+	if o.Token != "" || o.TokenFile != "" || o.GetToken != nil || len(o.Cert) > 0 {
+		return nil
+	}
 	switch {
 	case u.User.Username != "":
 		return errors.New("basic authentication isn't supported")
@@ -179,7 +190,7 @@ func (u *namedUser) fill(o *client.Options) (err error) {
 	case u.User.Impersonate != "":
 		return errors.New("impersonation isn't supported")
 	}
-	o.Token, o.TokenFile, o.GetToken = u.User.Token, "", nil
+	o.Token = u.User.Token
 	if u.User.TokenFile != "" { // which wins, as for kubectl
 		o.Token, o.TokenFile = "", relative(u.directory, u.User.TokenFile)
 	}
