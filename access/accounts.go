@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -42,6 +44,7 @@ type Home struct {
 	URL      string // of the server
 	// Key returns the server's own key. It's asked for at the first use, if options name no other, and again after an error.
 	Key func() (crypto.Signer, error)
+	Log *slog.Logger
 }
 
 // NewAccounts makes Accounts.
@@ -60,7 +63,7 @@ func NewAccounts(o Options, home Home) *Accounts {
 		a.keysAt = home.URL + "/openid/v1/jwks"
 	}
 	a.keys = onceDone(func() (*keys, error) {
-		signer, err := signerOf(o, home.Key)
+		signer, err := signerOf(o, home)
 		if err != nil {
 			return nil, err
 		}
@@ -88,9 +91,12 @@ func onceDone[T any](f func() (T, error)) func() (T, error) {
 	}
 }
 
-func signerOf(o Options, own func() (crypto.Signer, error)) (crypto.Signer, error) {
+func signerOf(o Options, home Home) (crypto.Signer, error) {
 	if o.ServiceAccountSigningKeyFile == "" {
-		return own()
+		return home.Key()
+	}
+	if err := private.Secret(o.ServiceAccountSigningKeyFile, home.Log); err != nil {
+		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
 	}
 	signer, err := ReadSigningKey(o.ServiceAccountSigningKeyFile)
 	if err != nil {

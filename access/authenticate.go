@@ -57,10 +57,10 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 	if a.proxies, err = newProxies(o.RequestHeader, believed); err != nil {
 		return nil, err
 	}
-	if a.tokens, err = readTokenFile(o.TokenAuthFile); err != nil {
+	if a.tokens, err = readTokenFile(o.TokenAuthFile, w.Log); err != nil {
 		return nil, err
 	}
-	if o.On() {
+	if o.On() || o.ServiceAccountSigningKeyFile != "" {
 		if _, err := a.accounts.keys(); err != nil { // rather now than at the first token
 			return nil, err
 		}

@@ -7,10 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 
 	"k8s.io/apiserver/pkg/authentication/user"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 )
 
 // tokenFile are the users of a file of tokens, by the hashes of the tokens. How long a look-up takes tells about the
@@ -18,9 +21,12 @@ import (
 type tokenFile map[[sha256.Size]byte]*user.DefaultInfo
 
 // readTokenFile reads a file in Kubernetes' form. It's nil without one.
-func readTokenFile(file string) (tokenFile, error) {
+func readTokenFile(file string, log *slog.Logger) (tokenFile, error) {
 	if file == "" {
 		return nil, nil
+	}
+	if err := private.Secret(file, log); err != nil {
+		return nil, fmt.Errorf("--token-auth-file: %w", err)
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {

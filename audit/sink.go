@@ -16,6 +16,8 @@ import (
 
 	"golang.org/x/time/rate"
 	"gopkg.in/natefinch/lumberjack.v2"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 )
 
 const (
@@ -242,6 +244,9 @@ func openFile(o Options) (io.WriteCloser, error) {
 		return keptOpen{os.Stdout}, nil
 	}
 	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
+		return nil, err
+	}
+	if err := private.Place(o.Path); err != nil {
 		return nil, err
 	}
 	f, err := os.OpenFile(o.Path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)

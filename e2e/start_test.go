@@ -12,7 +12,17 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
+
+// refusal is a start that is refused.
+type refusal struct {
+	name string
+	run  run
+	code int
+	want string // in the line
+}
 
 // TestRefusals: what can't work ends the program with one line on standard error that says why.
 func TestRefusals(t *testing.T) {
@@ -23,18 +33,19 @@ func TestRefusals(t *testing.T) {
 	}
 	t.Cleanup(func() { taken.Close() })
 	dir := t.TempDir()
-	foreign, file, openToken := filepath.Join(dir, "foreign"), filepath.Join(dir, "file"), filepath.Join(dir, "token")
+	foreign, file, openToken, groupToken := filepath.Join(dir, "foreign"), filepath.Join(dir, "file"), filepath.Join(dir, "token"), filepath.Join(dir, "group")
 	mustWrite(t, filepath.Join(foreign, "photo.jpg"), 0o600)
 	mustWrite(t, file, 0o600)
 	mustWrite(t, openToken, 0o644)
+	mustWrite(t, groupToken, 0o660)
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink(openToken, link); err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := "--etcd-servers=https://" + taken.Addr().String()
 	fresh := filepath.Join(dir, "fresh")
 
-	tests := []struct {
-		name string
-		run  run
-		code int
-		want string // in the line
-	}{
+	tests := []refusal{
 		{"unknown flag", run{args: []string{"--bogus"}}, 2, "unknown flag: --bogus"},
 		{"argument", run{args: []string{"serve"}}, 2, `unexpected argument "serve"`},
 		{"flag's value", run{args: []string{"--history=soon"}}, 2, "--history"},
@@ -48,15 +59,35 @@ func TestRefusals(t *testing.T) {
 		{"data directory can't be made", run{args: []string{"--data-dir=" + file + "/data"}}, 1, "not a directory"},
 		{"data directory is foreign", run{args: []string{"--data-dir=" + foreign}}, 1, "it holds something else"},
 		{"ephemeral where it can't be", run{args: []string{"--ephemeral", "--data-dir=" + file}}, 1, "can't be made"},
-		{"token that all can read", run{args: []string{"--token-file=" + openToken}}, 1, "chmod 600"},
 		{"token file is missing", run{args: []string{"--token-file=" + dir + "/none"}}, 1, "--token-file"},
 		{"certificate without its key", run{args: []string{"--tls-cert-file=" + file}}, 1, "--tls-key-file"},
+	}
+	for flag, more := range map[string][]string{
+		"--token-file": nil, "--tls-key-file": {"--tls-cert-file=" + file}, "--token-auth-file": nil, "--service-account-signing-key-file": nil,
+		"--etcd-keyfile": {elsewhere, "--etcd-certfile=" + file}, "--etcd-password-file": {elsewhere, "--etcd-username=u"},
+		"--join-token-file": {"--cluster-listen=" + loopback.Address(t), "--join=" + taken.Addr().String()},
+	} {
+		for _, secret := range []struct{ name, file, want string }{
+			{"that all can read", openToken, "chmod 600"},
+			{"that the group can write", groupToken, "chmod 600"},
+			{"behind a link", link, "chmod 600"},
+		} {
+			name := flag + " " + secret.name
+			own := "--data-dir=" + filepath.Join(dir, name) // some files are read when the store is open
+			tests = append(tests, refusal{name, run{args: append([]string{"--listen=127.0.0.1:0", own, flag + "=" + secret.file}, more...)}, 1, secret.want})
+		}
+	}
+	if os.Geteuid() == 0 { // only root can give files away
+		tests = append(tests, givenAway(t, dir, elsewhere)...)
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			if !strings.Contains(strings.Join(test.run.args, " "), "--data-dir") {
 				test.run.args = append(test.run.args, "--data-dir="+fresh)
+			}
+			if !strings.Contains(strings.Join(test.run.args, " "), "--listen") {
+				test.run.args = append(test.run.args, "--listen=127.0.0.1:0")
 			}
 			p := launch(t, test.run)
 			if code := p.wait(patience); code != test.code {
@@ -79,6 +110,42 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("the foreign directory has %v", entries)
 		}
 	})
+}
+
+// givenAway returns starts with files and directories that belong to somebody else, or that he has led elsewhere.
+func givenAway(t *testing.T, dir, elsewhere string) []refusal {
+	t.Helper()
+	const other = 12345 // a user who need not exist
+	theirs, link, theirDir, prepared := filepath.Join(dir, "theirs"), filepath.Join(dir, "their-link"), filepath.Join(dir, "their-dir"), filepath.Join(dir, "prepared")
+	mustWrite(t, theirs, 0o600)
+	mustWrite(t, filepath.Join(dir, "ours"), 0o600)
+	planted := filepath.Join(prepared, "service-account.key")
+	mustWrite(t, planted, 0o600)
+	for _, err := range []error{os.Symlink(filepath.Join(dir, "ours"), link), os.Mkdir(theirDir, 0o700)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{theirs, link, theirDir, planted} {
+		if err := os.Lchown(path, other, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = "belongs to user 12345"
+	policy := filepath.Join(dir, "policy")
+	if err := os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []refusal{
+		{"somebody else's secret", run{args: []string{"--token-file=" + theirs}}, 1, want},
+		{"somebody else's link to a secret", run{args: []string{"--token-file=" + link}}, 1, want},
+		{"somebody else's file for the audit log", run{args: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + theirs}}, 1, want},
+		{"somebody else's link for the audit log", run{args: []string{"--audit-policy-file=" + policy, "--audit-log-path=" + link}}, 1, want},
+		{"somebody else's data directory", run{args: []string{"--data-dir=" + theirDir}}, 1, want},
+		{"somebody else's key in the data directory", run{args: []string{"--data-dir=" + prepared}}, 1, "has service-account.key, which " + want},
+		{"somebody else's data directory beside an etcd elsewhere", run{args: []string{elsewhere, "--data-dir=" + theirDir}}, 1, want},
+		{"somebody else's key beside an etcd elsewhere", run{args: []string{elsewhere, "--data-dir=" + prepared}}, 1, "has service-account.key, which " + want},
+	}
 }
 
 func mustWrite(t *testing.T, path string, mode os.FileMode) {

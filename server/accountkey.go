@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -33,7 +34,7 @@ func (in *instance) accountKey(s *Server) (crypto.Signer, error) {
 	}
 	if dir := in.dataDir; dir != "" {
 		path := filepath.Join(dir, accountKeyFile)
-		if err := s.checkPrivate(path); err == nil {
+		if err := private.Secret(path, s.log()); err == nil {
 			own = func() ([]byte, error) { return os.ReadFile(path) }
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -76,7 +77,7 @@ func (s *Server) accountKey(dir string) (crypto.Signer, error) {
 		return key, err
 	}
 	path := filepath.Join(dir, accountKeyFile)
-	err := s.checkPrivate(path)
+	err := private.Secret(path, s.log())
 	if err == nil {
 		return access.ReadSigningKey(path)
 	}

@@ -216,7 +216,7 @@ func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (
 		s.Register(in.registry)
 	}
 	accounts := access.NewAccounts(s.Access, access.Home{
-		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return in.accountKey(s) },
+		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return in.accountKey(s) }, Log: in.log,
 	})
 	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Accounts: accounts, Admin: known.has, Log: in.log}); err != nil {
 		return nil, err

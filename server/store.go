@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/election"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
@@ -77,6 +79,9 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 	if s.DataDir != "" {
 		if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
 			return err
+		}
+		if err := private.Dir(s.DataDir); err != nil {
+			return fmt.Errorf("data directory %s %w", s.DataDir, err)
 		}
 	}
 	options := s.Etcd

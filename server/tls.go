@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 )
 
 const (
@@ -30,30 +32,12 @@ const (
 	certRenew    = 30 * 24 * time.Hour  // a certificate that ends sooner is replaced at start: a server may run as long as that
 )
 
-// checkPrivate refuses a file of secrets that everybody can read, or that anybody else can write. That its group can
-// read it is how secrets are mounted in containers, and worth a warning.
-func (s *Server) checkPrivate(path string) error {
-	file, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	switch mode := file.Mode().Perm(); {
-	case mode&0o007 != 0:
-		return fmt.Errorf("%s has mode %04o, so that everybody can use it: chmod 600 it", path, mode)
-	case mode&0o020 != 0:
-		return fmt.Errorf("%s has mode %04o, so that its group can write it: chmod 600 it", path, mode)
-	case mode&0o040 != 0:
-		s.log().Warn("a file of secrets can be read by its group", "file", path, "mode", fmt.Sprintf("%04o", mode))
-	}
-	return nil
-}
-
 // certificateFromFiles returns the certificate of --tls-cert-file, or nil.
 func (s *Server) certificateFromFiles() (*tls.Certificate, error) {
 	if s.TLSCertFile == "" {
 		return nil, nil
 	}
-	if err := s.checkPrivate(s.TLSKeyFile); err != nil {
+	if err := private.Secret(s.TLSKeyFile, s.log()); err != nil {
 		return nil, fmt.Errorf("--tls-key-file: %w", err)
 	}
 	pair, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
@@ -84,11 +68,17 @@ func (s *Server) ownCertificate(dataDir string, now time.Time) (*tls.Certificate
 	if s.CertDir == "" {
 		return s.selfSigned(dataDir, s.certificateHosts(), now)
 	}
+	if err := private.Place(s.CertDir); err != nil {
+		return nil, fmt.Errorf("--cert-dir: %w", err)
+	}
 	certPath, keyPath := filepath.Join(s.CertDir, certDirCert), filepath.Join(s.CertDir, certDirKey)
 	pair, err := tls.LoadX509KeyPair(certPath, keyPath)
 	switch {
 	case err == nil:
-		return &pair, s.checkPrivate(keyPath)
+		if err := private.Secret(keyPath, s.log()); err != nil {
+			return nil, fmt.Errorf("--cert-dir: %w", err)
+		}
+		return &pair, nil
 	case !missing(certPath) || !missing(keyPath):
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
@@ -129,7 +119,7 @@ func missing(path string) bool {
 func (s *Server) selfSigned(dir string, hosts []string, now time.Time) (*tls.Certificate, error) {
 	certPath, keyPath := filepath.Join(dir, certFile), filepath.Join(dir, keyFile)
 	if pair, err := tls.LoadX509KeyPair(certPath, keyPath); err == nil && usable(pair.Leaf, hosts, now) {
-		if err := s.checkPrivate(keyPath); err != nil {
+		if err := private.Secret(keyPath, s.log()); err != nil {
 			return nil, fmt.Errorf("--tls: %w", err)
 		}
 		return &pair, nil

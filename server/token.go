@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 )
 
 // tokens are the hashes of the bearer tokens that are let in; empty means that none is asked for.
@@ -35,7 +37,7 @@ func (s *Server) tokens() (tokens, error) {
 
 // readTokenFile returns the tokens of TokenFile, at least one.
 func (s *Server) readTokenFile() (all []string, err error) {
-	if err := s.checkPrivate(s.TokenFile); err != nil {
+	if err := private.Secret(s.TokenFile, s.log()); err != nil {
 		return nil, fmt.Errorf("--token-file: %w", err)
 	}
 	data, err := os.ReadFile(s.TokenFile)

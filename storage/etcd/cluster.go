@@ -24,6 +24,7 @@ import (
 	"go.etcd.io/etcd/server/v3/etcdserver"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/membership"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
 )
 
@@ -258,10 +259,18 @@ func (c *cluster) begin(ctx context.Context) (err error) {
 	return err
 }
 
+// joinToken reads the file of the token that lets in.
+func (c *cluster) joinToken() (joinToken, error) {
+	if err := private.Secret(c.o.JoinTokenFile, c.log); err != nil {
+		return joinToken{}, err
+	}
+	return readToken(c.o.JoinTokenFile)
+}
+
 // sameCluster refuses a token of another cluster than the directory's, if there's one: whoever names it expects to be
 // there.
 func (c *cluster) sameCluster() error {
-	t, err := readToken(c.o.JoinTokenFile)
+	t, err := c.joinToken()
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it isn't needed any more
 	}

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
 )
 
@@ -88,7 +89,7 @@ func openDirAbs(path string, log *slog.Logger) (*dataDir, error) {
 	case !info.IsDir():
 		return nil, errors.New("is a file: name a directory")
 	}
-	if err := ownedByUs(path); err != nil {
+	if err := private.Dir(path, markerName, pidName, spareName); err != nil { // etcd's own files are below member, whose owner is looked at
 		return nil, err
 	}
 	foreign, err := isForeign(path)
@@ -109,47 +110,6 @@ func openDirAbs(path string, log *slog.Logger) (*dataDir, error) {
 	d.tighten(log)
 	return d, nil
 }
-
-// ownedByUs refuses a directory that belongs to somebody else than this process's user or root, and one in which somebody else has put
-// a file: who prepared it knows what is in it, as a key that he planted, and can change what we write. Files of etcd's own are below
-// member, whose owner is looked at here.
-func ownedByUs(path string) error {
-	entries, err := os.ReadDir(path)
-	if err != nil {
-		return fmt.Errorf("can't be read: %w", err)
-	}
-	for _, name := range append([]string{"."}, names(entries)...) {
-		info, err := os.Lstat(filepath.Join(path, name))
-		if errors.Is(err, fs.ErrNotExist) { // a file of another process's that has the lock
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("can't be read: %w", err)
-		}
-		st, ok := info.Sys().(*syscall.Stat_t)
-		if ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() {
-			what := ""
-			if name != "." {
-				what = fmt.Sprintf("has %s, which ", name)
-			}
-			return fmt.Errorf("%sbelongs to user %d, and this process is user %d: who else can write there could plant keys; chown it, or name another directory", what, st.Uid, os.Geteuid())
-		}
-		if info.Mode()&fs.ModeSymlink != 0 && ours(name) {
-			return fmt.Errorf("has a link in the place of %s: put the file itself there, or name another directory", name)
-		}
-	}
-	return nil
-}
-
-func names(entries []fs.DirEntry) (all []string) {
-	for _, e := range entries {
-		all = append(all, e.Name())
-	}
-	return all
-}
-
-// ours tells whether a name in a data directory is one that is written there under that very name, and not put there by a rename.
-func ours(name string) bool { return slices.Contains([]string{markerName, pidName, spareName}, name) }
 
 // makeDir makes a directory for the owner only, whatever the umask.
 func makeDir(path string) error {

@@ -75,9 +75,9 @@ func connect(ctx context.Context, o Options, begin func(context.Context, *client
 		return nil, err
 	}
 	if o.inTheClear() {
-		cmp.Or(o.Log, slog.Default()).Warn("--etcd-servers has http:// to another machine: everything that is stored can be read and changed on the way; use https", "servers", o.Servers)
+		o.log().Warn("--etcd-servers has http:// to another machine: everything that is stored can be read and changed on the way; use https", "servers", o.Servers)
 	}
-	c := connector{options: o, tls: config, password: password, log: cmp.Or(o.Log, slog.Default()), begin: begin}
+	c := connector{options: o, tls: config, password: password, log: o.log(), begin: begin}
 	return c.connect(ctx)
 }
 

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/private"
 )
 
 // What the fields of Options default to.
@@ -57,6 +60,8 @@ type Options struct {
 
 // Never is a CompactionInterval that leaves the compaction to somebody else.
 const Never time.Duration = -1
+
+func (o *Options) log() *slog.Logger { return cmp.Or(o.Log, slog.Default()) }
 
 // On tells whether the options name a cluster.
 func (o *Options) On() bool { return len(o.Servers) > 0 }
@@ -192,7 +197,7 @@ func (o *Options) tlsConfig() (*tls.Config, error) {
 	if o.CertFile == "" {
 		return config, nil
 	}
-	if err := checkPrivate(o.KeyFile); err != nil {
+	if err := private.Secret(o.KeyFile, o.log()); err != nil {
 		return nil, fmt.Errorf("--etcd-keyfile: %w", err)
 	}
 	pair, err := tls.LoadX509KeyPair(o.CertFile, o.KeyFile)
@@ -208,7 +213,7 @@ func (o *Options) password() (string, error) {
 	if o.PasswordFile == "" {
 		return "", nil
 	}
-	if err := checkPrivate(o.PasswordFile); err != nil {
+	if err := private.Secret(o.PasswordFile, o.log()); err != nil {
 		return "", fmt.Errorf("--etcd-password-file: %w", err)
 	}
 	text, err := os.ReadFile(o.PasswordFile)
@@ -220,16 +225,4 @@ func (o *Options) password() (string, error) {
 		return "", fmt.Errorf("--etcd-password-file: %s is empty", o.PasswordFile)
 	}
 	return password, nil
-}
-
-// checkPrivate refuses a file of secrets that everybody can use.
-func checkPrivate(path string) error {
-	file, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	if mode := file.Mode().Perm(); mode&0o027 != 0 {
-		return fmt.Errorf("%s has mode %04o, so that others can use it: chmod 600 it", path, mode)
-	}
-	return nil
 }
