@@ -66,6 +66,7 @@ var floors = []floor{
 	{"client", []string{"selectors", "watchstream"}},
 	{"client/kubeconfig", []string{"client"}},
 	{"client/cli", []string{"selectors", "watchstream", "client", "client/kubeconfig"}},
+	{"internal/program", nil},                                  // builds the programs that tests start
 	{"internal/credentials", nil},                              // what clients of tests show
 	{"internal/loopback", nil},                                 // addresses for tests
 	{"internal/faultproxy", nil},                               // between clients and servers in tests

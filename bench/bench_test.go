@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/program"
 )
 
 // TestScenarios runs each scenario small, so that none rots. What they measure isn't looked at.
@@ -54,7 +54,7 @@ func TestScenarios(t *testing.T) {
 			if !ok {
 				t.Fatal("it isn't tested")
 			}
-			args := slices.Concat([]string{s.name, "--server", binary, "--settle", "20ms"}, strings.Fields(test.flags))
+			args := slices.Concat([]string{s.name, "--server", binary(), "--settle", "20ms"}, strings.Fields(test.flags))
 			var lines, readable bytes.Buffer
 			if err := run(t.Context(), args, &lines, &readable); err != nil {
 				t.Fatalf("%v\n%s", err, &readable)
@@ -71,8 +71,10 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// binary is the server, built once.
-var binary string
+var built *program.Program
+
+// binary is the path of the server, which was built once.
+func binary() string { return built.Path() }
 
 // TestMain is also the other half of stream-limit.
 func TestMain(m *testing.M) {
@@ -82,7 +84,7 @@ func TestMain(m *testing.M) {
 	os.Exit(build(m))
 }
 
-// build builds the server. It has no stamp of the version control, which a clone that belongs to someone else can't have.
+// build builds the server.
 func build(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "bench-test-")
 	if err != nil {
@@ -90,22 +92,11 @@ func build(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "apiserver-lite")
-	args := []string{"build", "-buildvcs=false", "-o", binary}
-	if raceDetector() {
-		args = append(args, "-race")
-	}
-	if output, err := exec.Command("go", append(args, "..")...).CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the server: %v\n%s", err, output)
+	if built, err = program.Build("..", filepath.Join(dir, "apiserver-lite"), program.Race()...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-// raceDetector tells whether this test was built with -race. The server then is, too.
-func raceDetector() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // TestRunning: a server that runs is measured with its token and over TLS, without the figures of processes that
@@ -115,7 +106,7 @@ func TestRunning(t *testing.T) {
 	if err := os.WriteFile(tokens, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := &server{binary: binary, args: "--tls --token-file " + tokens, token: "secret", insecure: true}
+	s := &server{binary: binary(), args: "--tls --token-file " + tokens, token: "secret", insecure: true}
 	if err := s.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +159,7 @@ func TestModel(t *testing.T) {
 // TestCompare compares a server with itself.
 func TestCompare(t *testing.T) {
 	var table bytes.Buffer
-	args := []string{"compare", "--server", binary, "--with", binary, "--runs", "2", "--scenarios", "get,start,stream-limit", "--settle", "20ms"}
+	args := []string{"compare", "--server", binary(), "--with", binary(), "--runs", "2", "--scenarios", "get,start,stream-limit", "--settle", "20ms"}
 	if err := run(t.Context(), args, &table, io.Discard); err != nil {
 		t.Fatal(err)
 	}

@@ -37,9 +37,9 @@ func servers(t *testing.T, test func(t *testing.T, s *apiserver, kubeconfig stri
 	}
 }
 
-// program runs a client's program with a kubeconfig until it says that it's done. Where it asks for that, the server is
+// runClient runs a client's program with a kubeconfig until it says that it's done. Where it asks for that, the server is
 // restarted.
-func program(t *testing.T, s *apiserver, kubeconfig string, cmd *exec.Cmd) {
+func runClient(t *testing.T, s *apiserver, kubeconfig string, cmd *exec.Cmd) {
 	t.Helper()
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	var log bytes.Buffer
@@ -84,7 +84,7 @@ func TestNode(t *testing.T) {
 	servers(t, func(t *testing.T, s *apiserver, kubeconfig string) {
 		cmd := exec.CommandContext(patient(t), "node", "test.mjs")
 		cmd.Dir = dir
-		program(t, s, kubeconfig, cmd)
+		runClient(t, s, kubeconfig, cmd)
 	})
 }
 
@@ -127,6 +127,6 @@ func TestPython(t *testing.T) {
 		t.Fatalf("this test needs Python with kubernetes, Debian's package python3-kubernetes: %v", err)
 	}
 	servers(t, func(t *testing.T, s *apiserver, kubeconfig string) {
-		program(t, s, kubeconfig, exec.CommandContext(patient(t), python, "python/test.py"))
+		runClient(t, s, kubeconfig, exec.CommandContext(patient(t), python, "python/test.py"))
 	})
 }

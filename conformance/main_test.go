@@ -5,10 +5,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/program"
 )
 
 // Where TestMain leaves the programs, as absolute paths.
@@ -32,12 +32,7 @@ func build() error {
 		return err
 	}
 	apiserverBinary, kubectlBinary = filepath.Join(bin, "apiserver-lite"), filepath.Join(bin, "kubectl")
-	// Without the version control's stamp, which a clone that belongs to someone else can't have.
-	args := []string{"build", "-buildvcs=false", "-o", apiserverBinary, "."}
-	if raceDetector() {
-		args = slices.Insert(args, 1, "-race")
-	}
-	if err := run("..", "go", args...); err != nil {
+	if _, err := program.Build("..", apiserverBinary, program.Race()...); err != nil {
 		return err
 	}
 	module, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "k8s.io/kubectl").Output()
@@ -45,13 +40,8 @@ func build() error {
 		return fmt.Errorf("which kubectl is it: %w", err)
 	}
 	kubectlVersion = "v1" + strings.TrimPrefix(strings.TrimSpace(string(module)), "v0") // v0.37.2 is kubectl 1.37.2
-	return run(".", "go", "build", "-buildvcs=false", "-ldflags=-X k8s.io/component-base/version.gitVersion="+kubectlVersion, "-o", kubectlBinary, "./kubectl")
-}
-
-// raceDetector tells whether this test binary was built with -race; the server is then, too.
-func raceDetector() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
+	_, err = program.Build("kubectl", kubectlBinary, "-ldflags=-X k8s.io/component-base/version.gitVersion="+kubectlVersion)
+	return err
 }
 
 func run(dir, name string, args ...string) error {

@@ -142,7 +142,7 @@ func TestExampleCompose(t *testing.T) {
 // TestExampleLocal runs the script that does with plain processes what the Compose file does with containers.
 func TestExampleLocal(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command(filepath.Join(clusterExamples, "local.sh"), binary)
+	cmd := exec.Command(filepath.Join(clusterExamples, "local.sh"), binary())
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "TMPDIR=" + t.TempDir()}
 	output, err := cmd.CombinedOutput()
 	if err != nil || !regexp.MustCompile(`(?m)^member 3 is back, and has what was written without it$`).Match(output) {

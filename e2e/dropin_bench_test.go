@@ -16,7 +16,7 @@ import (
 // process until it's ready. What it must reach: 120 ms.
 func BenchmarkKubeAPIServerStart(b *testing.B) {
 	assets := filepath.Join(b.TempDir(), "assets")
-	if out, err := exec.Command(binary, "envtest", assets).CombinedOutput(); err != nil {
+	if out, err := exec.Command(binary(), "envtest", assets).CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
 	dir := b.TempDir()

@@ -19,7 +19,7 @@ import (
 // TestDropIn: the directory of `envtest` has two programs that do as envtest asks of kube-apiserver and etcd, and leave nothing.
 func TestDropIn(t *testing.T) {
 	assets := filepath.Join(t.TempDir(), "assets")
-	said, err := exec.Command(binary, "envtest", assets).Output()
+	said, err := exec.Command(binary(), "envtest", assets).Output()
 	if err != nil || string(said) != assets+"\n" {
 		t.Fatalf("%q, %v", said, err)
 	}
@@ -145,7 +145,7 @@ func awaitHealth(t *testing.T, url string) {
 // TestDropInEndsWithParent: with the variable set, neither program outlives the one that started it.
 func TestDropInEndsWithParent(t *testing.T) {
 	assets := filepath.Join(t.TempDir(), "assets")
-	if out, err := exec.Command(binary, "envtest", assets).CombinedOutput(); err != nil {
+	if out, err := exec.Command(binary(), "envtest", assets).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	certificates, temporary := t.TempDir(), t.TempDir()

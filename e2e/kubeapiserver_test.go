@@ -33,7 +33,7 @@ type kubeAPIServer struct {
 func newKubeAPIServer(t *testing.T) *kubeAPIServer {
 	t.Helper()
 	assets := t.TempDir()
-	if output, err := exec.Command(binary, "envtest", assets).CombinedOutput(); err != nil {
+	if output, err := exec.Command(binary(), "envtest", assets).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
 	return &kubeAPIServer{t: t, program: filepath.Join(assets, "kube-apiserver"), client: http.Client{Timeout: time.Minute, Transport: &http.Transport{

@@ -5,15 +5,16 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"testing"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/program"
 )
 
-// binary is the program under test, built once.
-var binary string
+var built *program.Program
+
+// binary is the path of the program under test, which was built once.
+func binary() string { return built.Path() }
 
 func TestMain(m *testing.M) { os.Exit(build(m)) }
 
@@ -24,22 +25,10 @@ func build(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "apiserver-lite")
-	// Without the version control's stamp, which a clone that belongs to someone else can't have.
-	args := []string{"build", "-buildvcs=false", "-o", binary}
-	if raceDetector() {
-		args = append(args, "-race")
-	}
-	if output, err := exec.Command("go", append(args, "..")...).CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the server: %v\n%s", err, output)
+	// With the race detector each test fails in which the server reports a race.
+	if built, err = program.Build("..", filepath.Join(dir, "apiserver-lite"), program.Race()...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
-}
-
-// raceDetector tells whether this test was built with -race. The server then is, too, and each test fails in which it
-// reports a race.
-func raceDetector() bool {
-	info, ok := debug.ReadBuildInfo()
-	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }

@@ -164,7 +164,7 @@ func (c *client) read(name string) {
 
 // memberCommand runs apiserver-lite member.
 func memberCommand(args ...string) (string, error) {
-	out, err := exec.Command(binary, append([]string{"member"}, args...)...).CombinedOutput()
+	out, err := exec.Command(binary(), append([]string{"member"}, args...)...).CombinedOutput()
 	return string(out), err
 }
 

@@ -52,7 +52,7 @@ func TestMigrate(t *testing.T) {
 // migrate runs the command, which must go well.
 func migrate(t *testing.T, args ...string) {
 	t.Helper()
-	cmd := exec.Command(binary, append([]string{"migrate"}, args...)...)
+	cmd := exec.Command(binary(), append([]string{"migrate"}, args...)...)
 	if output, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", cmd, err, output)
 	}

@@ -62,7 +62,7 @@ func launch(t *testing.T, r run) *process {
 	if r.tmp == "" {
 		r.tmp = t.TempDir()
 	}
-	p.cmd = exec.Command(binary, append([]string{"--url-file=" + p.urlFile, "--exit-with-parent"}, args...)...)
+	p.cmd = exec.Command(binary(), append([]string{"--url-file=" + p.urlFile, "--exit-with-parent"}, args...)...)
 	limits := ""
 	if r.descriptors > 0 {
 		limits += fmt.Sprintf("ulimit -n %d && ", r.descriptors)

@@ -249,7 +249,7 @@ var (
 // TestFlagsPage compares the page of flags with what --help says.
 func TestFlagsPage(t *testing.T) {
 	t.Parallel()
-	output, err := exec.Command(binary, "--help").Output()
+	output, err := exec.Command(binary(), "--help").Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -301,7 +301,7 @@ func TestExitWithParent(t *testing.T) {
 	t.Parallel()
 	urlFile, base := filepath.Join(t.TempDir(), "url"), t.TempDir()
 	parent := exec.Command("bash", "-c", `"$0" "$@"; exit $?`, // no exec: bash stays as the parent
-		binary, "--ephemeral", "--listen=127.0.0.1:0", "--data-dir="+base, "--url-file="+urlFile, "--exit-with-parent")
+		binary(), "--ephemeral", "--listen=127.0.0.1:0", "--data-dir="+base, "--url-file="+urlFile, "--exit-with-parent")
 	output, err := parent.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

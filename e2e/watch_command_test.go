@@ -15,14 +15,14 @@ func TestWatchCommand(t *testing.T) {
 	s := start(t, "--data-dir", data)
 	command := func(args ...string) {
 		t.Helper()
-		if out, err := exec.Command(binary, append(args, "--server", s.url)...).CombinedOutput(); err != nil {
+		if out, err := exec.Command(binary(), append(args, "--server", s.url)...).CombinedOutput(); err != nil {
 			t.Fatalf("%q: %v\n%s", args, err, out)
 		}
 	}
 	apply := func(names ...string) {
 		t.Helper()
 		for _, name := range names {
-			cmd := exec.Command(binary, "apply", "-f", "-", "--server", s.url)
+			cmd := exec.Command(binary(), "apply", "-f", "-", "--server", s.url)
 			cmd.Stdin = strings.NewReader(`{apiVersion: v1, kind: Namespace, metadata: {name: ` + name + `, labels: {team: blue}}}`)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("apply %s: %v\n%s", name, err, out)
@@ -31,7 +31,7 @@ func TestWatchCommand(t *testing.T) {
 	}
 	apply("a", "b")
 
-	w := exec.Command(binary, "watch", "namespaces", "-l", "team=blue", "-o", "line", "--server", s.url)
+	w := exec.Command(binary(), "watch", "namespaces", "-l", "team=blue", "-o", "line", "--server", s.url)
 	stdout, stderr := &output{}, &output{}
 	w.Stdout, w.Stderr = stdout, stderr
 	if err := w.Start(); err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/program"
 )
 
 var all = flag.Bool("all", false, "run every suite, not only the quick ones")
@@ -90,10 +92,8 @@ func run(m *testing.M) int {
 // build builds the program as it's released, and has it fill the directory.
 func build(dir string) (string, error) {
 	binary := filepath.Join(dir, "apiserver-lite")
-	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", binary, ".")
-	cmd.Dir = filepath.Join("..", "..")
-	if output, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%v: %w\n%s", cmd, err, output)
+	if _, err := program.Build(filepath.Join("..", ".."), binary); err != nil {
+		return "", err
 	}
 	said, err := exec.Command(binary, "envtest", filepath.Join(dir, "assets")).Output()
 	return strings.TrimSpace(string(said)), err

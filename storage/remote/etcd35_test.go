@@ -9,20 +9,19 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/program"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 )
 
 // buildEtcd builds an older etcd from its own module, because no process can have two versions. flags choose another version
 // than that of go.mod. The build is cached.
-func buildEtcd(t *testing.T, flags ...string) (program string) {
+func buildEtcd(t *testing.T, flags ...string) string {
 	t.Helper()
-	program = filepath.Join(t.TempDir(), "etcd")
-	build := exec.Command("go", append([]string{"build", "-buildvcs=false", "-o", program}, flags...)...)
-	build.Dir = filepath.Join("..", "..", "conformance", "etcd35")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	etcd, err := program.Build(filepath.Join("..", "..", "conformance", "etcd35"), filepath.Join(t.TempDir(), "etcd"), flags...)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return program
+	return etcd.Path()
 }
 
 // startOld returns the starter of that program. Its stop is a crash, and waits.
