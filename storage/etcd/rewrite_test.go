@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 )
 
@@ -15,21 +16,15 @@ import (
 // restartKeeper starts it, and calls defrag for that.
 func crowded(t *testing.T, o Options, defrag func(of *Server) error) *Server {
 	t.Helper()
-	const quota, page, fill, free = 4 * minQuotaBytes, 8 << 10, 66 << 20, 8 << 20
+	const quota, full, free = 4 * minQuotaBytes, 66 << 20, 8 << 20
 	o.QuotaBytes = quota
 	s := openTest(t, o)
 	s.haltKeeper()
 	be := s.Local.Backend()
-	tx, value := be.BatchTx(), make([]byte, page-64) // with its key it fills pages
+	fill(be, full)
+	tx := be.BatchTx()
 	tx.LockOutsideApply()
-	tx.UnsafeCreateBucket(schema.Test)
-	for i := range uint64(fill / page) {
-		tx.UnsafeSeqPut(schema.Test, binary.BigEndian.AppendUint64(nil, i), value)
-	}
-	tx.Unlock()
-	be.ForceCommit()
-	tx.LockOutsideApply()
-	for i := range uint64(free / page) {
+	for i := range uint64(free / pageBytes) {
 		tx.UnsafeDelete(schema.Test, binary.BigEndian.AppendUint64(nil, i))
 	}
 	tx.Unlock()
@@ -39,6 +34,21 @@ func crowded(t *testing.T, o Options, defrag func(of *Server) error) *Server {
 	}
 	s.keeper.database.defrag = func() error { return defrag(s) }
 	return s
+}
+
+// pageBytes is what a value that fill puts takes in the database.
+const pageBytes = 8 << 10
+
+// fill puts so many bytes into a database, without its log.
+func fill(be backend.Backend, bytes int) {
+	tx, value := be.BatchTx(), make([]byte, pageBytes-64) // with its key it fills pages
+	tx.LockOutsideApply()
+	tx.UnsafeCreateBucket(schema.Test)
+	for i := range uint64(bytes / pageBytes) {
+		tx.UnsafeSeqPut(schema.Test, binary.BigEndian.AppendUint64(nil, i), value)
+	}
+	tx.Unlock()
+	be.ForceCommit()
 }
 
 // TestFiguresDuringRewrite: while etcd writes the database anew, which it does when the quota was reached, nobody who asks for
@@ -59,6 +69,33 @@ func TestFiguresDuringRewrite(t *testing.T) {
 		t.Errorf("health: %v; figures: %+v", err, stats)
 	}
 	soon(t, "healthy, with a smaller database", func() bool { return s.Health() == nil && s.Stats().DatabaseBytes < 64<<20 })
+}
+
+// TestLeasesDuringRewrite: a lease is renewed while etcd writes the database anew. Who leads the replicas has one, and its end is
+// a write, for which a member's consistent reads would wait until the database is written.
+func TestLeasesDuringRewrite(t *testing.T) {
+	const ttl = 60 // seconds
+	s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true})
+	lease, err := s.Client.Grant(t.Context(), ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill(s.Local.Backend(), 64<<20)
+	written := make(chan error, 1)
+	go func() { written <- s.Local.Defragment() }()
+	inside(t, "backend.defragdb")
+	renewed, err := s.Client.KeepAliveOnce(t.Context(), lease.ID)
+	if err != nil || renewed.TTL != ttl {
+		t.Errorf("renewed: %+v, %v", renewed, err)
+	}
+	select {
+	case <-written:
+		t.Error("the lease was renewed only when the database was written, or that was too soon for this test")
+	default:
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // TestCloseDuringRewrite: a stop doesn't wait for a database that is being written anew, which nothing can interrupt, and is no

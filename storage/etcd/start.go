@@ -66,6 +66,7 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	}
 	s.Client = v3client.New(s.Local)
 	s.Client.KV = roomyKV{s.Client.KV, k.room}
+	s.Client.Lease = newLeases(s.Client, s.Local)
 	if s.cluster != nil {
 		s.Client.KV = clusterKV{s.Client.KV, s.cluster}
 		s.SetActs(s.cluster.leads)
