@@ -121,6 +121,25 @@ func TestDocsFlags(t *testing.T) {
 	}
 }
 
+// TestDocsFigures: what was measured stands in one place, to which other pages link, so that it's measured anew in one place,
+// too. What is measured is in KB, MB or us; bounds, which stand where they hold, are in KiB and MiB.
+func TestDocsFigures(t *testing.T) {
+	figure := regexp.MustCompile(`.{0,40}[0-9] ?(KB|MB|us|µs)\b`)
+	for path, content := range pages(t) {
+		switch {
+		case slices.Contains([]string{"docs/performance.md", "docs/scale.md", "docs/client.md", "CHANGELOG.md"}, path):
+			continue
+		case strings.HasPrefix(path, "docs/decisions/"): // which are as they were decided
+			continue
+		}
+		for _, found := range figure.FindAllString(content, -1) {
+			if !strings.HasSuffix(found, "of 1 KB") {
+				t.Errorf("%s has a figure of its own, …%s: docs/performance.md is the place", path, found)
+			}
+		}
+	}
+}
+
 // TestDocsGo: each block of Go that a page takes from a file is in that file.
 func TestDocsGo(t *testing.T) {
 	block := regexp.MustCompile("(?s)<!-- (?:go|test|example): (\\S+) -->\n```go\n(.*?)```\n")

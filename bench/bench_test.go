@@ -27,7 +27,6 @@ func TestScenarios(t *testing.T) {
 		"writes":       {"--n 20 --clients 1,4", 16, `"op":"patch","clients":4,"n":20`},
 		"get":          {"--n 50 --clients 2", 1, `"cpu_ms_per_op":`},
 		"list":         {"--objects 30 --n 2 --clients 1,2 --limits 0,20 --gzip", 4, `"limit":20,"gzip":true,"clients":2`},
-		"pods":         {"--args --builtin=all --n 32 --lists 2", 4, `"as":"application/vnd.kubernetes.protobuf","op":"watch"`},
 		"mixed":        {"--for 100ms", 1, `"list_p99_ms":`},
 		"listing":      {"--objects 100 --clients 2 --for 100ms", 2, `"listing":2`},
 		"fanout":       {"--watches 3,6 --updates 100 --rate 500", 2, `"watches":6`},
@@ -168,9 +167,51 @@ func TestCompare(t *testing.T) {
 			t.Errorf("the table has no %s:\n%s", want, &table)
 		}
 	}
-	args = append(args[:len(args)-4], "--scenarios", "get", "--worse", "0.01")
-	if err := run(t.Context(), args, io.Discard, io.Discard); err == nil || !strings.Contains(err.Error(), "worse by more than 0.01") {
-		t.Errorf("a server a hundred times as bad as may be: %v", err)
+}
+
+// TestWorse: a figure is worse if its median is beyond what is allowed, and beyond the spread of both.
+func TestWorse(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		a, b  []float64
+		worse bool
+	}{
+		{"as good", []float64{10, 10, 10}, []float64{10, 10, 10}, false},
+		{"better", []float64{5, 5, 5}, []float64{10, 10, 10}, false},
+		{"worse", []float64{12, 12, 12}, []float64{10, 10, 10}, true},
+		{"worse by less than its spread", []float64{9, 12, 14}, []float64{10, 10, 10}, false},
+		{"worse by less than the other one's", []float64{12, 12, 12}, []float64{9, 10, 12}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c := comparison{out: &output{lines: io.Discard}, worse: 1.1}
+			c.print(rows[0], [2][]summary{{summarize(test.a)}, {summarize(test.b)}}, [2]error{})
+			if (len(c.bad) > 0) != test.worse {
+				t.Errorf("worse: %v, want %v", c.bad, test.worse)
+			}
+		})
+	}
+}
+
+// TestCompareSaysWhatFails: the row of a server that fails says so, the other one's figures stay, and the command fails.
+func TestCompareSaysWhatFails(t *testing.T) {
+	var table bytes.Buffer
+	c := comparison{out: &output{lines: &table, readable: io.Discard}, runs: 1}
+	c.servers[0].binary, c.servers[1].command = binary(), "false"
+	get := measurements(false, "get")[0]
+	if err := c.measure(t.Context(), get); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(table.String(), " | – | failed |  |  |\n") || len(c.failures) != 1 || !strings.Contains(c.failures[0].Error(), "B at get") {
+		t.Errorf("the row is %q, failures %v", &table, c.failures)
+	}
+}
+
+// TestDigits: figures have as many digits as a few runs carry.
+func TestDigits(t *testing.T) {
+	for f, want := range map[float64]string{0: "0", 0.0362: "0.036", 0.5: "0.5", 9.96: "10", 41.7: "42", 349: "350", 5930: "5900", 99.9: "100"} {
+		if got := digits(f); got != want {
+			t.Errorf("digits(%v) = %s, want %s", f, got, want)
+		}
 	}
 }
 
@@ -183,6 +224,7 @@ func TestTableComparesWhatThereIs(t *testing.T) {
 			continue
 		}
 		flags := flag.NewFlagSet(s.name, flag.ContinueOnError)
+		new(server).register(flags)
 		s.new(flags)
 		if err := flags.Parse(strings.Fields(r.flags)); err != nil || flags.NArg() > 0 {
 			t.Errorf("%s %s: %v", r.scenario, r.flags, err)

@@ -28,7 +28,7 @@ func fanout(f *flag.FlagSet) measure {
 			if err := d.measure(objects); err != nil {
 				return err
 			}
-			b.report(pairs{"watches", n, "updates", *updates, "rate", *rate}, pairs{"updates_per_s", float64(*updates) / d.took.Seconds(),
+			b.report(pairs{"watches", n, "updates", *updates, "rate", *rate}, pairs{"updates_per_s", float64(*updates) / d.took,
 				"cpu_s_per_million", d.used / float64(n**updates) * 1e6, "lag_p50_ms", percentile(d.late, 50), "lag_p99_ms", percentile(d.late, 99)})
 		}
 		return nil
@@ -86,9 +86,9 @@ func (s *selected) measure() error {
 	if err != nil {
 		return err
 	}
-	before, begin := s.cpu(), time.Now()
+	used := s.begin()
 	all, err := s.updateAll(k, objects[:updated], s.updates, 0)
-	took, used := time.Since(begin), s.cpu()-before
+	wall, cpu := used()
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *selected) measure() error {
 		}
 	}
 	s.report(pairs{"by", s.by, "watches", s.watchers, "updates", s.updates},
-		pairs{"updates_per_s", float64(s.updates) / took.Seconds(), "cpu_ms_per_update", used * 1000 / float64(s.updates)})
+		pairs{"updates_per_s", float64(s.updates) / wall, "cpu_ms_per_update", cpu * 1000 / float64(s.updates)})
 	return nil
 }
 
@@ -129,17 +129,17 @@ func initial(f *flag.FlagSet) measure {
 		}
 		errs := make([]error, *clients)
 		var asking sync.WaitGroup
-		before, begin := b.cpu(), time.Now()
+		used := b.begin()
 		for i := range *clients {
 			asking.Go(func() { errs[i] = b.readState(k, *count) })
 		}
 		asking.Wait()
-		took, used := time.Since(begin), b.cpu()-before
+		wall, cpu := used()
 		if err := first(errs); err != nil {
 			return err
 		}
 		b.report(pairs{"objects", *count, "clients", *clients},
-			pairs{"took_ms", milliseconds(took), "cpu_s_per_million", used / float64(*count**clients) * 1e6})
+			pairs{"took_ms", wall * 1000, "cpu_s_per_million", cpu / float64(*count**clients) * 1e6})
 		return nil
 	}
 }

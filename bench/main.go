@@ -63,7 +63,6 @@ func scenarios() []scenario {
 		{"writes", "create, update, patch and apply: rate, and CPU of each", writes, running},
 		{"get", "gets: rate, and CPU of each", get, running},
 		{"list", "lists of everything, whole and in pages: CPU of each", list, running},
-		{"pods", "Pods as protobuf, or custom resources like them as JSON: create, get, list and watch, CPU of each", pods, running},
 		{"mixed", "how long gets and short lists take while others write", mixed, running},
 		{"listing", "writes with and without clients that list all the time", listing, running},
 		{"fanout", "every watcher sees every update: CPU of each delivery, and how late it comes", fanout, running},

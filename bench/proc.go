@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"math"
 	"os"
@@ -9,23 +8,38 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// ticksPerSecond is Linux's USER_HZ.
-const ticksPerSecond = 100
-
-// cpu is the user and system time that the server's processes have used, in seconds; NaN if they aren't known.
+// cpu is the user and system time that the server's processes have used, in seconds; NaN if they aren't known. The kernel
+// counts it in nanoseconds, ended threads included.
 func (s *server) cpu() float64 {
 	return s.sum(func(pid int) (float64, bool) {
-		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // after the name, which may have blanks
-		if len(fields) < 13 {
-			return 0, false
-		}
-		user, err := strconv.ParseFloat(fields[11], 64)
-		system, err2 := strconv.ParseFloat(fields[12], 64)
-		return (user + system) / ticksPerSecond, err == nil && err2 == nil
+		const scheduled = 2 // CPUCLOCK_SCHED: what clock_getcpuclockid(3) makes of a process
+		var used unix.Timespec
+		err := unix.ClockGettime(int32(^pid<<3|scheduled), &used)
+		return time.Duration(used.Nano()).Seconds(), err == nil
 	})
+}
+
+// begin starts a measurement when the server rests, so that what it still does of what was before isn't counted. What
+// it returns tells the seconds since then, and how many of CPU the server has used.
+func (b *bench) begin() func() (wall, cpu float64) {
+	const (
+		resting = 0.05 // of a core
+		parts   = 10   // of --settle: how long it must rest
+	)
+	window := b.settling / parts
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		before := b.cpu()
+		time.Sleep(window)
+		if used := b.cpu() - before; !(used > resting*window.Seconds()) { // nor if it isn't known
+			break
+		}
+	}
+	before, begin := b.cpu(), time.Now()
+	return func() (wall, cpu float64) { return time.Since(begin).Seconds(), b.cpu() - before }
 }
 
 // sum adds something up over the server's processes. It is NaN if there are none, or if one of them doesn't say.

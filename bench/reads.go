@@ -84,14 +84,14 @@ type lister struct {
 // measure is one case.
 func (l *lister) measure(clients, count int) error {
 	buffers := make([]bytes.Buffer, clients)
-	before, begin := l.cpu(), time.Now()
+	used := l.begin()
 	took, err := parallel(clients, count, func(i int) error { return l.list(&buffers[i%clients]) })
-	wall, used := time.Since(begin).Seconds(), l.cpu()-before
+	wall, cpu := used()
 	if err != nil {
 		return err
 	}
 	l.report(pairs{"objects", l.objects, "limit", l.limit, "gzip", l.zipped, "clients", clients, "n", count},
-		pairs{"cpu_ms_per_list", used * 1000 / float64(count), "mb_per_s", float64(l.bytes.Load()) / 1e6 / wall,
+		pairs{"cpu_ms_per_list", cpu * 1000 / float64(count), "mb_per_s", float64(l.bytes.Load()) / 1e6 / wall,
 			"mb_per_list", float64(l.bytes.Load()) / 1e6 / float64(count), "p50_ms", percentile(took, 50), "p99_ms", percentile(took, 99)})
 	return nil
 }

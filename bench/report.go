@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"math"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -183,7 +185,8 @@ func (b *bench) version() (string, error) {
 	return strings.TrimSpace(version.GitVersion + " " + commit), err
 }
 
-// machine is the processor, the memory, the kernel and Go's version.
+// machine is the processor, the memory, the kernel, Go's version, and what the servers' data is on, which says what a
+// sync costs: in a tmpfs nothing.
 func machine() string {
 	read := func(path string) string {
 		content, _ := os.ReadFile(path)
@@ -196,8 +199,10 @@ func machine() string {
 	if fields := strings.Fields(rest); len(fields) > 0 {
 		kb, _ = strconv.ParseFloat(fields[0], 64)
 	}
-	return fmt.Sprintf("%d x %s, %.0f GiB, Linux %s, %s", runtime.NumCPU(), model, kb/(1<<20),
-		strings.TrimSpace(read("/proc/sys/kernel/osrelease")), runtime.Version())
+	disk, _ := exec.Command("df", "--output=fstype", os.TempDir()).Output()
+	_, filesystem, _ := strings.Cut(string(disk), "\n")
+	return fmt.Sprintf("%d x %s, %.0f GiB, Linux %s, %s, data on %s", runtime.NumCPU(), model, kb/(1<<20),
+		strings.TrimSpace(read("/proc/sys/kernel/osrelease")), runtime.Version(), cmp.Or(strings.TrimSpace(filesystem), "an unknown filesystem"))
 }
 
 // load is the machine's load of the last minute: much of it makes figures worthless.

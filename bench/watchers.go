@@ -145,7 +145,7 @@ type delivery struct {
 	readers, deaf    int // watchers: the deaf never read
 	updates, rate    int
 	late             []time.Duration // of each event at each reader
-	took             time.Duration   // from the first update to the last event
+	took             float64         // seconds from the first update to the last event
 	used             float64         // CPU time, in seconds
 	closed, complete int             // of those that never read
 	before, after    float64         // resident memory
@@ -177,7 +177,7 @@ func (d *delivery) measure(objects []*object) error {
 func (d *delivery) deliver(watches []*watch, objects []*object) ([][]arrival, []written, error) {
 	got, errs := make([][]arrival, d.readers), make([]error, d.readers)
 	d.before = d.resident()
-	used, begin := d.cpu(), time.Now()
+	used := d.begin()
 	var reading sync.WaitGroup
 	for i, w := range watches[:d.readers] {
 		reading.Go(func() { got[i], errs[i] = w.collect(d.updates) })
@@ -192,7 +192,8 @@ func (d *delivery) deliver(watches []*watch, objects []*object) ([][]arrival, []
 		w.conn.SetReadDeadline(time.Now().Add(patience))
 	}
 	reading.Wait()
-	d.took, d.used, d.after = time.Since(begin), d.cpu()-used, d.resident()
+	d.took, d.used = used()
+	d.after = d.resident()
 	return got, all, first(errs)
 }
 

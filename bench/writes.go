@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 )
 
 // writers is how many write at the same time where a scenario isn't about writes.
@@ -75,11 +74,16 @@ func (b *bench) writeCase(k kind, op string, clients, count int) error {
 	return nil
 }
 
-// requests measures calls of f from so many clients.
+// requests measures calls of f from so many clients. Some calls before, with numbers from count on, don't count: they
+// open connections and wake what sleeps.
 func (b *bench) requests(what pairs, clients, count int, f func(i int) error) error {
-	before, begin := b.cpu(), time.Now()
+	const unmeasured = 100
+	if _, err := parallel(clients, unmeasured, func(i int) error { return f(count + i) }); err != nil {
+		return err
+	}
+	used := b.begin()
 	took, err := parallel(clients, count, f)
-	wall, cpu := time.Since(begin).Seconds(), b.cpu()-before
+	wall, cpu := used()
 	if err != nil {
 		return err
 	}

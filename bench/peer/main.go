@@ -24,6 +24,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -34,6 +35,7 @@ import (
 const patience = time.Minute
 
 func main() {
+	runtime.MemProfileRate = 0 // as in apiserver-lite, so that neither pays for samples
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	klog.LogToStderr(false) // what it logs at each start isn't for people
