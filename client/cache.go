@@ -23,7 +23,8 @@ import (
 type Cache[T any] struct {
 	counters Counters
 	cancel   context.CancelFunc // of StartCache
-	running  sync.WaitGroup
+	ended    chan struct{}      // closed when StartCache's Reflect has ended; nil for a cache of another Reflect
+	why      error              // written before ended is closed
 
 	mu            sync.RWMutex // guards all below
 	objects       map[Key]entry[T]
@@ -47,27 +48,34 @@ type waiter struct {
 
 // StartCache returns a cache of the collection when it has the state. The cache goes on until ctx ends or Close is called.
 // The options are those of Reflect.
+//
+// A resource that isn't there, or that the user may not read, is waited for and asked for again: a definition or a role may
+// come yet. Each failure is a warning in the log. If ctx ends first, the error wraps why it did and the last failure.
 func StartCache[T any](ctx context.Context, from Collection[T], options ...Option) (*Cache[T], error) {
 	if err := newCall(options).err; err != nil {
 		return nil, err
 	}
 	inner, cancel := context.WithCancel(ctx)
-	c := &Cache[T]{cancel: cancel}
+	c := &Cache[T]{cancel: cancel, ended: make(chan struct{})}
 	options = append([]Option{CountIn(&c.counters)}, options...)
-	c.running.Go(func() { Reflect(inner, from, c, options...) })
-	if err := c.wait(ctx, ""); err != nil {
-		c.Close()
-		return nil, fmt.Errorf("cache of %s: %w", from, err)
+	go func() {
+		defer close(c.ended)
+		c.why = Reflect(inner, from, c, options...)
+	}()
+	if c.wait(ctx, "") != nil { // ctx has ended, and so Reflect will
+		<-c.ended
+		cancel()
+		return nil, fmt.Errorf("cache of %s: %w", from, c.why)
 	}
 	return c, nil
 }
 
-// Close ends a cache of StartCache and waits until it has ended. What is in it stays.
+// Close ends a cache of StartCache and waits until it has ended. What is in it stays. Those who wait for it get ErrClosed.
 func (c *Cache[T]) Close() {
 	if c.cancel != nil {
 		c.cancel()
+		<-c.ended
 	}
-	c.running.Wait()
 }
 
 // Counters counts what a cache of StartCache does, unless CountIn was given.
@@ -85,7 +93,7 @@ func (c *Cache[T]) Version() string {
 
 // WaitFor waits until the cache has that version or a newer one. So a program reads its own writes: it waits for the
 // ResourceVersion of the object that its write returned. A write of an object that the cache doesn't select is waited for
-// until the next bookmark, which is a minute at most.
+// until the next bookmark, which is a minute at most. It ends with why ctx ended, or with ErrClosed if the cache ends first.
 func (c *Cache[T]) WaitFor(ctx context.Context, version string) error { return c.wait(ctx, version) }
 
 func (c *Cache[T]) wait(ctx context.Context, version string) error {
@@ -100,15 +108,22 @@ func (c *Cache[T]) wait(ctx context.Context, version string) error {
 	}
 	c.waiters[w] = struct{}{}
 	c.mu.Unlock()
+	var err error
 	select {
 	case <-w.reached:
 		return nil
 	case <-ctx.Done():
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.waiters, w)
-		return context.Cause(ctx)
+		err = context.Cause(ctx)
+	case <-c.ended:
+		err = ErrClosed
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, waits := c.waiters[w]; !waits { // it has been reached at the same moment
+		return nil
+	}
+	delete(c.waiters, w)
+	return err
 }
 
 // olderVersion compares versions, which are decimal numbers of any length (KEP-5504).
@@ -210,10 +225,19 @@ func (c *Cache[T]) Replace(state []Event[T], version string) {
 }
 
 // another tells whether two states under one key are of two objects.
-func another[T any](a, b *T) bool {
-	am, is := any(a).(hasMeta)
-	bm, _ := any(b).(hasMeta)
-	return is && am.meta().UID != bm.meta().UID
+func another[T any](a, b *T) bool { return uidOf(a) != uidOf(b) }
+
+// uidOf returns the object's UID. Types without Meta are encoded for it, which is slow: it's asked for objects that have
+// changed unseen only.
+func uidOf[T any](object *T) string {
+	switch o := any(object).(type) {
+	case hasMeta:
+		return o.meta().UID
+	case *Object:
+		return o.UID()
+	}
+	document, _ := json.Marshal(object) // without a UID, if it doesn't encode
+	return text(member(member(document, "metadata"), "uid"))
 }
 
 // Apply makes one change.

@@ -53,7 +53,8 @@
 // # Goroutines
 //
 // Functions block, and the caller says go. Reflect ends with its context. StartCache alone starts a goroutine that goes on
-// after it returns: Cache.Close, or the end of its context, ends that, and Close waits for it.
+// after it returns: Cache.Close, or the end of its context, ends that, and Close waits for it. Who waits for the cache then gets
+// ErrClosed.
 //
 // # Locks
 //

@@ -44,6 +44,8 @@ var (
 	ErrNoVersion = errors.New("event without a resourceVersion")
 	// ErrType is returned when an object is sound JSON but doesn't fit the program's type.
 	ErrType = errors.New("object doesn't fit the type")
+	// ErrClosed is returned to those who wait for a cache of StartCache when it has ended, by Close or with its context.
+	ErrClosed = errors.New("the cache is closed")
 	// ErrLagging is returned by a subscription that takes every change and is too far behind.
 	ErrLagging = errors.New("subscriber is too far behind")
 )

@@ -15,13 +15,13 @@ import (
 
 // Store takes what Reflect finds. Its methods are called by one goroutine at a time, and the objects are the store's.
 type Store[T any] interface {
-	// Replace says that the collection has exactly these objects, in this version: each is an Added. It's the first call,
+	// Replace says that the collection has exactly these objects, in this version: each is an Added. It's the first call of all,
 	// and comes again when events may have been missed. The store finds out by comparing what has changed or vanished.
 	Replace(state []Event[T], version string)
 	// Apply says what has changed: Added, Modified or Deleted. A Bookmark says that nothing else has changed up to its
 	// version.
 	Apply(event Event[T])
-	// Resync is called as often as the option Resync says.
+	// Resync is called as often as the option Resync says, once the store has a state.
 	Resync()
 }
 
@@ -45,7 +45,8 @@ const (
 // pages; one line in the log says which. Then it follows. When history is gone it fetches the state again: from the last
 // version it has seen on, or, if that's unknown to the server, whatever the server has. After failures it pauses, at first
 // 0.8 s, at most half a minute (see Backoff), beginning anew after two minutes without one; each is logged as a warning.
-// Refusals are tried again as well: what is forbidden or missing now may not be later.
+// Refusals are tried again as well: what is forbidden or missing now may not be later. If ctx ends before the store has had a
+// state, the error wraps the last failure, too: errors.Is then tells whether it was ErrForbidden or ErrNotFound, for example.
 //
 // The options narrow the collection (Labels, Fields), and say how (PageSize, Backoff, Resync, CountIn).
 func Reflect[T any](ctx context.Context, from Collection[T], store Store[T], options ...Option) error {
@@ -63,23 +64,32 @@ func Reflect[T any](ctx context.Context, from Collection[T], store Store[T], opt
 		opened := time.Now()
 		err := f.once(ctx)
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return f.ended(ctx)
 		}
 		if err == io.EOF && (f.progress || time.Since(opened) >= shortWatch) {
 			continue
 		}
-		if err := sleep(ctx, f.failed(err)); err != nil {
-			return err
+		if sleep(ctx, f.failed(err)) != nil {
+			return f.ended(ctx)
 		}
 	}
 }
 
+// ended returns why Reflect ended.
+func (f *reflector[T]) ended(ctx context.Context) error {
+	if f.given || f.lastFailure == nil {
+		return context.Cause(ctx)
+	}
+	return fmt.Errorf("%w: the last failure: %w", context.Cause(ctx), f.lastFailure)
+}
+
 // reflector is one Reflect.
 type reflector[T any] struct {
-	from     Collection[T]
-	call     *call
-	pause    *backoff
-	lastFail time.Time
+	from        Collection[T]
+	call        *call
+	pause       *backoff
+	lastFail    time.Time
+	lastFailure error // nil before the first
 
 	current  bool   // the store has the state at version, so that a watch can go on from it
 	version  string // the last one seen; empty if none has been, or if the server doesn't know it any more
@@ -87,8 +97,9 @@ type reflector[T any] struct {
 	told     bool   // the log says how the state is fetched
 	progress bool   // the last connection gave something
 
-	mu    sync.Mutex // guards store, which resync calls, too
+	mu    sync.Mutex // guards both below: resync calls the store, too
 	store Store[T]
+	given bool // the store has had a state; only Reflect's own goroutine writes it
 }
 
 // once fetches the state if need be, and follows it for one connection. io.EOF is a clean end.
@@ -112,13 +123,12 @@ func (f *reflector[T]) connect(ctx context.Context) (*connection[T], error) {
 	if f.current {
 		return f.watch(ctx, map[string]string{"resourceVersion": f.version})
 	}
-	for {
-		w, err := f.state(ctx)
-		if f.version == "" || !errors.Is(err, ErrExpired) && !errors.Is(err, ErrVersionTooLarge) {
-			return w, err
-		}
+	w, err := f.state(ctx)
+	if f.version != "" && (errors.Is(err, ErrExpired) || errors.Is(err, ErrVersionTooLarge)) {
 		f.version, f.current = "", false // this server doesn't know it: whatever it has
+		w, err = f.state(ctx)            // once: a server that doesn't know its own version either is a failure, with its pause
 	}
+	return w, err
 }
 
 // state gives the store the state, at least as new as version, and returns a watch that goes on from it.
@@ -238,7 +248,7 @@ func (f *reflector[T]) replace(ctx context.Context, state []Event[T], version, h
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.store.Replace(state, version)
-	f.version, f.current, f.progress = version, true, true
+	f.version, f.current, f.progress, f.given = version, true, true, true
 }
 
 // watch opens a connection with what is in the query besides the options.
@@ -294,7 +304,7 @@ func (f *reflector[T]) failed(err error) time.Duration {
 	if now.Sub(f.lastFail) > quietTime {
 		f.pause.reset()
 	}
-	f.lastFail = now
+	f.lastFail, f.lastFailure = now, err
 	pause := f.pause.next()
 	if refusal, ok := errors.AsType[*StatusError](err); ok {
 		pause = max(pause, refusal.RetryAfter)
@@ -312,7 +322,9 @@ func (f *reflector[T]) resync(ctx context.Context) {
 		select {
 		case <-tick.C:
 			f.mu.Lock()
-			f.store.Resync()
+			if f.given {
+				f.store.Resync()
+			}
 			f.mu.Unlock()
 		case <-ctx.Done():
 			return

@@ -2,12 +2,16 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -94,6 +98,73 @@ func TestReflect(t *testing.T) {
 	}
 }
 
+// forgetful is a server that knows nothing of the version that its list has just had. It counts its requests, and after very
+// many leaves them without an answer.
+type forgetful struct{ requests int }
+
+func (f *forgetful) RoundTrip(r *http.Request) (*http.Response, error) {
+	a := answer{body: listOf("7")}
+	switch {
+	case r.URL.Query().Get("sendInitialEvents") != "":
+		a = answer{status: 422}
+	case r.URL.Query().Get("watch") != "":
+		a = answer{status: 410}
+	}
+	if f.requests++; f.requests > 1000 {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	return (&script{answers: []answer{a}}).RoundTrip(r)
+}
+
+// TestGoneAfterEachList: such a server is asked with pauses that grow, each of which is a failure.
+func TestGoneAfterEachList(t *testing.T) {
+	for name, run := range map[string]func(context.Context, client.Collection[Widget]) error{
+		"Reflect": func(ctx context.Context, widgets client.Collection[Widget]) error {
+			var counters client.Counters
+			defer func() {
+				if counters.Failures.Load() < 5 {
+					t.Errorf("%d failures are counted", counters.Failures.Load())
+				}
+			}()
+			return client.Reflect(ctx, widgets, &noted{}, client.CountIn(&counters))
+		},
+		"Until": func(ctx context.Context, widgets client.Collection[Widget]) error {
+			_, err := widgets.Until(ctx, "a", func(*Widget) (bool, error) { return false, nil })
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var s forgetful
+				c := must(client.New("http://script", client.Options{HTTP: &http.Client{Transport: &s}, Log: slog.New(slog.DiscardHandler)}))(t)
+				ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("enough"))
+				defer cancel()
+				err := run(ctx, client.Resource[Widget](c, "example.com/v1", "widgets"))
+				if err == nil || err.Error() != "enough" || s.requests > 50 {
+					t.Errorf("it ended with %v after %d requests", err, s.requests)
+				}
+			})
+		})
+	}
+}
+
+// TestReflectNeverStarts: where there has been no state, the error says why not.
+func TestReflectNeverStarts(t *testing.T) {
+	for _, want := range []error{client.ErrForbidden, client.ErrNotFound} {
+		synctest.Test(t, func(t *testing.T) {
+			status := map[error]int{client.ErrForbidden: 403, client.ErrNotFound: 404}[want]
+			widgets, _ := scripting(t, answer{status: status})
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			_, err := client.StartCache(ctx, widgets)
+			if !errors.Is(err, want) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("StartCache ended with %v, want %v", err, want)
+			}
+		})
+	}
+}
+
 // TestReflectPauses: longer ones after each failure, and the first again after two quiet minutes; lag says that there is
 // no connection.
 func TestReflectPauses(t *testing.T) {
@@ -137,6 +208,93 @@ func TestResync(t *testing.T) {
 			t.Errorf("told %q, want %q", got, want)
 		}
 	})
+}
+
+// TestResyncWaits: a store is told of a state before anything else.
+func TestResyncWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		widgets, _ := scripting(t, answer{status: 500}, answer{body: initialEnd, hold: true})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Second/2)
+		defer cancel()
+		var store noted
+		client.Reflect(ctx, widgets, &store, client.Resync(20*time.Second), client.Backoff(50*time.Second, 50*time.Second))
+		if want := []string{"replace 9: ", "resync"}; !slices.Equal(store.calls, want) {
+			t.Errorf("told %q, want %q", store.calls, want)
+		}
+	})
+}
+
+// TestCacheEnds: who waits for a cache that has ended is told, after all that there is to tell.
+func TestCacheEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		widgets, _ := scripting(t, answer{body: frame("ADDED", "a", "5") + initialEnd, hold: true})
+		cache := must(client.StartCache(t.Context(), widgets))(t)
+		var waiting sync.WaitGroup
+		waiting.Go(func() {
+			if err := cache.WaitFor(t.Context(), "10"); !errors.Is(err, client.ErrClosed) {
+				t.Errorf("WaitFor ended with %v", err)
+			}
+		})
+		for name, changes := range map[string]iter.Seq2[client.Change[Widget], error]{"newest": cache.Changes(t.Context()), "every": cache.EveryChange(t.Context())} {
+			waiting.Go(func() {
+				told, ended := 0, error(nil)
+				for _, err := range changes {
+					if ended = err; err == nil {
+						told++
+					}
+				}
+				if told != 1 || !errors.Is(ended, client.ErrClosed) {
+					t.Errorf("%s: ended with %v after %d changes", name, ended, told)
+				}
+			})
+		}
+		synctest.Wait()
+		cache.Close()
+		waiting.Wait()
+		if err := cache.WaitFor(t.Context(), "9"); err != nil {
+			t.Errorf("what the cache has is waited for with %v", err)
+		}
+	})
+}
+
+// foreign is an object whose type doesn't embed Meta.
+type foreign struct {
+	Metadata struct {
+		Name string `json:"name"`
+		UID  string `json:"uid"`
+	} `json:"metadata"`
+}
+
+// TestAnew: what was deleted and created anew while nobody could see it is told as both, whatever the type.
+func TestAnew(t *testing.T) {
+	t.Run("Meta", anew[Widget])
+	t.Run("Object", anew[client.Object])
+	t.Run("a type of others", anew[foreign])
+}
+
+func anew[T any](t *testing.T) {
+	state := func(uid, version string) []client.Event[T] {
+		object := new(T)
+		if err := json.Unmarshal(fmt.Appendf(nil, `{"metadata":{"name":"a","uid":%q}}`, uid), object); err != nil {
+			t.Fatal(err)
+		}
+		return []client.Event[T]{{Type: client.Added, Key: client.Key{Name: "a"}, Object: object, ResourceVersion: version}}
+	}
+	var cache client.Cache[T]
+	cache.Replace(state("1", "5"), "5")
+	var got []string
+	for change := range cache.EveryChange(t.Context()) {
+		switch got = append(got, change.Type.String()); len(got) {
+		case 1:
+			cache.Replace(state("1", "6"), "6")
+			cache.Replace(state("2", "7"), "7")
+		case 4:
+			if want := []string{"ADDED", "MODIFIED", "DELETED", "ADDED"}; !slices.Equal(got, want) {
+				t.Errorf("told %q, want %q", got, want)
+			}
+			return
+		}
+	}
 }
 
 // TestCacheReads: keys, labels, indexes, and waiting for a version.

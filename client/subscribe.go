@@ -24,7 +24,8 @@ const maxPending = 1 << 20
 // gets fewer changes, each from the state that it knows to the newest one, so it's never further behind than there are
 // objects. An object that was deleted and created anew is told as both. Nobody waits for a subscriber.
 //
-// The subscription is made when the iteration begins, and ends with it. The last thing it yields is why ctx ended.
+// The subscription is made when the iteration begins, and ends with it. The last thing it yields is why ctx ended, or ErrClosed
+// when the cache of StartCache has ended and all has been told.
 func (c *Cache[T]) Changes(ctx context.Context) iter.Seq2[Change[T], error] {
 	return func(yield func(Change[T], error) bool) {
 		c.subscribe(ctx, &newest[T]{pending: map[Key]*pending[T]{}}, yield)
@@ -70,14 +71,17 @@ func (s *subscription[T]) take() ([]Change[T], error) {
 	return s.queue.take()
 }
 
-// subscribe yields changes until ctx ends, the queue fails, or the loop is left.
+// subscribe yields changes until ctx or the cache ends, the queue fails, or the loop is left.
 func (c *Cache[T]) subscribe(ctx context.Context, q queue[T], yield func(Change[T], error) bool) {
 	s := c.enter(q)
 	defer c.leave(s)
-	for {
+	for ended := false; ; {
 		changes, err := s.take()
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
+		}
+		if err == nil && ended && len(changes) == 0 {
+			err = ErrClosed
 		}
 		if err != nil {
 			yield(Change[T]{}, err)
@@ -94,6 +98,8 @@ func (c *Cache[T]) subscribe(ctx context.Context, q queue[T], yield func(Change[
 		select {
 		case <-s.news:
 		case <-ctx.Done():
+		case <-c.ended:
+			ended = true // once more: nothing is told after this
 		}
 	}
 }

@@ -19,6 +19,7 @@ func Gone[T any](object *T) (bool, error) { return object == nil, nil }
 func (r Collection[T]) Until(ctx context.Context, name string, conditions ...Condition[T]) (*T, error) {
 	u := until[T]{conditions: conditions}
 	options := []Option{Fields("metadata.name=" + name)}
+	pause := (&call{}).backoff(followFirst, followMost)
 	for {
 		list, err := r.List(ctx, options...)
 		if err != nil {
@@ -41,11 +42,12 @@ func (r Collection[T]) Until(ctx context.Context, name string, conditions ...Con
 		}
 		for event, err := range r.Follow(ctx, list.ResourceVersion, options...) {
 			if errors.Is(err, ErrExpired) {
-				break // list again
+				break // list again, but a server may say so after each list
 			}
 			if err != nil {
 				return nil, err
 			}
+			pause.reset()
 			state = event.Object
 			if event.Type == Deleted {
 				state = nil
@@ -53,6 +55,9 @@ func (r Collection[T]) Until(ctx context.Context, name string, conditions ...Con
 			if done, err := u.show(state); done || err != nil {
 				return state, err
 			}
+		}
+		if err := sleep(ctx, pause.next()); err != nil {
+			return nil, err
 		}
 	}
 }
