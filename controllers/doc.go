@@ -31,7 +31,7 @@
 // The garbage collector is in graph.go (who owns whom), collector.go (what happens to the graph) and collect.go (what is done
 // about an object).
 //
-// resourcequota.go counts the objects of a namespace, and adds what requests under way are charged for (quota.Ledger). It
+// resourcequota.go counts the objects of a namespace, and leaves room for what requests under way are charged for (quota.Ledger). It
 // counts again when these have ended.
 //
 // Locks: those of a controller ─▶ its queue's ─▶ bell.mu; knowledge.mu ─▶ the cacher's locks, for a look at an owner.

@@ -19,9 +19,9 @@ import (
 )
 
 // resourceQuotas says in the status of each ResourceQuota how much of it is used. The admission plug-in ResourceQuota adds what
-// is created; this controller counts. To the objects that there are it adds what requests under way are charged for, and its
-// write fails if another one was charged since: so it never gives back what a request has taken, and doesn't wait for a moment
-// without requests to give back what deletions have freed.
+// is created; this controller counts. It gives back what deletions have freed, down to the objects that there are and those that
+// requests under way are charged for, and its write fails if another one was charged since: so it never gives back what a
+// request has taken, and doesn't wait for a moment without requests. It adds objects that nobody was charged for.
 type resourceQuotas struct {
 	controllers *Controllers
 	ledger      *quota.Ledger
@@ -183,7 +183,9 @@ func (q *resourceQuotas) count(ctx context.Context, served *registry.Catalog, na
 	return open, errors.Join(failed, err)
 }
 
-// statusOf returns what a quota's status should be. taken is what is taken besides what the objects take that there are.
+// statusOf returns what a quota's status should be. taken is what requests under way are charged for, which is in the status
+// already. The objects of some of these are there, and nobody knows of which. So what is used stays as it is while it's between
+// what the objects take and that with the charges: a count of both would refuse the next request that there's room for.
 func (q *resourceQuotas) statusOf(served *registry.Catalog, rq *corev1.ResourceQuota, taken quota.Usage) (corev1.ResourceQuotaStatus, error) {
 	status := corev1.ResourceQuotaStatus{Hard: rq.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
 	counted := map[schema.GroupResource]bool{}
@@ -198,7 +200,9 @@ func (q *resourceQuotas) statusOf(served *registry.Catalog, rq *corev1.ResourceQ
 			return status, err
 		}
 		for _, name := range quota.Names(rq.Spec.Hard, of) {
-			status.Used[name] = *resource.NewQuantity(usage[name]+taken[name], resource.DecimalSI)
+			before := rq.Status.Used[name]
+			used := min(max(before.Value(), usage[name]), usage[name]+taken[name])
+			status.Used[name] = *resource.NewQuantity(used, resource.DecimalSI)
 		}
 	}
 	return status, nil

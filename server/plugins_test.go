@@ -417,6 +417,9 @@ func TestQuotaWhileCharged(t *testing.T) {
 	used("0")
 	open := server.Quotas(s.Server).Begin("default") // a request that takes long
 	open.Take(types.UID(uid), quota.Usage{"count/secrets": 1})
+	if res, answer := s.Do(http.MethodPatch, path+"resourcequotas/q/status", `{"status":{"used":{"count/secrets":"1"}}}`, "Content-Type", "application/merge-patch+json"); res.StatusCode != http.StatusOK {
+		t.Fatal(answer)
+	}
 	for round := range 3 {
 		for i := range limit - 1 {
 			s.PostYAML(path+"secrets", fmt.Sprintf("metadata: {name: s-%d-%d}", round, i))
@@ -439,6 +442,31 @@ func TestQuotaWhileCharged(t *testing.T) {
 	open.Close()
 	used("0")
 	s.Quiescent()
+}
+
+// TestQuotaCountsOnce: an object whose request is still under way counts once, so the next one isn't refused although there's
+// room.
+func TestQuotaCountsOnce(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.All })
+	const path = "/api/v1/namespaces/default/"
+	uid := value(s.PostYAML(path+"resourcequotas", `{metadata: {name: q}, spec: {hard: {count/secrets: "1"}}}`), "metadata.uid")
+	until(t, "the quota counts", func() bool {
+		return value(s.Get(path+"resourcequotas/q"), "status.used.count/secrets") == "0"
+	})
+	s.PostYAML(path+"secrets", "metadata: {name: s-1}")
+	open := server.Quotas(s.Server).Begin("default") // as if its request hadn't ended yet
+	open.Take(types.UID(uid), quota.Usage{"count/secrets": 1})
+	s.Do(http.MethodPatch, path+"resourcequotas/q", `{"spec":{"hard":{"count/secrets":"2"}}}`, "Content-Type", "application/merge-patch+json")
+	until(t, "the objects were counted again", func() bool {
+		return value(s.Get(path+"resourcequotas/q"), "status.hard.count/secrets") == "2"
+	})
+	s.PostYAML(path+"secrets", "metadata: {name: s-2}")
+	open.Close()
+	s.Quiescent()
+	if got := value(s.Get(path+"resourcequotas/q"), "status.used.count/secrets"); got != "2" {
+		t.Errorf("in the end %q are used", got)
+	}
 }
 
 // TestQuotaOfBusyNamespace: clients that create and delete all the time, and have few objects at any moment, aren't refused:

@@ -7,8 +7,8 @@ import (
 )
 
 // Ledger has the charges that are open: what requests under way have added to the status of quotas, and whose objects may not
-// be there yet. Who counts the objects adds these, or the count would give back what a request has taken. The zero value is
-// ready, and safe for concurrent use.
+// be there yet. Who counts the objects leaves room for these, or the count would give back what a request has taken. The zero
+// value is ready, and safe for concurrent use.
 type Ledger struct {
 	mu   sync.Mutex // guards open, and what its charges take
 	open map[string]map[*Charge]bool
@@ -46,7 +46,8 @@ func (c *Charge) Take(of types.UID, usage Usage) {
 	c.takes[of] = usage
 }
 
-// Close ends the charge. Once it's closed, a barrier shows its object, or there is none.
+// Close ends the charge. Once it's closed, a barrier shows its object, or there is none. If nobody knows whether it was stored,
+// it counts once it's there, like an object that nobody was charged for.
 func (c *Charge) Close() {
 	l := c.ledger
 	l.mu.Lock()
