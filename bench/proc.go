@@ -99,18 +99,28 @@ func (b *bench) settled() float64 {
 	return b.resident()
 }
 
-// metric is a value of the server's /metrics: of the first line that begins so.
+// metric is a value of the server's /metrics, the sum of those with different labels.
 func (s *server) metric(name string) (float64, error) {
 	text, err := s.must("GET", "/metrics", "", nil, 200)
 	if err != nil {
 		return 0, err
 	}
+	sum, found := 0.0, false
 	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, name+" "); ok {
-			return strconv.ParseFloat(strings.TrimSpace(rest), 64)
+		rest, ok := strings.CutPrefix(line, name)
+		if !ok || rest[0] != ' ' && rest[0] != '{' {
+			continue
 		}
+		value, err := strconv.ParseFloat(strings.TrimSpace(rest[strings.LastIndexByte(rest, ' ')+1:]), 64)
+		if err != nil {
+			return 0, err
+		}
+		sum, found = sum+value, true
 	}
-	return 0, fmt.Errorf("/metrics has no %s", name)
+	if !found {
+		return 0, fmt.Errorf("/metrics has no %s", name)
+	}
+	return sum, nil
 }
 
 // percentile sorts the durations and returns one of them in milliseconds: 50 is the median, 100 the longest.

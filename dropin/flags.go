@@ -26,13 +26,13 @@ const (
 var unused = map[kind]string{
 	aBool: `aggregator-reject-forwarding-redirect allow-privileged audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled
 		contention-profiling emulation-forward-compatible enable-aggregator-routing enable-bootstrap-token-auth enable-garbage-collector
-		enable-logs-handler enable-priority-and-fairness encryption-provider-config-automatic-reload log-json-split-stream log-text-split-stream
+		enable-logs-handler encryption-provider-config-automatic-reload log-json-split-stream log-text-split-stream
 		permit-address-sharing permit-port-sharing profiling runtime-config-emulation-forward-compatible
 		service-account-extend-token-expiration service-account-lookup shutdown-send-retry-after watch-cache`,
 	aNumber: `apiserver-count audit-webhook-batch-buffer-size audit-webhook-batch-max-size audit-webhook-batch-throttle-burst
 		audit-webhook-batch-throttle-qps audit-webhook-truncate-max-batch-size audit-webhook-truncate-max-event-size
 		default-watch-cache-size delete-collection-workers goaway-chance kubelet-port kubelet-read-only-port kubernetes-service-node-port
-		lease-reuse-duration-seconds max-connection-bytes-per-sec max-mutating-requests-inflight max-requests-inflight min-request-timeout`,
+		lease-reuse-duration-seconds max-connection-bytes-per-sec min-request-timeout`,
 	aDuration: `audit-webhook-batch-initial-backoff audit-webhook-batch-max-wait audit-webhook-initial-backoff
 		authentication-token-webhook-cache-ttl authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
 		coordinated-leadership-lease-duration coordinated-leadership-renew-deadline coordinated-leadership-retry-period

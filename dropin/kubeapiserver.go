@@ -50,6 +50,8 @@ type APIServer struct {
 type flags struct {
 	bindAddress, certDir, serviceIPs string
 	port, verbosity                  int
+	reads, writes                    int // requests at once
+	fair                             bool
 	tls                              tlsFlags
 	featureGates, runtimeConfig      []string
 	version                          bool
@@ -107,6 +109,9 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services; of two networks, the first is used")
 	set.StringSliceVar(&s.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions for the origins of web pages that may use this server")
 	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams-per-connection", 0, "requests that one HTTP/2 connection may have open; 0 leaves it to the server")
+	set.IntVar(&f.reads, "max-requests-inflight", server.DefaultMaxReads, "with --max-mutating-requests-inflight, how many requests are worked for at once")
+	set.IntVar(&f.writes, "max-mutating-requests-inflight", server.DefaultMaxWrites, "with --max-requests-inflight, how many requests are worked for at once")
+	set.BoolVar(&f.fair, "enable-priority-and-fairness", true, "false is refused: requests are always shared fairly")
 	set.StringSliceVar(&f.featureGates, "feature-gates", nil, "Name=true|false pairs of Kubernetes' feature gates; the log names those without an effect here")
 	set.StringSliceVar(&f.runtimeConfig, "runtime-config", nil, "what of the API is served: pairs of true|false and group/version, group/version/resource, api/all, api/ga, api/beta or api/alpha")
 	set.Var(&s.NodePorts, "service-node-port-range", "ports for Services of the types NodePort and LoadBalancer")
@@ -150,6 +155,13 @@ func (a *APIServer) apply(f *flags) error {
 	if ip.IsLoopback() { // the webhooks of a test run beside it
 		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	}
+	if !f.fair {
+		return errors.New("--enable-priority-and-fairness=false: this server doesn't do that: requests are always shared fairly")
+	}
+	if f.reads < 0 || f.writes < 0 || f.reads+f.writes == 0 {
+		return fmt.Errorf("--max-requests-inflight=%d and --max-mutating-requests-inflight=%d must not be negative, and add up to something positive", f.reads, f.writes)
+	}
+	s.MaxRequests = f.reads + f.writes
 	if f.verbosity >= debugVerbosity {
 		a.LogLevel = slog.LevelDebug
 	}

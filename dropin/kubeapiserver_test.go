@@ -98,13 +98,16 @@ func TestParseAPIServerRefuses(t *testing.T) {
 		"webhook for tokens":  {"--authentication-token-webhook-config-file=x", "--authentication-token-webhook-config-file"},
 		"webhook for rules":   {"--authorization-webhook-config-file=x", "--authorization-webhook-config-file"},
 		"flag of old":         {"--insecure-port=8080", "--insecure-port"},
+		"no fairness":         {"--enable-priority-and-fairness=false", "--enable-priority-and-fairness=false"},
+		"no requests":         {"--max-requests-inflight=0 --max-mutating-requests-inflight=0", "--max-mutating-requests-inflight=0"},
+		"fewer than none":     {"--max-requests-inflight=-1", "must not be negative"},
 		"no HTTP/2":           {"--disable-http2-serving", "--disable-http2-serving"},
 		"another controller":  {"--controllers=all", "--controllers"},
 		"audit by a webhook":  {"--audit-webhook-config-file=x", "--audit-webhook-config-file"},
 		"chain of authorizer": {"--authorization-config=x", "--authorization-config"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := ParseAPIServer([]string{"--bind-address=::1", tc.arg}, none); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := ParseAPIServer(append([]string{"--bind-address=::1"}, strings.Fields(tc.arg)...), none); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%v, want one that names %s", err, tc.want)
 			}
 		})

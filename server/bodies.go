@@ -15,9 +15,9 @@ const (
 	perByte = 8
 	// perValue is for each value: the largest type of Kubernetes' with nothing in it, with what is said against it.
 	perValue = 2 << 10
-	// freeBody is an estimate up to which a body needn't wait: the 600 requests that may have seats take 2.4 GiB then at
-	// worst. An object of 1,500 fields and 32 KiB is within it.
-	freeBody = 4 << 20
+	// freeBody is an estimate up to which a body needn't wait: the 600 requests that may have seats take 300 MiB then at
+	// worst, so that bodies of any size together stay below 1 GiB. An object of 200 values and 12 KiB is within it.
+	freeBody = 512 << 10
 	// maxBodies is what all others may take together. The largest body that is taken has half of it.
 	maxBodies = 512 << 20
 )

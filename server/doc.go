@@ -65,9 +65,9 @@
 //
 //   - A request: 64 KiB of URI (maxURI), 128 KiB of headers (maxHeaderBytes), 3 MiB of body (maxBody), which may nest
 //     10,000 levels (maxDepth) and, as YAML, have 100,000 tokens (maxYAMLTokens).
-//   - Bodies at work: what those take together that are estimated to take more than 4 MiB (freeBody) is 512 MiB (maxBodies),
+//   - Bodies at work: what those take together that are estimated to take more than 512 KiB (freeBody) is 512 MiB (maxBodies),
 //     of which one user, or one address where users aren't told apart, may have half. Others wait until their deadline.
-//   - Requests that are being worked for: 600 (maxReads, maxWrites), of which leases have 24 for themselves (leaseSeats).
+//   - Requests that are being worked for: 600 (DefaultMaxReads, DefaultMaxWrites; Server.MaxRequests), of which leases have 24 for themselves (leaseSeats).
 //     The deletion of a collection takes collectionWrites of these. A request gives its seat back when its answer begins.
 //   - Bodies that are on their way: 400 (maxUploads). Requests whose user isn't known yet: 1,024 (maxArrivals). Requests that
 //     wait for the controllers: 256 (maxWaits).

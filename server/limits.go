@@ -18,8 +18,10 @@ import (
 
 // kube-apiserver's defaults: what may be in flight, and for how long.
 const (
-	maxReads  = 400
-	maxWrites = 200
+	// DefaultMaxReads and DefaultMaxWrites are how many requests of each sort kube-apiserver works for at once. As there,
+	// only their sum counts.
+	DefaultMaxReads  = 400
+	DefaultMaxWrites = 200
 
 	readDeadline  = 60 * time.Second
 	writeDeadline = 34 * time.Second
@@ -113,7 +115,7 @@ func (f *inflight) now(c requestClass) int {
 const (
 	// leaseSeats are for leases alone, so that they never wait behind lists: the part of all seats that kube-apiserver's
 	// level leader-election has.
-	leaseSeats = (maxReads + maxWrites) * 10 / 245
+	leaseSeats = (DefaultMaxReads + DefaultMaxWrites) * 10 / 245
 	// maxFlowQueue is how many requests of one user or address may wait for a seat: the queues of kube-apiserver's hand.
 	maxFlowQueue = 6 * 50
 	// maxQueue is how many of all may wait, as in its level global-default.
@@ -142,9 +144,9 @@ func newSeats(most int) *seats {
 	queued := func(most int) fair.Limits {
 		return fair.Limits{Most: most, PerFlow: maxFlowQueue, Waiting: maxQueue}
 	}
-	leases := min(leaseSeats, most/2)
+	leases := max(min(leaseSeats, most/2), 1)
 	return &seats{
-		leases: fair.NewLevel(queued(leases)), rest: fair.NewLevel(queued(most - leases)),
+		leases: fair.NewLevel(queued(leases)), rest: fair.NewLevel(queued(max(most-leases, 1))),
 		bodies: fair.NewLevel(queued(maxUploads)), arrivals: fair.NewLevel(queued(maxArrivals)),
 		waits: fair.NewLevel(fair.Limits{Most: maxWaits}),
 	}

@@ -15,6 +15,7 @@ import (
 )
 
 func newHandler(in *instance, s *Server, identity *identity) *handler {
+	most := cmp.Or(s.MaxRequests, DefaultMaxReads+DefaultMaxWrites)
 	h := &handler{
 		log:      in.log,
 		registry: in.registry,
@@ -26,7 +27,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		},
 		capacity: capacity{
 			inflight: in.front.inflight,
-			seats:    newSeats(maxReads + maxWrites),
+			seats:    newSeats(most),
 			large:    fair.NewLevel(fair.Limits{Most: maxLargeAnswers, PerFlow: maxFlowQueue, Waiting: maxQueue}),
 			stalled:  fair.NewLevel(fair.Limits{Most: maxStalled}),
 			yaml:     fair.NewLevel(fair.Limits{Most: 1, PerFlow: maxFlowQueue, Waiting: maxQueue}),
@@ -52,7 +53,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		if s.Builtin == builtin.All {
 			stored = in.registry
 		}
-		h.priorities = newPriorities(maxReads+maxWrites, stored)
+		h.priorities = newPriorities(most, stored)
 	}
 	h.metrics.registry.MustRegister(flowMetrics{h})
 	h.guard.cors = in.cors

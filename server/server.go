@@ -144,6 +144,10 @@ type Server struct {
 	// limit: set it there.
 	MaxConnections int
 
+	// MaxRequests is how many requests are worked for at once, reads and writes together, without the streams of watches.
+	// Further ones wait for their turn. Defaults to DefaultMaxReads + DefaultMaxWrites.
+	MaxRequests int
+
 	// URLFile, if set, is a file that gets the server's URL and a newline, whole or not at all, when it
 	// is ready. It's removed at the start and by Close.
 	URLFile string
@@ -341,6 +345,8 @@ func (s *Server) validate() error {
 		return fmt.Errorf("--service-node-port-range must begin with 1 or more: %v", s.NodePorts)
 	case s.MaxConnections < 0:
 		return fmt.Errorf("--max-connections must not be negative: %d", s.MaxConnections)
+	case s.MaxRequests < 0:
+		return fmt.Errorf("MaxRequests must not be negative: %d", s.MaxRequests)
 	case (s.TLSCertFile == "") != (s.TLSKeyFile == ""):
 		return errors.New("--tls-cert-file and --tls-key-file need each other")
 	case s.KubeconfigFile != "" && strings.HasPrefix(s.Listen, unixScheme):
