@@ -10,6 +10,8 @@ SOAK      ?= 10m
 DISK_ROUNDS ?= 200
 KILLS     ?= 200
 RUNS      ?= 3
+# One of so many cases is sent. It has no divisor in common with the verbs, widths and elements, so that all of them come.
+WIDTH     ?= 7
 BIN       ?= bin
 # The peer says the version of Kubernetes that its module is of: v0.37.2 is that of 1.37.2.
 PEER      = v1$(patsubst v0%,%,$(shell $(GO) -C bench/peer list -m -f '{{.Version}}' k8s.io/apiextensions-apiserver))
@@ -116,8 +118,8 @@ vuln: ## look for known vulnerabilities in what is linked; asks a database on th
 	$(EACH) $(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...$(DONE)
 
 .PHONY: width
-width: ## send lists of 100,000 elements at each list of each kind through each verb, and fail where one costs over 1 s of CPU or 300 MB
-	$(GO) test -count 1 -timeout 3h ./server/width -args -sample 1
+width: ## send lists of up to 100,000 elements to each list of each kind, by each verb at each kind, and fail where one costs over 1 s of CPU or 300 MB; half an hour, WIDTH=1 tries each list with each verb and width and takes hours
+	$(GO) test -count 1 -timeout 6h ./server/width -args -sample $(WIDTH)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)
@@ -135,6 +137,10 @@ soak-disk: ## fill and empty two small disks DISK_ROUNDS times each (200, some t
 .PHONY: soak-kill
 soak-kill: ## stop, start and kill the binary at a random moment of its start, KILLS (200) times on one directory, without the race detector, so that most kills meet a start
 	KILLS=$(KILLS) $(GO) test -tags soak -timeout 0 -run '^TestSoakKill$$' ./e2e
+
+.PHONY: soak-orphans
+soak-orphans: ## delete 1,000 owners that leave their dependents, which name them by a version that isn't served
+	$(GO) test -race -count 1 ./server -run '^TestOrphanInUnservedVersion$$' -v -args -orphan-rounds 1000
 
 .PHONY: soak-replicas
 soak-replicas: ## kill, stop, cut off, restart, add and remove processes that share a store under load, for SOAK (10m); as root, members have networks of their own

@@ -259,11 +259,14 @@ func (l *fullLoad) fillAndEmpty(t *testing.T, disk string, fill func(*testing.T,
 
 // TestDiskFills fills a disk while clients write, watch and list, and empties it: reads and watches go on,
 // writes get 507 and then go on, nothing that was acknowledged is lost, also over a restart on the full
-// disk, and the server ends as told.
+// disk, and the server ends as told. Its directory has a name that would match the one beside it if it were a pattern, and
+// nothing is done to that one, whose files have the names of its own.
 func TestDiskFills(t *testing.T) {
 	disk := smallDisk(t, 128)
-	args := []string{"--data-dir", filepath.Join(disk, "data")}
+	dir, beside := filepath.Join(disk, "x[1]"), filepath.Join(disk, "x1")
+	args := []string{"--data-dir", dir}
 	p := start(t, args...)
+	theirs := namesakes(t, dir, beside)
 	p.define()
 	l := newFullLoad(p.client, p.do(http.StatusOK, "GET", widgets, "").object.Metadata.ResourceVersion)
 	for range 3 {
@@ -295,6 +298,43 @@ func TestDiskFills(t *testing.T) {
 		return err == nil && a.code == http.StatusCreated
 	})
 	p.stop()
+	for _, file := range theirs {
+		if text, err := os.ReadFile(file); err != nil || string(text) != file {
+			t.Errorf("a file of the directory beside is %.100q, %v", text, err)
+		}
+	}
+}
+
+// namesakes makes a directory with files of the names of another one's, and as many logs as the server would remove for a full
+// disk. Each file holds its own path.
+func namesakes(t *testing.T, dir, beside string) (files []string) {
+	t.Helper()
+	write := func(file string) {
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	err := filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		other := filepath.Join(beside, strings.TrimPrefix(path, dir))
+		write(other)
+		if filepath.Ext(other) == ".wal" {
+			for i := range 10 {
+				write(filepath.Join(filepath.Dir(other), fmt.Sprintf("%016x-%016x.wal", 100+i, 100+i)))
+			}
+		}
+		return nil
+	})
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	return files
 }
 
 // failTime is how long a server may take to end after its store has failed.

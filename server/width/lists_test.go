@@ -13,7 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
-// sample is of how many cases one is run. All of them take some two hours; what CI runs, a minute and a half with the race
+// sample is of how many cases one is run. All of them take hours, make width half of one; what CI runs, a minute and a half with the race
 // detector.
 var sample = flag.Int("sample", 499, "send one of so many of the lists of all kinds: 1 sends them all")
 
