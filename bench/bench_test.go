@@ -35,7 +35,7 @@ func TestScenarios(t *testing.T) {
 		"idle":         {"--watches 10,20", 2, `"watches":20`},
 		"resets":       {"--n 200 --wait 100ms", 1, `"open_watches":0`},
 		"slow":         {"--readers 4 --deaf 2 --updates 200 --pairs 1", 3, `"complete_deaf":2`},
-		"neighbours":   {"--held 3 --n 5 --objects 20", 3, `"first":"no reading"`},
+		"neighbours":   {"--users --held 3 --n 5 --objects 20", 3, `"first":"no reading"`},
 		"churn":        {"--watches 20 --rounds 3 --wait 50ms", 2, `"rounds":2`},
 		"resume":       {"--events 200", 1, `"events":200`},
 		"storm":        {"--clients 50", 1, `"clients":50`},

@@ -9,36 +9,54 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"time"
 )
 
 // secondAddress is where the second client comes from. The first comes from 127.0.0.1.
 const secondAddress = "127.0.0.2"
 
-// neighbours measures how long one client's requests take, alone and beside another one at another address that holds what
-// both share, in each of the ways there are. The server must speak plain HTTP on the loopback.
+// What the clients are called by with --users, and the tokens of a file for --token-auth-file.
+const (
+	firstToken, secondToken = "token-of-the-first-user", "token-of-the-second-user"
+	userTokens              = firstToken + ",ann,1\n" + secondToken + ",bob,2\n"
+)
+
+// neighbours measures how long one client's requests take, alone and beside another one that holds what both share, in each of
+// the ways there are. They have two addresses, or are two users. The server must speak plain HTTP on the loopback.
 func neighbours(f *flag.FlagSet) measure {
 	held := f.Int("held", 400, "requests of the first client that hold something")
 	count := f.Int("n", 2000, "gets, and as many writes of a lease, of the second client in each case")
 	large := f.Int("objects", 2000, "objects in the lists that the first client doesn't read")
+	users := f.Bool("users", false, "the two are users at one address")
 	return func(ctx context.Context, b *bench) error {
+		authorization := ""
+		second := &second{http: &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(secondAddress)}}).DialContext}}
+		if *users {
+			without := b.args
+			defer func() { b.args, b.token = without, "" }()
+			if err := b.restartWithUsers(ctx); err != nil {
+				return err
+			}
+			authorization = "Authorization: Bearer " + firstToken + "\r\n"
+			second.http, second.token = &http.Transport{}, secondToken
+		}
+		defer second.http.CloseIdleConnections()
 		k, objects, err := b.objects(plain, *large)
 		if err != nil {
 			return err
 		}
-		second := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(secondAddress)}}).DialContext}}
-		defer second.CloseIdleConnections()
 		const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
-		if err := ask(ctx, second, "POST", b.url+leases, `{"metadata":{"name":"bench"}}`); err != nil {
+		if err := second.ask(ctx, "POST", b.url+leases, `{"metadata":{"name":"bench"}}`); err != nil {
 			return err
 		}
 		one := k.path() + "/" + objects[0].name
 		for _, c := range []struct{ how, request string }{
 			{how: "alone"},
-			{"no body", "PATCH " + one + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/merge-patch+json\r\nContent-Length: 100\r\n\r\n{"},
-			{"no reading", "GET " + k.path() + " HTTP/1.1\r\nHost: localhost\r\n\r\n"},
+			{"no body", "PATCH " + one + " HTTP/1.1\r\nHost: localhost\r\n" + authorization + "Content-Type: application/merge-patch+json\r\nContent-Length: 100\r\n\r\n{"},
+			{"no reading", "GET " + k.path() + " HTTP/1.1\r\nHost: localhost\r\n" + authorization + "\r\n"},
 		} {
 			release, err := b.hold(ctx, c.how, c.request, *held)
 			if err != nil {
@@ -47,10 +65,14 @@ func neighbours(f *flag.FlagSet) measure {
 			var refused atomic.Int64
 			var figures pairs
 			for _, r := range []struct{ name, method, url, body string }{
-				{"get", "GET", b.url + one, ""}, {"lease", "PATCH", b.url + leases + "/bench", `{"spec":{"leaseTransitions":1}}`},
+				{"get", "GET", b.url + one, ""}, {"lease", "PATCH", b.url + leases + "/bench", `{"spec":{"leaseTransitions":%d}}`},
 			} {
-				took, err := parallel(1, *count, func(int) error {
-					err := ask(ctx, second, r.method, r.url, r.body)
+				took, err := parallel(1, *count, func(i int) error {
+					body := r.body
+					if body != "" {
+						body = fmt.Sprintf(body, i)
+					}
+					err := second.ask(ctx, r.method, r.url, body)
 					if errors.Is(err, errRefused) {
 						refused.Add(1)
 						return nil
@@ -64,10 +86,24 @@ func neighbours(f *flag.FlagSet) measure {
 				figures = append(figures, r.name+"_p50_ms", percentile(took, 50), r.name+"_p99_ms", percentile(took, 99))
 			}
 			release()
-			b.report(pairs{"first", c.how}, append(figures, "refused", refused.Load()))
+			b.report(pairs{"first", c.how, "users", *users}, append(figures, "refused", refused.Load()))
 		}
 		return nil
 	}
+}
+
+// restartWithUsers makes the server tell users apart. What the scenario itself asks for is then the first one's.
+func (b *bench) restartWithUsers(ctx context.Context) error {
+	if b.binary == "" || !b.restarts() {
+		return errRestart
+	}
+	tokens := filepath.Join(b.dir, "tokens.csv")
+	if err := os.WriteFile(tokens, []byte(userTokens), 0o600); err != nil {
+		return err
+	}
+	b.args, b.token = b.args+" --token-auth-file="+tokens, firstToken
+	_, err := b.restart(ctx)
+	return err
 }
 
 // hold opens connections with a request each, of which nothing more is sent or read, until release.
@@ -97,15 +133,20 @@ func (b *bench) hold(ctx context.Context, how, request string, n int) (release f
 			return nil, fmt.Errorf("the first client, %s: %w", how, err)
 		}
 	}
-	const settled = time.Second // what they begin is held by then
-	time.Sleep(settled)
+	b.rest() // what they began is held by then
 	return release, nil
 }
 
 var errRefused = errors.New("refused with 429")
 
-// ask makes a request of the second client.
-func ask(ctx context.Context, client *http.Client, method, url, body string) error {
+// second is the second client.
+type second struct {
+	http  *http.Transport
+	token string // "" where users aren't told apart
+}
+
+// ask makes a request.
+func (s *second) ask(ctx context.Context, method, url, body string) error {
 	r, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
 	if err != nil {
 		return err
@@ -114,7 +155,10 @@ func ask(ctx context.Context, client *http.Client, method, url, body string) err
 	if method == http.MethodPatch {
 		r.Header.Set("Content-Type", "application/merge-patch+json")
 	}
-	res, err := client.Do(r)
+	if s.token != "" {
+		r.Header.Set("Authorization", "Bearer "+s.token)
+	}
+	res, err := s.http.RoundTrip(r)
 	if err != nil {
 		return err
 	}

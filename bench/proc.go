@@ -26,6 +26,13 @@ func (s *server) cpu() float64 {
 // begin starts a measurement when the server rests, so that what it still does of what was before isn't counted. What
 // it returns tells the seconds since then, and how many of CPU the server has used.
 func (b *bench) begin() func() (wall, cpu float64) {
+	b.rest()
+	before, begin := b.cpu(), time.Now()
+	return func() (wall, cpu float64) { return time.Since(begin).Seconds(), b.cpu() - before }
+}
+
+// rest waits until the server rests.
+func (b *bench) rest() {
 	const (
 		resting = 0.05 // of a core
 		parts   = 10   // of --settle: how long it must rest
@@ -35,11 +42,9 @@ func (b *bench) begin() func() (wall, cpu float64) {
 		before := b.cpu()
 		time.Sleep(window)
 		if used := b.cpu() - before; !(used > resting*window.Seconds()) { // nor if it isn't known
-			break
+			return
 		}
 	}
-	before, begin := b.cpu(), time.Now()
-	return func() (wall, cpu float64) { return time.Since(begin).Seconds(), b.cpu() - before }
 }
 
 // sum adds something up over the server's processes. It is NaN if there are none, or if one of them doesn't say.
