@@ -1,14 +1,26 @@
 package client
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -63,30 +75,194 @@ func TestInPod(t *testing.T) {
 	}
 }
 
-// TestTokenFile: a token that was replaced is found a minute later, and the old one is kept if there is none.
-func TestTokenFile(t *testing.T) {
+// TestFile: a file that was replaced is read again a minute later, or when the server refuses what was in it; what was in it is
+// kept if there is nothing.
+func TestFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("one")
-	f := &tokenFile{path: path}
+	write("one\n")
+	f := &file{path: path}
 	expect := func(want string) {
 		t.Helper()
-		if got, err := f.get(t.Context()); got != want || err != nil {
+		if got, err := f.token(t.Context()); got != want || err != nil {
 			t.Errorf("the token is %q, %v; want %q", got, err, want)
 		}
 	}
 	expect("one")
 	write("two")
 	expect("one")
-	f.read = time.Now().Add(-tokenAge)
+	f.read = time.Now().Add(-fileAge)
 	expect("two")
-	f.read = time.Now().Add(-tokenAge)
+	f.read = time.Now().Add(-fileAge)
 	write("")
 	expect("two")
+	write("three")
+	expect("three")
+	write("four")
+	f.refused(f.read) // a request that was sent before this was read
+	expect("three")
+	f.refused(time.Now())
+	expect("four")
+}
+
+// TestUnauthorized: a request that's answered 401 is sent once more with the newer token.
+func TestUnauthorized(t *testing.T) {
+	requests := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if requests++; r.Header.Get("Authorization") != "Bearer new" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		who(w, r)
+	}))
+	defer s.Close()
+	path := filepath.Join(t.TempDir(), "token")
+	write := func(text string) {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("old")
+	c, err := New(s.URL, Options{TokenFile: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	if _, err := Resource[Object](c, "v1", "things").Get(t.Context(), "x"); !errors.Is(err, ErrUnauthorized) || requests != 2 {
+		t.Errorf("a token that is refused ends with %v after %d requests", err, requests)
+	}
+	write("new")
+	if got := name(t, c); got != "new" {
+		t.Errorf("the user is %q", got)
+	}
+}
+
+// authority makes certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{}
+	a.cert, a.key = a.sign(t, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	})
+	return a
+}
+
+// sign makes a certificate, which the authority signs: itself if it has none yet.
+func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template.SerialNumber, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(time.Hour)
+	by, with := a.cert, a.key
+	if by == nil {
+		by, with = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, by, key.Public(), with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert, key
+}
+
+func certPEM(cert *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+}
+
+func keyPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
+	der, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+}
+
+// TestCertificatesReplaced: files of the client's certificate and of the server's authority may be replaced at any time, one
+// after the other. A server that refuses the old certificate has the new one at once.
+func TestCertificatesReplaced(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, content []byte) {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var now atomic.Pointer[authority] // which signs both sides' certificates, and is the only one that the server believes
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		pool := x509.NewCertPool()
+		pool.AddCert(now.Load().cert)
+		user := r.TLS.PeerCertificates[0]
+		if _, err := user.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprintf(w, `{"metadata":{"name":%q}}`, user.Subject.CommonName)
+	}))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	var serving atomic.Pointer[tls.Config]
+	s.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return serving.Load(), nil }}
+	s.StartTLS()
+	defer s.Close()
+	user := func(a *authority, name string) (cert, key []byte) {
+		c, k := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+		return certPEM(c), keyPEM(t, k)
+	}
+	serve := func(a *authority) {
+		c, k := a.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
+		serving.Store(&tls.Config{ClientAuth: tls.RequireAnyClientCert, Certificates: []tls.Certificate{{Certificate: [][]byte{c.Raw}, PrivateKey: k}}})
+		now.Store(a)
+	}
+	first, second := newAuthority(t), newAuthority(t)
+	serve(first)
+	cert, key := user(first, "first")
+	write("ca", certPEM(first.cert))
+	write("cert", cert)
+	write("key", key)
+	c, err := New(s.URL, Options{CAFile: dir + "/ca", CertFile: dir + "/cert", KeyFile: dir + "/key", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.CloseIdleConnections()
+	get := func() (string, error) {
+		object, err := Resource[Object](c, "v1", "things").Get(t.Context(), "x")
+		if err != nil {
+			return "", err
+		}
+		return object.Name(), nil
+	}
+	expect := func(want string) {
+		t.Helper()
+		if got, err := get(); got != want || err != nil {
+			t.Errorf("the user is %q, %v; want %q", got, err, want)
+		}
+	}
+	expect("first")
+	cert, key = user(second, "second")
+	write("cert", cert)
+	c.refused[0](time.Now())
+	expect("first") // the new certificate doesn't fit the old key
+	write("key", key)
+	write("ca", append(certPEM(first.cert), certPEM(second.cert)...))
+	serve(second)
+	expect("second") // over a new connection: on the old one the first is answered 401
+	write("ca", certPEM(first.cert))
+	c.refused[0](time.Now())
+	if got, err := get(); err == nil {
+		t.Errorf("a server of an authority that was taken away is believed, as %q", got)
+	}
 }
 
 // TestNew: addresses and options that are taken, and those that aren't.
@@ -121,6 +297,8 @@ func TestNew(t *testing.T) {
 		{"two tokens", "http://x", Options{Token: "a", TokenFile: "b"}, "one of"},
 		{"no token file", "http://x", Options{TokenFile: "/none"}, "/none"},
 		{"no certificate", "https://x", Options{CA: []byte("x")}, "CA"},
+		{"two certificates", "https://x", Options{Cert: []byte("x"), CertFile: "x"}, "Cert and CertFile"},
+		{"no certificate file", "https://x", Options{CertFile: "/none", KeyFile: "/none"}, "/none"},
 		{"a key alone", "https://x", Options{Key: []byte("x")}, "certificate"},
 	} {
 		if _, err := New(tt.address, tt.o); err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "secret") {

@@ -22,8 +22,9 @@
 // # Errors
 //
 // What the server refuses is a *StatusError, and errors.Is tells what kind: ErrNotFound, ErrConflict, ErrExpired and so
-// on. A request that is answered 429 or 503 with a Retry-After is sent again after that time, until its context ends.
-// No other request is repeated, but for those that say so.
+// on. A request that is answered 429 or 503 with a Retry-After is sent again after that time, until its context ends. One
+// that is answered 401 is sent once more with what its files of tokens and certificates, or the command that prints them, have
+// then. No other request is repeated, but for those that say so.
 //
 // # Watching
 //
@@ -59,8 +60,9 @@
 // # Locks
 //
 // reflector.mu comes first: it's held during calls of the Store, a Cache for example. Then Cache.mu, under which
-// subscription.mu is taken. Client.mu guards a map and is a leaf. A token file's mutex is held while the file is read, and
-// that of a command which prints a credential (package kubeconfig) while the command runs: those who need the token wait.
+// subscription.mu is taken. Client.mu guards a map and is a leaf. A file's mutex is held while the file with a token or a
+// certificate is read. No mutex is held while a command runs that prints a credential (package kubeconfig): those who need it
+// wait, each until its context ends.
 //
 // # Bounds
 //

@@ -63,13 +63,23 @@ func (c *Client) answer(ctx context.Context, r *request) ([]byte, error) {
 
 // send sends the request until it's answered with something else than "come back later", and returns the answer if it's a
 // success. It waits for as long as the server says, unless ctx ends before that: then the answer is the error at once.
+//
+// What is answered 401 is sent once more if there may be a newer credential by now: the server hasn't looked at it.
 func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
-	for {
+	for renewed := false; ; {
+		sent := time.Now()
 		response, err := c.attempt(ctx, r)
 		if err != nil || response.StatusCode < 300 {
 			return response, err
 		}
 		refusal := readRefusal(response)
+		if refusal.Code == http.StatusUnauthorized && len(c.refused) > 0 && !renewed {
+			for _, refused := range c.refused {
+				refused(sent)
+			}
+			renewed = true
+			continue
+		}
 		if refusal.RetryAfter == 0 || refusal.Code != http.StatusTooManyRequests && refusal.Code != http.StatusServiceUnavailable {
 			return nil, refusal
 		}
@@ -111,7 +121,9 @@ func (c *Client) attempt(ctx context.Context, r *request) (*http.Response, error
 		if err != nil {
 			return nil, fmt.Errorf("get a token: %w", err)
 		}
-		q.Header.Set("Authorization", "Bearer "+token)
+		if token != "" {
+			q.Header.Set("Authorization", "Bearer "+token)
+		}
 	}
 	response, err := c.http.Do(q)
 	if err != nil {

@@ -205,13 +205,7 @@ func (c *connection) open(getenv func(string) string, stderr io.Writer) (*client
 			file = getenv("KUBECONFIG")
 		}
 	}
-	o := client.Options{TokenFile: c.tokenFile, Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: brief}))}
-	if c.caFile != "" {
-		var err error
-		if o.CA, err = os.ReadFile(c.caFile); err != nil {
-			return nil, usageError("--ca-file: %w", err)
-		}
-	}
+	o := client.Options{TokenFile: c.tokenFile, CAFile: c.caFile, Log: slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: brief}))}
 	if file != "" {
 		opened, err := kubeconfig.Open(file, c.context, o)
 		if err != nil {

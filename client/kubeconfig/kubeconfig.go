@@ -1,10 +1,16 @@
 // Package kubeconfig makes a client of a kubeconfig file, the file in which kubectl finds its servers and users.
 //
 // It's apart from package client because it needs a YAML library. It reads what kubectl reads, but for basic authentication,
-// auth providers and proxies, which are errors. A user with a plug-in (exec) has its command run, as by kubectl.
+// auth providers, impersonation and proxies, which are errors. Files that it names are read again when they're replaced, as
+// client.Options says.
+//
+// A user with a plug-in (exec) has its command run: when the client is made, when what it printed expires, and after an answer
+// of 401. Unlike kubectl's it has no standard input and a minute at most, and its standard error is shown only if it fails.
+// One goroutine at a time runs it, and nobody waits for it beyond his own context. Package client's comment has the locks.
 package kubeconfig
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -58,6 +64,10 @@ type namedCluster struct {
 		InsecureSkipVerify bool   `json:"insecure-skip-tls-verify"`
 		ServerName         string `json:"tls-server-name"`
 		ProxyURL           string `json:"proxy-url"`
+		Extensions         []struct {
+			Name      string          `json:"name"`
+			Extension json.RawMessage `json:"extension"`
+		} `json:"extensions"`
 	} `json:"cluster"`
 	directory string // of the file, which its paths are relative to
 }
@@ -154,32 +164,31 @@ func (f *config) open(context string, o client.Options) (*client.Client, error) 
 	if o.Namespace == "" {
 		o.Namespace = at.Context.Namespace
 	}
-	if err := cluster.fill(&o); err != nil {
-		return nil, fmt.Errorf("cluster %q: %w", cluster.Name, err)
+	if cluster.Cluster.ProxyURL != "" {
+		return nil, fmt.Errorf("cluster %q: proxy-url isn't supported; set HTTPS_PROXY", cluster.Name)
 	}
-	if err := user.fill(&o); err != nil {
+	cluster.fill(&o)
+	if err := user.fill(&o, &cluster); err != nil {
 		return nil, fmt.Errorf("user %q: %w", user.Name, err)
 	}
 	return client.New(cluster.Cluster.Server, o)
 }
 
-func (c *namedCluster) fill(o *client.Options) (err error) {
-	if c.Cluster.ProxyURL != "" {
-		return errors.New("proxy-url isn't supported; set HTTPS_PROXY")
-	}
+// fill says how to know the server, unless the options say so.
+func (c *namedCluster) fill(o *client.Options) {
 	if o.ServerName == "" {
 		o.ServerName = c.Cluster.ServerName
 	}
-	if len(o.CA) > 0 {
-		return nil
+	if len(o.CA) > 0 || o.CAFile != "" {
+		return
 	}
 	o.InsecureSkipVerify = c.Cluster.InsecureSkipVerify
-	o.CA, err = content(c.directory, c.Cluster.CA, c.Cluster.CAData)
-	return err
+	o.CA, o.CAFile = given(c.directory, c.Cluster.CA, c.Cluster.CAData)
 }
 
-func (u *namedUser) fill(o *client.Options) (err error) {
-	if o.Token != "" || o.TokenFile != "" || o.GetToken != nil || len(o.Cert) > 0 {
+// fill says who the user is, unless the options say so.
+func (u *namedUser) fill(o *client.Options, cluster *namedCluster) error {
+	if o.Token != "" || o.TokenFile != "" || o.GetToken != nil || len(o.Cert) > 0 || o.CertFile != "" || o.GetCert != nil {
 		return nil
 	}
 	switch {
@@ -194,24 +203,20 @@ func (u *namedUser) fill(o *client.Options) (err error) {
 	if u.User.TokenFile != "" { // which wins, as for kubectl
 		o.Token, o.TokenFile = "", relative(u.directory, u.User.TokenFile)
 	}
-	if o.Cert, err = content(u.directory, u.User.Cert, u.User.CertData); err != nil {
-		return err
+	o.Cert, o.CertFile = given(u.directory, u.User.Cert, u.User.CertData)
+	o.Key, o.KeyFile = given(u.directory, u.User.Key, u.User.KeyData)
+	if u.User.Exec == nil || o.Token != "" || o.TokenFile != "" || len(o.Cert) > 0 || o.CertFile != "" { // as kubectl decides
+		return nil
 	}
-	if o.Key, err = content(u.directory, u.User.Key, u.User.KeyData); err != nil {
-		return err
-	}
-	if u.User.Exec != nil && o.Token == "" && o.TokenFile == "" {
-		return u.User.Exec.fill(o, u.directory)
-	}
-	return nil
+	return u.User.Exec.fill(o, u.directory, cluster)
 }
 
-// content returns what was given in the file, or else what is at the path.
-func content(directory, path string, given []byte) ([]byte, error) {
-	if len(given) > 0 || path == "" {
-		return given, nil
+// given returns what was given in the file, or else the path that was.
+func given(directory, path string, data []byte) ([]byte, string) {
+	if len(data) > 0 || path == "" {
+		return data, ""
 	}
-	return os.ReadFile(relative(directory, path))
+	return nil, relative(directory, path)
 }
 
 func relative(directory, path string) string {
