@@ -36,6 +36,7 @@ func TestShops(t *testing.T) {
 	s.PostYAML("/api/v1/namespaces/shop/configmaps", "metadata: {name: opening-hours}")
 	s.Snapshot("one-shop")
 	t.Run("closes", func(t *testing.T) {
+		s := s.In(t)
 		s.ResetTo("one-shop")
 		s.Do("DELETE", "/api/v1/namespaces/shop", "")
 		s.Quiescent() // the namespace is gone, and all that was in it
@@ -44,6 +45,7 @@ func TestShops(t *testing.T) {
 		}
 	})
 	t.Run("opens", func(t *testing.T) {
+		s := s.In(t)
 		s.ResetTo("one-shop") // whatever the test before has left
 		t.Log(s.Get("/api/v1/namespaces/shop/configmaps/opening-hours"))
 	})

@@ -68,3 +68,25 @@ func TestProof(t *testing.T) {
 		})
 	}
 }
+
+// TestIn: a method fails the test that it was called in.
+func TestIn(t *testing.T) {
+	s := New(t)
+	sub := &fatal{failures: failures{TB: t}}
+	func() {
+		defer func() { recover() }()
+		s.In(sub).Get("/nowhere")
+	}()
+	if len(sub.errors) != 1 || !strings.Contains(sub.errors[0], "/nowhere") {
+		t.Errorf("the subtest fails with %q", sub.errors)
+	}
+	s.Get("/readyz")
+}
+
+// fatal is a test that ends by a panic.
+type fatal struct{ failures }
+
+func (f *fatal) Fatalf(format string, args ...any) {
+	f.Errorf(format, args...)
+	panic("the end of the test")
+}

@@ -7,6 +7,13 @@
 //		…
 //	}
 //
+// Subtests that share a server each take it with In:
+//
+//	t.Run("closes", func(t *testing.T) {
+//		s := s.In(t)
+//		…
+//	})
+//
 // A test's server is closed when the test ends, which fails it if the server's caches differ from
 // its etcd, or if a goroutine that the server started is left. Tests with servers can run in
 // parallel.
@@ -71,6 +78,14 @@ func New(t testing.TB, options ...func(*server.Server)) *Server {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 	t.Cleanup(func() { end(t, s, client, label) })
 	return &Server{Server: s, URL: s.URL(), Client: client, t: t}
+}
+
+// In returns the same server for another test, which its methods then fail instead of the one that started it: a subtest needs
+// that, because nobody may call its parent's FailNow.
+func (s *Server) In(t testing.TB) *Server {
+	in := *s
+	in.t = t
+	return &in
 }
 
 // end is prove with its patience.
