@@ -22,7 +22,7 @@ func TestKill(t *testing.T) {
 		}
 		before := p.do(http.StatusOK, "GET", widgets, "").object.rv(t)
 		load := writeLoad(p.client, writers, round)
-		load.count(20 + rand.IntN(400))
+		load.count(t, 20+rand.IntN(400))
 		p.kill()
 		load.end(t)
 		acked, last := load.all(t)

@@ -29,7 +29,7 @@ func TestPause(t *testing.T) {
 		})
 	}
 	load := writeLoad(p.client, writers, 0)
-	load.count(100)
+	load.count(t, 100)
 	p.signal(syscall.SIGSTOP)
 	<-time.NewTimer(pause).C
 	p.signal(syscall.SIGCONT)

@@ -63,24 +63,24 @@ func (r *remote) compact(c *clients) {
 	}
 }
 
-// split cuts one replica off from etcd for a while.
-func (r *remote) split(one *replica, length time.Duration) {
+// split cuts one replica off from etcd during something.
+func (r *remote) split(one *replica, meanwhile func()) {
 	l := r.links[one.name]
 	l.split()
-	time.Sleep(length)
-	l.heal()
+	defer l.heal()
+	meanwhile()
 }
 
 func (r *remote) faults(length time.Duration) []fault {
 	return []fault{
 		{"nothing", func(*clients) { time.Sleep(length) }},
-		{"a replica is killed", func(*clients) { r.kill(r.any(), rand.N(length)) }},
-		{"a replica is stopped", func(*clients) { r.freeze(r.any(), length) }},
+		{"a replica is killed", r.one(r.kill, rand.N(length))},
+		{"a replica is stopped", r.one(r.freeze, length)},
 		{"history is compacted", r.compact},
-		{"a replica is cut off", func(*clients) { r.split(r.any(), length) }},
+		{"a replica is cut off", r.one(r.split, length)},
 		{"connections to etcd break", func(*clients) { r.links[r.any().name].drop() }},
 		{"etcd is killed", func(*clients) { r.restartEtcd(rand.N(length)) }},
-		{"a replica is restarted", func(*clients) { r.restart(r.any()) }},
+		{"a replica is restarted", r.one(r.restart, 0)},
 		{"history is compacted again", r.compact},
 	}
 }

@@ -113,24 +113,53 @@ func (rs *replicas) any() *replica {
 	return rs.all[rand.IntN(len(rs.all))]
 }
 
-// kill kills one and starts it again after a while.
-func (rs *replicas) kill(r *replica, after time.Duration) {
+// kill kills one, and starts it again after something.
+func (rs *replicas) kill(r *replica, meanwhile func()) {
 	r.away().kill()
-	time.Sleep(after)
+	meanwhile()
 	rs.start(r)
 }
 
 // restart stops one as an operator does.
-func (rs *replicas) restart(r *replica) {
+func (rs *replicas) restart(r *replica, meanwhile func()) {
 	r.away().stop()
+	meanwhile()
 	rs.start(r)
 }
 
-// freeze stops one for a while without its knowledge.
-func (rs *replicas) freeze(r *replica, length time.Duration) {
+// freeze stops one without its knowledge, during something.
+func (rs *replicas) freeze(r *replica, meanwhile func()) {
 	r.now().signal(syscall.SIGSTOP)
-	time.Sleep(length)
-	r.now().signal(syscall.SIGCONT)
+	defer r.now().signal(syscall.SIGCONT)
+	meanwhile()
+}
+
+// goOn returns a function that waits until a write is taken by one of those that a fault leaves, and then for a while.
+func (rs *replicas) goOn(length time.Duration, without ...*replica) func() {
+	return func() {
+		rs.t.Helper()
+		eventually(rs.t, "the others take writes", func() bool {
+			for _, r := range rs.all {
+				if slices.Contains(without, r) {
+					continue
+				}
+				if _, a, err := r.ask("POST", "/api/v1/namespaces", `{"metadata":{"generateName":"goes-on-"}}`); err == nil && a.code == http.StatusCreated {
+					return true
+				}
+			}
+			return false
+		})
+		time.Sleep(length)
+	}
+}
+
+// one is a fault of one of them, which lasts until the others have taken a write, and then for a while.
+func (rs *replicas) one(what func(r *replica, meanwhile func()), length time.Duration) func(*clients) {
+	return func(*clients) {
+		rs.t.Helper()
+		r := rs.any()
+		what(r, rs.goOn(length, r))
+	}
 }
 
 // ready waits until all of them say that they're ready.

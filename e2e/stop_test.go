@@ -37,7 +37,7 @@ func TestStop(t *testing.T) {
 		})
 	}
 	load := writeLoad(p.client, writers, 0)
-	load.count(200)
+	load.count(t, 200)
 	p.stop()
 	reading.Wait()
 	load.end(t)

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"time"
 )
 
 // write is one write of a writer: its n-th, of the size n to the widget with the name.
@@ -96,11 +97,17 @@ func writeLoad(c *client, n, round int) *load {
 }
 
 // count returns when n more writes were acknowledged.
-func (l *load) count(n int) {
-	for range n {
-		<-l.acked
+func (l *load) count(t *testing.T, n int) {
+	t.Helper()
+	defer close(l.counted)
+	late := time.After(patience)
+	for i := range n {
+		select {
+		case <-l.acked:
+		case <-late:
+			t.Fatalf("%d of %d writes were acknowledged within %v", i, n, patience)
+		}
 	}
-	close(l.counted)
 }
 
 // end waits for the writers, which end when their server does.
