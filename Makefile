@@ -18,7 +18,8 @@ PEER      = v1$(patsubst v0%,%,$(shell $(GO) -C bench/peer list -m -f '{{.Versio
 # The build's commit is left out in a clone that git doesn't read, such as another user's.
 VCS       := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 
-# Before and after what is done in every module of the repo.
+# Before and after what is done in every module of the repo, but for conformance/clients and bench/peer, whose dependencies take
+# long to build: their own targets vet them.
 MODULES = . $(patsubst %/go.mod,%,$(wildcard */go.mod conformance/etcd35/go.mod examples/*/go.mod))
 EACH    = @set -e; for m in $(MODULES); do echo "in $$m"; (cd $$m;
 DONE    = ); done
@@ -72,7 +73,7 @@ bench-compare: ## run the benchmarks of REF (main) and of this tree, BENCHCOUNT 
 
 .PHONY: peer
 peer: ## build upstream's server and etcd, which we compare with, in bin/peer; a module of its own
-	$(GO) -C bench/peer build -trimpath -buildvcs=false -ldflags "-X k8s.io/component-base/version.gitVersion=$(PEER)" -o $(CURDIR)/bin/peer/ ./...
+	$(GO) -C bench/peer vet -trimpath ./... && $(GO) -C bench/peer build -trimpath -buildvcs=false -ldflags "-X k8s.io/component-base/version.gitVersion=$(PEER)" -o $(CURDIR)/bin/peer/ ./...
 
 .PHONY: figures
 figures: build peer ## measure this tree and the peer in turn, RUNS (3) times: the table of docs/performance.md
@@ -107,7 +108,7 @@ differential: build peer ## send some 400 requests to the peer and to this tree,
 
 .PHONY: clients
 clients: ## run Helm and Debian's kubectl 1.20 against the server; a module of its own, and no part of ci
-	$(GO) -C conformance/clients test -count 1 -v ./...
+	$(GO) -C conformance/clients vet ./... && $(GO) -C conformance/clients test -count 1 -v ./...
 
 .PHONY: suites
 suites: ## run controller-runtime's tests and those of others, which use envtest, against the server; CI runs the quick ones
@@ -120,6 +121,10 @@ vuln: ## look for known vulnerabilities in what is linked; asks a database on th
 .PHONY: width
 width: ## send lists of up to 100,000 elements to each list of each kind, by each verb at each kind, and fail where one costs over 1 s of CPU or 300 MB; half an hour, WIDTH=1 tries each list with each verb and width and takes hours
 	$(GO) test -count 1 -timeout 6h ./server/width -args -sample $(WIDTH)
+
+.PHONY: mutants
+mutants: ## break some sixty promises, one at a time, and print which test caught each; up to an hour. ARGS="watch quota" picks some
+	@nice $(GO) run ./mutants $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s)

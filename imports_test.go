@@ -70,6 +70,7 @@ var floors = []floor{
 	{"internal/credentials", nil},                              // what clients of tests show
 	{"internal/loopback", nil},                                 // addresses for tests
 	{"internal/faultproxy", nil},                               // between clients and servers in tests
+	{"mutants", nil},                                           // breaks promises, and runs the tests
 	{"e2e", nil},                                               // runs the binary
 	{"bench", []string{"client"}},                              // runs the binary, or measures a server that runs; tries the client at either
 	{"examples/...", []string{"client", "server", "registry"}}, // programs of others
