@@ -42,6 +42,20 @@ var (
 // Flow names what is served in order: requests that one rule has put together, of one user or address.
 type Flow struct{ Rule, Who string }
 
+// flowKey is the key of a context's Flow.
+type flowKey struct{}
+
+// NewContext returns a context that says to which flow what is done in it belongs.
+func NewContext(ctx context.Context, f Flow) context.Context {
+	return context.WithValue(ctx, flowKey{}, f)
+}
+
+// FromContext returns the flow of a context; the zero value without one.
+func FromContext(ctx context.Context) Flow {
+	f, _ := ctx.Value(flowKey{}).(Flow)
+	return f
+}
+
 // Limits are what a level may have.
 type Limits struct {
 	Reserved int // seats that no other level gets

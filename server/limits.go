@@ -297,7 +297,7 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 		if err := h.takeSeat(w, r, class, 1); err != nil {
 			return err
 		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(w, r.WithContext(fair.NewContext(r.Context(), w.flow)))
 		return nil
 	}
 	deadline := readDeadline
@@ -311,7 +311,7 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 	if asked > 0 {
 		deadline = min(deadline, asked)
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), deadline)
+	ctx, cancel := context.WithTimeout(fair.NewContext(r.Context(), w.flow), deadline)
 	defer cancel()
 	r = r.WithContext(ctx)
 	if err := h.readThenSit(w, r, class); err != nil {

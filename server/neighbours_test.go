@@ -1,12 +1,15 @@
 package server_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/server"
@@ -183,5 +186,46 @@ func TestNeighboursByUser(t *testing.T) {
 	}
 	if code, _ := as("bob", "GET", "/api/v1/namespaces/default/configmaps/b", ""); code != http.StatusOK {
 		t.Errorf("bob after that: %d", code)
+	}
+}
+
+// TestNeighboursOfAWebhook: one address has a webhook convert as much as it may at once, and the webhook doesn't answer. What
+// another address asks of the same webhook is answered meanwhile.
+func TestNeighboursOfAWebhook(t *testing.T) {
+	t.Parallel()
+	const asked = 40 // more than a webhook is called at once
+	h := newWebhook(t)
+	var held atomic.Int64
+	release := make(chan struct{})
+	convert := h.Config.Handler
+	h.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if strings.Contains(string(body), `"first-`) {
+			held.Add(1)
+			<-release
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		convert.ServeHTTP(w, r)
+	})
+	s := newConvertedBy(t, h)
+	for i := range asked {
+		s.PostYAML(thingsPath, thing("v1", fmt.Sprintf("first-%d", i), `,"spec":{"size":"abc"}`))
+	}
+	s.PostYAML(thingsPath, thing("v1", "second", `,"spec":{"size":"abc"}`))
+	var first sync.WaitGroup
+	defer first.Wait()
+	defer close(release)
+	for i := range asked {
+		first.Go(func() { s.Do(http.MethodGet, fmt.Sprintf("%s/first-%d", things2Path, i), "") })
+	}
+	until(t, "all of them wait", func() bool {
+		return strings.Contains(s.Get("/metrics"), fmt.Sprintf("apiserver_current_inflight_requests{request_kind=\"readOnly\"} %d\n", asked)) && held.Load() >= 12
+	})
+	if code, text := neighbour(t, s.URL)(http.MethodGet, things2Path+"/second", ""); code != http.StatusOK || !strings.Contains(text, `"length":3`) {
+		t.Errorf("the second's: %d %.200s", code, text)
 	}
 }

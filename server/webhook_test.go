@@ -88,13 +88,19 @@ var things2Path = strings.Replace(thingsPath, "v1", "v2", 1)
 func newConverted(t *testing.T) (*servertest.Server, *webhook) {
 	t.Helper()
 	h := newWebhook(t)
+	return newConvertedBy(t, h), h
+}
+
+// newConvertedBy is newConverted for a webhook of the test's own.
+func newConvertedBy(t *testing.T, h *webhook) *servertest.Server {
+	t.Helper()
 	s := servertest.New(t, func(s *server.Server) {
 		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	s.PostYAML(definitionsPath, defined(t, "things", "Thing", "spec.conversion="+h.conversion(),
 		"spec.versions=["+versionOf("v1", true, true, `"size":{"type":"string"},"note":{"type":"string"}`)+","+
 			versionOf("v2", true, false, `"length":{"type":"integer","maximum":20},"note":{"type":"string"}`)+"]"))
-	return s, h
+	return s
 }
 
 func TestConversionWebhook(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/netip"
@@ -16,6 +17,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/fair"
 )
 
 const (
@@ -27,6 +30,10 @@ const (
 	// Idle connections spare a handshake to calls that follow shortly.
 	maxIdle     = 2
 	idleTimeout = 30 * time.Second
+	// callShare lets one flow (see package fair) have so many times the calls that it leaves to others: three quarters.
+	callShare = 3
+	// noLimit is how long a call waits for its turn: as long as its context lasts.
+	noLimit = math.MaxInt64 * time.Nanosecond
 	// ServicePort is the port of a service of which none is named, as in kube-apiserver.
 	ServicePort = 443
 )
@@ -80,7 +87,7 @@ type Client struct {
 	maxAnswer int64
 	log       *slog.Logger // nil: none
 	transport *http.Transport
-	slots     chan struct{} // holds a token for each request under way; never closed
+	slots     *fair.Level // of which each request under way has one
 
 	calls sync.WaitGroup // from Begin to Done
 	dials sync.WaitGroup // dials under way; one may go on after the call that wanted it has ended
@@ -97,7 +104,8 @@ func New(config Config, n Network) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{maxAnswer: config.MaxAnswer, log: n.Log, slots: make(chan struct{}, config.MaxCalls), conns: map[*conn]struct{}{}}
+	c := &Client{maxAnswer: config.MaxAnswer, log: n.Log, conns: map[*conn]struct{}{}}
+	c.slots = fair.NewLevel(fair.Limits{Most: config.MaxCalls, Times: callShare, PerFlow: math.MaxInt, Waiting: math.MaxInt})
 	if s := config.Service; s != nil {
 		if n.Resolve == nil {
 			return nil, errors.New("clientConfig.service: this server has no services that it could call; use url")
@@ -129,7 +137,10 @@ func New(config Config, n Network) (*Client, error) {
 }
 
 // Calls returns how many requests are under way.
-func (c *Client) Calls() int { return len(c.slots) }
+func (c *Client) Calls() int {
+	taken, _ := c.slots.Now()
+	return taken
+}
 
 // Connections returns how many connections are open.
 func (c *Client) Connections() int { return len(c.open()) }
@@ -245,12 +256,11 @@ func (c *Client) Post(ctx context.Context, body []byte, query url.Values) ([]byt
 }
 
 func (c *Client) exchange(ctx context.Context, body []byte, query url.Values) ([]byte, error) {
-	select {
-	case c.slots <- struct{}{}:
-		defer func() { <-c.slots }()
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	slot, err := c.slots.Enter(ctx, fair.FromContext(ctx), 1, noLimit)
+	if err != nil {
+		return nil, err
 	}
+	defer slot.Leave()
 	target := *c.url
 	target.RawQuery = query.Encode()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(body))

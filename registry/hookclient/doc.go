@@ -7,7 +7,7 @@
 // The package starts no goroutine; net/http starts some for each connection. They end with the connection, and Close ends
 // the connections. Client.mu is a leaf, and nothing is waited for under it.
 //
-// Bounds: for each Client requests at once (Config.MaxCalls), connections (as many), idle ones (maxIdle, for idleTimeout);
+// Bounds: for each Client requests at once (Config.MaxCalls), of which one flow leaves others a quarter (callShare), connections (as many), idle ones (maxIdle, for idleTimeout);
 // for each request the answer (Config.MaxAnswer, and maxHeaderBytes of headers), and what is quoted of it (maxQuoted). How
 // long a request may take is the matter of its context.
 package hookclient
