@@ -43,7 +43,7 @@ type Options struct {
 	ServerName string
 	// InsecureSkipVerify takes any certificate. UNSAFE: whoever sits between can read and change everything.
 	InsecureSkipVerify bool
-	// Timeout bounds each request but watches. Defaults to a minute, after which servers give up, too; negative for none.
+	// Timeout bounds each request; of a watch, the wait for the head of its answer. Defaults to a minute, after which servers give up, too; negative for none.
 	Timeout time.Duration
 	// UserAgent defaults to the program's name.
 	UserAgent string

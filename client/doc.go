@@ -22,9 +22,9 @@
 // # Errors
 //
 // What the server refuses is a *StatusError, and errors.Is tells what kind: ErrNotFound, ErrConflict, ErrExpired and so
-// on. A request that is answered 429 or 503 with a Retry-After is sent again after that time, until its context ends. One
-// that is answered 401 is sent once more with what its files of tokens and certificates, or the command that prints them, have
-// then. No other request is repeated, but for those that say so.
+// on. A request that is answered 429 or 503 with a Retry-After is sent again after that time, until its context ends; but of a
+// watch that's an error, after which those who follow pause. One that is answered 401 is sent once more with what its files of
+// tokens and certificates, or the command that prints them, have then. No other request is repeated, but for those that say so.
 //
 // # Watching
 //

@@ -117,10 +117,7 @@ func (f *follower[T]) until(opened time.Time, err error) time.Duration {
 		f.from.c.log.Debug("watch ended, going on", "resource", f.from.String(), "version", f.version)
 		return reconnectInterval - time.Since(opened)
 	}
-	pause := f.pause.next()
-	if refusal, ok := errors.AsType[*StatusError](err); ok {
-		pause = max(pause, refusal.RetryAfter)
-	}
+	pause := f.pause.after(err)
 	f.call.counters.Failures.Add(1)
 	f.from.c.log.Warn("watch failed, going on", "resource", f.from.String(), "version", f.version, "after", pause.Round(time.Millisecond), "error", err)
 	return pause
@@ -165,6 +162,15 @@ func (b *backoff) next() time.Duration {
 	}
 	b.now = min(2*b.now, b.most)
 	return pause + rand.N(pause/2+1)
+}
+
+// after is next after a failure, and never before a RetryAfter is over.
+func (b *backoff) after(err error) time.Duration {
+	pause := b.next()
+	if refusal, ok := errors.AsType[*StatusError](err); ok {
+		pause = max(pause, refusal.pause())
+	}
+	return pause
 }
 
 func (b *backoff) reset() { b.now = b.first }

@@ -24,6 +24,7 @@ type answer struct {
 	hold   bool   // keep the connection open after the body
 	cut    error  // ends the body with an error
 	err    error  // instead of an answer
+	hang   bool   // there is no answer
 }
 
 // script answers requests in turn, without a network, and notes when they came and from which version. The last answer is
@@ -41,6 +42,10 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := s.answers[0]
 	if len(s.answers) > 1 {
 		s.answers = s.answers[1:]
+	}
+	if a.hang {
+		<-r.Context().Done()
+		return nil, context.Cause(r.Context())
 	}
 	if a.err != nil {
 		return nil, a.err
@@ -184,6 +189,8 @@ func TestFollowPauses(t *testing.T) {
 			[]time.Duration{0, 1, 2, 1, 2}, []string{"1", "1", "1", "5", "5"}},
 		{"never before it's told", []answer{{status: 429, after: "7"}, {status: 503, after: "9"}, {hold: true}},
 			[]time.Duration{0, 7, 9}, []string{"1", "1", "1"}},
+		{"the head of an answer that doesn't come", []answer{{hang: true}, {hold: true}},
+			[]time.Duration{0, 61}, []string{"1", "1"}},
 		{"a frame that is cut", []answer{{body: frame("ADDED", "a", "5") + `{"type":"ADDED","obj`}, {hold: true}},
 			[]time.Duration{0, 1}, []string{"1", "5"}},
 	} {
@@ -192,7 +199,11 @@ func TestFollowPauses(t *testing.T) {
 				widgets, s := scripting(t, tt.answers...)
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()
-				for range widgets.Follow(ctx, "1") {
+				var counters client.Counters
+				for range widgets.Follow(ctx, "1", client.CountIn(&counters)) {
+				}
+				if clean := tt.name == "clean ends, once a second"; !clean && int(counters.Failures.Load()) != len(s.times)-1 {
+					t.Errorf("%d failures are counted, want %d", counters.Failures.Load(), len(s.times)-1)
 				}
 				if !slices.Equal(s.versions, tt.versions) {
 					t.Errorf("it watched from %q, want %q", s.versions, tt.versions)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -16,13 +17,17 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/client"
 	"github.com/apiserver-lite/apiserver-lite/internal/faultproxy"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
+
+// faultyTimeout is how long a request through the proxy waits for an answer that may never come.
+const faultyTimeout = 2 * time.Second
 
 // faulty returns the widgets as seen through a proxy.
 func faulty(t *testing.T, url string, plan func(*http.Request) faultproxy.Fault) (client.Collection[Widget], *faultproxy.Proxy) {
 	t.Helper()
 	proxy := faultproxy.New(t, url, plan)
-	c, err := client.New(proxy.URL, client.Options{Log: slog.New(slog.DiscardHandler)})
+	c, err := client.New(proxy.URL, client.Options{Log: slog.New(slog.DiscardHandler), Timeout: faultyTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,10 +37,12 @@ func faulty(t *testing.T, url string, plan func(*http.Request) faultproxy.Fault)
 
 // chaos is a plan that spoils most watches at random places, in every way that a watch survives.
 type chaos struct {
-	mu     sync.Mutex // guards random
+	mu     sync.Mutex // guards random, gone and hangs
 	random *rand.Rand
-	// expired says that history may be gone, too.
+	// expired says that history may be gone, too: it's once, as soon as something goes on from a version.
 	expired bool
+	gone    bool // that has happened
+	hangs   int  // that there have been
 }
 
 func newChaos(t *testing.T) *chaos {
@@ -60,10 +67,18 @@ func (c *chaos) plan(r *http.Request) faultproxy.Fault {
 		{Spoil: faultproxy.Garbage, Text: "\x00\xff{\"type\":\"ADDED\",\"object\":{}\n"},
 		{Spoil: faultproxy.Garbage, Text: `{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":500,"reason":"InternalError"}}` + "\n"},
 	}
+	if c.hangs < mostHangs && c.random.IntN(20) == 0 {
+		c.hangs++
+		return faultproxy.Fault{Hang: true}
+	}
+	if c.expired && !c.gone && r.URL.Query().Get("resourceVersion") != "" {
+		c.gone = true
+		return faultproxy.Fault{Status: 410, Reason: "Expired"}
+	}
 	if c.expired {
 		faults = append(faults, faultproxy.Fault{Status: 410, Reason: "Expired"}, faultproxy.Fault{Spoil: faultproxy.Garbage, Text: faultproxy.Expired})
 	}
-	weights := []int{0, 4, 0, 1, 1, 1, 4, 4, 1, 1, 1, 4, 4}
+	weights := []int{0, 4, 0, 1, 1, 1, 4, 4, 1, 1, 1, 1, 1}
 	if c.random.IntN(20) == 0 {
 		weights[2] = 10 // which takes a second
 	}
@@ -77,6 +92,9 @@ func (c *chaos) plan(r *http.Request) faultproxy.Fault {
 	}
 	return fault
 }
+
+// mostHangs is how many requests of a run are accepted and never answered: each takes faultyTimeout.
+const mostHangs = 1
 
 func pick[T any](random *rand.Rand, from []T, weights []int) T {
 	sum := 0
@@ -95,41 +113,70 @@ func pick[T any](random *rand.Rand, from []T, weights []int) T {
 // history is what happened to each object, in order.
 type history map[string][]string
 
+// histories are what happened to all objects, and to those in front: an object that moves there comes, and one that moves away
+// goes.
+type histories struct{ all, front history }
+
+// inFront selects the objects of histories.front.
+const inFront = "tier=front"
+
+// placed is a widget in front or in the back.
+func placed(name string, size int, front bool) *Widget {
+	w := widget(name, size)
+	w.Labels = map[string]string{"tier": "back"}
+	if front {
+		w.Labels["tier"] = "front"
+	}
+	return w
+}
+
+// write adds what a write made of an object.
+func (h history) write(name string, was, is bool, size int) {
+	switch {
+	case was && is:
+		h[name] = append(h[name], "MODIFIED "+strconv.Itoa(size))
+	case is:
+		h[name] = append(h[name], "ADDED "+strconv.Itoa(size))
+	case was:
+		h[name] = append(h[name], "DELETED")
+	}
+}
+
 // scribble makes random changes to widgets until ctx ends or n are made, by three writers, and returns what they did.
-func scribble(ctx context.Context, t *testing.T, widgets client.Collection[Widget], n int) history {
+func scribble(ctx context.Context, t *testing.T, widgets client.Collection[Widget], n int) histories {
 	var mu sync.Mutex // guards done
-	done := history{}
+	done := histories{history{}, history{}}
 	var wait sync.WaitGroup
 	for writer := range 3 {
 		wait.Go(func() {
-			exists := map[string]bool{}
+			type state struct{ exists, front bool }
+			states := map[string]state{}
 			for i := range n / 3 {
 				name := fmt.Sprintf("w%d-%d", writer, rand.IntN(5))
-				var what string
+				was, is := states[name], state{true, rand.IntN(2) == 0}
 				var err error
 				size := i
-				switch {
-				case !exists[name]:
-					what = "ADDED " + strconv.Itoa(i)
-					_, err = widgets.Create(ctx, widget(name, i))
+				switch w := placed(name, i, is.front); {
+				case !was.exists:
+					_, err = widgets.Create(ctx, w)
 				case rand.IntN(4) > 0:
-					what = "MODIFIED " + strconv.Itoa(i)
-					_, err = widgets.Patch(ctx, name, client.Merge(map[string]any{"spec": map[string]any{"size": i}}))
+					_, err = widgets.Patch(ctx, name, client.Merge(map[string]any{"metadata": map[string]any{"labels": w.Labels}, "spec": w.Spec}))
 				default:
-					what, size = "DELETED", deleted
+					is, size = state{}, deleted
 					err = widgets.Delete(ctx, name)
 				}
 				var happened bool
 				if happened, err = outcome(ctx, widgets, name, size, err); err != nil {
-					t.Errorf("%s %s: %v", what, name, err)
+					t.Errorf("write %d of %s: %v", i, name, err)
 					return
 				}
 				if !happened {
 					continue
 				}
-				exists[name] = what != "DELETED"
+				states[name] = is
 				mu.Lock()
-				done[name] = append(done[name], what)
+				done.all.write(name, was.exists, is.exists, size)
+				done.front.write(name, was.front, is.front, size)
 				mu.Unlock()
 			}
 		})
@@ -204,29 +251,48 @@ func boundedModel(t *testing.T) context.Context {
 	return ctx
 }
 
-// TestFollowModel: through a proxy that spoils most of its connections, Follow gives every change once and in order.
+// TestFollowModel: through a proxy that spoils most of its connections, Follow gives every change once and in order, of all
+// objects and of those that are selected, which come and go.
 func TestFollowModel(t *testing.T) {
 	s := define(t)
 	direct, ctx := collection(t, s.URL), boundedModel(t)
 	start := must(direct.List(ctx))(t).ResourceVersion
-	widgets, proxy := faulty(t, s.URL, newChaos(t).plan)
-	var want history
-	var wait sync.WaitGroup
-	wait.Go(func() {
+	var want histories
+	var writer, readers sync.WaitGroup
+	defer readers.Wait()
+	got := map[string]history{"": {}, inFront: {}}
+	for selector, got := range got {
+		widgets, proxy := faulty(t, s.URL, newChaos(t).plan)
+		readers.Go(func() { followModel(ctx, t, widgets, start, selector, got, proxy) })
+	}
+	writer.Go(func() {
 		want = scribble(ctx, t, direct, rounds())
-		if _, err := direct.Create(ctx, widget("last", 0)); err != nil {
+		if _, err := direct.Create(ctx, placed("last", 0, true)); err != nil {
 			t.Error(err)
 		}
 	})
-	got, last := history{}, 0
+	writer.Wait()
+	readers.Wait()
+	for selector, want := range map[string]history{"": want.all, inFront: want.front} {
+		for _, problem := range got[selector].diff(want) {
+			t.Errorf("%q: %s", selector, problem)
+		}
+	}
+}
+
+// followModel adds to a history what Follow gives, until there is the widget called last.
+func followModel(ctx context.Context, t *testing.T, widgets client.Collection[Widget], start, selector string, got history, proxy *faultproxy.Proxy) {
+	last := 0
 	var counters client.Counters
-	for event, err := range widgets.Follow(ctx, start, client.Backoff(time.Millisecond, 10*time.Millisecond), client.CountIn(&counters)) {
+	for event, err := range widgets.Follow(ctx, start, client.Labels(selector), client.Backoff(time.Millisecond, 10*time.Millisecond), client.CountIn(&counters)) {
 		if err != nil {
-			t.Fatal(err)
+			t.Errorf("%q: %v", selector, err)
+			return
 		}
 		version, err := strconv.Atoi(event.ResourceVersion)
 		if err != nil || version <= last {
-			t.Fatalf("after version %d comes %q", last, event.ResourceVersion)
+			t.Errorf("%q: after version %d comes %q", selector, last, event.ResourceVersion)
+			return
 		}
 		last = version
 		if event.Key.Name == "last" {
@@ -234,89 +300,104 @@ func TestFollowModel(t *testing.T) {
 		}
 		got.add(event)
 	}
-	wait.Wait()
-	for _, problem := range got.diff(want) {
-		t.Error(problem)
-	}
 	if proxy.Spoiled.Load() == 0 || counters.Failures.Load() == 0 {
 		t.Error("nothing went wrong: the test is worth nothing")
 	}
-	t.Logf("%d events over %d watches, %d spoiled", counters.Events.Load(), counters.Watches.Load(), proxy.Spoiled.Load())
+	t.Logf("%q: %d events over %d watches, %d spoiled", selector, counters.Events.Load(), counters.Watches.Load(), proxy.Spoiled.Load())
 }
 
 // TestCacheModel: through such a proxy, which also says now and then that history is gone, a cache is what a list at its
-// version is, its subscribers see how each object got where it is, and it comes to the newest version.
+// version is, its subscribers see how each object got where it is, and it comes to the newest version. Half of the caches have
+// a selector.
 func TestCacheModel(t *testing.T) {
 	s := define(t)
 	direct := collection(t, s.URL)
 	for name, paged := range map[string]bool{"state at the beginning of a watch": false, "state by list": true} {
-		t.Run(name, func(t *testing.T) {
-			ctx := boundedModel(t)
-			plan := newChaos(t)
-			plan.expired = true
-			widgets, proxy := faulty(t, s.URL, func(r *http.Request) faultproxy.Fault {
-				if paged && r.URL.Query().Get("sendInitialEvents") != "" {
-					return faultproxy.Fault{Status: 422, Reason: "Invalid"}
-				}
-				return plan.plan(r)
-			})
-			cache, err := client.StartCache(ctx, widgets, client.Backoff(time.Millisecond, 10*time.Millisecond), client.PageSize(3))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer cache.Close()
-			cache.AddIndex("size", func(w *Widget) []string { return []string{strconv.Itoa(w.Spec.Size)} })
-
-			ctx, stop := context.WithCancel(ctx)
-			var readers sync.WaitGroup
-			defer readers.Wait()
-			defer stop()
-			replay(ctx, t, &readers, cache)
-
-			var writer sync.WaitGroup
-			writer.Go(func() { scribble(ctx, t, direct, rounds()) })
-			written := make(chan struct{})
-			go func() { writer.Wait(); close(written) }()
-			compare(ctx, t, cache, direct)
-			for done := false; !done; {
-				select {
-				case <-written:
-					done = true
-				default:
-					compare(ctx, t, cache, direct)
-				}
-			}
-			last := must(direct.Create(ctx, widget("last", 0)))(t)
-			if err := cache.WaitFor(ctx, last.ResourceVersion); err != nil {
-				t.Fatal(err)
-			}
-			if got := cache.Get(client.Key{Namespace: "default", Name: "last"}); got == nil || got.UID != last.UID {
-				t.Errorf("the cache doesn't have what it was waited for: %+v", got)
-			}
-			compare(ctx, t, cache, direct)
-			if err := direct.DeleteCollection(ctx); err != nil {
-				t.Fatal(err)
-			}
-			counters := cache.Counters()
-			if proxy.Spoiled.Load() == 0 || counters.Relists.Load() == 0 {
-				t.Errorf("%d answers were spoiled, %d relists: the test is worth nothing", proxy.Spoiled.Load(), counters.Relists.Load())
-			}
-			t.Logf("%d lists, %d watches, %d events, %d spoiled", counters.Lists.Load(), counters.Watches.Load(), counters.Events.Load(), proxy.Spoiled.Load())
-		})
+		for _, selector := range []string{"", inFront} {
+			t.Run(name+" "+selector, func(t *testing.T) { cacheModel(t, s, direct, paged, client.Labels(selector)) })
+		}
 	}
 }
 
-// replay follows the cache by both kinds of subscription, and checks that each change fits the one before it.
+func cacheModel(t *testing.T, s *servertest.Server, direct client.Collection[Widget], paged bool, selected client.Option) {
+	ctx := boundedModel(t)
+	plan := newChaos(t)
+	plan.expired = true
+	widgets, proxy := faulty(t, s.URL, func(r *http.Request) faultproxy.Fault {
+		if paged && r.URL.Query().Get("sendInitialEvents") != "" {
+			return faultproxy.Fault{Status: 422, Reason: "Invalid"}
+		}
+		return plan.plan(r)
+	})
+	cache, err := client.StartCache(ctx, widgets, selected, client.Backoff(time.Millisecond, 10*time.Millisecond), client.PageSize(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	defer cache.Close()
+	cache.AddIndex("size", func(w *Widget) []string { return []string{strconv.Itoa(w.Spec.Size)} })
+	replay(ctx, t, &readers, cache)
+
+	var writer sync.WaitGroup
+	writer.Go(func() { scribble(ctx, t, direct, rounds()/2) })
+	written := make(chan struct{})
+	go func() { writer.Wait(); close(written) }()
+	compare(ctx, t, cache, direct, selected)
+	for done := false; !done; {
+		select {
+		case <-written:
+			done = true
+		default:
+			compare(ctx, t, cache, direct, selected)
+		}
+	}
+	last := must(direct.Create(ctx, placed("last", 0, true)))(t)
+	if err := cache.WaitFor(ctx, last.ResourceVersion); err != nil {
+		t.Fatal(err)
+	}
+	if got := cache.Get(client.Key{Namespace: "default", Name: "last"}); got == nil || got.UID != last.UID {
+		t.Errorf("the cache doesn't have what it was waited for: %+v", got)
+	}
+	compare(ctx, t, cache, direct, selected)
+	cache.Close()
+	readers.Wait()
+	indexed := map[*Widget]bool{}
+	for object := range cache.All() {
+		for found := range cache.Indexed("size", strconv.Itoa(object.Spec.Size)) {
+			indexed[found] = indexed[found] || found == object
+		}
+	}
+	for object, right := range indexed {
+		if !right {
+			t.Errorf("the index has %+v, which isn't in the cache", object)
+		}
+	}
+	if len(indexed) != cache.Len() {
+		t.Errorf("the index has %d objects, and the cache %d", len(indexed), cache.Len())
+	}
+	if err := direct.DeleteCollection(ctx); err != nil {
+		t.Fatal(err)
+	}
+	counters := cache.Counters()
+	if proxy.Spoiled.Load() == 0 || counters.Relists.Load() == 0 || counters.Events.Load() < counters.Watches.Load() {
+		t.Error("too little happened: the test is worth nothing")
+	}
+	t.Logf("%d lists, %d watches, %d events, %d spoiled", counters.Lists.Load(), counters.Watches.Load(), counters.Events.Load(), proxy.Spoiled.Load())
+}
+
+// replay follows the cache by both kinds of subscription, checks that each change fits the one before it, and that they end,
+// with the cache, at what the cache has.
 func replay(ctx context.Context, t *testing.T, readers *sync.WaitGroup, cache *client.Cache[Widget]) {
-	for name, changes := range map[string]func(context.Context) func(func(client.Change[Widget], error) bool){
-		"newest": func(ctx context.Context) func(func(client.Change[Widget], error) bool) { return cache.Changes(ctx) },
-		"every":  func(ctx context.Context) func(func(client.Change[Widget], error) bool) { return cache.EveryChange(ctx) },
-	} {
+	for name, changes := range map[string]iter.Seq2[client.Change[Widget], error]{"newest": cache.Changes(ctx), "every": cache.EveryChange(ctx)} {
 		readers.Go(func() {
 			known := map[client.Key]*Widget{}
-			for change, err := range changes(ctx) {
+			for change, err := range changes {
 				if err != nil {
-					return
+					if !errors.Is(err, client.ErrClosed) {
+						t.Errorf("%s: it ends with %v", name, err)
+					}
+					break
 				}
 				old := known[change.Key]
 				ok := false
@@ -339,15 +420,24 @@ func replay(ctx context.Context, t *testing.T, readers *sync.WaitGroup, cache *c
 					time.Sleep(time.Millisecond) // a slow subscriber, for which changes are put together
 				}
 			}
+			objects, version := cache.Snapshot()
+			for _, object := range objects {
+				if known[client.Key{Namespace: object.Namespace, Name: object.Name}] != object {
+					t.Errorf("%s: at version %s it wasn't told of %+v", name, version, object)
+				}
+			}
+			if len(known) != len(objects) {
+				t.Errorf("%s: it knows of %d objects, and the cache of %d", name, len(known), len(objects))
+			}
 		})
 	}
 }
 
-// compare checks that the cache is what a list at its version is, and that its index is that of its objects.
-func compare(ctx context.Context, t *testing.T, cache *client.Cache[Widget], direct client.Collection[Widget]) {
+// compare checks that the cache is what a list at its version is.
+func compare(ctx context.Context, t *testing.T, cache *client.Cache[Widget], direct client.Collection[Widget], selected client.Option) {
 	t.Helper()
 	objects, version := cache.Snapshot()
-	list, err := direct.List(ctx, client.At(version))
+	list, err := direct.List(ctx, selected, client.At(version))
 	if err != nil {
 		t.Fatal(err)
 	}

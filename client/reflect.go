@@ -305,10 +305,7 @@ func (f *reflector[T]) failed(err error) time.Duration {
 		f.pause.reset()
 	}
 	f.lastFail, f.lastFailure = now, err
-	pause := f.pause.next()
-	if refusal, ok := errors.AsType[*StatusError](err); ok {
-		pause = max(pause, refusal.RetryAfter)
-	}
+	pause := f.pause.after(err)
 	f.call.counters.Failures.Add(1)
 	f.from.c.log.Warn("reflecting failed, going on", "resource", f.from.String(), "version", f.version, "after", pause.Round(time.Millisecond), "error", err)
 	return pause

@@ -39,7 +39,7 @@ type request struct {
 func (c *Client) answer(ctx context.Context, r *request) ([]byte, error) {
 	if c.timeout > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, fmt.Errorf("no answer within %v: %w", c.timeout, context.DeadlineExceeded))
+		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, c.late())
 		defer cancel()
 	}
 	response, err := c.send(ctx, r)
@@ -61,35 +61,49 @@ func (c *Client) answer(ctx context.Context, r *request) ([]byte, error) {
 	return body.Bytes(), nil
 }
 
+// late is the error of a request that isn't answered within the timeout.
+func (c *Client) late() error {
+	return fmt.Errorf("no answer within %v: %w", c.timeout, context.DeadlineExceeded)
+}
+
 // send sends the request until it's answered with something else than "come back later", and returns the answer if it's a
 // success. It waits for as long as the server says, unless ctx ends before that: then the answer is the error at once.
-//
-// What is answered 401 is sent once more if there may be a newer credential by now: the server hasn't looked at it.
 func (c *Client) send(ctx context.Context, r *request) (*http.Response, error) {
-	for renewed := false; ; {
-		sent := time.Now()
-		response, err := c.attempt(ctx, r)
-		if err != nil || response.StatusCode < 300 {
+	for {
+		response, err := c.try(ctx, r)
+		refusal, ok := errors.AsType[*StatusError](err)
+		if !ok || refusal.RetryAfter == 0 || refusal.Code != http.StatusTooManyRequests && refusal.Code != http.StatusServiceUnavailable {
 			return response, err
 		}
-		refusal := readRefusal(response)
-		if refusal.Code == http.StatusUnauthorized && len(c.refused) > 0 && !renewed {
-			for _, refused := range c.refused {
-				refused(sent)
-			}
-			renewed = true
-			continue
-		}
-		if refusal.RetryAfter == 0 || refusal.Code != http.StatusTooManyRequests && refusal.Code != http.StatusServiceUnavailable {
-			return nil, refusal
-		}
-		pause := refusal.RetryAfter + rand.N(refusal.RetryAfter/10+1) // not all clients at once
+		pause := refusal.pause()
 		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < pause {
 			return nil, refusal
 		}
 		c.log.InfoContext(ctx, "the server asks to come back later", "method", r.method, "path", r.path, "code", refusal.Code, "after", pause)
 		if err := sleep(ctx, pause); err != nil {
 			return nil, errors.Join(err, refusal)
+		}
+	}
+}
+
+// pause is RetryAfter and a little more by chance, so that not all clients come back at once.
+func (e *StatusError) pause() time.Duration { return e.RetryAfter + rand.N(e.RetryAfter/10+1) }
+
+// try sends the request and returns the answer if it's a success; a refusal is a *StatusError. What is answered 401 is sent
+// once more if there may be a newer credential by now: the server hasn't looked at it.
+func (c *Client) try(ctx context.Context, r *request) (*http.Response, error) {
+	for renewed := false; ; renewed = true {
+		sent := time.Now()
+		response, err := c.attempt(ctx, r)
+		if err != nil || response.StatusCode < 300 {
+			return response, err
+		}
+		refusal := readRefusal(response)
+		if refusal.Code != http.StatusUnauthorized || len(c.refused) == 0 || renewed {
+			return nil, refusal
+		}
+		for _, refused := range c.refused {
+			refused(sent)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -23,7 +24,7 @@ const (
 
 // Watch yields the events of one connection, from the version that Since gives, or else first all that there is as Added.
 // It ends without an error where the server ends it, usually after half an hour to an hour. An error is the last that it
-// yields: a refusal, an ERROR event as a *StatusError (ErrExpired if history is gone), a connection that was cut
+// yields: a refusal (also one with a RetryAfter), an ERROR event as a *StatusError (ErrExpired if history is gone), a connection that was cut
 // (io.ErrUnexpectedEOF), an object that doesn't fit (ErrType), or why ctx ended. Follow is for who wants more than one
 // connection's worth.
 func (r Collection[T]) Watch(ctx context.Context, options ...Option) iter.Seq2[Event[T], error] {
@@ -62,15 +63,22 @@ type received[T any] struct {
 	initialEnd bool // a bookmark that ends the initial state
 }
 
-// open opens a watch. The query isn't changed.
+// open opens a watch. The query isn't changed. A refusal is an error at once, with its RetryAfter: those who follow pause. So is
+// a server that accepts the connection and sends no head of an answer within the client's timeout; only events are waited for
+// without a bound.
 func (r Collection[T]) open(ctx context.Context, query url.Values, bookmarks bool) (*connection[T], error) {
 	query = maps.Clone(query)
 	query.Set("watch", "true")
 	if bookmarks {
 		query.Set("allowWatchBookmarks", "true")
 	}
-	inner, cancel := context.WithCancel(ctx)
-	response, err := r.c.send(inner, &request{method: http.MethodGet, path: r.path(r.namespace, "", ""), query: query})
+	inner, end := context.WithCancelCause(ctx)
+	cancel := func() { end(context.Canceled) }
+	if r.c.timeout > 0 {
+		late := time.AfterFunc(r.c.timeout, func() { end(r.c.late()) })
+		defer late.Stop()
+	}
+	response, err := r.c.try(inner, &request{method: http.MethodGet, path: r.path(r.namespace, "", ""), query: query})
 	if err != nil {
 		cancel()
 		return nil, err

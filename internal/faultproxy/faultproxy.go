@@ -19,6 +19,8 @@ import (
 type Fault struct {
 	// Delay is how long the request waits first.
 	Delay time.Duration
+	// Hang leaves the request without an answer until the client goes.
+	Hang bool
 	// Status, if it isn't 0, is answered by the proxy; Reason goes with it, and RetryAfter in seconds if it isn't 0.
 	Status     int
 	Reason     string
@@ -89,6 +91,11 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-r.Context().Done():
 			return
 		}
+	}
+	if fault.Hang {
+		p.Spoiled.Add(1)
+		<-r.Context().Done()
+		return
 	}
 	if fault.Status != 0 {
 		p.refuse(w, fault)
