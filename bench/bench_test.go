@@ -331,3 +331,36 @@ func TestKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestKnownIsNarrow: what is known of some requests hides neither what a watch says nor what an object is.
+func TestKnownIsNarrow(t *testing.T) {
+	text, err := testdata.ReadFile("testdata/requests.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := parseRequests(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct{ request, fields string }{
+		{"GET $W?watch=true&timeoutSeconds=1&fieldSelector=metadata.name=a", "code, event 0.type, event 0.object.spec.color, event 0.object.metadata.labels.tier, event 1.type"},
+		{"GET $W?watch=true&timeoutSeconds=1&resourceVersion=$now;", "code, event 0.type, event 0.object.spec.color, event 1.type"},
+		{"GET $W?watch=true&timeoutSeconds=1&resourceVersion=$now;&labelSelector=tier=front", "code, event 0.type, event 0.object.metadata.labels.tier, event 1.type"},
+		{"GET $W?watch=true&timeoutSeconds=1&resourceVersion=1", "code"},
+		{"GET $W/a", "code, .spec.color, .metadata.labels.tier, .metadata.name"},
+		{"GET $W?limit=1", "code, .items[0].spec.color, .metadata.continue"},
+	} {
+		i := slices.IndexFunc(all, func(r request) bool { return r.String() == tc.request })
+		if i < 0 {
+			t.Errorf("%s isn't among the requests", tc.request)
+			continue
+		}
+		for field := range strings.SplitSeq(tc.fields, ", ") {
+			for _, k := range known {
+				if k.isOf(all[i]) && k.field.MatchString(field) {
+					t.Errorf("%s: any %s is taken for known: %s", tc.request, field, k.why)
+				}
+			}
+		}
+	}
+}

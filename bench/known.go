@@ -41,7 +41,7 @@ var known = []difference{
 	but(`^(GET|POST|DELETE) (\$C$|\$G/widgets|/apis/differ.example.com/v0|/apis/none|/apis/differ.example.com/v1/(nothing|namespaces/default/(nothing|clusterwidgets)))`, `^(body|header Content-Type|header Cache-Control|\.)`, "404 has a Status (ours); the peer's last handler says it in plain text"),
 	but(`/(readyz/none|nothing|openapi/v3/none)$`, `^(code|body|header|\.)`, "404 has a Status (ours)"),
 	but(`^(GET|POST) /(healthz|livez|readyz)`, `^(body|code|header|\.)`, "the checks are those of the server's own parts (ours)"),
-	but(`/namespaces//`, ``, "a path with an empty segment is 400 (ours)"),
+	but(`/namespaces//`, `^(code|body|header Content-Type|\.)`, "a path with an empty segment is 400 (ours)"),
 	but(`^POST /apis/differ.example.com/v1/watch/`, ``, "405: the peer closes the connection"),
 	but(`^(POST|DELETE) \$W/x$`, ``, "a POST with a name in its path is 405 (ours): the peer creates an object, which is then deleted"),
 	but(`^(PUT|PATCH) \$W$`, `^(code|\.code|\.reason|\.details)`, "a PUT or PATCH without a name in its path is 405 (ours)"),
@@ -49,7 +49,9 @@ var known = []difference{
 	but(`^DELETE \$G/widgets$`, `^code$`, "objects of all namespaces can be deleted at once (ours)"),
 
 	// Parameters.
-	but(`[?&](limit=-1|sendInitialEvents=x|watch=x|force=x|gracePeriodSeconds=-1|orphanDependents=x)`, ``, "a parameter whose value can't be meant is 400 (ours)"),
+	but(`[?&](limit=-1|force=x|gracePeriodSeconds=-1|orphanDependents=x)`, ``, "a parameter whose value can't be meant is 400 (ours)"),
+	but(`[?&]sendInitialEvents=x`, `^(code|(event 0)?\.(code|reason|message|details)\b)`, "a parameter whose value can't be meant is 400 (ours)"),
+	but(`[?&]watch=x`, `^(code|event 0\.)`, "a parameter whose value can't be meant is 400 (ours); the peer watches"),
 	but(`^DELETE \$C/c1$`, ``, "as the peer took gracePeriodSeconds=-1 for a word, the object is gone there"),
 	but(`^GET .*resourceVersion=(x|-1|99999999999999999999999)`, `^(code|(event 0)?\.code|(event 0)?\.reason)$`, "400 (ours): the peer's 500 makes clients try again"),
 	but(`^GET \$W\?limit=2&continue=.*&resourceVersion=0$`, `^\.(items|metadata)`, "the limit holds for every page (ours); the peer answers with all the rest"),
@@ -71,8 +73,9 @@ var known = []difference{
 	but(`^DELETE \$W\?labelSelector=set=d&`, `^\.items\[\d\]\.metadata\.(deletion\w+|finalizers|generation|managedFields.*)$`, "a deleted collection is shown as its deletion left it (ours); the peer shows it as it was"),
 
 	// Watches.
-	but(`^GET \$W/a\?watch=true`, ``, "a watch of one object (ours): the peer answers with the object"),
-	but(`watch=`, `^(event \d+\.type|event \d+\.object)`, "initial events come in key order (ours), and history reaches further back (ours)"),
+	but(`^GET \$W/a\?watch=true`, `^event \d+\.`, "a watch of one object (ours): the peer answers with the object"),
+	but(`watch=true&timeoutSeconds=1&resourceVersion=1$`, `^event \d+\.(type|object\.)`, "history reaches further back (ours): the peer says 410"),
+	but(`watch=true&timeoutSeconds=1&resourceVersion=99999999$`, `^event 0\.(type|object\.)`, "a watch from a version that isn't there yet is 410 (ours); the peer waits for it"),
 
 	// Definitions.
 	but(`^(POST|PUT|PATCH) \$CRDS`, `\.status\b`, "a definition is established in the answer to its POST (ours)"),

@@ -39,8 +39,6 @@ func (b BookmarkOf) AppendObject(dst []byte) []byte {
 	dst = appendString(append(dst, `{"kind":`...), b.Kind)
 	dst = appendString(append(dst, `,"apiVersion":`...), b.APIVersion)
 	dst = appendString(append(dst, `,"metadata":{"resourceVersion":`...), b.ResourceVersion)
-	// A null creationTimestamp is what typed clients of kube-apiserver are used to.
-	dst = append(dst, `,"creationTimestamp":null`...)
 	if b.InitialEnd {
 		dst = append(dst, `,"annotations":{"`+InitialEventsEnd+`":"true"}`...)
 	}

@@ -334,7 +334,7 @@ func TestServeWithSweeper(t *testing.T) {
 
 func TestBookmarkFrame(t *testing.T) {
 	got := string(AppendBookmark(nil, BookmarkOf{APIVersion: "example.com/v1", Kind: "Widget", ResourceVersion: "12", InitialEnd: true}))
-	want := `{"type":"BOOKMARK","object":{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"resourceVersion":"12","creationTimestamp":null,"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
+	want := `{"type":"BOOKMARK","object":{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"resourceVersion":"12","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
 	if got != want {
 		t.Errorf("got  %swant %s", got, want)
 	}
