@@ -127,7 +127,7 @@ func (h *handler) logRefusal(w *response, r *http.Request, err error) {
 		h.log.Debug("unauthorized", "reason", err.Error(), "path", shortPath(r), "from", r.RemoteAddr, "audit_id", w.auditID)
 		return
 	}
-	if left, ok := h.identity.refusals.Allow(time.Now()); ok {
+	if left, ok := h.identity.refusals.Allow(time.Now(), clientOf(r)); ok {
 		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
 		h.log.Info("unauthorized", "reason", clip.To(reason, maxRefusalReason), "path", shortPath(r), "from", r.RemoteAddr, "audit_id", w.auditID, "not_logged_before", left)
 	}

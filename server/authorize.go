@@ -115,7 +115,8 @@ func (h *handler) mayStill(ctx context.Context, w *openWatch) bool {
 	if err == nil || ctx.Err() != nil {
 		return true
 	}
-	if left, ok := h.identity.refusals.Allow(time.Now()); ok {
+	const nobody = "" // no request causes this
+	if left, ok := h.identity.refusals.Allow(time.Now(), nobody); ok {
 		reason := clip.To(strings.ReplaceAll(err.Error(), "\n", "; "), maxRefusalReason)
 		h.log.Info("a watch ends, because the credential of its user doesn't count any more", "reason", reason, "resource", w.resource, "not_logged_before", left)
 	}

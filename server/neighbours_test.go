@@ -5,14 +5,17 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
 
 // neighbours are two clients of one server, at two addresses of the loopback: what the first does must not keep the second
@@ -20,12 +23,12 @@ import (
 const firstAddress, secondAddress = "127.0.0.1", "127.0.0.2"
 
 // neighbour returns a client at the second address.
-func neighbour(t *testing.T, url string) func(method, path, body string) (int, string) {
+func neighbour(t *testing.T, url string) func(method, path, body string, headers ...string) (int, string) {
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(secondAddress)}}
 	transport := &http.Transport{DialContext: dialer.DialContext}
 	t.Cleanup(transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport}
-	return func(method, path, body string) (int, string) {
+	return func(method, path, body string, headers ...string) (int, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
 		if err != nil {
@@ -34,6 +37,9 @@ func neighbour(t *testing.T, url string) func(method, path, body string) (int, s
 		r.Header.Set("Content-Type", "application/json")
 		if method == http.MethodPatch {
 			r.Header.Set("Content-Type", "application/merge-patch+json")
+		}
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
 		}
 		res, err := client.Do(r)
 		if err != nil {
@@ -227,5 +233,67 @@ func TestNeighboursOfAWebhook(t *testing.T) {
 	})
 	if code, text := neighbour(t, s.URL)(http.MethodGet, things2Path+"/second", ""); code != http.StatusOK || !strings.Contains(text, `"length":3`) {
 		t.Errorf("the second's: %d %.200s", code, text)
+	}
+}
+
+// TestNeighboursRefused: one address is refused all the time, and resets watches before they're answered. Another one is
+// served meanwhile, and what it's refused is in the log. The proof at the test's end asks that no watch stays open.
+func TestNeighboursRefused(t *testing.T) {
+	t.Parallel()
+	const path, tries = "/api/v1/namespaces/default/configmaps", 3 // so few that two clients have as many lines in a second
+	var log buffer
+	tokens := filepath.Join(t.TempDir(), "tokens.csv")
+	writeFile(t, tokens, csvTokens)
+	s := servertest.New(t, func(s *server.Server) {
+		s.Log = slog.New(slog.NewTextHandler(&log, nil))
+		s.Access.TokenAuthFile = tokens
+	})
+	var first sync.WaitGroup
+	stop := make(chan struct{})
+	stopped := func() bool {
+		select {
+		case <-stop:
+			return true
+		default:
+			return false
+		}
+	}
+	first.Go(func() {
+		for !stopped() {
+			if res, _ := s.Do(http.MethodGet, path, "", "Authorization", "Bearer wrong"); res.StatusCode != http.StatusUnauthorized {
+				t.Errorf("with a wrong token: %s", res.Status)
+			}
+		}
+	})
+	first.Go(func() {
+		for !stopped() {
+			c, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			fmt.Fprintf(c, "GET %s?watch=true HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer alice-token\r\n\r\n", path)
+			if tcp, ok := c.(*net.TCPConn); ok {
+				tcp.SetLinger(0) // a reset
+			}
+			c.Close()
+		}
+	})
+	until(t, "lines of the first's are left out of the log", func() bool {
+		return strings.Count(log.String(), "from="+firstAddress) >= 10
+	})
+	do := neighbour(t, s.URL)
+	for range tries {
+		if code, _ := do(http.MethodGet, path, "", "Authorization", "Bearer wrong"); code != http.StatusUnauthorized {
+			t.Errorf("the second with a wrong token: %d", code)
+		}
+		if code, text := do(http.MethodGet, path, "", "Authorization", "Bearer bob-token"); code != http.StatusOK {
+			t.Errorf("the second: %d %.200s", code, text)
+		}
+	}
+	close(stop)
+	first.Wait()
+	if n := strings.Count(log.String(), "from="+secondAddress); n != tries {
+		t.Errorf("%d lines of the log are about the second's refusals, want %d", n, tries)
 	}
 }

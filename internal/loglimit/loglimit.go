@@ -9,25 +9,29 @@ import (
 // Lines is how many lines a Limit allows in a second: so many show what happens.
 const Lines = 20
 
-// Limit counts lines of a log. The zero value is ready, and safe for concurrent use.
+// Limit counts lines of a log, and whose requests caused them: one client has at most as many as it leaves to others. The zero value is ready, and safe for concurrent use.
 type Limit struct {
 	mu     sync.Mutex // guards what follows; a leaf
 	second int64
 	lines  int
+	of     map[string]int // of these, by client
 	left   int // out of the log since the last line
 }
 
-// Allow tells whether there may be a line now, and how many were left out before it.
-func (l *Limit) Allow(now time.Time) (left int, ok bool) {
+// Allow tells whether there may be a line now about a request of a client, such as an address, and how many lines were left
+// out before it.
+func (l *Limit) Allow(now time.Time, client string) (left int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if now.Unix() != l.second {
-		l.second, l.lines = now.Unix(), 0
+		l.second, l.lines, l.of = now.Unix(), 0, map[string]int{}
 	}
-	if l.lines++; l.lines > Lines {
+	if l.of[client] >= Lines-l.lines {
 		l.left++
 		return 0, false
 	}
+	l.lines++
+	l.of[client]++
 	left, l.left = l.left, 0
 	return left, true
 }

@@ -123,7 +123,8 @@ func (p *port) awaited(next http.Handler) http.Handler {
 // refuse answers a client that isn't let in, and closes its connection: a stranger gets one answer for each handshake that it pays
 // for. Anybody can cause the lines of the log, so they're bounded.
 func (p *port) refuse(w http.ResponseWriter, r *http.Request, why, answer string) {
-	if left, ok := p.refusals.Allow(time.Now()); ok {
+	address, _, _ := net.SplitHostPort(r.RemoteAddr)
+	if left, ok := p.refusals.Allow(time.Now(), address); ok {
 		p.log.Warn("refused at the cluster's port: "+why, "client", r.RemoteAddr, "not_logged_before", left)
 	}
 	w.Header().Set("Connection", "close")
