@@ -147,7 +147,7 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Obje
 	given := len(w.warnings)
 	for try := 1; ; try++ {
 		o := in
-		if generate || w.takesTurns() { // each attempt starts from the object as it came: hooks may depend on the name
+		if generate || w.res.turn != nil { // each attempt starts from the object as it came: hooks may depend on the name
 			o, w.warnings = in.Clone(), w.warnings[:given]
 		}
 		if generate {
@@ -163,6 +163,7 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Obje
 			return nil, err
 		}
 		rev, err := w.storeCreate(w.inItsTurn(ctx), key, raw, conds)
+		w.unknown = errors.Is(err, storage.ErrUnknownOutcome)
 		if err == nil {
 			return cacher.NewObject(key, raw, rev), nil
 		}

@@ -93,7 +93,7 @@ func TestTurnsOfMessages(t *testing.T) {
 					}
 				}
 				spec.ClusterIP = fmt.Sprint("attempt-", attempts)
-				return func(storage.Revision, error) {}, nil
+				return func(storage.Revision) {}, nil
 			},
 		})
 	})

@@ -27,8 +27,9 @@ type resource struct {
 	endpoints  []*Endpoint // one for each served version; none while its names aren't accepted
 	storage    *Endpoint   // of the version in which objects are stored; it may not be served
 
-	answered bool // its objects are questions, and none is stored; it has no cache
-	custom        // what a definition adds; zero for Go types, but for versions
+	turn     *turn // in which what only one of its objects may have is decided; nil if there's nothing like that
+	answered bool  // its objects are questions, and none is stored; it has no cache
+	custom         // what a definition adds; zero for Go types, but for versions
 }
 
 // custom is a definition's part in a resource: see definitions.go and convert.go.

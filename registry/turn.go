@@ -3,51 +3,193 @@ package registry
 import (
 	"context"
 	"errors"
+	"slices"
+	"sync"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
 // What only one object may have, an address or the names of a definition, is decided by what all objects have. It's decided in
-// turns: a write that takes something has the condition that no other one has taken anything since the caches were looked at
-// (storage.WithTurn). If one has, the write begins again. Writes that take nothing don't notice. So of two writes that found
-// the same free only one is stored, also if the client of one has left, and nobody knows whether etcd did what it asked for.
+// turns: a write that takes something has the condition that the turn is the one that was read before the caches were looked at.
 //
-// Definitions always take turns. Addresses and ports do where processes share a store; within one process whoever takes some
-// holds a lock, and keeps them (Type.Claim), so that Services can be written at the same time.
+// Definitions always take the turn that they write in, and so do addresses and ports where processes share a store: of two
+// writes that found the same free only one is stored, and the other one begins again. Writes that take nothing don't notice.
+//
+// Within one process addresses and ports are held from when a write takes them until it's stored (Type.Claim). So such writes
+// leave the turn as it is, and can be done at the same time. Only what a write took of which nobody knows whether it was, or will
+// be, stored stays held, and the next write that takes something ends that: it gives the turn a new revision. What was written
+// in the old one is stored by then, or never will be.
 
-// turnsPrefix is where the turns are, one for each kind of objects that take something.
+// turnsPrefix is where the turns are, one for each resource whose objects take something.
 const turnsPrefix = storage.Own + "turns/"
 
-// takesTurns tells whether writes of the resource's objects take something in turns.
-func (e *Endpoint) takesTurns() bool {
-	t := e.res.storage.typed
-	return t != nil && (t.begin != nil || t.Claim != nil && e.res.registry.shared)
+// turn is that of a resource. Its methods are safe for concurrent use.
+type turn struct {
+	registry *Registry
+	key      string
+	passes   bool // each write that takes something takes the turn
+
+	// ending has capacity 1 and is full while somebody calls end. It's a channel, because waiting for it must end with the
+	// request. It's never closed.
+	ending chan struct{}
+
+	mu   sync.Mutex       // guards at and open; a leaf
+	at   storage.Revision // of the key, as far as is known; 0: nobody has taken the turn
+	open []taken          // at most as many as writes that took something were under way at once
 }
 
-// readTurn reads the turn in which the write decides what its object takes, and waits until the caches have all
-// that was taken before.
-func (w *write) readTurn(ctx context.Context) error {
-	if !w.takesTurns() || w.dryRun {
+// taken is what a write took of which nobody knows whether it was, or will be, stored.
+type taken struct {
+	in     storage.Revision // the turn's
+	settle Settle
+}
+
+// newTurn returns the turn of a resource with a type, or nil if its objects take nothing.
+func newTurn(res *resource, t *Type) *turn {
+	if t.Claim == nil && t.begin == nil {
 		return nil
 	}
-	r := w.res.registry
-	w.turn = storage.Condition{Key: turnsPrefix + w.Plural + "." + w.Group}
-	kv, err := r.store.Get(ctx, w.turn.Key)
+	return &turn{
+		registry: res.registry, key: turnsPrefix + res.plural + "." + res.group,
+		passes: t.begin != nil || res.registry.shared, ending: make(chan struct{}, 1),
+	}
+}
+
+// read returns the turn's revision in the store.
+func (t *turn) read(ctx context.Context) (storage.Revision, error) {
+	kv, err := t.registry.store.Get(ctx, t.key)
 	if err != nil && !errors.Is(err, storage.ErrNotFound) {
+		return 0, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at = kv.Revision
+	return t.at, nil
+}
+
+// known returns the turn's revision as far as it's known. A write in a turn that is over isn't done, and reads it.
+func (t *turn) known() storage.Revision {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.at
+}
+
+// leave notes what a write took in a turn of which nobody knows whether it's stored.
+func (t *turn) leave(in storage.Revision, settle Settle) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.open = append(t.open, taken{in, settle})
+}
+
+// left returns what was left.
+func (t *turn) left() []taken {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open
+}
+
+// end ends what was left before: none of it is stored any more that the caches don't show then. A turn whose revision isn't
+// theirs has excluded them: etcd does whatever it does of them either before the turn got that revision, or never.
+func (t *turn) end(ctx context.Context) error {
+	if len(t.left()) == 0 {
+		return nil
+	}
+	select {
+	case t.ending <- struct{}{}:
+		defer func() { <-t.ending }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	open := t.left() // what is left from now on may be of the new turn
+	now, err := t.read(ctx)
+	if err == nil && slices.ContainsFunc(open, func(o taken) bool { return o.in == now }) {
+		now, err = t.pass(ctx, now)
+	}
+	if err != nil {
 		return err
 	}
-	w.turn.Revision = kv.Revision // 0 if nobody has taken anything yet
-	if err := w.waitFor(ctx, kv.Revision); err != nil {
+	shown, err := t.registry.cacher.Barrier(ctx)
+	if err != nil {
 		return err
 	}
-	r.definitions.catchUp()
+	t.mu.Lock()
+	t.at, t.open = now, t.open[len(open):]
+	t.mu.Unlock()
+	for _, o := range open {
+		o.settle(shown)
+	}
+	return nil
+}
+
+// pass gives the turn a new revision.
+func (t *turn) pass(ctx context.Context, now storage.Revision) (storage.Revision, error) {
+	if now == 0 {
+		return t.registry.store.Create(ctx, t.key, nil)
+	}
+	return t.registry.store.Update(ctx, t.key, nil, now)
+}
+
+// readTurn reads the turn in which the write decides what its object takes, and waits until the caches have all that was taken
+// before. An attempt after the first one reads it from the store: it may have begun again because the turn was over.
+func (w *write) readTurn(ctx context.Context) (err error) {
+	t := w.res.turn
+	if t == nil || w.dryRun {
+		return nil
+	}
+	if err := t.end(ctx); err != nil {
+		return err
+	}
+	if first := w.turn.Key == ""; first && !t.passes {
+		w.turn = storage.Condition{Key: t.key, Revision: t.known()}
+		return nil
+	}
+	w.turn.Key = t.key
+	if w.turn.Revision, err = t.read(ctx); err != nil {
+		return err
+	}
+	if err := w.waitFor(ctx, w.turn.Revision); err != nil {
+		return err
+	}
+	w.res.registry.definitions.catchUp()
 	return nil
 }
 
 // inItsTurn returns a context with which the write is done only in the turn that was read, if it takes something.
 func (w *write) inItsTurn(ctx context.Context) context.Context {
-	if w.turn.Key == "" || w.typed != nil && w.typed.Claim != nil && w.settle == nil {
+	switch t := w.res.turn; {
+	case w.turn.Key == "", w.typed != nil && w.typed.Claim != nil && w.settle == nil:
 		return ctx
+	case t.passes:
+		return storage.WithTurn(ctx, w.turn)
 	}
-	return storage.WithTurn(ctx, w.turn)
+	return storage.InTurn(ctx, w.turn)
+}
+
+// claim takes what only the object may have, if its type says so. obj is its value.
+func (w *write) claim(obj Typed, next, prev *object.Object) (err error) {
+	if w.typed == nil || w.typed.Claim == nil || w.Subresource != whole {
+		return nil
+	}
+	w.settled(nil) // an earlier attempt
+	w.settle, err = w.typed.claim(obj, next, prev, w.dryRun)
+	return err
+}
+
+// settled ends what was claimed for an object, if anything was. stored is the object, with revision 0 or nil if it isn't known to
+// be stored.
+func (w *write) settled(stored *cacher.Object) {
+	settle := w.settle
+	if w.settle = nil; settle == nil {
+		return
+	}
+	switch t := w.res.turn; {
+	case w.unknown && !t.passes:
+		t.leave(w.turn.Revision, settle)
+	case stored == nil: // also if nobody knows, where the next write takes the turn: then it has excluded this one, or sees its object
+		settle(0)
+	default:
+		settle(stored.Revision)
+	}
 }

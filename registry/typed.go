@@ -76,9 +76,9 @@ type Type struct {
 	MayWrite func(ctx context.Context, obj, old Typed) error
 
 	// Claim takes what only one object may have, such as an address, for a valid object that is about to be stored, and
-	// completes the object with it. old is nil for a new object. Until settle is called, nobody else may take the same. If
-	// the write is tried again, settle is called first. Of a dry run nothing is stored, so it should take nothing. The error
-	// is a Status error. Writes of subresources claim nothing.
+	// completes the object with it. old is nil for a new object. Until settle is called, and the cache is at the revision that
+	// settle was called with, nobody else may take the same. If the write is tried again, settle is called first. Of a dry run
+	// nothing is stored, so it should take nothing. The error is a Status error. Writes of subresources claim nothing.
 	Claim func(obj, old Typed, dryRun bool) (settle Settle, err error)
 
 	// ToStored and FromStored turn a whole object into one of the version in which the resource is stored, and back. They
@@ -104,9 +104,10 @@ type Type struct {
 	written     func(ctx context.Context, rev storage.Revision) error
 }
 
-// Settle tells whoever took something for a write how that has ended: with the revision of the object that has it now, or
-// with an error. After an error of storage.ErrUnavailable or of a context the object may have been stored all the same.
-type Settle func(stored storage.Revision, err error)
+// Settle ends what was taken for a write: from a revision on the cache shows whether an object has it. 0 means that none has it,
+// because of this write. It's called once, when it's known whether the object is stored. That may be long after the write, which
+// then has ended without an answer.
+type Settle func(shown storage.Revision)
 
 // Forward says where objects of a kind go that are posted.
 type Forward struct {
@@ -177,6 +178,7 @@ func (r *Registry) Add(first Type, others ...Type) {
 	if !res.answered {
 		res.prefix = storage.PrefixOf(first.Group, first.Plural)
 	}
+	res.turn = newTurn(res, &first)
 	hash := ""
 	if !res.answered {
 		hash = storageVersionHash(first.kind())

@@ -35,6 +35,7 @@ type write struct {
 	shown     *form.Shown                     // how the answer shows the object
 	made      Typed                           // what is to be stored, as a value of its Go type, if there is one; see answerMade
 	settle    Settle                          // of what was claimed for the object; nil: nothing
+	unknown   bool                            // storage was given the object, and nobody knows whether it's stored
 	ends      []func()                        // see Attributes.OnEnd
 	turn      storage.Condition               // in which it was; without a Key there are no turns
 	warnings  []string                        // for the client, besides the answer
@@ -136,35 +137,12 @@ func (w *write) bracketed(ctx context.Context, store func() (*cacher.Object, err
 	}
 	defer end()
 	defer w.ended()
-	defer func() { w.settled(stored, err) }()
+	defer func() { w.settled(stored) }()
 	stored, err = store()
 	if err == nil && !w.dryRun {
 		err = w.res.written(ctx, stored.Revision)
 	}
 	return stored, err
-}
-
-// claim takes what only the object may have, if its type says so. obj is its value.
-func (w *write) claim(obj Typed, next, prev *object.Object) (err error) {
-	if w.typed == nil || w.typed.Claim == nil || w.Subresource != whole {
-		return nil
-	}
-	w.settled(nil, nil) // an earlier attempt
-	w.settle, err = w.typed.claim(obj, next, prev, w.dryRun)
-	return err
-}
-
-// settled ends what was claimed for an object, if anything was.
-func (w *write) settled(stored *cacher.Object, err error) {
-	if w.settle == nil {
-		return
-	}
-	rev := storage.Revision(0)
-	if stored != nil {
-		rev = stored.Revision
-	}
-	w.settle(rev, err)
-	w.settle = nil
 }
 
 // ended calls what hooks have asked to be called at the end of the write, or of an attempt at it.
@@ -228,6 +206,7 @@ func (w *write) compareAndSwap(ctx context.Context, old *cacher.Object, decide f
 		}
 		if !verdict {
 			stored, err := w.storeOutcome(w.inItsTurn(ctx), old, c)
+			w.unknown = errors.Is(err, storage.ErrUnknownOutcome)
 			if !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrOutOfTurn) {
 				return stored, err
 			}

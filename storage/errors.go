@@ -56,14 +56,19 @@ var (
 	ErrNoMajority = errors.New("no majority of the store's members")
 	// ErrUnavailable is returned when etcd can't answer now.
 	ErrUnavailable = errors.New("storage unavailable")
-	// ErrUnknownOutcome is returned by a write that etcd was given and didn't answer: it may have happened. It comes together
-	// with ErrUnavailable.
+	// ErrUnknownOutcome is returned by a write that etcd was given and didn't answer: it may have happened, or may happen yet.
+	// It comes together with ErrUnavailable, or with the error of the caller's context.
 	ErrUnknownOutcome = errors.New("whether the write happened is unknown")
 )
 
-// unanswered is Wrap for the error of a transaction that writes.
-func unanswered(op, key string, err error) error {
-	if err = Wrap(op, key, err); errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrNoMajority) {
+// unanswered is Wrap for the error of a transaction that writes, or of the read that would tell what has become of one. ctx is
+// that of its caller.
+func unanswered(ctx context.Context, op, key string, err error) error {
+	ended := ctx.Err()
+	if ended != nil { // etcd says that it has timed out, and only the caller's time is over
+		err = ended
+	}
+	if err = Wrap(op, key, err); ended != nil || errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrNoMajority) {
 		return fmt.Errorf("%w (%w)", err, ErrUnknownOutcome)
 	}
 	return err

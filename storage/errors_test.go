@@ -61,13 +61,20 @@ func TestWrap(t *testing.T) {
 func TestUnanswered(t *testing.T) {
 	for name, c := range map[string]struct {
 		err     error
+		ended   bool // the caller's context
 		unknown bool
 	}{
-		"etcd stopped": {etcderrors.ErrStopped, true},
-		"no leader":    {etcderrors.ErrNoLeader, false},
-		"too large":    {rpctypes.ErrRequestTooLarge, false},
+		"etcd stopped":    {err: etcderrors.ErrStopped, unknown: true},
+		"no leader":       {err: etcderrors.ErrNoLeader},
+		"too large":       {err: rpctypes.ErrRequestTooLarge},
+		"the client left": {err: etcderrors.ErrTimeout, ended: true, unknown: true},
 	} {
-		if err := unanswered("create", "/registry/x", c.err); errors.Is(err, ErrUnknownOutcome) != c.unknown {
+		ctx, cancel := context.WithCancel(t.Context())
+		if c.ended {
+			cancel()
+		}
+		err := unanswered(ctx, "create", "/registry/x", c.err)
+		if cancel(); errors.Is(err, ErrUnknownOutcome) != c.unknown || errors.Is(err, context.Canceled) != c.ended {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -14,6 +14,7 @@ type guardsKey struct{}
 // guards are conditions of a write that its caller knows nothing of. One without a Key is none.
 type guards struct {
 	fence, turn Condition
+	takesTurn   bool     // see WithTurn and InTurn
 	premise     *Premise // nil for none
 	notes       string   // see WithNote; "" for none
 }
@@ -34,7 +35,15 @@ func WithFence(ctx context.Context, fence Condition) context.Context {
 // address. A turn is a key that belongs to no object, with the revision that it had when it was read.
 func WithTurn(ctx context.Context, turn Condition) context.Context {
 	g := guardsOf(ctx)
-	g.turn = turn
+	g.turn, g.takesTurn = turn, true
+	return context.WithValue(ctx, guardsKey{}, g)
+}
+
+// InTurn is WithTurn for a write that doesn't take the turn: it fails with ErrOutOfTurn as well if somebody has taken it since it
+// was read. Such writes can be done at the same time, and none of them is done any more once the turn is taken.
+func InTurn(ctx context.Context, turn Condition) context.Context {
+	g := guardsOf(ctx)
+	g.turn, g.takesTurn = turn, false
 	return context.WithValue(ctx, guardsKey{}, g)
 }
 
@@ -103,25 +112,33 @@ func (g guards) list() (all []Condition) {
 // with returns the operations of a write with the guards.
 func (g guards) with(write clientv3.Op) []clientv3.Op {
 	ops := []clientv3.Op{write}
-	for _, key := range []string{g.turn.Key, g.notes} {
-		if key != "" {
-			ops = append(ops, clientv3.OpPut(key, ""))
-		}
+	for _, key := range g.written() {
+		ops = append(ops, clientv3.OpPut(key, ""))
 	}
 	return ops
+}
+
+// written returns the keys that a write writes besides its own.
+func (g guards) written() (keys []string) {
+	if g.takesTurn {
+		keys = append(keys, g.turn.Key)
+	}
+	if g.notes != "" {
+		keys = append(keys, g.notes)
+	}
+	return keys
 }
 
 // withoutSpace returns the operations of a deletion with the guards, none of which takes space; nil if with had none that does, or if
 // it can't be done so: to remove a turn that nobody has taken yet would take none.
 func (g guards) withoutSpace(deletion clientv3.Op) []clientv3.Op {
-	if g.turn.Key == "" && g.notes == "" || g.turn.Key != "" && g.turn.Revision == 0 {
+	keys := g.written()
+	if len(keys) == 0 || g.takesTurn && g.turn.Revision == 0 {
 		return nil
 	}
 	ops := []clientv3.Op{deletion}
-	for _, key := range []string{g.turn.Key, g.notes} {
-		if key != "" {
-			ops = append(ops, clientv3.OpDelete(key))
-		}
+	for _, key := range keys {
+		ops = append(ops, clientv3.OpDelete(key))
 	}
 	return ops
 }

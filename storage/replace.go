@@ -78,7 +78,7 @@ func (w *Writer) Pin(ctx context.Context) (_ context.Context, mine bool) {
 // Replace. Replaces wait for each other. A Replacement without keys makes a revision, too.
 //
 // Errors: plan's, as it is; ErrTooLarge for one that etcd doesn't take in one request; ErrNoSpace; ErrUnavailable; and ctx's.
-// After ctx's, and with ErrUnknownOutcome, the write may have happened.
+// With ErrUnknownOutcome the write may have happened, and without it, it hasn't.
 func (w *Writer) Replace(ctx context.Context, plan func() (Replacement, error)) (Revision, error) {
 	if w.gate == nil {
 		return 0, Wrap("replace", Root, errors.New("AllowReplace wasn't called"))
@@ -94,7 +94,7 @@ func (w *Writer) Replace(ctx context.Context, plan func() (Replacement, error)) 
 	res, err := w.client.Txn(ctx).Then(b.operations()...).Commit()
 	w.gate.replaces.Add(1) // after it: who pins the new number and takes a Barrier has the caches as they are from now on
 	if err != nil {
-		return 0, unanswered("replace", Root, err)
+		return 0, unanswered(ctx, "replace", Root, err)
 	}
 	return Revision(res.Header.Revision), nil
 }

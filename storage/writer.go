@@ -29,7 +29,7 @@ type Condition struct {
 // Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
 // ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
 // ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn, WithPremise),
-// ErrUnavailable and ctx's. After ctx's, and with ErrUnknownOutcome, the write may have happened.
+// ErrUnavailable and ctx's. With ErrUnknownOutcome the write may have happened, and without it, it hasn't.
 func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
 	return w.commit(ctx, guarded{op: "create", key: key, conds: conds}, clientv3.OpPut(key, string(value)))
 }
@@ -68,6 +68,9 @@ func (w *Writer) change(ctx context.Context, g guarded, write clientv3.Op) (Revi
 // commit does a write if the key is as expected, and all conditions and the guards of ctx hold.
 func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revision, error) {
 	also := guardsOf(ctx)
+	if err := ctx.Err(); err != nil { // etcd might do it all the same
+		return 0, Wrap(g.op, g.key, err)
+	}
 	if err := w.gate.enter(ctx); err != nil {
 		return 0, Wrap(g.op, g.key, err)
 	}
@@ -90,10 +93,8 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 		}
 	}
 	switch {
-	case err != nil && ctx.Err() != nil: // etcd says that it has timed out, and only the caller's time is over
-		return 0, Wrap(g.op, g.key, ctx.Err())
 	case err != nil:
-		return 0, unanswered(g.op, g.key, err)
+		return 0, unanswered(ctx, g.op, g.key, err)
 	case res.Succeeded:
 		also.premise.set(premiseHeld)
 		return Revision(res.Header.Revision), nil
@@ -130,7 +131,7 @@ func (w *Writer) afterNoSpace(ctx context.Context, g guarded, write clientv3.Op,
 	}
 	res, err := w.client.Get(ctx, g.key)
 	if err != nil {
-		return 0, unanswered(g.op, g.key, err)
+		return 0, unanswered(ctx, g.op, g.key, err)
 	}
 	if len(res.Kvs) > 0 && Revision(res.Kvs[0].ModRevision) > g.expected && bytes.Equal(res.Kvs[0].Value, write.ValueBytes()) {
 		return Revision(res.Kvs[0].ModRevision), nil

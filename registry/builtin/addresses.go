@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -36,8 +36,10 @@ type allocator struct {
 	ips       netip.Prefix
 	nodePorts utilnet.PortRange
 
-	mu   sync.Mutex   // guards held; held while the cache is looked at, so that two writes don't find the same free
-	held map[one]hold // what writes have taken that the cache may not show yet
+	mu sync.Mutex // guards held; held while the cache is looked at, so that two writes don't find the same free
+	// held is what writes have taken that the cache may not show yet: until it's at the revision, which is 0 while it isn't known
+	// whether the write was stored. The registry ends that.
+	held map[one]storage.Revision
 }
 
 // one is an address or a port that one Service has.
@@ -45,16 +47,6 @@ type one struct {
 	ip   netip.Addr
 	port int32
 }
-
-// hold says how long something counts as taken although no Service in the cache has it.
-type hold struct {
-	stored storage.Revision // until the cache is there; 0 while the write is under way
-	until  time.Time        // or until then, if nobody knows whether the write was stored; zero: that's known
-}
-
-// unknownTimeout is how long an address stays taken if nobody knows whether the write that took it was stored. Etcd has long
-// decided by then.
-const unknownTimeout = time.Minute
 
 // services returns the cache of Services, and the prefix of their keys; nil if the program has a type of its own in their
 // place.
@@ -102,36 +94,28 @@ func (a *allocator) claim(s, old *corev1.Service, dryRun bool) (registry.Settle,
 		return nil, nil
 	}
 	if a.held == nil {
-		a.held = map[one]hold{}
+		a.held = map[one]storage.Revision{}
 	}
 	for _, o := range c.own {
-		a.held[o] = hold{}
+		a.held[o] = 0
 	}
-	return func(stored storage.Revision, err error) { a.settle(c.own, stored, err) }, nil
+	return func(shown storage.Revision) { a.settle(c.own, shown) }, nil
 }
 
 // forget drops what the cache shows by now.
 func (a *allocator) forget(s *cacher.Snapshot) {
-	for o, h := range a.held {
-		if h.stored > 0 && h.stored <= s.Revision || !h.until.IsZero() && time.Now().After(h.until) {
-			delete(a.held, o)
-		}
-	}
+	maps.DeleteFunc(a.held, func(_ one, shown storage.Revision) bool { return shown > 0 && shown <= s.Revision })
 }
 
 // settle ends a claim.
-func (a *allocator) settle(own []one, stored storage.Revision, err error) {
+func (a *allocator) settle(own []one, shown storage.Revision) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	unknown := errors.Is(err, storage.ErrUnknownOutcome) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 	for _, o := range own {
-		switch {
-		case unknown:
-			a.held[o] = hold{until: time.Now().Add(unknownTimeout)}
-		case err != nil || stored == 0:
+		if shown > 0 {
+			a.held[o] = shown
+		} else {
 			delete(a.held, o)
-		default:
-			a.held[o] = hold{stored: stored}
 		}
 	}
 }

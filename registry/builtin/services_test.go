@@ -127,7 +127,8 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TestAddressesAtOnce: many clients at once never get one address twice, whatever else fails, and get all that there are.
+// TestAddressesAtOnce: many clients at once never get one address twice, whatever else fails and whoever leaves early, and get all
+// that there are.
 func TestAddressesAtOnce(t *testing.T) {
 	const free = 13 // of 16: without the network's, the last and that of default/kubernetes
 	s := servertest.New(t, all, func(s *server.Server) { s.ServiceIPs = netip.MustParsePrefix("10.0.0.16/28") })
@@ -150,6 +151,7 @@ func TestAddressesAtOnce(t *testing.T) {
 		send(servicesPath, fmt.Sprintf(`{"metadata":{"name":"s-%d"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, i))
 		send(servicesPath+"?dryRun=All", fmt.Sprintf(`{"metadata":{"name":"d-%d"},"spec":{"ports":[{"port":80}]}}`, i))
 		send(servicesPath, `{"metadata":{"name":"kubernetes"},"spec":{"ports":[{"port":80}]}}`) // there is one
+		send(servicesPath+fmt.Sprintf("?timeout=%dms", 1+i%8), fmt.Sprintf(`{"metadata":{"name":"l-%d"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, i))
 		send("/api/v1/namespaces/none/services", `{"metadata":{"name":"x"},"spec":{"ports":[{"port":80}]}}`)
 	}
 	writes.Wait()
