@@ -69,6 +69,7 @@ func (w *Writer) change(ctx context.Context, g guarded, write clientv3.Op) (Revi
 func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revision, error) {
 	also := guardsOf(ctx)
 	if err := ctx.Err(); err != nil { // etcd might do it all the same
+		also.premise.set(premiseUnused)
 		return 0, Wrap(g.op, g.key, err)
 	}
 	if err := w.gate.enter(ctx); err != nil {
