@@ -131,7 +131,9 @@ const (
 	waitShare = 4
 )
 
-// seats are what requests have while the server works for them. Flows share them: see package fair.
+// seats are what requests have while the server works for them. Flows share them: see package fair. A list takes one, whatever
+// it has: kube-apiserver gives it up to ten for as long as it's written, and here it gives its seat back when its answer
+// begins, and then needs a place of its own among fewer (maxLargeAnswers).
 type seats struct {
 	leases, rest *fair.Level // for requests, where users aren't told apart
 	bodies       *fair.Level

@@ -244,12 +244,13 @@ func TestLists(t *testing.T) {
 						}
 						body := v.body(l.wrap(join(n, element)))
 						code := 0
-						c := measure(t, func() { code, _ = send(s, v.method, v.path, v.media, body) })
+						c := measureAgain(t, func() { code, _ = send(s, v.method, v.path, v.media, body) }, func() {
+							if code == 201 && v.method == http.MethodPost {
+								send(s, http.MethodDelete, k.path+"/wide", mediaJSON, "")
+							}
+						})
 						check(t, fmt.Sprintf("%s %s: %d of %s at %s: %d", v.method, v.path+" "+v.media, n, element, l, code), c)
 						sent[code]++
-						if code == 201 && v.method == http.MethodPost {
-							send(s, http.MethodDelete, k.path+"/wide", mediaJSON, "")
-						}
 					}
 				}
 			}

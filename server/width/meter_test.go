@@ -49,6 +49,19 @@ func measure(t testing.TB, do func()) cost {
 	return cost{cpu: used, heap: most - min(most, before)}
 }
 
+// measureAgain measures once more what seems to cost too much: on a busy machine the garbage collector comes late, and what it
+// hasn't taken yet isn't the request's. undo is called after each time.
+func measureAgain(t testing.TB, do, undo func()) cost {
+	t.Helper()
+	c := measure(t, do)
+	undo()
+	if c.tooMuch() {
+		c = measure(t, do)
+		undo()
+	}
+	return c
+}
+
 // heap is what the heap has of the machine's memory now.
 func heap() uint64 {
 	samples := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/memory/classes/heap/unused:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
@@ -72,11 +85,18 @@ func cpu(t testing.TB) time.Duration {
 // check fails the test if a cost is beyond the bounds.
 func check(t *testing.T, name string, c cost) {
 	t.Helper()
-	most := maxCPU
+	if c.tooMuch() {
+		t.Errorf("%s: %v of CPU and %d MB, at most %v and %d MB", name, c.cpu.Round(time.Millisecond), c.heap>>20, mostCPU(), maxHeap>>20)
+	}
+}
+
+// tooMuch tells whether a cost is beyond the bounds.
+func (c cost) tooMuch() bool { return c.cpu > mostCPU() || c.heap > maxHeap }
+
+// mostCPU is what a request may use of the processor.
+func mostCPU() time.Duration {
 	if race {
-		most *= raceTimes
+		return maxCPU * raceTimes
 	}
-	if c.cpu > most || c.heap > maxHeap {
-		t.Errorf("%s: %v of CPU and %d MB, at most %v and %d MB", name, c.cpu.Round(time.Millisecond), c.heap>>20, most, maxHeap>>20)
-	}
+	return maxCPU
 }
