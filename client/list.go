@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -73,8 +74,12 @@ func (l *List[T]) events(ctx context.Context) iter.Seq2[Event[T], error] {
 	return func(yield func(Event[T], error) bool) {
 		p := l.first
 		for {
-			for item := range elements(p.items) {
-				object, h, err := named[T](item, p.typed)
+			for item, err := range elements(p.items) {
+				var object *T
+				var h head
+				if err == nil {
+					object, h, err = named[T](item, p.typed)
+				}
 				if err != nil {
 					yield(Event[T]{}, fmt.Errorf("list %s: %w", l.from, err))
 					return
@@ -124,21 +129,28 @@ func (r Collection[T]) page(ctx context.Context, c *call, token string) (page, e
 	}
 }
 
-// readPage takes a list apart.
+// readPage takes a list apart. What isn't JSON is an error, here or, within the items, when they're decoded.
 func readPage(document []byte) (p page, err error) {
-	for key, value := range members(document) {
+	sound := true
+	err = scanObject(document, func(key, value []byte) bool {
+		isItems := string(key) == `"items"`
+		sound = json.Valid(key) && (isItems || json.Valid(value))
 		switch string(key) {
-		case "apiVersion":
+		case `"apiVersion"`:
 			p.typed.apiVersion = text(value)
-		case "kind":
+		case `"kind"`:
 			p.typed.kind = strings.TrimSuffix(text(value), "List")
-		case "metadata":
+		case `"metadata"`:
 			p.version, p.next = text(member(value, "resourceVersion")), text(member(value, "continue"))
-		case "items":
+		case `"items"`:
+			if p.items != nil { // of two, only the last would be looked at
+				sound = false
+			}
 			p.items = value
 		}
-	}
-	if p.version == "" || p.items == nil {
+		return sound
+	})
+	if err != nil || !sound || p.version == "" || p.items == nil {
 		return page{}, fmt.Errorf("the answer is no list: %.*q", maxQuoted, document)
 	}
 	return p, nil

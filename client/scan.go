@@ -3,61 +3,121 @@ package client
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"iter"
+	"unicode/utf8"
 )
 
-// What is needed of a document before, or without, decoding it: members of objects, and elements of arrays, as bytes.
-// Documents that don't parse have fewer members; decoding them finds the error.
+// What is needed of a document before, or without, decoding it: members of objects, and elements of arrays, as bytes. How
+// they're put together is checked; each value is only looked at as far as it takes to find its end. Whoever decodes, or asks
+// json.Valid of, all keys and values knows that the document is JSON. FuzzScan compares with encoding/json.
 
-// members yields the members of a JSON object: the key as it's written between its quotes, and the value.
-func members(object []byte) iter.Seq2[[]byte, []byte] {
-	return func(yield func(key, value []byte) bool) {
-		i := space(object, 0)
-		if i >= len(object) || object[i] != '{' {
-			return
+// errObject and errArray say that a document isn't put together as JSON is.
+var (
+	errObject = errors.New("no JSON object")
+	errArray  = errors.New("no JSON array")
+)
+
+// scanObject gives the members of a JSON object to yield, until that returns false: the key as it's written, with its quotes,
+// and the value.
+func scanObject(object []byte, yield func(key, value []byte) bool) error {
+	i := space(object, 0)
+	if i >= len(object) || object[i] != '{' {
+		return errObject
+	}
+	if i = space(object, i+1); i < len(object) && object[i] == '}' {
+		return atEnd(object, i+1, errObject)
+	}
+	for {
+		if i >= len(object) || object[i] != '"' {
+			return errObject
 		}
-		for i++; ; i++ {
-			i = space(object, i)
-			if i >= len(object) || object[i] != '"' {
-				return
-			}
-			end := skip(object, i)
-			if end < 0 {
-				return
-			}
-			key := object[i+1 : end-1]
-			if i = space(object, end); i >= len(object) || object[i] != ':' {
-				return
-			}
+		end := skip(object, i)
+		if end < 0 {
+			return errObject
+		}
+		key := object[i:end]
+		if i = space(object, end); i >= len(object) || object[i] != ':' {
+			return errObject
+		}
+		i = space(object, i+1)
+		if end = skip(object, i); end < 0 {
+			return errObject
+		}
+		if !yield(key, object[i:end]) {
+			return nil
+		}
+		i = space(object, end)
+		switch {
+		case i < len(object) && object[i] == ',':
 			i = space(object, i+1)
-			if end = skip(object, i); end < 0 || !yield(key, object[i:end]) {
-				return
-			}
-			if i = space(object, end); i >= len(object) || object[i] != ',' {
-				return
-			}
+		case i < len(object) && object[i] == '}':
+			return atEnd(object, i+1, errObject)
+		default:
+			return errObject
 		}
 	}
 }
 
-// elements yields the elements of a JSON array.
-func elements(array []byte) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
-		i := space(array, 0)
-		if i >= len(array) || array[i] != '[' {
-			return
-		}
-		for i++; ; i++ {
-			i = space(array, i)
-			end := skip(array, i)
-			if end < 0 || !yield(array[i:end]) {
-				return
-			}
-			if i = space(array, end); i >= len(array) || array[i] != ',' {
-				return
-			}
+// members yields the members of a JSON object, the key without its quotes. Of what is no object it yields as much as looks
+// like one: decoding it finds the error.
+func members(object []byte) iter.Seq2[[]byte, []byte] {
+	return func(yield func(key, value []byte) bool) {
+		scanObject(object, func(key, value []byte) bool { return yield(key[1:len(key)-1], value) })
+	}
+}
+
+// elements yields the elements of a JSON array, none of null. An error is the last that it yields: the array isn't one.
+func elements(array []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		left := false
+		err := scanArray(array, func(element []byte) bool {
+			left = !yield(element, nil)
+			return !left
+		})
+		if err != nil && !left {
+			yield(nil, err)
 		}
 	}
+}
+
+func scanArray(array []byte, yield func([]byte) bool) error {
+	if string(bytes.TrimSpace(array)) == "null" {
+		return nil
+	}
+	i := space(array, 0)
+	if i >= len(array) || array[i] != '[' {
+		return errArray
+	}
+	if i = space(array, i+1); i < len(array) && array[i] == ']' {
+		return atEnd(array, i+1, errArray)
+	}
+	for {
+		end := skip(array, i)
+		if end < 0 {
+			return errArray
+		}
+		if !yield(array[i:end]) {
+			return nil
+		}
+		i = space(array, end)
+		switch {
+		case i < len(array) && array[i] == ',':
+			i = space(array, i+1)
+		case i < len(array) && array[i] == ']':
+			return atEnd(array, i+1, errArray)
+		default:
+			return errArray
+		}
+	}
+}
+
+// atEnd returns the error if more than white space begins at i.
+func atEnd(b []byte, i int, err error) error {
+	if space(b, i) < len(b) {
+		return err
+	}
+	return nil
 }
 
 // member returns the value of a member of a JSON object, nil if it isn't there.
@@ -75,7 +135,7 @@ func text(value []byte) string {
 	if len(value) < 2 || value[0] != '"' {
 		return ""
 	}
-	if plain := value[1 : len(value)-1]; bytes.IndexByte(plain, '\\') < 0 {
+	if plain := value[1 : len(value)-1]; bytes.IndexByte(plain, '\\') < 0 && utf8.Valid(plain) {
 		return string(plain)
 	}
 	var s string
