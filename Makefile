@@ -47,7 +47,7 @@ check: ## look at the form: gofmt, vet, staticcheck, go.mod, who imports whom
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "these files aren't formatted: run gofmt -w ."; exit 1; }
 	$(EACH) $(GO) vet ./... && $(GO) vet -tags soak ./... && $(GO) mod tidy -diff$(DONE)
 	$(EACH) "$$($(GO) -C $(CURDIR) tool -n staticcheck)" ./...$(DONE)
-	$(GO) test -run '^TestImport' .
+	$(GO) test -count 1 -run '^TestImport' .
 
 .PHONY: ci
 ci: check test bench-once ## what must pass before a change goes in: check, test and bench-once
@@ -103,7 +103,7 @@ figures-replicas: build peer ## measure three members against one process, and a
 	@$(GO) run -buildvcs=false ./bench handover --server $(BIN)/apiserver-lite --etcd bin/peer/etcd --replicas 3 --how kill --runs $(RUNS)
 
 .PHONY: differential
-differential: build peer ## send some 400 requests to the peer and to this tree, and print where the answers differ; some minutes
+differential: build peer ## send some 600 requests to the peer and to this tree, and print where the answers differ; some minutes
 	@$(GO) run -buildvcs=false ./bench differ --server $(BIN)/apiserver-lite --with-command bin/peer/peer
 
 .PHONY: clients
