@@ -273,11 +273,20 @@ func (a *Accounts) find(ctx context.Context, kind, namespace, name string) (*cac
 	if err := e.Await(ctx); err != nil {
 		return nil, err
 	}
+	return a.cached(kind, namespace, name), nil
+}
+
+// cached returns an object of a core kind as the caches have it, nil if there is none.
+func (a *Accounts) cached(kind, namespace, name string) *cacher.Object {
+	e := a.registry.Catalog().Kind("v1", kind)
+	if e == nil {
+		return nil
+	}
 	key, err := e.Prefix().Key(namespace, name)
 	if err != nil {
-		return nil, nil // no object can have that name
+		return nil // no object can have that name
 	}
-	return e.Cache().Get(key), nil
+	return e.Cache().Get(key)
 }
 
 // knows tells whether a token says that it's one of ours. Nothing is proven by that.
@@ -329,8 +338,14 @@ func (a *Accounts) verify(hash [sha256.Size]byte, t *jwt) (*claims, error) {
 	return c, nil
 }
 
-// checkBound returns an error if something is gone that the token ends with.
+// checkBound returns an error if something is gone that the token ends with. The error is a Status if the store can't tell: see
+// registry.Endpoint.Await. All caches are as new as the one that is waited for.
 func (a *Accounts) checkBound(ctx context.Context, b *bound) error {
+	if e := a.registry.Catalog().Kind("v1", "ServiceAccount"); e != nil {
+		if err := e.Await(ctx); err != nil {
+			return err
+		}
+	}
 	for _, of := range []struct {
 		kind, namespace string
 		ref             *reference
@@ -338,11 +353,7 @@ func (a *Accounts) checkBound(ctx context.Context, b *bound) error {
 		if of.ref == nil {
 			continue
 		}
-		o, err := a.find(ctx, of.kind, of.namespace, of.ref.Name)
-		switch {
-		case err != nil:
-			return err
-		case o == nil || o.Err != nil || of.ref.UID == "" || o.Field("metadata.uid") != of.ref.UID || isGone(o):
+		if o := a.cached(of.kind, of.namespace, of.ref.Name); o == nil || o.Err != nil || of.ref.UID == "" || o.Field("metadata.uid") != of.ref.UID || isGone(o) {
 			return fmt.Errorf("service account token has been invalidated: its %s %s is gone", of.kind, of.ref.Name)
 		}
 	}

@@ -130,8 +130,23 @@ const (
 	bearer
 )
 
+// CredentialKey tells credentials apart.
+type CredentialKey [sha256.Size]byte
+
+// Key returns the key of a credential: two with the same key count alike.
+func (c Credential) Key() CredentialKey {
+	h := sha256.New()
+	h.Write([]byte{byte(c.kind)})
+	h.Write([]byte(c.token))
+	for _, cert := range c.shown {
+		h.Write(cert.Raw)
+	}
+	return CredentialKey(h.Sum(nil))
+}
+
 // Still returns an error if a credential doesn't count any more: because it has expired, what it's bound to is gone, or nobody
-// believes any more who issued it. Where that can't be found out before ctx ends, the error is ctx's.
+// believes any more who issued it. Where that can't be found out before ctx ends, the error is ctx's; where the store can't tell,
+// it's a Status.
 func (a *Authenticator) Still(ctx context.Context, c Credential) (err error) {
 	switch c.kind {
 	case ofProxy:

@@ -189,6 +189,7 @@ func (a *RBAC) Bootstrap(ctx context.Context, log *slog.Logger) error {
 		switch {
 		case err == nil:
 			a.pending.Store(nil)
+			a.written()
 			return nil
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -201,6 +202,16 @@ func (a *RBAC) Bootstrap(ctx context.Context, log *slog.Logger) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+	}
+}
+
+// Bootstrapped waits until Bootstrap has succeeded once, or returns the error of ctx.
+func (a *RBAC) Bootstrapped(ctx context.Context) error {
+	select {
+	case <-a.bootstrapped:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 

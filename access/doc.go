@@ -12,7 +12,7 @@
 // # Goroutines
 //
 // Each OIDC issuer has one until it has answered where its keys are, or Close. A file of --authentication-config has one, which
-// reads it again; Close waits for it. Bootstrap uses at most bootstrapAtOnce, and waits for them. Everything else runs in its caller's.
+// reads it again, and one for each file that it has replaced in the last 30 s (issuerTimeout); Close waits for them. Bootstrap uses at most bootstrapAtOnce, and waits for them. Everything else runs in its caller's.
 //
 // # Locks
 //

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,24 +64,24 @@ func (f *follower) read(ctx context.Context) (*configured, error) {
 func (f *follower) follow(ctx context.Context, current *atomic.Pointer[configured]) {
 	tick := time.NewTicker(rereadAfter)
 	defer tick.Stop()
-	var before *configured // requests that began with it have had the time of a tick
-	told := ""             // what the log has
+	var replaced sync.WaitGroup // those that requests may still ask
+	defer replaced.Wait()
+	told := "" // what the log has
 	for {
 		select {
 		case <-ctx.Done():
-			before.close()
 			return
 		case <-tick.C:
 		}
-		before.close()
-		before = nil
 		next, err := f.changed(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil && err.Error() != told:
 			told = err.Error()
 			f.log.Error("the file of --authentication-config can't be used; what it said before stays in effect", "error", err)
 		case next != nil:
-			before, told = current.Swap(next), ""
+			before := current.Swap(next)
+			told = ""
+			replaced.Go(func() { before.closeLater(ctx) })
 			f.log.Info("the file of --authentication-config has changed, and is in effect", "file", f.options.AuthenticationConfigFile)
 		}
 	}
@@ -103,6 +104,17 @@ func (f *follower) changed(ctx context.Context) (*configured, error) {
 		return nil, err
 	}
 	return next, nil
+}
+
+// closeLater closes what was replaced when the requests that began with it have had their answers from issuers, or ctx ends.
+func (c *configured) closeLater(ctx context.Context) {
+	asked := time.NewTimer(issuerTimeout)
+	defer asked.Stop()
+	select {
+	case <-asked.C:
+	case <-ctx.Done():
+	}
+	c.close()
 }
 
 func (c *configured) close() {

@@ -21,6 +21,21 @@ type Impersonated struct {
 	// Constraint is the verb that allowed it, such as impersonate:user-info; "" for impersonate, which allows it for whatever
 	// is asked for.
 	Constraint string
+
+	question
+}
+
+// question is what impersonation asks: whether a user may make a request as another one.
+type question struct {
+	asks   *authorizer.AttributesRecord // the request, by the user who makes it
+	wanted *user.DefaultInfo
+	rules  authorizer.UnconditionalAuthorizer // nil: everything is allowed
+}
+
+// Still returns an error, a Status, if the user who made the request may not make it as the other one any more.
+func (i *Impersonated) Still(ctx context.Context) error {
+	_, err := i.decide(ctx)
+	return err
 }
 
 // Impersonate returns who a request is to be taken for, nil if it asks for nobody else. by is who it comes from. It's allowed
@@ -34,16 +49,24 @@ func Impersonate(r *http.Request, by user.Info, rules authorizer.UnconditionalAu
 	if wanted == nil {
 		return nil, err
 	}
-	asks := AttributesOf(r)
-	asks.User = by
+	q := question{asks: AttributesOf(r), wanted: wanted, rules: rules}
+	q.asks.User = by
+	as, err := q.decide(r.Context())
+	if err == nil {
+		forget(r.Header)
+	}
+	return as, err
+}
+
+// decide asks in one mode after the other. The error is that of the first one.
+func (q question) decide(ctx context.Context) (*Impersonated, error) {
 	var refused error
 	for _, m := range modes {
-		if m.fits != nil && !m.fits(wanted, by) {
+		if m.fits != nil && !m.fits(q.wanted, q.asks.User) {
 			continue
 		}
-		as, err := (&impersonation{mode: m.name, asks: asks, wanted: wanted, rules: rules}).decide(r.Context())
+		as, err := (&impersonation{mode: m.name, question: q}).decide(ctx)
 		if err == nil {
-			forget(r.Header)
 			return as, nil
 		}
 		if refused == nil {
@@ -81,12 +104,10 @@ func wantedOf(h http.Header) (*user.DefaultInfo, error) {
 	return nil, nil
 }
 
-// impersonation is one mode's question: whether a user may make a request as another one.
+// impersonation is a question in one mode.
 type impersonation struct {
-	mode   string                       // "" for the verb impersonate alone
-	asks   *authorizer.AttributesRecord // the request, by the user who makes it
-	wanted *user.DefaultInfo
-	rules  authorizer.UnconditionalAuthorizer
+	mode string // "" for the verb impersonate alone
+	question
 }
 
 // decide asks for a right to each part of the wanted user: its name, its uid, its groups and what is extra. A mode with a name
@@ -121,7 +142,7 @@ func (i *impersonation) decide(ctx context.Context) (*Impersonated, error) {
 		return nil, err
 	}
 	as.Groups = knownGroups(&as)
-	return &Impersonated{User: &as, Constraint: constraint}, nil
+	return &Impersonated{User: &as, Constraint: constraint, question: i.question}, nil
 }
 
 func (i *impersonation) verb() string {

@@ -32,6 +32,9 @@ type RBAC struct {
 	pending  atomic.Pointer[pending] // what Bootstrap has still to write
 	current  atomic.Pointer[index]
 
+	bootstrapped chan struct{} // closed when Bootstrap has succeeded for the first time
+	written      func()        // closes it
+
 	making        sync.Mutex // held while an index is made, so that requests after a change make one
 	bootstrapping sync.Mutex // held during Bootstrap, before the locks of writes
 }
@@ -55,7 +58,8 @@ var (
 // NewRBAC returns the authorizer over a registry's objects. Until the caches have been read for the first time it knows
 // Kubernetes' own rules only.
 func NewRBAC(r *registry.Registry) *RBAC {
-	a := &RBAC{registry: r}
+	a := &RBAC{registry: r, bootstrapped: make(chan struct{})}
+	a.written = sync.OnceFunc(func() { close(a.bootstrapped) })
 	var (
 		roles           registry.Decoded[rbacv1.Role]
 		bindings        registry.Decoded[rbacv1.RoleBinding]

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -33,7 +34,8 @@ func (i *identity) asks() bool { return i.on || len(i.tokens) > 0 }
 
 // identify answers who a request comes from, before anything is done for it: every request goes through here, also one that
 // leads nowhere. The request that it returns has the user in its context, if users are told apart. The error is 401, always
-// the same, and the log says why; or 400 or 403, if the user wants to be taken for somebody else.
+// the same, and the log says why; 503 or 504, if the store can't tell; or 400 or 403, if the user wants to be taken for
+// somebody else.
 func (h *handler) identify(w *response, r *http.Request) (*http.Request, error) {
 	u, err := h.authenticate(w, r)
 	if err != nil {
@@ -54,7 +56,7 @@ func (h *handler) identify(w *response, r *http.Request) (*http.Request, error) 
 	if as != nil {
 		h.log.Debug("impersonation", "user", u.GetName(), "as", as.User.GetName(), "constraint", as.Constraint, "audit_id", w.auditID)
 		w.audit.Impersonate(as.User, as.Constraint)
-		u = as.User
+		u, w.as = as.User, as
 	}
 	return withUser(r, u), nil
 }
@@ -62,7 +64,7 @@ func (h *handler) identify(w *response, r *http.Request) (*http.Request, error) 
 // nobody is who asks without a credential where users aren't told apart and a token lets in: a probe.
 var nobody user.Info = &user.DefaultInfo{Name: user.Anonymous, Groups: []string{user.AllUnauthenticated}}
 
-// authenticate answers whose credentials a request has. The error is 401.
+// authenticate answers whose credentials a request has. The error is 401, or that of the store.
 func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) {
 	i := h.identity
 	if !i.asks() {
@@ -71,7 +73,14 @@ func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) 
 	token, known := bearerToken(r)
 	if i.on {
 		u, credential, err := i.access.Authenticate(r, token)
-		if err != nil {
+		var unknown *apierrors.StatusError
+		switch {
+		case err == nil:
+		case errors.As(err, &unknown): // the store can't tell whose it is
+			return nil, unknown
+		case r.Context().Err() != nil:
+			return nil, r.Context().Err()
+		default:
 			h.logRefusal(w, r, err)
 			return nil, unauthorized(w, r)
 		}

@@ -2,11 +2,13 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
@@ -91,28 +93,54 @@ func (h *handler) recheck(ctx context.Context, every time.Duration) {
 			return
 		case <-tick.C:
 		}
-		for _, w := range h.watchers.all() {
-			if !h.mayStill(ctx, w) {
-				h.watchers.revoke(w)
-			}
+		h.recheckAll(ctx)
+	}
+}
+
+// recheckAll looks at all open watches once. What a user may do is decided from memory. Whether a credential counts may take the
+// store, so each is looked at once, however many watches it has opened, and what the store has acknowledged is waited for once.
+func (h *handler) recheckAll(ctx context.Context) {
+	open := h.watchers.all()
+	byCredential := map[access.CredentialKey][]*openWatch{}
+	for _, w := range open {
+		switch {
+		case !h.mayStill(ctx, w):
+			h.watchers.revoke(w)
+		case h.identity.on:
+			key := w.credential.Key()
+			byCredential[key] = append(byCredential[key], w)
+		}
+	}
+	fresh, err := h.registry.Fresh(ctx)
+	if err != nil {
+		return // the store doesn't answer, so nobody can tell: the next round will
+	}
+	for _, watches := range byCredential {
+		if h.stillCounts(fresh, watches[0]) {
+			continue
+		}
+		for _, w := range watches {
+			h.watchers.revoke(w)
 		}
 	}
 }
 
-// mayStill tells whether a watch's user has the right to it, and a credential that counts.
+// mayStill tells whether a watch's user has the right to it, and whoever has impersonated him the right to that.
 func (h *handler) mayStill(ctx context.Context, w *openWatch) bool {
-	if h.rbac != nil {
-		if decision, _, _ := h.rbac.Authorize(ctx, w.asks); decision != authorizer.DecisionAllow {
-			return false
-		}
-	}
-	if !h.identity.on {
+	if h.rbac == nil {
 		return true
 	}
+	decision, _, _ := h.rbac.Authorize(ctx, w.asks)
+	return decision == authorizer.DecisionAllow && (w.as == nil || w.as.Still(ctx) == nil)
+}
+
+// stillCounts tells whether the credential of a watch counts. What can't be found out counts as it did.
+func (h *handler) stillCounts(ctx context.Context, w *openWatch) bool {
 	ctx, cancel := context.WithTimeout(ctx, recheckTime)
 	defer cancel()
 	err := h.identity.access.Still(ctx, w.credential)
-	if err == nil || ctx.Err() != nil {
+	var unknown *apierrors.StatusError
+	if err == nil || ctx.Err() != nil || errors.As(err, &unknown) {
 		return true
 	}
 	const nobody = "" // no request causes this

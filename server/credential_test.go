@@ -18,7 +18,7 @@ import (
 
 // watchAs opens a watch over a connection of its own. It returns what waits for the stream's end, nil if the
 // watch is refused.
-func (d *doors) watchAs(cert *tls.Certificate, token string) (end func() error) {
+func (d *doors) watchAs(cert *tls.Certificate, token string, headers ...string) (end func() error) {
 	d.t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true}
 	if cert != nil {
@@ -32,6 +32,9 @@ func (d *doors) watchAs(cert *tls.Certificate, token string) (end func() error) 
 	}
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Add(headers[i], headers[i+1])
 	}
 	res, err := (&http.Client{Transport: transport}).Do(r)
 	if err != nil {
@@ -71,10 +74,19 @@ func TestWatchesEndWithCredentials(t *testing.T) {
 	if err := json.Unmarshal([]byte(asRoot("POST", accounts+"/sa/token", `{"spec":{}}`)), &made); err != nil {
 		t.Fatal(err)
 	}
-	account := d.watchAs(nil, made.Status.Token)
+	var account []func() error
+	for range 3 {
+		account = append(account, d.watchAs(nil, made.Status.Token))
+	}
 	asRoot("DELETE", accounts+"/sa", "")
-	if err := account(); err != nil || d.watchAs(nil, made.Status.Token) != nil {
-		t.Errorf("the ServiceAccount is gone: the watch ended with %v, and is let in again", err)
+	for _, ends := range account {
+		if err := ends(); err != nil || d.watchAs(nil, made.Status.Token) != nil {
+			t.Errorf("the ServiceAccount is gone: the watch ended with %v, and is let in again", err)
+		}
+	}
+	const ended = "a watch ends, because the credential of its user doesn't count any more"
+	if line := d.log.take(); strings.Count(line, ended) != 1 || strings.Contains(line, made.Status.Token) {
+		t.Errorf("three watches had one credential, which is looked at once; the log has %q", line)
 	}
 
 	var expired *tls.Certificate
@@ -100,12 +112,42 @@ func TestWatchesEndWithCredentials(t *testing.T) {
 	if err := end(); err != nil || d.watchAs(bob, "") != nil {
 		t.Errorf("nobody believes the authority any more: the watch ended with %v, and is let in again", err)
 	}
-	if line := d.log.take(); !strings.Contains(line, "a watch ends, because the credential of its user doesn't count any more") || strings.Contains(line, made.Status.Token) {
+	if line := d.log.take(); !strings.Contains(line, ended) {
 		t.Errorf("the log has %q", line)
 	}
 	select {
 	case err := <-stayed:
 		t.Errorf("a watch whose credential counts has ended: %v", err)
+	default:
+	}
+}
+
+// TestWatchesEndWithImpersonation: a watch ends when whoever opened it as somebody else loses the right to be taken for him, though
+// the other keeps his. It ends in each mode of impersonation.
+func TestWatchesEndWithImpersonation(t *testing.T) {
+	t.Parallel()
+	d := newDoors(t, server.RecheckSoon, withRules)
+	d.grant("carol", "- {apiGroups: [''], resources: [configmaps], verbs: [watch]}\n")
+	d.grant("alice", "- {apiGroups: [''], resources: [users], verbs: [impersonate], resourceNames: [carol]}\n")
+	d.grant("bob", "- {apiGroups: [authentication.k8s.io], resources: [users], verbs: ['impersonate:user-info'], resourceNames: [carol]}\n"+
+		"- {apiGroups: [''], resources: [configmaps], verbs: ['impersonate-on:user-info:watch']}\n")
+	ends := map[string]func() error{}
+	for _, by := range []string{"root", "alice", "bob"} {
+		if ends[by] = d.watchAs(nil, by+"-token", "Impersonate-User", "carol"); ends[by] == nil {
+			t.Fatalf("%s may not watch as carol", by)
+		}
+	}
+	stayed := make(chan error, 1)
+	go func() { stayed <- ends["root"]() }()
+	for _, by := range []string{"alice", "bob"} {
+		d.Do("DELETE", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/"+by, "", "Authorization", "Bearer root-token")
+		if err := ends[by](); err != nil || d.watchAs(nil, by+"-token", "Impersonate-User", "carol") != nil {
+			t.Errorf("%s's watch ended with %v, and is let in again", by, err)
+		}
+	}
+	select {
+	case err := <-stayed:
+		t.Errorf("a watch by somebody who still may has ended: %v", err)
 	default:
 	}
 }

@@ -35,6 +35,8 @@ type snapshots struct {
 	registry *registry.Registry
 	start    *registry.State // how the server started; set before it's ready
 
+	resetting sync.Mutex // held during a reset and what it has to write after it, before the locks of the registry
+
 	mu    sync.Mutex // guards named and bytes
 	named map[string]snapshot
 	bytes int64 // of all of them
@@ -83,11 +85,13 @@ func (h *handler) serveReset(w *response, r *http.Request) error {
 			return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no snapshot %q", name))
 		}
 	}
+	h.snapshots.resetting.Lock()
+	defer h.snapshots.resetting.Unlock()
 	rev, err := h.registry.Reset(r.Context(), to)
 	if err != nil {
 		return err
 	}
-	if h.rbac != nil { // what the start noted may lack some of Kubernetes' own rules
+	if h.rbac != nil && name == "" { // what the start noted may lack some of Kubernetes' own rules; what has a name has them as they were
 		if err := h.rbac.Bootstrap(r.Context(), h.log); err != nil {
 			return err
 		}
@@ -104,6 +108,11 @@ func (h *handler) serveSnapshot(w *response, r *http.Request) error {
 	name, err := nameOf(w.query, "name")
 	if err != nil {
 		return err
+	}
+	if h.rbac != nil {
+		if err := h.rbac.Bootstrapped(r.Context()); err != nil {
+			return err
+		}
 	}
 	state, err := h.registry.State(r.Context())
 	if err != nil {

@@ -83,7 +83,7 @@
 //   - Snapshots of an ephemeral server: 64 (maxSnapshots) of 128 MiB (maxSnapshotBytes), 512 MiB together
 //     (maxSnapshotsBytes).
 //   - Time: 30 s for headers (headerTimeout), 55 s for headers and body (bodyTimeout), 60 s for a read (readDeadline),
-//     34 s for a write (writeDeadline), 120 s for an idle connection (idleTimeout), and WatchWriteTimeout for a watch
+//     34 s for a write (writeDeadline), both from the headers on and with the time that it takes to know the user, 120 s for an idle connection (idleTimeout), and WatchWriteTimeout for a watch
 //     whose client takes nothing.
 //   - Answers of more than 128 KiB (largeAnswer), if they're lists or compressed: 32 at once (maxLargeAnswers). Others
 //     wait for up to 20 s (largeAnswerWait) and then get a 429. One whose client takes nothing for 100 ms (stallTime) gives
@@ -92,10 +92,11 @@
 //     (largeYAML) one is made at a time; others wait as large answers do.
 //   - A Status: 64 KiB of message (maxMessage), registry.MaxCauses causes of 1 KiB (maxCauseMessage).
 //   - OpenAPI documents, compressed: 64 MiB for one (maxOpenAPIDocument), 16 MiB for all that are kept (maxOpenAPIKept).
-//   - Metric series: fixed verbs and codes, and at most 1,024 resources (maxResources).
+//   - Metric series: fixed verbs and codes, and at most 1,024 resources (maxResources) besides those with open watches.
 //
 // # Locks
 //
+// snapshots.resetting is held during a whole reset. No request that holds it waits for another lock of the server's.
 // Server.mu, inflight.mu, bodies.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, Limit.mu (internal/loglimit),
 // pulse.mu and underWay.mu are leaves: no other lock of ours is taken while one of them is held. Under metrics.mu
 // Prometheus takes its own. Server.closeOnce is held through the whole of Close. A WebSocket's connection is written to

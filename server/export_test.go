@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -128,6 +129,31 @@ func occupy(t *testing.T, l *fair.Level, f fair.Flow) (release func()) {
 			held[i].Leave()
 		}
 	})
+}
+
+// FillArrivals has many addresses take all places of requests that arrive, and returns how many those are. FillWaits does
+// that for requests that wait for the controllers.
+func FillArrivals(t *testing.T, s *Server) (taken int, release func()) {
+	return fill(t, s.in.front.handler.seats.arrivals)
+}
+
+// FillWaits is like FillArrivals.
+func FillWaits(t *testing.T, s *Server) (taken int, release func()) {
+	return fill(t, s.in.front.handler.seats.waits)
+}
+
+// fill takes all seats of a level, each flow as many as it may have.
+func fill(t *testing.T, l *fair.Level) (used int, release func()) {
+	var releases []func()
+	for used = -1; used < taken(l); {
+		used = taken(l)
+		releases = append(releases, occupy(t, l, fair.Flow{Who: fmt.Sprint("flow ", len(releases))}))
+	}
+	return used, func() {
+		for _, release := range releases {
+			release()
+		}
+	}
 }
 
 // WaitingForSeats returns how many requests have seats, and how many wait for one.

@@ -199,16 +199,34 @@ func (h *handler) serve(w *response, r *http.Request) {
 	h.routes.ServeHTTP(w, identified)
 }
 
-// admit finds out whose request it is, and whether he may make it. What waits for the store meanwhile is bounded, except
-// that the server's health waits for nobody.
-func (h *handler) admit(w *response, r *http.Request) (*http.Request, error) {
-	if !isHealth(r) && (h.pulse != nil || h.identity.on) {
-		place, err := enter(r.Context(), h.seats.arrivals, fair.Flow{Who: clientOf(r)}, 1, readDeadline/waitShare, "too many requests are arriving, please try again later")
+// admit finds out whose request it is, and whether he may make it. That may wait for the store. What waits is bounded, except
+// that the server's health waits for nobody's place, and it ends with the request's time. A request that is admitted goes on
+// with a context that doesn't end then: it may be a watch.
+func (h *handler) admit(w *response, r *http.Request) (admitted *http.Request, err error) {
+	if h.pulse == nil && !h.identity.on {
+		return h.know(w, r)
+	}
+	ctx, end := context.WithCancelCause(r.Context())
+	limit := arrivalLimit(r)
+	late := time.AfterFunc(limit, func() { end(context.DeadlineExceeded) })
+	defer func() {
+		if late.Stop(); err != nil && context.Cause(ctx) == context.DeadlineExceeded {
+			err = statusError(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "it could not be found out in time who makes the request and whether he may; nothing was done")
+		}
+	}()
+	r = r.WithContext(ctx)
+	if !isHealth(r) {
+		place, err := enter(ctx, h.seats.arrivals, fair.Flow{Who: clientOf(r)}, 1, limit/waitShare, "too many requests are arriving, please try again later")
 		if err != nil {
 			return nil, err
 		}
 		defer place.Leave()
 	}
+	return h.know(w, r)
+}
+
+// know is what admit does once the request has its place.
+func (h *handler) know(w *response, r *http.Request) (*http.Request, error) {
 	r, err := h.fresh(r)
 	if err != nil {
 		return nil, err

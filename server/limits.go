@@ -302,18 +302,11 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 		next.ServeHTTP(w, r.WithContext(fair.NewContext(r.Context(), w.flow)))
 		return nil
 	}
-	deadline := readDeadline
-	if class == classWrite {
-		deadline = writeDeadline
-	}
-	asked, err := askedTimeout(w.query)
+	limit, err := timeLimit(class, w.query)
 	if err != nil {
 		return err
 	}
-	if asked > 0 {
-		deadline = min(deadline, asked)
-	}
-	ctx, cancel := context.WithTimeout(fair.NewContext(r.Context(), w.flow), deadline)
+	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.flow), w.begun.Add(limit))
 	defer cancel()
 	r = r.WithContext(ctx)
 	if err := h.readThenSit(w, r, class); err != nil {
@@ -339,6 +332,30 @@ func (h *handler) readThenSit(w *response, r *http.Request, class requestClass) 
 		w.read = true
 	}
 	return h.takeSeat(w, r, class, 1)
+}
+
+// timeLimit returns how long a request may take that isn't a watch, from its headers on.
+func timeLimit(class requestClass, query url.Values) (time.Duration, error) {
+	limit := readDeadline
+	if class == classWrite {
+		limit = writeDeadline
+	}
+	asked, err := askedTimeout(query)
+	if asked > 0 {
+		limit = min(limit, asked)
+	}
+	return limit, err
+}
+
+// arrivalLimit returns how long it may take until it's known who makes a request, and whether he may: no longer than the
+// request itself. The start of a watch takes no longer than a read. A timeout that can't be read is complained of later.
+func arrivalLimit(r *http.Request) time.Duration {
+	var query url.Values
+	if strings.Contains(r.URL.RawQuery, "timeout=") { // the others needn't be parsed
+		query = r.URL.Query()
+	}
+	limit, _ := timeLimit(classOf(r, false), query)
+	return limit
 }
 
 // askedTimeout returns the time that a client gives its request by the parameter timeout; 0 or less for none.

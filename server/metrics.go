@@ -197,24 +197,31 @@ func (m *metrics) labels(e *registry.Endpoint) resourceLabels {
 	l := resourceLabels{e.Group, e.Version, e.Plural}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.resources[l] {
-		if len(m.resources) >= maxResources {
-			m.beginAnewLocked()
-		}
-		m.resources[l] = true
-	}
+	m.makeRoomLocked(l)
 	return l
 }
 
-// beginAnewLocked deletes all series except those of watches that are open.
+// makeRoomLocked notes that a resource has series. Beyond maxResources besides those with open watches, all begin anew.
+func (m *metrics) makeRoomLocked(l resourceLabels) {
+	if m.resources[l] {
+		return
+	}
+	if len(m.resources)-len(m.watches) >= maxResources {
+		m.beginAnewLocked()
+	}
+	m.resources[l] = true
+}
+
+// beginAnewLocked deletes all series except those of watches that are open: these go on counting their events.
 func (m *metrics) beginAnewLocked() {
-	clear(m.resources)
 	m.requests.Reset()
 	m.duration.Reset()
-	m.events.Reset()
-	m.longRunning.Reset()
-	for l := range m.watches {
-		m.setWatchesLocked(l)
+	for l := range m.resources {
+		if m.watches[l] == 0 {
+			m.events.DeleteLabelValues(l.group, l.version, l.resource)
+			m.longRunning.DeleteLabelValues("WATCH", l.group, l.version, l.resource)
+			delete(m.resources, l)
+		}
 	}
 }
 
@@ -241,9 +248,10 @@ func (m *metrics) observe(w *response, method string, took time.Duration) {
 
 // watching counts a watch as open until the function it returns is called.
 func (m *metrics) watching(e *registry.Endpoint) (done func()) {
-	l := m.labels(e)
+	l := resourceLabels{e.Group, e.Version, e.Plural}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.makeRoomLocked(l)
 	m.watches[l]++
 	m.setWatchesLocked(l)
 	return func() {

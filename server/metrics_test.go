@@ -19,6 +19,7 @@ func TestMetricsOfManyResources(t *testing.T) {
 	for i := range 10 {
 		open = append(open, m.watching(endpoint(i)))
 	}
+	held := m.watchEvents(endpoint(0)) // as an open watch has it
 	for i := range 3 * maxResources {
 		m.watching(endpoint(10 + i))()
 	}
@@ -39,6 +40,20 @@ func TestMetricsOfManyResources(t *testing.T) {
 	}
 	if all, watching := series(); all > maxResources+10 || watching != 10 {
 		t.Errorf("%d series say that %d watches are open, want at most %d and 10", all, watching, maxResources+10)
+	}
+	held.Inc()
+	families, err := m.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := 0.0
+	for _, family := range families {
+		if family.GetName() == "apiserver_watch_events_total" {
+			counted = family.GetMetric()[0].GetCounter().GetValue()
+		}
+	}
+	if counted != 1 {
+		t.Errorf("%v events are counted of a watch that stayed open, want 1", counted)
 	}
 	for _, closed := range open {
 		closed()

@@ -143,6 +143,39 @@ func TestNeighbours(t *testing.T) {
 	})
 }
 
+// TestFullWaitingRooms: when all places are taken in which requests wait for the store or for the controllers, further ones
+// are told to come back, health is answered, and what has left makes room.
+func TestFullWaitingRooms(t *testing.T) {
+	t.Parallel()
+	d := newDoors(t)
+	asRoot := func(path string) (*http.Response, string) {
+		return d.Do(http.MethodGet, path, "", "Authorization", "Bearer root-token")
+	}
+	for _, room := range []struct {
+		fill          func(*testing.T, *server.Server) (int, func())
+		places        int
+		path, refusal string
+	}{
+		{server.FillArrivals, 1024, "/api?timeout=4ms", "too many requests are arriving"},
+		{server.FillWaits, 256, "/debug/quiescent", "too many requests wait for the controllers"},
+	} {
+		asRoot("/debug/quiescent") // so that it doesn't wait below
+		taken, release := room.fill(t, d.Server.Server)
+		res, text := asRoot(room.path)
+		if taken != room.places || res.StatusCode != http.StatusTooManyRequests || res.Header.Get("Retry-After") == "" || !strings.Contains(text, room.refusal) {
+			t.Errorf("%d places are taken, want %d; %s: %s %s", taken, room.places, room.path, res.Status, text)
+		}
+		if res, text := asRoot("/readyz"); res.StatusCode != http.StatusOK {
+			t.Errorf("/readyz beside that: %s %s", res.Status, text)
+		}
+		release()
+		path, _, _ := strings.Cut(room.path, "?")
+		if res, text := asRoot(path); res.StatusCode != http.StatusOK {
+			t.Errorf("%s after that: %s %s", path, res.Status, text)
+		}
+	}
+}
+
 // TestNeighboursByUser is TestNeighbours for two users at one address, in two namespaces: the seats of one are held, and the
 // other is served. What is stored as FlowSchemas counts at once.
 func TestNeighboursByUser(t *testing.T) {

@@ -340,6 +340,21 @@ func TestResetKeepsRules(t *testing.T) {
 	}
 }
 
+// TestResetToKeepsWhatWasRemoved: a state that has a name has Kubernetes' own rules as they were, also without those that
+// somebody had removed.
+func TestResetToKeepsWhatWasRemoved(t *testing.T) {
+	s := newRuled(t)
+	s.expect("root", "POST /debug/snapshot?name=whole", "", 200, "") // waits until the start has written them
+	const path = rbacPath + "/clusterrolebindings/system:discovery"
+	s.expect("root", "DELETE "+path, "", 200, "")
+	s.expect("root", "POST /debug/snapshot?name=without", "", 200, "")
+	s.expect("root", "POST /debug/reset?to=whole", "", 200, "")
+	s.expect("root", "GET "+path, "", 200, "")
+	s.expect("root", "POST /debug/reset?to=without", "", 200, "")
+	s.expect("root", "GET "+path, "", 404, "")
+	s.expect("bob", "GET /api", "", 403, "")
+}
+
 // TestAggregationEnds: roles that select each other, or themselves, come to rest with the rules of the others.
 func TestAggregationEnds(t *testing.T) {
 	s := servertest.New(t)

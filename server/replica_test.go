@@ -103,6 +103,32 @@ func newPair(t *testing.T, users bool) *pair {
 	return p
 }
 
+// TestArrivalHasADeadline: a request's time is over also while it isn't known yet who makes it: the replica doesn't hear of
+// what another one has acknowledged.
+func TestArrivalHasADeadline(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users.csv")
+	if err := os.WriteFile(file, []byte("root,root,1,system:masters\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var hold, release func()
+	n := 0
+	all := newReplicas(t, 2, func(s *server.Server) {
+		s.Access.TokenAuthFile, s.Access.AuthorizationMode = file, "RBAC"
+		if n++; n == 2 {
+			hold, release = server.Hold(s)
+		}
+	})
+	here, there := &ruled{all[0], t}, &ruled{all[1], t}
+	here.expect("root", "GET /debug/quiescent", "", 200, "")
+	hold()
+	defer release()
+	here.expect("root", "POST "+inDefault+"/configmaps", `{"metadata":{"name":"a"}}`, 201, "")
+	there.expect("root", "GET "+inDefault+"/configmaps/a?timeout=40ms", "", 504, "it could not be found out in time who makes the request and whether he may; nothing was done")
+	release()
+	there.expect("root", "GET "+inDefault+"/configmaps/a?timeout=40s", "", 200, "")
+}
+
 const adminPolicies = "/apis/admissionregistration.k8s.io/v1"
 
 // TestReplicasAgree: what one replica has answered holds at the next one that is asked, from the first request on, although

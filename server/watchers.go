@@ -35,6 +35,7 @@ type watchers struct {
 type admitted struct {
 	credential access.Credential            // of its user
 	asks       *authorizer.AttributesRecord // what the user was allowed; nil if everybody may do everything
+	as         *access.Impersonated         // for whom the credential's user is taken; nil: for himself
 }
 
 // maxWatches is how many watches may be open. Those of HTTP/1.1 are bounded as connections; one connection of HTTP/2
