@@ -392,25 +392,37 @@ func typeWarnings(c *registry.Catalog, spec *admissionregistrationv1.ValidatingA
 			*params = schemaOf(e)
 		}
 	}
-	var sets []*expression.Set // by kind
 	kinds := kindsToCheck(c, spec.MatchConstraints)
+	var schemas []expression.Schema
 	for _, e := range kinds {
-		set := expression.NewCheck(schemaOf(e), params)
+		schemas = append(schemas, schemaOf(e))
+	}
+	sets := expression.NewChecks(schemas, params)
+	for _, set := range sets {
 		for _, v := range spec.Variables {
 			_ = set.Define(v.Name, v.Expression) // what uses it says so
 		}
-		sets = append(sets, set)
 	}
+	type asked struct {
+		text string
+		use  expression.Use
+	}
+	said := map[asked]string{} // an expression may be there many times
 	check := func(text string, use expression.Use, at *field.Path) {
-		var found []string
-		for i, e := range kinds {
-			if _, err := sets[i].Compile(text, use); err != nil {
-				gvk := schema.GroupVersionKind{Group: e.Group, Version: e.Version, Kind: e.Kind}
-				found = append(found, fmt.Sprintf("%v: %s\n", gvk, err))
+		warning, known := said[asked{text, use}]
+		if !known {
+			var found []string
+			for i, e := range kinds {
+				if _, err := sets[i].Compile(text, use); err != nil {
+					gvk := schema.GroupVersionKind{Group: e.Group, Version: e.Version, Kind: e.Kind}
+					found = append(found, fmt.Sprintf("%v: %s\n", gvk, err))
+				}
 			}
+			warning = strings.Join(found, "\n")
+			said[asked{text, use}] = warning
 		}
-		if len(found) > 0 {
-			warnings = append(warnings, admissionregistrationv1.ExpressionWarning{FieldRef: at.String(), Warning: strings.Join(found, "\n")})
+		if warning != "" {
+			warnings = append(warnings, admissionregistrationv1.ExpressionWarning{FieldRef: at.String(), Warning: warning})
 		}
 	}
 	for i, v := range spec.Validations {

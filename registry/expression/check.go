@@ -3,6 +3,7 @@ package expression
 import (
 	"strings"
 
+	"github.com/google/cel-go/cel"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/common"
 	"k8s.io/apiserver/pkg/cel/openapi"
@@ -16,16 +17,39 @@ type Schema struct {
 	Schemas map[string]*spec.Schema
 }
 
-// NewCheck returns a Set whose expressions are checked against the types of objects, and can't be evaluated: Define and
-// Compile return what is wrong with an expression for such objects. params is nil for a policy without any; the zero Schema
-// is that of objects of which nothing is known.
-func NewCheck(object Schema, params *Schema) *Set {
-	s := New(params != nil)
-	s.check = &types{object: object.declared("Object")}
-	if params != nil {
-		s.check.params = params.declared("Params")
+// NewChecks returns a Set for each kind of objects, whose expressions are checked against the types of the objects and can't be
+// evaluated: Define and Compile return what is wrong with an expression for such objects. What several of them are given is
+// parsed once. params is nil for a policy without any; the zero Schema is that of objects of which nothing is known.
+func NewChecks(objects []Schema, params *Schema) (sets []*Set) {
+	together := map[string]parsed{}
+	for _, object := range objects {
+		s := New(params != nil)
+		s.check, s.parsed = &types{object: object.declared("Object")}, together
+		if params != nil {
+			s.check.params = params.declared("Params")
+		}
+		sets = append(sets, s)
 	}
-	return s
+	return sets
+}
+
+// parsed is a text that was parsed, which takes as long as to check it.
+type parsed struct {
+	ast    *cel.Ast
+	issues *cel.Issues
+}
+
+// checked is env.Compile, with what other sets have parsed.
+func (s *Set) checked(env *cel.Env, text string) (*cel.Ast, *cel.Issues) {
+	p, known := s.parsed[text]
+	if !known {
+		p.ast, p.issues = env.Parse(text)
+		s.parsed[text] = p
+	}
+	if p.issues.Err() != nil {
+		return nil, p.issues
+	}
+	return env.Check(p.ast)
 }
 
 // declared returns the schema as a type of CEL, nil for any.

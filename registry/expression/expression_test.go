@@ -3,6 +3,7 @@ package expression_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -263,7 +264,7 @@ func TestCheck(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			set := expression.NewCheck(widget, test.params)
+			set := expression.NewChecks([]expression.Schema{widget}, test.params)[0]
 			if err := set.Define("color", "object.spec.color"); err != nil {
 				t.Fatal(err)
 			}
@@ -272,5 +273,28 @@ func TestCheck(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, test.want)
 			}
 		})
+	}
+}
+
+// TestChecksParseOnce: what is checked for ten kinds of objects is parsed once, which is half of the work.
+func TestChecksParseOnce(t *testing.T) {
+	const kinds, text = 10, "object.spec.replicas > 3 && object.metadata.name.startsWith('a') && object.metadata.labels.all(k, k.size() < 10)"
+	cost := func(kinds int) float64 {
+		sets := expression.NewChecks(make([]expression.Schema, kinds), nil)
+		for _, set := range sets {
+			set.Compile("true", expression.Condition) // makes its environment
+		}
+		n := 0
+		return testing.AllocsPerRun(5, func() {
+			n++
+			for _, set := range sets {
+				if _, err := set.Compile(fmt.Sprintf("%s && %d > 0", text, n), expression.Condition); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	if one, all := cost(1), cost(kinds); all > one*kinds*3/4 {
+		t.Errorf("%d kinds make %v allocations, and one makes %v", kinds, all, one)
 	}
 }

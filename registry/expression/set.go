@@ -48,7 +48,8 @@ type Set struct {
 	defined   []definition
 	envs      map[scope]*cel.Env
 
-	check *types // of objects, where expressions are checked and not evaluated
+	check  *types            // of objects, where expressions are checked and not evaluated
+	parsed map[string]parsed // what sets that check have parsed, by its text; theirs together
 }
 
 // definition is a variable.
@@ -99,7 +100,11 @@ func (s *Set) compile(text string, use Use) (*Program, *cel.Type) {
 		p.err = fmt.Errorf("unexpected error loading CEL environment: %w", err)
 		return p, nil
 	}
-	ast, issues := env.Compile(text)
+	compile := env.Compile
+	if s.check != nil {
+		compile = func(text string) (*cel.Ast, *cel.Issues) { return s.checked(env, text) }
+	}
+	ast, issues := compile(text)
 	if issues.Err() != nil {
 		p.err = compilationError(s, issues)
 		return p, nil
