@@ -54,9 +54,7 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 	if len(o.RequestHeader.AllowedNames) == 0 && a.clients.overlaps(believed) { // kube-apiserver's check
 		return nil, errors.New("--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users")
 	}
-	if a.proxies, err = newProxies(o.RequestHeader, believed); err != nil {
-		return nil, err
-	}
+	a.proxies = newProxies(o.RequestHeader, believed)
 	if a.tokens, err = readTokenFile(o.TokenAuthFile, w.Log); err != nil {
 		return nil, err
 	}

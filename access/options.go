@@ -1,7 +1,10 @@
 package access
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,20 +132,75 @@ func (o *Options) modes() []string {
 	return strings.Split(o.AuthorizationMode, ",")
 }
 
-// Validate tells the first option that can't work, by the name of its flag.
+// Validate tells the first option that can't work, or that kube-apiserver refuses, by the name of its flag. It reads no file:
+// what a file has is checked when it's read.
 func (o *Options) Validate() error {
 	modes := slices.DeleteFunc(o.modes(), func(mode string) bool { return mode == node && o.RBAC() })
 	switch {
+	case repeated(o.modes()) != "":
+		return fmt.Errorf("--authorization-mode %q has mode specified more than once", o.modes())
 	case len(modes) > 1 || len(modes) == 1 && modes[0] != alwaysAllow && modes[0] != rbac:
 		return fmt.Errorf("--authorization-mode must be %s or %s: %q", alwaysAllow, rbac, o.AuthorizationMode)
-	case o.ServiceAccountMaxTokenExpiration != 0 && o.ServiceAccountMaxTokenExpiration < time.Hour:
-		return fmt.Errorf("--service-account-max-token-expiration must be an hour at least: %v", o.ServiceAccountMaxTokenExpiration)
+	case o.ServiceAccountMaxTokenExpiration != 0 && (o.ServiceAccountMaxTokenExpiration < time.Hour || o.ServiceAccountMaxTokenExpiration > time.Duration(maxTokenLife)*time.Second):
+		return fmt.Errorf("--service-account-max-token-expiration must be between 1 hour and 2^32 seconds: %v", o.ServiceAccountMaxTokenExpiration)
 	case len(o.ServiceAccountKeyFiles) > 0 && o.ServiceAccountSigningKeyFile == "":
 		return fmt.Errorf("--service-account-key-file needs --service-account-signing-key-file: tokens of the server's own key would not be believed")
-	case slices.Contains(o.ServiceAccountIssuers, ""):
-		return fmt.Errorf("--service-account-issuer must not be empty")
 	case o.RequestHeader.ClientCAFile == "" && o.RequestHeader.any():
 		return fmt.Errorf("--requestheader-* flags need --requestheader-client-ca-file: anybody can send headers")
+	}
+	return cmp.Or(o.validateIssuers(), o.RequestHeader.validate())
+}
+
+// validateIssuers has kube-apiserver's rules for what names ServiceAccounts' issuers.
+func (o *Options) validateIssuers() error {
+	for _, issuer := range o.ServiceAccountIssuers {
+		if issuer == "" {
+			return errors.New("--service-account-issuer should not be an empty string")
+		}
+		if strings.Contains(issuer, ":") {
+			if _, err := url.Parse(issuer); err != nil {
+				return fmt.Errorf("--service-account-issuer %q contained a ':' but was not a valid URL: %w", issuer, err)
+			}
+		}
+	}
+	if twice := repeated(o.ServiceAccountIssuers); twice != "" {
+		return fmt.Errorf("--service-account-issuer %q is already specified", twice)
+	}
+	if o.ServiceAccountJWKSURI == "" {
+		return nil
+	}
+	u, err := url.Parse(o.ServiceAccountJWKSURI)
+	switch {
+	case err != nil:
+		return fmt.Errorf("--service-account-jwks-uri must be a valid URL: %w", err)
+	case u.Scheme != "https":
+		return fmt.Errorf("--service-account-jwks-uri requires https scheme, parsed as: %v", u)
+	}
+	return nil
+}
+
+// repeated returns what a list has twice, "" for nothing.
+func repeated(list []string) string {
+	for i, s := range list {
+		if slices.Contains(list[:i], s) {
+			return s
+		}
+	}
+	return ""
+}
+
+// validate has kube-apiserver's rules for what proxies send.
+func (h *RequestHeader) validate() error {
+	for flag, names := range map[string][]string{
+		"username-headers": h.UsernameHeaders, "uid-headers": h.UIDHeaders, "group-headers": h.GroupHeaders,
+		"extra-headers-prefix": h.ExtraHeaderPrefixes, "allowed-names": h.AllowedNames,
+	} {
+		if slices.ContainsFunc(names, func(name string) bool { return strings.TrimSpace(name) == "" }) {
+			return fmt.Errorf("empty value in --requestheader-%s", flag)
+		}
+	}
+	if len(h.UIDHeaders) > 0 && !slices.ContainsFunc(h.UIDHeaders, func(name string) bool { return strings.EqualFold(name, defaultUIDHeader) }) {
+		return errors.New("--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header")
 	}
 	return nil
 }

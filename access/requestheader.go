@@ -2,7 +2,6 @@ package access
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -20,9 +19,9 @@ type proxies struct {
 }
 
 // newProxies returns nil if no proxy is believed.
-func newProxies(o RequestHeader, a *authorities) (*proxies, error) {
+func newProxies(o RequestHeader, a *authorities) *proxies {
 	if a == nil {
-		return nil, nil
+		return nil
 	}
 	p := &proxies{
 		authorities: a, names: o.AllowedNames,
@@ -31,12 +30,10 @@ func newProxies(o RequestHeader, a *authorities) (*proxies, error) {
 	}
 	for _, list := range [][]string{p.users, p.uids, p.groups, p.extras} {
 		for i, name := range list {
-			if list[i] = strings.TrimSpace(name); list[i] == "" {
-				return nil, errors.New("--requestheader-*: the name of a header is empty")
-			}
+			list[i] = strings.TrimSpace(name)
 		}
 	}
-	return p, nil
+	return p
 }
 
 func orOne(given []string, otherwise string) []string {

@@ -104,7 +104,9 @@ func withUser(r *http.Request, u user.Info) *http.Request {
 func unauthorized(w *response, r *http.Request) error {
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	if r.ProtoMajor == 2 {
-		w.Header().Set("Connection", "close") // one connection of a stranger gets one answer, as from kube-apiserver
+		// net/http says GOAWAY then, and closes the connection when what the client had sent by that time is answered. What a
+		// stranger sends next takes another handshake, as with kube-apiserver.
+		w.Header().Set("Connection", "close")
 	}
 	return statusError(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
 }
