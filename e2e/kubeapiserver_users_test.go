@@ -48,7 +48,7 @@ func TestKubeAPIServerFrontProxy(t *testing.T) {
 	k := newKubeAPIServer(t)
 	k.start(nil, "--cert-dir="+t.TempDir(), k.withUsers(), "--authorization-mode=RBAC", "--client-ca-file="+clients.File,
 		"--requestheader-client-ca-file="+proxies.File, "--requestheader-allowed-names=front,side",
-		"--requestheader-username-headers=X-Who,X-Remote-User", "--requestheader-uid-headers=X-Number", "--requestheader-group-headers=X-Team,X-Remote-Group",
+		"--requestheader-username-headers=X-Who,X-Remote-User", "--requestheader-uid-headers=X-Number,X-Remote-Uid", "--requestheader-group-headers=X-Team,X-Remote-Group",
 		"--requestheader-extra-headers-prefix=X-More-")
 	front, side := proxies.Issue(t, "front", nil, nil), proxies.Issue(t, "side", nil, nil)
 	client := clients.Issue(t, "front", []string{"devs"}, nil)
@@ -64,7 +64,7 @@ func TestKubeAPIServerFrontProxy(t *testing.T) {
 		{"the second header of the name", front, []string{"X-Remote-User", "erin"}, "erin/ system:authenticated map[]"},
 		{"both headers of the name", front, []string{"X-Remote-User", "erin", "X-Who", "dave"}, "dave/ system:authenticated map[]"},
 		{"the other allowed name", side, []string{"X-Who", "dave"}, "dave/ system:authenticated map[]"},
-		{"headers that no flag names", front, []string{"X-Who", "dave", "X-Remote-Uid", "8", "X-Remote-Extra-Scope", "all"}, "dave/ system:authenticated map[]"},
+		{"headers that no flag names", front, []string{"X-Who", "dave", "X-Remote-Extra-Scope", "all"}, "dave/ system:authenticated map[]"},
 		{"no header of the name", front, []string{"X-Team", "system:masters"}, denied},
 		{"no allowed name", proxies.Issue(t, "back", nil, nil), []string{"X-Who", "dave"}, denied},
 		{"another authority of that name", credentials.NewAuthority(t, "proxies").Issue(t, "front", nil, nil), []string{"X-Who", "dave"}, denied},

@@ -22,6 +22,11 @@ func (s *Server) Verify(ctx context.Context) error {
 	if in == nil {
 		return errNotRunning
 	}
+	if in.rbac != nil { // it writes for some time after the start
+		if err := in.rbac.Bootstrapped(ctx); err != nil {
+			return err
+		}
+	}
 	var err error
 	for range verifyAttempts {
 		var still bool
