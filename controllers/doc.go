@@ -25,14 +25,14 @@
 //
 // Goroutines: the reader; one for each controller, which waits for the end, and one for expiry, which waits for what is due
 // next; one for each open charge on a quota that a count had to add; and workers, which are there only while there is work: at
-// most workersAtOnce in each queue, and DeletersAtOnce for each key whose content is deleted. Run waits for all. A panic of a worker is its key's failure, which is logged and tried
-// again. One of the reader ends the process.
+// most workersAtOnce in each queue, and DeletersAtOnce for each key whose content is deleted. Run waits for all. A panic of a
+// worker is its key's failure, which is logged and tried again. One of the reader ends the process.
 //
 // The garbage collector is in graph.go (who owns whom), collector.go (what happens to the graph) and collect.go (what is done
 // about an object).
 //
-// resourcequota.go counts the objects of a namespace, and leaves room for what requests under way are charged for (quota.Ledger). It
-// counts again when these have ended.
+// resourcequota.go counts the objects of a namespace, and leaves room for what requests under way are charged for
+// (quota.Ledger). It counts again when these have ended.
 //
 // Locks: those of a controller ─▶ its queue's ─▶ bell.mu; knowledge.mu ─▶ the cacher's locks, for a look at an owner.
 // reader.mu is alone. None is held during a write.

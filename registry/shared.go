@@ -22,8 +22,8 @@ type freshKey struct{}
 
 // Fresh waits until the caches have everything that was acknowledged before the call, on whichever replica, and serves what
 // the definitions say by then. Consistent reads with the context that it returns don't wait again. In a registry that isn't
-// shared it does nothing, because there every write waits for what others depend on (Awaited, and written of definitions). The error is a Status: 503 if the store
-// can't say what was acknowledged, 504 if the caches don't get there in time.
+// shared it does nothing, because there every write waits for what others depend on (Awaited, and written of definitions). The
+// error is a Status: 503 if the store can't say what was acknowledged, 504 if the caches don't get there in time.
 func (r *Registry) Fresh(ctx context.Context) (context.Context, error) {
 	if !r.shared {
 		return ctx, nil

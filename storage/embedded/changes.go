@@ -155,8 +155,7 @@ func (s *Store) Current() storage.Revision {
 }
 
 func (s *Store) revisions() (compacted, current storage.Revision) {
-	// Shared-buffer mode reads two integers under etcd's locks; the plain ReadView would copy the
-	// whole read buffer for that.
+	// One transaction, so that both are of one moment. In this mode it copies nothing of etcd's read buffer.
 	txn := s.local.KV().Read(mvcc.SharedBufReadTxMode, traceutil.TODO())
 	defer txn.End()
 	compacted = max(0, storage.Revision(txn.FirstRev()))
