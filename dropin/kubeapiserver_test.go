@@ -52,11 +52,11 @@ func TestParseAPIServerAlternatives(t *testing.T) {
 		}
 		return ""
 	}
-	a, err := ParseAPIServer([]string{"--tls-cert-file=a", "--tls-private-key-file=b", "--authorization-mode=Node,RBAC"}, controllers)
+	a, err := ParseAPIServer([]string{"--tls-cert-file=a", "--tls-private-key-file=b", "--authorization-mode=Node,RBAC", "--max-requests-inflight=10"}, controllers)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := &a.Server; s.Controllers != "all" || s.TLS || s.TLSCertFile != "a" || s.TLSKeyFile != "b" || s.Listen != "0.0.0.0:6443" || s.TLSConfig != nil || s.WebhookAddresses != nil {
+	if s := &a.Server; s.Controllers != "all" || s.TLS || s.TLSCertFile != "a" || s.TLSKeyFile != "b" || s.Listen != "0.0.0.0:6443" || s.TLSConfig != nil || s.WebhookAddresses != nil || s.MaxRequests != 210 {
 		t.Errorf("%+v", s)
 	}
 	for flag, want := range map[string]string{"--help": "--secure-port", "-h": "--secure-port", "--version": "Kubernetes v1.37"} {
