@@ -13,6 +13,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -55,6 +56,7 @@ type doors struct {
 	*servertest.Server
 	log            *syncBuffer
 	clients, proxy *credentials.Authority
+	asked          int // requests of ask
 	t              *testing.T
 }
 
@@ -79,14 +81,17 @@ func newDoors(t *testing.T, options ...func(*server.Server)) *doors {
 	return d
 }
 
-// ask sends a request over a connection of its own, with a certificate if there is one.
+// ask sends a request over a connection of its own, from an address of its own, with a certificate if there is one. One address
+// that is refused many times has only a part of the log's lines.
 func (d *doors) ask(cert *tls.Certificate, http2 bool, method, path, body string, headers ...string) (*http.Response, string) {
 	d.t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true}
 	if cert != nil {
 		config.Certificates = []tls.Certificate{*cert}
 	}
-	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: http2}
+	d.asked++
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(d.asked))}}
+	transport := &http.Transport{DialContext: dialer.DialContext, TLSClientConfig: config, ForceAttemptHTTP2: http2}
 	defer transport.CloseIdleConnections()
 	return d.send(&http.Client{Transport: transport}, method, path, body, headers...)
 }
