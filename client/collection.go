@@ -71,8 +71,7 @@ func (r Collection[T]) Get(ctx context.Context, name string, options ...Option) 
 }
 
 func (r Collection[T]) get(ctx context.Context, name string, c *call) ([]byte, error) {
-	c.query.Del("resourceVersionMatch") // which is of lists: a get is always NotOlderThan
-	return r.do(ctx, c, &request{method: http.MethodGet}, name)
+	return r.do(ctx, c, &request{method: http.MethodGet, query: c.only(paramsOfGet...)}, name)
 }
 
 // do sends a request about an object of this collection's namespace.
@@ -83,7 +82,7 @@ func (r Collection[T]) do(ctx context.Context, c *call, q *request, name string)
 	if c.err != nil {
 		return nil, c.err
 	}
-	q.path, q.query = r.path(r.namespace, name, c.subresource), c.query
+	q.path = r.path(r.namespace, name, c.subresource)
 	return r.c.answer(ctx, q)
 }
 
@@ -100,7 +99,7 @@ func (r Collection[T]) Create(ctx context.Context, object *T, options ...Option)
 		name = h.Name
 	}
 	return r.in(h).write(ctx, &request{
-		method: http.MethodPost, path: r.in(h).path(r.in(h).namespace, name, c.subresource), query: c.query, contentType: jsonType, body: body,
+		method: http.MethodPost, path: r.in(h).path(r.in(h).namespace, name, c.subresource), query: c.only(paramsOfWrite...), contentType: jsonType, body: body,
 	})
 }
 
@@ -112,7 +111,8 @@ func (r Collection[T]) Update(ctx context.Context, object *T, options ...Option)
 	if err != nil {
 		return nil, err
 	}
-	return r.in(h).writeTo(ctx, newCall(options), h.Name, &request{method: http.MethodPut, contentType: jsonType, body: body})
+	c := newCall(options)
+	return r.in(h).writeTo(ctx, c, h.Name, &request{method: http.MethodPut, query: c.only(paramsOfWrite...), contentType: jsonType, body: body})
 }
 
 // UpdateStatus replaces the object's status, and nothing else of it.
@@ -143,7 +143,8 @@ func (r Collection[T]) Patch(ctx context.Context, name string, patch Patch, opti
 	if err != nil {
 		return nil, err
 	}
-	return r.writeTo(ctx, newCall(options), name, &request{method: http.MethodPatch, contentType: patch.contentType, body: body})
+	c := newCall(options)
+	return r.writeTo(ctx, c, name, &request{method: http.MethodPatch, query: c.only(paramsOfWrite...), contentType: patch.contentType, body: body})
 }
 
 // Apply makes the fields that the object has be as they are in it, creating the object if need be, and removes those that
@@ -156,13 +157,13 @@ func (r Collection[T]) Apply(ctx context.Context, fieldManager string, object *T
 	}
 	c := newCall(options)
 	c.query.Set("fieldManager", fieldManager)
-	return r.in(h).writeTo(ctx, c, h.Name, &request{method: http.MethodPatch, contentType: "application/apply-patch+yaml", body: body})
+	return r.in(h).writeTo(ctx, c, h.Name, &request{method: http.MethodPatch, query: c.only(paramsOfApply...), contentType: "application/apply-patch+yaml", body: body})
 }
 
 // Delete deletes the object with that name. One that has finalizers goes when they're removed: Until with Gone waits for it.
 func (r Collection[T]) Delete(ctx context.Context, name string, options ...Option) error {
 	c := newCall(options)
-	_, err := r.do(ctx, c, &request{method: http.MethodDelete, contentType: jsonType, body: c.deleteOptions()}, name)
+	_, err := r.do(ctx, c, &request{method: http.MethodDelete, query: c.only(paramsOfDelete...), contentType: jsonType, body: c.deleteOptions()}, name)
 	return err
 }
 
@@ -173,7 +174,7 @@ func (r Collection[T]) DeleteCollection(ctx context.Context, options ...Option) 
 		return c.err
 	}
 	_, err := r.c.answer(ctx, &request{
-		method: http.MethodDelete, path: r.path(r.namespace, "", ""), query: c.query, contentType: jsonType, body: c.deleteOptions(),
+		method: http.MethodDelete, path: r.path(r.namespace, "", ""), query: c.only(paramsOfSweep...), contentType: jsonType, body: c.deleteOptions(),
 	})
 	return err
 }

@@ -78,10 +78,11 @@ type follower[T any] struct {
 // connection yields the events of one connection. It tells whether the loop over them was left; else err is io.EOF after
 // a clean end.
 func (f *follower[T]) connection(ctx context.Context, yield func(Event[T], error) bool) (stopped bool, err error) {
-	f.call.query.Set("resourceVersion", f.version)
+	query := f.call.only(paramsOfWatch...)
+	query.Set("resourceVersion", f.version)
 	counters := f.call.counters
 	counters.Watches.Add(1)
-	w, err := f.from.open(ctx, f.call.query, true)
+	w, err := f.from.open(ctx, query, true)
 	if err != nil {
 		return false, err
 	}

@@ -6,9 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 )
@@ -46,7 +44,7 @@ func (r Collection[T]) List(ctx context.Context, options ...Option) (*List[T], e
 
 // All yields the objects, and fetches pages as it comes to them. An error is the last that it yields. When the list's
 // version expires between two pages that's ErrExpired, unless AllowInconsistent was given. Calling All again begins with
-// the first object again.
+// the first object again. Many goroutines may do so at once, but not with AllowInconsistent, which changes ResourceVersion.
 func (l *List[T]) All(ctx context.Context) iter.Seq2[*T, error] {
 	return func(yield func(*T, error) bool) {
 		for event, err := range l.events(ctx) {
@@ -96,7 +94,9 @@ func (l *List[T]) events(ctx context.Context) iter.Seq2[Event[T], error] {
 				yield(Event[T]{}, err)
 				return
 			}
-			l.ResourceVersion = p.version // another one only after AllowInconsistent
+			if p.version != l.ResourceVersion { // only after AllowInconsistent
+				l.ResourceVersion = p.version
+			}
 		}
 	}
 }
@@ -107,7 +107,7 @@ func (r Collection[T]) page(ctx context.Context, c *call, token string) (page, e
 		return page{}, c.err
 	}
 	for {
-		query := url.Values(maps.Clone(c.query))
+		query := c.only(paramsOfList...)
 		if c.pageSize > 0 {
 			query.Set("limit", strconv.Itoa(c.pageSize))
 		}

@@ -14,6 +14,7 @@ type Option func(*call)
 // call is what options say about one call.
 type call struct {
 	query       url.Values
+	since       string // of a watch
 	subresource string
 	uid, rv     string // preconditions of a delete
 	propagation string
@@ -34,6 +35,29 @@ func newCall(options []Option) *call {
 		option(c)
 	}
 	return c
+}
+
+// What each kind of request may have in its query; options that say something else have no effect on it.
+var (
+	paramsOfGet   = []string{"resourceVersion"}
+	paramsOfList  = []string{"labelSelector", "fieldSelector", "resourceVersion", "resourceVersionMatch"}
+	paramsOfWatch = []string{"labelSelector", "fieldSelector", "timeoutSeconds"}
+	paramsOfWrite = []string{"dryRun", "fieldManager", "fieldValidation"}
+	paramsOfApply = []string{"dryRun", "fieldManager", "fieldValidation", "force"}
+	// A deletion of one object has a name, and is none of those that are selected.
+	paramsOfDelete = []string{"dryRun"}
+	paramsOfSweep  = []string{"dryRun", "labelSelector", "fieldSelector"}
+)
+
+// only returns the part of the query that a request may have.
+func (c *call) only(names ...string) url.Values {
+	query := url.Values{}
+	for _, name := range names {
+		if values, has := c.query[name]; has {
+			query[name] = values
+		}
+	}
+	return query
 }
 
 func set(name, value string) Option {
@@ -86,7 +110,7 @@ func PageSize(n int) Option { return func(c *call) { c.pageSize = n } }
 func AllowInconsistent() Option { return func(c *call) { c.inconsistent = true } }
 
 // Since begins a watch after the version. Without it a watch gives all that there is, as Added, and then what changes.
-func Since(version string) Option { return set("resourceVersion", version) }
+func Since(version string) Option { return func(c *call) { c.since = version } }
 
 // Bookmarks yields bookmarks, too: events that have nothing but a ResourceVersion, up to which all has been given.
 func Bookmarks() Option { return func(c *call) { c.bookmarks = true } }
@@ -105,8 +129,15 @@ func Backoff(first, longest time.Duration) Option {
 // Resync is how often Reflect calls Store.Resync. Without it, never.
 func Resync(every time.Duration) Option { return func(c *call) { c.resync = every } }
 
-// CountIn counts what Follow or Reflect does.
-func CountIn(counters *Counters) Option { return func(c *call) { c.counters = counters } }
+// CountIn counts what Follow or Reflect does; nil counts nothing.
+func CountIn(counters *Counters) Option {
+	return func(c *call) {
+		if counters == nil {
+			counters = &Counters{}
+		}
+		c.counters = counters
+	}
+}
 
 // DryRun does everything but store the result.
 func DryRun() Option { return set("dryRun", "All") }

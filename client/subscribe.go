@@ -17,7 +17,8 @@ type Change[T any] struct {
 	New  *T // the state after; nil for Deleted
 }
 
-// maxPending is how many changes a subscription of EveryChange may be behind. They keep the states of objects in memory.
+// maxPending is how many changes a subscription of EveryChange may be behind, besides what there was when it began. They keep the
+// states of objects in memory.
 const maxPending = 1 << 20
 
 // Changes yields what changes in the cache, from what is in it on: that comes first, as Added. A subscriber that is slow
@@ -28,7 +29,7 @@ const maxPending = 1 << 20
 // when the cache of StartCache has ended and all has been told.
 func (c *Cache[T]) Changes(ctx context.Context) iter.Seq2[Change[T], error] {
 	return func(yield func(Change[T], error) bool) {
-		c.subscribe(ctx, &newest[T]{pending: map[Key]*pending[T]{}}, yield)
+		c.subscribe(ctx, func(int) queue[T] { return &newest[T]{pending: map[Key]*pending[T]{}} }, yield)
 	}
 }
 
@@ -36,7 +37,7 @@ func (c *Cache[T]) Changes(ctx context.Context) iter.Seq2[Change[T], error] {
 // ErrLagging, and no more.
 func (c *Cache[T]) EveryChange(ctx context.Context) iter.Seq2[Change[T], error] {
 	return func(yield func(Change[T], error) bool) {
-		c.subscribe(ctx, &every[T]{}, yield)
+		c.subscribe(ctx, func(objects int) queue[T] { return &every[T]{most: objects + maxPending} }, yield)
 	}
 }
 
@@ -72,8 +73,8 @@ func (s *subscription[T]) take() ([]Change[T], error) {
 }
 
 // subscribe yields changes until ctx or the cache ends, the queue fails, or the loop is left.
-func (c *Cache[T]) subscribe(ctx context.Context, q queue[T], yield func(Change[T], error) bool) {
-	s := c.enter(q)
+func (c *Cache[T]) subscribe(ctx context.Context, makeQueue func(objects int) queue[T], yield func(Change[T], error) bool) {
+	s := c.enter(makeQueue)
 	defer c.leave(s)
 	for ended := false; ; {
 		changes, err := s.take()
@@ -105,10 +106,10 @@ func (c *Cache[T]) subscribe(ctx context.Context, q queue[T], yield func(Change[
 }
 
 // enter adds a subscription that begins with what is in the cache.
-func (c *Cache[T]) enter(q queue[T]) *subscription[T] {
-	s := &subscription[T]{news: make(chan struct{}, 1), queue: q}
+func (c *Cache[T]) enter(makeQueue func(objects int) queue[T]) *subscription[T] {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s := &subscription[T]{news: make(chan struct{}, 1), queue: makeQueue(len(c.objects))}
 	for key, e := range c.objects {
 		s.push(Change[T]{Type: Added, Key: key, New: e.object})
 	}
@@ -125,18 +126,21 @@ func (c *Cache[T]) leave(s *subscription[T]) {
 	delete(c.subscriptions, s)
 }
 
-// every is a queue that keeps each change.
-type every[T any] struct{ changes []Change[T] }
+// every is a queue that keeps each change, as long as there are no more than most.
+type every[T any] struct {
+	most    int
+	changes []Change[T]
+}
 
 func (q *every[T]) push(change Change[T]) {
-	if len(q.changes) <= maxPending {
+	if len(q.changes) <= q.most {
 		q.changes = append(q.changes, change)
 	}
 }
 
 func (q *every[T]) take() ([]Change[T], error) {
-	if len(q.changes) > maxPending {
-		return nil, fmt.Errorf("%w: %d changes", ErrLagging, maxPending)
+	if len(q.changes) > q.most {
+		return nil, fmt.Errorf("%w: %d changes", ErrLagging, q.most)
 	}
 	changes := q.changes
 	q.changes = nil

@@ -4,9 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"net/http"
-	"net/url"
 	"strconv"
 )
 
@@ -30,14 +28,17 @@ type TableRow struct {
 	Object Meta  `json:"object"` // its metadata
 }
 
-// Table returns the collection, or with a name that object, as a table, whose pages are fetched one by one. progress, if it isn't nil, is told after
-// each page how many rows there have been, and how many remain, as far as the server says so.
+// Table returns the collection, or with a name that object, as a table, whose pages are fetched one by one. progress, if it
+// isn't nil, is told after each page how many rows there have been, and how many remain, as far as the server says so.
 func (r Collection[T]) Table(ctx context.Context, name string, progress func(done, remaining int), options ...Option) (*Table, error) {
 	c := newCall(options)
 	if c.err != nil {
 		return nil, c.err
 	}
-	query := url.Values(maps.Clone(c.query))
+	query := c.only(paramsOfGet...)
+	if name == "" {
+		query = c.only(paramsOfList...)
+	}
 	if name == "" && c.pageSize > 0 {
 		query.Set("limit", strconv.Itoa(c.pageSize))
 	}
@@ -57,8 +58,11 @@ func (r Collection[T]) Table(ctx context.Context, name string, progress func(don
 			}
 			Table
 		}
-		if err := json.Unmarshal(body, &page); err != nil || page.Kind != "Table" {
+		if err := json.Unmarshal(body, &page); err != nil {
 			return nil, fmt.Errorf("%s: the answer is no table: %w", r, err)
+		}
+		if page.Kind != "Table" {
+			return nil, fmt.Errorf("%s: the answer is no table but %.*q", r, maxQuoted, body)
 		}
 		if all.Columns == nil {
 			all.Columns = page.Columns

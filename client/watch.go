@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,11 @@ func (r Collection[T]) Watch(ctx context.Context, options ...Option) iter.Seq2[E
 			yield(Event[T]{}, c.err)
 			return
 		}
-		w, err := r.open(ctx, c.query, c.bookmarks)
+		query := c.only(paramsOfWatch...)
+		if c.since != "" {
+			query.Set("resourceVersion", c.since)
+		}
+		w, err := r.open(ctx, query, c.bookmarks)
 		if err != nil {
 			yield(Event[T]{}, err)
 			return
@@ -99,6 +104,13 @@ func (w *connection[T]) next(ctx context.Context) (received[T], error) {
 	case t == watchstream.Error:
 		return received[T]{}, statusError(0, document)
 	}
+	if t == Bookmark { // which is no object of the program's type, however strict that is
+		if !json.Valid(document) {
+			return received[T]{}, fmt.Errorf("watch %s: %w: a bookmark that is no JSON", w.from, watchstream.ErrFrame)
+		}
+		end := text(member(member(member(document, "metadata"), "annotations"), watchstream.InitialEventsEnd)) == "true"
+		return received[T]{Event: Event[T]{Type: t, Object: new(T), ResourceVersion: headOf(document).version}, initialEnd: end}, nil
+	}
 	object, h, err := decode[T](document)
 	if err != nil && !errors.Is(err, ErrType) {
 		err = fmt.Errorf("%w: %w", watchstream.ErrFrame, err)
@@ -106,11 +118,7 @@ func (w *connection[T]) next(ctx context.Context) (received[T], error) {
 	if err != nil {
 		return received[T]{}, fmt.Errorf("watch %s: %w", w.from, err)
 	}
-	event := received[T]{Event: Event[T]{Type: t, Object: object, Key: h.Key, ResourceVersion: h.version}}
-	if t == Bookmark {
-		event.initialEnd = text(member(member(member(document, "metadata"), "annotations"), watchstream.InitialEventsEnd)) == "true"
-	}
-	return event, nil
+	return received[T]{Event: Event[T]{Type: t, Object: object, Key: h.Key, ResourceVersion: h.version}}, nil
 }
 
 // close lets go of the connection.

@@ -1,0 +1,138 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// scripted answers each request with one body, and notes their queries.
+func scripted(t *testing.T, body string) (c *Client, queries *[]string) {
+	t.Helper()
+	queries = new([]string)
+	var mu sync.Mutex // guards queries while requests come
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		*queries = append(*queries, r.URL.RawQuery)
+		mu.Unlock()
+		io.WriteString(w, body)
+	}))
+	t.Cleanup(s.Close)
+	c, err := New(s.URL, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.CloseIdleConnections)
+	return c, queries
+}
+
+// TestOptions: an option that a request has no use for isn't sent.
+func TestOptions(t *testing.T) {
+	c, queries := scripted(t, `{"kind":"ThingList","metadata":{"resourceVersion":"7","name":"x"},"items":[]}`)
+	things, ctx := Resource[Object](c, "v1", "things"), t.Context()
+	all := []Option{Since("3"), NotOlderThan("4"), Labels("a=b"), DryRun(), Force(), Strict(), PageSize(0), CountIn(nil)}
+	object := Object(`{"kind":"Thing","metadata":{"name":"x"}}`)
+	for _, tt := range []struct {
+		name string
+		do   func() error
+		want string
+	}{
+		{"get", func() error { _, err := things.Get(ctx, "x", all...); return err }, "resourceVersion=4"},
+		{"list", func() error { _, err := things.List(ctx, all...); return err }, "labelSelector=a%3Db&resourceVersion=4&resourceVersionMatch=NotOlderThan"},
+		{"watch", func() error {
+			for range things.Watch(ctx, all...) {
+			}
+			return nil
+		}, "labelSelector=a%3Db&resourceVersion=3&watch=true"},
+		{"follow", func() error {
+			ctx, cancel := context.WithTimeout(ctx, time.Second/2) // before the second connection
+			defer cancel()
+			for range things.Follow(ctx, "5", all...) {
+			}
+			return nil
+		}, "allowWatchBookmarks=true&labelSelector=a%3Db&resourceVersion=5&watch=true"},
+		{"create", func() error { _, err := things.Create(ctx, &object, all...); return err }, "dryRun=All&fieldValidation=Strict"},
+		{"patch", func() error { _, err := things.Patch(ctx, "x", Merge(1), all...); return err }, "dryRun=All&fieldValidation=Strict"},
+		{"apply", func() error { _, err := things.Apply(ctx, "me", &object, all...); return err }, "dryRun=All&fieldManager=me&fieldValidation=Strict&force=true"},
+		{"delete", func() error { return things.Delete(ctx, "x", all...) }, "dryRun=All"},
+		{"delete all", func() error { return things.In("default").DeleteCollection(ctx, all...) }, "dryRun=All&labelSelector=a%3Db"},
+	} {
+		*queries = nil
+		if err := tt.do(); err != nil || len(*queries) == 0 || (*queries)[0] != tt.want {
+			t.Errorf("%s: asked with %q, %v; want %q", tt.name, *queries, err, tt.want)
+		}
+	}
+}
+
+// TestNoTable: an answer that is no table is quoted.
+func TestNoTable(t *testing.T) {
+	c, _ := scripted(t, `{"kind":"ThingList"}`)
+	_, err := Resource[Object](c, "v1", "things").Table(t.Context(), "", nil)
+	if err == nil || strings.Contains(err.Error(), "%!") || !strings.Contains(err.Error(), "ThingList") {
+		t.Errorf("it's refused with %v", err)
+	}
+}
+
+// strict is a type that takes nothing without a spec.
+type strict struct{ Meta }
+
+func (s *strict) UnmarshalJSON(document []byte) error {
+	if !strings.Contains(string(document), "spec") {
+		return errors.New("no spec")
+	}
+	s.Name, s.ResourceVersion = "x", "5"
+	return nil
+}
+
+// TestBookmarkOfStrictType: a bookmark is no object of the program's type.
+func TestBookmarkOfStrictType(t *testing.T) {
+	c, _ := scripted(t, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"4"}}}`+"\n"+`{"type":"ADDED","object":{"spec":1}}`+"\n")
+	var versions []string
+	for event, err := range Resource[strict](c, "v1", "things").Watch(t.Context(), Bookmarks()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions = append(versions, event.ResourceVersion)
+	}
+	if fmt.Sprint(versions) != "[4 5]" {
+		t.Errorf("events have versions %v", versions)
+	}
+}
+
+// TestListByMany: many goroutines may read one list.
+func TestListByMany(t *testing.T) {
+	c, _ := scripted(t, `{"kind":"ThingList","metadata":{"resourceVersion":"7","continue":""},"items":[]}`)
+	list := &List[Object]{ResourceVersion: "7", from: Resource[Object](c, "v1", "things"), call: newCall(nil), first: page{version: "7", next: "more", items: []byte("[]")}}
+	var readers sync.WaitGroup
+	for range 2 {
+		readers.Go(func() {
+			if _, err := list.Slice(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	readers.Wait()
+}
+
+// TestEveryChangeOfLargeCache: what there is when a subscription begins is no lag, however much it is.
+func TestEveryChangeOfLargeCache(t *testing.T) {
+	var cache Cache[Object]
+	cache.Replace([]Event[Object]{{Key: Key{Name: "a"}}, {Key: Key{Name: "b"}}}, "5")
+	s := cache.enter(func(objects int) queue[Object] { return &every[Object]{most: objects} })
+	if changes, err := s.take(); len(changes) != 2 || err != nil {
+		t.Errorf("it's told %d changes, %v", len(changes), err)
+	}
+	for range 3 {
+		cache.Resync()
+	}
+	if _, err := s.take(); !errors.Is(err, ErrLagging) {
+		t.Errorf("at its bound it gets %v", err)
+	}
+}
