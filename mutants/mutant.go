@@ -29,16 +29,21 @@ var isLine, becomesLine = []byte("-- is --\n"), []byte("-- becomes --\n")
 
 // read reads all mutants of a directory, by name.
 func read(dir string) (all []*mutant, err error) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*"+extension))
+	files, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range paths {
+	for _, f := range files {
+		name, is := strings.CutSuffix(f.Name(), extension)
+		if !is {
+			continue
+		}
+		path := filepath.Join(dir, f.Name())
 		text, err := os.ReadFile(path)
 		if err != nil {
 			return nil, err
 		}
-		m, err := parse(strings.TrimSuffix(filepath.Base(path), extension), text)
+		m, err := parse(name, text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
