@@ -144,9 +144,14 @@ func TestASecondMemberIsALearnerAndAThirdMakesThreeVoters(t *testing.T) {
 	}
 	four := newMember(t, first).start(t)
 	voters(t, four, 3, 1)
-	info, err := os.Stat(filepath.Join(first.DataDir, "join-token"))
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("join-token: %v, %v", info.Mode(), err)
+	files, err := os.ReadDir(first.DataDir) // keys and a token are among them
+	if err != nil || len(files) < 6 {
+		t.Errorf("the directory has %v, %v", files, err)
+	}
+	for _, file := range files {
+		if info, err := file.Info(); err != nil || info.Mode().Perm()&0o077 != 0 {
+			t.Errorf("others can use %s: %v, %v", file.Name(), info.Mode(), err)
+		}
 	}
 }
 
