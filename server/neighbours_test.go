@@ -313,7 +313,7 @@ func TestNeighboursRefused(t *testing.T) {
 		}
 	})
 	until(t, "lines of the first's are left out of the log", func() bool {
-		return strings.Count(log.String(), "from="+firstAddress) >= 10
+		return strings.Count(log.String(), "from="+firstAddress) >= 20
 	})
 	do := neighbour(t, s.URL)
 	for range tries {

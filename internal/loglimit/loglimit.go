@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Lines is how many lines a Limit allows in a second: so many show what happens.
-const Lines = 20
+// Lines is how many lines a Limit allows in a second: half of them, which one client has, show what happens to it.
+const Lines = 40
 
 // Limit counts lines of a log, and whose requests caused them: one client has at most as many as it leaves to others. The zero value is ready, and safe for concurrent use.
 type Limit struct {
