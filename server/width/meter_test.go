@@ -1,6 +1,7 @@
 package width_test
 
 import (
+	"fmt"
 	"runtime/debug"
 	"runtime/metrics"
 	"syscall"
@@ -14,6 +15,8 @@ const (
 	maxCPU    = time.Second
 	raceTimes = 4
 	maxHeap   = 300 << 20
+	// deadlyHeap is where the test ends at once: soon after it, the system would end other programs instead.
+	deadlyHeap = 4 << 30
 )
 
 // cost is what something has cost.
@@ -33,7 +36,9 @@ func measure(t testing.TB, do func()) cost {
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
 		for {
-			most = max(most, heap())
+			if most = max(most, heap()); most > deadlyHeap {
+				panic(fmt.Sprintf("%s: the heap has %d MB", t.Name(), most>>20))
+			}
 			select {
 			case <-tick.C:
 			case <-stop:
