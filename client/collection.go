@@ -167,7 +167,8 @@ func (r Collection[T]) Delete(ctx context.Context, name string, options ...Optio
 	return err
 }
 
-// DeleteCollection deletes all objects of the collection, or those that are selected.
+// DeleteCollection deletes all objects of the collection, or those that are selected. Without In these are the objects of all
+// namespaces: apiserver-lite deletes them, kube-apiserver refuses.
 func (r Collection[T]) DeleteCollection(ctx context.Context, options ...Option) error {
 	c := newCall(options)
 	if c.err != nil {
