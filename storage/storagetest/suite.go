@@ -200,6 +200,9 @@ func turns(t testing.TB, s storage.Store) {
 		if _, err := w.write(storage.WithTurn(ctx, turn), s, other, otherAt); !errors.Is(err, storage.ErrOutOfTurn) {
 			t.Errorf("%s out of turn: %v", w.name, err)
 		}
+		if _, err := w.write(storage.InTurn(ctx, turn), s, other, otherAt); !errors.Is(err, storage.ErrOutOfTurn) {
+			t.Errorf("%s in a turn that is over: %v", w.name, err)
+		}
 		if now := newest(ctx, t, s); now != rev {
 			t.Errorf("%s out of turn has written something: revision %d became %d", w.name, rev, now)
 		}
@@ -209,6 +212,12 @@ func turns(t testing.TB, s storage.Store) {
 		}
 		if kv, err := s.Get(ctx, turnKey); err != nil || kv.Revision != turn.Revision {
 			t.Errorf("%s wasn't done, and has taken a turn: %d became %d, %v", w.name, turn.Revision, kv.Revision, err)
+		}
+		if _, err := w.write(storage.InTurn(ctx, turn), s, other, otherAt); err != nil {
+			t.Errorf("%s in a turn that it leaves to others: %v", w.name, err)
+		}
+		if kv, err := s.Get(ctx, turnKey); err != nil || kv.Revision != turn.Revision {
+			t.Errorf("%s has taken the turn that it left to others: %d became %d, %v", w.name, turn.Revision, kv.Revision, err)
 		}
 	}
 }
