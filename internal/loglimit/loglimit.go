@@ -15,7 +15,7 @@ type Limit struct {
 	second int64
 	lines  int
 	of     map[string]int // of these, by client
-	left   int // out of the log since the last line
+	left   int            // out of the log since the last line
 }
 
 // Allow tells whether there may be a line now about a request of a client, such as an address, and how many lines were left
