@@ -178,8 +178,12 @@ func test(ctx context.Context, pkg string, names []string, env ...string) (r res
 			r.output = r.output[len(r.output)-maxOutput:]
 		}
 		ran = ran || event.Action == "pass" && event.Test != ""
-		if event.Action == "fail" && r.failed == "" {
+		switch {
+		case r.failed != "":
+		case event.Action == "fail":
 			r.failed = event.Test
+		case strings.HasPrefix(event.Output, "panic: test timed out"):
+			r.failed = strings.Join(names, " or ") + ", which hangs"
 		}
 		if err != nil {
 			break

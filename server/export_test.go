@@ -209,3 +209,19 @@ func HealthWhileStopping(t *testing.T, s *Server, path, token string) (code int,
 	s.in.front.handler.ServeHTTP(rec, r)
 	return rec.Code, rec.Body.String()
 }
+
+// OccupyBodies has two others take all the room for what large bodies become, until the function it returns is called.
+func OccupyBodies(t *testing.T, s *Server) (release func()) {
+	t.Helper()
+	b, others := s.in.front.handler.bodies, []fair.Flow{{Who: "one"}, {Who: "another"}}
+	for _, f := range others {
+		if err := b.enter(t.Context(), f, maxBodies/2); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func() {
+		for _, f := range others {
+			b.leave(f, maxBodies/2)
+		}
+	}
+}
