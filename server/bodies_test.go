@@ -27,7 +27,7 @@ func TestLargeBodiesWait(t *testing.T) {
 	} {
 		large := `{"metadata":{"name":"` + name + `"},` + what + `}`
 		release := server.OccupyBodies(t, s.Server)
-		post(path+"?timeout=50ms", large, http.StatusGatewayTimeout)
+		post(path+"?timeout=200ms", large, http.StatusGatewayTimeout)
 		post(path, `{"metadata":{"name":"small-`+name+`"}}`, http.StatusCreated)
 		release()
 		post(path, large, http.StatusCreated)

@@ -144,7 +144,8 @@ func TestNeighbours(t *testing.T) {
 }
 
 // TestFullWaitingRooms: when all places are taken in which requests wait for the store or for the controllers, further ones
-// are told to come back, health is answered, and what has left makes room.
+// are told to come back, health is answered, and what has left makes room. A request waits for a quarter of its time, so that
+// there is enough left to say so.
 func TestFullWaitingRooms(t *testing.T) {
 	t.Parallel()
 	d := newDoors(t)
@@ -156,7 +157,7 @@ func TestFullWaitingRooms(t *testing.T) {
 		places        int
 		path, refusal string
 	}{
-		{server.FillArrivals, 1024, "/api?timeout=4ms", "too many requests are arriving"},
+		{server.FillArrivals, 1024, "/api?timeout=2s", "too many requests are arriving"},
 		{server.FillWaits, 256, "/debug/quiescent", "too many requests wait for the controllers"},
 	} {
 		asRoot("/debug/quiescent") // so that it doesn't wait below
@@ -194,7 +195,7 @@ func TestNeighboursByUser(t *testing.T) {
 		{"root", "POST", "/api/v1/namespaces/kube-system/configmaps", `{"metadata":{"name":"a"}}`},
 		{"alice", "POST", "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases", `{"metadata":{"name":"a"}}`},
 		{"alice", "GET", "/readyz", ""},
-		{"alice", "GET", "/api/v1/namespaces/kube-system/configmaps/a?timeout=4ms", ""},
+		{"alice", "GET", "/api/v1/namespaces/kube-system/configmaps/a?timeout=2s", ""},
 	} {
 		code, _ := as(ask.user, ask.method, ask.path, ask.body)
 		if waits := strings.Contains(ask.path, "timeout"); waits && code != http.StatusTooManyRequests || !waits && code >= 300 {
