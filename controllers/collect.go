@@ -147,6 +147,9 @@ func (c *collector) collect(ctx context.Context, s *subject) error {
 		// A reference to an owner that waits goes, too: the owner would wait forever.
 		return c.disown(ctx, s, lost)
 	case has[inForeground] && s.known.isOwner(s.UID):
+		if err := c.freeOwners(ctx, s); err != nil {
+			return err
+		}
 		return c.remove(ctx, s, metav1.DeletePropagationForeground)
 	case s.asks(metav1.FinalizerOrphanDependents):
 		return c.remove(ctx, s, metav1.DeletePropagationOrphan)
@@ -254,6 +257,20 @@ func (k *knowledge) isOwner(of string) bool {
 	return n != nil && n.dependents != nil
 }
 
+// dependentWaits tells whether a dependent of the object is being deleted in the foreground.
+func (k *knowledge) dependentWaits(of string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if n := k.graph.nodes[uidOf(of)]; n != nil {
+		for e := range n.names() {
+			if e.dependent.is(nodeForeground) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // letGo ends an object's deletion that waits for dependents, if it needn't wait any longer. Otherwise the object is looked
 // at again when the last of them has gone.
 func (c *collector) letGo(ctx context.Context, s *subject) error {
@@ -312,6 +329,23 @@ func (c *collector) unblock(ctx context.Context, owner *subject, key string) err
 		no := false
 		for i := range m.OwnerReferences {
 			if ref := &m.OwnerReferences[i]; string(ref.UID) == owner.UID {
+				ref.BlockOwnerDeletion = &no
+			}
+		}
+		return nil
+	})
+}
+
+// freeOwners has an object's owners no longer wait for it, if one of its own dependents waits already: they may wait for each
+// other. Kubernetes does so at the same moment. Once all of a circle waits, letGo could break it at one end or at the other.
+func (c *collector) freeOwners(ctx context.Context, s *subject) error {
+	if !s.known.dependentWaits(s.UID) {
+		return nil
+	}
+	return c.amend(ctx, s, func(m *metav1.ObjectMeta) error {
+		no := false
+		for i := range m.OwnerReferences {
+			if ref := &m.OwnerReferences[i]; ref.BlockOwnerDeletion != nil && *ref.BlockOwnerDeletion {
 				ref.BlockOwnerDeletion = &no
 			}
 		}
