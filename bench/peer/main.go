@@ -18,6 +18,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -135,13 +136,18 @@ func (e *etcd) stop() error {
 	return err
 }
 
-// freeURL returns a URL with a port that nobody listens on.
+// freeURL returns a URL with a port that nobody listens on. It's below those that systems give to clients, one of which may
+// have any of them by the time that etcd listens.
 func freeURL() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
+	const first, ports, tries = 10_000, 20_000, 100
+	var err error
+	for range tries {
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", first+rand.IntN(ports))); err == nil {
+			return "http://" + l.Addr().String(), l.Close()
+		}
 	}
-	return "http://" + l.Addr().String(), l.Close()
+	return "", err
 }
 
 // answers waits until the URL is answered with 200.
