@@ -265,8 +265,9 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestRequests: the requests of differ can be read.
-func TestRequests(t *testing.T) {
+// differRequests returns the requests of differ.
+func differRequests(t *testing.T) []request {
+	t.Helper()
 	text, err := testdata.ReadFile("testdata/requests.txt")
 	if err != nil {
 		t.Fatal(err)
@@ -275,6 +276,12 @@ func TestRequests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return all
+}
+
+// TestRequests: the requests of differ can be read.
+func TestRequests(t *testing.T) {
+	all := differRequests(t)
 	if len(all) < 400 {
 		t.Errorf("there are %d requests", len(all))
 	}
@@ -317,14 +324,7 @@ func TestFlatten(t *testing.T) {
 
 // TestKnown: each known difference is one of a request that is sent.
 func TestKnown(t *testing.T) {
-	text, err := testdata.ReadFile("testdata/requests.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := parseRequests(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := differRequests(t)
 	for _, k := range known {
 		if !slices.ContainsFunc(all, k.isOf) {
 			t.Errorf("no request is %s (%s)", k.request, k.why)
@@ -334,14 +334,7 @@ func TestKnown(t *testing.T) {
 
 // TestKnownIsNarrow: what is known of some requests hides neither what a watch says nor what an object is.
 func TestKnownIsNarrow(t *testing.T) {
-	text, err := testdata.ReadFile("testdata/requests.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := parseRequests(string(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := differRequests(t)
 	for _, tc := range []struct{ request, fields string }{
 		{"GET $W?watch=true&timeoutSeconds=1&fieldSelector=metadata.name=a", "code, event 0.type, event 0.object.spec.color, event 0.object.metadata.labels.tier, event 1.type"},
 		{"GET $W?watch=true&timeoutSeconds=1&resourceVersion=$now;", "code, event 0.type, event 0.object.spec.color, event 1.type"},

@@ -13,8 +13,6 @@ import (
 
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/schema"
-
-	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
 
 // TestAnswersDuringSnapshot: a member that lags gets another one's database of 300 MiB. While etcd takes that for its own, it
@@ -26,14 +24,7 @@ func TestAnswersDuringSnapshot(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
 	all := startMembers(t, 3)
-	var lead, cut *etcd.Server
-	for _, s := range all {
-		if s.Local.Leader() == s.Local.MemberID() {
-			lead = s
-		} else {
-			cut = s
-		}
-	}
+	lead, cut := leaderAndOther(all)
 	writer, reader := storeOf(t, lead), storeOf(t, cut)
 	again(ctx, t, func() error {
 		_, err := reader.Barrier(ctx)

@@ -155,6 +155,18 @@ func TestStorageOfMembers(t *testing.T) {
 	})
 }
 
+// leaderAndOther returns the member that leads, and another one.
+func leaderAndOther(all []*etcd.Server) (lead, other *etcd.Server) {
+	for _, s := range all {
+		if s.Local.Leader() == s.Local.MemberID() {
+			lead = s
+		} else {
+			other = s
+		}
+	}
+	return lead, other
+}
+
 // TestSnapshotFromAnotherMember cuts a follower off until the leader hasn't got the entries any more that it lacks. Then it
 // gets the whole database, and its store goes on: it has everything that was acknowledged, and its changes have no gap.
 func TestSnapshotFromAnotherMember(t *testing.T) {
@@ -163,14 +175,7 @@ func TestSnapshotFromAnotherMember(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 			defer cancel()
 			all := startMembers(t, 3)
-			var lead, cut *etcd.Server
-			for _, s := range all {
-				if s.Local.Leader() == s.Local.MemberID() {
-					lead = s
-				} else {
-					cut = s
-				}
-			}
+			lead, cut := leaderAndOther(all)
 			writer, reader := storeOf(t, lead), storeOf(t, cut)
 			var position storage.Revision
 			again(ctx, t, func() (err error) {
