@@ -1,19 +1,14 @@
 package client
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/credentials"
 )
 
 // who answers with the user's token as the object's name.
@@ -141,54 +138,13 @@ func TestUnauthorized(t *testing.T) {
 	}
 }
 
-// authority makes certificates.
-type authority struct {
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
+func readFile(t *testing.T, path string) []byte {
 	t.Helper()
-	a := &authority{}
-	a.cert, a.key = a.sign(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "authority"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	})
-	return a
-}
-
-// sign makes a certificate, which the authority signs: itself if it has none yet.
-func (a *authority) sign(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	content, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template.SerialNumber, template.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(time.Hour)
-	by, with := a.cert, a.key
-	if by == nil {
-		by, with = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, by, key.Public(), with)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert, key
-}
-
-func certPEM(cert *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
-}
-
-func keyPEM(t *testing.T, key *ecdsa.PrivateKey) []byte {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})
+	return content
 }
 
 // TestCertificatesReplaced: files of the client's certificate and of the server's authority may be replaced at any time, one
@@ -200,10 +156,10 @@ func TestCertificatesReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var now atomic.Pointer[authority] // which signs both sides' certificates, and is the only one that the server believes
+	var now atomic.Pointer[credentials.Authority] // which signs both sides' certificates, and is the only one that the server believes
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		pool := x509.NewCertPool()
-		pool.AddCert(now.Load().cert)
+		pool.AppendCertsFromPEM(now.Load().PEM())
 		user := r.TLS.PeerCertificates[0]
 		if _, err := user.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}); err != nil {
 			w.WriteHeader(http.StatusUnauthorized)
@@ -216,19 +172,21 @@ func TestCertificatesReplaced(t *testing.T) {
 	s.TLS = &tls.Config{GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return serving.Load(), nil }}
 	s.StartTLS()
 	defer s.Close()
-	user := func(a *authority, name string) (cert, key []byte) {
-		c, k := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-		return certPEM(c), keyPEM(t, k)
+	user := func(a *credentials.Authority, name string) (cert, key []byte) {
+		certFile, keyFile := credentials.Files(t, a.Issue(t, name, nil, nil))
+		return readFile(t, certFile), readFile(t, keyFile)
 	}
-	serve := func(a *authority) {
-		c, k := a.sign(t, &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}})
-		serving.Store(&tls.Config{ClientAuth: tls.RequireAnyClientCert, Certificates: []tls.Certificate{{Certificate: [][]byte{c.Raw}, PrivateKey: k}}})
+	serve := func(a *credentials.Authority) {
+		c := a.Issue(t, "server", nil, func(c *x509.Certificate) {
+			c.IPAddresses, c.ExtKeyUsage = []net.IP{net.IPv4(127, 0, 0, 1)}, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+		})
+		serving.Store(&tls.Config{ClientAuth: tls.RequireAnyClientCert, Certificates: []tls.Certificate{*c}})
 		now.Store(a)
 	}
-	first, second := newAuthority(t), newAuthority(t)
+	first, second := credentials.NewAuthority(t, "first"), credentials.NewAuthority(t, "second")
 	serve(first)
 	cert, key := user(first, "first")
-	write("ca", certPEM(first.cert))
+	write("ca", first.PEM())
 	write("cert", cert)
 	write("key", key)
 	c, err := New(s.URL, Options{CAFile: dir + "/ca", CertFile: dir + "/cert", KeyFile: dir + "/key", Log: slog.New(slog.DiscardHandler)})
@@ -255,10 +213,10 @@ func TestCertificatesReplaced(t *testing.T) {
 	c.refused[0](time.Now())
 	expect("first") // the new certificate doesn't fit the old key
 	write("key", key)
-	write("ca", append(certPEM(first.cert), certPEM(second.cert)...))
+	write("ca", append(first.PEM(), second.PEM()...))
 	serve(second)
 	expect("second") // over a new connection: on the old one the first is answered 401
-	write("ca", certPEM(first.cert))
+	write("ca", first.PEM())
 	c.refused[0](time.Now())
 	if got, err := get(); err == nil {
 		t.Errorf("a server of an authority that was taken away is believed, as %q", got)
