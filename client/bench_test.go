@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/client"
@@ -108,4 +110,23 @@ func BenchmarkCacheGet(b *testing.B) {
 			b.Fatal("it isn't there")
 		}
 	}
+}
+
+// BenchmarkCacheApply changes an object while a thousand callers wait for a version that is far ahead.
+func BenchmarkCacheApply(b *testing.B) {
+	var cache client.Cache[Gear]
+	cache.Replace(nil, "1")
+	ctx, cancel := context.WithCancel(b.Context())
+	var waiting sync.WaitGroup
+	for range 1000 {
+		waiting.Go(func() { cache.WaitFor(ctx, "1000000000000") })
+	}
+	b.ReportAllocs()
+	version := 2
+	for b.Loop() {
+		cache.Apply(client.Event[Gear]{Type: client.Modified, Key: client.Key{Name: "gear"}, Object: &Gear{}, ResourceVersion: strconv.Itoa(version)})
+		version++
+	}
+	cancel()
+	waiting.Wait()
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"unique"
@@ -31,7 +32,7 @@ type Cache[T any] struct {
 	version       string // empty until it has the first state
 	indexes       map[string]*index[T]
 	subscriptions map[*subscription[T]]struct{}
-	waiters       map[*waiter]struct{}
+	waiters       []*waiter // the one with the oldest version first, so that an event looks at that one only
 }
 
 // entry is an object in the cache.
@@ -103,10 +104,8 @@ func (c *Cache[T]) wait(ctx context.Context, version string) error {
 		c.mu.Unlock()
 		return nil
 	}
-	if c.waiters == nil {
-		c.waiters = map[*waiter]struct{}{}
-	}
-	c.waiters[w] = struct{}{}
+	i, _ := slices.BinarySearchFunc(c.waiters, w, byVersion)
+	c.waiters = slices.Insert(c.waiters, i, w)
 	c.mu.Unlock()
 	var err error
 	select {
@@ -119,17 +118,22 @@ func (c *Cache[T]) wait(ctx context.Context, version string) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, waits := c.waiters[w]; !waits { // it has been reached at the same moment
+	i = slices.Index(c.waiters, w)
+	if i < 0 { // it has been reached at the same moment
 		return nil
 	}
-	delete(c.waiters, w)
+	c.waiters = slices.Delete(c.waiters, i, i+1)
 	return err
 }
 
-// olderVersion compares versions, which are decimal numbers of any length (KEP-5504).
-func olderVersion(a, b string) bool {
-	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b)) < 0
+func byVersion(a, b *waiter) int { return compareVersions(a.version, b.version) }
+
+// compareVersions compares versions, which are decimal numbers of any length (KEP-5504). It returns less than 0 if a is older.
+func compareVersions(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
 }
+
+func olderVersion(a, b string) bool { return compareVersions(a, b) < 0 }
 
 // Get returns the object with that key, nil if there's none.
 func (c *Cache[T]) Get(key Key) *T {
@@ -306,12 +310,12 @@ func (c *Cache[T]) publish(change Change[T]) {
 // reach notes that the cache has a version. c.mu must be held.
 func (c *Cache[T]) reach(version string) {
 	c.version = version
-	for w := range c.waiters {
-		if !olderVersion(version, w.version) {
-			close(w.reached)
-			delete(c.waiters, w)
-		}
+	reached := 0
+	for reached < len(c.waiters) && !olderVersion(version, c.waiters[reached].version) {
+		close(c.waiters[reached].reached)
+		reached++
 	}
+	c.waiters = slices.Delete(c.waiters, 0, reached)
 }
 
 // index finds keys by values.

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -169,7 +170,7 @@ func (f *reflector[T]) stream(ctx context.Context) (w *connection[T], err error)
 			w.close()
 		}
 	}()
-	var state []Event[T]
+	var state initialState[T]
 	for {
 		event, err := w.next(ctx)
 		switch {
@@ -180,29 +181,49 @@ func (f *reflector[T]) stream(ctx context.Context) (w *connection[T], err error)
 		case event.Type == Bookmark && !event.initialEnd:
 			return w, errNoInitialEnd
 		case event.Type == Bookmark:
-			f.replace(ctx, state, event.ResourceVersion, "at the beginning of a watch")
+			f.replace(ctx, state.objects, event.ResourceVersion, "at the beginning of a watch")
 			return w, nil
-		case event.Type == Added:
-			state = append(state, event.Event)
-		default: // a change while the state is given: the object may have been given before
-			state = fold(state, event.Event)
+		default:
+			state.take(event.Event)
 		}
 	}
 }
 
-// fold applies a change to a state that isn't complete yet.
-func fold[T any](state []Event[T], change Event[T]) []Event[T] {
-	kept := state[:0]
-	for _, e := range state {
-		if e.Key != change.Key {
-			kept = append(kept, e)
+// initialState is what a watch has given of its initial state.
+type initialState[T any] struct {
+	objects []Event[T]  // each is Added, and no key is there twice
+	at      map[Key]int // where an object is in objects; nil until a change comes between them, which is seldom
+}
+
+// take takes the next event. While the state is given, objects change: one that has been given is replaced, or goes.
+func (s *initialState[T]) take(event Event[T]) {
+	if s.at == nil {
+		if event.Type == Added {
+			s.objects = append(s.objects, event)
+			return
+		}
+		s.at = make(map[Key]int, len(s.objects))
+		for i, given := range s.objects {
+			s.at[given.Key] = i
 		}
 	}
-	if change.Type == Modified {
-		change.Type = Added
-		kept = append(kept, change)
+	i, given := s.at[event.Key]
+	switch {
+	case event.Type == Deleted && given:
+		last := len(s.objects) - 1
+		s.objects[i] = s.objects[last]
+		s.at[s.objects[i].Key] = i
+		s.objects = slices.Delete(s.objects, last, last+1)
+		delete(s.at, event.Key)
+	case event.Type == Deleted:
+	case given:
+		event.Type = Added
+		s.objects[i] = event
+	default:
+		event.Type = Added
+		s.at[event.Key] = len(s.objects)
+		s.objects = append(s.objects, event)
 	}
-	return kept
 }
 
 // list takes the state from a list. A list that expires between its pages is fetched again as one page.

@@ -60,6 +60,9 @@ func TestReflect(t *testing.T) {
 			[]string{""}, []string{"replace 9: a@5", "MODIFIED a@11"}},
 		{"a change while it's streamed", []answer{{body: a + frame("ADDED", "b", "4") + frame("MODIFIED", "a", "8") + frame("DELETED", "b", "9") + initialEnd, hold: true}},
 			[]string{""}, []string{"replace 9: a@8"}},
+		{"changes of what was given, wasn't given, goes and comes again", []answer{{body: a + frame("ADDED", "b", "4") + frame("ADDED", "c", "3") + frame("DELETED", "a", "6") +
+			frame("MODIFIED", "d", "7") + frame("DELETED", "e", "7") + frame("ADDED", "a", "8") + frame("MODIFIED", "c", "9") + frame("DELETED", "b", "9") + initialEnd, hold: true}},
+			[]string{""}, []string{"replace 9: c@9 a@8 d@7"}},
 		{"a clean end goes on at once", []answer{{body: a + initialEnd}, {body: frame("DELETED", "a", "12"), hold: true}},
 			[]string{"", "9"}, []string{"replace 9: a@5", "DELETED a@12"}},
 		{"a stream that is cut before the end gives nothing", []answer{{body: a}, {body: a + initialEnd, hold: true}},
@@ -354,6 +357,51 @@ func TestCacheReads(t *testing.T) {
 	}()
 	for range cache.Indexed("colour", "red") {
 	}
+}
+
+// TestWaitFor: those who wait for a version wait for theirs, in whichever order they come and go.
+func TestWaitFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var cache client.Cache[Widget]
+		cache.Replace(nil, "1")
+		var reached []string
+		var mu sync.Mutex
+		var waiting sync.WaitGroup
+		given, giveUp := context.WithCancel(t.Context())
+		for ctx, versions := range map[context.Context][]string{t.Context(): {"12", "3", "10", "3"}, given: {"11", "3"}} {
+			for _, version := range versions {
+				waiting.Go(func() {
+					err := cache.WaitFor(ctx, version)
+					mu.Lock()
+					defer mu.Unlock()
+					if reached = append(reached, version); err != nil {
+						reached[len(reached)-1] += " " + err.Error()
+					}
+				})
+			}
+		}
+		for _, step := range []struct {
+			do   func()
+			want string
+		}{
+			{func() { cache.Apply(client.Event[Widget]{Type: client.Bookmark, ResourceVersion: "2"}) }, ""},
+			{func() { cache.Apply(client.Event[Widget]{Type: client.Bookmark, ResourceVersion: "9"}) }, "3 3 3"},
+			{giveUp, "11 context canceled"},
+			{func() { cache.Apply(client.Event[Widget]{Type: client.Bookmark, ResourceVersion: "10"}) }, "10"},
+			{func() { cache.Replace(nil, "13") }, "12"},
+		} {
+			synctest.Wait()
+			step.do()
+			synctest.Wait()
+			mu.Lock()
+			if got := strings.Join(reached, " "); got != step.want {
+				t.Errorf("those who are told wait for %q, want %q", got, step.want)
+			}
+			reached = nil
+			mu.Unlock()
+		}
+		waiting.Wait()
+	})
 }
 
 // TestChanges: what a subscriber that reads late is told of one object, by what happened meanwhile.
