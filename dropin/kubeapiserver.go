@@ -7,17 +7,20 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
+	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 )
 
 // KubeAPIServer is the name by which this program takes kube-apiserver's flags.
@@ -33,6 +36,12 @@ const (
 	defaultSecurePort = 6443
 	defaultPrefix     = "/registry"
 )
+
+// compactionFlag says how long history is kept: kube-apiserver removes in each interval what is older than one.
+const compactionFlag = "etcd-compaction-interval"
+
+// endless is a history that no server lives to see the end of.
+const endless time.Duration = math.MaxInt64
 
 // debugVerbosity is the --v from which on the log has what is there for debugging. Kubernetes keeps 4 for that.
 const debugVerbosity = 4
@@ -82,7 +91,7 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 	s.Plugins.Kubernetes = true
 	s.Controllers = cmp.Or(getenv(ControllersVariable), "none")
 	set.Visit(func(g *pflag.Flag) {
-		if strings.HasPrefix(g.Name, etcdFlags) && !slices.Contains(a.Unused, "--"+g.Name) {
+		if strings.HasPrefix(g.Name, etcdFlags) && g.Name != compactionFlag && !slices.Contains(a.Unused, "--"+g.Name) {
 			a.etcd = append(a.etcd, "--"+g.Name)
 		}
 	})
@@ -118,6 +127,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.IntVarP(&f.verbosity, "v", "v", 0, "number for the verbosity of the log: "+strconv.Itoa(debugVerbosity)+" and more is for debugging")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	s.Etcd.AddKubernetesFlags(set, defaultPrefix)
+	set.Lookup(compactionFlag).Usage = "how long history is kept; 0 keeps all of it"
 	s.Access.AddFlags(set)
 	s.Audit.AddFlags(set)
 	s.Plugins.AddFlags(set)
@@ -162,6 +172,9 @@ func (a *APIServer) apply(f *flags) error {
 		return fmt.Errorf("--max-requests-inflight=%d and --max-mutating-requests-inflight=%d must not be negative, and add up to something positive", f.reads, f.writes)
 	}
 	s.MaxRequests = f.reads + f.writes
+	if s.History = s.Etcd.CompactionInterval; s.History == remote.Never {
+		s.History = endless
+	}
 	if f.verbosity >= debugVerbosity {
 		a.LogLevel = slog.LevelDebug
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 )
@@ -111,6 +112,19 @@ func TestParseAPIServerRefuses(t *testing.T) {
 				t.Errorf("%v, want one that names %s", err, tc.want)
 			}
 		})
+	}
+}
+
+// TestHistory: what is older than the interval of compaction is gone, and with 0 nothing ever is.
+func TestHistory(t *testing.T) {
+	for flag, want := range map[string]time.Duration{"": 5 * time.Minute, "--etcd-compaction-interval=90s": 90 * time.Second, "--etcd-compaction-interval=0": endless} {
+		a, err := ParseAPIServer(strings.Fields("--bind-address=127.0.0.1 "+flag), none)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Server.History != want || slices.Contains(a.Unused, "--"+compactionFlag) {
+			t.Errorf("%q: history of %v, without effect: %q", flag, a.Server.History, a.Unused)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -230,6 +231,34 @@ func TestKubeAPIServerControllers(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// TestKubeAPIServerHistory: a continue token expires with --etcd-compaction-interval, also one whose page was just kept, and the
+// answer has one that goes on.
+func TestKubeAPIServerHistory(t *testing.T) {
+	k := newKubeAPIServer(t)
+	k.start(nil, "--etcd-compaction-interval=1s", "--cert-dir="+t.TempDir())
+	const maps = "/api/v1/namespaces/default/configmaps"
+	for _, name := range []string{"a", "b"} {
+		k.must("POST", maps, "metadata: {name: "+name+"}")
+	}
+	token := func(answer string) string {
+		var list struct{ Metadata struct{ Continue string } }
+		if err := json.Unmarshal([]byte(answer), &list); err != nil {
+			t.Fatal(err)
+		}
+		return list.Metadata.Continue
+	}
+	given, fresh := token(k.must("GET", maps+"?limit=1", "")), ""
+	eventually(t, "the token expires", func() bool {
+		k.must("PUT", maps+"/a", "metadata: {name: a, annotations: {at: '"+time.Now().String()+"'}}")
+		code, answer := k.do("GET", maps+"?limit=1&continue="+given, "")
+		fresh = token(answer)
+		return code == http.StatusGone
+	})
+	if rest := k.must("GET", maps+"?limit=1&continue="+fresh, ""); !strings.Contains(rest, `"name":"b"`) {
+		t.Errorf("the rest is %s", rest)
 	}
 }
 

@@ -153,14 +153,14 @@ func (e *Endpoint) expired(about subject, err error) error {
 	case about.watched:
 		return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", about.revision, oldest))
 	case about.token != nil:
-		status := apierrors.NewResourceExpired("the continue token is too old for the rest of the list to be consistent with its beginning: " +
-			"start a new list without it, or use the token in this answer's metadata to get the rest as it is now, " +
-			"in which objects written since the first page may be missing, or come twice")
+		status := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
+			"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. " +
+			"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted " +
+			"between the time the first chunk was returned and now may show up in the list.")
 		status.ErrStatus.Continue = token{Version: tokenVersion, Revision: newest, Start: about.token.Start}.String()
 		return status
 	case about.revision > 0:
-		return apierrors.NewResourceExpired(fmt.Sprintf("resource version %d is too old: history begins at %d; list without a resource version",
-			about.revision, oldest))
+		return apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
 	}
 	return apierrors.NewResourceExpired(err.Error())
 }

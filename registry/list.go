@@ -114,12 +114,12 @@ func (l *List) freshest(ctx context.Context, o listOptions) error {
 
 // at lists the state at a revision that the caches have reached.
 func (l *List) at(ctx context.Context, rev storage.Revision) error {
+	l.revision = rev
+	if r := l.endpoint.res.registry; rev < r.cacher.Oldest() { // also if the state is still kept: it expires at one moment for all
+		return l.failed(fmt.Errorf("list at %d: %w", rev, storage.ErrCompacted))
+	}
 	if l.snapshot = l.endpoint.res.cache.At(rev); l.snapshot != nil {
 		return nil
-	}
-	l.revision = rev
-	if r := l.endpoint.res.registry; rev < r.cacher.Oldest() {
-		return l.failed(fmt.Errorf("list at %d: %w", rev, storage.ErrCompacted))
 	}
 	// Errors of history are better found before the answer begins.
 	_, err := l.endpoint.res.registry.store.Count(ctx, storage.Range{Prefix: l.start}, rev)

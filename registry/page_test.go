@@ -247,12 +247,15 @@ func TestTokens(t *testing.T) {
 	}
 	for _, query := range []string{"resourceVersionMatch=Exact&resourceVersion=" + rv, "limit=1&resourceVersion=" + rv} {
 		_, err = w.List(s.ctx, "", params(query))
-		if status := s.refused(err, 410, metav1.StatusReasonExpired, rv+" is too old"); status.Continue != "" {
+		if status := s.refused(err, 410, metav1.StatusReasonExpired, "The resourceVersion for the provided list is too old."); status.Continue != "" {
 			t.Errorf("%s: a token came: %s", query, status.Continue)
 		}
 	}
 	_, err = w.List(s.ctx, "", url.Values{"continue": {given}, "limit": {"1"}})
-	status := s.refused(err, 410, metav1.StatusReasonExpired, "continue token is too old")
+	status := s.refused(err, 410, metav1.StatusReasonExpired, "The provided continue parameter is too old to display a consistent list result. "+
+		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "+
+		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted "+
+		"between the time the first chunk was returned and now may show up in the list.")
 	if text, _ := base64.RawURLEncoding.DecodeString(status.Continue); string(text) != `{"v":"meta.k8s.io/v1","rv":-1,"start":"default/a\u0000"}` {
 		t.Fatalf("the fresh token: %s", text)
 	}

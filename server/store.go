@@ -59,6 +59,7 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 	if err != nil {
 		return err
 	}
+	in.etcd.SetCompacted(store.NoteCompacted)
 	store.ReadIndex = in.etcd.ReadIndex()
 	if s.Ephemeral {
 		store.AllowReplace()

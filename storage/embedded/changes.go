@@ -148,6 +148,9 @@ func (s *Store) Window(context.Context) (compacted, newest storage.Revision, err
 // Compacted implements storage.Store.
 func (s *Store) Compacted() storage.Revision { return s.compacted.At() }
 
+// NoteCompacted notes that history is gone up to a revision. Otherwise the store finds out when it next reads history.
+func (s *Store) NoteCompacted(revision int64) { s.compacted.Raise(storage.Revision(revision)) }
+
 // Current returns the newest revision whose changes can be read. It waits for the locks of etcd's database.
 func (s *Store) Current() storage.Revision {
 	_, rev := s.revisions()

@@ -55,10 +55,11 @@ type keeper struct {
 	complaint  string // what was logged last; "" after a look at which nothing failed
 }
 
-// deciders are what others say about compaction.
+// deciders are what others say about compaction, and who hears of it.
 type deciders struct {
 	floor atomic.Pointer[func() int64] // see Server.SetFloor; nil if there's none
 	acts  atomic.Pointer[func() bool]  // see Server.SetActs; nil if this process always does
+	tell  atomic.Pointer[func(int64)]  // see Server.SetCompacted; nil if nobody wants to know
 }
 
 // compaction says how far history is dropped.
@@ -253,6 +254,9 @@ func (k *keeper) requestCompaction(ctx context.Context, r *pb.CompactionRequest)
 		return fmt.Errorf("compact history up to revision %d: %w", r.Revision, err)
 	}
 	k.compaction.done = r.Revision
+	if tell := k.tell.Load(); tell != nil {
+		(*tell)(r.Revision)
+	}
 	return nil
 }
 

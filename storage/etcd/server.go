@@ -133,6 +133,10 @@ func (s *Server) Err() error {
 // 0 stops compaction. Without a floor only the bounds count. The keeper's goroutine calls floor at each look.
 func (s *Server) SetFloor(floor func() int64) { s.keeper.floor.Store(&floor) }
 
+// SetCompacted says who is told up to which revision this process has dropped history, each time. The keeper's goroutine calls
+// it, and it returns at once.
+func (s *Server) SetCompacted(compacted func(revision int64)) { s.keeper.tell.Store(&compacted) }
+
 // SetActs says which process compacts, if several have the store: the one for which acts returns true, as the second result
 // of Election.Leading. The keeper's goroutine calls it, and it returns at once. Without it raft's leader compacts, or the
 // only member.

@@ -136,14 +136,14 @@ func (k *compactor) look(ctx context.Context, now time.Time) error {
 	if k.noSpace { // whoever compacted since did it for space
 		before.Seen = max(before.Seen, compacted)
 	}
-	at, next := before.next(w, k.History)
+	at, next := before.next(w, k.old())
 	k.at = now
 	put, err := k.save(ctx, next)
 	switch {
 	case errors.Is(err, storage.ErrNoSpace):
 		// Nobody can note anything now. What is old goes all the same, whoever else compacts.
 		before.Others, before.Foreign, before.Seen = 0, 0, max(before.Seen, compacted)
-		at, next = before.next(w, k.History)
+		at, next = before.next(w, k.old())
 		next.Others, next.Foreign = k.state.Others, k.state.Foreign
 		k.state, k.noSpace = next, true
 		return errors.Join(err, s.compact(ctx, at))
@@ -163,6 +163,10 @@ func (k *compactor) look(ctx context.Context, now time.Time) error {
 // longest is what one look can add to the state's clock, however much later than the last one it comes: an eighth more than
 // the time between two.
 func (k *compactor) longest() time.Duration { return k.Interval + k.Interval/8 }
+
+// old is the age at which a revision may go. Looks don't come to the millisecond: without the small part of an interval, what
+// is to be kept for one interval would be kept for one or for two, by chance.
+func (k *compactor) old() time.Duration { return k.History - k.Interval/64 }
 
 // recognize tells whether the state is as this process knows it. If it isn't, the process knows it from now on.
 func (k *compactor) recognize(got *clientv3.GetResponse, compacted storage.Revision, now time.Time) (mine bool, err error) {
