@@ -35,6 +35,7 @@ func TestCORS(t *testing.T) {
 		{"refusal", "GET", "/nothing", ours, 404, 404},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			closed, open := closed.In(t), open.In(t)
 			body, headers := "", []string{"Sec-Fetch-Site", "cross-site"}
 			if tc.origin == "" {
 				headers = nil

@@ -184,6 +184,7 @@ func TestBadDefinitions(t *testing.T) {
 		{"costly rule", specPath + `={"type":"object","properties":{"l":` + longList + `},"x-kubernetes-validations":[{"rule":"self.l.all(a, a.all(b, b.all(c, self.l.exists(d, d.exists(e, e.exists(f, f == c))))))"}]}`, "FieldValueForbidden " + specField + ".x-kubernetes-validations[0].rule"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			res, body := s.Do("POST", definitionsPath, defined(t, "gadgets", "Gadget", strings.ReplaceAll(tc.edit, "URL", s.URL)))
 			if res.StatusCode == 201 {
 				send(t, s, 200, "DELETE", definitionsPath+"/gadgets.example.com", "", "")
@@ -228,6 +229,7 @@ func TestGoodDefinitions(t *testing.T) {
 		{"pattern that would take long elsewhere", propsPath + `.x={"type":"string","pattern":"^(a+)+$"}`, "", nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			n := strconv.Itoa(i)
 			plural, kind := "gadgets"+n, "Gadget"+n
 			if tc.more != nil {

@@ -81,6 +81,7 @@ func TestDeletions(t *testing.T) {
 		{"held, then foreground", "x.y/z", []step{{"", 200, "x.y/z"}, {inForeground, 200, "x.y/z " + foreground}, {background, 200, "x.y/z"}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			name := slug(tc.name)
 			path := gizmosPath + "/" + name
 			before := s.PostYAML(gizmosPath, applied(name, finalizing(tc.finalizers)))
@@ -206,6 +207,7 @@ func TestDeletionsThatFinishByAnUpdate(t *testing.T) {
 		{"by its status, too", "PATCH", "/status", mergePatch, `{"metadata":{"finalizers":null}}`, "x.y/z foregroundDeletion"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			name := slug(tc.name)
 			path := gizmosPath + "/" + name
 			s.PostYAML(gizmosPath, applied(name, finalizing("x.y/z")))
@@ -281,6 +283,7 @@ func TestOwnersThatCantBe(t *testing.T) {
 		{"a finalizer that isn't a name", `"finalizers":["a b"]`, "FieldValueInvalid metadata.finalizers"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			name := slug(tc.name)
 			made := s.PostYAML(gizmosPath, applied(name, ""))
 			for _, w := range []struct{ method, path, media, body string }{
@@ -321,6 +324,7 @@ func TestDeletionsOfNamespaces(t *testing.T) {
 		{"dry run", "", "dryRun=All&propagationPolicy=Foreground", 200, "foregroundDeletion", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			name := slug(tc.name)
 			path := "/api/v1/namespaces/" + name
 			made := s.PostYAML("/api/v1/namespaces", `{"metadata":{"name":"`+name+`"`+finalizing(tc.finalizers)+`},"spec":{"finalizers":["x.y/z"]}}`)
@@ -390,6 +394,7 @@ func TestDeletionsOfBuiltInKinds(t *testing.T) {
 			`"eventTime":"2026-01-01T00:00:00.000000Z","reportingController":"a.b/c","reportingInstance":"i"`, "", "propagationPolicy=Orphan", "gone"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			name := slug(tc.name)
 			path := tc.path + "/" + name
 			s.PostYAML(tc.path, `{"metadata":{"name":"`+name+`"},`+tc.body+`}`)

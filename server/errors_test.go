@@ -104,6 +104,7 @@ func TestErrors(t *testing.T) {
 		{"front proxy", "GET", "/api", "", headers{"X-Remote-User", "root"}, 403, "Forbidden", "X-Remote-User"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			res, body := s.Do(tc.method, tc.path, tc.body, tc.headers...)
 			got := status(t, res, body)
 			if res.StatusCode != tc.code || string(got.Reason) != tc.reason || !strings.Contains(got.Message, tc.message) {
@@ -166,6 +167,7 @@ func TestDetails(t *testing.T) {
 		{"failed precondition", "DELETE", widgetsPath + "/a", `{"preconditions":{"uid":"x"}}`, `{"group":"example.com","kind":"Widget","name":"a"}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			_, body := s.Do(tc.method, tc.path, tc.body)
 			if got := value(body, "details"); got != tc.want {
 				t.Errorf("the details are %s, want %s", got, tc.want)
@@ -188,6 +190,7 @@ func TestAuditID(t *testing.T) {
 		{"not ASCII", "é", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			res, _ := s.Do("GET", "/version", "", "Audit-Id", tc.id)
 			if got := res.Header.Get("Audit-Id"); (got == tc.id) != tc.echoed || got == "" {
 				t.Errorf("Audit-Id %q was answered with %q", tc.id, got)

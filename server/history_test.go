@@ -422,6 +422,7 @@ func checkNoVersion(t *testing.T, s *servertest.Server, expired int64) {
 			{"future and a bad match", future + "&resourceVersionMatch=Exact", 422, ""},
 		} {
 			t.Run(protocol+", "+tc.name, func(t *testing.T) {
+				s := s.In(t)
 				res, body := s.Do("GET", widgetsPath+"?watch=true"+tc.query, "")
 				if res.StatusCode != tc.code || res.Header.Get("Content-Type") != "application/json" || (res.ContentLength < 0) != (tc.code == 200) {
 					t.Errorf("%s, of %d bytes, with %v", res.Status, res.ContentLength, res.Header)

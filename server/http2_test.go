@@ -31,6 +31,7 @@ func TestManyStreams(t *testing.T) {
 	plain.Client = h2c(t)
 	for name, s := range map[string]*servertest.Server{"h2c": plain, "TLS": newSecureWidgets(t, true)} {
 		t.Run(name, func(t *testing.T) {
+			s := s.In(t)
 			t.Parallel()
 			const streams, writers = 500, 4
 			var dialed atomic.Int32

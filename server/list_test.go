@@ -108,6 +108,7 @@ func TestListVersions(t *testing.T) {
 	} {
 		query := fmt.Sprintf("?resourceVersion=%s&resourceVersionMatch=%s&limit=%s&continue=%s", tc.version, tc.match, tc.limit, tc.token)
 		t.Run(query, func(t *testing.T) {
+			s := s.In(t)
 			t.Parallel()
 			if tc.code == http.StatusOK {
 				if l := list(t, s, widgetsPath+query); l.names() != tc.names || l.Metadata.ResourceVersion != tc.rv {
@@ -211,6 +212,7 @@ func TestCompressedAnswers(t *testing.T) {
 		{widgetsPath + "/a", "gzip", false},
 	} {
 		t.Run(tc.path+" "+tc.accept, func(t *testing.T) {
+			s := s.In(t)
 			plain := s.Get(tc.path)
 			res, body := s.Do("GET", tc.path, "", "Accept-Encoding", tc.accept)
 			if got := res.Header.Get("Content-Encoding") == "gzip"; got != tc.compressed {

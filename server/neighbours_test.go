@@ -74,6 +74,7 @@ func TestNeighbours(t *testing.T) {
 	}
 
 	t.Run("bodies that don't come", func(t *testing.T) {
+		s := s.In(t)
 		for range 250 {
 			c := dial(t, s)
 			fmt.Fprintf(c, "PATCH %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/merge-patch+json\r\nContent-Length: 2\r\n\r\n{", object)
@@ -90,6 +91,7 @@ func TestNeighbours(t *testing.T) {
 		return strings.Contains(s.Get("/metrics"), "apiserver_current_inflight_requests{request_kind=\"mutating\"} 0\n")
 	})
 	t.Run("seats", func(t *testing.T) {
+		s := s.In(t)
 		release := server.OccupySeats(t, s.Server, firstAddress+"/32")
 		defer release()
 		served(t)

@@ -232,6 +232,7 @@ func TestWarningsOfWhatIsRefused(t *testing.T) {
 		{"Go type", "POST", "/api/v1/namespaces", "", `{"metadata":{"name":"A","nmae":"x"}}`, `unknown field "metadata.nmae"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			res, body := s.Do(tc.method, tc.path, tc.body, "Content-Type", tc.media)
 			if got := strings.Join(warningsOf(t, res), "|"); res.StatusCode != 422 || got != tc.want {
 				t.Errorf("%s, warnings %q, want %q: %s", res.Status, got, tc.want, body)
@@ -296,6 +297,7 @@ func TestFieldValidation(t *testing.T) {
 			"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","propertys":{}}}}]}}`, list{`unknown field "spec.names.short"`, `unknown field "spec.versions[0].schema.openAPIV3Schema.propertys"`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			for i, mode := range []string{"Strict", "Warn", "Ignore", ""} {
 				body := strings.ReplaceAll(tc.body, "%d", fmt.Sprintf("%02d%d", n, i))
 				query := "?fieldValidation=" + mode
@@ -386,6 +388,7 @@ func TestRefusalsWarn(t *testing.T) {
 		{"definition", "POST", definitionsPath, `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"a.example.com"},"spec":{"nope":1}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			res, body := s.Do(tc.method, tc.path, tc.body, "Content-Type", "application/json")
 			if got := warningsOf(t, res); res.StatusCode != 422 || !slices.Contains(got, `unknown field "spec.nope"`) {
 				t.Errorf("%s, warned %q: %s", res.Status, got, body)
@@ -400,6 +403,7 @@ func TestDeprecatedVersions(t *testing.T) {
 	s := newGizmos(t)
 	for version, want := range map[string]string{"v1": "", "v1beta1": `299 - "example.com/v1beta1 Gizmo is deprecated; use example.com/v1 Gizmo"`, "v1alpha1": `299 - "use \"v1\""`} {
 		t.Run(version, func(t *testing.T) {
+			s := s.In(t)
 			path := strings.Replace(gizmosPath, "/v1/", "/"+version+"/", 1)
 			body := strings.Replace(applied(version, ""), "example.com/v1", "example.com/"+version, 1)
 			for _, tc := range []struct {

@@ -425,6 +425,7 @@ func TestProtobufBodies(t *testing.T) {
 		{"an object to a deletion of all", "DELETE", podsPath, whole, "this path takes v1 DeleteOptions"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			s := s.In(t)
 			res, body := s.Do(c.method, c.path, c.body, "Content-Type", protobufType)
 			if got := status(t, res, body); got.Code != 400 || !strings.Contains(got.Message, c.want) {
 				t.Errorf("%d %q, want 400 with %q", got.Code, got.Message, c.want)
@@ -436,6 +437,7 @@ func TestProtobufBodies(t *testing.T) {
 		{"a field of a later version", enveloped("pods.example.com/v1", "Pod", string(message)+"\xfa\x7f\x03abc")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			s := s.In(t)
 			if res, body := s.Do("POST", podsPath+"?dryRun=All", c.body, "Content-Type", protobufType); res.StatusCode != 201 {
 				t.Errorf("%s: %s", res.Status, body)
 			}
@@ -461,6 +463,7 @@ func TestProtobufOfCustomResources(t *testing.T) {
 		{"an unknown path", "GET", "/apis/none", protobufType, "Status", 404},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			s := s.In(t)
 			res, body := s.Do(c.method, c.path, "", "Accept", c.accept)
 			e, err := kubeproto.Open([]byte(body))
 			if err != nil || res.StatusCode != c.code || e.Kind != c.kind || res.Header.Get("Content-Type") != protobufType {

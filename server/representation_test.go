@@ -30,6 +30,7 @@ func TestRepresentations(t *testing.T) {
 		{"groups in yaml", "/apis", []string{"Accept", "application/yaml"}, "application/yaml", "apiVersion: v1\ngroups:\n", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			res, body := s.Do("GET", tc.path, "", tc.headers...)
 			if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != tc.media {
 				t.Fatalf("%s, %s: %s", res.Status, res.Header.Get("Content-Type"), body)
@@ -106,6 +107,7 @@ func TestDiscovery(t *testing.T) {
 		{"/apis", aggregated, []string{`"metadata":{"name":"example.com"`, `"freshness":"Current"`, `"scope":"Namespaced"`, `"subresources":[{"subresource":"status"`}},
 	} {
 		t.Run(tc.path+" "+tc.accept, func(t *testing.T) {
+			s := s.In(t)
 			res, body := s.Do("GET", tc.path, "", "Accept", tc.accept)
 			want := "application/json"
 			if tc.accept != "" {
@@ -148,6 +150,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 	for path, kind := range map[string]string{"api/v1": "Namespace", "apis/apiextensions.k8s.io/v1": "CustomResourceDefinition", "apis/example.com/v1": "Widget"} {
 		t.Run(path, func(t *testing.T) {
+			s := s.In(t)
 			url := root.Paths[path].ServerRelativeURL
 			res, body := s.Do("GET", url, "")
 			if res.StatusCode != http.StatusOK || res.Header.Get("Cache-Control") != "public, immutable" || res.Header.Get("Expires") == "" {

@@ -344,6 +344,7 @@ func TestResetDuringWrites(t *testing.T) {
 		{"a create of what goes", "", "POST", gizmosPath, applied("new", ""), 404, "-"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			s.ResetTo("three")
 			armed.Store(true)
 			type answered struct {

@@ -110,6 +110,7 @@ func TestTables(t *testing.T) {
 		{"built-in with objects", "/api/v1/namespaces?fieldSelector=metadata.name%3Ddefault&includeObject=Object", kubectlGet, "Table meta.k8s.io/v1 Name Status Age [default Active AGE]Namespacev1default"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			res, body := s.Do("GET", tc.path, "", "Accept", tc.accept)
 			if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "application/json" {
 				t.Fatalf("%s, %s: %s", res.Status, res.Header.Get("Content-Type"), body)
@@ -267,6 +268,7 @@ func TestFormsFallThrough(t *testing.T) {
 		{"errors have no form", gadgetsPath + "/none", tableV1, 404, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			res, body := s.Do("GET", tc.path, "", "Accept", tc.accept)
 			if res.StatusCode != tc.code || !strings.HasPrefix(body, tc.begins) {
 				t.Fatalf("%s: %s", res.Status, body)

@@ -99,6 +99,7 @@ func TestTakenOverWire(t *testing.T) {
 			t.Parallel()
 			for _, version := range []string{"1.1", "1.0"} {
 				t.Run(version, func(t *testing.T) {
+					s := s.In(t)
 					t.Parallel()
 					chunked := version == "1.1"
 					c := connect(t, s)

@@ -78,6 +78,7 @@ func TestWatchForms(t *testing.T) {
 		{"built-in", "/api/v1/namespaces/default?watch=true", "ADDED default"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			w := s.Watch(tc.path)
 			defer w.Close()
 			if got := next(t, w).String(); got != tc.want {
@@ -100,6 +101,7 @@ func TestLegacyWatch(t *testing.T) {
 		{"one namespace", "/api/v1/watch/namespaces/default", "ADDED default"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			s := s.In(t)
 			w := s.Watch(tc.path)
 			defer w.Close()
 			if got := next(t, w).String(); got != tc.want {

@@ -86,6 +86,7 @@ func TestWebSocket(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*servertest.Server{"plain": newWidgets(t), "TLS": newSecureWidgets(t, false)} {
 		t.Run(name, func(t *testing.T) {
+			s := s.In(t)
 			for i := range 300 {
 				s.PostYAML(widgetsPath, strings.Replace(widget(fmt.Sprintf("w%03d", i)), `"size":1`, fmt.Sprintf(`"text":%q`, strings.Repeat("x", i*3)), 1))
 			}

@@ -97,6 +97,7 @@ func TestMutating(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			s := s.In(t)
 			s.ResetTo("base")
 			apply(t, s, test.objects)
 			answer := test.send(t, s)
@@ -145,6 +146,7 @@ func TestConversionFails(t *testing.T) {
 		{"mutating, ignored", mutating("p", "failurePolicy: Ignore\n"+rules+applying("Object{spec: Object.spec{size: 3}}")), stored},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			s := s.In(t)
 			s.ResetTo("base")
 			apply(t, s, test.objects)
 			test.send(t, s)

@@ -190,6 +190,7 @@ validations: [{expression: "size(object.data.color) <= params.max", messageExpre
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			s := s.In(t)
 			s.ResetTo("base")
 			apply(t, s, test.objects)
 			answer := test.send(t, s)

@@ -109,6 +109,7 @@ func TestBundle(t *testing.T) {
 		{"the system's", "", "certificate signed by unknown authority"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			s := s.In(t)
 			client := `clientConfig={"url":"` + h.URL + `/see","caBundle":"` + test.bundle + `"}`
 			must(t, s, 201, "POST", validatingPath, h.configuration("Validating", "bundle", "/see", client))
 			res, body := s.Do("POST", configMaps, anyConfigMapBody)

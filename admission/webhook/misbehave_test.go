@@ -65,6 +65,7 @@ func TestFailures(t *testing.T) {
 	h, s := newHook(t), start(t)
 	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			s := s.In(t)
 			h.on("/hook", test.handler)
 			timeout := "timeoutSeconds=30"
 			if test.name == "too slow" {
@@ -125,6 +126,7 @@ func TestSelection(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
+			s := s.In(t)
 			must(t, s, 201, "POST", validatingPath, h.configuration("Validating", "deny", "/deny", test.member))
 			for name, r := range requests {
 				want := 201
@@ -163,6 +165,7 @@ func TestConditionsThatFail(t *testing.T) {
 		{"over the budget", strings.Join(all, ","), "running out of cost budget"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			s := s.In(t)
 			for _, policy := range []string{"Fail", "Ignore"} {
 				must(t, s, 201, "POST", validatingPath, h.configuration("Validating", "c", "/c", "matchConditions=["+test.conditions+"]", "failurePolicy="+strconv.Quote(policy)))
 				res, body := s.Do("POST", configMaps+"?dryRun=All", long)

@@ -73,6 +73,7 @@ func TestNodePorts(t *testing.T) {
 		}
 	})
 	t.Run("chosen", func(t *testing.T) {
+		s := s.In(t)
 		create(t, "b", `{"type":"NodePort","ports":[{"port":80,"nodePort":31234}]}`)
 		for name, test := range map[string]struct{ spec, field string }{
 			"taken":             {`{"type":"LoadBalancer","ports":[{"port":80,"nodePort":31234}]}`, "spec.ports[0].nodePort"},
