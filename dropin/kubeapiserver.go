@@ -20,7 +20,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server"
-	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 )
 
 // KubeAPIServer is the name by which this program takes kube-apiserver's flags.
@@ -172,7 +171,7 @@ func (a *APIServer) apply(f *flags) error {
 		return fmt.Errorf("--max-requests-inflight=%d and --max-mutating-requests-inflight=%d must not be negative, and add up to something positive", f.reads, f.writes)
 	}
 	s.MaxRequests = f.reads + f.writes
-	if s.History = s.Etcd.CompactionInterval; s.History == remote.Never {
+	if s.History = s.Etcd.CompactionInterval; s.History < 0 { // nothing is compacted
 		s.History = endless
 	}
 	if f.verbosity >= debugVerbosity {
