@@ -157,7 +157,8 @@ const maxOutput = 4 << 10
 
 // test runs tests of a package. An error means that the go command couldn't be run.
 func test(ctx context.Context, pkg string, names []string, env ...string) (r result, err error) {
-	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-failfast", "-timeout", testTime, "-run", "^("+strings.Join(names, "|")+")$", pkg)
+	// Not from the cache: of a program that a test builds, the go command sees the sources as they are, not the mutant's.
+	cmd := exec.CommandContext(ctx, "go", "test", "-json", "-failfast", "-count", "1", "-timeout", testTime, "-run", "^("+strings.Join(names, "|")+")$", pkg)
 	cmd.Env = append(os.Environ(), env...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {

@@ -8,12 +8,14 @@ import (
 	"net/http/httptest"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/etcd/server/v3/storage/backend"
 	"go.etcd.io/etcd/server/v3/storage/schema"
 
@@ -49,6 +51,31 @@ func Hold(s *Server) (hold, release func()) {
 	}
 	return reading.Lock, sync.OnceFunc(reading.Unlock)
 }
+
+// Barriers are those that a replica has asked its store for.
+type Barriers struct {
+	seen   atomic.Int64
+	failed atomic.Bool
+}
+
+// WatchBarriers counts the barriers of a replica that hasn't started.
+func WatchBarriers(s *Server) *Barriers {
+	b := &Barriers{}
+	s.shares.readIndex = func(context.Context) (int64, error) {
+		b.seen.Add(1)
+		if b.failed.Load() {
+			return 0, etcderrors.ErrNoLeader
+		}
+		return 0, nil
+	}
+	return b
+}
+
+// Seen returns how many there were.
+func (b *Barriers) Seen() int64 { return b.seen.Load() }
+
+// Fail makes them fail as they do without a majority, or ends that.
+func (b *Barriers) Fail(fail bool) { b.failed.Store(fail) }
 
 // OnResign has a function called whenever a replica that hasn't started yet is about to give up its part in the election.
 func OnResign(s *Server, f func()) { s.shares.client.Lease = resigning{s.shares.client.Lease, f} }

@@ -33,9 +33,10 @@ const (
 
 // sharedEtcd is the etcd of another Server, for tests, and a client of it, which is the Server's own.
 type sharedEtcd struct {
-	etcd   *etcd.Server
-	client *clientv3.Client
-	onRead func(key string) error // of the Server's store
+	etcd      *etcd.Server
+	client    *clientv3.Client
+	onRead    func(key string) error               // of the Server's store
+	readIndex func(context.Context) (int64, error) // of the Server's store, instead of etcd's; nil: etcd's
 }
 
 // pulse is whether a replica hears of the store, and how far its caches are behind.

@@ -66,6 +66,9 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 	}
 	if s.shares != nil {
 		store.OnRead = s.shares.onRead
+		if s.shares.readIndex != nil {
+			store.ReadIndex = s.shares.readIndex
+		}
 	}
 	in.store = store
 	if s.shares != nil || store.ReadIndex != nil { // there are other members
