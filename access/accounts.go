@@ -44,12 +44,11 @@ type Home struct {
 	URL      string // of the server
 	// Key returns the server's own key. It's asked for at the first use, if options name no other, and again after an error.
 	Key func() (crypto.Signer, error)
-	Log *slog.Logger
 }
 
-// NewAccounts makes Accounts.
-func NewAccounts(o Options, home Home) *Accounts {
-	a := &Accounts{registry: home.Registry, keysAt: o.ServiceAccountJWKSURI, issuers: o.ServiceAccountIssuers, audiences: o.APIAudiences, maxLife: maxTokenLife}
+// newAccounts makes Accounts, which settle completes. It reads the files of keys, if options name some.
+func newAccounts(o Options, log *slog.Logger) (*Accounts, error) {
+	a := &Accounts{keysAt: o.ServiceAccountJWKSURI, issuers: o.ServiceAccountIssuers, audiences: o.APIAudiences, maxLife: maxTokenLife}
 	if len(a.issuers) == 0 {
 		a.issuers = []string{defaultIssuer}
 	}
@@ -59,17 +58,33 @@ func NewAccounts(o Options, home Home) *Accounts {
 	if o.ServiceAccountMaxTokenExpiration > 0 {
 		a.maxLife = min(a.maxLife, int64(o.ServiceAccountMaxTokenExpiration/time.Second))
 	}
+	if o.ServiceAccountSigningKeyFile == "" {
+		return a, nil
+	}
+	signer, err := readSigner(o.ServiceAccountSigningKeyFile, log)
+	if err != nil {
+		return nil, err
+	}
+	read, err := newKeys(signer, o.ServiceAccountKeyFiles)
+	a.keys = func() (*keys, error) { return read, nil }
+	return a, err
+}
+
+// settle gives Accounts what they need of the server.
+func (a *Accounts) settle(home Home) {
+	a.registry = home.Registry
 	if a.keysAt == "" {
 		a.keysAt = home.URL + "/openid/v1/jwks"
 	}
-	a.keys = onceDone(func() (*keys, error) {
-		signer, err := signerOf(o, home)
-		if err != nil {
-			return nil, err
-		}
-		return newKeys(signer, o.ServiceAccountKeyFiles)
-	})
-	return a
+	if a.keys == nil {
+		a.keys = onceDone(func() (*keys, error) {
+			signer, err := home.Key()
+			if err != nil {
+				return nil, err
+			}
+			return newKeys(signer, nil)
+		})
+	}
 }
 
 // onceDone returns a function that calls f until that succeeds, one call at a time, and then returns what f has returned.
@@ -91,14 +106,12 @@ func onceDone[T any](f func() (T, error)) func() (T, error) {
 	}
 }
 
-func signerOf(o Options, home Home) (crypto.Signer, error) {
-	if o.ServiceAccountSigningKeyFile == "" {
-		return home.Key()
-	}
-	if err := private.Secret(o.ServiceAccountSigningKeyFile, home.Log); err != nil {
+// readSigner reads the file of the key that signs tokens.
+func readSigner(file string, log *slog.Logger) (crypto.Signer, error) {
+	if err := private.Secret(file, log); err != nil {
 		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
 	}
-	signer, err := ReadSigningKey(o.ServiceAccountSigningKeyFile)
+	signer, err := ReadSigningKey(file)
 	if err != nil {
 		return nil, fmt.Errorf("--service-account-signing-key-file: %w", err)
 	}

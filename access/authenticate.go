@@ -27,6 +27,7 @@ type Authenticator struct {
 	admin      func(token string) bool
 	accounts   *Accounts
 	configured atomic.Pointer[configured]
+	on         bool // users are told apart
 
 	reading sync.WaitGroup // the goroutine that reads the file of --authentication-config again
 	stop    context.CancelFunc
@@ -34,15 +35,15 @@ type Authenticator struct {
 
 // Wiring is what an Authenticator needs besides Options.
 type Wiring struct {
-	Accounts *Accounts
 	// Admin tells whether a token is one whose holders may do everything.
 	Admin func(token string) bool
 	Log   *slog.Logger
 }
 
-// New reads the files of the options. ctx is for all that goes on until Close.
+// New reads the files of the options, and refuses what can't be used of them. It needs nothing of the server, so that a start which
+// is refused has left nothing. Settle completes the Authenticator. ctx is for all that goes on until Close.
 func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
-	a := &Authenticator{accounts: w.Accounts, admin: w.Admin, stop: func() {}}
+	a := &Authenticator{admin: w.Admin, on: o.On(), stop: func() {}}
 	var err error
 	if a.clients, err = newAuthorities(o.ClientCAFile, w.Log); err != nil {
 		return nil, fmt.Errorf("--client-ca-file: %w", err)
@@ -58,10 +59,8 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 	if a.tokens, err = readTokenFile(o.TokenAuthFile, w.Log); err != nil {
 		return nil, err
 	}
-	if o.On() || o.ServiceAccountSigningKeyFile != "" {
-		if _, err := a.accounts.keys(); err != nil { // rather now than at the first token
-			return nil, err
-		}
+	if a.accounts, err = newAccounts(o, w.Log); err != nil {
+		return nil, err
 	}
 	f := &follower{options: o, own: a.accounts.issuers, log: w.Log}
 	now, err := f.read(ctx)
@@ -74,6 +73,18 @@ func New(ctx context.Context, o Options, w Wiring) (*Authenticator, error) {
 		a.reading.Go(func() { f.follow(ctx, &a.configured) })
 	}
 	return a, nil
+}
+
+// Settle gives the Authenticator what it needs of the server before it's used, and returns its ServiceAccounts. The error is that
+// of the server's own key.
+func (a *Authenticator) Settle(home Home) (*Accounts, error) {
+	a.accounts.settle(home)
+	if a.on {
+		if _, err := a.accounts.keys(); err != nil { // rather now than at the first token
+			return nil, err
+		}
+	}
+	return a.accounts, nil
 }
 
 // anonymous returns which paths need no credential.

@@ -19,12 +19,14 @@ func BenchmarkAuthenticate(b *testing.B) {
 		b.Fatal(err)
 	}
 	options := Options{TokenAuthFile: file}
-	accounts := NewAccounts(options, Home{Key: func() (crypto.Signer, error) {
+	a, err := New(b.Context(), options, Wiring{Admin: func(string) bool { return false }, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := a.Settle(Home{Key: func() (crypto.Signer, error) {
 		key, _, err := NewSigningKey()
 		return key, err
-	}})
-	a, err := New(b.Context(), options, Wiring{Accounts: accounts, Admin: func(string) bool { return false }, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
+	}}); err != nil {
 		b.Fatal(err)
 	}
 	r := httptest.NewRequest("GET", "/api", nil)

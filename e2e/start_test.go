@@ -61,6 +61,27 @@ func TestRefusals(t *testing.T) {
 		{"ephemeral where it can't be", run{args: []string{"--ephemeral", "--data-dir=" + file}}, 1, "can't be made"},
 		{"token file is missing", run{args: []string{"--token-file=" + dir + "/none"}}, 1, "--token-file"},
 		{"certificate without its key", run{args: []string{"--tls-cert-file=" + file}}, 1, "--tls-key-file"},
+		{"certificate that is none", run{args: []string{"--tls-cert-file=" + file, "--tls-key-file=" + file}}, 1, "--tls-cert-file"},
+		{"file of users is missing", run{args: []string{"--token-auth-file=" + dir + "/none"}}, 1, "--token-auth-file"},
+		{"file of users has none", run{args: []string{"--token-auth-file=" + file}}, 1, "--token-auth-file"},
+		{"authorities are missing", run{args: []string{"--tls", "--client-ca-file=" + dir + "/none"}}, 1, "--client-ca-file"},
+		{"authorities are none", run{args: []string{"--tls", "--client-ca-file=" + file}}, 1, "--client-ca-file"},
+		{"proxies' authorities are none", run{args: []string{"--tls", "--requestheader-client-ca-file=" + file}}, 1, "--requestheader-client-ca-file"},
+		{"configuration of users is none", run{args: []string{"--authentication-config=" + file}}, 1, "--authentication-config"},
+		{"signing key is none", run{args: []string{"--service-account-signing-key-file=" + file}}, 1, "--service-account-signing-key-file"},
+		{"audit policy is none", run{args: []string{"--audit-policy-file=" + file}}, 1, "--audit-policy-file"},
+		{"origin is no expression", run{args: []string{"--cors-allowed-origins=("}}, 1, "--cors-allowed-origins"},
+		{"unknown controller", run{args: []string{"--controllers=frob"}}, 1, "--controllers"},
+		{"unknown plug-in", run{args: []string{"--enable-admission-plugins=Frob"}}, 1, "Frob"},
+		{"URL file's directory is missing", run{urlFile: dir + "/none/url"}, 1, "--url-file"},
+		{"URL file is a directory", run{urlFile: foreign}, 1, "--url-file"},
+		{"kubeconfig's directory is missing", run{args: []string{"--write-kubeconfig=" + dir + "/none/kubeconfig"}}, 1, "--write-kubeconfig"},
+		{"kubeconfig of somebody else", run{args: []string{"--write-kubeconfig=" + file}}, 1, "isn't ours"},
+		{"members' port in use", run{args: []string{"--cluster-listen=" + taken.Addr().String()}}, 1, "--cluster-listen"},
+		{"members' port without a number", run{args: []string{"--cluster-listen=127.0.0.1"}}, 1, "--cluster-listen"},
+		{"token for joining is missing", run{args: []string{"--cluster-listen=" + loopback.Address(t), "--join=" + taken.Addr().String(), "--join-token-file=" + dir + "/none"}}, 1, "--join-token-file"},
+		{"token for joining is none", run{args: []string{"--cluster-listen=" + loopback.Address(t), "--join=" + taken.Addr().String(), "--join-token-file=" + file}}, 1, file},
+		{"authorities of etcd are none", run{args: []string{elsewhere, "--etcd-cafile=" + file}}, 1, "--etcd-cafile"},
 	}
 	for flag, more := range map[string][]string{
 		"--token-file": nil, "--tls-key-file": {"--tls-cert-file=" + file}, "--token-auth-file": nil, "--service-account-signing-key-file": nil,
@@ -72,9 +93,7 @@ func TestRefusals(t *testing.T) {
 			{"that the group can write", groupToken, "chmod 600"},
 			{"behind a link", link, "chmod 600"},
 		} {
-			name := flag + " " + secret.name
-			own := "--data-dir=" + filepath.Join(dir, name) // some files are read when the store is open
-			tests = append(tests, refusal{name, run{args: append([]string{"--listen=127.0.0.1:0", own, flag + "=" + secret.file}, more...)}, 1, secret.want})
+			tests = append(tests, refusal{flag + " " + secret.name, run{args: append([]string{flag + "=" + secret.file}, more...)}, 1, secret.want})
 		}
 	}
 	if os.Geteuid() == 0 { // only root can give files away

@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -116,8 +117,8 @@ type loops struct {
 // maxLoops is how many loops may end by themselves: HTTP, feed, registry, controllers, compaction and election.
 const maxLoops = 6
 
-// open brings everything up. The order matters. The port is opened first, so that a taken one is reported
-// before anything is written. etcd locks the directory before we write files into it.
+// open brings everything up. The order matters. Whatever can be refused of flags and files is refused, and the port is taken,
+// before there is a data directory: a start that is refused leaves nothing. etcd locks the directory before we write files into it.
 func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := s.validate(); err != nil {
 		return nil, err
@@ -131,6 +132,9 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.checkPlaces(); err != nil {
+		return nil, err
+	}
 	origins, err := newCORS(s.CORSAllowedOrigins)
 	if err != nil {
 		return nil, err
@@ -142,6 +146,9 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 			err = startError(err, in.close())
 		}
 	}()
+	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Admin: tokens.has, Log: in.log}); err != nil {
+		return nil, err
+	}
 	if err := in.openFront(s, tokens, certificate); err != nil {
 		return nil, err
 	}
@@ -155,13 +162,13 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := clearKubeconfig(s.KubeconfigFile); err != nil {
 		return nil, err
 	}
-	if s.TLS {
+	if s.TLS && certificate == nil {
 		if certificate, err = s.ownCertificate(in.dataDir, time.Now()); err != nil {
 			return nil, err
 		}
 	}
 	in.url = urlOf(in.front.listener.Addr(), certificate != nil)
-	who, err := in.openRegistry(ctx, s, tokens)
+	who, err := in.openRegistry(s, tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +213,7 @@ func (in *instance) openFront(s *Server, known tokens, certificate *tls.Certific
 
 // openRegistry brings up what is over the store, but for its goroutines: what is served, who may ask for it, admission, and
 // the controllers. It returns how requests are told whose they are.
-func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (who *identity, err error) {
+func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err error) {
 	in.registry = registry.New(registry.Options{
 		Store: in.store, Cacher: in.cacher, Shared: in.election != nil, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
 		Unserved: s.Unserved, NoInitialEvents: s.NoInitialEvents,
@@ -215,10 +222,10 @@ func (in *instance) openRegistry(ctx context.Context, s *Server, known tokens) (
 	if s.Register != nil {
 		s.Register(in.registry)
 	}
-	accounts := access.NewAccounts(s.Access, access.Home{
-		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return in.accountKey(s) }, Log: in.log,
+	accounts, err := in.access.Settle(access.Home{
+		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return in.accountKey(s) },
 	})
-	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Accounts: accounts, Admin: known.has, Log: in.log}); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr()), Shared: in.election != nil}
@@ -402,6 +409,47 @@ func within(d time.Duration, f func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	f(ctx)
+}
+
+// checkPlaces refuses paths at which the start couldn't leave its files when all is ready. What is to be in the data directory
+// can't be looked at before that is there.
+func (s *Server) checkPlaces() error {
+	if err := checkKubeconfig(s.KubeconfigFile); err != nil {
+		return err
+	}
+	for flag, path := range map[string]string{"--url-file": s.URLFile, "--write-kubeconfig": s.KubeconfigFile} {
+		if path == "" {
+			continue
+		}
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			return fmt.Errorf("%s: %s is a directory: name a file", flag, path)
+		}
+		f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // as it's written later
+		if errors.Is(err, os.ErrNotExist) && s.makes(filepath.Dir(path)) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+		if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
+			return fmt.Errorf("%s: %w", flag, err)
+		}
+	}
+	return nil
+}
+
+// makes tells whether a directory is one that the start makes: the data directory, or one above it.
+func (s *Server) makes(dir string) bool {
+	data := s.DataDir
+	if data == "" && !s.Ephemeral && !s.Etcd.On() {
+		data = DefaultDataDir
+	}
+	if data == "" {
+		return false
+	}
+	dir, errDir := filepath.Abs(dir)
+	data, errData := filepath.Abs(data)
+	return errDir == nil && errData == nil && strings.HasPrefix(data+string(filepath.Separator), dir+string(filepath.Separator))
 }
 
 // writeURLFile leaves the URL where scripts wait for it. The rename makes it appear whole.

@@ -34,6 +34,17 @@ type kubeconfigFile struct {
 
 // clearKubeconfig removes the kubeconfig of a run that was killed. Any other file in its place is an error.
 func clearKubeconfig(path string) error {
+	if err := checkKubeconfig(path); err != nil || path == "" {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("--write-kubeconfig: %w", err)
+	}
+	return nil
+}
+
+// checkKubeconfig refuses a file that isn't ours where a kubeconfig is to be.
+func checkKubeconfig(path string) error {
 	if path == "" {
 		return nil
 	}
@@ -52,9 +63,6 @@ func clearKubeconfig(path string) error {
 	}
 	if !bytes.HasPrefix(content, []byte(kubeconfigMark)) {
 		return fmt.Errorf("--write-kubeconfig: %s isn't ours, and stays as it is: name a file that isn't there, and kubectl both with KUBECONFIG=%[1]s:FILE", path)
-	}
-	if err := os.Remove(path); err != nil {
-		return fmt.Errorf("--write-kubeconfig: %w", err)
 	}
 	return nil
 }

@@ -78,12 +78,9 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 }
 
 // openRemote connects to an etcd cluster. A data directory then holds only what belongs to this process alone, as the
-// certificate of --tls. Nobody locks it.
+// certificate of --tls. Nobody locks it. It's made when the cluster has answered, so that refused flags leave none.
 func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
-	if s.DataDir != "" {
-		if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
-			return err
-		}
+	if _, err := os.Stat(s.DataDir); s.DataDir != "" && err == nil {
 		if err := private.Dir(s.DataDir); err != nil {
 			return fmt.Errorf("data directory %s %w", s.DataDir, err)
 		}
@@ -94,6 +91,15 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 		return err
 	}
 	in.dataDir, in.store, in.client = s.DataDir, in.remote, in.remote.Client()
+	if s.DataDir == "" {
+		return nil
+	}
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		return err
+	}
+	if err := private.Dir(s.DataDir); err != nil { // somebody may have made it meanwhile
+		return fmt.Errorf("data directory %s %w", s.DataDir, err)
+	}
 	return nil
 }
 

@@ -32,8 +32,11 @@ const (
 	certRenew    = 30 * 24 * time.Hour  // a certificate that ends sooner is replaced at start: a server may run as long as that
 )
 
-// certificateFromFiles returns the certificate of --tls-cert-file, or nil.
+// certificateFromFiles returns the certificate of --tls-cert-file, or the one that is in CertDir, or nil.
 func (s *Server) certificateFromFiles() (*tls.Certificate, error) {
+	if s.TLS && s.CertDir != "" {
+		return s.certificateFromDir()
+	}
 	if s.TLSCertFile == "" {
 		return nil, nil
 	}
@@ -63,15 +66,17 @@ func (s *Server) certificateHosts() []string {
 	return hosts
 }
 
-// ownCertificate returns the certificate of --tls: the one in CertDir, or the data directory's.
-func (s *Server) ownCertificate(dataDir string, now time.Time) (*tls.Certificate, error) {
-	if s.CertDir == "" {
-		return s.selfSigned(dataDir, s.certificateHosts(), now)
-	}
+// certDirPaths are where the certificate of CertDir is, and its key.
+func (s *Server) certDirPaths() (cert, key string) {
+	return filepath.Join(s.CertDir, certDirCert), filepath.Join(s.CertDir, certDirKey)
+}
+
+// certificateFromDir returns the certificate that is in CertDir, nil if there's none.
+func (s *Server) certificateFromDir() (*tls.Certificate, error) {
 	if err := private.Place(s.CertDir); err != nil {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
-	certPath, keyPath := filepath.Join(s.CertDir, certDirCert), filepath.Join(s.CertDir, certDirKey)
+	certPath, keyPath := s.certDirPaths()
 	pair, err := tls.LoadX509KeyPair(certPath, keyPath)
 	switch {
 	case err == nil:
@@ -82,6 +87,16 @@ func (s *Server) ownCertificate(dataDir string, now time.Time) (*tls.Certificate
 	case !missing(certPath) || !missing(keyPath):
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
+	return nil, nil
+}
+
+// ownCertificate returns the certificate of --tls that is made for this server: in CertDir, which has none yet, or in the data
+// directory, where one is kept.
+func (s *Server) ownCertificate(dataDir string, now time.Time) (*tls.Certificate, error) {
+	if s.CertDir == "" {
+		return s.selfSigned(dataDir, s.certificateHosts(), now)
+	}
+	certPath, keyPath := s.certDirPaths()
 	certPEM, keyPEM, err := makeCertificate(s.certificateHosts(), now)
 	if err == nil {
 		err = os.MkdirAll(s.CertDir, 0o755)
@@ -92,7 +107,7 @@ func (s *Server) ownCertificate(dataDir string, now time.Time) (*tls.Certificate
 	if err != nil {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
-	pair, err = tls.X509KeyPair(certPEM, keyPEM)
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	return &pair, err
 }
 

@@ -19,11 +19,14 @@ import (
 // nor for a wrong token, and neither does a path without a route.
 func TestEveryRouteAsks(t *testing.T) {
 	options := access.Options{TokenAuthFile: "/dev/null"}
-	accounts := access.NewAccounts(options, access.Home{Key: func() (crypto.Signer, error) {
+	users, err := access.New(t.Context(), options, access.Wiring{Admin: tokens(nil).has, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	accounts, err := users.Settle(access.Home{Key: func() (crypto.Signer, error) {
 		key, _, err := access.NewSigningKey()
 		return key, err
 	}})
-	users, err := access.New(t.Context(), options, access.Wiring{Accounts: accounts, Admin: tokens(nil).has, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

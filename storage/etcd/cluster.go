@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -190,26 +191,39 @@ type cluster struct {
 	bursts bursts // of this member's own writes
 }
 
-// openCluster prepares the directory for a cluster. It returns nil if the store has one member and no port. The port is
-// taken first, so that a taken one is reported before anybody lets this process in.
+// prepareCluster takes a member's port, and refuses the file of the token for a join; the port is nil if there's to be none. It's
+// called before there is a directory.
+func prepareCluster(ctx context.Context, o Options) (*port, error) {
+	c := o.Cluster
+	if c.Listen == "" {
+		return nil, nil
+	}
+	if c.Join != "" {
+		_, err := c.joinToken(o.Log)
+		member := exists(filepath.Join(o.DataDir, markerName)) // which may not need the file any more
+		if err != nil && !(member && errors.Is(err, fs.ErrNotExist)) {
+			return nil, fmt.Errorf("--join-token-file: %w", err)
+		}
+	}
+	p, err := openPort(ctx, c.Listen, o.Log)
+	if err != nil {
+		return nil, fmt.Errorf("--cluster-listen: %w", err)
+	}
+	return p, nil
+}
+
+// openCluster prepares the directory for a cluster. It returns nil if the store has one member and no port.
 //
 // The directory's files have been checked: what an interrupted first start left is gone, so it can't pass for data.
-func openCluster(ctx context.Context, o Options, d *dataDir, state clusterState) (_ *cluster, err error) {
+func openCluster(ctx context.Context, o Options, d *dataDir, p *port, state clusterState) (*cluster, error) {
 	switch {
 	case o.Cluster.Listen == "" && state.Shared:
 		return nil, fmt.Errorf("data directory %s is a member of a cluster: start it with --cluster-listen", d.path)
 	case o.Cluster.Listen == "":
 		return nil, nil
 	}
-	c := &cluster{o: o.Cluster, dir: d, log: o.Log, state: state, admitting: make(chan struct{}, 1)}
-	if c.port, err = openPort(ctx, o.Cluster.Listen, o.Log); err != nil {
-		return nil, fmt.Errorf("--cluster-listen: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			c.port.close()
-		}
-	}()
+	c := &cluster{o: o.Cluster, dir: d, log: o.Log, state: state, port: p, admitting: make(chan struct{}, 1)}
+	var err error
 	if c.authority, err = d.loadAuthority(); err != nil {
 		return nil, err
 	}
@@ -260,17 +274,17 @@ func (c *cluster) begin(ctx context.Context) (err error) {
 }
 
 // joinToken reads the file of the token that lets in.
-func (c *cluster) joinToken() (joinToken, error) {
-	if err := private.Secret(c.o.JoinTokenFile, c.log); err != nil {
+func (o ClusterOptions) joinToken(log *slog.Logger) (joinToken, error) {
+	if err := private.Secret(o.JoinTokenFile, log); err != nil {
 		return joinToken{}, err
 	}
-	return readToken(c.o.JoinTokenFile)
+	return readToken(o.JoinTokenFile)
 }
 
 // sameCluster refuses a token of another cluster than the directory's, if there's one: whoever names it expects to be
 // there.
 func (c *cluster) sameCluster() error {
-	t, err := c.joinToken()
+	t, err := c.o.joinToken(c.log)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it isn't needed any more
 	}
@@ -381,10 +395,4 @@ func (c *cluster) publish(ctx context.Context, listen string) error {
 		}
 		c.log.Info("the cluster is told again where this member is", "address", listen)
 	}
-}
-
-// close ends what the other members reach here. etcd has ended.
-func (c *cluster) close() {
-	c.port.close()
-	c.client.close()
 }

@@ -186,7 +186,7 @@ type notYet struct{ error }
 
 // join makes the directory a member's. It tries again for joinTimeout, unless it's refused for good.
 func (c *cluster) join(ctx context.Context) error {
-	t, err := c.joinToken()
+	t, err := c.o.joinToken(c.log)
 	if err != nil {
 		return fmt.Errorf("--join-token-file: %w", err)
 	}

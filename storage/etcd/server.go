@@ -40,6 +40,7 @@ type Server struct {
 	log     *slog.Logger
 	etcd    *embed.Etcd
 	keeper  *keeper
+	port    *port    // the cluster's
 	cluster *cluster // nil for a store of one member without a port
 
 	stopKeeper context.CancelFunc
@@ -72,6 +73,12 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Before there is a directory, so that flags which are refused leave none, and a taken port is reported before anybody lets
+	// this process in.
+	p, err := prepareCluster(ctx, o)
+	if err != nil {
+		return nil, err
+	}
 	var d *dataDir
 	if o.Ephemeral {
 		d, err = openEphemeral(o.DataDir)
@@ -79,9 +86,12 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		d, err = openDir(o.DataDir, o.Log)
 	}
 	if err != nil {
+		if p != nil {
+			p.close()
+		}
 		return nil, err
 	}
-	s := &Server{dir: d, log: o.Log, failed: make(chan struct{}), ending: ending{closed: make(chan struct{})}}
+	s := &Server{dir: d, port: p, log: o.Log, failed: make(chan struct{}), ending: ending{closed: make(chan struct{})}}
 	var once sync.Once
 	s.fail = func(err error) {
 		once.Do(func() {
@@ -244,7 +254,10 @@ func (s *Server) close() error {
 		s.waitFor("etcd", s.etcd.Close)
 	}
 	if s.cluster != nil {
-		s.waitFor("the cluster's port", s.cluster.close)
+		s.cluster.client.close()
+	}
+	if s.port != nil {
+		s.waitFor("the cluster's port", s.port.close)
 	}
 	if s.hung {
 		s.dir.abandon()

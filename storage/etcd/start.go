@@ -96,7 +96,7 @@ func (s *Server) checkFiles(ctx context.Context, o Options, cfg *embed.Config) (
 	if replay, err = s.dir.check(o.Log, id); err != nil {
 		return 0, err
 	}
-	if s.cluster, err = openCluster(ctx, o, s.dir, state); err != nil || s.cluster == nil {
+	if s.cluster, err = openCluster(ctx, o, s.dir, s.port, state); err != nil || s.cluster == nil {
 		return replay, err
 	}
 	if err := s.cluster.configure(cfg); err != nil {
