@@ -31,8 +31,74 @@ const Finalizer = apiextensionsv1.CustomResourceCleanupFinalizer
 // Default fills in what may be left out.
 func Default(d *Definition) { apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(d) }
 
+// MaxSchemas is how many schemas a definition may have: those of its versions, and those inside of others. Each takes up to 8 KiB
+// while it's converted and checked, so these take some 200 MB. Kubernetes has no such bound: what a request may have (3 MiB), what
+// etcd takes (1.5 MiB) and what rules in CEL may cost are all that ends a definition there, and an empty schema has three bytes. Real
+// ones without any descriptions have some 45 bytes for each schema, so that one of a megabyte is taken.
+const MaxSchemas = 25_000
+
+// tooManySchemas refuses a definition that has more schemas than are taken, unless the one before had as many: what is stored can
+// still be changed.
+func tooManySchemas(d, old *Definition) *field.Error {
+	n := countSchemas(d)
+	if n <= MaxSchemas || old != nil && n <= countSchemas(old) {
+		return nil
+	}
+	return &field.Error{
+		Type: field.ErrorTypeTooMany, Field: "spec.versions", BadValue: n,
+		Detail: fmt.Sprintf("the schemas of all versions, with those inside of others, must be at most %d", MaxSchemas),
+	}
+}
+
+func countSchemas(d *Definition) (n int) {
+	for i := range d.Spec.Versions {
+		if s := d.Spec.Versions[i].Schema; s != nil {
+			n += countInside(s.OpenAPIV3Schema)
+		}
+	}
+	return n
+}
+
+// countInside returns how many schemas there are in one, with itself.
+func countInside(s *apiextensionsv1.JSONSchemaProps) int {
+	if s == nil {
+		return 0
+	}
+	n := 1 + countInside(s.Not)
+	for _, all := range [][]apiextensionsv1.JSONSchemaProps{s.AllOf, s.OneOf, s.AnyOf} {
+		n += countAll(all)
+	}
+	for _, named := range []map[string]apiextensionsv1.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
+		for _, inside := range named {
+			n += countInside(&inside)
+		}
+	}
+	for _, d := range s.Dependencies {
+		n += countInside(d.Schema)
+	}
+	for _, other := range []*apiextensionsv1.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
+		if other != nil {
+			n += countInside(other.Schema)
+		}
+	}
+	if s.Items != nil {
+		n += countInside(s.Items.Schema) + countAll(s.Items.JSONSchemas)
+	}
+	return n
+}
+
+func countAll(all []apiextensionsv1.JSONSchemaProps) (n int) {
+	for i := range all {
+		n += countInside(&all[i])
+	}
+	return n
+}
+
 // Validate checks a definition that was defaulted and whose status was set; old is nil for a new one.
 func Validate(ctx context.Context, d, old *Definition) field.ErrorList {
+	if err := tooManySchemas(d, old); err != nil {
+		return field.ErrorList{err}
+	}
 	in, err := internal(d)
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}

@@ -3,6 +3,7 @@ package crd
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -159,5 +160,58 @@ func TestFieldLabels(t *testing.T) {
 	v := apiextensionsv1.CustomResourceDefinitionVersion{SelectableFields: []apiextensionsv1.SelectableField{{JSONPath: ".spec.color"}, {JSONPath: ".status.phase"}}}
 	if got := strings.Join(FieldLabels(&v), " "); got != "spec.color status.phase" {
 		t.Error(got)
+	}
+}
+
+// TestSchemasAreBounded: schemas count wherever they are, and in all versions together. A definition that has more already, because
+// it was stored before there was a bound, can be changed, but gets no more.
+func TestSchemasAreBounded(t *testing.T) {
+	type props = apiextensionsv1.JSONSchemaProps
+	many := func(n int) []props { return make([]props, n) }
+	named := func(n int) map[string]props {
+		all := map[string]props{}
+		for i := range n {
+			all[fmt.Sprint("p", i)] = props{}
+		}
+		return all
+	}
+	const n = MaxSchemas
+	for name, s := range map[string]*props{
+		"anyOf":                {AnyOf: many(n)},
+		"oneOf":                {OneOf: many(n)},
+		"allOf":                {AllOf: many(n)},
+		"not":                  {Not: &props{AnyOf: many(n)}},
+		"properties":           {Properties: named(n)},
+		"patternProperties":    {PatternProperties: named(n)},
+		"definitions":          {Definitions: named(n)},
+		"dependencies":         {Dependencies: apiextensionsv1.JSONSchemaDependencies{"a": {Schema: &props{AnyOf: many(n)}}}},
+		"items":                {Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &props{AnyOf: many(n)}}},
+		"each item":            {Items: &apiextensionsv1.JSONSchemaPropsOrArray{JSONSchemas: many(n)}},
+		"additionalItems":      {AdditionalItems: &apiextensionsv1.JSONSchemaPropsOrBool{Schema: &props{AnyOf: many(n)}}},
+		"additionalProperties": {AdditionalProperties: &apiextensionsv1.JSONSchemaPropsOrBool{Schema: &props{AnyOf: many(n)}}},
+		"deep":                 {AnyOf: []props{{AllOf: many(n / 2)}, {OneOf: many(n / 2)}}},
+	} {
+		wide, wider := definition(t, "gadgets", "Gadget"), definition(t, "gadgets", "Gadget")
+		wide.Spec.Versions[0].Schema.OpenAPIV3Schema = s
+		wider.Spec.Versions = append(wide.Spec.Versions, wider.Spec.Versions[0])
+		for _, c := range []struct {
+			d, old  *Definition
+			refused bool
+		}{{wide, nil, true}, {wide, definition(t, "gadgets", "Gadget"), true}, {wide, wide, false}, {wider, wide, true}} {
+			if err := tooManySchemas(c.d, c.old); (err != nil) != c.refused {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	half := definition(t, "gadgets", "Gadget")
+	half.Spec.Versions[0].Schema.OpenAPIV3Schema = &props{AnyOf: many(n/2 - 1)}
+	half.Spec.Versions = append(half.Spec.Versions, half.Spec.Versions[0])
+	if err := tooManySchemas(half, nil); err != nil {
+		t.Errorf("as many as may be: %v", err)
+	}
+	half.Spec.Versions = append(half.Spec.Versions, half.Spec.Versions[0])
+	errs := Validate(t.Context(), half, nil)
+	if len(errs) != 1 || !strings.Contains(errs[0].Error(), "spec.versions: Too many: 37500: the schemas of all versions") {
+		t.Errorf("three versions: %v", errs)
 	}
 }

@@ -2,12 +2,14 @@ package width_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/registry/crd"
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -95,6 +97,41 @@ func TestKnown(t *testing.T) {
 	owner := `{"apiVersion":"v1","kind":"ConfigMap","name":"x","uid":"%d"}`
 	send("owners twice", "201", "POST", configMaps+"?dryRun=All", mediaJSON, object(`"name":"owners","ownerReferences":[`+join(9_000, owner)+`,`+join(9_000, owner)+`]`))
 	send("bad owners", "422", "POST", configMaps+"?dryRun=All", mediaJSON, object(`"name":"owners","ownerReferences":[`+join(45_000, `{}`)+`]`))
+}
+
+// TestDefinitions sends definitions of as many schemas as are taken, and of as many as a body may have values.
+func TestDefinitions(t *testing.T) {
+	s := servertest.New(t)
+	const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	definition := func(schema string) string {
+		return `{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":"deeps.example.com"},"spec":{
+			"group":"example.com","scope":"Namespaced","names":{"plural":"deeps","kind":"Deep"},"versions":[{"name":"v1","served":true,"storage":true,
+			"schema":{"openAPIV3Schema":{"type":"object",` + schema + `}}}]}}`
+	}
+	for name, schemas := range map[string]func(n int) string{
+		"properties": func(n int) string { return `"properties":{` + join(n, `"p%d":{"type":"string"}`) + `}` },
+		"anyOf":      func(n int) string { return `"anyOf":[` + join(n, `{}`) + `]` },
+	} {
+		for _, n := range []int{crd.MaxSchemas - 1, 45_000} {
+			code, answer := 0, ""
+			body := definition(schemas(n))
+			c := measureAgain(t, func() { code, answer = send(s, http.MethodPost, path, mediaJSON, body) }, func() {
+				if code == http.StatusCreated {
+					send(s, http.MethodDelete, path+"/deeps.example.com", mediaJSON, "")
+					s.Quiescent()
+				}
+			})
+			t.Logf("%d in %s: %d, %v, %d MB", n, name, code, c.cpu, c.heap>>20)
+			check(t, fmt.Sprintf("%d schemas in %s: %d", n, name, code), c)
+			want := http.StatusCreated
+			if n > crd.MaxSchemas {
+				want = http.StatusUnprocessableEntity
+			}
+			if code != want || code != http.StatusCreated && !strings.Contains(answer, "the schemas of all versions") {
+				t.Errorf("%d schemas in %s: %d %.300s", n, name, code, answer)
+			}
+		}
+	}
 }
 
 // protobufPod is a Pod of n containers that say nothing.
