@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 )
@@ -20,7 +21,29 @@ const (
 	freeBody = 512 << 10
 	// maxBodies is what all others may take together. The largest body that is taken has half of it.
 	maxBodies = 512 << 20
+	// maxRaw is what bodies of more than trustedBody take together as they are sent: while they come, and until there is room
+	// for what is made of them. It's 42 of the largest.
+	maxRaw = 128 << 20
+	// rawUnit is what one seat of seats.raw stands for.
+	rawUnit = 64 << 10
 )
+
+// All of that stays below 1 GiB, with what is on its way of small bodies; otherwise this doesn't compile. One body may go beyond
+// maxRaw (package fair).
+const _ = uint(1<<30 - maxBodies - maxRaw - maxBody - maxUploads*trustedBody - (DefaultMaxReads+DefaultMaxWrites)*freeBody)
+
+// rawSeats returns how many seats of seats.raw a body takes.
+func rawSeats(size int) int { return (size + rawUnit - 1) / rawUnit }
+
+// enterRaw waits until there is room for a body as it's sent. Flows share it, so that slow uploads of one leave room for others.
+func (w *response) enterRaw(r *http.Request, size int) (err error) {
+	wait := writeDeadline / waitShare
+	if deadline, ok := r.Context().Deadline(); ok {
+		wait = time.Until(deadline) / waitShare
+	}
+	w.raw, err = enter(r.Context(), w.seats.raw, w.flow, rawSeats(size), wait, "too many large bodies are on their way, please try again later")
+	return err
+}
 
 // bodies is a semaphore weighted by what bodies take. One flow may have half of it, and a body that is larger than that all
 // of its half: so what one client sends never waits for another client's bodies alone. Who waits is served in order, past
@@ -112,5 +135,6 @@ func (w *response) enterBody(r *http.Request, data []byte, values int) error {
 		return err
 	}
 	w.leaveBody = func() { w.bodies.leave(flow, weight) }
+	w.raw.Leave() // the weight is that of the text, too
 	return nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -15,8 +16,9 @@ import (
 const (
 	// maxBody is kube-apiserver's limit for a request body, in bytes.
 	maxBody = 3 << 20
-	// trustedBody is how much of a Content-Length is allocated up front, in bytes.
-	trustedBody = 64 << 10
+	// trustedBody is how much of a body is read without room for it (seats.raw), and so how much of a Content-Length is allocated
+	// up front, in bytes. A body that is no larger, and has few values, is within freeBody.
+	trustedBody = freeBody / perByte
 	// maxDepth is how many levels a YAML body may nest: as many as encoding/json allows in JSON.
 	maxDepth = 10_000
 )
@@ -152,17 +154,42 @@ func readError(err error) error {
 // seat isn't read again.
 func readAll(w *response, r *http.Request) ([]byte, error) {
 	if w.read {
-		return w.received, nil
+		data := w.received
+		w.received = nil // of YAML the text isn't needed any more when there is JSON
+		return data, nil
 	}
 	if r.ContentLength > maxBody {
 		w.Header().Set("Connection", "close") // the rest of the body isn't read
 		return nil, &http.MaxBytesError{Limit: maxBody}
 	}
-	var buffer bytes.Buffer
-	buffer.Grow(int(min(max(r.ContentLength, 0), trustedBody)) + bytes.MinRead)
-	if _, err := buffer.ReadFrom(http.MaxBytesReader(w.ResponseWriter, r.Body, maxBody)); err != nil {
+	data, err := w.receive(r)
+	if err != nil {
 		// Otherwise net/http would wait for more of the body before it sends the answer.
 		http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Now())
+	}
+	return data, err
+}
+
+// receive reads a body. What is large waits for room, which enterBody gives back, or the end of the request.
+func (w *response) receive(r *http.Request) ([]byte, error) {
+	var buffer bytes.Buffer
+	buffer.Grow(int(min(max(r.ContentLength, 0), trustedBody)) + bytes.MinRead)
+	body := http.MaxBytesReader(w.ResponseWriter, r.Body, maxBody)
+	if _, err := buffer.ReadFrom(io.LimitReader(body, trustedBody+1)); err != nil {
+		return nil, readError(err)
+	}
+	if buffer.Len() <= trustedBody {
+		return buffer.Bytes(), nil
+	}
+	size := maxBody
+	if r.ContentLength >= 0 {
+		size = int(r.ContentLength)
+	}
+	if err := w.enterRaw(r, size); err != nil {
+		return nil, err
+	}
+	buffer.Grow(size - buffer.Len() + bytes.MinRead) // all at once: it takes no more than it has room for
+	if _, err := buffer.ReadFrom(body); err != nil {
 		return nil, readError(err)
 	}
 	return buffer.Bytes(), nil

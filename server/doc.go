@@ -69,6 +69,7 @@
 //     of which one user, or one address where users aren't told apart, may have half. Others wait until their deadline.
 //   - Requests that are being worked for: 600 (DefaultMaxReads, DefaultMaxWrites; Server.MaxRequests), of which leases have 24 for themselves (leaseSeats).
 //     The deletion of a collection takes collectionWrites of these. A request gives its seat back when its answer begins.
+//   - Bodies of more than 64 KiB (trustedBody) as they are sent, until there is room for what is made of them: 128 MiB (maxRaw).
 //   - Bodies that are on their way: 400 (maxUploads). Requests whose user isn't known yet: 1,024 (maxArrivals). Requests that
 //     wait for the controllers: 256 (maxWaits).
 //   - Of each of these, of large answers and of YAML, one user, or where users aren't told apart one address, has at most as

@@ -237,6 +237,18 @@ func HealthWhileStopping(t *testing.T, s *Server, path, token string) (code int,
 	return rec.Code, rec.Body.String()
 }
 
+// LargestBody is the bound of a body, and HalfOfRaw half of what large ones may take together as they're sent.
+const (
+	LargestBody = maxBody
+	HalfOfRaw   = maxRaw / 2
+)
+
+// RawBodies returns how many bytes large bodies have taken that are on their way, and how many bodies wait for that.
+func RawBodies(s *Server) (taken, waiting int) {
+	taken, waiting = s.in.front.handler.seats.raw.Now()
+	return taken * rawUnit, waiting
+}
+
 // OccupyBodies has two others take all the room for what large bodies become, until the function it returns is called.
 func OccupyBodies(t *testing.T, s *Server) (release func()) {
 	t.Helper()

@@ -83,7 +83,8 @@ type call struct {
 type sitting struct {
 	flow   fair.Flow
 	seat   fair.Seat
-	writes bool // a write is being worked for
+	writes bool      // a write is being worked for
+	raw    fair.Seat // of seats.raw
 
 	place   fair.Seat    // of capacity.large
 	waits   fair.Seat    // of capacity.stalled
@@ -152,6 +153,7 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		if w.leaveBody != nil {
 			w.leaveBody()
 		}
+		w.raw.Leave()
 		w.leaveSeat()
 		if cause != nil {
 			h.metrics.panics.Inc()

@@ -120,7 +120,8 @@ const (
 	maxFlowQueue = 6 * 50
 	// maxQueue is how many of all may wait, as in its level global-default.
 	maxQueue = 128 * 50
-	// maxUploads is how many requests may have a body that is on its way, or that waits for a seat: up to maxBody each.
+	// maxUploads is how many requests may have a body that is on its way, or that waits for a seat: up to trustedBody each, and
+	// beyond that as many as have room (maxRaw).
 	maxUploads = 400
 	// maxArrivals is how many requests may be between their headers and their user's name. It takes a moment, unless the
 	// store that it's read from doesn't answer.
@@ -137,6 +138,7 @@ const (
 type seats struct {
 	leases, rest *fair.Level // for requests, where users aren't told apart
 	bodies       *fair.Level
+	raw          *fair.Level // of rawUnit: for large bodies as they're sent
 	arrivals     *fair.Level
 	waits        *fair.Level
 }
@@ -149,7 +151,7 @@ func newSeats(most int) *seats {
 	leases := max(min(leaseSeats, most/2), 1)
 	return &seats{
 		leases: fair.NewLevel(queued(leases)), rest: fair.NewLevel(queued(max(most-leases, 1))),
-		bodies: fair.NewLevel(queued(maxUploads)), arrivals: fair.NewLevel(queued(maxArrivals)),
+		bodies: fair.NewLevel(queued(maxUploads)), raw: fair.NewLevel(queued(maxRaw / rawUnit)), arrivals: fair.NewLevel(queued(maxArrivals)),
 		waits: fair.NewLevel(fair.Limits{Most: maxWaits}),
 	}
 }

@@ -107,6 +107,7 @@ func (s *Server) Leftovers() error {
 		{"requests that only wait", in.front.inflight.now(classWatch)},
 		{"seats of requests", h.seatsNow()},
 		{"seats of bodies that arrive", taken(h.seats.bodies)},
+		{"room of large bodies that arrive", taken(h.seats.raw)},
 		{"seats of arriving requests", taken(h.seats.arrivals)},
 		{"seats of what waits", taken(h.seats.waits)},
 		{"places of large answers", taken(h.large)},
