@@ -56,7 +56,7 @@ var floors = []floor{
 	{"storage/storagetest", []string{"storage", "storage/embedded", "storage/etcd"}},
 	{"access", []string{"internal/private", "selectors", "storage", "storage/cacher", "registry"}},
 	{"admission/match", []string{"registry", "registry/expression"}},
-	{"admission/plugins", []string{"storage", "storage/cacher", "registry", "registry/quota"}},
+	{"admission/plugins", []string{"audit", "storage", "storage/cacher", "registry", "registry/quota"}},
 	{"admission/policy", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission/webhook", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/..."}},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	builtin "github.com/apiserver-lite/apiserver-lite/admission/plugins"
 	"github.com/apiserver-lite/apiserver-lite/admission/policy"
 	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -22,9 +23,15 @@ import (
 // Options say which plug-ins are on. The zero value has those on that do nothing until somebody writes a configuration for
 // them: webhooks and policies.
 type Options struct {
-	Enable, Disable []string // names of plug-ins, as Kubernetes has them; one that is in both is on
+	Enable, Disable []string // names of plug-ins, as Kubernetes has them; none may be in both
 	// Kubernetes has all plug-ins on that kube-apiserver has on by default, of those that this server has.
 	Kubernetes bool
+	// NotReadySeconds and UnreachableSeconds are how long a pod that doesn't say so stays on a node that isn't ready, or can't be
+	// reached: what the plug-in DefaultTolerationSeconds sets. Nil is 300.
+	NotReadySeconds, UnreachableSeconds *int64
+	// ConfigFile is the path of an AdmissionConfiguration, which the plug-ins PodSecurity and EventRateLimit are configured by. ""
+	// configures none.
+	ConfigFile string
 }
 
 // AddFlags defines kube-apiserver's flags.
@@ -33,6 +40,13 @@ func (o *Options) AddFlags(set *pflag.FlagSet) {
 		"admission plug-ins to turn on besides the default ones, by Kubernetes' names")
 	set.StringSliceVar(&o.Disable, "disable-admission-plugins", o.Disable,
 		"admission plug-ins to turn off, also of the default ones")
+	set.StringVar(&o.ConfigFile, "admission-control-config-file", o.ConfigFile,
+		"YAML or JSON file with an AdmissionConfiguration, by which the plug-ins PodSecurity and EventRateLimit are configured")
+	o.NotReadySeconds, o.UnreachableSeconds = new(int64), new(int64)
+	set.Int64Var(o.NotReadySeconds, "default-not-ready-toleration-seconds", builtin.DefaultTolerationSeconds,
+		"how long a pod stays on a node that isn't ready, unless it says so itself: what the plug-in DefaultTolerationSeconds sets")
+	set.Int64Var(o.UnreachableSeconds, "default-unreachable-toleration-seconds", builtin.DefaultTolerationSeconds,
+		"how long a pod stays on a node that can't be reached, unless it says so itself: what the plug-in DefaultTolerationSeconds sets")
 }
 
 // Validate returns what is wrong with the options, with the flag's name. A plug-in of Kubernetes' that this server doesn't
@@ -50,7 +64,9 @@ func (o *Options) Validate() error {
 		switch p := find(name); {
 		case p == nil:
 			return fmt.Errorf("--disable-admission-plugins %q isn't an admission plug-in", name)
-		case p.builtIn && !slices.Contains(o.Enable, name):
+		case slices.Contains(o.Enable, name):
+			return fmt.Errorf("--enable-admission-plugins and --disable-admission-plugins both name %q", name)
+		case p.builtIn:
 			return fmt.Errorf("--disable-admission-plugins %q can't be turned off here: nothing is stored in a namespace that is missing or being deleted", name)
 		}
 	}
@@ -91,6 +107,7 @@ type Config struct {
 	Quotas *quota.Ledger
 	Log    *slog.Logger // defaults to slog.Default()
 
+	given     map[string][]byte // configurations from the file, by the names of the plug-ins
 	metrics   *webhook.Metrics
 	decisions *policy.Metrics
 }
@@ -120,6 +137,10 @@ func New(c Config) (*Chain, error) {
 	}
 	if list := c.withoutEffect(); len(list) > 0 {
 		c.Log.Info("admission plug-ins that have no effect here", "names", strings.Join(list, ","))
+	}
+	var err error
+	if c.given, err = c.readFile(); err != nil {
+		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
 	}
 	c.metrics, c.decisions = webhook.NewMetrics(), policy.NewMetrics()
 	chain := &Chain{registry: c.Registry, collectors: slices.Concat(c.metrics.Collectors(), c.decisions.Collectors())}

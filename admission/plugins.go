@@ -30,8 +30,15 @@ type when int
 
 const (
 	never        when = iota
-	inKubernetes      // with Options.Kubernetes: what changes every pod
-	always            // what does nothing until somebody writes an object that it's about
+	inKubernetes      // with Options.Kubernetes: what changes every object of a kind, for the sake of parts of a cluster that may not be here
+	always            // what does nothing until an object asks for it, or only refuses
+)
+
+// Kinds that several plug-ins are about.
+var (
+	pods   = schema.GroupResource{Resource: "pods"}
+	nodes  = schema.GroupResource{Resource: "nodes"}
+	claims = schema.GroupResource{Resource: "persistentvolumeclaims"}
 )
 
 // plugins are in the order in which they're asked, which is Kubernetes'.
@@ -48,28 +55,36 @@ var plugins = []plugin{
 		return builtin.NewServiceAccount(c.Registry), nil
 	}},
 	{name: "NodeRestriction", noop: true},
-	{name: "TaintNodesByCondition", noop: true},
-	{name: "AlwaysPullImages"},
+	{name: "TaintNodesByCondition", on: inKubernetes, goesBy: nodes, make: func(*Config) (Member, error) { return builtin.TaintNodes{}, nil }},
+	{name: "AlwaysPullImages", goesBy: pods, make: func(*Config) (Member, error) { return builtin.AlwaysPullImages{}, nil }},
 	{name: "ImagePolicyWebhook"},
-	{name: "PodSecurity"},
+	{name: "PodSecurity", on: always, goesBy: pods, make: func(c *Config) (Member, error) {
+		return builtin.NewPodSecurity(c.Registry, c.given["PodSecurity"], c.unreadable("Pod"))
+	}},
 	{name: "PodNodeSelector"},
 	{name: "Priority", on: inKubernetes, make: func(c *Config) (Member, error) {
 		return builtin.NewPriority(c.Registry, c.unreadable("PriorityClass")), nil
 	}},
-	{name: "DefaultTolerationSeconds", noop: true},
+	{name: "DefaultTolerationSeconds", on: inKubernetes, goesBy: pods, make: func(c *Config) (Member, error) {
+		return builtin.DefaultTolerations{NotReady: orDefault(c.NotReadySeconds), Unreachable: orDefault(c.UnreachableSeconds)}, nil
+	}},
 	{name: "PodTolerationRestriction"},
-	{name: "EventRateLimit"},
-	{name: "ExtendedResourceToleration", noop: true},
+	{name: "EventRateLimit", make: func(c *Config) (Member, error) { return builtin.NewEventRateLimit(c.given["EventRateLimit"]) }},
+	{name: "ExtendedResourceToleration", goesBy: pods, make: func(*Config) (Member, error) { return builtin.ExtendedResourceToleration{}, nil }},
 	{name: "DefaultStorageClass", on: always, goesBy: schema.GroupResource{Group: "storage.k8s.io", Resource: "storageclasses"}, make: func(c *Config) (Member, error) {
 		return builtin.NewDefaultStorageClass(c.Registry, c.unreadable("StorageClass")), nil
 	}},
-	{name: "StorageObjectInUseProtection", noop: true},
-	{name: "PodGroupProtection", noop: true},
+	{name: "StorageObjectInUseProtection", on: inKubernetes, goesBy: claims, make: func(*Config) (Member, error) { return builtin.StorageInUse{}, nil }},
+	{name: "PodGroupProtection", noop: true}, // PodGroups are behind a feature gate that is off
 	{name: "OwnerReferencesPermissionEnforcement", make: func(c *Config) (Member, error) {
 		return builtin.NewOwnerReferences(c.Registry, c.Authorizer), nil
 	}},
-	{name: "PersistentVolumeClaimResize", noop: true},
-	{name: "RuntimeClass", noop: true},
+	{name: "PersistentVolumeClaimResize", on: always, goesBy: claims, make: func(c *Config) (Member, error) {
+		return builtin.NewClaimResize(c.Registry, c.unreadable("StorageClass")), nil
+	}},
+	{name: "RuntimeClass", on: always, goesBy: schema.GroupResource{Group: "node.k8s.io", Resource: "runtimeclasses"}, make: func(c *Config) (Member, error) {
+		return builtin.NewRuntimeClass(c.Registry, c.unreadable("RuntimeClass")), nil
+	}},
 	{name: "CertificateApproval", on: always, goesBy: schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, make: func(c *Config) (Member, error) {
 		return builtin.NewCertificateApproval(c.Authorizer), nil
 	}},
@@ -82,11 +97,13 @@ var plugins = []plugin{
 	{name: "CertificateSubjectRestriction", on: always, goesBy: schema.GroupResource{Group: "certificates.k8s.io", Resource: "certificatesigningrequests"}, make: func(c *Config) (Member, error) {
 		return builtin.CertificateSubjectRestriction{}, nil
 	}},
-	{name: "DefaultIngressClass", noop: true},
+	{name: "DefaultIngressClass", on: always, goesBy: schema.GroupResource{Group: "networking.k8s.io", Resource: "ingressclasses"}, make: func(c *Config) (Member, error) {
+		return builtin.NewDefaultIngressClass(c.Registry, c.unreadable("IngressClass")), nil
+	}},
 	{name: "DenyServiceExternalIPs"},
-	{name: "PodTopologyLabels", noop: true},
-	{name: "NodeDeclaredFeatureValidator", noop: true},
-	{name: "PodResizeValidator", noop: true},
+	{name: "PodTopologyLabels", on: always, goesBy: nodes, make: func(c *Config) (Member, error) { return builtin.NewTopologyLabels(c.Registry), nil }},
+	{name: "NodeDeclaredFeatureValidator", on: always, goesBy: nodes, make: func(c *Config) (Member, error) { return builtin.NewDeclaredFeatures(c.Registry), nil }},
+	{name: "PodResizeValidator", on: always, goesBy: nodes, make: func(c *Config) (Member, error) { return builtin.NewPodResize(c.Registry), nil }},
 	{name: "MutatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewMutating(c.policies()), nil }},
 	{name: "MutatingAdmissionWebhook", on: always, make: func(c *Config) (Member, error) { return webhook.NewMutating(c.webhooks()), nil }},
 	{name: "ValidatingAdmissionPolicy", on: always, make: func(c *Config) (Member, error) { return policy.NewValidating(c.policies()), nil }},
@@ -95,6 +112,14 @@ var plugins = []plugin{
 		return builtin.NewResourceQuota(c.Registry, c.Quotas), nil
 	}},
 	{name: "AlwaysDeny"},
+}
+
+// orDefault returns the seconds of a flag.
+func orDefault(seconds *int64) int64 {
+	if seconds == nil {
+		return builtin.DefaultTolerationSeconds
+	}
+	return *seconds
 }
 
 // find returns the plug-in of a name; nil if Kubernetes has none.

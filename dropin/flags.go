@@ -52,7 +52,6 @@ var unused = map[kind]string{
 // asks for nothing.
 var refused = map[string]string{
 	"admission-control":                        "use --enable-admission-plugins and --disable-admission-plugins",
-	"admission-control-config-file":            "admission plug-ins can't be configured by a file",
 	"audit-webhook-config-file":                "audit events can be written to a file only, by --audit-log-path",
 	"authentication-token-webhook-config-file": "there is no authentication by webhook",
 	"authorization-config":                     "there is no chain of authorizers",

@@ -39,11 +39,16 @@ var stageGates = map[string]string{allAlphaGate: "Alpha", "AllBeta": "Beta"}
 
 const allAlphaGate = "AllAlpha"
 
-// Gates whose change has an effect, besides those of gatedKinds.
-const (
-	watchListGate      = "WatchList"
-	mutatingPolicyGate = "MutatingAdmissionPolicy" // is the name of the plug-in, too
-)
+// watchListGate has an effect, besides those of gatedKinds and gatedPlugins.
+const watchListGate = "WatchList"
+
+// gatedPlugins are the admission plug-ins that do something if a gate is on.
+var gatedPlugins = map[string]string{
+	mutatingPolicyGate:           "MutatingAdmissionPolicy",
+	"PodTopologyLabelsAdmission": "PodTopologyLabels",
+}
+
+const mutatingPolicyGate = "MutatingAdmissionPolicy"
 
 // gatedKinds are the kinds that are served if a gate is on.
 var gatedKinds = map[string]schema.GroupVersionResource{
@@ -108,8 +113,9 @@ func (all gates) setStage(stage string, on bool) {
 
 // hasEffect tells whether something here goes by a gate.
 func hasEffect(name string) bool {
-	_, gated := gatedKinds[name]
-	return gated || name == watchListGate || name == mutatingPolicyGate
+	_, kind := gatedKinds[name]
+	_, plugin := gatedPlugins[name]
+	return kind || plugin || name == watchListGate
 }
 
 // serves tells whether a kind is served, as far as gates decide about it.

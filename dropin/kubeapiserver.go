@@ -197,9 +197,11 @@ func (a *APIServer) chooseAPIs(f *flags) error {
 	s := &a.Server
 	s.Unserved = func(path schema.GroupVersionResource) bool { return !gates.serves(path) || !config.serves(path) }
 	s.NoInitialEvents = !gates[watchListGate].on
-	if !gates[mutatingPolicyGate].on {
-		s.Plugins.Enable = slices.DeleteFunc(s.Plugins.Enable, func(name string) bool { return name == mutatingPolicyGate })
-		s.Plugins.Disable = append(s.Plugins.Disable, mutatingPolicyGate)
+	for gate, plugin := range gatedPlugins {
+		if !gates[gate].on {
+			s.Plugins.Enable = slices.DeleteFunc(s.Plugins.Enable, func(name string) bool { return name == plugin })
+			s.Plugins.Disable = append(s.Plugins.Disable, plugin)
+		}
 	}
 	return nil
 }

@@ -387,9 +387,10 @@ func TestAdmissionPluginNames(t *testing.T) {
 	}{
 		"unknown":                {admission.Options{Enable: []string{"Nonsense"}}, `--enable-admission-plugins "Nonsense"`},
 		"unknown, off":           {admission.Options{Disable: []string{"Nonsense"}}, `--disable-admission-plugins "Nonsense"`},
-		"without effect":         {admission.Options{Enable: []string{"NodeRestriction", "NamespaceLifecycle"}}, ""},
-		"not here, and protects": {admission.Options{Enable: []string{"PodSecurity"}}, "PodSecurity"},
-		"not here, off":          {admission.Options{Disable: []string{"PodSecurity", "ServiceAccount"}}, ""},
+		"without effect":         {admission.Options{Enable: []string{"PodGroupProtection", "NamespaceLifecycle"}}, ""},
+		"not here, and protects": {admission.Options{Enable: []string{"ImagePolicyWebhook"}}, "ImagePolicyWebhook"},
+		"not here, off":          {admission.Options{Disable: []string{"ImagePolicyWebhook", "ServiceAccount"}}, ""},
+		"on and off":             {admission.Options{Enable: []string{"Priority"}, Disable: []string{"Priority"}}, `both name "Priority"`},
 		"always on":              {admission.Options{Disable: []string{"NamespaceLifecycle"}}, "can't be turned off"},
 	} {
 		if err := tc.options.Validate(); (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {

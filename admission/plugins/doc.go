@@ -10,6 +10,7 @@ package plugins
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -44,6 +45,37 @@ func writes(a *registry.Attributes, group, plural string, operations ...registry
 	return false
 }
 
+// writesPods tells whether a request writes pods themselves in one of these ways.
+func writesPods(a *registry.Attributes, operations ...registry.Operation) bool {
+	return writes(a, "", "pods", operations...)
+}
+
+// The plug-ins that look at a few fields of each new pod read them in its tree, which is cheaper than a Go value of all of it. The
+// tree is one of the kind's own, so what is there has the kind's types.
+
+// specOf returns an object's spec, which is made if it's absent.
+func specOf(u *unstructured.Unstructured) map[string]any {
+	spec, ok := u.Object["spec"].(map[string]any)
+	if !ok {
+		spec = map[string]any{}
+		u.Object["spec"] = spec
+	}
+	return spec
+}
+
+// items are the objects of a list in a tree.
+func items(list any) []any {
+	all, _ := list.([]any)
+	return all
+}
+
+// textOf returns a field of an object in a tree; "" if it's absent.
+func textOf(object any, field string) string {
+	of, _ := object.(map[string]any)
+	text, _ := of[field].(string)
+	return text
+}
+
 // decode makes a value of a Go type of an object.
 func decode[T any](u *unstructured.Unstructured) (*T, error) {
 	value := new(T)
@@ -62,6 +94,36 @@ func setSpec(u *unstructured.Unstructured, spec any) error {
 	u.Object["spec"] = tree
 	return nil
 }
+
+// find returns an object as the caches have it, or the store if they have none; nil if there is none, or if its resource isn't
+// served. The value is the caller's.
+func find[T any](ctx context.Context, r *registry.Registry, p storage.Prefix, namespace, name string) (*T, error) {
+	key, err := p.Key(namespace, name)
+	served := r.Catalog().Prefix(p)
+	if err != nil || served == nil {
+		return nil, nil // no object can have such a name
+	}
+	stored := served.Cache().Get(key)
+	if stored == nil {
+		if stored, err = r.Read(ctx, key); err != nil || stored == nil {
+			return nil, err
+		}
+	}
+	if stored.Err != nil {
+		return nil, stored.Err
+	}
+	value := new(T)
+	if err := json.Unmarshal(stored.Raw(), value); err != nil {
+		return nil, fmt.Errorf("decode %q: %w", key, err)
+	}
+	return value, nil
+}
+
+// The resources of which plug-ins look single objects up.
+var (
+	podsPrefix  = storage.PrefixOf("", "pods")
+	nodesPrefix = storage.PrefixOf("", "nodes")
+)
 
 // derive returns all objects of a resource, as values of their Go type. What can't be decoded is logged, and left out.
 func derive[T any](r *registry.Registry, p storage.Prefix, unreadable func(o *cacher.Object, err error)) *registry.Derived[[]*T] {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -52,6 +53,10 @@ func bind(ctx context.Context, a *registry.Action) (any, error) {
 			}
 			p.Annotations[name] = value
 		}
+		if p.Labels == nil && len(b.Labels) > 0 {
+			p.Labels = map[string]string{}
+		}
+		maps.Copy(p.Labels, b.Labels)
 		schedule(&p.Status)
 		return nil
 	})

@@ -126,7 +126,7 @@ func data(o Options) []registry.Type {
 		{Names: names(networkingGroup, "v1", "Ingress", "ing"), New: of[networkingv1.Ingress], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: specOnly},
 			Columns:  ingressColumns, Validate: rules(validateIngress)},
-		{Names: names(networkingGroup, "v1", "IngressClass"), New: of[networkingv1.IngressClass], ClusterScoped: true,
+		{Names: names(networkingGroup, "v1", "IngressClass"), New: of[networkingv1.IngressClass], ClusterScoped: true, Awaited: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true},
 			Columns:  ingressClassColumns, Default: set(defaultIngressClass)},
 		{Names: names(networkingGroup, "v1", "NetworkPolicy", "netpol"), New: of[networkingv1.NetworkPolicy],
@@ -156,7 +156,7 @@ func data(o Options) []registry.Type {
 		{Names: names(schedulingGroup, "v1", "PriorityClass", "pc"), New: of[schedulingv1.PriorityClass], ClusterScoped: true, Awaited: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true},
 			Columns:  priorityClassColumns, Default: set(defaultPriorityClass), Validate: rules(validatePriorityClass)},
-		{Names: names(nodeGroup, "v1", "RuntimeClass"), New: of[nodev1.RuntimeClass], ClusterScoped: true, Columns: runtimeClassColumns, Validate: rules(validateRuntimeClass),
+		{Names: names(nodeGroup, "v1", "RuntimeClass"), New: of[nodev1.RuntimeClass], ClusterScoped: true, Awaited: true, Columns: runtimeClassColumns, Validate: rules(validateRuntimeClass),
 			Strategy: registry.Strategy{CreateOnUpdate: true, NoGeneration: true}},
 
 		{Names: names(certificatesGroup, "v1", "CertificateSigningRequest", "csr"), New: of[certificatesv1.CertificateSigningRequest], ClusterScoped: true, Status: true,
