@@ -111,9 +111,18 @@ func openDirAbs(path string, log *slog.Logger) (*dataDir, error) {
 	return d, nil
 }
 
-// makeDir makes a directory for the owner only, whatever the umask.
+// makeDir makes a directory for the owner only, whatever the umask, and those above it that are missing. The names of these are
+// on disk when it returns; that of the directory itself is once its marker is.
 func makeDir(path string) error {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if above := filepath.Dir(path); !exists(above) {
+		if err := makeDir(above); err != nil {
+			return err
+		}
+		if err := check.SyncDir(filepath.Dir(above)); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return os.Chmod(path, 0o700)
