@@ -67,6 +67,8 @@ type Options struct {
 	On Set
 	// Quotas is the ledger of the admission plug-in ResourceQuota. Nil: nobody charges quotas.
 	Quotas *quota.Ledger
+	// Duties are what else the server sees to.
+	Duties []Duty
 	Log    *slog.Logger // defaults to slog.Default()
 }
 
@@ -128,6 +130,9 @@ func New(o Options) *Controllers {
 		c.add(newResourceQuotas(c, o.Quotas))
 	}
 	c.add(newExpiry(c, o.On[Expiry]))
+	if len(o.Duties) > 0 {
+		c.add(newDuties(c, o.Duties))
+	}
 	return c
 }
 

@@ -21,10 +21,12 @@
 // with the whole state. The others keep nothing, and neither does one after its term, so they pay nothing for what the
 // controllers know.
 //
+// What the server makes and keeps besides comes to it as a list of Duties (duties.go).
+//
 // Quiescent is a barrier over all of them: it returns when there is nothing left to do.
 //
-// Goroutines: the reader; one for each controller, which waits for the end, and one for expiry, which waits for what is due
-// next; one for each open charge on a quota that a count had to add; and workers, which are there only while there is work: at
+// Goroutines: the reader; one for each controller, which waits for the end, one for expiry, which waits for what is due
+// next, and one for each Duty that is done at intervals; one for each open charge on a quota that a count had to add; and workers, which are there only while there is work: at
 // most workersAtOnce in each queue, and DeletersAtOnce for each key whose content is deleted. Run waits for all. A panic of a
 // worker is its key's failure, which is logged and tried again. One of the reader ends the process.
 //

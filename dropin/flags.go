@@ -31,7 +31,7 @@ var unused = map[kind]string{
 		service-account-extend-token-expiration service-account-lookup shutdown-send-retry-after watch-cache`,
 	aNumber: `apiserver-count audit-webhook-batch-buffer-size audit-webhook-batch-max-size audit-webhook-batch-throttle-burst
 		audit-webhook-batch-throttle-qps audit-webhook-truncate-max-batch-size audit-webhook-truncate-max-event-size
-		default-watch-cache-size delete-collection-workers goaway-chance kubelet-port kubelet-read-only-port kubernetes-service-node-port
+		default-watch-cache-size delete-collection-workers goaway-chance kubelet-port kubelet-read-only-port
 		lease-reuse-duration-seconds max-connection-bytes-per-sec min-request-timeout`,
 	aDuration: `audit-webhook-batch-initial-backoff audit-webhook-batch-max-wait audit-webhook-initial-backoff
 		authentication-token-webhook-cache-ttl authorization-webhook-cache-authorized-ttl authorization-webhook-cache-unauthorized-ttl
@@ -39,9 +39,9 @@ var unused = map[kind]string{
 		etcd-count-metric-poll-period etcd-db-metric-poll-interval etcd-healthcheck-timeout etcd-readycheck-timeout
 		event-ttl kubelet-timeout livez-grace-period log-flush-frequency request-timeout shutdown-delay-duration
 		shutdown-watch-termination-grace-period storage-initialization-timeout`,
-	aText: `advertise-address allow-metric-labels allow-metric-labels-manifest audit-webhook-mode audit-webhook-version
+	aText: `allow-metric-labels allow-metric-labels-manifest audit-webhook-mode audit-webhook-version
 		authentication-token-webhook-version authorization-webhook-version debug-socket-path disabled-metrics emulated-version
-		endpoint-reconciler-type etcd-servers-overrides external-hostname
+		etcd-servers-overrides external-hostname
 		kubelet-certificate-authority kubelet-client-certificate kubelet-client-key kubelet-preferred-address-types log-json-info-buffer-size
 		log-text-info-buffer-size logging-format min-compatibility-version peer-advertise-ip peer-advertise-port peer-ca-file
 		proxy-client-cert-file proxy-client-key-file show-hidden-metrics-for-version

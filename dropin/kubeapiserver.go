@@ -57,6 +57,7 @@ type APIServer struct {
 // flags are those whose values have to be understood together.
 type flags struct {
 	bindAddress, certDir, serviceIPs string
+	advertise, reconciler            string
 	port, verbosity                  int
 	reads, writes                    int // requests at once
 	fair                             bool
@@ -88,6 +89,7 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 	s.ManagedFieldsAlways = true
 	s.Builtin = builtin.All
 	s.Plugins.Kubernetes = true
+	s.System.On = true
 	s.Controllers = cmp.Or(getenv(ControllersVariable), "none")
 	set.Visit(func(g *pflag.Flag) {
 		if strings.HasPrefix(g.Name, etcdFlags) && g.Name != compactionFlag && !slices.Contains(a.Unused, "--"+g.Name) {
@@ -122,6 +124,9 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.BoolVar(&f.fair, "enable-priority-and-fairness", true, "false is refused: requests are always shared fairly")
 	set.StringSliceVar(&f.featureGates, "feature-gates", nil, "Name=true|false pairs of Kubernetes' feature gates; the log names those without an effect here")
 	set.StringSliceVar(&f.runtimeConfig, "runtime-config", nil, "what of the API is served: pairs of true|false and group/version, group/version/resource, api/all, api/ga, api/beta or api/alpha")
+	set.StringVar(&f.advertise, "advertise-address", "", "IP address at which others reach this server (default that of --bind-address or, where others can't reach that, of the interface with the default route)")
+	set.StringVar(&f.reconciler, "endpoint-reconciler-type", "lease", "none leaves the Endpoints of default/kubernetes alone; lease and master-count have all servers in them")
+	set.Int32Var(&s.System.NodePort, "kubernetes-service-node-port", 0, "port that default/kubernetes has on all nodes; 0 for none")
 	set.Var(&s.NodePorts, "service-node-port-range", "ports for Services of the types NodePort and LoadBalancer")
 	set.IntVarP(&f.verbosity, "v", "v", 0, "number for the verbosity of the log: "+strconv.Itoa(debugVerbosity)+" and more is for debugging")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
@@ -164,6 +169,15 @@ func (a *APIServer) apply(f *flags) error {
 	if ip.IsLoopback() { // the webhooks of a test run beside it
 		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	}
+	if f.advertise != "" {
+		if s.System.Advertise, err = netip.ParseAddr(f.advertise); err != nil || s.System.Advertise.IsLoopback() || s.System.Advertise.IsUnspecified() {
+			return fmt.Errorf("--advertise-address %q is no IP address at which others could reach this server", f.advertise)
+		}
+	}
+	if !slices.Contains([]string{"", "lease", "master-count", "none"}, f.reconciler) {
+		return fmt.Errorf("--endpoint-reconciler-type %q is none of lease, master-count and none", f.reconciler)
+	}
+	s.System.NoEndpoints = f.reconciler == "none"
 	if !f.fair {
 		return errors.New("--enable-priority-and-fairness=false: this server doesn't do that: requests are always shared fairly")
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
@@ -110,7 +111,11 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 			return trees[0], to.schema.Prune(trees[0]) // webhooks may leave what the version doesn't know
 		}
 	}
-	return managed.New(e.kind(), subresource, e.managers.types, reset, convert)
+	m := managed.New(e.kind(), subresource, e.managers.types, reset, convert)
+	if e.typed != nil {
+		m.Blank = e.blank()
+	}
+	return m
 }
 
 // strategy returns the Go type's; nil for custom resources, which have the zero value.
@@ -142,6 +147,16 @@ func (w *write) track(next, prev *object.Object) error {
 	tracked := w.managers.of(w.Subresource).Update(before, after, w.manager, always)
 	next.Managed, _ = object.Map(tracked["metadata"])["managedFields"].([]any)
 	return nil
+}
+
+// blank is the tree of a Go type's zero value. Its structs are there before somebody makes an object, so nobody owns them as such.
+func (e *Endpoint) blank() map[string]any {
+	tree, err := jsontree.OfValue(e.typed.New(), "apiVersion", "kind", "metadata")
+	if err != nil {
+		return nil // then only what isn't there can be told
+	}
+	tree["apiVersion"], tree["kind"], tree["metadata"] = e.apiVersion(), e.Kind, map[string]any{}
+	return tree
 }
 
 // keepTimes keeps the old times in managedFields if nothing but the times has changed, so that the write changes nothing.

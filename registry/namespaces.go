@@ -189,7 +189,7 @@ func terminating(e *Endpoint, name string) error {
 
 // create makes a namespace, without a client asking for just that.
 func (n *namespaces) create(ctx context.Context, name string) (storage.Revision, error) {
-	return n.res.storage.Make(ctx, Made{Name: name})
+	return n.res.storage.Make(ctx, Made{Name: name, Labels: map[string]string{corev1.LabelMetadataName: name}})
 }
 
 // createInitial creates the initial namespaces that are missing, all at once, and waits until the cache has them.

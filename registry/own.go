@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -200,11 +201,13 @@ type Made struct {
 	Labels          map[string]string
 	Annotations     map[string]string
 	Content         map[string]any // all but apiVersion, kind and metadata; it becomes the object's. nil: only the defaults
+	Manager         string         // in managedFields; defaults to Options.Manager
 }
 
 // Make creates an object, and answers with its revision. The error is storage.ErrExists if there is one of that name.
 func (e *Endpoint) Make(ctx context.Context, m Made) (storage.Revision, error) {
 	w := &write{Endpoint: e, Target: Target{Namespace: m.Namespace}}
+	w.manager = cmp.Or(m.Manager, e.res.registry.manager)
 	o := &object.Object{Content: map[string]any{}, Meta: metav1.ObjectMeta{Namespace: m.Namespace, Name: m.Name, Labels: m.Labels, Annotations: m.Annotations}}
 	for name, v := range m.Content {
 		if name != "apiVersion" && name != "kind" && name != "metadata" {
@@ -214,11 +217,78 @@ func (e *Endpoint) Make(ctx context.Context, m Made) (storage.Revision, error) {
 	if err := w.initMeta(o); err != nil {
 		return 0, err
 	}
+	if err := w.trackMade(o); err != nil {
+		return 0, err
+	}
 	stored, err := w.bracketed(ctx, func() (*cacher.Object, error) { return w.storeNamed(ctx, o) })
 	if err != nil {
 		return 0, err
 	}
 	return stored.Revision, nil
+}
+
+// trackMade notes in a new object's managedFields that the server has set what it says and what is there by default.
+func (w *write) trackMade(o *object.Object) error {
+	t := w.typed
+	if t != nil && t.ReadOnly { // nobody could write it
+		return nil
+	}
+	if t != nil && w.res.registry.trackAlways {
+		obj, err := t.fromObject(o)
+		if err == nil {
+			err = t.setDefaults(obj)
+		}
+		if err == nil {
+			err = toObject(obj, o)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return w.track(o, nil)
+}
+
+// Default fills in what an object of the endpoint's Go type doesn't say, and kube-apiserver has a default for.
+func (e *Endpoint) Default(obj Typed) error { return e.typed.setDefaults(obj) }
+
+// Report applies a status to an object of a Go type on the server's own account (server-side apply, with force), and answers with the
+// revision of the object afterwards. status is the content of the object's field of that name. What it says of errors is as for Amend.
+func (e *Endpoint) Report(ctx context.Context, namespace, name string, uid types.UID, manager string, content map[string]any) (storage.Revision, error) {
+	return e.ownWrite(ctx, namespace, name, func(w *write) func(*cacher.Object) (outcome, error) {
+		w.Subresource, w.manager, w.force, w.applies = status, manager, true, true
+		wanted := map[string]any{"apiVersion": w.apiVersion(), "kind": w.Kind, "metadata": map[string]any{"name": name}, status: content}
+		if namespace != "" {
+			object.Map(wanted["metadata"])["namespace"] = namespace
+		}
+		return func(old *cacher.Object) (outcome, error) {
+			prev, err := w.load(ctx, old)
+			if err != nil {
+				return outcome{}, err
+			}
+			if prev.Meta.UID != uid {
+				return outcome{}, fmt.Errorf("report on %q: another uid: %w", old.Key, storage.ErrNotFound)
+			}
+			live, err := prev.Tree(w.apiVersion(), w.Kind)
+			if err != nil {
+				return outcome{}, err
+			}
+			in, err := w.merge(wanted, live)
+			if err != nil {
+				return outcome{}, err
+			}
+			next := w.selectPart(in, prev)
+			obj, err := w.typed.fromObject(next)
+			if err != nil {
+				return outcome{}, err
+			}
+			if err := toObject(obj, next); err != nil { // fields of the type that a configuration may leave out
+				return outcome{}, err
+			}
+			next.Managed = in.Managed
+			inheritMeta(next, prev, old.Revision)
+			return w.encoded(ctx, next, prev)
+		}
+	})
 }
 
 // Amend changes an object's metadata, and answers with the revision of the object afterwards. Removing the last finalizer of
@@ -245,13 +315,26 @@ func (e *Endpoint) Amend(ctx context.Context, namespace, name string, uid types.
 // afterwards. What it says of change, and of errors, is as for Amend; the object has its metadata, but no
 // apiVersion and kind.
 func AmendAs[T any, P Pointer[T]](ctx context.Context, e *Endpoint, namespace, name string, uid types.UID, change func(obj *T)) (storage.Revision, error) {
-	return e.ownWrite(ctx, namespace, name, func(w *write) func(*cacher.Object) (outcome, error) {
+	return AmendManaged[T, P](ctx, e, Managed{Namespace: namespace, Name: name, UID: uid}, change)
+}
+
+// Managed says which object is changed, and who is noted in its managedFields.
+type Managed struct {
+	Namespace, Name string
+	UID             types.UID
+	Manager         string // defaults to Options.Manager
+}
+
+// AmendManaged is AmendAs under the name of a manager.
+func AmendManaged[T any, P Pointer[T]](ctx context.Context, e *Endpoint, m Managed, change func(obj *T)) (storage.Revision, error) {
+	return e.ownWrite(ctx, m.Namespace, m.Name, func(w *write) func(*cacher.Object) (outcome, error) {
+		w.manager = cmp.Or(m.Manager, w.manager)
 		return func(old *cacher.Object) (outcome, error) {
 			prev, err := w.load(ctx, old)
 			if err != nil {
 				return outcome{}, err
 			}
-			if prev.Meta.UID != uid {
+			if prev.Meta.UID != m.UID {
 				return outcome{}, fmt.Errorf("amend %q: another uid: %w", old.Key, storage.ErrNotFound)
 			}
 			next := prev.Clone()
@@ -281,6 +364,11 @@ func (w *write) unchecked(ctx context.Context, next, prev *object.Object) (outco
 	if err := w.track(next, prev); err != nil {
 		return outcome{}, err
 	}
+	return w.encoded(ctx, next, prev)
+}
+
+// encoded is the outcome that puts next in the place of prev as it is.
+func (w *write) encoded(ctx context.Context, next, prev *object.Object) (outcome, error) {
 	keepTimes(next, prev)
 	raw, err := w.encode(ctx, next)
 	if err != nil {
@@ -290,7 +378,7 @@ func (w *write) unchecked(ctx context.Context, next, prev *object.Object) (outco
 	return outcome{value: raw, remove: remove}, err
 }
 
-// ownManager is the server's name in managedFields.
+// ownManager is what Options.Manager defaults to.
 const ownManager = "apiserver-lite"
 
 // ownWrite runs a write of the server's own on the endpoint that stores the resource's objects. decide makes what decides
@@ -302,7 +390,7 @@ func (e *Endpoint) ownWrite(ctx context.Context, namespace, name string, decide 
 	}
 	for to := e.res.storage; to != nil; {
 		w := &write{Endpoint: to, Target: Target{Namespace: namespace, Name: name}, targetKey: key}
-		w.manager = ownManager
+		w.manager = e.res.registry.manager
 		stored, err := w.bracketed(ctx, func() (*cacher.Object, error) { return w.inQueue(ctx, decide(w)) })
 		switch {
 		case err == nil:

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type Options struct {
 	// ManagedFieldsAlways tracks in managedFields who set what from the first write of an object on, as
 	// kube-apiserver does, and not only when it has been applied.
 	ManagedFieldsAlways bool
+	// Manager is the server's own name in managedFields. Defaults to apiserver-lite.
+	Manager string
 	// Admission changes or refuses what clients write to any resource, see Admission. None by default.
 	Admission []Admission[unstructured.Unstructured]
 	// Unserved, if set, tells of paths of Go types that they aren't served. What the server itself stores there stays.
@@ -63,6 +66,7 @@ type Registry struct {
 type settings struct {
 	shared      bool
 	trackAlways bool                                   // see ManagedFieldsAlways
+	manager     string                                 // see Manager
 	noInitial   bool                                   // see NoInitialEvents
 	unserved    func(schema.GroupVersionResource) bool // may be nil
 	admission   []Admission[unstructured.Unstructured]
@@ -88,7 +92,7 @@ func New(o Options) *Registry {
 	r := &Registry{
 		store: o.Store, cacher: o.Cacher, log: o.Log,
 		settings: settings{
-			shared: o.Shared, trackAlways: o.ManagedFieldsAlways, noInitial: o.NoInitialEvents, unserved: o.Unserved,
+			shared: o.Shared, trackAlways: o.ManagedFieldsAlways, manager: cmp.Or(o.Manager, ownManager), noInitial: o.NoInitialEvents, unserved: o.Unserved,
 			admission: hooks(o.Admission), webhooks: o.Webhooks,
 		},
 		startup: startup{ready: make(chan struct{})},

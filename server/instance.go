@@ -95,8 +95,10 @@ type backing struct {
 type replica struct {
 	election   *election.Election
 	pulse      *pulse
-	stepDown   func() // ends the part in the election; nil before that begins
-	hasService bool   // there is default/kubernetes, whose EndpointSlices lead to all replicas
+	stepDown   func()                           // ends the part in the election; nil before that begins
+	hasService bool                             // there is default/kubernetes, whose EndpointSlices lead to all replicas
+	system     bool                             // they're written by a duty
+	others     atomic.Pointer[[]netip.AddrPort] // where replicas are that are alive, for that duty; nil until it's known
 }
 
 // rights tell who asks, and what they may do.
@@ -216,7 +218,7 @@ func (in *instance) openFront(s *Server, known tokens, certificate *tls.Certific
 func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err error) {
 	in.registry = registry.New(registry.Options{
 		Store: in.store, Cacher: in.cacher, Shared: in.election != nil, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
-		Unserved: s.Unserved, NoInitialEvents: s.NoInitialEvents,
+		Unserved: s.Unserved, NoInitialEvents: s.NoInitialEvents, Manager: s.manager(),
 		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
 	})
 	if s.Register != nil {
@@ -228,7 +230,7 @@ func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err er
 	if err != nil {
 		return nil, err
 	}
-	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr()), Shared: in.election != nil}
+	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr()), NoService: s.System.On, Shared: in.election != nil}
 	who = &identity{tokens: known, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
 	in.quotas = &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: in.quotas, Log: in.log}
@@ -239,6 +241,7 @@ func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err er
 	}
 	builtin.Register(in.registry, kinds)
 	in.hasService = s.Builtin == builtin.All
+	in.system = s.System.On
 	if in.admission, err = admission.New(plugins); err != nil {
 		return nil, err
 	}
@@ -246,7 +249,7 @@ func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err er
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
 	}
 	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
-	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: in.quotas, Log: in.log})
+	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: in.quotas, Duties: in.duties(s), Log: in.log})
 	return who, nil
 }
 
@@ -270,8 +273,8 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 		in.run(background, "compaction", func(ctx context.Context) error { return in.compact(ctx, s) })
 	}
 	in.background.Go(func() { in.sweeper.Run(background) })
-	if in.rbac != nil {
-		in.background.Go(func() { in.bootstrap(background) })
+	if rules := in.ownRules(s); rules != nil {
+		in.background.Go(func() { in.bootstrap(background, rules) })
 	}
 	if handler.rechecks() {
 		in.background.Go(func() { handler.recheck(background, cmp.Or(s.timeouts.recheck, recheckInterval)) })
@@ -292,10 +295,10 @@ func (in *instance) run(ctx context.Context, name string, loop func(context.Cont
 }
 
 // bootstrap writes Kubernetes' own rules, for which the start doesn't wait.
-func (in *instance) bootstrap(ctx context.Context) {
+func (in *instance) bootstrap(ctx context.Context, rules *access.RBAC) {
 	select {
 	case <-in.registry.Ready():
-		in.rbac.Bootstrap(ctx, in.log) // the error is that of ctx
+		rules.Bootstrap(ctx, in.log) // the error is that of ctx
 	case <-ctx.Done():
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/system"
 )
 
 // What a server does because it's one of several over the same store: replicas. One that is alone pays nothing for it.
@@ -198,6 +199,11 @@ func (in *instance) listReplicas(ctx context.Context) {
 	}
 	for {
 		err := in.election.Follow(ctx, func(names []string) error {
+			if in.system {
+				all := replicaAddresses(names)
+				in.others.Store(&all)
+				return nil
+			}
 			if _, err := in.cacher.Barrier(ctx); err != nil { // what was written the last time
 				return err
 			}
@@ -217,12 +223,14 @@ func (in *instance) listReplicas(ctx context.Context) {
 
 // replicaName is the name of a replica in the election: where others reach it. One that listens on all addresses is reached
 // at the one that kube-apiserver would take, that of the interface with the default route.
-func replicaName(listens net.Addr) string {
+func replicaName(listens net.Addr, o system.Options) string {
 	at := listenAddress(listens)
-	if !at.IsValid() {
+	switch {
+	case !at.IsValid():
 		return listens.String()
-	}
-	if at.Addr().IsUnspecified() {
+	case o.On:
+		return advertised(at, o).String()
+	case at.Addr().IsUnspecified():
 		if ip, err := utilnet.ChooseHostInterface(); err == nil {
 			if own, ok := netip.AddrFromSlice(ip); ok {
 				at = netip.AddrPortFrom(own.Unmap(), at.Port())

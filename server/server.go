@@ -25,6 +25,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
+	"github.com/apiserver-lite/apiserver-lite/system"
 )
 
 // What a Server's fields default to.
@@ -125,6 +126,10 @@ type Server struct {
 	// Access says who else is let in, and what users may do. By default nobody is asked, apart from Token and TokenFile:
 	// everyone who reaches the server is system:masters. Holders of Token and TokenFile's tokens always are.
 	Access access.Options
+
+	// System says whether the server makes for itself what kube-apiserver does, under that name. It takes Builtin
+	// builtin.All. By default it makes namespaces and, with Builtin, default/kubernetes and Kubernetes' own roles.
+	System system.Options
 
 	// Plugins says which admission plug-ins are on. By default those that do nothing until somebody writes an
 	// object that asks for it: webhooks, policies, and with builtin.All quotas, LimitRanges and default storage classes.

@@ -29,14 +29,14 @@ func (in *instance) openStore(ctx context.Context, s *Server) error {
 		in.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
 	}
 	if in.client != nil {
-		in.share()
+		in.share(s)
 	}
 	return nil
 }
 
 // share makes the server one of several over its store.
-func (in *instance) share() {
-	in.election = election.New(in.client, election.Options{Name: replicaName(in.front.listener.Addr()), Log: in.log})
+func (in *instance) share(s *Server) {
+	in.election = election.New(in.client, election.Options{Name: replicaName(in.front.listener.Addr(), s.System), Log: in.log})
 	in.pulse = &pulse{store: in.store, cacher: in.cacher}
 }
 

@@ -187,7 +187,7 @@ func data(o Options) []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true}},
 		{Names: names(resourceGroup, "v1", "DeviceTaintRule"), New: of[resourcev1.DeviceTaintRule], ClusterScoped: true, Status: true, Columns: taintRuleColumns, Default: set(defaultTaintRule),
 			Strategy: registry.Strategy{UnconditionalUpdate: true}},
-		{Names: inAPIExtensions(names(registrationGroup, "v1", "APIService")), New: of[apiregistrationv1.APIService], ClusterScoped: true, Status: true,
+		{Names: inAPIExtensions(names(registrationGroup, "v1", "APIService")), New: of[apiregistrationv1.APIService], ClusterScoped: true, Status: true, ValidName: pathSegment,
 			Strategy: registry.Strategy{NoGeneration: true},
 			Columns:  apiServiceColumns, Validate: rules(validateAPIService)},
 		{Names: names(migrationGroup, "v1", "StorageVersionMigration"), New: of[storagemigrationv1.StorageVersionMigration], ClusterScoped: true, Status: true, Columns: migrationColumns,

@@ -40,6 +40,8 @@ type Options struct {
 	NodePorts utilnet.PortRange
 	// Address is where the server listens, for default/kubernetes; zero if that isn't an address.
 	Address netip.AddrPort
+	// NoService leaves default/kubernetes to somebody else.
+	NoService bool
 	// Shared says that other servers have the same store. Then one of them calls WriteEndpoints with the addresses of all.
 	Shared bool
 
@@ -76,7 +78,9 @@ func Register(r *registry.Registry, o Options) {
 			o.NodePorts = DefaultNodePorts
 		}
 		o.allocator = &allocator{registry: r, ips: o.ServiceIPs.Masked(), nodePorts: o.NodePorts}
-		r.AtStart(func(ctx context.Context) error { return o.makeOwnService(ctx, r) })
+		if !o.NoService {
+			r.AtStart(func(ctx context.Context) error { return o.makeOwnService(ctx, r) })
+		}
 		r.AtStart(func(ctx context.Context) error { return makeComponents(ctx, r) })
 		add(r, core(o))
 		add(r, data(o))

@@ -62,6 +62,10 @@ const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 // Manager merges the objects of one kind, in one version and through one subresource, and records who set what.
 // It's safe for concurrent use.
 type Manager struct {
+	// Blank is an object before somebody makes it: what it has, a create doesn't own. Defaults to its kind alone. Set it before the
+	// Manager is used; nobody may change it then.
+	Blank map[string]any
+
 	gvk         schema.GroupVersionKind
 	apiVersion  string
 	subresource string
@@ -278,6 +282,8 @@ func (m *Manager) Update(live, next map[string]any, manager string, always bool)
 		return withManaged(next, nil)
 	case metadataOf(next) == nil || given == nil && sameObject(live, next):
 		return withManaged(next, before)
+	case len(live) == 0 && m.Blank != nil:
+		live = m.Blank
 	case len(live) == 0:
 		live = m.empty()
 	}

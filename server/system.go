@@ -1,0 +1,68 @@
+package server
+
+import (
+	"net/netip"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/controllers"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/system"
+)
+
+// manager is the server's name in managedFields; "" for its own.
+func (s *Server) manager() string {
+	if s.System.On {
+		return system.Manager
+	}
+	return ""
+}
+
+// duties are what the server makes and keeps as kube-apiserver does.
+func (in *instance) duties(s *Server) []controllers.Duty {
+	w := system.Wiring{
+		Registry: in.registry, Address: advertised(listenAddress(in.front.listener.Addr()), s.System), ServiceIPs: s.ServiceIPs,
+		ClientCAFile: s.Access.ClientCAFile, RequestHeader: s.Access.RequestHeader,
+	}
+	if !w.ServiceIPs.IsValid() {
+		w.ServiceIPs = netip.MustParsePrefix(builtin.DefaultServiceIPs)
+	}
+	if in.election != nil {
+		w.Addresses = func() []netip.AddrPort {
+			if all := in.others.Load(); all != nil {
+				return *all
+			}
+			return nil
+		}
+	}
+	return system.Duties(s.System, w)
+}
+
+// ownRules returns who writes Kubernetes' own rules; nil if nobody does. kube-apiserver writes them also where they don't count.
+func (in *instance) ownRules(s *Server) *access.RBAC {
+	if in.rbac == nil && s.System.On {
+		return access.NewRBAC(in.registry)
+	}
+	return in.rbac
+}
+
+// advertised returns where others reach a server that listens at an address. As kube-apiserver does, it takes the address of the
+// interface with the default route in the place of one that others can't reach, if there is one.
+func advertised(listens netip.AddrPort, o system.Options) netip.AddrPort {
+	if !listens.IsValid() || !o.On {
+		return listens
+	}
+	if o.Advertise.IsValid() {
+		return netip.AddrPortFrom(o.Advertise, listens.Port())
+	}
+	ip, err := utilnet.ResolveBindAddress(listens.Addr().AsSlice())
+	if err != nil {
+		return listens
+	}
+	at, ok := netip.AddrFromSlice(ip)
+	if !ok {
+		return listens
+	}
+	return netip.AddrPortFrom(at.Unmap(), listens.Port())
+}
