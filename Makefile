@@ -13,6 +13,9 @@ RUNS      ?= 3
 # One of so many cases is sent. It has no divisor in common with the verbs, widths and elements, so that all of them come.
 WIDTH     ?= 7
 BIN       ?= bin
+# Where upstream's programs are, and which scenarios of the differential are meant; empty for all.
+ORACLE    ?= bin/oracle
+ONLY      ?=
 # The peer says the version of Kubernetes that its module is of: v0.37.2 is that of 1.37.2.
 PEER      = v1$(patsubst v0%,%,$(shell $(GO) -C bench/peer list -m -f '{{.Version}}' k8s.io/apiextensions-apiserver))
 # The build's commit is left out in a clone that git doesn't read, such as another user's.
@@ -25,6 +28,11 @@ EACH    = @set -e; for m in $(MODULES); do echo "in $$m"; (cd $$m;
 DONE    = ); done
 BENCH   = -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME)
 BUILD   = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -ldflags "-s -w -X github.com/apiserver-lite/apiserver-lite/server.release=$(VERSION)"
+
+DIFFERENTIAL = $(GO) -C conformance run -buildvcs=false ./differential
+# What upstream's release has linked in: versions to tell clients.
+STAMPED      = k8s.io/component-base/version
+ORACLE_STAMP = -s -w -X $(STAMPED).gitVersion=v1.37.2 -X $(STAMPED).gitMajor=1 -X $(STAMPED).gitMinor=37 -X $(STAMPED).gitTreeState=clean -X $(STAMPED).gitCommit=0 -X $(STAMPED).buildDate=1970-01-01T00:00:00Z
 
 .PHONY: help
 help: ## list the targets
@@ -102,8 +110,30 @@ figures-replicas: build peer ## measure three members against one process, and a
 	@$(GO) run -buildvcs=false ./bench handover --server $(BIN)/apiserver-lite --etcd bin/peer/etcd --replicas 3 --how stop --runs $(RUNS)
 	@$(GO) run -buildvcs=false ./bench handover --server $(BIN)/apiserver-lite --etcd bin/peer/etcd --replicas 3 --how kill --runs $(RUNS)
 
+.PHONY: oracle
+oracle: ## build upstream's kube-apiserver, kube-controller-manager, kube-scheduler, e2e.test and etcd in bin/oracle; a module of its own, some 25 minutes at first
+	$(GO) -C conformance/oracle build -ldflags "$(ORACLE_STAMP)" -o $(abspath $(ORACLE))/ $(addprefix k8s.io/kubernetes/cmd/,kube-apiserver kube-controller-manager kube-scheduler)
+	$(GO) -C conformance/oracle test -c -ldflags "$(ORACLE_STAMP)" -o $(abspath $(ORACLE))/e2e.test k8s.io/kubernetes/test/e2e
+	$(GO) -C bench/peer build -trimpath -buildvcs=false -o $(abspath $(ORACLE))/etcd ./etcd
+
 .PHONY: differential
-differential: build peer ## send some 600 requests to the peer and to this tree, and print where the answers differ; some minutes
+differential: build ## send the same requests to upstream (ORACLE) and to this tree, and print where the answers differ; ONLY='^pods' picks, ARGS=--all prints what testdata/notyet allows too
+	@$(DIFFERENTIAL) live --bin $(abspath $(ORACLE)) --only '$(ONLY)' $(ARGS)
+
+.PHONY: differential-replay
+differential-replay: build ## compare this tree with what upstream was recorded to answer; ONLY and ARGS as for differential, ARGS=--summary counts
+	@$(DIFFERENTIAL) replay --only '$(ONLY)' $(ARGS)
+
+.PHONY: differential-shrink
+differential-shrink: build ## as differential-replay, and take out of conformance/differential/testdata/notyet what no longer differs
+	@$(DIFFERENTIAL) shrink --only '$(ONLY)' $(ARGS)
+
+.PHONY: record
+record: ## record what upstream (ORACLE) answers to the differential's requests; ONLY='^pods' does a part
+	@$(DIFFERENTIAL) record --bin $(abspath $(ORACLE)) --only '$(ONLY)' $(ARGS)
+
+.PHONY: differential-definitions
+differential-definitions: build peer ## send some 600 requests about definitions to the peer of bench/peer and to this tree; some minutes
 	@$(GO) run -buildvcs=false ./bench differ --server $(BIN)/apiserver-lite --with-command bin/peer/peer
 
 .PHONY: clients

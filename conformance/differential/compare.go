@@ -1,0 +1,196 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// difference is a field that isn't the same in two answers.
+type difference struct {
+	Path         string // into the answer, with places in lists
+	Theirs, Ours string // as JSON; absent is ""
+}
+
+// compare returns where two answers differ, in order.
+func compare(theirs, ours answer) (found []difference) {
+	c := comparing{report: func(d difference) { found = append(found, d) }}
+	if theirs.Code != ours.Code {
+		c.report(difference{"code", theirs.Code, ours.Code})
+	}
+	for _, name := range union(theirs.Header, ours.Header) {
+		a, b := theirs.Header[name], ours.Header[name]
+		if !slices.Equal(a, b) {
+			c.report(difference{"header " + name, strings.Join(a, " | "), strings.Join(b, " | ")})
+		}
+	}
+	if theirs.Code == timesOut || ours.Code == timesOut {
+		return found
+	}
+	c.values("body", theirs.Body, ours.Body)
+	a, b := theirs.Events, ours.Events
+	for i := range max(len(a), len(b)) {
+		path := fmt.Sprintf("events[%d]", i)
+		switch {
+		case i >= len(a):
+			c.report(difference{path, "", short(b[i])})
+		case i >= len(b):
+			c.report(difference{path, short(a[i]), ""})
+		default:
+			c.values(path, a[i], b[i])
+		}
+	}
+	return found
+}
+
+type comparing struct{ report func(difference) }
+
+func union[V any](a, b map[string]V) []string {
+	names := slices.Collect(maps.Keys(a))
+	for name := range b {
+		if _, ok := a[name]; !ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// short is a value as JSON.
+func short(v any) string {
+	encoded, _ := json.Marshal(v)
+	return string(encoded)
+}
+
+// values compares two values of which either may be absent: nil. A null in JSON is "null".
+func (c comparing) values(path string, a, b any) {
+	switch ta := a.(type) {
+	case map[string]any:
+		if tb, ok := b.(map[string]any); ok {
+			for _, name := range union(ta, tb) {
+				va, inA := ta[name]
+				vb, inB := tb[name]
+				at := path + "." + name
+				switch {
+				case !inA:
+					c.report(difference{at, "", short(vb)})
+				case !inB:
+					c.report(difference{at, short(va), ""})
+				default:
+					c.values(at, va, vb)
+				}
+			}
+			return
+		}
+	case []any:
+		if tb, ok := b.([]any); ok {
+			c.lists(path, ta, tb)
+			return
+		}
+	}
+	if sa, sb := short(a), short(b); sa != sb {
+		c.report(difference{path, sa, sb})
+	}
+}
+
+// keys say what the elements of a list are told apart by, so that one that is missing doesn't shift all that follow. Their order
+// counts all the same.
+var keys = map[string][]string{
+	"causes":                          {"field", "reason"},
+	"managedFields":                   {"manager", "operation", "subresource", "apiVersion"},
+	"conditions":                      {"type"},
+	"columnDefinitions":               {"name"},
+	"groups":                          {"name"},
+	"versions":                        {"name", "version"},
+	"resources":                       {"name", "resource"},
+	"subresources":                    {"subresource"},
+	"items":                           {"metadata"},
+	"parameters":                      {"name", "in"},
+	"x-kubernetes-group-version-kind": {"group", "version", "kind"},
+}
+
+// key names an element of a list; "" if nothing does.
+func key(list string, element any) string {
+	members, _ := element.(map[string]any)
+	var parts []string
+	for _, member := range keys[list] {
+		switch v := members[member].(type) {
+		case string:
+			parts = append(parts, v)
+		case map[string]any: // metadata
+			if name, ok := v["name"].(string); ok {
+				parts = append(parts, name)
+			}
+		}
+	}
+	return strings.Join(parts, " ")
+}
+
+func (c comparing) lists(path string, a, b []any) {
+	list := path[strings.LastIndexByte(path, '.')+1:]
+	named := func(elements []any) (names []string) {
+		for i, e := range elements {
+			name := key(list, e)
+			if slices.Contains(names, name) { // causes may come twice
+				name += "#" + strconv.Itoa(i)
+			}
+			names = append(names, name)
+		}
+		return names
+	}
+	if keys[list] == nil {
+		for i := range max(len(a), len(b)) {
+			at := fmt.Sprintf("%s[%d]", path, i)
+			switch {
+			case i >= len(a):
+				c.report(difference{at, "", short(b[i])})
+			case i >= len(b):
+				c.report(difference{at, short(a[i]), ""})
+			default:
+				c.values(at, a[i], b[i])
+			}
+		}
+		return
+	}
+	na, nb := named(a), named(b)
+	var both [2][]string
+	for i, name := range na {
+		if j := slices.Index(nb, name); j >= 0 {
+			both[0] = append(both[0], name)
+			c.values(fmt.Sprintf("%s[%s]", path, name), a[i], b[j])
+		} else {
+			c.report(difference{fmt.Sprintf("%s[%s]", path, name), short(a[i]), ""})
+		}
+	}
+	for j, name := range nb {
+		if slices.Contains(na, name) {
+			both[1] = append(both[1], name)
+		} else {
+			c.report(difference{fmt.Sprintf("%s[%s]", path, name), "", short(b[j])})
+		}
+	}
+	if !slices.Equal(both[0], both[1]) {
+		c.report(difference{path + " (order)", strings.Join(both[0], ", "), strings.Join(both[1], ", ")})
+	}
+}
+
+var places = regexp.MustCompile(`\[[^\]]*\]`)
+
+// class is a path without places in lists, and cut where a tree begins whose members are countless: it's what differences are counted by.
+func class(path string) string {
+	path = places.ReplaceAllString(path, "[]")
+	for _, root := range []string{".fieldsV1", ".openAPIV3Schema", ".annotations", ".labels"} {
+		if i := strings.Index(path, root); i >= 0 {
+			return path[:i+len(root)]
+		}
+	}
+	const deepest = 10
+	if parts := strings.SplitN(path, ".", deepest+1); len(parts) > deepest {
+		return strings.Join(parts[:deepest], ".") + "…"
+	}
+	return path
+}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestEverythingHasASample: each kind that can be created has an object of its own to begin with, and discovery names no version that isn't
+// asked for.
+func TestEverythingHasASample(t *testing.T) {
+	up, err := readUpstream("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range up.kinds {
+		if k.schema == nil && k.plural != "bindings" {
+			t.Errorf("%s has no schema in the OpenAPI documents", k.name())
+		}
+	}
+	lines, err := readRecording("testdata", "discovery")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range lines {
+		if line.Step != "discovery/apis" {
+			continue
+		}
+		var list struct {
+			Groups []struct {
+				Versions []struct{ GroupVersion string }
+			}
+		}
+		if err := convert(line.Answer.Body, &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, group := range list.Groups {
+			for _, v := range group.Versions {
+				if !strings.Contains(" "+strings.Join(groupVersions, " ")+" ", " "+v.GroupVersion+" ") {
+					t.Errorf("%s is served, and groupVersions hasn't it", v.GroupVersion)
+				}
+			}
+		}
+	}
+}
+
+// TestNothingIsOnPurposeWithoutEnd: the list of what stays different is short.
+func TestNothingIsOnPurposeWithoutEnd(t *testing.T) {
+	if n := len(onPurpose); n > mostOnPurpose {
+		t.Errorf("onpurpose.go has %d lines, more than %d", n, mostOnPurpose)
+	}
+	for _, p := range onPurpose {
+		if p.why == "" {
+			t.Errorf("%s %s has no reason", p.step, p.path)
+		}
+	}
+	if _, err := os.Stat("testdata/oracle"); err != nil {
+		t.Error(err)
+	}
+}
+
+var update = flag.Bool("update", false, "write docs/wire.md's list anew")
+
+// TestWirePage: docs/wire.md lists what stays different on purpose, as onpurpose.go has it.
+func TestWirePage(t *testing.T) {
+	const page, begin, end = "../../docs/wire.md", "<!-- on purpose: made from conformance/differential/onpurpose.go by `go test ./differential -run TestWirePage -update` -->\n", "<!-- end of on purpose -->"
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(content), begin)
+	listed, after, closed := strings.Cut(rest, end)
+	if !ok || !closed {
+		t.Fatalf("%s has no list between %q and %q", page, begin, end)
+	}
+	want := ""
+	for _, p := range onPurpose {
+		want += "- " + p.why + "\n"
+	}
+	if listed == want {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s isn't what onpurpose.go has: run this test with -update", page)
+	}
+	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestCompare: what is different is found, and named by what elements are told apart by.
+func TestCompare(t *testing.T) {
+	tree := func(s string) any { return parse(asJSON, []byte(s)) }
+	for _, tt := range []struct{ name, theirs, ours, want string }{
+		{"equal", `{"a":1}`, `{"a":1}`, ""},
+		{"other value", `{"a":{"b":1}}`, `{"a":{"b":2}}`, "body.a.b"},
+		{"other type", `{"a":"1"}`, `{"a":1}`, "body.a"},
+		{"null isn't nothing", `{"a":null}`, `{}`, "body.a"},
+		{"empty isn't nothing", `{"a":{}}`, `{}`, "body.a"},
+		{"cause by field", `{"causes":[{"field":"a","reason":"r","message":"1"},{"field":"b","reason":"r"}]}`, `{"causes":[{"field":"b","reason":"r"},{"field":"a","reason":"r","message":"2"}]}`, "body.causes[a r].message body.causes (order)"},
+		{"cause that is missing", `{"causes":[{"field":"a"},{"field":"b"}]}`, `{"causes":[{"field":"b"}]}`, "body.causes[a]"},
+		{"element by place", `{"l":[1,2]}`, `{"l":[1]}`, "body.l[1]"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var paths []string
+			for _, d := range compare(answer{Code: "200", Body: tree(tt.theirs)}, answer{Code: "200", Body: tree(tt.ours)}) {
+				paths = append(paths, d.Path)
+			}
+			if got := strings.Join(paths, " "); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"testing"
+	"time"
+)
+
+// TestNormal: what differs from server to server is named by whose it is, so that equal values stay equal, and nothing else changes.
+func TestNormal(t *testing.T) {
+	n := newNormal(time.Now(), 100, map[string]string{"99999999-0000-0000-0000-000000000000": "flowschemas/x"})
+	const uid, other = "12345678-0000-0000-0000-000000000000", "22345678-0000-0000-0000-000000000000"
+	now := time.Now().UTC().Format(time.RFC3339)
+	for _, tt := range []struct{ name, in, want string }{
+		{"an object", `{"metadata":{"name":"a","uid":"` + uid + `","resourceVersion":"105","creationTimestamp":"` + now + `"}}`,
+			`{"metadata":{"creationTimestamp":"<now>","name":"a","resourceVersion":"<rv a 1>","uid":"<uid a 1>"}}`},
+		{"the same again, and its owner's uid elsewhere", `{"metadata":{"name":"a","uid":"` + uid + `","resourceVersion":"107"},"owner":"` + uid + `"}`,
+			`{"metadata":{"name":"a","resourceVersion":"<rv a 2>","uid":"<uid a 1>"},"owner":"<uid a 1>"}`},
+		{"another under its name", `{"metadata":{"name":"a","uid":"` + other + `"}}`, `{"metadata":{"name":"a","uid":"<uid a 2>"}}`},
+		{"a version in a message", `{"message":"meta: 107, other: 108"}`, `{"message":"meta: <rv a 2>, other: 108"}`},
+		{"a version of the request", `{"metadata":{"name":"a","resourceVersion":"1"}}`, `{"metadata":{"name":"a","resourceVersion":"1"}}`},
+		{"a time of the request", `{"time":"2020-01-01T00:00:00Z"}`, `{"time":"2020-01-01T00:00:00Z"}`},
+		{"a list", `{"items":[],"metadata":{"resourceVersion":"109"}}`, `{"items":[],"metadata":{"resourceVersion":"<latest>"}}`},
+		{"an address", `{"metadata":{"name":"s"},"spec":{"clusterIP":"10.0.0.77"}}`, `{"metadata":{"name":"s"},"spec":{"clusterIP":"<address s 1>"}}`},
+		{"a port", `{"metadata":{"name":"s"},"nodePort":31000,"port":31000}`, `{"metadata":{"name":"s"},"nodePort":"<port s 1>","port":31000}`},
+		{"a generated name", `{"metadata":{"generateName":"g-","name":"g-x2x4x"}}`, `{"metadata":{"generateName":"g-","name":"g-<random 1>"}}`},
+		{"and in a message", `{"message":"pods \"g-x2x4x\""}`, `{"message":"pods \"g-<random 1>\""}`},
+		{"one that the server had", `{"uid":"99999999-0000-0000-0000-000000000000"}`, `{"uid":"<uid of flowschemas/x>"}`},
+	} {
+		if got := text(n.document(parse(asJSON, []byte(tt.in)))); got != unescaped(tt.want) {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func unescaped(s string) string { return text(parse(asJSON, []byte(s))) }

@@ -1,0 +1,44 @@
+package main
+
+import "regexp"
+
+// purpose is a difference that stays, with its reason.
+type purpose struct {
+	step   string // an expression for SCENARIO STEP
+	path   string // one for the field's path
+	theirs string // what upstream says there; "" for whatever
+	why    string // for docs/wire.md
+
+	steps, paths *regexp.Regexp
+}
+
+// onPurpose is all that stays different. Each line is a sentence of docs/wire.md, and none is a defect. There are at most mostOnPurpose.
+var onPurpose = compiled([]purpose{
+	{step: ``, path: `^header X-Content-Type-Options$`, why: "Answers have `X-Content-Type-Options: nosniff`, so that no browser takes an object for a page."},
+	{step: ``, path: `^header Vary$`, why: "`Vary` names all that an answer depends on, `Accept` too, for caches on the way."},
+	{step: ``, path: `^header Allow$`, why: "A 405 has `Allow` with the methods that are taken, as HTTP wants it."},
+	{step: ``, path: `^header Etag$`, why: "One object is answered with an `ETag` of its content, for `If-None-Match`."},
+	{step: ``, path: `^code$`, theirs: timesOut, why: "Where kube-apiserver panics and closes the connection, as at a Job of `completionMode: Indexed` without `completions`, the request is answered."},
+	{step: `^discovery discovery/version/?$`, path: `^body\.(gitVersion|gitCommit|gitTreeState|buildDate|goVersion|compiler|platform)$`,
+		why: "`/version` names this program's own build beside the version of Kubernetes that it serves."},
+})
+
+const mostOnPurpose = 40
+
+func compiled(all []purpose) []purpose {
+	for i := range all {
+		all[i].steps, all[i].paths = regexp.MustCompile(all[i].step), regexp.MustCompile(all[i].path)
+	}
+	return all
+}
+
+// isOnPurpose tells whether a difference stays, and notes that the line is needed.
+func isOnPurpose(scenario, step string, d difference, used *[]bool) bool {
+	for i, p := range onPurpose {
+		if p.steps.MatchString(scenario+" "+step) && p.paths.MatchString(d.Path) && (p.theirs == "" || p.theirs == d.Theirs) {
+			(*used)[i] = true
+			return true
+		}
+	}
+	return false
+}
