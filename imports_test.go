@@ -57,7 +57,7 @@ var floors = []floor{
 	{"access", []string{"internal/private", "selectors", "storage", "storage/cacher", "registry"}},
 	{"system", []string{"storage", "storage/cacher", "registry", "registry/builtin", "controllers", "access"}},
 	{"admission/match", []string{"registry", "registry/expression"}},
-	{"admission/plugins", []string{"audit", "storage", "storage/cacher", "registry", "registry/quota"}},
+	{"admission/plugins", []string{"access", "audit", "storage", "storage/cacher", "registry", "registry/quota"}},
 	{"admission/policy", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission/webhook", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/..."}},

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/selectors"
@@ -35,8 +37,27 @@ func AttributesOf(r *http.Request) *authorizer.AttributesRecord {
 		readQuery(a, r.URL.RawQuery)
 	case a.Verb == "delete" && a.Name == "":
 		a.Verb = "deletecollection"
+		if r.URL.RawQuery != "" {
+			query, _ := url.ParseQuery(r.URL.RawQuery)
+			selectFields(a, query)
+		}
 	}
 	return a
+}
+
+// selectFields notes which fields a list, a watch or a deletion is limited to, and returns the selector. One that doesn't parse is
+// refused later.
+func selectFields(a *authorizer.AttributesRecord, query url.Values) selectors.FieldSelector {
+	s, err := selectors.ParseFields(query.Get("fieldSelector"))
+	if err != nil {
+		return selectors.FieldSelector{}
+	}
+	for _, name := range s.Names() {
+		if value, ok := s.Exact(name); ok {
+			a.FieldSelectorRequirements = append(a.FieldSelectorRequirements, fields.Requirement{Field: name, Operator: selection.Equals, Value: value})
+		}
+	}
+	return s
 }
 
 // splitResourcePath takes the group and the version off the path of a resource. ok is false for the path of anything else.
@@ -106,10 +127,8 @@ func readQuery(a *authorizer.AttributesRecord, raw string) {
 	if a.Name != "" {
 		return
 	}
-	if s, err := selectors.ParseFields(query.Get("fieldSelector")); err == nil {
-		if name, ok := s.Exact("metadata.name"); ok && len(content.IsPathSegmentName(name)) == 0 {
-			a.Name = name
-		}
+	if name, ok := selectFields(a, query).Exact("metadata.name"); ok && len(content.IsPathSegmentName(name)) == 0 {
+		a.Name = name
 	}
 }
 

@@ -41,7 +41,7 @@ func onlyNamed(u user.Info) bool {
 
 // nodeOf returns the node that has a user's name.
 func nodeOf(name string) (node string, ok bool) {
-	node, ok = strings.CutPrefix(name, "system:node:")
+	node, ok = strings.CutPrefix(name, NodeUserPrefix)
 	return node, ok && len(validation.NameIsDNSSubdomain(node, false)) == 0
 }
 

@@ -58,7 +58,7 @@ type Options struct {
 
 	RequestHeader RequestHeader
 
-	// AuthorizationMode is AlwaysAllow or RBAC. "Node,RBAC" is RBAC. Defaults to AlwaysAllow.
+	// AuthorizationMode is AlwaysAllow, RBAC, or "Node,RBAC": with Node, nodes may do what kubelets need. Defaults to AlwaysAllow.
 	AuthorizationMode string
 }
 
@@ -101,7 +101,7 @@ func (o *Options) AddFlags(set *pflag.FlagSet) {
 	set.StringSliceVar(&h.UIDHeaders, "requestheader-uid-headers", nil, "headers with the user's uid (default "+defaultUIDHeader+")")
 	set.StringSliceVar(&h.GroupHeaders, "requestheader-group-headers", nil, "headers with the groups (default "+defaultGroupHeader+")")
 	set.StringSliceVar(&h.ExtraHeaderPrefixes, "requestheader-extra-headers-prefix", nil, "what begins headers with more about the user (default "+defaultExtraPrefix+")")
-	set.StringVar(&o.AuthorizationMode, "authorization-mode", "", "what users may do: AlwaysAllow (everything) or RBAC (default "+alwaysAllow+")")
+	set.StringVar(&o.AuthorizationMode, "authorization-mode", "", "what users may do: AlwaysAllow (everything), RBAC, or Node,RBAC, with which nodes may do what kubelets need (default "+alwaysAllow+")")
 }
 
 // The defaults.
@@ -124,6 +124,9 @@ func (o *Options) NeedsTLS() bool { return o.ClientCAFile != "" || o.RequestHead
 
 // RBAC tells whether users may do only what RBAC's rules allow.
 func (o *Options) RBAC() bool { return slices.Contains(o.modes(), rbac) }
+
+// Node tells whether nodes may do what kubelets need, besides what rules allow them.
+func (o *Options) Node() bool { return o.RBAC() && slices.Contains(o.modes(), node) }
 
 func (o *Options) modes() []string {
 	if o.AuthorizationMode == "" {

@@ -29,6 +29,7 @@ import (
 type RBAC struct {
 	registry *registry.Registry
 	stored   *registry.Derived[*policy]
+	nodes    *nodeAuthorizer         // nil: nodes may do what rules allow them
 	pending  atomic.Pointer[pending] // what Bootstrap has still to write
 	current  atomic.Pointer[index]
 
@@ -87,12 +88,28 @@ func (a *RBAC) Authorize(_ context.Context, asks authorizer.Attributes) (authori
 	case slices.Contains(u.GetGroups(), user.SystemPrivilegedGroup):
 		return authorizer.DecisionAllow, "", nil
 	}
+	var reasons []string // a line for each authorizer, as in Kubernetes
+	if a.nodes != nil {
+		allowed, reason := a.nodes.allows(asks)
+		if allowed {
+			return authorizer.DecisionAllow, reason, nil
+		}
+		if reason != "" {
+			reasons = append(reasons, "node: "+reason)
+		}
+	}
 	allowed, reason := a.index().allows(u, asks)
 	if allowed {
 		return authorizer.DecisionAllow, reason, nil
 	}
-	return authorizer.DecisionNoOpinion, reason, nil
+	if reason != "" {
+		reasons = append(reasons, "rbac: "+reason)
+	}
+	return authorizer.DecisionNoOpinion, strings.Join(reasons, "\n"), nil
 }
+
+// AllowNodes has nodes do what Kubernetes' Node authorizer allows them, besides what rules do. It's for the program's start.
+func (a *RBAC) AllowNodes() { a.nodes = newNodeAuthorizer(a.registry) }
 
 // listOf joins what several bindings lack, as Kubernetes joins errors.
 func listOf(absent []string) string {
@@ -117,6 +134,9 @@ func (a *RBAC) EvaluateConditions(context.Context, authorizer.ConditionsAwareDec
 // name a role that isn't there; the rules are all the same right.
 func (a *RBAC) RulesFor(_ context.Context, u user.Info, namespace string) (resources []authorizer.ResourceRuleInfo, paths []authorizer.NonResourceRuleInfo, incomplete bool, err error) {
 	rules, err := a.index().rulesOf(u, namespace)
+	if _, isNode := NodeOf(u); isNode && a.nodes != nil {
+		incomplete, err = true, errors.Join(errNodeRules, err)
+	}
 	for _, r := range rules {
 		if len(r.Resources) > 0 {
 			resources = append(resources, &authorizer.DefaultResourceRuleInfo{Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames})
@@ -125,7 +145,7 @@ func (a *RBAC) RulesFor(_ context.Context, u user.Info, namespace string) (resou
 			paths = append(paths, &authorizer.DefaultNonResourceRuleInfo{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs})
 		}
 	}
-	return resources, paths, false, err
+	return resources, paths, incomplete, err
 }
 
 // index has the rules by those they're for. It never changes.

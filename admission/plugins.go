@@ -54,7 +54,7 @@ var plugins = []plugin{
 	{name: "ServiceAccount", on: inKubernetes, make: func(c *Config) (Member, error) {
 		return builtin.NewServiceAccount(c.Registry), nil
 	}},
-	{name: "NodeRestriction", noop: true},
+	{name: "NodeRestriction", goesBy: nodes, make: func(c *Config) (Member, error) { return builtin.NewNodeRestriction(c.Registry, c.Authorizer), nil }},
 	{name: "TaintNodesByCondition", on: inKubernetes, goesBy: nodes, make: func(*Config) (Member, error) { return builtin.TaintNodes{}, nil }},
 	{name: "AlwaysPullImages", goesBy: pods, make: func(*Config) (Member, error) { return builtin.AlwaysPullImages{}, nil }},
 	{name: "ImagePolicyWebhook"},

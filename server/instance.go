@@ -238,6 +238,9 @@ func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err er
 		in.rbac = access.NewRBAC(in.registry)
 		kinds.Authorizer, who.rbac, plugins.Authorizer = in.rbac, in.rbac, in.rbac
 		in.registry.Authorizer(in.rbac)
+		if s.Access.Node() {
+			in.rbac.AllowNodes()
+		}
 	}
 	builtin.Register(in.registry, kinds)
 	in.hasService = s.Builtin == builtin.All

@@ -217,7 +217,7 @@ func TestRulesCountAtOnce(t *testing.T) {
 		gone := []string{"/rolebindings/", "/roles/"}[i%2]
 		s.expect("root", "DELETE "+rulesInNS+gone+name, "", 200, "")
 		if i%2 == 1 {
-			s.expect("eve", "GET "+inDefault+"/secrets", "", 403, `secrets is forbidden: User "eve" cannot list resource "secrets" in API group "" in the namespace "default": RBAC: role.rbac.authorization.k8s.io "`+name+`" not found`)
+			s.expect("eve", "GET "+inDefault+"/secrets", "", 403, `secrets is forbidden: User "eve" cannot list resource "secrets" in API group "" in the namespace "default": rbac: RBAC: role.rbac.authorization.k8s.io "`+name+`" not found`)
 			s.expect("root", "DELETE "+rulesInNS+"/rolebindings/"+name, "", 200, "")
 		}
 	}

@@ -123,6 +123,8 @@ func find[T any](ctx context.Context, r *registry.Registry, p storage.Prefix, na
 var (
 	podsPrefix  = storage.PrefixOf("", "pods")
 	nodesPrefix = storage.PrefixOf("", "nodes")
+
+	namespacesPrefix = storage.PrefixOf("", "namespaces")
 )
 
 // derive returns all objects of a resource, as values of their Go type. What can't be decoded is logged, and left out.

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -81,8 +82,8 @@ var templates = map[schema.GroupResource]struct {
 }
 
 // Concerns is about what is created and updated of pods, with the subresources that change a pod's spec, of what has a pod's template,
-// and of namespaces.
-func (*PodSecurity) Concerns(a *registry.Attributes) bool {
+// and of namespaces. A namespace without levels costs the writers of templates nothing; for pods the audit log says that it has none.
+func (p *PodSecurity) Concerns(a *registry.Attributes) bool {
 	if a.Operation == registry.Delete {
 		return false
 	}
@@ -95,7 +96,19 @@ func (*PodSecurity) Concerns(a *registry.Attributes) bool {
 		}
 	}
 	_, has := templates[a.Resource.GroupResource()]
-	return has && a.Subresource == ""
+	return has && a.Subresource == "" && p.hasLevels(a.Namespace)
+}
+
+// hasLevels tells whether a namespace may have a level that matters, without a look at what its labels say.
+func (p *PodSecurity) hasLevels(namespace string) bool {
+	served := p.registry.Catalog().Prefix(namespacesPrefix)
+	key, err := namespacesPrefix.Key("", namespace)
+	exempts := len(p.exempt.Namespaces)+len(p.exempt.Usernames) > 0 // which is noted, too
+	if err != nil || served == nil || exempts || !p.defaults.FullyPrivileged() {
+		return true
+	}
+	o := served.Cache().Get(key)
+	return o == nil || o.Err != nil || bytes.Contains(o.Metadata(), []byte(api.AuditAnnotationPrefix))
 }
 
 // Validate judges a namespace's labels, or a pod.
