@@ -44,36 +44,24 @@ func (p *Priority) complete(r *request) error {
 	if r.Resource.Resource != "pods" {
 		return nil
 	}
-	name, _, err := unstructured.NestedString(r.Object.Object, "spec", "priorityClassName")
+	spec := specOf(r.Object)
+	class, err := p.class(textOf(spec, "priorityClassName"))
 	if err != nil {
 		return err
 	}
-	class, err := p.class(name)
-	if err != nil {
-		return err
-	}
-	pod, err := decode[corev1.Pod](r.Object)
-	if err != nil {
-		return err
-	}
-	spec := &pod.Spec
-	if spec.Priority != nil && *spec.Priority != class.Value {
-		return fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", *spec.Priority, class.Value)
+	if given, has := spec["priority"].(int64); has && given != int64(class.Value) {
+		return fmt.Errorf("the integer value of priority (%d) must not be provided in pod spec; priority admission controller computed %d from the given PriorityClass name", given, class.Value)
 	}
 	policy := corev1.PreemptLowerPriority
 	if class.PreemptionPolicy != nil {
 		policy = *class.PreemptionPolicy
 	}
-	if spec.PreemptionPolicy != nil && *spec.PreemptionPolicy != policy {
-		return fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", *spec.PreemptionPolicy, policy)
+	if given, has := spec["preemptionPolicy"].(string); has && given != string(policy) {
+		return fmt.Errorf("the string value of PreemptionPolicy (%s) must not be provided in pod spec; priority admission controller computed %s from the given PriorityClass name", given, policy)
 	}
-	for field, value := range map[string]any{"priority": int64(class.Value), "preemptionPolicy": string(policy), "priorityClassName": class.Name} {
-		if value == "" {
-			continue // no class
-		}
-		if err := unstructured.SetNestedField(r.Object.Object, value, "spec", field); err != nil {
-			return err
-		}
+	spec["priority"], spec["preemptionPolicy"] = int64(class.Value), string(policy)
+	if class.Name != "" {
+		spec["priorityClassName"] = class.Name
 	}
 	return nil
 }

@@ -1,12 +1,14 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -47,53 +49,66 @@ func (*ServiceAccount) Concerns(a *registry.Attributes) bool {
 
 // Admit completes a pod.
 func (s *ServiceAccount) Admit(ctx context.Context, r *request) (pass registry.Verdict, err error) {
-	pod, err := decode[corev1.Pod](r.Object)
-	if err != nil {
-		return registry.Refuse(err), nil
-	}
-	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror {
+	if isMirror(r) {
 		return pass, nil // a node's own pods are as the node says; see Validate
 	}
-	if pod.Spec.ServiceAccountName == "" {
-		pod.Spec.ServiceAccountName = defaultAccount
-	}
-	pod.Spec.DeprecatedServiceAccount = pod.Spec.ServiceAccountName
-	account, err := s.account(ctx, r.Namespace, pod.Spec.ServiceAccountName)
+	spec := specOf(r.Object)
+	name := cmp.Or(textOf(spec, "serviceAccountName"), defaultAccount)
+	spec["serviceAccountName"], spec["serviceAccount"] = name, name
+	account, err := s.account(ctx, r.Namespace, name)
 	if err != nil {
 		return pass, err
 	}
 	if account == nil {
-		return refuseMissing(r.Namespace, pod.Spec.ServiceAccountName), nil
+		return refuseMissing(r.Namespace, name), nil
 	}
-	if mountsToken(account, pod) {
-		mountToken(&pod.Spec)
+	if mountsToken(account, spec) {
+		mountToken(spec)
 	}
-	if len(pod.Spec.ImagePullSecrets) == 0 {
-		pod.Spec.ImagePullSecrets = slices.Clone(account.ImagePullSecrets)
+	if len(items(spec["imagePullSecrets"])) == 0 && len(account.ImagePullSecrets) > 0 {
+		var secrets []any
+		for _, ref := range account.ImagePullSecrets {
+			secrets = append(secrets, map[string]any{"name": ref.Name})
+		}
+		spec["imagePullSecrets"] = secrets
 	}
-	return pass, setSpec(r.Object, &pod.Spec)
+	return pass, nil
+}
+
+// isMirror tells whether a pod stands for a file on its node.
+func isMirror(r *request) bool {
+	meta, _ := r.Object.Object["metadata"].(map[string]any)
+	annotations, _ := meta["annotations"].(map[string]any)
+	_, mirror := annotations[mirrorAnnotation]
+	return mirror
 }
 
 // Validate judges a pod as the other plug-ins have left it.
 func (s *ServiceAccount) Validate(ctx context.Context, r *request) (pass registry.Verdict, err error) {
-	pod, err := decode[corev1.Pod](r.Object)
-	if err != nil {
-		return registry.Refuse(err), nil
+	if isMirror(r) {
+		return judged(r, checkMirror), nil
 	}
-	if _, mirror := pod.Annotations[mirrorAnnotation]; mirror {
-		return registry.Refuse(checkMirror(pod)), nil
-	}
-	account, err := s.account(ctx, r.Namespace, pod.Spec.ServiceAccountName)
+	name := textOf(r.Object.Object["spec"], "serviceAccountName")
+	account, err := s.account(ctx, r.Namespace, name)
 	if err != nil {
 		return pass, err
 	}
 	if account == nil {
-		return refuseMissing(r.Namespace, pod.Spec.ServiceAccountName), nil
+		return refuseMissing(r.Namespace, name), nil
 	}
 	if only, _ := strconv.ParseBool(account.Annotations[mountableOnly]); only {
-		return registry.Refuse(checkMountable(account, pod)), nil
+		return judged(r, func(pod *corev1.Pod) error { return checkMountable(account, pod) }), nil
 	}
 	return pass, nil
+}
+
+// judged is what a check says of a pod.
+func judged(r *request, check func(*corev1.Pod) error) registry.Verdict {
+	pod, err := decode[corev1.Pod](r.Object)
+	if err == nil {
+		err = check(pod)
+	}
+	return registry.Refuse(err)
 }
 
 // refuseMissing refuses a pod whose account there isn't.
@@ -150,23 +165,22 @@ func (s *ServiceAccount) account(ctx context.Context, namespace, name string) (*
 }
 
 // mountsToken tells whether a pod gets its account's token. The pod has the last word.
-func mountsToken(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
-	switch {
-	case pod.Spec.AutomountServiceAccountToken != nil:
-		return *pod.Spec.AutomountServiceAccountToken
-	case account.AutomountServiceAccountToken != nil:
-		return *account.AutomountServiceAccountToken
+func mountsToken(account *corev1.ServiceAccount, spec map[string]any) bool {
+	if mounts, says := spec["automountServiceAccountToken"].(bool); says {
+		return mounts
 	}
-	return true
+	return account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken
 }
 
 // mountToken mounts the account's token in each container that has nothing at its path, from a volume that is added if a
 // container needs it.
-func mountToken(spec *corev1.PodSpec) {
+func mountToken(spec map[string]any) {
 	name := ""
-	for _, v := range spec.Volumes {
-		if len(v.Name) == len(tokenVolume)+tokenVolumeRandoms && v.Name[:len(tokenVolume)] == tokenVolume && v.Projected != nil {
-			name = v.Name // of an earlier round, or a copied pod's
+	for _, v := range items(spec["volumes"]) {
+		volume, _ := v.(map[string]any)
+		known := textOf(volume, "name")
+		if len(known) == len(tokenVolume)+tokenVolumeRandoms && strings.HasPrefix(known, tokenVolume) && volume["projected"] != nil {
+			name = known // of an earlier round, or a copied pod's
 		}
 	}
 	added := name == ""
@@ -174,32 +188,30 @@ func mountToken(spec *corev1.PodSpec) {
 		name = tokenVolume + rand.String(tokenVolumeRandoms)
 	}
 	needed := false
-	for _, containers := range [][]corev1.Container{spec.InitContainers, spec.Containers} {
-		for i := range containers {
-			mounts := &containers[i].VolumeMounts
-			if !slices.ContainsFunc(*mounts, func(m corev1.VolumeMount) bool { return m.MountPath == tokenPath }) {
-				*mounts = append(*mounts, corev1.VolumeMount{Name: name, ReadOnly: true, MountPath: tokenPath})
+	for _, list := range []string{"initContainers", "containers"} {
+		for _, c := range items(spec[list]) {
+			container, ok := c.(map[string]any)
+			mounts := items(container["volumeMounts"])
+			if ok && !slices.ContainsFunc(mounts, func(m any) bool { return textOf(m, "mountPath") == tokenPath }) {
+				container["volumeMounts"] = append(mounts, map[string]any{"name": name, "readOnly": true, "mountPath": tokenPath})
 				needed = true
 			}
 		}
 	}
 	if needed && added {
-		spec.Volumes = append(spec.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: tokenSources()}})
+		spec["volumes"] = append(items(spec["volumes"]), map[string]any{"name": name, "projected": tokenSources()})
 	}
 }
 
 // tokenSources are what is mounted: the token, the certificate to trust, and the namespace.
-func tokenSources() *corev1.ProjectedVolumeSource {
-	seconds, mode := int64(tokenSeconds), int32(0o644)
-	return &corev1.ProjectedVolumeSource{DefaultMode: &mode, Sources: []corev1.VolumeProjection{
-		{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: &seconds}},
-		{ConfigMap: &corev1.ConfigMapProjection{
-			LocalObjectReference: corev1.LocalObjectReference{Name: rootCA},
-			Items:                []corev1.KeyToPath{{Key: "ca.crt", Path: "ca.crt"}},
-		}},
-		{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{
-			{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "metadata.namespace"}},
-		}}},
+func tokenSources() map[string]any {
+	const mode = 0o644
+	return map[string]any{"defaultMode": int64(mode), "sources": []any{
+		map[string]any{"serviceAccountToken": map[string]any{"path": "token", "expirationSeconds": int64(tokenSeconds)}},
+		map[string]any{"configMap": map[string]any{"name": rootCA, "items": []any{map[string]any{"key": "ca.crt", "path": "ca.crt"}}}},
+		map[string]any{"downwardAPI": map[string]any{"items": []any{map[string]any{
+			"path": "namespace", "fieldRef": map[string]any{"apiVersion": "v1", "fieldPath": "metadata.namespace"},
+		}}}},
 	}}
 }
 
