@@ -64,7 +64,6 @@ var known = []difference{
 	but(`^PUT \$W/a .*"resourceVersion":"x"`, ``, "a version that isn't one is 422 (ours); the peer's 500 makes clients try again"),
 	but(`^PUT \$W/a .*"kind":"Gadget"`, ``, "another kind is refused before the version is looked at (ours)"),
 	but(`^PATCH \$W/a .*"apiVersion":"differ.example.com/v2"`, `^header Warning$`, "a refused apiVersion has no warnings of the fields that it hasn't (ours)"),
-	but(`^PATCH \$W/app\?`, `^(code|\.code|\.reason)$`, "an apply that doesn't fit the schema is 400 (ours); the peer says 500"),
 	but(`^PATCH \$W/app/scale\?`, ``, "an apply to scale works (ours); the peer can't convert the Scale that it merged, and says 500"),
 	but(`^(GET \$W/app|DELETE \$W(\?dryRun=All)?)$`, `\.(spec\.replicas|metadata\.generation|managedFields\[one Apply scale\].*)$`, "what the apply to scale did"),
 	but(``, `\.managedFields\[differ Update scale\]`, "a write of scale is in managedFields (ours); the peer forgets it"),
@@ -79,7 +78,7 @@ var known = []difference{
 
 	// Definitions.
 	but(`^(POST|PUT|PATCH) \$CRDS`, `\.status\b`, "a definition is established in the answer to its POST (ours)"),
-	but(`\$CRDS`, `\.managedFields`, "a definition's managedFields have what clients sent (ours), not defaults nor the server's status"),
+	but(`\$CRDS`, `\.managedFields`, "a definition's managedFields don't have the server's status (ours)"),
 	but(`^POST \$CRDS `, `causes\[(status\.storedVersions|spec\.conversion)`, "causes name the fields of v1, and not what follows from them (ours)"),
 	but(`^DELETE \$CRDS/`, `^\.(metadata\.(deletionGracePeriodSeconds|generation)|status)`, "a definition is deleted as every other object (ours), and the deletion of its objects begins at once"),
 

@@ -141,7 +141,7 @@ func (a *Action) Get(ctx context.Context) (Typed, error) {
 	return a.write.typed.fromObject(o)
 }
 
-// Change changes the action's object. change is called again if somebody else writes the object first. An error of its own
+// Change changes the action's object. Its managedFields stay as they are: what an action sets is nobody's. change is called again if somebody else writes the object first. An error of its own
 // ends the write and is returned as it is. Other errors are those of Get and of the write.
 func (a *Action) Change(ctx context.Context, change func(obj Typed) error) error {
 	w := *a.write
@@ -163,9 +163,6 @@ func (a *Action) Change(ctx context.Context, change func(obj Typed) error) error
 			return outcome{}, err
 		}
 		keepTTL(&next.Meta, &prev.Meta) // nobody is asked whether the user may delete the object
-		if err := w.track(next, prev); err != nil {
-			return outcome{}, err
-		}
 		raw, err := w.encode(ctx, next)
 		return outcome{value: raw}, err
 	})

@@ -60,15 +60,8 @@ func (w *write) readConfiguration(body []byte) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	metadata := object.Map(tree["metadata"])
-	if metadata == nil {
-		metadata = map[string]any{}
-		tree["metadata"] = metadata
-	}
-	if w.Namespace != "" {
-		metadata["namespace"] = w.Namespace
-	} else {
-		delete(metadata, "namespace") // cluster scope has none, whatever the client sent
+	if tree["metadata"] == nil {
+		tree["metadata"] = map[string]any{}
 	}
 	return tree, nil
 }
@@ -133,17 +126,19 @@ func (w *write) merge(wanted, live map[string]any) (*object.Object, error) {
 	if err != nil {
 		return nil, badRequest("%s", err)
 	}
+	o.Meta.Namespace = w.Namespace // which is none in cluster scope, whatever the client sent
 	return o, w.shape(o)
 }
 
-// A Scale's configuration is applied as one of the object that has the number of replicas and nothing else, so that the
-// object's record says who set the number, whichever way it was set. (kube-apiserver merges a Scale with a view of the
-// record, managedfields.ScaleHandler, whose way back splits the entry of an update that has other fields too.)
+// A Scale's configuration is merged with the Scale of a Go type's object, and what came of the Scale's record goes into that of
+// the object. To a custom resource it's applied as one of the object that has the number of replicas and nothing else, so that
+// the object's record says who set the number, whichever way it was set (kube-apiserver forgets it).
 
 // scaleConfiguration is an applied Scale.
 type scaleConfiguration struct {
 	*autoscalingv1.Scale
 	replicas *int32         // nil if it has none
+	sent     map[string]any // it as it came
 	object   map[string]any // what it says, as a configuration of the object
 }
 
@@ -176,6 +171,9 @@ func (w *write) readScaleConfiguration(body []byte) (*scaleConfiguration, error)
 	case object.Map(tree["metadata"])["managedFields"] != nil:
 		return nil, badRequest("metadata.managedFields must be nil")
 	}
+	if w.typed != nil { // the merge says what it has that a Scale doesn't
+		return &scaleConfiguration{Scale: s, replicas: replicas, sent: tree}, nil
+	}
 	unknown, err := kjson.UnmarshalStrict(body, &autoscalingv1.Scale{}, kjson.DisallowUnknownFields)
 	switch {
 	case err != nil:
@@ -193,11 +191,11 @@ func (w *write) readScaleConfiguration(body []byte) (*scaleConfiguration, error)
 			return nil, badRequest("%s", err)
 		}
 	}
-	return &scaleConfiguration{Scale: s, replicas: replicas, object: config}, nil
+	return &scaleConfiguration{Scale: s, replicas: replicas, sent: tree, object: config}, nil
 }
 
-// applyScaleTo makes the new object from the old one and an applied Scale. A number that its manager withdraws stays as
-// it is and is nobody's: without one the object would have no Scale.
+// applyScaleTo makes the new object from the old one and an applied Scale. A number that its manager withdraws is 0, as a Scale
+// without one says. That of a custom resource stays as it is and is nobody's: without one the object would have no Scale.
 func (w *write) applyScaleTo(ctx context.Context, old *cacher.Object, wanted *scaleConfiguration) (outcome, error) {
 	prev, err := w.load(ctx, old)
 	if err != nil {
@@ -216,11 +214,7 @@ func (w *write) applyScaleTo(ctx context.Context, old *cacher.Object, wanted *sc
 	case !found:
 		return outcome{}, w.noReplicas()
 	}
-	live, err := prev.Tree(w.apiVersion(), w.Kind)
-	if err != nil {
-		return outcome{}, err
-	}
-	merged, err := w.managers.of(scale).Apply(live, wanted.object, w.manager, w.force)
+	list, err := w.mergeScale(prev, wanted, &replicas)
 	if err != nil {
 		return outcome{}, w.fail(w.Name, err)
 	}
@@ -231,9 +225,39 @@ func (w *write) applyScaleTo(ctx context.Context, old *cacher.Object, wanted *sc
 	if in.Meta.ResourceVersion == "" {
 		in.Meta.ResourceVersion = version
 	}
-	in.Managed, _ = object.Map(merged["metadata"])["managedFields"].([]any)
+	in.Managed = list
 	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
 		return outcome{}, err
 	}
 	return w.nextApplied(ctx, in, prev, old.Revision)
+}
+
+// mergeScale applies a Scale, and returns the object's managedFields. replicas becomes the number that the Scale of a Go type
+// has then.
+func (w *write) mergeScale(prev *object.Object, wanted *scaleConfiguration, replicas *int32) (list []any, err error) {
+	if w.typed == nil {
+		live, err := prev.Tree(w.apiVersion(), w.Kind)
+		if err != nil {
+			return nil, err
+		}
+		merged, err := w.managers.of(scale).Apply(live, wanted.object, w.manager, w.force)
+		list, _ := object.Map(merged["metadata"])["managedFields"].([]any)
+		return list, err
+	}
+	view := w.scaleView(prev)
+	live, err := w.scaleTree(view, prev)
+	if err != nil {
+		return nil, err
+	}
+	merged, err := w.managers.scales().Apply(live, wanted.sent, w.manager, w.force)
+	if err != nil {
+		return nil, err
+	}
+	number, _, err := unstructured.NestedInt64(merged, "spec", "replicas")
+	if err != nil {
+		return nil, badRequest("%s", err)
+	}
+	*replicas = int32(number)
+	list, _ = object.Map(merged["metadata"])["managedFields"].([]any)
+	return view.Whole(list)
 }

@@ -57,13 +57,16 @@ func (w *write) read(body []byte) (*object.Object, error) {
 	if t := w.typed; t != nil {
 		// The type's decoder reads the text, and the tree above only checked it: another parse of small bodies costs less
 		// than a second way to refuse a malformed body.
-		tree, complaints, err := t.normalize(&doc)
+		known, complaints, err := t.normalize(&doc)
 		if err != nil {
 			return nil, err
 		}
-		o, _, err := w.split(tree)
+		o, _, err := w.split(known)
 		if err != nil {
 			return nil, err
+		}
+		if list, ok := object.Map(tree["metadata"])["managedFields"].([]any); ok && len(list) == 0 {
+			o.Managed = list // which says something (see track), and which the type leaves out
 		}
 		return o, w.complain(complaints)
 	}
@@ -97,7 +100,7 @@ func (w *write) readNew(body []byte) (*object.Object, error) {
 	if err := w.fill(o); err != nil {
 		return nil, err
 	}
-	return o, w.track(o, nil)
+	return o, w.track(o, o, nil)
 }
 
 // readNamed reads an object that is to take the place of the target.

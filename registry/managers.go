@@ -4,8 +4,10 @@ import (
 	"context"
 	"maps"
 	"reflect"
+	"slices"
 	"sync"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -22,8 +24,9 @@ type managers struct {
 	endpoint *Endpoint
 	types    *managed.Types
 
-	mu   sync.Mutex // guards made
-	made map[string]*managed.Manager
+	mu    sync.Mutex // guards made and scale
+	made  map[string]*managed.Manager
+	scale *managed.Manager // see scales
 }
 
 func newManagers(e *Endpoint) *managers { return &managers{endpoint: e, types: e.newTypes()} }
@@ -41,22 +44,36 @@ func (m *managers) of(subresource string) *managed.Manager {
 	return m.made[subresource]
 }
 
+// scaleKind is what a Go type's scale subresource takes.
+var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
+
+// scales returns the manager of a Go type's Scales.
+func (m *managers) scales() *managed.Manager {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.scale == nil {
+		zero := func(string) map[string]any {
+			tree, _ := jsontree.OfValue(&autoscalingv1.Scale{}) // which JSON can say
+			return tree
+		}
+		m.scale = managed.New(scaleKind, scale, managed.NewGoTypes(zero, func() (map[string]*spec.Schema, bool, error) {
+			root, of, err := gotype.Merging(reflect.TypeFor[autoscalingv1.Scale]())
+			if err == nil {
+				managed.SetKind(of[root], scaleKind)
+			}
+			return of, false, err
+		}), nil, nil)
+	}
+	return m.scale
+}
+
 // newTypes describes the endpoint's objects in all versions in which managedFields may record them. Without a converter,
 // objects of other versions are read by the endpoint's schema, so those versions are described by it, too.
 func (e *Endpoint) newTypes() *managed.Types {
+	if e.typed != nil {
+		return managed.NewGoTypes(e.zero, e.goTypes)
+	}
 	return managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
-		if e.typed != nil {
-			definitions := map[string]*spec.Schema{}
-			for _, v := range e.res.versions {
-				root, of, err := gotype.Of(reflect.TypeOf(v.typed.zero))
-				if err != nil {
-					return nil, false, err
-				}
-				managed.SetKind(of[root], v.kind())
-				maps.Copy(definitions, of)
-			}
-			return definitions, false, nil
-		}
 		definitions := map[string]*spec.Schema{}
 		for _, v := range e.res.versions {
 			by := e
@@ -71,6 +88,29 @@ func (e *Endpoint) newTypes() *managed.Types {
 		}
 		return definitions, false, nil
 	})
+}
+
+// zero returns the tree of an empty value of the Go type of a version.
+func (e *Endpoint) zero(apiVersion string) map[string]any {
+	tree, err := jsontree.OfValue(e.res.version(apiVersion).typed.New())
+	if err != nil { // no empty value has what JSON can't say
+		tree = map[string]any{}
+	}
+	return tree
+}
+
+// goTypes describes a Go type in all its versions.
+func (e *Endpoint) goTypes() (map[string]*spec.Schema, bool, error) {
+	definitions := map[string]*spec.Schema{}
+	for _, v := range e.res.versions {
+		root, of, err := gotype.Merging(reflect.TypeOf(v.typed.zero))
+		if err != nil {
+			return nil, false, err
+		}
+		managed.SetKind(of[root], v.kind())
+		maps.Copy(definitions, of)
+	}
+	return definitions, false, nil
 }
 
 // path is what the URLs of the resource name.
@@ -90,8 +130,13 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 		reset = part.Reset
 	case subresource == status:
 		reset = e.strategy().statusResets()
-	case e.has(status):
-		reset = []string{status}
+	default:
+		if s := e.strategy(); s != nil {
+			reset = slices.Clone(s.Resets)
+		}
+		if e.has(status) {
+			reset = append(reset, status)
+		}
 	}
 	var convert func(obj map[string]any, apiVersion string) (map[string]any, error)
 	if r := e.res; r.converter != nil || e.typed != nil && len(r.versions) > 1 {
@@ -111,11 +156,7 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 			return trees[0], to.schema.Prune(trees[0]) // webhooks may leave what the version doesn't know
 		}
 	}
-	m := managed.New(e.kind(), subresource, e.managers.types, reset, convert)
-	if e.typed != nil {
-		m.Blank = e.blank()
-	}
-	return m
+	return managed.New(e.kind(), subresource, e.managers.types, reset, convert)
 }
 
 // strategy returns the Go type's; nil for custom resources, which have the zero value.
@@ -126,22 +167,38 @@ func (e *Endpoint) strategy() *Strategy {
 	return &e.typed.Strategy
 }
 
-// track notes in next's managedFields who wrote what. prev is nil for a new object. By default it does so only for objects
-// that have been applied, because it costs several times what the write itself does.
-func (w *write) track(next, prev *object.Object) error {
+// decided are the fields of metadata that are nobody's (managed takes them out of all records) and that only the server sets.
+var decided = []string{"uid", "resourceVersion", "generation", "creationTimestamp"}
+
+// track notes in next's managedFields who wrote what. What the client sent, with defaults and in the endpoint's version, says
+// that: sent, which is next itself if it's all of it. prev is nil for a new object. By default it does so only for objects that
+// have been applied, because it costs several times what the write itself does.
+func (w *write) track(next, sent, prev *object.Object) error {
 	always := w.res.registry.trackAlways
 	if !always && (prev == nil || len(prev.Managed) == 0) {
 		next.Managed = nil
 		return nil
 	}
-	after, err := next.Tree(w.apiVersion(), w.Kind)
+	if w.typed != nil && w.Subresource == scale {
+		return w.trackScale(next, sent, prev)
+	}
+	after, err := sent.Tree(w.apiVersion(), w.Kind)
 	if err != nil {
 		return err
+	}
+	if sent.Managed != nil { // an empty list asks for a record without entries
+		object.Map(after["metadata"])["managedFields"] = sent.Managed
 	}
 	var before map[string]any
 	if prev != nil {
 		if before, err = prev.Tree(w.apiVersion(), w.Kind); err != nil {
 			return err
+		}
+		was, is := object.Map(before["metadata"]), object.Map(after["metadata"])
+		for _, name := range decided { // so that a client that leaves them out may write what there is
+			if v, ok := was[name]; ok {
+				is[name] = v
+			}
 		}
 	}
 	tracked := w.managers.of(w.Subresource).Update(before, after, w.manager, always)
@@ -149,14 +206,47 @@ func (w *write) track(next, prev *object.Object) error {
 	return nil
 }
 
-// blank is the tree of a Go type's zero value. Its structs are there before somebody makes an object, so nobody owns them as such.
-func (e *Endpoint) blank() map[string]any {
-	tree, err := jsontree.OfValue(e.typed.New(), "apiVersion", "kind", "metadata")
+// trackScale notes in next's managedFields who set the number of replicas of a Go type's object, as kube-apiserver does.
+func (w *write) trackScale(next, sent, prev *object.Object) error {
+	view := w.scaleView(prev)
+	before, err := w.scaleTree(view, prev)
 	if err != nil {
-		return nil // then only what isn't there can be told
+		return err
 	}
-	tree["apiVersion"], tree["kind"], tree["metadata"] = e.apiVersion(), e.Kind, map[string]any{}
-	return tree
+	after, err := w.scaleTree(view, sent)
+	if err != nil {
+		return err
+	}
+	tracked := w.managers.scales().Update(before, after, w.manager, true)
+	list, _ := object.Map(tracked["metadata"])["managedFields"].([]any)
+	next.Managed, err = view.Whole(list)
+	return err
+}
+
+// scaleView returns an object's record as that of its Scale.
+func (w *write) scaleView(o *object.Object) *managed.ScaleView {
+	versions := make([]string, len(w.res.versions))
+	for i, v := range w.res.versions {
+		versions[i] = v.apiVersion()
+	}
+	return managed.NewScaleView(o.Managed, w.kind().GroupVersion(), versions, scalePath(w.scale.SpecReplicasPath))
+}
+
+// scaleTree returns an object's Scale with its managedFields.
+func (w *write) scaleTree(view *managed.ScaleView, o *object.Object) (map[string]any, error) {
+	s, _, err := w.readScale(o, o.Meta.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := jsontree.OfValue(s)
+	if err != nil {
+		return nil, err
+	}
+	list, err := view.Scale()
+	if len(list) > 0 {
+		object.Map(tree["metadata"])["managedFields"] = list
+	}
+	return tree, err
 }
 
 // keepTimes keeps the old times in managedFields if nothing but the times has changed, so that the write changes nothing.

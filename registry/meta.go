@@ -92,9 +92,6 @@ func inheritMeta(o, old *object.Object, at storage.Revision) {
 	if m.UID == "" {
 		m.UID = prev.UID
 	}
-	if m.GenerateName == "" {
-		m.GenerateName = prev.GenerateName
-	}
 	m.CreationTimestamp = prev.CreationTimestamp
 	if prev.DeletionTimestamp != nil {
 		m.DeletionTimestamp = prev.DeletionTimestamp

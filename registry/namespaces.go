@@ -46,6 +46,7 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 		},
 		Strategy:  Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: []string{"spec"}},
 		ValidName: validation.ValidateNamespaceName,
+		Default:   defaultNamespace,
 		Prepare:   prepareNamespace,
 		Validate:  validateNamespace,
 		Deleting: func(ns *corev1.Namespace) {
@@ -91,14 +92,25 @@ func prepareNamespace(ns, old *corev1.Namespace, subresource string) {
 			ns.Status.Phase = phaseOf(old)
 		}
 	}
-	if ns.Name != "" {
-		labels := make(map[string]string, len(ns.Labels)+1)
-		for k, v := range ns.Labels {
-			labels[k] = v
-		}
-		labels[corev1.LabelMetadataName] = ns.Name
-		ns.Labels = labels
+	labelNamespace(ns)
+}
+
+func defaultNamespace(ns *corev1.Namespace) {
+	labelNamespace(ns)
+	if ns.Status.Phase == "" {
+		ns.Status.Phase = corev1.NamespaceActive
 	}
+}
+
+// labelNamespace sets the label by which a namespace can be selected by its name, if that is known yet.
+func labelNamespace(ns *corev1.Namespace) {
+	if ns.Name == "" {
+		return
+	}
+	labels := make(map[string]string, len(ns.Labels)+1)
+	maps.Copy(labels, ns.Labels)
+	labels[corev1.LabelMetadataName] = ns.Name
+	ns.Labels = labels
 }
 
 // phaseOf returns the phase that a namespace must have.

@@ -85,6 +85,14 @@ func (e *Endpoint) openAPI(version openAPIVersion) (root string, schemas map[str
 		}
 		schemas[root] = customSchema(e.structural(), version)
 	}
+	if e.typed != nil && version == openAPIv2 { // in which Kubernetes publishes no defaults
+		for _, s := range schemas {
+			for name, p := range s.Properties {
+				p.Default = nil
+				s.Properties[name] = p
+			}
+		}
+	}
 	schemas[root].AddExtension(groupVersionKind, []any{map[string]any{"group": e.Group, "version": e.Version, "kind": e.Kind}})
 	if fields := e.selectable(); len(fields) > 0 {
 		schemas[root].AddExtension(selectableFields, fields)

@@ -245,7 +245,7 @@ func (w *write) trackMade(o *object.Object) error {
 			return err
 		}
 	}
-	return w.track(o, nil)
+	return w.track(o, o, nil)
 }
 
 // Default fills in what an object of the endpoint's Go type doesn't say, and kube-apiserver has a default for.
@@ -361,7 +361,7 @@ func (w *write) amend(ctx context.Context, prev *object.Object, at storage.Revis
 // unchecked is the outcome that puts next in the place of prev on the server's own account, without admission and
 // validation.
 func (w *write) unchecked(ctx context.Context, next, prev *object.Object) (outcome, error) {
-	if err := w.track(next, prev); err != nil {
+	if err := w.track(next, next, prev); err != nil {
 		return outcome{}, err
 	}
 	return w.encoded(ctx, next, prev)

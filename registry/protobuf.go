@@ -248,6 +248,9 @@ func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
 	if o := w.withValue(m); o != nil {
 		return o, nil
 	}
+	if err := w.typed.setDefaults(m.(Typed)); err != nil {
+		return nil, err
+	}
 	tree, err := treeOf(m)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,9 @@ type Strategy struct {
 	NoGeneration bool
 	// ReturnDeleted answers a DELETE that removes an object with the object. Otherwise the answer is a Status.
 	ReturnDeleted bool
+	// Resets are the fields, besides the status where that has its own subresource, that a write of the whole object leaves as
+	// they are, and that its writer doesn't own. Prepare puts them back.
+	Resets []string
 	// StatusResets are the fields that a write of the status leaves as they are, and that its writer doesn't own, as "spec"
 	// and "metadata.labels". They're what GetResetFields returns in Kubernetes. Nil is all of spec and metadata. Of status,
 	// Prepare puts back what is named here.

@@ -349,12 +349,15 @@ func (r *resource) convertTyped(to *Endpoint, tree map[string]any) error {
 	return nil
 }
 
-// normalize decodes a document, which is a JSON object, as a value of the type, and encodes that as a tree. So the tree has
-// the fields that the type has, as the type writes them. complaints are about members that the type doesn't have or that are
+// normalize decodes a document, which is a JSON object, as a value of the type, sets its defaults, and encodes it as a tree. So the
+// tree has the fields that the type has, as the type writes them. complaints are about members that the type doesn't have or that are
 // given twice.
 func (t *typed) normalize(doc *object.Document) (tree map[string]any, complaints []error, err error) {
 	obj := t.New()
 	if complaints, err = decodeTyped(doc, obj); err != nil {
+		return nil, nil, err
+	}
+	if err := t.setDefaults(obj); err != nil {
 		return nil, nil, err
 	}
 	tree, err = jsontree.OfValue(obj)

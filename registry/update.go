@@ -58,7 +58,7 @@ func (w *write) createUpdated(ctx context.Context, in *object.Object) (Result, e
 	if err := w.fill(in); err != nil {
 		return Result{}, err
 	}
-	if err := w.track(in, nil); err != nil {
+	if err := w.track(in, in, nil); err != nil {
 		return Result{}, err
 	}
 	return w.insertAndAnswer(ctx, in)
@@ -95,12 +95,16 @@ func (w *write) nextFrom(ctx context.Context, old *cacher.Object, in *object.Obj
 	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
 		return outcome{}, err
 	}
+	prev.Meta.ResourceVersion = old.Revision.String()
 	next := w.selectPart(in, prev)
-	inheritMeta(next, prev, old.Revision)
-	prev.Meta.ResourceVersion = next.Meta.ResourceVersion
-	if err := w.track(next, prev); err != nil {
+	sent := in
+	if w.part(w.Subresource) != nil { // which takes nothing else
+		sent = next
+	}
+	if err := w.track(next, sent, prev); err != nil {
 		return outcome{}, err
 	}
+	inheritMeta(next, prev, old.Revision)
 	return w.outcomeOf(ctx, next, prev)
 }
 

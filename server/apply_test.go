@@ -114,10 +114,10 @@ func TestApply(t *testing.T) {
 		apply("managedFields", m, config(`,"managedFields":[{"manager":"x","operation":"Apply","apiVersion":"example.com/v1"}]`), 400, "metadata.managedFields must be nil"),
 		apply("empty managedFields", m, config(`,"managedFields":[]`), 400, "metadata.managedFields must be nil"),
 		apply("null managedFields", m, config(`,"managedFields":null`+`},"spec":{"size":"S"}`), 200, "spec.size=S"),
-		apply("unknown field", m, config(`},"spec":{"sise":"L"}`), 400, ".spec.sise: field not declared in schema"),
-		apply("wrong type", m, config(`},"spec":{"size":1}`), 400, ".spec.size"),
-		apply("a port twice", m, config(`},"spec":{"ports":[{"name":"b"},{"name":"b"}]}`), 400, `ports`),
-		apply("a port without its key", m, config(`},"spec":{"ports":[{"port":1}]}`), 400, `ports`),
+		apply("unknown field", m, config(`},"spec":{"sise":"L"}`), 500, ".spec.sise: field not declared in schema"),
+		apply("wrong type", m, config(`},"spec":{"size":1}`), 500, ".spec.size"),
+		apply("a port twice", m, config(`},"spec":{"ports":[{"name":"b"},{"name":"b"}]}`), 500, `ports`),
+		apply("a port without its key", m, config(`},"spec":{"ports":[{"port":1}]}`), 500, `ports`),
 		apply("int64 overflow", m, config(`},"spec":{"big":9223372036854775808}`), 422, "spec.big", "FieldValueTypeInvalid spec.big"+notChecked+notChecked),
 		apply("enum", m+"&force=true", config(`},"spec":{"size":"XL"}`), 422, `spec.size: Unsupported value: "XL"`, "FieldValueNotSupported spec.size"+notChecked),
 		apply("strict duplicate", m+"&fieldValidation=Strict", config(`},"spec":{"text":"a","text":"b"}`), 400, `strict decoding error: duplicate field "spec.text"`),
@@ -145,7 +145,7 @@ func TestApply(t *testing.T) {
 		apply("no force", m+"&force=false", config(size), 409, "conflict with", "FieldManagerConflict .spec.size"),
 		apply("status by the main path", m, config(`},"status":{"phase":"x"}`), 200, "status= metadata.generation=1"),
 		at("/status", apply("status", m, config(`,"labels":{"a":"b"}},"spec":{"size":"L"},"status":{"phase":"x"}`), 200, "status.phase=x spec.size=S metadata.labels= metadata.generation=1 metadata.managedFields.0.manager=m metadata.managedFields.0.subresource=status metadata.managedFields.0.operation=Apply")),
-		at("/status", apply("status that isn't valid", m, config(`},"status":{"replicas":"x"}`), 400, ".status.replicas")),
+		at("/status", apply("status that isn't valid", m, config(`},"status":{"replicas":"x"}`), 500, ".status.replicas")),
 		apply("finalizer without a domain", m, config(`,"labels":{"a":"b"}`), 200, "metadata.labels.a=b"),
 	})
 	checkConflict(t, s)

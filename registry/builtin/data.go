@@ -105,7 +105,7 @@ func data(o Options) []registry.Type {
 			Fields:   []string{nameField}, Columns: persistentVolumeColumns, Default: set(defaultPersistentVolume), Validate: rules(validatePersistentVolume)},
 		{Names: names("", "v1", "PersistentVolumeClaim", "pvc"), New: of[corev1.PersistentVolumeClaim], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: specOnly},
-			Fields:   []string{nameField}, Columns: claimColumns, Default: set(defaultClaim), Validate: rules(validateClaim)},
+			Fields:   []string{nameField}, Columns: claimColumns, Default: set(defaultClaim), Prepare: prepare(prepareClaim), Validate: rules(validateClaim)},
 		{Names: names(storageGroup, "v1", "StorageClass", "sc"), New: of[storagev1.StorageClass], ClusterScoped: true, Awaited: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true},
 			Columns:  storageClassColumns, Default: set(defaultStorageClass), Validate: rules(validateStorageClass)},
@@ -160,7 +160,7 @@ func data(o Options) []registry.Type {
 			Strategy: registry.Strategy{CreateOnUpdate: true, NoGeneration: true}},
 
 		{Names: names(certificatesGroup, "v1", "CertificateSigningRequest", "csr"), New: of[certificatesv1.CertificateSigningRequest], ClusterScoped: true, Status: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, StatusResets: []string{"spec", "status.conditions"}},
+			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, Resets: []string{"spec"}, StatusResets: []string{"spec", "status.conditions"}},
 			Fields:   []string{"spec.signerName"}, Columns: requestColumns, Subresources: requestParts, ValidName: pathSegment,
 			Prepare: prepareRequest, Validate: rules(validateRequest)},
 		{Names: names(certificatesGroup, "v1", "ClusterTrustBundle"), New: of[certificatesv1.ClusterTrustBundle], ClusterScoped: true,
@@ -189,7 +189,7 @@ func data(o Options) []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true}},
 		{Names: inAPIExtensions(names(registrationGroup, "v1", "APIService")), New: of[apiregistrationv1.APIService], ClusterScoped: true, Status: true, ValidName: pathSegment,
 			Strategy: registry.Strategy{NoGeneration: true},
-			Columns:  apiServiceColumns, Validate: rules(validateAPIService)},
+			Columns:  apiServiceColumns, Default: set(defaultAPIService), Validate: rules(validateAPIService)},
 		{Names: names(migrationGroup, "v1", "StorageVersionMigration"), New: of[storagemigrationv1.StorageVersionMigration], ClusterScoped: true, Status: true, Columns: migrationColumns,
 			Strategy: registry.Strategy{NoGeneration: true}},
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // TestMergesAsUpstream compares by which keys lists merge, and which lists and structs are one value, with the schema that
-// upstream ships for apply configurations: an object with all fields has the same fields in both. Production code does
-// without that schema, which links all of client-go's apply configurations: see gotype's known lists.
+// upstream ships for apply configurations: an object with all fields has the same fields in both. So what gotype has of
+// Kubernetes' OpenAPI is of the release that k8s.io/api is of. Production code does without that schema: see gotype.Merging.
 func TestMergesAsUpstream(t *testing.T) {
 	upstream := applyconfigurations.NewTypeConverter(scheme.Scheme)
 	for _, line := range builtin.Lines() {
@@ -25,7 +25,7 @@ func TestMergesAsUpstream(t *testing.T) {
 			continue
 		}
 		t.Run(strings.ReplaceAll(apiVersion(line)+" "+line.Kind, "/", "."), func(t *testing.T) {
-			root, schemas, err := gotype.Of(reflect.TypeOf(line.New()))
+			root, schemas, err := gotype.Merging(reflect.TypeOf(line.New()))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -476,6 +476,15 @@ func migrationColumns() []column {
 	})}
 }
 
+// portOfHTTPS is where an APIService's service listens if it doesn't say.
+const portOfHTTPS = 443
+
+func defaultAPIService(s *apiregistrationv1.APIService) {
+	if s.Spec.Service != nil {
+		orPointTo(&s.Spec.Service.Port, portOfHTTPS)
+	}
+}
+
 func validateAPIService(s, _ *apiregistrationv1.APIService) (errs field.ErrorList) {
 	if want := s.Spec.Version + "." + s.Spec.Group; s.Name != want {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, "must be `spec.version+\".\"+spec.group`: \""+want+"\""))

@@ -56,8 +56,8 @@ func validatePersistentVolume(v, _ *corev1.PersistentVolume) (errs field.ErrorLi
 	return append(errs, validateQuantities(v.Spec.Capacity, spec.Child("capacity"))...)
 }
 
-func defaultClaim(c *corev1.PersistentVolumeClaim) {
-	defaultClaimTemplate(c)
+// prepareClaim completes what a claim is filled from. Its writer doesn't own what is added.
+func prepareClaim(c, _ *corev1.PersistentVolumeClaim, _ string) {
 	s := &c.Spec
 	switch { // one is the newer form of the other, which has no namespace
 	case s.DataSource != nil && s.DataSourceRef == nil:
@@ -67,8 +67,7 @@ func defaultClaim(c *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// defaultClaimTemplate completes a claim that is to be made.
-func defaultClaimTemplate(c *corev1.PersistentVolumeClaim) {
+func defaultClaim(c *corev1.PersistentVolumeClaim) {
 	orDefault(&c.Status.Phase, corev1.ClaimPending)
 	roundUp(c.Status.Capacity)
 	roundUp(c.Status.AllocatedResources)

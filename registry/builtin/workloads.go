@@ -67,7 +67,7 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 		c := &s.VolumeClaimTemplates[i]
 		orDefault(&c.APIVersion, "v1")
 		orDefault(&c.Kind, "PersistentVolumeClaim")
-		defaultClaimTemplate(c)
+		defaultClaim(c)
 	}
 }
 

@@ -6,7 +6,7 @@
 // formats, types that encode themselves, descriptions from SwaggerDoc methods, and the patch strategies in tags.
 //
 // What Kubernetes keeps in comments (+optional, +listType, +structType, +enum) isn't in a Go type at run time. So a list
-// is atomic unless a patchStrategy tag says that it's merged, or it's one of Kubernetes's own (see known.go), and a field
+// is atomic unless a patchStrategy tag says that it's merged, or it's one of Kubernetes's own (see kubernetes.go), and a field
 // is required unless it's a pointer or its JSON tag has omitempty or omitzero.
 //
 // Nothing is kept: callers cache. Nothing happens at init.

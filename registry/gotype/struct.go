@@ -30,35 +30,7 @@ func structSchema(t reflect.Type) (*spec.Schema, error) {
 			schema.Properties[name] = property
 		}
 	}
-	complete(&schema, knownName(Name(t)))
-	return &schema, nil
-}
-
-// complete adds what is known of one of Kubernetes's own types.
-func complete(schema *spec.Schema, known string) {
-	if known == "" {
-		return
-	}
-	if knownValues[known] {
-		schema.AddExtension(mapType, "atomic")
-	}
-	schema.Required = slices.DeleteFunc(schema.Required, func(name string) bool { return knownOptional[known+"."+name] })
-	for name, property := range schema.Properties {
-		if list, ok := knownLists[known+"."+name]; ok {
-			delete(property.Extensions, listMapKeys)
-			property.AddExtension(listType, list.kind)
-			if list.keys != nil {
-				property.AddExtension(listMapKeys, list.keys)
-			}
-		}
-		if kind, ok := knownFields[known+"."+name]; ok {
-			property.AddExtension(mapType, kind)
-		}
-		if value, ok := knownDefaults[known+"."+name]; ok {
-			property.Default = value
-		}
-		schema.Properties[name] = property
-	}
+	return &schema, complete(&schema, Name(t))
 }
 
 // isOneValue reports whether server-side apply takes a struct as one value. Kubernetes says so in a comment on the type

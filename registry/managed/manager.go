@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"strings"
 	"sync"
 
@@ -62,10 +63,6 @@ const lastAppliedAnnotation = "kubectl.kubernetes.io/last-applied-configuration"
 // Manager merges the objects of one kind, in one version and through one subresource, and records who set what.
 // It's safe for concurrent use.
 type Manager struct {
-	// Blank is an object before somebody makes it: what it has, a create doesn't own. Defaults to its kind alone. Set it before the
-	// Manager is used; nobody may change it then.
-	Blank map[string]any
-
 	gvk         schema.GroupVersionKind
 	apiVersion  string
 	subresource string
@@ -107,7 +104,7 @@ func (m *Manager) load() (*managedfields.FieldManager, error) {
 		if m.err = m.types.load(); m.err != nil {
 			return
 		}
-		m.fields, m.err = managedfields.NewDefaultCRDFieldManager(m.types, converter{m}, noDefaults{}, creater{},
+		m.fields, m.err = managedfields.NewDefaultCRDFieldManager(m.types, converter{m}, noDefaults{}, creater{m.types},
 			m.gvk, m.gvk.GroupVersion(), m.subresource, m.filters())
 	})
 	return m.fields, m.err
@@ -146,21 +143,20 @@ func (m *Manager) filters() map[fieldpath.APIVersion]fieldpath.Filter {
 // nobody may change. If the configuration changes nothing, the result equals live.
 //
 // Errors are Status errors: 409 Conflict, a cause per field; 400 for a configuration that is of another kind or
-// version, has managedFields, has an element of a list twice, or doesn't fit the types (kube-apiserver answers
-// 500 to the last two); 413 if one of them nests deeper than 500 levels or exceeds maxWidth; 500 if the live object can't be merged
-// or converted.
+// version or has managedFields; 413 if one of them nests deeper than 500 levels or exceeds maxWidth; 500, without a reason, if the
+// configuration has an element of a list twice or doesn't fit the types, and if the live object can't be merged or converted.
 // Source: apiserver's handlers/patch.go.
 func (m *Manager) Apply(live, applied map[string]any, manager string, force bool) (map[string]any, error) {
 	fields, err := m.load()
 	if err != nil {
-		return nil, m.internal(err)
+		return nil, internal(err)
 	}
 	config, err := m.configuration(applied)
 	if err != nil {
 		return nil, err
 	}
 	if len(live) == 0 {
-		live = m.empty()
+		live = m.types.empty(m.gvk)
 	}
 	before := recordOf(entriesOf(live))
 	old := newObject(plain(live), before.entries)
@@ -180,16 +176,11 @@ func (m *Manager) Apply(live, applied map[string]any, manager string, force bool
 	result := merged.(*object)
 	list, err := before.treeOf(result.managed)
 	if err != nil {
-		return nil, m.internal(err)
+		return nil, internal(err)
 	}
 	next := withManaged(copyTree(result.Object).(map[string]any), list)
 	KeepTimes(live, next)
 	return next, nil
-}
-
-// empty returns the object that a create starts from.
-func (m *Manager) empty() map[string]any {
-	return map[string]any{"apiVersion": m.apiVersion, "kind": m.gvk.Kind}
 }
 
 // configuration checks an applied configuration and makes it ready to be merged.
@@ -216,8 +207,7 @@ func (m *Manager) configuration(applied map[string]any) (*object, error) {
 	config := newObject(plain(applied), nil)
 	var err error
 	if config.typed, err = m.types.ObjectToTyped(config); err != nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("failed to create typed patch object (%s/%s; %v): %s",
-			clip.To(config.GetNamespace(), maxMessage), clip.To(config.GetName(), maxMessage), m.gvk, clip.To(err.Error(), maxMessage)))
+		return nil, internal(fmt.Errorf("failed to create typed patch object (%s/%s; %v): %w", config.GetNamespace(), config.GetName(), m.gvk, err))
 	}
 	return config, nil
 }
@@ -282,10 +272,8 @@ func (m *Manager) Update(live, next map[string]any, manager string, always bool)
 		return withManaged(next, nil)
 	case metadataOf(next) == nil || given == nil && sameObject(live, next):
 		return withManaged(next, before)
-	case len(live) == 0 && m.Blank != nil:
-		live = m.Blank
 	case len(live) == 0:
-		live = m.empty()
+		live = m.types.empty(m.gvk)
 	}
 	list, err := m.update(live, next, given, manager)
 	if err != nil {
@@ -332,11 +320,14 @@ func (m *Manager) fail(err error) error {
 	if errors.As(err, &status) {
 		return err
 	}
-	return m.internal(err)
+	return internal(err)
 }
 
-func (m *Manager) internal(err error) error {
-	return apierrors.NewInternalError(fmt.Errorf("objects of %v can't be merged: %s", m.gvk, clip.To(err.Error(), maxMessage)))
+// internal has the library's text, and no reason, as kube-apiserver's answer to errors that are no Status.
+func internal(err error) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: clip.To(err.Error(), maxMessage),
+	}}
 }
 
 // maxMessage bounds what of a client's words, or of a list of errors, comes back in a message, in bytes.
@@ -345,9 +336,9 @@ const maxMessage = 4096
 // converter is the library's way to other versions.
 type converter struct{ m *Manager }
 
-// ConvertToVersion returns the object itself if it's in that version. A version that has no types, because the
-// definition lost it, is answered so that the library forgets the entries of that version. (kube-apiserver
-// fails all applies to a custom resource with such an entry.)
+// ConvertToVersion returns the object itself if it's in that version. Of a version that there's no more, the library forgets the
+// entries of a Go type. For a custom resource it's an error that ends applies and that leaves the record of other writes as it
+// was, until the entry is gone. Source: apiextensions-apiserver's crConverter.
 func (c converter) ConvertToVersion(in runtime.Object, target runtime.GroupVersioner) (runtime.Object, error) {
 	gv, ok := target.(schema.GroupVersion)
 	if !ok {
@@ -360,7 +351,10 @@ func (c converter) ConvertToVersion(in runtime.Object, target runtime.GroupVersi
 	if o.GroupVersionKind().GroupVersion() == gv {
 		return in, nil
 	}
-	if gv.Group != c.m.gvk.Group || !c.m.types.knows(gv.String()) {
+	if !c.m.types.knows(gv.String()) {
+		if c.m.types.zero == nil {
+			return nil, fmt.Errorf("request to convert CR to an invalid group/version: %s", gv)
+		}
 		return nil, runtime.NewNotRegisteredErrForKind(c.m.apiVersion, gv.WithKind(c.m.gvk.Kind))
 	}
 	root, err := c.m.convert(o.Object, gv.String())
@@ -386,10 +380,10 @@ type noDefaults struct{}
 func (noDefaults) Default(runtime.Object) {}
 
 // creater makes the object from which "before-first-apply" is counted.
-type creater struct{}
+type creater struct{ types *Types }
 
-func (creater) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
-	return newObject(map[string]any{"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind}, nil), nil
+func (c creater) New(gvk schema.GroupVersionKind) (runtime.Object, error) {
+	return newObject(c.types.empty(gvk), nil), nil
 }
 
 var _ metav1.Object = (*object)(nil)

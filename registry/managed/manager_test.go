@@ -466,11 +466,11 @@ func TestRefused(t *testing.T) {
 		{"managedFields", "", "{apiVersion: example.com/v1, kind: Thing, metadata: {managedFields: [{manager: x}]}}", 400, "metadata.managedFields must be nil"},
 		{"empty managedFields", "", "{apiVersion: example.com/v1, kind: Thing, metadata: {managedFields: []}}", 400, "metadata.managedFields must be nil"},
 		{"metadata is a list", "", "{apiVersion: example.com/v1, kind: Thing, metadata: []}", 400, "metadata of the applied configuration must be an object"},
-		{"key twice", "", "{apiVersion: example.com/v1, kind: Thing, spec: {ports: [{port: 80}, {port: 80, protocol: TCP}]}}", 400, `duplicate entries for key [port=80,protocol="TCP"]`},
-		{"key missing", "", "{apiVersion: example.com/v1, kind: Thing, status: {conditions: [{status: x}]}}", 400, `.status.conditions: element 0: associative list with keys has an element that omits all key fields ["type"]`},
-		{"twice in a set", "", "{apiVersion: example.com/v1, kind: Thing, spec: {tags: [a, a]}}", 400, `.spec.tags: duplicate entries for key [="a"]`},
-		{"unknown field", "", "{apiVersion: example.com/v1, kind: Thing, spec: {sise: 1}}", 400, ".spec.sise: field not declared in schema"},
-		{"wrong type", "", "{apiVersion: example.com/v1, kind: Thing, spec: {size: big}}", 400, ".spec.size: expected numeric"},
+		{"key twice", "", "{apiVersion: example.com/v1, kind: Thing, spec: {ports: [{port: 80}, {port: 80, protocol: TCP}]}}", 500, `duplicate entries for key [port=80,protocol="TCP"]`},
+		{"key missing", "", "{apiVersion: example.com/v1, kind: Thing, status: {conditions: [{status: x}]}}", 500, `.status.conditions: element 0: associative list with keys has an element that omits all key fields ["type"]`},
+		{"twice in a set", "", "{apiVersion: example.com/v1, kind: Thing, spec: {tags: [a, a]}}", 500, `.spec.tags: duplicate entries for key [="a"]`},
+		{"unknown field", "", "{apiVersion: example.com/v1, kind: Thing, spec: {sise: 1}}", 500, ".spec.sise: field not declared in schema"},
+		{"wrong type", "", "{apiVersion: example.com/v1, kind: Thing, spec: {size: big}}", 500, ".spec.size: expected numeric"},
 		{"live doesn't fit", "spec: {size: big}", "{apiVersion: example.com/v1, kind: Thing, spec: {color: red}}", 500, "failed to convert new object"},
 	}
 	for _, test := range tests {
@@ -705,19 +705,34 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestLostVersion shows that entries of a version that is gone don't stand in the way.
+// TestLostVersion shows what an entry of a version that is gone does: it ends applies to a custom resource, as in
+// kube-apiserver, and other writes leave the record as it was. That of a Go type is forgotten.
 func TestLostVersion(t *testing.T) {
-	s := newStage(t, things(t))
-	s.run(step{do: "apply alice", body: "spec: {size: 1}"}, step{do: "update bob v2", body: "spec: {size: 1, color: red}"})
-	types := managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
+	build := func() (map[string]*spec.Schema, bool, error) {
 		definitions := map[string]*spec.Schema{}
 		managed.Define(definitions, gvk, parseSchema(t, thing))
 		return definitions, false, nil
-	})
-	s.managers[""] = managed.New(gvk, "", types, nil, nil)
-	s.run(step{do: "apply carol", body: "spec: {color: blue}"})
-	if got, want := s.owners(), []string{"alice Apply v1: .spec.size", "carol Apply v1: .spec.color"}; !slices.Equal(got, want) {
-		t.Errorf("owners are %q, want %q", got, want)
+	}
+	record := []string{"alice Apply v1: .spec.size", "bob Update v2: .spec.color"}
+	for name, test := range map[string]struct {
+		types *managed.Types
+		err   string
+		want  []string
+	}{
+		"custom resource": {managed.NewTypes(build), "request to convert CR to an invalid group/version: example.com/v2", record},
+		"Go type": {managed.NewGoTypes(func(string) map[string]any { return map[string]any{} }, build), "",
+			[]string{"alice Apply v1: .spec.size", "carol Apply v1: .spec.color", "dave Update v1: .spec.tags .spec.tags[=\"a\"]"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(t, things(t))
+			s.run(step{do: "apply alice", body: "spec: {size: 1}"}, step{do: "update bob v2", body: "spec: {size: 1, color: red}"})
+			s.managers[""] = managed.New(gvk, "", test.types, nil, nil)
+			s.run(step{do: "apply carol", body: "spec: {color: blue}", err: test.err})
+			s.run(step{do: "update dave", body: "spec: {size: 1, color: blue, tags: [a]}"})
+			if got := s.owners(); !slices.Equal(got, test.want) {
+				t.Errorf("owners are %q, want %q", got, test.want)
+			}
+		})
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 // Types says how the objects of one kind merge, in all its versions: which lists are maps or sets, and which
 // lists and maps are one value. The kind's managers share it. It's safe for concurrent use.
 type Types struct {
+	zero  func(apiVersion string) map[string]any // see NewGoTypes; nil for custom resources
 	build func() (definitions map[string]*spec.Schema, preserveUnknown bool, err error)
 
 	once        sync.Once
@@ -38,6 +39,24 @@ type Types struct {
 // preserveUnknown allows fields that no schema declares, in all of them; a schema can allow it for itself.
 func NewTypes(build func() (definitions map[string]*spec.Schema, preserveUnknown bool, err error)) *Types {
 	return &Types{build: build}
+}
+
+// NewGoTypes is NewTypes for a kind whose objects are values of Go types. zero returns such a value with nothing set, in one of the
+// versions, as a new tree. A new object is compared with it: what a Go type always writes, such as a struct without omitempty, is
+// nobody's unless there's something in it. An entry of a version that there's no more is dropped, as kube-apiserver does; that
+// of a custom resource is an error.
+func NewGoTypes(zero func(apiVersion string) map[string]any, build func() (definitions map[string]*spec.Schema, preserveUnknown bool, err error)) *Types {
+	return &Types{zero: zero, build: build}
+}
+
+// empty returns the object that a create starts from.
+func (t *Types) empty(gvk schema.GroupVersionKind) map[string]any {
+	tree, apiVersion := map[string]any{}, gvk.GroupVersion().String()
+	if t.zero != nil {
+		tree = t.zero(apiVersion)
+	}
+	tree["apiVersion"], tree["kind"] = apiVersion, gvk.Kind
+	return tree
 }
 
 // load builds the types at its first call.
@@ -169,6 +188,6 @@ func addMeta(s *spec.Schema) {
 
 // metaDefinitions describes metadata, as gotype does for Go types.
 func metaDefinitions() (map[string]*spec.Schema, error) {
-	_, definitions, err := gotype.Of(reflect.TypeFor[metav1.ObjectMeta]())
+	_, definitions, err := gotype.Merging(reflect.TypeFor[metav1.ObjectMeta]())
 	return definitions, err
 }
