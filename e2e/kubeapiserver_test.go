@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -145,12 +146,14 @@ func TestKubeAPIServerRefuses(t *testing.T) {
 		"--authorization-mode=Webhook":                              "Webhook",
 		"--feature-gates=Frob=true":                                 "Frob",
 		"--runtime-config=example.com/v1=true":                      "example.com",
-		"--enable-admission-plugins=PodSecurity":                    "PodSecurity",
+		"--enable-admission-plugins=ImagePolicyWebhook":             "ImagePolicyWebhook",
 		"--service-node-port-range=x":                               "--service-node-port-range",
 		"--insecure-port=8080":                                      "--insecure-port",
 		"--client-ca-file=" + filepath.Join(t.TempDir(), "missing"): "--client-ca-file",
 	} {
-		output, err := exec.Command(k.program, "--bind-address=127.0.0.1", "--secure-port="+freePort(t), "--cert-dir="+t.TempDir(), flag).CombinedOutput()
+		ctx, cancel := context.WithTimeout(t.Context(), patience) // a server that isn't refused serves on
+		output, err := exec.CommandContext(ctx, k.program, "--bind-address=127.0.0.1", "--secure-port="+freePort(t), "--cert-dir="+t.TempDir(), flag).CombinedOutput()
+		cancel()
 		var exit *exec.ExitError
 		if !asExit(err, &exit) || exit.ExitCode() != 1 {
 			t.Errorf("%s: %v\n%s", flag, err, output)
