@@ -144,6 +144,11 @@ clients: ## run Helm and Debian's kubectl 1.20 against the server; a module of i
 suites: ## run controller-runtime's tests and those of others, which use envtest, against the server; CI runs the quick ones
 	$(GO) -C conformance test -count 1 -timeout 3h -v ./suites -args -all
 
+.PHONY: kwok
+kwok: ## build kwok, which plays nodes, with what its nodes and pods go through, in bin/oracle; a module of its own
+	$(GO) -C conformance/kwok build -trimpath -o $(CURDIR)/bin/oracle/ sigs.k8s.io/kwok/cmd/kwok
+	d=$$($(GO) -C conformance/kwok list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage; install -D -m 644 -t bin/oracle/stages $$d/node/fast/node-*.yaml $$d/node/heartbeat-with-lease/node-*.yaml $$d/pod/fast/pod-*.yaml
+
 .PHONY: vuln
 vuln: ## look for known vulnerabilities in what is linked; asks a database on the network, so it's no part of ci
 	$(EACH) $(GO) run golang.org/x/vuln/cmd/govulncheck@latest ./...$(DONE)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts a cluster without machines on this server, until Ctrl-C:
 #
-#	make build oracle && examples/kwok/up.sh
+#	make build oracle kwok && examples/kwok/up.sh
 #
 # DIR (by default a directory that goes at the end) gets the data, the logs, and kubeconfig, an administrator's.
 set -euo pipefail
