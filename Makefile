@@ -144,10 +144,27 @@ clients: ## run Helm and Debian's kubectl 1.20 against the server; a module of i
 suites: ## run controller-runtime's tests and those of others, which use envtest, against the server; CI runs the quick ones
 	$(GO) -C conformance test -count 1 -timeout 3h -v ./suites -args -all
 
+# What upstream's programs don't bring: kubectl, kwok, and what nodes and pods of kwok's go through.
+KWOK_STAGES = $(shell $(GO) -C conformance/kwok list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage
+
 .PHONY: kwok
-kwok: ## build kwok, which plays nodes, with what its nodes and pods go through, in bin/oracle; a module of its own
-	$(GO) -C conformance/kwok build -trimpath -o $(CURDIR)/bin/oracle/ sigs.k8s.io/kwok/cmd/kwok
-	d=$$($(GO) -C conformance/kwok list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage; install -D -m 644 -t bin/oracle/stages $$d/node/fast/node-*.yaml $$d/node/heartbeat-with-lease/node-*.yaml $$d/pod/fast/pod-*.yaml
+kwok: ## build kwok, which plays nodes, and kubectl in bin/oracle; kwok is a module of its own
+	$(GO) -C conformance/kwok build -trimpath -o $(abspath $(ORACLE))/ sigs.k8s.io/kwok/cmd/kwok
+	$(GO) -C conformance build -trimpath -o $(abspath $(ORACLE))/ ./kubectl
+	install -D -m 644 -t $(ORACLE)/stages $(addprefix $(KWOK_STAGES)/,node/fast/node-initialize.yaml node/heartbeat-with-lease/node-heartbeat-with-lease.yaml pod/fast/pod-ready.yaml pod/fast/pod-complete.yaml pod/fast/pod-delete.yaml)
+
+.PHONY: conformance
+conformance: build ## run Kubernetes' own conformance tests against upstream's programs (ORACLE) and this tree, with kwok's nodes, and write docs/conformance.md; an hour at most, then again until none is left. ARGS="--only REGEXP" picks some
+	$(GO) -C conformance run ./kubernetes --programs $(abspath $(ORACLE)) --as pair --for 25m $(ARGS)
+	$(GO) -C conformance run ./kubernetes --programs $(abspath $(ORACLE)) --as ours --for 25m $(ARGS)
+
+.PHONY: conformance-quick
+conformance-quick: build ## run the fifty quickest of those about the API against this tree, some minutes; before each release
+	$(GO) -C conformance run ./kubernetes --programs $(abspath $(ORACLE)) --as ours --quickest 50
+
+.PHONY: rollout
+rollout: build ## measure a Deployment of 1,000 pods with upstream's controller manager and scheduler on upstream's programs (ORACLE) and on this tree, RUNS (3) times in turn
+	$(GO) -C conformance run ./rollout --programs $(abspath $(ORACLE)) --runs $(RUNS)
 
 .PHONY: vuln
 vuln: ## look for known vulnerabilities in what is linked; asks a database on the network, so it's no part of ci

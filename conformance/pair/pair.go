@@ -14,6 +14,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -52,6 +53,8 @@ type Server struct {
 	PID        int         // of kube-apiserver
 	EtcdPID    int
 
+	dir       string
+	authority *identity // of all certificates
 	processes []*process
 }
 
@@ -69,8 +72,8 @@ func Start(ctx context.Context, o Options) (s *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &Server{URL: "https://127.0.0.1:" + ports[0], Kubeconfig: filepath.Join(o.Dir, "kubeconfig")}
-	if err := s.credentials(o.Dir); err != nil {
+	s = &Server{URL: "https://127.0.0.1:" + ports[0], dir: o.Dir, Kubeconfig: filepath.Join(o.Dir, "kubeconfig")}
+	if err := s.credentials(); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -180,22 +183,15 @@ func (p *process) tail() string {
 	return strings.TrimSpace(string(text[max(0, len(text)-logTail):]))
 }
 
-// credentials writes an authority, the server's certificate, an administrator's, the key of ServiceAccounts, and the kubeconfig.
-func (s *Server) credentials(dir string) error {
-	authority, err := newIdentity(nil, &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+// credentials makes an authority, the server's certificate, the key of ServiceAccounts, and an administrator.
+func (s *Server) credentials() (err error) {
+	s.authority, err = newIdentity(nil, &x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
 	if err != nil {
 		return err
 	}
-	server, err := newIdentity(authority, &x509.Certificate{
+	server, err := newIdentity(s.authority, &x509.Certificate{
 		Subject: pkix.Name{CommonName: "kube-apiserver"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"localhost", "kubernetes.default.svc"},
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	})
-	if err != nil {
-		return err
-	}
-	admin, err := newIdentity(authority, &x509.Certificate{
-		Subject:  pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}},
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	if err != nil {
 		return err
@@ -204,27 +200,46 @@ func (s *Server) credentials(dir string) error {
 	if err != nil {
 		return err
 	}
-	in := func(name string) string { return filepath.Join(dir, name) }
-	kubeconfig := fmt.Sprintf(`apiVersion: v1
-kind: Config
-clusters: [{name: pair, cluster: {server: %q, certificate-authority: %q}}]
-users: [{name: admin, user: {client-certificate: %q, client-key: %q}}]
-contexts: [{name: pair, context: {cluster: pair, user: admin}}]
-current-context: pair
-`, s.URL, in("ca.crt"), in("admin.crt"), in("admin.key"))
 	for name, content := range map[string][]byte{
-		"ca.crt": authority.certificate, "ca.key": authority.privateKey, "server.crt": server.certificate, "server.key": server.privateKey,
-		"admin.crt": admin.certificate, "admin.key": admin.privateKey, "sa.key": accounts.privateKey, "kubeconfig": []byte(kubeconfig),
+		"ca.crt": s.authority.certificate, "server.crt": server.certificate, "server.key": server.privateKey, "sa.key": accounts.privateKey,
 	} {
-		if err := os.WriteFile(in(name), content, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.dir, name), content, 0o600); err != nil {
 			return err
 		}
 	}
+	admin, err := s.user(s.Kubeconfig, "admin", "system:masters")
+	if err != nil {
+		return err
+	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(authority.certificate)
+	pool.AppendCertsFromPEM(s.authority.certificate)
 	shown, err := tls.X509KeyPair(admin.certificate, admin.privateKey)
 	s.TLS = &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{shown}}
 	return err
+}
+
+// User writes a kubeconfig to a file: that of a user of these groups, with a certificate.
+func (s *Server) User(path, name string, groups ...string) error {
+	_, err := s.user(path, name, groups...)
+	return err
+}
+
+func (s *Server) user(path, name string, groups ...string) (*identity, error) {
+	user, err := newIdentity(s.authority, &x509.Certificate{
+		Subject:  pkix.Name{CommonName: name, Organization: groups},
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+	if err != nil {
+		return nil, err
+	}
+	text := base64.StdEncoding.EncodeToString
+	return user, os.WriteFile(path, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters: [{name: pair, cluster: {server: %q, certificate-authority-data: %s}}]
+users: [{name: %q, user: {client-certificate-data: %s, client-key-data: %s}}]
+contexts: [{name: pair, context: {cluster: pair, user: %[3]q}}]
+current-context: pair
+`, s.URL, text(s.authority.certificate), name, text(user.certificate), text(user.privateKey)), 0o600)
 }
 
 // identity is a certificate and its key, as PEM.

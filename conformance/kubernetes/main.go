@@ -1,0 +1,91 @@
+// Command kubernetes runs Kubernetes' own conformance tests against a cluster on this machine: kube-apiserver and etcd, upstream's
+// or ours in their place, with upstream's controller manager and scheduler and kwok's nodes, under RBAC, each part with an
+// identity of its own. `make conformance` runs both.
+//
+//	go run ./kubernetes --as pair
+//	go run ./kubernetes --as ours
+//
+// A run may be ended at any time, and the next one goes on where it was: a test's result is in testdata/AS.jsonl as soon as
+// there is one. Tests that need a real container stand in testdata/containers.txt, each with the reason, and aren't run. Each run
+// ends with docs/conformance.md, which has both results.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/conformance/cluster"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "kubernetes:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	as := flag.String("as", "ours", "whose kube-apiserver and etcd: pair (upstream's) or ours")
+	programs := flag.String("programs", "../bin/oracle", "directory with upstream's programs, kubectl and kwok")
+	program := flag.String("program", "../bin/apiserver-lite", "our program")
+	atOnce := flag.Int("at-once", 6, "how many tests run at the same time, but those that are Serial")
+	limit := flag.Duration("for", 50*time.Minute, "begin no further test after so long")
+	only := flag.String("only", "", "regular expression: run these tests, also if they have a result or need a container")
+	quickest := flag.Int("quickest", 0, "run so many tests of sig-api-machinery, those that were the quickest with the pair, also if they have a result")
+	flag.Parse()
+	if flag.NArg() > 0 || !slices.Contains(cluster.Sides, *as) {
+		return errors.New("--as is pair or ours, and there are no arguments")
+	}
+	wanted, err := regexp.Compile(*only)
+	if err != nil {
+		return fmt.Errorf("--only: %w", err)
+	}
+	e2e, err := filepath.Abs(filepath.Join(*programs, "e2e.test"))
+	if err != nil {
+		return err
+	}
+	tests, err := load(ctx, e2e)
+	if err != nil {
+		return err
+	}
+	var todo []string
+	switch {
+	case *only != "":
+		todo = tests.where(wanted.MatchString)
+	case *quickest > 0:
+		todo = tests.quickest(*quickest)
+	default:
+		todo = tests.where(func(name string) bool { return tests.left(*as, name) })
+	}
+	fmt.Printf("%d conformance tests, of which %d need a container; %d to run\n", len(tests.names), len(tests.containers), len(todo))
+	if len(todo) == 0 {
+		return tests.writeTable()
+	}
+	in, err := cluster.Start(ctx, cluster.Options{As: *as, Programs: *programs, Ours: *program, Nodes: fewNodes})
+	if err != nil {
+		return err
+	}
+	r := &runner{tests: tests, side: *as, e2e: e2e, in: in}
+	failed, err := r.all(ctx, todo, *atOnce, time.Now().Add(*limit))
+	if err := errors.Join(err, in.Stop(), tests.writeTable()); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return fmt.Errorf("%d tests failed that passed with the pair", len(failed))
+	}
+	if left := tests.where(func(name string) bool { return tests.left(*as, name) }); len(left) > 0 && *only == "" && *quickest == 0 {
+		return fmt.Errorf("%d tests are left: run it again", len(left))
+	}
+	return nil
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestParse: what is taken from what e2e.test prints.
+func TestParse(t *testing.T) {
+	const end = "\n\nRan 1 of 3206 Specs in 12.500 seconds\n"
+	for _, tt := range []struct {
+		name, out string
+		ok        bool
+		want      result
+	}{
+		{"passed", "SSSS•SSS" + end + "SUCCESS! -- 1 Passed | 0 Failed | 0 Pending | 3205 Skipped\nPASS\n", true, result{Name: "x", Passed: true, Seconds: 12.5}},
+		{"failed", "  [FAILED] in [It] - /x/job.go:296 @ 11/23/26\n  << Timeline\n\n  [FAILED] timed out\n  waiting\n  In [It] at: /x/job.go:296\n---" + end + "FAIL! -- 0 Passed | 1 Failed | 0 Pending | 3205 Skipped\n", true,
+			result{Name: "x", Seconds: 12.5, Reason: "timed out waiting"}},
+		{"skipped by itself", "  [SKIPPED] no provider\n  In [BeforeEach] at: /x.go:1\n\nRan 0 of 3206 Specs in 0.100 seconds\nSUCCESS! -- 0 Passed | 0 Failed | 0 Pending | 3206 Skipped\n", true,
+			result{Name: "x", Seconds: 0.1, Reason: "no provider"}},
+		{"two of that name", "\nRan 2 of 3206 Specs in 1.000 seconds\nSUCCESS! -- 2 Passed | 0 Failed | 0 Pending | 3204 Skipped\n", true,
+			result{Name: "x", Seconds: 1, Reason: "no test, or more than one, was selected by the name"}},
+		{"a long reason is cut between characters", "  [FAILED] " + strings.Repeat("ä", reasonLength) + "\n  In [It]" + end + "FAIL! -- 0 Passed | 1 Failed |", true,
+			result{Name: "x", Seconds: 12.5, Reason: strings.Repeat("ä", reasonLength/2)}},
+		{"cut off", "SSSS", false, result{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got, ok := parse("x", tt.out); ok != tt.ok || got != tt.want {
+				t.Errorf("got %+v, %v; want %+v, %v", got, ok, tt.want, tt.ok)
+			}
+		})
+	}
+}
+
+// TestQuickest: those of the API machinery that passed with the pair, the quickest first.
+func TestQuickest(t *testing.T) {
+	all := &tests{names: []string{"[sig-api-machinery] a", "[sig-api-machinery] b", "[sig-api-machinery] c", "[sig-api-machinery] d", "[sig-apps] e"}, results: map[string]map[string]result{"pair": {
+		"[sig-api-machinery] a": {Passed: true, Seconds: 3}, "[sig-api-machinery] b": {Passed: true, Seconds: 1},
+		"[sig-api-machinery] c": {Seconds: 0.1}, "[sig-apps] e": {Passed: true, Seconds: 0.1},
+	}}}
+	if got := all.quickest(5); !slices.Equal(got, []string{"[sig-api-machinery] b", "[sig-api-machinery] a"}) {
+		t.Errorf("got %q", got)
+	}
+}

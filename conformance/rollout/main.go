@@ -1,0 +1,152 @@
+// Command rollout measures what a Deployment of a thousand pods costs: on upstream's kube-apiserver and etcd, and on ours in
+// their place, in turn, with upstream's controller manager and scheduler and a hundred nodes of kwok's.
+//
+//	go run ./rollout --runs 3
+//
+// It prints the seconds until all pods run, and of kube-apiserver and etcd together the seconds of CPU meanwhile and the most
+// memory that they had.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/conformance/cluster"
+)
+
+const (
+	manifest = "../examples/kwok/web.yaml"
+	nodes    = 100
+	patience = "10m" // for the rollout
+)
+
+// cost is what a run costs.
+type cost struct {
+	seconds, cpu float64
+	memory       float64 // MB
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "rollout:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	programs := flag.String("programs", "../bin/oracle", "directory with upstream's programs, kubectl and kwok")
+	ours := flag.String("program", "../bin/apiserver-lite", "our program")
+	runs := flag.Int("runs", 3, "how often each is measured")
+	flag.Parse()
+	if flag.NArg() > 0 || *runs < 1 {
+		return errors.New("--runs is at least 1, and there are no arguments")
+	}
+	all := map[string][]cost{}
+	for i := range *runs {
+		for _, as := range cluster.Sides {
+			c, err := measure(ctx, cluster.Options{As: as, Programs: *programs, Ours: *ours, Nodes: nodes})
+			if err != nil {
+				return fmt.Errorf("%s: %w", as, err)
+			}
+			fmt.Printf("run %d, %s: %.1f s, %.1f s of CPU, %.0f MB\n", i+1, as, c.seconds, c.cpu, c.memory)
+			all[as] = append(all[as], c)
+		}
+	}
+	fmt.Println("\n| 1,000 pods, medians | s | CPU s | MB |\n|---|---|---|---|")
+	for _, as := range cluster.Sides {
+		of := func(figure func(cost) float64) float64 {
+			var values []float64
+			for _, c := range all[as] {
+				values = append(values, figure(c))
+			}
+			slices.Sort(values)
+			return values[len(values)/2]
+		}
+		fmt.Printf("| %s | %.1f | %.1f | %.0f |\n", as, of(func(c cost) float64 { return c.seconds }), of(func(c cost) float64 { return c.cpu }), of(func(c cost) float64 { return c.memory }))
+	}
+	return nil
+}
+
+// measure starts a cluster and rolls the Deployment out.
+func measure(ctx context.Context, o cluster.Options) (spent cost, err error) {
+	c, err := cluster.Start(ctx, o)
+	if err != nil {
+		return cost{}, err
+	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
+	pids := []int{c.Server.PID, c.Server.EtcdPID}
+	before, begun := time.Duration(0), time.Now()
+	for _, pid := range pids {
+		used, err := cpu(pid)
+		if err != nil {
+			return cost{}, err
+		}
+		before += used
+	}
+	if _, err := c.Kubectl(ctx, "", "apply", "-f", manifest); err != nil {
+		return cost{}, err
+	}
+	if _, err := c.Kubectl(ctx, "", "--namespace=web", "rollout", "status", "deployment/web", "--timeout="+patience); err != nil {
+		return cost{}, err
+	}
+	spent = cost{seconds: time.Since(begun).Seconds(), cpu: -before.Seconds()}
+	for _, pid := range pids {
+		used, err := cpu(pid)
+		if err != nil {
+			return cost{}, err
+		}
+		most, err := memory(pid)
+		if err != nil {
+			return cost{}, err
+		}
+		spent.cpu += used.Seconds()
+		spent.memory += most
+	}
+	return spent, nil
+}
+
+// cpu is what a process has used, all its threads, in ticks of a hundredth of a second.
+func cpu(pid int) (time.Duration, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:]) // the name before may have spaces
+	const utime, stime, tick = 11, 12, 10 * time.Millisecond
+	var sum time.Duration
+	for _, i := range []int{utime, stime} {
+		ticks, err := strconv.Atoi(string(fields[i]))
+		if err != nil {
+			return 0, err
+		}
+		sum += time.Duration(ticks) * tick
+	}
+	return sum, nil
+}
+
+// memory is the most that a process has had in memory, in MB.
+func memory(pid int) (float64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		var kb float64
+		if n, _ := fmt.Sscanf(line, "VmHWM: %f kB", &kb); n == 1 {
+			return kb / 1000, nil
+		}
+	}
+	return 0, fmt.Errorf("/proc/%d/status has no VmHWM", pid)
+}
