@@ -29,14 +29,14 @@ var kept = []string{"type", "format", "required", "x-kubernetes-list-type", "x-k
 var stable = regexp.MustCompile(`__v\d+_openapi\.json$`)
 
 func main() {
-	files, err := filepath.Glob(os.Args[1] + "/*.json")
+	files, err := os.ReadDir(os.Args[1])
 	if err != nil {
 		log.Fatal(err)
 	}
 	cut := map[string]object{}
 	for _, file := range files {
-		if stable.MatchString(file) {
-			cutDocument(file, cut)
+		if stable.MatchString(file.Name()) {
+			cutDocument(filepath.Join(os.Args[1], file.Name()), cut)
 		}
 	}
 	var out bytes.Buffer
