@@ -21,7 +21,7 @@ PEER      = v1$(patsubst v0%,%,$(shell $(GO) -C bench/peer list -m -f '{{.Versio
 # The build's commit is left out in a clone that git doesn't read, such as another user's.
 VCS       := $(if $(shell git rev-parse HEAD 2>/dev/null),auto,false)
 
-# Before and after what is done in every module of the repo, but for conformance/clients and bench/peer, whose dependencies take
+# Before and after what is done in every module of the repo, but for conformance/clients, conformance/aggregation and bench/peer, whose dependencies take
 # long to build: their own targets vet them.
 MODULES = . $(patsubst %/go.mod,%,$(wildcard */go.mod conformance/etcd35/go.mod examples/*/go.mod))
 EACH    = @set -e; for m in $(MODULES); do echo "in $$m"; (cd $$m;
@@ -47,7 +47,7 @@ build: ## leave a stripped binary in bin/apiserver-lite
 	$(BUILD) -o $(BIN)/apiserver-lite .
 
 .PHONY: test
-test: ## run the tests of every module but those of peer and clients, with the race detector
+test: ## run the tests of every module but those of peer, clients and aggregation, with the race detector
 	$(EACH) $(GO) test -race -timeout 20m $$([ $$m = . ] || echo -count 1) ./...$(DONE) # a module sees no change of the server that its tests build
 
 .PHONY: check
@@ -139,6 +139,10 @@ differential-definitions: build peer ## send some 600 requests about definitions
 .PHONY: clients
 clients: ## run Helm and Debian's kubectl 1.20 against the server; a module of its own, and no part of ci
 	$(GO) -C conformance/clients vet ./... && $(GO) -C conformance/clients test -count 1 -v ./...
+
+.PHONY: aggregation
+aggregation: peer ## run upstream's sample-apiserver behind the server, as an aggregated API server; a module of its own, and no part of ci
+	$(GO) -C conformance/aggregation vet ./... && $(GO) -C conformance/aggregation test -count 1 -v ./...
 
 .PHONY: suites
 suites: ## run controller-runtime's tests and those of others, which use envtest, against the server; CI runs the quick ones

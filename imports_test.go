@@ -61,7 +61,8 @@ var floors = []floor{
 	{"admission/policy", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission/webhook", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/..."}},
-	{"server", []string{"fair", "selectors", "watchstream", "kubeproto", "storage", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"aggregator", []string{"fair", "internal/private", "registry", "registry/clip", "registry/hookclient", "storage", "storage/cacher"}},
+	{"server", []string{"aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"selectors", "watchstream"}},

@@ -314,7 +314,8 @@ func flagGroups(f *flags) []flagGroup {
 	set.BoolVar(&s.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
 	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
 	s.Plugins.AddFlags(set)
-	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which webhooks may be called besides public addresses")
+	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which webhooks and aggregated API servers may be called besides public addresses")
+	s.Aggregation.AddFlags(group("Aggregated API servers"))
 
 	set = group("TLS and tokens")
 	set.BoolVar(&s.TLS, "tls", false, "serve HTTPS with a certificate made for it, tls.crt in the data directory")

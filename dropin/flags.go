@@ -22,10 +22,10 @@ const (
 )
 
 // unused are the flags of kube-apiserver 1.37 that have no effect here, by what they take. Most are about parts of a cluster that
-// this server doesn't have: kubelets, peers, an aggregator, limits that are others here.
+// this server doesn't have: kubelets, peers, limits that are others here.
 var unused = map[kind]string{
 	aBool: `aggregator-reject-forwarding-redirect allow-privileged audit-webhook-batch-throttle-enable audit-webhook-truncate-enabled
-		contention-profiling emulation-forward-compatible enable-aggregator-routing enable-bootstrap-token-auth enable-garbage-collector
+		contention-profiling emulation-forward-compatible enable-bootstrap-token-auth enable-garbage-collector
 		enable-logs-handler encryption-provider-config-automatic-reload log-json-split-stream log-text-split-stream
 		permit-address-sharing permit-port-sharing profiling runtime-config-emulation-forward-compatible
 		service-account-extend-token-expiration service-account-lookup shutdown-send-retry-after watch-cache`,
@@ -44,7 +44,7 @@ var unused = map[kind]string{
 		etcd-servers-overrides external-hostname
 		kubelet-certificate-authority kubelet-client-certificate kubelet-client-key kubelet-preferred-address-types log-json-info-buffer-size
 		log-text-info-buffer-size logging-format min-compatibility-version peer-advertise-ip peer-advertise-port peer-ca-file
-		proxy-client-cert-file proxy-client-key-file show-hidden-metrics-for-version
+		show-hidden-metrics-for-version
 		storage-backend storage-media-type tracing-config-file vmodule watch-cache-sizes`,
 }
 

@@ -135,6 +135,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	s.Access.AddFlags(set)
 	s.Audit.AddFlags(set)
 	s.Plugins.AddFlags(set)
+	s.Aggregation.AddFlags(set)
 	addOthers(set, &a.Unused)
 	return set
 }

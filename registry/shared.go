@@ -207,14 +207,28 @@ func (d *definitions) catchUp() {
 }
 
 // followPause is how long follow waits before it watches again, after a watch that couldn't begin: short, because
-// definitions of other processes aren't served meanwhile.
+// definitions of other processes, for example, aren't served meanwhile.
 const followPause = 100 * time.Millisecond
 
 // follow serves what other processes write to definitions, and ends the watches that depend on it, until ctx ends.
-func (d *definitions) follow(ctx context.Context) {
-	view, frames := d.res.storage.view, []byte(nil)
+func (d *definitions) follow(ctx context.Context) { d.res.follow(ctx, d.catchUp) }
+
+// Follow calls changed at the beginning, and whenever objects with a prefix have changed, until ctx ends. Changes that come
+// close together may be one call. A prefix that no resource has never changes.
+func (r *Registry) Follow(ctx context.Context, p storage.Prefix, changed func()) {
+	if e := r.Catalog().Prefix(p); e != nil {
+		e.res.follow(ctx, changed)
+		return
+	}
+	changed()
+	<-ctx.Done()
+}
+
+// follow is Follow for the objects of the resource. Its stored version mustn't change meanwhile.
+func (r *resource) follow(ctx context.Context, changed func()) {
+	view, frames := r.storage.view, []byte(nil)
 	for ctx.Err() == nil {
-		cursor, err := d.res.cache.Open(ctx, cacher.WatchOptions{View: view, Start: cacher.StartAfter, After: d.registry.cacher.Position()})
+		cursor, err := r.cache.Open(ctx, cacher.WatchOptions{View: view, Start: cacher.StartAfter, After: r.registry.cacher.Position()})
 		if err != nil { // all that was there was replaced just now
 			select {
 			case <-time.After(followPause):
@@ -224,7 +238,7 @@ func (d *definitions) follow(ctx context.Context) {
 		}
 		for err == nil {
 			var news <-chan struct{}
-			d.catchUp()
+			changed()
 			if frames, news, err = cursor.Next(ctx, frames[:0]); err == nil && news != nil {
 				select {
 				case <-news:

@@ -100,7 +100,7 @@ func BenchmarkDiscovery(b *testing.B) {
 	b.Run("built", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := buildDiscovery(s.in.registry.Catalog()); err != nil {
+			if _, err := buildDiscovery(s.in.aggregator.Groups(s.in.registry.Catalog())); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/apiserver-lite/apiserver-lite/aggregator"
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
@@ -41,13 +42,13 @@ type discovered interface {
 
 // serveCoreVersions serves /api: the versions of the core group.
 func (h *handler) serveCoreVersions(w *response, r *http.Request) error {
-	return h.serveDiscovery(w, r, "api", func(c *registry.Catalog) discovered {
+	return h.serveDiscovery(w, r, "api", func(groups []aggregator.Group) discovered {
 		doc := &metav1.APIVersions{
 			TypeMeta:                   metav1.TypeMeta{Kind: "APIVersions"},
 			Versions:                   []string{},
 			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: r.Host}},
 		}
-		for _, g := range c.Groups {
+		for _, g := range groups {
 			for _, v := range g.Versions {
 				if g.Name == "" {
 					doc.Versions = append(doc.Versions, v.Name)
@@ -60,9 +61,9 @@ func (h *handler) serveCoreVersions(w *response, r *http.Request) error {
 
 // serveGroups serves /apis: all groups but the core one.
 func (h *handler) serveGroups(w *response, r *http.Request) error {
-	return h.serveDiscovery(w, r, "apis", func(c *registry.Catalog) discovered {
+	return h.serveDiscovery(w, r, "apis", func(groups []aggregator.Group) discovered {
 		doc := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
-		for _, g := range c.Groups {
+		for _, g := range groups {
 			if g.Name != "" {
 				doc.Groups = append(doc.Groups, apiGroup(g))
 			}
@@ -73,7 +74,7 @@ func (h *handler) serveGroups(w *response, r *http.Request) error {
 
 // serveDiscovery serves /api and /apis in the form that the client wants: everything at once, or the
 // list from which older clients go on.
-func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list func(*registry.Catalog) discovered) error {
+func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list func([]aggregator.Group) discovered) error {
 	w.Header().Add("Vary", "Accept")
 	media, err := negotiate(r.Header.Values("Accept"), acceptDiscovery)
 	if err != nil {
@@ -81,9 +82,10 @@ func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list
 	}
 	catalog := h.registry.Catalog()
 	if media != aggregatedJSON && media != aggregatedProtobuf {
-		return w.writeDiscovered(r, media, list(catalog))
+		return w.writeDiscovered(r, media, list(h.aggregator.Groups(catalog)))
 	}
-	built, err := h.discovery.get(r.Context(), catalog, buildDiscovery)
+	of := documented{catalog.Hash, h.aggregator.State()}
+	built, err := h.discovery.get(r.Context(), of, func() (map[string]*document, error) { return buildDiscovery(h.aggregator.Groups(catalog)) })
 	if err != nil {
 		return err
 	}
@@ -94,7 +96,7 @@ func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list
 // serveGroup serves /apis/{group}.
 func (h *handler) serveGroup(w *response, r *http.Request) error {
 	name := chi.URLParam(r, "group")
-	for _, g := range h.registry.Catalog().Groups {
+	for _, g := range h.aggregator.Groups(h.registry.Catalog()) {
 		if g.Name == name && name != "" {
 			doc := apiGroup(g)
 			doc.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
@@ -149,7 +151,7 @@ func encodeProtobuf(doc discovered) ([]byte, error) {
 	return kubeproto.TypeOf(apiVersion, kind.Kind).Append(nil, message), err
 }
 
-func apiGroup(g registry.Group) metav1.APIGroup {
+func apiGroup(g aggregator.Group) metav1.APIGroup {
 	out := metav1.APIGroup{Name: g.Name}
 	for _, v := range g.Versions {
 		out.Versions = append(out.Versions, metav1.GroupVersionForDiscovery{GroupVersion: groupVersion(g.Name, v.Name), Version: v.Name})
@@ -195,7 +197,7 @@ func resourceList(group string, v registry.Version) *metav1.APIResourceList {
 func documentName(root string, media mediaType) string { return root + " " + string(media) }
 
 // buildDiscovery builds the aggregated documents, each as JSON and as protobuf: "api" has the core group, "apis" all others.
-func buildDiscovery(c *registry.Catalog) (map[string]*document, error) {
+func buildDiscovery(groups []aggregator.Group) (map[string]*document, error) {
 	lists := map[string]*apidiscovery.APIGroupDiscoveryList{}
 	for _, root := range []string{"api", "apis"} {
 		lists[root] = &apidiscovery.APIGroupDiscoveryList{
@@ -203,14 +205,18 @@ func buildDiscovery(c *registry.Catalog) (map[string]*document, error) {
 			Items:    []apidiscovery.APIGroupDiscovery{},
 		}
 	}
-	for _, g := range c.Groups {
+	for _, g := range groups {
 		root := "apis"
 		if g.Name == "" {
 			root = "api"
 		}
 		item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}
 		for _, v := range g.Versions {
-			item.Versions = append(item.Versions, versionDiscovery(v))
+			if v.Remote != nil {
+				item.Versions = append(item.Versions, v.Remote.Discovery())
+			} else {
+				item.Versions = append(item.Versions, versionDiscovery(*v.Local))
+			}
 		}
 		lists[root].Items = append(lists[root].Items, item)
 	}

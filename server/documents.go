@@ -9,7 +9,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/aggregator"
 )
 
 // document is something that clients fetch again and again, and that changes only with the catalog.
@@ -25,45 +25,51 @@ func newDocument(body []byte) *document {
 
 func (d *document) hash() string { return strings.Trim(d.etag, `"`) }
 
-// documents keeps the discovery documents of one catalog. They're built when they're first asked for, not at start or
+// documented is what the discovery documents are about: a catalog, by its hash, and what other servers have.
+type documented struct {
+	catalog string
+	others  aggregator.State
+}
+
+// documents keeps the discovery documents of one state. They're built when they're first asked for, not at start or
 // when a definition changes.
 type documents struct {
 	building semaphore // one request builds; the others wait for what it builds
 
 	mu    sync.Mutex // guards the following
-	of    string     // the catalog's hash
+	of    documented
 	built map[string]*document
 }
 
 func newDocuments() *documents { return &documents{building: make(semaphore, 1)} }
 
-// get returns the documents of a catalog by their names. The wait for those that another request builds ends with ctx.
-func (d *documents) get(ctx context.Context, c *registry.Catalog, build func(*registry.Catalog) (map[string]*document, error)) (map[string]*document, error) {
-	if built := d.find(c); built != nil {
+// get returns the documents of a state by their names. The wait for those that another request builds ends with ctx.
+func (d *documents) get(ctx context.Context, of documented, build func() (map[string]*document, error)) (map[string]*document, error) {
+	if built := d.find(of); built != nil {
 		return built, nil
 	}
 	if err := d.building.acquire(ctx); err != nil {
 		return nil, err
 	}
 	defer d.building.leave()
-	if built := d.find(c); built != nil { // another request built them
+	if built := d.find(of); built != nil { // another request built them
 		return built, nil
 	}
-	built, err := build(c)
+	built, err := build()
 	if err != nil {
 		return nil, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.of, d.built = c.Hash, built
+	d.of, d.built = of, built
 	return built, nil
 }
 
-// find returns the documents if they're those of the catalog, or nil.
-func (d *documents) find(c *registry.Catalog) map[string]*document {
+// find returns the documents if they're those of the state, or nil.
+func (d *documents) find(of documented) map[string]*document {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.of != c.Hash {
+	if d.of != of {
 		return nil
 	}
 	return d.built

@@ -22,7 +22,7 @@ func TestDocumentsWaitEnds(t *testing.T) {
 			d := newDocuments()
 			d.building <- struct{}{}
 			return d.building.leave, func(ctx context.Context) error {
-				_, err := d.get(ctx, catalog, func(*registry.Catalog) (map[string]*document, error) {
+				_, err := d.get(ctx, documented{catalog: catalog.Hash}, func() (map[string]*document, error) {
 					return map[string]*document{}, nil
 				})
 				return err

@@ -13,8 +13,10 @@ import (
 
 	"github.com/google/uuid"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/aggregator"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/fair"
@@ -40,7 +42,9 @@ type handler struct {
 	pulse     *pulse // nil: no other process uses the store
 	snapshots *snapshots
 	members   *cluster // nil unless the store has several
-	routes    http.Handler
+	// aggregator knows what other servers have; nil: none has anything.
+	aggregator *aggregator.Aggregator
+	routes     http.Handler
 }
 
 // gate is what a request passes before its route.
@@ -77,6 +81,7 @@ type call struct {
 	verb        string     // as kube-apiserver's metrics name it; "" outside of resources
 	endpoint    *registry.Endpoint
 	subresource string
+	foreign     schema.GroupVersion // that another server has; zero if this one answers
 }
 
 // sitting is what a request has of what all share.
@@ -196,6 +201,10 @@ func (h *handler) serve(w *response, r *http.Request) {
 	}
 	if err != nil {
 		w.fail(r, err)
+		return
+	}
+	if to := h.aggregator.Route(identified.URL.Path); to != nil {
+		handle(func(w *response, r *http.Request) error { return h.serveAggregated(w, r, to) })(w, identified)
 		return
 	}
 	h.routes.ServeHTTP(w, identified)

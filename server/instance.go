@@ -21,6 +21,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/admission"
+	"github.com/apiserver-lite/apiserver-lite/aggregator"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -66,6 +67,8 @@ type instance struct {
 	admission   *admission.Chain
 	audit       *audit.Log // nil: nothing is audited
 	controllers *controllers.Controllers
+	proxy       *aggregator.Certificate // of the aggregator
+	aggregator  *aggregator.Aggregator
 	sweeper     *watchstream.Sweeper
 	snapshots   *snapshots  // nil unless ephemeral
 	ready       atomic.Bool // all is up
@@ -116,8 +119,8 @@ type loops struct {
 	waitingFor atomic.Value // a string: what close waits for, for the log
 }
 
-// maxLoops is how many loops may end by themselves: HTTP, feed, registry, controllers, compaction and election.
-const maxLoops = 6
+// maxLoops is how many loops may end by themselves: HTTP, feed, registry, controllers, compaction, election and aggregator.
+const maxLoops = 7
 
 // open brings everything up. The order matters. Whatever can be refused of flags and files is refused, and the port is taken,
 // before there is a data directory: a start that is refused leaves nothing. etcd locks the directory before we write files into it.
@@ -149,6 +152,9 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		}
 	}()
 	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Admin: tokens.has, Log: in.log}); err != nil {
+		return nil, err
+	}
+	if in.proxy, err = aggregator.ReadCertificate(s.Aggregation, in.log); err != nil {
 		return nil, err
 	}
 	if err := in.openFront(s, tokens, certificate); err != nil {
@@ -245,6 +251,7 @@ func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err er
 	builtin.Register(in.registry, kinds)
 	in.hasService = s.Builtin == builtin.All
 	in.system = s.System.On
+	in.aggregator = aggregator.New(s.Aggregation, aggregator.Wiring{Registry: in.registry, Certificate: in.proxy, Policy: in.registry.Network().Policy, Priority: s.priorities(), Log: in.log})
 	if in.admission, err = admission.New(plugins); err != nil {
 		return nil, err
 	}
@@ -271,7 +278,9 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 		in.stepDown = in.startReplica(background)
 	} else {
 		in.run(background, "controllers", in.controllers.Run)
+		in.background.Go(func() { in.aggregator.Act(background) })
 	}
+	in.run(background, "aggregator", in.aggregator.Run)
 	if in.remote != nil && s.Etcd.CompactionInterval != remote.Never {
 		in.run(background, "compaction", func(ctx context.Context) error { return in.compact(ctx, s) })
 	}
@@ -373,6 +382,7 @@ func (in *instance) closeAll() error {
 		in.waitingFor.Store("calls of webhooks")
 		errs = append(errs, in.admission.Close())
 	}
+	in.aggregator.Close()
 	in.access.Close()
 	in.waitingFor.Store("the audit log")
 	errs = append(errs, in.audit.Close())

@@ -188,13 +188,9 @@ func enter(ctx context.Context, l *fair.Level, f fair.Flow, n int, wait time.Dur
 
 // takeSeat gives a request seats until it's answered. It waits for a quarter of its time at most.
 func (h *handler) takeSeat(w *response, r *http.Request, class requestClass, n int) error {
-	wait := readDeadline / waitShare
-	if deadline, ok := r.Context().Deadline(); ok {
-		wait = time.Until(deadline) / waitShare
-	}
 	at := h.classify(w, r)
 	if at.level != nil {
-		seat, err := at.level.Enter(r.Context(), at.flow, n, wait)
+		seat, err := at.level.Enter(r.Context(), at.flow, n, waitFor(r.Context()))
 		if err != nil {
 			return h.refuseSeat(at, err)
 		}
@@ -215,6 +211,14 @@ func (h *handler) refuseSeat(at classified, err error) error {
 	}
 	h.metrics.rejected.WithLabelValues(at.name, at.schema, reason).Inc()
 	return err
+}
+
+// waitFor returns how long a request may wait for a seat.
+func waitFor(ctx context.Context) time.Duration {
+	if deadline, ok := ctx.Deadline(); ok {
+		return time.Until(deadline) / waitShare
+	}
+	return readDeadline / waitShare
 }
 
 // leaveSeat gives back what takeSeat took, if it did. The handler calls it at the end, and the response when the answer
@@ -285,16 +289,10 @@ func (h *handler) enterWait(next http.Handler) http.Handler {
 // enterClass serves a request if the server is ready, when it has a seat. All but watches get a deadline. A body is read
 // before, so that one that doesn't come takes no seat.
 func (h *handler) enterClass(w *response, r *http.Request, class requestClass, next http.Handler) error {
-	if w.lobby {
-		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "too many connections are open, please try again later")
-	}
-	if err := h.inflight.enter(class); err != nil {
+	if err := h.comeIn(w, class); err != nil {
 		return err
 	}
 	defer h.inflight.leave(class)
-	if !h.ready() {
-		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the server is still reading what it stored, please try again")
-	}
 	w.flow = h.flowOf(r)
 	defer w.leaveSeat()
 	if class == classWatch {
@@ -315,6 +313,21 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 		return err
 	}
 	next.ServeHTTP(w, r)
+	return nil
+}
+
+// comeIn counts a request, or says why it can't be served now. Each nil must be followed by the end of inflight.enter.
+func (h *handler) comeIn(w *response, class requestClass) error {
+	if w.lobby {
+		return retryLater(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable, "too many connections are open, please try again later")
+	}
+	if err := h.inflight.enter(class); err != nil {
+		return err
+	}
+	if !h.ready() {
+		h.inflight.leave(class)
+		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the server is still reading what it stored, please try again")
+	}
 	return nil
 }
 

@@ -194,7 +194,11 @@ func (m *metrics) labels(e *registry.Endpoint) resourceLabels {
 	if e == nil {
 		return resourceLabels{}
 	}
-	l := resourceLabels{e.Group, e.Version, e.Plural}
+	return m.roomFor(resourceLabels{e.Group, e.Version, e.Plural})
+}
+
+// roomFor returns the labels, having made sure that there is room for them.
+func (m *metrics) roomFor(l resourceLabels) resourceLabels {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.makeRoomLocked(l)
@@ -236,6 +240,9 @@ func (m *metrics) observe(w *response, method string, took time.Duration) {
 		verb = metricVerb("", method)
 	}
 	l := m.labels(w.endpoint)
+	if w.foreign.Version != "" {
+		l = m.roomFor(resourceLabels{group: w.foreign.Group, version: w.foreign.Version})
+	}
 	code := w.code
 	if code == 0 {
 		code = http.StatusOK // nothing was written: net/http says 200, or the connection was cut
@@ -248,7 +255,10 @@ func (m *metrics) observe(w *response, method string, took time.Duration) {
 
 // watching counts a watch as open until the function it returns is called.
 func (m *metrics) watching(e *registry.Endpoint) (done func()) {
-	l := resourceLabels{e.Group, e.Version, e.Plural}
+	return m.watchingAt(resourceLabels{e.Group, e.Version, e.Plural})
+}
+
+func (m *metrics) watchingAt(l resourceLabels) (done func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.makeRoomLocked(l)

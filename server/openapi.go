@@ -58,6 +58,11 @@ func (h *handler) serveOpenAPIRoot(w *response, r *http.Request) error {
 			paths[path] = object{"serverRelativeURL": openAPIURL(path, hash)}
 		}
 	}
+	for path, document := range h.aggregator.OpenAPI().Three {
+		if paths[path] == nil {
+			paths[path] = object{"serverRelativeURL": document.URL}
+		}
+	}
 	body, err := json.Marshal(object{"paths": paths})
 	if err != nil {
 		return err
@@ -78,8 +83,11 @@ func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
 		return err
 	}
 	hash := hashes[path]
-	if hash == "" || path == allDocuments {
+	if path == allDocuments {
 		return errUnknownPath()
+	}
+	if hash == "" {
+		return h.serveForeignOpenAPI(w, r, path)
 	}
 	if asked := w.query.Get("hash"); asked != "" && asked != hash {
 		http.Redirect(w, r, openAPIURL(path, hash), http.StatusMovedPermanently)
@@ -98,6 +106,24 @@ func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
 	return w.writeOpenAPI(r, doc)
 }
 
+// serveForeignOpenAPI serves the document of a group version that another server has: the server does, or if it has none, it's
+// one that was made of its version 2.
+func (h *handler) serveForeignOpenAPI(w *response, r *http.Request, path string) error {
+	others := h.aggregator.OpenAPI()
+	document, ok := others.Three[path]
+	switch {
+	case !ok:
+		return errUnknownPath()
+	case document.JSON == nil:
+		w.leaveSeat() // it takes another one
+		return h.serveAggregated(w, r, others.Of[path])
+	}
+	if _, err := negotiate(r.Header.Values("Accept"), acceptJSON); err != nil {
+		return err
+	}
+	return w.writeDocument(r, newDocument(document.JSON), mediaJSON)
+}
+
 // serveOpenAPI2 serves /openapi/v2: one document for all group versions.
 func (h *handler) serveOpenAPI2(w *response, r *http.Request) error {
 	media, err := negotiateOpenAPI(r, mediaOpenAPI2)
@@ -109,8 +135,9 @@ func (h *handler) serveOpenAPI2(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	doc, err := h.openapi.get(r.Context(), openAPIKey{allDocuments, media, hashes[allDocuments]}, func(to io.Writer) error {
-		return writeOpenAPI2(to, media, catalog, h.log)
+	others := h.aggregator.OpenAPI()
+	doc, err := h.openapi.get(r.Context(), openAPIKey{allDocuments, media, hashes[allDocuments] + others.Hash}, func(to io.Writer) error {
+		return writeOpenAPI2(to, media, catalog, others.Two, h.log)
 	})
 	if err != nil {
 		return err

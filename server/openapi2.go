@@ -11,6 +11,7 @@ import (
 
 	openapi_v2 "github.com/google/gnostic-models/openapiv2"
 	"google.golang.org/protobuf/proto"
+	"k8s.io/kube-openapi/pkg/aggregator"
 	"k8s.io/kube-openapi/pkg/schemamutation"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
@@ -20,49 +21,144 @@ import (
 
 const refPrefix2 = "#/definitions/"
 
-// writeOpenAPI2 writes the document of everything. It goes from group version to group version, so that no more than
-// one is in memory at a time.
-func writeOpenAPI2(to io.Writer, media mediaType, c *registry.Catalog, log *slog.Logger) error {
+// writeOpenAPI2 writes the document of everything, with what other servers have. It goes from group version to group version,
+// so that no more than one of this server's is in memory at a time.
+func writeOpenAPI2(to io.Writer, media mediaType, c *registry.Catalog, others []*spec.Swagger, log *slog.Logger) error {
+	with, err := newForeign2(c, others)
+	if err != nil {
+		return err
+	}
 	if media == mediaOpenAPI2 {
-		return writeProto2(to, c, log)
+		return writeProto2(to, c, with, log)
 	}
 	types, seen := derived{}, map[string]bool{}
 	head := `{"swagger":"2.0","info":` + string(info2()) + `,"paths":`
-	if err := writeMembers(to, head, c, func(v registry.Version) (object, error) { return paths2(v, types) }); err != nil {
+	if err := writeMembers(to, head, c, func(v registry.Version) (object, error) { return paths2(v, types) }, with.paths); err != nil {
 		return err
 	}
-	definitions := func(v registry.Version) (object, error) { return definitions2(v, types, seen) }
-	if err := writeMembers(to, `,"definitions":`, c, definitions); err != nil {
+	definitions := func(v registry.Version) (object, error) { return definitions2(v, types, seen, with) }
+	if err := writeMembers(to, `,"definitions":`, c, definitions, with.definitions); err != nil {
 		return err
 	}
-	_, err := io.WriteString(to, "}")
+	if len(with.parameters) > 0 {
+		none := func(registry.Version) (object, error) { return nil, nil }
+		if err := writeMembers(to, `,"parameters":`, c, none, with.parameters); err != nil {
+			return err
+		}
+	}
+	_, err = io.WriteString(to, "}")
 	return err
+}
+
+// foreign2 is what other servers add to the document of version 2.
+type foreign2 struct {
+	paths, definitions, parameters object                 // theirs
+	shared                         map[string]spec.Schema // definitions of this server's that others have, too, with all kinds that they are of
+}
+
+// newForeign2 merges what other servers have, in their order, with what this server has. What has the name of something else
+// gets another one, and what has the path of something else is left out. The rules are those of upstream's library.
+func newForeign2(c *registry.Catalog, others []*spec.Swagger) (*foreign2, error) {
+	with := &foreign2{}
+	if len(others) == 0 {
+		return with, nil
+	}
+	wanted := map[string]bool{}
+	for _, other := range others {
+		for name := range other.Definitions {
+			wanted[name] = true
+		}
+	}
+	merged := &spec.Swagger{SwaggerProps: spec.SwaggerProps{Definitions: spec.Definitions{}, Paths: &spec.Paths{}}}
+	types, seen := derived{}, map[string]bool{}
+	for _, g := range c.Groups {
+		for _, v := range g.Versions {
+			own, err := definitions2(v, types, seen, with)
+			if err != nil {
+				return nil, err
+			}
+			for name, schema := range own {
+				if first, _, _ := strings.Cut(name, "_v"); !wanted[name] && !wanted[first] {
+					continue
+				}
+				copied, err := copySchema(schema)
+				if err != nil {
+					return nil, err
+				}
+				merged.Definitions[name] = copied
+			}
+		}
+	}
+	ours := maps.Clone(merged.Definitions)
+	for _, other := range others {
+		if err := aggregator.MergeSpecsIgnorePathConflictRenamingDefinitionsAndParameters(merged, other); err != nil {
+			return nil, err
+		}
+	}
+	with.paths, with.definitions, with.parameters, with.shared = object{}, object{}, object{}, map[string]spec.Schema{}
+	for path, item := range merged.Paths.Paths {
+		with.paths[path] = item
+	}
+	for name, p := range merged.Parameters {
+		with.parameters[name] = p
+	}
+	for name, schema := range merged.Definitions {
+		if _, own := ours[name]; own {
+			with.shared[name] = schema
+		} else {
+			with.definitions[name] = schema
+		}
+	}
+	return with, nil
+}
+
+// copySchema returns a schema as one that was read has it.
+func copySchema(schema any) (out spec.Schema, err error) {
+	body, err := json.Marshal(schema)
+	if err == nil {
+		err = json.Unmarshal(body, &out)
+	}
+	return out, err
 }
 
 func info2() json.RawMessage {
 	return json.RawMessage(`{"title":"apiserver-lite","version":"` + kubeVersion + `"}`)
 }
 
-// writeMembers writes one JSON object with the members that all group versions have.
-func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(registry.Version) (object, error)) error {
+// writeMembers writes one JSON object with the members that all group versions have, and more.
+func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(registry.Version) (object, error), more object) error {
 	separator := head + "{"
+	write := func(all object) error {
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			key, _ := json.Marshal(name) // a string always encodes
+			value, err := json.Marshal(all[name])
+			if err != nil {
+				return err
+			}
+			if _, err := io.WriteString(to, separator+string(key)+":"+string(value)); err != nil {
+				return err
+			}
+			separator = ","
+		}
+		return nil
+	}
 	for _, g := range c.Groups {
 		for _, v := range g.Versions {
 			all, err := members(v)
 			if err != nil {
 				return err
 			}
-			for _, name := range slices.Sorted(maps.Keys(all)) {
-				key, _ := json.Marshal(name) // a string always encodes
-				value, err := json.Marshal(all[name])
-				if err != nil {
-					return err
-				}
-				if _, err := io.WriteString(to, separator+string(key)+":"+string(value)); err != nil {
-					return err
-				}
-				separator = ","
+			if err := write(all); err != nil {
+				return err
 			}
+		}
+	}
+	if err := write(more); err != nil {
+		return err
+	}
+	if separator != "," { // there was none
+		if _, err := io.WriteString(to, separator); err != nil {
+			return err
 		}
 	}
 	_, err := io.WriteString(to, "}")
@@ -72,12 +168,12 @@ func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(r
 // writeProto2 writes the parts of the document one after the other, a resource each: protobuf takes that for the
 // whole. A resource whose part is too large, or isn't what the library for that takes, is left out, so that the
 // others are there.
-func writeProto2(to io.Writer, c *registry.Catalog, log *slog.Logger) error {
+func writeProto2(to io.Writer, c *registry.Catalog, with *foreign2, log *slog.Logger) error {
 	types, seen := derived{}, map[string]bool{}
 	for _, g := range c.Groups {
 		for _, v := range g.Versions {
 			for _, e := range v.Resources {
-				part, err := part2(registry.Version{Name: v.Name, Resources: []*registry.Endpoint{e}}, types, seen)
+				part, err := part2(registry.Version{Name: v.Name, Resources: []*registry.Endpoint{e}}, types, seen, with)
 				if err != nil {
 					log.Warn("a resource is left out of OpenAPI v2 as protobuf", "group", e.Group, "version", e.Version, "resource", e.Plural, "error", err)
 				}
@@ -87,16 +183,24 @@ func writeProto2(to io.Writer, c *registry.Catalog, log *slog.Logger) error {
 			}
 		}
 	}
-	return nil
+	if len(with.paths) == 0 {
+		return nil
+	}
+	part, err := proto2(object{"paths": with.paths, "definitions": with.definitions, "parameters": with.parameters})
+	if err != nil {
+		log.Warn("aggregated API servers are left out of OpenAPI v2 as protobuf", "error", err)
+	}
+	_, err = to.Write(part)
+	return err
 }
 
 // part2 returns one resource's part of the document as protobuf.
-func part2(v registry.Version, types derived, seen map[string]bool) (_ []byte, err error) {
+func part2(v registry.Version, types derived, seen map[string]bool, with *foreign2) (_ []byte, err error) {
 	paths, err := paths2(v, types)
 	if err != nil {
 		return nil, err
 	}
-	definitions, err := definitions2(v, types, seen)
+	definitions, err := definitions2(v, types, seen, with)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +211,13 @@ func part2(v registry.Version, types derived, seen map[string]bool) (_ []byte, e
 			}
 		}
 	}()
-	body, err := json.Marshal(object{"swagger": "2.0", "info": info2(), "paths": paths, "definitions": definitions})
+	return proto2(object{"paths": paths, "definitions": definitions})
+}
+
+// proto2 returns a part of the document as protobuf.
+func proto2(part object) ([]byte, error) {
+	part["swagger"], part["info"] = "2.0", info2()
+	body, err := json.Marshal(part)
 	if err != nil {
 		return nil, err
 	}
@@ -133,8 +243,8 @@ func paths2(v registry.Version, types derived) (object, error) {
 	return paths, nil
 }
 
-// definitions2 returns the schemas of a group version that haven't been seen.
-func definitions2(v registry.Version, types derived, seen map[string]bool) (object, error) {
+// definitions2 returns the schemas of a group version that haven't been seen, as they are with those of other servers.
+func definitions2(v registry.Version, types derived, seen map[string]bool, with *foreign2) (object, error) {
 	definitions := object{}
 	for _, e := range v.Resources {
 		_, schemas, err := schemasOf(e, types, (*registry.Endpoint).OpenAPIV2)
@@ -145,6 +255,9 @@ func definitions2(v registry.Version, types derived, seen map[string]bool) (obje
 			if !seen[name] {
 				seen[name] = true
 				definitions[name] = schema2.WalkSchema(schema)
+				if merged, ok := with.shared[name]; ok {
+					definitions[name] = merged
+				}
 			}
 		}
 	}

@@ -182,6 +182,7 @@ func (in *instance) act(ctx context.Context) error {
 	if in.hasService {
 		answering.Go(func() { in.listReplicas(ctx) })
 	}
+	answering.Go(func() { in.aggregator.Act(ctx) })
 	return in.controllers.Run(ctx)
 }
 

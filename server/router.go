@@ -47,6 +47,8 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		quiescent: in.quiescent,
 		pulse:     in.pulse,
 		snapshots: in.snapshots,
+
+		aggregator: in.aggregator,
 	}
 	if identity.on {
 		var stored *registry.Registry
@@ -65,6 +67,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 	h.watchers.collect(h.metrics.registry)
 	in.front.listener.collect(h.metrics.registry)
 	collectAudit(in.audit, h.metrics.registry)
+	h.metrics.registry.MustRegister(in.aggregator.Collector())
 	gatherers := prometheus.Gatherers{h.metrics.registry}
 	if s.Metrics != nil {
 		gatherers = append(gatherers, s.Metrics)

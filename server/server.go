@@ -19,6 +19,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/admission"
+	"github.com/apiserver-lite/apiserver-lite/aggregator"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -187,6 +188,10 @@ type Server struct {
 	// Admission, if set, is asked about what clients write to any resource, definitions and namespaces too, and may change
 	// or refuse it: see registry.Admission. Objects of one Go type are the matter of its registry.Definition.
 	Admission []registry.Admission[unstructured.Unstructured]
+
+	// Aggregation says how servers are called that APIServices name. They're called at the addresses at which webhooks may be
+	// called. APIServices are served with builtin.All.
+	Aggregation aggregator.Options
 
 	// Audit says which requests are noted in an audit log. By default none is.
 	Audit audit.Options
@@ -360,6 +365,9 @@ func (s *Server) validate() error {
 		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")
 	}
 	if err := s.validateEtcd(); err != nil {
+		return err
+	}
+	if err := s.Aggregation.Validate(); err != nil {
 		return err
 	}
 	if err := s.Audit.Validate(); err != nil {

@@ -3,6 +3,7 @@ package server
 import (
 	"net/netip"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
@@ -17,6 +18,14 @@ func (s *Server) manager() string {
 		return system.Manager
 	}
 	return ""
+}
+
+// priorities returns what says where built-in groups stand in discovery; nil: they're in the order of their names.
+func (s *Server) priorities() func(schema.GroupVersion) (group, version int32, ok bool) {
+	if s.System.On {
+		return system.Priority
+	}
+	return nil
 }
 
 // duties are what the server makes and keeps as kube-apiserver does.

@@ -52,6 +52,13 @@ var builtinPriorities = map[schema.GroupVersion]priority{
 	{Group: "storagemigration.k8s.io", Version: "v1"}:      {15800, 15},
 }
 
+// Priority returns where the APIService of a built-in version stands in its group, and the group among others. ok is false for
+// a version that kube-apiserver makes none for.
+func Priority(gv schema.GroupVersion) (group, version int32, ok bool) {
+	p, ok := builtinPriorities[gv]
+	return p.group, p.version, ok
+}
+
 // definedPriority is that of definitions' versions.
 var definedPriority = priority{1000, 100}
 

@@ -204,7 +204,7 @@ func (c *conn) Close() error {
 }
 
 func (c *Client) dialer(n Network, s *Service) func(ctx context.Context, network, address string) (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: dialTimeout, Control: n.control}
+	dialer := &net.Dialer{Timeout: dialTimeout, Control: n.Control}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		if err := c.beginDial(); err != nil {
 			return nil, err

@@ -1,6 +1,7 @@
 package hookclient
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -25,8 +26,9 @@ func (p Policy) allows(a netip.Addr) bool {
 		a.Is6() && global6.Contains(a) && !slices.ContainsFunc(special6, contain)
 }
 
-// control is a net.Dialer's: it's called with the address of each connection before that is made.
-func (p Policy) control(_, address string, _ syscall.RawConn) error {
+// Control is a net.Dialer's: it's called with the address of each connection before that is made. Its error is ErrRefused if
+// the address isn't allowed.
+func (p Policy) Control(_, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("address %q isn't an IP address and a port", address)
@@ -37,10 +39,15 @@ func (p Policy) control(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
+// ErrRefused is in the errors that say that an address isn't allowed.
+var ErrRefused = errors.New("the address isn't allowed")
+
 // refusedError is returned when a webhook's address isn't allowed.
 type refusedError struct{ addr netip.Addr }
 
 func (e *refusedError) Error() string { return refusal(e.addr.String()) }
+
+func (e *refusedError) Is(target error) bool { return target == ErrRefused }
 
 func refusal(address string) string {
 	return fmt.Sprintf("address %s isn't allowed: webhooks are called at public addresses, and at those that this server is configured to allow", address)

@@ -1,0 +1,164 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/aggregator"
+	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// discoveryDeadline is how long a server may take to say what it serves, when clients ask: kube-apiserver's figure.
+const discoveryDeadline = 5 * time.Second
+
+// discoverySlashes are those of the path of a group version: /apis/example.com/v1.
+const discoverySlashes = 3
+
+// longSubresources are those whose requests last as long as the client wants, as for kube-apiserver.
+var longSubresources = []string{"attach", "exec", "proxy", "log", "portforward"}
+
+// serveAggregated lets the server that an APIService names answer. The request is known and allowed by then. It takes a seat
+// of its flow, as any other, and gives it back for one among those that wait for this one server: a slow one keeps seats from
+// nobody else.
+func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.Route) error {
+	asks := w.asks
+	if asks == nil {
+		asks = access.AttributesOf(r)
+	}
+	w.foreign = to.GroupVersion
+	if asks.ResourceRequest {
+		w.verb = metricVerb(asks.Verb, r.Method)
+	}
+	w.query = r.URL.Query()
+	upgrades := aggregator.Upgrades(r)
+	class := classOf(r, false)
+	if asks.Verb == "watch" || slices.Contains(longSubresources, asks.Subresource) || upgrades {
+		class = classWatch
+	}
+	if err := h.comeIn(w, class); err != nil {
+		return err
+	}
+	defer h.inflight.leave(class)
+	w.flow = h.flowOf(r)
+	ctx := fair.NewContext(r.Context(), w.flow)
+	if class != classWatch {
+		limit, err := timeLimit(classRead, w.query)
+		if err != nil {
+			return err
+		}
+		if strings.Count(r.URL.Path, "/") == discoverySlashes {
+			limit = min(limit, discoveryDeadline)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, w.begun.Add(limit))
+		defer cancel()
+	}
+	r = r.WithContext(ctx)
+	if err := to.Ready(); err != nil {
+		return w.refuseAggregated(err)
+	}
+	defer w.leaveSeat()
+	if err := h.takeSeat(w, r, class, 1); err != nil {
+		return err
+	}
+	call, err := enter(ctx, to.Calls, w.flow, 1, waitFor(ctx), "too many requests wait for the aggregated API server, please try again later")
+	if err != nil {
+		return err
+	}
+	defer call.Leave()
+	w.leaveSeat()
+	asked := aggregator.Call{
+		User: registry.UserFrom(ctx), AuditID: w.auditID,
+		Began:  func(code int) { w.begunElsewhere(code) },
+		Failed: func(err error) { w.fail(r, err) },
+	}
+	var answer http.ResponseWriter = w
+	if class == classWatch {
+		open, err := enter(ctx, h.watchers.seats, w.flow, 1, 0, "too many watches are open, please try again later")
+		if err != nil {
+			return err
+		}
+		defer open.Leave()
+		defer h.metrics.watchingAt(resourceLabels{group: to.Group, version: to.Version})()
+		asked.Began = func(code int) {
+			call.Leave()
+			w.begunElsewhere(code)
+		}
+		answer = newLongAnswer(w, h.watchWriteTimeout)
+	}
+	if upgrades {
+		h.takeovers.streams.Add(1)
+		defer h.takeovers.streams.Done()
+	}
+	return w.refuseAggregated(w.unlessBroken(func() error { return to.Serve(answer, r, asked) }))
+}
+
+// begunElsewhere notes that another server has answered. What is no answer of HTTP is noted as one here, because its bytes go
+// past the response.
+func (w *response) begunElsewhere(code int) {
+	if code == http.StatusSwitchingProtocols {
+		w.code = code
+		w.audit.Started(code)
+	}
+}
+
+// refuseAggregated answers as kube-apiserver's aggregator does: with text.
+func (w *response) refuseAggregated(err error) error {
+	var refusal *aggregator.Refusal
+	if errors.As(err, &refusal) {
+		http.Error(w, refusal.Message, refusal.Code)
+		return nil
+	}
+	return err
+}
+
+// unlessBroken calls a function, and cuts the client off if it panics because an answer has broken off.
+func (w *response) unlessBroken(f func() error) error {
+	defer func() {
+		if cause := recover(); cause == http.ErrAbortHandler {
+			w.cutOff = true
+		} else if cause != nil {
+			panic(cause)
+		}
+	}()
+	return f()
+}
+
+// longAnswer is the answer to a request without a deadline. A client that takes nothing of it for too long is cut off.
+type longAnswer struct {
+	*response
+	control *http.ResponseController
+	timeout time.Duration
+}
+
+func newLongAnswer(w *response, timeout time.Duration) *longAnswer {
+	a := &longAnswer{w, http.NewResponseController(w.ResponseWriter), timeout}
+	// The deadlines of ordinary requests end here. What has no deadlines needs no longer ones.
+	_ = a.control.SetReadDeadline(time.Time{})
+	_ = a.control.SetWriteDeadline(time.Time{})
+	return a
+}
+
+func (a *longAnswer) Write(p []byte) (int, error) {
+	_ = a.control.SetWriteDeadline(time.Now().Add(a.timeout))
+	n, err := a.response.Write(p)
+	if err == nil {
+		err = a.control.Flush()
+	}
+	_ = a.control.SetWriteDeadline(time.Time{}) // over HTTP/2 it would end a stream that's idle
+	return n, err
+}
+
+// FlushError is for http.ResponseController: Write has done it.
+func (a *longAnswer) FlushError() error {
+	if a.code == 0 {
+		return nil
+	}
+	return a.control.Flush()
+}
