@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -86,14 +87,17 @@ func (q *resourceQuotas) observe(e *cacher.Event) {
 	if e.Prefix == quotasPrefix {
 		q.note(namespace, e)
 	}
-	changes := e.Prev == nil || e.Cur == nil || e.Prefix == quotasPrefix || e.Prefix == podsPrefix || e.Prefix == servicesPrefix
+	changes := e.Prev == nil || e.Cur == nil || slices.Contains(changing, e.Prefix)
 	if changes && len(q.have[namespace]) > 0 {
 		q.queue.add(namespace)
 	}
 }
 
-// What a change of these takes of a quota may be something else afterwards.
-var podsPrefix, servicesPrefix = storage.PrefixOf("", "pods"), storage.PrefixOf("", "services")
+// changing are the prefixes of what may take something else of a quota after a change, and of quotas.
+var changing = []storage.Prefix{
+	quotasPrefix, storage.PrefixOf("", "pods"), storage.PrefixOf("", "services"), storage.PrefixOf("", "persistentvolumeclaims"),
+	storage.PrefixOf("resource.k8s.io", "resourceclaims"),
+}
 
 func (q *resourceQuotas) note(namespace string, e *cacher.Event) {
 	name := e.Object().Name()
@@ -200,12 +204,24 @@ func (q *resourceQuotas) statusOf(served *registry.Catalog, rq *corev1.ResourceQ
 			return status, err
 		}
 		for _, name := range quota.Names(rq.Spec.Hard, of) {
-			before := rq.Status.Used[name]
-			used := min(max(before.Value(), usage[name]), usage[name]+taken[name])
-			status.Used[name] = *resource.NewQuantity(used, resource.DecimalSI)
+			status.Used[name] = between(rq.Status.Used[name], usage[name], taken[name])
 		}
 	}
 	return status, nil
+}
+
+// between returns what is used: what was used before, but at least what the objects take, and at most that with the charges.
+func between(before, takes, charges resource.Quantity) resource.Quantity {
+	used := resource.Quantity{Format: resource.DecimalSI}
+	used.Add(takes)
+	if before.Cmp(takes) <= 0 {
+		return used
+	}
+	used.Add(charges)
+	if before.Cmp(used) < 0 {
+		return before.DeepCopy()
+	}
+	return used
 }
 
 // usage returns what all objects of a resource in the quota's namespace take of it.
@@ -218,7 +234,7 @@ func (q *resourceQuotas) usage(served *registry.Catalog, rq *corev1.ResourceQuot
 	}
 	objects := q.controllers.cacher.Resource(prefix).Snapshot()
 	if !quota.PerObject(rq, of) {
-		n := int64(objects.Count(storage.Range{Prefix: in}))
+		n := *resource.NewQuantity(int64(objects.Count(storage.Range{Prefix: in})), resource.DecimalSI)
 		for _, name := range quota.Names(rq.Spec.Hard, of) {
 			usage[name] = n
 		}
@@ -233,9 +249,7 @@ func (q *resourceQuotas) usage(served *registry.Catalog, rq *corev1.ResourceQuot
 		if err != nil {
 			return nil, err
 		}
-		for name, n := range one {
-			usage[name] += n
-		}
+		usage.Add(one)
 	}
 	return usage, nil
 }

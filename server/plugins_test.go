@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/admission"
@@ -262,10 +263,72 @@ func TestResourceQuotaPlugin(t *testing.T) {
 	}
 	s.PostYAML(namespaceDefault+"configmaps", "metadata: {name: b}")
 	s.PostYAML(namespaceDefault+"secrets", "metadata: {name: second}")
+}
 
-	res, _ := s.Do("POST", namespaceDefault+"resourcequotas", `{"metadata":{"name":"cpu"},"spec":{"hard":{"requests.cpu":"1","pods":"9"}}}`, "Content-Type", "application/json")
-	if warning := res.Header.Get("Warning"); !strings.Contains(warning, "requests.cpu limits nothing") {
-		t.Errorf("a quota of what isn't counted warns %q", warning)
+// TestResourceQuotaCompute: what pods ask for and may take is counted and limited, when they're made, resized and gone; so is what
+// claims ask for.
+func TestResourceQuotaCompute(t *testing.T) {
+	t.Parallel()
+	s := newWithPlugins(t, "ResourceQuota")
+	const merge = "application/merge-patch+json"
+	s.PostYAML(namespaceDefault+"resourcequotas", `{metadata: {name: q}, spec: {hard: {cpu: '2', requests.memory: 1Gi, limits.cpu: '3', requests.ephemeral-storage: 1Gi, hugepages-2Mi: 8Mi,
+		requests.example.com/gpu: '2', requests.storage: 10Gi, gold.storageclass.storage.k8s.io/requests.storage: 3Gi, gold.storageclass.storage.k8s.io/persistentvolumeclaims: '2',
+		fast.deviceclass.resource.k8s.io/devices: '3', count/deployments.apps: '0'}}}`)
+	if used := usedOf(t, s, "q"); used["cpu"] != "0" || used["requests.example.com/gpu"] != "0" || len(used) != 11 {
+		t.Fatalf("at first %v is used", used)
+	}
+	pod := func(name, resources string) string {
+		return "{metadata: {name: " + name + "}, spec: {containers: [{name: c, image: i, resources: {" + resources + "}}], initContainers: [{name: first, image: i, resources: {requests: {cpu: 100m, memory: 1Mi}, limits: {cpu: 1500m}}}]}}"
+	}
+	refused(t, s, namespaceDefault+"pods", "{metadata: {name: x}, spec: {containers: [{name: b, image: i}, {name: a, image: i, resources: {requests: {cpu: 1m}}}]}}", 403,
+		`pods "x" is forbidden: failed quota: q: must specify cpu for: b; limits.cpu for: a,b; requests.memory for: a,b`)
+	s.PostYAML(namespaceDefault+"pods", pod("a", "requests: {cpu: 500m, memory: 256Mi, ephemeral-storage: 1Mi, hugepages-2Mi: 4Mi, example.com/gpu: 1}, limits: {cpu: '1', hugepages-2Mi: 4Mi, example.com/gpu: 1}"))
+	if used := usedOf(t, s, "q"); used["cpu"] != "500m" || used["requests.memory"] != "256Mi" || used["limits.cpu"] != "1500m" || used["hugepages-2Mi"] != "4Mi" || used["requests.example.com/gpu"] != "1" {
+		t.Errorf("of a pod %v is used", used)
+	}
+	refused(t, s, namespaceDefault+"pods", pod("b", "requests: {cpu: 1600m, memory: 1Gi}, limits: {cpu: 1600m}"), 403,
+		"exceeded quota: q, requested: cpu=1600m,limits.cpu=1600m,requests.memory=1Gi, used: cpu=500m,limits.cpu=1500m,requests.memory=256Mi, limited: cpu=2,limits.cpu=3,requests.memory=1Gi")
+	if res, text := s.Do("PATCH", namespaceDefault+"pods/a/resize", `{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2100m","memory":"256Mi","ephemeral-storage":"1Mi","hugepages-2Mi":"4Mi","example.com/gpu":"1"},"limits":{"cpu":"2500m","hugepages-2Mi":"4Mi","example.com/gpu":"1"}}}]}}`,
+		"Content-Type", "application/strategic-merge-patch+json"); res.StatusCode != 403 || !strings.Contains(text, "exceeded quota: q, requested: cpu=1600m, used: cpu=500m, limited: cpu=2") {
+		t.Errorf("a resize is answered %d %s", res.StatusCode, text)
+	}
+	s.Do("PATCH", namespaceDefault+"pods/a", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", merge)
+	s.Do("DELETE", namespaceDefault+"pods/a", "")
+	if used := usedOf(t, s, "q"); used["cpu"] != "0" || used["limits.cpu"] != "0" {
+		t.Errorf("after a deletion %v is used", used)
+	}
+
+	claim := "{metadata: {name: %s}, spec: {storageClassName: %s, accessModes: [ReadWriteOnce], resources: {requests: {storage: %s}}}}"
+	s.PostYAML(namespaceDefault+"persistentvolumeclaims", fmt.Sprintf(claim, "a", "gold", "2Gi"))
+	refused(t, s, namespaceDefault+"persistentvolumeclaims", fmt.Sprintf(claim, "b", "gold", "2Gi"), 403,
+		"exceeded quota: q, requested: gold.storageclass.storage.k8s.io/requests.storage=2Gi, used: gold.storageclass.storage.k8s.io/requests.storage=2Gi, limited: gold.storageclass.storage.k8s.io/requests.storage=3Gi")
+	s.PostYAML(namespaceDefault+"persistentvolumeclaims", fmt.Sprintf(claim, "b", "other", "5Gi"))
+	if used := usedOf(t, s, "q"); used["requests.storage"] != "7Gi" || used["gold.storageclass.storage.k8s.io/persistentvolumeclaims"] != "1" {
+		t.Errorf("of claims %v is used", used)
+	}
+	refused(t, s, "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims", "{metadata: {name: a}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: fast, count: 4}}]}}}", 403,
+		"requested: fast.deviceclass.resource.k8s.io/devices=4")
+}
+
+// TestResourceQuotaRules: quotas that nobody can count by are refused.
+func TestResourceQuotaRules(t *testing.T) {
+	t.Parallel()
+	s := newWithPlugins(t, "ResourceQuota")
+	for spec, message := range map[string]string{
+		"hard: {configmaps: '-1'}":               `spec.hard[configmaps]: Invalid value: "-1": must be greater than or equal to 0`,
+		"hard: {configmaps: 1500m}":              "must be an integer",
+		"hard: {frobs: '1'}":                     "must be a standard resource for quota",
+		"hard: {'a b/c': '1'}":                   "spec.hard[a b/c]: Invalid value",
+		"scopes: [Terminating, NotTerminating]":  "conflicting scopes",
+		"hard: {cpu: '1'}, scopes: [BestEffort]": "unsupported scope applied to resource",
+		"scopes: [Sometimes]":                    "unsupported scope",
+		"scopeSelector: {matchExpressions: [{scopeName: PriorityClass, operator: In}]}": "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector",
+	} {
+		refused(t, s, namespaceDefault+"resourcequotas", "{metadata: {name: x}, spec: {"+spec+"}}", 422, message)
+	}
+	s.PostYAML(namespaceDefault+"resourcequotas", "{metadata: {name: q}, spec: {hard: {pods: '1', requests.example.com/gpu: '1'}}}")
+	if res, text := s.Do("PATCH", namespaceDefault+"resourcequotas/q", `{"spec":{"scopes":["BestEffort"]}}`, "Content-Type", "application/merge-patch+json"); res.StatusCode != 422 || !strings.Contains(text, "field is immutable") {
+		t.Errorf("a change of scopes is answered %d %s", res.StatusCode, text)
 	}
 }
 
@@ -418,7 +481,7 @@ func TestQuotaWhileCharged(t *testing.T) {
 	}
 	used("0")
 	open := server.Quotas(s.Server).Begin("default") // a request that takes long
-	open.Take(types.UID(uid), quota.Usage{"count/secrets": 1})
+	open.Take(types.UID(uid), quota.Usage{"count/secrets": resource.MustParse("1")})
 	if res, answer := s.Do(http.MethodPatch, path+"resourcequotas/q/status", `{"status":{"used":{"count/secrets":"1"}}}`, "Content-Type", "application/merge-patch+json"); res.StatusCode != http.StatusOK {
 		t.Fatal(answer)
 	}
@@ -458,7 +521,7 @@ func TestQuotaCountsOnce(t *testing.T) {
 	})
 	s.PostYAML(path+"secrets", "metadata: {name: s-1}")
 	open := server.Quotas(s.Server).Begin("default") // as if its request hadn't ended yet
-	open.Take(types.UID(uid), quota.Usage{"count/secrets": 1})
+	open.Take(types.UID(uid), quota.Usage{"count/secrets": resource.MustParse("1")})
 	s.Do(http.MethodPatch, path+"resourcequotas/q", `{"spec":{"hard":{"count/secrets":"2"}}}`, "Content-Type", "application/merge-patch+json")
 	until(t, "the objects were counted again", func() bool {
 		return value(s.Get(path+"resourcequotas/q"), "status.hard.count/secrets") == "2"

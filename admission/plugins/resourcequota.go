@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
@@ -34,32 +33,42 @@ func NewResourceQuota(r *registry.Registry, l *quota.Ledger) *ResourceQuota {
 
 var quotasPrefix = storage.PrefixOf("", "resourcequotas")
 
-// Concerns is about what is created in namespaces, while there are quotas; about Services, whose type may change; and about
-// quotas themselves.
+// Concerns is about what is created in namespaces, while there are quotas, and about updates by which an object may take more
+// than before.
 func (q *ResourceQuota) Concerns(a *registry.Attributes) bool {
-	if writes(a, "", "resourcequotas", registry.Create, registry.Update) {
-		return true
-	}
-	charged := a.Operation == registry.Create && a.Subresource == "" || writes(a, "", "services", registry.Update)
-	if a.Namespace == "" || !charged {
+	if a.Namespace == "" || !charged(a) {
 		return false
 	}
 	quotas := q.registry.Catalog().Prefix(quotasPrefix)
 	return quotas != nil && quotas.Cache().Len() > 0
 }
 
-// Validate charges an object.
+// charged tells whether a write may have to be charged for.
+func charged(a *registry.Attributes) bool {
+	of := a.Resource.GroupResource()
+	switch {
+	case a.Operation == registry.Create:
+		return a.Subresource == ""
+	case a.Operation != registry.Update:
+		return false
+	case of == quota.Pods:
+		return a.Subresource == "" || a.Subresource == "resize"
+	case of == quota.Volumes:
+		return a.Subresource == "" || a.Subresource == "status"
+	}
+	return a.Subresource == "" && (of == quota.Services || of == quota.Devices)
+}
+
+// Validate charges an object. A pod's own update is charged if it makes the pod count otherwise.
 func (q *ResourceQuota) Validate(ctx context.Context, r *request) (pass registry.Verdict, err error) {
-	if writes(&r.Attributes, "", "resourcequotas", registry.Create, registry.Update) {
-		if err := warnUncounted(r); err != nil {
-			return registry.Refuse(err), nil
-		}
+	if of := r.Resource.GroupResource(); of == quota.Pods && r.Operation == registry.Update && r.Subresource == "" && !quota.Recounts(r.Object, r.Old) {
+		return pass, nil
 	}
 	charges, err := q.charges(r)
 	if err != nil {
 		return registry.Refuse(err), nil
 	}
-	if len(charges) == 0 || r.Operation == registry.Update && r.Resource.Resource != "services" {
+	if len(charges) == 0 {
 		return pass, nil
 	}
 	for _, c := range charges { // before any of them is charged
@@ -86,33 +95,15 @@ func (q *ResourceQuota) Validate(ctx context.Context, r *request) (pass registry
 	return pass, nil
 }
 
-// warnUncounted tells the client which limits of a quota nobody counts.
-func warnUncounted(r *request) error {
-	rq, err := decode[corev1.ResourceQuota](r.Object)
-	if err != nil {
-		return err
-	}
-	var uncounted []string
-	for name := range rq.Spec.Hard {
-		if _, ok := quota.Resource(name); !ok {
-			uncounted = append(uncounted, string(name))
-		}
-	}
-	if len(uncounted) > 0 {
-		slices.Sort(uncounted)
-		r.Warn("this server counts objects only: " + strings.Join(uncounted, ", ") + " limits nothing")
-	}
-	return nil
-}
-
 // charge is what an object takes of a quota.
 type charge struct {
-	quota *corev1.ResourceQuota
-	of    schema.GroupResource
-	usage quota.Usage
+	quota    *corev1.ResourceQuota
+	usage    quota.Usage
+	reported bool // somebody says how it is, which can't be refused
 }
 
-// charges returns what an object takes of the quotas of its namespace. For an update that's what it takes more than before.
+// charges returns what an object takes of the quotas of its namespace. For an update that's what it takes more than before. The
+// error refuses an object that doesn't say what a quota counts, and one of which nobody knows yet what is used.
 func (q *ResourceQuota) charges(r *request) (all []charge, err error) {
 	of := r.Resource.GroupResource()
 	quotas := q.registry.Catalog().Prefix(quotasPrefix)
@@ -125,21 +116,38 @@ func (q *ResourceQuota) charges(r *request) (all []charge, err error) {
 		if err := json.Unmarshal(o.Raw(), rq); err != nil {
 			return nil, fmt.Errorf("the ResourceQuota %q can't be read", o.Name())
 		}
-		usage, err := quota.Of(rq, rq.Status.Hard, of, r.Object)
+		hard := rq.Status.Hard
+		matches, err := quota.Matches(rq, hard, of, r.Object)
 		if err != nil {
 			return nil, err
 		}
-		before, err := quota.Of(rq, rq.Status.Hard, of, r.Old)
-		if err != nil {
-			return nil, err
+		if !matches {
+			continue
 		}
-		for name, n := range before {
-			if usage[name] -= n; usage[name] <= 0 {
-				delete(usage, name)
+		names := quota.Names(hard, of)
+		if of == quota.Pods {
+			if err := quota.Required(names, r.Object); err != nil {
+				return nil, fmt.Errorf("failed quota: %s: %w", rq.Name, err)
 			}
 		}
+		for _, name := range names {
+			if _, known := rq.Status.Used[name]; !known {
+				return nil, fmt.Errorf("status unknown for quota: %s, resources: %s", rq.Name, join(names))
+			}
+		}
+		usage, err := quota.Of(rq, hard, of, r.Object)
+		if err != nil {
+			return nil, err
+		}
+		if r.Operation == registry.Update {
+			before, err := quota.Of(rq, hard, of, r.Old)
+			if err != nil {
+				return nil, err
+			}
+			usage = usage.Less(before)
+		}
 		if len(usage) > 0 {
-			all = append(all, charge{rq, of, usage})
+			all = append(all, charge{rq, usage, r.Subresource == "status"})
 		}
 	}
 	return all, nil
@@ -147,21 +155,15 @@ func (q *ResourceQuota) charges(r *request) (all []charge, err error) {
 
 // check refuses a charge for which a quota has no room.
 func (c charge) check(rq *corev1.ResourceQuota) error {
-	names := quota.Names(rq.Status.Hard, c.of)
-	for _, name := range names {
-		if _, known := rq.Status.Used[name]; !known {
-			return fmt.Errorf("status unknown for quota: %s, resources: %s", rq.Name, join(names))
-		}
-	}
 	var requested, used, limits []string
-	for _, name := range names {
-		n, has := c.usage[name]
-		hard, taken := rq.Status.Hard[name], rq.Status.Used[name]
+	for _, name := range slices.Sorted(maps.Keys(c.usage)) {
+		q, hard, taken := c.usage[name], rq.Status.Hard[name], rq.Status.Used[name]
 		sum := taken.DeepCopy()
-		if sum.Add(*resource.NewQuantity(n, resource.DecimalSI)); !has || sum.Cmp(hard) <= 0 {
+		sum.Add(q)
+		if _, limited := rq.Status.Hard[name]; !limited || c.reported || sum.Cmp(hard) <= 0 {
 			continue
 		}
-		requested = append(requested, fmt.Sprintf("%s=%d", name, n))
+		requested = append(requested, fmt.Sprintf("%s=%s", name, q.String()))
 		used = append(used, fmt.Sprintf("%s=%s", name, taken.String()))
 		limits = append(limits, fmt.Sprintf("%s=%s", name, hard.String()))
 	}
@@ -186,7 +188,7 @@ func (q *ResourceQuota) charge(ctx context.Context, c charge, open *quota.Charge
 		refused := c.check(rq)
 		if said = registry.Refuse(refused); refused == nil {
 			open.Take(c.quota.UID, c.usage)
-			c.add(rq, 1)
+			c.add(rq, false)
 		}
 	})
 	return said, err
@@ -196,7 +198,7 @@ func (q *ResourceQuota) charge(ctx context.Context, c charge, open *quota.Charge
 func (q *ResourceQuota) giveBack(ctx context.Context, c charge, open *quota.Charge) error {
 	return q.amend(ctx, c, func(rq *corev1.ResourceQuota) {
 		open.Take(c.quota.UID, nil)
-		c.add(rq, -1)
+		c.add(rq, true)
 	})
 }
 
@@ -212,12 +214,15 @@ func (q *ResourceQuota) amend(ctx context.Context, c charge, change func(*corev1
 	return err
 }
 
-// add changes what is used of a quota, times times.
-func (c charge) add(rq *corev1.ResourceQuota, times int64) {
-	for name, n := range c.usage {
-		if _, known := rq.Status.Used[name]; known {
-			sum := rq.Status.Used[name]
-			sum.Add(*resource.NewQuantity(n*times, resource.DecimalSI))
+// add adds the charge to what is used of a quota, or takes it away again.
+func (c charge) add(rq *corev1.ResourceQuota, back bool) {
+	for name, q := range c.usage {
+		if sum, known := rq.Status.Used[name]; known {
+			if sum = sum.DeepCopy(); back {
+				sum.Sub(q)
+			} else {
+				sum.Add(q)
+			}
 			rq.Status.Used[name] = sum
 		}
 	}

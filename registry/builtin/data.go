@@ -149,7 +149,7 @@ func data(o Options) []registry.Type {
 			Columns:  budgetColumns, Validate: rules(validateBudget)},
 		{Names: names("", "v1", "ResourceQuota", "quota"), New: of[corev1.ResourceQuota], Awaited: true, Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: specOnly},
-			Columns:  quotaColumns, Default: set(defaultQuota)},
+			Columns:  quotaColumns, Default: set(defaultQuota), Validate: validateQuota},
 		{Names: names("", "v1", "LimitRange", "limits"), New: of[corev1.LimitRange], Awaited: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true},
 			Columns:  limitRangeColumns, Default: set(defaultLimitRange)},

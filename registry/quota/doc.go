@@ -1,10 +1,11 @@
-// Package quota knows what counts against a ResourceQuota: objects, by their number. The admission plug-in that charges new
+// Package quota knows what counts against a ResourceQuota, as Kubernetes' evaluators do. The admission plug-in that charges
 // objects and the controller that counts those there are share it.
 //
-// What it counts are count/<resource>[.<group>] for every resource with namespaces, and the names that Kubernetes
-// had before: pods, services (with services.nodeports and services.loadbalancers), configmaps, secrets,
-// persistentvolumeclaims, replicationcontrollers, resourcequotas. Other names, such as requests.cpu, aren't
-// counted, and so they limit nothing.
+// What it counts: count/<resource>[.<group>] for every resource with namespaces; pods, services (with services.nodeports and
+// services.loadbalancers), configmaps, secrets, persistentvolumeclaims, replicationcontrollers, resourcequotas; what pods request
+// and are limited to, of processor, memory, ephemeral storage, huge pages and extended resources (pods.go); storage, and claims,
+// together and by storage class; devices of ResourceClaims by device class. Scopes say which pods and claims count. Devices
+// that a claim has for an extended resource aren't counted as that resource.
 //
 // The package starts no goroutine. Ledger.mu is a leaf. A Ledger has as many charges as writes are under way.
 package quota

@@ -73,9 +73,7 @@ func (l *Ledger) Taken(namespace string, of types.UID) (sum Usage, open []*Charg
 			continue
 		}
 		open = append(open, c)
-		for name, n := range c.takes[of] {
-			sum[name] += n
-		}
+		sum.Add(c.takes[of])
 	}
 	return sum, open
 }

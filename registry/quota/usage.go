@@ -6,30 +6,102 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// named are resources of the core group that have a name of their own in quotas besides count/....
+// named are resources of the core group whose objects have a name of their own in quotas besides count/....
 var named = []string{"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas"}
 
-// countPrefix begins the name of a resource's number of objects.
-const countPrefix = "count/"
+// What begins or ends names.
+const (
+	countPrefix      = "count/"
+	requestsPrefix   = "requests."
+	classStorage     = ".storageclass.storage.k8s.io/"
+	classDevices     = corev1.ResourceClaimsPerClass
+	implicitRequests = requestsPrefix + resourcev1.ResourceDeviceClassPrefix
+)
 
-// Usage is what an object, or all of them, take of a quota, by the names in its hard limits.
-type Usage map[corev1.ResourceName]int64
+// The resources that have evaluators of their own.
+var (
+	Pods     = schema.GroupResource{Resource: "pods"}
+	Services = schema.GroupResource{Resource: "services"}
+	Volumes  = schema.GroupResource{Resource: "persistentvolumeclaims"}
+	Devices  = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
+)
+
+// Usage is what an object, or all of them, take of a quota, by the names in its hard limits. Quantities aren't negative.
+type Usage map[corev1.ResourceName]resource.Quantity
+
+// Add adds another usage.
+func (u Usage) Add(other Usage) {
+	for name, q := range other {
+		sum := u[name].DeepCopy()
+		sum.Add(q)
+		u[name] = sum
+	}
+}
+
+// Less returns what u takes more than another usage, without what is nothing.
+func (u Usage) Less(other Usage) Usage {
+	more := Usage{}
+	for name, q := range u {
+		rest := q.DeepCopy()
+		rest.Sub(other[name])
+		if rest.Sign() > 0 {
+			more[name] = rest
+		}
+	}
+	return more
+}
 
 // Resource returns the resource whose objects a name of a quota's counts. ok is false for a name that nothing counts.
 func Resource(name corev1.ResourceName) (r schema.GroupResource, ok bool) {
-	if rest, counts := strings.CutPrefix(string(name), countPrefix); counts {
+	text := string(name)
+	if rest, counts := strings.CutPrefix(text, countPrefix); counts {
 		return schema.ParseGroupResource(rest), rest != ""
 	}
 	switch name {
 	case corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:
-		name = corev1.ResourceServices
+		return Services, true
+	case corev1.ResourceRequestsStorage:
+		return Volumes, true
+	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
+		corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage,
+		corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage:
+		return Pods, true
 	}
-	return schema.GroupResource{Resource: string(name)}, slices.Contains(named, string(name))
+	switch {
+	case strings.HasPrefix(text, corev1.ResourceHugePagesPrefix), strings.HasPrefix(text, corev1.ResourceRequestsHugePagesPrefix), isExtendedRequest(text):
+		return Pods, true
+	case strings.HasSuffix(text, classStorage+string(corev1.ResourceRequestsStorage)), strings.HasSuffix(text, classStorage+string(corev1.ResourcePersistentVolumeClaims)):
+		return Volumes, true
+	case strings.HasSuffix(text, classDevices):
+		return Devices, true
+	}
+	return schema.GroupResource{Resource: text}, slices.Contains(named, text)
+}
+
+// isNative tells whether a resource of nodes is Kubernetes' own.
+func isNative(name string) bool {
+	return !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
+}
+
+// isExtendedRequest tells whether a name of a quota's is about requests of an extended resource.
+func isExtendedRequest(name string) bool {
+	return strings.HasPrefix(name, requestsPrefix) && (!isNative(name) || strings.HasPrefix(name, implicitRequests))
+}
+
+// isExtended tells whether a resource of a container's is an extended one.
+func isExtended(name string) bool {
+	if strings.HasPrefix(name, resourcev1.ResourceDeviceClassPrefix) {
+		return true
+	}
+	return !isNative(name) && !strings.HasPrefix(name, requestsPrefix) && len(validation.IsQualifiedName(requestsPrefix+name)) == 0
 }
 
 // Names returns those names of a quota's hard limits that count objects of a resource, sorted.
@@ -46,7 +118,7 @@ func Names(hard corev1.ResourceList, of schema.GroupResource) (names []corev1.Re
 // PerObject tells whether an object of a resource must be read to know what it takes: otherwise each takes one of
 // everything.
 func PerObject(q *corev1.ResourceQuota, of schema.GroupResource) bool {
-	return of.Group == "" && (of.Resource == "services" || of.Resource == "pods") || Scoped(q)
+	return of == Pods || of == Services || of == Volumes || of == Devices || Scoped(q)
 }
 
 // Scoped tells whether a quota is about some objects only.
@@ -54,52 +126,74 @@ func Scoped(q *corev1.ResourceQuota) bool {
 	return len(q.Spec.Scopes) > 0 || q.Spec.ScopeSelector != nil && len(q.Spec.ScopeSelector.MatchExpressions) > 0
 }
 
+// Matches tells whether a quota is about an object: some of its hard limits count the object's resource, and its scopes have the
+// object.
+func Matches(q *corev1.ResourceQuota, hard corev1.ResourceList, of schema.GroupResource, object *unstructured.Unstructured) (bool, error) {
+	if object == nil || len(Names(hard, of)) == 0 {
+		return false, nil
+	}
+	return matches(q, of, object)
+}
+
 // Of returns what an object takes of a quota, of those names that its hard limits have: the spec's, or those in its status.
 // It's nil if none of them counts this object. The error is of an object that can't be decoded.
 func Of(q *corev1.ResourceQuota, hard corev1.ResourceList, of schema.GroupResource, object *unstructured.Unstructured) (Usage, error) {
-	names := Names(hard, of)
-	if len(names) == 0 || object == nil {
-		return nil, nil
+	if ok, err := Matches(q, hard, of, object); !ok || err != nil {
+		return nil, err
 	}
-	matches, err := matches(q, of, object)
-	if err != nil || !matches {
+	all, err := usageOf(of, object)
+	if err != nil {
 		return nil, err
 	}
 	usage := Usage{}
-	for _, name := range names {
-		n, err := one(name, object)
-		if err != nil {
-			return nil, err
-		}
-		if n > 0 {
-			usage[name] = n
+	for _, name := range Names(hard, of) {
+		if q, takes := all[name]; takes && q.Sign() > 0 {
+			usage[name] = q
 		}
 	}
 	return usage, nil
 }
 
-// one returns what an object takes of a name that counts its resource.
-func one(name corev1.ResourceName, object *unstructured.Unstructured) (int64, error) {
-	switch name {
-	case corev1.ResourcePods: // those that have ended don't take part
-		phase, _, err := unstructured.NestedString(object.Object, "status", "phase")
-		if phase == string(corev1.PodSucceeded) || phase == string(corev1.PodFailed) {
-			return 0, err
+// usageOf returns what an object takes, by all names that count it.
+func usageOf(of schema.GroupResource, object *unstructured.Unstructured) (Usage, error) {
+	one := *resource.NewQuantity(1, resource.DecimalSI)
+	usage := Usage{corev1.ResourceName(countPrefix + of.String()): one}
+	var err error
+	switch of {
+	case Pods:
+		var pod corev1.Pod
+		if err = decode(object, &pod); err == nil && counts(&pod) {
+			usage.Add(usageOfPod(&pod))
 		}
-	case corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:
-		var spec corev1.ServiceSpec
-		if err := specOf(object, &spec); err != nil {
-			return 0, err
+	case Services:
+		var service corev1.Service
+		if err = decode(object, &service); err == nil {
+			usage[corev1.ResourceServices] = one
+			if service.Spec.Type == corev1.ServiceTypeLoadBalancer {
+				usage[corev1.ResourceServicesLoadBalancers] = one
+			}
+			usage[corev1.ResourceServicesNodePorts] = *resource.NewQuantity(nodePorts(&service.Spec), resource.DecimalSI)
 		}
-		balanced := spec.Type == corev1.ServiceTypeLoadBalancer
-		switch {
-		case name == corev1.ResourceServicesLoadBalancers && !balanced:
-			return 0, nil
-		case name == corev1.ResourceServicesNodePorts:
-			return nodePorts(&spec), nil
+	case Volumes:
+		var claim corev1.PersistentVolumeClaim
+		if err = decode(object, &claim); err == nil {
+			usage.Add(usageOfClaim(&claim))
+		}
+	case Devices:
+		var claim resourcev1.ResourceClaim
+		if err = decode(object, &claim); err == nil {
+			usage.Add(usageOfDevices(&claim))
+		}
+	default:
+		if of.Group == "" && slices.Contains(named, of.Resource) {
+			usage[corev1.ResourceName(of.Resource)] = one
 		}
 	}
-	return 1, nil
+	return usage, err
+}
+
+func decode(object *unstructured.Unstructured, into any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
 }
 
 // nodePorts returns how many node ports a Service takes.
@@ -118,61 +212,126 @@ func nodePorts(spec *corev1.ServiceSpec) (n int64) {
 	return n
 }
 
-func specOf(object *unstructured.Unstructured, spec any) error {
-	tree, _, err := unstructured.NestedMap(object.Object, "spec")
-	if err != nil {
-		return err
+// usageOfClaim returns what a PersistentVolumeClaim takes, together and of its storage class. Parts of a byte are rounded up.
+func usageOfClaim(claim *corev1.PersistentVolumeClaim) Usage {
+	class := claim.Annotations[corev1.BetaStorageClassAnnotation]
+	if _, old := claim.Annotations[corev1.BetaStorageClassAnnotation]; !old && claim.Spec.StorageClassName != nil {
+		class = *claim.Spec.StorageClassName
 	}
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(tree, spec)
-}
-
-// matches tells whether a quota's scopes have an object. Only pods have what scopes are about.
-func matches(q *corev1.ResourceQuota, of schema.GroupResource, object *unstructured.Unstructured) (bool, error) {
-	if !Scoped(q) {
-		return true, nil
+	usage := Usage{corev1.ResourcePersistentVolumeClaims: *resource.NewQuantity(1, resource.DecimalSI)}
+	if storage, asks := claim.Spec.Resources.Requests[corev1.ResourceStorage]; asks {
+		if given, ok := claim.Status.AllocatedResources[corev1.ResourceStorage]; ok && given.Cmp(storage) > 0 {
+			storage = given
+		}
+		storage = storage.DeepCopy()
+		storage.RoundUp(0)
+		usage[corev1.ResourceRequestsStorage] = storage
 	}
-	if of != (schema.GroupResource{Resource: "pods"}) {
-		return false, nil
-	}
-	var spec corev1.PodSpec
-	if err := specOf(object, &spec); err != nil {
-		return false, err
-	}
-	for _, scope := range q.Spec.Scopes {
-		if ok, err := inScope(&spec, corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists}); !ok || err != nil {
-			return false, err
+	if class != "" {
+		for _, name := range []corev1.ResourceName{corev1.ResourcePersistentVolumeClaims, corev1.ResourceRequestsStorage} {
+			if q, takes := usage[name]; takes {
+				usage[corev1.ResourceName(class+classStorage+string(name))] = q
+			}
 		}
 	}
-	if q.Spec.ScopeSelector == nil {
-		return true, nil
+	return usage
+}
+
+// usageOfDevices returns how many devices of each class a ResourceClaim takes at most.
+func usageOfDevices(claim *resourcev1.ResourceClaim) Usage {
+	usage := Usage{}
+	most := func(mode resourcev1.DeviceAllocationMode, count int64) resource.Quantity {
+		switch mode {
+		case resourcev1.DeviceAllocationModeExactCount:
+			return *resource.NewQuantity(count, resource.DecimalSI)
+		case resourcev1.DeviceAllocationModeAll:
+			return *resource.NewQuantity(resourcev1.AllocationResultsMaxSize, resource.DecimalSI)
+		}
+		return *resource.NewQuantity(0, resource.DecimalSI)
 	}
-	for _, requirement := range q.Spec.ScopeSelector.MatchExpressions {
-		if ok, err := inScope(&spec, requirement); !ok || err != nil {
+	for _, r := range claim.Spec.Devices.Requests {
+		alternatives := Usage{} // one of them is taken, so of each class as many as the one that takes most
+		for _, sub := range r.FirstAvailable {
+			name, n := corev1.ResourceName(sub.DeviceClassName+classDevices), most(sub.AllocationMode, sub.Count)
+			if n.Cmp(alternatives[name]) > 0 {
+				alternatives[name] = n
+			}
+		}
+		if len(r.FirstAvailable) == 0 && r.Exactly != nil {
+			alternatives[corev1.ResourceName(r.Exactly.DeviceClassName+classDevices)] = most(r.Exactly.AllocationMode, r.Exactly.Count)
+		}
+		usage.Add(alternatives)
+	}
+	return usage
+}
+
+// selectors returns what a quota says of its scopes.
+func selectors(q *corev1.ResourceQuota) (all []corev1.ScopedResourceSelectorRequirement) {
+	for _, scope := range q.Spec.Scopes {
+		all = append(all, corev1.ScopedResourceSelectorRequirement{ScopeName: scope, Operator: corev1.ScopeSelectorOpExists})
+	}
+	if q.Spec.ScopeSelector != nil {
+		all = append(all, q.Spec.ScopeSelector.MatchExpressions...)
+	}
+	return all
+}
+
+// matches tells whether a quota's scopes have an object. Only pods and PersistentVolumeClaims have what scopes are about.
+func matches(q *corev1.ResourceQuota, of schema.GroupResource, object *unstructured.Unstructured) (bool, error) {
+	var in func(r corev1.ScopedResourceSelectorRequirement) (bool, error)
+	switch {
+	case !Scoped(q):
+		return true, nil
+	case of == Pods:
+		pod := &corev1.Pod{}
+		if err := decode(object, pod); err != nil {
+			return false, err
+		}
+		in = func(r corev1.ScopedResourceSelectorRequirement) (bool, error) { return podInScope(pod, r) }
+	case of == Volumes:
+		claim := &corev1.PersistentVolumeClaim{}
+		if err := decode(object, claim); err != nil {
+			return false, err
+		}
+		in = func(r corev1.ScopedResourceSelectorRequirement) (bool, error) { return claimInScope(claim, r) }
+	default:
+		return false, nil
+	}
+	for _, r := range selectors(q) {
+		if ok, err := in(r); !ok || err != nil {
 			return false, err
 		}
 	}
 	return true, nil
 }
 
-// inScope tells whether a pod fulfils a requirement.
-func inScope(spec *corev1.PodSpec, r corev1.ScopedResourceSelectorRequirement) (bool, error) {
-	switch r.ScopeName {
-	case corev1.ResourceQuotaScopeTerminating:
-		return terminating(spec), nil
-	case corev1.ResourceQuotaScopeNotTerminating:
-		return !terminating(spec), nil
-	case corev1.ResourceQuotaScopeBestEffort:
-		return bestEffort(spec), nil
-	case corev1.ResourceQuotaScopeNotBestEffort:
-		return !bestEffort(spec), nil
-	case corev1.ResourceQuotaScopePriorityClass:
-		return byOperator(r, spec.PriorityClassName)
-	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
-		return crossesNamespaces(spec.Affinity), nil
+// claimInScope tells whether a PersistentVolumeClaim fulfils a requirement: by the VolumeAttributesClasses that it has, wants or
+// is about to get.
+func claimInScope(claim *corev1.PersistentVolumeClaim, r corev1.ScopedResourceSelectorRequirement) (bool, error) {
+	if r.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
+		return false, nil
+	}
+	var classes []string
+	for _, name := range []*string{claim.Spec.VolumeAttributesClassName, claim.Status.CurrentVolumeAttributesClassName} {
+		if name != nil && *name != "" {
+			classes = append(classes, *name)
+		}
+	}
+	if s := claim.Status.ModifyVolumeStatus; s != nil && s.TargetVolumeAttributesClassName != "" {
+		classes = append(classes, s.TargetVolumeAttributesClassName)
+	}
+	if len(classes) == 0 {
+		return byOperator(r, "")
+	}
+	for _, class := range classes {
+		if ok, err := byOperator(r, class); ok || err != nil {
+			return ok, err
+		}
 	}
 	return false, nil
 }
 
+// byOperator tells whether a value, or none for "", fulfils a requirement.
 func byOperator(r corev1.ScopedResourceSelectorRequirement, value string) (bool, error) {
 	listed := slices.Contains(r.Values, value)
 	switch r.Operator {
@@ -186,49 +345,4 @@ func byOperator(r corev1.ScopedResourceSelectorRequirement, value string) (bool,
 		return !listed, nil
 	}
 	return false, fmt.Errorf("%q is no operator of a scope selector", r.Operator)
-}
-
-// terminating tells whether a pod ends by itself.
-func terminating(spec *corev1.PodSpec) bool {
-	return spec.ActiveDeadlineSeconds != nil && *spec.ActiveDeadlineSeconds >= 0
-}
-
-// bestEffort tells whether neither a container nor the pod as a whole asks for processor or memory.
-func bestEffort(spec *corev1.PodSpec) bool {
-	var all []corev1.ResourceRequirements
-	if spec.Resources != nil {
-		all = append(all, *spec.Resources)
-	}
-	for _, c := range slices.Concat(spec.Containers, spec.InitContainers) {
-		all = append(all, c.Resources)
-	}
-	for _, r := range all {
-		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
-			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-				if q, has := list[name]; has && q.Sign() > 0 {
-					return false
-				}
-			}
-		}
-	}
-	return true
-}
-
-// crossesNamespaces tells whether a pod's affinities look at pods of other namespaces.
-func crossesNamespaces(a *corev1.Affinity) bool {
-	if a == nil {
-		return false
-	}
-	var terms []corev1.PodAffinityTerm
-	var weighted []corev1.WeightedPodAffinityTerm
-	if p := a.PodAffinity; p != nil {
-		terms, weighted = append(terms, p.RequiredDuringSchedulingIgnoredDuringExecution...), append(weighted, p.PreferredDuringSchedulingIgnoredDuringExecution...)
-	}
-	if p := a.PodAntiAffinity; p != nil {
-		terms, weighted = append(terms, p.RequiredDuringSchedulingIgnoredDuringExecution...), append(weighted, p.PreferredDuringSchedulingIgnoredDuringExecution...)
-	}
-	for _, w := range weighted {
-		terms = append(terms, w.PodAffinityTerm)
-	}
-	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
 }

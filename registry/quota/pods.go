@@ -1,0 +1,328 @@
+package quota
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// counts tells whether a pod takes what it asks for: it hasn't ended, and isn't stuck in its deletion.
+func counts(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded {
+		return false
+	}
+	if pod.DeletionTimestamp == nil || pod.DeletionGracePeriodSeconds == nil {
+		return true
+	}
+	return !time.Now().After(pod.DeletionTimestamp.Add(time.Duration(*pod.DeletionGracePeriodSeconds) * time.Second))
+}
+
+// usageOfPod returns what a pod takes that hasn't ended.
+func usageOfPod(pod *corev1.Pod) Usage { return compute(podRequests(pod), podLimits(pod)) }
+
+// compute returns what requests and limits take, by the names that count them.
+func compute(requests, limits corev1.ResourceList) Usage {
+	usage := Usage{corev1.ResourcePods: *resource.NewQuantity(1, resource.DecimalSI)}
+	for name, q := range requests {
+		switch {
+		case name == corev1.ResourceCPU, name == corev1.ResourceMemory, name == corev1.ResourceEphemeralStorage, isHugePages(name):
+			usage[name], usage[requestsPrefix+name] = q, q
+		case isExtended(string(name)):
+			usage[requestsPrefix+name] = q
+		}
+	}
+	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage} {
+		if q, limited := limits[name]; limited {
+			usage["limits."+name] = q
+		}
+	}
+	return usage
+}
+
+func isHugePages(name corev1.ResourceName) bool {
+	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
+}
+
+// Required returns an error if a container of a pod doesn't say how much it takes of processor or memory that a quota counts.
+// restricted are the quota's names. Where the pod as a whole says so, its containers needn't.
+func Required(restricted []corev1.ResourceName, object *unstructured.Unstructured) error {
+	var pod corev1.Pod
+	if err := decode(object, &pod); err != nil {
+		return err
+	}
+	if ofWholePod(pod.Spec.Resources, func(r *corev1.ResourceRequirements) []corev1.ResourceList {
+		return []corev1.ResourceList{r.Requests, r.Limits}
+	}) {
+		return nil
+	}
+	missing := map[corev1.ResourceName][]string{}
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		said := compute(c.Resources.Requests, c.Resources.Limits)
+		for _, name := range restricted {
+			switch name {
+			case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory:
+				if _, ok := said[name]; !ok {
+					missing[name] = append(missing[name], c.Name)
+				}
+			}
+		}
+	}
+	var texts []string
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
+		slices.Sort(missing[name])
+		texts = append(texts, fmt.Sprintf("%s for: %s", name, strings.Join(slices.Compact(missing[name]), ",")))
+	}
+	if len(texts) == 0 {
+		return nil
+	}
+	return fmt.Errorf("must specify %s", strings.Join(texts, "; "))
+}
+
+// ofWholePod tells whether a pod as a whole has one of the resources that it can have.
+func ofWholePod(r *corev1.ResourceRequirements, of func(r *corev1.ResourceRequirements) []corev1.ResourceList) bool {
+	if r == nil {
+		return false
+	}
+	for _, list := range of(r) {
+		for name := range list {
+			if isOfPods(name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+func isOfPods(name corev1.ResourceName) bool {
+	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugePages(name)
+}
+
+// infeasible tells whether a node can't give a pod the resources that it's to have now.
+func infeasible(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonInfeasible
+	})
+}
+
+// statusOf returns the status of a container; nil if there is none.
+func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range list {
+			if list[i].Name == name {
+				return &list[i]
+			}
+		}
+	}
+	return nil
+}
+
+// podRequests returns what a pod asks for or has, whatever is more, unless what it asks for can't be given; with its overhead.
+// What the pod as a whole asks for counts instead of its containers'.
+func podRequests(pod *corev1.Pod) corev1.ResourceList {
+	cannot := infeasible(pod)
+	otherwise := func(c *corev1.Container) corev1.ResourceList {
+		if cannot {
+			return nil
+		}
+		return c.Resources.Requests
+	}
+	allocated := func(c *corev1.Container, s *corev1.ContainerStatus) corev1.ResourceList {
+		if s != nil && s.AllocatedResources != nil {
+			return s.AllocatedResources
+		}
+		return otherwise(c)
+	}
+	sum := together(pod, allocated)
+	raise(sum, together(pod, func(c *corev1.Container, s *corev1.ContainerStatus) corev1.ResourceList {
+		if s != nil && s.Resources != nil && s.Resources.Requests != nil {
+			return s.Resources.Requests
+		}
+		return allocated(c, s)
+	}))
+	if !cannot {
+		raise(sum, together(pod, func(c *corev1.Container, _ *corev1.ContainerStatus) corev1.ResourceList { return c.Resources.Requests }))
+	}
+	whole := func(r *corev1.ResourceRequirements) []corev1.ResourceList { return []corev1.ResourceList{r.Requests} }
+	if ofWholePod(pod.Spec.Resources, whole) {
+		given := []corev1.ResourceList{}
+		if s := pod.Status.Resources; s != nil {
+			given = append(given, s.Requests, pod.Status.AllocatedResources)
+		}
+		replace(sum, pod.Spec.Resources.Requests, cannot, given...)
+	}
+	sumUp(sum, pod.Spec.Overhead)
+	return sum
+}
+
+// podLimits returns up to what a pod may take, likewise. Only what is limited has overhead.
+func podLimits(pod *corev1.Pod) corev1.ResourceList {
+	cannot := infeasible(pod)
+	sum := together(pod, func(c *corev1.Container, s *corev1.ContainerStatus) corev1.ResourceList {
+		switch {
+		case s != nil && s.Resources != nil && s.Resources.Limits != nil:
+			return s.Resources.Limits
+		case cannot:
+			return nil
+		}
+		return c.Resources.Limits
+	})
+	if !cannot {
+		raise(sum, together(pod, func(c *corev1.Container, _ *corev1.ContainerStatus) corev1.ResourceList { return c.Resources.Limits }))
+	}
+	if pod.Spec.Resources != nil {
+		given := []corev1.ResourceList{}
+		if s := pod.Status.Resources; s != nil {
+			given = append(given, s.Limits)
+		}
+		replace(sum, pod.Spec.Resources.Limits, cannot, given...)
+	}
+	for name, q := range pod.Spec.Overhead {
+		if limit, limited := sum[name]; limited && !limit.IsZero() {
+			limit.Add(q)
+			sum[name] = limit
+		}
+	}
+	return sum
+}
+
+// replace puts what a pod as a whole asks for, or has, in the place of what its containers do.
+func replace(sum, asked corev1.ResourceList, cannot bool, given ...corev1.ResourceList) {
+	most := corev1.ResourceList{}
+	if !cannot || len(given) == 0 {
+		raise(most, asked)
+	}
+	for _, list := range given {
+		raise(most, list)
+	}
+	for name, q := range most {
+		if isOfPods(name) {
+			sum[name] = q
+		}
+	}
+}
+
+// together puts together what the containers of a pod take. Those that begin before the others run one at a time, beside those of
+// them that go on.
+func together(pod *corev1.Pod, of func(c *corev1.Container, s *corev1.ContainerStatus) corev1.ResourceList) corev1.ResourceList {
+	sum, goOn, first := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		sumUp(sum, of(c, statusOf(pod, c.Name)))
+	}
+	for i := range pod.Spec.InitContainers {
+		c := &pod.Spec.InitContainers[i]
+		takes := of(c, statusOf(pod, c.Name))
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			sumUp(sum, takes)
+			sumUp(goOn, takes)
+			raise(first, goOn)
+			continue
+		}
+		beside := goOn.DeepCopy()
+		sumUp(beside, takes)
+		raise(first, beside)
+	}
+	raise(sum, first)
+	return sum
+}
+
+func sumUp(sum, list corev1.ResourceList) {
+	for name, q := range list {
+		total := sum[name].DeepCopy()
+		total.Add(q)
+		sum[name] = total
+	}
+}
+
+func raise(most, list corev1.ResourceList) {
+	for name, q := range list {
+		if known, has := most[name]; !has || q.Cmp(known) > 0 {
+			most[name] = q.DeepCopy()
+		}
+	}
+}
+
+// podInScope tells whether a pod fulfils a requirement.
+func podInScope(pod *corev1.Pod, r corev1.ScopedResourceSelectorRequirement) (bool, error) {
+	spec := &pod.Spec
+	switch r.ScopeName {
+	case corev1.ResourceQuotaScopeTerminating:
+		return terminating(spec), nil
+	case corev1.ResourceQuotaScopeNotTerminating:
+		return !terminating(spec), nil
+	case corev1.ResourceQuotaScopeBestEffort:
+		return bestEffort(pod), nil
+	case corev1.ResourceQuotaScopeNotBestEffort:
+		return !bestEffort(pod), nil
+	case corev1.ResourceQuotaScopePriorityClass:
+		return byOperator(r, spec.PriorityClassName)
+	case corev1.ResourceQuotaScopeCrossNamespacePodAffinity:
+		return crossesNamespaces(spec.Affinity), nil
+	}
+	return false, nil
+}
+
+// Recounts tells whether an update may make a pod count otherwise: by the scope of pods that end by themselves, or by what it takes.
+func Recounts(object, old *unstructured.Unstructured) bool {
+	var now, before corev1.Pod
+	if decode(object, &now) != nil || decode(old, &before) != nil {
+		return false
+	}
+	return terminating(&now.Spec) != terminating(&before.Spec) ||
+		!equality.Semantic.DeepEqual(podRequests(&now), podRequests(&before)) || !equality.Semantic.DeepEqual(podLimits(&now), podLimits(&before))
+}
+
+// terminating tells whether a pod ends by itself.
+func terminating(spec *corev1.PodSpec) bool {
+	return spec.ActiveDeadlineSeconds != nil && *spec.ActiveDeadlineSeconds >= 0
+}
+
+// bestEffort tells whether neither a container nor the pod as a whole asks for processor or memory.
+func bestEffort(pod *corev1.Pod) bool {
+	if pod.Status.QOSClass != "" {
+		return pod.Status.QOSClass == corev1.PodQOSBestEffort
+	}
+	var all []corev1.ResourceRequirements
+	if pod.Spec.Resources != nil {
+		all = append(all, *pod.Spec.Resources)
+	}
+	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+		all = append(all, c.Resources)
+	}
+	for _, r := range all {
+		for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
+			for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+				if q, has := list[name]; has && q.Sign() > 0 {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// crossesNamespaces tells whether a pod's affinities look at pods of other namespaces.
+func crossesNamespaces(a *corev1.Affinity) bool {
+	if a == nil {
+		return false
+	}
+	var terms []corev1.PodAffinityTerm
+	var weighted []corev1.WeightedPodAffinityTerm
+	if p := a.PodAffinity; p != nil {
+		terms, weighted = append(terms, p.RequiredDuringSchedulingIgnoredDuringExecution...), append(weighted, p.PreferredDuringSchedulingIgnoredDuringExecution...)
+	}
+	if p := a.PodAntiAffinity; p != nil {
+		terms, weighted = append(terms, p.RequiredDuringSchedulingIgnoredDuringExecution...), append(weighted, p.PreferredDuringSchedulingIgnoredDuringExecution...)
+	}
+	for _, w := range weighted {
+		terms = append(terms, w.PodAffinityTerm)
+	}
+	return slices.ContainsFunc(terms, func(t corev1.PodAffinityTerm) bool { return len(t.Namespaces) > 0 || t.NamespaceSelector != nil })
+}
