@@ -44,6 +44,9 @@ func (w *write) readConfiguration(body []byte) (map[string]any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := w.checkApplied(tree); err != nil {
+		return nil, err
+	}
 	// Read as an object, it must be one of this path. The tree that is merged stays as it was sent.
 	o, _, err := w.split(object.DeepCopy(tree))
 	if err != nil {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -50,25 +51,12 @@ func (w *write) read(body []byte) (*object.Object, error) {
 	if w.message != nil {
 		return w.readMessage(w.message)
 	}
+	if w.typed != nil {
+		return w.readTyped(body)
+	}
 	doc, tree, err := object.ParseObject(body)
 	if err != nil {
 		return nil, badBody(err)
-	}
-	if t := w.typed; t != nil {
-		// The type's decoder reads the text, and the tree above only checked it: another parse of small bodies costs less
-		// than a second way to refuse a malformed body.
-		known, complaints, err := t.normalize(&doc)
-		if err != nil {
-			return nil, err
-		}
-		o, _, err := w.split(known)
-		if err != nil {
-			return nil, err
-		}
-		if list, ok := object.Map(tree["metadata"])["managedFields"].([]any); ok && len(list) == 0 {
-			o.Managed = list // which says something (see track), and which the type leaves out
-		}
-		return o, w.complain(complaints)
 	}
 	o, unknown, err := w.split(tree)
 	if err != nil {
@@ -147,12 +135,16 @@ func (w *write) complain(complaints []error) error {
 	return nil
 }
 
-// badBody refuses a body for what was found when it was read; nil for nil.
+// badBody refuses a body for what was found when it was read; nil for nil. It keeps the error of a decoder.
 func badBody(err error) error {
 	if err == nil {
 		return nil
 	}
-	return badRequest("the body of the request %s", err)
+	refused := apierrors.NewBadRequest(fmt.Sprintf("the body of the request %s", err))
+	if d := (*object.DecodeError)(nil); errors.As(err, &d) {
+		return &undecoded{StatusError: refused, cause: d.Cause}
+	}
+	return refused
 }
 
 // split makes an object of a tree, which becomes the object's, if it's of the endpoint's kind. unknown are the fields of

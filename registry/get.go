@@ -41,7 +41,7 @@ func (e *Endpoint) get(ctx context.Context, r *Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	params := query{values: r.Query}
+	params := query{values: r.Query, goType: e.GoType()}
 	rev, given := params.revision()
 	if params.err != nil {
 		return Result{}, params.err

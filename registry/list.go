@@ -55,7 +55,7 @@ func (e *Endpoint) list(ctx context.Context, r *Request) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, err := e.res.registry.parseListOptions(r.Query)
+	opts, err := e.parseListOptions(r.Query)
 	if err != nil {
 		return nil, err
 	}

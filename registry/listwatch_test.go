@@ -84,7 +84,7 @@ func TestList(t *testing.T) {
 		{w, "labelSelector=a b", "unable to parse requirement"},
 		{w, "fieldSelector=x", "field selector"},
 		{w, "fieldSelector=spec.size=1", "field label not supported: spec.size"},
-		{ns, "fieldSelector=spec.x=1", "spec.x is not a known field selector: only metadata.name"},
+		{ns, "fieldSelector=spec.x=1", "field label not supported: spec.x"},
 		{ns, "fieldSelector=name!=default", "metadata.name"},
 	} {
 		_, err := c.e.List(s.ctx, "", params(c.query))

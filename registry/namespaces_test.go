@@ -66,7 +66,7 @@ func TestNamespaceRules(t *testing.T) {
 		s.refused(err, 422, metav1.StatusReasonInvalid, "metadata.name")
 	}
 	_, err = create(`{"kind":"Pod","metadata":{"name":"x"}}`)
-	s.refused(err, 422, metav1.StatusReasonInvalid, "must be Namespace")
+	s.refused(err, 400, metav1.StatusReasonBadRequest, "Pod in version \"v1\" cannot be handled as a Namespace")
 	// An update without a version is taken; finalizers belong to /finalize.
 	updated := s.ok(ns.Update(s.ctx, "", "team", "", nil, []byte(`{"metadata":{"name":"team"}}`)))
 	if fmt.Sprint(updated.get("spec.finalizers")) != "[kubernetes]" || fmt.Sprint(updated.get("metadata.labels")) != "map[kubernetes.io/metadata.name:team]" {

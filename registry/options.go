@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"math/rand/v2"
 	"net/url"
@@ -24,6 +25,8 @@ import (
 // query reads parameters and remembers the first that doesn't parse.
 type query struct {
 	values url.Values
+	goType bool // it's about objects of a Go type: see refusals.go
+	list   bool
 	err    error
 }
 
@@ -67,6 +70,9 @@ func (q *query) count(name string) int64 {
 		return 0
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
+	if q.goType && err != nil && q.err == nil {
+		q.err = badRequest("%s", clip.Text(err.Error()))
+	}
 	if err != nil || n < 0 {
 		q.refuse(name, text, "a decimal number that is not negative")
 	}
@@ -80,7 +86,11 @@ func (q *query) revision() (rev storage.Revision, set bool) {
 		return 0, false
 	}
 	rev, err := parseRevision(text)
-	if err != nil && q.err == nil {
+	switch {
+	case err == nil || q.err != nil:
+	case q.goType:
+		q.err = badVersion(text, err, q.list)
+	default:
 		q.err = badRequest("invalid resource version: %q must be a decimal number from a list, an object or a bookmark", clip.Text(text))
 	}
 	return rev, true
@@ -157,6 +167,9 @@ func (e *Endpoint) parseDeleteOptions(r *Request) (*metav1.DeleteOptions, error)
 }
 
 func (e *Endpoint) checkDeleteOptionsType(o *metav1.DeleteOptions) error {
+	if o.Kind != "" && o.Kind != "DeleteOptions" && e.GoType() {
+		return badRequest("no kind %q is registered for version %q in scheme %q", clip.Text(o.Kind), clip.Text(cmp.Or(o.APIVersion, e.apiVersion())), schemeOf)
+	}
 	if o.Kind != "" && o.Kind != "DeleteOptions" {
 		return badRequest("the body of a DELETE must be DeleteOptions, not %q", clip.Text(o.Kind))
 	}
@@ -202,8 +215,8 @@ type listOptions struct {
 
 // parseListOptions reads the parameters of a list. Which of them go together, and what they mean then, is in
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list.
-func (r *Registry) parseListOptions(values url.Values) (listOptions, error) {
-	q := query{values: values}
+func (e *Endpoint) parseListOptions(values url.Values) (listOptions, error) {
+	r, q := e.res.registry, query{values: values, goType: e.GoType(), list: true}
 	var o listOptions
 	o.revision, o.hasRevision = q.revision()
 	o.limit = q.count("limit")
@@ -228,6 +241,9 @@ func (r *Registry) parseListOptions(values url.Values) (listOptions, error) {
 		return o, invalidOptions("ListOptions", errs)
 	}
 	err := o.place(combined)
+	if err != nil && o.token == nil && q.goType {
+		err = badToken(combined.Continue, err)
+	}
 	return o, err
 }
 
@@ -256,8 +272,8 @@ const (
 )
 
 // parseWatchOptions reads the parameters of a watch. limit means nothing to it, and continue doesn't go with a state.
-func (r *Registry) parseWatchOptions(values url.Values) (listOptions, error) {
-	q := query{values: values}
+func (e *Endpoint) parseWatchOptions(values url.Values) (listOptions, error) {
+	r, q := e.res.registry, query{values: values, goType: e.GoType()}
 	var o listOptions
 	o.revision, o.hasRevision = q.revision()
 	o.bookmarks, _ = q.flag("allowWatchBookmarks")

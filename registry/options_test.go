@@ -46,7 +46,7 @@ func TestWatchOptions(t *testing.T) {
 			q := params(c.query)
 			q.Set("allowWatchBookmarks", fmt.Sprint(bookmarks))
 			t.Run(q.Encode(), func(t *testing.T) {
-				o, err := new(Registry).parseWatchOptions(q)
+				o, err := emptyEndpoint().parseWatchOptions(q)
 				if c.want.refused != "" {
 					status := wantStatus(t, err, 422, metav1.StatusReasonInvalid, c.want.refused)
 					if status.Details.Kind != "ListOptions" || status.Details.Group != "meta.k8s.io" {
@@ -78,7 +78,7 @@ func TestWatchTimeout(t *testing.T) {
 	} {
 		t.Run(c.query, func(t *testing.T) {
 			for range 100 {
-				o, err := new(Registry).parseWatchOptions(params(c.query))
+				o, err := emptyEndpoint().parseWatchOptions(params(c.query))
 				if err != nil || o.timeout < c.min || o.timeout > c.max {
 					t.Fatalf("got %v, %v", o.timeout, err)
 				}
@@ -103,9 +103,9 @@ func TestBadParameters(t *testing.T) {
 		{"sendInitialEvents=2", "sendInitialEvents"},
 	} {
 		t.Run(c.query, func(t *testing.T) {
-			_, err := new(Registry).parseWatchOptions(params(c.query))
+			_, err := emptyEndpoint().parseWatchOptions(params(c.query))
 			wantStatus(t, err, 400, metav1.StatusReasonBadRequest, c.part)
-			_, err = new(Registry).parseListOptions(params(c.query))
+			_, err = emptyEndpoint().parseListOptions(params(c.query))
 			wantStatus(t, err, 400, metav1.StatusReasonBadRequest, c.part)
 		})
 	}
@@ -136,7 +136,7 @@ func TestListOptions(t *testing.T) {
 		{"sendInitialEvents=true", 422, "sendInitialEvents"},
 	} {
 		t.Run(c.query, func(t *testing.T) {
-			_, err := new(Registry).parseListOptions(params(c.query))
+			_, err := emptyEndpoint().parseListOptions(params(c.query))
 			if c.code == 0 {
 				if err != nil {
 					t.Fatal(err)
@@ -166,3 +166,6 @@ func TestFlag(t *testing.T) {
 		wantStatus(t, err, 400, metav1.StatusReasonBadRequest, "watch", value)
 	}
 }
+
+// emptyEndpoint is of a custom resource.
+func emptyEndpoint() *Endpoint { return &Endpoint{res: &resource{registry: new(Registry)}} }

@@ -99,6 +99,9 @@ func (e *Endpoint) patchType(r *Request) (types.PatchType, error) {
 	if slices.Contains(accepted, t) {
 		return t, nil
 	}
+	if e.typed != nil {
+		return "", AsKubernetes(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "415: Unsupported Media Type")
+	}
 	why := "the body of the request was in an unknown format"
 	if t == types.StrategicMergePatchType {
 		why = "strategic merge patches need a Go type: custom resources have none"
@@ -122,7 +125,7 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 	}
 	doc, _, err := object.ParseObject(patch)
 	if err != nil {
-		return nil, badBody(err)
+		return nil, w.badDocument(patch, jsonObject, badBody(err))
 	}
 	if err := w.complainOfRepeated(&doc); err != nil {
 		return nil, badPatch(patch, err)
@@ -142,7 +145,13 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 		} else {
 			patched, err = jsonpatch.MergePatch(doc, patch)
 		}
-		if err != nil {
+		switch {
+		case err == nil:
+		case kind == types.StrategicMergePatchType && !malformed(err):
+			return nil, unforeseen(err.Error())
+		case kind == types.StrategicMergePatchType:
+			return nil, badRequest("%s", clip.Text(err.Error()))
+		default:
 			return nil, badRequest("the merge patch can't be applied: %s", clip.Text(err.Error()))
 		}
 		return patched, nil
@@ -150,9 +159,13 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 }
 
 func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
-	doc, apply, err := parseJSONPatch(patch)
+	doc, applied, err := parseJSONPatch(patch)
 	if err != nil {
-		return nil, err
+		return nil, w.badOperations(w.badDocument(patch, jsonOperations, err))
+	}
+	apply = func(doc []byte) ([]byte, error) {
+		patched, err := applied(doc)
+		return patched, w.badOperations(err)
 	}
 	if err := w.complainOfRepeated(&doc); err != nil {
 		return nil, badPatch(patch, err)
@@ -293,7 +306,7 @@ func (w *write) readPatched(body []byte) (*object.Object, error) {
 	}
 	in, err := w.read(body)
 	if apierrors.IsBadRequest(err) {
-		return nil, w.refusePatched(body, err)
+		return nil, w.refusePatched(body, errors.New(causeOf(err)))
 	}
 	if err != nil {
 		return nil, err

@@ -136,6 +136,9 @@ func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) 
 		return invalid(schema.GroupKind{Group: e.Group, Kind: e.Plural}, name, field.ErrorList{field.Invalid(path, 0, "must be specified for an update")})
 	}
 	rev, err := parseRevision(version)
+	if err != nil && e.GoType() {
+		return unforeseen(err.Error())
+	}
 	if err != nil {
 		return e.invalid(name, field.Invalid(path, version, "must be the version of the object that is to be replaced"))
 	}

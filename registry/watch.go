@@ -5,10 +5,11 @@ import (
 	"errors"
 	"net/url"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
@@ -56,7 +57,7 @@ func (e *Endpoint) watch(ctx context.Context, r *Request) (*cacher.Cursor, watch
 	if r.Namespace != "" && !e.Namespaced {
 		return nil, watchstream.Options{}, errNotServed()
 	}
-	opts, err := e.res.registry.parseWatchOptions(r.Query)
+	opts, err := e.parseWatchOptions(r.Query)
 	if err != nil {
 		return nil, watchstream.Options{}, err
 	}
@@ -139,9 +140,15 @@ func (e *Endpoint) parseSelector(q url.Values) (selector, error) {
 	var s selector
 	var err error
 	if s.labels, err = selectors.ParseLabels(q.Get("labelSelector")); err != nil {
+		if _, theirs := labels.Parse(q.Get("labelSelector")); e.GoType() && theirs != nil {
+			err = theirs
+		}
 		return s, badRequest("%s", clip.Text(err.Error()))
 	}
 	if s.fields, err = selectors.ParseFields(q.Get("fieldSelector")); err != nil {
+		if _, theirs := fields.ParseSelector(q.Get("fieldSelector")); e.GoType() && theirs != nil {
+			err = theirs
+		}
 		return s, badRequest("%s", clip.Text(err.Error()))
 	}
 	for _, field := range s.fields.Names() {
@@ -190,6 +197,8 @@ func (e *Endpoint) unknownField(label string) error {
 	if e.typed == nil {
 		return badRequest("field label not supported: %s", clip.Text(label))
 	}
-	known := append(e.metaFields(), e.fields...)
-	return badRequest("%s is not a known field selector: only %s", clip.Text(label), strings.Join(known, ", "))
+	if len(e.fields) > 0 { // the kind has a function of its own for them
+		return badRequest("field label not supported: %s", clip.Text(label))
+	}
+	return badRequest("%q is not a known field selector: only %q, %q", clip.Text(label), "metadata.name", "metadata.namespace")
 }

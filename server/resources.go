@@ -90,8 +90,11 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 		if why := e.Absent(t.Subresource); why != "" {
 			err.ErrStatus.Message = why
 		}
-		err.ErrStatus.Details = t.details()
-		err.ErrStatus.Details.Name = t.Name
+		err.ErrStatus.Details = &metav1.StatusDetails{}
+		if !e.GoType() {
+			err.ErrStatus.Details = t.details()
+			err.ErrStatus.Details.Name = t.Name
+		}
 		return t, "", err
 	}
 	watch, err := registry.Flag(w.query, "watch")
@@ -193,6 +196,9 @@ func (t target) details() *metav1.StatusDetails {
 }
 
 func (t target) refuse(w *response, method, verb string) error {
+	if t.endpoint.GoType() {
+		return t.refuseGoType(w)
+	}
 	what := t.endpoint.Plural
 	if t.endpoint.Group != "" {
 		what += "." + t.endpoint.Group
@@ -209,6 +215,17 @@ func (t target) refuse(w *response, method, verb string) error {
 	err := methodNotAllowed(w, methods(t.verbs()), message)
 	err.ErrStatus.Details = t.details()
 	return err
+}
+
+// refuseGoType is refuse for Go types: Kubernetes has routes for their paths and methods, and a path without any verb isn't there.
+func (t target) refuseGoType(w *response) error {
+	verbs := t.verbs()
+	if len(verbs) == 0 {
+		return registry.AsKubernetes(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
+	}
+	w.Header().Set("Allow", methods(verbs))
+	return registry.AsKubernetes(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		"the server does not allow this method on the requested resource")
 }
 
 // request is what a request asks of the target's endpoint, but for its body.
@@ -247,8 +264,8 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 // object serves the verbs on one object.
 func (h *handler) object(w *response, r *http.Request, t target, verb string) error {
 	media, wanted, err := t.negotiateForm(r.Header.Values("Accept"), acceptObject, oneMetadata)
-	if err != nil {
-		return err // before anything is written
+	if err != nil { // before anything is written
+		return t.unacceptable(r, err)
 	}
 	var b body
 	switch {

@@ -70,12 +70,19 @@ func Decode(text []byte, into any) error {
 	return Undecodable(kjson.UnmarshalCaseSensitivePreserveInts(text, into))
 }
 
-// Undecodable is a decoder's error, shortened; nil for none.
+// DecodeError is the error of a decoder.
+type DecodeError struct {
+	Cause string // what the decoder said, shortened
+}
+
+func (d *DecodeError) Error() string { return "can't be decoded: " + d.Cause }
+
+// Undecodable is a decoder's error as a DecodeError; nil for none.
 func Undecodable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("can't be decoded: %s", clip.Text(err.Error()))
+	return &DecodeError{clip.Text(err.Error())}
 }
 
 func checkText(text []byte) error {

@@ -1,0 +1,263 @@
+package registry
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
+	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/util/mergepatch"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+)
+
+// What Kubernetes says of a request that it can't read depends on whether the kind is a Go type or a definition's: other
+// code serves them. Here is what it says of Go types.
+
+// GoType tells whether the endpoint's objects are of a Go type. Otherwise they're custom resources.
+func (e *Endpoint) GoType() bool { return e.typed != nil }
+
+// AsKubernetes returns a Status error as a library of Kubernetes' makes it of a code alone, with empty details.
+func AsKubernetes(code int32, reason metav1.StatusReason, message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: code, Reason: reason, Message: message, Details: &metav1.StatusDetails{},
+	}}
+}
+
+// unforeseen is what Kubernetes answers to an error that it has no Status for: 500 without a reason.
+func unforeseen(message string) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: clip.Text(message),
+	}}
+}
+
+// badVersion refuses a resourceVersion that isn't a number. Only lists know that it's the client's mistake.
+func badVersion(text string, err error, list bool) error {
+	cause := field.Invalid(field.NewPath("resourceVersion"), clip.Text(text), clip.Text(err.Error())).Error()
+	if list {
+		return badRequest("invalid resource version: %s", cause)
+	}
+	return unforeseen(cause)
+}
+
+// badToken refuses a continue token that can't be read. otherwise says why, where Kubernetes' words are ours.
+func badToken(text string, otherwise error) error {
+	if _, err := base64.RawURLEncoding.DecodeString(text); err != nil {
+		return badRequest("invalid continue token: continue key is not valid: %s", err)
+	}
+	return otherwise
+}
+
+// badDocument refuses a patch that can't be decoded as what a patch of its type is: into is that, as Kubernetes' decoder calls it.
+func (e *Endpoint) badDocument(patch []byte, into string, otherwise error) error {
+	switch {
+	case !e.GoType():
+		return otherwise
+	case !json.Valid(patch):
+		return badRequest("invalid JSON patch")
+	}
+	var list []any
+	var object map[string]any
+	err := json.Unmarshal(patch, &object)
+	if into != jsonObject {
+		err = json.Unmarshal(patch, &list)
+	}
+	var as *json.UnmarshalTypeError
+	if !errors.As(err, &as) {
+		return otherwise
+	}
+	return badRequest("error decoding patch: json: cannot unmarshal %s into Go value of type %s", as.Value, into)
+}
+
+// checkApplied refuses a configuration that isn't of the endpoint's kind, for a Go type.
+func (e *Endpoint) checkApplied(tree map[string]any) error {
+	u := unstructured.Unstructured{Object: tree}
+	if of := u.GroupVersionKind(); e.GoType() && of != e.kind() {
+		return badRequest("invalid object type: %s", clip.Text(of.String()))
+	}
+	return nil
+}
+
+// badOperations is the error of a JSON patch that can't be applied. Kubernetes doesn't say why.
+func (e *Endpoint) badOperations(err error) error {
+	if !e.GoType() || !apierrors.IsInvalid(err) {
+		return err
+	}
+	return AsKubernetes(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "the server rejected our request due to an error in our request")
+}
+
+// malformed tells whether an error about a strategic merge patch is one that Kubernetes knows for the client's.
+func malformed(err error) bool {
+	return slices.Contains([]error{mergepatch.ErrBadJSONDoc, mergepatch.ErrBadPatchFormatForPrimitiveList, mergepatch.ErrBadPatchFormatForRetainKeys,
+		mergepatch.ErrBadPatchFormatForSetElementOrderList, mergepatch.ErrUnsupportedStrategicMergePatchFormat}, err)
+}
+
+// How Kubernetes' decoder calls what patches are.
+const (
+	jsonObject     = "map[string]interface {}"
+	jsonOperations = "[]handlers.jsonPatchOp"
+)
+
+// undecoded is a Status error about a body that can't be decoded. cause is what the decoder said: of what a patch made, that is
+// all that the client is told.
+type undecoded struct {
+	*apierrors.StatusError
+	cause string
+}
+
+func (u *undecoded) Unwrap() error { return u.StatusError }
+
+// causeOf returns why a body can't be decoded, in Kubernetes' words where they're known.
+func causeOf(err error) string {
+	var u *undecoded
+	if errors.As(err, &u) {
+		return u.cause
+	}
+	return err.Error()
+}
+
+// unrecognized refuses a body whose version and kind can't be read.
+func (e *Endpoint) unrecognized(body []byte, err error) error {
+	cause := err.Error()
+	if _, theirs := serializer.DefaultMetaFactory.Interpret(body); theirs != nil {
+		cause = clip.Text(theirs.Error())
+	} else if d := (*object.DecodeError)(nil); errors.As(err, &d) {
+		cause = d.Cause
+	}
+	return &undecoded{cause: cause, StatusError: apierrors.NewBadRequest(fmt.Sprintf(
+		"the object provided is unrecognized (must be of type %s): %s (%s)", e.Kind, cause, summaryOf(body)))}
+}
+
+// summaryOf returns the beginning of a body as Kubernetes' messages have it: in hexadecimal what isn't an object of JSON.
+func summaryOf(body []byte) string {
+	const most = 30 // bytes, as there
+	begin, rest := body, ""
+	if len(body) > most {
+		begin, rest = body[:most], " ..."
+	}
+	switch {
+	case len(body) == 0:
+		return "<empty>"
+	case body[0] == '{':
+		return string(begin) + rest
+	}
+	return fmt.Sprintf("%x%s", begin, rest)
+}
+
+// unhandled refuses a body that says that it's of a kind.
+func (e *Endpoint) unhandled(of runtimeschema.GroupVersionKind, cause string) error {
+	return &undecoded{cause: cause, StatusError: apierrors.NewBadRequest(fmt.Sprintf(
+		"%s in version %q cannot be handled as a %s: %s", clip.Text(of.Kind), clip.Text(of.Version), e.Kind, cause))}
+}
+
+// schemeOf is how Kubernetes calls the table of Go types that its answers name.
+const schemeOf = "pkg/runtime/scheme.go:111"
+
+// checkGoType returns which kind a document says it's of; what it leaves out, the path says. It refuses kinds that aren't the
+// endpoint's.
+func (e *Endpoint) checkGoType(doc *object.Document) (runtimeschema.GroupVersionKind, error) {
+	want, body := e.kind(), doc.Text
+	if tree, ok := doc.Tree.(map[string]any); ok && says(tree, "apiVersion", e.apiVersion()) && says(tree, "kind", e.Kind) {
+		return want, nil
+	}
+	of, err := serializer.DefaultMetaFactory.Interpret(body)
+	if err != nil {
+		return want, e.unrecognized(body, err)
+	}
+	if of.Kind == "" {
+		of.Kind = want.Kind
+	}
+	if of.Version == "" && (of.Group == "" || of.Group == want.Group) {
+		of.Group, of.Version = want.Group, want.Version
+	}
+	if *of == want {
+		return want, nil
+	}
+	cause := fmt.Sprintf("no kind %q is registered for version %q in scheme %q", clip.Text(of.Kind), clip.Text(of.GroupVersion().String()), schemeOf)
+	if e.res.registry.knows(*of) && !separate[e.Group] {
+		cause = fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", of.Version, of.Kind, internalPackage(e.Group), e.Kind)
+	}
+	return *of, e.unhandled(*of, cause)
+}
+
+// says tells whether a member is absent, empty or what it should be.
+func says(tree map[string]any, name, want string) bool {
+	text, ok := tree[name].(string)
+	return text == "" && (ok || tree[name] == nil) || text == want
+}
+
+// separate are the groups of Kubernetes' whose Go types are in a table of their own.
+var separate = map[string]bool{"apiextensions.k8s.io": true, "apiregistration.k8s.io": true}
+
+// knows tells whether there are objects of a kind as a Go type. Of lists only the core's general one counts.
+func (r *Registry) knows(of runtimeschema.GroupVersionKind) bool {
+	if of == metav1.SchemeGroupVersion.WithKind("List") || of == (runtimeschema.GroupVersionKind{Version: "v1", Kind: "List"}) {
+		return true
+	}
+	if separate[of.Group] {
+		return false
+	}
+	for _, res := range r.builtins {
+		for _, e := range res.versions {
+			if e.kind() == of {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// internalPackage returns the package of Kubernetes' own types of a group.
+func internalPackage(group string) string {
+	name, _, _ := strings.Cut(group, ".")
+	if name == "" || name == "events" {
+		return "core"
+	}
+	return name
+}
+
+// readTyped is read for an object of a Go type.
+func (w *write) readTyped(body []byte) (*object.Object, error) {
+	doc, err := object.Parse(body)
+	if err != nil {
+		return nil, w.unrecognized(body, err)
+	}
+	if doc.Tree == nil { // null, which is an object without fields
+		doc, _ = object.Parse([]byte("{}"))
+	}
+	of, err := w.checkGoType(&doc)
+	if err != nil {
+		return nil, err
+	}
+	// The type's decoder reads the text, and the tree above only checked it: another parse of small bodies costs less
+	// than a second way to refuse a malformed body.
+	known, complaints, err := w.typed.normalize(&doc)
+	if u := (*undecoded)(nil); errors.As(err, &u) {
+		return nil, w.unhandled(of, u.cause)
+	}
+	if err != nil {
+		return nil, err
+	}
+	o, _, err := w.split(known)
+	if err != nil {
+		return nil, err
+	}
+	sent, _ := doc.Tree.(map[string]any)
+	if list, ok := object.Map(sent["metadata"])["managedFields"].([]any); ok && len(list) == 0 {
+		o.Managed = list // which says something (see track), and which the type leaves out
+	}
+	if err := w.complain(complaints); err != nil {
+		return nil, w.unhandled(of, err.Error())
+	}
+	return o, nil
+}
