@@ -379,7 +379,6 @@ func TestDeletionsOfBuiltInKinds(t *testing.T) {
 		{"a pod that runs nowhere", core + "pods", `"spec":{` + containers + `}`, "", "", "gone"},
 		{"a pod that runs", core + "pods", running, "", "", "30"},
 		{"a pod with less time", core + "pods", running, "", "gracePeriodSeconds=5", "5"},
-		{"a pod with the least time", core + "pods", `"spec":{"terminationGracePeriodSeconds":-7,"nodeName":"n",` + containers + `}`, "", "", "1"},
 		{"a pod that goes at once", core + "pods", running, "", "gracePeriodSeconds=0", "gone"},
 		{"a pod that has ended", core + "pods", running, "Succeeded", "", "gone"},
 		{"a pod that has failed", core + "pods", running, "Failed", "gracePeriodSeconds=5", "gone"},

@@ -53,7 +53,7 @@ func data(o Options) []registry.Type {
 		{Names: inAll(names("", "v1", "Pod", "po")), New: of[corev1.Pod], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, StatusResets: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"}},
 			Fields:   podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts, Absent: withoutKubelet("log", "exec", "attach", "portforward", "proxy"),
-			Default: set(defaultPod), Prepare: prepare(preparePod), Validate: rules(validatePod), Grace: podGrace},
+			Default: set(defaultPod), Prepare: prepare(preparePod), Validate: validatePod, Grace: podGrace},
 		{Names: names("", "v1", "Binding"), New: of[corev1.Binding], Forward: &registry.Forward{APIVersion: "v1", Kind: "Pod", Subresource: "binding"}},
 		{Names: names("", "v1", "ComponentStatus", "cs"), New: of[corev1.ComponentStatus], ClusterScoped: true, ReadOnly: true,
 			Strategy: registry.Strategy{NoGeneration: true},

@@ -122,10 +122,6 @@ func qosOf(s *corev1.PodSpec) corev1.PodQOSClass {
 	return corev1.PodQOSBurstable
 }
 
-func validatePod(p, _ *corev1.Pod) field.ErrorList {
-	return validatePodSpec(&p.Spec, field.NewPath("spec"))
-}
-
 // podParts are the parts of a pod with paths of their own.
 var podParts = []registry.Subresource{
 	{Name: "ephemeralcontainers", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
@@ -189,7 +185,7 @@ func carryResources(next, in map[string]any) {
 func defaultPodTemplate(t *corev1.PodTemplate) { defaultPodSpec(&t.Template.Spec) }
 
 func validatePodTemplate(t, _ *corev1.PodTemplate) field.ErrorList {
-	return validatePodSpec(&t.Template.Spec, field.NewPath("template", "spec"))
+	return validateTemplate(&t.Template, field.NewPath("template"))
 }
 
 func podColumns() []column {

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -194,98 +195,12 @@ func defaultNetworkVolume(v *corev1.VolumeSource) {
 	}
 }
 
-// validatePodSpec checks what must be right about containers for anybody to run them.
-func validatePodSpec(s *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
-	if len(s.Containers) == 0 {
-		errs = append(errs, field.Required(at.Child("containers"), ""))
-	}
-	seen := map[string]bool{}
-	for _, group := range []struct {
-		name string
-		all  []corev1.Container
-	}{{"containers", s.Containers}, {"initContainers", s.InitContainers}} {
-		for i := range group.all {
-			c, at := &group.all[i], at.Child(group.name).Index(i)
-			errs = append(errs, validateContainer(c, at)...)
-			if seen[c.Name] && c.Name != "" {
-				errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
-			}
-			seen[c.Name] = true
-		}
-	}
-	for i := range s.EphemeralContainers {
-		c, at := (*corev1.Container)(&s.EphemeralContainers[i].EphemeralContainerCommon), at.Child("ephemeralContainers").Index(i)
-		errs = append(errs, validateContainer(c, at)...)
-		if seen[c.Name] && c.Name != "" {
-			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
-		}
-		seen[c.Name] = true
-	}
-	volumes := map[string]bool{}
-	for i, v := range s.Volumes {
-		at := at.Child("volumes").Index(i).Child("name")
-		errs = append(errs, nameOf(v.Name, at)...)
-		if volumes[v.Name] {
-			errs = append(errs, field.Duplicate(at, v.Name))
-		}
-		volumes[v.Name] = true
-	}
-	if s.Resources != nil {
-		errs = append(errs, validateRequirements(s.Resources, at.Child("resources"))...)
-	}
-	errs = append(errs, validateQuantities(s.Overhead, at.Child("overhead"))...)
-	errs = append(errs, oneOf(at.Child("restartPolicy"), s.RestartPolicy, corev1.RestartPolicyAlways, corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever)...)
-	return append(errs, oneOf(at.Child("dnsPolicy"), s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst, corev1.DNSDefault, corev1.DNSNone)...)
-}
-
 // nameOf checks a name that must be there, and a DNS label.
 func nameOf(name string, at *field.Path) field.ErrorList {
 	if name == "" {
 		return field.ErrorList{field.Required(at, "")}
 	}
 	return problems(at, name, validation.IsDNS1123Label(name))
-}
-
-func validateContainer(c *corev1.Container, at *field.Path) (errs field.ErrorList) {
-	errs = append(errs, nameOf(c.Name, at.Child("name"))...)
-	switch {
-	case c.Image == "":
-		errs = append(errs, field.Required(at.Child("image"), ""))
-	case c.Image != strings.TrimSpace(c.Image):
-		errs = append(errs, field.Invalid(at.Child("image"), c.Image, "must not have leading or trailing whitespace"))
-	}
-	errs = append(errs, oneOf(at.Child("imagePullPolicy"), c.ImagePullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
-	errs = append(errs, validateContainerPorts(c.Ports, at.Child("ports"))...)
-	for i, e := range c.Env {
-		at := at.Child("env").Index(i).Child("name")
-		if e.Name == "" {
-			errs = append(errs, field.Required(at, ""))
-		} else {
-			errs = append(errs, problems(at, e.Name, validation.IsRelaxedEnvVarName(e.Name))...)
-		}
-	}
-	for i, m := range c.VolumeMounts {
-		at := at.Child("volumeMounts").Index(i)
-		if m.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), ""))
-		}
-		if m.MountPath == "" {
-			errs = append(errs, field.Required(at.Child("mountPath"), ""))
-		}
-	}
-	return append(errs, validateRequirements(&c.Resources, at.Child("resources"))...)
-}
-
-// validateRequirements checks that nothing is requested beyond its limit.
-func validateRequirements(r *corev1.ResourceRequirements, at *field.Path) (errs field.ErrorList) {
-	errs = append(errs, validateQuantities(r.Limits, at.Child("limits"))...)
-	errs = append(errs, validateQuantities(r.Requests, at.Child("requests"))...)
-	for name, request := range r.Requests {
-		if limit, ok := r.Limits[name]; ok && request.Cmp(limit) > 0 {
-			errs = append(errs, field.Invalid(at.Child("requests").Key(string(name)), request.String(), "must be less than or equal to "+string(name)+" limit of "+limit.String()))
-		}
-	}
-	return errs
 }
 
 // validateQuantities checks that resources have names and aren't negative.
@@ -300,15 +215,15 @@ func validateQuantities(list corev1.ResourceList, at *field.Path) (errs field.Er
 }
 
 func validateContainerPorts(ports []corev1.ContainerPort, at *field.Path) (errs field.ErrorList) {
-	seen := map[string]bool{}
 	for i, p := range ports {
 		at := at.Index(i)
 		if p.Name != "" {
-			errs = append(errs, problems(at.Child("name"), p.Name, validation.IsValidPortName(p.Name))...)
-			if seen[p.Name] {
+			switch texts := validation.IsValidPortName(p.Name); {
+			case len(texts) > 0:
+				errs = append(errs, problems(at.Child("name"), p.Name, texts)...)
+			case slices.ContainsFunc(ports[:i], func(other corev1.ContainerPort) bool { return other.Name == p.Name }):
 				errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
 			}
-			seen[p.Name] = true
 		}
 		if p.ContainerPort == 0 {
 			errs = append(errs, field.Required(at.Child("containerPort"), ""))

@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
 
@@ -72,24 +73,37 @@ func fit[T any](kind string, fn func(obj *T)) {
 
 func init() {
 	fit("/ServiceAccount", func(a *corev1.ServiceAccount) { a.Secrets[0] = corev1.ObjectReference{Name: a.Secrets[0].Name} })
-	fit("/Pod", func(p *corev1.Pod) { fitPod(&p.Spec) })
+	fit("/Pod", func(p *corev1.Pod) {
+		fitPod(&p.Spec)
+		fitStatus(&p.Status)
+	})
 	fit("/PodTemplate", func(p *corev1.PodTemplate) { fitPod(&p.Template.Spec) })
 	fit("/ReplicationController", func(r *corev1.ReplicationController) {
 		r.Spec.Selector = map[string]string{"app": "a"}
-		fitPod(&r.Spec.Template.Spec)
+		fitTemplate(r.Spec.Template)
 	})
-	fit("apps/Deployment", func(d *appsv1.Deployment) { fitPod(&d.Spec.Template.Spec) })
-	fit("apps/StatefulSet", func(s *appsv1.StatefulSet) { fitPod(&s.Spec.Template.Spec) })
-	fit("apps/DaemonSet", func(d *appsv1.DaemonSet) { fitPod(&d.Spec.Template.Spec) })
-	fit("apps/ReplicaSet", func(r *appsv1.ReplicaSet) { fitPod(&r.Spec.Template.Spec) })
+	fit("apps/Deployment", func(d *appsv1.Deployment) {
+		fitTemplate(&d.Spec.Template)
+		*d.Spec.ProgressDeadlineSeconds, d.Spec.MinReadySeconds = 9, 8
+	})
+	fit("apps/StatefulSet", func(s *appsv1.StatefulSet) {
+		fitTemplate(&s.Spec.Template)
+		s.Spec.VolumeClaimTemplates[0].Name = "claims"
+		s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = "Delete", "Retain"
+	})
+	fit("apps/DaemonSet", func(d *appsv1.DaemonSet) {
+		fitTemplate(&d.Spec.Template)
+		*d.Spec.UpdateStrategy.RollingUpdate.MaxSurge = intstr.FromInt32(0)
+	})
+	fit("apps/ReplicaSet", func(r *appsv1.ReplicaSet) { fitTemplate(&r.Spec.Template) })
 	fit("batch/Job", func(j *batchv1.Job) {
-		fitPod(&j.Spec.Template.Spec)
-		j.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+		selector := j.Spec.Selector
+		fitJob(&j.Spec)
+		j.Spec.Selector, j.Spec.ManualSelector = selector, ptr.To(true)
 	})
 	fit("batch/CronJob", func(c *batchv1.CronJob) {
 		c.Spec.Schedule, *c.Spec.TimeZone = "*/5 * * * *", "UTC"
-		fitPod(&c.Spec.JobTemplate.Spec.Template.Spec)
-		c.Spec.JobTemplate.Spec.Template.Spec.RestartPolicy = corev1.RestartPolicyNever
+		fitJob(&c.Spec.JobTemplate.Spec)
 	})
 	fit("/Service", func(s *corev1.Service) {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.0.0.77", []string{"10.0.0.77"}
@@ -173,11 +187,6 @@ func init() {
 	fit("authorization.k8s.io/LocalSubjectAccessReview", func(r *authorizationv1.LocalSubjectAccessReview) {
 		r.Spec.NonResourceAttributes, r.Spec.ResourceAttributes.Namespace = nil, "default"
 	})
-}
-
-// fitPod makes names agree: the older name of the service account is the same, and requests are within limits.
-func fitPod(s *corev1.PodSpec) {
-	s.DeprecatedServiceAccount = s.ServiceAccountName
 }
 
 // subjects are one of each kind, like a filled one.

@@ -1,10 +1,12 @@
 package builtin
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -31,6 +34,8 @@ const (
 	defaultSuccessfulJobs   int32 = 3
 	defaultFailedJobs       int32 = 1
 )
+
+const wholePercent = 100 // all of something
 
 func defaultDeployment(d *appsv1.Deployment) {
 	s := &d.Spec
@@ -145,10 +150,7 @@ func prepareJob(j, old *batchv1.Job, _ string) {
 	if j.Spec.Template.Labels == nil {
 		j.Spec.Template.Labels = map[string]string{}
 	}
-	uid := string(j.UID)
-	for _, label := range []struct{ name, value string }{
-		{"controller-uid", uid}, {"job-name", j.Name}, {batchv1.ControllerUidLabel, uid}, {batchv1.JobNameLabel, j.Name},
-	} {
+	for _, label := range jobLabels(j) {
 		if _, ok := j.Spec.Template.Labels[label.name]; !ok {
 			j.Spec.Template.Labels[label.name] = label.value
 		}
@@ -158,7 +160,7 @@ func prepareJob(j, old *batchv1.Job, _ string) {
 		j.Spec.Selector.MatchLabels = map[string]string{}
 	}
 	if _, ok := j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel]; !ok {
-		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = uid
+		j.Spec.Selector.MatchLabels[batchv1.ControllerUidLabel] = string(j.UID)
 	}
 }
 
@@ -174,141 +176,288 @@ func defaultCronJob(c *batchv1.CronJob) {
 	orPointTo(&s.FailedJobsHistoryLimit, defaultFailedJobs)
 }
 
-// validateTemplate checks a workload's template: its containers, and that the selector selects its pods.
-func validateTemplate(selector *metav1.LabelSelector, t *corev1.PodTemplateSpec) (errs field.ErrorList) {
+// validateOwnSelector checks the selector of a workload, and that it selects the template's pods. kind is what Kubernetes calls the workload;
+// "" for one whose selector may be empty.
+func validateOwnSelector(selector *metav1.LabelSelector, kind string, labelled map[string]string) (errs, unmatched field.ErrorList) {
 	spec := field.NewPath("spec")
 	at := spec.Child("selector")
-	errs = append(errs, validatePodSpec(&t.Spec, spec.Child("template", "spec"))...)
+	none := field.ErrorList{field.Invalid(spec.Child("template", "metadata", "labels"), labelled, "`selector` does not match template `labels`")}
 	if selector == nil {
-		return append(errs, field.Required(at, ""))
+		return field.ErrorList{field.Required(at, "")}, none
 	}
-	errs = append(errs, metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at)...)
-	if len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
-		return append(errs, field.Invalid(at, selector, "empty selector is invalid for this kind"))
+	errs = metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at)
+	if kind != "" && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		errs = append(errs, field.Invalid(at, selector, "empty selector is invalid for "+kind))
 	}
-	if s, err := metav1.LabelSelectorAsSelector(selector); err == nil && !s.Matches(labels.Set(t.Labels)) {
-		errs = append(errs, field.Invalid(spec.Child("template", "metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
+	switch s, err := metav1.LabelSelectorAsSelector(selector); {
+	case err != nil:
+		errs = append(errs, field.Invalid(at, selector, "invalid label selector"))
+	case !s.Empty() && !s.Matches(labels.Set(labelled)):
+		unmatched = none
+	}
+	return errs, unmatched
+}
+
+// validateEndless checks the template of pods that run for ever. kind is what Kubernetes calls what runs them.
+func validateEndless(t *corev1.PodTemplateSpec, kind string) field.ErrorList {
+	at := field.NewPath("spec", "template")
+	return append(validateTemplate(t, at), endless(&t.Spec, kind)...)
+}
+
+func endless(s *corev1.PodSpec, kind string) (errs field.ErrorList) {
+	at := field.NewPath("spec", "template", "spec")
+	if s.RestartPolicy != corev1.RestartPolicyAlways {
+		errs = append(errs, field.NotSupported(at.Child("restartPolicy"), s.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways}))
+	}
+	if s.ActiveDeadlineSeconds != nil {
+		errs = append(errs, field.Forbidden(at.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+kind+" is not Supported"))
 	}
 	return errs
 }
 
-// alwaysRestarts wants what workloads that run for ever need.
-func alwaysRestarts(s *corev1.PodSpec) field.ErrorList {
-	if s.RestartPolicy == corev1.RestartPolicyAlways {
-		return nil
+// validateShare checks a number of pods, or a share of them in percent.
+func validateShare(n intstr.IntOrString, at *field.Path) field.ErrorList {
+	if n.Type == intstr.String {
+		return problems(at, n, validation.IsValidPercent(n.StrVal))
 	}
-	return field.ErrorList{field.NotSupported(field.NewPath("spec", "template", "spec", "restartPolicy"), s.RestartPolicy, []corev1.RestartPolicy{corev1.RestartPolicyAlways})}
+	return notNegative(at, &n.IntVal)
+}
+
+// percentOf returns the number of a share that is one.
+func percentOf(n intstr.IntOrString) (percent int, is bool) {
+	if n.Type != intstr.String || len(validation.IsValidPercent(n.StrVal)) > 0 {
+		return 0, false
+	}
+	percent, err := strconv.Atoi(strings.TrimSuffix(n.StrVal, "%"))
+	return percent, err == nil
+}
+
+// isZero tells whether a number or a share is none. What isn't one is.
+func isZero(n intstr.IntOrString) bool {
+	if percent, is := percentOf(n); is {
+		return percent == 0
+	}
+	return n.IntValue() == 0
+}
+
+func atMostAll(n intstr.IntOrString, at *field.Path) field.ErrorList {
+	if percent, is := percentOf(n); is && percent > wholePercent {
+		return field.ErrorList{field.Invalid(at, n, "must not be greater than 100%")}
+	}
+	return nil
 }
 
 func validateDeployment(d, old *appsv1.Deployment) field.ErrorList {
-	errs := validateTemplate(d.Spec.Selector, &d.Spec.Template)
-	errs = append(errs, alwaysRestarts(&d.Spec.Template.Spec)...)
-	spec := field.NewPath("spec")
-	errs = append(errs, notNegative(spec.Child("replicas"), d.Spec.Replicas)...)
-	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &d.Spec.MinReadySeconds)...)
-	errs = append(errs, oneOf(spec.Child("strategy", "type"), d.Spec.Strategy.Type, appsv1.RecreateDeploymentStrategyType, appsv1.RollingUpdateDeploymentStrategyType)...)
+	s, spec := &d.Spec, field.NewPath("spec")
+	errs := notNegative(spec.Child("replicas"), s.Replicas)
+	selector, unmatched := validateOwnSelector(s.Selector, "deployment", s.Template.Labels)
+	errs = append(errs, selector...)
+	errs = append(errs, unmatched...)
+	errs = append(errs, validateEndless(&s.Template, "ReplicaSet")...)
+	errs = append(errs, validateRollout(&s.Strategy, spec.Child("strategy"))...)
+	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &s.MinReadySeconds)...)
+	errs = append(errs, notNegative(spec.Child("revisionHistoryLimit"), s.RevisionHistoryLimit)...)
+	if n := s.ProgressDeadlineSeconds; n != nil {
+		errs = append(errs, notNegative(spec.Child("progressDeadlineSeconds"), n)...)
+		if *n <= s.MinReadySeconds {
+			errs = append(errs, field.Invalid(spec.Child("progressDeadlineSeconds"), *n, "must be greater than minReadySeconds"))
+		}
+	}
 	if old != nil {
-		errs = append(errs, unchanged(spec.Child("selector"), d.Spec.Selector, old.Spec.Selector)...)
+		errs = append(errs, unchanged(spec.Child("selector"), s.Selector, old.Spec.Selector)...)
 	}
 	return errs
 }
 
-func validateStatefulSet(s, old *appsv1.StatefulSet) field.ErrorList {
-	errs := validateTemplate(s.Spec.Selector, &s.Spec.Template)
-	errs = append(errs, alwaysRestarts(&s.Spec.Template.Spec)...)
-	spec := field.NewPath("spec")
-	errs = append(errs, notNegative(spec.Child("replicas"), s.Spec.Replicas)...)
-	errs = append(errs, oneOf(spec.Child("podManagementPolicy"), s.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement)...)
+func validateRollout(s *appsv1.DeploymentStrategy, at *field.Path) (errs field.ErrorList) {
+	rolling := at.Child("rollingUpdate")
+	switch s.Type {
+	case appsv1.RecreateDeploymentStrategyType:
+		if s.RollingUpdate != nil {
+			return field.ErrorList{field.Forbidden(rolling, "may not be specified when strategy `type` is 'Recreate'")}
+		}
+		return nil
+	case appsv1.RollingUpdateDeploymentStrategyType:
+	default:
+		return field.ErrorList{field.NotSupported(at, s, []string{"Recreate", "RollingUpdate"})}
+	}
+	unavailable, surge := *s.RollingUpdate.MaxUnavailable, *s.RollingUpdate.MaxSurge // both have defaults
+	errs = append(errs, validateShare(unavailable, rolling.Child("maxUnavailable"))...)
+	errs = append(errs, validateShare(surge, rolling.Child("maxSurge"))...)
+	if isZero(unavailable) && isZero(surge) {
+		errs = append(errs, field.Invalid(rolling.Child("maxUnavailable"), unavailable, "may not be 0 when `maxSurge` is 0"))
+	}
+	return append(errs, atMostAll(unavailable, rolling.Child("maxUnavailable"))...)
+}
+
+func validateStatefulSet(set, old *appsv1.StatefulSet) (errs field.ErrorList) {
+	s, spec := &set.Spec, field.NewPath("spec")
+	switch s.PodManagementPolicy {
+	case appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement:
+	default:
+		errs = append(errs, field.Invalid(spec.Child("podManagementPolicy"), s.PodManagementPolicy, "must be 'OrderedReady' or 'Parallel'"))
+	}
+	errs = append(errs, validateSetUpdates(&s.UpdateStrategy, spec.Child("updateStrategy"))...)
+	if p := s.PersistentVolumeClaimRetentionPolicy; p != nil {
+		at := spec.Child("persistentVolumeClaimRetentionPolicy")
+		for _, when := range []struct {
+			name   string
+			policy appsv1.PersistentVolumeClaimRetentionPolicyType
+		}{{"whenDeleted", p.WhenDeleted}, {"whenScaled", p.WhenScaled}} {
+			if when.policy != appsv1.RetainPersistentVolumeClaimRetentionPolicyType && when.policy != appsv1.DeletePersistentVolumeClaimRetentionPolicyType {
+				errs = append(errs, field.NotSupported(at.Child(when.name), when.policy, []string{"Retain", "Delete"}))
+			}
+		}
+	}
+	errs = append(errs, notNegative(spec.Child("replicas"), s.Replicas)...)
+	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &s.MinReadySeconds)...)
+	if s.Ordinals != nil {
+		errs = append(errs, notNegative(spec.Child("ordinals.start"), &s.Ordinals.Start)...)
+	}
+	if s.ServiceName != "" {
+		errs = append(errs, problems(spec.Child("serviceName"), s.ServiceName, validation.IsDNS1123Label(s.ServiceName))...)
+	}
+	selector, unmatched := validateOwnSelector(s.Selector, "statefulset", s.Template.Labels)
+	errs = append(errs, selector...)
+	errs = append(errs, unmatched...)
+	errs = append(errs, validateTemplate(ofSet(s), spec.Child("template"))...)
+	errs = append(errs, endless(&s.Template.Spec, "StatefulSet")...)
 	if old != nil {
-		errs = append(errs, unchanged(spec.Child("selector"), s.Spec.Selector, old.Spec.Selector)...)
-		errs = append(errs, unchanged(spec.Child("serviceName"), s.Spec.ServiceName, old.Spec.ServiceName)...)
-		errs = append(errs, unchanged(spec.Child("podManagementPolicy"), s.Spec.PodManagementPolicy, old.Spec.PodManagementPolicy)...)
+		errs = append(errs, unchanged(spec.Child("selector"), s.Selector, old.Spec.Selector)...)
+		errs = append(errs, unchanged(spec.Child("volumeClaimTemplates"), s.VolumeClaimTemplates, old.Spec.VolumeClaimTemplates)...)
+		errs = append(errs, unchanged(spec.Child("serviceName"), s.ServiceName, old.Spec.ServiceName)...)
+		errs = append(errs, unchanged(spec.Child("podManagementPolicy"), s.PodManagementPolicy, old.Spec.PodManagementPolicy)...)
 	}
 	return errs
 }
 
-func validateDaemonSet(d, old *appsv1.DaemonSet) field.ErrorList {
-	errs := validateTemplate(d.Spec.Selector, &d.Spec.Template)
-	errs = append(errs, alwaysRestarts(&d.Spec.Template.Spec)...)
-	if old != nil {
-		errs = append(errs, unchanged(field.NewPath("spec", "selector"), d.Spec.Selector, old.Spec.Selector)...)
+// ofSet returns the template of a StatefulSet with the volumes that its claims become; the set gives each pod a name of its own.
+func ofSet(s *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
+	t := s.Template
+	t.Spec.Subdomain, t.Spec.Hostname = "", ""
+	if len(s.VolumeClaimTemplates) == 0 {
+		return &t
+	}
+	t.Spec.Volumes = nil
+	for _, claim := range s.VolumeClaimTemplates {
+		t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}})
+	}
+	for _, v := range s.Template.Spec.Volumes {
+		if !slices.ContainsFunc(s.VolumeClaimTemplates, func(claim corev1.PersistentVolumeClaim) bool { return claim.Name == v.Name }) {
+			t.Spec.Volumes = append(t.Spec.Volumes, v)
+		}
+	}
+	return &t
+}
+
+func validateSetUpdates(u *appsv1.StatefulSetUpdateStrategy, at *field.Path) (errs field.ErrorList) {
+	rolling := at.Child("rollingUpdate")
+	switch {
+	case u.Type == appsv1.OnDeleteStatefulSetStrategyType && u.RollingUpdate != nil:
+		return field.ErrorList{field.Invalid(rolling, u.RollingUpdate, "only allowed for updateStrategy 'RollingUpdate'")}
+	case u.Type == appsv1.OnDeleteStatefulSetStrategyType || u.Type == appsv1.RollingUpdateStatefulSetStrategyType && u.RollingUpdate == nil:
+		return nil
+	case u.Type != appsv1.RollingUpdateStatefulSetStrategyType:
+		return field.ErrorList{field.Invalid(at, u, "must be 'RollingUpdate' or 'OnDelete'")}
+	}
+	errs = notNegative(rolling.Child("partition"), u.RollingUpdate.Partition)
+	if n := u.RollingUpdate.MaxUnavailable; n != nil {
+		at := rolling.Child("maxUnavailable")
+		errs = append(errs, validateShare(*n, at)...)
+		if isZero(*n) {
+			errs = append(errs, field.Invalid(at, *n, "cannot be 0"))
+		}
+		errs = append(errs, atMostAll(*n, at)...)
 	}
 	return errs
+}
+
+func validateDaemonSet(d, old *appsv1.DaemonSet) (errs field.ErrorList) {
+	s, spec := &d.Spec, field.NewPath("spec")
+	if old != nil {
+		errs = append(errs, unchanged(spec.Child("selector"), s.Selector, old.Spec.Selector)...)
+	}
+	selector, unmatched := validateOwnSelector(s.Selector, "daemonset", s.Template.Labels)
+	errs = append(errs, unmatched...)
+	if s.Selector != nil { // Kubernetes says only that nothing is selected
+		errs = append(errs, selector...)
+	}
+	errs = append(errs, validateEndless(&s.Template, "DaemonSet")...)
+	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &s.MinReadySeconds)...)
+	at := spec.Child("updateStrategy")
+	switch s.UpdateStrategy.Type {
+	case appsv1.OnDeleteDaemonSetStrategyType:
+	case appsv1.RollingUpdateDaemonSetStrategyType:
+		at := at.Child("rollingUpdate")
+		unavailable, surge := *s.UpdateStrategy.RollingUpdate.MaxUnavailable, *s.UpdateStrategy.RollingUpdate.MaxSurge // both have defaults
+		errs = append(errs, validateShare(unavailable, at.Child("maxUnavailable"))...)
+		errs = append(errs, validateShare(surge, at.Child("maxSurge"))...)
+		errs = append(errs, atMostAll(unavailable, at.Child("maxUnavailable"))...)
+		errs = append(errs, atMostAll(surge, at.Child("maxSurge"))...)
+		switch {
+		case !isZero(unavailable) && !isZero(surge):
+			errs = append(errs, field.Invalid(at.Child("maxSurge"), surge, "may not be set when maxUnavailable is non-zero"))
+		case isZero(unavailable) && isZero(surge):
+			errs = append(errs, field.Required(at.Child("maxUnavailable"), "cannot be 0 when maxSurge is 0"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(at, s.UpdateStrategy, []string{"RollingUpdate", "OnDelete"}))
+	}
+	return append(errs, notNegative(spec.Child("revisionHistoryLimit"), s.RevisionHistoryLimit)...)
 }
 
 func validateReplicaSet(r, old *appsv1.ReplicaSet) field.ErrorList {
-	errs := validateTemplate(r.Spec.Selector, &r.Spec.Template)
-	errs = append(errs, alwaysRestarts(&r.Spec.Template.Spec)...)
-	errs = append(errs, notNegative(field.NewPath("spec", "replicas"), r.Spec.Replicas)...)
+	spec := field.NewPath("spec")
+	errs := notNegative(spec.Child("replicas"), r.Spec.Replicas)
+	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &r.Spec.MinReadySeconds)...)
+	selector, unmatched := validateOwnSelector(r.Spec.Selector, "deployment", r.Spec.Template.Labels) // so Kubernetes says
+	errs = append(errs, selector...)
+	errs = append(errs, unmatched...)
+	errs = append(errs, validateEndless(&r.Spec.Template, "ReplicaSet")...)
 	if old != nil {
-		errs = append(errs, unchanged(field.NewPath("spec", "selector"), r.Spec.Selector, old.Spec.Selector)...)
+		errs = append(errs, unchanged(spec.Child("selector"), r.Spec.Selector, old.Spec.Selector)...)
 	}
 	return errs
 }
 
 func validateReplicationController(r, _ *corev1.ReplicationController) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := notNegative(spec.Child("replicas"), r.Spec.Replicas)
-	if r.Spec.Template == nil {
+	errs := notNegative(spec.Child("minReadySeconds"), &r.Spec.MinReadySeconds)
+	if len(r.Spec.Selector) == 0 {
+		errs = append(errs, field.Required(spec.Child("selector"), ""))
+	}
+	errs = append(errs, notNegative(spec.Child("replicas"), r.Spec.Replicas)...)
+	t := r.Spec.Template
+	if t == nil {
 		return append(errs, field.Required(spec.Child("template"), ""))
 	}
-	if len(r.Spec.Selector) == 0 {
-		return append(errs, field.Required(spec.Child("selector"), ""))
+	if !labels.SelectorFromSet(r.Spec.Selector).Matches(labels.Set(t.Labels)) {
+		errs = append(errs, field.Invalid(spec.Child("template", "metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
 	}
-	errs = append(errs, validateTemplate(&metav1.LabelSelector{MatchLabels: r.Spec.Selector}, r.Spec.Template)...)
-	return append(errs, alwaysRestarts(&r.Spec.Template.Spec)...)
+	return append(errs, validateEndless(t, "ReplicationController")...)
 }
 
-func validateJob(j, old *batchv1.Job) field.ErrorList {
-	spec := field.NewPath("spec")
-	errs := validateTemplate(j.Spec.Selector, &j.Spec.Template)
-	errs = append(errs, validateJobSpec(&j.Spec, spec)...)
-	if old != nil {
-		errs = append(errs, unchanged(spec.Child("selector"), j.Spec.Selector, old.Spec.Selector)...)
-		errs = append(errs, unchanged(spec.Child("completionMode"), j.Spec.CompletionMode, old.Spec.CompletionMode)...)
-	}
-	return errs
-}
-
-func validateJobSpec(s *batchv1.JobSpec, spec *field.Path) field.ErrorList {
-	errs := notNegative(spec.Child("parallelism"), s.Parallelism)
-	errs = append(errs, notNegative(spec.Child("completions"), s.Completions)...)
-	errs = append(errs, notNegative(spec.Child("backoffLimit"), s.BackoffLimit)...)
-	if p := s.Template.Spec.RestartPolicy; p == corev1.RestartPolicyAlways {
-		errs = append(errs, field.Required(spec.Child("template", "spec", "restartPolicy"), `valid values: "OnFailure", "Never"`))
-	}
-	return errs
-}
-
-func validateCronJob(c, _ *batchv1.CronJob) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
-	if c.Spec.Schedule == "" {
-		errs = append(errs, field.Required(spec.Child("schedule"), ""))
-	} else if n := len(strings.Fields(c.Spec.Schedule)); n != 5 && !strings.HasPrefix(c.Spec.Schedule, "@") {
-		errs = append(errs, field.Invalid(spec.Child("schedule"), c.Spec.Schedule, fmt.Sprintf("expected exactly 5 fields, found %d", n)))
-	}
-	if z := c.Spec.TimeZone; z != nil {
-		if *z == "" {
-			errs = append(errs, field.Invalid(spec.Child("timeZone"), z, "timeZone must be nil or non-empty string"))
-		} else if _, err := time.LoadLocation(*z); err != nil {
-			errs = append(errs, field.Invalid(spec.Child("timeZone"), z, err.Error()))
-		}
-	}
-	errs = append(errs, oneOf(spec.Child("concurrencyPolicy"), c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
-	errs = append(errs, notNegative(spec.Child("successfulJobsHistoryLimit"), c.Spec.SuccessfulJobsHistoryLimit)...)
-	errs = append(errs, notNegative(spec.Child("failedJobsHistoryLimit"), c.Spec.FailedJobsHistoryLimit)...)
-	at := spec.Child("jobTemplate", "spec")
-	errs = append(errs, validatePodSpec(&c.Spec.JobTemplate.Spec.Template.Spec, at.Child("template", "spec"))...)
-	return append(errs, validateJobSpec(&c.Spec.JobTemplate.Spec, at)...)
-}
-
-func validateRevision(r, old *appsv1.ControllerRevision) field.ErrorList {
-	errs := field.ErrorList{}
+func validateRevision(r, old *appsv1.ControllerRevision) (errs field.ErrorList) {
 	if r.Revision < 0 {
 		errs = append(errs, field.Invalid(field.NewPath("revision"), r.Revision, "must be greater than or equal to 0"))
 	}
+	data := field.NewPath("data")
 	if old != nil {
-		errs = append(errs, unchanged(field.NewPath("data"), string(r.Data.Raw), string(old.Data.Raw))...)
+		return append(errs, unchanged(data, string(r.Data.Raw), string(old.Data.Raw))...)
+	}
+	var v any
+	if r.Data.Raw == nil {
+		return append(errs, field.Required(data, "data is mandatory"))
+	}
+	if err := json.Unmarshal(r.Data.Raw, &v); err != nil {
+		return append(errs, field.Invalid(data, "<value omitted>", "error parsing data: "+err.Error()))
+	}
+	switch v.(type) {
+	case nil:
+		errs = append(errs, field.Required(data, "data is mandatory"))
+	case map[string]any:
+	default:
+		errs = append(errs, field.Required(data, "data must be a valid JSON object"))
 	}
 	return errs
 }

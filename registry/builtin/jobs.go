@@ -1,0 +1,568 @@
+package builtin
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The rules for Jobs and CronJobs.
+
+// The most of what a Job may have.
+const (
+	maxIndexedParallelism int32 = 100_000
+	maxFailedIndexes      int32 = 100_000
+	manyCompletions       int32 = 100_000 // above, less is allowed of the two that follow
+	parallelismOfMany     int32 = 10_000
+	failedIndexesOfMany   int32 = 10_000
+	maxPolicyRules              = 20
+	maxPolicyPatterns           = 20
+	maxPolicyExitCodes          = 255
+	maxManagedBy                = 63        // characters
+	maxIndexes                  = 64 * 1024 // characters
+	maxCronJobName              = 52        // characters: a Job's name gets eleven more
+)
+
+func validateJob(j, old *batchv1.Job) field.ErrorList {
+	spec := field.NewPath("spec")
+	errs := field.ErrorList{}
+	if old == nil {
+		errs = generatedSelector(j)
+	}
+	errs = append(errs, validateJobSpec(&j.Spec, spec)...)
+	selector, unmatched := validateOwnSelector(j.Spec.Selector, "", j.Spec.Template.Labels)
+	errs = append(errs, selector...)
+	errs = append(errs, unmatched...)
+	if old != nil {
+		errs = append(errs, validateJobUpdate(j, old, spec)...)
+	}
+	indexed := j.Spec.CompletionMode != nil && *j.Spec.CompletionMode == batchv1.IndexedCompletion
+	if n := j.Spec.Completions; indexed && n != nil && *n > 0 {
+		host := fmt.Sprintf("%s-%d", j.Name, *n-1)
+		if len(validation.IsDNS1123Label(host)) > 0 {
+			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name, "will not able to create pod with invalid DNS label: "+host))
+		}
+	}
+	return errs
+}
+
+// generatedSelector wants a Job that didn't ask to select its pods itself to have what it got for that.
+func generatedSelector(j *batchv1.Job) (errs field.ErrorList) {
+	if isTrue(j.Spec.ManualSelector) || j.Spec.Selector == nil {
+		return nil
+	}
+	at := field.NewPath("spec", "template", "metadata", "labels")
+	own := labels.Set{}
+	for _, label := range jobLabels(j) {
+		own[label.name] = label.value
+		switch value, has := j.Spec.Template.Labels[label.name]; {
+		case !has:
+			errs = append(errs, field.Required(at.Key(label.name), fmt.Sprintf("must be '%s'", label.value)))
+		case value != label.value:
+			errs = append(errs, field.Invalid(at.Key(label.name), j.Spec.Template.Labels, fmt.Sprintf("must be '%s'", label.value)))
+		}
+	}
+	if s, err := metav1.LabelSelectorAsSelector(j.Spec.Selector); err == nil && !s.Matches(own) {
+		errs = append(errs, field.Invalid(field.NewPath("spec", "selector"), j.Spec.Selector, "`selector` not auto-generated"))
+	}
+	return errs
+}
+
+// jobLabel is a label by which a Job knows its pods.
+type jobLabel struct{ name, value string }
+
+func jobLabels(j *batchv1.Job) []jobLabel {
+	uid := string(j.UID)
+	return []jobLabel{{"controller-uid", uid}, {"job-name", j.Name}, {batchv1.ControllerUidLabel, uid}, {batchv1.JobNameLabel, j.Name}}
+}
+
+func validateJobUpdate(j, old *batchv1.Job, spec *field.Path) (errs field.ErrorList) {
+	s, was := &j.Spec, &old.Spec
+	at := spec.Child("completions")
+	switch indexed := s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion; {
+	case !indexed:
+		errs = append(errs, unchanged(at, s.Completions, was.Completions)...)
+	case s.Completions != nil && (was.Completions == nil || *s.Completions != *was.Completions) && s.Parallelism != nil && *s.Completions != *s.Parallelism:
+		errs = append(errs, field.Invalid(at, *s.Completions, "can only be modified in tandem with spec.parallelism"))
+	}
+	errs = append(errs, unchanged(spec.Child("selector"), s.Selector, was.Selector)...)
+	before, path := was.Template.DeepCopy(), "template"
+	if isTrue(was.Suspend) && old.Status.StartTime == nil { // nothing runs yet: where it will may still change, and with what
+		t := &s.Template
+		switch now := nodeAffinity(&t.Spec); {
+		case before.Spec.Affinity != nil:
+			before.Spec.Affinity.NodeAffinity = now
+			if t.Spec.Affinity == nil && *before.Spec.Affinity == (corev1.Affinity{}) {
+				before.Spec.Affinity = nil
+			}
+		case t.Spec.Affinity != nil:
+			before.Spec.Affinity = &corev1.Affinity{NodeAffinity: now}
+		}
+		before.Spec.NodeSelector, before.Spec.Tolerations, before.Spec.SchedulingGates = t.Spec.NodeSelector, t.Spec.Tolerations, t.Spec.SchedulingGates
+		before.Annotations, before.Labels = t.Annotations, t.Labels
+		sameResources(t.Spec.Containers, before.Spec.Containers)
+		sameResources(t.Spec.InitContainers, before.Spec.InitContainers)
+		path = "template.spec"
+		errs = append(errs, unchanged(spec.Child(path), t.Spec, before.Spec)...)
+	} else {
+		errs = append(errs, unchanged(spec.Child(path), &s.Template, before)...)
+	}
+	errs = append(errs, unchanged(spec.Child("completionMode"), s.CompletionMode, was.CompletionMode)...)
+	errs = append(errs, unchanged(spec.Child("podFailurePolicy"), s.PodFailurePolicy, was.PodFailurePolicy)...)
+	errs = append(errs, unchanged(spec.Child("backoffLimitPerIndex"), s.BackoffLimitPerIndex, was.BackoffLimitPerIndex)...)
+	errs = append(errs, unchanged(spec.Child("managedBy"), s.ManagedBy, was.ManagedBy)...)
+	return append(errs, unchanged(spec.Child("successPolicy"), s.SuccessPolicy, was.SuccessPolicy)...)
+}
+
+// sameResources gives containers the resources that they are to have.
+func sameResources(now, before []corev1.Container) {
+	for i := range before {
+		if len(now) == len(before) && now[i].Name == before[i].Name {
+			before[i].Resources = now[i].Resources
+		}
+	}
+}
+
+func validateJobSpec(s *batchv1.JobSpec, at *field.Path) (errs field.ErrorList) {
+	for _, n := range []struct {
+		name  string
+		value *int32
+	}{{"parallelism", s.Parallelism}, {"completions", s.Completions}} {
+		errs = append(errs, notNegative(at.Child(n.name), n.value)...)
+	}
+	if n := s.ActiveDeadlineSeconds; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(at.Child("activeDeadlineSeconds"), *n, "must be greater than or equal to 0"))
+	}
+	errs = append(errs, notNegative(at.Child("backoffLimit"), s.BackoffLimit)...)
+	errs = append(errs, notNegative(at.Child("ttlSecondsAfterFinished"), s.TTLSecondsAfterFinished)...)
+	errs = append(errs, notNegative(at.Child("backoffLimitPerIndex"), s.BackoffLimitPerIndex)...)
+	errs = append(errs, notNegative(at.Child("maxFailedIndexes"), s.MaxFailedIndexes)...)
+	if s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil {
+		errs = append(errs, field.Required(at.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
+	}
+	if s.ManagedBy != nil {
+		errs = append(errs, validation.IsDomainPrefixedPath(at.Child("managedBy"), *s.ManagedBy)...)
+		if len(*s.ManagedBy) > maxManagedBy {
+			errs = append(errs, field.TooLong(at.Child("managedBy"), "", maxManagedBy))
+		}
+	}
+	mode := batchv1.NonIndexedCompletion
+	if s.CompletionMode != nil {
+		mode = *s.CompletionMode
+	}
+	switch mode {
+	case batchv1.IndexedCompletion:
+		errs = append(errs, validateIndexed(s, at)...)
+	case batchv1.NonIndexedCompletion:
+		if s.BackoffLimitPerIndex != nil {
+			errs = append(errs, field.Invalid(at.Child("backoffLimitPerIndex"), *s.BackoffLimitPerIndex, "requires indexed completion mode"))
+		}
+		if s.MaxFailedIndexes != nil {
+			errs = append(errs, field.Invalid(at.Child("maxFailedIndexes"), *s.MaxFailedIndexes, "requires indexed completion mode"))
+		}
+	default:
+		errs = append(errs, field.NotSupported(at.Child("completionMode"), mode, []batchv1.CompletionMode{batchv1.NonIndexedCompletion, batchv1.IndexedCompletion}))
+	}
+	if s.PodFailurePolicy != nil {
+		errs = append(errs, validateFailurePolicy(s, at.Child("podFailurePolicy", "rules"))...)
+	}
+	switch {
+	case s.SuccessPolicy == nil:
+	case mode != batchv1.IndexedCompletion:
+		errs = append(errs, field.Invalid(at.Child("successPolicy"), *s.SuccessPolicy, "requires indexed completion mode"))
+	default:
+		errs = append(errs, validateSuccessPolicy(s, at.Child("successPolicy", "rules"))...)
+	}
+	if p := s.PodReplacementPolicy; p != nil {
+		known := []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
+		if s.PodFailurePolicy != nil {
+			known = known[:1]
+		}
+		if !slices.Contains(known, *p) {
+			errs = append(errs, field.NotSupported(at.Child("podReplacementPolicy"), *p, known))
+		}
+	}
+	errs = append(errs, validateTemplate(&s.Template, at.Child("template"))...)
+	restart := at.Child("template", "spec", "restartPolicy")
+	switch p := s.Template.Spec.RestartPolicy; {
+	case p == corev1.RestartPolicyAlways || p == "":
+		errs = append(errs, field.Required(restart, `valid values: "OnFailure", "Never"`))
+	case p != corev1.RestartPolicyOnFailure && p != corev1.RestartPolicyNever:
+		errs = append(errs, field.NotSupported(restart, p, []corev1.RestartPolicy{corev1.RestartPolicyOnFailure, corev1.RestartPolicyNever}))
+	case s.PodFailurePolicy != nil && p != corev1.RestartPolicyNever:
+		errs = append(errs, field.Invalid(restart, p, `only "Never" is supported when podFailurePolicy is specified`))
+	}
+	return errs
+}
+
+// validateIndexed checks a Job whose pods are numbered.
+func validateIndexed(s *batchv1.JobSpec, at *field.Path) (errs field.ErrorList) {
+	if s.Completions == nil {
+		errs = append(errs, field.Required(at.Child("completions"), "when completion mode is Indexed"))
+	}
+	over := func(name string, n *int32, most int32, text string) {
+		if n != nil && *n > most {
+			errs = append(errs, field.Invalid(at.Child(name), *n, text))
+		}
+	}
+	over("parallelism", s.Parallelism, maxIndexedParallelism, fmt.Sprintf("must be less than or equal to %d when completion mode is Indexed", maxIndexedParallelism))
+	if s.Completions != nil {
+		over("maxFailedIndexes", s.MaxFailedIndexes, *s.Completions, "must be less than or equal to completions")
+	}
+	over("maxFailedIndexes", s.MaxFailedIndexes, maxFailedIndexes, fmt.Sprintf("must be less than or equal to %d", maxFailedIndexes))
+	if s.Completions == nil || *s.Completions <= manyCompletions || s.BackoffLimitPerIndex == nil {
+		return errs
+	}
+	if s.MaxFailedIndexes == nil {
+		errs = append(errs, field.Required(at.Child("maxFailedIndexes"), fmt.Sprintf("must be specified when completions is above %d", manyCompletions)))
+	}
+	const text = "must be less than or equal to %d when completions are above %d and used with backoff limit per index"
+	over("parallelism", s.Parallelism, parallelismOfMany, fmt.Sprintf(text, parallelismOfMany, manyCompletions))
+	over("maxFailedIndexes", s.MaxFailedIndexes, failedIndexesOfMany, fmt.Sprintf(text, failedIndexesOfMany, manyCompletions))
+	return errs
+}
+
+// wanted wants a value to be one of a list, which the refusal names.
+func wanted[T ~string](at *field.Path, value T, known ...T) field.ErrorList {
+	switch {
+	case value == "":
+		return field.ErrorList{field.Required(at, fmt.Sprintf("valid values: %q", known))}
+	case !slices.Contains(known, value):
+		return field.ErrorList{field.NotSupported(at, value, known)}
+	}
+	return nil
+}
+
+func validateFailurePolicy(s *batchv1.JobSpec, list *field.Path) (errs field.ErrorList) {
+	if n := len(s.PodFailurePolicy.Rules); n > maxPolicyRules {
+		errs = append(errs, field.TooMany(list, n, maxPolicyRules))
+	}
+	for i, rule := range s.PodFailurePolicy.Rules {
+		at := list.Index(i)
+		if rule.Action == batchv1.PodFailurePolicyActionFailIndex && s.BackoffLimitPerIndex == nil {
+			errs = append(errs, field.Invalid(at.Child("action"), rule.Action, "requires the backoffLimitPerIndex to be set"))
+		}
+		errs = append(errs, wanted(at.Child("action"), rule.Action, batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyActionFailIndex, batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionIgnore)...)
+		if rule.OnExitCodes != nil {
+			errs = append(errs, validateExitCodes(rule.OnExitCodes, &s.Template.Spec, at.Child("onExitCodes"))...)
+		}
+		conditions := at.Child("onPodConditions")
+		if n := len(rule.OnPodConditions); n > maxPolicyPatterns {
+			errs = append(errs, field.TooMany(conditions, n, maxPolicyPatterns))
+		}
+		for j, c := range rule.OnPodConditions {
+			at := conditions.Index(j)
+			errs = append(errs, problems(at.Child("type"), string(c.Type), validation.IsQualifiedName(string(c.Type)))...)
+			errs = append(errs, wanted(at.Child("status"), c.Status, corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown)...)
+		}
+		switch codes, patterns := rule.OnExitCodes != nil, len(rule.OnPodConditions) > 0; {
+		case codes && patterns:
+			errs = append(errs, field.Invalid(at, field.OmitValueType{}, "specifying both OnExitCodes and OnPodConditions is not supported"))
+		case !codes && !patterns:
+			errs = append(errs, field.Invalid(at, field.OmitValueType{}, "specifying one of OnExitCodes and OnPodConditions is required"))
+		}
+	}
+	return errs
+}
+
+func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
+	errs = wanted(at.Child("operator"), r.Operator, batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn)
+	if name := r.ContainerName; name != nil {
+		named := func(c corev1.Container) bool { return c.Name == *name }
+		if !slices.ContainsFunc(pod.Containers, named) && !slices.ContainsFunc(pod.InitContainers, named) {
+			errs = append(errs, field.Invalid(at.Child("containerName"), *name, "must be one of the container or initContainer names in the pod template"))
+		}
+	}
+	at = at.Child("values")
+	switch n := len(r.Values); {
+	case n == 0:
+		errs = append(errs, field.Invalid(at, r.Values, "at least one value is required"))
+	case n > maxPolicyExitCodes:
+		errs = append(errs, field.TooMany(at, n, maxPolicyExitCodes))
+	}
+	for i, code := range r.Values {
+		if code == 0 && r.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
+			errs = append(errs, field.Invalid(at.Index(i), code, "must not be 0 for the In operator"))
+		}
+		if slices.Contains(r.Values[:i], code) {
+			errs = append(errs, field.Duplicate(at.Index(i), code))
+		}
+	}
+	if !slices.IsSorted(r.Values) {
+		errs = append(errs, field.Invalid(at, r.Values, "must be ordered"))
+	}
+	return errs
+}
+
+func validateSuccessPolicy(s *batchv1.JobSpec, list *field.Path) (errs field.ErrorList) {
+	switch n := len(s.SuccessPolicy.Rules); {
+	case n == 0:
+		errs = append(errs, field.Required(list, "at least one rules must be specified when the successPolicy is specified"))
+	case n > maxPolicyRules:
+		errs = append(errs, field.TooMany(list, n, maxPolicyRules))
+	}
+	if s.Completions == nil {
+		return errs // which is refused already
+	}
+	for i, rule := range s.SuccessPolicy.Rules {
+		at := list.Index(i)
+		if rule.SucceededCount == nil && rule.SucceededIndexes == nil {
+			errs = append(errs, field.Required(at, "at least one of succeededCount or succeededIndexes must be specified"))
+		}
+		var total int32
+		if indexes := rule.SucceededIndexes; indexes != nil {
+			at := at.Child("succeededIndexes")
+			if len(*indexes) > maxIndexes {
+				errs = append(errs, field.TooLong(at, "", maxIndexes))
+			}
+			var err error
+			if total, err = countIndexes(*indexes, *s.Completions); err != nil {
+				errs = append(errs, field.Invalid(at, *indexes, "error parsing succeededIndexes: "+err.Error()))
+			}
+		}
+		if n := rule.SucceededCount; n != nil {
+			at := at.Child("succeededCount")
+			errs = append(errs, notNegative(at, n)...)
+			if *n > *s.Completions {
+				errs = append(errs, field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the number of specified completions)", *s.Completions)))
+			}
+			if rule.SucceededIndexes != nil && *n > total {
+				errs = append(errs, field.Invalid(at, *n, fmt.Sprintf("must be less than or equal to %d (the number of indexes in the specified succeededIndexes field)", total)))
+			}
+		}
+	}
+	return errs
+}
+
+// countIndexes counts indexes as 0,2-4 has them, each below the number of completions, in their order.
+func countIndexes(text string, completions int32) (total int32, err error) {
+	if text == "" {
+		return 0, nil
+	}
+	last := -1
+	index := func(text string) (int, error) {
+		switch n, err := strconv.Atoi(text); {
+		case err != nil:
+			return 0, fmt.Errorf("cannot convert string to integer for index: %q", text)
+		case n >= int(completions):
+			return 0, fmt.Errorf("too large index: %q", text)
+		default:
+			return n, nil
+		}
+	}
+	for part := range strings.SplitSeq(text, ",") {
+		ends := strings.Split(part, "-")
+		if len(ends) > 2 {
+			return 0, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", part)
+		}
+		first, err := index(ends[0])
+		if err != nil {
+			return 0, err
+		}
+		end := first
+		if len(ends) > 1 {
+			if end, err = index(ends[1]); err != nil {
+				return 0, err
+			}
+			if first >= end {
+				return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", first, end)
+			}
+		}
+		if last >= first {
+			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, first)
+		}
+		total += int32(end - first + 1)
+		last = end
+	}
+	return total, nil
+}
+
+func validateCronJob(c, old *batchv1.CronJob) (errs field.ErrorList) {
+	s, spec := &c.Spec, field.NewPath("spec")
+	if s.Schedule == "" {
+		errs = append(errs, field.Required(spec.Child("schedule"), ""))
+	} else {
+		errs = append(errs, validateSchedule(s, old, spec.Child("schedule"))...)
+	}
+	if n := s.StartingDeadlineSeconds; n != nil && *n < 0 {
+		errs = append(errs, field.Invalid(spec.Child("startingDeadlineSeconds"), *n, "must be greater than or equal to 0"))
+	}
+	if s.TimeZone != nil && (old == nil || old.Spec.TimeZone == nil || *old.Spec.TimeZone != *s.TimeZone) {
+		errs = append(errs, validateTimeZone(*s.TimeZone, spec.Child("timeZone"))...)
+	}
+	errs = append(errs, oneOf(spec.Child("concurrencyPolicy"), s.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
+	job, at := &s.JobTemplate.Spec, spec.Child("jobTemplate", "spec")
+	errs = append(errs, validateJobSpec(job, at)...)
+	if job.Selector != nil {
+		errs = append(errs, field.Invalid(at.Child("selector"), job.Selector, "`selector` will be auto-generated"))
+	}
+	if isTrue(job.ManualSelector) {
+		errs = append(errs, field.NotSupported(at.Child("manualSelector"), true, []string{"nil", "false"}))
+	}
+	errs = append(errs, notNegative(spec.Child("successfulJobsHistoryLimit"), s.SuccessfulJobsHistoryLimit)...)
+	errs = append(errs, notNegative(spec.Child("failedJobsHistoryLimit"), s.FailedJobsHistoryLimit)...)
+	if old == nil && len(c.Name) > maxCronJobName {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, "must be no more than 52 characters"))
+	}
+	return errs
+}
+
+// validateSchedule checks when a CronJob runs.
+func validateSchedule(s *batchv1.CronJobSpec, old *batchv1.CronJob, at *field.Path) (errs field.ErrorList) {
+	zoned := strings.Contains(s.Schedule, "TZ")
+	if err := parseSchedule(s.Schedule); err != nil {
+		errs = append(errs, field.Invalid(at, s.Schedule, err.Error()))
+	}
+	switch had := old != nil && strings.Contains(old.Spec.Schedule, "TZ"); {
+	case zoned && !had:
+		errs = append(errs, field.Invalid(at, s.Schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"))
+	case zoned && s.TimeZone != nil:
+		errs = append(errs, field.Invalid(at, s.Schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule"))
+	}
+	return errs
+}
+
+// cronField is one of a schedule's five.
+type cronField struct {
+	least, most int
+	words       []string // the names of the values, from the first
+}
+
+var cronFields = []cronField{
+	{0, 59, nil}, {0, 23, nil}, {1, 31, nil},
+	{1, 12, []string{"jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"}},
+	{0, 6, []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"}},
+}
+
+// parseSchedule says what is wrong with a schedule, in the words of the library that Kubernetes reads schedules with.
+func parseSchedule(text string) error {
+	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
+		zone, rest, ok := strings.Cut(text, " ")
+		if !ok {
+			return errors.New("provided bad location " + zone)
+		}
+		text = strings.TrimSpace(rest)
+	}
+	if name, described := strings.CutPrefix(text, "@"); described {
+		if every, ok := strings.CutPrefix(name, "every "); ok {
+			if _, err := time.ParseDuration(every); err != nil {
+				return fmt.Errorf("failed to parse duration %s: %w", text, err)
+			}
+			return nil
+		}
+		if !slices.Contains([]string{"yearly", "annually", "monthly", "weekly", "daily", "midnight", "hourly"}, name) {
+			return fmt.Errorf("unrecognized descriptor: %s", text)
+		}
+		return nil
+	}
+	parts := strings.Fields(text)
+	if len(parts) != len(cronFields) {
+		return fmt.Errorf("expected exactly %d fields, found %d: %v", len(cronFields), len(parts), parts)
+	}
+	for i, part := range parts {
+		for expr := range strings.SplitSeq(part, ",") {
+			if err := cronFields[i].parse(expr); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// parse reads one range of a field: *, 1, 1-5, with a step after a slash.
+func (f cronField) parse(expr string) error {
+	if expr == "" {
+		return nil
+	}
+	span, step, stepped := strings.Cut(expr, "/")
+	if strings.Contains(step, "/") {
+		return fmt.Errorf("too many slashes: %s", expr)
+	}
+	ends := strings.Split(span, "-")
+	start, end := f.least, f.most
+	if ends[0] != "*" && ends[0] != "?" {
+		var err error
+		if start, err = f.value(ends[0]); err != nil {
+			return err
+		}
+		switch len(ends) {
+		case 1:
+			if end = start; stepped {
+				end = f.most
+			}
+		case 2:
+			if end, err = f.value(ends[1]); err != nil {
+				return err
+			}
+		default:
+			return fmt.Errorf("too many hyphens: %s", expr)
+		}
+	}
+	by := 1
+	if stepped {
+		var err error
+		if by, err = cronNumber(step); err != nil {
+			return err
+		}
+	}
+	switch {
+	case start < f.least:
+		return fmt.Errorf("beginning of range (%d) below minimum (%d): %s", start, f.least, expr)
+	case end > f.most:
+		return fmt.Errorf("end of range (%d) above maximum (%d): %s", end, f.most, expr)
+	case start > end:
+		return fmt.Errorf("beginning of range (%d) beyond end of range (%d): %s", start, end, expr)
+	case by == 0:
+		return fmt.Errorf("step of range should be a positive number: %s", expr)
+	}
+	return nil
+}
+
+func (f cronField) value(text string) (int, error) {
+	if i := slices.Index(f.words, strings.ToLower(text)); i >= 0 {
+		return f.least + i, nil
+	}
+	return cronNumber(text)
+}
+
+func cronNumber(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("failed to parse int from %s: %w", text, err)
+	}
+	if n < 0 {
+		return 0, fmt.Errorf("negative number (%d) not allowed: %s", n, text)
+	}
+	return n, nil
+}
+
+var zoneName = regexp.MustCompile(`^[A-Za-z\.\-_0-9+]{1,14}$`)
+
+func validateTimeZone(zone string, at *field.Path) (errs field.ErrorList) {
+	if zone == "" {
+		return field.ErrorList{field.Invalid(at, zone, "timeZone must be nil or non-empty string")}
+	}
+	for part := range strings.SplitSeq(zone, "/") {
+		if part == "." || part == ".." || strings.HasPrefix(part, "-") || !zoneName.MatchString(part) {
+			return field.ErrorList{field.Invalid(at, zone, "unknown time zone "+zone)}
+		}
+	}
+	if strings.EqualFold(zone, "Local") {
+		errs = append(errs, field.Invalid(at, zone, "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"))
+	}
+	if _, err := time.LoadLocation(zone); err != nil {
+		errs = append(errs, field.Invalid(at, zone, err.Error()))
+	}
+	return errs
+}

@@ -1,0 +1,428 @@
+package builtin
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// The rules for the volumes of pods.
+
+// The bounds of modes and times.
+const (
+	maxFileMode       int32 = 0o777
+	maxDirectoryMode  int32 = 0o1777
+	minTokenLife      int64 = 10 * 60 // seconds
+	maxTokenLife      int64 = 1 << 32 // seconds
+	minCertificate    int32 = 3600    // seconds
+	maxCertificate    int32 = 7862400 // seconds: 91 days
+	maxKubernetesLife int32 = 86400   // seconds: a day, for Kubernetes' own signers
+	maxISCSIName            = 64      // characters, with the portal
+)
+
+// volumeKind is a source that a volume can have.
+type volumeKind struct {
+	name  string // as a refusal calls it
+	set   func(s *corev1.VolumeSource) bool
+	check func(c *podCheck, v *corev1.Volume, at *field.Path) // at is that of the volume; nil: nothing is wrong with any
+}
+
+// missing makes a check that wants members to be there. The path is that of the source.
+func missing(source string, names []string, of func(s *corev1.VolumeSource) []string) func(*podCheck, *corev1.Volume, *field.Path) {
+	return func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		for i, value := range of(&v.VolumeSource) {
+			c.required(at.Child(source, names[i]), value)
+		}
+	}
+}
+
+// volumeKinds are in Kubernetes' order: the first is the volume's, and further ones are too many.
+var volumeKinds = []volumeKind{
+	{"emptyDir", func(s *corev1.VolumeSource) bool { return s.EmptyDir != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		at = at.Child("emptyDir")
+		if q := v.EmptyDir.SizeLimit; q != nil && q.Sign() < 0 {
+			c.add(field.Forbidden(at.Child("sizeLimit"), "SizeLimit field must be a valid resource quantity"))
+		}
+		if m := v.EmptyDir.Mode; m != nil && (*m < 0 || *m > maxDirectoryMode) {
+			c.add(field.Invalid(at.Child("mode"), *m, "must be a number between 0 and 01777 (octal), both inclusive"))
+		}
+	}},
+	{"hostPath", func(s *corev1.VolumeSource) bool { return s.HostPath != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		at = at.Child("hostPath")
+		if c.required(at.Child("path"), v.HostPath.Path) {
+			c.noBacksteps(at.Child("path"), v.HostPath.Path)
+			among(c, at.Child("type"), v.HostPath.Type, corev1.HostPathUnset, corev1.HostPathBlockDev, corev1.HostPathCharDev, corev1.HostPathDirectory,
+				corev1.HostPathDirectoryOrCreate, corev1.HostPathFile, corev1.HostPathFileOrCreate, corev1.HostPathSocket)
+		}
+	}},
+	{"gitRepo", func(s *corev1.VolumeSource) bool { return s.GitRepo != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		c.required(at.Child("gitRepo", "repository"), v.GitRepo.Repository)
+		c.localPath(at.Child("gitRepo", "directory"), v.GitRepo.Directory)
+	}},
+	{"gcePersistentDisk", func(s *corev1.VolumeSource) bool { return s.GCEPersistentDisk != nil },
+		missing("persistentDisk", []string{"pdName"}, func(s *corev1.VolumeSource) []string { return []string{s.GCEPersistentDisk.PDName} })},
+	{"awsElasticBlockStore", func(s *corev1.VolumeSource) bool { return s.AWSElasticBlockStore != nil },
+		missing("awsElasticBlockStore", []string{"volumeID"}, func(s *corev1.VolumeSource) []string { return []string{s.AWSElasticBlockStore.VolumeID} })},
+	{"secret", func(s *corev1.VolumeSource) bool { return s.Secret != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		at = at.Child("secret")
+		c.required(at.Child("secretName"), v.Secret.SecretName)
+		c.fileMode(at.Child("defaultMode"), v.Secret.DefaultMode)
+		c.keys(v.Secret.Items, at)
+	}},
+	{"nfs", func(s *corev1.VolumeSource) bool { return s.NFS != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		at = at.Child("nfs")
+		c.required(at.Child("server"), v.NFS.Server)
+		c.required(at.Child("path"), v.NFS.Path)
+		if !path.IsAbs(v.NFS.Path) {
+			c.add(field.Invalid(at.Child("path"), v.NFS.Path, "must be an absolute path"))
+		}
+	}},
+	{"iscsi", func(s *corev1.VolumeSource) bool { return s.ISCSI != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		c.required(at.Child("iscsi", "targetPortal"), v.ISCSI.TargetPortal)
+		c.required(at.Child("iscsi", "iqn"), v.ISCSI.IQN)
+		if v.ISCSI.InitiatorName != nil && len(v.Name+":"+v.ISCSI.TargetPortal) > maxISCSIName {
+			c.add(field.Invalid(at.Child("name"), v.Name, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
+		}
+	}},
+	{"glusterfs", func(s *corev1.VolumeSource) bool { return s.Glusterfs != nil },
+		missing("glusterfs", []string{"endpoints", "path"}, func(s *corev1.VolumeSource) []string { return []string{s.Glusterfs.EndpointsName, s.Glusterfs.Path} })},
+	{"flocker", func(s *corev1.VolumeSource) bool { return s.Flocker != nil }, nil},
+	{"persistentVolumeClaim", func(s *corev1.VolumeSource) bool { return s.PersistentVolumeClaim != nil },
+		missing("persistentVolumeClaim", []string{"claimName"}, func(s *corev1.VolumeSource) []string { return []string{s.PersistentVolumeClaim.ClaimName} })},
+	{"rbd", func(s *corev1.VolumeSource) bool { return s.RBD != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		if len(v.RBD.CephMonitors) == 0 {
+			c.add(field.Required(at.Child("rbd", "monitors"), ""))
+		}
+		c.required(at.Child("rbd", "image"), v.RBD.RBDImage)
+	}},
+	{"cinder", func(s *corev1.VolumeSource) bool { return s.Cinder != nil },
+		missing("cinder", []string{"volumeID"}, func(s *corev1.VolumeSource) []string { return []string{s.Cinder.VolumeID} })},
+	{"cephFS", func(s *corev1.VolumeSource) bool { return s.CephFS != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		if len(v.CephFS.Monitors) == 0 {
+			c.add(field.Required(at.Child("cephfs", "monitors"), ""))
+		}
+	}},
+	{"quobyte", func(s *corev1.VolumeSource) bool { return s.Quobyte != nil },
+		missing("quobyte", []string{"registry", "volume"}, func(s *corev1.VolumeSource) []string { return []string{s.Quobyte.Registry, s.Quobyte.Volume} })},
+	{"downwarAPI", func(s *corev1.VolumeSource) bool { return s.DownwardAPI != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) { // the name is Kubernetes'
+		at = at.Child("downwardAPI")
+		c.fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
+		for i := range v.DownwardAPI.Items {
+			c.downwardFile(&v.DownwardAPI.Items[i], at)
+		}
+	}},
+	{"fc", func(s *corev1.VolumeSource) bool { return s.FC != nil }, nil},
+	{"flexVolume", func(s *corev1.VolumeSource) bool { return s.FlexVolume != nil },
+		missing("flexVolume", []string{"driver"}, func(s *corev1.VolumeSource) []string { return []string{s.FlexVolume.Driver} })},
+	{"configMap", func(s *corev1.VolumeSource) bool { return s.ConfigMap != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		at = at.Child("configMap")
+		c.required(at.Child("name"), v.ConfigMap.Name)
+		c.fileMode(at.Child("defaultMode"), v.ConfigMap.DefaultMode)
+		c.keys(v.ConfigMap.Items, at)
+	}},
+	{"azureFile", func(s *corev1.VolumeSource) bool { return s.AzureFile != nil },
+		missing("azureFile", []string{"secretName", "shareName"}, func(s *corev1.VolumeSource) []string { return []string{s.AzureFile.SecretName, s.AzureFile.ShareName} })},
+	{"vsphereVolume", func(s *corev1.VolumeSource) bool { return s.VsphereVolume != nil },
+		missing("vsphereVolume", []string{"volumePath"}, func(s *corev1.VolumeSource) []string { return []string{s.VsphereVolume.VolumePath} })},
+	{"photonPersistentDisk", func(s *corev1.VolumeSource) bool { return s.PhotonPersistentDisk != nil },
+		missing("photonPersistentDisk", []string{"pdID"}, func(s *corev1.VolumeSource) []string { return []string{s.PhotonPersistentDisk.PdID} })},
+	{"portworxVolume", func(s *corev1.VolumeSource) bool { return s.PortworxVolume != nil },
+		missing("portworxVolume", []string{"volumeID"}, func(s *corev1.VolumeSource) []string { return []string{s.PortworxVolume.VolumeID} })},
+	{"azureDisk", func(s *corev1.VolumeSource) bool { return s.AzureDisk != nil },
+		missing("azureDisk", []string{"diskName", "diskURI"}, func(s *corev1.VolumeSource) []string { return []string{s.AzureDisk.DiskName, s.AzureDisk.DataDiskURI} })},
+	{"storageos", func(s *corev1.VolumeSource) bool { return s.StorageOS != nil }, nil},
+	{"projected", func(s *corev1.VolumeSource) bool { return s.Projected != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) { c.projected(v.Projected, at.Child("projected")) }},
+	{"scaleIO", func(s *corev1.VolumeSource) bool { return s.ScaleIO != nil },
+		missing("scaleIO", []string{"gateway", "system", "volumeName"}, func(s *corev1.VolumeSource) []string {
+			return []string{s.ScaleIO.Gateway, s.ScaleIO.System, s.ScaleIO.VolumeName}
+		})},
+	{"csi", func(s *corev1.VolumeSource) bool { return s.CSI != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		at = at.Child("csi")
+		if c.required(at.Child("driver"), v.CSI.Driver) {
+			c.texts(at.Child("driver"), v.CSI.Driver, validation.IsDNS1123Subdomain(strings.ToLower(v.CSI.Driver)))
+		}
+		if r := v.CSI.NodePublishSecretRef; r != nil && c.required(at.Child("nodePublishSecretRef", "name"), r.Name) {
+			c.subdomain(at.Child("name"), r.Name)
+		}
+	}},
+	{"ephemeral", func(s *corev1.VolumeSource) bool { return s.Ephemeral != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		claim := at.Child("ephemeral", "volumeClaimTemplate")
+		if v.Ephemeral.VolumeClaimTemplate == nil {
+			c.add(field.Required(claim, ""))
+		} else {
+			spec, at := &v.Ephemeral.VolumeClaimTemplate.Spec, claim.Child("spec")
+			if len(spec.AccessModes) == 0 {
+				c.add(field.Required(at.Child("accessModes"), "at least 1 access mode is required"))
+			}
+			if _, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
+				c.add(field.Required(at.Child("resources").Key(string(corev1.ResourceStorage)), ""))
+			}
+		}
+		if c.pod != nil && c.pod.Name != "" && v.Name != "" {
+			name := c.pod.Name + "-" + v.Name
+			for _, text := range validation.IsDNS1123Subdomain(name) {
+				c.add(field.Invalid(at.Child("name"), v.Name, fmt.Sprintf("PVC name %q: %v", name, text)))
+			}
+		}
+	}},
+	{"image", func(s *corev1.VolumeSource) bool { return s.Image != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		at = at.Child("image")
+		c.required(at.Child("reference"), v.Image.Reference)
+		c.add(oneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
+	}},
+}
+
+// checkVolumes checks all volumes, and keeps those that can be mounted.
+func (c *podCheck) checkVolumes(at *field.Path) {
+	all := c.spec.Volumes
+	if len(all) == 0 {
+		return
+	}
+	c.volumes = make(map[string]*corev1.Volume, len(all))
+	for i := range all {
+		v, at, before := &all[i], at.Index(i), len(c.errs)
+		one := false
+		for _, kind := range volumeKinds {
+			switch set := kind.set(&v.VolumeSource); {
+			case set && one:
+				c.add(field.Forbidden(at.Child(kind.name), "may not specify more than 1 volume type"))
+			case set:
+				one = true
+				if kind.check != nil {
+					kind.check(c, v, at)
+				}
+			}
+		}
+		if !one {
+			c.add(field.Required(at, "must specify a volume type"))
+		}
+		if c.required(at.Child("name"), v.Name) {
+			c.label(at.Child("name"), v.Name)
+		}
+		if c.volumes[v.Name] != nil {
+			c.add(field.Duplicate(at.Child("name"), v.Name))
+		}
+		if len(c.errs) == before {
+			c.volumes[v.Name] = v
+		}
+		if claim := v.PersistentVolumeClaim; claim != nil && c.pod != nil && slices.ContainsFunc(all, func(other corev1.Volume) bool {
+			return other.Ephemeral != nil && c.pod.Name != "" && c.pod.Name+"-"+other.Name == claim.ClaimName
+		}) {
+			c.add(field.Invalid(at.Child("persistentVolumeClaim", "claimName"), claim.ClaimName, "must not reference a PVC that gets created for an ephemeral volume"))
+		}
+	}
+}
+
+// keys checks which entries become files. at is the path of the source.
+func (c *podCheck) keys(items []corev1.KeyToPath, at *field.Path) {
+	for i := range items {
+		item, at := &items[i], at.Child("items").Index(i)
+		c.required(at.Child("key"), item.Key)
+		c.required(at.Child("path"), item.Path)
+		c.filePath(at.Child("path"), item.Path)
+		c.fileMode(at.Child("mode"), item.Mode)
+	}
+}
+
+func (c *podCheck) fileMode(at *field.Path, mode *int32) {
+	if mode != nil && (*mode < 0 || *mode > maxFileMode) {
+		c.add(field.Invalid(at, *mode, "must be a number between 0 and 0777 (octal), both inclusive"))
+	}
+}
+
+// localPath wants a path that leads nowhere but down.
+func (c *podCheck) localPath(at *field.Path, p string) {
+	if path.IsAbs(p) {
+		c.add(field.Invalid(at, p, "must be a relative path"))
+	}
+	c.noBacksteps(at, p)
+}
+
+func (c *podCheck) noBacksteps(at *field.Path, p string) {
+	if stepsBack(p) {
+		c.add(field.Invalid(at, p, "must not contain '..'"))
+	}
+}
+
+func stepsBack(p string) bool { return slices.Contains(strings.Split(p, "/"), "..") }
+
+// filePath wants the path of a file in a volume that a kubelet writes; it keeps names that begin with two dots for itself.
+func (c *podCheck) filePath(at *field.Path, p string) {
+	c.localPath(at, p)
+	if strings.HasPrefix(p, "..") && !strings.HasPrefix(p, "../") {
+		c.add(field.Invalid(at, p, "must not start with '..'"))
+	}
+}
+
+// downwardFile checks a file that tells of the pod. at is the path of the source: Kubernetes leaves out which file it is.
+func (c *podCheck) downwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) {
+	c.required(at.Child("path"), f.Path)
+	c.filePath(at.Child("path"), f.Path)
+	switch {
+	case f.FieldRef != nil:
+		c.fieldRef(f.FieldRef, volumeFieldPaths, at.Child("fieldRef"))
+		if f.ResourceFieldRef != nil {
+			c.add(field.Invalid(at, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+		}
+	case f.ResourceFieldRef != nil:
+		c.resourceFieldRef(f.ResourceFieldRef, at.Child("resourceFieldRef"), true)
+	default:
+		c.add(field.Required(at, "one of fieldRef and resourceFieldRef is required"))
+	}
+	c.fileMode(at.Child("mode"), f.Mode)
+}
+
+func (c *podCheck) projected(p *corev1.ProjectedVolumeSource, at *field.Path) {
+	c.fileMode(at.Child("defaultMode"), p.DefaultMode)
+	taken := map[string]bool{}
+	take := func(file string, value any) {
+		if file != "" && taken[file] {
+			c.add(field.Invalid(at, value, "conflicting duplicate paths"))
+		}
+		taken[file] = true
+	}
+	for i := range p.Sources {
+		s, in := &p.Sources[i], at.Child("sources").Index(i)
+		n := 0
+		if s.Secret != nil {
+			n++
+			c.projectedKeys(s.Secret.Name, s.Secret.Items, in.Child("secret"), take)
+		}
+		if s.ConfigMap != nil {
+			n++
+			c.projectedKeys(s.ConfigMap.Name, s.ConfigMap.Items, in.Child("configMap"), take)
+		}
+		if d := s.DownwardAPI; d != nil {
+			n++
+			for j := range d.Items {
+				c.downwardFile(&d.Items[j], in.Child("downwardAPI"))
+				take(d.Items[j].Path, d.Items[j].Path)
+			}
+		}
+		if t := s.ServiceAccountToken; t != nil {
+			n++
+			life := in.Child("serviceAccountToken", "expirationSeconds")
+			switch seconds := t.ExpirationSeconds; {
+			case seconds == nil:
+				c.add(field.Required(life, ""))
+			case *seconds < minTokenLife:
+				c.add(field.Invalid(life, *seconds, "may not specify a duration less than 10 minutes"))
+			case *seconds > maxTokenLife:
+				c.add(field.Invalid(life, *seconds, "may not specify a duration larger than 2^32 seconds"))
+			}
+			if c.required(at.Child("path"), t.Path) {
+				c.filePath(at.Child("path"), t.Path)
+			}
+		}
+		if b := s.ClusterTrustBundle; b != nil {
+			n++
+			c.trustBundle(b, in.Child("clusterTrustBundle"))
+			if taken[b.Path] {
+				c.add(field.Invalid(at, b.Path, "conflicting duplicate paths"))
+			}
+			taken[b.Path] = true
+		}
+		if pc := s.PodCertificate; pc != nil {
+			n++
+			c.podCertificate(pc, in.Child("podCertificate"), take)
+		}
+		if n > 1 {
+			c.add(field.Forbidden(in, "may not specify more than 1 volume type per source"))
+		}
+	}
+}
+
+func (c *podCheck) projectedKeys(name string, items []corev1.KeyToPath, at *field.Path, take func(string, any)) {
+	c.required(at.Child("name"), name)
+	c.keys(items, at)
+	for i := range items {
+		take(items[i].Path, name)
+	}
+}
+
+func (c *podCheck) trustBundle(b *corev1.ClusterTrustBundleProjection, at *field.Path) {
+	switch {
+	case b.Name != nil && b.SignerName != nil:
+		c.add(field.Invalid(at, b, "only one of name and signerName may be used"))
+	case b.Name != nil:
+		if *b.Name == "" {
+			c.add(field.Required(at.Child("name"), "must be a valid object name"))
+		}
+		if b.LabelSelector != nil {
+			c.add(field.Invalid(at.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified"))
+		}
+	case b.SignerName != nil:
+		if *b.SignerName == "" {
+			c.add(field.Required(at.Child("signerName"), "must be a valid signer name"))
+		}
+	default:
+		c.add(field.Required(at, "either name or signerName must be specified"))
+	}
+	c.required(at.Child("path"), b.Path)
+	c.filePath(at.Child("path"), b.Path)
+}
+
+func (c *podCheck) podCertificate(p *corev1.PodCertificateProjection, at *field.Path, take func(string, any)) {
+	c.required(at.Child("signerName"), p.SignerName)
+	kinds := []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
+	if !slices.Contains(kinds, p.KeyType) {
+		c.add(field.NotSupported(at.Child("keyType"), p.KeyType, kinds))
+	}
+	if n := p.MaxExpirationSeconds; n != nil {
+		most := maxCertificate
+		if strings.HasPrefix(p.SignerName, "kubernetes.io/") {
+			most = maxKubernetesLife
+		}
+		if *n < minCertificate {
+			c.add(field.Invalid(at.Child("maxExpirationSeconds"), *n, fmt.Sprintf("if provided, maxExpirationSeconds must be >= %d", minCertificate)))
+		}
+		if *n > most {
+			c.add(field.Invalid(at.Child("maxExpirationSeconds"), *n, fmt.Sprintf("if provided, maxExpirationSeconds must be <= %d", most)))
+		}
+	}
+	files := 0
+	for _, f := range []struct{ name, path string }{{"credentialBundlePath", p.CredentialBundlePath}, {"keyPath", p.KeyPath}, {"certificateChainPath", p.CertificateChainPath}} {
+		if f.path != "" {
+			files++
+			c.filePath(at.Child(f.name), f.path)
+			take(f.path, f.path)
+		}
+	}
+	if files == 0 {
+		c.add(field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
+	}
+}
+
+// validateTemplate checks the template of a pod. at is its path.
+func validateTemplate(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
+	errs := metavalidation.ValidateLabels(t.Labels, at.Child("labels"))
+	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at.Child("annotations"))...)
+	errs = append(errs, validatePodAnnotations(t.Annotations, &t.Spec, at.Child("annotations"))...)
+	errs = append(errs, validatePodSpec(&t.Spec, nil, at.Child("spec"))...)
+	if len(t.Spec.EphemeralContainers) > 0 {
+		errs = append(errs, field.Forbidden(at.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
+	}
+	return errs
+}
+
+// validatePodAnnotations checks the annotations that say something of how a pod runs or ends.
+func validatePodAnnotations(annotations map[string]string, s *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
+	if value, mirror := annotations[corev1.MirrorPodAnnotationKey]; mirror && s.NodeName == "" {
+		errs = append(errs, field.Invalid(at.Key(corev1.MirrorPodAnnotationKey), value, "must set spec.nodeName if mirror pod annotation is set"))
+	}
+	if value, costs := annotations[corev1.PodDeletionCost]; costs {
+		n, err := strconv.ParseInt(value, 10, 32)
+		if err != nil || strconv.FormatInt(n, 10) != value {
+			errs = append(errs, field.Invalid(at.Key(corev1.PodDeletionCost), value, "must be a 32bit integer"))
+		}
+	}
+	return errs
+}
