@@ -367,7 +367,7 @@ func TestCreate(t *testing.T) {
 		t.Errorf("the uid is %s", uid)
 	}
 	res, body := s.Do("POST", "/api/v1/namespaces", `{"metadata":{"name":"`+strings.Repeat("a", 64)+`"}}`)
-	if got := status(t, res, body); res.StatusCode != 422 || causesOf(got) != invalidName+", FieldValueInvalid metadata.labels" || got.Details.Kind != "Namespace" {
+	if got := status(t, res, body); res.StatusCode != 422 || causesOf(got) != "FieldValueInvalid metadata.labels, "+invalidName || got.Details.Kind != "Namespace" {
 		t.Errorf("a namespace of 64 letters: %s %s", res.Status, body)
 	}
 }

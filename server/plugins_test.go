@@ -78,7 +78,7 @@ func TestServiceAccountPlugin(t *testing.T) {
 		{"the pod has the last word", "{metadata: {name: c}, spec: {serviceAccountName: quiet, automountServiceAccountToken: true, containers: [{name: c, image: i}]}}", "quiet", 1, 1},
 		{"own pull secrets", "{metadata: {name: d}, spec: {serviceAccountName: quiet, imagePullSecrets: [{name: one}, {name: two}], containers: [{name: c, image: i}]}}", "quiet", 0, 2},
 		{"own mount", "{metadata: {name: e}, spec: {containers: [{name: c, image: i, volumeMounts: [{name: v, mountPath: /var/run/secrets/kubernetes.io/serviceaccount}]}], volumes: [{name: v, emptyDir: {}}]}}", "default", 0, 0},
-		{"mirror", "{metadata: {name: f, annotations: {kubernetes.io/config.mirror: x}}, spec: {nodeName: n, containers: [{name: c, image: i}]}}", "", 0, 0},
+		{"mirror", "{metadata: {name: f, annotations: {kubernetes.io/config.mirror: x}}, spec: {nodeName: node, containers: [{name: c, image: i}]}}", "", 0, 0},
 	} {
 		pod := posted[corev1.Pod](t, s, namespaceDefault+"pods", tc.pod)
 		mounts := 0
@@ -99,7 +99,7 @@ func TestServiceAccountPlugin(t *testing.T) {
 	}
 	const spec = "containers: [{name: c, image: i}]"
 	refused(t, s, namespaceDefault+"pods", "{metadata: {name: x}, spec: {serviceAccountName: none, "+spec+"}}", 403, `pods "x" is forbidden: error looking up service account default/none: serviceaccount "none" not found`)
-	refused(t, s, namespaceDefault+"pods", "{metadata: {name: x, annotations: {kubernetes.io/config.mirror: x}}, spec: {serviceAccountName: default, "+spec+"}}", 403, "a mirror pod may not reference service accounts")
+	refused(t, s, namespaceDefault+"pods", "{metadata: {name: x, annotations: {kubernetes.io/config.mirror: x}}, spec: {nodeName: node, serviceAccountName: default, "+spec+"}}", 403, "a mirror pod may not reference service accounts")
 	refused(t, s, namespaceDefault+"pods", "{metadata: {name: x}, spec: {serviceAccountName: strict, "+spec+", volumes: [{name: v, secret: {secretName: other}}]}}", 403, `volume with secret.secretName="other" is not allowed because service account strict does not reference that secret`)
 	posted[corev1.Pod](t, s, namespaceDefault+"pods", "{metadata: {name: allowed}, spec: {serviceAccountName: strict, "+spec+", volumes: [{name: v, secret: {secretName: mine}}]}}")
 
