@@ -29,7 +29,8 @@ type hooks struct {
 }
 
 const (
-	hookTimeout = 1               // second, of the webhooks of the scenario
+	hookTimeout = 10              // seconds that webhooks have, also on a busy machine
+	slowTimeout = 1               // second, that the one has that takes hookDelay
 	hookDelay   = 3 * time.Second // of one that is too slow
 	hookBig     = 4 << 20         // bytes of an answer that is too big
 )
@@ -184,6 +185,9 @@ func webhookScenario() scenario {
 			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": namespace}},
 			"objectSelector":    map[string]any{"matchLabels": map[string]any{"hook": strings.ToLower(kind[:1]) + "-" + name}},
 			"sideEffects":       "None", "timeoutSeconds": hookTimeout, "admissionReviewVersions": []string{"v1", "v1beta1"}, "failurePolicy": "Fail",
+		}
+		if strings.HasPrefix(name, "slow") {
+			webhook["timeoutSeconds"] = slowTimeout
 		}
 		for k, v := range hook {
 			webhook[k] = v

@@ -175,7 +175,7 @@ func (o options) playAll(ctx context.Context, s *pair.Server, lag time.Duration,
 	if err != nil {
 		return err
 	}
-	t.lag = lag
+	t.lag, t.started = lag, s.Started
 	if t.hooks, err = startHooks(); err != nil {
 		return err
 	}

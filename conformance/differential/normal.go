@@ -146,7 +146,7 @@ func hide(tree any, name string) {
 	}
 }
 
-// time names a time by how far it is from now: what lies between the scenario's begin and now is now. Later ones are rounded.
+// time names a time by how far it is from now: what lies between the server's start and now is now. Later ones are rounded.
 func (n *normal) time(s string) string {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	now := time.Now()

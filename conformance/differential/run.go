@@ -43,6 +43,7 @@ type answer struct {
 type target struct {
 	url       string
 	client    *http.Client
+	started   time.Time // times since then are the server's
 	wellKnown map[string]string
 	hooks     *hooks
 	lag       time.Duration                         // after which what was written is in effect; ours needs none
@@ -98,11 +99,11 @@ type run struct {
 // play sends all requests of a scenario and returns the answers, one for each step. The error is one of the harness, not of the server.
 func (t *target) play(ctx context.Context, sc scenario) ([]answer, error) {
 	r := &run{target: t, scenario: sc, vars: map[string]string{}, objects: map[string][]byte{}}
-	begun, version, err := t.version(ctx)
+	version, err := t.version(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", sc.name, err)
 	}
-	r.normal = newNormal(begun, version, t.wellKnown)
+	r.normal = newNormal(t.started, version, t.wellKnown)
 	if t.hooks != nil {
 		r.vars["cap:hook"], r.vars["cap:ca"] = t.hooks.URL, t.hooks.ca
 		r.normal.names[t.hooks.ca] = "<authority>"
@@ -132,22 +133,21 @@ func (t *target) play(ctx context.Context, sc scenario) ([]answer, error) {
 	return answers, nil
 }
 
-// version returns the server's newest resourceVersion, and when that was.
-func (t *target) version(ctx context.Context) (time.Time, uint64, error) {
-	begun := time.Now()
+// version returns the server's newest resourceVersion.
+func (t *target) version(ctx context.Context) (uint64, error) {
 	res, err := t.do(ctx, "GET", "/api/v1/namespaces?limit=1", nil, nil)
 	if err != nil {
-		return begun, 0, err
+		return 0, err
 	}
 	defer res.Body.Close()
 	var list struct {
 		Metadata struct{ ResourceVersion string }
 	}
 	if err := json.NewDecoder(res.Body).Decode(&list); err != nil {
-		return begun, 0, err
+		return 0, err
 	}
 	version, err := strconv.ParseUint(list.Metadata.ResourceVersion, 10, 64)
-	return begun, version, err
+	return version, err
 }
 
 var placeholder = regexp.MustCompile(`\$\{([^}]+)\}`)

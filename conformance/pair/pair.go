@@ -52,6 +52,7 @@ type Server struct {
 	TLS        *tls.Config // an administrator's; clone it
 	PID        int         // of kube-apiserver
 	EtcdPID    int
+	Started    time.Time // when Start was called
 
 	dir       string
 	authority *identity // of all certificates
@@ -72,7 +73,7 @@ func Start(ctx context.Context, o Options) (s *Server, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s = &Server{URL: "https://127.0.0.1:" + ports[0], dir: o.Dir, Kubeconfig: filepath.Join(o.Dir, "kubeconfig")}
+	s = &Server{Started: time.Now(), URL: "https://127.0.0.1:" + ports[0], dir: o.Dir, Kubeconfig: filepath.Join(o.Dir, "kubeconfig")}
 	if err := s.credentials(); err != nil {
 		return nil, err
 	}
