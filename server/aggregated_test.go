@@ -301,7 +301,9 @@ func TestAggregatedUnavailable(t *testing.T) {
 		{name: "nobody listens", service: externalService, port: "1", reason: "FailedDiscoveryCheck", message: `failing or missing response from https://localhost:1/apis/wardle.example.com/v1alpha1: Get "https://localhost:1/apis/wardle.example.com/v1alpha1": dial tcp `},
 		{name: "500", service: externalService, serve: func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "broken", 500) }, reason: "FailedDiscoveryCheck",
 			message: "failing or missing response from https://localhost:" + w.port() + "/apis/wardle.example.com/v1alpha1: bad status from https://localhost:" + w.port() + "/apis/wardle.example.com/v1alpha1: 500"},
-		{name: "a redirect", service: externalService, serve: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://localhost/", 302) }, reason: "FailedDiscoveryCheck",
+		{name: "a redirect", service: externalService, serve: func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "https://localhost/", http.StatusFound)
+		}, reason: "FailedDiscoveryCheck",
 			message: "failing or missing response from https://localhost:" + w.port() + "/apis/wardle.example.com/v1alpha1: bad status from https://localhost:" + w.port() + "/apis/wardle.example.com/v1alpha1: 302"},
 		{name: "an address that isn't allowed", service: strings.Replace(externalService, "localhost", "169.254.169.254", 1), port: "80", reason: "FailedDiscoveryCheck",
 			message: `failing or missing response from https://169.254.169.254:80/apis/wardle.example.com/v1alpha1: Get "https://169.254.169.254:80/apis/wardle.example.com/v1alpha1": its address isn't allowed`},

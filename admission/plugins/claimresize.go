@@ -46,7 +46,8 @@ func (c *ClaimResize) check(r *request) error {
 	case claim.Spec.Resources.Requests.Storage().Cmp(*old.Spec.Resources.Requests.Storage()) <= 0:
 		return nil
 	case old.Status.Phase != corev1.ClaimBound:
-		return errors.New("Only bound persistent volume claims can be expanded") //nolint:staticcheck // Kubernetes' text
+		//lint:ignore ST1005 clients know the text
+		return errors.New("Only bound persistent volume claims can be expanded")
 	case !c.allows(claim, old):
 		return errors.New("only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize")
 	}

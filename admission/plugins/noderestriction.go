@@ -279,6 +279,7 @@ func (n *NodeRestriction) node(_ context.Context, name string, r *request) error
 		return err
 	}
 	if r.Operation == registry.Create {
+		//lint:ignore SA1019 it's deprecated, and kubelets may not send it
 		if node.Spec.ConfigSource != nil {
 			return fmt.Errorf("node %q is not allowed to create pods with a non-nil configSource", name)
 		}
@@ -291,6 +292,7 @@ func (n *NodeRestriction) node(_ context.Context, name string, r *request) error
 	switch {
 	case err != nil:
 		return err
+	//lint:ignore SA1019 likewise
 	case node.Spec.ConfigSource != nil && !equality.Semantic.DeepEqual(node.Spec.ConfigSource, old.Spec.ConfigSource):
 		return fmt.Errorf("node %q is not allowed to update configSource to a new non-nil configSource", name)
 	case !equality.Semantic.DeepEqual(node.Spec.Taints, old.Spec.Taints):
