@@ -3,6 +3,7 @@ package registry
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,9 @@ const maxTypedWork = 128 << 20
 const (
 	// maxTypedValues bounds those of a Go type, of which an empty one may take 2 KiB while it's decoded and checked.
 	maxTypedValues = 100_000
+	// maxPodValues bounds those of a pod, or of what has a template of pods: each empty container takes 0.1 ms of defaults, hooks
+	// and rules. A pod of a hundred full containers has some 10,000.
+	maxPodValues = 25_000
 	// maxTreeValues bounds those of a custom resource, which take some 300 bytes.
 	maxTreeValues = 400_000
 )
@@ -31,13 +35,21 @@ func tooManyValues(n, most int) error {
 	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("the body of the request has %d values, of which at most %d are taken", n, most))
 }
 
+// mostValues is how many values a body may have.
+func (e *Endpoint) mostValues() int {
+	switch {
+	case e.typed == nil:
+		return maxTreeValues
+	case e.Group == "apps" || e.Group == "batch" || e.Group == "" && slices.Contains([]string{"Pod", "PodTemplate", "ReplicationController"}, e.Kind):
+		return maxPodValues
+	}
+	return maxTypedValues
+}
+
 // CheckValues refuses a body of JSON that has more values than are taken here: 413. It's asked before the body is parsed. n
 // is how many it has at most.
 func (e *Endpoint) CheckValues(body []byte) (n int, err error) {
-	most := maxTypedValues
-	if e.typed == nil {
-		most = maxTreeValues
-	}
+	most := e.mostValues()
 	if n = object.CountValues(body, most); n > most {
 		return n, tooManyValues(n, most)
 	}

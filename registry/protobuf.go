@@ -242,6 +242,11 @@ func (e *Endpoint) OpenDeleteOptions(body []byte) ([]byte, error) {
 // readMessage is read for a body that came as protobuf. Such a body can't say which of its fields the type doesn't have.
 func (w *write) readMessage(body *kubeproto.Envelope) (*object.Object, error) {
 	m := w.newMessage()
+	if most := w.mostValues(); most < maxTypedValues {
+		if _, values := kubeproto.Measure(body.Message, maxTypedWork/max(1, len(body.Message))); values > most {
+			return nil, tooManyValues(values, most)
+		}
+	}
 	if err := (expected{[]string{w.apiVersion()}, w.Kind}).decode(body, m); err != nil {
 		return nil, err
 	}
