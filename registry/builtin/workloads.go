@@ -190,8 +190,11 @@ func validateOwnSelector(selector *metav1.LabelSelector, kind string, labelled m
 		errs = append(errs, field.Invalid(at, selector, "empty selector is invalid for "+kind))
 	}
 	switch s, err := metav1.LabelSelectorAsSelector(selector); {
-	case err != nil:
+	case err != nil && kind == "deployment":
 		errs = append(errs, field.Invalid(at, selector, "invalid label selector"))
+	case err != nil && kind == "statefulset":
+		errs = append(errs, field.Invalid(at, selector, ""))
+	case err != nil: // what is wrong with it has been said
 	case !s.Empty() && !s.Matches(labels.Set(labelled)):
 		unmatched = none
 	}
