@@ -172,7 +172,7 @@ func (a *Aggregator) report(ctx context.Context, b *Backend, found apiregistrati
 		return nil
 	}
 	var counted string // the reason why the server isn't available any more
-	_, err := registry.AmendAs(a.registry.Pin(ctx), e, "", b.Name, b.uid, func(s *apiregistrationv1.APIService) {
+	_, err := registry.AmendManaged(a.registry.Pin(ctx), e, registry.Managed{Name: b.Name, UID: b.uid, Subresource: "status"}, func(s *apiregistrationv1.APIService) {
 		if !equality.Semantic.DeepEqual(s.Spec.Service, b.spec.Service) { // there's another server by now
 			return
 		}

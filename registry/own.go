@@ -323,12 +323,13 @@ type Managed struct {
 	Namespace, Name string
 	UID             types.UID
 	Manager         string // defaults to Options.Manager
+	Subresource     string // by whose path a client would write what is changed; "" for the object's own
 }
 
 // AmendManaged is AmendAs under the name of a manager.
 func AmendManaged[T any, P Pointer[T]](ctx context.Context, e *Endpoint, m Managed, change func(obj *T)) (storage.Revision, error) {
 	return e.ownWrite(ctx, m.Namespace, m.Name, func(w *write) func(*cacher.Object) (outcome, error) {
-		w.manager = cmp.Or(m.Manager, w.manager)
+		w.manager, w.Subresource = cmp.Or(m.Manager, w.manager), m.Subresource
 		return func(old *cacher.Object) (outcome, error) {
 			prev, err := w.load(ctx, old)
 			if err != nil {

@@ -644,3 +644,17 @@ func TestAggregatedOptions(t *testing.T) {
 		cancel()
 	}
 }
+
+// TestLocalAPIService: an APIService without a service is available at once, and one with a service when that has answered.
+func TestLocalAPIService(t *testing.T) {
+	t.Parallel()
+	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.All })
+	made := decode[apiregistrationv1.APIService](t, s.PostYAML(apiServicesPath, `{"metadata":{"name":"v1.example.com"},"spec":{"group":"example.com","version":"v1","groupPriorityMinimum":1000,"versionPriority":15}}`))
+	if c := made.Status.Conditions; len(c) != 1 || c[0].Status != "True" || c[0].Reason != "Local" || c[0].Message != "Local APIServices are always available" {
+		t.Errorf("the conditions are %+v", c)
+	}
+	made = decode[apiregistrationv1.APIService](t, s.PostYAML(apiServicesPath, `{"metadata":{"name":"v1.example.org"},"spec":{"group":"example.org","version":"v1","groupPriorityMinimum":1000,"versionPriority":15,"service":{"namespace":"default","name":"api"}}}`))
+	if p := made.Spec.Service.Port; p == nil || *p != 443 || len(made.Status.Conditions) != 0 {
+		t.Errorf("the port is %v, the conditions are %+v", p, made.Status.Conditions)
+	}
+}

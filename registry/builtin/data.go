@@ -189,7 +189,7 @@ func data(o Options) []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true}},
 		{Names: inAPIExtensions(names(registrationGroup, "v1", "APIService")), New: of[apiregistrationv1.APIService], ClusterScoped: true, Status: true, ValidName: pathSegment,
 			Strategy: registry.Strategy{NoGeneration: true},
-			Columns:  apiServiceColumns, Default: set(defaultAPIService), Validate: rules(validateAPIService)},
+			Columns:  apiServiceColumns, Default: set(defaultAPIService), Prepare: prepare(prepareAPIService), Validate: rules(validateAPIService)},
 		{Names: names(migrationGroup, "v1", "StorageVersionMigration"), New: of[storagemigrationv1.StorageVersionMigration], ClusterScoped: true, Status: true, Columns: migrationColumns,
 			Strategy: registry.Strategy{NoGeneration: true}},
 	}

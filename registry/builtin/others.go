@@ -485,6 +485,17 @@ func defaultAPIService(s *apiregistrationv1.APIService) {
 	}
 }
 
+// prepareAPIService makes a new APIService without a service available: this server has what it names.
+func prepareAPIService(s, old *apiregistrationv1.APIService, _ string) {
+	if old != nil || s.Spec.Service != nil {
+		return
+	}
+	s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
+		Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, LastTransitionTime: metav1.Now(),
+		Reason: "Local", Message: "Local APIServices are always available",
+	}}
+}
+
 func validateAPIService(s, _ *apiregistrationv1.APIService) (errs field.ErrorList) {
 	if want := s.Spec.Version + "." + s.Spec.Group; s.Name != want {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), s.Name, "must be `spec.version+\".\"+spec.group`: \""+want+"\""))
