@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // What a pod requests for all of its containers together, and what that is limited to.
@@ -16,7 +17,7 @@ func defaultPodResources(s *corev1.PodSpec) {
 	if r == nil || len(r.Limits)+len(r.Requests) == 0 {
 		return
 	}
-	for name, limit := range together(s, limits) {
+	for name, limit := range limitsTogether(s) {
 		if _, requested := r.Requests[name]; isHugePages(name) && !requested {
 			orAdd(&r.Limits, name, limit)
 		}
@@ -24,7 +25,7 @@ func defaultPodResources(s *corev1.PodSpec) {
 	if len(r.Limits) == 0 {
 		return
 	}
-	for name, request := range together(s, requests) {
+	for name, request := range requestsTogether(s) {
 		if ofWholePod(name) && !isHugePages(name) { // huge pages are requested as they're limited
 			orAdd(&r.Requests, name, request)
 		}
@@ -60,50 +61,6 @@ func hasPodResources(r *corev1.ResourceRequirements) bool {
 	return false
 }
 
-func limits(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Limits }
-
-func requests(r *corev1.ResourceRequirements) corev1.ResourceList { return r.Requests }
-
-// together sums up what the containers of a pod have at the same time at most. Its init containers run before the others, one
-// after the other, except those that always restart: these run together with all that start later.
-func together(s *corev1.PodSpec, of func(*corev1.ResourceRequirements) corev1.ResourceList) corev1.ResourceList {
-	running, goOn, starting := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
-	for i := range s.Containers {
-		addTo(running, of(&s.Containers[i].Resources))
-	}
-	for i := range s.InitContainers {
-		c := &s.InitContainers[i]
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			addTo(running, of(&c.Resources))
-			addTo(goOn, of(&c.Resources))
-			raiseTo(starting, goOn)
-			continue
-		}
-		now := corev1.ResourceList{}
-		addTo(now, of(&c.Resources))
-		addTo(now, goOn)
-		raiseTo(starting, now)
-	}
-	raiseTo(running, starting)
-	return running
-}
-
-func addTo(sum, list corev1.ResourceList) {
-	for name, q := range list {
-		total := sum[name].DeepCopy()
-		total.Add(q)
-		sum[name] = total
-	}
-}
-
-func raiseTo(most, list corev1.ResourceList) {
-	for name, q := range list {
-		if known, has := most[name]; !has || q.Cmp(known) > 0 {
-			most[name] = q.DeepCopy()
-		}
-	}
-}
-
 // orAdd adds a resource that a list lacks.
 func orAdd(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quantity) {
 	if _, has := (*list)[name]; has {
@@ -113,4 +70,14 @@ func orAdd(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quant
 		*list = corev1.ResourceList{}
 	}
 	(*list)[name] = q.DeepCopy()
+}
+
+// requestsTogether returns what the containers of a pod request at the same time at most.
+func requestsTogether(s *corev1.PodSpec) corev1.ResourceList {
+	return resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *s}, resourcehelper.PodResourcesOptions{})
+}
+
+// limitsTogether returns what they're limited to.
+func limitsTogether(s *corev1.PodSpec) corev1.ResourceList {
+	return resourcehelper.AggregateContainerLimits(&corev1.Pod{Spec: *s}, resourcehelper.PodResourcesOptions{})
 }

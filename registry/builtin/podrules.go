@@ -687,14 +687,14 @@ func (c *podCheck) podResources(at *field.Path) {
 		c.add(field.Forbidden(at.Child("claims"), "claims may not be set for Resources at pod-level"))
 	}
 	c.requirements(r, podResource, at)
-	sum := together(c.spec, requests)
+	sum := requestsTogether(c.spec)
 	for _, name := range slices.Sorted(maps.Keys(sum)) {
 		if own, has := r.Requests[name]; has && own.Cmp(sum[name]) < 0 {
 			all := sum[name]
 			c.add(field.Invalid(at.Child("requests").Key(string(name)), own.String(), "must be greater than or equal to aggregate container requests of "+all.String()))
 		}
 	}
-	sum = together(c.spec, limits)
+	sum = limitsTogether(c.spec)
 	for _, name := range slices.Sorted(maps.Keys(sum)) {
 		if own, has := r.Limits[name]; has && isHugePages(name) && own.Cmp(sum[name]) < 0 {
 			all := sum[name]

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // counts tells whether a pod takes what it asks for: it hasn't ended, and isn't stuck in its deletion.
@@ -104,150 +105,16 @@ func isOfPods(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory || isHugePages(name)
 }
 
-// infeasible tells whether a node can't give a pod the resources that it's to have now.
-func infeasible(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodResizePending && c.Reason == corev1.PodReasonInfeasible
-	})
-}
+// ofStatus counts what a pod has by its status, too, as upstream's evaluator does by default in 1.37.
+var ofStatus = resourcehelper.PodResourcesOptions{UseStatusResources: true}
 
-// statusOf returns the status of a container; nil if there is none.
-func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for _, list := range [][]corev1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
-		for i := range list {
-			if list[i].Name == name {
-				return &list[i]
-			}
-		}
-	}
-	return nil
-}
-
-// podRequests returns what a pod asks for or has, whatever is more, unless what it asks for can't be given; with its overhead.
-// What the pod as a whole asks for counts instead of its containers'.
+// podRequests returns what a pod asks for or has, whatever is more, with its overhead.
 func podRequests(pod *corev1.Pod) corev1.ResourceList {
-	cannot := infeasible(pod)
-	otherwise := func(c *corev1.Container) corev1.ResourceList {
-		if cannot {
-			return nil
-		}
-		return c.Resources.Requests
-	}
-	allocated := func(c *corev1.Container, s *corev1.ContainerStatus) corev1.ResourceList {
-		if s != nil && s.AllocatedResources != nil {
-			return s.AllocatedResources
-		}
-		return otherwise(c)
-	}
-	sum := together(pod, allocated)
-	raise(sum, together(pod, func(c *corev1.Container, s *corev1.ContainerStatus) corev1.ResourceList {
-		if s != nil && s.Resources != nil && s.Resources.Requests != nil {
-			return s.Resources.Requests
-		}
-		return allocated(c, s)
-	}))
-	if !cannot {
-		raise(sum, together(pod, func(c *corev1.Container, _ *corev1.ContainerStatus) corev1.ResourceList { return c.Resources.Requests }))
-	}
-	whole := func(r *corev1.ResourceRequirements) []corev1.ResourceList { return []corev1.ResourceList{r.Requests} }
-	if ofWholePod(pod.Spec.Resources, whole) {
-		given := []corev1.ResourceList{}
-		if s := pod.Status.Resources; s != nil {
-			given = append(given, s.Requests, pod.Status.AllocatedResources)
-		}
-		replace(sum, pod.Spec.Resources.Requests, cannot, given...)
-	}
-	sumUp(sum, pod.Spec.Overhead)
-	return sum
+	return resourcehelper.PodRequests(pod, ofStatus)
 }
 
 // podLimits returns up to what a pod may take, likewise. Only what is limited has overhead.
-func podLimits(pod *corev1.Pod) corev1.ResourceList {
-	cannot := infeasible(pod)
-	sum := together(pod, func(c *corev1.Container, s *corev1.ContainerStatus) corev1.ResourceList {
-		switch {
-		case s != nil && s.Resources != nil && s.Resources.Limits != nil:
-			return s.Resources.Limits
-		case cannot:
-			return nil
-		}
-		return c.Resources.Limits
-	})
-	if !cannot {
-		raise(sum, together(pod, func(c *corev1.Container, _ *corev1.ContainerStatus) corev1.ResourceList { return c.Resources.Limits }))
-	}
-	if pod.Spec.Resources != nil {
-		given := []corev1.ResourceList{}
-		if s := pod.Status.Resources; s != nil {
-			given = append(given, s.Limits)
-		}
-		replace(sum, pod.Spec.Resources.Limits, cannot, given...)
-	}
-	for name, q := range pod.Spec.Overhead {
-		if limit, limited := sum[name]; limited && !limit.IsZero() {
-			limit.Add(q)
-			sum[name] = limit
-		}
-	}
-	return sum
-}
-
-// replace puts what a pod as a whole asks for, or has, in the place of what its containers do.
-func replace(sum, asked corev1.ResourceList, cannot bool, given ...corev1.ResourceList) {
-	most := corev1.ResourceList{}
-	if !cannot || len(given) == 0 {
-		raise(most, asked)
-	}
-	for _, list := range given {
-		raise(most, list)
-	}
-	for name, q := range most {
-		if isOfPods(name) {
-			sum[name] = q
-		}
-	}
-}
-
-// together puts together what the containers of a pod take. Those that begin before the others run one at a time, beside those of
-// them that go on.
-func together(pod *corev1.Pod, of func(c *corev1.Container, s *corev1.ContainerStatus) corev1.ResourceList) corev1.ResourceList {
-	sum, goOn, first := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
-	for i := range pod.Spec.Containers {
-		c := &pod.Spec.Containers[i]
-		sumUp(sum, of(c, statusOf(pod, c.Name)))
-	}
-	for i := range pod.Spec.InitContainers {
-		c := &pod.Spec.InitContainers[i]
-		takes := of(c, statusOf(pod, c.Name))
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			sumUp(sum, takes)
-			sumUp(goOn, takes)
-			raise(first, goOn)
-			continue
-		}
-		beside := goOn.DeepCopy()
-		sumUp(beside, takes)
-		raise(first, beside)
-	}
-	raise(sum, first)
-	return sum
-}
-
-func sumUp(sum, list corev1.ResourceList) {
-	for name, q := range list {
-		total := sum[name].DeepCopy()
-		total.Add(q)
-		sum[name] = total
-	}
-}
-
-func raise(most, list corev1.ResourceList) {
-	for name, q := range list {
-		if known, has := most[name]; !has || q.Cmp(known) > 0 {
-			most[name] = q.DeepCopy()
-		}
-	}
-}
+func podLimits(pod *corev1.Pod) corev1.ResourceList { return resourcehelper.PodLimits(pod, ofStatus) }
 
 // podInScope tells whether a pod fulfils a requirement.
 func podInScope(pod *corev1.Pod, r corev1.ScopedResourceSelectorRequirement) (bool, error) {
