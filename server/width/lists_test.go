@@ -280,6 +280,7 @@ var small = map[string]string{
 	"PersistentVolumeClaim":            `"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}`,
 	"PersistentVolume":                 `"spec":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/a"}}`,
 	"PodTemplate":                      `"template":` + template,
+	"ControllerRevision":               `"data":{}`,
 	"ReplicationController":            `"spec":{"selector":{"a":"b"},"template":` + template + `}`,
 	"Service":                          `"spec":{"ports":[{"port":80}]}`,
 	"DaemonSet":                        workload,
