@@ -21,6 +21,7 @@ var floors = []floor{
 	{"selectors", nil},
 	{"watchstream", nil},
 	{"internal/private", nil},
+	{"internal/connections", nil},
 	{"audit", []string{"internal/private"}},
 	{"kubeproto", nil},
 	{"fair", nil},
@@ -39,7 +40,7 @@ var floors = []floor{
 	{"registry/gotype", nil},
 	{"registry/schema/schematest", nil},
 	{"registry/schema", nil}, // pure, as registry/crd is
-	{"registry/hookclient", []string{"fair"}},
+	{"registry/hookclient", []string{"fair", "internal/connections"}},
 	{"registry/conversion", []string{"registry/hookclient"}},
 	{"registry/managed", []string{"registry/clip", "registry/jsontree", "registry/gotype"}},
 	{"registry/object", []string{"registry/clip", "registry/jsontree"}},
@@ -61,7 +62,7 @@ var floors = []floor{
 	{"admission/policy", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission/webhook", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/match"}},
 	{"admission", []string{"audit", "storage", "storage/cacher", "registry", "registry/...", "admission/..."}},
-	{"aggregator", []string{"fair", "internal/private", "registry", "registry/clip", "registry/hookclient", "storage", "storage/cacher"}},
+	{"aggregator", []string{"fair", "internal/connections", "internal/private", "registry", "registry/clip", "registry/hookclient", "storage", "storage/cacher"}},
 	{"server", []string{"aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "storage/cacher", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process

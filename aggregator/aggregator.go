@@ -12,6 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/internal/connections"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -63,7 +64,7 @@ type Aggregator struct {
 	options  Options
 
 	certificate *Certificate
-	connections connections
+	connections connections.Set
 	routes      *registry.Derived[*Routes] // nil: APIServices aren't served
 	read        map[string]*stored         // by their keys; only derive uses it, of which one runs at a time
 	backends    map[string]*Backend        // by the names of APIServices; likewise
@@ -83,7 +84,6 @@ func New(o Options, w Wiring) *Aggregator {
 		registry: w.Registry, policy: w.Policy, priority: w.Priority, log: cmp.Or(w.Log, slog.Default()), options: o,
 		certificate: w.Certificate, backends: map[string]*Backend{}, metrics: newMetrics(),
 	}
-	a.connections.open = map[*connection]struct{}{}
 	if w.Registry.Catalog().Prefix(apiServices) != nil {
 		a.routes = registry.Derive(w.Registry, a.derive, apiServices)
 	}
@@ -93,7 +93,7 @@ func New(o Options, w Wiring) *Aggregator {
 // Close closes the connections to servers. Nothing of the Aggregator may run any more.
 func (a *Aggregator) Close() {
 	if a != nil {
-		a.connections.close()
+		a.connections.Close()
 	}
 }
 

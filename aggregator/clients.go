@@ -86,79 +86,18 @@ func (c *clients) retire() {
 	}
 }
 
-// connections are all that are open, so that none is left when the Aggregator is closed: net/http may open one for a request
-// that has ended since.
-type connections struct {
-	dials sync.WaitGroup // under way; Add is called under mu while closed is false
-
-	mu     sync.Mutex // guards the following
-	closed bool
-	open   map[*connection]struct{}
-}
-
-type connection struct {
-	net.Conn
-	among *connections
-}
-
-func (c *connection) Close() error {
-	c.among.mu.Lock()
-	delete(c.among.open, c)
-	c.among.mu.Unlock()
-	return c.Conn.Close()
-}
-
-var errClosed = errors.New("the server is shutting down")
-
-// add begins a dial.
-func (c *connections) add() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return errClosed
-	}
-	c.dials.Add(1)
-	return nil
-}
-
-// close closes the connections, when no request uses one any more, and waits for dials.
-func (c *connections) close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.dials.Wait()
-	c.mu.Lock()
-	open := c.open
-	c.open = map[*connection]struct{}{}
-	c.mu.Unlock()
-	for one := range open {
-		one.Conn.Close()
-	}
-}
-
 // errRefused is what a client may know of an address that isn't allowed: not what a name has resolved to.
 var errRefused = errors.New("its address isn't allowed: aggregated API servers are called at public addresses, and at those that this server is configured to allow")
 
 // dial connects to an address that the policy allows.
 func (a *Aggregator) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	if err := a.connections.add(); err != nil {
-		return nil, err
-	}
-	defer a.connections.dials.Done()
 	dialer := &net.Dialer{Timeout: dialTimeout, Control: a.policy.Control}
-	raw, err := dialer.DialContext(ctx, network, address)
+	made, err := a.connections.Dial(func() (net.Conn, error) { return dialer.DialContext(ctx, network, address) })
 	if errors.Is(err, hookclient.ErrRefused) {
 		a.log.Warn("an aggregated API server can't be reached", "address", address, "error", err)
 		return nil, errRefused
 	}
-	if err != nil {
-		return nil, err
-	}
-	made := &connection{Conn: raw, among: &a.connections}
-	a.connections.mu.Lock()
-	a.connections.open[made] = struct{}{}
-	a.connections.mu.Unlock()
-	return made, nil
+	return made, err
 }
 
 // Certificate is what servers are shown. Its files are read again when they change; if they can't be used then, what was read

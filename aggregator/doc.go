@@ -25,5 +25,5 @@
 // whether it's available, with checkAttempts more for a moment. While there is any server each of the two has two more, which
 // follow Services and EndpointSlices. net/http has some for each connection. Close ends the connections and waits for dials.
 //
-// Locks: connections.mu and Certificate.mu are leaves.
+// Locks: Certificate.mu is a leaf.
 package aggregator

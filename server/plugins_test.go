@@ -175,6 +175,9 @@ func TestLimitRangerPlugin(t *testing.T) {
 		{"[{name: c, image: i, resources: {limits: {cpu: '2'}}}]", "maximum cpu usage per Container is 1, but limit is 2"},
 		{"[{name: c, image: i, resources: {requests: {cpu: 60m}, limits: {cpu: 900m}}}]", "cpu max limit to request ratio per Container is 10, but provided ratio is 15"},
 		{"[{name: c, image: i, resources: {limits: {cpu: '1'}}}, {name: d, image: i, resources: {limits: {cpu: '1'}}}]", "maximum cpu usage per Pod is 1500m, but limit is 2"},
+		{"[{name: c, image: i}], initContainers: [{name: s, image: i, restartPolicy: Always, resources: {limits: {cpu: 900m}}}, {name: d, image: i, resources: {limits: {cpu: 900m}}}]",
+			"maximum cpu usage per Pod is 1500m, but limit is 1800m"},
+		{"[{name: c, image: i}], resources: {limits: {cpu: '2'}}", "maximum cpu usage per Pod is 1500m, but limit is 2"},
 	} {
 		refused(t, s, namespaceDefault+"pods", "{metadata: {name: x}, spec: {containers: "+tc.containers+"}}", 403, tc.message)
 	}

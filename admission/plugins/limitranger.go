@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -171,40 +172,15 @@ func (s limited) equal(other limited) bool {
 	return s.of == other.of && equality.Semantic.DeepEqual(s.requests, other.requests) && equality.Semantic.DeepEqual(s.limits, other.limits)
 }
 
-// limitedOfPod returns the containers of a pod, and the pod as a whole.
+// limitedOfPod returns the containers of a pod, and the pod as a whole: without its overhead, which isn't of its author's choice.
 func limitedOfPod(spec *corev1.PodSpec) (all []limited) {
-	whole := limited{of: corev1.LimitTypePod, requests: corev1.ResourceList{}, limits: corev1.ResourceList{}}
-	for _, c := range spec.Containers {
-		all = append(all, limited{corev1.LimitTypeContainer, c.Resources.Requests, c.Resources.Limits})
-		addTo(whole.requests, c.Resources.Requests)
-		addTo(whole.limits, c.Resources.Limits)
-	}
-	for _, c := range spec.InitContainers { // they run before the others, one at a time, or beside them if they go on
-		all = append(all, limited{corev1.LimitTypeContainer, c.Resources.Requests, c.Resources.Limits})
-		combine := raiseTo
-		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
-			combine = addTo
-		}
-		combine(whole.requests, c.Resources.Requests)
-		combine(whole.limits, c.Resources.Limits)
-	}
-	return append(all, whole)
-}
-
-func addTo(sum, list corev1.ResourceList) {
-	for name, q := range list {
-		total := sum[name].DeepCopy()
-		total.Add(q)
-		sum[name] = total
-	}
-}
-
-func raiseTo(sum, list corev1.ResourceList) {
-	for name, q := range list {
-		if known, has := sum[name]; !has || q.Cmp(known) > 0 {
-			sum[name] = q.DeepCopy()
+	for _, containers := range [][]corev1.Container{spec.Containers, spec.InitContainers} {
+		for _, c := range containers {
+			all = append(all, limited{corev1.LimitTypeContainer, c.Resources.Requests, c.Resources.Limits})
 		}
 	}
+	pod, without := &corev1.Pod{Spec: *spec}, resourcehelper.PodResourcesOptions{ExcludeOverhead: true}
+	return append(all, limited{corev1.LimitTypePod, resourcehelper.PodRequests(pod, without), resourcehelper.PodLimits(pod, without)})
 }
 
 // check compares with one item of a LimitRange. A claim has requests only.

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/component-helpers/nodedeclaredfeatures"
-	podresource "k8s.io/component-helpers/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
@@ -68,7 +68,7 @@ func refuseResize(r *request, cause metav1.CauseType, why error) registry.Verdic
 
 // fits returns an error if a pod requests more cpu or memory than there is.
 func fits(pod *corev1.Pod, allocatable corev1.ResourceList) error {
-	requests := podresource.PodRequests(pod, podresource.PodResourcesOptions{})
+	requests := resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 	var lacks []string
 	if cpu, has := requests.Cpu(), allocatable.Cpu(); cpu.Cmp(*has) > 0 {
 		lacks = append(lacks, fmt.Sprintf("cpu, requested: %d, allocatable: %d", cpu.MilliValue(), has.MilliValue()))

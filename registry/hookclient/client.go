@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/internal/connections"
 )
 
 const (
@@ -89,13 +90,11 @@ type Client struct {
 	transport *http.Transport
 	slots     *fair.Level // of which each request under way has one
 
-	calls sync.WaitGroup // from Begin to Done
-	dials sync.WaitGroup // dials under way; one may go on after the call that wanted it has ended
+	calls       sync.WaitGroup // from Begin to Done
+	connections connections.Set // a dial may go on after the call that wanted it has ended
 
-	mu       sync.Mutex // guards what follows
-	closed   bool       // Begin refuses
-	finished bool       // and the calls have ended, so nothing is dialled any more
-	conns    map[*conn]struct{}
+	mu     sync.Mutex // guards closed
+	closed bool       // Begin refuses
 }
 
 // New returns a client. Nothing is dialled before the first Post. An error says which part of the configuration is wrong.
@@ -104,7 +103,7 @@ func New(config Config, n Network) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{maxAnswer: config.MaxAnswer, log: n.Log, conns: map[*conn]struct{}{}}
+	c := &Client{maxAnswer: config.MaxAnswer, log: n.Log}
 	c.slots = fair.NewLevel(fair.Limits{Most: config.MaxCalls, Times: callShare, PerFlow: math.MaxInt, Waiting: math.MaxInt})
 	if s := config.Service; s != nil {
 		if n.Resolve == nil {
@@ -143,7 +142,7 @@ func (c *Client) Calls() int {
 }
 
 // Connections returns how many connections are open.
-func (c *Client) Connections() int { return len(c.open()) }
+func (c *Client) Connections() int { return c.connections.Len() }
 
 // Begin must come before calls of Post, and Done after them: Close waits for Done. It returns ErrClosed after Close.
 func (c *Client) Begin() error {
@@ -167,64 +166,23 @@ func (c *Client) Close() {
 	c.mu.Unlock()
 
 	c.calls.Wait()
-	c.mu.Lock()
-	c.finished = true
-	c.mu.Unlock()
-
+	c.connections.Refuse()
 	c.transport.CloseIdleConnections() // also ends dials that nobody waits for any more
-	c.dials.Wait()
-	// What is left are connections that were made for calls which didn't wait for them.
-	for _, open := range c.open() {
-		open.Close()
-	}
-}
-
-func (c *Client) open() []*conn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	conns := make([]*conn, 0, len(c.conns))
-	for open := range c.conns {
-		conns = append(conns, open)
-	}
-	return conns
-}
-
-// conn is a connection that its Client knows until it's closed. net/http may open one for a request that has
-// ended since; the Client makes sure that none is left.
-type conn struct {
-	net.Conn
-	of *Client
-}
-
-func (c *conn) Close() error {
-	c.of.mu.Lock()
-	delete(c.of.conns, c)
-	c.of.mu.Unlock()
-	return c.Conn.Close()
+	c.connections.Close()              // what is left was made for calls which didn't wait for it
 }
 
 func (c *Client) dialer(n Network, s *Service) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := &net.Dialer{Timeout: dialTimeout, Control: n.Control}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		if err := c.beginDial(); err != nil {
-			return nil, err
-		}
-		defer c.dials.Done()
-		if s != nil {
-			var err error
-			if address, err = n.Resolve(ctx, *s); err != nil {
-				return nil, &unresolvedError{err}
+		return c.connections.Dial(func() (net.Conn, error) {
+			if s != nil {
+				var err error
+				if address, err = n.Resolve(ctx, *s); err != nil {
+					return nil, &unresolvedError{err}
+				}
 			}
-		}
-		raw, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		made := &conn{Conn: raw, of: c}
-		c.mu.Lock()
-		c.conns[made] = struct{}{}
-		c.mu.Unlock()
-		return made, nil
+			return dialer.DialContext(ctx, network, address)
+		})
 	}
 }
 
@@ -232,17 +190,6 @@ func (c *Client) dialer(n Network, s *Service) func(ctx context.Context, network
 type unresolvedError struct{ cause error }
 
 func (e *unresolvedError) Error() string { return e.cause.Error() }
-
-// beginDial refuses to dial when nobody can wait for it.
-func (c *Client) beginDial() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.finished {
-		return ErrClosed
-	}
-	c.dials.Add(1)
-	return nil
-}
 
 // Post sends a JSON document and returns what was answered with 200 OK, unchecked: as kube-apiserver, it takes any Content-Type. query is
 // added to the URL. An error has nothing of the answer, and wraps ctx's if that has ended. Calls are repeated only if a
