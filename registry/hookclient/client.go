@@ -90,7 +90,7 @@ type Client struct {
 	transport *http.Transport
 	slots     *fair.Level // of which each request under way has one
 
-	calls       sync.WaitGroup // from Begin to Done
+	calls       sync.WaitGroup  // from Begin to Done
 	connections connections.Set // a dial may go on after the call that wanted it has ended
 
 	mu     sync.Mutex // guards closed
