@@ -29,7 +29,7 @@ type Options struct {
 	As       string // one of Sides
 	Programs string // the directory with upstream's programs, kubectl and kwok
 	Ours     string // our program
-	Nodes    int
+	Nodes    int    // 0: neither nodes, nor who makes and schedules pods
 }
 
 // Cluster is one that runs.
@@ -84,6 +84,9 @@ func Start(ctx context.Context, o Options) (c *Cluster, err error) {
 	}
 	if c.Server, err = pair.Start(ctx, options); err != nil {
 		return nil, err
+	}
+	if o.Nodes == 0 {
+		return c, nil
 	}
 	for name, user := range users {
 		if err := c.Server.User(filepath.Join(c.Dir, name+".kubeconfig"), user); err != nil {
