@@ -29,6 +29,10 @@ const KubeAPIServer = "kube-apiserver"
 // dependents to go: kube-apiserver alone removes neither.
 const ControllersVariable = "APISERVER_LITE_CONTROLLERS"
 
+// AddressesVariable names the variable of the environment that has networks, with commas between them, in which webhooks and
+// aggregated API servers may be called besides public addresses. kube-apiserver calls any address and has no flag for it.
+const AddressesVariable = "APISERVER_LITE_WEBHOOK_ADDRESSES"
+
 // What kube-apiserver's flags default to.
 const (
 	defaultCertDir    = "/var/run/kubernetes"
@@ -96,7 +100,7 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 			a.etcd = append(a.etcd, "--"+g.Name)
 		}
 	})
-	err := errors.Join(a.apply(&f), a.chooseAPIs(&f))
+	err := errors.Join(a.apply(&f), a.chooseAPIs(&f), a.addAddresses(getenv(AddressesVariable)))
 	slices.Sort(a.Unused)
 	return a, err
 }
@@ -191,6 +195,21 @@ func (a *APIServer) apply(f *flags) error {
 	}
 	if f.verbosity >= debugVerbosity {
 		a.LogLevel = slog.LevelDebug
+	}
+	return nil
+}
+
+// addAddresses reads what AddressesVariable says.
+func (a *APIServer) addAddresses(list string) error {
+	if list == "" {
+		return nil
+	}
+	for network := range strings.SplitSeq(list, ",") {
+		p, err := netip.ParsePrefix(strings.TrimSpace(network))
+		if err != nil {
+			return fmt.Errorf("%s: %q is no network such as 10.0.0.0/8", AddressesVariable, network)
+		}
+		a.Server.WebhookAddresses = append(a.Server.WebhookAddresses, p)
 	}
 	return nil
 }

@@ -68,6 +68,26 @@ func TestParseAPIServerAlternatives(t *testing.T) {
 	}
 }
 
+// TestParseAPIServerAddresses: a variable names private networks in which webhooks and aggregated servers are.
+func TestParseAPIServerAddresses(t *testing.T) {
+	networks := "10.0.0.0/8, fd00::/8"
+	getenv := func(name string) string {
+		if name == AddressesVariable {
+			return networks
+		}
+		return ""
+	}
+	args := []string{"--tls-cert-file=a", "--tls-private-key-file=b", "--authorization-mode=RBAC"}
+	a, err := ParseAPIServer(args, getenv)
+	if err != nil || !slices.Equal(a.Server.WebhookAddresses, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}) {
+		t.Errorf("%v, %v", a, err)
+	}
+	networks = "10.0.0.0/8,everywhere"
+	if _, err := ParseAPIServer(args, getenv); err == nil || !strings.Contains(err.Error(), AddressesVariable) || !strings.Contains(err.Error(), `"everywhere"`) {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestParseAPIServerRefuses: each error names the flag.
 func TestParseAPIServerRefuses(t *testing.T) {
 	for name, tc := range map[string]struct{ arg, want string }{

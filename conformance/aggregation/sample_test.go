@@ -63,16 +63,20 @@ type cluster struct {
 	t    *testing.T
 	home string
 	ca   authority // of everything
+
+	networks string // in which the server may call others, besides loopback
 }
 
 func (c *cluster) path(name string) string { return filepath.Join(c.home, name) }
 
-// start starts a program, which is stopped with the test.
+// start starts a program, which is stopped with the test. Ours may call this machine's own addresses; the others don't know the
+// variable.
 func (c *cluster) start(program string, args ...string) {
 	c.t.Helper()
 	var log bytes.Buffer
 	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr, cmd.Dir = &log, &log, c.home
+	cmd.Env = append(os.Environ(), "APISERVER_LITE_WEBHOOK_ADDRESSES="+c.networks)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		c.t.Fatal(err)
@@ -132,10 +136,10 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// newCluster starts etcd and the server, as kube-apiserver, with RBAC.
-func newCluster(t *testing.T, flags ...string) (c *cluster, etcd string) {
+// newCluster starts etcd and the server, as kube-apiserver, with RBAC. The server may call others in these networks, too.
+func newCluster(t *testing.T, networks string, flags ...string) (c *cluster, etcd string) {
 	t.Helper()
-	c = &cluster{t: t, home: t.TempDir()}
+	c = &cluster{t: t, home: t.TempDir(), networks: networks}
 	c.ca = newAuthority(t)
 	c.write("ca.crt", c.ca.pem())
 	for name, groups := range map[string][]string{"admin": {"system:masters"}, "front-proxy-client": nil} {
@@ -242,7 +246,7 @@ func (c *cluster) use(port string) {
 // TestExternalName: behind a Service of type ExternalName.
 func TestExternalName(t *testing.T) {
 	t.Parallel()
-	c, etcd := newCluster(t)
+	c, etcd := newCluster(t, "")
 	c.must("created", "", "create", "service", "externalname", "api", "--external-name=localhost")
 	c.use(c.startSample(etcd, "127.0.0.1"))
 }
@@ -257,7 +261,7 @@ func TestEndpointSlice(t *testing.T) {
 	}
 	address, _, _ := net.SplitHostPort(conn.LocalAddr().String())
 	conn.Close()
-	c, etcd := newCluster(t, "--enable-aggregator-routing")
+	c, etcd := newCluster(t, address+"/32", "--enable-aggregator-routing")
 	port := c.startSample(etcd, address)
 	c.must("created", fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"api","namespace":"default"},"spec":{"ports":[{"name":"https","port":%s}]}}`, port), "create", "-f", "-")
 	c.must("created", fmt.Sprintf(`{"apiVersion":"discovery.k8s.io/v1","kind":"EndpointSlice","metadata":{"name":"api","namespace":"default","labels":{"kubernetes.io/service-name":"api"}},
