@@ -67,7 +67,13 @@ func (h *handler) serveOpenAPIRoot(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return w.writeDocument(r, newDocument(body), mediaJSON)
+	document := newDocument(body)
+	if w.notModified(r, mediaJSON, document.hash()) {
+		return nil
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8") // as kube-apiserver answers
+	http.ServeContent(w, r, "", h.openapi.hashedAt(), bytes.NewReader(body))
+	return nil
 }
 
 // serveOpenAPI serves one group version's document. With its hash in the query it can be kept forever;
@@ -84,7 +90,7 @@ func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
 	}
 	hash := hashes[path]
 	if path == allDocuments {
-		return errUnknownPath()
+		return noDocument(w)
 	}
 	if hash == "" {
 		return h.serveForeignOpenAPI(w, r, path)
@@ -94,7 +100,7 @@ func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
 		return nil
 	}
 	doc, err := h.openapi.get(r.Context(), openAPIKey{path, media, hash}, func(to io.Writer) error {
-		return writeOpenAPI3(to, media, versionAt(catalog, path), h.log)
+		return writeOpenAPI3(to, media, path, versionAt(catalog, path), h.log)
 	})
 	if err != nil {
 		return err
@@ -106,6 +112,12 @@ func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
 	return w.writeOpenAPI(r, doc)
 }
 
+// noDocument answers as kube-apiserver does where there's no document: with nothing but the code.
+func noDocument(w *response) error {
+	w.WriteHeader(http.StatusNotFound)
+	return nil
+}
+
 // serveForeignOpenAPI serves the document of a group version that another server has: the server does, or if it has none, it's
 // one that was made of its version 2.
 func (h *handler) serveForeignOpenAPI(w *response, r *http.Request, path string) error {
@@ -113,7 +125,7 @@ func (h *handler) serveForeignOpenAPI(w *response, r *http.Request, path string)
 	document, ok := others.Three[path]
 	switch {
 	case !ok:
-		return errUnknownPath()
+		return noDocument(w)
 	case document.JSON == nil:
 		w.leaveSeat() // it takes another one
 		return h.serveAggregated(w, r, others.Of[path])
@@ -184,6 +196,7 @@ type openAPI struct {
 	catalog *registry.Catalog             // of which the hashes are
 	digests map[*registry.Endpoint][]byte // of its endpoints
 	hashes  map[string]string             // of the documents by path
+	hashed  time.Time                     // when they were worked out
 	kept    []*openAPIDocument            // the one not used for longest first
 	size    int                           // of all that are kept, in bytes
 
@@ -206,6 +219,7 @@ type openAPIDocument struct {
 	openAPIKey
 	zipped []byte
 	size   int // of what is zipped
+	built  time.Time
 }
 
 // hashesOf returns the hash of each group version's document by its path, and that of all. The hashes are made of what
@@ -236,6 +250,13 @@ func (o *openAPI) knownHashes(c *registry.Catalog) map[string]string {
 	return o.hashes
 }
 
+// hashedAt returns when the hashes were last worked out.
+func (o *openAPI) hashedAt() time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.hashed
+}
+
 // hash works out the hashes of a catalog. The caller has hashing, without which nobody writes o.digests.
 func (o *openAPI) hash(ctx context.Context, c *registry.Catalog) (map[string]string, error) {
 	digests, hashes := map[*registry.Endpoint][]byte{}, map[string]string{}
@@ -261,12 +282,24 @@ func (o *openAPI) hash(ctx context.Context, c *registry.Catalog) (map[string]str
 			all.Write(hash)
 			hashes[openAPIPath(g.Name, v.Name)] = strings.ToUpper(hex.EncodeToString(hash))
 		}
+		if path := "apis/" + g.Name; hasPublished(publishedOne + path) {
+			hashes[path] = fixedHash(program)
+		}
+	}
+	for _, path := range publishedRoots {
+		hashes[path] = fixedHash(program)
 	}
 	hashes[allDocuments] = strings.ToUpper(hex.EncodeToString(all.Sum(nil)))
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.catalog, o.digests, o.hashes = c, digests, hashes
+	o.catalog, o.digests, o.hashes, o.hashed = c, digests, hashes, time.Now()
 	return hashes, nil
+}
+
+// fixedHash is that of a document that depends on nothing but the program.
+func fixedHash(program string) string {
+	sum := sha256.Sum256([]byte(program))
+	return strings.ToUpper(hex.EncodeToString(sum[:]))
 }
 
 // get returns a document that is kept, or has it built.
@@ -289,7 +322,7 @@ func (o *openAPI) get(ctx context.Context, key openAPIKey, build func(io.Writer)
 	if err := p.zip.Close(); err != nil {
 		return nil, err
 	}
-	doc := &openAPIDocument{openAPIKey: key, zipped: bytes.Clone(p.zipped.Bytes()), size: p.size}
+	doc := &openAPIDocument{openAPIKey: key, zipped: bytes.Clone(p.zipped.Bytes()), size: p.size, built: time.Now()}
 	o.keep(doc)
 	return doc, nil
 }
@@ -382,7 +415,20 @@ func (w *response) writeOpenAPI(r *http.Request, doc *openAPIDocument) error {
 	header := w.Header()
 	header.Set("Content-Type", string(doc.media))
 	header.Add("Vary", "Accept, Accept-Encoding")
+	header.Set("Accept-Ranges", "bytes")
+	header.Set("Last-Modified", doc.built.UTC().Format(http.TimeFormat))
 	pretty := doc.media == mediaJSON && w.wantsPretty(r)
+	if !pretty && (r.Header.Get("Range") != "" || r.Header.Get("If-Modified-Since") != "") {
+		if err := w.enterLarge(r.Context()); err != nil {
+			return err
+		}
+		var whole bytes.Buffer
+		if err := doc.unzip(&whole); err != nil {
+			return err
+		}
+		http.ServeContent(w, r, "", doc.built, bytes.NewReader(whole.Bytes()))
+		return nil
+	}
 	if !pretty && doc.size > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) {
 		header.Set("Content-Encoding", "gzip")
 		header.Set("ETag", strings.TrimSuffix(header.Get("ETag"), `"`)+gzipTag+`"`)

@@ -21,6 +21,29 @@ import (
 
 const refPrefix2 = "#/definitions/"
 
+// building2 is what the parts of the document of version 2 share.
+type building2 struct {
+	catalog *registry.Catalog
+	shared  *publication // the schemas and parameters of Kubernetes' own kinds
+	types   derived
+	seen    map[string]bool // definitions that are in a part
+	with    *foreign2
+}
+
+func newBuilding2(c *registry.Catalog, with *foreign2) (*building2, error) {
+	shared, err := readPublished(publishedAll2)
+	return &building2{catalog: c, shared: shared, types: derived{}, seen: map[string]bool{}, with: with}, err
+}
+
+// at returns what Kubernetes publishes below a path.
+func (b *building2) at(path string) (*publication, error) {
+	p, err := readPublished(publishedPaths2 + path)
+	if err == nil {
+		p.Schemas, p.Parameters = b.shared.Schemas, b.shared.Parameters
+	}
+	return p, err
+}
+
 // writeOpenAPI2 writes the document of everything, with what other servers have. It goes from group version to group version,
 // so that no more than one of this server's is in memory at a time.
 func writeOpenAPI2(to io.Writer, media mediaType, c *registry.Catalog, others []*spec.Swagger, log *slog.Logger) error {
@@ -28,26 +51,102 @@ func writeOpenAPI2(to io.Writer, media mediaType, c *registry.Catalog, others []
 	if err != nil {
 		return err
 	}
+	b, err := newBuilding2(c, with)
+	if err != nil {
+		return err
+	}
 	if media == mediaOpenAPI2 {
-		return writeProto2(to, c, with, log)
+		return b.writeProto(to, log)
 	}
-	types, seen := derived{}, map[string]bool{}
-	head := `{"swagger":"2.0","info":` + string(info2()) + `,"paths":`
-	if err := writeMembers(to, head, c, func(v registry.Version) (object, error) { return paths2(v, types) }, with.paths); err != nil {
+	rest, restDefinitions, err := b.rest()
+	if err != nil {
 		return err
 	}
-	definitions := func(v registry.Version) (object, error) { return definitions2(v, types, seen, with) }
-	if err := writeMembers(to, `,"definitions":`, c, definitions, with.definitions); err != nil {
+	info, err := json.Marshal(openAPIInfo)
+	if err != nil {
 		return err
 	}
-	if len(with.parameters) > 0 {
-		none := func(registry.Version) (object, error) { return nil, nil }
-		if err := writeMembers(to, `,"parameters":`, c, none, with.parameters); err != nil {
+	maps.Copy(rest, with.paths)
+	head := `{"swagger":"2.0","info":` + string(info) + `,"paths":`
+	if err := writeMembers(to, head, c, b.paths, rest); err != nil {
+		return err
+	}
+	maps.Copy(restDefinitions, with.definitions)
+	if err := writeMembers(to, `,"definitions":`, c, b.definitions, restDefinitions); err != nil {
+		return err
+	}
+	none := func(string, []*registry.Endpoint) (object, error) { return nil, nil }
+	parameters, err := b.parameters()
+	if err != nil {
+		return err
+	}
+	if len(parameters) > 0 {
+		if err := writeMembers(to, `,"parameters":`, c, none, parameters); err != nil {
 			return err
 		}
 	}
-	_, err = io.WriteString(to, "}")
+	end, err := json.Marshal(security2)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(to, ","+string(end[1:]))
 	return err
+}
+
+// withNone puts nil before resources, for what is about none.
+func withNone(resources []*registry.Endpoint) []*registry.Endpoint {
+	return append([]*registry.Endpoint{nil}, resources...)
+}
+
+// security2 says in version 2 how requests are authenticated.
+var security2 = object{"securityDefinitions": securitySchemes, "security": []any{object{"BearerToken": []any{}}}}
+
+// rest returns the paths that are of no group version, and the definitions to which they refer, but for those that were seen.
+func (b *building2) rest() (paths, definitions object, err error) {
+	paths, definitions = object{}, object{}
+	for _, path := range b.restPaths() {
+		p, err := b.at(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		found := p.of(path, nil)
+		maps.Copy(paths, found)
+		p.addTo(definitions, object{}, found, b.seen)
+	}
+	for name := range definitions {
+		b.seen[name] = true
+	}
+	return paths, definitions, nil
+}
+
+// restPaths are the paths of no group version with a document of their own.
+func (b *building2) restPaths() []string {
+	paths := slices.Clone(publishedRoots)
+	for _, g := range b.catalog.Groups {
+		if g.Name != "" {
+			paths = append(paths, "apis/"+g.Name)
+		}
+	}
+	return paths
+}
+
+// parameters returns those to which operations refer, of this server and of others.
+func (b *building2) parameters() (object, error) {
+	all := object{}
+	for _, g := range b.catalog.Groups {
+		for _, v := range g.Versions {
+			path := openAPIPath(g.Name, v.Name)
+			p, err := b.at(path)
+			if err != nil {
+				return nil, err
+			}
+			for _, e := range withNone(v.Resources) {
+				p.addTo(object{}, all, p.of(path, e), nil)
+			}
+		}
+	}
+	maps.Copy(all, b.with.parameters)
+	return all, nil
 }
 
 // foreign2 is what other servers add to the document of version 2.
@@ -70,10 +169,13 @@ func newForeign2(c *registry.Catalog, others []*spec.Swagger) (*foreign2, error)
 		}
 	}
 	merged := &spec.Swagger{SwaggerProps: spec.SwaggerProps{Definitions: spec.Definitions{}, Paths: &spec.Paths{}}}
-	types, seen := derived{}, map[string]bool{}
+	b, err := newBuilding2(c, with)
+	if err != nil {
+		return nil, err
+	}
 	for _, g := range c.Groups {
 		for _, v := range g.Versions {
-			own, err := definitions2(v, types, seen, with)
+			own, err := b.definitions(openAPIPath(g.Name, v.Name), withNone(v.Resources))
 			if err != nil {
 				return nil, err
 			}
@@ -121,12 +223,8 @@ func copySchema(schema any) (out spec.Schema, err error) {
 	return out, err
 }
 
-func info2() json.RawMessage {
-	return json.RawMessage(`{"title":"apiserver-lite","version":"` + kubeVersion + `"}`)
-}
-
 // writeMembers writes one JSON object with the members that all group versions have, and more.
-func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(registry.Version) (object, error), more object) error {
+func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(path string, resources []*registry.Endpoint) (object, error), more object) error {
 	separator := head + "{"
 	write := func(all object) error {
 		for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -144,7 +242,7 @@ func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(r
 	}
 	for _, g := range c.Groups {
 		for _, v := range g.Versions {
-			all, err := members(v)
+			all, err := members(openAPIPath(g.Name, v.Name), withNone(v.Resources))
 			if err != nil {
 				return err
 			}
@@ -165,15 +263,34 @@ func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(r
 	return err
 }
 
-// writeProto2 writes the parts of the document one after the other, a resource each: protobuf takes that for the
+// writeProto writes the parts of the document one after the other, a resource each: protobuf takes that for the
 // whole. A resource whose part is too large, or isn't what the library for that takes, is left out, so that the
 // others are there.
-func writeProto2(to io.Writer, c *registry.Catalog, with *foreign2, log *slog.Logger) error {
-	types, seen := derived{}, map[string]bool{}
-	for _, g := range c.Groups {
+func (b *building2) writeProto(to io.Writer, log *slog.Logger) error {
+	rest, definitions, err := b.rest()
+	if err != nil {
+		return err
+	}
+	parameters, err := b.parameters()
+	if err != nil {
+		return err
+	}
+	maps.Copy(rest, b.with.paths)
+	maps.Copy(definitions, b.with.definitions)
+	part, err := proto2(object{"paths": rest, "definitions": definitions, "parameters": parameters, "securityDefinitions": security2["securityDefinitions"], "security": security2["security"]})
+	if err != nil {
+		log.Warn("what is about no resource, and aggregated API servers, are left out of OpenAPI v2 as protobuf", "error", err)
+	}
+	if _, err := to.Write(part); err != nil {
+		return err
+	}
+	for _, g := range b.catalog.Groups {
 		for _, v := range g.Versions {
-			for _, e := range v.Resources {
-				part, err := part2(registry.Version{Name: v.Name, Resources: []*registry.Endpoint{e}}, types, seen, with)
+			for _, e := range withNone(v.Resources) {
+				part, err := b.part(openAPIPath(g.Name, v.Name), e)
+				if e == nil && err != nil {
+					return err
+				}
 				if err != nil {
 					log.Warn("a resource is left out of OpenAPI v2 as protobuf", "group", e.Group, "version", e.Version, "resource", e.Plural, "error", err)
 				}
@@ -183,31 +300,23 @@ func writeProto2(to io.Writer, c *registry.Catalog, with *foreign2, log *slog.Lo
 			}
 		}
 	}
-	if len(with.paths) == 0 {
-		return nil
-	}
-	part, err := proto2(object{"paths": with.paths, "definitions": with.definitions, "parameters": with.parameters})
-	if err != nil {
-		log.Warn("aggregated API servers are left out of OpenAPI v2 as protobuf", "error", err)
-	}
-	_, err = to.Write(part)
-	return err
+	return nil
 }
 
-// part2 returns one resource's part of the document as protobuf.
-func part2(v registry.Version, types derived, seen map[string]bool, with *foreign2) (_ []byte, err error) {
-	paths, err := paths2(v, types)
+// part returns one resource's part of the document as protobuf.
+func (b *building2) part(path string, e *registry.Endpoint) (_ []byte, err error) {
+	paths, err := b.paths(path, []*registry.Endpoint{e})
 	if err != nil {
 		return nil, err
 	}
-	definitions, err := definitions2(v, types, seen, with)
+	definitions, err := b.definitions(path, []*registry.Endpoint{e})
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil { // the next one that refers to them has to bring them
 			for name := range definitions {
-				delete(seen, name)
+				delete(b.seen, name)
 			}
 		}
 	}()
@@ -216,7 +325,7 @@ func part2(v registry.Version, types derived, seen map[string]bool, with *foreig
 
 // proto2 returns a part of the document as protobuf.
 func proto2(part object) ([]byte, error) {
-	part["swagger"], part["info"] = "2.0", info2()
+	part["swagger"], part["info"] = "2.0", openAPIInfo
 	body, err := json.Marshal(part)
 	if err != nil {
 		return nil, err
@@ -231,11 +340,20 @@ func proto2(part object) ([]byte, error) {
 	return proto.Marshal(doc)
 }
 
-func paths2(v registry.Version, types derived) (object, error) {
+// paths returns those of some resources of a group version, of which nil is what is about none.
+func (b *building2) paths(path string, resources []*registry.Endpoint) (object, error) {
+	kubernetes, err := b.at(path)
+	if err != nil {
+		return nil, err
+	}
 	paths := object{}
-	for _, e := range v.Resources {
+	for _, e := range resources {
+		if theirs := kubernetes.of(path, e); e == nil || len(theirs) > 0 {
+			maps.Copy(paths, theirs)
+			continue
+		}
 		for _, op := range operationsOf(e, namesOf(e, e.ModelName())) {
-			if err := addOperation(paths, op, types, operation2); err != nil {
+			if err := addOperation(paths, op, b.types, operation2); err != nil {
 				return nil, err
 			}
 		}
@@ -243,22 +361,32 @@ func paths2(v registry.Version, types derived) (object, error) {
 	return paths, nil
 }
 
-// definitions2 returns the schemas of a group version that haven't been seen, as they are with those of other servers.
-func definitions2(v registry.Version, types derived, seen map[string]bool, with *foreign2) (object, error) {
+// definitions returns the schemas of some resources that haven't been seen, as they are with those of other servers.
+func (b *building2) definitions(path string, resources []*registry.Endpoint) (object, error) {
+	kubernetes, err := b.at(path)
+	if err != nil {
+		return nil, err
+	}
 	definitions := object{}
-	for _, e := range v.Resources {
-		_, schemas, err := schemasOf(e, types, (*registry.Endpoint).OpenAPIV2)
+	for _, e := range resources {
+		if theirs := kubernetes.of(path, e); e == nil || len(theirs) > 0 {
+			kubernetes.addTo(definitions, object{}, theirs, b.seen)
+			continue
+		}
+		_, schemas, err := schemasOf(e, b.types, (*registry.Endpoint).OpenAPIV2)
 		if err != nil {
 			return nil, err
 		}
 		for name, schema := range schemas {
-			if !seen[name] {
-				seen[name] = true
+			if !b.seen[name] && definitions[name] == nil {
 				definitions[name] = schema2.WalkSchema(schema)
-				if merged, ok := with.shared[name]; ok {
-					definitions[name] = merged
-				}
 			}
+		}
+	}
+	for name := range definitions {
+		b.seen[name] = true
+		if merged, ok := b.with.shared[name]; ok {
+			definitions[name] = merged
 		}
 	}
 	return definitions, nil

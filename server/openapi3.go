@@ -83,27 +83,26 @@ func listSchema(e *registry.Endpoint, names schemaNames) *spec.Schema {
 // writeOpenAPI3 writes the document of a group version. As protobuf it's a part with what isn't about any resource, and one
 // for each resource, which together are the whole. A resource whose part is too large, or isn't what the library for that
 // takes, is left out, so that the others are there.
-func writeOpenAPI3(to io.Writer, media mediaType, v registry.Version, log *slog.Logger) error {
-	types := derived{}
+func writeOpenAPI3(to io.Writer, media mediaType, path string, v registry.Version, log *slog.Logger) error {
+	kubernetes, err := readPublished(publishedOne + path)
+	if err != nil {
+		return err
+	}
+	b := building3{path: path, kubernetes: kubernetes, types: derived{}, seen: map[string]bool{}}
+	resources := withNone(v.Resources)
 	if media != mediaOpenAPI3 {
-		body, _, err := document3(v.Resources, types, nil)
+		body, _, err := b.document(resources)
 		if err == nil {
 			_, err = to.Write(body)
 		}
 		return err
 	}
-	seen := map[string]bool{}
-	part, err := part3(nil, types, seen)
-	if err != nil {
-		return err
-	}
-	if _, err := to.Write(part); err != nil {
-		return err
-	}
-	for resources := range slices.Chunk(v.Resources, 1) {
-		part, err := part3(resources, types, seen)
+	for _, e := range resources {
+		part, err := b.part(e)
+		if e == nil && err != nil {
+			return err
+		}
 		if err != nil {
-			e := resources[0]
 			log.Warn("a resource is left out of OpenAPI v3 as protobuf", "group", e.Group, "version", e.Version, "resource", e.Plural, "error", err)
 			continue
 		}
@@ -114,41 +113,64 @@ func writeOpenAPI3(to io.Writer, media mediaType, v registry.Version, log *slog.
 	return nil
 }
 
-// document3 returns a document of some resources, and the schemas that are in it: those that haven't been seen.
-func document3(resources []*registry.Endpoint, types derived, seen map[string]bool) ([]byte, map[string]*spec.Schema, error) {
-	paths, components := object{}, map[string]*spec.Schema{}
+// building3 is what the parts of a document of version 3 share.
+type building3 struct {
+	path       string       // of the group version
+	kubernetes *publication // there
+	types      derived
+	seen       map[string]bool // schemas that are in a part
+}
+
+// document returns a document of some resources, of which nil is what is about none, and its schemas: those that haven't been seen.
+func (b building3) document(resources []*registry.Endpoint) ([]byte, object, error) {
+	paths, components := object{}, object{}
 	for _, e := range resources {
-		names, schemas, err := schemasOf(e, types, (*registry.Endpoint).OpenAPI)
+		if theirs := b.kubernetes.of(b.path, e); e == nil || len(theirs) > 0 {
+			maps.Copy(paths, theirs)
+			b.kubernetes.addTo(components, object{}, theirs, b.seen)
+			continue
+		}
+		names, schemas, err := schemasOf(e, b.types, (*registry.Endpoint).OpenAPI)
 		if err != nil {
 			return nil, nil, err
 		}
 		for name, schema := range schemas {
-			if components[name] == nil && !seen[name] {
+			if components[name] == nil && !b.seen[name] {
 				components[name] = util.WrapRefs(schema)
 			}
 		}
 		for _, op := range operationsOf(e, names) {
-			if err := addOperation(paths, op, types, operation3); err != nil {
+			if err := addOperation(paths, op, b.types, operation3); err != nil {
 				return nil, nil, err
 			}
 		}
 	}
+	members := object{"securitySchemes": securitySchemes}
+	if len(components) > 0 {
+		members["schemas"] = components
+	}
 	body, err := json.Marshal(object{
 		"openapi":    "3.0.0",
-		"info":       object{"title": "apiserver-lite", "version": kubeVersion},
+		"info":       openAPIInfo,
 		"paths":      paths,
-		"components": object{"schemas": components},
+		"components": members,
 	})
 	return body, components, err
 }
 
+// openAPIInfo and securitySchemes are what documents of Kubernetes' API say of it.
+var (
+	openAPIInfo     = object{"title": "Kubernetes", "version": apiMajor + "." + apiMinor}
+	securitySchemes = object{"BearerToken": object{"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}}
+)
+
 // maxOpenAPIProto is how much JSON is made into protobuf at once: that takes some fifty times as much memory.
 const maxOpenAPIProto = 4 << 20
 
-// part3 returns a document of some resources as protobuf. Its schemas are seen then. After an error they aren't:
+// part returns a document of one resource, or with nil of what is about none, as protobuf. Its schemas are seen then. After an error they aren't:
 // the next part that refers to them has to bring them.
-func part3(resources []*registry.Endpoint, types derived, seen map[string]bool) ([]byte, error) {
-	body, schemas, err := document3(resources, types, seen)
+func (b building3) part(e *registry.Endpoint) ([]byte, error) {
+	body, schemas, err := b.document([]*registry.Endpoint{e})
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +186,7 @@ func part3(resources []*registry.Endpoint, types derived, seen map[string]bool) 
 		return nil, err
 	}
 	for name := range schemas {
-		seen[name] = true
+		b.seen[name] = true
 	}
 	return part, nil
 }

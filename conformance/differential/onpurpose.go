@@ -21,6 +21,8 @@ var onPurpose = compiled([]purpose{
 	{step: ``, path: `^code$`, theirs: timesOut, why: "Where kube-apiserver panics and closes the connection, as at a Job of `completionMode: Indexed` without `completions`, the request is answered."},
 	{step: `^discovery discovery/version/?$`, path: `^body\.(gitVersion|gitCommit|gitTreeState|buildDate|goVersion|compiler|platform)$`,
 		why: "`/version` names this program's own build beside the version of Kubernetes that it serves."},
+	{step: `^(discovery|openapi) `, path: `/\{name\}/(attach|exec|log|portforward|proxy)|^body\.parameters\.(command|container|follow|insecureSkipTLSVerifyBackend|limitBytes|path|ports|previous|sinceSeconds|stderr|stdin|stdout|stream|tailLines|timestamps|tty)-|resources\[((pods|nodes|services)/)?(attach|exec|log|portforward|proxy)\]$`,
+		why: "Nothing runs here, so there's nothing to exec, attach or forward to, no log and no proxy: discovery and OpenAPI don't name these subresources."},
 })
 
 const mostOnPurpose = 40

@@ -1,0 +1,123 @@
+package server
+
+import (
+	"archive/zip"
+	"bytes"
+	_ "embed" // openapi_kubernetes.zip
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
+)
+
+// What Kubernetes' own kinds are published with is in openapi_kubernetes.zip: a path and a schema for each, as kube-apiserver
+// answered them. A Go type doesn't say what is in these documents at run time, such as which values a field takes.
+
+//go:generate go run openapi_generate.go ../conformance/differential/testdata/oracle/openapi.jsonl.gz
+
+//go:embed openapi_kubernetes.zip
+var kubernetesOpenAPI []byte
+
+// publication is what Kubernetes publishes of a group version, or of a path above one.
+type publication struct {
+	Paths      map[string]json.RawMessage
+	Schemas    map[string]json.RawMessage
+	Parameters map[string]json.RawMessage // of version 2
+}
+
+// The entries of the archive: those of documents of version 3, of the paths of version 2 by these documents, and what all paths of
+// version 2 share.
+const (
+	publishedOne    = "v3/"
+	publishedPaths2 = "v2/"
+	publishedAll2   = "v2"
+)
+
+// readPublished returns an entry of the archive; an empty one if Kubernetes publishes nothing there.
+func readPublished(entry string) (*publication, error) {
+	p := &publication{}
+	archive, err := zip.NewReader(bytes.NewReader(kubernetesOpenAPI), int64(len(kubernetesOpenAPI)))
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(archive.File, func(f *zip.File) bool { return f.Name == entry })
+	if i < 0 {
+		return p, nil
+	}
+	f, err := archive.File[i].Open()
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if err := json.NewDecoder(f).Decode(p); err != nil {
+		return nil, fmt.Errorf("what Kubernetes publishes as %s: %w", entry, err)
+	}
+	return p, nil
+}
+
+// publishedRoots are the paths with documents of their own that aren't about any group: what is served there is no resource.
+var publishedRoots = []string{".well-known/openid-configuration", "api", "apis", "openid/v1/jwks", "version"}
+
+// hasPublished tells whether Kubernetes publishes something in an entry.
+func hasPublished(entry string) bool {
+	archive, err := zip.NewReader(bytes.NewReader(kubernetesOpenAPI), int64(len(kubernetesOpenAPI)))
+	return err == nil && slices.ContainsFunc(archive.File, func(f *zip.File) bool { return f.Name == entry })
+}
+
+// of returns the paths of one of Kubernetes' own resources and of those of its subresources that are served; none for a resource that
+// is another's; with nil for the resource those of no resource.
+func (p *publication) of(at string, e *registry.Endpoint) object {
+	found := object{}
+	if e != nil && p.Schemas[e.ModelName()] == nil {
+		return found
+	}
+	for path, item := range p.Paths {
+		resource, subresource := resourceAt(at, path)
+		if e == nil && resource == "" || e != nil && resource == e.Plural && (subresource == "" || slices.Contains(e.Subresources, subresource)) {
+			found[path] = item
+		}
+	}
+	return found
+}
+
+// resourceAt returns what a path below a group version's is about.
+func resourceAt(at, path string) (resource, subresource string) {
+	rest := strings.Trim(strings.TrimPrefix(path, "/"+at), "/")
+	rest = strings.TrimPrefix(rest, "watch/")
+	rest = strings.TrimPrefix(rest, "namespaces/{namespace}/")
+	resource, rest, _ = strings.Cut(rest, "/")
+	_, subresource, _ = strings.Cut(rest, "/")
+	return resource, subresource
+}
+
+var reference = regexp.MustCompile(`"\$ref":"#/[^"]*/([^"/]+)"`)
+
+// reach calls visit with the names of the schemas and parameters to which a piece of a document refers.
+func reach(piece []byte, visit func(name string)) {
+	for _, found := range reference.FindAllSubmatch(piece, -1) {
+		visit(string(found[1]))
+	}
+}
+
+// addTo adds the schemas and parameters to which paths refer, and those to which these refer, but for those that were seen.
+func (p *publication) addTo(schemas, parameters object, paths object, seen map[string]bool) {
+	var add func(name string)
+	add = func(name string) {
+		if schema := p.Schemas[name]; schema != nil && schemas[name] == nil && !seen[name] {
+			schemas[name] = schema
+			reach(schema, add)
+		}
+		if parameter := p.Parameters[name]; parameter != nil && parameters[name] == nil {
+			parameters[name] = parameter
+			reach(parameter, add)
+		}
+	}
+	for _, item := range paths {
+		if text, ok := item.(json.RawMessage); ok {
+			reach(text, add)
+		}
+	}
+}
