@@ -122,13 +122,14 @@ func (w *write) insertAndAnswer(ctx context.Context, o *object.Object) (Result, 
 	return res, err
 }
 
-// fill sets what the server decides about a new object, and drops the status where that has its own subresource.
+// fill sets what the server decides about a new object, and drops the status where that has its own subresource and the kind's strategy doesn't
+// leave it to the client.
 func (w *write) fill(o *object.Object) error {
 	if err := w.initMeta(o); err != nil {
 		return err
 	}
 	w.warnings = append(w.warnings, o.DropRepeatedOwners()...)
-	if _, ok := o.Content[status]; !ok || !w.has(status) {
+	if _, ok := o.Content[status]; !ok || !w.has(status) || w.typed != nil && w.typed.CreatesStatus {
 		return nil
 	}
 	delete(o.Content, status)

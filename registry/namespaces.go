@@ -57,7 +57,7 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 		policy:       namespacePolicy,
 		undeletable:  func(name string) bool { return slices.Contains(undeletable, name) },
 		awaited:      true, // policies and webhooks go by labels of namespaces
-		subresources: []Subresource{{Name: finalize, Verbs: []string{"update"}, Select: selectFinalizers, Reset: []string{status}}},
+		subresources: []Subresource{{Name: finalize, Verbs: []string{"update"}, Select: selectFinalizers, Metadata: true, Reset: []string{status}}},
 	})
 	n.res = r.builtins[len(r.builtins)-1]
 	return n

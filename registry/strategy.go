@@ -16,6 +16,8 @@ type Strategy struct {
 	UnconditionalUpdate bool
 	// CreateOnUpdate lets a PUT make an object that isn't there.
 	CreateOnUpdate bool
+	// CreatesStatus lets a create decide the status, too. Otherwise it's dropped where it has its own subresource.
+	CreatesStatus bool
 	// NoGeneration leaves metadata.generation out.
 	NoGeneration bool
 	// ReturnDeleted answers a DELETE that removes an object with the object. Otherwise the answer is a Status.

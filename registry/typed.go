@@ -48,7 +48,7 @@ type Type struct {
 	Scale         *Scale            // where the scale subresource finds its numbers; nil: there is none
 
 	// FieldAliases are labels of fields by which this version is selected, and the paths at which the stored version has
-	// them.
+	// them; of several, with bars between them, the first with a value counts.
 	FieldAliases map[string]string
 	// FalseFields are selectable fields that are false where they're absent.
 	FalseFields []string
@@ -123,6 +123,8 @@ type Subresource struct {
 	// Select puts the part that the path is about from what a client sent into next, which holds what is stored. Both are
 	// objects without metadata. It must not change in.
 	Select func(next, in map[string]any)
+	// Metadata is true if what a client sent decides metadata, too.
+	Metadata bool
 	// Reset names the fields at the top of an object that writes of the part don't change.
 	Reset []string
 	// New returns an empty value of Kind, and Act answers a POST of one. A Status error of Act's is answered as it is, and

@@ -168,6 +168,9 @@ func (w *write) selectPart(in, prev *object.Object) *object.Object {
 		if s := w.part(w.Subresource); s != nil {
 			next = prev.Clone()
 			s.Select(next.Content, in.Content)
+			if s.Metadata {
+				next.Meta = *in.Meta.DeepCopy()
+			}
 			break
 		}
 		next = in.Clone()

@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func TestCells(t *testing.T) {
 			"N (default) example.com/p Delete Immediate false"},
 		{"an ingress", "/apis/networking.k8s.io/v1/namespaces/default/ingresses", `"spec":{"tls":[{}],"rules":[{"host":"a.b"},{"host":"b.b"},{"host":"c.b"},{"host":"d.b"},{}]}`, `{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}`,
 			"<none> a.b,b.b,c.b + 2 more... 192.0.2.1 80, 443"},
-		{"an address", "/apis/networking.k8s.io/v1/ipaddresses", `"spec":{"parentRef":{"group":"example.com","resource":"gateways","name":"g"}}`, ``, "gateways.example.com/g"},
+		{"192.0.2.9", "/apis/networking.k8s.io/v1/ipaddresses", `"spec":{"parentRef":{"group":"example.com","resource":"gateways","name":"g"}}`, ``, "gateways.example.com/g"},
 		{"a request", "/apis/certificates.k8s.io/v1/certificatesigningrequests", `"spec":{"request":"eA==","signerName":"example.com/s","usages":["client auth"],"expirationSeconds":3600}`, ``, "example.com/s system:admin 60m Pending"},
 		{"a request of a pod", "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests", `"spec":{"signerName":"example.com/s","podName":"p","serviceAccountName":"a","nodeName":"n","unverifiedUserAnnotations":{"example.com/a":"b"}}`,
 			`{"conditions":[{"type":"Denied","status":"True"}]}`, "p a n example.com/s Denied example.com/a=b"},
@@ -67,6 +68,9 @@ func TestCells(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			name := "cells-" + strings.ReplaceAll(test.name, " ", "-")
+			if net.ParseIP(test.name) != nil {
+				name = test.name // an IPAddress has no other
+			}
 			spec := strings.Replace(test.spec, `"name":"N"`, `"name":"`+name+`"`, 1)
 			if !strings.Contains(spec, name) {
 				spec = `"metadata":{"name":"` + name + `"},` + spec

@@ -35,7 +35,7 @@ func core(o Options) []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true}},
 		{Names: names("", "v1", "Event", "ev"), New: of[corev1.Event],
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, Dependents: registry.NoDependents},
-			TTL:      eventTTL, Times: eventTimes, Fields: eventFields, FieldAliases: map[string]string{"source": "source.component"}, Columns: eventColumns, Validate: rules(validateEvent)},
+			TTL:      eventTTL, Times: eventTimes, Fields: eventFields, FieldAliases: map[string]string{"source": "source.component|reportingComponent"}, Columns: eventColumns, Validate: rules(validateEvent)},
 		{Names: names(eventsGroup, "v1", "Event", "ev"), New: of[eventsv1.Event],
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, Dependents: registry.NoDependents},
 			Fields:   newEventFields, FieldAliases: newEventAliases, Columns: newEventColumns, Validate: rules(validateNewEvent),

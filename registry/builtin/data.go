@@ -68,7 +68,7 @@ func data(o Options) []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true},
 			Columns:  endpointSliceColumns, Default: set(defaultEndpointSlice), Validate: rules(validateEndpointSlice)},
 		{Names: names("", "v1", "Node", "no"), New: of[corev1.Node], ClusterScoped: true, Status: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, StatusResets: specOnly},
+			Strategy: registry.Strategy{UnconditionalUpdate: true, CreatesStatus: true, NoGeneration: true, StatusResets: specOnly},
 			Fields:   []string{"spec.unschedulable"}, FalseFields: []string{"spec.unschedulable"}, Columns: nodeColumns, Absent: withoutKubelet("proxy"), Default: set(defaultNode)},
 
 		{Names: inAll(names(appsGroup, "v1", "Deployment", "deploy")), New: of[appsv1.Deployment], Status: true, Scale: replicas,
@@ -134,7 +134,7 @@ func data(o Options) []registry.Type {
 			Columns:  networkPolicyColumns, Default: set(defaultNetworkPolicy), Validate: rules(validateNetworkPolicy)},
 		{Names: registry.Names{Group: networkingGroup, Version: "v1", Kind: "IPAddress", Plural: "ipaddresses", ShortNames: []string{"ip"}}, New: of[networkingv1.IPAddress], ClusterScoped: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true},
-			Fields:   []string{"spec.parentRef.name"}, Columns: ipAddressColumns},
+			Fields:   []string{"spec.parentRef.name"}, Columns: ipAddressColumns, ValidName: addressName},
 		{Names: names(networkingGroup, "v1", "ServiceCIDR"), New: of[networkingv1.ServiceCIDR], ClusterScoped: true, Status: true, Columns: serviceCIDRColumns,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true}},
 

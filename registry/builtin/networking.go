@@ -168,6 +168,14 @@ func networkPolicyColumns() []column {
 	}
 }
 
+// addressName checks the name of an IPAddress, which is the address as Kubernetes writes it.
+func addressName(name string, _ bool) (texts []string) {
+	for _, err := range validation.IsValidIP(nil, name) {
+		texts = append(texts, err.Detail)
+	}
+	return texts
+}
+
 func ipAddressColumns() []column {
 	return []column{
 		cell("ParentRef", networkingv1.IPAddressSpec{}.SwaggerDoc()["parentRef"], func(o any) any {

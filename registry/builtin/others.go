@@ -196,6 +196,9 @@ func prepareRequest(ctx context.Context, obj, before registry.Typed, subresource
 			r.Status.Conditions = slices.DeleteFunc(r.Status.Conditions, isDecision)
 			r.Status.Conditions = append(slices.DeleteFunc(slices.Clone(old.Status.Conditions), func(c certificatesv1.CertificateSigningRequestCondition) bool { return !isDecision(c) }), r.Status.Conditions...)
 		}
+		if subresource != "" {
+			dateConditions(r.Status.Conditions, old.Status.Conditions)
+		}
 		return
 	}
 	who := registry.UserFrom(ctx)
@@ -208,6 +211,28 @@ func prepareRequest(ctx context.Context, obj, before registry.Typed, subresource
 	}
 }
 
+// dateConditions sets the times that a writer of conditions has left out: a condition that was there with the same status keeps that
+// of its transition.
+func dateConditions(conditions, old []certificatesv1.CertificateSigningRequestCondition) {
+	now := metav1.Now()
+	for i := range conditions {
+		c := &conditions[i]
+		if c.LastUpdateTime.IsZero() {
+			c.LastUpdateTime = now
+		}
+		if !c.LastTransitionTime.IsZero() {
+			continue
+		}
+		c.LastTransitionTime = now
+		same := func(o certificatesv1.CertificateSigningRequestCondition) bool {
+			return o.Type == c.Type && o.Status == c.Status && !o.LastTransitionTime.IsZero()
+		}
+		if was := slices.IndexFunc(old, same); was >= 0 {
+			c.LastTransitionTime = old[was].LastTransitionTime
+		}
+	}
+}
+
 // isDecision tells whether a condition approves or denies.
 func isDecision(c certificatesv1.CertificateSigningRequestCondition) bool {
 	return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
@@ -215,7 +240,7 @@ func isDecision(c certificatesv1.CertificateSigningRequestCondition) bool {
 
 // requestParts are the parts of a signing request with paths of their own.
 var requestParts = []registry.Subresource{{
-	Name: "approval", Verbs: []string{"get", "patch", "update"}, Reset: []string{"spec", "metadata"},
+	Name: "approval", Verbs: []string{"get", "patch", "update"}, Metadata: true, Reset: []string{"spec", "status.certificate"},
 	Select: func(next, in map[string]any) { carry(next, in, "status", "conditions") },
 }}
 

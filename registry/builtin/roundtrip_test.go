@@ -105,6 +105,7 @@ func init() {
 		c.Spec.Schedule, *c.Spec.TimeZone = "*/5 * * * *", "UTC"
 		fitJob(&c.Spec.JobTemplate.Spec)
 	})
+	fit("networking.k8s.io/IPAddress", func(a *networkingv1.IPAddress) { a.Name = "192.0.2.8" })
 	fit("/Service", func(s *corev1.Service) {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.0.0.77", []string{"10.0.0.77"}
 		s.Spec.ExternalName, s.Spec.ExternalTrafficPolicy = "example.com", corev1.ServiceExternalTrafficPolicyLocal

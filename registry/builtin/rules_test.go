@@ -267,8 +267,13 @@ func TestParts(t *testing.T) {
 	if r := parse(t, must(t, s, http.MethodPatch, requests+"/r/status", approval, http.StatusOK, patch...)); at(r, "status.conditions") != nil {
 		t.Errorf("approved by the wrong path: %v", r)
 	}
-	if r := parse(t, must(t, s, http.MethodPatch, requests+"/r/approval", approval, http.StatusOK, patch...)); in(r, "status.conditions.0.type") != "Approved" {
+	if r := parse(t, must(t, s, http.MethodPatch, requests+"/r/approval", approval, http.StatusOK, patch...)); in(r, "status.conditions.0.type") != "Approved" ||
+		in(r, "status.conditions.0.lastUpdateTime") == nil || in(r, "status.conditions.0.lastTransitionTime") == nil {
 		t.Errorf("not approved: %v", r)
+	}
+	const noted = `{"metadata":{"annotations":{"by":"hand"}},"spec":{"signerName":"example.com/other"}}` // of this, the metadata counts
+	if r := parse(t, must(t, s, http.MethodPatch, requests+"/r/approval", noted, http.StatusOK, patch...)); at(r, "metadata.annotations.by") != "hand" || at(r, "spec.signerName") != "example.com/s" {
+		t.Errorf("noted with the approval: %v", r)
 	}
 	for _, path := range []string{pods + "/p/log", pods + "/p/exec", pods + "/p/attach", pods + "/p/portforward", pods + "/p/proxy", "/api/v1/nodes/n/proxy"} {
 		if text := must(t, s, http.MethodGet, path, "", http.StatusNotFound); !strings.Contains(text, "there is no kubelet") {
@@ -477,6 +482,33 @@ func TestOwnService(t *testing.T) {
 	slice := parse(t, must(t, s, http.MethodGet, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes", "", http.StatusOK))
 	if at(service, "spec.clusterIP") != "10.0.0.1" || in(slice, "endpoints.0.addresses.0") != "127.0.0.1" {
 		t.Errorf("the service is %v, the slice %v", service, slice)
+	}
+}
+
+// TestCreatedStatus: of a Node that is created the status is kept, as a kubelet registers by it; of other kinds it isn't.
+func TestCreatedStatus(t *testing.T) {
+	s := servertest.New(t, all)
+	node := parse(t, must(t, s, http.MethodPost, "/api/v1/nodes", `{"metadata":{"name":"n"},"status":{"addresses":[{"type":"InternalIP","address":"192.0.2.1"}]}}`, http.StatusCreated))
+	if in(node, "status.addresses.0.address") != "192.0.2.1" {
+		t.Errorf("the node is %v", node)
+	}
+	volume := parse(t, must(t, s, http.MethodPost, "/api/v1/persistentvolumes", `{"metadata":{"name":"v"},"spec":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/x"}},"status":{"message":"m"}}`, http.StatusCreated))
+	if at(volume, "status.message") != nil {
+		t.Errorf("the volume is %v", volume)
+	}
+}
+
+// TestEventsBySource: a core Event without a source is found by who reports it.
+func TestEventsBySource(t *testing.T) {
+	s := servertest.New(t, all)
+	const core, events = "/api/v1/namespaces/default/events", "/apis/events.k8s.io/v1/namespaces/default/events"
+	must(t, s, http.MethodPost, events, `{"metadata":{"name":"reported"},"regarding":{"namespace":"default"},"reportingController":"a","reportingInstance":"i","action":"x","reason":"r","type":"Normal","eventTime":"2026-01-01T00:00:00.000000Z"}`, http.StatusCreated)
+	must(t, s, http.MethodPost, core, `{"metadata":{"name":"from"},"involvedObject":{"namespace":"default"},"source":{"component":"b"},"reportingComponent":"a","reportingInstance":"i"}`, http.StatusCreated)
+	for source, want := range map[string]string{"a": "reported", "b": "from"} {
+		list := parse(t, must(t, s, http.MethodGet, core+"?fieldSelector=source="+source, "", http.StatusOK))
+		if found, _ := list["items"].([]any); len(found) != 1 || in(list, "items.0.metadata.name") != want {
+			t.Errorf("by the source %s: %v", source, list)
+		}
 	}
 }
 

@@ -306,7 +306,7 @@ var small = map[string]string{
 }
 
 // only are kinds whose objects can't be called "small", or aren't made in a line: their lists go through a create alone.
-var only = []string{"CustomResourceDefinition", "APIService", "CertificateSigningRequest", "Event"}
+var only = []string{"CustomResourceDefinition", "APIService", "CertificateSigningRequest", "Event", "IPAddress"}
 
 // write is a way to send a list.
 type write struct {

@@ -84,7 +84,8 @@ func (o *Object) Raw() []byte { return o.raw }
 func (o *Object) Metadata() []byte { return o.raw[o.offsets.metadata.from:o.offsets.metadata.to] }
 
 // Field returns the value of a field such as "spec.color", as field selectors compare it: the text
-// of a string, number or bool, and "" for anything else and for an absent field. It implements selectors.Fields.
+// of a string, number or bool, and "" for anything else and for an absent field. Of several, with bars between them, it's the first
+// that isn't "". It implements selectors.Fields.
 func (o *Object) Field(name string) string {
 	switch name {
 	case "metadata.name":
@@ -98,8 +99,17 @@ func (o *Object) Field(name string) string {
 	return o.scanField(name)
 }
 
-// scanField looks for a field in the object's bytes.
-func (o *Object) scanField(field string) string {
+// scanField looks for a field in the object's bytes, or for the first of several that has a value.
+func (o *Object) scanField(fields string) (value string) {
+	for more := true; more && value == ""; {
+		var field string
+		field, fields, more = strings.Cut(fields, "|")
+		value = o.scanOne(field)
+	}
+	return value
+}
+
+func (o *Object) scanOne(field string) string {
 	it := jsoniter.ConfigDefault.BorrowIterator(o.raw)
 	defer jsoniter.ConfigDefault.ReturnIterator(it)
 	for rest := field; ; {
