@@ -125,7 +125,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams-per-connection", 0, "requests that one HTTP/2 connection may have open; 0 leaves it to the server")
 	set.IntVar(&f.reads, "max-requests-inflight", server.DefaultMaxReads, "with --max-mutating-requests-inflight, how many requests are worked for at once")
 	set.IntVar(&f.writes, "max-mutating-requests-inflight", server.DefaultMaxWrites, "with --max-requests-inflight, how many requests are worked for at once")
-	set.BoolVar(&f.fair, "enable-priority-and-fairness", true, "false is refused: requests are always shared fairly")
+	set.BoolVar(&f.fair, "enable-priority-and-fairness", true, "false has no effect: requests are always shared fairly")
 	set.StringSliceVar(&f.featureGates, "feature-gates", nil, "Name=true|false pairs of Kubernetes' feature gates; the log names those without an effect here")
 	set.StringSliceVar(&f.runtimeConfig, "runtime-config", nil, "what of the API is served: pairs of true|false and group/version, group/version/resource, api/all, api/ga, api/beta or api/alpha")
 	set.StringVar(&f.advertise, "advertise-address", "", "IP address at which others reach this server (default that of --bind-address or, where others can't reach that, of the interface with the default route)")
@@ -183,8 +183,8 @@ func (a *APIServer) apply(f *flags) error {
 		return fmt.Errorf("--endpoint-reconciler-type %q is none of lease, master-count and none", f.reconciler)
 	}
 	s.System.NoEndpoints = f.reconciler == "none"
-	if !f.fair {
-		return errors.New("--enable-priority-and-fairness=false: this server doesn't do that: requests are always shared fairly")
+	if !f.fair { // it stays on; the log says so
+		a.Unused = append(a.Unused, "--enable-priority-and-fairness=false")
 	}
 	if f.reads < 0 || f.writes < 0 || f.reads+f.writes == 0 {
 		return fmt.Errorf("--max-requests-inflight=%d and --max-mutating-requests-inflight=%d must not be negative, and add up to something positive", f.reads, f.writes)

@@ -53,12 +53,15 @@ func TestParseAPIServerAlternatives(t *testing.T) {
 		}
 		return ""
 	}
-	a, err := ParseAPIServer([]string{"--tls-cert-file=a", "--tls-private-key-file=b", "--authorization-mode=Node,RBAC", "--max-requests-inflight=10"}, controllers)
+	a, err := ParseAPIServer([]string{"--tls-cert-file=a", "--tls-private-key-file=b", "--authorization-mode=Node,RBAC", "--max-requests-inflight=10", "--enable-priority-and-fairness=false"}, controllers)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if s := &a.Server; s.Controllers != "all" || s.TLS || s.TLSCertFile != "a" || s.TLSKeyFile != "b" || s.Listen != "0.0.0.0:6443" || s.TLSConfig != nil || s.WebhookAddresses != nil || s.MaxRequests != 210 {
 		t.Errorf("%+v", s)
+	}
+	if !slices.Equal(a.Unused, []string{"--enable-priority-and-fairness=false"}) {
+		t.Errorf("without effect: %q", a.Unused)
 	}
 	for flag, want := range map[string]string{"--help": "--secure-port", "-h": "--secure-port", "--version": "Kubernetes v1.37"} {
 		a, err := ParseAPIServer([]string{flag}, none)
@@ -119,7 +122,6 @@ func TestParseAPIServerRefuses(t *testing.T) {
 		"webhook for tokens":  {"--authentication-token-webhook-config-file=x", "--authentication-token-webhook-config-file"},
 		"webhook for rules":   {"--authorization-webhook-config-file=x", "--authorization-webhook-config-file"},
 		"flag of old":         {"--insecure-port=8080", "--insecure-port"},
-		"no fairness":         {"--enable-priority-and-fairness=false", "--enable-priority-and-fairness=false"},
 		"no requests":         {"--max-requests-inflight=0 --max-mutating-requests-inflight=0", "--max-mutating-requests-inflight=0"},
 		"fewer than none":     {"--max-requests-inflight=-1", "must not be negative"},
 		"no HTTP/2":           {"--disable-http2-serving", "--disable-http2-serving"},

@@ -110,8 +110,11 @@ func (d *definitions) written(ctx context.Context, rev storage.Revision) error {
 func (d *definitions) prepare(obj, old *crd.Definition, _ string) {
 	if old == nil {
 		obj.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
-	} else { // only the server sets names and conditions; clients that migrate storage set storedVersions
-		obj.Status.AcceptedNames, obj.Status.Conditions = old.Status.AcceptedNames, slices.Clone(old.Status.Conditions)
+	} else { // only the server sets names and its own conditions; clients that migrate storage set storedVersions
+		obj.Status.AcceptedNames = old.Status.AcceptedNames
+		others := slices.DeleteFunc(slices.Clone(obj.Status.Conditions), crd.Decided)
+		decided := slices.DeleteFunc(slices.Clone(old.Status.Conditions), func(c apiextensionsv1.CustomResourceDefinitionCondition) bool { return !crd.Decided(c) })
+		obj.Status.Conditions = append(decided, others...)
 	}
 	crd.SetStatus(obj, d.taken(obj))
 }

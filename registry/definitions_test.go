@@ -221,6 +221,11 @@ func TestNameConflicts(t *testing.T) {
 		[]byte(`{"status":{"acceptedNames":{"plural":"gadgets","kind":"Widget"},"conditions":[{"type":"Established","status":"True","reason":"x","message":"","lastTransitionTime":"2001-01-01T00:00:00Z"}]}}`)))
 	_, err = s.Lookup(s.ctx, gvr("example.com", "v1", "gadgets"))
 	s.refused(err, 404, metav1.StatusReasonNotFound)
+	// What a client notes of its own stays, also without a type.
+	noted := s.ok(s.crds().Patch(s.ctx, "", "gadgets.example.com", "status", "application/merge-patch+json", nil, []byte(`{"status":{"conditions":[{"message":"noted"}]}}`)))
+	if all, _ := noted.get("status.conditions").([]any); len(all) != 3 || condition(noted, "NamesAccepted").str("status") != "False" || condition(noted, "").str("message") != "noted" {
+		t.Errorf("noted in the status: %v", noted["status"])
+	}
 	// When the names are free, the second gets them.
 	s.ok(s.crds().Delete(s.ctx, "", "widgets.example.com", nil, nil))
 	s.eventually("the second definition is served", func() bool {

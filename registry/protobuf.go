@@ -94,6 +94,15 @@ func (e *Endpoint) Encodes(subresource string, k form.Kind) bool {
 	return k == form.MetadataOnly || e.messages != nil
 }
 
+// Tabular tells whether the answers about a target can be a Table. Of questions that are answered, and of what subresources other
+// than scale have for bodies, there is none.
+func (e *Endpoint) Tabular(subresource string) bool {
+	if t := e.typed; t != nil && t.Answer != nil {
+		return false
+	}
+	return subresource == scale || e.bodyKind(subresource).Empty()
+}
+
 // bodyKind returns the kind of a subresource's bodies, empty for that of the object itself.
 func (e *Endpoint) bodyKind(subresource string) runtimeschema.GroupVersionKind {
 	if subresource == scale {

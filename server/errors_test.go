@@ -52,6 +52,8 @@ func TestErrors(t *testing.T) {
 		{"html only", "GET", widgetsPath + "/a", "", headers{"Accept", "text/html"}, 406, "NotAcceptable", "application/json, application/yaml"},
 		{"table of an unknown version", "GET", widgetsPath, "", headers{"Accept", "application/json;as=Table;v=v2;g=meta.k8s.io"}, 406, "NotAcceptable", "application/json"},
 		{"watch as such a table", "GET", widgetsPath + "?watch=true", "", headers{"Accept", "application/json;as=Table;v=v2;g=meta.k8s.io"}, 406, "NotAcceptable", "application/json"},
+		{"table of a question", "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}`,
+			headers{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}, 406, "NotAcceptable", "application/json"},
 		{"create that couldn't be answered", "POST", widgetsPath, widget("y"), headers{"Accept", "text/html"}, 406, "NotAcceptable", ""},
 
 		{"text", "POST", widgetsPath, widget("x"), headers{"Content-Type", "text/plain"}, 415, "UnsupportedMediaType", "application/json, application/yaml"},
@@ -79,7 +81,7 @@ func TestErrors(t *testing.T) {
 		{"not UTF-8 in a patch", "PATCH", widgetsPath + "/a", "{\"a\":\"\xff\"}", headers{"Content-Type", "application/merge-patch+json"}, 400, "BadRequest", "UTF-8"},
 		{"alias bomb", "POST", widgetsPath, "a: &a [x]\nb: [*a,*a]", headers{"Content-Type", "application/yaml"}, 400, "BadRequest", "anchors"},
 		{"two documents", "POST", widgetsPath, "a: 1\n---\nb: 2\n", headers{"Content-Type", "application/yaml"}, 400, "BadRequest", "more than one document"},
-		{"duplicate yaml key, strictly", "POST", widgetsPath + "?fieldValidation=Strict", "a: 1\na: 2\n", headers{"Content-Type", "application/yaml"}, 400, "BadRequest", "duplicate field"},
+		{"duplicate yaml key, strictly", "POST", widgetsPath + "?fieldValidation=Strict", "a: 1\na: 2\n", headers{"Content-Type", "application/yaml"}, 400, "BadRequest", `key "a" already set in map`},
 
 		{"bad watch value", "GET", widgetsPath + "?watch=maybe", "", nil, 400, "BadRequest", "parameter watch: must be true or false"},
 		{"bad pretty value", "GET", widgetsPath + "?pretty=maybe", "", nil, 400, "BadRequest", "parameter pretty: must be true or false"},

@@ -68,7 +68,7 @@ func (t target) negotiateForm(headers []string, accept accepter, metadata string
 	media, err := negotiate(headers, func(c clause) (media mediaType, ok bool) {
 		asked := form.Form{}
 		if c.params["as"] != "" {
-			if asked, ok = formOf(c, metadata); !ok {
+			if asked, ok = formOf(c, metadata); !ok || asked.Kind == form.Table && !t.endpoint.Tabular(t.Subresource) {
 				return "", false
 			}
 		}

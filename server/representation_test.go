@@ -81,7 +81,7 @@ func TestYAMLBodies(t *testing.T) {
 	if res.StatusCode != http.StatusCreated || !strings.Contains(body, `"size":2`) {
 		t.Fatalf("%s: %s", res.Status, body)
 	}
-	if got := res.Header.Values("Warning"); len(got) != 1 || got[0] != `299 - "line 7: duplicate field \"size\""` {
+	if got := res.Header.Values("Warning"); len(got) != 1 || got[0] != `299 - "line 7: key \"size\" already set in map"` {
 		t.Errorf("Warning is %q", got)
 	}
 	res, body = s.Do("DELETE", widgetsPath+"/b", "kind: DeleteOptions\napiVersion: v1\n", "Content-Type", "application/yaml")

@@ -98,7 +98,7 @@ func checkKeys(mapping *yamlv3.Node, duplicates *[]string) error {
 			return fmt.Errorf("line %d: merge keys (<<) are not supported", key.Line)
 		}
 		if seen[key.Value] && len(*duplicates) < maxDuplicates {
-			*duplicates = append(*duplicates, fmt.Sprintf("line %d: duplicate field %q", key.Line, clip.To(key.Value, maxDuplicateKey)))
+			*duplicates = append(*duplicates, fmt.Sprintf("line %d: key %q already set in map", key.Line, clip.To(key.Value, maxDuplicateKey)))
 		}
 		seen[key.Value] = true
 	}
@@ -113,7 +113,7 @@ func duplicateFields(duplicates []string, fieldValidation string) (warnings []st
 	case len(duplicates) == 0 || fieldValidation == metav1.FieldValidationIgnore:
 		return nil, nil
 	case fieldValidation == metav1.FieldValidationStrict:
-		return nil, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "strict decoding error: "+strings.Join(duplicates, ", "))
+		return nil, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "strict decoding error: yaml: unmarshal errors:\n  "+strings.Join(duplicates, "\n  "))
 	}
 	return duplicates, nil
 }

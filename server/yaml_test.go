@@ -49,7 +49,7 @@ func TestFromYAML(t *testing.T) {
 
 func TestDuplicateFields(t *testing.T) {
 	doc, duplicates, err := fromYAML([]byte("spec:\n  size: 1\n  size: 2\n"))
-	if err != nil || string(doc) != `{"spec":{"size":2}}` || len(duplicates) != 1 || duplicates[0] != `line 3: duplicate field "size"` {
+	if err != nil || string(doc) != `{"spec":{"size":2}}` || len(duplicates) != 1 || duplicates[0] != `line 3: key "size" already set in map` {
 		t.Fatalf("fromYAML = %s, %q, %v", doc, duplicates, err)
 	}
 	for _, tc := range []struct {

@@ -240,6 +240,11 @@ func setCondition(d *Definition, c apiextensionsv1.CustomResourceDefinitionCondi
 	apihelpers.SetCRDCondition(d, c)
 }
 
+// Decided tells whether only the server sets a condition. Others are clients'.
+func Decided(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+	return c.Type == apiextensionsv1.NamesAccepted || c.Type == apiextensionsv1.Established || c.Type == apiextensionsv1.Terminating
+}
+
 // Established tells whether the definition is served.
 func Established(d *Definition) bool {
 	return apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established)
