@@ -1,6 +1,8 @@
 package main
 
 import (
+	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -41,5 +43,37 @@ func TestQuickest(t *testing.T) {
 	}}}
 	if got := all.quickest(5); !slices.Equal(got, []string{"[sig-api-machinery] b", "[sig-api-machinery] a"}) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestPage: docs/conformance.md is what the results make. Whatever passes with upstream's pair was run here, and passed; what needs
+// a container or a kubelet has no result.
+func TestPage(t *testing.T) {
+	t.Chdir("..")
+	all, err := read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := maps.Clone(all.containers)
+	for _, results := range all.results {
+		for name := range results {
+			if all.containers[name] != "" {
+				t.Errorf("%s needs a container by containers.txt, and has a result", name)
+			}
+			known[name] = ""
+		}
+	}
+	all.names = slices.Sorted(maps.Keys(known))
+	written, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(written) != all.table() {
+		t.Error("docs/conformance.md isn't what the results make: run `make conformance`")
+	}
+	for name, theirs := range all.results["pair"] {
+		if ours := all.results["ours"][name]; theirs.Passed && !ours.Passed {
+			t.Errorf("%s passes with upstream's pair, and not here: %s", name, ours.Reason)
+		}
 	}
 }

@@ -17,7 +17,7 @@ func (t *tests) table() string {
 	var b strings.Builder
 	b.WriteString(`# Kubernetes' conformance tests
 
-Made by ` + "`make conformance`" + `, which runs those tests of Kubernetes 1.37.2 that are called [Conformance] against two clusters on one machine: upstream's kube-apiserver over etcd, and this program called kube-apiserver over this program called etcd. Both have upstream's controller manager and scheduler, under RBAC, each with an identity of its own, and three nodes of kwok's, on which no container runs. Tests that need a container can't pass with either, and aren't run; [containers.txt](../conformance/kubernetes/testdata/containers.txt) has them, each with the reason.
+Made by ` + "`make conformance`" + `, which runs those tests of Kubernetes 1.37.2 that are called [Conformance] against two clusters on one machine: upstream's kube-apiserver over etcd, and this program called kube-apiserver over this program called etcd. Both have upstream's controller manager and scheduler, under RBAC, each with an identity of its own, and three nodes of kwok's, where no kubelet is and no container runs. Tests that need one can't pass with either, and aren't run; [containers.txt](../conformance/kubernetes/testdata/containers.txt) has them, each with the reason.
 
 | | tests | need a container | pass with upstream's | pass here | seconds there | seconds here |
 |---|---|---|---|---|---|---|
