@@ -182,7 +182,7 @@ func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) 
 	if err == nil && o != nil {
 		*o = *w.selectPart(o, before)
 		o.Managed, o.Meta.ManagedFields = before.Managed, nil
-		w.warnings = append(w.warnings, o.DropRepeatedOwners()...) // of the hooks' owners, too
+		w.warnings = append(w.warnings, o.DropRepeatedOwners(true)...) // of the hooks' owners, too
 	}
 	return err
 }

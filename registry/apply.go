@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,6 +42,9 @@ func (w *write) applyConfiguration(ctx context.Context, body []byte) (Result, er
 // readConfiguration reads and checks an applied configuration.
 func (w *write) readConfiguration(body []byte) (map[string]any, error) {
 	_, tree, err := w.parse(body)
+	if u := (*undecoded)(nil); errors.As(err, &u) && w.GoType() {
+		return nil, badRequest("error decoding patch: error unmarshaling JSON: while decoding JSON: %s", u.cause)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -54,14 +58,6 @@ func (w *write) readConfiguration(body []byte) (map[string]any, error) {
 	}
 	if o.Managed != nil {
 		return nil, badRequest("metadata.managedFields must be nil")
-	}
-	if o.Meta.Name == "" { // an object that exists has its name
-		err = placeIn(o, w.Namespace)
-	} else {
-		err = checkNamed(o, w.Target)
-	}
-	if err != nil {
-		return nil, err
 	}
 	if tree["metadata"] == nil {
 		tree["metadata"] = map[string]any{}
@@ -82,6 +78,9 @@ func (w *write) applyTo(ctx context.Context, old *cacher.Object, wanted map[stri
 	}
 	in, err := w.merge(wanted, live)
 	if err != nil {
+		return outcome{}, err
+	}
+	if err := w.checkMerged(in); err != nil {
 		return outcome{}, err
 	}
 	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
@@ -107,10 +106,13 @@ func (w *write) createApplied(ctx context.Context, wanted map[string]any) (Resul
 	if err != nil {
 		return Result{}, err
 	}
-	switch {
-	case o.Meta.Name == "":
+	if o.Meta.Name == "" {
 		return Result{}, badRequest("the name of the object (%s based on URL) was undeterminable: metadata.name must be provided to create it", w.Name)
-	case o.Meta.UID != "":
+	}
+	if err := w.checkMerged(o); err != nil {
+		return Result{}, err
+	}
+	if o.Meta.UID != "" {
 		return Result{}, w.conflict(o.Meta.Name) // it was about an object that is gone
 	}
 	if err := w.fill(o); err != nil {
@@ -129,8 +131,15 @@ func (w *write) merge(wanted, live map[string]any) (*object.Object, error) {
 	if err != nil {
 		return nil, badRequest("%s", err)
 	}
-	o.Meta.Namespace = w.Namespace // which is none in cluster scope, whatever the client sent
 	return o, w.shape(o)
+}
+
+// checkMerged checks name and namespace of what a configuration was merged into: conflicts come first, as with kube-apiserver.
+func (w *write) checkMerged(o *object.Object) error {
+	if err := checkNamed(o, w.Target); err != nil {
+		return err
+	}
+	return w.place(o)
 }
 
 // A Scale's configuration is merged with the Scale of a Go type's object, and what came of the Scale's record goes into that of

@@ -128,7 +128,7 @@ func (w *write) fill(o *object.Object) error {
 	if err := w.initMeta(o); err != nil {
 		return err
 	}
-	w.warnings = append(w.warnings, o.DropRepeatedOwners()...)
+	w.warnings = append(w.warnings, o.DropRepeatedOwners(w.applies)...)
 	if _, ok := o.Content[status]; !ok || !w.has(status) || w.typed != nil && w.typed.CreatesStatus {
 		return nil
 	}
@@ -171,6 +171,9 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Obje
 		}
 		rev, err := w.storeCreate(w.inItsTurn(ctx), key, raw, conds)
 		w.unknown = errors.Is(err, storage.ErrUnknownOutcome)
+		if err == nil && w.dryRun { // the answer has the version that was sent, which storage would have refused
+			rev, _ = parseRevision(o.Meta.ResourceVersion)
+		}
 		if err == nil {
 			return cacher.NewObject(key, raw, rev), nil
 		}

@@ -15,7 +15,7 @@ import (
 const DeletersAtOnce = 16
 
 // DeleteCollection deletes what a list with the same parameters would show, and answers with that list, in
-// which each object is as its deletion left it. limit bounds how many are deleted. The body is DeleteOptions or
+// which each object is as it was before. limit bounds how many are deleted. The body is DeleteOptions or
 // empty; its preconditions and options are for each object. The query is List's. At most DeletersAtOnce deletions run
 // at once. The first error ends the others, and what was deleted before it stays deleted. Errors are those of List and
 // Delete; an object that somebody else has deleted meanwhile is none. The List shares the cacher's objects, and needn't be
@@ -34,7 +34,7 @@ func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.De
 	if err != nil {
 		return nil, err
 	}
-	var objects []*cacher.Object
+	objects := []*cacher.Object{} // not nil: an empty page is a list of nothing
 	for o, err := range l.items(ctx) {
 		if err != nil {
 			return nil, l.failed(err)
@@ -43,27 +43,22 @@ func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.De
 	}
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(DeletersAtOnce)
-	left := make([]*cacher.Object, len(objects)) // each deletion has its place
-	for i, o := range objects {
+	for _, o := range objects {
 		work.Go(func() error {
-			stored, err := current(working, e, func(ctx context.Context, e *Endpoint) (*cacher.Object, error) {
+			_, err := current(working, e, func(ctx context.Context, e *Endpoint) (*cacher.Object, error) {
 				d := e.newDeletion(r, opts)
 				d.targetKey, d.Target = o.Key, Target{Name: o.Name()}
 				return d.delete(ctx)
 			})
-			switch {
-			case apierrors.IsNotFound(err) && !isHookError(err): // somebody else was faster
-				stored = o
-			case err != nil:
-				return err
+			if apierrors.IsNotFound(err) && !isHookError(err) { // somebody else was faster
+				return nil
 			}
-			left[i] = stored
-			return nil
+			return err
 		})
 	}
 	if err := work.Wait(); err != nil {
 		return nil, err
 	}
-	l.page = left // not nil: an empty one is a list of nothing
+	l.page = objects
 	return l, nil
 }

@@ -17,17 +17,18 @@ import (
 )
 
 // MaxCauses bounds the field errors that a Status lists. Nobody reads more, and the answer would grow with the input.
-const MaxCauses = 100
+const MaxCauses = 250
 
 func badRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
 }
 
-// invalid refuses an object for what its fields say. It's nil for no errors.
+// invalid refuses an object for what its fields say: each thing once. It's nil for no errors.
 func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
+	errs = once(errs)
 	if len(errs) > MaxCauses {
 		errs = errs[:MaxCauses]
 	}
@@ -36,6 +37,23 @@ func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
 		e.BadValue = clip.Value(e.BadValue)
 	}
 	return apierrors.NewInvalid(kind, clip.Text(name), errs)
+}
+
+// once returns the errors without those that say the same as one before.
+func once(errs field.ErrorList) field.ErrorList {
+	if len(errs) == 1 {
+		return errs
+	}
+	type said struct{ field, body string }
+	known := make(map[said]bool, len(errs))
+	different := make(field.ErrorList, 0, len(errs))
+	for _, e := range errs {
+		if this := (said{e.Field, e.ErrorBody()}); !known[this] {
+			known[this] = true
+			different = append(different, e)
+		}
+	}
+	return different
 }
 
 // invalidOptions refuses query parameters, as kube-apiserver does for those that parse and contradict.

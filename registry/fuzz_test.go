@@ -117,7 +117,7 @@ func FuzzDecode(f *testing.F) {
 				wellRefused(t, err)
 				continue
 			}
-			o.DropRepeatedOwners()
+			o.DropRepeatedOwners(false)
 			if err := e.invalid(o.Meta.Name, e.validateMeta(o, nil)...); err != nil {
 				wellRefused(t, err)
 				continue

@@ -6,13 +6,13 @@ import (
 	"unicode"
 
 	"github.com/google/uuid"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
@@ -48,8 +48,7 @@ func placeIn(o *object.Object, namespace string) error {
 	case o.Meta.Namespace == "":
 		o.Meta.Namespace = namespace
 	case o.Meta.Namespace != namespace:
-		return badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)",
-			clip.Text(o.Meta.Namespace), namespace)
+		return badRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	return nil
 }
@@ -58,17 +57,17 @@ func placeIn(o *object.Object, namespace string) error {
 func (w *write) initMeta(o *object.Object) error {
 	m := &o.Meta
 	switch {
-	case w.dryRun:
-		m.ResourceVersion = "" // kube-apiserver's storage refuses it, and a dry run doesn't get there
+	case w.dryRun: // kube-apiserver's storage refuses it, and a dry run doesn't get there: the answer has it
 	case m.ResourceVersion != "":
 		return badRequest("resourceVersion should not be set on objects to be created")
 	}
 	m.UID = types.UID(uuid.NewString())
 	m.CreationTimestamp = now()
 	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
-	m.Generation = 1
-	if w.typed != nil && w.typed.NoGeneration {
-		m.Generation = 0
+	//lint:ignore SA1019 it's deprecated, and still sent
+	m.SelfLink = ""
+	if w.typed == nil || !w.typed.NoGeneration { // others keep what the client sent, as there
+		m.Generation = 1
 	}
 	return nil
 }
@@ -107,8 +106,27 @@ func inheritMeta(o, old *object.Object, at storage.Revision) {
 func (e *Endpoint) validateMeta(o, old *object.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	if old == nil {
-		return append(validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, path), validateTTL(o, nil)...)
+		errs := append(validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, path), validateTTL(o, nil)...)
+		return append(errs, e.checkFinalizers(o, path)...)
 	}
 	errs := append(validation.ValidateObjectMetaUpdate(&o.Meta, &old.Meta, path), validateTTL(o, old)...)
-	return append(errs, validation.ValidateFinalizers(o.Meta.Finalizers, path.Child("finalizers"))...)
+	errs = append(errs, validation.ValidateFinalizers(o.Meta.Finalizers, path.Child("finalizers"))...)
+	errs = append(errs, e.checkFinalizers(o, path)...)
+	if e.typed != nil && e.typed.MetaRules&MetaAsNew != 0 {
+		errs = append(errs, validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, path)...)
+	}
+	return errs
+}
+
+// checkFinalizers refuses finalizers that are neither Kubernetes' own nor have a domain, for kinds that may have no others.
+func (e *Endpoint) checkFinalizers(o *object.Object, path *field.Path) (errs field.ErrorList) {
+	if e.typed == nil || e.typed.MetaRules&QualifiedFinalizers == 0 {
+		return nil
+	}
+	for i, f := range o.Meta.Finalizers {
+		if !strings.Contains(f, "/") && f != string(corev1.FinalizerKubernetes) && !ofCollector(f) {
+			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), f, "name is neither a standard finalizer name nor is it fully qualified"))
+		}
+	}
+	return errs
 }

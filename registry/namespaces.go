@@ -44,7 +44,7 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 			{Name: "Status", Type: "string", Description: "The status of the namespace", JSONPath: ".status.phase"},
 			{Name: "Age", Type: "string", Description: form.Age().Description, JSONPath: ".metadata.creationTimestamp", Cell: form.Elapsed},
 		},
-		Strategy:  Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: []string{"spec"}},
+		Strategy:  Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, MetaRules: QualifiedFinalizers | MetaAsNew, StatusResets: []string{"spec"}},
 		ValidName: validation.ValidateNamespaceName,
 		Default:   defaultNamespace,
 		Prepare:   prepareNamespace,

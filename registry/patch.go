@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -72,14 +73,15 @@ func (e *Endpoint) Patch(ctx context.Context, r *Request) (Result, error) {
 			return w.changeScale(ctx, apply)
 		}
 		stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
-			body, err := w.show(ctx, w.view, old)
+			doc, err := w.show(ctx, w.view, old)
 			if err != nil {
 				return outcome{}, err
 			}
-			if body, err = apply(body); err != nil {
+			body, err := apply(doc)
+			if err != nil {
 				return outcome{}, err
 			}
-			in, err := w.readPatched(body)
+			in, err := w.readPatched(body, func() []byte { return w.inFieldOrder(doc, body, apply) })
 			if err != nil {
 				return outcome{}, err
 			}
@@ -299,19 +301,40 @@ func checkOperation(op map[string]any) error {
 
 func isPointer(s string) bool { return s == "" || s[0] == '/' }
 
-// readPatched reads the object that a patch made. What keeps it from being read is the patch's fault.
-func (w *write) readPatched(body []byte) (*object.Object, error) {
+// readPatched reads the object that a patch made. What keeps it from being read is the patch's fault. shown is the body as a
+// refusal repeats it.
+func (w *write) readPatched(body []byte, shown func() []byte) (*object.Object, error) {
 	if _, err := w.CheckValues(body); err != nil {
 		return nil, err
 	}
 	in, err := w.read(body)
 	if apierrors.IsBadRequest(err) {
-		return nil, w.refusePatched(body, errors.New(causeOf(err)))
+		return nil, w.refusePatched(shown(), errors.New(causeOf(err)))
 	}
 	if err != nil {
 		return nil, err
 	}
 	return in, w.checkNamed(in)
+}
+
+// inFieldOrder returns what a patch made of a document, with the fields of a Go type in the order in which the type has them, as
+// kube-apiserver's refusals repeat it; body if there is no such thing.
+func (w *write) inFieldOrder(doc, body []byte, apply func(doc []byte) ([]byte, error)) []byte {
+	if w.typed == nil {
+		return body
+	}
+	obj := w.typed.New()
+	if err := json.Unmarshal(doc, obj); err != nil {
+		return body
+	}
+	ordered, err := json.Marshal(obj)
+	if err != nil {
+		return body
+	}
+	if ordered, err = apply(ordered); err != nil {
+		return body
+	}
+	return ordered
 }
 
 // refusePatched is the answer about a patched object that can't be read, with kube-apiserver's code and reason: invalid.

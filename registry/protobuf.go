@@ -197,7 +197,7 @@ func unmarshal(raw []byte, into message) (err error) {
 func (e *Endpoint) OpenProtobuf(r *Request, body []byte) error {
 	envelope, err := kubeproto.Open(body)
 	if err != nil {
-		return badBody(err)
+		return e.badEnvelope(body, err)
 	}
 	of := e.bodyKind(r.Subresource)
 	if of.Empty() {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -12,10 +13,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/mergepatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
@@ -126,16 +129,71 @@ func causeOf(err error) string {
 	return err.Error()
 }
 
+// Unrecognized refuses a body of YAML that can't be read. why says so.
+func (e *Endpoint) Unrecognized(body []byte, why error) error {
+	if !e.GoType() {
+		return badRequest("the body is not YAML that is taken here: %s", why)
+	}
+	return e.unrecognizedFor(body, clip.Text(why.Error()))
+}
+
+// CheckKind refuses a body of JSON of another kind than the target's, for objects of a Go type.
+func (e *Endpoint) CheckKind(subresource string, body []byte) error {
+	doc, err := object.Parse(body)
+	if err != nil || !e.GoType() || !e.bodyKind(subresource).Empty() {
+		return nil
+	}
+	_, err = e.checkGoType(&doc)
+	return err
+}
+
 // unrecognized refuses a body whose version and kind can't be read.
 func (e *Endpoint) unrecognized(body []byte, err error) error {
 	cause := err.Error()
-	if _, theirs := serializer.DefaultMetaFactory.Interpret(body); theirs != nil {
+	if of, theirs := serializer.DefaultMetaFactory.Interpret(body); theirs != nil {
 		cause = clip.Text(theirs.Error())
+	} else if why := e.typed.undecodable(body); why != "" && of.Kind == e.Kind {
+		return e.unhandled(*of, why)
 	} else if d := (*object.DecodeError)(nil); errors.As(err, &d) {
 		cause = d.Cause
 	}
+	return e.unrecognizedFor(body, cause)
+}
+
+// unrecognizedFor refuses a body that has no version and no kind for a cause.
+func (e *Endpoint) unrecognizedFor(body []byte, cause string) error {
 	return &undecoded{cause: cause, StatusError: apierrors.NewBadRequest(fmt.Sprintf(
 		"the object provided is unrecognized (must be of type %s): %s (%s)", e.Kind, cause, summaryOf(body)))}
+}
+
+// undecodable returns what the type's decoder says of a body that isn't a tree, as one with a number that is too large for any type; ""
+// if it says nothing, and of large bodies.
+func (t *typed) undecodable(body []byte) string {
+	const most = 64 << 10 // bytes: nobody knows how deep they nest
+	if len(body) > most {
+		return ""
+	}
+	var d *object.DecodeError
+	if errors.As(object.Undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, t.New())), &d) {
+		return d.Cause
+	}
+	return ""
+}
+
+// badEnvelope refuses a body of protobuf whose envelope can't be read: in Kubernetes' words where its own decoder can't either.
+func (e *Endpoint) badEnvelope(body []byte, err error) error {
+	if !e.GoType() {
+		return badBody(err)
+	}
+	prefix := []byte("k8s\x00")
+	rest, ok := bytes.CutPrefix(body, prefix)
+	if !ok {
+		return e.unrecognizedFor(body, fmt.Sprintf("provided data does not appear to be a protobuf message, expected prefix %v", prefix))
+	}
+	if theirs := (&runtime.Unknown{}).Unmarshal(rest); theirs != nil {
+		return e.unrecognizedFor(body, clip.Text(theirs.Error()))
+	}
+	return badBody(err)
 }
 
 // summaryOf returns the beginning of a body as Kubernetes' messages have it: in hexadecimal what isn't an object of JSON.

@@ -222,7 +222,7 @@ func (w *write) decodeScale(body []byte) (s *autoscalingv1.Scale, replicas *int3
 	case s.Name != "" && s.Name != w.Name:
 		return nil, nil, badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip.Text(s.Name), w.Name)
 	case s.Namespace != "" && s.Namespace != w.Namespace:
-		return nil, nil, badRequest("the namespace of the provided object (%s) does not match the namespace sent on the request (%s)", clip.Text(s.Namespace), w.Namespace)
+		return nil, nil, badRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
 	return s, given.Spec.Replicas, nil
 }

@@ -18,10 +18,12 @@ type Strategy struct {
 	CreateOnUpdate bool
 	// CreatesStatus lets a create decide the status, too. Otherwise it's dropped where it has its own subresource.
 	CreatesStatus bool
-	// NoGeneration leaves metadata.generation out.
+	// NoGeneration leaves metadata.generation to those who create an object.
 	NoGeneration bool
 	// ReturnDeleted answers a DELETE that removes an object with the object. Otherwise the answer is a Status.
 	ReturnDeleted bool
+	// MetaRules are what metadata must keep to besides what that of all objects must.
+	MetaRules MetaRules
 	// Resets are the fields, besides the status where that has its own subresource, that a write of the whole object leaves as
 	// they are, and that its writer doesn't own. Prepare puts them back.
 	Resets []string
@@ -33,6 +35,17 @@ type Strategy struct {
 	// Orphan, Foreground or, by default, Background. With NoDependents, what a deletion says is ignored.
 	Dependents metav1.DeletionPropagation
 }
+
+// MetaRules are rules of metadata.
+type MetaRules int
+
+// The rules, which can be added.
+const (
+	// QualifiedFinalizers refuses finalizers that are neither Kubernetes' own nor have a domain.
+	QualifiedFinalizers MetaRules = 1 << iota
+	// MetaAsNew checks the metadata of an updated object as that of a new one, too. So generateName is checked again.
+	MetaAsNew
+)
 
 // NoDependents is the Dependents of kinds whose objects own nothing, such as Events: no garbage collector is asked to act.
 const NoDependents metav1.DeletionPropagation = "None"

@@ -1,8 +1,10 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -70,11 +72,22 @@ func (w *write) checkNamed(in *object.Object) error {
 	if err := checkNamed(in, w.Target); err != nil {
 		return err
 	}
-	w.warnings = append(w.warnings, in.DropRepeatedOwners()...)
+	if err := w.place(in); err != nil {
+		return err
+	}
+	w.warnings = append(w.warnings, in.DropRepeatedOwners(w.patches)...) // those of a patch are what it made
 	return nil
 }
 
-// checkNamed checks name and namespace in a body against the URL.
+// place checks the namespace of an object that is to take the place of the target, and fills it in.
+func (w *write) place(in *object.Object) error {
+	if sent := in.Meta.Namespace; w.patches && w.Namespace != "" && sent != "" && sent != w.Namespace {
+		return badRequest("the namespace of the object (%s) does not match the namespace on the request (%s)", clip.Text(sent), w.Namespace)
+	}
+	return placeIn(in, w.Namespace)
+}
+
+// checkNamed checks the name in a body against the URL.
 func checkNamed(in *object.Object, t Target) error {
 	if in.Meta.Name == "" {
 		return badRequest("metadata.name is missing: it must be %q, as in the URL", t.Name)
@@ -82,7 +95,7 @@ func checkNamed(in *object.Object, t Target) error {
 	if in.Meta.Name != t.Name {
 		return badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip.Text(in.Meta.Name), t.Name)
 	}
-	return placeIn(in, t.Namespace)
+	return nil
 }
 
 // nextFrom makes the new object from the old one and from what a client sent. It doesn't change in, which is needed
@@ -124,7 +137,7 @@ func (w *write) outcomeOf(ctx context.Context, next, prev *object.Object) (outco
 func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) error {
 	e, name := w.Endpoint, prev.Meta.Name
 	if !w.patches && in.Meta.UID != "" && in.Meta.UID != prev.Meta.UID {
-		return apierrors.NewConflict(e.resource(), name, uidDiffers(in, prev))
+		return apierrors.NewConflict(e.resource(), name, w.uidDiffers(in, prev))
 	}
 	path := field.NewPath("metadata", "resourceVersion")
 	version := in.Meta.ResourceVersion
@@ -148,10 +161,32 @@ func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) 
 	return nil
 }
 
-// uidDiffers has Kubernetes's text.
-func uidDiffers(in, prev *object.Object) error {
+// uidDiffers has the text of Kubernetes' storage.
+func (w *write) uidDiffers(in, prev *object.Object) error {
 	//lint:ignore ST1005 clients know the text
-	return fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", clip.Text(string(in.Meta.UID)), prev.Meta.UID)
+	return fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s",
+		w.keyOf(prev), clip.Text(string(in.Meta.UID)), prev.Meta.UID)
+}
+
+// keyOf is where kube-apiserver keeps an object: its errors name it. A dry run's know no prefix.
+func (w *write) keyOf(o *object.Object) string {
+	at := []string{"", w.Group, w.Plural}
+	if w.typed != nil && !separate[w.Group] {
+		at = []string{"", cmp.Or(keptAs[w.Plural], w.Plural)}
+	}
+	if w.Namespace != "" {
+		at = append(at, w.Namespace)
+	}
+	key := strings.Join(append(at, o.Meta.Name), "/")
+	if w.dryRun {
+		return key
+	}
+	return "/registry" + key
+}
+
+// keptAs are the names under which kube-apiserver keeps what isn't under the resource's.
+var keptAs = map[string]string{
+	"endpoints": "services/endpoints", "ingresses": "ingress", "nodes": "minions", "replicationcontrollers": "controllers", "services": "services/specs",
 }
 
 // selectPart returns a new object: the part that the path is about is in's, and the rest is prev's. It changes neither.

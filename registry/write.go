@@ -41,6 +41,7 @@ type write struct {
 	warnings  []string                        // for the client, besides the answer
 	patches   bool                            // it's a patch, of whatever type
 	applies   bool                            // it's a server-side apply
+	released  storage.Revision                // the version of an object that this write has removed by taking its last finalizer; else 0
 }
 
 // perform runs a client's write. If the definition changes meanwhile, it runs again under the new one. options is the
@@ -89,6 +90,9 @@ func (w *write) askCreate(ctx context.Context) error {
 
 // answer shows what was stored.
 func (w *write) answer(ctx context.Context, stored *cacher.Object) (Result, error) {
+	if w.released != 0 { // kube-apiserver answers with what was sent, which has the version before
+		stored = cacher.NewObject(stored.Key, stored.Raw(), w.released)
+	}
 	if w.shown.Encoding == form.Protobuf {
 		// Mostly the object is in the cache by now. What is made of that one is kept for those who read it next.
 		if o := w.res.cache.Get(stored.Key); o != nil && o.Revision == stored.Revision && string(o.Raw()) == string(stored.Raw()) {
@@ -208,6 +212,9 @@ func (w *write) compareAndSwap(ctx context.Context, old *cacher.Object, decide f
 			stored, err := w.storeOutcome(w.inItsTurn(ctx), old, c)
 			w.unknown = errors.Is(err, storage.ErrUnknownOutcome)
 			if !errors.Is(err, storage.ErrConflict) && !errors.Is(err, storage.ErrOutOfTurn) {
+				if c.remove && c.value != nil {
+					w.released = old.Revision
+				}
 				return stored, err
 			}
 		}
@@ -320,7 +327,9 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	if err := w.askValidators(ctx, op, next, prev); err != nil {
 		return nil, err
 	}
-	w.warnings = append(w.warnings, object.FinalizerWarnings(next, prev)...)
+	if w.typed == nil { // Kubernetes' own kinds refuse them, or take them
+		w.warnings = append(w.warnings, object.FinalizerWarnings(next, prev)...)
+	}
 	if err := w.warn(ctx, next, prev); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"mime"
@@ -68,8 +69,13 @@ func readForm(w *response, r *http.Request, fieldValidation string, protobuf boo
 	}
 	b := body{data: data}
 	if media == string(mediaYAML) {
-		if err := b.fromYAML(fieldValidation); err != nil {
-			return body{}, err
+		duplicates, err := b.fromYAML()
+		if err != nil {
+			return body{}, w.endpoint.Unrecognized(data, err)
+		}
+		// Another kind is refused before keys that a mapping has twice.
+		if b.warnings, err = duplicateFields(duplicates, fieldValidation); err != nil {
+			return body{}, cmp.Or(w.endpoint.CheckKind(w.subresource, b.data), err)
 		}
 	}
 	return b, w.checkBody(r, b.data)
@@ -103,22 +109,21 @@ func readPatch(w *response, r *http.Request, fieldValidation string) (body, erro
 	}
 	b := body{data: data, mediaType: media}
 	if media == mediaApply && !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		if err := b.fromYAML(fieldValidation); err != nil {
+		duplicates, err := b.fromYAML()
+		if err != nil {
+			return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "error encoding patch: "+err.Error())
+		}
+		if b.warnings, err = duplicateFields(duplicates, fieldValidation); err != nil {
 			return body{}, err
 		}
 	}
 	return b, w.checkBody(r, b.data)
 }
 
-// fromYAML makes JSON of a body that is YAML.
-func (b *body) fromYAML(fieldValidation string) error {
-	doc, duplicates, err := fromYAML(b.data)
-	if err != nil {
-		return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is not YAML that is taken here: "+err.Error())
-	}
-	b.data = doc
-	b.warnings, err = duplicateFields(duplicates, fieldValidation)
-	return err
+// fromYAML makes JSON of a body that is YAML. The error says why it's none that is taken here.
+func (b *body) fromYAML() (duplicates []string, err error) {
+	b.data, duplicates, err = fromYAML(b.data)
+	return duplicates, err
 }
 
 // contentType returns the body's media type, "" where the header is missing, and refuses compressed

@@ -59,8 +59,8 @@ func TestDeleteCollections(t *testing.T) {
 					t.Errorf("it deleted %s, want %s", l.names(), tc.deleted)
 				}
 				for i, item := range l.Items {
-					if marked := value(body, fmt.Sprintf("items.%d.metadata.deletionTimestamp", i)) != ""; item.Metadata.Name == "held" && !marked {
-						t.Errorf("it isn't marked: %s", body)
+					if marked := value(body, fmt.Sprintf("items.%d.metadata.deletionTimestamp", i)) != ""; item.Metadata.Name == "held" && marked {
+						t.Errorf("it isn't as it was before: %s", body)
 					}
 				}
 			}

@@ -18,10 +18,10 @@ import (
 )
 
 // What a Status may hold, so that an error is never large: 64 KiB of message, and
-// registry.MaxCauses causes of 1 KiB.
+// registry.MaxCauses causes of 4 KiB.
 const (
 	maxMessage      = 64 << 10
-	maxCauseMessage = 1 << 10
+	maxCauseMessage = 4 << 10
 )
 
 // statusError returns an error that becomes a Status of this code, reason and message.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
@@ -107,14 +108,26 @@ func (p *priorities) now() *flowSchemas {
 	return p.stored.Get()
 }
 
-// inEffect returns what is mandatory, what is stored besides, and what is suggested and not stored.
-func inEffect[T any](name func(T) string, mandatory, stored, suggested []T) (all []T) {
-	known := map[string]bool{}
-	for _, these := range [][]T{mandatory, stored, suggested} {
+// inEffect returns what is mandatory, what is stored besides, and what is suggested and not stored. What is mandatory has the UID of the
+// stored object of its name.
+func inEffect[T any, P interface {
+	*T
+	metav1.Object
+	DeepCopy() *T
+}](mandatory, stored, suggested []P) (all []P) {
+	known := map[string]int{} // where an object of that name is in all
+	for i, these := range [][]P{mandatory, stored, suggested} {
 		for _, one := range these {
-			if !known[name(one)] {
-				known[name(one)] = true
+			at, again := known[one.GetName()]
+			switch {
+			case !again && i == 0:
+				one = P(one.DeepCopy()) // Kubernetes' own, which all servers of this process share
+				fallthrough
+			case !again:
+				known[one.GetName()] = len(all)
 				all = append(all, one)
+			case at < len(mandatory):
+				all[at].SetUID(one.GetUID())
 			}
 		}
 	}
@@ -123,10 +136,8 @@ func inEffect[T any](name func(T) string, mandatory, stored, suggested []T) (all
 
 // derive makes the levels what their configurations say, and returns the schemas.
 func (p *priorities) derive(flows []*flowcontrolv1.FlowSchema, stored []*flowcontrolv1.PriorityLevelConfiguration) *flowSchemas {
-	configurations := inEffect(func(c *flowcontrolv1.PriorityLevelConfiguration) string { return c.Name },
-		bootstrap.MandatoryPriorityLevelConfigurations, stored, bootstrap.SuggestedPriorityLevelConfigurations)
-	flows = inEffect(func(s *flowcontrolv1.FlowSchema) string { return s.Name },
-		bootstrap.MandatoryFlowSchemas, flows, append(slices.Clone(bootstrap.SuggestedFlowSchemas), leaseSchema))
+	configurations := inEffect(bootstrap.MandatoryPriorityLevelConfigurations, stored, bootstrap.SuggestedPriorityLevelConfigurations)
+	flows = inEffect(bootstrap.MandatoryFlowSchemas, flows, append(slices.Clone(bootstrap.SuggestedFlowSchemas), leaseSchema))
 	slices.SortStableFunc(flows, func(a, b *flowcontrolv1.FlowSchema) int {
 		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 	})

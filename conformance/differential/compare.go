@@ -127,6 +127,9 @@ var keys = map[string][]string{
 	"x-kubernetes-group-version-kind": {"group", "version", "kind"},
 }
 
+// conflictReason is the reason of a cause that is a conflict of an apply.
+const conflictReason = "FieldManagerConflict"
+
 // key names an element of a list; "" if nothing does.
 func key(list string, element any) string {
 	members, _ := element.(map[string]any)
@@ -135,6 +138,10 @@ func key(list string, element any) string {
 		switch v := members[member].(type) {
 		case string:
 			parts = append(parts, v)
+			if v == conflictReason { // one for each manager
+				message, _ := members["message"].(string)
+				parts = append(parts, message)
+			}
 		case map[string]any: // metadata
 			if name, ok := v["name"].(string); ok {
 				parts = append(parts, name)
@@ -188,7 +195,8 @@ func (c comparing) lists(path string, a, b []any) {
 		}
 	}
 	// managedFields are in the order of their times, which depends on when a second ended.
-	if !slices.Equal(both[0], both[1]) && list != "managedFields" {
+	// Conflicts come in the order of a map of Go's.
+	if !slices.Equal(both[0], both[1]) && list != "managedFields" && !strings.Contains(both[0][0], conflictReason) {
 		c.report(difference{path + " (order)", strings.Join(both[0], ", "), strings.Join(both[1], ", ")})
 	}
 }

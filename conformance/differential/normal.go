@@ -22,7 +22,8 @@ type normal struct {
 	seen      map[string]string // what was replaced by what, by class and value
 	counts    map[string]int    // by class and object
 	of        string            // the object that is looked at
-	names     map[string]string // generated names
+	names     map[string]string // generated names, and what else has a word of its own
+	generated int               // how many names were generated
 	wellKnown map[string]string // uids that the server gave before, by whom they're of
 }
 
@@ -72,7 +73,8 @@ func (n *normal) nameOf(object map[string]any) string {
 		return ""
 	}
 	if prefix, _ := meta["generateName"].(string); prefix != "" && strings.HasPrefix(name, prefix) && len(name) > len(prefix) && n.names[name] == "" {
-		n.names[name] = prefix + fmt.Sprintf("<random %d>", len(n.names)+1)
+		n.generated++
+		n.names[name] = prefix + fmt.Sprintf("<random %d>", n.generated)
 	}
 	if as := n.names[name]; as != "" {
 		return as
@@ -90,6 +92,7 @@ var (
 	hashText    = regexp.MustCompile(`hash=[0-9A-F]{16,}`)
 	ageText     = regexp.MustCompile(`^(\d+[smhdy])+$`)
 	portText    = regexp.MustCompile(`\b3[0-2]\d{3}\b`)
+	volumeText  = regexp.MustCompile(`\bkube-api-access-[a-z0-9]{5}\b`)
 	logDuration = regexp.MustCompile(`\b\d+(\.\d+)?(ms|µs)\b`)
 )
 
@@ -129,6 +132,7 @@ func (n *normal) text(s string) string {
 		}
 		return n.nth("address", address, n.of)
 	})
+	s = volumeText.ReplaceAllString(s, "kube-api-access-<random>")
 	s = hashText.ReplaceAllString(s, "hash=<hash>")
 	s = logDuration.ReplaceAllString(s, "<duration>")
 	return hostText.ReplaceAllString(s, "<host>")
@@ -216,7 +220,7 @@ func (n *normal) tree(v any, key string) any {
 		case key == "resourceVersion":
 			return n.version(v, cmp.Or(n.of, "?"))
 		case key == "continue":
-			return n.nth("continue", v, "")
+			return "<continue>" // it has the list's version, which writes of other scenarios move; the next page shows whether it's right
 		case key == "cells" && ageText.MatchString(v):
 			return "<age>"
 		case key == "message" || key == "cells":

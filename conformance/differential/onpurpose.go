@@ -19,6 +19,8 @@ var onPurpose = compiled([]purpose{
 	{step: ``, path: `^header Allow$`, why: "A 405 has `Allow` with the methods that are taken, as HTTP wants it."},
 	{step: ``, path: `^header Etag$`, why: "One object is answered with an `ETag` of its content, for `If-None-Match`."},
 	{step: ``, path: `^code$`, theirs: timesOut, why: "Where kube-apiserver panics and closes the connection, as at a Job of `completionMode: Indexed` without `completions`, the request is answered."},
+	{step: ` mistake text/two YAML documents$`, path: `^body\.message$`, why: "A body of several YAML documents is refused. Of those kube-apiserver takes the first and drops the others."},
+	{step: ` get/HEAD$`, path: `^code$`, theirs: "405", why: "`HEAD` is answered wherever `GET` is, as HTTP wants it, and as kube-apiserver does for custom resources but not for built-in kinds."},
 	{step: `^discovery discovery/version/?$`, path: `^body\.(gitVersion|gitCommit|gitTreeState|buildDate|goVersion|compiler|platform)$`,
 		why: "`/version` names this program's own build beside the version of Kubernetes that it serves."},
 	{step: `^(discovery|openapi) `, path: `/\{name\}/(attach|exec|log|portforward|proxy)|^body\.parameters\.(command|container|follow|insecureSkipTLSVerifyBackend|limitBytes|path|ports|previous|sinceSeconds|stderr|stdin|stdout|stream|tailLines|timestamps|tty)-|resources\[((pods|nodes|services)/)?(attach|exec|log|portforward|proxy)\]$`,

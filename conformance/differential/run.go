@@ -26,9 +26,10 @@ import (
 )
 
 const (
-	answerPatience = 40 * time.Second // for one answer; upstream lets a request last a minute
-	eventPatience  = 10 * time.Second // for the event of a write that was answered
-	timesOut       = "no answer"      // what the code of a request is that has none
+	answerPatience = 40 * time.Second      // for one answer; upstream lets a request last a minute
+	eventPatience  = 10 * time.Second      // for the event of a write that was answered
+	pause          = 20 * time.Millisecond // between two looks
+	timesOut       = "no answer"           // what the code of a request is that has none
 )
 
 // answer is what a server said, normalized.
@@ -54,15 +55,7 @@ type target struct {
 func newTarget(ctx context.Context, s *pair.Server) (*target, error) {
 	t := &target{url: s.URL, client: s.Client(), wellKnown: map[string]string{}}
 	for _, plural := range []string{"flowschemas", "prioritylevelconfigurations"} {
-		var list struct {
-			Items []struct{ Metadata struct{ Name, UID string } }
-		}
-		res, err := t.do(ctx, "GET", "/apis/flowcontrol.apiserver.k8s.io/v1/"+plural, nil, nil)
-		if err != nil {
-			return nil, err
-		}
-		err = json.NewDecoder(res.Body).Decode(&list)
-		res.Body.Close()
+		list, err := t.made(ctx, "/apis/flowcontrol.apiserver.k8s.io/v1/"+plural)
 		if err != nil {
 			return nil, err
 		}
@@ -71,6 +64,31 @@ func newTarget(ctx context.Context, s *pair.Server) (*target, error) {
 		}
 	}
 	return t, nil
+}
+
+// items are what a list has.
+type items struct {
+	Items []struct{ Metadata struct{ Name, UID string } }
+}
+
+// made returns a list when it has something, which a server makes for itself at its start.
+func (t *target) made(ctx context.Context, path string) (list items, err error) {
+	for end := time.Now().Add(answerPatience); ; {
+		res, err := t.do(ctx, "GET", path, nil, nil)
+		if err != nil {
+			return list, err
+		}
+		err = json.NewDecoder(res.Body).Decode(&list)
+		res.Body.Close()
+		if err != nil || len(list.Items) > 0 || time.Now().After(end) {
+			return list, err
+		}
+		select {
+		case <-ctx.Done():
+			return list, context.Cause(ctx)
+		case <-time.After(pause):
+		}
+	}
 }
 
 // do sends a request as it is.
@@ -255,7 +273,7 @@ func (r *run) wait(ctx context.Context, path string, want int) (answer, error) {
 		select {
 		case <-ctx.Done():
 			return answer{}, context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond):
+		case <-time.After(pause):
 		}
 	}
 }

@@ -97,6 +97,9 @@ func add(r *registry.Registry, lines []registry.Type) {
 		for versions < len(lines) && lines[versions].ToStored != nil {
 			versions++
 		}
+		for i := range versions {
+			lines[i].MetaRules = metaRules(lines[i].Kind, lines[i].Group)
+		}
 		if first := lines[0]; !r.Has(schema.GroupResource{Group: first.Group, Resource: first.Plural}) {
 			r.Add(first, lines[1:versions]...)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // MaxBytes is how much Text keeps of a text, in bytes: enough to recognise it.
-const MaxBytes = 512
+const MaxBytes = 1024
 
 // Text keeps at most MaxBytes of a text.
 func Text(s string) string { return To(s, MaxBytes) }

@@ -64,15 +64,16 @@ func metaProblem(tree map[string]any, err error) error {
 }
 
 // DropRepeatedOwners drops references that are the same as one before, and returns a warning about them. References that
-// have their uid in common and differ in something else stay.
-func (o *Object) DropRepeatedOwners() []string {
+// have their uid in common and differ in something else stay. admitted tells that it's what admission has left, or a patch made: the
+// warning, which is kube-apiserver's, says so.
+func (o *Object) DropRepeatedOwners(admitted bool) []string {
 	type whole struct { // a reference whose pointers can be compared
 		metav1.OwnerReference
 		controller, blocks optional
 	}
 	seen := make(map[whole]bool, len(o.Meta.OwnerReferences))
 	told := map[types.UID]bool{}
-	var repeated []types.UID
+	var repeated []string
 	owners := o.Meta.OwnerReferences[:0:0]
 	for _, ref := range o.Meta.OwnerReferences {
 		this := whole{ref, optionalOf(ref.Controller), optionalOf(ref.BlockOwnerDeletion)}
@@ -80,7 +81,7 @@ func (o *Object) DropRepeatedOwners() []string {
 		if seen[this] {
 			if !told[ref.UID] && len(repeated) < maxWarnings {
 				told[ref.UID] = true
-				repeated = append(repeated, ref.UID)
+				repeated = append(repeated, string(ref.UID))
 			}
 			continue
 		}
@@ -91,7 +92,13 @@ func (o *Object) DropRepeatedOwners() []string {
 		return nil
 	}
 	o.Meta.OwnerReferences = owners
-	return []string{clip.Text(fmt.Sprintf("metadata.ownerReferences names owners more than once, which are kept once: uid %q", repeated))}
+	const format = ".metadata.ownerReferences contains duplicate entries%s; API server dedups owner references in 1.20+, " +
+		"and may reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: %s"
+	when := ""
+	if admitted {
+		when = " after mutating admission happens"
+	}
+	return []string{clip.Text(fmt.Sprintf(format, when, strings.Join(repeated, ", ")))}
 }
 
 // optional is a boolean that may be absent.

@@ -36,7 +36,7 @@ func TestDropRepeatedOwners(t *testing.T) {
 				third.Controller = &alsoYes
 			}
 			o := &Object{Meta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{owner, tc.second, third}}}
-			warnings := o.DropRepeatedOwners()
+			warnings := o.DropRepeatedOwners(false)
 			want := []metav1.OwnerReference{owner, tc.second}
 			if tc.drops {
 				want = want[:1]

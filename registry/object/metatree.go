@@ -26,6 +26,9 @@ func plainMeta(tree map[string]any, into *metav1.ObjectMeta) bool {
 			m.Namespace, ok = value.(string)
 		case "resourceVersion":
 			m.ResourceVersion, ok = value.(string)
+		case "selfLink":
+			//lint:ignore SA1019 it's deprecated, and an update still writes it
+			m.SelfLink, ok = value.(string)
 		case "uid":
 			var uid string
 			uid, ok = value.(string)
@@ -96,7 +99,7 @@ func plainList(value any) ([]string, bool) {
 	return list, true
 }
 
-// metaTree returns metadata as a tree, without selfLink, which no object has any more, and without managedFields.
+// metaTree returns metadata as a tree, without managedFields.
 func metaTree(m *metav1.ObjectMeta) (map[string]any, error) {
 	tree := make(map[string]any, 16)
 	text := func(name, value string) {
@@ -107,6 +110,8 @@ func metaTree(m *metav1.ObjectMeta) (map[string]any, error) {
 	text("name", m.Name)
 	text("generateName", m.GenerateName)
 	text("namespace", m.Namespace)
+	//lint:ignore SA1019 it's deprecated, and an update still writes it
+	text("selfLink", m.SelfLink)
 	text("uid", string(m.UID))
 	text("resourceVersion", m.ResourceVersion)
 	if m.Generation != 0 {
