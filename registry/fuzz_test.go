@@ -154,7 +154,7 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 			wellRefused(t, err)
 			return
 		}
-		in, err := w.readPatched(body)
+		in, err := w.readPatched(body, func() []byte { return body })
 		if err == nil {
 			err = w.checkPrecondition(in, prev, old.Revision)
 		}

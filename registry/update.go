@@ -76,6 +76,10 @@ func (w *write) checkNamed(in *object.Object) error {
 		return err
 	}
 	w.warnings = append(w.warnings, in.DropRepeatedOwners(w.patches)...) // those of a patch are what it made
+	if !w.GoType() {
+		//lint:ignore SA1019 it's deprecated, and still sent
+		in.Meta.SelfLink = ""
+	}
 	return nil
 }
 

