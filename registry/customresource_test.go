@@ -469,21 +469,22 @@ func TestServerSideApply(t *testing.T) {
 	s.ok(s.at("example.com", "v1", "widgets").Create(s.ctx, "default", nil, widget("a", "")))
 }
 
-// Configurations of managers that use different versions, whose schemas differ, don't keep each other from applying.
+// An owner in another version keeps others from applying what that version doesn't declare, until it has applied in theirs.
 func TestApplyAcrossVersions(t *testing.T) {
 	s := start(t, "", Options{})
 	v1 := s.gizmos()
 	beta := s.at("example.com", "v1beta1", "gizmos")
 	const apply = "application/apply-patch+yaml"
 	s.ok(beta.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=old"), gizmo("v1beta1", "a", `,"spec":{"size":"S"}`)))
-	s.ok(v1.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=new"), gizmo("v1", "a", `,"spec":{"replicas":3,"ports":[{"name":"http","port":80}]}`)))
-	s.ok(v1.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=new"), gizmo("v1", "a", `,"spec":{"replicas":4}`)))
-	got := s.ok(v1.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=old"), gizmo("v1", "a", `,"spec":{"size":"L"}`)))
+	_, err := v1.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=new"), gizmo("v1", "a", `,"spec":{"replicas":3}`))
+	s.refused(err, 500, metav1.StatusReasonUnknown, ".spec.replicas: field not declared in schema")
+	_, err = beta.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=other"), gizmo("v1beta1", "a", `,"spec":{"size":"M"}`))
+	s.refused(err, 409, metav1.StatusReasonConflict, ".spec.size")
+	s.ok(v1.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=old"), gizmo("v1", "a", `,"spec":{"size":"L"}`)))
+	got := s.ok(v1.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=new"), gizmo("v1", "a", `,"spec":{"replicas":4}`)))
 	if got.get("spec.size") != "L" || got.get("spec.replicas") != "4" {
 		t.Errorf("applied %v", got)
 	}
-	_, err := beta.Patch(s.ctx, "default", "a", "", apply, params("fieldManager=other"), gizmo("v1beta1", "a", `,"spec":{"size":"M"}`))
-	s.refused(err, 409, metav1.StatusReasonConflict, ".spec.size")
 }
 
 // An object that is too large with its managedFields loses them, unless that is what an apply is about.

@@ -67,8 +67,8 @@ func (m *managers) scales() *managed.Manager {
 	return m.scale
 }
 
-// newTypes describes the endpoint's objects in all versions in which managedFields may record them. Without a converter,
-// objects of other versions are read by the endpoint's schema, so those versions are described by it, too.
+// newTypes describes the endpoint's objects in all versions in which managedFields may record them, each by its own schema, also
+// where conversion changes nothing: what an owner's version doesn't declare is an error, as with kube-apiserver.
 func (e *Endpoint) newTypes() *managed.Types {
 	if e.typed != nil {
 		return managed.NewGoTypes(e.zero, e.goTypes)
@@ -76,11 +76,7 @@ func (e *Endpoint) newTypes() *managed.Types {
 	return managed.NewTypes(func() (map[string]*spec.Schema, bool, error) {
 		definitions := map[string]*spec.Schema{}
 		for _, v := range e.res.versions {
-			by := e
-			if e.res.converter != nil {
-				by = v
-			}
-			s, err := by.schema.Structural()
+			s, err := v.schema.Structural()
 			if err != nil {
 				return nil, false, err
 			}
@@ -150,10 +146,7 @@ func (e *Endpoint) newManager(subresource string) *managed.Manager {
 			if version, ok := object.Map(obj["metadata"])["resourceVersion"]; ok { // converted objects have none
 				object.Map(trees[0]["metadata"])["resourceVersion"] = version
 			}
-			if to.schema == nil {
-				return trees[0], nil
-			}
-			return trees[0], to.schema.Prune(trees[0]) // webhooks may leave what the version doesn't know
+			return trees[0], nil // what the version doesn't know is left in, and the library refuses it, as with kube-apiserver
 		}
 	}
 	return managed.New(e.kind(), subresource, e.managers.types, reset, convert)

@@ -53,7 +53,10 @@ func newWebhook(t *testing.T) *webhook {
 			spec, _ := o["spec"].(map[string]any)
 			if size, ok := spec["size"].(string); ok && review.Request.DesiredAPIVersion == "example.com/v2" {
 				delete(spec, "size")
-				spec["length"], spec["junk"] = len(size), true
+				spec["length"] = len(size)
+				if meta, _ := o["metadata"].(map[string]any); meta["name"] != "c" { // which is applied to
+					spec["junk"] = true
+				}
 				if size == "unconvertible" {
 					result = map[string]any{"status": "Failure", "message": "no length for that"}
 				}
@@ -145,8 +148,15 @@ func TestConversionWebhook(t *testing.T) {
 	check(t, send(t, s, 200, "PATCH", v1+"/c?fieldManager=m", applyPatch, thing("v1", "c", `,"spec":{"size":"xx"}`)), in1+"spec.size=xx spec.note=n")
 	both("object.spec.size=xx", "object.spec.length=2")
 
+	// What a webhook leaves that the version doesn't know isn't shown, and in the version of an owner it can't be merged.
+	send(t, s, 200, "PATCH", v2+"/b?fieldManager=m", applyPatch, thing("v2", "b", `,"spec":{"note":"n"}`))
+	both("type=MODIFIED object.spec.note=n", "object.spec.note=n")
+	res, body := s.Do("PATCH", v1+"/b?fieldManager=n", thing("v1", "b", `,"spec":{"size":"xx"}`), "Content-Type", applyPatch)
+	if got := status(t, res, body); res.StatusCode != 500 || !strings.Contains(got.Message, ".spec.junk: field not declared in schema") {
+		t.Errorf("%s %s", res.Status, body)
+	}
 	// What isn't valid in the version that is asked.
-	res, body := s.Do("PATCH", v2+"/b", `{"spec":{"length":21}}`, "Content-Type", mergePatch)
+	res, body = s.Do("PATCH", v2+"/b", `{"spec":{"length":21}}`, "Content-Type", mergePatch)
 	if got := status(t, res, body); res.StatusCode != 422 || causesOf(got) != "FieldValueInvalid spec.length" {
 		t.Errorf("%s %s", res.Status, body)
 	}
