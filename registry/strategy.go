@@ -18,7 +18,7 @@ type Strategy struct {
 	CreateOnUpdate bool
 	// CreatesStatus lets a create decide the status, too. Otherwise it's dropped where it has its own subresource.
 	CreatesStatus bool
-	// NoGeneration leaves metadata.generation to those who create an object.
+	// NoGeneration leaves metadata.generation to those who create an object, and to the type's Generation.
 	NoGeneration bool
 	// ReturnDeleted answers a DELETE that removes an object with the object. Otherwise the answer is a Status.
 	ReturnDeleted bool

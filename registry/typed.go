@@ -71,6 +71,9 @@ type Type struct {
 	Held      func(obj Typed) bool
 	Grace     func(obj Typed, asked *int64) int64
 
+	// Generation, if set, counts the changes of an object, before Prepare, where NoGeneration leaves that out. old is nil for a new
+	// object.
+	Generation func(obj, old Typed) int64
 	// MayWrite, if set, refuses what the user of a client's write (UserFrom) may not give to an object, between Default and
 	// Validate. Its error, a Status error, is answered.
 	MayWrite func(ctx context.Context, obj, old Typed) error
@@ -528,6 +531,9 @@ func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource
 		if err := t.mayWrite(ctx, obj, prev); err != nil {
 			return nil, nil, err
 		}
+	}
+	if t.Generation != nil {
+		metaOf(obj).Generation = t.Generation(obj, prev)
 	}
 	if t.Prepare != nil {
 		if err := t.on(obj, "Prepare", func() { t.Prepare(ctx, obj, prev, subresource) }); err != nil {

@@ -223,6 +223,11 @@ func (w *write) selectPart(in, prev *object.Object) *object.Object {
 // raiseGeneration adds one to metadata.generation if the object's content has changed: anything outside metadata, and
 // outside status where that has its own subresource.
 func (e *Endpoint) raiseGeneration(next, prev *object.Object) {
+	if t := e.typed; t != nil && t.Generation != nil && next.Meta.Generation == prev.Meta.Generation { // what the server writes itself isn't prepared
+		if obj, was, err := t.pair(next.Clone(), prev.Clone()); err == nil {
+			next.Meta.Generation = t.Generation(obj, was)
+		}
+	}
 	if e.typed != nil && e.typed.NoGeneration {
 		return
 	}

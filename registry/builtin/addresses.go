@@ -58,6 +58,9 @@ func (a *allocator) services() (*cacher.Snapshot, storage.Range) {
 	return e.Cache().Snapshot(), storage.Range{Prefix: string(e.Prefix())}
 }
 
+// dryRunPort is the port after which those of dry runs come, as in Kubernetes.
+const dryRunPort = 32768
+
 // claim is one write's: what it has taken, and what is taken by others.
 type claim struct {
 	*allocator
@@ -65,6 +68,7 @@ type claim struct {
 	keys     storage.Range
 	ports    map[int32]bool // that Services have; nil until asked for
 	own      []one          // what the write has taken
+	dryRun   bool           // which takes nothing, and gets ports as Kubernetes makes them up
 	errs     field.ErrorList
 }
 
@@ -80,7 +84,7 @@ func (a *allocator) claim(s, old *corev1.Service, dryRun bool) (registry.Settle,
 		return nil, nil
 	}
 	a.forget(snapshot)
-	c := &claim{allocator: a, snapshot: snapshot, keys: keys}
+	c := &claim{allocator: a, snapshot: snapshot, keys: keys, dryRun: dryRun}
 	err := c.claimIP(s, old)
 	if err == nil {
 		err = c.claimPorts(s, old)
@@ -137,6 +141,11 @@ func (c *claim) claimIP(s, old *corev1.Service) error {
 	if !hasIP(s) || s.Spec.ClusterIP == corev1.ClusterIPNone || hasIP(old) && old.Spec.ClusterIP == s.Spec.ClusterIP && s.Spec.ClusterIP != "" {
 		return nil
 	}
+	if s.Spec.ClusterIP == "" && c.dryRun {
+		ip := c.ips.Addr().String() // as in Kubernetes: the address of the range itself
+		s.Spec.ClusterIP, s.Spec.ClusterIPs = ip, []string{ip}
+		return nil
+	}
 	if s.Spec.ClusterIP == "" {
 		ip, ok := c.freeIP()
 		if !ok {
@@ -153,12 +162,12 @@ func (c *claim) claimIP(s, old *corev1.Service) error {
 	problem := ""
 	switch {
 	case !c.ips.Contains(ip):
-		problem = fmt.Sprintf("the provided IP is not in the valid range %s", c.ips)
+		problem = fmt.Sprintf("the provided IP (%s) is not in the valid range. The range of valid IPs is %s", ip, c.ips)
 	case c.ipTaken(ip):
 		problem = "provided IP is already allocated"
 	}
 	if problem != "" {
-		c.errs = append(c.errs, field.Invalid(field.NewPath("spec", "clusterIPs").Index(0), s.Spec.ClusterIP, fmt.Sprintf("failed to allocate IP %s: %s", ip, problem)))
+		c.errs = append(c.errs, field.Invalid(field.NewPath("spec", "clusterIPs"), s.Spec.ClusterIPs, fmt.Sprintf("failed to allocate IP %s: %s", ip, problem)))
 	}
 	c.own = append(c.own, one{ip: ip})
 	return nil
@@ -261,7 +270,7 @@ func (c *claim) takePort(port int32, had map[int32]bool, at *field.Path) {
 	switch {
 	case had[port]:
 		return
-	case !c.nodePorts.Contains(int(port)):
+	case !c.dryRun && !c.nodePorts.Contains(int(port)):
 		c.errs = append(c.errs, field.Invalid(at, port, fmt.Sprintf("provided port is not in the valid range. The range of valid ports is %v", c.nodePorts)))
 	case c.portTaken(port):
 		c.errs = append(c.errs, field.Invalid(at, port, "provided port is already allocated"))
@@ -271,6 +280,15 @@ func (c *claim) takePort(port int32, had map[int32]bool, at *field.Path) {
 
 // freePort takes a free port, and notes it in had; 0 if there's none.
 func (c *claim) freePort(had map[int32]bool) int32 {
+	if c.dryRun {
+		port := int32(dryRunPort)
+		for _, o := range c.own {
+			port = max(port, o.port)
+		}
+		c.own = append(c.own, one{port: port + 1})
+		had[port+1] = true
+		return port + 1
+	}
 	size := int32(c.nodePorts.Size)
 	start := rand.Int32N(size)
 	for i := range size {

@@ -27,6 +27,9 @@ func createdAt() column {
 		JSONPath: ".metadata.creationTimestamp", Cell: func(value any) any { return value }}
 }
 
+// created are the columns of kinds for which Kubernetes has none.
+func created() []column { return []column{createdAt()} }
+
 // text shows the string at a path.
 func text(name, path, description string) column {
 	return column{Name: name, Type: "string", Description: description, Cell: func(o any) any { return str(at(o, path)) }}

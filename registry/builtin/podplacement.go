@@ -20,13 +20,7 @@ func (c *podCheck) affinity(a *corev1.Affinity, at *field.Path) {
 	if n := a.NodeAffinity; n != nil {
 		at := at.Child("nodeAffinity")
 		if required := n.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
-			at := at.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
-			if len(required.NodeSelectorTerms) == 0 {
-				c.add(field.Required(at, "must have at least one node selector term"))
-			}
-			for i := range required.NodeSelectorTerms {
-				c.nodes(&required.NodeSelectorTerms[i], true, at.Index(i))
-			}
+			c.nodeSelector(required, at.Child("requiredDuringSchedulingIgnoredDuringExecution"))
 		}
 		for i := range n.PreferredDuringSchedulingIgnoredDuringExecution {
 			term, at := &n.PreferredDuringSchedulingIgnoredDuringExecution[i], at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i)
@@ -48,8 +42,19 @@ func (c *podCheck) weight(weight int32, at *field.Path) {
 	}
 }
 
+// nodeSelector checks what selects nodes.
+func (c *check) nodeSelector(s *corev1.NodeSelector, at *field.Path) {
+	at = at.Child("nodeSelectorTerms")
+	if len(s.NodeSelectorTerms) == 0 {
+		c.add(field.Required(at, "must have at least one node selector term"))
+	}
+	for i := range s.NodeSelectorTerms {
+		c.nodes(&s.NodeSelectorTerms[i], true, at.Index(i))
+	}
+}
+
 // nodes checks a term that selects nodes. Only what is required needs values that labels can have.
-func (c *podCheck) nodes(term *corev1.NodeSelectorTerm, required bool, at *field.Path) {
+func (c *check) nodes(term *corev1.NodeSelectorTerm, required bool, at *field.Path) {
 	for i, r := range term.MatchExpressions {
 		at := at.Child("matchExpressions").Index(i)
 		switch r.Operator {

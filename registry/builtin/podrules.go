@@ -36,41 +36,11 @@ const (
 
 // podCheck collects what is wrong with the spec of a pod, and keeps what its parts know of each other.
 type podCheck struct {
-	errs    field.ErrorList
+	check
 	spec    *corev1.PodSpec
 	pod     *metav1.ObjectMeta        // nil for a template
 	volumes map[string]*corev1.Volume // those that nothing is wrong with, by name
 	claims  map[string]bool           // the names of resourceClaims
-}
-
-func (c *podCheck) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
-
-// required adds an error if a text is missing.
-func (c *podCheck) required(at *field.Path, text string) bool {
-	if text == "" {
-		c.add(field.Required(at, ""))
-	}
-	return text != ""
-}
-
-// texts adds an error of each text about a value.
-func (c *podCheck) texts(at *field.Path, value any, texts []string) {
-	c.add(problems(at, value, texts)...)
-}
-
-func (c *podCheck) label(at *field.Path, name string) {
-	c.texts(at, name, validation.IsDNS1123Label(name))
-}
-
-func (c *podCheck) subdomain(at *field.Path, name string) {
-	c.texts(at, name, validation.IsDNS1123Subdomain(name))
-}
-
-// among adds an error if there is a value that isn't one of those known, which a caller names in alphabetic order.
-func among[T ~string](c *podCheck, at *field.Path, value *T, known ...T) {
-	if value != nil && !slices.Contains(known, *value) {
-		c.add(field.NotSupported(at, *value, known))
-	}
 }
 
 // validatePodSpec checks the spec of a pod, or of a template if pod is nil.

@@ -158,13 +158,7 @@ var volumeKinds = []volumeKind{
 		if v.Ephemeral.VolumeClaimTemplate == nil {
 			c.add(field.Required(claim, ""))
 		} else {
-			spec, at := &v.Ephemeral.VolumeClaimTemplate.Spec, claim.Child("spec")
-			if len(spec.AccessModes) == 0 {
-				c.add(field.Required(at.Child("accessModes"), "at least 1 access mode is required"))
-			}
-			if _, ok := spec.Resources.Requests[corev1.ResourceStorage]; !ok {
-				c.add(field.Required(at.Child("resources").Key(string(corev1.ResourceStorage)), ""))
-			}
+			c.claimSpec(&v.Ephemeral.VolumeClaimTemplate.Spec, claim.Child("spec"))
 		}
 		if c.pod != nil && c.pod.Name != "" && v.Name != "" {
 			name := c.pod.Name + "-" + v.Name
@@ -232,21 +226,21 @@ func (c *podCheck) keys(items []corev1.KeyToPath, at *field.Path) {
 	}
 }
 
-func (c *podCheck) fileMode(at *field.Path, mode *int32) {
+func (c *check) fileMode(at *field.Path, mode *int32) {
 	if mode != nil && (*mode < 0 || *mode > maxFileMode) {
 		c.add(field.Invalid(at, *mode, "must be a number between 0 and 0777 (octal), both inclusive"))
 	}
 }
 
 // localPath wants a path that leads nowhere but down.
-func (c *podCheck) localPath(at *field.Path, p string) {
+func (c *check) localPath(at *field.Path, p string) {
 	if path.IsAbs(p) {
 		c.add(field.Invalid(at, p, "must be a relative path"))
 	}
 	c.noBacksteps(at, p)
 }
 
-func (c *podCheck) noBacksteps(at *field.Path, p string) {
+func (c *check) noBacksteps(at *field.Path, p string) {
 	if stepsBack(p) {
 		c.add(field.Invalid(at, p, "must not contain '..'"))
 	}

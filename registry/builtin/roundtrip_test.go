@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -27,6 +31,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
@@ -57,10 +62,68 @@ func filled(t *testing.T, line registry.Type) registry.Typed {
 	if !line.ClusterScoped {
 		meta.Namespace = "default"
 	}
+	if slices.Contains(sampled, line.Group+"/"+line.Kind) {
+		takeSample(t, line, obj)
+	}
 	if fit := fits[line.Group+"/"+line.Kind]; fit != nil {
 		fit(obj)
 	}
 	return obj
+}
+
+// sampled are the kinds with so many rules that no filled object obeys them: the differential's full object stands for it, which kube-apiserver
+// takes.
+var sampled = []string{
+	"/PersistentVolume", "/PersistentVolumeClaim", "storage.k8s.io/StorageClass", "storage.k8s.io/VolumeAttachment", "storage.k8s.io/CSIDriver", "storage.k8s.io/CSINode",
+	"storage.k8s.io/CSIStorageCapacity", "storage.k8s.io/VolumeAttributesClass", "/Service", "/Endpoints", "discovery.k8s.io/EndpointSlice",
+}
+
+// sample is one of the differential's objects.
+type sample struct{ Name, Full, Status any }
+
+// samples are the differential's objects, by plural, or by plural, group and version.
+var samples = sync.OnceValues(func() (map[string]sample, error) {
+	all := map[string]sample{}
+	files, err := filepath.Glob("../../conformance/differential/testdata/kinds/*.yaml")
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		if err := yaml.Unmarshal([]byte(strings.NewReplacer("$NS", "default", "$NAME", "filled", "$N", "7").Replace(string(text))), &all); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return all, err
+})
+
+// takeSample makes obj the differential's full object of a kind.
+func takeSample(t *testing.T, line registry.Type, obj registry.Typed) {
+	t.Helper()
+	all, err := samples()
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, ok := all[line.Plural+"."+line.Group+"."+line.Version]
+	if !ok {
+		of = all[line.Plural]
+	}
+	full, _ := of.Full.(map[string]any)
+	if len(full) == 0 {
+		t.Fatalf("there is no full object of %s", line.Plural)
+	}
+	meta := obj.GetObjectMeta().(*metav1.ObjectMeta).DeepCopy()
+	if pattern, ok := of.Name.(string); ok {
+		meta.Name = strings.NewReplacer("%s", "filled", "%d", "7").Replace(pattern)
+	}
+	reflect.ValueOf(obj).Elem().SetZero()
+	if of.Status != nil {
+		full["status"] = of.Status
+	}
+	if err := json.Unmarshal([]byte(encode(t, full)), obj); err != nil {
+		t.Fatal(err)
+	}
+	*obj.GetObjectMeta().(*metav1.ObjectMeta) = *meta
 }
 
 // fits change filled objects so that they're valid.
@@ -108,16 +171,15 @@ func init() {
 	fit("networking.k8s.io/IPAddress", func(a *networkingv1.IPAddress) { a.Name = "192.0.2.8" })
 	fit("/Service", func(s *corev1.Service) {
 		s.Spec.ClusterIP, s.Spec.ClusterIPs = "10.0.0.77", []string{"10.0.0.77"}
-		s.Spec.ExternalName, s.Spec.ExternalTrafficPolicy = "example.com", corev1.ServiceExternalTrafficPolicyLocal
-		s.Spec.Ports[0].NodePort, s.Spec.HealthCheckNodePort = 30077, 30078
-		s.Spec.IPFamilies, *s.Spec.IPFamilyPolicy = []corev1.IPFamily{corev1.IPv4Protocol}, corev1.IPFamilyPolicySingleStack
+		s.Spec.AllocateLoadBalancerNodePorts, s.Spec.HealthCheckNodePort = ptr.To(true), 30078
+		for i := range s.Spec.Ports {
+			s.Spec.Ports[i].NodePort = int32(30070 + i)
+		}
 	})
-	fit("/Endpoints", func(e *corev1.Endpoints) {
-		e.Subsets[0].Addresses[0].IP, e.Subsets[0].NotReadyAddresses[0].IP = "10.1.0.1", "10.1.0.2"
-	})
-	fit("discovery.k8s.io/EndpointSlice", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"10.1.0.1"} })
-	fit("/PersistentVolumeClaim", func(c *corev1.PersistentVolumeClaim) {
-		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("1Gi")
+	fit("discovery.k8s.io/EndpointSlice", func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].DeprecatedTopology = nil })
+	fit("/PersistentVolume", func(v *corev1.PersistentVolume) { v.Status.LastPhaseTransitionTime = ptr.To(metav1.Unix(1, 0)) })
+	fit("/PersistentVolumeClaim", func(c *corev1.PersistentVolumeClaim) { // one is the older form of the other
+		c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: c.Spec.DataSourceRef.APIGroup, Kind: c.Spec.DataSourceRef.Kind, Name: c.Spec.DataSourceRef.Name}
 	})
 	fit("networking.k8s.io/Ingress", func(i *networkingv1.Ingress) {
 		i.Spec.DefaultBackend.Resource = nil

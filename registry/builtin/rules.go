@@ -4,12 +4,71 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // Rules that several groups share.
+
+// check collects what is wrong with an object.
+type check struct{ errs field.ErrorList }
+
+// collector is a check, or what has one.
+type collector interface{ add(errs ...*field.Error) }
+
+func (c *check) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
+
+// required adds an error if a text is missing.
+func (c *check) required(at *field.Path, text string) bool {
+	if text == "" {
+		c.add(field.Required(at, ""))
+	}
+	return text != ""
+}
+
+// texts adds an error of each text about a value.
+func (c *check) texts(at *field.Path, value any, texts []string) {
+	c.add(problems(at, value, texts)...)
+}
+
+func (c *check) label(at *field.Path, name string) {
+	c.texts(at, name, validation.IsDNS1123Label(name))
+}
+
+func (c *check) subdomain(at *field.Path, name string) {
+	c.texts(at, name, validation.IsDNS1123Subdomain(name))
+}
+
+// immutable adds an error if a field that can be set once has changed.
+func (c *check) immutable(at *field.Path, now, before any) { c.add(unchanged(at, now, before)...) }
+
+// forbid adds an error if something is set that may not be.
+func (c *check) forbid(is bool, at *field.Path, why string) {
+	if is {
+		c.add(field.Forbidden(at, why))
+	}
+}
+
+// selector checks a selector of labels; nil selects nothing.
+func (c *check) selector(s *metav1.LabelSelector, at *field.Path) {
+	c.add(metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, at)...)
+}
+
+// qualified wants a name such as "example.com/name".
+func (c *check) qualified(at *field.Path, name string) {
+	c.texts(at, name, validation.IsQualifiedName(name))
+}
+
+// among adds an error if there is a value that isn't one of those known, which a caller names in alphabetic order.
+func among[T ~string](c collector, at *field.Path, value *T, known ...T) {
+	if value != nil && !slices.Contains(known, *value) {
+		c.add(field.NotSupported(at, *value, known))
+	}
+}
 
 // oneOf wants a value to be one of a list.
 func oneOf[T ~string](at *field.Path, value T, known ...T) field.ErrorList {

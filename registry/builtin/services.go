@@ -5,7 +5,6 @@ package builtin
 import (
 	"fmt"
 	"net"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,8 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Services and what they lead to; nodes.
@@ -58,120 +55,6 @@ func defaultServiceObject(s *corev1.Service) {
 	}
 }
 
-// validateService checks a service. Whether an address of its own choice is free is the allocator's to say.
-func (o Options) validateService(s, old *corev1.Service) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
-	errs = append(errs, o.validateFamilies(&s.Spec, spec)...)
-	errs = append(errs, oneOf(spec.Child("type"), s.Spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
-	errs = append(errs, oneOf(spec.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)...)
-	if s.Spec.Type == corev1.ServiceTypeExternalName {
-		if s.Spec.ClusterIP != "" {
-			errs = append(errs, field.Forbidden(spec.Child("clusterIP"), "may not be set for ExternalName services"))
-		}
-		if s.Spec.ExternalName == "" {
-			errs = append(errs, field.Required(spec.Child("externalName"), ""))
-		} else {
-			errs = append(errs, problems(spec.Child("externalName"), s.Spec.ExternalName, validation.IsDNS1123Subdomain(strings.TrimSuffix(s.Spec.ExternalName, ".")))...)
-		}
-	} else if len(s.Spec.Ports) == 0 && s.Spec.ClusterIP != corev1.ClusterIPNone {
-		errs = append(errs, field.Required(spec.Child("ports"), ""))
-	}
-	errs = append(errs, validateServicePorts(s.Spec.Ports, spec.Child("ports"))...)
-	errs = append(errs, validateNodePorts(s, spec)...)
-	for i, ip := range s.Spec.ClusterIPs {
-		if ip != corev1.ClusterIPNone {
-			if _, err := netip.ParseAddr(ip); err != nil {
-				errs = append(errs, field.Invalid(spec.Child("clusterIPs").Index(i), ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"))
-			}
-		}
-	}
-	if len(s.Spec.ClusterIPs) > 0 && s.Spec.ClusterIPs[0] != s.Spec.ClusterIP {
-		errs = append(errs, field.Invalid(spec.Child("clusterIPs"), s.Spec.ClusterIPs, "first value must match `clusterIP`"))
-	}
-	if old != nil && old.Spec.ClusterIP != "" && old.Spec.Type != corev1.ServiceTypeExternalName && s.Spec.Type != corev1.ServiceTypeExternalName {
-		errs = append(errs, unchanged(spec.Child("clusterIPs").Index(0), s.Spec.ClusterIP, old.Spec.ClusterIP)...)
-	}
-	return errs
-}
-
-func validateServicePorts(ports []corev1.ServicePort, at *field.Path) (errs field.ErrorList) {
-	seen, taken := map[string]bool{}, map[string]bool{}
-	for i, p := range ports {
-		at := at.Index(i)
-		switch {
-		case p.Name == "" && len(ports) > 1:
-			errs = append(errs, field.Required(at.Child("name"), ""))
-		case p.Name != "":
-			errs = append(errs, problems(at.Child("name"), p.Name, validation.IsDNS1123Label(p.Name))...)
-			if seen[p.Name] {
-				errs = append(errs, field.Duplicate(at.Child("name"), p.Name))
-			}
-			seen[p.Name] = true
-		}
-		errs = append(errs, problems(at.Child("port"), p.Port, validation.IsValidPortNum(int(p.Port)))...)
-		errs = append(errs, validateProtocol(p.Protocol, at.Child("protocol"))...)
-		errs = append(errs, validatePortOrName(p.TargetPort, at.Child("targetPort"))...)
-		key := fmt.Sprint(p.Protocol, p.Port)
-		if taken[key] {
-			errs = append(errs, field.Duplicate(at, map[string]any{"port": p.Port, "protocol": p.Protocol}))
-		}
-		taken[key] = true
-	}
-	return errs
-}
-
-// validateNodePorts refuses ports of nodes where a service of the type has none, and those that lead to two ports.
-func validateNodePorts(s *corev1.Service, spec *field.Path) (errs field.ErrorList) {
-	taken := map[string]bool{}
-	for i, p := range s.Spec.Ports {
-		at := spec.Child("ports").Index(i).Child("nodePort")
-		key := fmt.Sprint(p.Protocol, p.NodePort)
-		switch {
-		case p.NodePort == 0:
-		case !hasNodePorts(s):
-			errs = append(errs, field.Forbidden(at, "may not be used when `type` is '"+string(s.Spec.Type)+"'"))
-		case taken[key]:
-			errs = append(errs, field.Duplicate(at, p.NodePort))
-		}
-		taken[key] = true
-	}
-	if s.Spec.HealthCheckNodePort != 0 && !hasHealthPort(s) {
-		errs = append(errs, field.Invalid(spec.Child("healthCheckNodePort"), s.Spec.HealthCheckNodePort,
-			"may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
-	}
-	return errs
-}
-
-// validateFamilies checks what a service says of its families of addresses. The range of addresses has one.
-func (o Options) validateFamilies(s *corev1.ServiceSpec, at *field.Path) (errs field.ErrorList) {
-	if s.Type == corev1.ServiceTypeExternalName {
-		if len(s.IPFamilies) > 0 {
-			errs = append(errs, field.Forbidden(at.Child("ipFamilies"), "may not be set for ExternalName services"))
-		}
-		if s.IPFamilyPolicy != nil {
-			errs = append(errs, field.Forbidden(at.Child("ipFamilyPolicy"), "may not be set for ExternalName services"))
-		}
-		return errs
-	}
-	errs = append(errs, oneOf(at.Child("ipFamilyPolicy"), *s.IPFamilyPolicy, corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack)...)
-	single := *s.IPFamilyPolicy == corev1.IPFamilyPolicySingleStack
-	if single && (len(s.IPFamilies) > 1 || len(s.ClusterIPs) > 1) {
-		errs = append(errs, field.Invalid(at.Child("ipFamilyPolicy"), *s.IPFamilyPolicy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs or IP families are specified"))
-	}
-	if s.ClusterIP == corev1.ClusterIPNone && len(s.Selector) == 0 { // it may have any
-		return errs
-	}
-	if *s.IPFamilyPolicy == corev1.IPFamilyPolicyRequireDualStack {
-		errs = append(errs, field.Invalid(at.Child("ipFamilyPolicy"), *s.IPFamilyPolicy, "this cluster is not configured for dual-stack services"))
-	}
-	for i, family := range s.IPFamilies {
-		if family != o.family() {
-			errs = append(errs, field.Invalid(at.Child("ipFamilies").Index(i), family, "not configured on this cluster"))
-		}
-	}
-	return errs
-}
-
 func defaultEndpoints(e *corev1.Endpoints) {
 	for i := range e.Subsets {
 		for j := range e.Subsets[i].Ports {
@@ -180,66 +63,11 @@ func defaultEndpoints(e *corev1.Endpoints) {
 	}
 }
 
-func validateEndpoints(e, _ *corev1.Endpoints) (errs field.ErrorList) {
-	for i, s := range e.Subsets {
-		at := field.NewPath("subsets").Index(i)
-		if len(s.Addresses)+len(s.NotReadyAddresses) == 0 {
-			errs = append(errs, field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
-		}
-		for j, a := range s.Addresses {
-			errs = append(errs, validateIP(a.IP, at.Child("addresses").Index(j).Child("ip"))...)
-		}
-		for j, a := range s.NotReadyAddresses {
-			errs = append(errs, validateIP(a.IP, at.Child("notReadyAddresses").Index(j).Child("ip"))...)
-		}
-		for j, p := range s.Ports {
-			at := at.Child("ports").Index(j)
-			errs = append(errs, problems(at.Child("port"), p.Port, validation.IsValidPortNum(int(p.Port)))...)
-			errs = append(errs, validateProtocol(p.Protocol, at.Child("protocol"))...)
-		}
-	}
-	return errs
-}
-
-func validateIP(ip string, at *field.Path) field.ErrorList {
-	if _, err := netip.ParseAddr(ip); err != nil {
-		return field.ErrorList{field.Invalid(at, ip, "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)")}
-	}
-	return nil
-}
-
 func defaultEndpointSlice(s *discoveryv1.EndpointSlice) {
 	for i := range s.Ports {
 		orPointTo(&s.Ports[i].Name, "")
 		orPointTo(&s.Ports[i].Protocol, corev1.ProtocolTCP)
 	}
-}
-
-func validateEndpointSlice(s, old *discoveryv1.EndpointSlice) (errs field.ErrorList) {
-	errs = append(errs, oneOf(field.NewPath("addressType"), s.AddressType, discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6)...)
-	for i, e := range s.Endpoints {
-		at := field.NewPath("endpoints").Index(i).Child("addresses")
-		if len(e.Addresses) == 0 {
-			errs = append(errs, field.Required(at, "must contain at least 1 address"))
-		}
-		if s.AddressType == discoveryv1.AddressTypeFQDN {
-			continue
-		}
-		for j, a := range e.Addresses {
-			errs = append(errs, validateIP(a, at.Index(j))...)
-		}
-	}
-	for i, p := range s.Ports {
-		at := field.NewPath("ports").Index(i)
-		errs = append(errs, validateProtocol(*p.Protocol, at.Child("protocol"))...)
-		if p.Port != nil {
-			errs = append(errs, problems(at.Child("port"), *p.Port, validation.IsValidPortNum(int(*p.Port)))...)
-		}
-	}
-	if old != nil {
-		errs = append(errs, unchanged(field.NewPath("addressType"), s.AddressType, old.AddressType)...)
-	}
-	return errs
 }
 
 // defaultNode lets pods have all that a node has.

@@ -6,8 +6,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // Volumes, and the group storage.k8s.io.
@@ -45,28 +43,6 @@ func defaultVolumeSpec(v *corev1.PersistentVolumeSpec) {
 	}
 }
 
-func validatePersistentVolume(v, _ *corev1.PersistentVolume) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
-	if len(v.Spec.AccessModes) == 0 {
-		errs = append(errs, field.Required(spec.Child("accessModes"), ""))
-	}
-	if len(v.Spec.Capacity) == 0 {
-		errs = append(errs, field.Required(spec.Child("capacity"), ""))
-	}
-	return append(errs, validateQuantities(v.Spec.Capacity, spec.Child("capacity"))...)
-}
-
-// prepareClaim completes what a claim is filled from. Its writer doesn't own what is added.
-func prepareClaim(c, _ *corev1.PersistentVolumeClaim, _ string) {
-	s := &c.Spec
-	switch { // one is the newer form of the other, which has no namespace
-	case s.DataSource != nil && s.DataSourceRef == nil:
-		s.DataSourceRef = &corev1.TypedObjectReference{APIGroup: s.DataSource.APIGroup, Kind: s.DataSource.Kind, Name: s.DataSource.Name}
-	case s.DataSource == nil && s.DataSourceRef != nil && (s.DataSourceRef.Namespace == nil || *s.DataSourceRef.Namespace == ""):
-		s.DataSource = &corev1.TypedLocalObjectReference{APIGroup: s.DataSourceRef.APIGroup, Kind: s.DataSourceRef.Kind, Name: s.DataSourceRef.Name}
-	}
-}
-
 func defaultClaim(c *corev1.PersistentVolumeClaim) {
 	orDefault(&c.Status.Phase, corev1.ClaimPending)
 	roundUp(c.Status.Capacity)
@@ -80,60 +56,15 @@ func defaultClaimSpec(s *corev1.PersistentVolumeClaimSpec) {
 	roundUp(s.Resources.Requests)
 }
 
-func validateClaim(c, _ *corev1.PersistentVolumeClaim) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
-	if len(c.Spec.AccessModes) == 0 {
-		errs = append(errs, field.Required(spec.Child("accessModes"), "at least 1 access mode is required"))
-	}
-	if _, ok := c.Spec.Resources.Requests[corev1.ResourceStorage]; !ok {
-		errs = append(errs, field.Required(spec.Child("resources").Key(string(corev1.ResourceStorage)), ""))
-	}
-	return append(errs, validateQuantities(c.Spec.Resources.Requests, spec.Child("resources", "requests"))...)
-}
-
 func defaultStorageClass(c *storagev1.StorageClass) {
 	orPointTo(&c.ReclaimPolicy, corev1.PersistentVolumeReclaimDelete)
 	orPointTo(&c.VolumeBindingMode, storagev1.VolumeBindingImmediate)
-}
-
-func validateStorageClass(c, old *storagev1.StorageClass) (errs field.ErrorList) {
-	if c.Provisioner == "" {
-		errs = append(errs, field.Required(field.NewPath("provisioner"), ""))
-	} else {
-		errs = append(errs, problems(field.NewPath("provisioner"), c.Provisioner, validation.IsQualifiedName(strings.ToLower(c.Provisioner)))...)
-	}
-	if old == nil {
-		return errs
-	}
-	forbid := func(name string, same bool) {
-		if !same {
-			errs = append(errs, field.Forbidden(field.NewPath(name), "updates to "+name+" are forbidden."))
-		}
-	}
-	forbid("parameters", len(unchanged(nil, c.Parameters, old.Parameters)) == 0)
-	forbid("provisioner", c.Provisioner == old.Provisioner)
-	forbid("reclaimPolicy", *c.ReclaimPolicy == *old.ReclaimPolicy)
-	return append(errs, unchanged(field.NewPath("volumeBindingMode"), c.VolumeBindingMode, old.VolumeBindingMode)...)
 }
 
 func defaultVolumeAttachment(a *storagev1.VolumeAttachment) {
 	if v := a.Spec.Source.InlineVolumeSpec; v != nil {
 		defaultVolumeSpec(v)
 	}
-}
-
-func validateVolumeAttachment(a, old *storagev1.VolumeAttachment) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
-	if a.Spec.Attacher == "" {
-		errs = append(errs, field.Required(spec.Child("attacher"), ""))
-	}
-	if a.Spec.NodeName == "" {
-		errs = append(errs, field.Required(spec.Child("nodeName"), ""))
-	}
-	if old != nil {
-		errs = append(errs, unchanged(spec, a.Spec, old.Spec)...)
-	}
-	return errs
 }
 
 func defaultCSIDriver(d *storagev1.CSIDriver) {
@@ -144,31 +75,10 @@ func defaultCSIDriver(d *storagev1.CSIDriver) {
 	orPointTo(&s.FSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
 	orPointTo(&s.RequiresRepublish, false)
 	orPointTo(&s.SELinuxMount, false)
+	orPointTo(&s.PreventPodSchedulingIfMissing, false)
 	if len(s.VolumeLifecycleModes) == 0 {
 		s.VolumeLifecycleModes = []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
 	}
-}
-
-func validateCSIStorageCapacity(c, old *storagev1.CSIStorageCapacity) (errs field.ErrorList) {
-	if c.StorageClassName == "" {
-		errs = append(errs, field.Required(field.NewPath("storageClassName"), ""))
-	}
-	if old != nil {
-		errs = append(errs, unchanged(field.NewPath("storageClassName"), c.StorageClassName, old.StorageClassName)...)
-		errs = append(errs, unchanged(field.NewPath("nodeTopology"), c.NodeTopology, old.NodeTopology)...)
-	}
-	return errs
-}
-
-func validateAttributesClass(c, old *storagev1.VolumeAttributesClass) (errs field.ErrorList) {
-	if c.DriverName == "" {
-		errs = append(errs, field.Required(field.NewPath("driverName"), ""))
-	}
-	if old != nil {
-		errs = append(errs, unchanged(field.NewPath("driverName"), c.DriverName, old.DriverName)...)
-		errs = append(errs, unchanged(field.NewPath("parameters"), c.Parameters, old.Parameters)...)
-	}
-	return errs
 }
 
 // modesText shows access modes in short.
@@ -314,11 +224,6 @@ func csiNodeColumns() []column {
 		count("Drivers", "spec.drivers", "Drivers indicates the number of CSI drivers registered on the node"),
 		age(),
 	}
-}
-
-func csiStorageCapacityColumns() []column {
-	doc := storagev1.CSIStorageCapacity{}.SwaggerDoc()
-	return []column{text("StorageClassName", "storageClassName", doc["storageClassName"]), orUnset("Capacity", "capacity", doc["capacity"])}
 }
 
 func attributesClassColumns() []column {

@@ -166,6 +166,37 @@ func rules[T any, P registry.Pointer[T]](fn func(obj, old *T) field.ErrorList) f
 	}
 }
 
+// counting makes a Generation of a function with the type. old is nil for a new object.
+func counting[T any, P registry.Pointer[T]](fn func(obj, old *T) int64) func(obj, old registry.Typed) int64 {
+	return func(obj, old registry.Typed) int64 {
+		before, _ := old.(P)
+		return fn(obj.(P), before)
+	}
+}
+
+// parts makes a Validate of two functions with the type, for writes of a whole object and of its status. Without a second one the first
+// is asked about both.
+func parts[T any, P registry.Pointer[T]](whole, status func(obj, old *T) field.ErrorList) func(ctx context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
+	return func(_ context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
+		before, _ := old.(P)
+		if subresource == "status" && status != nil {
+			return status(obj.(P), before)
+		}
+		return whole(obj.(P), before)
+	}
+}
+
+// warnings makes a Warnings of a function with the type. old is nil for a new object. Writes of a status aren't asked about.
+func warnings[T any, P registry.Pointer[T]](fn func(obj, old *T) []string) func(ctx context.Context, obj, old registry.Typed, subresource string) []string {
+	return func(_ context.Context, obj, old registry.Typed, subresource string) []string {
+		if subresource == "status" {
+			return nil
+		}
+		before, _ := old.(P)
+		return fn(obj.(P), before)
+	}
+}
+
 // claiming makes a Claim of a function with the type. old is nil for a new object.
 func claiming[T any, P registry.Pointer[T]](fn func(obj, old *T, dryRun bool) (registry.Settle, error)) func(obj, old registry.Typed, dryRun bool) (registry.Settle, error) {
 	return func(obj, old registry.Typed, dryRun bool) (registry.Settle, error) {

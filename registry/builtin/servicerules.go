@@ -1,0 +1,694 @@
+//lint:file-ignore SA1019 Endpoints are deprecated, and still served
+
+package builtin
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+)
+
+// The rules for Services, Endpoints and EndpointSlices, in the order in which Kubernetes asks them.
+
+const (
+	maxAffinitySeconds   = 86400
+	maxClusterIPs        = 2 // one of each family
+	maxSliceEndpoints    = 1000
+	maxSlicePorts        = 20000
+	maxEndpointAddresses = 100
+	maxTopologyLabels    = 16
+	maxHints             = 8
+)
+
+// ip wants an address; one that was there before may be written as it was.
+func (c *check) ip(at *field.Path, ip string, before []string) bool {
+	errs := validation.IsValidIPForLegacyField(at, ip, true, before)
+	c.add(errs...)
+	return len(errs) == 0
+}
+
+func (c *check) cidr(at *field.Path, cidr string, before []string) {
+	c.add(validation.IsValidCIDRForLegacyField(at, cidr, true, before)...)
+}
+
+// endpointIP wants an address at which something can be reached. Kubernetes refuses loopback addresses, too; here the server itself, and what
+// it forwards to, may listen on them.
+func (c *check) endpointIP(at *field.Path, text string) {
+	ip := netutils.ParseIPSloppy(text)
+	if ip == nil {
+		c.add(field.Invalid(at, text, "must be a valid IP address"))
+		return
+	}
+	for _, is := range []struct {
+		bad bool
+		why string
+	}{
+		{ip.IsUnspecified(), "may not be unspecified (" + text + ")"},
+		{ip.IsLinkLocalUnicast(), "may not be in the link-local range (169.254.0.0/16, fe80::/10)"},
+		{ip.IsLinkLocalMulticast(), "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"},
+	} {
+		if is.bad {
+			c.add(field.Invalid(at, text, is.why))
+		}
+	}
+}
+
+func headless(s *corev1.Service) bool {
+	return len(s.Spec.ClusterIPs) == 1 && s.Spec.ClusterIPs[0] == corev1.ClusterIPNone
+}
+
+// isOutside tells whether a service is reached from outside of the cluster.
+func isOutside(s *corev1.Service) bool {
+	return hasNodePorts(s) || s.Spec.Type == corev1.ServiceTypeClusterIP && len(s.Spec.ExternalIPs) > 0
+}
+
+// validateService checks a service. Whether an address or port of its own choice is free is the allocator's to say.
+func (o Options) validateService(s, old *corev1.Service) field.ErrorList {
+	// Kubernetes hands out addresses and families before it asks the other rules.
+	families := &check{}
+	families.clusterIPs(s, old)
+	if len(families.errs) == 0 {
+		o.checkFamilies(families, s)
+	}
+	if len(families.errs) > 0 {
+		return families.errs
+	}
+	c, spec := &check{}, field.NewPath("spec")
+	if old != nil {
+		c.keptIPs(s, old)
+		c.keptFamilies(s, old)
+		if isBalanced(old) && isBalanced(s) && !equality.Semantic.DeepEqual(s.Spec.LoadBalancerClass, old.Spec.LoadBalancerClass) {
+			c.add(field.Invalid(spec.Child("loadBalancerClass"), s.Spec.LoadBalancerClass, "may not change once set"))
+		}
+		c.balancerClass(s, spec.Child("loadBalancerClass"))
+		c.forbid(hasHealthPort(old) && hasHealthPort(s) && s.Spec.HealthCheckNodePort != old.Spec.HealthCheckNodePort, spec.Child("healthCheckNodePort"), "field is immutable")
+	}
+	c.service(s, old)
+	return c.errs
+}
+
+func isBalanced(s *corev1.Service) bool { return s.Spec.Type == corev1.ServiceTypeLoadBalancer }
+
+// clusterIPs checks a service's addresses and families.
+func (c *check) clusterIPs(s, old *corev1.Service) {
+	if !hasIP(s) {
+		return
+	}
+	spec := field.NewPath("spec")
+	ips, families, all := spec.Child("clusterIPs"), spec.Child("ipFamilies"), s.Spec.ClusterIPs
+	switch {
+	case s.Spec.ClusterIP == "" && len(all) > 0:
+		c.add(field.Invalid(ips, all, "must be empty when `clusterIP` is not specified"))
+	case s.Spec.ClusterIP != "" && len(all) == 0:
+		c.add(field.Required(ips, ""))
+	case s.Spec.ClusterIP != "" && all[0] != s.Spec.ClusterIP:
+		c.add(field.Invalid(ips, all, "first value must match `clusterIP`"))
+	}
+	for i := range s.Spec.IPFamilies {
+		family := &s.Spec.IPFamilies[i]
+		among(c, families.Index(i), family, corev1.IPv4Protocol, corev1.IPv6Protocol)
+		if slices.Contains(s.Spec.IPFamilies[:i], *family) {
+			c.add(field.Duplicate(families.Index(i), *family))
+		}
+	}
+	among(c, spec.Child("ipFamilyPolicy"), s.Spec.IPFamilyPolicy, corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicyRequireDualStack, corev1.IPFamilyPolicySingleStack)
+	var before []string
+	if old != nil {
+		before = old.Spec.ClusterIPs
+	}
+	valid := true
+	for i, ip := range all {
+		switch {
+		case i > 0 || ip != corev1.ClusterIPNone:
+			valid = c.ip(ips.Index(i), ip, before) && valid
+		case len(all) > 1:
+			valid = false
+			c.add(field.Invalid(ips, all, "'None' must be the first and only value"))
+		}
+	}
+	if len(all) > maxClusterIPs {
+		c.add(field.Invalid(ips, all, "may only hold up to 2 values"))
+	}
+	if !valid {
+		return
+	}
+	if len(all) > 1 {
+		if dual, err := netutils.IsDualStackIPStrings(all); err == nil && !dual {
+			c.add(field.Invalid(ips, all, "may specify no more than one IP for each IP family"))
+		}
+	}
+	for i := 0; i < min(len(all), len(s.Spec.IPFamilies)) && !headless(s); i++ {
+		switch family, six := s.Spec.IPFamilies[i], netutils.IsIPv6String(all[i]); {
+		case family == corev1.IPv4Protocol && six, family == corev1.IPv6Protocol && !six:
+			c.add(field.Invalid(ips.Index(i), all[i], fmt.Sprintf("expected an %s value as indicated by `ipFamilies[%d]`", family, i)))
+		}
+	}
+}
+
+// checkFamilies checks what a service says of its families of addresses. The range of addresses has one.
+func (o Options) checkFamilies(c *check, s *corev1.Service) {
+	if !hasIP(s) {
+		return
+	}
+	spec, policy := field.NewPath("spec"), s.Spec.IPFamilyPolicy
+	at := spec.Child("ipFamilyPolicy")
+	if *policy == corev1.IPFamilyPolicySingleStack {
+		if len(s.Spec.ClusterIPs) == 2 {
+			c.add(field.Invalid(at, policy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple cluster IPs are specified"))
+		}
+		if len(s.Spec.IPFamilies) == 2 {
+			c.add(field.Invalid(at, policy, "must be 'RequireDualStack' or 'PreferDualStack' when multiple IP families are specified"))
+		}
+	}
+	if len(c.errs) > 0 || headless(s) && len(s.Spec.Selector) == 0 { // it may have any
+		return
+	}
+	if *policy == corev1.IPFamilyPolicyRequireDualStack {
+		c.add(field.Invalid(at, policy, "this cluster is not configured for dual-stack services"))
+	}
+	for i, family := range s.Spec.IPFamilies {
+		if family != o.family() {
+			c.add(field.Invalid(spec.Child("ipFamilies").Index(i), family, "not configured on this cluster"))
+		}
+	}
+}
+
+// keptIPs checks that a service keeps its addresses, but for a second one.
+func (c *check) keptIPs(s, old *corev1.Service) {
+	if !hasIP(s) || !hasIP(old) || headless(s) && headless(old) {
+		return
+	}
+	now, was, at := s.Spec.ClusterIPs, old.Spec.ClusterIPs, field.NewPath("spec", "clusterIPs")
+	if len(now) == 0 && len(was) > 0 {
+		c.add(field.Invalid(at.Index(0), now, "primary clusterIP can not be unset"))
+	}
+	for i := range min(len(now), len(was)) {
+		if now[i] != was[i] && (i == 0 || len(now) == len(was)) {
+			c.add(field.Invalid(at.Index(i), now, "may not change once set"))
+		}
+	}
+	if len(now) == 1 && len(was) > 1 {
+		c.released(s, "clusterIP")
+	}
+}
+
+func (c *check) released(s *corev1.Service, what string) {
+	if p := s.Spec.IPFamilyPolicy; p == nil || *p != corev1.IPFamilyPolicySingleStack {
+		c.add(field.Invalid(field.NewPath("spec", "ipFamilyPolicy"), p, "must be set to 'SingleStack' when releasing the secondary "+what))
+	}
+}
+
+func (c *check) keptFamilies(s, old *corev1.Service) {
+	if !hasIP(s) || !hasIP(old) || headless(s) || headless(old) {
+		return
+	}
+	now, was, at := s.Spec.IPFamilies, old.Spec.IPFamilies, field.NewPath("spec", "ipFamilies").Index(0)
+	for i := range min(len(now), len(was)) {
+		switch {
+		case now[i] == was[i]:
+		case len(now) == len(was):
+			c.add(field.Invalid(at, now, "may not change once set"))
+		case i == 0:
+			c.add(field.Invalid(at, s.Spec.ClusterIPs, "may not change once set"))
+		}
+	}
+	if len(now) == 1 && len(was) > 1 {
+		c.released(s, "ipFamily")
+	}
+}
+
+func (c *check) balancerClass(s *corev1.Service, at *field.Path) {
+	switch class := s.Spec.LoadBalancerClass; {
+	case class == nil:
+	case isBalanced(s):
+		c.qualified(at, *class)
+	default:
+		c.add(field.Forbidden(at, "may only be used when `type` is 'LoadBalancer'"))
+	}
+}
+
+// service checks what a service says besides its addresses.
+func (c *check) service(s, old *corev1.Service) {
+	spec := field.NewPath("spec")
+	annotations := field.NewPath("metadata", "annotations")
+	hints, given := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]
+	if mode, ok := s.Annotations[corev1.AnnotationTopologyMode]; ok && given && mode != hints {
+		c.add(field.Invalid(annotations.Key(corev1.AnnotationTopologyMode), mode, fmt.Sprintf("must match annotations[%s] when both are specified", corev1.DeprecatedAnnotationTopologyAwareHints)))
+	}
+	if len(s.Spec.Ports) == 0 && !headless(s) && hasIP(s) {
+		c.add(field.Required(spec.Child("ports"), ""))
+	}
+	switch {
+	case hasNodePorts(s):
+		if headless(s) {
+			c.add(field.Invalid(spec.Child("clusterIPs").Index(0), corev1.ClusterIPNone, "may not be set to 'None' for "+string(s.Spec.Type)+" services"))
+		}
+	case !hasIP(s):
+		c.forbid(len(s.Spec.ClusterIPs) > 0, spec.Child("clusterIPs"), "may not be set for ExternalName services")
+		c.forbid(len(s.Spec.IPFamilies) > 0, spec.Child("ipFamilies"), "may not be set for ExternalName services")
+		c.forbid(s.Spec.IPFamilyPolicy != nil, spec.Child("ipFamilyPolicy"), "may not be set for ExternalName services")
+		if name := strings.TrimSuffix(s.Spec.ExternalName, "."); c.required(spec.Child("externalName"), name) {
+			c.subdomain(spec.Child("externalName"), name)
+		}
+	}
+	for i := range s.Spec.Ports {
+		c.servicePort(s.Spec.Ports, i, spec.Child("ports").Index(i))
+	}
+	c.add(metavalidation.ValidateLabels(s.Spec.Selector, spec.Child("selector"))...)
+	c.add(oneOf(spec.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)...)
+	if s.Spec.SessionAffinity == corev1.ServiceAffinityClientIP {
+		if n := s.Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds; *n <= 0 || *n > maxAffinitySeconds {
+			c.add(field.Invalid(spec.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"), n, fmt.Sprintf("must be greater than 0 and less than %d", maxAffinitySeconds)))
+		}
+	}
+	var before corev1.Service
+	if old != nil {
+		before = *old
+	}
+	c.clusterIPs(s, old)
+	for i, ip := range s.Spec.ExternalIPs {
+		at := spec.Child("externalIPs").Index(i)
+		if c.ip(at, ip, before.Spec.ExternalIPs) {
+			if netutils.ParseIPSloppy(ip).IsLoopback() {
+				c.add(field.Invalid(at, ip, "may not be in the loopback range (127.0.0.0/8, ::1/128)"))
+			}
+			c.endpointIP(at, ip)
+		}
+	}
+	c.add(oneOf(spec.Child("type"), s.Spec.Type, corev1.ServiceTypeClusterIP, corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
+	c.samePorts(s, spec.Child("ports"))
+	c.sourceRanges(s, &before, spec.Child("LoadBalancerSourceRanges"), annotations.Key(corev1.AnnotationLoadBalancerSourceRangesKey))
+	c.forbid(s.Spec.AllocateLoadBalancerNodePorts != nil && !isBalanced(s), spec.Child("allocateLoadBalancerNodePorts"), "may only be used when `type` is 'LoadBalancer'")
+	c.balancerClass(s, spec.Child("loadBalancerClass"))
+	c.traffic(s, spec)
+}
+
+func (c *check) servicePort(all []corev1.ServicePort, i int, at *field.Path) {
+	p := &all[i]
+	switch {
+	case p.Name == "" && len(all) > 1:
+		c.add(field.Required(at.Child("name"), ""))
+	case p.Name != "":
+		c.label(at.Child("name"), p.Name)
+		if slices.ContainsFunc(all[:i], func(other corev1.ServicePort) bool { return other.Name == p.Name }) {
+			c.add(field.Duplicate(at.Child("name"), p.Name))
+		}
+	}
+	c.texts(at.Child("port"), p.Port, validation.IsValidPortNum(int(p.Port)))
+	c.add(validateProtocol(p.Protocol, at.Child("protocol"))...)
+	c.add(validatePortOrName(p.TargetPort, at.Child("targetPort"))...)
+	if p.AppProtocol != nil {
+		c.qualified(at.Child("appProtocol"), *p.AppProtocol)
+	}
+}
+
+// samePorts refuses ports of nodes where a service of the type has none, and ports that are there twice.
+func (c *check) samePorts(s *corev1.Service, at *field.Path) {
+	for i, p := range s.Spec.Ports {
+		c.forbid(p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeClusterIP, at.Index(i).Child("nodePort"), "may not be used when `type` is 'ClusterIP'")
+	}
+	twice := func(i int, same func(a, b *corev1.ServicePort) bool) bool {
+		return slices.ContainsFunc(s.Spec.Ports[:i], func(other corev1.ServicePort) bool {
+			return other.Protocol == s.Spec.Ports[i].Protocol && same(&other, &s.Spec.Ports[i])
+		})
+	}
+	for i, p := range s.Spec.Ports {
+		if p.NodePort != 0 && twice(i, func(a, b *corev1.ServicePort) bool { return a.NodePort == b.NodePort }) {
+			c.add(field.Duplicate(at.Index(i).Child("nodePort"), p.NodePort))
+		}
+	}
+	for i, p := range s.Spec.Ports {
+		if twice(i, func(a, b *corev1.ServicePort) bool { return a.Port == b.Port }) {
+			c.add(field.Duplicate(at.Index(i), untagged{corev1.ServicePort{Protocol: p.Protocol, Port: p.Port}}))
+		}
+	}
+}
+
+// sourceRanges checks from where a load balancer takes connections, in the field or the older annotation.
+func (c *check) sourceRanges(s, old *corev1.Service, at, annotation *field.Path) {
+	const balanced = "may only be used when `type` is 'LoadBalancer'"
+	if len(s.Spec.LoadBalancerSourceRanges) > 0 {
+		c.forbid(!isBalanced(s), at, balanced)
+		before := slices.Clone(old.Spec.LoadBalancerSourceRanges)
+		for i := range before {
+			before[i] = strings.TrimSpace(before[i])
+		}
+		for i, r := range s.Spec.LoadBalancerSourceRanges {
+			c.cidr(at.Index(i), strings.TrimSpace(r), before)
+		}
+		return
+	}
+	text, ok := s.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]
+	if !ok {
+		return
+	}
+	c.forbid(!isBalanced(s), annotation, balanced)
+	was, had := old.Annotations[corev1.AnnotationLoadBalancerSourceRangesKey]
+	if text = strings.TrimSpace(text); text == "" || had && was == text {
+		return
+	}
+	for r := range strings.SplitSeq(text, ",") {
+		c.cidr(annotation, strings.TrimSpace(r), nil)
+	}
+}
+
+// traffic checks where traffic for a service goes.
+func (c *check) traffic(s *corev1.Service, spec *field.Path) {
+	at, policy := spec.Child("externalTrafficPolicy"), s.Spec.ExternalTrafficPolicy
+	switch {
+	case isOutside(s):
+		c.add(oneOf(at, policy, corev1.ServiceExternalTrafficPolicyCluster, corev1.ServiceExternalTrafficPolicyLocal)...)
+	case policy != "":
+		c.add(field.Invalid(at, policy, "may only be set for externally-accessible services"))
+	}
+	at = spec.Child("healthCheckNodePort")
+	switch port := s.Spec.HealthCheckNodePort; {
+	case port != 0 && !hasHealthPort(s):
+		c.add(field.Invalid(at, port, "may only be set when `type` is 'LoadBalancer' and `externalTrafficPolicy` is 'Local'"))
+	case port != 0:
+		c.texts(at, port, validation.IsValidPortNum(int(port)))
+	}
+	among(c, spec.Child("internalTrafficPolicy"), s.Spec.InternalTrafficPolicy, corev1.ServiceInternalTrafficPolicyCluster, corev1.ServiceInternalTrafficPolicyLocal)
+	among(c, spec.Child("trafficDistribution"), s.Spec.TrafficDistribution, corev1.ServiceTrafficDistributionPreferClose, corev1.ServiceTrafficDistributionPreferSameZone,
+		corev1.ServiceTrafficDistributionPreferSameNode)
+}
+
+func validateServiceStatus(s, old *corev1.Service) field.ErrorList {
+	c, at := &check{}, field.NewPath("status", "loadBalancer", "ingress")
+	all := s.Status.LoadBalancer.Ingress
+	if !isBalanced(s) && len(all) > 0 {
+		c.add(field.Forbidden(at, "may only be used when `spec.type` is 'LoadBalancer'"))
+		return c.errs
+	}
+	var before []string
+	for _, in := range old.Status.LoadBalancer.Ingress {
+		if in.IP != "" {
+			before = append(before, in.IP)
+		}
+	}
+	for i, in := range all {
+		at := at.Index(i)
+		if in.IP != "" {
+			c.ip(at.Child("ip"), in.IP, before)
+		}
+		switch {
+		case in.IPMode == nil && in.IP != "":
+			c.add(field.Required(at.Child("ipMode"), "must be specified when `ip` is set"))
+		case in.IPMode != nil && in.IP == "":
+			c.add(field.Forbidden(at.Child("ipMode"), "may not be specified when `ip` is not set"))
+		default:
+			among(c, at.Child("ipMode"), in.IPMode, corev1.LoadBalancerIPModeProxy, corev1.LoadBalancerIPModeVIP)
+		}
+		c.hostname(at.Child("hostname"), in.Hostname)
+	}
+	return c.errs
+}
+
+// hostname checks the name under which a load balancer is reached, if it has one.
+func (c *check) hostname(at *field.Path, name string) {
+	if name == "" {
+		return
+	}
+	c.subdomain(at, name)
+	if netutils.ParseIPSloppy(name) != nil {
+		c.add(field.Invalid(at, name, "must be a DNS name, not an IP address"))
+	}
+}
+
+func warnService(s, _ *corev1.Service) (texts []string) {
+	if _, ok := s.Annotations[corev1.DeprecatedAnnotationTopologyAwareHints]; ok {
+		texts = append(texts, fmt.Sprintf("annotation %s is deprecated, please use %s instead", corev1.DeprecatedAnnotationTopologyAwareHints, corev1.AnnotationTopologyMode))
+	}
+	spec, named := field.NewPath("spec"), !hasIP(s)
+	none := s.Spec.Type == corev1.ServiceTypeClusterIP && s.Spec.ClusterIP == corev1.ClusterIPNone
+	if s.Spec.ClusterIP != "" && s.Spec.ClusterIP != corev1.ClusterIPNone {
+		for i, ip := range s.Spec.ClusterIPs {
+			texts = append(texts, validation.GetWarningsForIP(spec.Child("clusterIPs").Index(i), ip)...)
+		}
+	}
+	warn := func(is bool, text string) {
+		if is {
+			texts = append(texts, text)
+		}
+	}
+	warn(none && s.Spec.LoadBalancerIP != "", "spec.loadBalancerIP is ignored for headless services")
+	warn(none && len(s.Spec.ExternalIPs) > 0, "spec.externalIPs is ignored for headless services")
+	warn(none && s.Spec.SessionAffinity != corev1.ServiceAffinityNone, "spec.SessionAffinity is ignored for headless services")
+	for i, ip := range s.Spec.ExternalIPs {
+		texts = append(texts, validation.GetWarningsForIP(spec.Child("externalIPs").Index(i), ip)...)
+	}
+	warn(len(s.Spec.ExternalIPs) > 0 && !none && !named, "spec.externalIPs is deprecated and may no longer be implemented in some clusters")
+	if s.Spec.LoadBalancerIP != "" {
+		texts = append(texts, validation.GetWarningsForIP(spec.Child("loadBalancerIP"), s.Spec.LoadBalancerIP)...)
+	}
+	for i, r := range s.Spec.LoadBalancerSourceRanges {
+		texts = append(texts, validation.GetWarningsForCIDR(spec.Child("loadBalancerSourceRanges").Index(i), r)...)
+	}
+	warn(named && len(s.Spec.ExternalIPs) > 0, `spec.externalIPs is ignored when spec.type is "ExternalName"`)
+	warn(!named && s.Spec.ExternalName != "", `spec.externalName is ignored when spec.type is not "ExternalName"`)
+	if d := s.Spec.TrafficDistribution; d != nil && *d == corev1.ServiceTrafficDistributionPreferClose {
+		texts = append(texts, `spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"`)
+	}
+	return texts
+}
+
+func validateEndpoints(e, old *corev1.Endpoints) field.ErrorList {
+	if old != nil && equality.Semantic.DeepEqual(e.Subsets, old.Subsets) {
+		return nil // older versions took more
+	}
+	c := &check{}
+	for i, s := range e.Subsets {
+		at := field.NewPath("subsets").Index(i)
+		if len(s.Addresses)+len(s.NotReadyAddresses) == 0 {
+			c.add(field.Required(at, "must specify `addresses` or `notReadyAddresses`"))
+		}
+		for j := range s.Addresses {
+			c.endpointAddress(&s.Addresses[j], at.Child("addresses").Index(j))
+		}
+		for j := range s.NotReadyAddresses {
+			c.endpointAddress(&s.NotReadyAddresses[j], at.Child("notReadyAddresses").Index(j))
+		}
+		for j, p := range s.Ports {
+			at := at.Child("ports").Index(j)
+			switch {
+			case p.Name != "":
+				c.label(at.Child("name"), p.Name)
+			case len(s.Ports) > 1:
+				c.add(field.Required(at.Child("name"), ""))
+			}
+			c.texts(at.Child("port"), p.Port, validation.IsValidPortNum(int(p.Port)))
+			c.add(validateProtocol(p.Protocol, at.Child("protocol"))...)
+			if p.AppProtocol != nil {
+				c.qualified(at.Child("appProtocol"), *p.AppProtocol)
+			}
+		}
+	}
+	return c.errs
+}
+
+func (c *check) endpointAddress(a *corev1.EndpointAddress, at *field.Path) {
+	c.ip(at.Child("ip"), a.IP, nil)
+	if a.Hostname != "" {
+		c.label(at.Child("hostname"), a.Hostname)
+	}
+	if a.NodeName != nil {
+		c.subdomain(at.Child("nodeName"), *a.NodeName)
+	}
+	c.endpointIP(at.Child("ip"), a.IP)
+}
+
+// endpointsController is who makes Endpoints whose addresses nobody needs to look at.
+const endpointsController = "endpoint-controller"
+
+func warnEndpoints(e, _ *corev1.Endpoints) (texts []string) {
+	if e.Labels["endpoints.kubernetes.io/managed-by"] == endpointsController {
+		return nil
+	}
+	for i, s := range e.Subsets {
+		for _, group := range []struct {
+			name string
+			all  []corev1.EndpointAddress
+		}{{"addresses", s.Addresses}, {"notReadyAddresses", s.NotReadyAddresses}} {
+			for j, a := range group.all {
+				texts = append(texts, validation.GetWarningsForIP(field.NewPath("subsets").Index(i).Child(group.name).Index(j).Child("ip"), a.IP)...)
+			}
+		}
+	}
+	return texts
+}
+
+// countSlice counts the changes of a slice, of which labels are some.
+func countSlice(s, old *discoveryv1.EndpointSlice) int64 {
+	switch {
+	case old == nil:
+		return 1
+	case equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) && equality.Semantic.DeepEqual(s.Ports, old.Ports) && s.AddressType == old.AddressType &&
+		equality.Semantic.DeepEqual(s.Labels, old.Labels):
+		return old.Generation
+	}
+	return old.Generation + 1
+}
+
+// prepareEndpointSlice drops what this version of slices no longer takes.
+func prepareEndpointSlice(s, old *discoveryv1.EndpointSlice, _ string) {
+	if old != nil && equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+		return
+	}
+	for i := range s.Endpoints {
+		s.Endpoints[i].DeprecatedTopology = nil
+	}
+}
+
+func validateEndpointSlice(s, old *discoveryv1.EndpointSlice) field.ErrorList {
+	c, kind := &check{}, field.NewPath("addressType")
+	immutable := old != nil && s.AddressType != old.AddressType
+	known := []discoveryv1.AddressType{discoveryv1.AddressTypeFQDN, discoveryv1.AddressTypeIPv4, discoveryv1.AddressTypeIPv6}
+	if immutable && s.AddressType != "" {
+		among(c, kind, &s.AddressType, known...)
+	}
+	c.slicePorts(s.Ports, field.NewPath("ports"))
+	if old == nil || !equality.Semantic.DeepEqual(s.Endpoints, old.Endpoints) {
+		c.endpoints(s, field.NewPath("endpoints"))
+	}
+	// What Kubernetes says by declaration comes last.
+	switch {
+	case s.AddressType == "":
+		c.add(field.Required(kind, ""))
+	case !immutable:
+		among(c, kind, &s.AddressType, known...)
+	}
+	if immutable {
+		c.add(field.Invalid(kind, nil, "field is immutable"))
+	}
+	for i, e := range s.Endpoints {
+		at := field.NewPath("endpoints").Index(i).Child("addresses")
+		switch {
+		case old != nil && slices.ContainsFunc(old.Endpoints, func(was discoveryv1.Endpoint) bool { return equality.Semantic.DeepEqual(e, was) }):
+		case len(e.Addresses) == 0:
+			c.add(field.Required(at, ""))
+		case len(e.Addresses) > maxEndpointAddresses:
+			c.add(field.TooMany(at, len(e.Addresses), maxEndpointAddresses))
+		}
+	}
+	return c.errs
+}
+
+func (c *check) slicePorts(ports []discoveryv1.EndpointPort, at *field.Path) {
+	if len(ports) > maxSlicePorts {
+		c.add(field.TooMany(at, len(ports), maxSlicePorts))
+		return
+	}
+	names := sets.New[string]()
+	for i := range ports {
+		p, at := &ports[i], at.Index(i)
+		if *p.Name != "" {
+			c.label(at.Child("name"), *p.Name)
+		}
+		if names.Has(*p.Name) {
+			c.add(field.Duplicate(at.Child("name"), p.Name))
+		}
+		names.Insert(*p.Name)
+		among(c, at.Child("protocol"), p.Protocol, corev1.ProtocolSCTP, corev1.ProtocolTCP, corev1.ProtocolUDP)
+		if p.AppProtocol != nil {
+			c.qualified(at.Child("appProtocol"), *p.AppProtocol)
+		}
+	}
+}
+
+func (c *check) endpoints(s *discoveryv1.EndpointSlice, at *field.Path) {
+	if len(s.Endpoints) > maxSliceEndpoints {
+		c.add(field.TooMany(at, len(s.Endpoints), maxSliceEndpoints))
+		return
+	}
+	for i := range s.Endpoints {
+		e, at := &s.Endpoints[i], at.Index(i)
+		for j, address := range e.Addresses {
+			c.sliceAddress(s.AddressType, address, at.Child("addresses"), j)
+		}
+		if e.NodeName != nil {
+			c.subdomain(at.Child("nodeName"), *e.NodeName)
+		}
+		if len(e.DeprecatedTopology) > maxTopologyLabels {
+			c.add(field.TooMany(at.Child("deprecatedTopology"), len(e.DeprecatedTopology), maxTopologyLabels))
+		}
+		c.add(metavalidation.ValidateLabels(e.DeprecatedTopology, at.Child("deprecatedTopology"))...)
+		if e.Hostname != nil {
+			c.label(at.Child("hostname"), *e.Hostname)
+		}
+		if e.Hints != nil {
+			c.hints(e.Hints, at.Child("hints"))
+		}
+	}
+}
+
+func (c *check) sliceAddress(kind discoveryv1.AddressType, address string, at *field.Path, i int) {
+	switch kind {
+	case discoveryv1.AddressTypeIPv4:
+		if c.ip(at.Index(i), address, nil) {
+			if !netutils.IsIPv4String(address) {
+				c.add(field.Invalid(at, address, "must be an IPv4 address"))
+			}
+			c.endpointIP(at.Index(i), address)
+		}
+	case discoveryv1.AddressTypeIPv6:
+		errs := validation.IsValidIP(at.Index(i), address)
+		if c.add(errs...); len(errs) == 0 {
+			if !netutils.IsIPv6String(address) {
+				c.add(field.Invalid(at, address, "must be an IPv6 address"))
+			}
+			c.endpointIP(at.Index(i), address)
+		}
+	case discoveryv1.AddressTypeFQDN:
+		c.add(validation.IsFullyQualifiedDomainName(at.Index(i), address)...)
+	}
+}
+
+func (c *check) hints(h *discoveryv1.EndpointHints, at *field.Path) {
+	if len(h.ForZones) > maxHints {
+		c.add(field.TooMany(at.Child("forZones"), len(h.ForZones), maxHints))
+		return
+	}
+	for i, zone := range h.ForZones {
+		at := at.Child("forZones").Index(i).Child("name")
+		if slices.Contains(h.ForZones[:i], zone) {
+			c.add(field.Duplicate(at, zone.Name))
+		}
+		c.texts(at, zone.Name, validation.IsValidLabelValue(zone.Name))
+	}
+	if len(h.ForNodes) > maxHints {
+		c.add(field.TooMany(at.Child("forNodes"), len(h.ForNodes), maxHints))
+		return
+	}
+	for i, node := range h.ForNodes {
+		at := at.Child("forNodes").Index(i).Child("name")
+		if slices.Contains(h.ForNodes[:i], node) {
+			c.add(field.Duplicate(at, node.Name))
+		}
+		c.subdomain(at, node.Name)
+	}
+}
+
+func warnEndpointSlice(s, old *discoveryv1.EndpointSlice) (texts []string) {
+	if old == nil && s.AddressType == discoveryv1.AddressTypeFQDN {
+		texts = append(texts, "spec.addressType: FQDN endpoints are deprecated")
+	}
+	switch s.Labels[discoveryv1.LabelManagedBy] {
+	case "endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io":
+		return texts
+	}
+	for i, e := range s.Endpoints {
+		for j, address := range e.Addresses {
+			texts = append(texts, validation.GetWarningsForIP(field.NewPath("endpoints").Index(i).Child("addresses").Index(j), address)...)
+		}
+	}
+	return texts
+}
