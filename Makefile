@@ -13,7 +13,7 @@ RUNS      ?= 3
 # One of so many cases is sent. It has no divisor in common with the verbs, widths and elements, so that all of them come.
 WIDTH     ?= 7
 BIN       ?= bin
-# Where upstream's programs are, and which scenarios of the differential are meant; empty for all.
+# Where upstream's programs are, and which scenarios of the differential or which suites are meant; empty for all.
 ORACLE    ?= bin/oracle
 ONLY      ?=
 # The peer says the version of Kubernetes that its module is of: v0.37.2 is that of 1.37.2.
@@ -145,8 +145,8 @@ aggregation: peer ## run upstream's sample-apiserver behind the server, as an ag
 	$(GO) -C conformance/aggregation vet ./... && $(GO) -C conformance/aggregation test -count 1 -v ./...
 
 .PHONY: suites
-suites: ## run controller-runtime's tests and those of others, which use envtest, against the server; CI runs the quick ones
-	$(GO) -C conformance test -count 1 -timeout 3h -v ./suites -args -all
+suites: ## run the tests of controller-runtime and of nine others, which use envtest, against the server and, where ORACLE has upstream's programs, against these too: the table of docs/testing.md. ONLY=karpenter picks; CI runs a few
+	$(GO) -C conformance test -count 1 -timeout 3h -v ./suites -args -all -only '$(ONLY)' $(if $(wildcard $(ORACLE)/kube-apiserver),-pair $(abspath $(ORACLE)))
 
 # What upstream's programs don't bring: kubectl, kwok, and what nodes and pods of kwok's go through.
 KWOK_STAGES = $(shell $(GO) -C conformance/kwok list -m -f '{{.Dir}}' sigs.k8s.io/kwok)/kustomize/stage

@@ -107,16 +107,38 @@ type result struct {
 	ran    int
 	failed []string // names of specs and tests
 	output []byte
+	took   time.Duration // without what fails being tried again
 }
 
-// test runs the package's tests. What fails is tried once more, because many specs have a second for what a busy machine may take
-// longer for.
-func (c checkout) test(t *testing.T, dir string) result {
+// suite is a package's test program.
+type suite struct {
+	dir     string // of its source, in which it runs
+	program string
+	ginkgo  bool
+}
+
+// build compiles a package's tests.
+func (c checkout) build(t *testing.T, dir string) *suite {
 	t.Helper()
-	if c.usesGinkgo(t, dir) {
-		return c.goTest(t, dir, "-ginkgo.no-color", "-ginkgo.flake-attempts=2")
+	s := &suite{dir: filepath.Join(c.dir, dir), program: filepath.Join(t.TempDir(), "suite.test")}
+	cmd := exec.Command("go", "test", "-c", "-o", s.program, "./"+dir)
+	cmd.Dir = c.dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOTMPDIR="+os.TempDir())
+	if output, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, output)
 	}
-	r := c.goTest(t, dir)
+	s.ginkgo = s.usesGinkgo(t)
+	return s
+}
+
+// test runs the tests with the programs of a directory. What fails is tried once more, because many specs have a second for what a
+// busy machine may take longer for.
+func (s *suite) test(t *testing.T, assets string) result {
+	t.Helper()
+	if s.ginkgo {
+		return s.run(t, assets, "-ginkgo.no-color", "-ginkgo.flake-attempts=2")
+	}
+	r := s.run(t, assets)
 	if len(r.failed) == 0 {
 		return r
 	}
@@ -125,23 +147,25 @@ func (c checkout) test(t *testing.T, dir string) result {
 		parent, _, _ := strings.Cut(name, "/")
 		top = append(top, parent)
 	}
-	again := c.goTest(t, dir, "-run", "^("+strings.Join(top, "|")+")$")
+	again := s.run(t, assets, "-test.run", "^("+strings.Join(top, "|")+")$")
 	r.failed = slices.DeleteFunc(r.failed, func(name string) bool { return !slices.Contains(again.failed, name) })
 	return r
 }
 
-// goTest runs `go test` once, with further arguments.
-func (c checkout) goTest(t *testing.T, dir string, further ...string) result {
+// run runs the program once, with further arguments.
+func (s *suite) run(t *testing.T, assets string, further ...string) result {
 	t.Helper()
 	temporary := t.TempDir()
-	cmd := exec.Command("go", append([]string{"test", "-count", "1", "-timeout", "20m", "-json", "./" + dir}, further...)...)
-	cmd.Dir = c.dir
-	cmd.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+assets, "GOFLAGS=-mod=mod", "GOTMPDIR="+os.TempDir(), "TMPDIR="+temporary, "APISERVER_LITE_EXIT_WITH_PARENT=true")
+	cmd := exec.Command("go", append([]string{"tool", "test2json", "-t", s.program, "-test.v=test2json", "-test.timeout=1h"}, further...)...)
+	cmd.Dir = s.dir
+	cmd.Env = append(os.Environ(), "KUBEBUILDER_ASSETS="+assets, "GOFLAGS=-mod=mod", "TMPDIR="+temporary, "APISERVER_LITE_EXIT_WITH_PARENT=true")
+	began := time.Now()
 	output, err := cmd.Output()
 	r, parseErr := parse(output)
 	if parseErr != nil {
 		t.Fatal(parseErr)
 	}
+	r.took = time.Since(began)
 	if err != nil && len(r.failed) == 0 {
 		t.Fatalf("%v: %v\n%s", cmd, err, r.tail())
 	}
@@ -171,8 +195,8 @@ func checkLeft(t *testing.T, dir string) {
 	}
 }
 
-func (c checkout) usesGinkgo(t *testing.T, dir string) bool {
-	files, err := filepath.Glob(filepath.Join(c.dir, dir, "*_test.go"))
+func (s *suite) usesGinkgo(t *testing.T) bool {
+	files, err := filepath.Glob(filepath.Join(s.dir, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
