@@ -3,7 +3,9 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -69,19 +71,21 @@ func (w *write) encodeAnswer(answer any) ([]byte, error) {
 // readSent decodes what was sent to a subresource.
 func (w *write) readSent(part *Subresource, body []byte) (any, error) {
 	into := part.New()
-	apiVersion, kind := part.Kind.GroupVersion().String(), part.Kind.Kind
-	doc, tree, err := object.ParseObject(body)
-	if err != nil {
-		return nil, badBody(err)
-	}
-	if v, k := tree["apiVersion"], tree["kind"]; v != nil && v != apiVersion || k != nil && k != kind {
-		return nil, badRequest("%s takes %s %s, not %v %v", part.Name, apiVersion, kind, v, k)
-	}
-	complaints, err := decodeTyped(&doc, into)
+	doc, of, err := w.res.registry.parseKind(body, part.Kind)
 	if err != nil {
 		return nil, err
 	}
-	return into, w.complain(complaints)
+	complaints, err := decodeTyped(&doc, into)
+	if u := (*undecoded)(nil); errors.As(err, &u) {
+		return nil, unhandledAs(part.Kind.Kind, of, u.cause)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := w.complain(complaints); err != nil {
+		return nil, unhandledAs(part.Kind.Kind, of, err.Error())
+	}
+	return into, nil
 }
 
 // admitSent asks the hooks for all resources about what was sent to a subresource, and returns it as they leave it. To them
@@ -120,7 +124,7 @@ func (w *write) admitSent(ctx context.Context, part *Subresource, sent any) (any
 
 // Done is the answer to an Action that has nothing else to say.
 func Done() *metav1.Status {
-	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
+	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess, Code: http.StatusCreated}
 }
 
 // Get returns the action's object as etcd has it, which is the caller's. The error is storage.ErrNotFound if there is none,

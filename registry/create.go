@@ -45,18 +45,18 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 
 // forward posts an object to the subresource that its kind stands for.
 func (e *Endpoint) forward(ctx context.Context, r *Request) (Result, error) {
-	_, tree, err := object.ParseObject(r.Body)
+	doc, _, err := e.res.registry.parseKind(r.Body, e.kind())
 	if err != nil {
-		return Result{}, badBody(err)
+		return Result{}, err
 	}
 	f := e.typed.Forward
 	to := e.res.registry.Catalog().Kind(f.APIVersion, f.Kind)
-	name, _ := object.Map(tree["metadata"])["name"].(string)
+	name, _ := object.Map(object.Map(doc.Tree)["metadata"])["name"].(string)
 	switch {
 	case to == nil: // the program has a type of its own in its place
 		return Result{}, errNotServed()
 	case name == "":
-		return Result{}, badRequest("metadata.name is required: it names the %s", to.Singular)
+		return Result{}, badRequest("Name parameter required.")
 	}
 	on := *r
 	on.Name, on.Subresource = name, f.Subresource

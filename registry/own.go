@@ -342,7 +342,7 @@ func AmendManaged[T any, P Pointer[T]](ctx context.Context, e *Endpoint, m Manag
 			if err := through[T, P](next, change); err != nil {
 				return outcome{}, err
 			}
-			w.raiseGeneration(next, prev)
+			w.raiseGeneration(next, prev, whole)
 			return w.unchecked(ctx, next, prev)
 		}
 	})

@@ -44,6 +44,9 @@ func unforeseen(message string) error {
 	}}
 }
 
+// Unforeseen is what Kubernetes answers to an error that it has no Status for: 500 without a reason, with the message.
+func Unforeseen(message string) error { return unforeseen(message) }
+
 // badVersion refuses a resourceVersion that isn't a number. Only lists know that it's the client's mistake.
 func badVersion(text string, err error, list bool) error {
 	cause := field.Invalid(field.NewPath("resourceVersion"), clip.Text(text), clip.Text(err.Error())).Error()
@@ -162,8 +165,13 @@ func (e *Endpoint) unrecognized(body []byte, err error) error {
 
 // unrecognizedFor refuses a body that has no version and no kind for a cause.
 func (e *Endpoint) unrecognizedFor(body []byte, cause string) error {
+	return unrecognizedAs(e.Kind, body, cause)
+}
+
+// unrecognizedAs refuses a body that should be of a kind.
+func unrecognizedAs(kind string, body []byte, cause string) error {
 	return &undecoded{cause: cause, StatusError: apierrors.NewBadRequest(fmt.Sprintf(
-		"the object provided is unrecognized (must be of type %s): %s (%s)", e.Kind, cause, summaryOf(body)))}
+		"the object provided is unrecognized (must be of type %s): %s (%s)", kind, cause, summaryOf(body)))}
 }
 
 // undecodable returns what the type's decoder says of a body that isn't a tree, as one with a number that is too large for any type; ""
@@ -214,8 +222,13 @@ func summaryOf(body []byte) string {
 
 // unhandled refuses a body that says that it's of a kind.
 func (e *Endpoint) unhandled(of runtimeschema.GroupVersionKind, cause string) error {
+	return unhandledAs(e.Kind, of, cause)
+}
+
+// unhandledAs refuses a body that should be of a kind, and says that it's of another.
+func unhandledAs(kind string, of runtimeschema.GroupVersionKind, cause string) error {
 	return &undecoded{cause: cause, StatusError: apierrors.NewBadRequest(fmt.Sprintf(
-		"%s in version %q cannot be handled as a %s: %s", clip.Text(of.Kind), clip.Text(of.Version), e.Kind, cause))}
+		"%s in version %q cannot be handled as a %s: %s", clip.Text(of.Kind), clip.Text(of.Version), kind, cause))}
 }
 
 // schemeOf is how Kubernetes calls the table of Go types that its answers name.
@@ -224,13 +237,17 @@ const schemeOf = "pkg/runtime/scheme.go:111"
 // checkGoType returns which kind a document says it's of; what it leaves out, the path says. It refuses kinds that aren't the
 // endpoint's.
 func (e *Endpoint) checkGoType(doc *object.Document) (runtimeschema.GroupVersionKind, error) {
-	want, body := e.kind(), doc.Text
-	if tree, ok := doc.Tree.(map[string]any); ok && says(tree, "apiVersion", e.apiVersion()) && says(tree, "kind", e.Kind) {
+	return e.res.registry.checkKind(doc, e.kind())
+}
+
+// checkKind returns which kind a document says it's of; what it leaves out, is as it's wanted. It refuses other kinds.
+func (r *Registry) checkKind(doc *object.Document, want runtimeschema.GroupVersionKind) (runtimeschema.GroupVersionKind, error) {
+	if tree, ok := doc.Tree.(map[string]any); ok && says(tree, "apiVersion", want.GroupVersion().String()) && says(tree, "kind", want.Kind) {
 		return want, nil
 	}
-	of, err := serializer.DefaultMetaFactory.Interpret(body)
+	of, err := serializer.DefaultMetaFactory.Interpret(doc.Text)
 	if err != nil {
-		return want, e.unrecognized(body, err)
+		return want, unrecognizedAs(want.Kind, doc.Text, clip.Text(err.Error()))
 	}
 	if of.Kind == "" {
 		of.Kind = want.Kind
@@ -242,10 +259,29 @@ func (e *Endpoint) checkGoType(doc *object.Document) (runtimeschema.GroupVersion
 		return want, nil
 	}
 	cause := fmt.Sprintf("no kind %q is registered for version %q in scheme %q", clip.Text(of.Kind), clip.Text(of.GroupVersion().String()), schemeOf)
-	if e.res.registry.knows(*of) && !separate[e.Group] {
-		cause = fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", of.Version, of.Kind, internalPackage(e.Group), e.Kind)
+	if r.knows(*of) && !separate[want.Group] {
+		cause = fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", of.Version, of.Kind, internalPackage(want.Group), want.Kind)
 	}
-	return *of, e.unhandled(*of, cause)
+	return *of, unhandledAs(want.Kind, *of, cause)
+}
+
+// parseKind parses a body that should be of a kind which isn't an endpoint's. of is what it says that it is.
+func (r *Registry) parseKind(body []byte, want runtimeschema.GroupVersionKind) (doc object.Document, of runtimeschema.GroupVersionKind, err error) {
+	if doc, err = object.Parse(body); err != nil {
+		cause := err.Error()
+		if d := (*object.DecodeError)(nil); errors.As(err, &d) {
+			cause = d.Cause
+		}
+		if _, theirs := serializer.DefaultMetaFactory.Interpret(body); theirs != nil {
+			cause = clip.Text(theirs.Error())
+		}
+		return doc, want, unrecognizedAs(want.Kind, body, cause)
+	}
+	if doc.Tree == nil { // null, which is an object without fields
+		doc, _ = object.Parse([]byte("{}"))
+	}
+	of, err = r.checkKind(&doc, want)
+	return doc, of, err
 }
 
 // says tells whether a member is absent, empty or what it should be.

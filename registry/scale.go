@@ -117,15 +117,17 @@ func scaleTable(s *autoscalingv1.Scale, k form.Key) *metav1.Table {
 			ObjectMeta: s.ObjectMeta,
 		}
 	}
+	name := form.NameColumn()
+	name.Format = "" // as there
 	describe := autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]
 	return &metav1.Table{
 		TypeMeta: metav1.TypeMeta{APIVersion: k.APIVersion(), Kind: string(form.Table)},
 		ListMeta: metav1.ListMeta{ResourceVersion: s.ResourceVersion},
 		ColumnDefinitions: []metav1.TableColumnDefinition{
-			form.NameColumn(),
+			name,
 			{Name: "Desired", Type: "integer", Description: describe},
 			{Name: "Available", Type: "integer", Description: autoscalingv1.ScaleStatus{}.SwaggerDoc()["replicas"]},
-			{Name: "Age", Type: "date", Description: form.Age().Description},
+			{Name: "Age", Type: "string", Description: form.Age().Description},
 		},
 		Rows: []metav1.TableRow{row},
 	}
@@ -204,6 +206,11 @@ func (w *write) putScale(ctx context.Context, body []byte) (Result, error) {
 // decodeScale decodes and checks a Scale. replicas is nil if it says nothing of them.
 func (w *write) decodeScale(body []byte) (s *autoscalingv1.Scale, replicas *int32, err error) {
 	s = &autoscalingv1.Scale{}
+	if w.GoType() {
+		if _, _, err := w.res.registry.parseKind(body, autoscalingv1.SchemeGroupVersion.WithKind("Scale")); err != nil {
+			return nil, nil, err
+		}
+	}
 	if err := badBody(object.Decode(body, s)); err != nil {
 		return nil, nil, err
 	}

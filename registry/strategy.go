@@ -22,6 +22,8 @@ type Strategy struct {
 	NoGeneration bool
 	// ReturnDeleted answers a DELETE that removes an object with the object. Otherwise the answer is a Status.
 	ReturnDeleted bool
+	// AnnotationsCount raises metadata.generation when annotations change, too.
+	AnnotationsCount bool
 	// MetaRules are what metadata must keep to besides what that of all objects must.
 	MetaRules MetaRules
 	// Resets are the fields, besides the status where that has its own subresource, that a write of the whole object leaves as

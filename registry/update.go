@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -221,8 +222,8 @@ func (w *write) selectPart(in, prev *object.Object) *object.Object {
 }
 
 // raiseGeneration adds one to metadata.generation if the object's content has changed: anything outside metadata, and
-// outside status where that has its own subresource.
-func (e *Endpoint) raiseGeneration(next, prev *object.Object) {
+// outside status where that has its own subresource. Where they count, a change of annotations raises it, too.
+func (e *Endpoint) raiseGeneration(next, prev *object.Object, subresource string) {
 	if t := e.typed; t != nil && t.Generation != nil && next.Meta.Generation == prev.Meta.Generation { // what the server writes itself isn't prepared
 		if obj, was, err := t.pair(next.Clone(), prev.Clone()); err == nil {
 			next.Meta.Generation = t.Generation(obj, was)
@@ -235,10 +236,13 @@ func (e *Endpoint) raiseGeneration(next, prev *object.Object) {
 	if e.has(status) {
 		except = status
 	}
-	if !object.SameContent(next, prev, except) {
+	if !object.SameContent(next, prev, except) || subresource == whole && e.typed != nil && e.typed.AnnotationsCount && !sameTexts(next.Meta.Annotations, prev.Meta.Annotations) {
 		next.Meta.Generation++
 	}
 }
+
+// sameTexts tells whether two maps have the same: none is as good as an empty one.
+func sameTexts(a, b map[string]string) bool { return len(a)+len(b) == 0 || maps.Equal(a, b) }
 
 // unheld tells whether an object is being deleted and nothing holds it any more.
 func (e *Endpoint) unheld(o *object.Object) (bool, error) {

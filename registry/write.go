@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
@@ -315,7 +317,11 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		errs = append(errs, more...)
 	}
 	errs = append(errs, w.validate(ctx, next, prev)...)
-	if err := invalid(w.groupKind(), next.Meta.Name, errs); err != nil {
+	about := w.groupKind()
+	if w.Subresource == scale && w.GoType() {
+		about = schema.GroupKind{Group: autoscalingv1.GroupName, Kind: "Scale"}
+	}
+	if err := invalid(about, next.Meta.Name, errs); err != nil {
 		return nil, err
 	}
 	if err := w.mayExpire(ctx, next, prev); err != nil {
@@ -335,7 +341,7 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	}
 	if prev != nil {
 		keepTimes(next, prev)
-		w.raiseGeneration(next, prev)
+		w.raiseGeneration(next, prev, w.Subresource)
 	}
 	raw, err := w.encode(ctx, next)
 	if len(next.Managed) > 0 && !w.applies && apierrors.IsRequestEntityTooLargeError(err) {

@@ -222,8 +222,8 @@ func TestPodTopologyLabels(t *testing.T) {
 	for _, name := range []string{"bound", "labelled"} {
 		s.PostYAML(namespaceDefault+"pods", "{metadata: {name: "+name+"}, spec: {"+spec+"}}")
 	}
-	s.PostYAML(namespaceDefault+"pods/bound/binding", "{target: {kind: Node, name: node}}")
-	s.PostYAML(namespaceDefault+"pods/labelled/binding", "{metadata: {labels: {x: z}}, target: {kind: Node, name: bare}}")
+	s.PostYAML(namespaceDefault+"pods/bound/binding", "{metadata: {name: bound}, target: {kind: Node, name: node}}")
+	s.PostYAML(namespaceDefault+"pods/labelled/binding", "{metadata: {name: labelled, labels: {x: z}}, target: {kind: Node, name: bare}}")
 	for name, want := range map[string]string{
 		"direct": "topology.kubernetes.io/region=r,topology.kubernetes.io/zone=z", "bound": "topology.kubernetes.io/region=r,topology.kubernetes.io/zone=z",
 		"bare": "", "nowhere": "", "labelled": "x=z",

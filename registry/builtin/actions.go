@@ -12,8 +12,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
@@ -23,23 +26,24 @@ import (
 // bind gives a pod its node: what a scheduler does.
 func bind(ctx context.Context, a *registry.Action) (any, error) {
 	b := a.Sent.(*corev1.Binding)
-	switch {
-	case b.Name != "" && b.Name != a.Name:
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the binding (%s) does not match the name on the URL (%s)", b.Name, a.Name))
-	case b.Target.Kind != "" && b.Target.Kind != "Node":
-		return nil, apierrors.NewBadRequest("the target of a binding must be a Node")
-	case b.Target.Name == "":
-		return nil, apierrors.NewBadRequest("the binding names no node: target.name is missing")
+	if b.Name != a.Name {
+		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
+	if errs := validatePodBinding(b); len(errs) > 0 { // which kube-apiserver has no Status for
+		return nil, registry.Unforeseen(errs.ToAggregate().Error())
+	}
+	conflict := func(why string) error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, a.Name, errors.New(why))
 	}
 	err := a.Change(ctx, func(obj registry.Typed) error {
 		p := obj.(*corev1.Pod)
 		switch {
 		case p.DeletionTimestamp != nil:
-			return a.Conflict("pod " + p.Name + " is being deleted, cannot be assigned to a host")
+			return conflict("pod " + p.Name + " is being deleted, cannot be assigned to a host")
 		case p.Spec.NodeName != "":
-			return a.Conflict("pod " + p.Name + " is already assigned to node \"" + p.Spec.NodeName + "\"")
+			return conflict("pod " + p.Name + " is already assigned to node \"" + p.Spec.NodeName + "\"")
 		case len(p.Spec.SchedulingGates) > 0:
-			return a.Conflict("pod " + p.Name + " has non-empty .spec.schedulingGates")
+			return conflict("pod " + p.Name + " has non-empty .spec.schedulingGates")
 		case b.UID != "" && b.UID != p.UID:
 			return a.Conflict("the pod has another uid")
 		case b.ResourceVersion != "" && b.ResourceVersion != p.ResourceVersion:
@@ -63,6 +67,22 @@ func bind(ctx context.Context, a *registry.Action) (any, error) {
 	return registry.Done(), err
 }
 
+// validatePodBinding checks which node a binding names.
+func validatePodBinding(b *corev1.Binding) (errs field.ErrorList) {
+	at := field.NewPath("target")
+	isNode := b.Target.Kind == "" || b.Target.Kind == "Node"
+	if !isNode {
+		errs = append(errs, field.NotSupported(at.Child("kind"), b.Target.Kind, []string{"Node", "<empty>"}))
+	}
+	switch {
+	case b.Target.Name == "":
+		errs = append(errs, field.Required(at.Child("name"), ""))
+	case isNode:
+		errs = append(errs, problems(at.Child("name"), b.Target.Name, validation.NameIsDNSSubdomain(b.Target.Name, false))...)
+	}
+	return errs
+}
+
 // schedule says in a pod's status that it has a node.
 func schedule(s *corev1.PodStatus) {
 	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}
@@ -78,7 +98,7 @@ func schedule(s *corev1.PodStatus) {
 // evict deletes a pod unless the budget that it counts in allows no more disruptions.
 func evict(ctx context.Context, a *registry.Action) (any, error) {
 	e := a.Sent.(*policyv1.Eviction)
-	if e.Name != "" && e.Name != a.Name {
+	if e.Name != a.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	options := e.DeleteOptions

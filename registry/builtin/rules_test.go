@@ -226,8 +226,8 @@ func TestParts(t *testing.T) {
 	const pods, budgets = "/api/v1/namespaces/default/pods", "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 	patch := []string{"Content-Type", "application/merge-patch+json"}
 	must(t, s, http.MethodPost, pods, `{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
-	must(t, s, http.MethodPost, pods+"/p/binding", `{"target":{"name":"n1"}}`, http.StatusCreated)
-	must(t, s, http.MethodPost, pods+"/p/binding", `{"target":{"name":"n2"}}`, http.StatusConflict)
+	must(t, s, http.MethodPost, pods+"/p/binding", `{"metadata":{"name":"p"},"target":{"name":"n1"}}`, http.StatusCreated)
+	must(t, s, http.MethodPost, pods+"/p/binding", `{"metadata":{"name":"p"},"target":{"name":"n2"}}`, http.StatusConflict)
 	list := parse(t, must(t, s, http.MethodGet, pods+"?fieldSelector=spec.nodeName%3Dn1,spec.hostNetwork%3Dfalse,status.phase!%3DRunning", "", http.StatusOK))
 	if items, _ := list["items"].([]any); len(items) != 1 {
 		t.Errorf("%d pods are on the node", len(items))
@@ -240,9 +240,9 @@ func TestParts(t *testing.T) {
 	}
 
 	must(t, s, http.MethodPost, budgets, `{"metadata":{"name":"b"},"spec":{"selector":{"matchLabels":{"a":"b"}}}}`, http.StatusCreated)
-	must(t, s, http.MethodPost, pods+"/p/eviction", `{}`, http.StatusTooManyRequests)
+	must(t, s, http.MethodPost, pods+"/p/eviction", `{"metadata":{"name":"p"}}`, http.StatusTooManyRequests)
 	must(t, s, http.MethodPatch, budgets+"/b/status", `{"status":{"disruptionsAllowed":1,"observedGeneration":1}}`, http.StatusOK, patch...)
-	must(t, s, http.MethodPost, pods+"/p/eviction", `{"deleteOptions":{"gracePeriodSeconds":0}}`, http.StatusCreated)
+	must(t, s, http.MethodPost, pods+"/p/eviction", `{"metadata":{"name":"p"},"deleteOptions":{"gracePeriodSeconds":0}}`, http.StatusCreated)
 	must(t, s, http.MethodGet, pods+"/p", "", http.StatusNotFound)
 	if b := parse(t, must(t, s, http.MethodGet, budgets+"/b", "", http.StatusOK)); at(b, "status.disruptionsAllowed") != 0.0 || at(b, "status.disruptedPods.p") == nil {
 		t.Errorf("the budget is %v", b)
@@ -301,7 +301,7 @@ func TestEvictionsOfUnready(t *testing.T) {
 		must(t, s, http.MethodPost, budgets, `{"metadata":{"name":"`+tc.name+`"},"spec":{"selector":{"matchLabels":{"n":"`+tc.name+`"}},"unhealthyPodEvictionPolicy":`+tc.policy+`}}`, http.StatusCreated)
 		must(t, s, http.MethodPatch, budgets+"/"+tc.name+"/status", `{"status":`+tc.status+`}`, http.StatusOK, patch...)
 		must(t, s, http.MethodPatch, budgets+"/"+tc.name+"/status", `{"status":{"observedGeneration":1}}`, http.StatusOK, patch...)
-		if code, text := do(s, http.MethodPost, pods+"/"+tc.name+"/eviction", `{}`); code != tc.code {
+		if code, text := do(s, http.MethodPost, pods+"/"+tc.name+"/eviction", `{"metadata":{"name":"`+tc.name+`"}}`); code != tc.code {
 			t.Errorf("%s: %d %s, want %d", tc.name, code, text, tc.code)
 		}
 	}
@@ -422,7 +422,7 @@ func TestBindings(t *testing.T) {
 	if items, _ := list["items"].([]any); len(items) != 3 {
 		t.Errorf("%d pods are on the node", len(items))
 	}
-	checkStatus(t, must(t, s, http.MethodPost, pods+"/a/eviction", `{}`, http.StatusCreated, "Content-Type", "application/json", "Accept", protobufType))
+	checkStatus(t, must(t, s, http.MethodPost, pods+"/a/eviction", `{"metadata":{"name":"a"}}`, http.StatusCreated, "Content-Type", "application/json", "Accept", protobufType))
 	token := must(t, s, http.MethodPost, "/api/v1/namespaces/default/serviceaccounts/default/token", `{}`, http.StatusCreated, "Content-Type", "application/json", "Accept", protobufType)
 	if e, err := kubeproto.Open([]byte(token)); err != nil || e.Kind != "TokenRequest" {
 		t.Errorf("a token is answered as %s, %v", e.Kind, err)

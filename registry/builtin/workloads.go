@@ -13,6 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
@@ -64,20 +65,23 @@ func defaultStatefulSet(set *appsv1.StatefulSet) {
 	}
 	if u := s.UpdateStrategy; u.Type == appsv1.RollingUpdateStatefulSetStrategyType && u.RollingUpdate != nil {
 		orPointTo(&u.RollingUpdate.Partition, 0)
+		orPointTo(&u.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 	}
 	orPointTo(&s.PersistentVolumeClaimRetentionPolicy, appsv1.StatefulSetPersistentVolumeClaimRetentionPolicy{})
 	orDefault(&s.PersistentVolumeClaimRetentionPolicy.WhenDeleted, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
 	orDefault(&s.PersistentVolumeClaimRetentionPolicy.WhenScaled, appsv1.RetainPersistentVolumeClaimRetentionPolicyType)
 	for i := range s.VolumeClaimTemplates {
 		c := &s.VolumeClaimTemplates[i]
-		orDefault(&c.APIVersion, "v1")
-		orDefault(&c.Kind, "PersistentVolumeClaim")
+		c.APIVersion, c.Kind = "v1", "PersistentVolumeClaim" // whatever was sent
 		defaultClaim(c)
 	}
 }
 
 func defaultDaemonSet(d *appsv1.DaemonSet) {
 	s := &d.Spec
+	if _, ok := d.Annotations[appsv1.DeprecatedTemplateGeneration]; !ok {
+		setTemplateGeneration(d, 0)
+	}
 	defaultPodSpec(&s.Template.Spec)
 	orPointTo(&s.RevisionHistoryLimit, defaultRevisions)
 	orDefault(&s.UpdateStrategy.Type, appsv1.RollingUpdateDaemonSetStrategyType)
@@ -86,6 +90,32 @@ func defaultDaemonSet(d *appsv1.DaemonSet) {
 		orPointTo(&s.UpdateStrategy.RollingUpdate.MaxUnavailable, intstr.FromInt32(1))
 		orPointTo(&s.UpdateStrategy.RollingUpdate.MaxSurge, intstr.FromInt32(0))
 	}
+}
+
+// prepareDaemonSet counts the changes of the template, as Kubernetes did before generations.
+func prepareDaemonSet(d, old *appsv1.DaemonSet, subresource string) {
+	if old == nil {
+		setTemplateGeneration(d, max(templateGeneration(d), 1))
+		return
+	}
+	n := templateGeneration(old)
+	if subresource == "" && !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
+		n++
+	}
+	setTemplateGeneration(d, n)
+}
+
+func templateGeneration(d *appsv1.DaemonSet) int64 {
+	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
+	return n
+}
+
+func setTemplateGeneration(d *appsv1.DaemonSet, n int64) {
+	d.Annotations = maps.Clone(d.Annotations)
+	if d.Annotations == nil {
+		d.Annotations = map[string]string{}
+	}
+	d.Annotations[appsv1.DeprecatedTemplateGeneration] = strconv.FormatInt(n, 10)
 }
 
 func defaultReplicaSet(r *appsv1.ReplicaSet) {
