@@ -269,8 +269,9 @@ func (a *Authenticator) Review(ctx context.Context, r *authenticationv1.TokenRev
 	u, shared, err := a.token(ctx, r.Spec.Token, wanted)
 	r.Status = authenticationv1.TokenReviewStatus{}
 	if err != nil {
-		if !errors.Is(err, errUnknownToken) {
-			r.Status.Error = err.Error()
+		r.Status.Error = err.Error()
+		if errors.Is(err, errUnknownToken) {
+			r.Status.Error = "invalid bearer token" // as in kube-apiserver's answer
 		}
 		return
 	}

@@ -137,8 +137,9 @@ func (p *policy) addForUsers() {
 	p.bind("system:basic-user", ofGroup(user.AllAuthenticated))
 	p.role("system:public-info-viewer", onPaths("get", "/livez /readyz /healthz /version /version/"))
 	p.bind("system:public-info-viewer", ofGroup(user.AllAuthenticated), ofGroup(user.AllUnauthenticated))
-	p.role("system:monitoring", rule("get", core, "nodes/metrics"),
-		onPaths("get", "/metrics /metrics/slis /livez /readyz /healthz /livez/* /readyz/* /healthz/* /flagz /statusz"))
+	p.role("system:monitoring",
+		onPaths("get", "/flagz /healthz /healthz/* /livez /livez/* /metrics /metrics/slis /readyz /readyz/* /statusz"),
+		rule("get", core, "nodes/metrics"))
 	p.bind("system:monitoring", ofGroup(user.MonitoringGroup))
 	p.role("system:service-account-issuer-discovery", onPaths("get", "/.well-known/openid-configuration /.well-known/openid-configuration/ /openid/v1/jwks /openid/v1/jwks/"))
 	p.bind("system:service-account-issuer-discovery", ofGroup("system:serviceaccounts"))
@@ -152,33 +153,33 @@ func (p *policy) addForUsers() {
 		rule("create", authorization, "localsubjectaccessreviews"),
 		rule(readWrite, rbacv1.GroupName, "roles rolebindings"))
 	p.part("edit",
-		rule(read, core, "pods/attach pods/proxy pods/exec pods/portforward secrets services/proxy"),
+		rule(read, core, "pods/attach pods/exec pods/portforward pods/proxy secrets services/proxy"),
 		rule("impersonate", core, "serviceaccounts"),
-		rule(write, core, "pods pods/attach pods/proxy pods/exec pods/portforward"),
+		rule(write, core, "pods pods/attach pods/exec pods/portforward pods/proxy"),
 		rule("create", core, "pods/eviction"),
-		rule(write, core, "replicationcontrollers replicationcontrollers/scale serviceaccounts services services/proxy persistentvolumeclaims configmaps secrets events"),
-		rule(write, eventsGroup, "events"),
+		rule(write, core, "configmaps persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets serviceaccounts services services/proxy"),
 		rule("create", core, "serviceaccounts/token"),
-		rule(write, "apps", "statefulsets statefulsets/scale daemonsets deployments deployments/scale deployments/rollback replicasets replicasets/scale"),
+		rule(write, core+" "+eventsGroup, "events"),
+		rule(write, "apps", "daemonsets deployments deployments/rollback deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale"),
 		rule(write, "autoscaling", "horizontalpodautoscalers"),
-		rule(write, "batch", "jobs cronjobs"),
-		rule(write, "extensions", "daemonsets deployments deployments/scale deployments/rollback ingresses replicasets replicasets/scale replicationcontrollers/scale networkpolicies"),
+		rule(write, "batch", "cronjobs jobs"),
+		rule(write, "extensions", "daemonsets deployments deployments/rollback deployments/scale ingresses networkpolicies replicasets replicasets/scale replicationcontrollers/scale"),
 		rule(write, "policy", "poddisruptionbudgets"),
-		rule(write, networking, "networkpolicies ingresses"),
+		rule(write, networking, "ingresses networkpolicies"),
 		rule(readWrite, coordination, "leases"),
 		rule(write, resources, "resourceclaims resourceclaimtemplates"))
 	p.part("view",
-		rule(read, core, "pods replicationcontrollers replicationcontrollers/scale serviceaccounts services services/status endpoints persistentvolumeclaims persistentvolumeclaims/status configmaps"),
-		rule(read, core, "limitranges resourcequotas bindings events pods/status resourcequotas/status namespaces/status replicationcontrollers/status pods/log"),
+		rule(read, core, "configmaps endpoints persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers replicationcontrollers/scale serviceaccounts services services/status"),
+		rule(read, core, "bindings limitranges namespaces/status pods/log pods/status replicationcontrollers/status resourcequotas resourcequotas/status"),
 		rule(read, core, "namespaces"),
-		rule(read, eventsGroup, "events"),
+		rule(read, core+" "+eventsGroup, "events"),
 		rule(read, discovery, "endpointslices"),
-		rule(read, "apps", "controllerrevisions statefulsets statefulsets/status statefulsets/scale daemonsets daemonsets/status deployments deployments/status deployments/scale replicasets replicasets/status replicasets/scale"),
+		rule(read, "apps", "controllerrevisions daemonsets daemonsets/status deployments deployments/scale deployments/status replicasets replicasets/scale replicasets/status statefulsets statefulsets/scale statefulsets/status"),
 		rule(read, "autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
-		rule(read, "batch", "jobs cronjobs cronjobs/status jobs/status"),
-		rule(read, "extensions", "daemonsets daemonsets/status deployments deployments/scale deployments/status ingresses ingresses/status replicasets replicasets/scale replicasets/status replicationcontrollers/scale networkpolicies"),
+		rule(read, "batch", "cronjobs cronjobs/status jobs jobs/status"),
+		rule(read, "extensions", "daemonsets daemonsets/status deployments deployments/scale deployments/status ingresses ingresses/status networkpolicies replicasets replicasets/scale replicasets/status replicationcontrollers/scale"),
 		rule(read, "policy", "poddisruptionbudgets poddisruptionbudgets/status"),
-		rule(read, networking, "networkpolicies ingresses ingresses/status"),
+		rule(read, networking, "ingresses ingresses/status networkpolicies"),
 		rule(read, resources, "resourceclaims resourceclaims/status resourceclaimtemplates"))
 }
 
@@ -204,36 +205,48 @@ func (p *policy) addForComponents() {
 	p.role("system:heapster", rule(read, core, "events pods nodes namespaces"), rule(read, "extensions", "deployments"))
 	p.role("system:kube-dns", rule("list watch", core, "endpoints services"))
 	p.bind("system:kube-dns", ofAccount("kube-dns"))
-	p.role("system:kube-controller-manager", append(reviews, onEvents(),
+	p.role("system:kube-controller-manager",
+		onEvents(),
 		rule("create", coordination, "leases"),
 		rule("get update", coordination, "leases", "kube-controller-manager"),
 		rule("create", core, "secrets serviceaccounts"),
 		rule("delete", core, "secrets"),
-		rule("get", core, "namespaces secrets serviceaccounts configmaps"),
+		rule("get", core, "configmaps namespaces secrets serviceaccounts"),
 		rule("update", core, "secrets serviceaccounts"),
+		rule("create", authentication, "tokenreviews"),
+		rule("create", authorization, "subjectaccessreviews"),
 		rule("list watch", "*", "*"),
-		rule("create", core, "serviceaccounts/token"))...)
+		rule("create", core, "serviceaccounts/token"))
 	p.bind("system:kube-controller-manager", ofUser(user.KubeControllerManager))
-	p.role("system:kube-scheduler", append(reviews, onEvents(),
+	p.role("system:kube-scheduler",
+		onEvents(),
 		rule("create", coordination, "leases"),
-		rule("get list update watch", coordination, "leases", "kube-scheduler"),
-		rule("create", coordination, "leasecandidates"),
-		rule("delete deletecollection get list patch update watch", coordination, "leasecandidates"),
+		rule(read+" update", coordination, "leases", "kube-scheduler"),
+		rule(readWrite, coordination, "leasecandidates"),
 		rule(read, core, "nodes"),
-		rule("delete get list watch", core, "pods"),
-		rule("create", core, "pods/binding bindings"),
+		rule(read+" delete", core, "pods"),
+		rule("create", core, "bindings pods/binding"),
 		rule("patch update", core, "pods/status"),
-		rule(read, core, "services replicationcontrollers"),
+		rule(read, core, "replicationcontrollers services"),
 		rule(read, "apps extensions", "replicasets"),
 		rule(read, "apps", "statefulsets"),
 		rule(read, "policy", "poddisruptionbudgets"),
-		rule(read, core, "persistentvolumeclaims persistentvolumes namespaces"),
-		rule(read, storageGroup, "csinodes csidrivers csistoragecapacities volumeattachments"),
-		rule("update", core, "pods/finalizers"),
-		rule(read, resources, "deviceclasses resourceslices devicetaintrules"),
-		rule(read+" create delete patch update", resources, "resourceclaims"),
+		rule(read, core, "persistentvolumeclaims persistentvolumes"),
+		rule("create", authentication, "tokenreviews"),
+		rule("create", authorization, "subjectaccessreviews"),
+		rule(read, storageGroup, "csinodes"),
+		rule(read, storageGroup, "volumeattachments"),
+		rule(read, core, "namespaces"),
+		rule(read, storageGroup, "csidrivers"),
+		rule(read, storageGroup, "csistoragecapacities"),
+		rule(read, resources, "deviceclasses"),
+		rule(read+" patch update", resources, "resourceclaims"),
 		rule(read+" patch update", resources, "resourceclaims/status"),
-		rule("patch update", resources, "resourceclaims/binding"))...)
+		rule("update", core, "pods/finalizers"),
+		rule(read, resources, "resourceslices"),
+		rule("create delete", resources, "resourceclaims"),
+		rule(read, resources, "devicetaintrules"),
+		rule("patch update", resources, "resourceclaims/binding"))
 	p.bind("system:kube-scheduler", ofUser(user.KubeScheduler))
 	p.role("system:volume-scheduler",
 		rule(read+" patch update", core, "persistentvolumes"),
@@ -253,9 +266,9 @@ func (p *policy) addForComponents() {
 func (p *policy) addForNodes() {
 	p.role("system:node",
 		rule("create", authentication, "tokenreviews"),
-		rule("create", authorization, "subjectaccessreviews localsubjectaccessreviews"),
+		rule("create", authorization, "localsubjectaccessreviews subjectaccessreviews"),
 		rule(read, core, "services"),
-		rule("create get list watch", core, "nodes"),
+		rule(read+" create", core, "nodes"),
 		rule("patch update", core, "nodes/status"),
 		rule("patch update", core, "nodes"),
 		onEvents(),
@@ -263,35 +276,36 @@ func (p *policy) addForNodes() {
 		rule("create delete", core, "pods"),
 		rule("patch update", core, "pods/status"),
 		rule("create", core, "pods/eviction"),
-		rule(read, core, "secrets configmaps"),
+		rule(read, core, "configmaps secrets"),
 		rule("get", core, "persistentvolumeclaims persistentvolumes"),
 		rule("get", core, "endpoints"),
-		rule("create get list watch", certificates, "certificatesigningrequests"),
+		rule(read+" create", certificates, "certificatesigningrequests"),
 		rule("create delete get patch update", coordination, "leases"),
 		rule("get", storageGroup, "volumeattachments"),
-		rule("get patch update", core, "persistentvolumeclaims/status"),
 		rule("create", core, "serviceaccounts/token"),
+		rule("get patch update", core, "persistentvolumeclaims/status"),
 		rule(read, storageGroup, "csidrivers"),
 		rule("create delete get patch update", storageGroup, "csinodes"),
 		rule(read, "node.k8s.io", "runtimeclasses"),
 		rule("get", resources, "resourceclaims"),
 		rule("deletecollection", resources, "resourceslices"),
 		rule(read, certificates, "clustertrustbundles"),
-		rule("create "+read, certificates, "podcertificaterequests"),
-		rule("get", core, "serviceaccounts"))
+		rule("get", core, "serviceaccounts"),
+		rule(read+" create", certificates, "podcertificaterequests"))
 	p.bind("system:node")
 	p.role("system:node-problem-detector", rule("get", core, "nodes"), rule("patch", core, "nodes/status"), onEvents())
 	p.role("system:kubelet-api-admin",
 		rule(read, core, "nodes"),
 		rule("proxy", core, "nodes"),
-		rule("*", core, "nodes/proxy nodes/metrics nodes/stats nodes/log nodes/healthz nodes/pods nodes/configz"))
+		rule("*", core, "nodes/log nodes/metrics nodes/proxy nodes/stats"),
+		rule("*", core, "nodes/configz nodes/healthz nodes/pods"))
 	p.role("system:node-bootstrapper", rule("create get list watch", certificates, "certificatesigningrequests"))
 	p.role("system:node-proxier",
-		rule("list watch", core, "services endpoints"),
+		rule("list watch", core, "endpoints services"),
 		rule(read, core, "nodes"),
 		onEvents(),
-		rule("list watch", discovery, "endpointslices"),
-		rule("list watch", networking, "servicecidrs"))
+		rule("list watch", networking, "servicecidrs"),
+		rule("list watch", discovery, "endpointslices"))
 	p.bind("system:node-proxier", ofUser(user.KubeProxy))
 }
 
@@ -344,8 +358,14 @@ func (p *policy) addWorkloadControllers() {
 		rule(read, "apps", "statefulsets"), rule("update", "policy", "poddisruptionbudgets/status"), rule("patch update", core, "pods/status"),
 		rule("get", "*", "*/scale"), onEvents())
 	p.controller("horizontal-pod-autoscaler",
-		rule(read, "autoscaling", "horizontalpodautoscalers"), rule("update", "autoscaling", "horizontalpodautoscalers/status"), rule("get update", "*", "*/scale"),
-		rule("list watch", core, "pods"), rule("list watch", "metrics.k8s.io", "pods"), rule(read, "custom.metrics.k8s.io external.metrics.k8s.io", "*"), onEvents())
+		rule(read, "autoscaling", "horizontalpodautoscalers"),
+		rule("update", "autoscaling", "horizontalpodautoscalers/status"),
+		rule("get update", "*", "*/scale"),
+		rule("list watch", core, "pods"),
+		rule("list watch", "metrics.k8s.io", "pods"),
+		rule(read, "custom.metrics.k8s.io", "*"),
+		rule(read, "external.metrics.k8s.io", "*"),
+		onEvents())
 	p.controller("job-controller",
 		rule(read+" patch update", "batch", "jobs"), rule("update", "batch", "jobs/status"), rule("update", "batch", "jobs/finalizers"),
 		rule("create delete list patch watch", core, "pods"), onEvents())
@@ -358,16 +378,34 @@ func (p *policy) addWorkloadControllers() {
 		rule(read+" update", core, "replicationcontrollers"), rule("update", core, "replicationcontrollers/status"), rule("update", core, "replicationcontrollers/finalizers"),
 		rule("create delete list patch watch", core, "pods"), onEvents())
 	p.controller("statefulset-controller",
-		rule("list watch", core, "pods"), rule(read, "apps", "statefulsets"), rule("update", "apps", "statefulsets/status"), rule("update", "apps", "statefulsets/finalizers"),
-		rule("create delete get patch update", core, "pods"), rule(read+" create delete patch update", "apps", "controllerrevisions"),
-		rule(read+" create delete update", core, "persistentvolumeclaims"), rule("update", core, "pods/finalizers"), onEvents())
+		rule("list watch", core, "pods"),
+		rule(read, "apps", "statefulsets"),
+		rule("update", "apps", "statefulsets/status"),
+		rule("update", "apps", "statefulsets/finalizers"),
+		rule("create delete get patch update", core, "pods"),
+		rule(read+" create delete patch update", "apps", "controllerrevisions"),
+		rule(read+" create", core, "persistentvolumeclaims"),
+		rule("delete update", core, "persistentvolumeclaims"),
+		rule("update", core, "pods/finalizers"),
+		onEvents())
 	p.controller("ttl-after-finished-controller", rule(read+" delete", "batch", "jobs"), onEvents())
 	p.controller("resource-claim-controller",
-		rule(read, core, "pods"), rule("update", core, "pods/finalizers"), rule(read+" create delete", resources, "resourceclaims"),
-		rule("patch update", resources, "resourceclaims resourceclaims/status resourceclaims/binding"), rule("patch update", core, "pods/status"), onEvents())
+		rule(read, core, "pods"),
+		rule("update", core, "pods/finalizers"),
+		rule(read+" create delete", resources, "resourceclaims"),
+		rule("patch update", resources, "resourceclaims resourceclaims/status"),
+		rule("patch update", core, "pods/status"),
+		onEvents(),
+		rule("patch update", resources, "resourceclaims/binding"))
 	p.controller("device-taint-eviction-controller",
-		rule(read+" delete", core, "pods"), rule("patch update", core, "pods/status"), rule(read, resources, "deviceclasses resourceclaims resourceslices"),
-		rule(read, resources, "devicetaintrules"), rule("patch update", resources, "devicetaintrules/status"), onEvents())
+		rule(read+" delete", core, "pods"),
+		rule("patch update", core, "pods/status"),
+		rule(read, resources, "resourceclaims"),
+		rule(read, resources, "resourceslices"),
+		rule(read, resources, "deviceclasses"),
+		onEvents(),
+		rule("patch update", resources, "devicetaintrules/status"),
+		rule(read, resources, "devicetaintrules"))
 }
 
 func (p *policy) addClusterControllers() {
@@ -402,8 +440,10 @@ func (p *policy) addClusterControllers() {
 	p.controller("service-controller",
 		rule(read, core, "services"), rule("patch update", core, "services/status"), rule("list watch", core, "nodes"), onEvents())
 	p.controller("storage-version-migrator-controller",
-		rule("list patch", "*", "*"), rule("update", "storagemigration.k8s.io", "storageversionmigrations/status"),
-		rule("get", "apiextensions.k8s.io", "customresourcedefinitions"), rule("patch", "apiextensions.k8s.io", "customresourcedefinitions/status"))
+		rule("list patch", "*", "*"),
+		rule("get", "apiextensions.k8s.io", "customresourcedefinitions"),
+		rule("patch", "apiextensions.k8s.io", "customresourcedefinitions/status"),
+		rule("update", "storagemigration.k8s.io", "storageversionmigrations/status"))
 	p.controller("kube-apiserver-serving-clustertrustbundle-publisher",
 		rule("attest", certificates, "signers", "kubernetes.io/kube-apiserver-serving"), rule("create delete list update watch", certificates, "clustertrustbundles"), onEvents())
 	p.controller("podcertificaterequestcleaner", rule(read+" delete", certificates, "podcertificaterequests"))
@@ -421,13 +461,23 @@ func (p *policy) addStorageControllers() {
 	p.controller("expand-controller",
 		rule(read+" patch update", core, "persistentvolumes"), rule("patch update", core, "persistentvolumeclaims/status"), rule(read, core, "persistentvolumeclaims"), onEvents())
 	p.controller("persistent-volume-binder",
-		rule(read+" create delete update", core, "persistentvolumes"), rule("update", core, "persistentvolumes/status"), rule(read+" update", core, "persistentvolumeclaims"),
-		rule("update", core, "persistentvolumeclaims/status"), rule(read+" create delete", core, "pods"), rule(read, storageGroup, "storageclasses"),
-		rule("list watch", core, "nodes"), rule("watch", core, "events"), onEvents())
+		rule(read+" create delete update", core, "persistentvolumes"),
+		rule("update", core, "persistentvolumes/status"),
+		rule(read+" update", core, "persistentvolumeclaims"),
+		rule("update", core, "persistentvolumeclaims/status"),
+		rule(read+" create delete", core, "pods"),
+		rule(read, storageGroup, "storageclasses"),
+		rule("list watch", core, "nodes"),
+		onEvents(),
+		rule("watch", core, "events"))
 	p.controller("pv-protection-controller", rule(read+" update", core, "persistentvolumes"), onEvents())
 	p.controller("pvc-protection-controller", rule(read+" update", core, "persistentvolumeclaims"), rule("update", core, "persistentvolumeclaims/status"), rule(read, core, "pods"), onEvents())
 	p.controller("selinux-warning-controller",
-		rule(read, core, "persistentvolumes persistentvolumeclaims pods"), rule(read, storageGroup, "csidrivers"), onEvents())
+		onEvents(),
+		rule(read, core, "persistentvolumes"),
+		rule(read, core, "persistentvolumeclaims"),
+		rule(read, core, "pods"),
+		rule(read, storageGroup, "csidrivers"))
 	p.controller("volumeattributesclass-protection-controller",
 		rule(read, core, "persistentvolumeclaims"), rule(read, core, "persistentvolumes"), rule(read+" update", storageGroup, "volumeattributesclasses"), onEvents())
 }
@@ -469,6 +519,6 @@ func (p *policy) addInNamespaces() {
 // addLock lets a component, and accounts that may stand for it, elect the leader among its copies.
 func (p *policy) addLock(component rbacv1.Subject, accounts ...rbacv1.Subject) {
 	name := "system::leader-locking-" + strings.TrimPrefix(component.Name, "system:")
-	p.local(metav1.NamespaceSystem, name, rule("create "+read+" update", coordination, "leases leasecandidates"))
+	p.local(metav1.NamespaceSystem, name, rule("create "+read+" update", coordination, "leases"), rule("create "+read+" update", coordination, "leasecandidates"))
 	p.bindLocal(metav1.NamespaceSystem, name, append([]rbacv1.Subject{component}, accounts...)...)
 }

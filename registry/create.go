@@ -2,10 +2,12 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
@@ -73,11 +75,14 @@ func (e *Endpoint) ask(ctx context.Context, r *Request) (Result, error) {
 		if err := placeIn(o, w.Namespace); err != nil {
 			return Result{}, err
 		}
+		if err := w.trackQuestion(o); err != nil {
+			return Result{}, err
+		}
 		_, errs, err := w.typed.prepared(ctx, o, nil, whole)
 		if err != nil {
 			return Result{}, err
 		}
-		if err := invalid(w.groupKind(), o.Meta.Name, errs); err != nil {
+		if err := invalid(runtimeschema.GroupKind{Group: w.Group}, "", errs); err != nil { // kube-apiserver doesn't say of which kind
 			return Result{}, err
 		}
 		raw, err := w.answerTo(ctx, o)
@@ -85,11 +90,26 @@ func (e *Endpoint) ask(ctx context.Context, r *Request) (Result, error) {
 	})
 }
 
+// trackQuestion notes in a question's managedFields who asked. Rules and answers have it as part of the metadata, as nothing is stored.
+func (w *write) trackQuestion(o *object.Object) error {
+	if err := w.track(o, o, nil); err != nil || o.Managed == nil {
+		return err
+	}
+	list, err := json.Marshal(o.Managed)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(list, &o.Meta.ManagedFields)
+}
+
 // answerTo lets the type answer a question, and encodes that.
 func (w *write) answerTo(ctx context.Context, o *object.Object) ([]byte, error) {
 	obj, err := w.typed.fromObject(o)
 	if err != nil {
 		return nil, err
+	}
+	if w.typed.AnswerMeta != nil {
+		*metaOf(obj), o.Managed = w.typed.AnswerMeta(), nil
 	}
 	var refusal error
 	if err := w.typed.on(obj, "Answer", func() { refusal = w.typed.Answer(ctx, obj) }); err != nil {

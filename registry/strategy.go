@@ -12,6 +12,9 @@ import (
 // Strategy is what Kubernetes' strategy of a kind decides besides what its functions do. The zero value is the strict
 // choice.
 type Strategy struct {
+	// StoredIn is the version in which kube-apiserver stores objects of the kind, if that's another one than here. Clients see a hash
+	// of it.
+	StoredIn string
 	// UnconditionalUpdate lets a PUT leave resourceVersion out.
 	UnconditionalUpdate bool
 	// CreateOnUpdate lets a PUT make an object that isn't there.

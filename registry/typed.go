@@ -91,6 +91,8 @@ type Type struct {
 	// Answer, if set, makes a kind of questions: one that is posted is answered with what Answer makes of it, and nothing is
 	// stored. Create is the only verb.
 	Answer func(ctx context.Context, question Typed) error
+	// AnswerMeta, if set, returns the metadata of an answer that has nothing of the question's.
+	AnswerMeta func() metav1.ObjectMeta
 
 	// Forward, if set, makes a kind of which nothing is stored either: one that is posted goes on to the subresource of the
 	// object that has its name, and that answers. Create is the only verb.
@@ -185,8 +187,10 @@ func (r *Registry) Add(first Type, others ...Type) {
 	}
 	res.turn = newTurn(res, &first)
 	hash := ""
-	if !res.answered {
-		hash = storageVersionHash(first.kind())
+	if !res.answered && !first.ReadOnly {
+		stored := first.kind()
+		stored.Version = cmp.Or(first.Strategy.StoredIn, stored.Version)
+		hash = storageVersionHash(stored)
 	}
 	for _, t := range append([]Type{first}, others...) {
 		t.setDefaults()

@@ -402,8 +402,13 @@ func TestDefinitionDeleted(t *testing.T) {
 	if !strings.HasPrefix(last, `{"type":"DELETED"`) {
 		t.Errorf("the last event is %s", last)
 	}
-	for _, gone := range []string{widgetsPath, widgetsPath + "/held", path, "/apis/example.com/v1", "/apis/example.com"} {
+	for _, gone := range []string{widgetsPath, widgetsPath + "/held", path} {
 		unserved(t, s, gone)
+	}
+	for _, gone := range []string{"/apis/example.com/v1", "/apis/example.com"} {
+		if res, body := s.Do("GET", gone, ""); res.StatusCode != http.StatusNotFound {
+			t.Errorf("GET %s: %s %s", gone, res.Status, body)
+		}
 	}
 
 	// The next of that name.

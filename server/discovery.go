@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/go-chi/chi/v5"
 	apidiscovery "k8s.io/api/apidiscovery/v2"
@@ -103,7 +104,7 @@ func (h *handler) serveGroup(w *response, r *http.Request) error {
 			return w.writeNegotiated(r, &doc)
 		}
 	}
-	return errUnknownPath()
+	return noPage(w)
 }
 
 // serveResources serves /api/{version} and /apis/{group}/{version}.
@@ -116,7 +117,12 @@ func (h *handler) serveResources(w *response, r *http.Request) error {
 			}
 		}
 	}
-	return errUnknownPath()
+	if group != "" && !slices.ContainsFunc(h.registry.Catalog().Groups, func(g registry.Group) bool { return g.Name == group }) {
+		return noPage(w)
+	}
+	err := errUnknownPath()
+	err.ErrStatus.Details = &metav1.StatusDetails{}
+	return err
 }
 
 func (w *response) writeNegotiated(r *http.Request, doc discovered) error {
@@ -144,11 +150,7 @@ func encodeJSON(doc discovered) ([]byte, error) { return json.Marshal(doc) }
 func encodeProtobuf(doc discovered) ([]byte, error) {
 	message, err := doc.Marshal()
 	kind := doc.GetObjectKind().GroupVersionKind()
-	apiVersion := kind.GroupVersion().String()
-	if apiVersion == "" {
-		apiVersion = "v1" // of APIVersions, which don't say it in JSON
-	}
-	return kubeproto.TypeOf(apiVersion, kind.Kind).Append(nil, message), err
+	return kubeproto.TypeOf(kind.GroupVersion().String(), kind.Kind).Append(nil, message), err
 }
 
 func apiGroup(g aggregator.Group) metav1.APIGroup {
@@ -171,9 +173,12 @@ func groupVersion(group, version string) string {
 
 func resourceList(group string, v registry.Version) *metav1.APIResourceList {
 	doc := &metav1.APIResourceList{
-		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList"},
 		GroupVersion: groupVersion(group, v.Name),
 		APIResources: []metav1.APIResource{},
+	}
+	if group != "" { // kube-apiserver doesn't say it of the core group's list
+		doc.APIVersion = "v1"
 	}
 	for _, e := range v.Resources {
 		doc.APIResources = append(doc.APIResources, metav1.APIResource{
@@ -185,7 +190,10 @@ func resourceList(group string, v registry.Version) *metav1.APIResourceList {
 				Name: e.Plural + "/" + subresource, Namespaced: e.Namespaced, Kind: e.Kind, Verbs: e.SubresourceVerbs(subresource),
 			}
 			if of := e.SubresourceKind(subresource); of.Kind != e.Kind {
-				r.Group, r.Version, r.Kind = of.Group, of.Version, of.Kind
+				r.Kind = of.Kind
+				if of.Group != e.Group || of.Version != e.Version {
+					r.Group, r.Version = of.Group, of.Version
+				}
 			}
 			doc.APIResources = append(doc.APIResources, r)
 		}
@@ -240,7 +248,10 @@ func versionDiscovery(v registry.Version) apidiscovery.APIVersionDiscovery {
 		if e.Namespaced {
 			scope = apidiscovery.ScopeNamespace
 		}
-		kind := &metav1.GroupVersionKind{Group: e.Group, Version: e.Version, Kind: e.Kind}
+		kind := &metav1.GroupVersionKind{Kind: e.Kind}
+		if !e.GoType() { // kube-apiserver says the group and version of custom resources alone
+			kind.Group, kind.Version = e.Group, e.Version
+		}
 		r := apidiscovery.APIResourceDiscovery{
 			Resource: e.Plural, ResponseKind: kind, Scope: scope, SingularResource: e.Singular,
 			Verbs: e.Verbs, ShortNames: e.ShortNames, Categories: e.Categories,
@@ -248,6 +259,9 @@ func versionDiscovery(v registry.Version) apidiscovery.APIVersionDiscovery {
 		for _, subresource := range e.Subresources {
 			s := apidiscovery.APISubresourceDiscovery{Subresource: subresource, ResponseKind: kind, Verbs: e.SubresourceVerbs(subresource)}
 			if of := metav1.GroupVersionKind(e.SubresourceKind(subresource)); of.Kind != e.Kind {
+				if of.Group == e.Group && of.Version == e.Version {
+					of.Group, of.Version = kind.Group, kind.Version
+				}
 				s.ResponseKind = &of
 			}
 			r.Subresources = append(r.Subresources, s)

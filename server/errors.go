@@ -46,6 +46,12 @@ func errUnknownPath() *apierrors.StatusError {
 	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 }
 
+// noPage answers as kube-apiserver does at a path that leads to nothing of the API, such as a group that isn't served.
+func noPage(w *response) error {
+	w.writeText(http.StatusNotFound, "404 page not found\n")
+	return nil
+}
+
 // errClientGone is in the errors of what writes to a client that has left, or takes nothing. There's nobody to tell, and
 // nothing to log: the connection is cut off.
 var errClientGone = errors.New("the client is gone")

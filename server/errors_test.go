@@ -18,8 +18,6 @@ func TestErrors(t *testing.T) {
 		code                     int
 		reason, message          string
 	}{
-		{"unknown path", "GET", "/nothing", "", nil, 404, "NotFound", unknown},
-		{"unknown group", "GET", "/apis/other.example.com", "", nil, 404, "NotFound", unknown},
 		{"unknown version", "GET", "/apis/example.com/v2", "", nil, 404, "NotFound", unknown},
 		{"unserved version", "GET", "/apis/example.com/v2/widgets", "", nil, 404, "NotFound", unknown},
 		{"unknown type", "GET", "/apis/example.com/v1/gadgets", "", nil, 404, "NotFound", unknown},
@@ -27,9 +25,6 @@ func TestErrors(t *testing.T) {
 		{"custom type under the core group", "GET", "/api/v1/widgets", "", nil, 404, "NotFound", unknown},
 		{"core group by a name", "GET", "/apis/core/v1/namespaces", "", nil, 404, "NotFound", unknown},
 		{"unknown subresource", "GET", widgetsPath + "/a/scale", "", nil, 404, "NotFound", unknown},
-		{"too long a path", "GET", widgetsPath + "/a/status/x", "", nil, 404, "NotFound", unknown},
-		{"unknown check", "GET", "/readyz/nothing", "", nil, 404, "NotFound", unknown},
-		{"pprof", "GET", "/debug/pprof/", "", nil, 404, "NotFound", unknown},
 		{"missing object", "GET", widgetsPath + "/b", "", nil, 404, "NotFound", `widgets.example.com "b" not found`},
 		{"namespaced object without a namespace", "GET", allWidgets + "/a", "", nil, 404, "NotFound", unknown},
 		{"namespaced object deleted without a namespace", "DELETE", allWidgets + "/a", "", nil, 404, "NotFound", unknown},
@@ -209,5 +204,16 @@ func TestErrorsAreNegotiated(t *testing.T) {
 	}
 	if _, body := s.Do("GET", widgetsPath+"/b", "", "User-Agent", "curl/8"); !strings.HasPrefix(body, "{\n  \"kind\": \"Status\",\n") || !strings.HasSuffix(body, "}\n") {
 		t.Errorf("for curl: %s", body)
+	}
+}
+
+// TestNoPage: a path that leads to nothing of the API has a page of text, as kube-apiserver's, and no Status.
+func TestNoPage(t *testing.T) {
+	t.Parallel()
+	s := newWidgets(t)
+	for _, path := range []string{"/nothing", "/apis/other.example.com", widgetsPath + "/a/status/x", "/readyz/nothing", "/debug/pprof/"} {
+		if res, body := s.Do("GET", path, ""); res.StatusCode != 404 || body != "404 page not found\n" || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
+			t.Errorf("GET %s: %s, %q of %s", path, res.Status, body, res.Header.Get("Content-Type"))
+		}
 	}
 }

@@ -91,7 +91,7 @@ func (h *handler) healthCheck(kind string) http.HandlerFunc {
 		name := chi.URLParam(r, "check")
 		i := slices.IndexFunc(h.checks, func(c check) bool { return c.name == name && slices.Contains(c.kinds, kind) })
 		if i < 0 {
-			return errUnknownPath()
+			return noPage(w)
 		}
 		if err := h.checks[i].run(); err != nil {
 			w.writeText(http.StatusInternalServerError, w.reason(err)+"\n")

@@ -460,7 +460,7 @@ func TestProtobufOfCustomResources(t *testing.T) {
 		{"metadata", "GET", gadgetsPath + "/a", partialProto, "PartialObjectMetadata", 200},
 		{"a list of metadata", "GET", gadgetsPath, partialsProto, "PartialObjectMetadataList", 200},
 		{"an error", "GET", gadgetsPath + "/none", protobufType + ", application/json", "Status", 404},
-		{"an unknown path", "GET", "/apis/none", protobufType, "Status", 404},
+		{"an unknown version", "GET", strings.Replace(gadgetsPath, "/v1/", "/v9/", 1), protobufType, "Status", 404},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := s.In(t)
@@ -497,7 +497,7 @@ func TestProtobufDiscovery(t *testing.T) {
 	t.Parallel()
 	s := newPods(t)
 	for path, docs := range map[string][2]protobufMessage{
-		"/api":                      {&metav1.APIVersions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIVersions"}}, &metav1.APIVersions{}},
+		"/api":                      {&metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions"}}, &metav1.APIVersions{}},
 		"/apis":                     {&metav1.APIGroupList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroupList"}}, &metav1.APIGroupList{}},
 		"/apis/pods.example.com":    {&metav1.APIGroup{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIGroup"}}, &metav1.APIGroup{}},
 		"/apis/pods.example.com/v1": {&metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}}, &metav1.APIResourceList{}},

@@ -103,7 +103,7 @@ func TestDiscovery(t *testing.T) {
 		{"/apis/example.com", "", []string{`"kind":"APIGroup"`, `"name":"example.com"`}},
 		{"/api/v1", "", []string{`"kind":"APIResourceList"`, `"groupVersion":"v1"`, `"name":"namespaces","singularName":"namespace","namespaced":false,"kind":"Namespace"`, `"name":"namespaces/finalize"`, `"storageVersionHash":"Q3oi5N2YM8M="`}},
 		{"/apis/example.com/v1", "", []string{`"groupVersion":"example.com/v1"`, `"name":"widgets"`, `"shortNames":["wd"]`, `"categories":["all"],"storageVersionHash":"gIwvi5rymmg="`, `"name":"widgets/status","singularName":"","namespaced":true,"kind":"Widget","verbs":["get","patch","update"]`}},
-		{"/api", aggregated, []string{`"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2"`, `"version":"v1"`, `"resource":"namespaces","responseKind":{"group":"","version":"v1","kind":"Namespace"},"scope":"Cluster"`}},
+		{"/api", aggregated, []string{`"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2"`, `"version":"v1"`, `"resource":"namespaces","responseKind":{"group":"","version":"","kind":"Namespace"},"scope":"Cluster"`}},
 		{"/apis", aggregated, []string{`"metadata":{"name":"example.com"`, `"freshness":"Current"`, `"scope":"Namespaced"`, `"subresources":[{"subresource":"status"`}},
 	} {
 		t.Run(tc.path+" "+tc.accept, func(t *testing.T) {

@@ -10,9 +10,12 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -37,6 +40,21 @@ func signingRequest(t *testing.T, organizations ...string) string {
 		t.Fatal(err)
 	}
 	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+}
+
+// anchorText makes an authority's certificate as PEM.
+func anchorText(t *testing.T) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
 // TestRightsInsideWrites: what Kubernetes asks an authorizer inside a write is asked here, and so is the right to delete
@@ -82,13 +100,20 @@ func TestRightsInsideWrites(t *testing.T) {
 		make("POST "+policiesPath+"/"+strings.ToLower(kind)+"admissionpolicies", fmt.Sprintf(policy(kind), "stored"))
 	}
 	csr := signingRequest(t, "team")
+	text, err := base64.StdEncoding.DecodeString(csr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	stub := base64.StdEncoding.EncodeToString(block.Bytes)
+	anchor := anchorText(t)
 	request := func(name, signer, text string) string {
 		return fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"signerName":%q,"usages":["client auth"],"request":%q}}`, name, signer, text)
 	}
 	for _, name := range []string{"a", "b", "c"} {
 		make("POST "+certsPath+"/certificatesigningrequests", request(name, "example.com/one", csr))
 	}
-	make("POST "+certsPath+"/namespaces/default/podcertificaterequests", `{"metadata":{"name":"pc"},"spec":{"signerName":"example.com/one","podName":"p","podUID":"u","serviceAccountName":"default","serviceAccountUID":"u","nodeName":"n","nodeUID":"u"}}`)
+	make("POST "+certsPath+"/namespaces/default/podcertificaterequests", `{"metadata":{"name":"pc"},"spec":{"signerName":"example.com/one","podName":"p","podUID":"u","serviceAccountName":"default","serviceAccountUID":"u","nodeName":"n","nodeUID":"u","stubPKCS10Request":"`+stub+`"}}`)
 
 	who := func(user, uid string) string { return "&{" + user + " " + uid + " [system:authenticated] map[]}" }
 	owner := `"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"kept","uid":"u"%s}]`
@@ -114,11 +139,11 @@ func TestRightsInsideWrites(t *testing.T) {
 
 		{"approve", "PATCH " + certsPath + "/certificatesigningrequests/a/approval", `{"status":{"conditions":[{"type":"Approved","status":"True","reason":"%s"}]}}`, 403,
 			`user not permitted to approve requests with signerName "example.com/one"`},
-		{"sign", "PATCH " + certsPath + "/certificatesigningrequests/b/status", `{"status":{"certificate":"YQ=="}}`, 403, `user not permitted to sign requests with signerName "example.com/one"`},
+		{"sign", "PATCH " + certsPath + "/certificatesigningrequests/b/status", `{"status":{"certificate":"` + base64.StdEncoding.EncodeToString([]byte(anchor)) + `"}}`, 403, `user not permitted to sign requests with signerName "example.com/one"`},
 		{"sign", "PATCH " + certsPath + "/certificatesigningrequests/c/status", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"%s"}]}}`, 403, `user not permitted to sign requests with signerName "example.com/one"`},
 		{"sign", "PATCH " + certsPath + "/namespaces/default/podcertificaterequests/pc/status", `{"status":{"conditions":[{"type":"Denied","status":"True","reason":"%s","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, 422,
 			`spec.signerName: Forbidden: User "bob" is not permitted to "sign" for signer "example.com/one"`},
-		{"attest", "POST " + certsPath + "/clustertrustbundles", `{"metadata":{"name":"example.com:one:%s"},"spec":{"signerName":"example.com/one","trustBundle":"x"}}`, 403, `user not permitted to attest for signerName "example.com/one"`},
+		{"attest", "POST " + certsPath + "/clustertrustbundles", `{"metadata":{"name":"example.com:one:%s"},"spec":{"signerName":"example.com/one","trustBundle":` + strconv.Quote(anchor) + `}}`, 403, `user not permitted to attest for signerName "example.com/one"`},
 
 		{"delete, for an owner", "PATCH " + inDefault + "/configmaps/owned", `{"metadata":{` + fmt.Sprintf(owner, "") + `}}`, 403, "cannot set an ownerRef on a resource you can't delete"},
 		{"finalizers of a blocked owner", "POST " + inDefault + "/configmaps", `{"metadata":{"name":"%s",` + fmt.Sprintf(owner, `,"blockOwnerDeletion":true`) + `}}`, 403, "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"},

@@ -88,6 +88,7 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 	}
 	routes.Group(func(routes chi.Router) {
 		get(routes, "/version", handle(h.serveVersion))
+		get(routes, "/version/", handle(h.serveVersion))
 		get(routes, "/metrics", serveMetrics(metrics))
 		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
@@ -137,7 +138,7 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 			}
 		}
 	})
-	routes.NotFound(handle(func(*response, *http.Request) error { return errUnknownPath() }))
+	routes.NotFound(handle(func(w *response, _ *http.Request) error { return noPage(w) }))
 	routes.MethodNotAllowed(handle(func(w *response, _ *http.Request) error {
 		return methodNotAllowed(w, "GET, HEAD", "only GET and HEAD are served here")
 	}))

@@ -14,6 +14,7 @@ import (
 const (
 	apiMajor, apiMinor = "1", "37"
 	kubeVersion        = "v" + apiMajor + "." + apiMinor + ".0-lite"
+	minorBefore        = "36" // the oldest whose API this one still has, as kube-apiserver says of itself
 )
 
 // release is set by the linker for releases: -X github.com/apiserver-lite/apiserver-lite/server.release=0.1.0
@@ -22,8 +23,11 @@ var release string
 // Version says what this build is, in the form of /version.
 func Version() version.Info {
 	info := version.Info{
-		Major:        apiMajor,
-		Minor:        apiMinor,
+		Major: apiMajor,
+		Minor: apiMinor,
+
+		EmulationMajor: apiMajor, EmulationMinor: apiMinor, MinCompatibilityMajor: apiMajor, MinCompatibilityMinor: minorBefore,
+
 		GitTreeState: "clean",
 		GoVersion:    runtime.Version(),
 		Compiler:     runtime.Compiler,

@@ -87,12 +87,16 @@ var (
 	timeText    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
 	addressText = regexp.MustCompile(`\b10\.0\.0\.(\d{1,3})\b`)
 	hostText    = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	anyHost     = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+:\d+`)
+	keyText     = regexp.MustCompile(`^[\w-]{43}$`)
 	numberText  = regexp.MustCompile(`\b\d+\b`)
 	tokenText   = regexp.MustCompile(`\beyJ[\w-]+\.(eyJ[\w-]+)\.[\w-]+`)
 	hashText    = regexp.MustCompile(`hash=[0-9A-F]{16,}`)
 	ageText     = regexp.MustCompile(`^(\d+[smhdy])+$`)
 	portText    = regexp.MustCompile(`\b3[0-2]\d{3}\b`)
 	volumeText  = regexp.MustCompile(`\bkube-api-access-[a-z0-9]{5}\b`)
+	generated   = regexp.MustCompile(`\b(thingsgen-)[bcdfghjklmnpqrstvwxz2456789]{5}\b`) // in what is said of a definition that is refused
+	credential  = regexp.MustCompile(`\bX509SHA256=[0-9a-f]{64}\b`)
 	logDuration = regexp.MustCompile(`\b\d+(\.\d+)?(ms|µs)\b`)
 )
 
@@ -134,6 +138,8 @@ func (n *normal) text(s string) string {
 	})
 	s = volumeText.ReplaceAllString(s, "kube-api-access-<random>")
 	s = hashText.ReplaceAllString(s, "hash=<hash>")
+	s = generated.ReplaceAllString(s, "${1}<random>")
+	s = credential.ReplaceAllString(s, "X509SHA256=<hash>")
 	s = logDuration.ReplaceAllString(s, "<duration>")
 	return hostText.ReplaceAllString(s, "<host>")
 }
@@ -195,7 +201,7 @@ func (n *normal) tree(v any, key string) any {
 		}
 		if meta, ok := v["metadata"].(map[string]any); ok {
 			_, items := v["items"].([]any)
-			_, rows := v["rows"].([]any)
+			_, rows := v["rows"] // of an empty Table they may be null
 			if version, _ := meta["resourceVersion"].(string); (items || rows || v["items"] != nil) && version != "" && meta["uid"] == nil {
 				meta = maps.Clone(meta)
 				v = maps.Clone(v)
@@ -219,6 +225,10 @@ func (n *normal) tree(v any, key string) any {
 			return v
 		case key == "resourceVersion":
 			return n.version(v, cmp.Or(n.of, "?"))
+		case key == "serverAddress" || key == "jwks_uri": // which address it is depends on the machine's interfaces
+			return anyHost.ReplaceAllString(v, "<host>")
+		case (key == "kid" || key == "x" || key == "y") && keyText.MatchString(v): // of a public key, made at the start
+			return "<key>"
 		case key == "continue":
 			return "<continue>" // it has the list's version, which writes of other scenarios move; the next page shows whether it's right
 		case key == "cells" && ageText.MatchString(v):

@@ -21,10 +21,14 @@ var onPurpose = compiled([]purpose{
 	{step: ``, path: `^code$`, theirs: timesOut, why: "Where kube-apiserver panics and closes the connection, as at a Job of `completionMode: Indexed` without `completions`, the request is answered."},
 	{step: ` mistake text/two YAML documents$`, path: `^body\.message$`, why: "A body of several YAML documents is refused. Of those kube-apiserver takes the first and drops the others."},
 	{step: ` get/HEAD$`, path: `^code$`, theirs: "405", why: "`HEAD` is answered wherever `GET` is, as HTTP wants it, and as kube-apiserver does for custom resources but not for built-in kinds."},
-	{step: `^discovery discovery/version/?$`, path: `^body\.(gitVersion|gitCommit|gitTreeState|buildDate|goVersion|compiler|platform)$`,
+	{step: ` .*/version/?(#\d+)?$`, path: `^body\.(gitVersion|gitCommit|gitTreeState|buildDate|goVersion|compiler|platform)$`,
 		why: "`/version` names this program's own build beside the version of Kubernetes that it serves."},
 	{step: `^(discovery|openapi) `, path: `/\{name\}/(attach|exec|log|portforward|proxy)|^body\.parameters\.(command|container|follow|insecureSkipTLSVerifyBackend|limitBytes|path|ports|previous|sinceSeconds|stderr|stdin|stdout|stream|tailLines|timestamps|tty)-|resources\[((pods|nodes|services)/)?(attach|exec|log|portforward|proxy)\]$`,
 		why: "Nothing runs here, so there's nothing to exec, attach or forward to, no log and no proxy: discovery and OpenAPI don't name these subresources."},
+	{step: `^discovery discovery/$|^rbac rbac decision/GET /$`, path: `^body\.(paths|apiserver-lite/extras)`, why: "`/` lists the paths of this program, and what it has besides Kubernetes' API."},
+	{step: `^discovery discovery/(livez|readyz)\?verbose|^rbac rbac decision/GET /(livez|readyz|healthz)`, path: `^body$`, why: "`/livez` and `/readyz` list the checks of this program's own parts."},
+	{step: `^(customresourcedefinitions|definitions|validatingadmissionpolicies|policies)`, path: `\.status\.(acceptedNames|conditions|observedGeneration|typeChecking)|metadata\.resourceVersion$|managedFields\[kube-apiserver Update status|^events\[\d+\]$|^events\[\d+\]\.(type|object\.metadata\.(generation|managedFields))`,
+		why: "A definition's names and conditions, and the types of a policy, are in the answer to the write of it, because it's in effect then; kube-apiserver writes them some moments later, as changes of its own."},
 })
 
 const mostOnPurpose = 40

@@ -121,7 +121,12 @@ func (t *target) play(ctx context.Context, sc scenario) ([]answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", sc.name, err)
 	}
-	r.normal = newNormal(t.started, version, t.wellKnown)
+	oldest := version
+	if !slices.ContainsFunc(sc.steps, step.changes) { // then each version is the server's
+		oldest = 0
+	}
+	r.normal = newNormal(t.started, oldest, t.wellKnown)
+	r.normal.newest = version
 	if t.hooks != nil {
 		r.vars["cap:hook"], r.vars["cap:ca"] = t.hooks.URL, t.hooks.ca
 		r.normal.names[t.hooks.ca] = "<authority>"
@@ -415,22 +420,19 @@ func (r *run) settle(ctx context.Context, path string, answered any) error {
 		if !strings.HasPrefix(name, r.own) {
 			continue
 		}
-		res, err := r.do(ctx, "GET", collection+"/"+name, nil, map[string]string{"Accept": asJSON})
+		code, content, err := r.readComplete(ctx, collection+"/"+name, deadline)
 		if err != nil {
 			return err
 		}
 		var now struct {
 			Metadata struct{ ResourceVersion string }
 		}
-		content, err := io.ReadAll(res.Body)
-		res.Body.Close()
-		if err != nil {
-			return err
-		}
 		json.Unmarshal(content, &now)
 		version, _ := strconv.ParseUint(now.Metadata.ResourceVersion, 10, 64)
-		if res.StatusCode != http.StatusOK {
+		if code != http.StatusOK {
 			version = 0
+		} else if followsUp(kindOf(content)) { // later requests go by what the server has made of it
+			r.capture(path, parse(asJSON, content), content)
 		}
 		for !r.events.reached(name, version) && time.Now().Before(deadline) {
 			select {
@@ -441,6 +443,65 @@ func (r *run) settle(ctx context.Context, path string, answered any) error {
 		}
 	}
 	return nil
+}
+
+// readComplete reads an object until it's complete, or the deadline is over.
+func (r *run) readComplete(ctx context.Context, path string, deadline time.Time) (code int, content []byte, err error) {
+	for {
+		res, err := r.do(ctx, "GET", path, nil, map[string]string{"Accept": asJSON})
+		if err != nil {
+			return 0, nil, err
+		}
+		content, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || res.StatusCode != http.StatusOK || isComplete(content) || time.Now().After(deadline) {
+			return res.StatusCode, content, err
+		}
+		select {
+		case <-ctx.Done():
+			return 0, nil, context.Cause(ctx)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// followsUp tells whether a server changes an object of a kind after the write of it was answered.
+func followsUp(kind string) bool {
+	return kind == "CustomResourceDefinition" || kind == "ValidatingAdmissionPolicy"
+}
+
+func kindOf(content []byte) string {
+	var o struct{ Kind string }
+	json.Unmarshal(content, &o)
+	return o.Kind
+}
+
+// isComplete tells whether a server has said what it says of an object after the write of it: of a definition, that it's established or
+// why not, and of a policy, how its types are. It's so after a deletion, too.
+func isComplete(content []byte) bool {
+	var o struct {
+		Kind     string
+		Metadata struct {
+			Generation        int64
+			DeletionTimestamp string
+		}
+		Status struct {
+			ObservedGeneration int64
+			Conditions         []struct{ Type, Status string }
+		}
+	}
+	if json.Unmarshal(content, &o) != nil || o.Metadata.DeletionTimestamp != "" {
+		return true
+	}
+	switch o.Kind {
+	case "CustomResourceDefinition":
+		return slices.ContainsFunc(o.Status.Conditions, func(c struct{ Type, Status string }) bool {
+			return c.Type == "Established" && c.Status == "True" || c.Type == "NamesAccepted" && c.Status == "False"
+		})
+	case "ValidatingAdmissionPolicy":
+		return o.Status.ObservedGeneration >= o.Metadata.Generation
+	}
+	return true
 }
 
 // follower is a watch.

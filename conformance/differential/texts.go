@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -65,7 +66,7 @@ func parseScenario(name, text string) (scenario, error) {
 				sc.alone = true
 			case "let":
 				from, to, _ := strings.Cut(rest, " ")
-				abbreviations = append([]string{from, to}, abbreviations...) // later ones first: they may be longer
+				abbreviations = append(abbreviations, from, to)
 			default:
 				return sc, fmt.Errorf("%s:%d: %q is no directive", name, n, word)
 			}
@@ -90,7 +91,9 @@ func parseScenario(name, text string) (scenario, error) {
 			s.body += line + "\n"
 		}
 	}
-	short := strings.NewReplacer(abbreviations...)
+	pairs := slices.Collect(slices.Chunk(abbreviations, 2))
+	slices.SortStableFunc(pairs, func(a, b []string) int { return len(b[0]) - len(a[0]) }) // $CRDS isn't $C
+	short := strings.NewReplacer(slices.Concat(pairs...)...)
 	captured := regexp.MustCompile(`\$(\w+);`)
 	expand := func(s string) string { return captured.ReplaceAllString(short.Replace(s), "$${cap:$1}") }
 	for _, s := range steps {

@@ -1,6 +1,7 @@
 package builtin_test
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -58,9 +59,9 @@ func TestCells(t *testing.T) {
 		{"an ingress", "/apis/networking.k8s.io/v1/namespaces/default/ingresses", `"spec":{"tls":[{}],"rules":[{"host":"a.b"},{"host":"b.b"},{"host":"c.b"},{"host":"d.b"},{}]}`, `{"loadBalancer":{"ingress":[{"ip":"192.0.2.1"}]}}`,
 			"<none> a.b,b.b,c.b + 2 more... 192.0.2.1 80, 443"},
 		{"192.0.2.9", "/apis/networking.k8s.io/v1/ipaddresses", `"spec":{"parentRef":{"group":"example.com","resource":"gateways","name":"g"}}`, ``, "gateways.example.com/g"},
-		{"a request", "/apis/certificates.k8s.io/v1/certificatesigningrequests", `"spec":{"request":"eA==","signerName":"example.com/s","usages":["client auth"],"expirationSeconds":3600}`, ``, "example.com/s system:admin 60m Pending"},
-		{"a request of a pod", "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests", `"spec":{"signerName":"example.com/s","podName":"p","serviceAccountName":"a","nodeName":"n","unverifiedUserAnnotations":{"example.com/a":"b"}}`,
-			`{"conditions":[{"type":"Denied","status":"True"}]}`, "p a n example.com/s Denied example.com/a=b"},
+		{"a request", "/apis/certificates.k8s.io/v1/certificatesigningrequests", `"spec":{"request":"` + requestText() + `","signerName":"example.com/s","usages":["client auth"],"expirationSeconds":3600}`, ``, "example.com/s system:admin 60m Pending"},
+		{"a request of a pod", "/apis/certificates.k8s.io/v1/namespaces/default/podcertificaterequests", `"spec":{"signerName":"example.com/s","podName":"p","podUID":"u","serviceAccountName":"a","serviceAccountUID":"u","nodeName":"n","nodeUID":"u","stubPKCS10Request":"` + base64.StdEncoding.EncodeToString(stubRequest()) + `","unverifiedUserAnnotations":{"example.com/a":"b"}}`,
+			`{"conditions":[{"type":"Denied","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`, "p a n example.com/s Denied example.com/a=b"},
 		{"a taint", "/apis/resource.k8s.io/v1/devicetaintrules", `"spec":{"taint":{"key":"k","value":"v","effect":"NoSchedule","timeAdded":"` + time.Now().Add(-49*time.Hour).UTC().Format(time.RFC3339) + `"}}`, ``, "k v NoSchedule 2d1h"},
 		{"an event", "/api/v1/namespaces/default/events", `"involvedObject":{"kind":"Pod","name":"p","namespace":"default","fieldPath":"spec"},"type":"Normal","reason":"R","message":" m ","reportingComponent":"c","reportingInstance":"i"`, ``,
 			"<unknown> Normal R pod/p spec c, i m <unknown> 1 N"},

@@ -70,11 +70,11 @@ func core(o Options) []registry.Type {
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingAdmissionPolicyBinding")), New: of[admissionregistrationv1.MutatingAdmissionPolicyBinding], ClusterScoped: true, Awaited: true,
 			Columns: policyBindingColumns, Default: set(defaultMutatingPolicyBinding), Validate: o.mayReadParams(rules(validateMutatingPolicyBinding))},
 
-		{Names: names(authenticationGroup, "v1", "SelfSubjectReview"), New: of[authenticationv1.SelfSubjectReview], ClusterScoped: true, Answer: answer(whoAmI)},
+		{Names: names(authenticationGroup, "v1", "SelfSubjectReview"), New: of[authenticationv1.SelfSubjectReview], ClusterScoped: true, Answer: answer(whoAmI), AnswerMeta: bornNow},
 		{Names: names(authenticationGroup, "v1", "TokenReview"), New: of[authenticationv1.TokenReview], ClusterScoped: true, Answer: answer(o.reviewToken)},
 		{Names: names(authorizationGroup, "v1", "SelfSubjectAccessReview"), New: of[authorizationv1.SelfSubjectAccessReview], ClusterScoped: true,
 			Validate: rules(validateSelfAccessReview), Answer: answer(o.reviewSelfAccess)},
-		{Names: names(authorizationGroup, "v1", "SelfSubjectRulesReview"), New: of[authorizationv1.SelfSubjectRulesReview], ClusterScoped: true, Answer: answer(o.reviewRules)},
+		{Names: names(authorizationGroup, "v1", "SelfSubjectRulesReview"), New: of[authorizationv1.SelfSubjectRulesReview], ClusterScoped: true, Answer: answer(o.reviewRules), AnswerMeta: noMeta},
 		{Names: names(authorizationGroup, "v1", "SubjectAccessReview"), New: of[authorizationv1.SubjectAccessReview], ClusterScoped: true,
 			Validate: rules(validateAccessReview), Answer: answer(o.reviewAccess)},
 		{Names: names(authorizationGroup, "v1", "LocalSubjectAccessReview"), New: of[authorizationv1.LocalSubjectAccessReview],

@@ -193,8 +193,8 @@ func prepareRequest(ctx context.Context, obj, before registry.Typed, subresource
 	if old, ok := before.(*certificatesv1.CertificateSigningRequest); ok && old != nil {
 		r.Spec = old.Spec
 		if subresource == "status" { // approving is what the subresource approval is for
-			r.Status.Conditions = slices.DeleteFunc(r.Status.Conditions, isDecision)
-			r.Status.Conditions = append(slices.DeleteFunc(slices.Clone(old.Status.Conditions), func(c certificatesv1.CertificateSigningRequestCondition) bool { return !isDecision(c) }), r.Status.Conditions...)
+			keepConditions(r, old, certificatesv1.CertificateApproved)
+			keepConditions(r, old, certificatesv1.CertificateDenied)
 		}
 		if subresource != "" {
 			dateConditions(r.Status.Conditions, old.Status.Conditions)
@@ -208,6 +208,19 @@ func prepareRequest(ctx context.Context, obj, before registry.Typed, subresource
 			r.Spec.Extra = map[string]certificatesv1.ExtraValue{}
 		}
 		r.Spec.Extra[key] = values
+	}
+}
+
+// keepConditions leaves a request's conditions of a type as they are, if a write has as many of them. Another number is refused.
+func keepConditions(r, old *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) {
+	before := ofType(old, kind)
+	if len(before) != len(ofType(r, kind)) {
+		return
+	}
+	for i, c := range r.Status.Conditions {
+		if c.Type == kind {
+			r.Status.Conditions[i], before = before[0], before[1:]
+		}
 	}
 }
 
@@ -233,40 +246,11 @@ func dateConditions(conditions, old []certificatesv1.CertificateSigningRequestCo
 	}
 }
 
-// isDecision tells whether a condition approves or denies.
-func isDecision(c certificatesv1.CertificateSigningRequestCondition) bool {
-	return c.Type == certificatesv1.CertificateApproved || c.Type == certificatesv1.CertificateDenied
-}
-
 // requestParts are the parts of a signing request with paths of their own.
 var requestParts = []registry.Subresource{{
 	Name: "approval", Verbs: []string{"get", "patch", "update"}, Metadata: true, Reset: []string{"spec", "status.certificate"},
 	Select: func(next, in map[string]any) { carry(next, in, "status", "conditions") },
 }}
-
-func validateRequest(r, _ *certificatesv1.CertificateSigningRequest) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
-	if len(r.Spec.Request) == 0 {
-		errs = append(errs, field.Required(spec.Child("request"), ""))
-	}
-	if r.Spec.SignerName == "" {
-		errs = append(errs, field.Required(spec.Child("signerName"), ""))
-	} else if !strings.Contains(r.Spec.SignerName, "/") {
-		errs = append(errs, field.Invalid(spec.Child("signerName"), r.Spec.SignerName, "must be a fully qualified domain and path of the form 'example.com/signer-name'"))
-	}
-	if len(r.Spec.Usages) == 0 {
-		errs = append(errs, field.Required(spec.Child("usages"), ""))
-	}
-	approved, denied := false, false
-	for _, c := range r.Status.Conditions {
-		approved = approved || c.Type == certificatesv1.CertificateApproved
-		denied = denied || c.Type == certificatesv1.CertificateDenied
-	}
-	if approved && denied {
-		errs = append(errs, field.Invalid(field.NewPath("status", "conditions"), certificatesv1.CertificateDenied, "Approved and Denied conditions are mutually exclusive"))
-	}
-	return errs
-}
 
 func requestColumns() []column {
 	doc := certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()

@@ -2,10 +2,14 @@ package builtin
 
 import (
 	"context"
+	"fmt"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -19,6 +23,10 @@ const everythingAllowed = "this server has no access control: whoever reaches it
 func allowed() authorizationv1.SubjectAccessReviewStatus {
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: true, Reason: everythingAllowed}
 }
+
+// noMeta and bornNow are the metadata of answers that have nothing of the question's.
+func noMeta() metav1.ObjectMeta  { return metav1.ObjectMeta{} }
+func bornNow() metav1.ObjectMeta { return metav1.ObjectMeta{CreationTimestamp: metav1.Now()} }
 
 func whoAmI(ctx context.Context, r *authenticationv1.SelfSubjectReview) error {
 	r.Status = authenticationv1.SelfSubjectReviewStatus{UserInfo: registry.UserInfo(registry.UserFrom(ctx))}
@@ -83,10 +91,13 @@ func (o Options) decide(ctx context.Context, u user.Info, resource *authorizatio
 	return status
 }
 
+// reviewRules answers with a review of its own: of the one that was sent nothing stays.
 func (o Options) reviewRules(ctx context.Context, r *authorizationv1.SelfSubjectRulesReview) error {
-	if r.Spec.Namespace == "" {
+	namespace := r.Spec.Namespace
+	if namespace == "" {
 		return apierrors.NewBadRequest("no namespace on request")
 	}
+	r.Spec = authorizationv1.SelfSubjectRulesReviewSpec{}
 	if o.Authorizer == nil {
 		all := []string{"*"}
 		r.Status = authorizationv1.SubjectRulesReviewStatus{
@@ -95,7 +106,7 @@ func (o Options) reviewRules(ctx context.Context, r *authorizationv1.SelfSubject
 		}
 		return nil
 	}
-	resources, paths, incomplete, err := o.Authorizer.RulesFor(ctx, registry.UserFrom(ctx), r.Spec.Namespace)
+	resources, paths, incomplete, err := o.Authorizer.RulesFor(ctx, registry.UserFrom(ctx), namespace)
 	r.Status = authorizationv1.SubjectRulesReviewStatus{
 		ResourceRules: []authorizationv1.ResourceRule{}, NonResourceRules: []authorizationv1.NonResourceRule{}, Incomplete: incomplete,
 	}
@@ -114,15 +125,20 @@ func (o Options) reviewRules(ctx context.Context, r *authorizationv1.SelfSubject
 }
 
 func validateSelfAccessReview(r, _ *authorizationv1.SelfSubjectAccessReview) field.ErrorList {
-	return validateAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes)
+	return append(validateAttributes(r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes, nil), validateReviewMeta(r.ObjectMeta)...)
 }
 
 func validateAccessReview(r, _ *authorizationv1.SubjectAccessReview) field.ErrorList {
-	return validateAccessSpec(&r.Spec)
+	return append(validateAccessSpec(&r.Spec), validateReviewMeta(r.ObjectMeta)...)
 }
 
 func validateLocalAccessReview(r, _ *authorizationv1.LocalSubjectAccessReview) field.ErrorList {
 	errs := validateAccessSpec(&r.Spec)
+	meta := r.ObjectMeta
+	meta.Namespace, meta.ManagedFields = "", nil
+	if !equality.Semantic.DeepEqual(metav1.ObjectMeta{}, meta) {
+		errs = append(errs, field.Invalid(field.NewPath("metadata"), r.ObjectMeta, "must be empty except for namespace"))
+	}
 	spec := field.NewPath("spec")
 	if a := r.Spec.ResourceAttributes; a != nil && a.Namespace != r.Namespace {
 		errs = append(errs, field.Invalid(spec.Child("resourceAttributes", "namespace"), a.Namespace, "must match metadata.namespace"))
@@ -133,22 +149,61 @@ func validateLocalAccessReview(r, _ *authorizationv1.LocalSubjectAccessReview) f
 	return errs
 }
 
+// validateReviewMeta wants nothing of a review's metadata; who wrote it is the server's to say.
+func validateReviewMeta(meta metav1.ObjectMeta) field.ErrorList {
+	rest := meta
+	rest.ManagedFields = nil
+	if equality.Semantic.DeepEqual(metav1.ObjectMeta{}, rest) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(field.NewPath("metadata"), meta, "must be empty")}
+}
+
 func validateAccessSpec(s *authorizationv1.SubjectAccessReviewSpec) field.ErrorList {
-	errs := validateAttributes(s.ResourceAttributes, s.NonResourceAttributes)
+	var errs field.ErrorList
 	if s.User == "" && len(s.Groups) == 0 {
 		errs = append(errs, field.Invalid(field.NewPath("spec", "user"), s.User, "at least one of user or group must be specified"))
+	}
+	return validateAttributes(s.ResourceAttributes, s.NonResourceAttributes, errs)
+}
+
+// validateAttributes wants exactly one of the two, and selectors that say something. subject is what is wrong with who is asked about.
+func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes, subject field.ErrorList) field.ErrorList {
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	if (r != nil) == (n != nil) {
+		errs = append(errs, field.Invalid(spec, n, "exactly one of nonResourceAttributes or resourceAttributes must be specified"))
+	}
+	errs = append(errs, subject...)
+	if r == nil {
+		return errs
+	}
+	if s := r.FieldSelector; s != nil {
+		path := spec.Child("resourceAttributes", "fieldSelector")
+		errs = append(errs, validateReviewSelector(path, s.RawSelector, len(s.Requirements))...)
+		options := metav1validation.FieldSelectorValidationOptions{AllowUnknownOperatorInRequirement: true} // of clients that are newer
+		for i, requirement := range s.Requirements {
+			errs = append(errs, metav1validation.ValidateFieldSelectorRequirement(requirement, options, path.Child("requirements").Index(i))...)
+		}
+	}
+	if s := r.LabelSelector; s != nil {
+		path := spec.Child("resourceAttributes", "labelSelector")
+		errs = append(errs, validateReviewSelector(path, s.RawSelector, len(s.Requirements))...)
+		options := metav1validation.LabelSelectorValidationOptions{AllowUnknownOperatorInRequirement: true}
+		for i, requirement := range s.Requirements {
+			errs = append(errs, metav1validation.ValidateLabelSelectorRequirement(requirement, options, path.Child("requirements").Index(i))...)
+		}
 	}
 	return errs
 }
 
-// validateAttributes wants exactly one of the two.
-func validateAttributes(r *authorizationv1.ResourceAttributes, n *authorizationv1.NonResourceAttributes) field.ErrorList {
-	spec := field.NewPath("spec")
+// validateReviewSelector wants exactly one of a selector's two forms.
+func validateReviewSelector(path *field.Path, raw string, requirements int) field.ErrorList {
 	switch {
-	case r != nil && n != nil:
-		return field.ErrorList{field.Invalid(spec.Child("nonResourceAttributes"), n, "cannot be specified in combination with resourceAttributes")}
-	case r == nil && n == nil:
-		return field.ErrorList{field.Invalid(spec.Child("resourceAttributes"), r, "exactly one of nonResourceAttributes or resourceAttributes must be specified")}
+	case raw != "" && requirements > 0:
+		return field.ErrorList{field.Invalid(path.Child("rawSelector"), raw, "may not specified at the same time as requirements")}
+	case raw == "" && requirements == 0:
+		return field.ErrorList{field.Required(path.Child("requirements"), fmt.Sprintf("when %s is specified, requirements or rawSelector is required", path))}
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -190,6 +191,18 @@ func init() {
 	fit("certificates.k8s.io/CertificateSigningRequest", func(r *certificatesv1.CertificateSigningRequest) {
 		r.Spec.SignerName = "example.com/signer" // the server says who asks
 		r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = "system:admin", "", []string{"system:masters", "system:authenticated"}, nil
+		r.Spec.Request, *r.Spec.ExpirationSeconds, r.Spec.Usages[0] = asPEM("CERTIFICATE REQUEST", stubRequest()), 3600, certificatesv1.UsageClientAuth
+		r.Status.Certificate, r.Status.Conditions[0].Status = certificate(false, time.Unix(0, 0), time.Unix(1, 0)), "True"
+	})
+	fit("certificates.k8s.io/ClusterTrustBundle", func(b *certificatesv1.ClusterTrustBundle) {
+		b.Spec.SignerName, b.Spec.TrustBundle = "", string(certificate(true, time.Unix(0, 0), time.Unix(1, 0)))
+	})
+	fit("certificates.k8s.io/PodCertificateRequest", func(r *certificatesv1.PodCertificateRequest) {
+		r.Spec.SignerName, *r.Spec.MaxExpirationSeconds, r.Spec.StubPKCS10Request = "example.com/signer", 86400, stubRequest()
+		r.Spec.UnverifiedUserAnnotations = map[string]string{"example.com/a": "b"}
+		c := r.Status.Conditions[0]
+		c.Type, c.Status, c.Reason = certificatesv1.PodCertificateRequestConditionTypeDenied, metav1.ConditionTrue, "Reason"
+		r.Status = certificatesv1.PodCertificateRequestStatus{Conditions: []metav1.Condition{c}}
 	})
 	fit("/ResourceQuota", func(q *corev1.ResourceQuota) {
 		pods := func(n int64) corev1.ResourceList {
@@ -245,10 +258,21 @@ func init() {
 		e.DeprecatedSource, e.DeprecatedFirstTimestamp, e.DeprecatedLastTimestamp, e.DeprecatedCount = corev1.EventSource{}, metav1.Time{}, metav1.Time{}, 0
 		e.Regarding.Namespace, e.ReportingController, e.Type = "default", "example.com/c", corev1.EventTypeNormal
 	})
-	fit("authorization.k8s.io/SelfSubjectAccessReview", func(r *authorizationv1.SelfSubjectAccessReview) { r.Spec.NonResourceAttributes = nil })
-	fit("authorization.k8s.io/SubjectAccessReview", func(r *authorizationv1.SubjectAccessReview) { r.Spec.NonResourceAttributes = nil })
+	attributes := func(meta *metav1.ObjectMeta, a *authorizationv1.ResourceAttributes) {
+		*meta = metav1.ObjectMeta{Namespace: meta.Namespace}
+		a.FieldSelector.RawSelector, a.LabelSelector.RawSelector = "", ""
+	}
+	fit("authorization.k8s.io/SelfSubjectAccessReview", func(r *authorizationv1.SelfSubjectAccessReview) {
+		r.Spec.NonResourceAttributes = nil
+		attributes(&r.ObjectMeta, r.Spec.ResourceAttributes)
+	})
+	fit("authorization.k8s.io/SubjectAccessReview", func(r *authorizationv1.SubjectAccessReview) {
+		r.Spec.NonResourceAttributes = nil
+		attributes(&r.ObjectMeta, r.Spec.ResourceAttributes)
+	})
 	fit("authorization.k8s.io/LocalSubjectAccessReview", func(r *authorizationv1.LocalSubjectAccessReview) {
 		r.Spec.NonResourceAttributes, r.Spec.ResourceAttributes.Namespace = nil, "default"
+		attributes(&r.ObjectMeta, r.Spec.ResourceAttributes)
 	})
 }
 
@@ -309,7 +333,9 @@ func servers(line registry.Type) bool { return line.Kind == "APIService" }
 // checkAnswered posts a question.
 func checkAnswered(t *testing.T, s *servertest.Server, line registry.Type, body string) {
 	answer := parse(t, must(t, s, http.MethodPost, collection(line), body, http.StatusCreated))
-	compare(t, "the question in the answer", parse(t, body)["spec"], answer["spec"])
+	if line.AnswerMeta == nil { // else nothing of the question is in it
+		compare(t, "the question in the answer", parse(t, body)["spec"], answer["spec"])
+	}
 	if answer["kind"] != line.Kind || answer["status"] == nil {
 		t.Errorf("answered %v", answer)
 	}

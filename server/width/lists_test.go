@@ -290,6 +290,8 @@ var small = map[string]string{
 	"CronJob":                          `"spec":{"schedule":"* * * * *","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"b"}]}}}}}`,
 	"Job":                              `"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"a","image":"b"}]}}}`,
 	"HorizontalPodAutoscaler":          scaled,
+	"ClusterTrustBundle":               `"spec":{"trustBundle":"-----BEGIN CERTIFICATE-----\nMIIBeDCCAR+gAwIBAgIUcC+egSuv++aYbnWRwGJvegv0msAwCgYIKoZIzj0EAwIw\nETEPMA0GA1UEAwwGYW5jaG9yMCAXDTI2MTEyMzE3MTkzMVoYDzIxMjYxMDMwMTcx\nOTMxWjARMQ8wDQYDVQQDDAZhbmNob3IwWTATBgcqhkjOPQIBBggqhkjOPQMBBwNC\nAAR/QiszlwDlb/OOH8wc8AcXZQbtK7shhdKt9HhAbTHS8acUGUTwAU8AhNOS3LJm\ngqXnv9bdJjdwYhbz70/IaKOoo1MwUTAdBgNVHQ4EFgQUIsxWymjcbDzbDejYlDqI\njb6Of8UwHwYDVR0jBBgwFoAUIsxWymjcbDzbDejYlDqIjb6Of8UwDwYDVR0TAQH/\nBAUwAwEB/zAKBggqhkjOPQQDAgNHADBEAiBiWsHQelvUeVix2xVhtUVyRTUQRANC\n63csYfN0reBaqQIgGdVRLUz4gkcDPpg9/CF4rVhc4xmSQTufpfs1zDQixbY=\n-----END CERTIFICATE-----\n"}`,
+	"PodCertificateRequest":            `"spec":{"signerName":"example.com/s","podName":"p","podUID":"u","serviceAccountName":"s","serviceAccountUID":"u","nodeName":"node","nodeUID":"u","maxExpirationSeconds":86400,"stubPKCS10Request":"MH8wMwIBADAAMCowBQYDK2VwAyEAykPNfl+3tOMagWLKekbD8xR/mNTF25+NL1ocz24RTIygADAFBgMrZXADQQBLS/Z/RrjrnsIXY/XCseLQBW5awIq0KU61QebLhpRrvCEeJn2y1WUIWnPZgHzw3WcouojolqZ6cwE9LCTOPHUE"}`,
 	"EndpointSlice":                    `"addressType":"IPv4","endpoints":[]`,
 	"Ingress":                          `"spec":{"defaultBackend":{"service":{"name":"a","port":{"number":80}}}}`,
 	"RuntimeClass":                     `"handler":"a"`,
