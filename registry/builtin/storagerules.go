@@ -69,7 +69,7 @@ func fills(from *corev1.TypedLocalObjectReference) bool {
 	return from.Kind == "PersistentVolumeClaim" && group == "" || from.Kind == "VolumeSnapshot" && group == "snapshot.storage.k8s.io"
 }
 
-// quantity wants a storage of more than nothing.
+// positive wants more than nothing.
 func (c *check) positive(at *field.Path, q resource.Quantity) {
 	if q.Sign() <= 0 {
 		c.add(field.Invalid(at, q.String(), "must be greater than zero"))
