@@ -168,7 +168,6 @@ func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) 
 
 // uidDiffers has the text of Kubernetes' storage.
 func (w *write) uidDiffers(in, prev *object.Object) error {
-	//lint:ignore ST1005 clients know the text
 	return fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: %s",
 		w.keyOf(prev), clip.Text(string(in.Meta.UID)), prev.Meta.UID)
 }

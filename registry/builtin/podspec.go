@@ -203,17 +203,6 @@ func nameOf(name string, at *field.Path) field.ErrorList {
 	return problems(at, name, validation.IsDNS1123Label(name))
 }
 
-// validateQuantities checks that resources have names and aren't negative.
-func validateQuantities(list corev1.ResourceList, at *field.Path) (errs field.ErrorList) {
-	for name, q := range list {
-		errs = append(errs, problems(at.Key(string(name)), string(name), validation.IsQualifiedName(string(name)))...)
-		if q.Sign() < 0 {
-			errs = append(errs, field.Invalid(at.Key(string(name)), q.String(), "must be greater than or equal to 0"))
-		}
-	}
-	return errs
-}
-
 func validateContainerPorts(ports []corev1.ContainerPort, at *field.Path) (errs field.ErrorList) {
 	for i, p := range ports {
 		at := at.Index(i)
