@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
@@ -286,14 +287,14 @@ func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, hooks []Admissi
 	if err != nil || p.obj == nil {
 		return err
 	}
-	// Encoding and decoding makes certain that it's JSON, and that the hook shares nothing of it.
-	raw, err := object.EncodeJSON(obj.Object)
+	// Copied, so that it's JSON and the hook shares nothing of it.
+	copied, err := jsontree.Copy(obj.Object)
 	if err != nil {
 		return fmt.Errorf("admission left an object that can't be encoded: %w", err)
 	}
-	tree, err := object.ParseTree(raw)
-	if err != nil {
-		return fmt.Errorf("admission left an object that can't be decoded: %w", err)
+	tree, _ := copied.(map[string]any)
+	if tree == nil {
+		tree = map[string]any{}
 	}
 	next, err := object.FromTree(tree)
 	if err != nil {

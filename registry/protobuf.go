@@ -297,17 +297,17 @@ func (w *write) withValue(m message) *object.Object {
 	return &object.Object{Meta: *meta, Value: value}
 }
 
-// unfold makes the content of an object that has a value.
+// unfold makes the content of an object that has a value, with its defaults.
 func (w *write) unfold(o *object.Object) error {
+	if err := w.typed.setDefaults(o.Value.(Typed)); err != nil {
+		return err
+	}
 	tree, err := treeOf(o.Value.(message))
 	if err != nil {
 		return err
 	}
 	for _, name := range []string{"apiVersion", "kind", "metadata"} {
 		delete(tree, name)
-	}
-	if w.has(status) { // withValue has emptied it
-		delete(tree, status)
 	}
 	o.Content, o.Value = tree, nil
 	return nil

@@ -492,7 +492,7 @@ func (t *typed) pair(o, old *object.Object) (obj, prev Typed, err error) {
 
 // admitTyped fills in defaults and calls the definition's hooks.
 func (t *typed) admitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, old *object.Object) error {
-	if t.admit == nil && t.Default == nil {
+	if t.admit == nil && (t.Default == nil || a.Operation != Update) { // a new object has its defaults since it was read
 		return nil
 	}
 	obj, prev, err := t.pair(o, old)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -349,8 +350,10 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		next.Managed = nil
 		raw, err = w.encode(ctx, next)
 	}
-	if w.made = nil; obj != nil && len(next.Managed) == 0 && w.res.storage == w.Endpoint {
+	w.made = nil
+	if entries, ok := managed.Entries(next.Managed); ok && obj != nil && w.res.storage == w.Endpoint {
 		*metaOf(obj) = next.Meta
+		metaOf(obj).ManagedFields = entries
 		w.made = obj
 	}
 	return raw, err

@@ -3,7 +3,6 @@ package plugins
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // ServiceAccount gives each new pod its ServiceAccount, "default" if it names none, refuses one whose account is missing, and has
@@ -96,8 +94,8 @@ func (s *ServiceAccount) Validate(ctx context.Context, r *request) (pass registr
 	if account == nil {
 		return refuseMissing(r.Namespace, name), nil
 	}
-	if only, _ := strconv.ParseBool(account.Annotations[mountableOnly]); only {
-		return judged(r, func(pod *corev1.Pod) error { return checkMountable(account, pod) }), nil
+	if only, _ := strconv.ParseBool(account.Metadata.Annotations[mountableOnly]); only {
+		return judged(r, func(pod *corev1.Pod) error { return checkMountable(account, name, pod) }), nil
 	}
 	return pass, nil
 }
@@ -137,24 +135,22 @@ func checkMirror(pod *corev1.Pod) error {
 	return nil
 }
 
-// account reads a ServiceAccount from the store; nil if there is none. For "default" it waits for the controller that makes it.
-func (s *ServiceAccount) account(ctx context.Context, namespace, name string) (*corev1.ServiceAccount, error) {
-	key, err := storage.PrefixOf("", "serviceaccounts").Key(namespace, name)
-	if err != nil {
-		return nil, nil // no account can have such a name
-	}
+// account is what a pod gets of its ServiceAccount: of its metadata, most of which nobody looks at here, only the annotations.
+type account struct {
+	Metadata struct {
+		Annotations map[string]string `json:"annotations"`
+	} `json:"metadata"`
+	Secrets                      []corev1.ObjectReference      `json:"secrets"`
+	ImagePullSecrets             []corev1.LocalObjectReference `json:"imagePullSecrets"`
+	AutomountServiceAccountToken *bool                         `json:"automountServiceAccountToken"`
+}
+
+// account finds a ServiceAccount; nil if there is none. For "default" it waits for the controller that makes it.
+func (s *ServiceAccount) account(ctx context.Context, namespace, name string) (*account, error) {
 	for deadline := time.Now().Add(accountWait); ; {
-		stored, err := s.registry.Read(ctx, key)
-		switch {
-		case err != nil:
-			return nil, err
-		case stored != nil && stored.Err != nil:
-			return nil, stored.Err
-		case stored != nil:
-			account := &corev1.ServiceAccount{}
-			return account, json.Unmarshal(stored.Raw(), account)
-		case name != defaultAccount || time.Now().After(deadline):
-			return nil, nil
+		found, err := find[account](ctx, s.registry, accountsPrefix, namespace, name)
+		if err != nil || found != nil || name != defaultAccount || time.Now().After(deadline) {
+			return found, err
 		}
 		select {
 		case <-time.After(accountPoll):
@@ -165,7 +161,7 @@ func (s *ServiceAccount) account(ctx context.Context, namespace, name string) (*
 }
 
 // mountsToken tells whether a pod gets its account's token. The pod has the last word.
-func mountsToken(account *corev1.ServiceAccount, spec map[string]any) bool {
+func mountsToken(account *account, spec map[string]any) bool {
 	if mounts, says := spec["automountServiceAccountToken"].(bool); says {
 		return mounts
 	}
@@ -216,17 +212,17 @@ func tokenSources() map[string]any {
 }
 
 // checkMountable refuses a pod that uses a Secret which its ServiceAccount doesn't list.
-func checkMountable(account *corev1.ServiceAccount, pod *corev1.Pod) error {
+func checkMountable(account *account, name string, pod *corev1.Pod) error {
 	listed := map[string]bool{}
 	for _, s := range account.Secrets {
 		listed[s.Name] = true
 	}
 	refused := func(what, secret string) error {
-		return fmt.Errorf("%s referencing secret.secretName=%q is not allowed because service account %s does not reference that secret", what, secret, account.Name)
+		return fmt.Errorf("%s referencing secret.secretName=%q is not allowed because service account %s does not reference that secret", what, secret, name)
 	}
 	for _, v := range pod.Spec.Volumes {
 		if v.Secret != nil && !listed[v.Secret.SecretName] {
-			return fmt.Errorf("volume with secret.secretName=%q is not allowed because service account %s does not reference that secret", v.Secret.SecretName, account.Name)
+			return fmt.Errorf("volume with secret.secretName=%q is not allowed because service account %s does not reference that secret", v.Secret.SecretName, name)
 		}
 	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -243,7 +239,7 @@ func checkMountable(account *corev1.ServiceAccount, pod *corev1.Pod) error {
 	}
 	for i, s := range pod.Spec.ImagePullSecrets {
 		if !slices.Contains(account.ImagePullSecrets, s) {
-			return fmt.Errorf("imagePullSecrets[%d].name=%q is not allowed because service account %s does not reference that imagePullSecret", i, s.Name, account.Name)
+			return fmt.Errorf("imagePullSecrets[%d].name=%q is not allowed because service account %s does not reference that imagePullSecret", i, s.Name, name)
 		}
 	}
 	return nil

@@ -2,6 +2,7 @@ package jsontree
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"reflect"
 	"strings"
@@ -51,7 +52,39 @@ func FuzzTree(f *testing.F) {
 		if string(text) != string(wantText) || (err == nil) != (wantErr == nil) {
 			t.Fatalf("encoded %s, %v, want %s, %v", text, err, wantText, wantErr)
 		}
+		wantCopy, _, wantErr := Decode(text)
+		if same, err := Copy(got); !reflect.DeepEqual(same, wantCopy) || err != wantErr {
+			t.Fatalf("copied %#v, %v, want %#v, %v", same, err, wantCopy, wantErr)
+		}
 	})
+}
+
+// TestCopy: what a program may put into a tree becomes what its JSON says.
+func TestCopy(t *testing.T) {
+	list := []any{"a", map[string]any{"b": int64(1)}}
+	given := map[string]any{
+		"int": 1, "float": 2.0, "half": 0.5, "text": "a\xff", "a\xff": true, "list": list, "none": map[string]any(nil), "bytes": []byte("x"), "strings": []string{"a"},
+	}
+	want := map[string]any{
+		"int": int64(1), "float": int64(2), "half": 0.5, "text": "a\ufffd", "a\ufffd": true, "list": []any{"a", map[string]any{"b": int64(1)}}, "none": nil, "bytes": "eA==", "strings": []any{"a"},
+	}
+	got, err := Copy(given)
+	if !reflect.DeepEqual(got, want) || err != nil {
+		t.Errorf("got %#v, %v, want %#v", got, err, want)
+	}
+	list[1].(map[string]any)["b"] = "changed"
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("the copy has changed: %#v", got)
+	}
+	deep := any("end")
+	for range maxDepth + 1 {
+		deep = []any{deep}
+	}
+	for _, bad := range []any{math.NaN(), func() {}, deep} {
+		if got, err := Copy(map[string]any{"a": bad}); err == nil {
+			t.Errorf("%T is copied as %v", bad, got)
+		}
+	}
 }
 
 func TestAppendOtherTypes(t *testing.T) {

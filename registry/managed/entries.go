@@ -22,6 +22,15 @@ func entriesOf(root map[string]any) []any {
 	return list
 }
 
+// Entries returns the managedFields of an object's tree as values of their type. ok is false if they can't be read.
+func Entries(list []any) (entries []metav1.ManagedFieldsEntry, ok bool) {
+	if len(list) == 0 {
+		return nil, true
+	}
+	entries = recordOf(list).entries
+	return entries, entries != nil
+}
+
 // recordOf reads managedFields. What can't be read counts as absent (entries nil), as in kube-apiserver; an
 // empty list isn't absent: it's how a client asks for a reset.
 func recordOf(list []any) record {

@@ -14,6 +14,7 @@ import (
 // It's immutable. Two sets with the same names are still different sets.
 type fieldSet struct {
 	names []string // sorted, each once
+	paths *fieldPaths
 }
 
 var noFields = &fieldSet{}
@@ -32,11 +33,7 @@ func (f *fieldSet) read(o *Object) {
 	if len(f.names) == 0 || o.Err != nil {
 		return
 	}
-	values := make([]string, len(f.names))
-	for i, name := range f.names {
-		values[i] = o.scanField(name)
-	}
-	o.fields, o.values = f, values
+	o.fields, o.values = f, f.paths.read(o.raw)
 }
 
 // fieldIndex finds a resource's objects by the values of its selectable fields. Every object is in the tree of each
@@ -149,6 +146,7 @@ func (r *Resource) SetFields(names []string) {
 	set.names = slices.DeleteFunc(set.names, func(l string) bool { return l == "metadata.name" || l == "metadata.namespace" })
 	slices.Sort(set.names)
 	set.names = slices.Compact(set.names)
+	set.paths = newFieldPaths(set.names)
 
 	r.mu.Lock()
 	if slices.Equal(set.names, r.fields.set.names) {

@@ -1,10 +1,7 @@
 package cacher
 
 import (
-	"strings"
 	"sync/atomic"
-
-	jsoniter "github.com/json-iterator/go"
 
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -99,61 +96,10 @@ func (o *Object) Field(name string) string {
 	return o.scanField(name)
 }
 
-// scanField looks for a field in the object's bytes, or for the first of several that has a value.
-func (o *Object) scanField(fields string) (value string) {
-	for more := true; more && value == ""; {
-		var field string
-		field, fields, more = strings.Cut(fields, "|")
-		value = o.scanOne(field)
+// scanField looks for a field in the object's bytes.
+func (o *Object) scanField(field string) string {
+	if o.Err != nil {
+		return ""
 	}
-	return value
-}
-
-func (o *Object) scanOne(field string) string {
-	it := jsoniter.ConfigDefault.BorrowIterator(o.raw)
-	defer jsoniter.ConfigDefault.ReturnIterator(it)
-	for rest := field; ; {
-		var name string
-		var more bool
-		name, rest, more = strings.Cut(rest, ".")
-		if !enter(it, name) {
-			return ""
-		}
-		if !more {
-			return scalar(it)
-		}
-	}
-}
-
-// enter moves the iterator into the object that comes next, to the value of a member. It returns false if that isn't
-// an object or has no such member.
-func enter(it *jsoniter.Iterator, name string) bool {
-	if it.WhatIsNext() != jsoniter.ObjectValue {
-		return false
-	}
-	for f := it.ReadObject(); it.Error == nil; f = it.ReadObject() {
-		if f == name {
-			return true
-		}
-		if f == "" && it.WhatIsNext() == jsoniter.InvalidValue {
-			return false
-		}
-		it.Skip()
-	}
-	return false
-}
-
-func scalar(it *jsoniter.Iterator) string {
-	switch it.WhatIsNext() {
-	case jsoniter.StringValue:
-		return it.ReadString()
-	case jsoniter.NumberValue:
-		return string(it.ReadNumber())
-	case jsoniter.BoolValue:
-		if it.ReadBool() {
-			return "true"
-		}
-		return "false"
-	}
-	return ""
+	return newFieldPaths([]string{field}).read(o.raw)[0]
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,11 +132,15 @@ func TestField(t *testing.T) {
 	for label, want := range map[string]string{
 		"metadata.name": "a", "metadata.namespace": "default", "spec.color": "red", "spec.n": "12", "spec.f": "1.5",
 		"spec.b": "true", "spec.no": "false", "spec.null": "", "spec.list": "", "spec.deep.er": "z", "spec.deep": "", "spec.none": "",
-		"none.at.all": "", "kind": "W", "spec.color.more": "",
+		"none.at.all": "", "kind": "W", "spec.color.more": "", "spec.none|spec.color": "red", "spec.n|spec.color": "12",
 	} {
 		if got := o.Field(label); got != want {
 			t.Errorf("%s is %q, want %q", label, got, want)
 		}
+	}
+	together := []string{"spec.color", "spec.none|spec.color", "spec.deep.er", "kind"}
+	if got := newFieldPaths(together).read(o.Raw()); !slices.Equal(got, []string{"red", "red", "z", "W"}) {
+		t.Errorf("%q are %q", together, got)
 	}
 }
 

@@ -1,0 +1,125 @@
+package cacher
+
+import (
+	"cmp"
+	"strings"
+)
+
+// fieldPaths are the paths of fields, by which an object's bytes are read once for all of them.
+type fieldPaths struct {
+	root fieldTree
+	ends []int // by field, the place after those of its paths: it has several if there are bars in its name
+}
+
+// newFieldPaths returns the paths of fields such as "spec.color" or "reportingComponent|source.component".
+func newFieldPaths(names []string) *fieldPaths {
+	p, place := &fieldPaths{}, 0
+	for _, name := range names {
+		for path := range strings.SplitSeq(name, "|") {
+			p.root.add(path, place)
+			place++
+		}
+		p.ends = append(p.ends, place)
+	}
+	return p
+}
+
+// read returns the values of the fields in bytes of which scan has said that they're valid: the text of a string, number or
+// bool, and "" for anything else and for an absent field. Of several paths it's the first that isn't "".
+func (p *fieldPaths) read(raw []byte) []string {
+	places := 0
+	if n := len(p.ends); n > 0 {
+		places = p.ends[n-1]
+	}
+	texts := make([]string, places)
+	p.root.read(&scanner{data: raw}, texts)
+	first := 0
+	for i, end := range p.ends {
+		texts[i], first = cmp.Or(texts[first:end]...), end // which were read already, as each field has a path
+	}
+	return texts[:len(p.ends)]
+}
+
+type fieldTree struct {
+	members []fieldMember // at most a handful
+}
+
+type fieldMember struct {
+	name  string
+	places []int     // of the text among those that are read; none if only members below are asked for
+	below  fieldTree // without members if none are
+}
+
+// add adds a path, whose text is to have a place.
+func (t *fieldTree) add(path string, place int) {
+	for rest, more := path, true; more; {
+		var name string
+		name, rest, more = strings.Cut(rest, ".")
+		m := t.member(name)
+		if !more {
+			m.places = append(m.places, place)
+		}
+		t = &m.below
+	}
+}
+
+// member returns the member of a name, which is added if it isn't there.
+func (t *fieldTree) member(name string) *fieldMember {
+	for i := range t.members {
+		if t.members[i].name == name {
+			return &t.members[i]
+		}
+	}
+	t.members = append(t.members, fieldMember{name: name})
+	return &t.members[len(t.members)-1]
+}
+
+// read puts the texts of an object's members into their places. Of members with the same name, the last one counts.
+func (t *fieldTree) read(s *scanner, texts []string) {
+	s.members(func(key []byte) {
+		name, _ := unquote(key)
+		for i := range t.members {
+			m := &t.members[i]
+			if m.name != name {
+				continue
+			}
+			m.clear(texts)
+			if s.space(); s.peek() == '{' && len(m.below.members) > 0 {
+				m.below.read(s, texts)
+				return
+			}
+			text := s.scalar()
+			for _, place := range m.places {
+				texts[place] = text
+			}
+			return
+		}
+		s.skip()
+	})
+}
+
+// clear takes back what an earlier member of the same name has given.
+func (m *fieldMember) clear(texts []string) {
+	for _, place := range m.places {
+		texts[place] = ""
+	}
+	for i := range m.below.members {
+		m.below.members[i].clear(texts)
+	}
+}
+
+// scalar reads one value, and returns its text; "" for null, a list or an object. The text shares nothing with the bytes,
+// because indexes keep it.
+func (s *scanner) scalar() string {
+	start := s.pos
+	switch s.peek() {
+	case '"':
+		text, _ := s.text()
+		return strings.Clone(text)
+	case '{', '[', 'n':
+		s.skip()
+		return ""
+	}
+	s.skip()
+	return string(s.data[start:s.pos])
+}
