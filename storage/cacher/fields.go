@@ -45,7 +45,7 @@ type fieldTree struct {
 }
 
 type fieldMember struct {
-	name  string
+	name   string
 	places []int     // of the text among those that are read; none if only members below are asked for
 	below  fieldTree // without members if none are
 }
