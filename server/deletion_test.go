@@ -347,7 +347,7 @@ func TestDeletionsOfNamespaces(t *testing.T) {
 			}
 			check(t, send(t, s, 409, "DELETE", path, "", `{"preconditions":{"uid":"x"}}`), "reason=Conflict details.kind=namespaces details.name="+name)
 			finalize := func(finalizers string) string {
-				return send(t, s, 200, "PUT", path+"/finalize", "", `{"metadata":{"name":"`+name+`"},"spec":{"finalizers":[`+finalizers+`]}}`)
+				return send(t, s, 200, "PUT", path+"/finalize", "", `{"metadata":{"name":"`+name+`"`+finalizing(tc.left)+`},"spec":{"finalizers":[`+finalizers+`]}}`)
 			}
 			check(t, finalize(`"x.y/z"`), `kind=Namespace spec.finalizers=["x.y/z"]`)
 			s.Get(path)
