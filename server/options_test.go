@@ -207,12 +207,13 @@ func TestOtherOptions(t *testing.T) {
 	}
 }
 
-// TestDryCreateWithVersion: controller-runtime's DryRunClient sends the version that an object has elsewhere.
+// TestDryCreateWithVersion: controller-runtime's DryRunClient sends the version that an object has elsewhere. As in kube-apiserver
+// the answer has it.
 func TestDryCreateWithVersion(t *testing.T) {
 	t.Parallel()
 	s := newGizmos(t)
 	versioned := applied("a", `,"resourceVersion":"7"`)
-	check(t, send(t, s, 201, "POST", gizmosPath+"?dryRun=All", "", versioned), "metadata.name=a metadata.resourceVersion= metadata.uid!=")
+	check(t, send(t, s, 201, "POST", gizmosPath+"?dryRun=All", "", versioned), "metadata.name=a metadata.resourceVersion=7 metadata.uid!=")
 	send(t, s, 400, "POST", gizmosPath, "", versioned)
 	send(t, s, 404, "GET", gizmosPath+"/a", "", "")
 }
