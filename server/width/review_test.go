@@ -74,7 +74,7 @@ func TestKnown(t *testing.T) {
 			code = "413"
 		}
 		name := fmt.Sprintf("f%d", n)
-		send(at("finalizers"), code, "POST", configMaps, mediaJSON, object(`"name":"`+name+`","finalizers":[`+join(n, `"x%d"`)+`]`))
+		send(at("finalizers"), code, "POST", configMaps, mediaJSON, object(`"name":"`+name+`","finalizers":[`+join(n, `"x.y/%d"`)+`]`))
 		if code == "201" {
 			send(at("a label of many finalizers"), "200", "PATCH", configMaps+"/"+name, mediaMerge, `{"metadata":{"labels":{"a":"b"}}}`)
 			send(at("a strategic patch of many finalizers"), "413", "PATCH", configMaps+"/"+name, mediaStrategic, `{"metadata":{"finalizers":["a.example/b"]}}`)
@@ -84,8 +84,10 @@ func TestKnown(t *testing.T) {
 		}
 		send(at("applied finalizers"), "413", "PATCH", configMaps+"/new?fieldManager=m", mediaApply, object(`"name":"new","finalizers":[`+join(n, `"x.example/%d"`)+`]`))
 		send(at("merged finalizers"), "413", "PATCH", configMaps+"/small", mediaStrategic, `{"metadata":{"finalizers":[`+join(n, `"x%d"`)+`]}}`)
-		send(at("requirements"), code, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", mediaJSON,
-			`{"kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"labelSelector":{"requirements":[`+join(n/2-10, `{}`)+`]}}}}`)
+		for codes, requirements := range map[string]string{code: join(n/3-10, `{"key":"a","operator":"Exists"}`), "413 422": join(n/2-10, `{}`)} {
+			send(at("requirements"), codes, "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", mediaJSON,
+				`{"kind":"SelfSubjectAccessReview","spec":{"resourceAttributes":{"verb":"get","labelSelector":{"requirements":[`+requirements+`]}}}}`)
+		}
 		send(at("owners of a review"), "201 413 422", "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", mediaJSON,
 			`{"kind":"SelfSubjectAccessReview","metadata":{"ownerReferences":[`+join(n/2-10, `{}`)+`]},"spec":{"nonResourceAttributes":{}}}`)
 		send(at("containers"), "413 422", "POST", "/api/v1/namespaces/default/pods", mediaJSON, `{"metadata":{"name":"a"},"spec":{"containers":[`+join(n/2-10, `{}`)+`]}}`)
