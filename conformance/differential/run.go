@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	flowcontrol "k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
+
 	"github.com/apiserver-lite/apiserver-lite/conformance/pair"
 )
 
@@ -54,8 +56,11 @@ type target struct {
 // newTarget looks up who has the uids that headers name.
 func newTarget(ctx context.Context, s *pair.Server) (*target, error) {
 	t := &target{url: s.URL, client: s.Client(), wellKnown: map[string]string{}}
-	for _, plural := range []string{"flowschemas", "prioritylevelconfigurations"} {
-		list, err := t.made(ctx, "/apis/flowcontrol.apiserver.k8s.io/v1/"+plural)
+	for plural, most := range map[string]int{
+		"flowschemas":                 len(flowcontrol.MandatoryFlowSchemas) + len(flowcontrol.SuggestedFlowSchemas),
+		"prioritylevelconfigurations": len(flowcontrol.MandatoryPriorityLevelConfigurations) + len(flowcontrol.SuggestedPriorityLevelConfigurations),
+	} {
+		list, err := t.made(ctx, "/apis/flowcontrol.apiserver.k8s.io/v1/"+plural, most)
 		if err != nil {
 			return nil, err
 		}
@@ -71,17 +76,21 @@ type items struct {
 	Items []struct{ Metadata struct{ Name, UID string } }
 }
 
-// made returns a list when it has something, which a server makes for itself at its start.
-func (t *target) made(ctx context.Context, path string) (list items, err error) {
+// made returns a list when it has all n objects that a server makes for itself at its start.
+func (t *target) made(ctx context.Context, path string, n int) (list items, err error) {
 	for end := time.Now().Add(answerPatience); ; {
 		res, err := t.do(ctx, "GET", path, nil, nil)
 		if err != nil {
 			return list, err
 		}
+		list = items{}
 		err = json.NewDecoder(res.Body).Decode(&list)
 		res.Body.Close()
-		if err != nil || len(list.Items) > 0 || time.Now().After(end) {
+		switch {
+		case err != nil || len(list.Items) >= n:
 			return list, err
+		case time.Now().After(end):
+			return list, fmt.Errorf("GET %s: there are %d objects, want %d", path, len(list.Items), n)
 		}
 		select {
 		case <-ctx.Done():
