@@ -19,10 +19,9 @@ import (
 	"time"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	flowcontrol "k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
-
-	flowcontrol "k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 
 	"github.com/apiserver-lite/apiserver-lite/conformance/pair"
 )
