@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -110,10 +111,15 @@ func (e *Endpoint) validateMeta(o, old *object.Object) field.ErrorList {
 		return append(errs, e.checkFinalizers(o, path)...)
 	}
 	errs := append(validation.ValidateObjectMetaUpdate(&o.Meta, &old.Meta, path), validateTTL(o, old)...)
-	errs = append(errs, validation.ValidateFinalizers(o.Meta.Finalizers, path.Child("finalizers"))...)
+	// Finalizers that were taken once aren't judged again, so that a label of an object with many costs no more than a label.
+	judged := o.Meta
+	if slices.Equal(judged.Finalizers, old.Meta.Finalizers) {
+		judged.Finalizers = nil
+	}
+	errs = append(errs, validation.ValidateFinalizers(judged.Finalizers, path.Child("finalizers"))...)
 	errs = append(errs, e.checkFinalizers(o, path)...)
 	if e.typed != nil && e.typed.MetaRules&MetaAsNew != 0 {
-		errs = append(errs, validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, path)...)
+		errs = append(errs, validation.ValidateObjectMeta(&judged, e.Namespaced, e.validName, path)...)
 	}
 	return errs
 }
