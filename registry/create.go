@@ -78,7 +78,7 @@ func (e *Endpoint) ask(ctx context.Context, r *Request) (Result, error) {
 		if err := w.trackQuestion(o); err != nil {
 			return Result{}, err
 		}
-		_, errs, err := w.typed.prepared(ctx, o, nil, whole)
+		_, _, errs, err := w.typed.prepared(ctx, o, nil, whole)
 		if err != nil {
 			return Result{}, err
 		}

@@ -348,7 +348,7 @@ func FuzzProtobuf(f *testing.F) {
 				return
 			}
 			w := fuzzWrite(e, metav1.FieldValidationWarn)
-			w.message, w.targetKey = r.Message, ""
+			w.message, w.targetKey, w.shown = r.Message, "", e.messages
 			o, err := w.readNew(nil)
 			if err != nil {
 				continue
@@ -367,7 +367,6 @@ func FuzzProtobuf(f *testing.F) {
 			if w.made == nil {
 				continue
 			}
-			w.shown = e.messages
 			answer, err := w.answerMade(stored)
 			read, _ := e.show(context.Background(), e.messages.Single, stored)
 			if err != nil || string(answer.Object) != string(read) {

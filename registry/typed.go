@@ -470,7 +470,7 @@ func through[T any, P Pointer[T]](o *object.Object, fn func(obj *T)) error {
 
 // on calls one of the functions on an object.
 func (t *typed) on(obj Typed, name string, fn func()) error {
-	return t.registry.call(fmt.Sprintf("%s of %T", name, t.zero), obj.GetObjectMeta, fn)
+	return t.registry.call(name+" of "+reflect.TypeOf(t.zero).String(), obj.GetObjectMeta, fn)
 }
 
 // setDefaults calls Default, if there is one.
@@ -518,22 +518,21 @@ func (t *typed) admitTyped(ctx context.Context, e *Endpoint, a *Attributes, o, o
 	return toObject(obj, o)
 }
 
-// prepared defaults, prepares and validates an object for a write. obj is the object then, as a value of the
+// prepared defaults, prepares and validates an object for a write. obj is the object then, and prev the old one, as values of the
 // type; nil if the type has no functions for that.
-func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource string) (obj Typed, errs field.ErrorList, err error) {
-	if t.Default == nil && t.Prepare == nil && t.Validate == nil && t.MayWrite == nil {
-		return nil, nil, nil
+func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource string) (obj, prev Typed, errs field.ErrorList, err error) {
+	if t.Default == nil && t.Prepare == nil && t.Validate == nil && t.MayWrite == nil && t.Warnings == nil {
+		return nil, nil, nil, nil
 	}
-	obj, prev, err := t.pair(o, old)
-	if err != nil {
-		return nil, nil, err
+	if obj, prev, err = t.pair(o, old); err != nil {
+		return nil, nil, nil, err
 	}
 	if err := t.setDefaults(obj); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if t.MayWrite != nil {
 		if err := t.mayWrite(ctx, obj, prev); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	if t.Generation != nil {
@@ -541,19 +540,19 @@ func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource
 	}
 	if t.Prepare != nil {
 		if err := t.on(obj, "Prepare", func() { t.Prepare(ctx, obj, prev, subresource) }); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	if t.Validate != nil {
 		if err := t.on(obj, "Validate", func() { errs = t.Validate(ctx, obj, prev, subresource) }); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 	}
 	sent := o.Value != nil
 	if err = toObject(obj, o); err != nil && sent {
 		err = badBody(object.Undecodable(err))
 	}
-	return obj, errs, err
+	return obj, prev, errs, err
 }
 
 // mayWrite asks MayWrite.
@@ -584,11 +583,8 @@ func (t *typed) claim(obj Typed, o, old *object.Object, dryRun bool) (settle Set
 	return settle, toObject(obj, o)
 }
 
-func (t *typed) warnings(ctx context.Context, o, old *object.Object, subresource string) (texts []string, err error) {
-	obj, prev, err := t.pair(o, old)
-	if err != nil {
-		return nil, err
-	}
+// warnings returns what the type warns of in a valid object.
+func (t *typed) warnings(ctx context.Context, obj, prev Typed, subresource string) (texts []string, err error) {
 	err = t.on(obj, "Warnings", func() { texts = t.Warnings(ctx, obj, prev, subresource) })
 	return texts, err
 }

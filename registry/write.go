@@ -303,12 +303,12 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		return nil, err
 	}
 	errs := w.validateMeta(next, prev)
-	var obj Typed
+	var obj, old Typed
 	if t := w.typed; t != nil {
 		var more field.ErrorList
 		var err error
 		sent := next.Value != nil
-		obj, more, err = t.prepared(ctx, next, prev, w.Subresource)
+		obj, old, more, err = t.prepared(ctx, next, prev, w.Subresource)
 		if err == nil && sent {
 			err = w.checkValue(next)
 		}
@@ -337,7 +337,7 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	if w.typed == nil { // Kubernetes' own kinds refuse them, or take them
 		w.warnings = append(w.warnings, object.FinalizerWarnings(next, prev)...)
 	}
-	if err := w.warn(ctx, next, prev); err != nil {
+	if err := w.warn(ctx, obj, old); err != nil {
 		return nil, err
 	}
 	if prev != nil {
@@ -351,21 +351,30 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		raw, err = w.encode(ctx, next)
 	}
 	w.made = nil
-	if entries, ok := managed.Entries(next.Managed); ok && obj != nil && w.res.storage == w.Endpoint {
-		*metaOf(obj) = next.Meta
-		metaOf(obj).ManagedFields = entries
-		w.made = obj
+	if obj != nil && w.shown == w.messages && w.res.storage == w.Endpoint {
+		w.made = made(obj, next)
 	}
 	return raw, err
 }
 
+// made returns the value of an object that was stored, with all of its metadata; nil if its managedFields can't be read.
+func made(obj Typed, o *object.Object) Typed {
+	entries, ok := managed.Entries(o.Managed)
+	if !ok {
+		return nil
+	}
+	*metaOf(obj) = o.Meta
+	metaOf(obj).ManagedFields = entries
+	return obj
+}
+
 // warn adds a Go type's warnings about a valid object.
-func (w *write) warn(ctx context.Context, next, prev *object.Object) error {
+func (w *write) warn(ctx context.Context, obj, old Typed) error {
 	t := w.typed
 	if t == nil || t.Warnings == nil {
 		return nil
 	}
-	texts, err := t.warnings(ctx, next, prev, w.Subresource)
+	texts, err := t.warnings(ctx, obj, old, w.Subresource)
 	w.warnings = append(w.warnings, texts...)
 	return err
 }

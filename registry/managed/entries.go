@@ -113,6 +113,11 @@ func (r record) entryTree(e *metav1.ManagedFieldsEntry) (map[string]any, error) 
 			return nil, err
 		}
 	}
+	return newEntry(e, fields), nil
+}
+
+// newEntry returns an entry as a tree, with these fields instead of its own.
+func newEntry(e *metav1.ManagedFieldsEntry, fields any) map[string]any {
 	m := map[string]any{
 		"manager": e.Manager, "operation": string(e.Operation), "apiVersion": e.APIVersion,
 		"fieldsType": e.FieldsType, "fieldsV1": fields,
@@ -126,7 +131,7 @@ func (r record) entryTree(e *metav1.ManagedFieldsEntry) (map[string]any, error) 
 	if e.Time != nil {
 		m["time"] = e.Time.UTC().Format(time.RFC3339)
 	}
-	return m, nil
+	return m
 }
 
 // sameSet reports whether two entries say the same but for the time. Fields in another order are taken for

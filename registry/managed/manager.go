@@ -70,6 +70,7 @@ type Manager struct {
 	reset       []string
 	convert     func(obj map[string]any, apiVersion string) (map[string]any, error)
 
+	shapes shapes
 	once   sync.Once
 	fields *managedfields.FieldManager
 	filter fieldpath.Filter // takes what is in reset out of a set; nil if that's nothing
@@ -272,10 +273,17 @@ func (m *Manager) Update(live, next map[string]any, manager string, always bool)
 		return withManaged(next, nil)
 	case metadataOf(next) == nil || given == nil && sameObject(live, next):
 		return withManaged(next, before)
-	case len(live) == 0:
-		live = m.types.empty(m.gvk)
 	}
-	list, err := m.update(live, next, given, manager)
+	var list []any
+	var err error
+	switch {
+	case len(live) > 0:
+		list, err = m.update(live, next, given, manager)
+	case given == nil:
+		list, err = m.create(next, manager)
+	default:
+		list, err = m.update(m.types.empty(m.gvk), next, given, manager)
+	}
 	if err != nil {
 		list = before
 	}
