@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"net/netip"
@@ -187,13 +188,32 @@ func (c *claim) ipTaken(ip netip.Addr) bool {
 
 // freeIP returns a free address, somewhere in the range; false if there's none.
 func (c *claim) freeIP() (netip.Addr, bool) {
+	const share, least, most = 16, 16, 256 // as in Kubernetes: a sixteenth of the network, between these
 	size := c.size()
-	for i, start := 0, rand.IntN(size); i < size; i++ {
-		if ip := c.at(1 + (start+i)%size); ip != c.first() && c.ips.Contains(ip) && !c.ipTaken(ip) {
+	static := max(least, min((size+2)/share, most))
+	for n := range fromAbove(size, static) {
+		if ip := c.at(1 + n); ip != c.first() && c.ips.Contains(ip) && !c.ipTaken(ip) {
 			return ip, true
 		}
 	}
 	return netip.Addr{}, false
+}
+
+// fromAbove returns the numbers below size: from a random one on those that are at least static, and then the others. People choose what they
+// want to have by number from the low ones, so it's mostly free.
+func fromAbove(size, static int) iter.Seq[int] {
+	if static >= size {
+		static = 0
+	}
+	return func(yield func(int) bool) {
+		for _, part := range []struct{ from, size int }{{static, size - static}, {0, static}} {
+			for i, start := 0, rand.IntN(max(1, part.size)); i < part.size; i++ {
+				if !yield(part.from + (start+i)%part.size) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // size is how many addresses can be given out: without the first, which stands for the network, and the last.
@@ -289,10 +309,9 @@ func (c *claim) freePort(had map[int32]bool) int32 {
 		had[port+1] = true
 		return port + 1
 	}
-	size := int32(c.nodePorts.Size)
-	start := rand.Int32N(size)
-	for i := range size {
-		if port := int32(c.nodePorts.Base) + (start+i)%size; !had[port] && !c.portTaken(port) {
+	const share, least, most = 32, 16, 128 // as in Kubernetes
+	for n := range fromAbove(c.nodePorts.Size, max(least, min(c.nodePorts.Size/share, most))) {
+		if port := int32(c.nodePorts.Base + n); !had[port] && !c.portTaken(port) {
 			c.own = append(c.own, one{port: port})
 			had[port] = true
 			return port

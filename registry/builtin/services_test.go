@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -286,4 +288,27 @@ func startAt(t *testing.T, address string, options ...func(*server.Server)) *ser
 	}
 	t.Cleanup(func() { s.Close() }) // if the test fails before it closes it
 	return s
+}
+
+// TestLowNumbersAreLeft: what is given to a Service comes from above the addresses and ports that people choose by number, until
+// these are all that is left.
+func TestLowNumbersAreLeft(t *testing.T) {
+	const ports, left = 34, 16
+	s := servertest.New(t, all, func(s *server.Server) {
+		s.ServiceIPs, s.NodePorts = netip.MustParsePrefix("10.7.0.0/26"), utilnet.PortRange{Base: 31000, Size: ports}
+	})
+	for n := range ports {
+		made := parse(t, must(t, s, http.MethodPost, servicesPath, fmt.Sprintf(`{"metadata":{"name":"s-%d"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, n), http.StatusCreated))
+		port, _ := in(made, "spec.ports.0.nodePort").(float64)
+		ip, err := netip.ParseAddr(str(in(made, "spec.clusterIP")))
+		if err != nil {
+			t.Fatalf("%v", made["spec"])
+		}
+		if low := int(port) < 31000+left; low != (n >= ports-left) {
+			t.Errorf("the %d. Service has port %v", n+1, port)
+		}
+		if ip.As4()[3] <= left {
+			t.Errorf("the %d. Service has address %v", n+1, ip)
+		}
+	}
 }

@@ -31,13 +31,18 @@ func Value(v any) any {
 	case string:
 		return Text(v)
 	}
-	// What Kubernetes' types print themselves takes time with the square of a map's length, so a large value is shown as JSON.
+	// What Kubernetes' types print themselves takes time with the square of a map's length, and has addresses in memory.
 	const large = 16 << 10 // bytes
-	if text, err := json.Marshal(v); err == nil && len(text) > large {
+	text, err := json.Marshal(v)
+	if err == nil && len(text) > large {
 		return Text(string(text[:large]))
 	}
-	if s := fmt.Sprintf("%v", v); len(s) > MaxBytes {
+	switch s := fmt.Sprintf("%v", v); {
+	case len(s) <= MaxBytes:
+		return v
+	case err == nil:
+		return Text(string(text))
+	default:
 		return Text(s)
 	}
-	return v
 }

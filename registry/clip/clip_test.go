@@ -37,6 +37,10 @@ func TestValue(t *testing.T) {
 			t.Errorf("%T became %v", v, clip.Value(v))
 		}
 	}
+	pointed := []any{long, &long}
+	if got, _ := clip.Value(pointed).(string); !strings.HasPrefix(got, `["éé`) {
+		t.Errorf("a pointer became %.40s", got)
+	}
 	small := []any{"a"}
 	if got, ok := clip.Value(small).([]any); !ok || len(got) != 1 {
 		t.Errorf("a small list became %v", clip.Value(small))
