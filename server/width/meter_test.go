@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// What one request may cost: of CPU, of all of the process, and of the heap, garbage included. The race detector takes up to
-// twenty times as much CPU (for regular expressions); what grows with the square of a list's length is caught all the same.
+// What one request may cost: of CPU, of all of the process, and of the heap, garbage included. The race detector takes some
+// five times as much CPU, and twenty times for regular expressions; what grows with the square of a list is caught all the same.
 const (
 	maxCPU    = time.Second
-	raceTimes = 10
+	raceTimes = 6
 	maxHeap   = 300 << 20
 	// deadlyHeap is where the test ends at once: soon after it, the system would end other programs instead.
 	deadlyHeap = 4 << 30
