@@ -70,6 +70,9 @@ func (o *Options) Validate() error {
 			return fmt.Errorf("--disable-admission-plugins %q can't be turned off here: nothing is stored in a namespace that is missing or being deleted", name)
 		}
 	}
+	if _, err := o.readFile(); err != nil {
+		return fmt.Errorf("--admission-control-config-file: %w", err)
+	}
 	return nil
 }
 
@@ -139,7 +142,7 @@ func New(c Config) (*Chain, error) {
 		c.Log.Info("admission plug-ins that have no effect here", "names", strings.Join(list, ","))
 	}
 	var err error
-	if c.given, err = c.readFile(); err != nil {
+	if c.given, err = c.readFile(); err != nil { // which somebody has changed since Validate read it
 		return nil, fmt.Errorf("--admission-control-config-file: %w", err)
 	}
 	c.metrics, c.decisions = webhook.NewMetrics(), policy.NewMetrics()

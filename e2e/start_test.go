@@ -73,6 +73,8 @@ func TestRefusals(t *testing.T) {
 		{"origin is no expression", run{args: []string{"--cors-allowed-origins=("}}, 1, "--cors-allowed-origins"},
 		{"unknown controller", run{args: []string{"--controllers=frob"}}, 1, "--controllers"},
 		{"unknown plug-in", run{args: []string{"--enable-admission-plugins=Frob"}}, 1, "Frob"},
+		{"configuration of plug-ins is missing", run{args: []string{"--admission-control-config-file=" + dir + "/none"}}, 1, "--admission-control-config-file"},
+		{"configuration of plug-ins is none", run{args: []string{"--admission-control-config-file=" + file}}, 1, "--admission-control-config-file"},
 		{"URL file's directory is missing", run{urlFile: dir + "/none/url"}, 1, "--url-file"},
 		{"URL file is a directory", run{urlFile: foreign}, 1, "--url-file"},
 		{"kubeconfig's directory is missing", run{args: []string{"--write-kubeconfig=" + dir + "/none/kubeconfig"}}, 1, "--write-kubeconfig"},

@@ -69,8 +69,8 @@ func owned(path string) (fs.FileInfo, error) {
 
 // Dir refuses a directory that belongs to somebody else, and one in which somebody else has put a file: who prepared it
 // knows what is in it, as a key that he planted, and can change what is written there. It looks no deeper than at the
-// entries. A link in the place of one of the names in written is refused, whoever made it: files of those names are
-// written as they are, not put there by a rename. The error goes on after the directory's path.
+// entries. A link or a pipe in the place of one of the names in written is refused, whoever made it: files of those
+// names are written as they are, not put there by a rename. The error goes on after the directory's path.
 func Dir(path string, written ...string) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
@@ -91,8 +91,12 @@ func Dir(path string, written ...string) error {
 			}
 			return fmt.Errorf("%sbelongs to %s: who else can write there could plant keys; chown it, or name another directory", what, whose)
 		}
-		if info.Mode()&fs.ModeSymlink != 0 && slices.Contains(written, name) {
+		switch at := info.Mode(); {
+		case !slices.Contains(written, name):
+		case at&fs.ModeSymlink != 0:
 			return fmt.Errorf("has a link in the place of %s: put the file itself there, or name another directory", name)
+		case !at.IsRegular(): // as a pipe, at which opening hangs
+			return fmt.Errorf("has something else than a file in the place of %s: remove it, or name another directory", name)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -33,6 +34,7 @@ func TestDirectoryOfSomebodyElse(t *testing.T) {
 		{"link for the marker", false, func(dir string) error {
 			return os.Symlink(file, filepath.Join(dir, markerName))
 		}, "a link in the place of " + markerName},
+		{"pipe for the pid", false, func(dir string) error { return syscall.Mkfifo(filepath.Join(dir, pidName), 0o600) }, "else than a file in the place of pid"},
 	} {
 		if tt.root && os.Geteuid() != 0 {
 			t.Errorf("%s: only root can give files away: run this test as root, or leave it out with -skip '^TestDirectoryOfSomebodyElse$'", tt.name)
