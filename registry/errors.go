@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,14 @@ import (
 // MaxCauses bounds the field errors that a Status lists. Nobody reads more, and the answer would grow with the input.
 const MaxCauses = 250
 
+// What is quoted in errors has a text each, which takes time with its length.
+const (
+	// maxQuoted bounds the values of which texts are made for one answer.
+	maxQuoted = 4 * MaxCauses
+	// quotedLarge is for how many values one counts whose text is too long for an answer: a body may have megabytes of it.
+	quotedLarge = 32
+)
+
 func badRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
 }
@@ -29,31 +38,48 @@ func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
 		return nil
 	}
 	errs = once(errs)
-	if len(errs) > MaxCauses {
-		errs = errs[:MaxCauses]
-	}
-	for _, e := range errs {
-		e.Field, e.Detail = clip.Text(e.Field), clip.Text(e.Detail)
-		e.BadValue = clip.Value(e.BadValue)
-	}
 	return apierrors.NewInvalid(kind, clip.Text(name), errs)
 }
 
-// once returns the errors without those that say the same as one before.
+// once returns the errors, of which each says what is short enough for an answer, without those that say the same as one before.
+// There are at most MaxCauses. It looks for them among the first errors, until these have quoted maxQuoted values.
 func once(errs field.ErrorList) field.ErrorList {
-	if len(errs) == 1 {
-		return errs
-	}
 	type said struct{ field, body string }
-	known := make(map[said]bool, len(errs))
-	different := make(field.ErrorList, 0, len(errs))
-	for _, e := range errs {
+	known := map[said]bool{}
+	different := make(field.ErrorList, 0, min(len(errs), MaxCauses))
+	var last, clipped any
+	for quoted, i := 0, 0; i < len(errs) && len(different) < MaxCauses && quoted < maxQuoted; i++ {
+		e := errs[i]
+		if i == 0 || !sameValue(e.BadValue, last) {
+			last, clipped = e.BadValue, clip.Value(e.BadValue)
+			quoted++
+			if reflect.TypeOf(clipped) != reflect.TypeOf(last) {
+				quoted += quotedLarge
+			}
+		}
+		e.Field, e.Detail, e.BadValue = clip.Text(e.Field), clip.Text(e.Detail), clipped
 		if this := (said{e.Field, e.ErrorBody()}); !known[this] {
 			known[this] = true
 			different = append(different, e)
 		}
 	}
 	return different
+}
+
+// sameValue tells whether two values are one and the same: a list, map or pointer that several errors are about, as the scopes of a
+// quota. Its text is made once then, and not for each of its elements.
+func sameValue(a, b any) bool {
+	x, y := reflect.ValueOf(a), reflect.ValueOf(b)
+	if !x.IsValid() || !y.IsValid() || x.Type() != y.Type() {
+		return false
+	}
+	switch x.Kind() {
+	case reflect.Slice:
+		return x.Len() == y.Len() && x.UnsafePointer() == y.UnsafePointer()
+	case reflect.Map, reflect.Pointer:
+		return x.UnsafePointer() == y.UnsafePointer()
+	}
+	return false
 }
 
 // invalidOptions refuses query parameters, as kube-apiserver does for those that parse and contradict.
