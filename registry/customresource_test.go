@@ -348,12 +348,14 @@ func TestDryRun(t *testing.T) {
 	if got.get("metadata.resourceVersion") != nil || got.str("metadata.uid") == "" {
 		t.Errorf("tried to create %v", got)
 	}
+	_, err := e.Get(s.ctx, "fresh", "a", "", nil) // which shows what was stored until now
+	s.refused(err, 404, metav1.StatusReasonNotFound)
 	if now := s.Cacher().Position(); now != before {
 		t.Errorf("it wrote: position %d, before %d", now, before)
 	}
 	made := s.ok(e.Create(s.ctx, "default", nil, gizmo("v1", "a", `,"spec":{"size":"S"}`)))
 	rv := made.str("metadata.resourceVersion")
-	_, err := e.Create(s.ctx, "default", dry, gizmo("v1", "a", ""))
+	_, err = e.Create(s.ctx, "default", dry, gizmo("v1", "a", ""))
 	s.refused(err, 409, metav1.StatusReasonAlreadyExists)
 	_, err = e.Patch(s.ctx, "default", "a", "", merge, dry, []byte(`{"spec":{"size":"XL"}}`))
 	s.refused(err, 422, metav1.StatusReasonInvalid)
