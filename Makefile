@@ -58,7 +58,7 @@ check: ## look at the form: gofmt, vet, staticcheck, go.mod, who imports whom
 	$(GO) test -count 1 -run '^TestImport' .
 
 .PHONY: ci
-ci: check test bench-once ## what must pass before a change goes in: check, test and bench-once
+ci: check test differential-replay bench-once ## what must pass before a change goes in: check, test, differential-replay and bench-once
 
 .PHONY: cover
 cover: ## run the tests and print the share of statements that they reach; bin/cover.out has the lines

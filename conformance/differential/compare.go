@@ -47,6 +47,39 @@ func compare(theirs, ours answer) (found []difference) {
 	return found
 }
 
+// closest returns where ours differs from that of upstream's answers which is the most like it. Where upstream's differ from each other in
+// the order of a refusal's causes alone, it finds them in a map of Go's, and their order means nothing.
+func closest(theirs []answer, ours answer) []difference {
+	if len(theirs) > 1 && !slices.ContainsFunc(theirs[1:], func(a answer) bool { return len(compare(inOrder(theirs[0]), inOrder(a))) > 0 }) {
+		return compare(inOrder(theirs[0]), inOrder(ours))
+	}
+	best := compare(theirs[0], ours)
+	for _, a := range theirs[1:] {
+		if d := compare(a, ours); len(d) < len(best) {
+			best = d
+		}
+	}
+	return best
+}
+
+// inOrder sorts the causes of a refusal, and what its message says of them.
+func inOrder(a answer) answer {
+	status, _ := a.Body.(map[string]any)
+	details, _ := status["details"].(map[string]any)
+	causes, ok := details["causes"].([]any)
+	message, isText := status["message"].(string)
+	if !ok || !isText {
+		return a
+	}
+	status, details = maps.Clone(status), maps.Clone(details)
+	parts := strings.Split(strings.NewReplacer("[", "", "]", "").Replace(message), ", ")
+	slices.Sort(parts)
+	details["causes"] = slices.SortedFunc(slices.Values(causes), func(a, b any) int { return strings.Compare(short(a), short(b)) })
+	status["details"], status["message"] = details, strings.Join(parts, ", ")
+	a.Body = status
+	return a
+}
+
 // byObject sorts events by their objects' names: those of a collection's deletion come in no order. Those of one object stay in theirs.
 func byObject(events []any) []any {
 	name := func(e any) string {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -86,6 +87,29 @@ func TestWirePage(t *testing.T) {
 	}
 	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestOrderOfCauses: the order of causes counts, unless upstream's own is another one each time.
+func TestOrderOfCauses(t *testing.T) {
+	refusal := func(first, second string) answer {
+		return answer{Code: "422", Body: parse(asJSON, []byte(fmt.Sprintf(`{"message":"X is invalid: [%[1]s: bad, %[2]s: bad]","details":{"causes":[{"field":%[1]q},{"field":%[2]q}]}}`, first, second)))}
+	}
+	ab, ba := refusal("a", "b"), refusal("b", "a")
+	for _, tt := range []struct {
+		name   string
+		theirs []answer
+		ours   answer
+		want   int
+	}{
+		{"one order", []answer{ab}, ba, 2}, // of the causes, and of the message
+		{"any order", []answer{ab, ba}, ba, 0},
+		{"another cause", []answer{ab, ba}, refusal("a", "c"), 3},
+		{"another answer", []answer{ab, refusal("a", "c")}, ba, 2},
+	} {
+		if got := closest(tt.theirs, tt.ours); len(got) != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
 	}
 }
 

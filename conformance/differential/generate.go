@@ -552,7 +552,15 @@ func (m *maker) subresourceSteps(at func(string) string) {
 		if spec, ok := m.sample.Change["spec"]; ok {
 			everything = changed(everything, text(map[string]any{"spec": spec}))
 		}
-		m.add(step{name: family + "PUT dry run", method: "PUT", path: path + "?dryRun=All", over: full, body: merge, as: asJSON},
+		add := m.add
+		if m.sample.Stamped {
+			add = func(steps ...step) {
+				for _, s := range steps {
+					m.add(step{name: family + "another second", method: untilSecond}, s)
+				}
+			}
+		}
+		add(step{name: family + "PUT dry run", method: "PUT", path: path + "?dryRun=All", over: full, body: merge, as: asJSON},
 			step{name: family + "PUT", method: "PUT", path: path, over: full, body: merge, as: asJSON},
 			step{name: family + "PUT with metadata and spec", method: "PUT", path: path, over: full, body: m.fill(everything, full, 3), as: asJSON},
 			step{name: family + "GET after", method: "GET", path: at("full")},
@@ -567,7 +575,7 @@ func (m *maker) subresourceSteps(at func(string) string) {
 			step{name: family + "PATCH strategic dry run", method: "PATCH", path: path + "?dryRun=All", header: map[string]string{"Content-Type": strategicPatch}, body: m.fill(everything, full, 3)},
 			step{name: family + "PATCH missing", method: "PATCH", path: at("missing") + "/" + sub.name, header: map[string]string{"Content-Type": mergePatch}, body: `{}`})
 		applied := changed(map[string]any{"apiVersion": m.apiVersion(), "kind": m.kind.kind, "metadata": map[string]any{"name": m.objectName("applied")}}, merge)
-		m.add(step{name: family + "apply", method: "PATCH", path: at("applied") + "/" + sub.name + "?fieldManager=sub", header: map[string]string{"Content-Type": applyPatch}, body: text(applied)},
+		add(step{name: family + "apply", method: "PATCH", path: at("applied") + "/" + sub.name + "?fieldManager=sub", header: map[string]string{"Content-Type": applyPatch}, body: text(applied)},
 			step{name: family + "apply by another", method: "PATCH", path: at("applied") + "/" + sub.name + "?fieldManager=other", header: map[string]string{"Content-Type": applyPatch}, body: with(applied, `{"metadata":{"labels":{"sub":"apply"}}}`)},
 			step{name: family + "apply nothing", method: "PATCH", path: at("applied") + "/" + sub.name + "?fieldManager=sub", header: map[string]string{"Content-Type": applyPatch}, body: fmt.Sprintf(`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q}}`, m.apiVersion(), m.kind.kind, m.objectName("applied"))},
 			step{name: family + "release", method: "PATCH", path: at("full"), header: map[string]string{"Content-Type": mergePatch}, body: `{"metadata":{"finalizers":null,"ownerReferences":null}}`},

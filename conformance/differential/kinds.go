@@ -29,6 +29,7 @@ type sample struct {
 	Put      map[string]map[string]any `json:"put"`      // by subresource: what is merged into the object and PUT there
 	Post     map[string]map[string]any `json:"post"`     // by subresource: what is POSTed there
 	More     map[string]map[string]any `json:"more"`     // further valid or invalid objects, by a word for each
+	Stamped  bool                      `json:"stamped"`  // the server puts the time of a write into its status
 	Bare     bool                      `json:"bare"`     // it has no metadata: it is answered, not stored
 	Template bool                      `json:"template"` // it has a pod's template: the fields of one are tried with Pod itself
 }

@@ -16,30 +16,61 @@ import (
 // normal replaces what must differ between two servers, and between two runs, by whose it is and its order of appearance among those of
 // the same object: one that is given too many or too few of them doesn't shift those of others. It's used by one goroutine.
 type normal struct {
-	begun     time.Time
+	begun     time.Time         // when the server was started
+	asked     time.Time         // when the request was sent whose answer is looked at
+	port      string            // the server's own
 	oldest    uint64            // the resourceVersion at which the scenario began: a smaller one is the request's own
 	newest    uint64            // that was seen
-	seen      map[string]string // what was replaced by what, by class and value
+	seen      map[string]string // what was replaced by what, by class, value and object
+	owners    map[string]string // the object that a value is of by now, by class and value: addresses and ports are given out again
 	counts    map[string]int    // by class and object
 	of        string            // the object that is looked at
 	names     map[string]string // generated names, and what else has a word of its own
+	longest   []string          // the keys of names, none of them after a part of it
+	host      string            // the machine's name
 	generated int               // how many names were generated
 	wellKnown map[string]string // uids that the server gave before, by whom they're of
 }
 
 func newNormal(begun time.Time, oldest uint64, wellKnown map[string]string) *normal {
-	return &normal{begun: begun, oldest: oldest, newest: oldest, seen: map[string]string{}, counts: map[string]int{}, names: map[string]string{}, wellKnown: wellKnown}
+	return &normal{begun: begun, asked: time.Now(), oldest: oldest, newest: oldest, seen: map[string]string{}, owners: map[string]string{}, counts: map[string]int{}, names: map[string]string{}, wellKnown: wellKnown}
 }
 
-// nth names a value by the place at which it came among those of its class and of its object.
+// nth names a value of an object's by the place at which it came among those of its class and of the object.
 func (n *normal) nth(class, value, of string) string {
 	key := class + " " + value
+	n.owners[key] = of
+	key += " " + of
 	if n.seen[key] == "" {
 		of = class + " " + of
 		n.counts[of]++
 		n.seen[key] = fmt.Sprintf("<%s %d>", of, n.counts[of])
 	}
 	return n.seen[key]
+}
+
+// named names a value by whose it is. If it's nobody's so far, it's that object's.
+func (n *normal) named(class, value, of string) string {
+	if as := n.whose(class, value); as != "" {
+		return as
+	}
+	return n.nth(class, value, of)
+}
+
+// call gives a word of its own to a text.
+func (n *normal) call(text, as string) {
+	n.names[text] = as
+	n.longest = slices.SortedFunc(maps.Keys(n.names), func(a, b string) int { return cmp.Or(cmp.Compare(len(b), len(a)), cmp.Compare(a, b)) })
+}
+
+// whose names a value by whose it is; "" if it's nobody's.
+func (n *normal) whose(class, value string) string {
+	key := class + " " + value
+	of, known := n.owners[key]
+	if !known {
+		return ""
+	}
+	return n.seen[key+" "+of]
 }
 
 // introduce names what belongs to the objects of a document, before it's met elsewhere.
@@ -49,7 +80,7 @@ func (n *normal) introduce(v any) {
 		if name := n.nameOf(v); name != "" {
 			meta := v["metadata"].(map[string]any)
 			if uid, _ := meta["uid"].(string); uidText.MatchString(uid) && n.wellKnown[uid] == "" {
-				n.nth("uid", uid, name)
+				n.named("uid", uid, name)
 			}
 			if version, _ := meta["resourceVersion"].(string); version != "" {
 				n.version(version, name)
@@ -74,30 +105,38 @@ func (n *normal) nameOf(object map[string]any) string {
 	}
 	if prefix, _ := meta["generateName"].(string); prefix != "" && strings.HasPrefix(name, prefix) && len(name) > len(prefix) && n.names[name] == "" {
 		n.generated++
-		n.names[name] = prefix + fmt.Sprintf("<random %d>", n.generated)
+		n.call(name, prefix+fmt.Sprintf("<random %d>", n.generated))
+	}
+	if uidText.FindString(name) == name && n.names[name] == "" { // of an object that may be without a name, such as a LimitRange
+		n.generated++
+		n.call(name, fmt.Sprintf("<random %d>", n.generated))
 	}
 	if as := n.names[name]; as != "" {
 		return as
 	}
-	return name
+	return identityText.ReplaceAllString(name, "apiserver-<identity>")
 }
 
 var (
-	uidText     = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
-	timeText    = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
-	addressText = regexp.MustCompile(`\b10\.0\.0\.(\d{1,3})\b`)
-	hostText    = regexp.MustCompile(`127\.0\.0\.1:\d+`)
-	anyHost     = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+:\d+`)
-	keyText     = regexp.MustCompile(`^[\w-]{43}$`)
-	numberText  = regexp.MustCompile(`\b\d+\b`)
-	tokenText   = regexp.MustCompile(`\beyJ[\w-]+\.(eyJ[\w-]+)\.[\w-]+`)
-	hashText    = regexp.MustCompile(`hash=[0-9A-F]{16,}`)
-	ageText     = regexp.MustCompile(`^(\d+[smhdy])+$`)
-	portText    = regexp.MustCompile(`\b3[0-2]\d{3}\b`)
-	volumeText  = regexp.MustCompile(`\bkube-api-access-[a-z0-9]{5}\b`)
-	generated   = regexp.MustCompile(`\b(thingsgen-)[bcdfghjklmnpqrstvwxz2456789]{5}\b`) // in what is said of a definition that is refused
-	credential  = regexp.MustCompile(`\bX509SHA256=[0-9a-f]{64}\b`)
-	logDuration = regexp.MustCompile(`\b\d+(\.\d+)?(ms|µs)\b`)
+	uidText      = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
+	timeText     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)`)
+	addressText  = regexp.MustCompile(`\b10\.0\.0\.(\d{1,3})\b`)
+	hostText     = regexp.MustCompile(`127\.0\.0\.1:\d+`)
+	anyHost      = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+:\d+`)
+	keyText      = regexp.MustCompile(`^[\w-]{43}$`)
+	dayText      = regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
+	httpTime     = regexp.MustCompile(`^([A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d) (GMT|UTC)$`)
+	versionText  = regexp.MustCompile(`(?i)(resource ?version[^0-9]{0,40}?)(\d+)`)
+	currentText  = regexp.MustCompile(`(resource version: \d+(?:, current: | \())\d+`) // the server's newest or oldest, which other scenarios move
+	identityText = regexp.MustCompile(`\bapiserver-[a-z2-7]{26}\b`)                    // made of the machine's name
+	tokenText    = regexp.MustCompile(`\beyJ[\w-]+\.(eyJ[\w-]+)\.[\w-]+`)
+	hashText     = regexp.MustCompile(`hash=[0-9A-F]{16,}`)
+	ageText      = regexp.MustCompile(`^(\d+[smhdy])+$`)
+	portText     = regexp.MustCompile(`\b\d+-\d+\b|\b3[0-2]\d{3}\b`) // a range isn't its ends
+	volumeText   = regexp.MustCompile(`\bkube-api-access-[a-z0-9]{5}\b`)
+	generated    = regexp.MustCompile(`\b(\w*gen-|g-)[bcdfghjklmnpqrstvwxz2456789]{5}\b`) // in what is said of an object that is refused
+	credential   = regexp.MustCompile(`\bX509SHA256=[0-9a-f]{64}\b`)
+	logDuration  = regexp.MustCompile(`\b\d+(\.\d+)?(ms|µs)\b`)
 )
 
 // near is how far apart a time and the clock may be for the time to be the server's "now": a certificate's NotAfter is further off.
@@ -108,8 +147,8 @@ func (n *normal) text(s string) string {
 	if len(s) < 5 {
 		return s
 	}
-	for name, as := range n.names {
-		s = strings.ReplaceAll(s, name, as)
+	for _, name := range n.longest {
+		s = strings.ReplaceAll(s, name, n.names[name])
 	}
 	s = tokenText.ReplaceAllStringFunc(s, func(token string) string {
 		claims, err := base64.RawURLEncoding.DecodeString(tokenText.FindStringSubmatch(token)[1])
@@ -127,21 +166,34 @@ func (n *normal) text(s string) string {
 		if of := n.wellKnown[uid]; of != "" {
 			return "<uid of " + of + ">"
 		}
-		return n.nth("uid", uid, "?")
+		return n.named("uid", uid, "?")
 	})
 	s = timeText.ReplaceAllStringFunc(s, n.time)
+	if parts := httpTime.FindStringSubmatch(s); parts != nil {
+		if t, err := time.Parse(time.RFC1123, s); err == nil {
+			return n.time(t.Format(time.RFC3339)) + " " + parts[2]
+		}
+	}
 	s = addressText.ReplaceAllStringFunc(s, func(address string) string {
-		if last := address[strings.LastIndexByte(address, '.')+1:]; last == "0" || last == "1" {
+		if !isGiven(address) {
 			return address
 		}
-		return n.nth("address", address, n.of)
+		return n.named("address", address, n.of)
 	})
+	s = currentText.ReplaceAllString(s, "$1<the server's>")
+	s = replaceGroup(versionText, s, func(version string) string { return n.whose("rv", version) })
+	s = identityText.ReplaceAllString(s, "apiserver-<identity>")
 	s = volumeText.ReplaceAllString(s, "kube-api-access-<random>")
 	s = hashText.ReplaceAllString(s, "hash=<hash>")
 	s = generated.ReplaceAllString(s, "${1}<random>")
 	s = credential.ReplaceAllString(s, "X509SHA256=<hash>")
 	s = logDuration.ReplaceAllString(s, "<duration>")
 	return hostText.ReplaceAllString(s, "<host>")
+}
+
+// isGiven tells whether an address is one that Services get: neither that of the network nor that of default/kubernetes.
+func isGiven(address string) bool {
+	return !strings.HasSuffix(address, ".0") && !strings.HasSuffix(address, ".1")
 }
 
 func hide(tree any, name string) {
@@ -156,24 +208,61 @@ func hide(tree any, name string) {
 	}
 }
 
-// time names a time by how far it is from now: what lies between the server's start and now is now. Later ones are rounded.
+// replaceGroup replaces what the second group of an expression matches, unless that comes to "".
+func replaceGroup(e *regexp.Regexp, s string, by func(string) string) string {
+	return e.ReplaceAllStringFunc(s, func(match string) string {
+		parts := e.FindStringSubmatch(match)
+		return parts[1] + cmp.Or(by(parts[2]), parts[2])
+	})
+}
+
+// time names a time. What lies between the server's start and now is now. A later one is named by how far it was from the request,
+// rounded so that it doesn't matter how long the server took for it.
 func (n *normal) time(s string) string {
 	t, err := time.Parse(time.RFC3339Nano, s)
-	now := time.Now()
-	const slack = 3 * time.Second // clocks that are cut to seconds
 	fraction := ""
 	if i := strings.IndexByte(s, '.'); i >= 0 { // microseconds stay that, of whichever value
 		fraction = "." + strings.Repeat("0", len(s)-i-2)
 	}
+	now := time.Now()
 	switch {
-	case err != nil || t.Before(n.begun.Add(-slack)) || t.After(now.Add(near)):
+	case err != nil || t.Before(n.begun.Truncate(time.Second)) || t.After(now.Add(near)):
 		return s
-	case t.Before(now.Add(slack)):
+	case !t.After(now):
 		return "<now" + fraction + ">"
-	default:
-		const step = 10 * time.Second
-		return fmt.Sprintf("<now+%v%s>", t.Sub(now).Round(step), fraction)
 	}
+	const day, week = 24 * time.Hour, 7 * 24 * time.Hour
+	step := time.Minute
+	if t.Sub(now) > day { // years have leap days
+		step = week
+	}
+	return fmt.Sprintf("<now+%v%s>", t.Sub(n.asked).Round(step), fraction)
+}
+
+// deletion names when an object that has a grace period is to be gone: that's so long after a time that is now.
+func (n *normal) deletion(meta map[string]any) string {
+	s, _ := meta["deletionTimestamp"].(string)
+	seconds, _ := meta["deletionGracePeriodSeconds"].(json.Number)
+	period, err := seconds.Int64()
+	at, timeErr := time.Parse(time.RFC3339, s)
+	if err != nil || timeErr != nil || period <= 0 {
+		return ""
+	}
+	grace := time.Duration(period) * time.Second
+	if n.time(at.Add(-grace).Format(time.RFC3339)) != "<now>" {
+		return ""
+	}
+	return fmt.Sprintf("<now+%v>", grace)
+}
+
+// today names a day that the server has been running on.
+func (n *normal) today(s string) string {
+	for day := n.begun; day.Before(time.Now().Add(24 * time.Hour)); day = day.Add(24 * time.Hour) {
+		if s == day.UTC().Format(time.DateOnly) {
+			return "<today>"
+		}
+	}
+	return s
 }
 
 // version names a resourceVersion.
@@ -183,7 +272,7 @@ func (n *normal) version(s, of string) string {
 		return s
 	}
 	n.newest = max(n.newest, v)
-	return n.nth("rv", s, of)
+	return n.named("rv", s, of)
 }
 
 // document returns a document with everything replaced.
@@ -199,6 +288,14 @@ func (n *normal) tree(v any, key string) any {
 			defer func(before string) { n.of = before }(n.of)
 			n.of = name
 		}
+		if object, ok := v["object"].(map[string]any); ok && v["type"] == "BOOKMARK" {
+			v, object = maps.Clone(v), maps.Clone(object)
+			if meta, ok := object["metadata"].(map[string]any); ok {
+				version, _ := meta["resourceVersion"].(string)
+				meta = maps.Clone(meta)
+				v["object"], object["metadata"], meta["resourceVersion"] = object, meta, n.listVersion(version)
+			}
+		}
 		if meta, ok := v["metadata"].(map[string]any); ok {
 			_, items := v["items"].([]any)
 			_, rows := v["rows"] // of an empty Table they may be null
@@ -211,6 +308,9 @@ func (n *normal) tree(v any, key string) any {
 		out := make(map[string]any, len(v))
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			out[n.text(name)] = n.tree(v[name], name)
+		}
+		if at := n.deletion(v); at != "" {
+			out["deletionTimestamp"] = at
 		}
 		return out
 	case []any:
@@ -233,28 +333,31 @@ func (n *normal) tree(v any, key string) any {
 			return "<continue>" // it has the list's version, which writes of other scenarios move; the next page shows whether it's right
 		case key == "cells" && ageText.MatchString(v):
 			return "<age>"
+		case (key == "clusterIP" || key == "clusterIPs") && addressText.MatchString(v) && isGiven(v):
+			return n.nth("address", v, n.of)
+		case key == "kubernetes.io/hostname" && v == n.host:
+			return "<host>"
+		case key == "cells" && v == n.port:
+			return "<the server's port>"
+		case dayText.MatchString(v):
+			return n.today(v)
 		case key == "message" || key == "cells":
-			v = numberText.ReplaceAllStringFunc(v, func(number string) string {
-				if as := n.seen["rv "+number]; as != "" {
-					return as
-				}
-				if as := n.seen["port "+number]; as != "" {
-					return as
-				}
-				return number
-			})
+			v = portText.ReplaceAllStringFunc(v, func(port string) string { return cmp.Or(n.whose("port", port), port) })
 		}
 		return n.text(v)
 	case json.Number:
-		if (key == "nodePort" || key == "healthCheckNodePort") && portText.MatchString(v.String()) {
+		switch {
+		case (key == "nodePort" || key == "healthCheckNodePort") && portText.MatchString(v.String()):
 			return n.nth("port", v.String(), n.of)
+		case (key == "port" || key == "targetPort") && v.String() == n.port:
+			return "<the server's port>"
 		}
 		return v
 	}
 	return v
 }
 
-// listVersion names the resourceVersion of a list, which any write to the server moves.
+// listVersion names the resourceVersion of a list or of a bookmark, which any write to the server moves.
 func (n *normal) listVersion(s string) string {
 	v, err := strconv.ParseUint(s, 10, 64)
 	switch {
@@ -262,8 +365,8 @@ func (n *normal) listVersion(s string) string {
 		return s
 	case v >= n.newest:
 		return "<latest>"
-	case n.seen["rv "+s] != "":
-		return n.seen["rv "+s]
+	case n.whose("rv", s) != "":
+		return n.whose("rv", s)
 	case v < n.oldest:
 		return "<before>"
 	}

@@ -15,16 +15,9 @@ type entry struct{ family, class string }
 
 func notYetFile(dir, scenario string) string { return filepath.Join(dir, "notyet", scenario+".txt") }
 
-// allowance is how many differences of an entry a scenario may have. Sometimes there are fewer, or none: the line begins with ~ then.
-// That is so where one of the servers answers differently from run to run.
-type allowance struct {
-	n         int
-	sometimes bool
-}
-
 // readNotYet returns what is allowed. A file that isn't there allows nothing.
-func readNotYet(dir, scenario string) (map[entry]allowance, error) {
-	allowed := map[entry]allowance{}
+func readNotYet(dir, scenario string) (map[entry]int, error) {
+	allowed := map[entry]int{}
 	f, err := os.Open(notYetFile(dir, scenario))
 	if errors.Is(err, fs.ErrNotExist) {
 		return allowed, nil
@@ -36,22 +29,21 @@ func readNotYet(dir, scenario string) (map[entry]allowance, error) {
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		parts := strings.Split(lines.Text(), "\t")
 		var n int
-		count, sometimes := strings.CutPrefix(parts[0], "~")
-		if _, err := fmt.Sscan(count, &n); err != nil || len(parts) != 3 {
+		if _, err := fmt.Sscan(parts[0], &n); err != nil || len(parts) != 3 {
 			return nil, fmt.Errorf("%s: %q isn't a count, a family and a field with tabs between", notYetFile(dir, scenario), lines.Text())
 		}
-		allowed[entry{parts[1], parts[2]}] = allowance{n, sometimes}
+		allowed[entry{parts[1], parts[2]}] = n
 	}
 	return allowed, nil
 }
 
 // writeNotYet replaces a scenario's file. With nothing in it there's none.
-func writeNotYet(dir, scenario string, counts map[entry]allowance) error {
+func writeNotYet(dir, scenario string, counts map[entry]int) error {
 	var b strings.Builder
 	lines := map[string]string{}
-	for e, a := range counts {
-		if a.n > 0 {
-			lines[e.family+"\t"+e.class] = map[bool]string{true: "~"}[a.sometimes] + fmt.Sprint(a.n)
+	for e, n := range counts {
+		if n > 0 {
+			lines[e.family+"\t"+e.class] = fmt.Sprint(n)
 		}
 	}
 	for _, line := range sortedKeys(lines) {

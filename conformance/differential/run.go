@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -44,6 +45,9 @@ type answer struct {
 // target is a server that is asked.
 type target struct {
 	url       string
+	port      string // of url
+	host      string // the machine's name
+	authority string // of clients, as PEM
 	client    *http.Client
 	started   time.Time // times since then are the server's
 	wellKnown map[string]string
@@ -54,7 +58,15 @@ type target struct {
 
 // newTarget looks up who has the uids that headers name.
 func newTarget(ctx context.Context, s *pair.Server) (*target, error) {
-	t := &target{url: s.URL, client: s.Client(), wellKnown: map[string]string{}}
+	at, err := url.Parse(s.URL)
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	t := &target{url: s.URL, port: at.Port(), host: strings.ToLower(host), authority: string(s.Authority), client: s.Client(), wellKnown: map[string]string{}}
 	for plural, most := range map[string]int{
 		"flowschemas":                 len(flowcontrol.MandatoryFlowSchemas) + len(flowcontrol.SuggestedFlowSchemas),
 		"prioritylevelconfigurations": len(flowcontrol.MandatoryPriorityLevelConfigurations) + len(flowcontrol.SuggestedPriorityLevelConfigurations),
@@ -137,8 +149,11 @@ func (t *target) play(ctx context.Context, sc scenario) ([]answer, error) {
 	r.normal.newest = version
 	if t.hooks != nil {
 		r.vars["cap:hook"], r.vars["cap:ca"] = t.hooks.URL, t.hooks.ca
-		r.normal.names[t.hooks.ca] = "<authority>"
+		r.normal.call(t.hooks.ca, "<authority>")
 	}
+	r.normal.port, r.normal.host = t.port, t.host
+	r.normal.call(t.authority, "<authority of clients>")
+	r.normal.call(advertised+":"+t.port, advertised+":<the server's port>")
 	answers := make([]answer, 0, len(sc.steps))
 	if sc.watch != "" {
 		ctx, cancel := context.WithCancel(ctx)
@@ -213,10 +228,10 @@ func (r *run) ask(ctx context.Context, s step) (answer, error) {
 			return answer{}, err
 		}
 	}
-	if method == untilEffect {
+	if wait := map[string]time.Duration{untilEffect: r.lag, untilSecond: time.Until(time.Now().Truncate(time.Second).Add(time.Second))}[method]; method == untilEffect || method == untilSecond {
 		select {
 		case <-ctx.Done():
-		case <-time.After(r.lag):
+		case <-time.After(wait):
 		}
 		return answer{Code: "200"}, ctx.Err()
 	}
@@ -224,6 +239,7 @@ func (r *run) ask(ctx context.Context, s step) (answer, error) {
 		return r.wait(ctx, path, map[string]int{untilFound: http.StatusOK, untilGone: http.StatusNotFound}[method])
 	}
 	began := time.Now()
+	r.normal.asked = began
 	within, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	res, err := r.do(within, method, path, body, header)
@@ -475,7 +491,7 @@ func (r *run) readComplete(ctx context.Context, path string, deadline time.Time)
 
 // followsUp tells whether a server changes an object of a kind after the write of it was answered.
 func followsUp(kind string) bool {
-	return kind == "CustomResourceDefinition" || kind == "ValidatingAdmissionPolicy"
+	return slices.Contains([]string{"CustomResourceDefinition", "ValidatingAdmissionPolicy", "APIService", "FlowSchema"}, kind)
 }
 
 func kindOf(content []byte) string {
@@ -484,30 +500,50 @@ func kindOf(content []byte) string {
 	return o.Kind
 }
 
+// cleanup is the finalizer of definitions that the server itself takes away.
+const cleanup = "customresourcecleanup.apiextensions.k8s.io"
+
 // isComplete tells whether a server has said what it says of an object after the write of it: of a definition, that it's established or
-// why not, and of a policy, how its types are. It's so after a deletion, too.
+// why not, or after its deletion that its objects are gone; of a policy, how its types are; of an APIService, whether it's available; and
+// of a FlowSchema, whether its level is there.
 func isComplete(content []byte) bool {
+	type condition struct{ Type, Status, Message string }
 	var o struct {
 		Kind     string
 		Metadata struct {
 			Generation        int64
 			DeletionTimestamp string
+			Finalizers        []string
+		}
+		Spec struct {
+			PriorityLevelConfiguration struct{ Name string }
+			Names                      map[string]any
 		}
 		Status struct {
 			ObservedGeneration int64
-			Conditions         []struct{ Type, Status string }
+			Conditions         []condition
+			AcceptedNames      map[string]any
 		}
 	}
-	if json.Unmarshal(content, &o) != nil || o.Metadata.DeletionTimestamp != "" {
+	if json.Unmarshal(content, &o) != nil {
 		return true
+	}
+	if o.Metadata.DeletionTimestamp != "" {
+		return !slices.Contains(o.Metadata.Finalizers, cleanup)
 	}
 	switch o.Kind {
 	case "CustomResourceDefinition":
-		return slices.ContainsFunc(o.Status.Conditions, func(c struct{ Type, Status string }) bool {
-			return c.Type == "Established" && c.Status == "True" || c.Type == "NamesAccepted" && c.Status == "False"
+		return slices.ContainsFunc(o.Status.Conditions, func(c condition) bool {
+			return c.Type == "Established" && c.Status == "True" && short(o.Spec.Names) == short(o.Status.AcceptedNames) || c.Type == "NamesAccepted" && c.Status == "False"
 		})
 	case "ValidatingAdmissionPolicy":
 		return o.Status.ObservedGeneration >= o.Metadata.Generation
+	case "APIService":
+		return slices.ContainsFunc(o.Status.Conditions, func(c condition) bool { return c.Type == "Available" && c.Message != "" })
+	case "FlowSchema":
+		return slices.ContainsFunc(o.Status.Conditions, func(c condition) bool {
+			return c.Type == "Dangling" && strings.Contains(c.Message, strconv.Quote(o.Spec.PriorityLevelConfiguration.Name))
+		})
 	}
 	return true
 }

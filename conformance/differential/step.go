@@ -16,12 +16,14 @@ const (
 	asProtobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// Methods that aren't HTTP's: GET again and again until the answer is 200, or 404, and to give upstream the time in which what was
-// written comes into effect. Their answer is that it came to it.
+// Methods that aren't HTTP's: GET again and again until the answer is 200, or 404, to give upstream the time in which what was
+// written comes into effect, and to wait for another second, so that the time that a write puts into an object isn't that of the last
+// one. Their answer is that it came to it.
 const (
 	untilFound  = "WAIT"
 	untilGone   = "GONE"
 	untilEffect = "SETTLE"
+	untilSecond = "TICK"
 )
 
 // step is a request. In path, headers and body, ${rv:NAME} and ${uid:NAME} stand for what the server said last of the object NAME,
@@ -65,7 +67,7 @@ func (s step) family() string {
 
 // changes tells whether the request can change something that is stored.
 func (s step) changes() bool {
-	return !slices.Contains([]string{"GET", "HEAD", "OPTIONS", untilFound, untilGone, untilEffect}, s.method) && !strings.Contains(s.path, "dryRun=")
+	return !slices.Contains([]string{"GET", "HEAD", "OPTIONS", untilFound, untilGone, untilEffect, untilSecond}, s.method) && !strings.Contains(s.path, "dryRun=")
 }
 
 // scenario is a list of steps that stand on each other.

@@ -50,6 +50,7 @@ type Server struct {
 	URL        string      // https://127.0.0.1:PORT
 	Kubeconfig string      // a file with an administrator's credentials
 	TLS        *tls.Config // an administrator's; clone it
+	Authority  []byte      // the certificate that clients' are signed by, as PEM
 	PID        int         // of kube-apiserver
 	EtcdPID    int
 	Started    time.Time // when Start was called
@@ -212,6 +213,7 @@ func (s *Server) credentials() (err error) {
 	if err != nil {
 		return err
 	}
+	s.Authority = s.authority.certificate
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(s.authority.certificate)
 	shown, err := tls.X509KeyPair(admin.certificate, admin.privateKey)
