@@ -9,9 +9,11 @@ import (
 	"context"
 	_ "embed"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,6 +32,26 @@ type Options struct {
 	Programs string // the directory with upstream's programs, kubectl and kwok
 	Ours     string // our program
 	Nodes    int    // 0: neither nodes, nor who makes and schedules pods
+}
+
+// Main is that of a command that runs clusters: it gets the flags that all of these have, and ends when it's interrupted. The command adds its
+// own flags before. An error ends the process with exit code 1.
+func Main(name string, run func(context.Context, Options) error) {
+	var o Options
+	flag.StringVar(&o.Programs, "programs", "../bin/oracle", "directory with upstream's programs, kubectl and kwok")
+	flag.StringVar(&o.Ours, "program", "../bin/apiserver-lite", "our program")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := fmt.Errorf("there are no arguments, such as %q", flag.Arg(0))
+	if flag.NArg() == 0 {
+		err = run(ctx, o)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		stop()
+		os.Exit(1)
+	}
 }
 
 // Cluster is one that runs.

@@ -15,43 +15,33 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/conformance/cluster"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "kubernetes:", err)
-		os.Exit(1)
-	}
-}
+var (
+	as       = flag.String("as", "ours", "whose kube-apiserver and etcd: pair (upstream's) or ours")
+	atOnce   = flag.Int("at-once", 6, "how many tests run at the same time, but those that are Serial")
+	limit    = flag.Duration("for", 50*time.Minute, "begin no further test after so long")
+	only     = flag.String("only", "", "regular expression: run these tests, also if they have a result or need a container")
+	quickest = flag.Int("quickest", 0, "run so many tests of sig-api-machinery, those that were the quickest with the pair, also if they have a result")
+)
 
-func run(ctx context.Context) error {
-	as := flag.String("as", "ours", "whose kube-apiserver and etcd: pair (upstream's) or ours")
-	programs := flag.String("programs", "../bin/oracle", "directory with upstream's programs, kubectl and kwok")
-	program := flag.String("program", "../bin/apiserver-lite", "our program")
-	atOnce := flag.Int("at-once", 6, "how many tests run at the same time, but those that are Serial")
-	limit := flag.Duration("for", 50*time.Minute, "begin no further test after so long")
-	only := flag.String("only", "", "regular expression: run these tests, also if they have a result or need a container")
-	quickest := flag.Int("quickest", 0, "run so many tests of sig-api-machinery, those that were the quickest with the pair, also if they have a result")
-	flag.Parse()
-	if flag.NArg() > 0 || !slices.Contains(cluster.Sides, *as) {
-		return errors.New("--as is pair or ours, and there are no arguments")
+func main() { cluster.Main("kubernetes", run) }
+
+func run(ctx context.Context, o cluster.Options) error {
+	if !slices.Contains(cluster.Sides, *as) {
+		return errors.New("--as is pair or ours")
 	}
 	wanted, err := regexp.Compile(*only)
 	if err != nil {
 		return fmt.Errorf("--only: %w", err)
 	}
-	e2e, err := filepath.Abs(filepath.Join(*programs, "e2e.test"))
+	e2e, err := filepath.Abs(filepath.Join(o.Programs, "e2e.test"))
 	if err != nil {
 		return err
 	}
@@ -72,7 +62,8 @@ func run(ctx context.Context) error {
 	if len(todo) == 0 {
 		return tests.writeTable()
 	}
-	in, err := cluster.Start(ctx, cluster.Options{As: *as, Programs: *programs, Ours: *program, Nodes: fewNodes})
+	o.As, o.Nodes = *as, fewNodes
+	in, err := cluster.Start(ctx, o)
 	if err != nil {
 		return err
 	}

@@ -15,11 +15,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/conformance/cluster"
@@ -40,31 +38,24 @@ type cost struct {
 	create       float64 // of one pod, ms of CPU
 }
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	if err := run(ctx); err != nil {
-		fmt.Fprintln(os.Stderr, "rollout:", err)
-		os.Exit(1)
-	}
-}
+var runs = flag.Int("runs", 3, "how often each is measured")
 
-func run(ctx context.Context) error {
-	programs := flag.String("programs", "../bin/oracle", "directory with upstream's programs, kubectl and kwok")
-	ours := flag.String("program", "../bin/apiserver-lite", "our program")
-	runs := flag.Int("runs", 3, "how often each is measured")
-	flag.Parse()
-	if flag.NArg() > 0 || *runs < 1 {
-		return errors.New("--runs is at least 1, and there are no arguments")
+func main() { cluster.Main("rollout", run) }
+
+func run(ctx context.Context, o cluster.Options) error {
+	if *runs < 1 {
+		return errors.New("--runs is at least 1")
 	}
 	all := map[string][]cost{}
 	for i := range *runs {
 		for _, as := range cluster.Sides {
-			c, err := measure(ctx, cluster.Options{As: as, Programs: *programs, Ours: *ours, Nodes: nodes})
+			o.As, o.Nodes = as, nodes
+			c, err := measure(ctx, o)
 			if err != nil {
 				return fmt.Errorf("%s: %w", as, err)
 			}
-			if c.create, err = measureCreates(ctx, cluster.Options{As: as, Programs: *programs, Ours: *ours}); err != nil {
+			o.Nodes = 0
+			if c.create, err = measureCreates(ctx, o); err != nil {
 				return fmt.Errorf("%s: %w", as, err)
 			}
 			fmt.Printf("run %d, %s: %.1f s, %.1f s of CPU, %.0f MB; create of a pod: %.2f ms of CPU\n", i+1, as, c.seconds, c.cpu, c.memory, c.create)
