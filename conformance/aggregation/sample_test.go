@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/program"
 )
 
 // patience is how long a program may take on a machine that does much else.
@@ -46,13 +48,11 @@ func build() error {
 	if etcdBinary, err = filepath.Abs("../../bin/peer/etcd"); err != nil {
 		return err
 	}
-	for _, b := range []struct{ dir, program, path string }{
-		{"../..", apiserverBinary, "."}, {"..", kubectlBinary, "./kubectl"}, {".", sampleBinary, "k8s.io/sample-apiserver"},
+	for _, b := range []struct{ dir, path, program string }{
+		{"../..", ".", apiserverBinary}, {"..", "./kubectl", kubectlBinary}, {".", "k8s.io/sample-apiserver", sampleBinary},
 	} {
-		cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", b.program, b.path)
-		cmd.Dir = b.dir
-		if output, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("%v: %w\n%s", cmd, err, output)
+		if _, err := program.BuildPackage(b.dir, b.path, b.program, "-trimpath"); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/internal/program"
 )
 
 // patience is how long a program may take on a machine that does much else.
@@ -34,10 +36,10 @@ func build() error {
 		return err
 	}
 	apiserverBinary, helmBinary = filepath.Join(bin, "apiserver-lite"), filepath.Join(bin, "helm")
-	if err := run("../..", "go", "build", "-buildvcs=false", "-o", apiserverBinary, "."); err != nil {
+	if _, err := program.Build("../..", apiserverBinary); err != nil {
 		return err
 	}
-	if err := run(".", "go", "build", "-buildvcs=false", "-o", helmBinary, "helm.sh/helm/v4/cmd/helm"); err != nil {
+	if _, err := program.BuildPackage(".", "helm.sh/helm/v4/cmd/helm", helmBinary); err != nil {
 		return err
 	}
 	kubectlBinary, err = oldKubectl(bin)

@@ -43,15 +43,20 @@ func (p *Program) Path() string {
 // Build builds the main package in the directory dir and leaves it as output. Flags are those of go build, -race among them
 // if Race says so. The error has what the go command said.
 func Build(dir, output string, flags ...string) (*Program, error) {
+	return BuildPackage(dir, ".", output, flags...)
+}
+
+// BuildPackage is Build for a main package by its path, which may be one of another module that the go.mod of dir requires.
+func BuildPackage(dir, path, output string, flags ...string) (*Program, error) {
 	output, err := filepath.Abs(output)
 	if err != nil {
 		return nil, err
 	}
 	// Without the version control's stamp, which a clone that belongs to someone else can't have.
-	if _, err := run(dir, "build", flags, "-buildvcs=false", "-o", output, "."); err != nil {
+	if _, err := run(dir, "build", flags, "-buildvcs=false", "-o", output, path); err != nil {
 		return nil, err
 	}
-	made, err := madeOf(dir, flags)
+	made, err := madeOf(dir, path, flags)
 	return &Program{path: output, made: made}, err
 }
 
@@ -72,10 +77,10 @@ type listed struct {
 	EmbedFiles []string
 }
 
-// madeOf returns the files of which the program in dir is made. A package's directory has the files that are added to it; that
+// madeOf returns the files of which the program in dir, or of a package's path, is made. A package's directory has the files that are added to it; that
 // of the module has too much that comes and goes.
-func madeOf(dir string, flags []string) ([]string, error) {
-	out, err := run(dir, "list", flags, "-deps", "-json=Dir,Module,GoFiles,EmbedFiles", ".")
+func madeOf(dir, path string, flags []string) ([]string, error) {
+	out, err := run(dir, "list", flags, "-deps", "-json=Dir,Module,GoFiles,EmbedFiles", path)
 	if err != nil {
 		return nil, err
 	}
