@@ -30,7 +30,8 @@ func TestCertificates(t *testing.T) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return chain, nil }}}
 		defer transport.CloseIdleConnections()
 		client := &http.Client{Transport: transport}
-		check(t, fmt.Sprint(requests, " requests with ", length, " certificates"), measure(t, func() {
+		name := fmt.Sprint(requests, " requests with ", length, " certificates")
+		check(t, name, measure(t, name, func() {
 			for range requests {
 				res, err := client.Get(s.URL + "/api")
 				if err != nil {

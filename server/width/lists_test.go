@@ -243,13 +243,13 @@ func TestLists(t *testing.T) {
 							continue
 						}
 						body := v.body(l.wrap(join(n, element)))
-						code := 0
-						c := measureAgain(t, func() { code, _ = send(s, v.method, v.path, v.media, body) }, func() {
+						code, name := 0, fmt.Sprintf("%s %s: %d of %s at %s", v.method, v.path+" "+v.media, n, element, l)
+						c := measureAgain(t, name, func() { code, _ = send(s, v.method, v.path, v.media, body) }, func() {
 							if code == 201 && v.method == http.MethodPost {
 								send(s, http.MethodDelete, k.path+"/wide", mediaJSON, "")
 							}
 						})
-						check(t, fmt.Sprintf("%s %s: %d of %s at %s: %d", v.method, v.path+" "+v.media, n, element, l, code), c)
+						check(t, fmt.Sprint(name, ": ", code), c)
 						sent[code]++
 					}
 				}

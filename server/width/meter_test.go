@@ -25,8 +25,8 @@ type cost struct {
 	heap uint64 // at most at a time, beyond what was there before
 }
 
-// measure does something and says what that has cost the process.
-func measure(t testing.TB, do func()) cost {
+// measure does something, which has a name, and says what that has cost the process.
+func measure(t testing.TB, name string, do func()) cost {
 	t.Helper()
 	debug.FreeOSMemory()
 	before, begun := heap(), cpu(t)
@@ -37,7 +37,7 @@ func measure(t testing.TB, do func()) cost {
 		defer tick.Stop()
 		for {
 			if most = max(most, heap()); most > deadlyHeap {
-				panic(fmt.Sprintf("%s: the heap has %d MB", t.Name(), most>>20))
+				panic(fmt.Sprintf("%s: %s: the heap has %d MB", t.Name(), name, most>>20))
 			}
 			select {
 			case <-tick.C:
@@ -56,12 +56,12 @@ func measure(t testing.TB, do func()) cost {
 
 // measureAgain measures once more what seems to cost too much: on a busy machine the garbage collector comes late, and what it
 // hasn't taken yet isn't the request's. undo is called after each time.
-func measureAgain(t testing.TB, do, undo func()) cost {
+func measureAgain(t testing.TB, name string, do, undo func()) cost {
 	t.Helper()
-	c := measure(t, do)
+	c := measure(t, name, do)
 	undo()
 	if c.tooMuch() {
-		c = measure(t, do)
+		c = measure(t, name, do)
 		undo()
 	}
 	return c

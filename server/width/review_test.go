@@ -55,7 +55,7 @@ func TestKnown(t *testing.T) {
 	send := func(name string, codes string, method, path, media, body string) {
 		t.Helper()
 		code, answer := 0, ""
-		c := measure(t, func() {
+		c := measure(t, name, func() {
 			res, text := s.Do(method, path, body, "Content-Type", media)
 			code, answer = res.StatusCode, text
 		})
@@ -118,7 +118,7 @@ func TestDefinitions(t *testing.T) {
 		for _, n := range []int{crd.MaxSchemas - 1, 45_000} {
 			code, answer := 0, ""
 			body := definition(schemas(n))
-			c := measureAgain(t, func() { code, answer = send(s, http.MethodPost, path, mediaJSON, body) }, func() {
+			c := measureAgain(t, fmt.Sprintf("%d schemas in %s", n, name), func() { code, answer = send(s, http.MethodPost, path, mediaJSON, body) }, func() {
 				if code == http.StatusCreated {
 					send(s, http.MethodDelete, path+"/deeps.example.com", mediaJSON, "")
 					s.Quiescent()
@@ -176,14 +176,14 @@ func TestProductOfRoles(t *testing.T) {
 	wide := `{"metadata":{"name":"wide"},"rules":[{"apiGroups":[` + many + `],"resources":[` + many + `],"verbs":[` + many + `],"resourceNames":[` + many + `]}]}`
 	const roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
 	code := 0
-	check(t, "a role", measure(t, func() { code = post(team, roles, wide) }))
+	check(t, "a role", measure(t, "a role", func() { code = post(team, roles, wide) }))
 	if code != 422 {
 		t.Errorf("a role of 300 to the fourth rights: %d, want 422", code)
 	}
 	if code := post(admin, roles, wide); code != 201 {
 		t.Errorf("for an administrator: %d, want 201", code)
 	}
-	check(t, "a binding", measure(t, func() {
+	check(t, "a binding", measure(t, "a binding", func() {
 		code = post(team, bindings, `{"metadata":{"name":"b"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"wide"}}`)
 	}))
 	if code != 422 {
@@ -210,7 +210,7 @@ func TestEightAtOnce(t *testing.T) {
 				kind = `"apiVersion":"example.com/v1","kind":"Wide",`
 			}
 			body := `{` + kind + `"metadata":{"name":"a"},"any":[` + join(elements, element) + `]}`
-			c := measure(t, func() {
+			c := measure(t, name+" to "+path, func() {
 				var all sync.WaitGroup
 				for range 8 {
 					all.Go(func() { s.Do("POST", path, body, "Content-Type", mediaJSON) })
