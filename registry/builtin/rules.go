@@ -22,6 +22,16 @@ type collector interface{ add(errs ...*field.Error) }
 
 func (c *check) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
 
+// before are the keys that a list has had, for rules about what is there twice.
+type before[K comparable] map[K]bool
+
+// had tells whether a key was there before, and remembers it.
+func (b before[K]) had(key K) bool {
+	was := b[key]
+	b[key] = true
+	return was
+}
+
 // required adds an error if a text is missing.
 func (c *check) required(at *field.Path, text string) bool {
 	if text == "" {

@@ -281,8 +281,8 @@ func validateStorageClass(class, old *storagev1.StorageClass) field.ErrorList {
 }
 
 func (c *check) topologies(terms []corev1.TopologySelectorTerm, at *field.Path) {
-	// Kubernetes' list begins with as many empty terms as there are: an empty one is a duplicate of each. Maps that are nil differ from them.
-	var before []map[string]sets.Set[string]
+	// Kubernetes' list begins with as many empty terms as there are, so that each empty one is a duplicate.
+	known := before[string]{"": true}
 	for i, term := range terms {
 		at := at.Index(i).Child("matchLabelExpressions")
 		values := map[string]sets.Set[string]{}
@@ -304,18 +304,19 @@ func (c *check) topologies(terms []corev1.TopologySelectorTerm, at *field.Path) 
 			}
 			values[e.Key] = of
 		}
-		for range terms {
-			if len(values) == 0 {
-				c.add(field.Duplicate(at, ""))
-			}
+		if known.had(topology(values)) {
+			c.add(field.Duplicate(at, ""))
 		}
-		for _, other := range before {
-			if equality.Semantic.DeepEqual(values, other) {
-				c.add(field.Duplicate(at, ""))
-			}
-		}
-		before = append(before, values)
 	}
+}
+
+// topology is a text that two terms have in common if they say the same, in whatever order.
+func topology(values map[string]sets.Set[string]) string {
+	var text strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		fmt.Fprintf(&text, "%q%q", key, sets.List(values[key]))
+	}
+	return text.String()
 }
 
 func warnStorageClass(class, _ *storagev1.StorageClass) (texts []string) {
@@ -383,10 +384,11 @@ func (c *check) volumeError(e *storagev1.VolumeError, at *field.Path) {
 func validateCSIDriver(d, old *storagev1.CSIDriver) field.ErrorList {
 	c, spec, s := &check{}, field.NewPath("spec"), &d.Spec
 	among(c, spec.Child("fsGroupPolicy"), s.FSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
+	audiences := before[string]{}
 	for i, r := range s.TokenRequests {
 		at := spec.Child("tokenRequests").Index(i)
 		switch seconds := r.ExpirationSeconds; {
-		case slices.ContainsFunc(s.TokenRequests[:i], func(other storagev1.TokenRequest) bool { return other.Audience == r.Audience }):
+		case audiences.had(r.Audience):
 			c.add(field.Duplicate(at.Child("audience"), r.Audience))
 		case seconds == nil:
 		case *seconds < minTokenLife:
@@ -438,6 +440,7 @@ func prepareCSINode(n, old *storagev1.CSINode, _ string) {
 
 func validateCSINode(n, old *storagev1.CSINode) field.ErrorList {
 	c, drivers := &check{}, field.NewPath("spec", "drivers")
+	names := before[string]{}
 	for i, d := range n.Spec.Drivers {
 		at := drivers.Index(i)
 		c.driverName(at.Child("name"), d.Name)
@@ -448,12 +451,13 @@ func validateCSINode(n, old *storagev1.CSINode) field.ErrorList {
 		if d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count < 0 {
 			c.add(field.Invalid(at.Child("allocatable", "count"), int64(*d.Allocatable.Count), "must be greater than or equal to 0").WithOrigin("minimum"))
 		}
-		if slices.ContainsFunc(n.Spec.Drivers[:i], func(other storagev1.CSINodeDriver) bool { return other.Name == d.Name }) {
+		if names.had(d.Name) {
 			c.add(field.Duplicate(at.Child("name"), d.Name))
 		}
-		for j, key := range d.TopologyKeys {
+		keys := before[string]{}
+		for _, key := range d.TopologyKeys {
 			c.required(at, key)
-			if slices.Contains(d.TopologyKeys[:j], key) {
+			if keys.had(key) {
 				c.add(field.Duplicate(at, key))
 			}
 			c.qualified(at, key)
@@ -462,14 +466,16 @@ func validateCSINode(n, old *storagev1.CSINode) field.ErrorList {
 	if old == nil {
 		return c.errs
 	}
+	now := map[string][]storagev1.CSINodeDriver{}
+	for _, is := range n.Spec.Drivers {
+		is.Allocatable = nil
+		now[is.Name] = append(now[is.Name], is)
+	}
 	for _, was := range old.Spec.Drivers {
-		for _, is := range n.Spec.Drivers {
-			if is.Name == was.Name {
-				is, was := is.DeepCopy(), was.DeepCopy()
-				is.Allocatable, was.Allocatable = nil, nil
-				if !equality.Semantic.DeepEqual(is, was) {
-					c.add(field.Invalid(drivers, untagged{is}, "field is immutable"))
-				}
+		was.Allocatable = nil
+		for _, is := range now[was.Name] {
+			if !equality.Semantic.DeepEqual(is, was) {
+				c.add(field.Invalid(drivers, untagged{&is}, "field is immutable"))
 			}
 		}
 	}

@@ -37,15 +37,23 @@ func Default(d *Definition) { apiextensionsv1.SetObjectDefaults_CustomResourceDe
 // ones without any descriptions have some 45 bytes for each schema, so that one of a megabyte is taken.
 const MaxSchemas = 25_000
 
-// tooManySchemas refuses a definition that has more schemas than are taken, unless the one before had as many: what is stored can
-// still be changed.
-func tooManySchemas(d, old *Definition) *field.Error {
+// MaxVersions is how many versions a definition may have. Kubernetes' validation takes time with the square of their number: these
+// take it milliseconds. Kubernetes has no such bound.
+const MaxVersions = 1000
+
+// tooMany refuses a definition that has more versions or schemas than are taken, unless the one before had as many: what is stored
+// can still be changed.
+func tooMany(d, old *Definition) *field.Error {
+	versions := field.NewPath("spec", "versions")
+	if n := len(d.Spec.Versions); n > MaxVersions && (old == nil || n > len(old.Spec.Versions)) {
+		return field.TooMany(versions, n, MaxVersions)
+	}
 	n := countSchemas(d)
 	if n <= MaxSchemas || old != nil && n <= countSchemas(old) {
 		return nil
 	}
 	return &field.Error{
-		Type: field.ErrorTypeTooMany, Field: "spec.versions", BadValue: n,
+		Type: field.ErrorTypeTooMany, Field: versions.String(), BadValue: n,
 		Detail: fmt.Sprintf("the schemas of all versions, with those inside of others, must be at most %d", MaxSchemas),
 	}
 }
@@ -96,7 +104,7 @@ func countAll(all []apiextensionsv1.JSONSchemaProps) (n int) {
 
 // Validate checks a definition that was defaulted and whose status was set; old is nil for a new one.
 func Validate(ctx context.Context, d, old *Definition) field.ErrorList {
-	if err := tooManySchemas(d, old); err != nil {
+	if err := tooMany(d, old); err != nil {
 		return field.ErrorList{err}
 	}
 	in, err := internal(d)

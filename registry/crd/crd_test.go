@@ -163,6 +163,30 @@ func TestFieldLabels(t *testing.T) {
 	}
 }
 
+// TestVersionsAreBounded: a definition gets no more versions than are taken; one that has more can be changed.
+func TestVersionsAreBounded(t *testing.T) {
+	most, more := definition(t, "gadgets", "Gadget"), definition(t, "gadgets", "Gadget")
+	for i := range MaxVersions {
+		v := most.Spec.Versions[0]
+		v.Name, v.Storage = fmt.Sprint("v", i+2), false
+		if more.Spec.Versions = append(more.Spec.Versions, v); i > 0 {
+			most.Spec.Versions = append(most.Spec.Versions, v)
+		}
+	}
+	if errs := Validate(t.Context(), more, most); len(errs) != 1 || errs[0].Error() != "spec.versions: Too many: 1001: must have at most 1000 items" {
+		t.Errorf("%d versions: %v", len(more.Spec.Versions), errs)
+	}
+	for _, old := range []*Definition{nil, more} {
+		d := most
+		if old != nil {
+			d = more
+		}
+		if err := tooMany(d, old); err != nil {
+			t.Errorf("%d versions: %v", len(d.Spec.Versions), err)
+		}
+	}
+}
+
 // TestSchemasAreBounded: schemas count wherever they are, and in all versions together. A definition that has more already, because
 // it was stored before there was a bound, can be changed, but gets no more.
 func TestSchemasAreBounded(t *testing.T) {
@@ -198,7 +222,7 @@ func TestSchemasAreBounded(t *testing.T) {
 			d, old  *Definition
 			refused bool
 		}{{wide, nil, true}, {wide, definition(t, "gadgets", "Gadget"), true}, {wide, wide, false}, {wider, wide, true}} {
-			if err := tooManySchemas(c.d, c.old); (err != nil) != c.refused {
+			if err := tooMany(c.d, c.old); (err != nil) != c.refused {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -206,7 +230,7 @@ func TestSchemasAreBounded(t *testing.T) {
 	half := definition(t, "gadgets", "Gadget")
 	half.Spec.Versions[0].Schema.OpenAPIV3Schema = &props{AnyOf: many(n/2 - 1)}
 	half.Spec.Versions = append(half.Spec.Versions, half.Spec.Versions[0])
-	if err := tooManySchemas(half, nil); err != nil {
+	if err := tooMany(half, nil); err != nil {
 		t.Errorf("as many as may be: %v", err)
 	}
 	half.Spec.Versions = append(half.Spec.Versions, half.Spec.Versions[0])
