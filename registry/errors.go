@@ -20,6 +20,10 @@ import (
 // MaxCauses bounds the field errors that a Status lists. Nobody reads more, and the answer would grow with the input.
 const MaxCauses = 250
 
+// maxWhole is how much field errors may say together, in bytes, before each is shortened: the changes of a pod's whole spec, and not
+// what a client sends to have it back.
+const maxWhole = 64 << 10
+
 // What is quoted in errors has a text each, which takes time with its length.
 const (
 	// maxQuoted bounds the values of which texts are made for one answer.
@@ -48,17 +52,20 @@ func once(errs field.ErrorList) field.ErrorList {
 	known := map[said]bool{}
 	different := make(field.ErrorList, 0, min(len(errs), MaxCauses))
 	var last, clipped any
+	left := maxWhole
 	for quoted, i := 0, 0; i < len(errs) && len(different) < MaxCauses && quoted < maxQuoted; i++ {
 		e := errs[i]
+		most := max(clip.MaxBytes, left)
 		if i == 0 || !sameValue(e.BadValue, last) {
-			last, clipped = e.BadValue, clip.Value(e.BadValue)
+			last, clipped = e.BadValue, clip.Value(e.BadValue, most)
 			quoted++
 			if reflect.TypeOf(clipped) != reflect.TypeOf(last) {
 				quoted += quotedLarge
 			}
 		}
-		e.Field, e.Detail, e.BadValue = clip.Text(e.Field), clip.Text(e.Detail), clipped
+		e.Field, e.Detail, e.BadValue = clip.Text(e.Field), clip.To(e.Detail, most), clipped
 		if this := (said{e.Field, e.ErrorBody()}); !known[this] {
+			left -= len(this.field) + len(this.body)
 			known[this] = true
 			different = append(different, e)
 		}

@@ -21,7 +21,7 @@ import (
 // registry.MaxCauses causes of 4 KiB.
 const (
 	maxMessage      = 64 << 10
-	maxCauseMessage = 4 << 10
+	maxCauseMessage = 4 << 10 // if all causes together are more than a message
 )
 
 // statusError returns an error that becomes a Status of this code, reason and message.
@@ -161,9 +161,15 @@ func bound(s *metav1.Status) {
 	}
 	details := *s.Details // the error's own, perhaps shared
 	details.Causes = append([]metav1.StatusCause(nil), details.Causes[:min(len(details.Causes), registry.MaxCauses)]...)
+	said := 0
+	for _, c := range details.Causes {
+		said += len(c.Message) + len(c.Field)
+	}
+	if s.Details = &details; said <= maxMessage {
+		return
+	}
 	for i := range details.Causes {
 		details.Causes[i].Message = clip.To(details.Causes[i].Message, maxCauseMessage)
 		details.Causes[i].Field = clip.To(details.Causes[i].Field, maxCauseMessage)
 	}
-	s.Details = &details
 }

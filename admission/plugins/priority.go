@@ -30,12 +30,12 @@ var systemClasses = map[string]int32{
 	"system-cluster-critical": 2_000_000_000,
 }
 
-// Concerns is about new pods, and about classes.
+// Concerns is about pods, and about classes.
 func (*Priority) Concerns(a *registry.Attributes) bool {
-	return writes(a, "", "pods", registry.Create) || writes(a, schedulingv1.GroupName, "priorityclasses", registry.Create, registry.Update)
+	return writesPods(a, registry.Create, registry.Update) || writes(a, schedulingv1.GroupName, "priorityclasses", registry.Create, registry.Update)
 }
 
-// Admit gives a pod its priority.
+// Admit gives a pod its priority. An update that leaves it out keeps it.
 func (p *Priority) Admit(_ context.Context, r *request) (registry.Verdict, error) {
 	return registry.Refuse(p.complete(r)), nil
 }
@@ -45,6 +45,15 @@ func (p *Priority) complete(r *request) error {
 		return nil
 	}
 	spec := specOf(r.Object)
+	if r.Operation == registry.Update {
+		was := specOf(r.Old)
+		for _, name := range []string{"priority", "preemptionPolicy"} {
+			if v, had := was[name]; had && spec[name] == nil {
+				spec[name] = v
+			}
+		}
+		return nil
+	}
 	class, err := p.class(textOf(spec, "priorityClassName"))
 	if err != nil {
 		return err

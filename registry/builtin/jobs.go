@@ -41,7 +41,7 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 		errs = generatedSelector(j)
 	}
 	errs = append(errs, validateJobSpec(&j.Spec, spec)...)
-	selector, unmatched := validateOwnSelector(j.Spec.Selector, "", j.Spec.Template.Labels)
+	selector, unmatched, _ := validateOwnSelector(j.Spec.Selector, "", j.Spec.Template.Labels)
 	errs = append(errs, selector...)
 	errs = append(errs, unmatched...)
 	if old != nil {

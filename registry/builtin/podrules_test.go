@@ -61,7 +61,9 @@ func TestPodChanges(t *testing.T) {
 	const path = "/api/v1/namespaces/default/pods"
 	must(t, s, http.MethodPost, path, `{"metadata":{"name":"p"},"spec":{"activeDeadlineSeconds":10,"tolerations":[{"key":"a","operator":"Exists"}],"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}]}}`, http.StatusCreated)
 	for _, test := range []struct{ path, patch, wrong string }{
-		{"", `{"spec":{"restartPolicy":"Never"}}`, "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\nchanged: restartPolicy"},
+		{"", `{"spec":{"restartPolicy":"Never"}}`, "spec: Forbidden: pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)\n" +
+			"@@ -37,7 +37,7 @@\n   }\n  ],\n  \"EphemeralContainers\": null,\n- \"RestartPolicy\": \"Always\",\n+ \"RestartPolicy\": \"Never\",\n" +
+			"  \"TerminationGracePeriodSeconds\": 30,\n  \"ActiveDeadlineSeconds\": 10,\n  \"DNSPolicy\": \"ClusterFirst\",\n"},
 		{"", `{"spec":{"activeDeadlineSeconds":11}}`, "spec.activeDeadlineSeconds: Invalid value: 11: must be less than or equal to previous value"},
 		{"", `{"spec":{"activeDeadlineSeconds":null}}`, "spec.activeDeadlineSeconds: Invalid value: null: must not update from a positive integer to nil value"},
 		{"", `{"spec":{"tolerations":[]}}`, "spec.tolerations: Forbidden: existing toleration can not be modified except its tolerationSeconds"},

@@ -397,14 +397,18 @@ func (c *podCheck) podCertificate(p *corev1.PodCertificateProjection, at *field.
 
 // validateTemplate checks the template of a pod. at is its path.
 func validateTemplate(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
-	errs := metavalidation.ValidateLabels(t.Labels, at.Child("labels"))
-	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at.Child("annotations"))...)
-	errs = append(errs, validatePodAnnotations(t.Annotations, &t.Spec, at.Child("annotations"))...)
+	errs := validateTemplateMeta(t, at)
 	errs = append(errs, validatePodSpec(&t.Spec, nil, at.Child("spec"))...)
 	if len(t.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(at.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 	}
 	return errs
+}
+
+func validateTemplateMeta(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
+	errs := metavalidation.ValidateLabels(t.Labels, at.Child("labels"))
+	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at.Child("annotations"))...)
+	return append(errs, validatePodAnnotations(t.Annotations, &t.Spec, at.Child("annotations"))...)
 }
 
 // validatePodAnnotations checks the annotations that say something of how a pod runs or ends.

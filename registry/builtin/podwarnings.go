@@ -3,12 +3,17 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -20,146 +25,491 @@ import (
 
 // podWarnings are the Warnings of pods, and of what runs them: of all new objects, and of updates that change what a template or its
 // workload should be. An update of a pod is a program's, whom nobody warns.
-func podWarnings(_ context.Context, obj, old registry.Typed, subresource string) []string {
+func podWarnings(_ context.Context, obj, old registry.Typed, subresource string) (texts []string) {
 	if subresource != "" {
 		return nil
 	}
+	t := templateOf(obj)
+	changed := func(now, before any) bool { return old == nil || !equality.Semantic.DeepEqual(now, before) }
+	template := func(is bool, at *field.Path) {
+		if is && t != nil {
+			texts = append(texts, warnOfPod(&t.Spec, &t.ObjectMeta, at)...)
+		}
+	}
+	spec := field.NewPath("spec")
+	inPods := func(name string) {
+		if old == nil {
+			texts = append(texts, warnOfName(name, "Pod names and hostnames")...)
+		}
+	}
 	switch o := obj.(type) {
 	case *corev1.Pod:
-		if old != nil {
-			return nil
+		if old == nil {
+			return append(warnOfName(o.Name, "the Pod's hostname"), warnOfPod(&o.Spec, &o.ObjectMeta, nil)...)
 		}
-		return warnOfPod(&o.Spec, nil)
 	case *corev1.PodTemplate:
 		before, _ := old.(*corev1.PodTemplate)
-		return warnOfTemplate(&o.Template.Spec, before != nil && equality.Semantic.DeepEqual(o.Template, before.Template), field.NewPath("template"))
+		template(before == nil || changed(o.Template, before.Template), field.NewPath("template"))
 	case *corev1.ReplicationController:
+		inPods(o.Name)
 		before, _ := old.(*corev1.ReplicationController)
-		if o.Spec.Template == nil {
-			return nil
+		if before != nil {
+			t = before.Spec.Template // so Kubernetes does
 		}
-		return warnOfTemplate(&o.Spec.Template.Spec, before != nil && equality.Semantic.DeepEqual(o.Spec, before.Spec), field.NewPath("spec", "template"))
+		template(before == nil || changed(o.Spec, before.Spec), spec.Child("template"))
 	case *appsv1.Deployment:
+		inPods(o.Name)
 		before, _ := old.(*appsv1.Deployment)
-		same := before != nil && equality.Semantic.DeepEqual(o.Spec, before.Spec) && equality.Semantic.DeepEqual(o.Annotations, before.Annotations)
-		return warnOfTemplate(&o.Spec.Template.Spec, same, field.NewPath("spec", "template"))
+		template(before == nil || changed(o.Spec, before.Spec) || changed(o.Annotations, before.Annotations), spec.Child("template"))
 	case *appsv1.ReplicaSet:
+		inPods(o.Name)
 		before, _ := old.(*appsv1.ReplicaSet)
-		return warnOfTemplate(&o.Spec.Template.Spec, before != nil && equality.Semantic.DeepEqual(o.Spec, before.Spec), field.NewPath("spec", "template"))
+		template(before == nil || changed(o.Spec, before.Spec), spec.Child("template"))
 	case *appsv1.DaemonSet:
 		before, _ := old.(*appsv1.DaemonSet)
-		return warnOfTemplate(&o.Spec.Template.Spec, before != nil && equality.Semantic.DeepEqual(o.Spec.Template, before.Spec.Template), field.NewPath("spec", "template"))
+		template(before == nil || changed(o.Spec.Template, before.Spec.Template), spec.Child("template"))
 	case *appsv1.StatefulSet:
 		before, _ := old.(*appsv1.StatefulSet)
-		texts := warnOfTemplate(&o.Spec.Template.Spec, before != nil && equality.Semantic.DeepEqual(o.Spec, before.Spec), field.NewPath("spec", "template"))
+		template(before == nil || changed(o.Spec, before.Spec), spec.Child("template"))
+		for i := range o.Spec.VolumeClaimTemplates {
+			at := spec.Child("volumeClaimTemplates").Index(i)
+			if before != nil {
+				at = at.Child("Spec") // so Kubernetes calls it
+			}
+			texts = append(texts, warnClaimSpec(&o.Spec.VolumeClaimTemplates[i].Spec, at)...)
+		}
 		if n := o.Spec.RevisionHistoryLimit; n != nil && *n < 0 {
 			texts = append(texts, "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended")
 		}
-		return texts
 	case *batchv1.Job:
+		inPods(o.Name)
 		before, _ := old.(*batchv1.Job)
-		return warnOfTemplate(&o.Spec.Template.Spec, before != nil && equality.Semantic.DeepEqual(o.Spec, before.Spec), field.NewPath("spec", "template"))
+		if before == nil || changed(o.Spec, before.Spec) {
+			texts = append(texts, warnOfJob(&o.Spec, spec)...)
+			template(true, spec.Child("template"))
+		}
 	case *batchv1.CronJob:
+		inPods(o.Name)
 		before, _ := old.(*batchv1.CronJob)
-		same := before != nil && equality.Semantic.DeepEqual(o.Spec, before.Spec)
-		return warnOfTemplate(&o.Spec.JobTemplate.Spec.Template.Spec, same, field.NewPath("spec", "jobTemplate", "spec", "template"))
-	}
-	return nil
-}
-
-// warnOfTemplate warns of the spec in a template, unless it's the same as before.
-func warnOfTemplate(s *corev1.PodSpec, same bool, at *field.Path) []string {
-	if same {
-		return nil
-	}
-	return warnOfPod(s, at)
-}
-
-// warnOfPod warns of the spec of a pod. at is where its template is; nil for a pod.
-func warnOfPod(s *corev1.PodSpec, at *field.Path) (texts []string) {
-	spec := at.Child("spec")
-	warn := func(at *field.Path, format string, args ...any) {
-		texts = append(texts, fmt.Sprintf("%s: %s", at, fmt.Sprintf(format, args...)))
-	}
-	const noSelector = "a null labelSelector results in matching no pod"
-	if s.Affinity != nil && s.Affinity.NodeAffinity != nil {
-		for i, preferred := range s.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
-			for j, e := range preferred.Preference.MatchExpressions {
-				for k, value := range e.Values {
-					for _, why := range validation.IsValidLabelValue(value) {
-						warn(spec.Child("affinity", "nodeAffinity", "preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference", "matchExpressions").Index(j).Child("values").Index(k),
-							"%s is invalid, %s", value, why)
-					}
-				}
-			}
+		at := spec.Child("jobTemplate", "spec")
+		if before == nil || changed(o.Spec, before.Spec) {
+			texts = append(texts, warnOfJob(&o.Spec.JobTemplate.Spec, at)...)
+			template(true, at.Child("template"))
 		}
-	}
-	for i, c := range s.TopologySpreadConstraints {
-		if c.LabelSelector == nil {
-			warn(spec.Child("topologySpreadConstraints").Index(i).Child("labelSelector"), noSelector)
+		if before != nil && strings.Contains(o.Spec.Schedule, "TZ") {
+			texts = append(texts, "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details")
 		}
-	}
-	ips := sets.New[string]()
-	for i, alias := range s.HostAliases {
-		if ips.Has(alias.IP) {
-			warn(spec.Child("hostAliases").Index(i).Child("ip"), "duplicate ip %q", alias.IP)
-		}
-		ips.Insert(alias.IP)
-	}
-	secrets := sets.New[string]()
-	for i, secret := range s.ImagePullSecrets {
-		if secrets.Has(secret.Name) {
-			warn(spec.Child("imagePullSecrets").Index(i).Child("name"), "duplicate name %q", secret.Name)
-		}
-		secrets.Insert(secret.Name)
-	}
-	for i, secret := range s.ImagePullSecrets {
-		if secret.Name == "" {
-			warn(spec.Child("imagePullSecrets").Index(i).Child("name"), "invalid empty name %q", secret.Name)
-		}
-	}
-	for _, group := range []struct {
-		name       string
-		containers []corev1.Container
-	}{{"initContainers", s.InitContainers}, {"containers", s.Containers}} {
-		for i := range group.containers {
-			warnOfEnv(&group.containers[i], spec.Child(group.name).Index(i), warn)
-		}
-	}
-	if n := s.TerminationGracePeriodSeconds; n != nil && *n < 0 {
-		warn(spec.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
-	}
-	if s.Affinity == nil {
-		return texts
-	}
-	terms := func(at *field.Path, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
-		for i, t := range required {
-			if t.LabelSelector == nil {
-				warn(at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"), noSelector)
-			}
-		}
-		for i, t := range preferred {
-			if t.PodAffinityTerm.LabelSelector == nil {
-				warn(at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm", "labelSelector"), noSelector)
-			}
-		}
-	}
-	if a := s.Affinity.PodAffinity; a != nil {
-		terms(spec.Child("affinity", "podAffinity"), a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
-	}
-	if a := s.Affinity.PodAntiAffinity; a != nil {
-		terms(spec.Child("affinity", "podAntiAffinity"), a.RequiredDuringSchedulingIgnoredDuringExecution, a.PreferredDuringSchedulingIgnoredDuringExecution)
 	}
 	return texts
 }
 
-// warnOfEnv warns of variables that hide others of their name without using them.
-func warnOfEnv(c *corev1.Container, at *field.Path, warn func(at *field.Path, format string, args ...any)) {
+// warnOfName warns of a name of which pods make their hosts'.
+func warnOfName(name, usedIn string) []string {
+	if why := validation.IsDNS1123Label(name); len(why) > 0 {
+		return []string{fmt.Sprintf("metadata.name: this is used in %s, which can result in surprising behavior; a DNS label is recommended: %v", usedIn, why)}
+	}
+	return nil
+}
+
+// warnOfJob warns of a Job with more indexes than can be counted.
+func warnOfJob(s *batchv1.JobSpec, at *field.Path) []string {
+	indexed := s.CompletionMode != nil && *s.CompletionMode == batchv1.IndexedCompletion
+	if !indexed || s.Completions == nil || *s.Completions <= manyCompletions || s.Parallelism == nil || *s.Parallelism <= parallelismOfMany {
+		return nil
+	}
+	return []string{at.String() + ": In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, " +
+		"Kubernetes might not be able to track completedIndexes when a big number of indexes fail"}
+}
+
+// mostWarnings bounds the warnings of a pod: more than an answer's headers hold.
+const mostWarnings = 200
+
+// warner collects warnings.
+type warner struct{ texts []string }
+
+func (w *warner) full() bool { return len(w.texts) >= mostWarnings }
+
+func (w *warner) warn(at *field.Path, format string, args ...any) {
+	if !w.full() {
+		w.texts = append(w.texts, at.String()+": "+fmt.Sprintf(format, args...))
+	}
+}
+
+// warnOfPod warns of a pod, or of a template, whose path is at; nil for a pod.
+func warnOfPod(s *corev1.PodSpec, meta *metav1.ObjectMeta, at *field.Path) []string {
+	w, spec := &warner{}, at.Child("spec")
+	w.placement(s, spec)
+	for _, old := range deprecatedAnnotations {
+		if _, has := meta.Annotations[old.name]; has {
+			w.warn(at.Child("metadata", "annotations").Key(old.name), "%s", old.text)
+		}
+	}
+	w.volumes(s, spec.Child("volumes"))
+	seen := sets.New[string]()
+	for i, alias := range s.HostAliases {
+		if seen.Has(alias.IP) {
+			w.warn(spec.Child("hostAliases").Index(i).Child("ip"), "duplicate ip %q", alias.IP)
+		}
+		seen.Insert(alias.IP)
+	}
+	seen = sets.New[string]()
+	for i, secret := range s.ImagePullSecrets {
+		if seen.Has(secret.Name) {
+			w.warn(spec.Child("imagePullSecrets").Index(i).Child("name"), "duplicate name %q", secret.Name)
+		}
+		seen.Insert(secret.Name)
+	}
+	for i, secret := range s.ImagePullSecrets {
+		if secret.Name == "" {
+			w.warn(spec.Child("imagePullSecrets").Index(i).Child("name"), "invalid empty name %q", secret.Name)
+		}
+	}
+	for _, name := range inBytes {
+		if q, is := fraction(s.Overhead, name); is {
+			w.warn(spec.Child("overhead").Key(string(name)), noFraction, q.String())
+		}
+	}
+	w.containers(s, meta, at)
+	if n := s.TerminationGracePeriodSeconds; n != nil && *n < 0 {
+		w.warn(spec.Child("terminationGracePeriodSeconds"), "must be >= 0; negative values are invalid and will be treated as 1")
+	}
+	if a := s.Affinity; a != nil {
+		if p := a.PodAffinity; p != nil {
+			w.terms(spec.Child("affinity", "podAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+		if p := a.PodAntiAffinity; p != nil {
+			w.terms(spec.Child("affinity", "podAntiAffinity"), p.RequiredDuringSchedulingIgnoredDuringExecution, p.PreferredDuringSchedulingIgnoredDuringExecution)
+		}
+	}
+	if s.DNSConfig != nil {
+		for i, server := range s.DNSConfig.Nameservers {
+			w.texts = append(w.texts, validation.GetWarningsForIP(spec.Child("dnsConfig", "nameservers").Index(i), server)...)
+		}
+	}
+	for i, alias := range s.HostAliases {
+		w.texts = append(w.texts, validation.GetWarningsForIP(spec.Child("hostAliases").Index(i).Child("ip"), alias.IP)...)
+	}
+	return w.texts
+}
+
+const noSelector = "a null labelSelector results in matching no pod"
+
+// inBytes are the resources that come in whole bytes.
+var inBytes = []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage}
+
+// deprecatedAnnotations are those that fields have replaced.
+var deprecatedAnnotations = []struct{ name, text string }{
+	{"scheduler.alpha.kubernetes.io/critical-pod", `non-functional in v1.16+; use the "priorityClassName" field instead`},
+	{"security.alpha.kubernetes.io/sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
+	{"security.alpha.kubernetes.io/unsafe-sysctls", `non-functional in v1.11+; use the "sysctls" field instead`},
+}
+
+// placement warns of how nodes are chosen.
+func (w *warner) placement(s *corev1.PodSpec, spec *field.Path) {
+	for _, name := range slices.Sorted(maps.Keys(s.NodeSelector)) {
+		if text, old := oldLabels[name]; old {
+			w.warn(spec.Child("nodeSelector").Key(name), "%s", text)
+		}
+	}
+	if s.Affinity != nil && s.Affinity.NodeAffinity != nil {
+		at := spec.Child("affinity", "nodeAffinity")
+		if required := s.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+			for i := range required.NodeSelectorTerms {
+				w.nodes(&required.NodeSelectorTerms[i], false, at.Child("requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms").Index(i))
+			}
+		}
+		for i := range s.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution {
+			preferred := &s.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution[i]
+			w.nodes(&preferred.Preference, true, at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("preference"))
+		}
+	}
+	for i, c := range s.TopologySpreadConstraints {
+		at := spec.Child("topologySpreadConstraints").Index(i)
+		if text, old := oldLabels[c.TopologyKey]; old {
+			w.warn(at.Child("topologyKey"), "%s is %s", c.TopologyKey, text)
+		}
+		if c.LabelSelector == nil {
+			w.warn(at.Child("labelSelector"), noSelector)
+		}
+	}
+}
+
+// nodes warns of a term that selects nodes. What is required is refused for its values.
+func (w *warner) nodes(t *corev1.NodeSelectorTerm, values bool, at *field.Path) {
+	for i, e := range t.MatchExpressions {
+		at := at.Child("matchExpressions").Index(i)
+		if text, old := oldLabels[e.Key]; old {
+			w.warn(at.Child("key"), "%s is %s", e.Key, text)
+		}
+		for j, value := range e.Values {
+			if values {
+				for _, why := range validation.IsValidLabelValue(value) {
+					w.warn(at.Child("values").Index(j), "%s is invalid, %s", value, why)
+				}
+			}
+		}
+	}
+}
+
+func (w *warner) terms(at *field.Path, required []corev1.PodAffinityTerm, preferred []corev1.WeightedPodAffinityTerm) {
+	for i, t := range required {
+		if t.LabelSelector == nil {
+			w.warn(at.Child("requiredDuringSchedulingIgnoredDuringExecution").Index(i).Child("labelSelector"), noSelector)
+		}
+	}
+	for i, t := range preferred {
+		if t.PodAffinityTerm.LabelSelector == nil {
+			w.warn(at.Child("preferredDuringSchedulingIgnoredDuringExecution").Index(i).Child("podAffinityTerm", "labelSelector"), noSelector)
+		}
+	}
+}
+
+// volumes warns of volumes that nothing mounts any more, and of files that have the same place.
+func (w *warner) volumes(s *corev1.PodSpec, at *field.Path) {
+	for i := range s.Volumes {
+		v, at := &s.Volumes[i], at.Index(i)
+		for _, old := range []struct {
+			name string
+			set  bool
+			text string
+		}{
+			{"photonPersistentDisk", v.PhotonPersistentDisk != nil, "deprecated in v1.11, non-functional in v1.16+"},
+			{"gitRepo", v.GitRepo != nil, "deprecated in v1.11, and disabled by default in v1.33+"},
+			{"scaleIO", v.ScaleIO != nil, "deprecated in v1.16, non-functional in v1.22+"},
+			{"flocker", v.Flocker != nil, "deprecated in v1.22, non-functional in v1.25+"},
+			{"storageOS", v.StorageOS != nil, "deprecated in v1.22, non-functional in v1.25+"},
+			{"quobyte", v.Quobyte != nil, "deprecated in v1.22, non-functional in v1.25+"},
+			{"glusterfs", v.Glusterfs != nil, "deprecated in v1.25, non-functional in v1.26+"},
+		} {
+			if old.set {
+				w.warn(at.Child(old.name), "%s", old.text)
+			}
+		}
+		if e := v.Ephemeral; e != nil && e.VolumeClaimTemplate != nil {
+			w.texts = append(w.texts, warnClaimSpec(&e.VolumeClaimTemplate.Spec, at.Child("ephemeral", "volumeClaimTemplate", "spec"))...)
+		}
+		const ceph = "deprecated in v1.28, non-functional in v1.31+"
+		if v.CephFS != nil {
+			w.warn(at.Child("cephfs"), ceph)
+		}
+		if v.RBD != nil {
+			w.warn(at.Child("rbd"), ceph)
+		}
+	}
+	for i := range s.Volumes {
+		w.overlaps(&s.Volumes[i])
+	}
+}
+
+// file is a place in a volume, and what is put there; "" where there's one source only.
+type file struct{ path, source string }
+
+func (f file) String() string {
+	if f.source == "" {
+		return strconv.Quote(f.path)
+	}
+	return fmt.Sprintf("%q (%s)", f.path, f.source)
+}
+
+// overlaps warns of files of a volume that are where another is, or below it.
+func (w *warner) overlaps(v *corev1.Volume) {
+	keys := func(items []corev1.KeyToPath, source string) (files []file) {
+		for _, item := range items {
+			files = append(files, file{item.Path, source})
+		}
+		return files
+	}
+	fields := func(items []corev1.DownwardAPIVolumeFile, source string) (files []file) {
+		for _, item := range items {
+			files = append(files, file{item.Path, source})
+		}
+		return files
+	}
+	switch {
+	case v.ConfigMap != nil:
+		w.together(v.Name, fmt.Sprintf("ConfigMap %q", v.ConfigMap.Name), keys(v.ConfigMap.Items, ""))
+	case v.Secret != nil:
+		w.together(v.Name, fmt.Sprintf("Secret %q", v.Secret.SecretName), keys(v.Secret.Items, ""))
+	case v.DownwardAPI != nil:
+		w.together(v.Name, "DownwardAPI", fields(v.DownwardAPI.Items, ""))
+	case v.Projected != nil:
+		var files []file
+		for _, s := range v.Projected.Sources {
+			switch {
+			case s == corev1.VolumeProjection{}:
+				w.texts = append(w.texts, fmt.Sprintf("volume %q (Projected) has no sources provided", v.Name))
+			case s.ConfigMap != nil && s.ConfigMap.Items != nil:
+				files = append(files, keys(s.ConfigMap.Items, fmt.Sprintf("ConfigMap %q", s.ConfigMap.Name))...)
+			case s.Secret != nil && s.Secret.Items != nil:
+				files = append(files, keys(s.Secret.Items, fmt.Sprintf("Secret %q", s.Secret.Name))...)
+			case s.DownwardAPI != nil && s.DownwardAPI.Items != nil:
+				files = append(files, fields(s.DownwardAPI.Items, "DownwardAPI")...)
+			case s.ServiceAccountToken != nil:
+				files = append(files, file{s.ServiceAccountToken.Path, "ServiceAccountToken"})
+			case s.ClusterTrustBundle != nil:
+				name := ""
+				if s.ClusterTrustBundle.Name != nil {
+					name = *s.ClusterTrustBundle.Name
+				} else if s.ClusterTrustBundle.SignerName != nil {
+					name = *s.ClusterTrustBundle.SignerName
+				}
+				files = append(files, file{s.ClusterTrustBundle.Path, fmt.Sprintf("ClusterTrustBundle %q", name)})
+			case s.PodCertificate != nil:
+				files = append(files, file{s.PodCertificate.CertificateChainPath, "PodCertificate chain"}, file{s.PodCertificate.KeyPath, "PodCertificate key"},
+					file{s.PodCertificate.CredentialBundlePath, "PodCertificate credential bundle"})
+			}
+		}
+		w.together(v.Name, "Projected", files)
+	}
+}
+
+func (w *warner) together(volume, source string, files []file) {
+	for i := range files {
+		files[i].path = strings.TrimRight(files[i].path, "/")
+	}
+	files = overlapping(files)
+	for i, f := range files {
+		for _, other := range files[:i] {
+			if w.full() {
+				return
+			}
+			if strings.HasPrefix(other.path+"/", f.path+"/") || strings.HasPrefix(f.path+"/", other.path+"/") {
+				w.texts = append(w.texts, fmt.Sprintf("volume %q (%s): overlapping paths: %s with %s", volume, source, f, other))
+			}
+		}
+	}
+}
+
+// overlapping returns the files that are where another is, or above or below one, in their order. It takes no time with the square of
+// their number.
+func overlapping(files []file) (found []file) {
+	order := make([]int, 0, len(files))
+	for i := range files {
+		if files[i].path != "" {
+			order = append(order, i)
+		}
+	}
+	if len(order) < 2 {
+		return nil
+	}
+	inside := func(i, j int) bool { return strings.HasPrefix(files[i].path+"/", files[j].path+"/") }
+	slices.SortFunc(order, func(i, j int) int { return strings.Compare(files[i].path+"/", files[j].path+"/") })
+	overlaps := make([]bool, len(files))
+	top := order[0] // what lies in it follows it
+	for _, i := range order[1:] {
+		if inside(i, top) {
+			overlaps[i], overlaps[top] = true, true
+		} else {
+			top = i
+		}
+	}
+	for i, is := range overlaps {
+		if is {
+			found = append(found, files[i])
+		}
+	}
+	return found
+}
+
+const noFraction = "fractional byte value %q is invalid, must be an integer"
+
+// fraction returns an amount of a resource that isn't a whole number.
+func fraction(list corev1.ResourceList, name corev1.ResourceName) (q resource.Quantity, is bool) {
+	const milli = 1000 // of one
+	q, has := list[name]
+	return q, has && q.MilliValue()%milli != 0
+}
+
+// port is one of a container's, and where it is.
+type port struct {
+	corev1.ContainerPort
+	of *field.Path // the container
+	i  int
+}
+
+func (p port) at() *field.Path { return p.of.Child("ports").Index(p.i) }
+
+// containers warns of what containers say, and of their ports. at is the template's path; nil for a pod.
+func (w *warner) containers(s *corev1.PodSpec, meta *metav1.ObjectMeta, at *field.Path) {
+	const unprofiled = `non-functional in v1.27+; use the "seccompProfile" field instead`
+	annotated := func(name string) {
+		if _, has := meta.Annotations[name]; has {
+			w.warn(at.Child("metadata", "annotations").Key(name), "%s", unprofiled)
+		}
+	}
+	if s.SecurityContext == nil || s.SecurityContext.SeccompProfile == nil {
+		annotated(corev1.SeccompPodAnnotationKey)
+	}
+	var ports []port
+	eachContainer(s, at.Child("spec"), func(c *corev1.Container, p *field.Path) {
+		if len(meta.Annotations) > 0 && (c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil) {
+			annotated(corev1.SeccompContainerAnnotationKeyPrefix + c.Name)
+		}
+		for _, name := range inBytes {
+			if q, is := fraction(c.Resources.Limits, name); is {
+				w.warn(p.Child("resources", "limits").Key(string(name)), noFraction, q.String())
+			}
+			if q, is := fraction(c.Resources.Requests, name); is {
+				w.warn(p.Child("resources", "requests").Key(string(name)), noFraction, q.String())
+			}
+		}
+		w.env(c, p)
+		for i, own := range c.Ports {
+			ports = append(ports, port{own, p, i})
+		}
+	})
+	w.ports(ports)
+}
+
+// ports warns of ports that two containers have, or one twice.
+func (w *warner) ports(all []port) {
+	type number struct {
+		port     int32
+		protocol corev1.Protocol
+	}
+	known := make(map[number][]port, len(all))
+	for _, p := range all {
+		if p.HostIP != "" && p.HostPort == 0 {
+			w.warn(p.at(), "hostIP set without hostPort: %+v", p.ContainerPort)
+		}
+		if w.full() {
+			return
+		}
+		key := number{p.ContainerPort.ContainerPort, p.Protocol}
+		for _, other := range known[key] {
+			switch {
+			case p.HostIP == other.HostIP && p.HostPort == other.HostPort:
+				w.warn(p.at(), "duplicate port definition with %s", other.at())
+			case p.HostPort == 0 || other.HostPort == 0:
+				w.warn(p.at(), "overlapping port definition with %s", other.at())
+			case p.HostPort == other.HostPort && (p.HostIP == "") != (other.HostIP == ""):
+				w.warn(p.at(), "dangerously ambiguous port definition with %s", other.at())
+			}
+		}
+		if len(known[key]) < mostWarnings {
+			known[key] = append(known[key], p)
+		}
+	}
+	named := make(map[string]port, len(all))
+	for _, p := range all {
+		if other, has := named[p.Name]; has {
+			w.warn(p.at(), "duplicate port name %q with %s, services and probes that select ports by name will use %s", p.Name, other.at(), other.at())
+		} else if p.Name != "" {
+			named[p.Name] = p
+		}
+	}
+}
+
+// env warns of variables that hide others of their name without using them.
+func (w *warner) env(c *corev1.Container, at *field.Path) {
+	if len(c.Env) < 2 {
+		return
+	}
 	known := sets.New[string]()
 	for i, e := range c.Env {
 		reference := "$(" + e.Name + ")"
 		if known.Has(e.Name) && (e.ValueFrom != nil || e.Value == reference || !strings.Contains(e.Value, reference)) {
-			warn(at.Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", e.Name)
+			w.warn(at.Child("env").Index(i), "hides previous definition of %q, which may be dropped when using apply", e.Name)
 		}
 		known.Insert(e.Name)
 	}

@@ -152,7 +152,10 @@ func init() {
 	})
 	fit("apps/StatefulSet", func(s *appsv1.StatefulSet) {
 		fitTemplate(&s.Spec.Template)
-		s.Spec.VolumeClaimTemplates[0].Name = "claims"
+		claim := &s.Spec.VolumeClaimTemplates[0]
+		claim.Name = "claims"
+		claim.Spec = corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeMode: ptr.To(corev1.PersistentVolumeBlock),
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}
 		s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = "Delete", "Retain"
 	})
 	fit("apps/DaemonSet", func(d *appsv1.DaemonSet) {

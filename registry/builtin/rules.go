@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -105,6 +106,15 @@ func problems(at *field.Path, value any, texts []string) (errs field.ErrorList) 
 		errs = append(errs, field.Invalid(at, value, text))
 	}
 	return errs
+}
+
+// longName says what keeps a name from being a subdomain, for kinds whose generateName Kubernetes doesn't look at: the name that comes of it
+// counts.
+func longName(name string, prefix bool) []string {
+	if prefix {
+		return nil
+	}
+	return content.IsDNS1123Subdomain(name)
 }
 
 // wholeSegment says what keeps a name from being a segment of a path.

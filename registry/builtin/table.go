@@ -99,6 +99,7 @@ func add(r *registry.Registry, lines []registry.Type) {
 		}
 		for i := range versions {
 			lines[i].MetaRules = metaRules(lines[i].Kind, lines[i].Group)
+			lines[i].Validate = inInternalForm(lines[i].Validate)
 		}
 		if first := lines[0]; !r.Has(schema.GroupResource{Group: first.Group, Resource: first.Plural}) {
 			r.Add(first, lines[1:versions]...)

@@ -172,11 +172,21 @@ func defaultFailurePolicy(p *batchv1.PodFailurePolicy) {
 	}
 }
 
-// prepareJob gives a new job the selector by which it knows its pods, unless the client brings one.
+// prepareJob gives a new job the selector by which it knows its pods, unless the client brings one. A job without labels has those of the
+// template, as it has in Kubernetes whenever it's read.
 func prepareJob(j, old *batchv1.Job, _ string) {
-	if old != nil || isTrue(j.Spec.ManualSelector) {
+	if old != nil {
 		return
 	}
+	if !isTrue(j.Spec.ManualSelector) {
+		generateSelector(j)
+	}
+	if len(j.Labels) == 0 {
+		j.Labels = maps.Clone(j.Spec.Template.Labels)
+	}
+}
+
+func generateSelector(j *batchv1.Job) {
 	if j.Spec.Template.Labels == nil {
 		j.Spec.Template.Labels = map[string]string{}
 	}
@@ -207,19 +217,21 @@ func defaultCronJob(c *batchv1.CronJob) {
 }
 
 // validateOwnSelector checks the selector of a workload, and that it selects the template's pods. kind is what Kubernetes calls the workload;
-// "" for one whose selector may be empty.
-func validateOwnSelector(selector *metav1.LabelSelector, kind string, labelled map[string]string) (errs, unmatched field.ErrorList) {
+// "" for one whose selector may be empty. readable tells whether the selector is one: of some kinds Kubernetes doesn't look at the template otherwise.
+func validateOwnSelector(selector *metav1.LabelSelector, kind string, labelled map[string]string) (errs, unmatched field.ErrorList, readable bool) {
 	spec := field.NewPath("spec")
 	at := spec.Child("selector")
 	none := field.ErrorList{field.Invalid(spec.Child("template", "metadata", "labels"), labelled, "`selector` does not match template `labels`")}
 	if selector == nil {
-		return field.ErrorList{field.Required(at, "")}, none
+		return field.ErrorList{field.Required(at, "")}, none, true
 	}
 	errs = metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at)
 	if kind != "" && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		errs = append(errs, field.Invalid(at, selector, "empty selector is invalid for "+kind))
 	}
-	switch s, err := metav1.LabelSelectorAsSelector(selector); {
+	s, err := metav1.LabelSelectorAsSelector(selector)
+	readable = err == nil
+	switch {
 	case err != nil && kind == "deployment":
 		errs = append(errs, field.Invalid(at, selector, "invalid label selector"))
 	case err != nil && kind == "statefulset":
@@ -228,7 +240,7 @@ func validateOwnSelector(selector *metav1.LabelSelector, kind string, labelled m
 	case !s.Empty() && !s.Matches(labels.Set(labelled)):
 		unmatched = none
 	}
-	return errs, unmatched
+	return errs, unmatched, readable
 }
 
 // validateEndless checks the template of pods that run for ever. kind is what Kubernetes calls what runs them.
@@ -283,10 +295,12 @@ func atMostAll(n intstr.IntOrString, at *field.Path) field.ErrorList {
 func validateDeployment(d, old *appsv1.Deployment) field.ErrorList {
 	s, spec := &d.Spec, field.NewPath("spec")
 	errs := notNegative(spec.Child("replicas"), s.Replicas)
-	selector, unmatched := validateOwnSelector(s.Selector, "deployment", s.Template.Labels)
+	selector, unmatched, readable := validateOwnSelector(s.Selector, "deployment", s.Template.Labels)
 	errs = append(errs, selector...)
 	errs = append(errs, unmatched...)
-	errs = append(errs, validateEndless(&s.Template, "ReplicaSet")...)
+	if readable {
+		errs = append(errs, validateEndless(&s.Template, "ReplicaSet")...)
+	}
 	errs = append(errs, validateRollout(&s.Strategy, spec.Child("strategy"))...)
 	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &s.MinReadySeconds)...)
 	errs = append(errs, notNegative(spec.Child("revisionHistoryLimit"), s.RevisionHistoryLimit)...)
@@ -342,18 +356,28 @@ func validateStatefulSet(set, old *appsv1.StatefulSet) (errs field.ErrorList) {
 			}
 		}
 	}
+	if old == nil {
+		c := &check{}
+		for i := range s.VolumeClaimTemplates {
+			c.claimSpec(&s.VolumeClaimTemplates[i].Spec, spec.Child("volumeClaimTemplates").Index(i).Child("spec"))
+		}
+		errs = append(errs, c.errs...)
+	}
 	errs = append(errs, notNegative(spec.Child("replicas"), s.Replicas)...)
 	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &s.MinReadySeconds)...)
 	if s.Ordinals != nil {
 		errs = append(errs, notNegative(spec.Child("ordinals.start"), &s.Ordinals.Start)...)
 	}
-	if s.ServiceName != "" {
+	if s.ServiceName != "" && old == nil {
 		errs = append(errs, problems(spec.Child("serviceName"), s.ServiceName, validation.IsDNS1123Label(s.ServiceName))...)
 	}
-	selector, unmatched := validateOwnSelector(s.Selector, "statefulset", s.Template.Labels)
+	selector, unmatched, readable := validateOwnSelector(s.Selector, "statefulset", s.Template.Labels)
 	errs = append(errs, selector...)
 	errs = append(errs, unmatched...)
-	errs = append(errs, validateTemplate(ofSet(s), spec.Child("template"))...)
+	if t := ofSet(s); readable {
+		errs = append(errs, validateTemplate(t, spec.Child("template"))...)
+		errs = append(errs, validateTemplateMeta(t, spec.Child("template"))...) // twice, as there
+	}
 	errs = append(errs, endless(&s.Template.Spec, "StatefulSet")...)
 	if old != nil {
 		errs = append(errs, unchanged(spec.Child("selector"), s.Selector, old.Spec.Selector)...)
@@ -410,7 +434,7 @@ func validateDaemonSet(d, old *appsv1.DaemonSet) (errs field.ErrorList) {
 	if old != nil {
 		errs = append(errs, unchanged(spec.Child("selector"), s.Selector, old.Spec.Selector)...)
 	}
-	selector, unmatched := validateOwnSelector(s.Selector, "daemonset", s.Template.Labels)
+	selector, unmatched, _ := validateOwnSelector(s.Selector, "daemonset", s.Template.Labels)
 	errs = append(errs, unmatched...)
 	if s.Selector != nil { // Kubernetes says only that nothing is selected
 		errs = append(errs, selector...)
@@ -443,10 +467,12 @@ func validateReplicaSet(r, old *appsv1.ReplicaSet) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := notNegative(spec.Child("replicas"), r.Spec.Replicas)
 	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &r.Spec.MinReadySeconds)...)
-	selector, unmatched := validateOwnSelector(r.Spec.Selector, "deployment", r.Spec.Template.Labels) // so Kubernetes says
+	selector, unmatched, readable := validateOwnSelector(r.Spec.Selector, "deployment", r.Spec.Template.Labels) // so Kubernetes says
 	errs = append(errs, selector...)
 	errs = append(errs, unmatched...)
-	errs = append(errs, validateEndless(&r.Spec.Template, "ReplicaSet")...)
+	if readable {
+		errs = append(errs, validateEndless(&r.Spec.Template, "ReplicaSet")...)
+	}
 	if old != nil {
 		errs = append(errs, unchanged(spec.Child("selector"), r.Spec.Selector, old.Spec.Selector)...)
 	}

@@ -22,27 +22,24 @@ func To(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// Value clips a value that a field error quotes. Small values keep their type, because it decides how they
-// are printed.
-func Value(v any) any {
+// Value clips a value that a field error quotes to so many bytes, MaxBytes or more. Smaller values keep their type, because it decides
+// how they are printed.
+func Value(v any, most int) any {
 	switch v := v.(type) {
 	case nil, bool, int, int32, int64, float64, *bool, *int32, *int64:
 		return v
 	case string:
-		return Text(v)
+		return To(v, most)
 	}
 	// What Kubernetes' types print themselves takes time with the square of a map's length, and has addresses in memory.
-	const large = 16 << 10 // bytes
-	text, err := json.Marshal(v)
-	if err == nil && len(text) > large {
-		return Text(string(text[:large]))
-	}
-	switch s := fmt.Sprintf("%v", v); {
-	case len(s) <= MaxBytes:
+	if text, err := json.Marshal(v); err == nil {
+		if len(text) > most {
+			return To(string(text), most)
+		}
 		return v
-	case err == nil:
-		return Text(string(text))
-	default:
-		return Text(s)
 	}
+	if s := fmt.Sprintf("%v", v); len(s) > most {
+		return To(s, most)
+	}
+	return v
 }

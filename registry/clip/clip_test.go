@@ -32,9 +32,9 @@ func TestTo(t *testing.T) {
 func TestValue(t *testing.T) {
 	long := strings.Repeat("é", clip.MaxBytes)
 	for _, v := range []any{long, []any{long}, map[string]any{long: 1}} {
-		got, ok := clip.Value(v).(string)
+		got, ok := clip.Value(v, clip.MaxBytes).(string)
 		if !ok || len(got) > clip.MaxBytes+len("...") || !utf8.ValidString(got) {
-			t.Errorf("%T became %v", v, clip.Value(v))
+			t.Errorf("%T became %v", v, clip.Value(v, clip.MaxBytes))
 		}
 	}
 	pointed := []any{long, &long}
@@ -42,7 +42,7 @@ func TestValue(t *testing.T) {
 		t.Errorf("a pointer became %.40s", got)
 	}
 	small := []any{"a"}
-	if got, ok := clip.Value(small).([]any); !ok || len(got) != 1 {
-		t.Errorf("a small list became %v", clip.Value(small))
+	if got, ok := clip.Value(small, clip.MaxBytes).([]any); !ok || len(got) != 1 {
+		t.Errorf("a small list became %v", clip.Value(small, clip.MaxBytes))
 	}
 }
