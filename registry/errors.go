@@ -63,7 +63,7 @@ func once(errs field.ErrorList) field.ErrorList {
 				quoted += quotedLarge
 			}
 		}
-		e.Field, e.Detail, e.BadValue = clip.Text(e.Field), clip.To(e.Detail, most), clipped
+		e.Field, e.Detail, e.BadValue = clip.Text(e.Field), clip.Whole(e.Detail, most), clipped
 		if this := (said{e.Field, e.ErrorBody()}); !known[this] {
 			left -= len(this.field) + len(this.body)
 			known[this] = true

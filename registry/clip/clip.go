@@ -22,24 +22,30 @@ func To(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "..."
 }
 
-// Value clips a value that a field error quotes to so many bytes, MaxBytes or more. Smaller values keep their type, because it decides
-// how they are printed.
+// Whole keeps a text of at most so many bytes, and MaxBytes of a longer one.
+func Whole(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return Text(s)
+}
+
+// Value keeps a value that a field error quotes if its text has at most so many bytes, and MaxBytes of the text of others. A value that is
+// kept has its type, because that decides how it is printed.
 func Value(v any, most int) any {
 	switch v := v.(type) {
 	case nil, bool, int, int32, int64, float64, *bool, *int32, *int64:
 		return v
 	case string:
-		return To(v, most)
+		return Whole(v, most)
 	}
 	// What Kubernetes' types print themselves takes time with the square of a map's length, and has addresses in memory.
-	if text, err := json.Marshal(v); err == nil {
-		if len(text) > most {
-			return To(string(text), most)
-		}
-		return v
+	text, err := json.Marshal(v)
+	if err != nil {
+		text = fmt.Appendf(nil, "%v", v)
 	}
-	if s := fmt.Sprintf("%v", v); len(s) > most {
-		return To(s, most)
+	if len(text) > max(most, MaxBytes) {
+		return Text(string(text))
 	}
 	return v
 }

@@ -38,7 +38,7 @@ func TestValue(t *testing.T) {
 		}
 	}
 	pointed := []any{long, &long}
-	if got, _ := clip.Value(pointed).(string); !strings.HasPrefix(got, `["éé`) {
+	if got, _ := clip.Value(pointed, clip.MaxBytes).(string); !strings.HasPrefix(got, `["éé`) {
 		t.Errorf("a pointer became %.40s", got)
 	}
 	small := []any{"a"}
