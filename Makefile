@@ -145,7 +145,7 @@ aggregation: peer ## run upstream's sample-apiserver behind the server, as an ag
 	$(GO) -C conformance/aggregation vet ./... && $(GO) -C conformance/aggregation test -count 1 -v ./...
 
 .PHONY: suites
-suites: ## run the tests of controller-runtime and of nine others, which use envtest, against the server and, where ORACLE has upstream's programs, against these too: the table of docs/testing.md. ONLY=karpenter picks; CI runs a few
+suites: ## run the tests of controller-runtime and of eleven others, which use envtest, against the server and, where ORACLE has upstream's programs, against these too: the table of docs/testing.md. ONLY=karpenter picks; CI runs a few
 	$(GO) -C conformance test -count 1 -timeout 3h -v ./suites -args -all -only '$(ONLY)' $(if $(wildcard $(ORACLE)/kube-apiserver),-pair $(abspath $(ORACLE)))
 
 # What upstream's programs don't bring: kubectl, kwok, and what nodes and pods of kwok's go through.

@@ -166,13 +166,13 @@ func (o options) start(ctx context.Context, name, bin string) (_ *pair.Server, s
 	return s, func() error { return errors.Join(s.Stop(), clean()) }, nil
 }
 
-// playAll runs scenarios side by side, and hands over the answers of each.
 // upstreamLag is what upstream's caches are given to learn of quotas, bindings and policies.
 const upstreamLag = 2 * time.Second
 
 // slow is after how long a request is worth a line of --slow.
 const slow = time.Second
 
+// playAll runs scenarios side by side, and hands over the answers of each.
 func (o options) playAll(ctx context.Context, s *pair.Server, lag time.Duration, all []scenario, got func(scenario, []answer) error) error {
 	t, err := newTarget(ctx, s)
 	if err != nil {

@@ -46,6 +46,8 @@ var modules = []module{
 	}},
 	{"github.com/fluxcd/pkg/ssa", "v0.78.0", []pkg{{".", false}, {"jsondiff", false}}},
 	{"github.com/fluxcd/pkg/runtime", "v0.110.3", []pkg{{"patch", false}, {"events", false}, {"controller", false}, {"acl", false}, {"client", false}, {"cel", false}, {"secrets", false}}},
+	{"github.com/fluxcd/pkg/auth", "v0.54.3", []pkg{{".", false}, {"generic", false}}},
+	{"github.com/fluxcd/pkg/kustomize", "v1.41.0", []pkg{{".", false}}},
 	{"sigs.k8s.io/karpenter", "v1.14.0", []pkg{
 		{"pkg/apis/v1", false}, {"pkg/controllers/nodeclaim/lifecycle", false}, {"pkg/controllers/nodepool/hash", false}, {"pkg/controllers/node/termination", false},
 		{"pkg/controllers/state", false},
