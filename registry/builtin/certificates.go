@@ -120,8 +120,9 @@ func validateRequest(_ context.Context, obj, before registry.Typed, subresource 
 		}
 	}
 	if old == nil || !twice(old.Spec.Usages) {
+		known := earlier[certificatesv1.KeyUsage]{}
 		for i, u := range r.Spec.Usages {
-			if slices.Contains(r.Spec.Usages[:i], u) {
+			if known.had(u) {
 				errs = append(errs, field.Duplicate(spec.Child("usages").Index(i), u))
 			}
 		}

@@ -291,11 +291,12 @@ func validateExitCodes(r *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *c
 	case n > maxPolicyExitCodes:
 		errs = append(errs, field.TooMany(at, n, maxPolicyExitCodes))
 	}
+	known := earlier[int32]{}
 	for i, code := range r.Values {
 		if code == 0 && r.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn {
 			errs = append(errs, field.Invalid(at.Index(i), code, "must not be 0 for the In operator"))
 		}
-		if slices.Contains(r.Values[:i], code) {
+		if known.had(code) {
 			errs = append(errs, field.Duplicate(at.Index(i), code))
 		}
 	}

@@ -23,13 +23,13 @@ type collector interface{ add(errs ...*field.Error) }
 
 func (c *check) add(errs ...*field.Error) { c.errs = append(c.errs, errs...) }
 
-// before are the keys that a list has had, for rules about what is there twice.
-type before[K comparable] map[K]bool
+// earlier are the keys that a list has had, for rules about what is there twice.
+type earlier[K comparable] map[K]bool
 
 // had tells whether a key was there before, and remembers it.
-func (b before[K]) had(key K) bool {
-	was := b[key]
-	b[key] = true
+func (e earlier[K]) had(key K) bool {
+	was := e[key]
+	e[key] = true
 	return was
 }
 

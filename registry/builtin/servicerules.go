@@ -113,10 +113,11 @@ func (c *check) clusterIPs(s, old *corev1.Service) {
 	case s.Spec.ClusterIP != "" && all[0] != s.Spec.ClusterIP:
 		c.add(field.Invalid(ips, all, "first value must match `clusterIP`"))
 	}
+	known := earlier[corev1.IPFamily]{}
 	for i := range s.Spec.IPFamilies {
 		family := &s.Spec.IPFamilies[i]
 		among(c, families.Index(i), family, corev1.IPv4Protocol, corev1.IPv6Protocol)
-		if slices.Contains(s.Spec.IPFamilies[:i], *family) {
+		if known.had(*family) {
 			c.add(field.Duplicate(families.Index(i), *family))
 		}
 	}
@@ -260,8 +261,12 @@ func (c *check) service(s, old *corev1.Service) {
 			c.subdomain(spec.Child("externalName"), name)
 		}
 	}
+	var names earlier[string]
+	if len(s.Spec.Ports) > 1 {
+		names = earlier[string]{}
+	}
 	for i := range s.Spec.Ports {
-		c.servicePort(s.Spec.Ports, i, spec.Child("ports").Index(i))
+		c.servicePort(&s.Spec.Ports[i], names, spec.Child("ports").Index(i))
 	}
 	c.add(metavalidation.ValidateLabels(s.Spec.Selector, spec.Child("selector"))...)
 	c.add(oneOf(spec.Child("sessionAffinity"), s.Spec.SessionAffinity, corev1.ServiceAffinityClientIP, corev1.ServiceAffinityNone)...)
@@ -292,14 +297,14 @@ func (c *check) service(s, old *corev1.Service) {
 	c.traffic(s, spec)
 }
 
-func (c *check) servicePort(all []corev1.ServicePort, i int, at *field.Path) {
-	p := &all[i]
+// servicePort checks a port of a service. names are those of the ports before, nil if there are no others.
+func (c *check) servicePort(p *corev1.ServicePort, names earlier[string], at *field.Path) {
 	switch {
-	case p.Name == "" && len(all) > 1:
+	case p.Name == "" && names != nil:
 		c.add(field.Required(at.Child("name"), ""))
 	case p.Name != "":
 		c.label(at.Child("name"), p.Name)
-		if slices.ContainsFunc(all[:i], func(other corev1.ServicePort) bool { return other.Name == p.Name }) {
+		if names != nil && names.had(p.Name) {
 			c.add(field.Duplicate(at.Child("name"), p.Name))
 		}
 	}
@@ -316,18 +321,18 @@ func (c *check) samePorts(s *corev1.Service, at *field.Path) {
 	for i, p := range s.Spec.Ports {
 		c.forbid(p.NodePort != 0 && s.Spec.Type == corev1.ServiceTypeClusterIP, at.Index(i).Child("nodePort"), "may not be used when `type` is 'ClusterIP'")
 	}
-	twice := func(i int, same func(a, b *corev1.ServicePort) bool) bool {
-		return slices.ContainsFunc(s.Spec.Ports[:i], func(other corev1.ServicePort) bool {
-			return other.Protocol == s.Spec.Ports[i].Protocol && same(&other, &s.Spec.Ports[i])
-		})
+	type number struct {
+		protocol corev1.Protocol
+		port     int32
 	}
+	onNodes, ports := earlier[number]{}, earlier[number]{}
 	for i, p := range s.Spec.Ports {
-		if p.NodePort != 0 && twice(i, func(a, b *corev1.ServicePort) bool { return a.NodePort == b.NodePort }) {
+		if p.NodePort != 0 && onNodes.had(number{p.Protocol, p.NodePort}) {
 			c.add(field.Duplicate(at.Index(i).Child("nodePort"), p.NodePort))
 		}
 	}
 	for i, p := range s.Spec.Ports {
-		if twice(i, func(a, b *corev1.ServicePort) bool { return a.Port == b.Port }) {
+		if ports.had(number{p.Protocol, p.Port}) {
 			c.add(field.Duplicate(at.Index(i), untagged{corev1.ServicePort{Protocol: p.Protocol, Port: p.Port}}))
 		}
 	}

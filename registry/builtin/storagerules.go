@@ -282,7 +282,7 @@ func validateStorageClass(class, old *storagev1.StorageClass) field.ErrorList {
 
 func (c *check) topologies(terms []corev1.TopologySelectorTerm, at *field.Path) {
 	// Kubernetes' list begins with as many empty terms as there are, so that each empty one is a duplicate.
-	known := before[string]{"": true}
+	known := earlier[string]{"": true}
 	for i, term := range terms {
 		at := at.Index(i).Child("matchLabelExpressions")
 		values := map[string]sets.Set[string]{}
@@ -384,7 +384,7 @@ func (c *check) volumeError(e *storagev1.VolumeError, at *field.Path) {
 func validateCSIDriver(d, old *storagev1.CSIDriver) field.ErrorList {
 	c, spec, s := &check{}, field.NewPath("spec"), &d.Spec
 	among(c, spec.Child("fsGroupPolicy"), s.FSGroupPolicy, storagev1.FileFSGroupPolicy, storagev1.NoneFSGroupPolicy, storagev1.ReadWriteOnceWithFSTypeFSGroupPolicy)
-	audiences := before[string]{}
+	audiences := earlier[string]{}
 	for i, r := range s.TokenRequests {
 		at := spec.Child("tokenRequests").Index(i)
 		switch seconds := r.ExpirationSeconds; {
@@ -440,7 +440,7 @@ func prepareCSINode(n, old *storagev1.CSINode, _ string) {
 
 func validateCSINode(n, old *storagev1.CSINode) field.ErrorList {
 	c, drivers := &check{}, field.NewPath("spec", "drivers")
-	names := before[string]{}
+	names := earlier[string]{}
 	for i, d := range n.Spec.Drivers {
 		at := drivers.Index(i)
 		c.driverName(at.Child("name"), d.Name)
@@ -454,7 +454,7 @@ func validateCSINode(n, old *storagev1.CSINode) field.ErrorList {
 		if names.had(d.Name) {
 			c.add(field.Duplicate(at.Child("name"), d.Name))
 		}
-		keys := before[string]{}
+		keys := earlier[string]{}
 		for _, key := range d.TopologyKeys {
 			c.required(at, key)
 			if keys.had(key) {

@@ -94,6 +94,7 @@ func TestKnown(t *testing.T) {
 		send(at("empty topologies"), "413 422", "POST", "/apis/storage.k8s.io/v1/storageclasses", mediaJSON, `{"metadata":{"name":"a"},"provisioner":"a","allowedTopologies":[`+join(n/2, `{}`)+`]}`)
 		send(at("keys of topologies"), "413 422", "POST", "/apis/storage.k8s.io/v1/csinodes", mediaJSON, `{"metadata":{"name":"a"},"spec":{"drivers":[{"name":"a","nodeID":"b","topologyKeys":[`+join(n/2, `"a%d"`)+`,"a"]},{"name":"a","nodeID":"b"}]}}`)
 		send(at("versions"), "413 422", "POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", mediaJSON, `{"metadata":{"name":"a.b.c"},"spec":{"versions":[`+join(n/2, `{"name":"a%d"}`)+`]}}`)
+		send(at("ports"), "413 422", "POST", "/api/v1/namespaces/default/services", mediaJSON, `{"metadata":{"name":"a"},"spec":{"ipFamilies":[`+join(n/8, `"a%d"`)+`],"ports":[`+join(n/4, `{"port":%d}`)+`]}}`)
 		send(at("containers"), "413 422", "POST", "/api/v1/namespaces/default/pods", mediaJSON, `{"metadata":{"name":"a"},"spec":{"containers":[`+join(n/2-10, `{}`)+`]}}`)
 		send(at("unknown"), "201 413", "POST", configMaps, mediaJSON, `{"metadata":{"name":"unknown"},"x":[`+join(n/2, `{"":0}`)+`]}`)
 		send(at("shifted"), "413", "PATCH", configMaps+"/small", mediaPatch,
