@@ -14,6 +14,7 @@ import (
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -144,10 +145,11 @@ func (c *podCheck) containers(at *field.Path) {
 	if len(all) == 0 {
 		c.add(field.Required(at, ""))
 	}
+	known := earlier[string]{}
 	for i := range all {
 		o, at := &all[i], at.Index(i)
 		c.container(o, at)
-		if slices.ContainsFunc(all[:i], func(other corev1.Container) bool { return other.Name == o.Name }) {
+		if known.had(o.Name) {
 			c.add(field.Duplicate(at.Child("name"), o.Name))
 		}
 		c.lifecycle(o.Lifecycle, at.Child("lifecycle"))
@@ -159,12 +161,12 @@ func (c *podCheck) containers(at *field.Path) {
 
 func (c *podCheck) initContainers(at *field.Path) {
 	all := c.spec.InitContainers
+	containers, known := namesOf(c.spec.Containers), earlier[string]{}
 	for i := range all {
 		o, listed, at := &all[i], at, at.Index(i)
 		c.container(o, at)
 		c.restart(o, at)
-		named := func(other corev1.Container) bool { return other.Name == o.Name }
-		if slices.ContainsFunc(c.spec.Containers, named) || o.Name != "" && slices.ContainsFunc(all[:i], named) {
+		if containers.Has(o.Name) || o.Name != "" && known.had(o.Name) {
 			c.add(field.Duplicate(at.Child("name"), o.Name))
 		}
 		c.uniqueHostPorts(all[i:i+1], listed)
@@ -194,18 +196,28 @@ func goesOn(o *corev1.Container) bool {
 	return o.RestartPolicy != nil && *o.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
+// namesOf are the names of containers.
+func namesOf(lists ...[]corev1.Container) sets.Set[string] {
+	names := sets.New[string]()
+	for _, list := range lists {
+		for i := range list {
+			names.Insert(list[i].Name)
+		}
+	}
+	return names
+}
+
 func (c *podCheck) ephemeralContainers(at *field.Path) {
+	others, known := namesOf(c.spec.Containers, c.spec.InitContainers), earlier[string]{}
 	for i := range c.spec.EphemeralContainers {
 		e, at := &c.spec.EphemeralContainers[i], at.Index(i)
 		o := (*corev1.Container)(&e.EphemeralContainerCommon)
 		c.container(o, at)
 		c.trimmed(o, at)
-		others := slices.Concat(c.spec.Containers, c.spec.InitContainers)
-		if slices.ContainsFunc(others, func(other corev1.Container) bool { return other.Name == e.Name }) ||
-			slices.ContainsFunc(c.spec.EphemeralContainers[:i], func(other corev1.EphemeralContainer) bool { return other.Name == e.Name }) {
+		if others.Has(e.Name) || known.had(e.Name) {
 			c.add(field.Duplicate(at.Child("name"), e.Name))
 		}
-		if e.TargetContainerName != "" && !slices.ContainsFunc(others, func(other corev1.Container) bool { return other.Name == e.TargetContainerName }) {
+		if e.TargetContainerName != "" && !others.Has(e.TargetContainerName) {
 			c.add(field.NotFound(at.Child("targetContainerName"), e.TargetContainerName))
 		}
 		for _, part := range []struct {
