@@ -95,9 +95,9 @@ func (e *Endpoint) Encodes(subresource string, k form.Kind) bool {
 }
 
 // Tabular tells whether the answers about a target can be a Table. Of questions that are answered, and of what subresources other
-// than scale have for bodies, there is none.
+// than scale have for bodies, there is none, nor of some kinds' status.
 func (e *Endpoint) Tabular(subresource string) bool {
-	if t := e.typed; t != nil && t.Answer != nil {
+	if t := e.typed; t != nil && (t.Answer != nil || subresource == "status" && t.NoStatusTable) {
 		return false
 	}
 	return subresource == scale || e.bodyKind(subresource).Empty()

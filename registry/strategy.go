@@ -25,6 +25,8 @@ type Strategy struct {
 	NoGeneration bool
 	// ReturnDeleted answers a DELETE that removes an object with the object. Otherwise the answer is a Status.
 	ReturnDeleted bool
+	// NoStatusTable keeps the status from being shown as a Table.
+	NoStatusTable bool
 	// AnnotationsCount raises metadata.generation when annotations change, too.
 	AnnotationsCount bool
 	// MetaRules are what metadata must keep to besides what that of all objects must.

@@ -52,6 +52,8 @@ type Type struct {
 	FieldAliases map[string]string
 	// FalseFields are selectable fields that are false where they're absent.
 	FalseFields []string
+	// FieldsOf names the kind where a field that isn't selectable is refused.
+	FieldsOf bool
 
 	Strategy
 	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests
@@ -71,8 +73,7 @@ type Type struct {
 	Held      func(obj Typed) bool
 	Grace     func(obj Typed, asked *int64) int64
 
-	// Generation, if set, counts the changes of an object, before Prepare, where NoGeneration leaves that out. old is nil for a new
-	// object.
+	// Generation, if set, counts the changes of an object, before Prepare. old is nil for a new object.
 	Generation func(obj, old Typed) int64
 	// MayWrite, if set, refuses what the user of a client's write (UserFrom) may not give to an object, between Default and
 	// Validate. Its error, a Status error, is answered.
@@ -448,8 +449,13 @@ func (t *typed) fromObject(o *object.Object) (Typed, error) {
 func metaOf(obj Typed) *metav1.ObjectMeta { return obj.GetObjectMeta().(*metav1.ObjectMeta) }
 
 // toObject writes a value of the type back.
-func toObject(obj Typed, o *object.Object) error {
-	tree, err := jsontree.OfValue(obj, "apiVersion", "kind", "metadata")
+func toObject(obj Typed, o *object.Object) error { return treeTo(jsontree.OfValue, obj, o) }
+
+// toStored does so as it's stored: kube-apiserver does that as protobuf, which knows no empty lists.
+func toStored(obj Typed, o *object.Object) error { return treeTo(jsontree.OfStored, obj, o) }
+
+func treeTo(treeOf func(v any, without ...string) (map[string]any, error), obj Typed, o *object.Object) error {
+	tree, err := treeOf(obj, "apiVersion", "kind", "metadata")
 	if err != nil {
 		return fmt.Errorf("encode %T: %w", obj, err)
 	}
@@ -549,7 +555,7 @@ func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource
 		}
 	}
 	sent := o.Value != nil
-	if err = toObject(obj, o); err != nil && sent {
+	if err = toStored(obj, o); err != nil && sent {
 		err = badBody(object.Undecodable(err))
 	}
 	return obj, prev, errs, err

@@ -228,7 +228,7 @@ func (e *Endpoint) raiseGeneration(next, prev *object.Object, subresource string
 			next.Meta.Generation = t.Generation(obj, was)
 		}
 	}
-	if e.typed != nil && e.typed.NoGeneration {
+	if e.typed != nil && (e.typed.NoGeneration || e.typed.Generation != nil) {
 		return
 	}
 	except := ""

@@ -9,7 +9,6 @@ import (
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
 // HorizontalPodAutoscaler, which is stored as version 2. What version 1 has no fields for, it keeps in annotations, as with
@@ -54,34 +53,6 @@ func defaultScaling(r *autoscalingv2.HPAScalingRules, policies ...autoscalingv2.
 
 func defaultAutoscalerV1(a *autoscalingv1.HorizontalPodAutoscaler) {
 	orPointTo(&a.Spec.MinReplicas, defaultMinReplicas)
-}
-
-func validateAutoscaler(a, _ *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	return validateBounds(a.Spec.MinReplicas, a.Spec.MaxReplicas, a.Spec.ScaleTargetRef.Kind, a.Spec.ScaleTargetRef.Name)
-}
-
-func validateAutoscalerV1(a, _ *autoscalingv1.HorizontalPodAutoscaler) field.ErrorList {
-	return validateBounds(a.Spec.MinReplicas, a.Spec.MaxReplicas, a.Spec.ScaleTargetRef.Kind, a.Spec.ScaleTargetRef.Name)
-}
-
-func validateBounds(least *int32, most int32, kind, name string) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
-	if least != nil && *least < 1 {
-		errs = append(errs, field.Invalid(spec.Child("minReplicas"), *least, "must be greater than or equal to 1"))
-	}
-	if most < 1 {
-		errs = append(errs, field.Invalid(spec.Child("maxReplicas"), most, "must be greater than 0"))
-	}
-	if least != nil && most < *least {
-		errs = append(errs, field.Invalid(spec.Child("maxReplicas"), most, "must be greater than or equal to `minReplicas`"))
-	}
-	if kind == "" {
-		errs = append(errs, field.Required(spec.Child("scaleTargetRef", "kind"), ""))
-	}
-	if name == "" {
-		errs = append(errs, field.Required(spec.Child("scaleTargetRef", "name"), ""))
-	}
-	return errs
 }
 
 // The annotations in which version 1 keeps what it has no fields for.

@@ -350,7 +350,7 @@ func defaultPriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
 func flowSchemaColumns() []column {
 	doc := flowcontrolv1.FlowSchemaSpec{}.SwaggerDoc()
 	return []column{
-		text("PriorityLevel", "spec.priorityLevelConfiguration.name", doc["priorityLevelConfiguration"]),
+		text("PriorityLevel", "spec.priorityLevelConfiguration.name", flowcontrolv1.PriorityLevelConfigurationReference{}.SwaggerDoc()["name"]),
 		asText(number("MatchingPrecedence", "spec.matchingPrecedence", doc["matchingPrecedence"])),
 		orNone("DistinguisherMethod", "spec.distinguisherMethod.type", doc["distinguisherMethod"]),
 		age(),
@@ -366,18 +366,29 @@ func flowSchemaColumns() []column {
 }
 
 func priorityLevelColumns() []column {
+	limit := func(name, path, description string) column {
+		return cell(name, description, func(o any) any {
+			if n := at(o, "spec.limited."+path); n != nil {
+				return n
+			}
+			return none
+		})
+	}
 	queuing := func(name, field string) column {
-		return orNone(name, "spec.limited.limitResponse.queuing."+field, flowcontrolv1.QueuingConfiguration{}.SwaggerDoc()[field])
+		return limit(name, "limitResponse.queuing."+field, flowcontrolv1.QueuingConfiguration{}.SwaggerDoc()[field])
 	}
 	return []column{
 		text("Type", "spec.type", flowcontrolv1.PriorityLevelConfigurationSpec{}.SwaggerDoc()["type"]),
-		orNone("NominalConcurrencyShares", "spec.limited.nominalConcurrencyShares", flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
+		limit("NominalConcurrencyShares", "nominalConcurrencyShares", flowcontrolv1.LimitedPriorityLevelConfiguration{}.SwaggerDoc()["nominalConcurrencyShares"]),
 		queuing("Queues", "queues"),
 		queuing("HandSize", "handSize"),
 		queuing("QueueLengthLimit", "queueLengthLimit"),
 		age(),
 	}
 }
+
+// textAge is the age of kinds whose printers declare it as a text.
+func textAge() []column { return []column{asText(age())} }
 
 func defaultResourceClaim(c *resourcev1.ResourceClaim) {
 	defaultDevices(&c.Spec.Devices)
@@ -474,7 +485,7 @@ func resourceSliceColumns() []column {
 	return []column{
 		text("Node", "spec.nodeName", doc["nodeName"]),
 		text("Driver", "spec.driver", doc["driver"]),
-		text("Pool", "spec.pool.name", doc["pool"]),
+		text("Pool", "spec.pool.name", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
 		age(),
 	}
 }

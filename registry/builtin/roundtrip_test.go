@@ -77,6 +77,8 @@ func filled(t *testing.T, line registry.Type) registry.Typed {
 var sampled = []string{
 	"/PersistentVolume", "/PersistentVolumeClaim", "storage.k8s.io/StorageClass", "storage.k8s.io/VolumeAttachment", "storage.k8s.io/CSIDriver", "storage.k8s.io/CSINode",
 	"storage.k8s.io/CSIStorageCapacity", "storage.k8s.io/VolumeAttributesClass", "/Service", "/Endpoints", "discovery.k8s.io/EndpointSlice",
+	"flowcontrol.apiserver.k8s.io/FlowSchema", "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration", "resource.k8s.io/ResourceClaim",
+	"resource.k8s.io/ResourceClaimTemplate", "resource.k8s.io/ResourceSlice", "resource.k8s.io/DeviceClass", "resource.k8s.io/DeviceTaintRule",
 }
 
 // sample is one of the differential's objects.

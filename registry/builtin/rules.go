@@ -16,7 +16,11 @@ import (
 // Rules that several groups share.
 
 // check collects what is wrong with an object.
-type check struct{ errs field.ErrorList }
+type check struct {
+	errs field.ErrorList
+	// declared is what Kubernetes says by declaration, which comes after all else.
+	declared field.ErrorList
+}
 
 // collector is a check, or what has one.
 type collector interface{ add(errs ...*field.Error) }
@@ -32,6 +36,12 @@ func (e earlier[K]) had(key K) bool {
 	e[key] = true
 	return was
 }
+
+// declare adds errors that come after all others.
+func (c *check) declare(errs ...*field.Error) { c.declared = append(c.declared, errs...) }
+
+// all returns what is wrong, in Kubernetes' order.
+func (c *check) all() field.ErrorList { return append(c.errs, c.declared...) }
 
 // required adds an error if a text is missing.
 func (c *check) required(at *field.Path, text string) bool {

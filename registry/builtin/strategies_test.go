@@ -39,7 +39,7 @@ var strategies = map[string]string{
 	"certificates.k8s.io/CertificateSigningRequest": "u LAFO", "certificates.k8s.io/ClusterTrustBundle": "", "certificates.k8s.io/PodCertificateRequest": "",
 	"flowcontrol.apiserver.k8s.io/FlowSchema": "ug", "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": "ug",
 	"resource.k8s.io/ResourceClaim": "ud", "resource.k8s.io/ResourceClaimTemplate": "ud", "resource.k8s.io/ResourceSlice": "udg",
-	"resource.k8s.io/DeviceClass": "udg", "resource.k8s.io/DeviceTaintRule": "ug", "apiregistration.k8s.io/APIService": "",
+	"resource.k8s.io/DeviceClass": "udg", "resource.k8s.io/DeviceTaintRule": "g", "apiregistration.k8s.io/APIService": "",
 	"storagemigration.k8s.io/StorageVersionMigration": "",
 }
 

@@ -61,11 +61,25 @@ func writeUntagged(b *bytes.Buffer, v reflect.Value) error {
 }
 
 func writeMembers(b *bytes.Buffer, v reflect.Value) error {
+	first := true
 	for i := range v.NumField() {
-		if i > 0 {
+		if !first {
 			b.WriteByte(',')
 		}
+		first = false
 		f := v.Type().Field(i)
+		if f.Anonymous && !strings.HasPrefix(f.Type.PkgPath(), "k8s.io/api/") { // it has tags there, too
+			raw, err := json.Marshal(v.Field(i).Interface())
+			if err != nil {
+				return err
+			}
+			if members := bytes.TrimSuffix(bytes.TrimPrefix(raw, []byte("{")), []byte("}")); len(members) > 0 {
+				b.Write(members)
+			} else {
+				first = true
+			}
+			continue
+		}
 		if f.Anonymous {
 			if err := writeMembers(b, v.Field(i)); err != nil {
 				return err

@@ -17,10 +17,15 @@ import (
 // OfValue makes a tree of a pointer to a struct, without some of the members at its top. It makes what runtime's
 // ToUnstructured makes, with which the tests compare it. But it looks at a type's fields once, and its maps have room for
 // what is in them and not for all fields of the type. What it knows of a type is kept for as long as the process runs.
-func OfValue(v any, without ...string) (map[string]any, error) {
+func OfValue(v any, without ...string) (map[string]any, error) { return whole.of(v, without) }
+
+// OfStored is OfValue with null for members that are empty lists or maps.
+func OfStored(v any, without ...string) (map[string]any, error) { return stored.of(v, without) }
+
+func (w *writers) of(v any, without []string) (map[string]any, error) {
 	of := reflect.ValueOf(v)
 	if of.Kind() == reflect.Pointer && !of.IsNil() {
-		if w, ok := writerOf(of.Type().Elem()).(*structWriter); ok {
+		if w, ok := w.writerOf(of.Type().Elem()).(*structWriter); ok {
 			if tree, err := w.tree(of.Elem(), without); err == nil {
 				return tree, nil
 			}
@@ -39,62 +44,70 @@ type writer interface {
 }
 
 // writers has a writer for each type that was met, by its reflect.Type.
-var writers sync.Map
+type writers struct {
+	known       sync.Map
+	emptyIsNull bool // for members that are lists or maps
+}
+
+var whole, stored = &writers{}, &writers{emptyIsNull: true}
 
 // writerOf returns the writer of a type.
-func writerOf(t reflect.Type) writer {
-	if w, ok := writers.Load(t); ok {
+func (all *writers) writerOf(t reflect.Type) writer {
+	if w, ok := all.known.Load(t); ok {
 		return w.(writer)
 	}
-	made := survey{}
-	w := made.writer(t)
-	for t, w := range made {
-		writers.LoadOrStore(t, w)
+	s := survey{all, map[reflect.Type]writer{}}
+	w := s.writer(t)
+	for t, w := range s.made {
+		all.known.LoadOrStore(t, w)
 	}
 	return w
 }
 
 // survey is the writers of a type and of all that is in it, while they're made. It's there because types contain themselves.
-type survey map[reflect.Type]writer
+type survey struct {
+	*writers
+	made map[reflect.Type]writer
+}
 
 func (s survey) writer(t reflect.Type) writer {
-	if known, ok := writers.Load(t); ok {
+	if known, ok := s.known.Load(t); ok {
 		return known.(writer)
 	}
-	if known, ok := s[t]; ok {
+	if known, ok := s.made[t]; ok {
 		return known
 	}
 	switch {
 	case t == reflect.TypeFor[intstr.IntOrString]():
-		s[t] = intOrString{}
+		s.made[t] = intOrString{}
 	case value.TypeReflectEntryOf(t).CanConvertToUnstructured():
-		s[t] = own{value.TypeReflectEntryOf(t)}
+		s.made[t] = own{value.TypeReflectEntryOf(t)}
 	case t.Kind() == reflect.Pointer:
 		w := &pointer{}
-		s[t] = w // before what is in it, which may be of the same type
+		s.made[t] = w // before what is in it, which may be of the same type
 		w.to = s.writer(t.Elem())
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
-		s[t] = data{}
+		s.made[t] = data{}
 	case t.Kind() == reflect.Slice:
 		w := &list{}
-		s[t] = w
+		s.made[t] = w
 		w.of = s.writer(t.Elem())
 	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
 		w := &mapping{}
-		s[t] = w
+		s.made[t] = w
 		w.of = s.writer(t.Elem())
 	case t.Kind() == reflect.Struct:
 		w := &structWriter{}
-		s[t] = w
+		s.made[t] = w
 		for i := range t.NumField() {
 			s.field(w, t.Field(i), []int{i})
 		}
 	case t.Kind() == reflect.Interface:
-		s[t] = anything{}
+		s.made[t] = anything{}
 	default:
-		s[t] = scalar{}
+		s.made[t] = scalar{}
 	}
-	return s[t]
+	return s.made[t]
 }
 
 // field adds a field to those of a struct, or the fields of an embedded struct.
@@ -117,6 +130,9 @@ func (s survey) field(w *structWriter, f reflect.StructField, index []int) {
 		name = f.Name
 	}
 	member := member{name: name, index: index, writer: s.writer(f.Type)}
+	if kind := f.Type.Kind(); kind == reflect.Map || kind == reflect.Slice && f.Type.Elem().Kind() != reflect.Uint8 {
+		member.emptyIsNull = s.emptyIsNull
+	}
 	for option := range strings.SplitSeq(options, ",") {
 		switch option {
 		case "omitempty":
@@ -135,10 +151,11 @@ type structWriter struct {
 }
 
 type member struct {
-	name      string
-	index     []int // of the field, and of the embedded structs that it's in
-	omitEmpty bool
-	omitZero  func(reflect.Value) bool // nil without the option
+	name        string
+	index       []int // of the field, and of the embedded structs that it's in
+	omitEmpty   bool
+	omitZero    func(reflect.Value) bool // nil without the option
+	emptyIsNull bool
 	writer
 }
 
@@ -159,6 +176,10 @@ func (w *structWriter) tree(v reflect.Value, without []string) (map[string]any, 
 		m := &w.members[i]
 		field := m.of(v)
 		if m.omitted(field) || slices.Contains(without, m.name) {
+			continue
+		}
+		if m.emptyIsNull && field.Len() == 0 {
+			tree[m.name] = nil
 			continue
 		}
 		made, err := m.write(field)
@@ -271,7 +292,7 @@ func (anything) write(v reflect.Value) (any, error) {
 	if v.IsNil() {
 		return nil, nil
 	}
-	return writerOf(v.Elem().Type()).write(v.Elem())
+	return whole.writerOf(v.Elem().Type()).write(v.Elem())
 }
 
 type scalar struct{}

@@ -1,0 +1,252 @@
+package builtin
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/operation"
+	"k8s.io/apimachinery/pkg/api/validate"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// What Kubernetes declares of the group resource.k8s.io, member by member, by the functions that its declarations name.
+
+// declaration is one of the functions that declarations name.
+type declaration[T any] func(ctx context.Context, op operation.Operation, at *field.Path, value, old T) field.ErrorList
+
+// declared asks some of these functions about a value.
+func declared[T any](c *check, at *field.Path, value T, functions ...declaration[T]) {
+	var none T
+	for _, fn := range functions {
+		c.declare(fn(context.Background(), operation.Operation{}, at, value, none)...)
+	}
+}
+
+// needed asks about a text that must be there.
+func needed[T ~string](c *check, at *field.Path, value T, functions ...declaration[*T]) {
+	if value == "" {
+		c.declare(field.Required(at, ""))
+		return
+	}
+	declared(c, at, &value, functions...)
+}
+
+// optional asks about a text if there is one.
+func optional[T ~string](c *check, at *field.Path, value *T, functions ...declaration[*T]) {
+	if value != nil {
+		declared(c, at, value, functions...)
+	}
+}
+
+func atMost[T ~string](most int) declaration[*T] {
+	return func(ctx context.Context, op operation.Operation, at *field.Path, value, old *T) field.ErrorList {
+		return validate.MaxLength(ctx, op, at, value, old, most)
+	}
+}
+
+func bytesAtMost[T ~string](most int) declaration[*T] {
+	return func(ctx context.Context, op operation.Operation, at *field.Path, value, old *T) field.ErrorList {
+		return validate.MaxBytes(ctx, op, at, value, old, most)
+	}
+}
+
+func enum[T ~string](known ...T) declaration[*T] {
+	return func(ctx context.Context, op operation.Operation, at *field.Path, value, old *T) field.ErrorList {
+		return validate.Enum(ctx, op, at, value, old, sets.New(known...), nil)
+	}
+}
+
+// longName is what is declared of a name. Of what a name is to begin with, nothing is.
+func longName(name string, prefix bool) []string {
+	if prefix {
+		return nil
+	}
+	return content.IsDNS1123Subdomain(name)
+}
+
+// items asks about the number of a list's items, unless key is nil whether there are two of one, and fn about each, unless that is nil.
+func items[T any](c *check, list []T, most int, at *field.Path, key func(item *T) any, fn func(item *T, at *field.Path)) {
+	if len(list) > most {
+		c.declare(field.TooMany(at, len(list), most))
+		return
+	}
+	seen := sets.New[any]()
+	for i := range list {
+		if key == nil {
+			break
+		}
+		of := key(&list[i])
+		if seen.Has(of) {
+			c.declare(field.Duplicate(at.Index(i), list[i]))
+		}
+		seen.Insert(of)
+	}
+	if fn != nil {
+		eachOf(list, most, at, fn)
+	}
+}
+
+// itself is the key of a text.
+func itself(text *string) any { return *text }
+
+var (
+	taintEffects = enum(resourcev1.DeviceTaintEffectNone, resourcev1.DeviceTaintEffectNoSchedule, resourcev1.DeviceTaintEffectNoExecute)
+	deviceModes  = enum(resourcev1.DeviceAllocationModeAll, resourcev1.DeviceAllocationModeExactCount)
+	operators    = enum(resourcev1.DeviceTolerationOpEqual, resourcev1.DeviceTolerationOpExists)
+	sources      = enum(resourcev1.AllocationConfigSourceClass, resourcev1.AllocationConfigSourceClaim)
+)
+
+func (c *check) declareDevices(d *resourcev1.DeviceClaim, at *field.Path) {
+	items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), func(r *resourcev1.DeviceRequest) any { return r.Name }, c.declareRequest)
+	items(c, d.Constraints, resourcev1.DeviceConstraintsMaxSize, at.Child("constraints"), nil, func(d *resourcev1.DeviceConstraint, at *field.Path) {
+		items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
+		optional(c, at.Child("matchAttribute"), d.MatchAttribute, validate.ResourceFullyQualifiedName)
+		optional(c, at.Child("distinctAttribute"), d.DistinctAttribute, validate.ResourceFullyQualifiedName)
+	})
+	items(c, d.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d *resourcev1.DeviceClaimConfiguration, at *field.Path) {
+		items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
+		c.declareConfig(&d.DeviceConfiguration, at)
+	})
+}
+
+func (c *check) declareRequest(r *resourcev1.DeviceRequest, at *field.Path) {
+	if e, at := r.Exactly, at.Child("exactly"); e != nil {
+		items(c, e.Selectors, resourcev1.DeviceSelectorsMaxSize, at.Child("selectors"), nil, nil)
+		c.declareMode(e.AllocationMode, at)
+		c.declareTolerations(e.Tolerations, at)
+	}
+	key := func(item *resourcev1.DeviceSubRequest) any { return item.Name }
+	items(c, r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, at.Child("firstAvailable"), key, func(r *resourcev1.DeviceSubRequest, at *field.Path) {
+		needed(c, at.Child("deviceClassName"), r.DeviceClassName, validate.LongName)
+		items(c, r.Selectors, resourcev1.DeviceSelectorsMaxSize, at.Child("selectors"), nil, nil)
+		c.declareMode(r.AllocationMode, at)
+		c.declareTolerations(r.Tolerations, at)
+	})
+}
+
+func (c *check) declareMode(mode resourcev1.DeviceAllocationMode, of *field.Path) {
+	if mode != "" {
+		declared(c, of.Child("allocationMode"), &mode, deviceModes)
+	}
+}
+
+func (c *check) declareTolerations(tolerations []resourcev1.DeviceToleration, of *field.Path) {
+	for i := range tolerations {
+		t, at := &tolerations[i], of.Child("tolerations").Index(i)
+		if t.Key != "" {
+			declared(c, at.Child("key"), &t.Key, validate.LabelKey)
+		}
+		needed(c, at.Child("operator"), t.Operator, operators)
+		c.declareEffect(t.Effect, false, at.Child("effect"))
+	}
+}
+
+func (c *check) declareEffect(effect resourcev1.DeviceTaintEffect, must bool, at *field.Path) {
+	if must || effect != "" {
+		needed(c, at, effect, taintEffects)
+	}
+}
+
+func (c *check) declareConfig(d *resourcev1.DeviceConfiguration, at *field.Path) {
+	if d.Opaque != nil {
+		needed(c, at.Child("opaque", "driver"), d.Opaque.Driver, validate.LongNameCaseless, atMost[string](resourcev1.DriverNameMaxLength))
+	}
+}
+
+func (c *check) declareDeviceClass(s *resourcev1.DeviceClassSpec, at *field.Path) {
+	items(c, s.Selectors, resourcev1.DeviceSelectorsMaxSize, at.Child("selectors"), nil, nil)
+	items(c, s.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d *resourcev1.DeviceClassConfiguration, at *field.Path) {
+		c.declareConfig(&d.DeviceConfiguration, at)
+	})
+	optional(c, at.Child("extendedResourceName"), s.ExtendedResourceName, validate.ExtendedResourceName)
+}
+
+func (c *check) declareClaimStatus(s, old *resourcev1.ResourceClaimStatus, at *field.Path) {
+	allocation := at.Child("allocation")
+	switch {
+	case s.Allocation != nil && old.Allocation == nil:
+		c.declareAllocation(&s.Allocation.Devices, allocation.Child("devices"))
+	case s.Allocation != nil && !equality.Semantic.DeepEqual(s.Allocation, old.Allocation):
+		c.declare(field.Invalid(allocation, nil, "field cannot be modified once set"))
+	}
+	items(c, s.ReservedFor, resourcev1.ResourceClaimReservedForMaxSize, at.Child("reservedFor"),
+		func(r *resourcev1.ResourceClaimConsumerReference) any { return r.UID }, nil)
+	key := func(d *resourcev1.AllocatedDeviceStatus) any { return idOf(*d) }
+	items(c, s.Devices, len(s.Devices), at.Child("devices"), key, func(d *resourcev1.AllocatedDeviceStatus, at *field.Path) {
+		optional(c, at.Child("shareID"), d.ShareID, validate.UUID)
+		if n, at := d.NetworkData, at.Child("networkData"); n != nil {
+			optional(c, at.Child("interfaceName"), &n.InterfaceName, bytesAtMost[string](resourcev1.NetworkDeviceDataInterfaceNameMaxLength))
+			items(c, n.IPs, resourcev1.NetworkDeviceDataMaxIPs, at.Child("ips"), itself, nil)
+			optional(c, at.Child("hardwareAddress"), &n.HardwareAddress, bytesAtMost[string](resourcev1.NetworkDeviceDataHardwareAddressMaxLength))
+		}
+	})
+}
+
+func (c *check) declareAllocation(a *resourcev1.DeviceAllocationResult, at *field.Path) {
+	items(c, a.Results, resourcev1.AllocationResultsMaxSize, at.Child("results"), nil, func(r *resourcev1.DeviceRequestAllocationResult, at *field.Path) {
+		needed(c, at.Child("driver"), r.Driver, validate.LongNameCaseless, atMost[string](resourcev1.DriverNameMaxLength))
+		needed(c, at.Child("pool"), r.Pool, validate.ResourcePoolName)
+		c.declareTolerations(r.Tolerations, at)
+		c.declareBinding(r.BindingConditions, r.BindingFailureConditions, at)
+		optional(c, at.Child("shareID"), r.ShareID, validate.UUID[types.UID])
+	})
+	items(c, a.Config, 2*resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d *resourcev1.DeviceAllocationConfiguration, at *field.Path) {
+		needed(c, at.Child("source"), d.Source, sources)
+		items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
+		c.declareConfig(&d.DeviceConfiguration, at)
+	})
+}
+
+func (c *check) declareBinding(conditions, failures []string, of *field.Path) {
+	items(c, conditions, resourcev1.BindingConditionsMaxSize, of.Child("bindingConditions"), nil, nil)
+	items(c, failures, resourcev1.BindingFailureConditionsMaxSize, of.Child("bindingFailureConditions"), nil, nil)
+}
+
+// attributeKinds are the members of an attribute of which it has one.
+var attributeKinds = validate.NewUnionMembership(validate.NewUnionMember("int"), validate.NewUnionMember("bool"), validate.NewUnionMember("string"),
+	validate.NewUnionMember("version"), validate.NewUnionMember("ints"), validate.NewUnionMember("bools"), validate.NewUnionMember("strings"), validate.NewUnionMember("versions"))
+
+func (c *check) declareSlice(s *resourcev1.ResourceSliceSpec, at *field.Path) {
+	for i := range s.Devices {
+		d, at := &s.Devices[i], at.Child("devices").Index(i)
+		for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
+			a := d.Attributes[name]
+			is := func(set bool) validate.ExtractorFn[*resourcev1.DeviceAttribute, bool] {
+				return func(a *resourcev1.DeviceAttribute) bool { return a != nil && set }
+			}
+			c.declare(validate.Union(context.Background(), operation.Operation{}, at.Child("attributes").Key(string(name)), &a, nil, attributeKinds,
+				is(a.IntValue != nil), is(a.BoolValue != nil), is(a.StringValue != nil), is(a.VersionValue != nil),
+				is(len(a.IntValues) > 0), is(len(a.BoolValues) > 0), is(len(a.StringValues) > 0), is(len(a.VersionValues) > 0))...)
+		}
+		key := func(item *resourcev1.DeviceCounterConsumption) any { return item.CounterSet }
+		items(c, d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, at.Child("consumesCounters"), key,
+			func(u *resourcev1.DeviceCounterConsumption, at *field.Path) {
+				needed(c, at.Child("counterSet"), u.CounterSet, validate.ShortName)
+				c.declareCounters(u.Counters, at.Child("counters"))
+			})
+		for i, t := range d.Taints {
+			c.declareEffect(t.Effect, true, at.Child("taints").Index(i).Child("effect"))
+		}
+		c.declareBinding(d.BindingConditions, d.BindingFailureConditions, at)
+	}
+	key := func(item *resourcev1.CounterSet) any { return item.Name }
+	items(c, s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, at.Child("sharedCounters"), key, func(s *resourcev1.CounterSet, at *field.Path) {
+		needed(c, at.Child("name"), s.Name, validate.ShortName)
+		c.declareCounters(s.Counters, at.Child("counters"))
+	})
+}
+
+func (c *check) declareCounters(counters map[string]resourcev1.Counter, at *field.Path) {
+	if len(counters) == 0 {
+		c.declare(field.Required(at, ""))
+	}
+	for _, name := range slices.Sorted(maps.Keys(counters)) {
+		declared(c, at, &name, validate.ShortName)
+	}
+}
