@@ -60,7 +60,7 @@ func TestRuntimeConfigServes(t *testing.T) {
 		t.Errorf("the group is %s", group)
 	}
 	// Objects are kept in autoscaling/v2 all the same.
-	s.PostYAML("/apis/autoscaling/v1"+scalers, "{metadata: {name: a}, spec: {maxReplicas: 3, targetCPUUtilizationPercentage: 50, scaleTargetRef: {kind: Deployment, name: a}}}")
+	s.PostYAML("/apis/autoscaling/v1"+scalers, "{metadata: {name: a}, spec: {maxReplicas: 3, targetCPUUtilizationPercentage: 50, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: a}}}")
 	if got := s.Get("/apis/autoscaling/v1" + scalers + "/a"); !strings.Contains(got, `"targetCPUUtilizationPercentage":50`) {
 		t.Errorf("the autoscaler is %s", got)
 	}

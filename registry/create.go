@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 
+	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -169,6 +170,9 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Obje
 	conds, err := w.conditions(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if in.Meta.Name == "" && in.Meta.GenerateName == "" && w.typed != nil && w.typed.NamesNew {
+		in.Meta.Name = uuid.NewString()
 	}
 	generate := in.Meta.Name == "" && in.Meta.GenerateName != ""
 	given := len(w.warnings)

@@ -25,6 +25,8 @@ type Strategy struct {
 	NoGeneration bool
 	// ReturnDeleted answers a DELETE that removes an object with the object. Otherwise the answer is a Status.
 	ReturnDeleted bool
+	// NamesNew gives a new object a name that comes without one, and without what one begins with.
+	NamesNew bool
 	// NoStatusTable keeps the status from being shown as a Table.
 	NoStatusTable bool
 	// AnnotationsCount raises metadata.generation when annotations change, too.

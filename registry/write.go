@@ -318,7 +318,7 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		errs = append(errs, more...)
 	}
 	errs = append(errs, w.validate(ctx, next, prev)...)
-	about := w.groupKind()
+	about := w.res.storage.groupKind() // Kubernetes refuses what is stored
 	if w.Subresource == scale && w.GoType() {
 		about = schema.GroupKind{Group: autoscalingv1.GroupName, Kind: "Scale"}
 	}

@@ -46,7 +46,7 @@ func TestCells(t *testing.T) {
 			`{"succeeded":1,"startTime":"2026-01-02T03:04:05Z","completionTime":"2026-01-02T03:05:05Z","conditions":[{"type":"Complete","status":"True"}]}`, "Complete 1/1 60s c i a=b"},
 		{"a cron job", "/apis/batch/v1/namespaces/default/cronjobs", `"spec":{"schedule":"@daily","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}`, ``,
 			"@daily <none> False 0 <none> c i <none>"},
-		{"an autoscaler", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},"metrics":[
+		{"an autoscaler", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"metrics":[
 			{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":70}}},{"type":"External","external":{"metric":{"name":"m"},"target":{"type":"AverageValue","averageValue":"5"}}},{"type":"Pods","pods":{"metric":{"name":"m"},"target":{"type":"AverageValue","averageValue":"5"}}}]}`,
 			`{"currentReplicas":2,"desiredReplicas":2,"currentMetrics":[{"type":"Resource","resource":{"name":"cpu","current":{"averageUtilization":30,"averageValue":"1"}}}]}`, "Deployment/d cpu: 30%/70%, <unknown>/5 (avg) + 1 more... 1 3 2"},
 		{"a budget", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", `"spec":{"maxUnavailable":"10%"}`, `{"disruptionsAllowed":2}`, "N/A 10% 2"},

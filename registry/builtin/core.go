@@ -33,7 +33,7 @@ func core(o Options) []registry.Type {
 			Fields:   []string{"type"}, Columns: secretColumns, Default: set(defaultSecret), Validate: rules(validateSecret)},
 		{Names: names("", "v1", "ServiceAccount", "sa"), New: of[corev1.ServiceAccount], Subresources: o.accountParts(), Prepare: prepare(prepareAccount),
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true}},
-		{Names: names("", "v1", "Event", "ev"), New: of[corev1.Event],
+		{Names: names("", "v1", "Event", "ev"), New: of[corev1.Event], ValidName: pathSegment,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, Dependents: registry.NoDependents},
 			TTL:      eventTTL, Times: eventTimes, Fields: eventFields, FieldAliases: map[string]string{"source": "source.component|reportingComponent"}, Columns: eventColumns, Validate: rules(validateEvent)},
 		{Names: names(eventsGroup, "v1", "Event", "ev"), New: of[eventsv1.Event],

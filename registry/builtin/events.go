@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
@@ -93,7 +91,7 @@ func canonical(tree map[string]any, obj any) error {
 	return nil
 }
 
-// What Kubernetes lets an event of the new kind hold, in characters.
+// What Kubernetes lets an event of the new kind hold, in bytes.
 const (
 	maxEventName    = 128
 	maxEventMessage = 1024
@@ -101,99 +99,108 @@ const (
 
 // validateEvent checks an event as clients of the core group write it. Those that say when they happened
 // (eventTime) have the fields of the new kind, too.
-func validateEvent(e, _ *corev1.Event) (errs field.ErrorList) {
-	at := field.NewPath("involvedObject", "namespace")
-	switch of := e.InvolvedObject.Namespace; {
-	case of == "" && e.Namespace != metav1.NamespaceDefault && (e.EventTime.IsZero() || e.Namespace != metav1.NamespaceSystem):
-		errs = append(errs, field.Invalid(at, of, "does not match event.namespace"))
-	case of != "" && of != e.Namespace && e.EventTime.IsZero():
-		errs = append(errs, field.Invalid(at, of, "does not match event.namespace"))
-	}
-	if e.EventTime.IsZero() {
-		return errs
-	}
-	return append(errs, validateReport(report{e.ReportingController, "reportingComponent", e.ReportingInstance, e.Action, e.Reason, e.Message, "message"})...)
-}
+func validateEvent(e, _ *corev1.Event) field.ErrorList { return reported(e, "reportingComponent") }
 
-// report is what the new kind of event asks for.
-type report struct {
-	controller, controllerField, instance, action, reason, message, messageField string
-}
-
-func validateReport(r report) (errs field.ErrorList) {
-	at := field.NewPath(r.controllerField)
-	if r.controller == "" {
-		errs = append(errs, field.Required(at, ""))
-	} else {
-		errs = append(errs, problems(at, r.controller, validation.IsQualifiedName(r.controller))...)
+// reported checks an event whose reporter has a name that differs between the groups.
+func reported(e *corev1.Event, reporter string) field.ErrorList {
+	c, at, of, dated := &check{}, field.NewPath("involvedObject", "namespace"), e.InvolvedObject.Namespace, !e.EventTime.IsZero()
+	switch {
+	case of == "" && e.Namespace != metav1.NamespaceDefault && (!dated || e.Namespace != metav1.NamespaceSystem), of != "" && of != e.Namespace && !dated:
+		c.add(field.Invalid(at, of, "does not match event.namespace"))
 	}
-	for _, f := range []struct{ name, value string }{{"reportingInstance", r.instance}, {"action", r.action}, {"reason", r.reason}} {
-		switch at := field.NewPath(f.name); {
-		case f.value == "":
-			errs = append(errs, field.Required(at, ""))
-		case len(f.value) > maxEventName:
-			errs = append(errs, field.Invalid(at, "", fmt.Sprintf("can have at most %d characters", maxEventName)))
+	if !dated {
+		return c.errs
+	}
+	c.required(field.NewPath(reporter), e.ReportingController)
+	c.qualified(field.NewPath(reporter), e.ReportingController)
+	for _, f := range []struct{ name, value string }{{"reportingInstance", e.ReportingInstance}, {"action", e.Action}, {"reason", e.Reason}} {
+		if at := field.NewPath(f.name); c.required(at, f.value) && len(f.value) > maxEventName {
+			c.add(field.Invalid(at, "", fmt.Sprintf("can have at most %d characters", maxEventName)))
 		}
 	}
-	if utf8.RuneCountInString(r.message) > maxEventMessage {
-		errs = append(errs, field.Invalid(field.NewPath(r.messageField), "", fmt.Sprintf("can have at most %d characters", maxEventMessage)))
+	if len(e.Message) > maxEventMessage {
+		c.add(field.Invalid(field.NewPath("message"), "", fmt.Sprintf("can have at most %d characters", maxEventMessage)))
 	}
-	return errs
+	return c.errs
+}
+
+// inCore makes an event of the core group of one of events.k8s.io: refusals name its members.
+func inCore(e *eventsv1.Event) *corev1.Event {
+	core := &corev1.Event{
+		ObjectMeta: e.ObjectMeta, InvolvedObject: e.Regarding, Related: e.Related, Reason: e.Reason, Message: e.Note, Type: e.Type, Action: e.Action,
+		EventTime: e.EventTime, ReportingController: e.ReportingController, ReportingInstance: e.ReportingInstance,
+		Source: e.DeprecatedSource, FirstTimestamp: e.DeprecatedFirstTimestamp, LastTimestamp: e.DeprecatedLastTimestamp, Count: e.DeprecatedCount,
+	}
+	if e.Series != nil {
+		core.Series = &corev1.EventSeries{Count: e.Series.Count, LastObservedTime: e.Series.LastObservedTime}
+	}
+	return core
 }
 
 // validateNewEvent checks an event as clients of events.k8s.io write it.
-func validateNewEvent(e, old *eventsv1.Event) (errs field.ErrorList) {
-	if of := e.Regarding.Namespace; of != e.Namespace && (of != "" || e.Namespace != metav1.NamespaceDefault && e.Namespace != metav1.NamespaceSystem) {
-		errs = append(errs, field.Invalid(field.NewPath("regarding", "namespace"), of, "does not match event.namespace"))
-	}
-	if old == nil {
+func validateNewEvent(sent, before *eventsv1.Event) field.ErrorList {
+	e := inCore(sent)
+	c := &check{errs: reported(e, "reportingController")}
+	if before == nil {
+		c.eventSeries(e.Series)
 		if e.EventTime.IsZero() {
-			errs = append(errs, field.Required(field.NewPath("eventTime"), ""))
+			c.add(field.Required(field.NewPath("eventTime"), ""))
 		}
-		errs = append(errs, oneOf(field.NewPath("type"), e.Type, corev1.EventTypeNormal, corev1.EventTypeWarning)...)
-		errs = append(errs, validateReport(report{e.ReportingController, "reportingController", e.ReportingInstance, e.Action, e.Reason, e.Note, "note"})...)
+		if e.Type != corev1.EventTypeNormal && e.Type != corev1.EventTypeWarning {
+			c.add(field.Invalid(field.NewPath("type"), "", "has invalid value: "+e.Type))
+		}
 		for _, f := range []struct {
 			name string
 			set  bool
 		}{
-			{"firstTimestamp", !e.DeprecatedFirstTimestamp.IsZero()}, {"lastTimestamp", !e.DeprecatedLastTimestamp.IsZero()},
-			{"count", e.DeprecatedCount != 0}, {"source", e.DeprecatedSource != corev1.EventSource{}},
+			{"firstTimestamp", !e.FirstTimestamp.IsZero()}, {"lastTimestamp", !e.LastTimestamp.IsZero()}, {"count", e.Count != 0}, {"source", e.Source != corev1.EventSource{}},
 		} {
 			if f.set {
-				errs = append(errs, field.Invalid(field.NewPath(f.name), "", "needs to be unset"))
+				c.add(field.Invalid(field.NewPath(f.name), "", "needs to be unset"))
 			}
 		}
-		return append(errs, validateSeries(e.Series)...)
+		return c.errs
 	}
-	for _, f := range []struct {
-		name        string
-		now, before any
-	}{
-		{"regarding", e.Regarding, old.Regarding}, {"reportingController", e.ReportingController, old.ReportingController},
-		{"reportingInstance", e.ReportingInstance, old.ReportingInstance}, {"action", e.Action, old.Action}, {"reason", e.Reason, old.Reason},
-		{"related", e.Related, old.Related}, {"note", e.Note, old.Note}, {"type", e.Type, old.Type},
-		{"source", e.DeprecatedSource, old.DeprecatedSource}, {"firstTimestamp", e.DeprecatedFirstTimestamp, old.DeprecatedFirstTimestamp},
-		{"lastTimestamp", e.DeprecatedLastTimestamp, old.DeprecatedLastTimestamp}, {"count", e.DeprecatedCount, old.DeprecatedCount},
-	} {
-		errs = append(errs, unchanged(field.NewPath(f.name), f.now, f.before)...)
+	old := inCore(before)
+	if !equality.Semantic.DeepEqual(e.Series, old.Series) {
+		c.eventSeries(e.Series)
 	}
-	if !equality.Semantic.DeepEqual(e.EventTime, old.EventTime) {
-		errs = append(errs, field.Invalid(field.NewPath("eventTime"), e.EventTime, "field is immutable"))
+	same := func(name string, now, before any) {
+		if !equality.Semantic.DeepEqual(now, before) {
+			if _, text := now.(string); !text {
+				now = untagged{now}
+			}
+			c.add(field.Invalid(field.NewPath(name), now, "field is immutable"))
+		}
 	}
-	return append(errs, validateSeries(e.Series)...)
+	same("involvedObject", e.InvolvedObject, old.InvolvedObject)
+	same("reason", e.Reason, old.Reason)
+	same("message", e.Message, old.Message)
+	same("source", e.Source, old.Source)
+	same("firstTimestamp", e.FirstTimestamp, old.FirstTimestamp)
+	same("lastTimestamp", e.LastTimestamp, old.LastTimestamp)
+	same("count", e.Count, old.Count)
+	same("type", e.Type, old.Type)
+	if !e.EventTime.Truncate(time.Microsecond).Equal(old.EventTime.Truncate(time.Microsecond)) {
+		same("eventTime", e.EventTime, old.EventTime)
+	}
+	same("action", e.Action, old.Action)
+	same("related", e.Related, old.Related)
+	same("reportingController", e.ReportingController, old.ReportingController)
+	same("reportingInstance", e.ReportingInstance, old.ReportingInstance)
+	return c.errs
 }
 
-func validateSeries(s *eventsv1.EventSeries) (errs field.ErrorList) {
+func (c *check) eventSeries(s *corev1.EventSeries) {
 	if s == nil {
-		return nil
+		return
 	}
 	if s.Count < 2 {
-		errs = append(errs, field.Invalid(field.NewPath("series", "count"), s.Count, "should be at least 2"))
+		c.add(field.Invalid(field.NewPath("series.count"), "", "should be at least 2"))
 	}
 	if s.LastObservedTime.IsZero() {
-		errs = append(errs, field.Required(field.NewPath("series", "lastObservedTime"), ""))
+		c.add(field.Required(field.NewPath("series.lastObservedTime"), ""))
 	}
-	return errs
 }
 
 // eventMembers are the names of members in one of the two groups.

@@ -79,6 +79,7 @@ var sampled = []string{
 	"storage.k8s.io/CSIStorageCapacity", "storage.k8s.io/VolumeAttributesClass", "/Service", "/Endpoints", "discovery.k8s.io/EndpointSlice",
 	"flowcontrol.apiserver.k8s.io/FlowSchema", "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration", "resource.k8s.io/ResourceClaim",
 	"resource.k8s.io/ResourceClaimTemplate", "resource.k8s.io/ResourceSlice", "resource.k8s.io/DeviceClass", "resource.k8s.io/DeviceTaintRule",
+	"autoscaling/HorizontalPodAutoscaler", "/LimitRange",
 }
 
 // sample is one of the differential's objects.

@@ -87,13 +87,13 @@ func TestDefaults(t *testing.T) {
 			map[string]any{"spec.volumeMode": "Filesystem", "status.phase": "Pending"}},
 		{"claim of a copy", "/api/v1/namespaces/default/persistentvolumeclaims", `{"metadata":{"name":"b"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},"dataSourceRef":{"kind":"PersistentVolumeClaim","name":"a"}}}`,
 			map[string]any{"spec.dataSource.name": "a", "spec.dataSource.kind": "PersistentVolumeClaim"}},
-		{"autoscaler", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `{"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"a"}}}`,
+		{"autoscaler", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `{"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"a"}}}`,
 			map[string]any{"spec.minReplicas": 1.0, "spec.metrics.0.resource.target.averageUtilization": 80.0}},
 		{"network policy", "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", `{"metadata":{"name":"a"},"spec":{"podSelector":{},"egress":[{"ports":[{"port":80}]}]}}`,
 			map[string]any{"spec.policyTypes.1": "Egress", "spec.egress.0.ports.0.protocol": "TCP"}},
 		{"webhooks", "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", `{"metadata":{"name":"a"},"webhooks":[{"name":"a.b.c","sideEffects":"None","admissionReviewVersions":["v1"],"clientConfig":{"service":{"name":"s","namespace":"n"}}}]}`,
 			map[string]any{"webhooks.0.failurePolicy": "Fail", "webhooks.0.timeoutSeconds": 10.0, "webhooks.0.clientConfig.service.port": 443.0}},
-		{"autoscaler", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `{"metadata":{"name":"behaves"},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"},"behavior":{"scaleUp":{"policies":[{"type":"Pods","value":9,"periodSeconds":60}]}}}}`,
+		{"autoscaler", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `{"metadata":{"name":"behaves"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"behavior":{"scaleUp":{"policies":[{"type":"Pods","value":9,"periodSeconds":60}]}}}}`,
 			map[string]any{
 				"spec.minReplicas": 1.0, "spec.metrics.0.resource.target.averageUtilization": 80.0, "spec.behavior.scaleUp.policies.0.value": 9.0, "spec.behavior.scaleUp.stabilizationWindowSeconds": 0.0,
 				"spec.behavior.scaleDown.policies.0.type": "Percent", "spec.behavior.scaleDown.selectPolicy": "Max", "spec.behavior.scaleDown.stabilizationWindowSeconds": nil,
@@ -194,7 +194,7 @@ func TestRefusals(t *testing.T) {
 		{"a lease", "/apis/coordination.k8s.io/v1/namespaces/default/leases", "", `{"metadata":{"name":"l"},"spec":{"leaseDurationSeconds":0}}`, []string{"spec.leaseDurationSeconds"}},
 		{"an event of another namespace", "/api/v1/namespaces/default/events", "", `{"metadata":{"name":"e"},"involvedObject":{"namespace":"shop"}}`, []string{"involvedObject.namespace"}},
 		{"an event of kube-system about nothing there", "/api/v1/namespaces/kube-system/events", "", `{"metadata":{"name":"e"}}`, []string{"involvedObject.namespace"}},
-		{"an event without its reporter", "/api/v1/namespaces/default/events", "", `{"metadata":{"name":"e"},"eventTime":"2026-01-01T00:00:00.000000Z","reportingInstance":"i","action":"a","reason":"r"}`, []string{"reportingComponent"}},
+		{"an event without its reporter", "/api/v1/namespaces/default/events", "", `{"metadata":{"name":"e"},"eventTime":"2026-01-01T00:00:00.000000Z","reportingInstance":"i","action":"a","reason":"r"}`, []string{"reportingComponent", "reportingComponent", "reportingComponent"}},
 		{"a new event with old fields", "/apis/events.k8s.io/v1/namespaces/default/events", "", `{"metadata":{"name":"e"},"eventTime":"2026-01-01T00:00:00.000000Z","type":"Normal","reportingController":"c","reportingInstance":"i","action":"a","reason":"r",
 			"deprecatedCount":1,"deprecatedFirstTimestamp":"2026-01-01T00:00:00Z","deprecatedSource":{"host":"h"}}`, []string{"firstTimestamp", "count", "source"}},
 		{"a name that no path names", "/apis/rbac.authorization.k8s.io/v1/clusterroles", "", `{"metadata":{"name":"a;b"}}`, []string{"metadata.name"}},
@@ -328,7 +328,7 @@ func TestAutoscalerAnnotations(t *testing.T) {
 	const metrics = `[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":70}},{"type":"Pods","pods":{"metricName":"m","targetAverageValue":"5"}},` +
 		`{"type":"Object","object":{"target":{"kind":"Service","name":"s"},"metricName":"o","targetValue":"7"}},{"type":"External","external":{"metricName":"e","metricSelector":{"matchLabels":{"a":"b"}},"targetAverageValue":"9"}},` +
 		`{"type":"ContainerResource","containerResource":{"name":"cpu","container":"c","targetAverageValue":"3"}}]`
-	must(t, s, http.MethodPost, v1, `{"metadata":{"name":"h","annotations":{"autoscaling.alpha.kubernetes.io/metrics":`+strconv.Quote(metrics)+`}},"spec":{"maxReplicas":3,"scaleTargetRef":{"kind":"Deployment","name":"d"}}}`, http.StatusCreated)
+	must(t, s, http.MethodPost, v1, `{"metadata":{"name":"h","annotations":{"autoscaling.alpha.kubernetes.io/metrics":`+strconv.Quote(metrics)+`}},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"}}}`, http.StatusCreated)
 	h := parse(t, must(t, s, http.MethodGet, v2+"/h", "", http.StatusOK))
 	for i, want := range []string{
 		`{"resource":{"name":"memory","target":{"averageUtilization":70,"type":"Utilization"}},"type":"Resource"}`,

@@ -269,7 +269,7 @@ const (
 	podSpec  = `{"containers":[{"name":"a","image":"b"}]}`
 	template = `{"metadata":{"labels":{"a":"b"}},"spec":` + podSpec + `}`
 	workload = `"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + template + `}`
-	scaled   = `"spec":{"maxReplicas":1,"scaleTargetRef":{"kind":"Deployment","name":"a"}}`
+	scaled   = `"spec":{"maxReplicas":1,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"a"}}`
 	roleRef  = `"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"a"}`
 	rules    = `"matchConstraints":{"resourceRules":[{"apiGroups":["x"],"apiVersions":["v1"],"operations":["CREATE"],"resources":["y"]}]}`
 )
