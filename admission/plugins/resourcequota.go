@@ -207,7 +207,7 @@ func (q *ResourceQuota) amend(ctx context.Context, c charge, change func(*corev1
 	if quotas == nil {
 		return nil
 	}
-	_, err := registry.AmendAs(ctx, quotas, c.quota.Namespace, c.quota.Name, c.quota.UID, change)
+	_, err := registry.AmendManaged(ctx, quotas, registry.Managed{Namespace: c.quota.Namespace, Name: c.quota.Name, UID: c.quota.UID, Subresource: "status"}, change)
 	if errors.Is(err, storage.ErrNotFound) { // it's gone, and limits nothing any more
 		return nil
 	}
