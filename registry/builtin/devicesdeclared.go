@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
 	"slices"
 
@@ -9,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/operation"
 	"k8s.io/apimachinery/pkg/api/validate"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -37,8 +37,8 @@ func needed[T ~string](c *check, at *field.Path, value T, functions ...declarati
 	declared(c, at, &value, functions...)
 }
 
-// optional asks about a text if there is one.
-func optional[T ~string](c *check, at *field.Path, value *T, functions ...declaration[*T]) {
+// given asks about a text if there is one.
+func given[T ~string](c *check, at *field.Path, value *T, functions ...declaration[*T]) {
 	if value != nil {
 		declared(c, at, value, functions...)
 	}
@@ -62,13 +62,10 @@ func enum[T ~string](known ...T) declaration[*T] {
 	}
 }
 
-// longName is what is declared of a name. Of what a name is to begin with, nothing is.
-func longName(name string, prefix bool) []string {
-	if prefix {
-		return nil
-	}
-	return content.IsDNS1123Subdomain(name)
-}
+// asSent is a value that a declaration quotes: declarations are of a version, whose members have their names in JSON.
+type asSent struct{ value any }
+
+func (s asSent) MarshalJSON() ([]byte, error) { return json.Marshal(s.value) }
 
 // items asks about the number of a list's items, unless key is nil whether there are two of one, and fn about each, unless that is nil.
 func items[T any](c *check, list []T, most int, at *field.Path, key func(item *T) any, fn func(item *T, at *field.Path)) {
@@ -83,13 +80,20 @@ func items[T any](c *check, list []T, most int, at *field.Path, key func(item *T
 		}
 		of := key(&list[i])
 		if seen.Has(of) {
-			c.declare(field.Duplicate(at.Index(i), list[i]))
+			c.declare(field.Duplicate(at.Index(i), quoted(list[i])))
 		}
 		seen.Insert(of)
 	}
 	if fn != nil {
 		eachOf(list, most, at, fn)
 	}
+}
+
+func quoted(value any) any {
+	if text, ok := value.(string); ok {
+		return text
+	}
+	return asSent{value}
 }
 
 // itself is the key of a text.
@@ -106,8 +110,8 @@ func (c *check) declareDevices(d *resourcev1.DeviceClaim, at *field.Path) {
 	items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), func(r *resourcev1.DeviceRequest) any { return r.Name }, c.declareRequest)
 	items(c, d.Constraints, resourcev1.DeviceConstraintsMaxSize, at.Child("constraints"), nil, func(d *resourcev1.DeviceConstraint, at *field.Path) {
 		items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
-		optional(c, at.Child("matchAttribute"), d.MatchAttribute, validate.ResourceFullyQualifiedName)
-		optional(c, at.Child("distinctAttribute"), d.DistinctAttribute, validate.ResourceFullyQualifiedName)
+		given(c, at.Child("matchAttribute"), d.MatchAttribute, validate.ResourceFullyQualifiedName)
+		given(c, at.Child("distinctAttribute"), d.DistinctAttribute, validate.ResourceFullyQualifiedName)
 	})
 	items(c, d.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d *resourcev1.DeviceClaimConfiguration, at *field.Path) {
 		items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
@@ -164,7 +168,7 @@ func (c *check) declareDeviceClass(s *resourcev1.DeviceClassSpec, at *field.Path
 	items(c, s.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d *resourcev1.DeviceClassConfiguration, at *field.Path) {
 		c.declareConfig(&d.DeviceConfiguration, at)
 	})
-	optional(c, at.Child("extendedResourceName"), s.ExtendedResourceName, validate.ExtendedResourceName)
+	given(c, at.Child("extendedResourceName"), s.ExtendedResourceName, validate.ExtendedResourceName)
 }
 
 func (c *check) declareClaimStatus(s, old *resourcev1.ResourceClaimStatus, at *field.Path) {
@@ -179,11 +183,11 @@ func (c *check) declareClaimStatus(s, old *resourcev1.ResourceClaimStatus, at *f
 		func(r *resourcev1.ResourceClaimConsumerReference) any { return r.UID }, nil)
 	key := func(d *resourcev1.AllocatedDeviceStatus) any { return idOf(*d) }
 	items(c, s.Devices, len(s.Devices), at.Child("devices"), key, func(d *resourcev1.AllocatedDeviceStatus, at *field.Path) {
-		optional(c, at.Child("shareID"), d.ShareID, validate.UUID)
+		given(c, at.Child("shareID"), d.ShareID, validate.UUID)
 		if n, at := d.NetworkData, at.Child("networkData"); n != nil {
-			optional(c, at.Child("interfaceName"), &n.InterfaceName, bytesAtMost[string](resourcev1.NetworkDeviceDataInterfaceNameMaxLength))
+			given(c, at.Child("interfaceName"), &n.InterfaceName, bytesAtMost[string](resourcev1.NetworkDeviceDataInterfaceNameMaxLength))
 			items(c, n.IPs, resourcev1.NetworkDeviceDataMaxIPs, at.Child("ips"), itself, nil)
-			optional(c, at.Child("hardwareAddress"), &n.HardwareAddress, bytesAtMost[string](resourcev1.NetworkDeviceDataHardwareAddressMaxLength))
+			given(c, at.Child("hardwareAddress"), &n.HardwareAddress, bytesAtMost[string](resourcev1.NetworkDeviceDataHardwareAddressMaxLength))
 		}
 	})
 }
@@ -194,7 +198,7 @@ func (c *check) declareAllocation(a *resourcev1.DeviceAllocationResult, at *fiel
 		needed(c, at.Child("pool"), r.Pool, validate.ResourcePoolName)
 		c.declareTolerations(r.Tolerations, at)
 		c.declareBinding(r.BindingConditions, r.BindingFailureConditions, at)
-		optional(c, at.Child("shareID"), r.ShareID, validate.UUID[types.UID])
+		given(c, at.Child("shareID"), r.ShareID, validate.UUID[types.UID])
 	})
 	items(c, a.Config, 2*resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d *resourcev1.DeviceAllocationConfiguration, at *field.Path) {
 		needed(c, at.Child("source"), d.Source, sources)
