@@ -141,11 +141,11 @@ func allocated(c *resourcev1.ResourceClaim) sets.Set[deviceID] {
 	return all
 }
 
-// requestNames are the requests of a claim, each with the names of its alternatives.
-type requestNames map[string]sets.Set[string]
+// claimNames are the requests of a claim, each with the names of its alternatives.
+type claimNames map[string]sets.Set[string]
 
-func namesOf(d *resourcev1.DeviceClaim) requestNames {
-	names := requestNames{}
+func claimRequests(d *resourcev1.DeviceClaim) claimNames {
+	names := claimNames{}
 	for _, r := range d.Requests {
 		names[r.Name] = sets.New[string]()
 		for _, sub := range r.FirstAvailable {
@@ -155,7 +155,7 @@ func namesOf(d *resourcev1.DeviceClaim) requestNames {
 	return names
 }
 
-func (n requestNames) has(ref string) bool {
+func (n claimNames) has(ref string) bool {
 	name, sub, nested := strings.Cut(ref, "/")
 	subs, ok := n[name]
 	return ok && (!nested || subs.Has(sub))
@@ -254,7 +254,7 @@ func eachOf[T any](list []T, most int, at *field.Path, fn func(item *T, at *fiel
 }
 
 func (c *check) deviceClaim(d *resourcev1.DeviceClaim, at *field.Path) {
-	names := namesOf(d)
+	names := claimRequests(d)
 	eachOf(d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), c.deviceRequest)
 	eachOf(d.Constraints, resourcev1.DeviceConstraintsMaxSize, at.Child("constraints"), func(d *resourcev1.DeviceConstraint, at *field.Path) {
 		c.requestRefs(d.Requests, names, at)
@@ -351,11 +351,11 @@ func (c *check) deviceExpression(expression string, at *field.Path) {
 	}
 }
 
-func (c *check) requestRefs(refs []string, names requestNames, of *field.Path) {
+func (c *check) requestRefs(refs []string, names claimNames, of *field.Path) {
 	eachOf(refs, resourcev1.DeviceRequestsMaxSize, of.Child("requests"), func(ref *string, at *field.Path) { c.requestRef(*ref, names, at) })
 }
 
-func (c *check) requestRef(ref string, names requestNames, at *field.Path) {
+func (c *check) requestRef(ref string, names claimNames, at *field.Path) {
 	const unknown = "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'"
 	segments := strings.Split(ref, "/")
 	if len(segments) <= 2 {
@@ -399,7 +399,7 @@ func (c *check) rawObject(raw runtime.RawExtension, at *field.Path, most int) {
 }
 
 func (c *check) claimStatus(claim, old *resourcev1.ResourceClaim, at *field.Path) {
-	s, names := &claim.Status, namesOf(&claim.Spec.Devices)
+	s, names := &claim.Status, claimRequests(&claim.Spec.Devices)
 	eachOf(s.ReservedFor, resourcev1.ResourceClaimReservedForMaxSize, at.Child("reservedFor"), func(r *resourcev1.ResourceClaimConsumerReference, at *field.Path) {
 		c.required(at.Child("resource"), r.Resource)
 		c.required(at.Child("name"), r.Name)
