@@ -138,11 +138,11 @@ differential-definitions: build peer ## send some 600 requests about definitions
 
 .PHONY: clients
 clients: ## run Helm and Debian's kubectl 1.20 against the server; a module of its own, and no part of ci
-	$(GO) -C conformance/clients vet ./... && $(GO) -C conformance/clients test -count 1 -v ./...
+	$(GO) -C conformance/clients vet ./... && $(GO) -C conformance/clients test -count 1 -timeout 30m -v ./...
 
 .PHONY: aggregation
 aggregation: peer ## run upstream's sample-apiserver behind the server, as an aggregated API server; a module of its own, and no part of ci
-	$(GO) -C conformance/aggregation vet ./... && $(GO) -C conformance/aggregation test -count 1 -v ./...
+	$(GO) -C conformance/aggregation vet ./... && $(GO) -C conformance/aggregation test -count 1 -timeout 30m -v ./...
 
 .PHONY: suites
 suites: ## run the tests of controller-runtime and of eleven others, which use envtest, against the server and, where ORACLE has upstream's programs, against these too: the table of docs/testing.md. ONLY=karpenter picks; CI runs a few
