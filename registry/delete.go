@@ -50,9 +50,18 @@ func (e *Endpoint) deleteOne(ctx context.Context, r *Request, prepare func(*dele
 		res, err := d.deleteAndAnswer(ctx)
 		//lint:ignore SA1019 it's deprecated, and still sent
 		res.Accepted = err == nil && !d.gone && opts.OrphanDependents != nil && !*opts.OrphanDependents
-		res.Warnings = d.warnings
+		res.Warnings = append(e.deletionWarnings(opts), d.warnings...)
 		return res, err
 	})
+}
+
+// deletionWarnings are told a client whatever comes of a deletion.
+func (e *Endpoint) deletionWarnings(opts *metav1.DeleteOptions) []string {
+	//lint:ignore SA1019 it's deprecated, and still sent
+	if e.typed == nil || e.typed.DependentsWarning == "" || opts.PropagationPolicy != nil || opts.OrphanDependents != nil {
+		return nil
+	}
+	return []string{e.typed.DependentsWarning}
 }
 
 // deletion is the write that deletes an object.

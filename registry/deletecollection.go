@@ -59,6 +59,6 @@ func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.De
 	if err := work.Wait(); err != nil {
 		return nil, err
 	}
-	l.page = objects
+	l.page, l.Warnings = objects, e.deletionWarnings(opts)
 	return l, nil
 }

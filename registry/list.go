@@ -18,6 +18,8 @@ import (
 // List is the answer to a list, or to a page of one: one instant of a collection, written without being built
 // in memory.
 type List struct {
+	Warnings []string // for the client, one Warning header each
+
 	endpoint *Endpoint
 	shown    *form.Shown
 	selector

@@ -43,6 +43,8 @@ type Strategy struct {
 	// Dependents is what becomes of an object's dependents when neither its deletion nor its finalizers say so:
 	// Orphan, Foreground or, by default, Background. With NoDependents, what a deletion says is ignored.
 	Dependents metav1.DeletionPropagation
+	// DependentsWarning is told a client whose deletion doesn't say what becomes of dependents; "" for none.
+	DependentsWarning string
 }
 
 // MetaRules are rules of metadata.

@@ -207,6 +207,11 @@ func TestClaimResize(t *testing.T) {
 		answered(t, s, "PATCH", claims+"/"+tc.name, `{"metadata":{"labels":{"a":"b"}}}`, http.StatusOK, "")
 		answered(t, s, "PATCH", claims+"/"+tc.name, `{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}`, code, message)
 	}
+	s.PostYAML(claims, "{metadata: {name: waits}, spec: {storageClassName: grows, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}")
+	_, text := answered(t, s, "PATCH", claims+"/waits", `{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}`, http.StatusUnprocessableEntity, "")
+	if want := "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"; !strings.Contains(text, want) {
+		t.Errorf("a claim that isn't bound: %s, want %s", text, want)
+	}
 }
 
 // TestPodTopologyLabels: a pod has the zone and the region of its node, however it gets there.

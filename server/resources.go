@@ -255,6 +255,7 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 		if list, err = t.endpoint.DeleteCollection(r.Context(), asked); err != nil {
 			return err
 		}
+		w.warn(list.Warnings)
 	} else if list, err = t.endpoint.List(r.Context(), asked); err != nil {
 		return err
 	}

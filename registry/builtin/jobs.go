@@ -391,9 +391,7 @@ func countIndexes(text string, completions int32) (total int32, err error) {
 
 func validateCronJob(c, old *batchv1.CronJob) (errs field.ErrorList) {
 	s, spec := &c.Spec, field.NewPath("spec")
-	if s.Schedule == "" {
-		errs = append(errs, field.Required(spec.Child("schedule"), ""))
-	} else {
+	if s.Schedule != "" {
 		errs = append(errs, validateSchedule(s, old, spec.Child("schedule"))...)
 	}
 	if n := s.StartingDeadlineSeconds; n != nil && *n < 0 {
@@ -415,6 +413,9 @@ func validateCronJob(c, old *batchv1.CronJob) (errs field.ErrorList) {
 	errs = append(errs, notNegative(spec.Child("failedJobsHistoryLimit"), s.FailedJobsHistoryLimit)...)
 	if old == nil && len(c.Name) > maxCronJobName {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), c.Name, "must be no more than 52 characters"))
+	}
+	if s.Schedule == "" { // by a rule of the type, which comes after the others there
+		errs = append(errs, field.Required(spec.Child("schedule"), ""))
 	}
 	return errs
 }

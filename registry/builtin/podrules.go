@@ -68,6 +68,7 @@ func validatePodSpec(s *corev1.PodSpec, pod *metav1.ObjectMeta, at *field.Path) 
 	}
 	c.schedulingGates(at.Child("schedulingGates"))
 	c.spread(at.Child("topologySpreadConstraints"))
+	c.hostProcesses(at)
 	c.hostUsers(at)
 	c.hostname(at)
 	if s.ServiceAccountName != "" {
@@ -928,6 +929,37 @@ func (c *podCheck) dns(at *field.Path) {
 		if option.Name == "" {
 			c.add(field.Required(at.Child("options").Index(i), "must not be empty"))
 		}
+	}
+}
+
+// hostProcesses wants all containers of a pod for Windows to be processes of the host if one is.
+func (c *podCheck) hostProcesses(at *field.Path) {
+	var whole *bool
+	if s := c.spec.SecurityContext; s != nil && s.WindowsOptions != nil {
+		whole = s.WindowsOptions.HostProcess
+	}
+	all, of := 0, 0
+	eachContainer(c.spec, at, func(o *corev1.Container, at *field.Path) {
+		all++
+		own := whole
+		if s := o.SecurityContext; s != nil && s.WindowsOptions != nil && s.WindowsOptions.HostProcess != nil {
+			own = s.WindowsOptions.HostProcess
+		}
+		if whole != nil && *own != *whole {
+			c.add(field.Invalid(at.Child("securityContext", "windowsOptions", "hostProcess"), *own, fmt.Sprintf("pod hostProcess value must be identical if both are specified, was %v", *whole)))
+		}
+		if isTrue(own) {
+			of++
+		}
+	})
+	if of == 0 {
+		return
+	}
+	if of != all {
+		c.add(field.Invalid(at, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers"))
+	}
+	if !c.spec.HostNetwork {
+		c.add(field.Invalid(at.Child("hostNetwork"), false, "hostNetwork must be true if pod contains any hostProcess containers"))
 	}
 }
 

@@ -39,7 +39,6 @@ func TestPodRules(t *testing.T) {
 		{`"containers":[{"name":"c","image":"i","env":[{"name":"E","valueFrom":{}}]}]`, `spec.containers[0].env[0].valueFrom: Invalid value: "": must specify one of: ` + "`fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or `fileKeyRef`"},
 		{`"initContainers":[{"name":"i","image":"i","readinessProbe":{"tcpSocket":{"port":1}}}]`, `spec.initContainers[0].readinessProbe: Forbidden: may not be set for init containers without restartPolicy=Always`},
 		{`"containers":[{"name":"c","image":"i","ports":[{"containerPort":1,"hostPort":9}]},{"name":"d","image":"i","ports":[{"containerPort":2,"hostPort":9}]}]`, `spec.containers[1].ports[0].hostPort: Duplicate value: "TCP//9"`},
-		{`"terminationGracePeriodSeconds":-7`, `spec.terminationGracePeriodSeconds: Invalid value: -7: must be greater than or equal to 0`},
 		{`"nodeName":"n","schedulingGates":[{"name":"a"}]`, `spec.nodeName: Forbidden: cannot be set until all schedulingGates have been cleared`},
 		{`"containers":[{"name":"c","image":" i"}]`, `spec.containers[0].image: Invalid value: " i": must not have leading or trailing whitespace`},
 	} {

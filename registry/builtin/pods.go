@@ -36,6 +36,9 @@ func defaultPod(p *corev1.Pod) {
 	defaultPodResources(&p.Spec)
 	defaultPodSpec(&p.Spec)
 	orPointTo(&p.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
+	if *p.Spec.TerminationGracePeriodSeconds < 0 {
+		*p.Spec.TerminationGracePeriodSeconds = 1
+	}
 	defaultPodStatus(&p.Status)
 }
 

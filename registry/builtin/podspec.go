@@ -105,11 +105,17 @@ func defaultContainer(c *corev1.Container) {
 	}
 }
 
+// maxRepository is how long the name of a repository of images may be, in bytes.
+const maxRepository = 255
+
 // pullPolicyOf is Always for the tag latest, which an image without a tag or digest has. Where there's no image, it's the
 // other one.
 func pullPolicyOf(image string) corev1.PullPolicy {
 	name, _, digested := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
 	_, tag, tagged := strings.Cut(name, ":")
+	if repository, _, _ := strings.Cut(image, "@"); len(repository) > maxRepository { // which nothing can be pulled from
+		return corev1.PullIfNotPresent
+	}
 	if tag == "latest" || name != "" && !tagged && !digested {
 		return corev1.PullAlways
 	}

@@ -140,7 +140,7 @@ const maxDiffed = 128 << 10
 
 // changes shows what differs, as Kubernetes does; of what is large it only names the members.
 func changes[T any](was, now T) string {
-	before, after := internalForm{was}, internalForm{now}
+	before, after := untagged{was}, untagged{now}
 	if before.size()+after.size() <= maxDiffed {
 		return diff.Diff(before, after)
 	}

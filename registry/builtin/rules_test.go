@@ -87,6 +87,8 @@ func TestDefaults(t *testing.T) {
 			map[string]any{"spec.volumeMode": "Filesystem", "status.phase": "Pending"}},
 		{"claim of a copy", "/api/v1/namespaces/default/persistentvolumeclaims", `{"metadata":{"name":"b"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}},"dataSourceRef":{"kind":"PersistentVolumeClaim","name":"a"}}}`,
 			map[string]any{"spec.dataSource.name": "a", "spec.dataSource.kind": "PersistentVolumeClaim"}},
+		{"attachment", "/apis/storage.k8s.io/v1/volumeattachments", `{"metadata":{"name":"a"},"spec":{"attacher":"example.com","nodeName":"n","source":{"inlineVolumeSpec":{"accessModes":["ReadWriteOnce"],"csi":{"driver":"example.com","volumeHandle":"h"}}}}}`,
+			map[string]any{"spec.source.inlineVolumeSpec.csi.volumeHandle": "h", "spec.source.inlineVolumeSpec.persistentVolumeReclaimPolicy": nil, "spec.source.inlineVolumeSpec.volumeMode": nil}},
 		{"autoscaler", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `{"metadata":{"name":"a"},"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"a"}}}`,
 			map[string]any{"spec.minReplicas": 1.0, "spec.metrics.0.resource.target.averageUtilization": 80.0}},
 		{"network policy", "/apis/networking.k8s.io/v1/namespaces/default/networkpolicies", `{"metadata":{"name":"a"},"spec":{"podSelector":{},"egress":[{"ports":[{"port":80}]}]}}`,

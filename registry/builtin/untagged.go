@@ -2,104 +2,156 @@ package builtin
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"reflect"
+	"slices"
 	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
-// untagged is a value of k8s.io/api as Kubernetes' refusals quote it: its own types have no tags for JSON, so that members have the names
-// of Go, and none is left out.
+// Kubernetes judges objects in a form of its own, which is that of no version: its types have no names for JSON. What a refusal shows of
+// an object has members that are called as in Go, and none is left out. They come in the order of v1's, which have the same.
+
+// untagged is a value that is encoded so: its members have the names that Go has, instead of those of the tags.
 type untagged struct{ value any }
 
-func (u untagged) MarshalJSON() ([]byte, error) {
+// MarshalJSON encodes the value.
+func (f untagged) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
-	err := writeUntagged(&b, reflect.ValueOf(u.value))
+	err := encodeInternal(&b, reflect.ValueOf(f.value))
 	return b.Bytes(), err
 }
 
-// renamedMembers are members that Kubernetes' own types call otherwise, by type and name.
-var renamedMembers = map[string]string{}
+// size returns how many bytes that is.
+func (f untagged) size() int {
+	encoded, _ := f.MarshalJSON()
+	return len(encoded)
+}
 
-func writeUntagged(b *bytes.Buffer, v reflect.Value) error {
-	if !v.IsValid() {
-		b.WriteString("null")
+// inInternalForm makes a Validate whose errors show values so.
+func inInternalForm(validate func(ctx context.Context, obj, old registry.Typed, subresource string) field.ErrorList) func(ctx context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
+	if validate == nil {
 		return nil
 	}
-	if _, ok := v.Interface().(json.Marshaler); ok && v.Kind() != reflect.Pointer {
-		return writeTagged(b, v)
-	}
-	switch v.Kind() {
-	case reflect.Pointer, reflect.Interface:
-		return writeUntagged(b, v.Elem())
-	case reflect.Struct:
-		if !strings.HasPrefix(v.Type().PkgPath(), "k8s.io/api/") {
-			return writeTagged(b, v)
-		}
-		b.WriteByte('{')
-		if err := writeMembers(b, v); err != nil {
-			return err
-		}
-		b.WriteByte('}')
-	case reflect.Slice:
-		if v.IsNil() || v.Type().Elem().Kind() == reflect.Uint8 {
-			return writeTagged(b, v)
-		}
-		b.WriteByte('[')
-		for i := range v.Len() {
-			if i > 0 {
-				b.WriteByte(',')
+	return func(ctx context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
+		errs := validate(ctx, obj, old, subresource)
+		for _, err := range errs {
+			if err.BadValue != nil && hasInternal(reflect.TypeOf(err.BadValue)) {
+				err.BadValue = untagged{err.BadValue}
 			}
-			if err := writeUntagged(b, v.Index(i)); err != nil {
+		}
+		return errs
+	}
+}
+
+// hasInternal tells whether a type is one of a group's, or made of such. Those that all groups share are the same in each form.
+func hasInternal(t reflect.Type) bool {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return hasInternal(t.Elem())
+	}
+	return t.Kind() == reflect.Struct && strings.HasPrefix(t.PkgPath(), "k8s.io/api/")
+}
+
+func encodeInternal(b *bytes.Buffer, v reflect.Value) error {
+	switch {
+	case !v.IsValid():
+		b.WriteString("null")
+	case !hasInternal(v.Type()):
+		encoded, err := json.Marshal(v.Interface())
+		b.Write(encoded)
+		return err
+	case v.Kind() != reflect.Struct && v.IsNil():
+		b.WriteString("null")
+	case v.Kind() == reflect.Pointer:
+		return encodeInternal(b, v.Elem())
+	case v.Kind() == reflect.Slice:
+		for i := range v.Len() {
+			b.WriteByte(separator(i, '['))
+			if err := encodeInternal(b, v.Index(i)); err != nil {
 				return err
 			}
 		}
-		b.WriteByte(']')
+		closeList(b, v.Len(), "[]")
+	case v.Kind() == reflect.Map:
+		names := v.MapKeys()
+		slices.SortFunc(names, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for i, name := range names {
+			b.WriteByte(separator(i, '{'))
+			if err := encodeMember(b, name.String(), v.MapIndex(name)); err != nil {
+				return err
+			}
+		}
+		closeList(b, len(names), "{}")
 	default:
-		return writeTagged(b, v)
+		n := 0
+		if err := encodeMembers(b, v, &n); err != nil {
+			return err
+		}
+		closeList(b, n, "{}")
 	}
 	return nil
 }
 
-func writeMembers(b *bytes.Buffer, v reflect.Value) error {
-	first := true
+// separator is what comes before the element with an index.
+func separator(i int, first byte) byte {
+	if i == 0 {
+		return first
+	}
+	return ','
+}
+
+// closeList ends a list or an object of n elements.
+func closeList(b *bytes.Buffer, n int, brackets string) {
+	if n == 0 {
+		b.WriteString(brackets)
+		return
+	}
+	b.WriteByte(brackets[1])
+}
+
+func encodeMember(b *bytes.Buffer, name string, v reflect.Value) error {
+	encoded, err := json.Marshal(name)
+	if err != nil {
+		return err
+	}
+	b.Write(encoded)
+	b.WriteByte(':')
+	return encodeInternal(b, v)
+}
+
+// encodeMembers encodes the members of a struct, and of those that it embeds. n counts them.
+func encodeMembers(b *bytes.Buffer, v reflect.Value, n *int) error {
 	for i := range v.NumField() {
-		if !first {
-			b.WriteByte(',')
-		}
-		first = false
 		f := v.Type().Field(i)
-		if f.Anonymous && !strings.HasPrefix(f.Type.PkgPath(), "k8s.io/api/") { // it has tags there, too
-			raw, err := json.Marshal(v.Field(i).Interface())
+		switch {
+		case f.Type == reflect.TypeFor[metav1.TypeMeta](): // conversion leaves it out
+		case f.Anonymous && hasInternal(f.Type):
+			if err := encodeMembers(b, v.Field(i), n); err != nil {
+				return err
+			}
+		case f.Anonymous: // metadata, which has names for JSON
+			encoded, err := json.Marshal(v.Field(i).Interface())
 			if err != nil {
 				return err
 			}
-			if members := bytes.TrimSuffix(bytes.TrimPrefix(raw, []byte("{")), []byte("}")); len(members) > 0 {
+			if members := encoded[1 : len(encoded)-1]; len(members) > 0 {
+				b.WriteByte(separator(*n, '{'))
 				b.Write(members)
-			} else {
-				first = true
+				*n++
 			}
-			continue
-		}
-		if f.Anonymous {
-			if err := writeMembers(b, v.Field(i)); err != nil {
+		default:
+			b.WriteByte(separator(*n, '{'))
+			*n++
+			if err := encodeMember(b, f.Name, v.Field(i)); err != nil {
 				return err
 			}
-			continue
-		}
-		name := f.Name
-		if other, ok := renamedMembers[v.Type().Name()+"."+name]; ok {
-			name = other
-		}
-		b.WriteString(`"` + name + `":`)
-		if err := writeUntagged(b, v.Field(i)); err != nil {
-			return err
 		}
 	}
 	return nil
-}
-
-func writeTagged(b *bytes.Buffer, v reflect.Value) error {
-	raw, err := json.Marshal(v.Interface())
-	b.Write(raw)
-	return err
 }
