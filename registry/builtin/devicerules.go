@@ -488,16 +488,17 @@ func (c *check) bindingConditions(conditions, failures []string, of *field.Path)
 	}
 	labels(conditions, resourcev1.BindingConditionsMaxSize, bindings)
 	labels(failures, resourcev1.BindingFailureConditionsMaxSize, failing)
+	binds, fails := earlier[string]{}, earlier[string]{}
 	for i, name := range conditions {
-		if slices.Contains(conditions[:i], name) {
+		if binds.had(name) {
 			c.add(field.Duplicate(bindings.Index(i), name))
 		}
 	}
 	for i, name := range failures {
-		if slices.Contains(failures[:i], name) {
+		if fails.had(name) {
 			c.add(field.Duplicate(failing.Index(i), name))
 		}
-		if slices.Contains(conditions, name) {
+		if binds[name] {
 			c.add(field.Invalid(failing.Index(i), name, "bindingFailureConditions must not overlap with bindingConditions"))
 		}
 	}
