@@ -182,7 +182,7 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Obje
 			o, w.warnings = in.Clone(), w.warnings[:given]
 		}
 		if generate {
-			o.Meta.Name = generatedName(in.Meta.GenerateName)
+			o.Meta.Name = w.newName(in.Meta.GenerateName)
 		}
 		w.Name = o.Meta.Name
 		raw, err := w.admitAndEncode(ctx, o, nil)

@@ -31,6 +31,14 @@ const (
 // maxObjectBytes bounds one stored object: etcd's customary limit of a request.
 const maxObjectBytes = 1536 << 10
 
+// newName returns a name for an object that comes with what it's to begin with.
+func (e *Endpoint) newName(base string) string {
+	if s := e.strategy(); s != nil && s.PlainNames {
+		return base
+	}
+	return generatedName(base)
+}
+
 func generatedName(base string) string {
 	if len(base) > maxGeneratedBase {
 		base = base[:maxGeneratedBase]
@@ -130,9 +138,15 @@ func (e *Endpoint) checkFinalizers(o *object.Object, path *field.Path) (errs fie
 		return nil
 	}
 	for i, f := range o.Meta.Finalizers {
-		if !strings.Contains(f, "/") && f != string(corev1.FinalizerKubernetes) && !ofCollector(f) {
-			errs = append(errs, field.Invalid(path.Child("finalizers").Index(i), f, "name is neither a standard finalizer name nor is it fully qualified"))
-		}
+		errs = append(errs, qualifiedFinalizer(f, path.Child("finalizers").Index(i))...)
 	}
 	return errs
+}
+
+// qualifiedFinalizer refuses a finalizer that is neither Kubernetes' own nor has a domain.
+func qualifiedFinalizer(name string, at *field.Path) field.ErrorList {
+	if strings.Contains(name, "/") || name == string(corev1.FinalizerKubernetes) || ofCollector(name) {
+		return nil
+	}
+	return field.ErrorList{field.Invalid(at, name, "name is neither a standard finalizer name nor is it fully qualified")}
 }

@@ -142,8 +142,9 @@ func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, subresource s
 		return errs
 	}
 	path := field.NewPath("spec", "finalizers")
-	for i, f := range ns.Spec.Finalizers {
-		errs = append(errs, validation.ValidateFinalizerName(string(f), path.Index(i))...)
+	for _, f := range ns.Spec.Finalizers {
+		errs = append(errs, validation.ValidateFinalizerName(string(f), path)...)
+		errs = append(errs, qualifiedFinalizer(string(f), path)...)
 	}
 	return errs
 }

@@ -352,8 +352,11 @@ func (w *write) refusePatched(body []byte, cause error) error {
 
 // badPatch refuses what a patch made of an object, or the patch itself, under the name that kube-apiserver gives both.
 func badPatch(body []byte, cause error) error {
-	return invalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), string(body), cause.Error())})
+	return apierrors.NewInvalid(schema.GroupKind{}, "", field.ErrorList{field.Invalid(field.NewPath("patch"), clip.To(string(body), maxQuotedPatch), clip.Text(cause.Error()))})
 }
+
+// maxQuotedPatch is how much of what a patch made is quoted, in bytes: most objects have less.
+const maxQuotedPatch = 16 << 10
 
 // unprocessable refuses a patch whose operations are wrong or don't fit the object. It carries no details:
 // with a kind in them, and no causes, kubectl keeps the message to itself.

@@ -31,6 +31,8 @@ type Strategy struct {
 	NoStatusTable bool
 	// AnnotationsCount raises metadata.generation when annotations change, too.
 	AnnotationsCount bool
+	// PlainNames takes a generateName for the name, without anything random after it.
+	PlainNames bool
 	// MetaRules are what metadata must keep to besides what that of all objects must.
 	MetaRules MetaRules
 	// Resets are the fields, besides the status where that has its own subresource, that a write of the whole object leaves as

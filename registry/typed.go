@@ -73,7 +73,7 @@ type Type struct {
 	Held      func(obj Typed) bool
 	Grace     func(obj Typed, asked *int64) int64
 
-	// Generation, if set, counts the changes of an object, before Prepare. old is nil for a new object.
+	// Generation, if set, counts the changes of an object instead of the registry, before Prepare. old is nil for a new object.
 	Generation func(obj, old Typed) int64
 	// MayWrite, if set, refuses what the user of a client's write (UserFrom) may not give to an object, between Default and
 	// Validate. Its error, a Status error, is answered.

@@ -5,9 +5,11 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"path"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -55,7 +57,7 @@ func (w *write) createUpdated(ctx context.Context, in *object.Object) (Result, e
 		return Result{}, err
 	}
 	if in.Meta.UID != "" {
-		return Result{}, w.conflict(in.Meta.Name) // it was about an object that is gone
+		return Result{}, w.goneConflict(in.Meta) // it was about an object that is gone
 	}
 	in.Meta.ResourceVersion = ""
 	if err := w.fill(in); err != nil {
@@ -65,6 +67,20 @@ func (w *write) createUpdated(ctx context.Context, in *object.Object) (Result, e
 		return Result{}, err
 	}
 	return w.insertAndAnswer(ctx, in)
+}
+
+// goneConflict refuses a PUT that is about an object that is gone, in the words of kube-apiserver's storage.
+func (w *write) goneConflict(m metav1.ObjectMeta) error {
+	at := w.Plural
+	switch at {
+	case "services":
+		at = "services/specs"
+	case "endpoints":
+		at = "services/endpoints"
+	}
+	key := path.Join("/registry", at, w.Namespace, m.Name)
+	return apierrors.NewConflict(w.resource(), m.Name, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: ",
+		clip.Text(key), clip.Text(string(m.UID))))
 }
 
 // checkNamed checks that an object that is to take the place of the target has its name. It also drops owners that are

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/aggregator"
 	"github.com/apiserver-lite/apiserver-lite/fair"
@@ -22,6 +24,11 @@ const discoverySlashes = 3
 
 // longSubresources are those whose requests last as long as the client wants, as for kube-apiserver.
 var longSubresources = []string{"attach", "exec", "proxy", "log", "portforward"}
+
+// lastsLong tells whether a request may last as long as its client wants, other than a watch.
+func lastsLong(asks *authorizer.AttributesRecord) bool {
+	return asks.ResourceRequest && slices.Contains(longSubresources, asks.Subresource)
+}
 
 // serveAggregated lets the server that an APIService names answer. The request is known and allowed by then. It takes a seat
 // of its flow, as any other, and gives it back for one among those that wait for this one server: a slow one keeps seats from
@@ -38,7 +45,7 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 	w.query = r.URL.Query()
 	upgrades := aggregator.Upgrades(r)
 	class := classOf(r, false)
-	if asks.Verb == "watch" || slices.Contains(longSubresources, asks.Subresource) || upgrades {
+	if asks.Verb == "watch" || lastsLong(asks) || upgrades {
 		class = classWatch
 	}
 	if err := h.comeIn(w, class); err != nil {

@@ -26,7 +26,11 @@ func (h *handler) authorize(w *response, r *http.Request) error {
 	}
 	w.asks = access.AttributesOf(r)
 	w.asks.User = registry.UserFrom(r.Context())
-	return h.decide(r.Context(), w.asks)
+	err := h.decide(r.Context(), w.asks)
+	if err != nil {
+		h.classify(w, r) // which the answer says, as if the request had taken a seat
+	}
+	return err
 }
 
 // decide returns nil if a user may do something, and else 403. The request's record of audit gets the decision.

@@ -343,6 +343,9 @@ func (h *handler) classify(w *response, r *http.Request) classified {
 		asks = access.AttributesOf(r)
 	}
 	s := h.priorities.now().of(u, asks)
+	if lastsLong(asks) { // kube-apiserver gives it no seat
+		return classified{s.level, s.flow(u, asks), s.Name, s.named.Name}
+	}
 	if s.UID != "" {
 		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, string(s.UID))
 	}

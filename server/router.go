@@ -87,8 +87,12 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		get(routes, "/"+name+"/{check}", h.healthCheck(name))
 	}
 	routes.Group(func(routes chi.Router) {
-		get(routes, "/version", handle(h.serveVersion))
-		get(routes, "/version/", handle(h.serveVersion))
+		version := handle(func(w *response, r *http.Request) error {
+			h.classify(w, r) // without a seat
+			return h.serveVersion(w, r)
+		})
+		get(routes, "/version", version)
+		get(routes, "/version/", version)
 		get(routes, "/metrics", serveMetrics(metrics))
 		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
@@ -138,7 +142,10 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 			}
 		}
 	})
-	routes.NotFound(handle(func(w *response, _ *http.Request) error { return noPage(w) }))
+	routes.NotFound(handle(func(w *response, r *http.Request) error {
+		h.classify(w, r)
+		return noPage(w)
+	}))
 	routes.MethodNotAllowed(handle(func(w *response, _ *http.Request) error {
 		return methodNotAllowed(w, "GET, HEAD", "only GET and HEAD are served here")
 	}))

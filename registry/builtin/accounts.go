@@ -14,6 +14,8 @@ func prepareAccount(a, _ *corev1.ServiceAccount, _ string) {
 	}
 }
 
+func accountColumns() []column { return []column{age()} }
+
 // accountParts are what can be asked of a ServiceAccount.
 func (o Options) accountParts() []registry.Subresource {
 	return []registry.Subresource{{

@@ -276,7 +276,7 @@ func validateTrustBundle(b, old *certificatesv1.ClusterTrustBundle) (errs field.
 			errs = append(errs, field.Invalid(field.NewPath("metadata", "generateName"), b.GenerateName, why))
 		}
 	}
-	if b.Name != "" && len(pathSegment(b.Name, false)) == 0 { // else it's refused already
+	if b.Name != "" {
 		for _, why := range trustBundleName(b.Spec.SignerName, b.Name, false) {
 			errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), b.Name, why))
 		}

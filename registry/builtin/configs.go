@@ -13,6 +13,17 @@ import (
 
 // ConfigMap and Secret.
 
+func defaultConfigMap(c *corev1.ConfigMap) { fillBytes(c.BinaryData) }
+
+// fillBytes makes nothing of null.
+func fillBytes(data map[string][]byte) {
+	for key, value := range data {
+		if value == nil {
+			data[key] = []byte{}
+		}
+	}
+}
+
 func validateConfigMap(c, old *corev1.ConfigMap) (errs field.ErrorList) {
 	size := 0
 	for _, key := range slices.Sorted(maps.Keys(c.Data)) {
@@ -66,6 +77,7 @@ func defaultSecret(s *corev1.Secret) {
 		s.Data[key] = []byte(value)
 	}
 	s.StringData = nil
+	fillBytes(s.Data)
 	orDefault(&s.Type, corev1.SecretTypeOpaque)
 }
 

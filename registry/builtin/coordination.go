@@ -5,6 +5,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
+// prepareLease drops what belongs to a feature that is off there.
+func prepareLease(l, old *coordinationv1.Lease, _ string) {
+	if old == nil || old.Spec.Strategy == nil {
+		l.Spec.Strategy = nil
+	}
+	if old == nil || old.Spec.PreferredHolder == nil {
+		l.Spec.PreferredHolder = nil
+	}
+}
+
 func validateLease(l, _ *coordinationv1.Lease) (errs field.ErrorList) {
 	spec := field.NewPath("spec")
 	if d := l.Spec.LeaseDurationSeconds; d != nil && *d <= 0 {

@@ -1,69 +1,244 @@
 package builtin
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	netutils "k8s.io/utils/net"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
-func validateIngress(in, _ *networkingv1.Ingress) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
+// The most of some texts, and what a path of an Ingress may not have.
+const maxControllerName = 250 // bytes
+
+var (
+	neverInIngressPaths  = []string{"//", "/./", "/../", "%2f", "%2F"}
+	neverEndIngressPaths = []string{"/..", "/."}
+)
+
+func validateIngress(in, old *networkingv1.Ingress) field.ErrorList {
+	c, spec := &check{}, field.NewPath("spec")
 	if len(in.Spec.Rules) == 0 && in.Spec.DefaultBackend == nil {
-		errs = append(errs, field.Invalid(spec, in.Spec.Rules, "either `defaultBackend` or `rules` must be specified"))
+		c.add(field.Invalid(spec, in.Spec.Rules, "either `defaultBackend` or `rules` must be specified"))
 	}
 	if in.Spec.DefaultBackend != nil {
-		errs = append(errs, validateBackend(in.Spec.DefaultBackend, spec.Child("defaultBackend"))...)
+		c.backend(in.Spec.DefaultBackend, spec.Child("defaultBackend"))
 	}
+	lenient := old != nil && slices.ContainsFunc(old.Spec.Rules, wrongWildcard)
 	for i, r := range in.Spec.Rules {
 		at := spec.Child("rules").Index(i)
-		switch {
-		case strings.HasPrefix(r.Host, "*."):
-			errs = append(errs, problems(at.Child("host"), r.Host, validation.IsWildcardDNS1123Subdomain(r.Host))...)
-		case r.Host != "":
-			errs = append(errs, problems(at.Child("host"), r.Host, validation.IsDNS1123Subdomain(r.Host))...)
-		}
-		if r.HTTP == nil {
-			continue
-		}
-		for j, p := range r.HTTP.Paths {
-			at := at.Child("http", "paths").Index(j)
-			if p.PathType == nil {
-				errs = append(errs, field.Required(at.Child("pathType"), "pathType must be specified"))
-			} else {
-				errs = append(errs, oneOf(at.Child("pathType"), *p.PathType, networkingv1.PathTypeExact, networkingv1.PathTypePrefix, networkingv1.PathTypeImplementationSpecific)...)
-				if *p.PathType != networkingv1.PathTypeImplementationSpecific && !strings.HasPrefix(p.Path, "/") {
-					errs = append(errs, field.Invalid(at.Child("path"), p.Path, "must be an absolute path"))
-				}
-			}
-			errs = append(errs, validateBackend(&p.Backend, at.Child("backend"))...)
+		c.ingressHost(r.Host, at.Child("host"))
+		if wild := strings.Contains(r.Host, "*"); !wild || !lenient {
+			c.ingressPaths(r.HTTP, at.Child("http"))
 		}
 	}
-	return errs
+	wrongSecret := func(t networkingv1.IngressTLS) bool {
+		return t.SecretName != "" && len(validation.IsDNS1123Subdomain(t.SecretName)) > 0
+	}
+	lenient = old != nil && slices.ContainsFunc(old.Spec.TLS, wrongSecret)
+	for i, t := range in.Spec.TLS {
+		at := spec.Child("tls").Index(i)
+		for j, host := range t.Hosts {
+			c.dnsHost(host, at.Child("hosts").Index(j))
+		}
+		if t.SecretName != "" && !lenient {
+			c.subdomain(at.Child("secretName"), t.SecretName)
+		}
+	}
+	if in.Spec.IngressClassName != nil {
+		c.subdomain(spec.Child("ingressClassName"), *in.Spec.IngressClassName)
+	}
+	if class, ok := in.Annotations[ingressClassAnnotation]; ok && old == nil && in.Spec.IngressClassName != nil && class != *in.Spec.IngressClassName {
+		c.add(field.Invalid(field.NewPath("annotations").Child(ingressClassAnnotation), class, "must match `ingressClassName` when both are specified"))
+	}
+	return c.errs
 }
 
-func validateBackend(b *networkingv1.IngressBackend, at *field.Path) field.ErrorList {
+// ingressClassAnnotation named an Ingress' class before there was a field for it.
+const ingressClassAnnotation = "kubernetes.io/ingress.class"
+
+// wrongWildcard tells whether a rule for a wildcard has paths that are refused today: those that were there may stay.
+func wrongWildcard(r networkingv1.IngressRule) bool {
+	c := &check{}
+	c.ingressPaths(r.HTTP, nil)
+	return strings.Contains(r.Host, "*") && len(c.errs) > 0
+}
+
+// dnsHost wants a name, or a wildcard for names.
+func (c *check) dnsHost(host string, at *field.Path) {
+	if strings.Contains(host, "*") {
+		c.texts(at, host, validation.IsWildcardDNS1123Subdomain(host))
+		return
+	}
+	c.subdomain(at, host)
+}
+
+func (c *check) ingressHost(host string, at *field.Path) {
+	if host == "" {
+		return
+	}
+	if netutils.ParseIPSloppy(host) != nil {
+		c.add(field.Invalid(at, host, "must be a DNS name, not an IP address"))
+	}
+	c.dnsHost(host, at)
+}
+
+func (c *check) ingressPaths(r *networkingv1.HTTPIngressRuleValue, at *field.Path) {
+	if r == nil {
+		return
+	}
+	if len(r.Paths) == 0 {
+		c.add(field.Required(at.Child("paths"), ""))
+	}
+	for i, p := range r.Paths {
+		c.ingressPath(&p, at.Child("paths").Index(i))
+	}
+}
+
+func (c *check) ingressPath(p *networkingv1.HTTPIngressPath, at *field.Path) {
+	if p.PathType == nil {
+		c.add(field.Required(at.Child("pathType"), "pathType must be specified"))
+		return
+	}
+	path, where := p.Path, at.Child("path")
+	switch *p.PathType {
+	case networkingv1.PathTypeExact, networkingv1.PathTypePrefix:
+		if !strings.HasPrefix(path, "/") {
+			c.add(field.Invalid(where, path, "must be an absolute path"))
+		}
+		for _, never := range neverInIngressPaths {
+			if strings.Contains(path, never) {
+				c.add(field.Invalid(where, path, "must not contain '"+never+"'"))
+			}
+		}
+		for _, never := range neverEndIngressPaths {
+			if strings.HasSuffix(path, never) {
+				c.add(field.Invalid(where, path, "cannot end with '"+never+"'"))
+			}
+		}
+	case networkingv1.PathTypeImplementationSpecific:
+		if path != "" && !strings.HasPrefix(path, "/") {
+			c.add(field.Invalid(where, path, "must be an absolute path"))
+		}
+	default:
+		among(c, at.Child("pathType"), p.PathType, networkingv1.PathTypeExact, networkingv1.PathTypeImplementationSpecific, networkingv1.PathTypePrefix)
+	}
+	c.backend(&p.Backend, at.Child("backend"))
+}
+
+func (c *check) backend(b *networkingv1.IngressBackend, at *field.Path) {
 	switch {
 	case b.Service != nil && b.Resource != nil:
-		return field.ErrorList{field.Invalid(at, "", "cannot set both resource and service backends")}
-	case b.Service == nil && b.Resource == nil:
-		return field.ErrorList{field.Required(at, "exactly one of service or resource is required")}
-	case b.Service == nil:
-		return nil
+		c.add(field.Invalid(at, "", "cannot set both resource and service backends"))
+	case b.Resource != nil:
+		c.reference(b.Resource.APIGroup, b.Resource.Kind, b.Resource.Name, at.Child("resource"))
+	case b.Service != nil:
+		c.backendService(b.Service, at)
+	default:
+		c.add(field.Invalid(at, "", "resource or service backend is required"))
 	}
-	errs := field.ErrorList{}
-	if b.Service.Name == "" {
-		errs = append(errs, field.Required(at.Child("service", "name"), ""))
+}
+
+func (c *check) backendService(s *networkingv1.IngressServiceBackend, at *field.Path) {
+	if c.required(at.Child("service", "name"), s.Name) {
+		c.label(at.Child("service", "name"), s.Name)
 	}
-	if (b.Service.Port.Name == "") == (b.Service.Port.Number == 0) {
-		errs = append(errs, field.Required(at.Child("service", "port"), "exactly one of port name or number is required"))
+	switch port := at.Child("service", "port"); {
+	case s.Port.Name != "" && s.Port.Number != 0:
+		c.add(field.Invalid(at, "", "cannot set both port name & port number"))
+	case s.Port.Name != "":
+		c.texts(port.Child("name"), s.Port.Name, validation.IsValidPortName(s.Port.Name))
+	case s.Port.Number != 0:
+		c.texts(port.Child("number"), s.Port.Number, validation.IsValidPortNum(int(s.Port.Number)))
+	default:
+		c.add(field.Required(at, "port name or number is required"))
 	}
-	return errs
+}
+
+// reference checks what names an object of any kind.
+func (c *check) reference(group *string, kind, name string, at *field.Path) {
+	if group != nil {
+		c.subdomain(at.Child("apiGroup"), *group)
+	}
+	if c.required(at.Child("kind"), kind) {
+		c.texts(at.Child("kind"), kind, content.IsPathSegmentName(kind))
+	}
+	if c.required(at.Child("name"), name) {
+		c.texts(at.Child("name"), name, content.IsPathSegmentName(name))
+	}
+}
+
+func validateIngressStatus(in, old *networkingv1.Ingress) field.ErrorList {
+	c, at := &check{}, field.NewPath("status", "loadBalancer", "ingress")
+	var before []string
+	for _, was := range old.Status.LoadBalancer.Ingress {
+		if was.IP != "" {
+			before = append(before, was.IP)
+		}
+	}
+	for i, is := range in.Status.LoadBalancer.Ingress {
+		if is.IP != "" {
+			c.ip(at.Index(i).Child("ip"), is.IP, before)
+		}
+		c.hostname(at.Index(i).Child("hostname"), is.Hostname)
+	}
+	return c.errs
+}
+
+func warnIngress(_ context.Context, obj, old registry.Typed, subresource string) (texts []string) {
+	in := obj.(*networkingv1.Ingress)
+	if subresource == "status" {
+		for i, b := range in.Status.LoadBalancer.Ingress {
+			if b.IP != "" {
+				texts = append(texts, validation.GetWarningsForIP(field.NewPath("status", "loadBalancer", "ingress").Index(i), b.IP)...)
+			}
+		}
+		return texts
+	}
+	if _, has := in.Annotations[ingressClassAnnotation]; has && old == nil && in.Spec.IngressClassName == nil {
+		texts = append(texts, fmt.Sprintf("annotation %q is deprecated, please use 'spec.ingressClassName' instead", ingressClassAnnotation))
+	}
+	return texts
+}
+
+func validateIngressClass(class, old *networkingv1.IngressClass) field.ErrorList {
+	c, at := &check{}, field.NewPath("spec", "controller")
+	if old != nil {
+		c.immutable(at, class.Spec.Controller, old.Spec.Controller)
+	}
+	if len(class.Spec.Controller) > maxControllerName {
+		c.add(field.TooLong(at, "", maxControllerName))
+	}
+	c.add(validation.IsDomainPrefixedPath(at, class.Spec.Controller)...)
+	p, at := class.Spec.Parameters, field.NewPath("spec", "parameters")
+	if p == nil {
+		return c.errs
+	}
+	c.reference(p.APIGroup, p.Kind, p.Name, at)
+	const inCluster, inNamespace = networkingv1.IngressClassParametersReferenceScopeCluster, networkingv1.IngressClassParametersReferenceScopeNamespace
+	among(c, at.Child("scope"), p.Scope, inCluster, inNamespace)
+	switch space := at.Child("namespace"); {
+	case *p.Scope == inNamespace && p.Namespace == nil:
+		c.add(field.Required(space, "`parameters.scope` is set to 'Namespace'"))
+	case *p.Scope == inNamespace:
+		c.label(space, *p.Namespace)
+	case *p.Scope == inCluster && p.Namespace != nil:
+		c.add(field.Forbidden(space, "`parameters.scope` is set to 'Cluster'"))
+	}
+	return c.errs
 }
 
 func defaultIngressClass(c *networkingv1.IngressClass) {
@@ -94,26 +269,198 @@ func defaultPolicyPorts(ports []networkingv1.NetworkPolicyPort) {
 	}
 }
 
-func validateNetworkPolicy(p, _ *networkingv1.NetworkPolicy) field.ErrorList {
-	at := field.NewPath("spec")
-	errs := metavalidation.ValidateLabelSelector(&p.Spec.PodSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("podSelector"))
+func validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
+	c, at := &check{}, field.NewPath("spec")
+	options := metavalidation.LabelSelectorValidationOptions{}
+	var before []string // blocks that were there may stay, however they're written
+	if old != nil {
+		options.AllowInvalidLabelValueInSelector = len(metavalidation.ValidateLabelSelector(&old.Spec.PodSelector, options, nil)) > 0
+		eachBlock(old, func(b *networkingv1.IPBlock, _ *field.Path) { before = append(append(before, b.CIDR), b.Except...) })
+	}
+	c.add(metavalidation.ValidateLabelSelector(&p.Spec.PodSelector, options, at.Child("podSelector"))...)
 	for i, r := range p.Spec.Ingress {
-		errs = append(errs, validatePolicyPorts(r.Ports, at.Child("ingress").Index(i).Child("ports"))...)
+		at := at.Child("ingress").Index(i)
+		c.policyPorts(r.Ports, at.Child("ports"))
+		c.peers(r.From, options, before, at.Child("from"))
 	}
 	for i, r := range p.Spec.Egress {
-		errs = append(errs, validatePolicyPorts(r.Ports, at.Child("egress").Index(i).Child("ports"))...)
+		at := at.Child("egress").Index(i)
+		c.policyPorts(r.Ports, at.Child("ports"))
+		c.peers(r.To, options, before, at.Child("to"))
 	}
-	return errs
+	types := at.Child("policyTypes")
+	if len(p.Spec.PolicyTypes) > 2 {
+		c.add(field.Invalid(types, p.Spec.PolicyTypes, "may not specify more than two policyTypes"))
+		return c.errs
+	}
+	for i, kind := range p.Spec.PolicyTypes {
+		among(c, types.Index(i), &kind, networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)
+	}
+	return c.errs
 }
 
-func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, at *field.Path) (errs field.ErrorList) {
-	for i, p := range ports {
-		errs = append(errs, validateProtocol(*p.Protocol, at.Index(i).Child("protocol"))...)
-		if p.Port != nil {
-			errs = append(errs, validatePortOrName(*p.Port, at.Index(i).Child("port"))...)
+// eachBlock visits the blocks of addresses of a policy.
+func eachBlock(p *networkingv1.NetworkPolicy, visit func(b *networkingv1.IPBlock, at *field.Path)) {
+	peers := func(all []networkingv1.NetworkPolicyPeer, at *field.Path) {
+		for i, peer := range all {
+			if peer.IPBlock != nil {
+				visit(peer.IPBlock, at.Index(i).Child("ipBlock"))
+			}
 		}
 	}
-	return errs
+	for i, r := range p.Spec.Ingress {
+		peers(r.From, field.NewPath("spec", "ingress").Index(i).Child("from"))
+	}
+	for i, r := range p.Spec.Egress {
+		peers(r.To, field.NewPath("spec", "egress").Index(i).Child("to"))
+	}
+}
+
+func warnNetworkPolicy(p, _ *networkingv1.NetworkPolicy) (texts []string) {
+	eachBlock(p, func(b *networkingv1.IPBlock, at *field.Path) {
+		texts = append(texts, validation.GetWarningsForCIDR(at.Child("cidr"), b.CIDR)...)
+		for i, except := range b.Except {
+			texts = append(texts, validation.GetWarningsForCIDR(at.Child("except").Index(i), except)...)
+		}
+	})
+	return texts
+}
+
+func (c *check) policyPorts(ports []networkingv1.NetworkPolicyPort, list *field.Path) {
+	for i, p := range ports {
+		at, end := list.Index(i), list.Index(i).Child("endPort")
+		among(c, at.Child("protocol"), p.Protocol, corev1.ProtocolTCP, corev1.ProtocolUDP, corev1.ProtocolSCTP)
+		switch {
+		case p.Port == nil && p.EndPort != nil:
+			c.add(field.Invalid(end, *p.EndPort, "may not be specified when `port` is not specified"))
+		case p.Port == nil:
+		case p.Port.Type == intstr.Int:
+			c.texts(at.Child("port"), p.Port.IntVal, validation.IsValidPortNum(int(p.Port.IntVal)))
+			if p.EndPort == nil {
+				continue
+			}
+			if *p.EndPort < p.Port.IntVal {
+				c.add(field.Invalid(end, *p.EndPort, "must be greater than or equal to `port`"))
+			}
+			c.texts(end, *p.EndPort, validation.IsValidPortNum(int(*p.EndPort)))
+		default:
+			if p.EndPort != nil {
+				c.add(field.Invalid(end, *p.EndPort, "may not be specified when `port` is non-numeric"))
+			}
+			c.texts(at.Child("port"), p.Port.StrVal, validation.IsValidPortName(p.Port.StrVal))
+		}
+	}
+}
+
+func (c *check) peers(all []networkingv1.NetworkPolicyPeer, options metavalidation.LabelSelectorValidationOptions, before []string, list *field.Path) {
+	for i, p := range all {
+		at := list.Index(i)
+		if p.PodSelector != nil {
+			c.add(metavalidation.ValidateLabelSelector(p.PodSelector, options, at.Child("podSelector"))...)
+		}
+		if p.NamespaceSelector != nil {
+			c.add(metavalidation.ValidateLabelSelector(p.NamespaceSelector, options, at.Child("namespaceSelector"))...)
+		}
+		if p.IPBlock != nil {
+			c.ipBlock(p.IPBlock, before, at.Child("ipBlock"))
+		}
+		switch selects := p.PodSelector != nil || p.NamespaceSelector != nil; {
+		case !selects && p.IPBlock == nil:
+			c.add(field.Required(at, "must specify a peer"))
+		case selects && p.IPBlock != nil:
+			c.add(field.Forbidden(at, "may not specify both ipBlock and another peer"))
+		}
+	}
+}
+
+func (c *check) ipBlock(b *networkingv1.IPBlock, before []string, at *field.Path) {
+	if b.CIDR == "" {
+		c.add(field.Required(at.Child("cidr"), "").MarkCoveredByDeclarative())
+		return
+	}
+	c.cidr(at.Child("cidr"), b.CIDR, before)
+	_, whole, err := netutils.ParseCIDRSloppy(b.CIDR)
+	if err != nil {
+		return
+	}
+	for i, text := range b.Except {
+		at := at.Child("except").Index(i)
+		c.cidr(at, text, before)
+		_, except, err := netutils.ParseCIDRSloppy(text)
+		if err != nil {
+			continue
+		}
+		bits, _ := whole.Mask.Size()
+		if n, _ := except.Mask.Size(); !whole.Contains(except.IP) || bits >= n {
+			c.add(field.Invalid(at, text, "must be a strict subset of `cidr`"))
+		}
+	}
+}
+
+func validateIPAddress(a, old *networkingv1.IPAddress) field.ErrorList {
+	c, at := &check{}, field.NewPath("spec", "parentRef")
+	if ref := a.Spec.ParentRef; ref == nil {
+		c.add(field.Required(at, "").MarkCoveredByDeclarative())
+	} else {
+		if ref.Group != "" {
+			c.subdomain(at.Child("group"), ref.Group)
+		}
+		for _, f := range []struct{ name, value string }{{"resource", ref.Resource}, {"name", ref.Name}} {
+			if f.value == "" {
+				c.add(field.Required(at.Child(f.name), "").MarkCoveredByDeclarative())
+			} else {
+				c.texts(at.Child(f.name), f.value, content.IsPathSegmentName(f.value))
+			}
+		}
+		c.texts(at.Child("namespace"), ref.Namespace, content.IsPathSegmentName(ref.Namespace))
+	}
+	if old != nil && !equality.Semantic.DeepEqual(a.Spec.ParentRef, old.Spec.ParentRef) {
+		c.add(field.Invalid(at, nil, apivalidation.FieldImmutableErrorMsg).MarkCoveredByDeclarative())
+	}
+	return c.errs
+}
+
+func validateServiceCIDR(s, old *networkingv1.ServiceCIDR) field.ErrorList {
+	c, at := &check{}, field.NewPath("spec", "cidrs")
+	if old == nil {
+		c.serviceCIDRs(&s.Spec, at)
+		return c.errs
+	}
+	was, is := old.Spec.CIDRs, s.Spec.CIDRs
+	widened := len(was) == 1 && len(is) == 2 // to both families
+	if len(was) != len(is) && !widened {
+		c.add(field.Invalid(at, is, apivalidation.FieldImmutableErrorMsg))
+		return c.errs
+	}
+	for i := range was {
+		if was[i] != is[i] {
+			c.add(field.Invalid(at.Index(i), is[i], apivalidation.FieldImmutableErrorMsg))
+		}
+	}
+	if widened {
+		c.serviceCIDRs(&s.Spec, at)
+	}
+	return c.errs
+}
+
+func (c *check) serviceCIDRs(s *networkingv1.ServiceCIDRSpec, at *field.Path) {
+	switch n := len(s.CIDRs); {
+	case n == 0:
+		c.add(field.Required(at, "at least one CIDR required"))
+		return
+	case n > 2:
+		c.add(field.Invalid(at, untagged{s}, "may only hold up to 2 values"))
+		return
+	}
+	for i, cidr := range s.CIDRs {
+		c.add(validation.IsValidCIDR(at.Index(i), cidr)...)
+	}
+	if len(s.CIDRs) < 2 {
+		return
+	}
+	if family := netutils.IPFamilyOfCIDRString(s.CIDRs[0]); family != netutils.IPFamilyUnknown && family == netutils.IPFamilyOfCIDRString(s.CIDRs[1]) {
+		c.add(field.Invalid(at, s.CIDRs, "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64"))
+	}
 }
 
 func ingressColumns() []column {
@@ -190,7 +537,7 @@ func ipAddressColumns() []column {
 			}
 			return text + "/" + str(at(ref, "name"))
 		}),
-		age(),
+		cell("", "", func(o any) any { return elapsed(at(o, "metadata.creationTimestamp")) }),
 	}
 }
 

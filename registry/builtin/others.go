@@ -9,12 +9,15 @@ import (
 	"time"
 
 	certificatesv1 "k8s.io/api/certificates/v1"
+	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
-	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,20 +26,57 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // Groups with few kinds.
 
-func validateBudget(b, _ *policyv1.PodDisruptionBudget) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
+func validateBudget(b, old *policyv1.PodDisruptionBudget) field.ErrorList {
+	c, spec := &check{}, field.NewPath("spec")
 	if b.Spec.MinAvailable != nil && b.Spec.MaxUnavailable != nil {
-		errs = append(errs, field.Invalid(spec, b.Spec, "minAvailable and maxUnavailable cannot be both set"))
+		c.add(field.Invalid(spec, untagged{b.Spec}, "minAvailable and maxUnavailable cannot be both set"))
 	}
-	if b.Spec.Selector != nil {
-		errs = append(errs, metavalidation.ValidateLabelSelector(b.Spec.Selector, metavalidation.LabelSelectorValidationOptions{}, spec.Child("selector"))...)
+	if n := b.Spec.MinAvailable; n != nil {
+		c.add(validateShare(*n, spec.Child("minAvailable"))...)
+		c.add(atMostAll(*n, spec.Child("minAvailable"))...)
+	}
+	if n := b.Spec.MaxUnavailable; n != nil {
+		c.add(validateShare(*n, spec.Child("maxUnavailable"))...)
+		c.add(atMostAll(*n, spec.Child("maxUnavailable"))...)
+	}
+	options := metavalidation.LabelSelectorValidationOptions{}
+	if old != nil && old.Spec.Selector != nil {
+		options.AllowInvalidLabelValueInSelector = len(metavalidation.ValidateLabelSelector(old.Spec.Selector, options, nil)) > 0
+	}
+	c.add(metavalidation.ValidateLabelSelector(b.Spec.Selector, options, spec.Child("selector"))...)
+	among(c, spec.Child("unhealthyPodEvictionPolicy"), b.Spec.UnhealthyPodEvictionPolicy, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)
+	return c.errs
+}
+
+func validateBudgetStatus(b, _ *policyv1.PodDisruptionBudget) field.ErrorList {
+	s, at := b.Status, field.NewPath("status")
+	errs := metavalidation.ValidateConditions(s.Conditions, at.Child("conditions"))
+	for _, f := range []struct {
+		name string
+		n    int32
+	}{{"disruptionsAllowed", s.DisruptionsAllowed}, {"currentHealthy", s.CurrentHealthy}, {"desiredHealthy", s.DesiredHealthy}, {"expectedPods", s.ExpectedPods}} {
+		errs = append(errs, apivalidation.ValidateNonnegativeField(int64(f.n), at.Child(f.name))...)
 	}
 	return errs
+}
+
+// oldBudgetLabel is what a selector of the kind's beta was written with, which is no label of pods.
+const oldBudgetLabel = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
+
+// prepareBudget drops what isn't a client's from a selector, unless that selects nothing by it.
+func prepareBudget(b, old *policyv1.PodDisruptionBudget, subresource string) {
+	s := b.Spec.Selector
+	nothing := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: oldBudgetLabel, Operator: metav1.LabelSelectorOpExists}}}
+	if subresource != "" || s == nil || old != nil && equality.Semantic.DeepEqual(s, old.Spec.Selector) || equality.Semantic.DeepEqual(s, nothing) {
+		return
+	}
+	s.MatchExpressions = slices.DeleteFunc(s.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key == oldBudgetLabel })
 }
 
 // makeComponents says of the one component that there is that it's healthy: without its etcd the server ends.
@@ -156,6 +196,9 @@ func validatePriorityClass(c, old *schedulingv1.PriorityClass) (errs field.Error
 	} else if c.Value > highest {
 		errs = append(errs, field.Forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000"))
 	}
+	if p := c.PreemptionPolicy; p != nil {
+		errs = append(errs, oneOf(field.NewPath("preemptionPolicy"), *p, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
+	}
 	if old != nil {
 		if c.Value != old.Value {
 			errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
@@ -175,16 +218,8 @@ func priorityClassColumns() []column {
 	}
 }
 
-func validateRuntimeClass(c, old *nodev1.RuntimeClass) field.ErrorList {
-	errs := nameOf(c.Handler, field.NewPath("handler"))
-	if old != nil {
-		errs = append(errs, unchanged(field.NewPath("handler"), c.Handler, old.Handler)...)
-	}
-	return errs
-}
-
 func runtimeClassColumns() []column {
-	return []column{text("Handler", "handler", nodev1.RuntimeClass{}.SwaggerDoc()["handler"]), age()}
+	return []column{text("Handler", "handler", ""), age()}
 }
 
 // prepareRequest notes who asks for a certificate, and keeps what is asked for.
@@ -253,18 +288,18 @@ var requestParts = []registry.Subresource{{
 }}
 
 func requestColumns() []column {
-	doc := certificatesv1.CertificateSigningRequestSpec{}.SwaggerDoc()
+	doc := certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
 	return []column{
 		age(),
 		text("SignerName", "spec.signerName", doc["signerName"]),
-		text("Requestor", "spec.username", doc["username"]),
+		text("Requestor", "spec.username", doc["request"]),
 		cell("RequestedDuration", doc["expirationSeconds"], func(o any) any {
 			if s := at(o, "spec.expirationSeconds"); s != nil {
 				return duration.HumanDuration(time.Duration(num(s)) * time.Second)
 			}
 			return none
 		}),
-		cell("Condition", certificatesv1.CertificateSigningRequestStatus{}.SwaggerDoc()["conditions"], func(o any) any {
+		cell("Condition", certificatesv1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()["conditions"], func(o any) any {
 			has := func(kind certificatesv1.RequestConditionType) bool {
 				return slices.ContainsFunc(asList(at(o, "status.conditions")), func(c any) bool { return at(c, "type") == string(kind) })
 			}
@@ -490,10 +525,25 @@ func resourceSliceColumns() []column {
 	}
 }
 
+// migrationStates are what a migration can be in.
+var migrationStates = []storagemigrationv1.MigrationConditionType{storagemigrationv1.MigrationRunning, storagemigrationv1.MigrationSucceeded, storagemigrationv1.MigrationFailed}
+
 func migrationColumns() []column {
-	return []column{cell("Resource", "Fully qualified resource to migrate", func(o any) any {
-		return schema.GroupResource{Group: str(at(o, "spec.resource.group")), Resource: str(at(o, "spec.resource.resource"))}.String()
-	})}
+	return []column{
+		{Name: "Name", IsName: true, Type: "string", Description: form.NameColumn().Description, Cell: func(o any) any { return str(at(o, "metadata.name")) }},
+		cell("Resource", "GroupResource to migrate", func(o any) any {
+			return schema.GroupResource{Group: str(at(o, "spec.resource.group")), Resource: str(at(o, "spec.resource.resource"))}.String()
+		}),
+		cell("Status", "Status of the migration", func(o any) any {
+			state := "Unknown"
+			for _, c := range asList(at(o, "status.conditions")) {
+				if kind := str(at(c, "type")); at(c, "status") == string(metav1.ConditionTrue) && slices.Contains(migrationStates, storagemigrationv1.MigrationConditionType(kind)) {
+					state = kind
+				}
+			}
+			return state
+		}),
+	}
 }
 
 // portOfHTTPS is where an APIService's service listens if it doesn't say.

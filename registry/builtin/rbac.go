@@ -2,10 +2,13 @@ package builtin
 
 import (
 	"context"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	rbacv1beta1 "k8s.io/api/rbac/v1beta1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validation"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -38,7 +41,18 @@ func validateRole(r, _ *rbacv1.Role) field.ErrorList {
 	return validatePolicyRules(r.Rules, ruleOfRole)
 }
 
-func validateClusterRole(r, _ *rbacv1.ClusterRole) field.ErrorList {
+// A role without rules has none at all.
+func defaultRole(r *rbacv1.Role)               { r.Rules = orNil(r.Rules) }
+func defaultClusterRole(r *rbacv1.ClusterRole) { r.Rules = orNil(r.Rules) }
+
+func orNil[T any](list []T) []T {
+	if len(list) == 0 {
+		return nil
+	}
+	return list
+}
+
+func validateClusterRole(r, old *rbacv1.ClusterRole) field.ErrorList {
 	errs := validatePolicyRules(r.Rules, ruleOfClusterRole)
 	if r.AggregationRule == nil {
 		return errs
@@ -47,8 +61,18 @@ func validateClusterRole(r, _ *rbacv1.ClusterRole) field.ErrorList {
 	if len(r.AggregationRule.ClusterRoleSelectors) == 0 {
 		errs = append(errs, field.Required(at, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
 	}
+	options := metavalidation.LabelSelectorValidationOptions{}
+	if old != nil && old.AggregationRule != nil {
+		options.AllowInvalidLabelValueInSelector = slices.ContainsFunc(old.AggregationRule.ClusterRoleSelectors, func(s metav1.LabelSelector) bool {
+			return len(metavalidation.ValidateLabelSelector(&s, options, nil)) > 0
+		})
+	}
 	for i := range r.AggregationRule.ClusterRoleSelectors {
-		errs = append(errs, metavalidation.ValidateLabelSelector(&r.AggregationRule.ClusterRoleSelectors[i], metavalidation.LabelSelectorValidationOptions{}, at.Index(i))...)
+		s := &r.AggregationRule.ClusterRoleSelectors[i]
+		errs = append(errs, metavalidation.ValidateLabelSelector(s, options, at.Index(i))...)
+		if _, err := metav1.LabelSelectorAsSelector(s); err != nil {
+			errs = append(errs, field.Invalid(at.Index(i), nil, "invalid label selector."))
+		}
 	}
 	return errs
 }
@@ -66,7 +90,7 @@ func validatePolicyRules(all []rbacv1.PolicyRule, kind ruleOf) (errs field.Error
 	for i, r := range all {
 		at := field.NewPath("rules").Index(i)
 		if len(r.Verbs) == 0 {
-			errs = append(errs, field.Required(at.Child("verbs"), "verbs must contain at least one value"))
+			errs = append(errs, field.Required(at.Child("verbs"), "").MarkCoveredByDeclarative())
 		}
 		if len(r.NonResourceURLs) > 0 {
 			if kind == ruleOfRole {
@@ -117,7 +141,7 @@ func sameRoleRef(ref, old rbacv1.RoleRef) field.ErrorList {
 	if equality.Semantic.DeepEqual(ref, old) {
 		return nil
 	}
-	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), ref, "cannot change roleRef")}
+	return field.ErrorList{field.Invalid(field.NewPath("roleRef"), untagged{ref}, validation.FieldImmutableErrorMsg)}
 }
 
 func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) (errs field.ErrorList) {
@@ -125,7 +149,9 @@ func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) (errs field.ErrorList)
 	if ref.APIGroup != rbacGroup {
 		errs = append(errs, field.NotSupported(at.Child("apiGroup"), ref.APIGroup, []string{rbacGroup}))
 	}
-	errs = append(errs, oneOf(at.Child("kind"), ref.Kind, kinds...)...)
+	if !slices.Contains(kinds, ref.Kind) {
+		errs = append(errs, field.NotSupported(at.Child("kind"), ref.Kind, kinds))
+	}
 	if ref.Name == "" {
 		return append(errs, field.Required(at.Child("name"), ""))
 	}
@@ -137,7 +163,7 @@ func validateRoleRef(ref rbacv1.RoleRef, kinds ...string) (errs field.ErrorList)
 
 func validateSubject(s rbacv1.Subject, at *field.Path) (errs field.ErrorList) {
 	if s.Name == "" {
-		errs = append(errs, field.Required(at.Child("name"), ""))
+		errs = append(errs, field.Required(at.Child("name"), "").MarkCoveredByDeclarative())
 	}
 	group := rbacGroup
 	switch s.Kind {
@@ -160,13 +186,17 @@ func validateSubject(s rbacv1.Subject, at *field.Path) (errs field.ErrorList) {
 
 func roleColumns() []column { return []column{createdAt()} }
 
-func roleBindingColumns() []column { return bindingColumns("roleBinding") }
+// The columns of bindings have descriptions of an older version.
+func roleBindingColumns() []column {
+	return bindingColumns("roleBinding", rbacv1beta1.RoleBinding{}.SwaggerDoc()["roleRef"])
+}
 
-func clusterRoleBindingColumns() []column { return bindingColumns("clusterRoleBinding") }
+func clusterRoleBindingColumns() []column {
+	return bindingColumns("clusterRoleBinding", rbacv1beta1.ClusterRoleBinding{}.SwaggerDoc()["roleRef"])
+}
 
-// bindingColumns are those of a kind of bindings, as its descriptions call it.
-func bindingColumns(kind string) []column {
-	doc := rbacv1.RoleBinding{}.SwaggerDoc()
+// bindingColumns are those of a kind of bindings, as its descriptions call it, with that of the role.
+func bindingColumns(kind, role string) []column {
 	subjects := func(kind string, name func(s any) string) func(o any) any {
 		return func(o any) any {
 			return joined(at(o, "subjects"), ", ", func(s any) string {
@@ -179,7 +209,7 @@ func bindingColumns(kind string) []column {
 	}
 	name := func(s any) string { return str(at(s, "name")) }
 	columns := []column{
-		cell("Role", doc["roleRef"], func(o any) any { return str(at(o, "roleRef.kind")) + "/" + str(at(o, "roleRef.name")) }),
+		cell("Role", role, func(o any) any { return str(at(o, "roleRef.kind")) + "/" + str(at(o, "roleRef.name")) }),
 		age(),
 	}
 	return append(columns, wide(

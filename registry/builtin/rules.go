@@ -127,6 +127,9 @@ func longName(name string, prefix bool) []string {
 	return content.IsDNS1123Subdomain(name)
 }
 
+// judgedLater is the ValidName of a kind whose Validate judges names, by what else an object has.
+func judgedLater(string, bool) []string { return nil }
+
 // wholeSegment says what keeps a name from being a segment of a path.
 func wholeSegment(name string) []string { return pathSegment(name, false) }
 

@@ -70,15 +70,6 @@ func defaultEndpointSlice(s *discoveryv1.EndpointSlice) {
 	}
 }
 
-// defaultNode lets pods have all that a node has.
-func defaultNode(n *corev1.Node) {
-	roundUp(n.Status.Capacity)
-	roundUp(n.Status.Allocatable)
-	if n.Status.Allocatable == nil {
-		n.Status.Allocatable = n.Status.Capacity.DeepCopy()
-	}
-}
-
 func serviceColumns() []column {
 	doc := corev1.ServiceSpec{}.SwaggerDoc()
 	return append([]column{

@@ -3,9 +3,12 @@ package builtin
 import (
 	"context"
 	"net/netip"
+	"reflect"
+	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -163,8 +166,22 @@ func rules[T any, P registry.Pointer[T]](fn func(obj, old *T) field.ErrorList) f
 			return nil
 		}
 		before, _ := old.(P)
-		return fn(obj.(P), before)
+		return declaredLast(fn(obj.(P), before))
 	}
+}
+
+// declaredLast puts last what Kubernetes finds by the tags of its types: its functions are asked before.
+func declaredLast(errs field.ErrorList) field.ErrorList {
+	slices.SortStableFunc(errs, func(a, b *field.Error) int {
+		switch {
+		case a.CoveredByDeclarative == b.CoveredByDeclarative:
+			return 0
+		case a.CoveredByDeclarative:
+			return 1
+		}
+		return -1
+	})
+	return errs
 }
 
 // counting makes a Generation of a function with the type. old is nil for a new object.
@@ -175,15 +192,23 @@ func counting[T any, P registry.Pointer[T]](fn func(obj, old *T) int64) func(obj
 	}
 }
 
+// firstOr is a generation that never changes: the first, or that of an object that was there.
+func firstOr(old metav1.Object) int64 {
+	if reflect.ValueOf(old).IsNil() {
+		return 1
+	}
+	return old.GetGeneration()
+}
+
 // parts makes a Validate of two functions with the type, for writes of a whole object and of its status. Without a second one the first
 // is asked about both.
 func parts[T any, P registry.Pointer[T]](whole, status func(obj, old *T) field.ErrorList) func(ctx context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
 	return func(_ context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
 		before, _ := old.(P)
 		if subresource == "status" && status != nil {
-			return status(obj.(P), before)
+			return declaredLast(status(obj.(P), before))
 		}
-		return whole(obj.(P), before)
+		return declaredLast(whole(obj.(P), before))
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // Column is a column of the tables in which kubectl prints objects. The first is the name, which isn't declared, unless a
 // column of the format "name" is.
 type Column struct {
-	Name        string
+	Name        string // "" for cells that have no column
 	Type        string // integer, number, string, boolean or date, which is shown as an age
 	Format      string // of OpenAPI; may be empty
 	Description string
@@ -24,6 +24,8 @@ type Column struct {
 	// Cell, if set, computes what is shown for the value, or without a JSONPath for the object: a string,
 	// bool, int64 or float64, or nil for nothing. It must not change what it's given.
 	Cell func(value any) any
+	// IsName is set for a column of the name whose Format doesn't say so.
+	IsName bool
 }
 
 // describe holds the descriptions of metadata's fields.
@@ -64,15 +66,17 @@ func compile(declared []Column) *columns {
 	if len(declared) == 0 {
 		declared = []Column{Age()}
 	}
-	out := &columns{wanted: wanted{}, nameFirst: !slices.ContainsFunc(declared, func(c Column) bool { return c.Format == NameColumn().Format })}
+	out := &columns{wanted: wanted{}, nameFirst: !slices.ContainsFunc(declared, func(c Column) bool { return c.IsName || c.Format == NameColumn().Format })}
 	var definitions []metav1.TableColumnDefinition
 	if out.nameFirst {
 		definitions = append(definitions, NameColumn())
 	}
 	for _, c := range declared {
-		definitions = append(definitions, metav1.TableColumnDefinition{
-			Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,
-		})
+		if c.Name != "" {
+			definitions = append(definitions, metav1.TableColumnDefinition{
+				Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,
+			})
+		}
 		cell, members, err := c.compile()
 		if err != nil { // the column stays empty, as one with a wrong path is
 			cell = func(any) any { return nil }

@@ -276,6 +276,8 @@ const (
 
 // small is what kinds need besides metadata for there to be an object that can be updated and patched.
 var small = map[string]string{
+	"ServiceCIDR":                      `"spec":{"cidrs":["192.0.2.0/24"]}`,
+	"IngressClass":                     `"spec":{"controller":"example.com/c"}`,
 	"Pod":                              `"spec":` + podSpec,
 	"PersistentVolumeClaim":            `"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}`,
 	"PersistentVolume":                 `"spec":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/a"}}`,
