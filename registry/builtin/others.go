@@ -188,6 +188,12 @@ func defaultPriorityClass(c *schedulingv1.PriorityClass) {
 }
 
 func validatePriorityClass(c, old *schedulingv1.PriorityClass) (errs field.ErrorList) {
+	if old != nil {
+		if c.Value != old.Value {
+			errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
+		}
+		return append(errs, unchanged(field.NewPath("preemptionPolicy"), c.PreemptionPolicy, old.PreemptionPolicy)...)
+	}
 	const highest = 1_000_000_000 // above it is the system's own
 	if strings.HasPrefix(c.Name, "system-") {
 		if c.Name != "system-cluster-critical" && c.Name != "system-node-critical" {
@@ -196,16 +202,7 @@ func validatePriorityClass(c, old *schedulingv1.PriorityClass) (errs field.Error
 	} else if c.Value > highest {
 		errs = append(errs, field.Forbidden(field.NewPath("value"), "maximum allowed value of a user defined priority is 1000000000"))
 	}
-	if p := c.PreemptionPolicy; p != nil {
-		errs = append(errs, oneOf(field.NewPath("preemptionPolicy"), *p, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
-	}
-	if old != nil {
-		if c.Value != old.Value {
-			errs = append(errs, field.Forbidden(field.NewPath("value"), "may not be changed in an update."))
-		}
-		errs = append(errs, unchanged(field.NewPath("preemptionPolicy"), c.PreemptionPolicy, old.PreemptionPolicy)...)
-	}
-	return errs
+	return append(errs, oneOf(field.NewPath("preemptionPolicy"), *c.PreemptionPolicy, corev1.PreemptLowerPriority, corev1.PreemptNever)...)
 }
 
 func priorityClassColumns() []column {

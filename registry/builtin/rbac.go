@@ -41,9 +41,9 @@ func validateRole(r, _ *rbacv1.Role) field.ErrorList {
 	return validatePolicyRules(r.Rules, ruleOfRole)
 }
 
-// A role without rules has none at all.
-func defaultRole(r *rbacv1.Role)               { r.Rules = orNil(r.Rules) }
-func defaultClusterRole(r *rbacv1.ClusterRole) { r.Rules = orNil(r.Rules) }
+// A role without rules has none at all. Who sent an empty list owns it.
+func prepareRole(r, _ *rbacv1.Role, _ string)               { r.Rules = orNil(r.Rules) }
+func prepareClusterRole(r, _ *rbacv1.ClusterRole, _ string) { r.Rules = orNil(r.Rules) }
 
 func orNil[T any](list []T) []T {
 	if len(list) == 0 {
