@@ -147,13 +147,16 @@ func TestInterrupt(t *testing.T) {
 // process ends all the same.
 func TestStopWhileStartHangs(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	if err := syscall.Mkfifo(filepath.Join(dir, "apiserver-lite.json"), 0o600); err != nil { // who reads it waits
+	token := filepath.Join(t.TempDir(), "token")
+	if err := syscall.Mkfifo(token, 0o600); err != nil { // who reads it waits
 		t.Fatal(err)
 	}
-	p := launch(t, run{args: []string{"--data-dir", dir}})
-	eventually(t, "the directory is locked", func() bool {
-		_, err := os.Stat(filepath.Join(dir, "pid"))
+	p := launch(t, run{args: []string{"--ephemeral", "--token-file", token}})
+	eventually(t, "the server reads the file", func() bool {
+		w, err := os.OpenFile(token, os.O_WRONLY|syscall.O_NONBLOCK, 0) // an error while nobody reads
+		if err == nil {
+			t.Cleanup(func() { w.Close() }) // the end of which the server would read
+		}
 		return err == nil
 	})
 	p.signal(syscall.SIGTERM)
