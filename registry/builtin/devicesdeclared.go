@@ -159,6 +159,7 @@ func (c *check) declareEffect(effect resourcev1.DeviceTaintEffect, must bool, at
 
 func (c *check) declareConfig(d *resourcev1.DeviceConfiguration, at *field.Path) {
 	if d.Opaque != nil {
+		//lint:ignore SA1019 kube-apiserver takes such names of drivers
 		needed(c, at.Child("opaque", "driver"), d.Opaque.Driver, validate.LongNameCaseless, atMost[string](resourcev1.DriverNameMaxLength))
 	}
 }
@@ -194,6 +195,7 @@ func (c *check) declareClaimStatus(s, old *resourcev1.ResourceClaimStatus, at *f
 
 func (c *check) declareAllocation(a *resourcev1.DeviceAllocationResult, at *field.Path) {
 	items(c, a.Results, resourcev1.AllocationResultsMaxSize, at.Child("results"), nil, func(r *resourcev1.DeviceRequestAllocationResult, at *field.Path) {
+		//lint:ignore SA1019 kube-apiserver takes such names of drivers
 		needed(c, at.Child("driver"), r.Driver, validate.LongNameCaseless, atMost[string](resourcev1.DriverNameMaxLength))
 		needed(c, at.Child("pool"), r.Pool, validate.ResourcePoolName)
 		c.declareTolerations(r.Tolerations, at)

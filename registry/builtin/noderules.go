@@ -52,7 +52,9 @@ func prepareNode(n, old *corev1.Node, subresource string) {
 	if old == nil {
 		n.Status.Config = nil
 	}
+	//lint:ignore SA1019 it's dropped, as kube-apiserver does
 	if old == nil || old.Spec.ConfigSource == nil {
+		//lint:ignore SA1019 it's dropped, as kube-apiserver does
 		n.Spec.ConfigSource = nil
 	}
 	if old == nil || old.Spec.PodPreemptionPolicy == nil {
@@ -206,6 +208,7 @@ func (c *check) nodeStatus(s *corev1.NodeStatus) {
 }
 
 func warnNode(n, _ *corev1.Node) (texts []string) {
+	//lint:ignore SA1019 it's warned of
 	if n.Spec.ConfigSource != nil {
 		texts = append(texts, "spec.configSource: the feature is removed")
 	}

@@ -201,14 +201,6 @@ func defaultNetworkVolume(v *corev1.VolumeSource) {
 	}
 }
 
-// nameOf checks a name that must be there, and a DNS label.
-func nameOf(name string, at *field.Path) field.ErrorList {
-	if name == "" {
-		return field.ErrorList{field.Required(at, "")}
-	}
-	return problems(at, name, validation.IsDNS1123Label(name))
-}
-
 func validateContainerPorts(ports []corev1.ContainerPort, at *field.Path) (errs field.ErrorList) {
 	for i, p := range ports {
 		at := at.Index(i)
