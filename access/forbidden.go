@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -39,4 +40,18 @@ func cannot(a authorizer.Attributes) string {
 		where = fmt.Sprintf("in the namespace %q", namespace)
 	}
 	return fmt.Sprintf("User %q cannot %s resource %q in API group %q %s", name, a.GetVerb(), resource, a.GetAPIGroup(), where)
+}
+
+// Ask returns nil for what a user may do, and Forbidden for what he mayn't, with the reason or what kept it from being decided.
+func (a *RBAC) Ask(ctx context.Context, asks authorizer.Attributes) error {
+	decision, reason, err := a.Authorize(ctx, asks)
+	switch {
+	case decision == authorizer.DecisionAllow:
+		return nil
+	case err != nil && reason != "":
+		reason = fmt.Sprintf("%v: %s", err, reason)
+	case err != nil:
+		reason = err.Error()
+	}
+	return Forbidden(asks, reason)
 }

@@ -36,3 +36,16 @@ func UserInfo(u user.Info) authenticationv1.UserInfo {
 	}
 	return info
 }
+
+type verbKey struct{}
+
+// withVerb returns a context for a write of a part of an object.
+func withVerb(ctx context.Context, verb string) context.Context {
+	return context.WithValue(ctx, verbKey{}, verb)
+}
+
+// VerbFrom returns the verb by which a user writes a part of an object, "update" or "patch", for the rules that ask whether he may.
+func VerbFrom(ctx context.Context) string {
+	verb, _ := ctx.Value(verbKey{}).(string)
+	return verb
+}

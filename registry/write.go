@@ -308,7 +308,7 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		var more field.ErrorList
 		var err error
 		sent := next.Value != nil
-		obj, old, more, err = t.prepared(ctx, next, prev, w.Subresource)
+		obj, old, more, err = t.prepared(w.asksBy(ctx), next, prev, w.Subresource)
 		if err == nil && sent {
 			err = w.checkValue(next)
 		}
@@ -355,6 +355,17 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		w.made = made(obj, next)
 	}
 	return raw, err
+}
+
+// asksBy returns the context for a type's rules.
+func (w *write) asksBy(ctx context.Context) context.Context {
+	switch {
+	case w.Subresource == whole:
+		return ctx
+	case w.patches:
+		return withVerb(ctx, "patch")
+	}
+	return withVerb(ctx, "update")
 }
 
 // made returns the value of an object that was stored, with all of its metadata; nil if its managedFields can't be read.

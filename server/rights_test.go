@@ -76,12 +76,15 @@ func TestRightsInsideWrites(t *testing.T) {
 		aRule("", "configmaps configmaps/status pods pods/status pods/binding namespaces namespaces/status", "create update patch get"),
 		aRule("rbac.authorization.k8s.io", "roles rolebindings", "create update patch"),
 		aRule("admissionregistration.k8s.io", "*", "create update patch"),
+		aRule("resource.k8s.io", "resourceclaims resourceclaims/status", "create update patch"),
 		aRule("certificates.k8s.io", "certificatesigningrequests certificatesigningrequests/approval certificatesigningrequests/status clustertrustbundles podcertificaterequests podcertificaterequests/status", "create update patch"))
 	role("more", []string{"eve"},
 		aRule("rbac.authorization.k8s.io", "roles clusterroles", "escalate bind"),
 		aRule("", "secrets", "get list"),
 		aRule("certificates.k8s.io", "signers", "approve", `,"resourceNames":["example.com/one"]`),
 		aRule("certificates.k8s.io", "signers", "sign attest", `,"resourceNames":["example.com/*"]`),
+		aRule("resource.k8s.io", "resourceclaims/binding", "patch"),
+		aRule("resource.k8s.io", "resourceclaims/driver", "arbitrary-node:patch", `,"resourceNames":["one.example.com"]`),
 		aRule("", "configmaps namespaces pods", "delete"),
 		aRule("*", "configmaps/finalizers", "update"))
 
@@ -115,6 +118,15 @@ func TestRightsInsideWrites(t *testing.T) {
 	}
 	make("POST "+certsPath+"/namespaces/default/podcertificaterequests", `{"metadata":{"name":"pc"},"spec":{"signerName":"example.com/one","podName":"p","podUID":"u","serviceAccountName":"default","serviceAccountUID":"u","nodeName":"n","nodeUID":"u","stubPKCS10Request":"`+stub+`"}}`)
 
+	const claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+	allocation := `"allocation":{"devices":{"results":[{"request":"r","driver":"one.example.com","pool":"p","device":"d"}]}}`
+	for _, name := range []string{"free", "taken"} {
+		make("POST "+claims, `{"metadata":{"name":"`+name+`"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c"}}]}}}`)
+	}
+	if res, text := s.Do("PATCH", claims+"/taken/status", `{"status":{`+allocation+`}}`, "Content-Type", "application/merge-patch+json", "Authorization", "Bearer root"); res.StatusCode != 200 {
+		t.Fatal(text)
+	}
+
 	who := func(user, uid string) string { return "&{" + user + " " + uid + " [system:authenticated] map[]}" }
 	owner := `"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"kept","uid":"u"%s}]`
 	const merge = "application/merge-patch+json"
@@ -143,6 +155,11 @@ func TestRightsInsideWrites(t *testing.T) {
 		{"sign", "PATCH " + certsPath + "/certificatesigningrequests/c/status", `{"status":{"conditions":[{"type":"Failed","status":"True","reason":"%s"}]}}`, 403, `user not permitted to sign requests with signerName "example.com/one"`},
 		{"sign", "PATCH " + certsPath + "/namespaces/default/podcertificaterequests/pc/status", `{"status":{"conditions":[{"type":"Denied","status":"True","reason":"%s","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`, 422,
 			`spec.signerName: Forbidden: User "bob" is not permitted to "sign" for signer "example.com/one"`},
+		{"bind a claim", "PATCH " + claims + "/free/status", `{"status":{` + allocation + `}}`, 422,
+			`status.allocation: Forbidden: changing status.allocation or status.reservedFor requires resource="resourceclaims/binding", verb="patch" permission: resourceclaims.resource.k8s.io is forbidden: User "bob" cannot patch resource "resourceclaims/binding" in API group "resource.k8s.io" at the cluster scope`},
+		{"speak for a driver", "PATCH " + claims + "/taken/status", `{"status":{"devices":[{"driver":"one.example.com","pool":"p","device":"d","data":{"a":"%s"}}]}}`, 422,
+			`status.devices: Forbidden: changing status.devices requires resource="resourceclaims/driver", verb="[arbitrary-node:patch]" permission: resourceclaims.resource.k8s.io "one.example.com" is forbidden: User "bob" cannot arbitrary-node:patch resource "resourceclaims/driver" in API group "resource.k8s.io" in the namespace "default"`},
+
 		{"attest", "POST " + certsPath + "/clustertrustbundles", `{"metadata":{"name":"example.com:one:%s"},"spec":{"signerName":"example.com/one","trustBundle":` + strconv.Quote(anchor) + `}}`, 403, `user not permitted to attest for signerName "example.com/one"`},
 
 		{"delete, for an owner", "PATCH " + inDefault + "/configmaps/owned", `{"metadata":{` + fmt.Sprintf(owner, "") + `}}`, 403, "cannot set an ownerRef on a resource you can't delete"},
@@ -204,6 +221,15 @@ func TestRightsInsideWrites(t *testing.T) {
 			t.Errorf("%s has left %s", tc.request, text)
 		}
 	}
+
+	// Devices in use are for whom the namespace's label says so.
+	admin := func(name string) string {
+		return `{"metadata":{"name":"` + name + `"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c","adminAccess":true}}]}}}`
+	}
+	s.expect("eve", "POST "+claims, admin("admin"), 422, `ResourceClaim.resource.k8s.io "admin" is invalid: spec.devices.requests[0].adminAccess: Forbidden: `+
+		"admin access to devices requires the `resource.kubernetes.io/admin-access: true` label on the containing namespace")
+	make("POST /api/v1/namespaces", `{"metadata":{"name":"admins","labels":{"resource.kubernetes.io/admin-access":"true"}}}`)
+	s.expect("eve", "POST "+strings.Replace(claims, "default", "admins", 1), admin("admin"), 201, "")
 
 	// A certificate can't make anybody one of system:masters, whoever asks, unless the plug-in is off.
 	masters := signingRequest(t, "system:masters")

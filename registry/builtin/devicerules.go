@@ -206,6 +206,7 @@ func (o Options) validateResourceClaim(ctx context.Context, obj, before registry
 		if i := administered(claim); i >= 0 && administered(old) < 0 {
 			o.administers(ctx, c, claim.Namespace, field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess"))
 		}
+		o.mayWriteClaimStatus(ctx, c, claim, old)
 		c.claimStatus(claim, old, field.NewPath("status"))
 		c.declareClaimStatus(&claim.Status, &old.Status, field.NewPath("status"))
 	}

@@ -58,6 +58,8 @@ type Authorizer interface {
 	authorizer.UnconditionalAuthorizer
 	authorizer.RuleResolver
 	MayGrant(ctx context.Context, obj, old registry.Typed) error
+	// Ask returns nil for what a user may do, and a Status error for what he mayn't.
+	Ask(ctx context.Context, a authorizer.Attributes) error
 }
 
 // DefaultServiceIPs are kube-apiserver's, cut to what one machine needs.
