@@ -486,3 +486,57 @@ func TestKilledImage(t *testing.T) {
 		})
 	}
 }
+
+// TestFirstStartKilled: the entry that adds the first member may come into the database before it's in the WAL. Whoever was killed
+// there begins anew, and only there: with more in the database, or after a start that succeeded, the directory is damaged.
+func TestFirstStartKilled(t *testing.T) {
+	_, killed := images(t, 1)
+	for _, tt := range []struct {
+		name  string
+		index uint64
+		used  bool
+		want  string // of the refusal; "" for a start
+	}{
+		{"the member's entry", 1, false, ""},
+		{"one entry more", 2, false, "the WAL ends at entry 0, but the database has entry 2"},
+		{"after a start that succeeded", 1, true, "the WAL ends at entry 0, but the database has entry 1"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := killed.restore(t, func(im image) {
+				if !tt.used {
+					delete(im, "history.json")
+				}
+				offsets, _ := records(im)
+				const entry, state = 2, 3 // types of records
+				first := slices.IndexFunc(offsets, func(off int) bool { of := im[walPath][off+9]; return of == entry || of == state })
+				im[walPath] = im[walPath][:offsets[first]]
+			})
+			setIndex(t, filepath.Join(dir, dbPath), tt.index)
+			if tt.want == "" {
+				s := open(t, etcd.Options{DataDir: dir})
+				if res, err := s.Client.Get(t.Context(), "/key/", clientv3.WithPrefix(), clientv3.WithCountOnly()); err != nil || res.Count != 0 {
+					t.Errorf("%v keys, %v", res, err)
+				}
+				return
+			}
+			if s, err := etcd.Open(t.Context(), etcd.Options{DataDir: dir}); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, %v", s, err)
+			}
+		})
+	}
+}
+
+// setIndex makes an entry the last one that a database has.
+func setIndex(t *testing.T, path string, index uint64) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte("meta")).Put([]byte("consistent_index"), binary.BigEndian.AppendUint64(nil, index))
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

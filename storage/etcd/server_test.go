@@ -136,12 +136,12 @@ func TestOpenRefuses(t *testing.T) {
 		{"where nobody can write, ephemeral", func(t *testing.T, dir string) etcd.Options {
 			return etcd.Options{DataDir: "/proc/apiserver-lite", Ephemeral: true}
 		}, "can't be made"},
-		{"a marker that can't be written", func(t *testing.T, dir string) etcd.Options {
+		{"a marker that is a directory", func(t *testing.T, dir string) etcd.Options {
 			if err := os.Mkdir(filepath.Join(dir, markerFile), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			return etcd.Options{DataDir: dir}
-		}, "can't be written"},
+		}, "has something else than a file in the place of"},
 		{"foreign", func(t *testing.T, dir string) etcd.Options {
 			write(t, dir+"/notes.txt", "mine")
 			return etcd.Options{DataDir: dir}

@@ -88,9 +88,10 @@ func (d Directory) check(log *slog.Logger) (commit uint64, err error) {
 		return 0, err
 	}
 	switch {
-	case index == 0 && sum.commit == 0 && !d.Used:
+	case sum.commit == 0 && (index == 0 || index == 1 && sum.lastIndex == 0) && !d.Used:
 		// Nothing was committed, so nothing was acknowledged: the first start was killed. etcd would wait
-		// forever for a member that it never added.
+		// forever for a member that it never added. The entry that adds the first member, and no other, may come into the database
+		// before it's in the WAL, because etcd takes it for committed from the beginning.
 		log.Info("the first start in this directory was interrupted; starting anew", "dir", d.Path)
 		return 0, os.RemoveAll(d.Member())
 	case sum.files == 0:
