@@ -234,16 +234,7 @@ func (i *impersonation) allow(ctx context.Context, a authorizer.AttributesRecord
 	if i.rules == nil {
 		return nil
 	}
-	decision, reason, err := i.rules.Authorize(ctx, a)
-	switch {
-	case decision == authorizer.DecisionAllow:
-		return nil
-	case err != nil && reason != "":
-		reason = fmt.Sprintf("%v: %s", err, reason)
-	case err != nil:
-		reason = err.Error()
-	}
-	return Forbidden(a, reason)
+	return ask(ctx, i.rules, a)
 }
 
 // knownGroups returns a user's groups with that of all who have shown who they are, or haven't.

@@ -658,28 +658,34 @@ func (c *check) sliceAddress(kind discoveryv1.AddressType, address string, at *f
 }
 
 func (c *check) hints(h *discoveryv1.EndpointHints, at *field.Path) {
-	if len(h.ForZones) > maxHints {
-		c.add(field.TooMany(at.Child("forZones"), len(h.ForZones), maxHints))
-		return
+	var zones, nodes []string
+	for _, zone := range h.ForZones {
+		zones = append(zones, zone.Name)
 	}
-	for i, zone := range h.ForZones {
-		at := at.Child("forZones").Index(i).Child("name")
-		if slices.Contains(h.ForZones[:i], zone) {
-			c.add(field.Duplicate(at, zone.Name))
+	for _, node := range h.ForNodes {
+		nodes = append(nodes, node.Name)
+	}
+	zone := func(at *field.Path, name string) { c.texts(at, name, validation.IsValidLabelValue(name)) }
+	if c.hinted(zones, at.Child("forZones"), zone) {
+		c.hinted(nodes, at.Child("forNodes"), func(at *field.Path, name string) { c.subdomain(at, name) })
+	}
+}
+
+// hinted checks the names of zones or nodes, and tells whether there are no more than may be.
+func (c *check) hinted(names []string, at *field.Path, name func(at *field.Path, name string)) bool {
+	if len(names) > maxHints {
+		c.add(field.TooMany(at, len(names), maxHints))
+		return false
+	}
+	known := earlier[string]{}
+	for i, text := range names {
+		at := at.Index(i).Child("name")
+		if known.had(text) {
+			c.add(field.Duplicate(at, text))
 		}
-		c.texts(at, zone.Name, validation.IsValidLabelValue(zone.Name))
+		name(at, text)
 	}
-	if len(h.ForNodes) > maxHints {
-		c.add(field.TooMany(at.Child("forNodes"), len(h.ForNodes), maxHints))
-		return
-	}
-	for i, node := range h.ForNodes {
-		at := at.Child("forNodes").Index(i).Child("name")
-		if slices.Contains(h.ForNodes[:i], node) {
-			c.add(field.Duplicate(at, node.Name))
-		}
-		c.subdomain(at, node.Name)
-	}
+	return true
 }
 
 func warnEndpointSlice(s, old *discoveryv1.EndpointSlice) (texts []string) {
