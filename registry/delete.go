@@ -317,25 +317,17 @@ func (d *deletion) check(old *cacher.Object, uid string) error {
 		}
 		return apierrors.NewConflict(about, old.Name(), fmt.Errorf(format, clip.Text(want), have))
 	}
-	if d.Group == "" && d.Kind == "Namespace" { // which kube-apiserver checks in other words
-		want, have, what := "", "", ""
-		switch {
-		case pre.UID != nil && string(*pre.UID) != uid:
-			want, have, what = string(*pre.UID), uid, "UID"
-		case pre.ResourceVersion != nil && *pre.ResourceVersion != old.Revision.String():
-			want, have, what = *pre.ResourceVersion, old.Revision.String(), "ResourceVersion"
-		default:
-			return nil
-		}
-		return refuse("Precondition failed: "+what+" in precondition: %s, "+what+" in object meta: %s", want, have)
+	otherUID := "the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated"
+	otherVersion := "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified"
+	if d.res == d.res.registry.namespaces.res { // of which kube-apiserver has other words
+		otherUID = "Precondition failed: UID in precondition: %s, UID in object meta: %s"
+		otherVersion = "Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s"
 	}
 	if pre.UID != nil && string(*pre.UID) != uid {
-		return refuse("the UID in the precondition (%s) does not match the UID in record (%s). "+
-			"The object might have been deleted and then recreated", string(*pre.UID), uid)
+		return refuse(otherUID, string(*pre.UID), uid)
 	}
 	if v := pre.ResourceVersion; v != nil && *v != old.Revision.String() {
-		return refuse("the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). "+
-			"The object might have been modified", *v, old.Revision.String())
+		return refuse(otherVersion, *v, old.Revision.String())
 	}
 	return nil
 }

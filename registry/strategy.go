@@ -15,6 +15,8 @@ type Strategy struct {
 	// StoredIn is the version in which kube-apiserver stores objects of the kind, if that's another one than here. Clients see a hash
 	// of it.
 	StoredIn string
+	// StoredAt is where kube-apiserver's etcd has objects of the kind, if that isn't called as the resource. A conflict tells it.
+	StoredAt string
 	// UnconditionalUpdate lets a PUT leave resourceVersion out.
 	UnconditionalUpdate bool
 	// CreateOnUpdate lets a PUT make an object that isn't there.

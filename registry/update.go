@@ -71,14 +71,11 @@ func (w *write) createUpdated(ctx context.Context, in *object.Object) (Result, e
 
 // goneConflict refuses a PUT that is about an object that is gone, in the words of kube-apiserver's storage.
 func (w *write) goneConflict(m metav1.ObjectMeta) error {
-	at := w.Plural
-	switch at {
-	case "services":
-		at = "services/specs"
-	case "endpoints":
-		at = "services/endpoints"
+	at := ""
+	if s := w.strategy(); s != nil {
+		at = s.StoredAt
 	}
-	key := path.Join("/registry", at, w.Namespace, m.Name)
+	key := path.Join("/registry", cmp.Or(at, w.Plural), w.Namespace, m.Name)
 	return apierrors.NewConflict(w.resource(), m.Name, fmt.Errorf("StorageError: invalid object, Code: 4, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: %s, UID in object meta: ",
 		clip.Text(key), clip.Text(string(m.UID))))
 }

@@ -222,6 +222,45 @@ func TestRightsInsideWrites(t *testing.T) {
 		}
 	}
 
+	// A driver's account on the node of the devices may have the right for that node alone.
+	role("driver", nil, aRule("resource.k8s.io", "resourceclaims/driver", "associated-node:patch"))
+	const account = "system:serviceaccount:default:driver"
+	for _, name := range []string{"writer", "driver"} {
+		s.expect("root", "POST "+rbacPath+"/clusterrolebindings", `{"metadata":{"name":"account-`+name+`"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"`+name+`"},"subjects":[{"kind":"User","name":"`+account+`"}]}`, 201, "")
+	}
+	status := func(headers []string, body string) int {
+		t.Helper()
+		res, _ := s.Do("PATCH", claims+"/taken/status", body, append(headers, "Content-Type", merge, "Authorization", "Bearer root")...)
+		return res.StatusCode
+	}
+	const there = `"nodeSelector":{"nodeSelectorTerms":[{"matchFields":[{"key":"metadata.name","operator":"In","values":["n1"]}]}]},`
+	const device = `{"driver":"one.example.com","pool":"p","device":"d","data":{"on":%q}}`
+	for _, body := range []string{`{"status":null}`, `{"status":{` + strings.Replace(allocation, `{"devices"`, `{`+there+`"devices"`, 1) + `}}`} {
+		if code := status(nil, body); code != 200 {
+			t.Fatalf("root's %s: %d", body, code)
+		}
+	}
+	for _, tc := range []struct {
+		user, node, devices string
+		code                int
+	}{
+		{account, "", fmt.Sprintf(device, "a"), 422},
+		{account, "n2", fmt.Sprintf(device, "a"), 422},
+		{"ann", "n1", fmt.Sprintf(device, "a"), 403}, // may not write the status at all
+		{account, "n1", fmt.Sprintf(device, "a"), 200},
+		{account, "n2", fmt.Sprintf(device, "a"), 200}, // as it is
+		{account, "n2", ``, 422},                       // removed
+		{account, "n1", ``, 200},
+	} {
+		headers := []string{"Impersonate-User", tc.user}
+		if tc.node != "" {
+			headers = append(headers, "Impersonate-Extra-Authentication.kubernetes.io%2Fnode-Name", tc.node)
+		}
+		if code := status(headers, `{"status":{"devices":[`+tc.devices+`]}}`); code != tc.code {
+			t.Errorf("%s on %q writes the devices [%s]: %d, want %d", tc.user, tc.node, tc.devices, code, tc.code)
+		}
+	}
+
 	// Devices in use are for whom the namespace's label says so.
 	admin := func(name string) string {
 		return `{"metadata":{"name":"` + name + `"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c","adminAccess":true}}]}}}`

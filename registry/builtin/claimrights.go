@@ -45,7 +45,12 @@ func (o Options) mayWriteClaimStatus(ctx context.Context, c *check, claim, old *
 		verbs = slices.Insert(verbs, 0, resourcev1.VerbPrefixAssociatedNode+asks.Verb)
 	}
 	asks.Subresource, asks.Namespace = resourcev1.SubresourceDriver, claim.Namespace
-	for _, driver := range changedDrivers(is, was) {
+	changed := changedDrivers(is, was)
+	if most := 2 * resourcev1.AllocationResultsMaxSize; len(changed) > most { // more than two allocations can have: each is a question
+		c.add(field.TooMany(at.Child("devices"), len(changed), most))
+		return
+	}
+	for _, driver := range changed {
 		asks.Name = driver
 		var refused error
 		for _, verb := range verbs {
