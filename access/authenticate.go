@@ -260,14 +260,14 @@ func authenticated(u user.Info) user.Info {
 }
 
 // Review answers a TokenReview: whose the token is, and for which of the audiences that it asks about, or else the
-// server's.
+// server's. As with kube-apiserver, what else was sent as the answer stays in it.
 func (a *Authenticator) Review(ctx context.Context, r *authenticationv1.TokenReview) {
 	wanted := r.Spec.Audiences
 	if len(wanted) == 0 {
 		wanted = a.accounts.audiences
 	}
 	u, shared, err := a.token(ctx, r.Spec.Token, wanted)
-	r.Status = authenticationv1.TokenReviewStatus{}
+	r.Status.Authenticated = err == nil
 	if err != nil {
 		r.Status.Error = err.Error()
 		if errors.Is(err, errUnknownToken) {
@@ -275,5 +275,5 @@ func (a *Authenticator) Review(ctx context.Context, r *authenticationv1.TokenRev
 		}
 		return
 	}
-	r.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: registry.UserInfo(u), Audiences: shared}
+	r.Status.User, r.Status.Audiences = registry.UserInfo(u), shared
 }

@@ -99,14 +99,17 @@ const (
 
 // List is what a list says besides its items.
 type List struct {
-	Revision  int64
+	Revision  int64 // 0: the list has none
 	Continue  string
 	Remaining int // 0 for unknown
 }
 
 // AppendHead appends what comes before the items of a list, which take size bytes together. AppendListTail must follow them.
 func (l List) AppendHead(dst []byte, t Type, size int) []byte {
-	version := strconv.FormatInt(l.Revision, 10)
+	version := ""
+	if l.Revision > 0 {
+		version = strconv.FormatInt(l.Revision, 10)
+	}
 	meta := append(appendHead(nil, 1, 0), appendText(nil, listVersion, version)...) // the first is an empty selfLink
 	meta = appendText(meta, listContinue, l.Continue)
 	if l.Remaining > 0 {

@@ -76,6 +76,8 @@ func (e *Endpoint) ask(ctx context.Context, r *Request) (Result, error) {
 		if err := placeIn(o, w.Namespace); err != nil {
 			return Result{}, err
 		}
+		withoutSystemMeta(&o.Meta)
+		w.warnings = append(w.warnings, o.DropRepeatedOwners(false)...)
 		if err := w.trackQuestion(o); err != nil {
 			return Result{}, err
 		}

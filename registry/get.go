@@ -41,6 +41,9 @@ func (e *Endpoint) get(ctx context.Context, r *Request) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if e.unstored() {
+		return e.getShown(ctx, r.Name, shown)
+	}
 	params := query{values: r.Query, goType: e.GoType()}
 	rev, given := params.revision()
 	if params.err != nil {

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -57,7 +58,11 @@ func (e *Endpoint) list(ctx context.Context, r *Request) (*List, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, err := e.parseListOptions(r.Query)
+	parameters := r.Query
+	if e.unstored() {
+		parameters = withoutPlace(parameters)
+	}
+	opts, err := e.parseListOptions(parameters)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +77,9 @@ func (e *Endpoint) list(ctx context.Context, r *Request) (*List, error) {
 		return nil, e.fail(namespace, err)
 	}
 	l.start = l.prefix
+	if e.unstored() {
+		return l, l.all()
+	}
 	if err := l.open(ctx, opts); err != nil {
 		return nil, err
 	}
@@ -262,6 +270,10 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 			return err
 		}
 	}
+	if first && l.shown.Item.MetadataOnly { // kube-apiserver gathers those in a list that begins as nothing
+		out.buf = append(bytes.TrimSuffix(out.buf, []byte("[")), "null}\n"...)
+		return out.flush(0)
+	}
 	out.buf = append(out.buf, "]}\n"...)
 	return out.flush(0)
 }
@@ -318,8 +330,10 @@ func (l *List) appendHeader(buf []byte) []byte {
 	shown := l.shown
 	buf = append(append(buf, `{"kind":"`...), shown.ListKind...)
 	buf = append(append(buf, `","apiVersion":"`...), shown.ListVersion...)
-	buf = append(buf, `","metadata":{"resourceVersion":"`...)
-	buf = append(strconv.AppendInt(buf, int64(l.Revision()), 10), '"')
+	buf = append(buf, `","metadata":{`...)
+	if rev := l.Revision(); rev > 0 { // nothing stored has a version
+		buf = append(strconv.AppendInt(append(buf, `"resourceVersion":"`...), int64(rev), 10), '"')
+	}
 	if l.continues != "" {
 		buf = append(append(append(buf, `,"continue":"`...), l.continues...), '"')
 	}

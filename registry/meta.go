@@ -70,15 +70,21 @@ func (w *write) initMeta(o *object.Object) error {
 	case m.ResourceVersion != "":
 		return badRequest("resourceVersion should not be set on objects to be created")
 	}
+	withoutSystemMeta(m)
 	m.UID = types.UID(uuid.NewString())
 	m.CreationTimestamp = now()
-	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
-	//lint:ignore SA1019 it's deprecated, and still sent
-	m.SelfLink = ""
 	if w.typed == nil || !w.typed.NoGeneration { // others keep what the client sent, as there
 		m.Generation = 1
 	}
 	return nil
+}
+
+// withoutSystemMeta takes out of a new object's metadata what nobody but the server says.
+func withoutSystemMeta(m *metav1.ObjectMeta) {
+	m.UID, m.CreationTimestamp = "", metav1.Time{}
+	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
+	//lint:ignore SA1019 it's deprecated, and still sent
+	m.SelfLink = ""
 }
 
 // NeverInPaths tells whether a character is in no segment of a path, however it's escaped, because a proxy on the way could take

@@ -230,9 +230,6 @@ func (e *Endpoint) Make(ctx context.Context, m Made) (storage.Revision, error) {
 // trackMade notes in a new object's managedFields that the server has set what it says and what is there by default.
 func (w *write) trackMade(o *object.Object) error {
 	t := w.typed
-	if t != nil && t.ReadOnly { // nobody could write it
-		return nil
-	}
 	if t != nil && w.res.registry.trackAlways {
 		obj, err := t.fromObject(o)
 		if err == nil {

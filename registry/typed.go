@@ -98,8 +98,9 @@ type Type struct {
 	// Forward, if set, makes a kind of which nothing is stored either: one that is posted goes on to the subresource of the
 	// object that has its name, and that answers. Create is the only verb.
 	Forward *Forward
-	// ReadOnly is for kinds of which only the server makes objects. Get and list are the only verbs.
-	ReadOnly bool
+	// Shown, if set, makes a kind of which nothing is stored: it returns all objects that there are, whole and without a version. Get and
+	// list are the only verbs.
+	Shown func() []Typed
 	// Warning goes with every answer: that the kind is deprecated.
 	Warning string
 
@@ -188,7 +189,7 @@ func (r *Registry) Add(first Type, others ...Type) {
 	}
 	res.turn = newTurn(res, &first)
 	hash := ""
-	if !res.answered && !first.ReadOnly {
+	if !res.answered && first.Shown == nil {
 		stored := first.kind()
 		stored.Version = cmp.Or(first.Strategy.StoredIn, stored.Version)
 		hash = storageVersionHash(stored)
@@ -255,7 +256,7 @@ func (t *Type) endpoint(res *resource) *Endpoint {
 	switch {
 	case t.Answer != nil || t.Forward != nil:
 		e.Verbs = []string{"create"}
-	case t.ReadOnly:
+	case t.Shown != nil:
 		e.Verbs = []string{"get", "list"}
 	case t.undeletable != nil: // not all at once, then
 		e.Verbs = slices.DeleteFunc(slices.Clone(e.Verbs), func(v string) bool { return v == "deletecollection" })

@@ -92,6 +92,19 @@ func TestNodeAuthorizer(t *testing.T) {
 		s.expect("one", tc.request, "", http.StatusForbidden, tc.message)
 	}
 	s.expect("nobody", "GET /api/v1/services", "", http.StatusForbidden, `services is forbidden: User "system:node:" cannot list resource "services" in API group "" at the cluster scope: node: unknown node for user "system:node:"`)
+	// A review asks what the request would: with its field selector. What of that isn't understood is left out, and said.
+	for selector, want := range map[string]string{
+		`{"rawSelector":"spec.nodeName=one"}`:                                                                         `"status":{"allowed":true}`,
+		`{"rawSelector":"spec.nodeName=two"}`:                                                                         `"allowed":false`,
+		`{"requirements":[{"key":"spec.nodeName","operator":"In","values":["one"]}]}`:                                 `"status":{"allowed":true}`,
+		`{"requirements":[{"key":"spec.nodeName","operator":"In","values":["one"]},{"key":"a","operator":"Exists"}]}`: `"status":{"allowed":true,"evaluationError":"spec.resourceAttributes.fieldSelector partially ignored due to parse error"}`,
+		`{"requirements":[{"key":"spec.nodeName","operator":"In","values":["one","two"]}]}`:                           `fieldSelector ignored due to parse error`,
+	} {
+		review := `{"spec":{"resourceAttributes":{"verb":"list","resource":"pods","fieldSelector":` + selector + `}}}`
+		if answer := s.expect("one", "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review, http.StatusCreated, ""); !strings.Contains(answer, want) {
+			t.Errorf("%s: %s, want %s", selector, answer, want)
+		}
+	}
 	// When the pod is gone, so is the right.
 	s.expect("root", "DELETE "+inDefault+"/pods/pod?gracePeriodSeconds=0", "", http.StatusOK, "")
 	s.expect("one", "GET "+inDefault+"/secrets/mounted", "", http.StatusForbidden, "")

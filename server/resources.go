@@ -9,8 +9,10 @@ import (
 	"strings"
 
 	"github.com/go-chi/chi/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
@@ -36,9 +38,6 @@ func (h *handler) serveResource(w *response, r *http.Request) error {
 			return err
 		}
 		t, verb, err = h.find(w, r, at, named)
-	}
-	if t.endpoint != nil && t.endpoint.Warning != "" {
-		w.warn([]string{t.endpoint.Warning})
 	}
 	if err != nil {
 		return err
@@ -107,7 +106,7 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 		return t, "", errUnknownPath()
 	}
 	if !slices.Contains(t.verbs(), verb) {
-		return t, "", t.refuse(w, r.Method, verb)
+		return t, "", t.refuse(w, r, verb)
 	}
 	return t, verb, nil
 }
@@ -195,9 +194,9 @@ func (t target) details() *metav1.StatusDetails {
 	return &metav1.StatusDetails{Group: t.endpoint.Group, Kind: t.endpoint.Plural}
 }
 
-func (t target) refuse(w *response, method, verb string) error {
+func (t target) refuse(w *response, r *http.Request, verb string) error {
 	if t.endpoint.GoType() {
-		return t.refuseGoType(w)
+		return t.refuseGoType(w, r, verb)
 	}
 	what := t.endpoint.Plural
 	if t.endpoint.Group != "" {
@@ -210,7 +209,7 @@ func (t target) refuse(w *response, method, verb string) error {
 	case verb == "create" && t.endpoint.Namespaced && t.Namespace == "":
 		message = "create is not supported on " + what + " across namespaces: post to /namespaces/{namespace}/" + t.endpoint.Plural
 	case verb == "":
-		message = quote(method) + " is not supported here on " + what
+		message = quote(r.Method) + " is not supported here on " + what
 	}
 	err := methodNotAllowed(w, methods(t.verbs()), message)
 	err.ErrStatus.Details = t.details()
@@ -218,14 +217,32 @@ func (t target) refuse(w *response, method, verb string) error {
 }
 
 // refuseGoType is refuse for Go types: Kubernetes has routes for their paths and methods, and a path without any verb isn't there.
-func (t target) refuseGoType(w *response) error {
+func (t target) refuseGoType(w *response, r *http.Request, verb string) error {
 	verbs := t.verbs()
+	if verb == "watch" && slices.Contains(verbs, "list") { // by the list's route
+		t.warn(w, r)
+		return apierrors.NewMethodNotSupported(schema.GroupResource{Group: t.endpoint.Group, Resource: t.endpoint.Plural}, verb)
+	}
 	if len(verbs) == 0 {
 		return registry.AsKubernetes(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	}
 	w.Header().Set("Allow", methods(verbs))
 	return registry.AsKubernetes(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 		"the server does not allow this method on the requested resource")
+}
+
+// warn says of a kind that it's deprecated, once it's certain that kube-apiserver has a route for such a request. It has none for HEAD, and none
+// for patches of other types.
+func (t target) warn(w *response, r *http.Request) {
+	if t.endpoint.Warning == "" || r.Method == http.MethodHead {
+		return
+	}
+	if r.Method == http.MethodPatch {
+		if media, err := contentType(r); err != nil || !slices.Contains(t.endpoint.PatchTypes(), types.PatchType(media)) {
+			return
+		}
+	}
+	w.warn([]string{t.endpoint.Warning})
 }
 
 // request is what a request asks of the target's endpoint, but for its body.
@@ -239,6 +256,7 @@ func (h *handler) list(w *response, r *http.Request, t target) error {
 	if err != nil {
 		return err
 	}
+	t.warn(w, r)
 	asked := t.request(w, r, wanted)
 	var list *registry.List
 	if r.Method == http.MethodDelete {
@@ -268,6 +286,7 @@ func (h *handler) object(w *response, r *http.Request, t target, verb string) er
 	if err != nil { // before anything is written
 		return t.unacceptable(r, err)
 	}
+	t.warn(w, r)
 	var b body
 	switch {
 	case verb == "patch":

@@ -30,6 +30,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	if err != nil {
 		return err
 	}
+	t.warn(w, r)
 	cursor, options, err := t.endpoint.Watch(r.Context(), t.request(w, r, wanted))
 	var about *registry.StreamError
 	if errors.As(err, &about) {

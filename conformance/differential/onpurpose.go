@@ -20,6 +20,7 @@ var onPurpose = compiled([]purpose{
 	{step: ``, path: `^header Etag$`, why: "One object is answered with an `ETag` of its content, for `If-None-Match`."},
 	{step: ``, path: `^code$`, theirs: timesOut, why: "Where kube-apiserver panics and closes the connection, as at a Job of `completionMode: Indexed` without `completions`, the request is answered."},
 	{step: ` mistake text/two YAML documents$`, path: `^body\.message$`, why: "A body of several YAML documents is refused. Of those kube-apiserver takes the first and drops the others."},
+	{step: `reviews\S* mistake metadata/long annotation$`, path: `^body\.(message|details\.causes)`, why: "What a refusal repeats of a request is shortened where all of it has more than 64 KiB."},
 	{step: ` get/HEAD$`, path: `^code$`, theirs: "405", why: "`HEAD` is answered wherever `GET` is, as HTTP wants it, and as kube-apiserver does for custom resources but not for built-in kinds."},
 	{step: ` .*/version/?(#\d+)?$`, path: `^body\.(gitVersion|gitCommit|gitTreeState|buildDate|goVersion|compiler|platform)$`,
 		why: "`/version` names this program's own build beside the version of Kubernetes that it serves."},

@@ -55,7 +55,7 @@ func data(o Options) []registry.Type {
 			Fields:   podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts, Absent: withoutKubelet("log", "exec", "attach", "portforward", "proxy"),
 			Default: set(defaultPod), Prepare: withoutGated(prepare(preparePod)), Validate: validatePod, Warnings: podWarnings, Grace: podGrace},
 		{Names: names("", "v1", "Binding"), New: of[corev1.Binding], Forward: &registry.Forward{APIVersion: "v1", Kind: "Pod", Subresource: "binding"}},
-		{Names: names("", "v1", "ComponentStatus", "cs"), New: of[corev1.ComponentStatus], ClusterScoped: true, ReadOnly: true,
+		{Names: names("", "v1", "ComponentStatus", "cs"), New: of[corev1.ComponentStatus], ClusterScoped: true, Shown: components,
 			Strategy: registry.Strategy{NoGeneration: true},
 			Warning:  "v1 ComponentStatus is deprecated in v1.19+", Columns: componentColumns},
 		{Names: inAll(names("", "v1", "Service", "svc")), New: of[corev1.Service], Status: true,

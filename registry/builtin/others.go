@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -27,7 +26,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // Groups with few kinds.
@@ -79,18 +77,10 @@ func prepareBudget(b, old *policyv1.PodDisruptionBudget, subresource string) {
 	s.MatchExpressions = slices.DeleteFunc(s.MatchExpressions, func(e metav1.LabelSelectorRequirement) bool { return e.Key == oldBudgetLabel })
 }
 
-// makeComponents says of the one component that there is that it's healthy: without its etcd the server ends.
-func makeComponents(ctx context.Context, r *registry.Registry) error {
-	e := r.Catalog().Kind("v1", "ComponentStatus")
-	if e == nil { // the program has a type of its own in its place
-		return nil
-	}
-	healthy := map[string]any{"type": string(corev1.ComponentHealthy), "status": string(corev1.ConditionTrue), "message": "ok"}
-	_, err := e.Make(ctx, registry.Made{Name: "etcd-0", Content: map[string]any{"conditions": []any{healthy}}})
-	if errors.Is(err, storage.ErrExists) {
-		return nil
-	}
-	return err
+// components says of the one component that there is that it's healthy: without its etcd the server ends.
+func components() []registry.Typed {
+	healthy := corev1.ComponentCondition{Type: corev1.ComponentHealthy, Status: corev1.ConditionTrue, Message: "ok"}
+	return []registry.Typed{&corev1.ComponentStatus{ObjectMeta: metav1.ObjectMeta{Name: "etcd-0"}, Conditions: []corev1.ComponentCondition{healthy}}}
 }
 
 func componentColumns() []column {

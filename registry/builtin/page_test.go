@@ -51,7 +51,7 @@ func kindsTable() string {
 		if line.Forward != nil {
 			about = append(about, "goes on to "+line.Forward.Kind+"'s "+line.Forward.Subresource)
 		}
-		if line.ReadOnly {
+		if line.Shown != nil {
 			about = append(about, "read only")
 		}
 		if line.ClusterScoped {

@@ -1,8 +1,11 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -10,6 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -38,7 +44,7 @@ func (o Options) reviewToken(ctx context.Context, r *authenticationv1.TokenRevie
 	if r.Spec.Token == "" {
 		return apierrors.NewBadRequest("token is required for TokenReview in authentication")
 	}
-	r.Status = authenticationv1.TokenReviewStatus{}
+	r.Status.Authenticated = false
 	if o.ReviewToken != nil {
 		o.ReviewToken(ctx, r)
 	}
@@ -77,7 +83,9 @@ func (o Options) decide(ctx context.Context, u user.Info, resource *authorizatio
 	asks := &authorizer.AttributesRecord{User: u}
 	if a := resource; a != nil {
 		asks.ResourceRequest, asks.Verb, asks.Namespace, asks.Name = true, a.Verb, a.Namespace, a.Name
-		asks.APIGroup, asks.APIVersion, asks.Resource, asks.Subresource = a.Group, a.Version, a.Resource, a.Subresource
+		asks.APIGroup, asks.APIVersion, asks.Resource, asks.Subresource = a.Group, cmp.Or(a.Version, "*"), a.Resource, a.Subresource
+		asks.FieldSelectorRequirements, asks.FieldSelectorParsingErr = fieldsOf(a.FieldSelector)
+		asks.LabelSelectorRequirements, asks.LabelSelectorParsingErr = labelsOf(a.LabelSelector)
 	} else {
 		asks.Verb, asks.Path = path.Verb, path.Path
 	}
@@ -85,11 +93,90 @@ func (o Options) decide(ctx context.Context, u user.Info, resource *authorizatio
 	status := authorizationv1.SubjectAccessReviewStatus{
 		Allowed: decision == authorizer.DecisionAllow, Denied: decision == authorizer.DecisionDeny, Reason: reason,
 	}
-	if err != nil {
-		status.EvaluationError = err.Error()
-	}
+	status.EvaluationError = evaluationError(err, asks)
 	return status
 }
+
+// evaluationError says what has gone wrong while a request was judged, and which selectors weren't heeded: without them more is asked for.
+func evaluationError(err error, asks *authorizer.AttributesRecord) string {
+	var texts []string
+	if err != nil {
+		texts = append(texts, err.Error())
+	}
+	for _, selector := range []struct {
+		name string
+		some bool // of it is heeded
+		err  error
+	}{
+		{"fieldSelector", len(asks.FieldSelectorRequirements) > 0, asks.FieldSelectorParsingErr},
+		{"labelSelector", len(asks.LabelSelectorRequirements) > 0, asks.LabelSelectorParsingErr},
+	} {
+		ignored := "ignored"
+		if selector.some {
+			ignored = "partially ignored"
+		}
+		if selector.err != nil {
+			texts = append(texts, fmt.Sprintf("spec.resourceAttributes.%s %s due to parse error", selector.name, ignored))
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// fieldsOf returns what a review's field selector wants, as far as it can be understood.
+func fieldsOf(s *authorizationv1.FieldSelectorAttributes) (wanted fields.Requirements, err error) {
+	switch {
+	case s == nil:
+		return nil, nil
+	case s.RawSelector != "":
+		selector, err := fields.ParseSelector(s.RawSelector)
+		if err != nil {
+			return nil, err
+		}
+		return selector.Requirements(), nil
+	}
+	operators := map[metav1.FieldSelectorOperator]selection.Operator{metav1.FieldSelectorOpIn: selection.Equals, metav1.FieldSelectorOpNotIn: selection.NotEquals}
+	for _, r := range s.Requirements {
+		operator, known := operators[r.Operator]
+		if !known || len(r.Values) != 1 {
+			err = errNotUnderstood
+			continue
+		}
+		wanted = append(wanted, fields.Requirement{Field: r.Key, Operator: operator, Value: r.Values[0]})
+	}
+	return wanted, err
+}
+
+// labelsOf returns what a review's label selector wants, as far as it can be understood.
+func labelsOf(s *authorizationv1.LabelSelectorAttributes) (wanted labels.Requirements, err error) {
+	switch {
+	case s == nil:
+		return nil, nil
+	case s.RawSelector != "":
+		selector, err := labels.Parse(s.RawSelector)
+		if err != nil {
+			return nil, err
+		}
+		wanted, _ = selector.Requirements()
+		return wanted, nil
+	}
+	operators := map[metav1.LabelSelectorOperator]selection.Operator{
+		metav1.LabelSelectorOpIn: selection.In, metav1.LabelSelectorOpNotIn: selection.NotIn,
+		metav1.LabelSelectorOpExists: selection.Exists, metav1.LabelSelectorOpDoesNotExist: selection.DoesNotExist,
+	}
+	for _, r := range s.Requirements {
+		operator, known := operators[r.Operator]
+		one, invalid := labels.NewRequirement(r.Key, operator, r.Values)
+		if !known || invalid != nil {
+			err = errNotUnderstood
+			continue
+		}
+		wanted = append(wanted, *one)
+	}
+	return wanted, err
+}
+
+// errNotUnderstood tells that a part of a selector is left out, which the answer says in words of its own.
+var errNotUnderstood = errors.New("a requirement isn't understood")
 
 // reviewRules answers with a review of its own: of the one that was sent nothing stays.
 func (o Options) reviewRules(ctx context.Context, r *authorizationv1.SelfSubjectRulesReview) error {

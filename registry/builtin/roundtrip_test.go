@@ -327,7 +327,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // stored tells whether clients can make objects of a kind, or ask its questions.
-func stored(line registry.Type) bool { return line.Forward == nil && !line.ReadOnly }
+func stored(line registry.Type) bool { return line.Forward == nil && line.Shown == nil }
 
 // servers tells whether the server itself writes the status of a kind at any time, as aggregator does.
 func servers(line registry.Type) bool { return line.Kind == "APIService" }

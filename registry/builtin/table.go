@@ -86,7 +86,6 @@ func Register(r *registry.Registry, o Options) {
 		if !o.NoService {
 			r.AtStart(func(ctx context.Context) error { return o.makeOwnService(ctx, r) })
 		}
-		r.AtStart(func(ctx context.Context) error { return makeComponents(ctx, r) })
 		add(r, core(o))
 		add(r, data(o))
 	default:
