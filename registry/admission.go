@@ -300,6 +300,7 @@ func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, hooks []Admissi
 	if err != nil {
 		return fmt.Errorf("admission left an object that can't be decoded: %w", err)
 	}
+	next.Empty = p.obj.Empty
 	*p.obj = *next
 	return e.shape(p.obj)
 }

@@ -347,6 +347,7 @@ func (w *write) readTyped(body []byte) (*object.Object, error) {
 		return nil, err
 	}
 	sent, _ := doc.Tree.(map[string]any)
+	o.Empty = object.EmptyIn(sent, o.Content)
 	if list, ok := object.Map(sent["metadata"])["managedFields"].([]any); ok && len(list) == 0 {
 		o.Managed = list // which says something (see track), and which the type leaves out
 	}

@@ -437,8 +437,11 @@ func (t *typed) fromObject(o *object.Object) (Typed, error) {
 		return obj, nil
 	}
 	obj, content := t.New(), o.Content
-	if !t.holding().copies {
+	if len(o.Empty) > 0 || !t.holding().copies {
 		content = object.DeepCopy(content)
+	}
+	for _, e := range o.Empty {
+		e.Restore(content)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
 		return nil, badRequest("the object can't be decoded: %s", clip.Text(err.Error()))
@@ -556,6 +559,7 @@ func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource
 		}
 	}
 	sent := o.Value != nil
+	o.Empty = nil // they aren't stored
 	if err = toStored(obj, o); err != nil && sent {
 		err = badBody(object.Undecodable(err))
 	}

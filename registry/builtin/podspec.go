@@ -1,8 +1,10 @@
 package builtin
 
 import (
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -105,18 +107,37 @@ func defaultContainer(c *corev1.Container) {
 	}
 }
 
-// maxRepository is how long the name of a repository of images may be, in bytes.
+// maxRepository is how long the name of a repository of images may be, in bytes, without the domain.
 const maxRepository = 255
 
-// pullPolicyOf is Always for the tag latest, which an image without a tag or digest has. Where there's no image, it's the
-// other one.
+// imageNames match the domain of an image's name, and what follows it: the repository, perhaps a tag and perhaps a digest, which are
+// captured. They're compiled when the first pod comes.
+var imageNames = sync.OnceValue(func() (names struct{ domain, rest *regexp.Regexp }) {
+	const (
+		label  = `[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?`
+		part   = `[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*`
+		digest = `sha256:[a-f0-9]{64}|sha384:[a-f0-9]{96}|sha512:[a-f0-9]{128}`
+	)
+	names.domain = regexp.MustCompile(`^(?:` + label + `(?:\.` + label + `)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?$`)
+	names.rest = regexp.MustCompile(`^(` + part + `(?:/` + part + `)*)(?::(\w[\w.-]{0,127}))?(?:@(` + digest + `))?$`)
+	return names
+})
+
+// imageID matches what is the id of an image and not its name.
+var imageID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-f0-9]{64}$`) })
+
+// pullPolicyOf is Always for the tag latest, which an image without a tag or digest has. Where there's no image, or no name of one, it's
+// the other one.
 func pullPolicyOf(image string) corev1.PullPolicy {
-	name, _, digested := strings.Cut(image[strings.LastIndex(image, "/")+1:], "@")
-	_, tag, tagged := strings.Cut(name, ":")
-	if repository, _, _ := strings.Cut(image, "@"); len(repository) > maxRepository { // which nothing can be pulled from
-		return corev1.PullIfNotPresent
+	domain, rest, found := strings.Cut(image, "/")
+	if !found || !strings.ContainsAny(domain, ".:") && domain != "localhost" && domain == strings.ToLower(domain) {
+		domain, rest = "localhost", image // it's a part of the repository's name
 	}
-	if tag == "latest" || name != "" && !tagged && !digested {
+	parts := imageNames().rest.FindStringSubmatch(rest)
+	if parts == nil || len(parts[1]) > maxRepository || imageID().MatchString(image) || !imageNames().domain.MatchString(domain) {
+		return corev1.PullIfNotPresent // from there nothing can be pulled
+	}
+	if tag, digest := parts[2], parts[3]; tag == "latest" || tag == "" && digest == "" {
 		return corev1.PullAlways
 	}
 	return corev1.PullIfNotPresent

@@ -21,12 +21,14 @@ type Object struct {
 	// Value, if set, is a value of the object's Go type that has what belongs into Content, which is nil then.
 	// Only a new object that came as protobuf has one, until the rules of its type have made it their own.
 	Value runtime.Object
+	// Empty are lists and maps that were sent empty, which Content doesn't have: a refusal tells them from those that weren't sent.
+	Empty []Empty
 }
 
 // Clone returns a copy whose top-level fields can be replaced. What they hold is shared, and later stages don't change it. They
 // do change a Value, so that is copied.
 func (o *Object) Clone() *Object {
-	c := &Object{Meta: *o.Meta.DeepCopy(), Managed: o.Managed, Content: maps.Clone(o.Content)}
+	c := &Object{Meta: *o.Meta.DeepCopy(), Managed: o.Managed, Content: maps.Clone(o.Content), Empty: o.Empty}
 	if o.Value != nil {
 		c.Value = o.Value.DeepCopyObject()
 	}
