@@ -145,11 +145,12 @@ func (a *Action) Get(ctx context.Context) (Typed, error) {
 	return a.write.typed.fromObject(o)
 }
 
-// Change changes the action's object. Its managedFields stay as they are: what an action sets is nobody's. change is called again if somebody else writes the object first. An error of its own
-// ends the write and is returned as it is. Other errors are those of Get and of the write.
-func (a *Action) Change(ctx context.Context, change func(obj Typed) error) error {
+// Change changes the action's object, and returns the version that it has then. Its managedFields stay as they are: what an action sets is
+// nobody's. change is called again if somebody else writes the object first. An error of its own ends the write and is returned as it is.
+// Other errors are those of Get and of the write.
+func (a *Action) Change(ctx context.Context, change func(obj Typed) error) (resourceVersion string, err error) {
 	w := *a.write
-	_, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
+	stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
 		prev, err := w.load(ctx, old)
 		if err != nil {
 			return outcome{}, err
@@ -170,7 +171,10 @@ func (a *Action) Change(ctx context.Context, change func(obj Typed) error) error
 		raw, err := w.encode(ctx, next)
 		return outcome{value: raw}, err
 	})
-	return err
+	if err != nil {
+		return "", err
+	}
+	return stored.Revision.String(), nil
 }
 
 // Delete deletes the action's object, with a client's options. Admission was asked about the action, and isn't asked about

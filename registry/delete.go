@@ -70,6 +70,7 @@ type deletion struct {
 	opts *metav1.DeleteOptions
 	uid  string                           // of the object
 	gone bool                             // the object is removed, and not only marked
+	ends bool                             // it's marked, and removed by a second write
 	only func(m *metav1.ObjectMeta) error // see Removal.If; may be nil
 }
 
@@ -95,12 +96,46 @@ func (d *deletion) deleteAndAnswer(ctx context.Context) (Result, error) {
 
 // delete deletes on behalf of a client.
 func (d *deletion) delete(ctx context.Context) (*cacher.Object, error) {
-	return d.update(ctx, func(old *cacher.Object) (outcome, error) { return d.decide(ctx, old) })
+	decide := func(old *cacher.Object) (outcome, error) { return d.decide(ctx, old) }
+	stored, err := d.update(ctx, decide)
+	if err != nil || !d.ends || d.dryRun {
+		return stored, err
+	}
+	d.goOn(stored.Revision)
+	last, err := d.update(ctx, decide)
+	switch {
+	case apierrors.IsNotFound(err): // somebody else has seen the mark, and removed it
+		d.gone = true
+		return stored, nil
+	case err != nil:
+		return nil, err
+	}
+	return last, nil
+}
+
+// goOn prepares the second write of a deletion whose first has marked the object, at a revision. Another object of the name isn't
+// found.
+func (d *deletion) goOn(marked storage.Revision) {
+	d.asked = false // they have judged it
+	uid := d.uid
+	d.only = func(m *metav1.ObjectMeta) error {
+		if string(m.UID) != uid {
+			return storage.ErrNotFound
+		}
+		return nil
+	}
+	var pre *metav1.Preconditions
+	if d.opts.Preconditions != nil && d.opts.Preconditions.ResourceVersion != nil {
+		version := marked.String()
+		pre = &metav1.Preconditions{ResourceVersion: &version}
+	}
+	d.opts = d.opts.DeepCopy()
+	d.opts.Preconditions = pre
 }
 
 // decide says what the deletion does to an object. It's called again after a conflict.
 func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, error) {
-	d.uid, d.gone = "", false
+	d.uid, d.gone, d.ends = "", false, false
 	prev, err := object.DecodeStored(old.Raw())
 	if old.Err != nil || err != nil {
 		if d.only != nil {
@@ -126,8 +161,13 @@ func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, err
 	if err != nil {
 		return outcome{}, err
 	}
-	if d.gone, err = d.unheld(next); err != nil || d.gone {
-		return outcome{remove: true}, err
+	if d.gone, err = d.unheld(next); err != nil {
+		return outcome{}, err
+	}
+	// An object that is given time to end is marked even if it has none, so that who watches it learns when it was to end.
+	d.ends = d.gone && next != prev && d.typed != nil && d.typed.Grace != nil
+	if d.gone && !d.ends {
+		return outcome{remove: true}, nil
 	}
 	if next == prev {
 		return outcome{value: old.Raw()}, nil

@@ -181,14 +181,25 @@ func (e *Endpoint) Remove(ctx context.Context, r Removal) (rev storage.Revision,
 	if r.Propagation != "" {
 		opts.PropagationPolicy = &r.Propagation
 	}
-	rev, err = e.ownWrite(ctx, r.Namespace, r.Name, func(w *write) func(*cacher.Object) (outcome, error) {
-		d := &deletion{write: w, opts: opts, only: r.If}
-		return func(old *cacher.Object) (outcome, error) {
-			c, err := d.decide(ctx, old)
-			gone = d.gone
-			return c, err
+	d := &deletion{opts: opts, only: r.If}
+	remove := func(w *write) func(*cacher.Object) (outcome, error) {
+		d.write = w
+		return func(old *cacher.Object) (outcome, error) { return d.decide(ctx, old) }
+	}
+	rev, err = e.ownWrite(ctx, r.Namespace, r.Name, remove)
+	if err == nil && d.ends {
+		d.goOn(rev)
+		last, lastErr := e.ownWrite(ctx, r.Namespace, r.Name, remove)
+		switch {
+		case lastErr == nil:
+			rev = last
+		case errors.Is(lastErr, storage.ErrNotFound): // somebody else has seen the mark, and removed it
+			d.gone = true
+		default:
+			err = lastErr
 		}
-	})
+	}
+	gone = d.gone
 	if apierrors.IsConflict(err) {
 		err = fmt.Errorf("%w: %w", storage.ErrConflict, err)
 	}

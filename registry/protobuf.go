@@ -94,13 +94,13 @@ func (e *Endpoint) Encodes(subresource string, k form.Kind) bool {
 	return k == form.MetadataOnly || e.messages != nil
 }
 
-// Tabular tells whether the answers about a target can be a Table. Of questions that are answered, and of what subresources other
-// than scale have for bodies, there is none, nor of some kinds' status.
+// Tabular tells whether the answers about a target can be a Table. Of questions that are answered, and of subresources other
+// than scale and status, there is none, nor of some kinds' status.
 func (e *Endpoint) Tabular(subresource string) bool {
 	if t := e.typed; t != nil && (t.Answer != nil || subresource == "status" && t.NoStatusTable) {
 		return false
 	}
-	return subresource == scale || e.bodyKind(subresource).Empty()
+	return e.part(subresource) == nil && (subresource == scale || e.bodyKind(subresource).Empty())
 }
 
 // bodyKind returns the kind of a subresource's bodies, empty for that of the object itself.

@@ -130,6 +130,9 @@ type Subresource struct {
 	// Select puts the part that the path is about from what a client sent into next, which holds what is stored. Both are
 	// objects without metadata. It must not change in.
 	Select func(next, in map[string]any)
+	// Whole, if set, tells that what a client sent is to take the place of all that is stored, metadata too, because it isn't about the
+	// part alone. The type's rules are to refuse that. It changes neither.
+	Whole func(stored, in map[string]any) bool
 	// Metadata is true if what a client sent decides metadata, too.
 	Metadata bool
 	// Reset names the fields at the top of an object that writes of the part don't change.

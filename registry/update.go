@@ -218,6 +218,9 @@ func (w *write) selectPart(in, prev *object.Object) *object.Object {
 		}
 	default:
 		if s := w.part(w.Subresource); s != nil {
+			if s.Whole != nil && s.Whole(prev.Content, in.Content) {
+				return in.Clone()
+			}
 			next = prev.Clone()
 			s.Select(next.Content, in.Content)
 			if s.Metadata {

@@ -35,7 +35,7 @@ func bind(ctx context.Context, a *registry.Action) (any, error) {
 	conflict := func(why string) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, a.Name, errors.New(why))
 	}
-	err := a.Change(ctx, func(obj registry.Typed) error {
+	_, err := a.Change(ctx, func(obj registry.Typed) error {
 		p := obj.(*corev1.Pod)
 		switch {
 		case p.DeletionTimestamp != nil:
@@ -61,7 +61,7 @@ func bind(ctx context.Context, a *registry.Action) (any, error) {
 			p.Labels = map[string]string{}
 		}
 		maps.Copy(p.Labels, b.Labels)
-		schedule(&p.Status)
+		setPodCondition(&p.Status, corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue})
 		return nil
 	})
 	return registry.Done(), err
@@ -81,18 +81,6 @@ func validatePodBinding(b *corev1.Binding) (errs field.ErrorList) {
 		errs = append(errs, problems(at.Child("name"), b.Target.Name, validation.NameIsDNSSubdomain(b.Target.Name, false))...)
 	}
 	return errs
-}
-
-// schedule says in a pod's status that it has a node.
-func schedule(s *corev1.PodStatus) {
-	scheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}
-	for i := range s.Conditions {
-		if s.Conditions[i].Type == corev1.PodScheduled {
-			s.Conditions[i] = scheduled
-			return
-		}
-	}
-	s.Conditions = append(s.Conditions, scheduled)
 }
 
 // evict deletes a pod unless the budget that it counts in allows no more disruptions.
@@ -122,7 +110,7 @@ func evict(ctx context.Context, a *registry.Action) (any, error) {
 		}
 		mayRun := pod.Status.Phase == corev1.PodPending && pod.DeletionTimestamp == nil
 		if spared == nil && !mayRun || options.Preconditions != nil && options.Preconditions.ResourceVersion != nil {
-			return registry.Done(), a.Delete(ctx, options)
+			return registry.Done(), disruptAndDelete(ctx, a, options)
 		}
 		// No budget was asked for a pod as it was. If it has changed since, it may count.
 		asJudged := options.DeepCopy()
@@ -130,7 +118,7 @@ func evict(ctx context.Context, a *registry.Action) (any, error) {
 			asJudged.Preconditions = &metav1.Preconditions{}
 		}
 		asJudged.Preconditions.ResourceVersion = &pod.ResourceVersion
-		err = a.Delete(ctx, asJudged)
+		err = disruptAndDelete(ctx, a, asJudged)
 		switch {
 		case err == nil || !apierrors.IsConflict(err) || options.Preconditions != nil && options.Preconditions.UID != nil && *options.Preconditions.UID != pod.UID:
 			return registry.Done(), err
@@ -138,6 +126,61 @@ func evict(ctx context.Context, a *registry.Action) (any, error) {
 			return nil, notYet(spared)
 		}
 	}
+}
+
+// disruptAndDelete says in a pod's status why it goes, and deletes it.
+func disruptAndDelete(ctx context.Context, a *registry.Action, options *metav1.DeleteOptions) error {
+	if len(options.DryRun) > 0 {
+		return a.Delete(ctx, options)
+	}
+	options = options.DeepCopy()
+	version, err := a.Change(ctx, func(obj registry.Typed) error {
+		p := obj.(*corev1.Pod)
+		if err := meets(p, options.Preconditions); err != nil {
+			return err
+		}
+		setPodCondition(&p.Status, corev1.PodCondition{
+			Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: "EvictionByEvictionAPI", Message: "Eviction API: evicting",
+		})
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if pre := options.Preconditions; pre != nil && pre.ResourceVersion != nil {
+		pre.ResourceVersion = &version
+	}
+	return a.Delete(ctx, options)
+}
+
+// meets refuses a deletion whose preconditions a pod doesn't meet.
+func meets(p *corev1.Pod, pre *metav1.Preconditions) error {
+	if pre == nil {
+		return nil
+	}
+	about := schema.GroupResource{Resource: "Pod"}
+	if uid := pre.UID; uid != nil && *uid != "" && *uid != p.UID {
+		return apierrors.NewConflict(about, p.Name, fmt.Errorf("the UID in the precondition (%.64s) does not match the UID in record (%s). The object might have been deleted and then recreated", *uid, p.UID))
+	}
+	if v := pre.ResourceVersion; v != nil && *v != "" && *v != p.ResourceVersion {
+		return apierrors.NewConflict(about, p.Name, fmt.Errorf("the ResourceVersion in the precondition (%.64s) does not match the ResourceVersion in record (%s). The object might have been modified", *v, p.ResourceVersion))
+	}
+	return nil
+}
+
+// setPodCondition makes a condition of a pod what's given. Its time changes with its status.
+func setPodCondition(s *corev1.PodStatus, c corev1.PodCondition) {
+	c.LastTransitionTime = metav1.Now()
+	for i := range s.Conditions {
+		if was := &s.Conditions[i]; was.Type == c.Type {
+			if was.Status == c.Status {
+				c.LastTransitionTime = was.LastTransitionTime
+			}
+			*was = c
+			return
+		}
+	}
+	s.Conditions = append(s.Conditions, c)
 }
 
 // counts tells whether a pod counts as available: one that has ended, waits or goes already doesn't.

@@ -18,7 +18,7 @@ var plainFinalizers = []string{
 
 // metaAsNew are the kinds of which an update is checked as a new object, too.
 var metaAsNew = []string{
-	"ConfigMap", "Secret", "ServiceAccount", "Endpoints", "LimitRange", "Node", "PersistentVolume", "PersistentVolumeClaim",
+	"Pod", "ConfigMap", "Secret", "ServiceAccount", "Endpoints", "LimitRange", "Node", "PersistentVolume", "PersistentVolumeClaim",
 	"ControllerRevision", "EndpointSlice", "FlowSchema", "PriorityLevelConfiguration", "Ingress", "IngressClass", "IPAddress",
 	"ResourceClaim", "ResourceClaimTemplate", "StorageClass", "VolumeAttachment", "CSINode", "VolumeAttributesClass", "ClusterTrustBundle",
 	"StorageVersionMigration", "APIService",

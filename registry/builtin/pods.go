@@ -130,7 +130,7 @@ var podParts = []registry.Subresource{
 	{Name: "ephemeralcontainers", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
 		Select: func(next, in map[string]any) { carry(next, in, "spec", "ephemeralContainers") }},
 	{Name: "resize", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
-		Select: carryResources},
+		Select: carryResources, Whole: changesContainers},
 	{Name: "binding", Verbs: []string{"create"}, Kind: corev1.SchemeGroupVersion.WithKind("Binding"), New: func() any { return &corev1.Binding{} }, Act: bind},
 	{Name: "eviction", Verbs: []string{"create"}, Kind: policyv1.SchemeGroupVersion.WithKind("Eviction"), New: func() any { return &policyv1.Eviction{} }, Act: evict},
 }
@@ -158,29 +158,42 @@ func carry(next, in map[string]any, part, name string) {
 	next[part] = changed
 }
 
-// carryResources takes over the resources of the containers that a pod has, by their names.
+// podContainers are the lists of a pod's containers of which resources may change.
+var podContainers = []string{"spec.containers", "spec.initContainers"}
+
+// changesContainers tells whether there are more or fewer containers in a pod than in another.
+func changesContainers(pod, in map[string]any) bool {
+	return slices.ContainsFunc(podContainers, func(list string) bool { return len(asList(at(pod, list))) != len(asList(at(in, list))) })
+}
+
+// carryResources takes over the resources of a pod, and those of its containers. Of containers whose names or order differ, it takes over
+// all, which the rules refuse.
 func carryResources(next, in map[string]any) {
 	spec := maps.Clone(asMap(next["spec"]))
-	for _, group := range []string{"containers", "initContainers"} {
-		wanted := map[any]map[string]any{}
-		for _, c := range asList(at(in, "spec."+group)) {
-			wanted[at(c, "name")] = asMap(c)
+	if r := at(in, "spec.resources"); r != nil {
+		spec["resources"] = r
+	}
+	for _, path := range podContainers {
+		were, are := asList(at(next, path)), asList(at(in, path))
+		name := strings.TrimPrefix(path, "spec.")
+		if len(are) == 0 {
+			continue
 		}
-		var changed []any
-		for _, c := range asList(spec[group]) {
+		changed := make([]any, len(were))
+		for i, c := range were {
 			c := maps.Clone(asMap(c))
-			if w, ok := wanted[c["name"]]; ok {
-				for _, name := range []string{"resources", "resizePolicy"} {
-					if v, ok := w[name]; ok {
-						c[name] = v
-					}
+			if at(are[i], "name") != c["name"] {
+				changed = are
+				break
+			}
+			for _, member := range []string{"resources", "resizePolicy"} {
+				if delete(c, member); at(are[i], member) != nil {
+					c[member] = at(are[i], member)
 				}
 			}
-			changed = append(changed, c)
+			changed[i] = c
 		}
-		if changed != nil {
-			spec[group] = changed
-		}
+		spec[name] = changed
 	}
 	next["spec"] = spec
 }

@@ -67,10 +67,14 @@ var volumeKinds = []volumeKind{
 		c.required(at.Child("gitRepo", "repository"), v.GitRepo.Repository)
 		c.localPath(at.Child("gitRepo", "directory"), v.GitRepo.Directory)
 	}},
-	{"gcePersistentDisk", func(s *corev1.VolumeSource) bool { return s.GCEPersistentDisk != nil },
-		missing("persistentDisk", []string{"pdName"}, func(s *corev1.VolumeSource) []string { return []string{s.GCEPersistentDisk.PDName} })},
-	{"awsElasticBlockStore", func(s *corev1.VolumeSource) bool { return s.AWSElasticBlockStore != nil },
-		missing("awsElasticBlockStore", []string{"volumeID"}, func(s *corev1.VolumeSource) []string { return []string{s.AWSElasticBlockStore.VolumeID} })},
+	{"gcePersistentDisk", func(s *corev1.VolumeSource) bool { return s.GCEPersistentDisk != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		c.required(at.Child("persistentDisk", "pdName"), v.GCEPersistentDisk.PDName)
+		c.partition(at.Child("persistentDisk", "partition"), v.GCEPersistentDisk.Partition)
+	}},
+	{"awsElasticBlockStore", func(s *corev1.VolumeSource) bool { return s.AWSElasticBlockStore != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		c.required(at.Child("awsElasticBlockStore", "volumeID"), v.AWSElasticBlockStore.VolumeID)
+		c.partition(at.Child("awsElasticBlockStore", "partition"), v.AWSElasticBlockStore.Partition)
+	}},
 	{"secret", func(s *corev1.VolumeSource) bool { return s.Secret != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
 		at = at.Child("secret")
 		c.required(at.Child("secretName"), v.Secret.SecretName)
@@ -86,15 +90,14 @@ var volumeKinds = []volumeKind{
 		}
 	}},
 	{"iscsi", func(s *corev1.VolumeSource) bool { return s.ISCSI != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
-		c.required(at.Child("iscsi", "targetPortal"), v.ISCSI.TargetPortal)
-		c.required(at.Child("iscsi", "iqn"), v.ISCSI.IQN)
+		c.iscsi(v.ISCSI, at.Child("iscsi"))
 		if v.ISCSI.InitiatorName != nil && len(v.Name+":"+v.ISCSI.TargetPortal) > maxISCSIName {
 			c.add(field.Invalid(at.Child("name"), v.Name, "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if iscsi.initiatorName is specified."))
 		}
 	}},
 	{"glusterfs", func(s *corev1.VolumeSource) bool { return s.Glusterfs != nil },
 		missing("glusterfs", []string{"endpoints", "path"}, func(s *corev1.VolumeSource) []string { return []string{s.Glusterfs.EndpointsName, s.Glusterfs.Path} })},
-	{"flocker", func(s *corev1.VolumeSource) bool { return s.Flocker != nil }, nil},
+	{"flocker", func(s *corev1.VolumeSource) bool { return s.Flocker != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) { c.flocker(v.Flocker, at.Child("flocker")) }},
 	{"persistentVolumeClaim", func(s *corev1.VolumeSource) bool { return s.PersistentVolumeClaim != nil },
 		missing("persistentVolumeClaim", []string{"claimName"}, func(s *corev1.VolumeSource) []string { return []string{s.PersistentVolumeClaim.ClaimName} })},
 	{"rbd", func(s *corev1.VolumeSource) bool { return s.RBD != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
@@ -103,15 +106,18 @@ var volumeKinds = []volumeKind{
 		}
 		c.required(at.Child("rbd", "image"), v.RBD.RBDImage)
 	}},
-	{"cinder", func(s *corev1.VolumeSource) bool { return s.Cinder != nil },
-		missing("cinder", []string{"volumeID"}, func(s *corev1.VolumeSource) []string { return []string{s.Cinder.VolumeID} })},
+	{"cinder", func(s *corev1.VolumeSource) bool { return s.Cinder != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		c.required(at.Child("cinder", "volumeID"), v.Cinder.VolumeID)
+		if r := v.Cinder.SecretRef; r != nil {
+			c.required(at.Child("cinder", "secretRef", "name"), r.Name)
+		}
+	}},
 	{"cephFS", func(s *corev1.VolumeSource) bool { return s.CephFS != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
 		if len(v.CephFS.Monitors) == 0 {
 			c.add(field.Required(at.Child("cephfs", "monitors"), ""))
 		}
 	}},
-	{"quobyte", func(s *corev1.VolumeSource) bool { return s.Quobyte != nil },
-		missing("quobyte", []string{"registry", "volume"}, func(s *corev1.VolumeSource) []string { return []string{s.Quobyte.Registry, s.Quobyte.Volume} })},
+	{"quobyte", func(s *corev1.VolumeSource) bool { return s.Quobyte != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) { c.quobyte(v.Quobyte, at.Child("quobyte")) }},
 	{"downwarAPI", func(s *corev1.VolumeSource) bool { return s.DownwardAPI != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) { // the name is Kubernetes'
 		at = at.Child("downwardAPI")
 		c.fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
@@ -119,9 +125,11 @@ var volumeKinds = []volumeKind{
 			c.downwardFile(&v.DownwardAPI.Items[i], at)
 		}
 	}},
-	{"fc", func(s *corev1.VolumeSource) bool { return s.FC != nil }, nil},
-	{"flexVolume", func(s *corev1.VolumeSource) bool { return s.FlexVolume != nil },
-		missing("flexVolume", []string{"driver"}, func(s *corev1.VolumeSource) []string { return []string{s.FlexVolume.Driver} })},
+	{"fc", func(s *corev1.VolumeSource) bool { return s.FC != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) { c.fibreChannel(v.FC, at.Child("fc")) }},
+	{"flexVolume", func(s *corev1.VolumeSource) bool { return s.FlexVolume != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		c.required(at.Child("flexVolume", "driver"), v.FlexVolume.Driver)
+		c.flexOptions(v.FlexVolume.Options, at.Child("flexVolume"))
+	}},
 	{"configMap", func(s *corev1.VolumeSource) bool { return s.ConfigMap != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
 		at = at.Child("configMap")
 		c.required(at.Child("name"), v.ConfigMap.Name)
@@ -136,9 +144,19 @@ var volumeKinds = []volumeKind{
 		missing("photonPersistentDisk", []string{"pdID"}, func(s *corev1.VolumeSource) []string { return []string{s.PhotonPersistentDisk.PdID} })},
 	{"portworxVolume", func(s *corev1.VolumeSource) bool { return s.PortworxVolume != nil },
 		missing("portworxVolume", []string{"volumeID"}, func(s *corev1.VolumeSource) []string { return []string{s.PortworxVolume.VolumeID} })},
-	{"azureDisk", func(s *corev1.VolumeSource) bool { return s.AzureDisk != nil },
-		missing("azureDisk", []string{"diskName", "diskURI"}, func(s *corev1.VolumeSource) []string { return []string{s.AzureDisk.DiskName, s.AzureDisk.DataDiskURI} })},
-	{"storageos", func(s *corev1.VolumeSource) bool { return s.StorageOS != nil }, nil},
+	{"azureDisk", func(s *corev1.VolumeSource) bool { return s.AzureDisk != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) { c.azureDisk(v.AzureDisk, at.Child("azureDisk")) }},
+	{"storageos", func(s *corev1.VolumeSource) bool { return s.StorageOS != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
+		at = at.Child("storageos")
+		if c.required(at.Child("volumeName"), v.StorageOS.VolumeName) {
+			c.label(at.Child("volumeName"), v.StorageOS.VolumeName)
+		}
+		if v.StorageOS.VolumeNamespace != "" {
+			c.label(at.Child("volumeNamespace"), v.StorageOS.VolumeNamespace)
+		}
+		if r := v.StorageOS.SecretRef; r != nil {
+			c.required(at.Child("secretRef", "name"), r.Name)
+		}
+	}},
 	{"projected", func(s *corev1.VolumeSource) bool { return s.Projected != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) { c.projected(v.Projected, at.Child("projected")) }},
 	{"scaleIO", func(s *corev1.VolumeSource) bool { return s.ScaleIO != nil },
 		missing("scaleIO", []string{"gateway", "system", "volumeName"}, func(s *corev1.VolumeSource) []string {
@@ -172,6 +190,30 @@ var volumeKinds = []volumeKind{
 		c.required(at.Child("reference"), v.Image.Reference)
 		c.add(oneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	}},
+}
+
+// iscsi checks a target, and who asks for it. A name that isn't of one of the forms is told which there are.
+func (c *podCheck) iscsi(v *corev1.ISCSIVolumeSource, at *field.Path) {
+	named := func(at *field.Path, name string) {
+		if iscsiNames[name[:min(len(name), 3)]] == nil {
+			c.add(field.Invalid(at, name, "must be valid format starting with iqn, eui, or naa"))
+			return
+		}
+		c.iscsiName(at, name)
+	}
+	c.required(at.Child("targetPortal"), v.TargetPortal)
+	if c.required(at.Child("iqn"), v.IQN) {
+		named(at.Child("iqn"), v.IQN)
+	}
+	if v.Lun < 0 || v.Lun > maxLun {
+		c.add(field.Invalid(at.Child("lun"), v.Lun, validation.InclusiveRangeError(0, maxLun)))
+	}
+	if (v.DiscoveryCHAPAuth || v.SessionCHAPAuth) && v.SecretRef == nil {
+		c.add(field.Required(at.Child("secretRef"), ""))
+	}
+	if v.InitiatorName != nil {
+		named(at.Child("initiatorname"), *v.InitiatorName)
+	}
 }
 
 // checkVolumes checks all volumes, and keeps those that can be mounted.

@@ -90,17 +90,7 @@ var volumeSources = []volumeSource{
 			}
 		}),
 	source("flocker", "flocker", func(s *corev1.PersistentVolumeSource) *corev1.FlockerVolumeSource { return s.Flocker },
-		func(c *check, v *corev1.FlockerVolumeSource, _ string, at *field.Path) {
-			switch name, uuid := v.DatasetName != "", v.DatasetUUID != ""; {
-			case !name && !uuid:
-				c.add(field.Required(at, "one of datasetName and datasetUUID is required"))
-			case name && uuid:
-				c.add(field.Invalid(at, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
-			}
-			if strings.Contains(v.DatasetName, "/") {
-				c.add(field.Invalid(at.Child("datasetName"), v.DatasetName, "must not contain '/'"))
-			}
-		}),
+		func(c *check, v *corev1.FlockerVolumeSource, _ string, at *field.Path) { c.flocker(v, at) }),
 	source("nfs", "nfs", func(s *corev1.PersistentVolumeSource) *corev1.NFSVolumeSource { return s.NFS },
 		func(c *check, v *corev1.NFSVolumeSource, _ string, at *field.Path) {
 			c.required(at.Child("server"), v.Server)
@@ -115,22 +105,7 @@ var volumeSources = []volumeSource{
 			c.required(at.Child("image"), v.RBDImage)
 		}),
 	source("quobyte", "quobyte", func(s *corev1.PersistentVolumeSource) *corev1.QuobyteVolumeSource { return s.Quobyte },
-		func(c *check, v *corev1.QuobyteVolumeSource, _ string, at *field.Path) {
-			const pairs = "must be a host:port pair or multiple pairs separated by commas"
-			switch {
-			case v.Registry == "":
-				c.add(field.Required(at.Child("registry"), pairs))
-			case len(v.Tenant) > maxTenant:
-				c.add(field.Required(at.Child("tenant"), "must be a UUID and may not exceed a length of 64 characters"))
-			default:
-				for pair := range strings.SplitSeq(v.Registry, ",") {
-					if _, _, err := net.SplitHostPort(pair); err != nil {
-						c.add(field.Invalid(at.Child("registry"), v.Registry, pairs))
-					}
-				}
-			}
-			c.required(at.Child("volume"), v.Volume)
-		}),
+		func(c *check, v *corev1.QuobyteVolumeSource, _ string, at *field.Path) { c.quobyte(v, at) }),
 	source("cephFS", "cephfs", func(s *corev1.PersistentVolumeSource) *corev1.CephFSPersistentVolumeSource { return s.CephFS },
 		func(c *check, v *corev1.CephFSPersistentVolumeSource, _ string, at *field.Path) {
 			c.monitors(v.Monitors, at)
@@ -145,31 +120,11 @@ var volumeSources = []volumeSource{
 			}
 		}),
 	source("fc", "fc", func(s *corev1.PersistentVolumeSource) *corev1.FCVolumeSource { return s.FC },
-		func(c *check, v *corev1.FCVolumeSource, _ string, at *field.Path) {
-			names, at := at.Child("targetWWNs"), at.Child("lun")
-			switch targets, ids := len(v.TargetWWNs) > 0, len(v.WWIDs) > 0; {
-			case !targets && !ids:
-				c.add(field.Required(names, "must specify either targetWWNs or wwids, but not both"))
-			case targets && ids:
-				c.add(field.Invalid(names, v.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously"))
-			}
-			switch {
-			case len(v.TargetWWNs) == 0:
-			case v.Lun == nil:
-				c.add(field.Required(at, "lun is required if targetWWNs is specified"))
-			case *v.Lun < 0 || *v.Lun > maxLun:
-				c.add(field.Invalid(at, v.Lun, validation.InclusiveRangeError(0, maxLun)))
-			}
-		}),
+		func(c *check, v *corev1.FCVolumeSource, _ string, at *field.Path) { c.fibreChannel(v, at) }),
 	source("flexVolume", "flexVolume", func(s *corev1.PersistentVolumeSource) *corev1.FlexPersistentVolumeSource { return s.FlexVolume },
 		func(c *check, v *corev1.FlexPersistentVolumeSource, _ string, at *field.Path) {
 			c.required(at.Child("driver"), v.Driver)
-			for _, name := range slices.Sorted(maps.Keys(v.Options)) {
-				domain, _, _ := strings.Cut(name, "/")
-				if domain = "." + strings.ToLower(domain); strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io") {
-					c.add(field.Invalid(at.Child("options").Key(name), name, "kubernetes.io and k8s.io namespaces are reserved"))
-				}
-			}
+			c.flexOptions(v.Options, at)
 		}),
 	source("azureFile", "azureFile", func(s *corev1.PersistentVolumeSource) *corev1.AzureFilePersistentVolumeSource { return s.AzureFile },
 		func(c *check, v *corev1.AzureFilePersistentVolumeSource, _ string, at *field.Path) {
@@ -186,7 +141,8 @@ var volumeSources = []volumeSource{
 	}, needs([]string{"pdID"}, func(v *corev1.PhotonPersistentDiskVolumeSource) []string { return []string{v.PdID} })),
 	source("portworxVolume", "portworxVolume", func(s *corev1.PersistentVolumeSource) *corev1.PortworxVolumeSource { return s.PortworxVolume },
 		needs([]string{"volumeID"}, func(v *corev1.PortworxVolumeSource) []string { return []string{v.VolumeID} })),
-	source("azureDisk", "azureDisk", func(s *corev1.PersistentVolumeSource) *corev1.AzureDiskVolumeSource { return s.AzureDisk }, checkAzureDisk),
+	source("azureDisk", "azureDisk", func(s *corev1.PersistentVolumeSource) *corev1.AzureDiskVolumeSource { return s.AzureDisk },
+		func(c *check, v *corev1.AzureDiskVolumeSource, _ string, at *field.Path) { c.azureDisk(v, at) }),
 	source("scaleIO", "scaleIO", func(s *corev1.PersistentVolumeSource) *corev1.ScaleIOPersistentVolumeSource { return s.ScaleIO },
 		needs([]string{"gateway", "system", "volumeName"}, func(v *corev1.ScaleIOPersistentVolumeSource) []string {
 			return []string{v.Gateway, v.System, v.VolumeName}
@@ -229,6 +185,62 @@ var volumeSources = []volumeSource{
 func (c *check) partition(at *field.Path, n int32) {
 	if n < 0 || n > maxPartition {
 		c.add(field.Invalid(at, n, validation.InclusiveRangeError(1, maxPartition)))
+	}
+}
+
+func (c *check) flocker(v *corev1.FlockerVolumeSource, at *field.Path) {
+	switch name, uuid := v.DatasetName != "", v.DatasetUUID != ""; {
+	case !name && !uuid:
+		c.add(field.Required(at, "one of datasetName and datasetUUID is required"))
+	case name && uuid:
+		c.add(field.Invalid(at, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
+	}
+	if strings.Contains(v.DatasetName, "/") {
+		c.add(field.Invalid(at.Child("datasetName"), v.DatasetName, "must not contain '/'"))
+	}
+}
+
+func (c *check) quobyte(v *corev1.QuobyteVolumeSource, at *field.Path) {
+	const pairs = "must be a host:port pair or multiple pairs separated by commas"
+	switch {
+	case v.Registry == "":
+		c.add(field.Required(at.Child("registry"), pairs))
+	case len(v.Tenant) > maxTenant:
+		c.add(field.Required(at.Child("tenant"), "must be a UUID and may not exceed a length of 64 characters"))
+	default:
+		for pair := range strings.SplitSeq(v.Registry, ",") {
+			if _, _, err := net.SplitHostPort(pair); err != nil {
+				c.add(field.Invalid(at.Child("registry"), v.Registry, pairs))
+			}
+		}
+	}
+	c.required(at.Child("volume"), v.Volume)
+}
+
+func (c *check) fibreChannel(v *corev1.FCVolumeSource, at *field.Path) {
+	names, lun := at.Child("targetWWNs"), at.Child("lun")
+	switch targets, ids := len(v.TargetWWNs) > 0, len(v.WWIDs) > 0; {
+	case !targets && !ids:
+		c.add(field.Required(names, "must specify either targetWWNs or wwids, but not both"))
+	case targets && ids:
+		c.add(field.Invalid(names, v.TargetWWNs, "targetWWNs and wwids can not be specified simultaneously"))
+	}
+	switch {
+	case len(v.TargetWWNs) == 0:
+	case v.Lun == nil:
+		c.add(field.Required(lun, "lun is required if targetWWNs is specified"))
+	case *v.Lun < 0 || *v.Lun > maxLun:
+		c.add(field.Invalid(lun, v.Lun, validation.InclusiveRangeError(0, maxLun)))
+	}
+}
+
+// flexOptions wants options that aren't Kubernetes' own.
+func (c *check) flexOptions(options map[string]string, at *field.Path) {
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		domain, _, _ := strings.Cut(name, "/")
+		if domain = "." + strings.ToLower(domain); strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io") {
+			c.add(field.Invalid(at.Child("options").Key(name), name, "kubernetes.io and k8s.io namespaces are reserved"))
+		}
 	}
 }
 
@@ -299,7 +311,7 @@ func checkISCSI(c *check, v *corev1.ISCSIPersistentVolumeSource, volume string, 
 	}
 }
 
-func checkAzureDisk(c *check, v *corev1.AzureDiskVolumeSource, _ string, at *field.Path) {
+func (c *check) azureDisk(v *corev1.AzureDiskVolumeSource, at *field.Path) {
 	c.required(at.Child("diskName"), v.DiskName)
 	c.required(at.Child("diskURI"), v.DataDiskURI)
 	among(c, at.Child("cachingMode"), v.CachingMode, corev1.AzureDataDiskCachingNone, corev1.AzureDataDiskCachingReadOnly, corev1.AzureDataDiskCachingReadWrite)
