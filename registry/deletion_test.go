@@ -84,6 +84,40 @@ func TestGracePeriods(t *testing.T) {
 	s.ok(e.Get(s.ctx, "default", "pending", "", nil))
 }
 
+// TestMarkedThenRemoved: an object whose kind has a grace period is marked even if that's none, and then removed. If another object has
+// taken its name in between, that one stays.
+func TestMarkedThenRemoved(t *testing.T) {
+	s := start(t, "", Options{}, withGadgets(Definition[Gadget]{Grace: func(*Gadget, *int64) int64 { return 0 }}))
+	e := s.goGadgets()
+	s.ok(e.Create(s.ctx, "default", nil, gadget("a", "")))
+	before := s.current()
+	s.ok(e.Delete(s.ctx, "default", "a", nil, nil))
+	if writes := s.current() - before; writes != 2 {
+		t.Errorf("the deletion has written %d times, not twice", writes)
+	}
+
+	s.ok(e.Create(s.ctx, "default", nil, gadget("b", "")))
+	d := e.newDeletion(&Request{}, &metav1.DeleteOptions{})
+	d.Target = Target{Namespace: "default", Name: "b"}
+	var err error
+	if d.targetKey, err = e.key("default", "b"); err != nil {
+		t.Fatal(err)
+	}
+	decide := func(old *cacher.Object) (outcome, error) { return d.decide(s.ctx, old) }
+	marked, err := d.update(s.ctx, decide)
+	if err != nil || !d.ends {
+		t.Fatalf("it isn't marked: %v", err)
+	}
+	s.ok(e.Delete(s.ctx, "default", "b", nil, nil))
+	s.ok(e.Create(s.ctx, "default", nil, gadget("b", "")))
+	d.goOn(marked.Revision)
+	_, err = d.update(s.ctx, decide)
+	s.refused(err, 404, metav1.StatusReasonNotFound)
+	if got := s.ok(e.Get(s.ctx, "default", "b", "", nil)); got.str("metadata.deletionTimestamp") != "" {
+		t.Errorf("the other object is %v", got)
+	}
+}
+
 // TestShortenedGracePeriods: a shorter period counts from when the deletion began.
 func TestShortenedGracePeriods(t *testing.T) {
 	for _, tc := range []struct {
