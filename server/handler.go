@@ -179,6 +179,7 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) // net/http closes the connection and says nothing
 		}
 	}()
+	growStack(r)
 	h.serve(w, r)
 }
 

@@ -1,0 +1,24 @@
+package server
+
+import "net/http"
+
+// writeStack is the stack, in bytes, that a write may need.
+const writeStack = 20 << 10
+
+// growStack makes room on the stack before a write. A goroutine begins with a small stack. On the way down through the write it
+// would double several times, and each time all frames so far are copied: a tenth of what the creation of a Pod costs. Reads
+// go less deep, and a watch would keep what it doesn't need.
+func growStack(r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		room()
+	}
+}
+
+//go:noinline
+func room() byte {
+	var frame [writeStack]byte
+	return last(&frame)
+}
+
+//go:noinline
+func last(frame *[writeStack]byte) byte { return frame[writeStack-1] }
