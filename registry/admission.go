@@ -61,7 +61,8 @@ func (f AdmissionFunc[T]) Admit(ctx context.Context, r *AdmissionRequest[T]) (Ve
 	return f(ctx, r)
 }
 
-// AdmissionRequest is what an Admission judges. The hook owns it: the server makes copies for each call, and keeps nothing.
+// AdmissionRequest is what an Admission judges. In Admit a hook owns Object, which is a copy, until it returns: what it leaves there is
+// the server's. Old, and what a Validator is asked about, is only lent: a hook neither changes nor keeps it.
 type AdmissionRequest[T any] struct {
 	Attributes
 	// Object is what is to be written, nil for a Delete. The hook may change or replace it. What only the server decides
@@ -70,7 +71,7 @@ type AdmissionRequest[T any] struct {
 	// dropped: for the subresource "status" everything but status, and for "" status, if the resource has that
 	// subresource. managedFields aren't shown, and are ignored.
 	Object *T
-	// Old is the stored object, in the request's version; nil for a Create. Changing it has no effect.
+	// Old is the stored object, in the request's version; nil for a Create.
 	Old *T
 }
 
@@ -267,7 +268,7 @@ func (e *Endpoint) callAll(ctx context.Context, a *Attributes, hooks []Admission
 	return e.admitTree(ctx, a, hooks, p)
 }
 
-// hookCall prepares a call of the hooks that are for all resources.
+// hookCall prepares a call of the hooks that are for all resources. They are shown what the pair holds.
 func (e *Endpoint) hookCall(a *Attributes, p pair) (call hookCall[unstructured.Unstructured], err error) {
 	call = hookCall[unstructured.Unstructured]{endpoint: e, about: a, meta: func(u *unstructured.Unstructured) metav1.Object { return u }}
 	if call.obj, err = e.unstructured(p.obj); err != nil {
@@ -283,16 +284,18 @@ func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, hooks []Admissi
 	if err != nil {
 		return err
 	}
+	if call.obj != nil { // hooks change it
+		call.obj.Object = object.DeepCopy(call.obj.Object)
+	}
 	obj, err := call.to(ctx, hooks)
 	if err != nil || p.obj == nil {
 		return err
 	}
-	// Copied, so that it's JSON and the hook shares nothing of it.
-	copied, err := jsontree.Copy(obj.Object)
+	plain, err := jsontree.Plain(obj.Object) // a hook may leave any of Go's types
 	if err != nil {
 		return fmt.Errorf("admission left an object that can't be encoded: %w", err)
 	}
-	tree, _ := copied.(map[string]any)
+	tree, _ := plain.(map[string]any)
 	if tree == nil {
 		tree = map[string]any{}
 	}
@@ -305,7 +308,7 @@ func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, hooks []Admissi
 	return e.shape(p.obj)
 }
 
-// unstructured copies an object for a hook; nil for nil.
+// unstructured is an object as hooks see it; nil for nil. It shares the content.
 func (e *Endpoint) unstructured(o *object.Object) (*unstructured.Unstructured, error) {
 	if o == nil {
 		return nil, nil
@@ -316,7 +319,7 @@ func (e *Endpoint) unstructured(o *object.Object) (*unstructured.Unstructured, e
 	if err != nil {
 		return nil, err
 	}
-	return &unstructured.Unstructured{Object: object.DeepCopy(tree)}, nil
+	return &unstructured.Unstructured{Object: tree}, nil
 }
 
 // hookCall is what hooks of one type are called with.

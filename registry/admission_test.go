@@ -277,7 +277,11 @@ func TestAdmissionRequests(t *testing.T) {
 func TestAdmissionAttributes(t *testing.T) {
 	var last AdmissionRequest[unstructured.Unstructured]
 	s := start(t, "", Options{ManagedFieldsAlways: true, Admission: []Admission[unstructured.Unstructured]{
-		onAll(func(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error { last = *r; return nil }),
+		onAll(func(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) error {
+			last = *r
+			last.Object, last.Old = r.Object.DeepCopy(), r.Old.DeepCopy()
+			return nil
+		}),
 	}})
 	s.widgets()
 	beta := s.at("example.com", "v1beta1", "widgets").By("curl/8.1")
