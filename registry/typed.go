@@ -14,7 +14,6 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kjson "sigs.k8s.io/json"
@@ -446,7 +445,7 @@ func (t *typed) fromObject(o *object.Object) (Typed, error) {
 	for _, e := range o.Empty {
 		e.Restore(content)
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, obj); err != nil {
+	if err := jsontree.Into(content, obj); err != nil {
 		return nil, badRequest("the object can't be decoded: %s", clip.Text(err.Error()))
 	}
 	*metaOf(obj) = *o.Meta.DeepCopy()

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
@@ -79,7 +80,7 @@ func textOf(object any, field string) string {
 // decode makes a value of a Go type of an object.
 func decode[T any](u *unstructured.Unstructured) (*T, error) {
 	value := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, value); err != nil {
+	if err := jsontree.Into(u.Object, value); err != nil {
 		return nil, fmt.Errorf("decode: %w", err)
 	}
 	return value, nil

@@ -32,17 +32,16 @@ func (s *shapes) cache() *lru.Cache {
 
 // create is update for a new object whose writer says nothing about managedFields.
 func (m *Manager) create(next map[string]any, manager string) ([]any, error) {
-	empty := m.types.empty(m.gvk)
 	shape, ok := shapeOf(next)
 	if !ok {
-		return m.update(empty, next, nil, manager)
+		return m.update(m.types.empty(m.gvk), next, nil, manager)
 	}
 	if fields, ok := m.shapes.cache().Get(shape); ok {
 		now := metav1.Now()
 		return []any{newEntry(&metav1.ManagedFieldsEntry{Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate,
 			APIVersion: m.apiVersion, Subresource: m.subresource, FieldsType: fieldsType, Time: &now}, fields)}, nil
 	}
-	list, err := m.update(empty, next, nil, manager)
+	list, err := m.update(m.types.empty(m.gvk), next, nil, manager)
 	if err == nil && len(list) == 1 {
 		m.shapes.cache().Add(shape, list[0].(map[string]any)["fieldsV1"])
 	}
@@ -56,11 +55,15 @@ const fieldsType = "FieldsV1"
 // the zero value, as those that an empty object has. Of lists it's all that they say, because their elements may be owned by
 // what they say. ok is false for objects without such a shape, and for those whose shape is too long.
 func shapeOf(next map[string]any) (shape string, ok bool) {
-	if meta := metadataOf(next); meta == nil || hasLastApplied(meta) {
+	meta := metadataOf(next)
+	if meta == nil || hasLastApplied(meta) {
 		return "", false // of kubectl's annotation the library knows more than that it's there
 	}
+	if meta["managedFields"] != nil {
+		next = plain(next)
+	}
 	s := shaper{text: make([]byte, 0, maxShape/4)}
-	s.add(plain(next))
+	s.add(next)
 	return string(s.text), !s.failed
 }
 

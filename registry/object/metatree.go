@@ -99,9 +99,12 @@ func plainList(value any) ([]string, bool) {
 	return list, true
 }
 
+// usualMembers is how many members metadata mostly has at most, managedFields among them; a map with room for more takes twice the memory.
+const usualMembers = 14
+
 // metaTree returns metadata as a tree, without managedFields.
 func metaTree(m *metav1.ObjectMeta) (map[string]any, error) {
-	tree := make(map[string]any, 16)
+	tree := make(map[string]any, usualMembers)
 	text := func(name, value string) {
 		if value != "" {
 			tree[name] = value

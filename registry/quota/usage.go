@@ -9,9 +9,10 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
 
 // named are resources of the core group whose objects have a name of their own in quotas besides count/....
@@ -193,7 +194,7 @@ func usageOf(of schema.GroupResource, object *unstructured.Unstructured) (Usage,
 }
 
 func decode(object *unstructured.Unstructured, into any) error {
-	return runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into)
+	return jsontree.Into(object.Object, into)
 }
 
 // nodePorts returns how many node ports a Service takes.

@@ -1,0 +1,203 @@
+package jsontree
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"reflect"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
+)
+
+// Into sets a pointer to a struct, in which nothing is set yet, to what a tree says. It makes what runtime's FromUnstructured makes,
+// with which the tests compare it, and its errors are the same. But it looks at a type's fields once. A field of any type shares
+// what the tree has there. What it knows of a type is kept for as long as the process runs.
+func Into(tree map[string]any, v any) error {
+	of := reflect.ValueOf(v)
+	if of.Kind() == reflect.Pointer && !of.IsNil() {
+		if readerOf(of.Type().Elem()).read(tree, of.Elem()) {
+			return nil
+		}
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(tree, v) // or its error
+}
+
+// reader sets a value of one type, which is zero, to what a tree says that isn't null. It's false if the tree is of another type, and
+// where only runtime knows what to do.
+type reader interface {
+	read(tree any, v reflect.Value) bool
+}
+
+// readers has a reader for each type that was met, by its reflect.Type.
+var readers sync.Map
+
+func readerOf(t reflect.Type) reader {
+	if r, ok := readers.Load(t); ok {
+		return r.(reader)
+	}
+	s := reading{}
+	r := s.reader(t)
+	for t, r := range s {
+		readers.LoadOrStore(t, r)
+	}
+	return r
+}
+
+// reading is the readers of a type and of all that is in it, while they're made: types contain themselves.
+type reading map[reflect.Type]reader
+
+func (s reading) reader(t reflect.Type) reader {
+	if known, ok := readers.Load(t); ok {
+		return known.(reader)
+	}
+	if known, ok := s[t]; ok {
+		return known
+	}
+	switch {
+	case value.TypeReflectEntryOf(t).CanConvertFromUnstructured():
+		s[t] = ownReader{}
+	case t.Kind() == reflect.Pointer:
+		r := &pointerReader{}
+		s[t] = r // before what is in it, which may be of the same type
+		r.to = s.reader(t.Elem())
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		s[t] = dataReader{}
+	case t.Kind() == reflect.Slice:
+		r := &listReader{}
+		s[t] = r
+		r.of = s.reader(t.Elem())
+	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
+		r := &mappingReader{}
+		s[t] = r
+		r.of = s.reader(t.Elem())
+	case t.Kind() == reflect.Struct:
+		r := &structReader{}
+		s[t] = r
+		w, ok := whole.writerOf(t).(*structWriter)
+		if ok && w.bad == nil {
+			for _, m := range w.members {
+				r.members = append(r.members, memberReader{m.name, m.index, s.reader(t.FieldByIndex(m.index).Type)})
+			}
+		}
+		r.odd = !ok || w.bad != nil
+	default:
+		s[t] = scalarReader{}
+	}
+	return s[t]
+}
+
+// structReader reads structs, by the members that a structWriter writes.
+type structReader struct {
+	members []memberReader
+	odd     bool // see structWriter's bad
+}
+
+type memberReader struct {
+	name  string
+	index []int
+	reader
+}
+
+func (r *structReader) read(tree any, v reflect.Value) bool {
+	from, ok := tree.(map[string]any)
+	if !ok || r.odd {
+		return false
+	}
+	for i := range r.members {
+		m := &r.members[i]
+		if said := from[m.name]; said != nil && !m.read(said, v.FieldByIndex(m.index)) {
+			return false
+		}
+	}
+	return true
+}
+
+// ownReader reads what reads itself.
+type ownReader struct{}
+
+func (ownReader) read(tree any, v reflect.Value) bool {
+	text, err := Append(nil, tree)
+	return err == nil && v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(text) == nil
+}
+
+type pointerReader struct{ to reader }
+
+func (r *pointerReader) read(tree any, v reflect.Value) bool {
+	v.Set(reflect.New(v.Type().Elem()))
+	return r.to.read(tree, v.Elem())
+}
+
+type listReader struct{ of reader }
+
+func (r *listReader) read(tree any, v reflect.Value) bool {
+	list, ok := tree.([]any)
+	if !ok || list == nil {
+		return false
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(list), len(list)))
+	for i, element := range list {
+		if element != nil && !r.of.read(element, v.Index(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+type mappingReader struct{ of reader }
+
+func (r *mappingReader) read(tree any, v reflect.Value) bool {
+	from, ok := tree.(map[string]any)
+	if !ok || from == nil {
+		return false
+	}
+	key, element := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+	v.Set(reflect.MakeMapWithSize(v.Type(), len(from)))
+	for name, said := range from {
+		element.SetZero()
+		if said != nil && !r.of.read(said, element) {
+			return false
+		}
+		key.SetString(name)
+		v.SetMapIndex(key, element)
+	}
+	return true
+}
+
+// dataReader reads bytes, which are base64.
+type dataReader struct{}
+
+func (dataReader) read(tree any, v reflect.Value) bool {
+	text, ok := tree.(string)
+	if !ok {
+		return false
+	}
+	data, err := base64.StdEncoding.DecodeString(text)
+	v.SetBytes(data)
+	return err == nil
+}
+
+// scalarReader reads what has no parts. A number with a fraction, and values of any type, are left to runtime.
+type scalarReader struct{}
+
+func (scalarReader) read(tree any, v reflect.Value) bool {
+	switch said := tree.(type) {
+	case string:
+		if v.Kind() == reflect.String {
+			v.SetString(said)
+			return true
+		}
+	case bool:
+		if v.Kind() == reflect.Bool {
+			v.SetBool(said)
+			return true
+		}
+	case int64:
+		switch v.Kind() {
+		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+			v.SetInt(said)
+			return true
+		}
+	}
+	return false
+}
