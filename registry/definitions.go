@@ -62,9 +62,11 @@ func newDefinitions(r *Registry) *definitions {
 		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		ClusterScoped: true, Status: true,
-		Columns: definitionColumns,
-		Default: crd.Default,
-		Prepare: d.prepare,
+		Strategy: Strategy{StatusResets: []string{"spec"}, NoStatusTable: true, MetaRules: CausesAgain},
+		Columns:  definitionColumns,
+		Default:  crd.Default,
+		Prepare:  d.prepare,
+		follow:   d.complete,
 		Validate: func(ctx context.Context, obj, old *crd.Definition, subresource string) field.ErrorList {
 			if subresource == status {
 				return crd.ValidateStatus(ctx, obj, old)
@@ -106,18 +108,21 @@ func (d *definitions) written(ctx context.Context, rev storage.Revision) error {
 	return nil
 }
 
-// prepare computes the status with which a definition's own write is answered. writing is held.
-func (d *definitions) prepare(obj, old *crd.Definition, _ string) {
-	if old == nil {
+// prepare sets what the strategy of definitions does.
+func (d *definitions) prepare(obj, old *crd.Definition, subresource string) {
+	switch {
+	case old == nil:
 		obj.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
-	} else { // only the server sets names and its own conditions; clients that migrate storage set storedVersions
-		obj.Status.AcceptedNames = old.Status.AcceptedNames
-		others := slices.DeleteFunc(slices.Clone(obj.Status.Conditions), crd.Decided)
-		decided := slices.DeleteFunc(slices.Clone(old.Status.Conditions), func(c apiextensionsv1.CustomResourceDefinitionCondition) bool { return !crd.Decided(c) })
-		obj.Status.Conditions = append(decided, others...)
+	case subresource == status:
+		crd.KeepClaims(obj, old)
 	}
-	crd.SetStatus(obj, d.taken(obj))
+	if subresource == whole {
+		crd.NoteStored(obj)
+	}
 }
+
+// complete does at once what kube-apiserver's controllers do after the write of a definition was answered. writing is held.
+func (d *definitions) complete(obj *crd.Definition) { crd.SetStatus(obj, d.taken(obj)) }
 
 // taken returns the names that others have in a definition's group: other definitions, and Go types.
 func (d *definitions) taken(obj *crd.Definition) *crd.Names {
@@ -460,26 +465,25 @@ func (d *StoredDefinition) Objects() *Endpoint {
 // Rename asks again for the names that the definition didn't get. This and the two below return the definition's revision
 // afterwards. If it's gone they change nothing, and return 0. Errors are Status errors, or failures of the server.
 func (d *StoredDefinition) Rename(ctx context.Context) (storage.Revision, error) {
-	return d.of.edit(ctx, d.definition, func(obj *crd.Definition) { crd.SetStatus(obj, d.of.taken(obj)) })
+	return d.of.edit(ctx, d.definition, d.of.complete)
 }
 
 // Wait notes in the definition that finalizers hold some of its objects.
 func (d *StoredDefinition) Wait(ctx context.Context) (storage.Revision, error) {
-	return d.of.edit(ctx, d.definition, func(obj *crd.Definition) { crd.SetTerminating(obj, crd.Waiting) })
+	return d.of.edit(ctx, d.definition, crd.Wait)
 }
 
 // Release ends the watches of the definition's objects, each after its last DELETED event, and lets the definition go. The
 // caches must have no objects of the definition any more.
 func (d *StoredDefinition) Release(ctx context.Context) (storage.Revision, error) {
 	d.res.cache.EndWatches(d.of.registry.cacher.Position())
-	return d.of.edit(ctx, d.definition, func(obj *crd.Definition) {
-		obj.Finalizers = slices.DeleteFunc(obj.Finalizers, func(f string) bool { return f == crd.Finalizer })
-	})
+	return d.of.edit(ctx, d.definition, func(obj *crd.Definition) { crd.Release(obj, d.of.shadowed(d.res)) })
 }
 
 // edit changes a definition on the server's own account.
 func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *crd.Definition)) (storage.Revision, error) {
-	w := &write{Endpoint: d.res.storage, Target: Target{Name: def.object.Name}, targetKey: def.res.condition.Key}
+	w := &write{Endpoint: d.res.storage, Target: Target{Name: def.object.Name, Subresource: status}, targetKey: def.res.condition.Key}
+	w.manager = d.registry.manager
 	stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
 		o, err := object.DecodeStored(old.Raw())
 		if err != nil {
@@ -491,15 +495,11 @@ func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *cr
 		if err := w.readTurn(ctx); err != nil { // names are taken
 			return outcome{}, err
 		}
-		if err := through(o, fn); err != nil {
+		next := o.Clone()
+		if err := through(next, fn); err != nil {
 			return outcome{}, err
 		}
-		raw, err := w.encode(ctx, o)
-		if err != nil {
-			return outcome{}, err
-		}
-		remove, err := w.unheld(o)
-		return outcome{value: raw, remove: remove}, err
+		return w.unchecked(ctx, next, o)
 	})
 	switch {
 	case apierrors.IsNotFound(err):

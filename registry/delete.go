@@ -198,9 +198,21 @@ func (d *deletion) marked(o *object.Object) (*object.Object, error) {
 	next.Meta.Finalizers = finalizers
 	switch {
 	case o.Meta.DeletionTimestamp == nil:
-		return next, d.mark(next, period)
+		if err := d.mark(next, period); err != nil || d.typed == nil || d.typed.follow == nil {
+			return next, err
+		}
+		obj, err := d.typed.fromObject(next)
+		if err != nil {
+			return nil, err
+		}
+		return next, d.follow(obj, next)
 	case periodOf(o) > period:
 		shorten(&next.Meta, period)
+	case o.Meta.DeletionGracePeriodSeconds == nil: // of a kind whose deletion begins without one; see Type's policy
+		if held, err := d.heldBesides(o); held || err != nil {
+			return o, err
+		}
+		next.Meta.DeletionGracePeriodSeconds = &period
 	case slices.Equal(finalizers, o.Meta.Finalizers):
 		return o, nil
 	}
@@ -210,11 +222,15 @@ func (d *deletion) marked(o *object.Object) (*object.Object, error) {
 // mark marks an object whose deletion begins. period is its grace period, in seconds.
 func (e *Endpoint) mark(o *object.Object, period int64) error {
 	at := metav1.NewTime(now().Add(time.Duration(period) * time.Second))
-	o.Meta.DeletionTimestamp, o.Meta.DeletionGracePeriodSeconds = &at, &period
-	if o.Meta.Generation > 0 {
-		o.Meta.Generation++
+	t := e.typed
+	o.Meta.DeletionTimestamp = &at
+	if t == nil || t.policy == nil {
+		o.Meta.DeletionGracePeriodSeconds = &period
+		if o.Meta.Generation > 0 {
+			o.Meta.Generation++
+		}
 	}
-	if t := e.typed; t != nil && t.Deleting != nil {
+	if t != nil && t.Deleting != nil {
 		return t.deleting(o)
 	}
 	return nil
@@ -272,8 +288,8 @@ func (d *deletion) finalizers(o *object.Object) ([]string, error) {
 	began := o.Meta.DeletionTimestamp != nil
 	policy := policyOf(d.opts)
 	if t := d.typed; t != nil {
-		if began && t.Held != nil {
-			if held, err := t.held(o); err != nil || held {
+		if began {
+			if held, err := d.heldBesides(o); err != nil || held {
 				return o.Meta.Finalizers, err
 			}
 		}
@@ -302,6 +318,14 @@ func (d *deletion) finalizers(o *object.Object) ([]string, error) {
 		finalizers = append(finalizers, asks)
 	}
 	return finalizers, nil
+}
+
+// heldBesides tells whether something besides metadata.finalizers holds an object that is being deleted.
+func (e *Endpoint) heldBesides(o *object.Object) (bool, error) {
+	if e.typed == nil || e.typed.Held == nil {
+		return false, nil
+	}
+	return e.typed.held(o)
 }
 
 // ofCollector tells whether a finalizer asks the garbage collector to act.
@@ -359,9 +383,13 @@ func (d *deletion) check(old *cacher.Object, uid string) error {
 	}
 	otherUID := "the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated"
 	otherVersion := "the ResourceVersion in the precondition (%s) does not match the ResourceVersion in record (%s). The object might have been modified"
-	if d.res == d.res.registry.namespaces.res { // of which kube-apiserver has other words
-		otherUID = "Precondition failed: UID in precondition: %s, UID in object meta: %s"
-		otherVersion = "Precondition failed: ResourceVersion in precondition: %s, ResourceVersion in object meta: %s"
+	if d.typed != nil && d.typed.policy != nil { // of these kinds kube-apiserver has other words
+		failed := "precondition failed"
+		if d.res == d.res.registry.namespaces.res {
+			failed = "Precondition failed"
+		}
+		otherUID = failed + ": UID in precondition: %s, UID in object meta: %s"
+		otherVersion = failed + ": ResourceVersion in precondition: %s, ResourceVersion in object meta: %s"
 	}
 	if pre.UID != nil && string(*pre.UID) != uid {
 		return refuse(otherUID, string(*pre.UID), uid)

@@ -41,13 +41,12 @@ func invalid(kind schema.GroupKind, name string, errs field.ErrorList) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	errs = once(errs)
-	return apierrors.NewInvalid(kind, clip.Text(name), errs)
+	return apierrors.NewInvalid(kind, clip.Text(name), answerable(errs, false))
 }
 
-// once returns the errors, of which each says what is short enough for an answer, without those that say the same as one before.
-// There are at most MaxCauses. It looks for them among the first errors, until these have quoted maxQuoted values.
-func once(errs field.ErrorList) field.ErrorList {
+// answerable returns the errors, of which each says what is short enough for an answer. Those that say the same as one before come only
+// if they're to come again. There are at most MaxCauses. It looks for them among the first errors, until these have quoted maxQuoted values.
+func answerable(errs field.ErrorList, again bool) field.ErrorList {
 	type said struct{ field, body string }
 	known := map[said]bool{}
 	different := make(field.ErrorList, 0, min(len(errs), MaxCauses))
@@ -64,7 +63,7 @@ func once(errs field.ErrorList) field.ErrorList {
 			}
 		}
 		e.Field, e.Detail, e.BadValue = clip.Text(e.Field), clip.Whole(e.Detail, most), clipped
-		if this := (said{e.Field, e.ErrorBody()}); !known[this] {
+		if this := (said{e.Field, e.ErrorBody()}); again || !known[this] {
 			left -= len(this.field) + len(this.body)
 			known[this] = true
 			different = append(different, e)

@@ -167,12 +167,17 @@ var decided = []string{"uid", "resourceVersion", "generation", "creationTimestam
 // that: sent, which is next itself if it's all of it. prev is nil for a new object. By default it does so only for objects that
 // have been applied, because it costs several times what the write itself does.
 func (w *write) track(next, sent, prev *object.Object) error {
+	return w.trackAs(w.Subresource, w.manager, next, sent, prev)
+}
+
+// trackAs is track for what a manager writes to a subresource.
+func (w *write) trackAs(subresource, manager string, next, sent, prev *object.Object) error {
 	always := w.res.registry.trackAlways
 	if !always && (prev == nil || len(prev.Managed) == 0) {
 		next.Managed = nil
 		return nil
 	}
-	if w.typed != nil && w.Subresource == scale {
+	if w.typed != nil && subresource == scale {
 		return w.trackScale(next, sent, prev)
 	}
 	after, err := sent.Tree(w.apiVersion(), w.Kind)
@@ -194,7 +199,7 @@ func (w *write) track(next, sent, prev *object.Object) error {
 			}
 		}
 	}
-	tracked := w.managers.of(w.Subresource).Update(before, after, w.manager, always)
+	tracked := w.managers.of(subresource).Update(before, after, manager, always)
 	next.Managed, _ = object.Map(tracked["metadata"])["managedFields"].([]any)
 	return nil
 }

@@ -121,7 +121,10 @@ func inheritMeta(o, old *object.Object, at storage.Revision) {
 func (e *Endpoint) validateMeta(o, old *object.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	if old == nil {
-		errs := append(validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, path), validateTTL(o, nil)...)
+		errs := validateTTL(o, nil)
+		if e.typed == nil || !e.causesAgain() { // else a Go type's own rules find it, and nothing else does
+			errs = append(validation.ValidateObjectMeta(&o.Meta, e.Namespaced, e.validName, path), errs...)
+		}
 		return append(errs, e.checkFinalizers(o, path)...)
 	}
 	errs := append(validation.ValidateObjectMetaUpdate(&o.Meta, &old.Meta, path), validateTTL(o, old)...)
@@ -132,11 +135,24 @@ func (e *Endpoint) validateMeta(o, old *object.Object) field.ErrorList {
 	}
 	errs = append(errs, validation.ValidateFinalizers(judged.Finalizers, path.Child("finalizers"))...)
 	errs = append(errs, e.checkFinalizers(o, path)...)
-	if e.typed != nil && e.typed.MetaRules&MetaAsNew != 0 {
+	switch {
+	case e.causesAgain():
+		if len(errs) > 0 {
+			asNew := validation.ValidateObjectMeta(&judged, e.Namespaced, validation.NameIsDNSSubdomain, path)
+			update := validation.ValidateObjectMetaUpdate(&o.Meta, &old.Meta, path)
+			errs = slices.Concat(asNew, update, validateTTL(o, old))
+			if e.typed == nil { // a Go type's own rules are asked besides
+				errs = append(errs, update...)
+			}
+		}
+	case e.typed.MetaRules&MetaAsNew != 0:
 		errs = append(errs, validation.ValidateObjectMeta(&judged, e.Namespaced, e.validName, path)...)
 	}
 	return errs
 }
+
+// causesAgain tells whether refusals have causes as often as they were found.
+func (e *Endpoint) causesAgain() bool { return e.typed == nil || e.typed.MetaRules&CausesAgain != 0 }
 
 // checkFinalizers refuses finalizers that are neither Kubernetes' own nor have a domain, for kinds that may have no others.
 func (e *Endpoint) checkFinalizers(o *object.Object, path *field.Path) (errs field.ErrorList) {

@@ -44,15 +44,12 @@ func newNamespaces(r *Registry, autoCreate bool) *namespaces {
 			{Name: "Status", Type: "string", Description: "The status of the namespace", JSONPath: ".status.phase"},
 			{Name: "Age", Type: "string", Description: form.Age().Description, JSONPath: ".metadata.creationTimestamp", Cell: form.Elapsed},
 		},
-		Strategy:  Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, MetaRules: QualifiedFinalizers | MetaAsNew, StatusResets: []string{"spec"}},
-		ValidName: validation.ValidateNamespaceName,
-		Default:   defaultNamespace,
-		Prepare:   prepareNamespace,
-		Validate:  validateNamespace,
-		Deleting: func(ns *corev1.Namespace) {
-			ns.Status.Phase = corev1.NamespaceTerminating
-			ns.DeletionGracePeriodSeconds = nil // a namespace has none
-		},
+		Strategy:     Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, MetaRules: QualifiedFinalizers | MetaAsNew, StatusResets: []string{"spec"}},
+		ValidName:    validation.ValidateNamespaceName,
+		Default:      defaultNamespace,
+		Prepare:      prepareNamespace,
+		Validate:     validateNamespace,
+		Deleting:     func(ns *corev1.Namespace) { ns.Status.Phase = corev1.NamespaceTerminating },
 		Held:         func(ns *corev1.Namespace) bool { return len(ns.Spec.Finalizers) > 0 },
 		policy:       namespacePolicy,
 		undeletable:  func(name string) bool { return slices.Contains(undeletable, name) },

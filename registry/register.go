@@ -64,6 +64,7 @@ type Definition[T any] struct {
 	// and so is a nil Grace.
 	Grace func(obj *T, asked *int64) int64
 
+	follow       func(obj *T)                                             // see Type
 	policy       func(o *metav1.DeleteOptions) metav1.DeletionPropagation // see Type
 	undeletable  func(name string) bool
 	subresources []Subresource // besides status
@@ -124,6 +125,9 @@ func typeOf[T any, P Pointer[T]](r *Registry, d Definition[T]) Type {
 	}
 	if d.Deleting != nil {
 		t.Deleting = func(obj Typed) { d.Deleting(one(obj)) }
+	}
+	if d.follow != nil {
+		t.follow = func(obj Typed) { d.follow(one(obj)) }
 	}
 	if d.Grace != nil {
 		t.Grace = func(obj Typed, asked *int64) int64 { return d.Grace(one(obj), asked) }

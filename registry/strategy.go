@@ -60,6 +60,9 @@ const (
 	QualifiedFinalizers MetaRules = 1 << iota
 	// MetaAsNew checks the metadata of an updated object as that of a new one, too. So generateName is checked again.
 	MetaAsNew
+	// CausesAgain refuses with causes as often as they were found: what is wrong with metadata of an updated object comes from
+	// Kubernetes' rules for whatever object, and again from the kind's own. So it's with custom resources, too.
+	CausesAgain
 )
 
 // NoDependents is the Dependents of kinds whose objects own nothing, such as Events: no garbage collector is asked to act.

@@ -104,7 +104,8 @@ type Type struct {
 	Warning string
 
 	admit       func(ctx context.Context, e *Endpoint, a *Attributes, obj, old Typed) (Typed, error) // nil: no hooks
-	policy      func(o *metav1.DeleteOptions) metav1.DeletionPropagation                             // of the deletion that begins it; nil: policyOf
+	follow      func(obj Typed)                                                                      // adds to the status what kube-apiserver's controllers make of what was written
+	policy      func(o *metav1.DeleteOptions) metav1.DeletionPropagation                             // of the deletion that begins it, which no grace period and no generation tells; nil: policyOf
 	undeletable func(name string) bool
 	begin       func(ctx context.Context) (end func(), err error)
 	written     func(ctx context.Context, rev storage.Revision) error

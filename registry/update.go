@@ -264,9 +264,6 @@ func (e *Endpoint) unheld(o *object.Object) (bool, error) {
 	if o.Meta.DeletionTimestamp == nil || len(o.Meta.Finalizers) > 0 || periodOf(o) > 0 {
 		return false, nil
 	}
-	if e.typed == nil || e.typed.Held == nil {
-		return true, nil
-	}
-	held, err := e.typed.held(o)
+	held, err := e.heldBesides(o)
 	return !held, err
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
@@ -322,8 +323,8 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	if w.Subresource == scale && w.GoType() {
 		about = schema.GroupKind{Group: autoscalingv1.GroupName, Kind: "Scale"}
 	}
-	if err := invalid(about, next.Meta.Name, errs); err != nil {
-		return nil, err
+	if len(errs) > 0 {
+		return nil, apierrors.NewInvalid(about, clip.Text(next.Meta.Name), answerable(errs, w.causesAgain()))
 	}
 	if err := w.mayExpire(ctx, next, prev); err != nil {
 		return nil, err
@@ -344,6 +345,9 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		keepTimes(next, prev)
 		w.raiseGeneration(next, prev, w.Subresource)
 	}
+	if err := w.follow(obj, next); err != nil {
+		return nil, err
+	}
 	raw, err := w.encode(ctx, next)
 	if len(next.Managed) > 0 && !w.applies && apierrors.IsRequestEntityTooLargeError(err) {
 		// Storing the object matters more than the record of who wrote it. Only an apply can't do without that record.
@@ -355,6 +359,27 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		w.made = made(obj, next)
 	}
 	return raw, err
+}
+
+// follow lets the type write what follows from a write, under the server's own name. obj is next's value. In a dry run nothing
+// follows.
+func (w *write) follow(obj Typed, next *object.Object) error {
+	t := w.typed
+	if t == nil || t.follow == nil || w.dryRun {
+		return nil
+	}
+	before := next.Clone()
+	if err := t.on(obj, "follow", func() { t.follow(obj) }); err != nil {
+		return err
+	}
+	if err := toStored(obj, next); err != nil {
+		return err
+	}
+	next.Meta = before.Meta
+	if object.SameContent(next, before, "") {
+		return nil
+	}
+	return w.trackAs(status, w.res.registry.manager, next, next, before)
 }
 
 // asksBy returns the context for a type's rules.

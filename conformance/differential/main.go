@@ -464,8 +464,9 @@ func (o options) judge(sc scenario, lines []recorded, answers []answer, used *[]
 		difference
 	}
 	var all []found
-	for i, a := range answers {
-		for _, d := range closest(append([]answer{lines[i].Answer}, lines[i].Or...), a) {
+	right := rightAnswers(sc, lines)
+	for i, a := range joined(sc, answers) {
+		for _, d := range closest(right[i], a) {
 			if isOnPurpose(sc.name, sc.steps[i].name, d, used) {
 				continue
 			}
@@ -497,6 +498,27 @@ func (o options) judge(sc scenario, lines []recorded, answers []answer, used *[]
 	}
 	slices.SortFunc(r.errs, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
 	return r, nil
+}
+
+// rightAnswers returns what upstream answered to each step, with later changes joined. Each of a step's answers is right.
+func rightAnswers(sc scenario, lines []recorded) [][]answer {
+	right := make([][]answer, len(lines))
+	for run, more := 0, true; more; run++ {
+		answers := make([]answer, len(lines))
+		more = false
+		for i, l := range lines {
+			if answers[i] = l.Answer; 0 < run && run <= len(l.Or) {
+				answers[i], more = l.Or[run-1], true
+			}
+		}
+		for i, a := range joined(sc, answers) {
+			if run == 0 || len(lines[i].Or) >= run {
+				right[i] = append(right[i], a)
+			}
+		}
+		more = more || run == 0
+	}
+	return right
 }
 
 // shrink lowers a scenario's counts to what they are. They never grow, unless that is allowed.

@@ -28,8 +28,9 @@ var onPurpose = compiled([]purpose{
 		why: "Nothing runs here, so there's nothing to exec, attach or forward to, no log and no proxy: discovery and OpenAPI don't name these subresources."},
 	{step: `^discovery discovery/$|^rbac rbac decision/GET /$`, path: `^body\.(paths|apiserver-lite/extras)`, why: "`/` lists the paths of this program, and what it has besides Kubernetes' API."},
 	{step: `^discovery discovery/(livez|readyz)\?verbose|^rbac rbac decision/GET /(livez|readyz|healthz)`, path: `^body$`, why: "`/livez` and `/readyz` list the checks of this program's own parts."},
-	{step: `^(customresourcedefinitions|definitions)`, path: `\.status\.(acceptedNames|conditions)|metadata\.resourceVersion$|managedFields\[kube-apiserver Update status|^events\[\d+\]$|^events\[\d+\]\.(type|object\.metadata\.(generation|managedFields))`,
-		why: "A definition's names and conditions are in the answer to the write of it, because it's in effect then; kube-apiserver writes them some moments later, as changes of its own."},
+	{step: `^(customresourcedefinitions|definitions)`, path: `^body\.status\.(acceptedNames|conditions)|^body\.metadata\.managedFields\[kube-apiserver Update status`,
+		why: "A definition's names and conditions are in the answer to the write of it, because it's in effect then; kube-apiserver writes them some moments later, as a change of its own."},
+	{step: `^customresourcedefinitions\S+ delete collection/`, path: `^events\[`, why: "The deletion of a collection of definitions deletes their objects too, as that of each does. kube-apiserver leaves them in its store."},
 	{step: `^(validatingadmissionpolicies|policies)`, path: `\.status\.(observedGeneration|typeChecking|conditions)|metadata\.resourceVersion$|managedFields\[kube-apiserver Update status|^events\[\d+\]$|^events\[\d+\]\.(type|object\.metadata\.(generation|managedFields))`,
 		why: "The types of a policy are in the answer to the write of it, because it's in effect then; kube-apiserver writes them some moments later, as changes of its own."},
 })

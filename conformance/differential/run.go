@@ -533,9 +533,12 @@ func isComplete(content []byte) bool {
 	}
 	switch o.Kind {
 	case "CustomResourceDefinition":
-		return slices.ContainsFunc(o.Status.Conditions, func(c condition) bool {
-			return c.Type == "Established" && c.Status == "True" && short(o.Spec.Names) == short(o.Status.AcceptedNames) || c.Type == "NamesAccepted" && c.Status == "False"
-		})
+		is := map[string]string{} // a client may have taken conditions away
+		for _, c := range o.Status.Conditions {
+			is[c.Type] = c.Status
+		}
+		named := short(o.Spec.Names) == short(o.Status.AcceptedNames) && (is["NamesAccepted"] != "True" || is["Established"] == "True")
+		return named || is["NamesAccepted"] == "False"
 	case "ValidatingAdmissionPolicy":
 		return o.Status.ObservedGeneration >= o.Metadata.Generation
 	case "APIService":

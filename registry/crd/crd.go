@@ -165,29 +165,75 @@ func (n *Names) Take(names apiextensionsv1.CustomResourceDefinitionNames) {
 	}
 }
 
-// SetStatus computes what the server says about a definition: the stored versions, the names that it gets
-// of those it asks for, and the conditions NamesAccepted and Established. taken are the names that others
-// have. A definition that is Established stays so, with the names it has.
-func SetStatus(d *Definition, taken *Names) {
+// NoteStored adds the version in which objects are stored to those that they may be in.
+func NoteStored(d *Definition) {
 	for _, v := range d.Spec.Versions {
 		if v.Storage && !slices.Contains(d.Status.StoredVersions, v.Name) {
 			d.Status.StoredVersions = append(d.Status.StoredVersions, v.Name)
 		}
 	}
-	accepted := accept(d, taken)
-	setCondition(d, accepted)
-	if Established(d) {
-		return
+}
+
+// SetStatus does what kube-apiserver's controllers do after a definition was written. It gives the definition the names that
+// it asks for and that are free, and sets the conditions that follow. taken are the names that others have. A definition that
+// has its names is left as it is. One that is Established stays so, with the names it has.
+func SetStatus(d *Definition, taken *Names) {
+	if !Accepted(d) {
+		setCondition(d, accept(d, taken))
+		if !Established(d) {
+			setCondition(d, apiextensionsv1.CustomResourceDefinitionCondition{
+				Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
+				Reason: "NotAccepted", Message: "not all names are accepted",
+			})
+		}
 	}
-	established := apiextensionsv1.CustomResourceDefinitionCondition{
-		Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
-		Reason: "NotAccepted", Message: "not all names are accepted",
+	if apihelpers.IsCRDConditionTrue(d, apiextensionsv1.NamesAccepted) && !Established(d) {
+		setCondition(d, apiextensionsv1.CustomResourceDefinitionCondition{
+			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
+			Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
+		})
 	}
-	if accepted.Status == apiextensionsv1.ConditionTrue {
-		established.Status, established.Reason = apiextensionsv1.ConditionTrue, "InitialNamesAccepted"
-		established.Message = "the initial names have been accepted"
+	if apihelpers.IsProtectedCommunityGroup(d.Spec.Group) {
+		setCondition(d, approval(d))
 	}
-	setCondition(d, established)
+	if d.DeletionTimestamp != nil && slices.Contains(d.Finalizers, Finalizer) {
+		setCondition(d, terminating(InProgress))
+	}
+}
+
+// KeepClaims keeps a client that writes the status of a definition from giving it names, or from establishing it: what only SetStatus
+// may give is as it was in old, or gone.
+func KeepClaims(d, old *Definition) {
+	d.Status.AcceptedNames = *old.Status.AcceptedNames.DeepCopy()
+	for _, decided := range []apiextensionsv1.CustomResourceDefinitionConditionType{apiextensionsv1.NamesAccepted, apiextensionsv1.Established} {
+		if !apihelpers.IsCRDConditionTrue(d, decided) || apihelpers.IsCRDConditionTrue(old, decided) {
+			continue
+		}
+		was := apihelpers.FindCRDCondition(old, decided)
+		d.Status.Conditions = slices.DeleteFunc(d.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool { return c.Type == decided })
+		if was != nil {
+			d.Status.Conditions = append(d.Status.Conditions, *was)
+		}
+	}
+}
+
+// approval says whether a definition in one of Kubernetes' own groups has been approved.
+func approval(d *Definition) apiextensionsv1.CustomResourceDefinitionCondition {
+	c := apiextensionsv1.CustomResourceDefinitionCondition{
+		Type: apiextensionsv1.KubernetesAPIApprovalPolicyConformant, Status: apiextensionsv1.ConditionFalse,
+	}
+	var state apihelpers.APIApprovalState
+	switch state, c.Message = apihelpers.GetAPIApprovalState(d.Annotations); state {
+	case apihelpers.APIApproved:
+		c.Status, c.Reason = apiextensionsv1.ConditionTrue, "ApprovedAnnotation"
+	case apihelpers.APIApprovalBypassed:
+		c.Reason = "UnapprovedAnnotation"
+	case apihelpers.APIApprovalMissing:
+		c.Reason = "MissingAnnotation"
+	default:
+		c.Reason = "InvalidAnnotation"
+	}
+	return c
 }
 
 // accept gives the definition the names that are free, and says whether those were all.
@@ -248,11 +294,6 @@ func setCondition(d *Definition, c apiextensionsv1.CustomResourceDefinitionCondi
 	apihelpers.SetCRDCondition(d, c)
 }
 
-// Decided tells whether only the server sets a condition. Others are clients'.
-func Decided(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
-	return c.Type == apiextensionsv1.NamesAccepted || c.Type == apiextensionsv1.Established || c.Type == apiextensionsv1.Terminating
-}
-
 // Established tells whether the definition is served.
 func Established(d *Definition) bool {
 	return apihelpers.IsCRDConditionTrue(d, apiextensionsv1.Established)
@@ -260,8 +301,7 @@ func Established(d *Definition) bool {
 
 // Accepted tells whether the definition has all the names it asks for.
 func Accepted(d *Definition) bool {
-	return apihelpers.IsCRDConditionTrue(d, apiextensionsv1.NamesAccepted) &&
-		equality.Semantic.DeepEqual(d.Spec.Names, d.Status.AcceptedNames)
+	return equality.Semantic.DeepEqual(d.Spec.Names, d.Status.AcceptedNames)
 }
 
 // SameSpec tells whether two definitions define the same.
@@ -274,29 +314,56 @@ func MarkDeleted(d *Definition) {
 	if !slices.Contains(d.Finalizers, Finalizer) {
 		d.Finalizers = append(d.Finalizers, Finalizer)
 	}
-	SetTerminating(d, Pending)
+	setCondition(d, terminating(Pending))
 }
 
-// Progress is how far the deletion of a definition's objects is.
-type Progress int
+// Release lets a definition go whose objects are gone. overlaps tells that they belong to a Go type of the program.
+func Release(d *Definition, overlaps bool) {
+	d.Finalizers = slices.DeleteFunc(d.Finalizers, func(f string) bool { return f == Finalizer })
+	switch {
+	case overlaps:
+		setCondition(d, terminating(Overlapping))
+	case !Established(d):
+		setCondition(d, terminating(NeverServed))
+	default:
+		setCondition(d, terminating(Completed))
+	}
+}
 
+// Wait notes in a definition that finalizers hold some of its objects.
+func Wait(d *Definition) { setCondition(d, terminating(Waiting)) }
+
+// Progress is how far the deletion of a definition's objects is, as the reason of the condition Terminating.
+type Progress string
+
+// The reasons, which are Kubernetes' own.
 const (
-	// Pending means that it is about to begin.
-	Pending Progress = iota
-	// Waiting means that finalizers hold some of the objects.
-	Waiting
+	Pending     Progress = "InstanceDeletionPending"
+	InProgress  Progress = "InstanceDeletionInProgress"
+	Waiting     Progress = "InstanceDeletionCheck"
+	Completed   Progress = "InstanceDeletionCompleted"
+	NeverServed Progress = "NeverEstablished"
+	Overlapping Progress = "OverlappingBuiltInResource"
 )
 
-// SetTerminating sets the condition Terminating.
-func SetTerminating(d *Definition, p Progress) {
+var progress = map[Progress]string{
+	Pending:     "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+	InProgress:  "CustomResource deletion is in progress",
+	Waiting:     "could not confirm zero CustomResources remaining: finalizers hold some",
+	Completed:   "removed all instances",
+	NeverServed: "resource was never established",
+	Overlapping: "instances overlap with built-in resources in storage",
+}
+
+// terminating returns the condition Terminating.
+func terminating(p Progress) apiextensionsv1.CustomResourceDefinitionCondition {
 	c := apiextensionsv1.CustomResourceDefinitionCondition{
-		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue,
-		Reason: "InstanceDeletionInProgress", Message: "the objects of this definition are being deleted",
+		Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: string(p), Message: progress[p],
 	}
-	if p == Waiting {
-		c.Reason, c.Message = "InstanceDeletionCheck", "objects of this definition are left, which finalizers hold"
+	if p == Completed || p == NeverServed || p == Overlapping {
+		c.Status = apiextensionsv1.ConditionFalse
 	}
-	setCondition(d, c)
+	return c
 }
 
 // FieldLabels returns the labels under which a version's selectable fields are known: their JSON paths

@@ -110,6 +110,7 @@ func TestStatusSurvivesStorage(t *testing.T) {
 func TestValidate(t *testing.T) {
 	ctx := context.Background()
 	d := definition(t, "gadgets", "Gadget")
+	NoteStored(d)
 	SetStatus(d, &Names{})
 	before := d.DeepCopy()
 	if errs := Validate(ctx, d, nil); len(errs) > 0 {
@@ -149,7 +150,7 @@ func TestDeletion(t *testing.T) {
 	at := apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating).LastTransitionTime
 	at.Time = at.Add(-1e9)
 	apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating).LastTransitionTime = at
-	SetTerminating(d, Waiting)
+	Wait(d)
 	c := apihelpers.FindCRDCondition(d, apiextensionsv1.Terminating)
 	if c.Status != apiextensionsv1.ConditionTrue || c.Reason != "InstanceDeletionCheck" || !c.LastTransitionTime.Equal(&at) {
 		t.Errorf("condition %+v", c)
