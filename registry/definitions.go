@@ -79,6 +79,12 @@ func newDefinitions(r *Registry) *definitions {
 			}
 			return errs
 		},
+		Warnings: func(_ context.Context, obj, old *crd.Definition, subresource string) []string {
+			if subresource == status {
+				return nil
+			}
+			return crd.Warnings(obj, old)
+		},
 		Deleting: crd.MarkDeleted,
 		// As in kube-apiserver, which doesn't look at the policy when the deletion of a definition begins.
 		policy:  func(*metav1.DeleteOptions) metav1.DeletionPropagation { return "" },

@@ -472,13 +472,13 @@ func TestDeletedObjects(t *testing.T) {
 		causes      string
 		want        string
 	}{
-		{"a new finalizer", `{"metadata":{"finalizers":["x.y/a","x.y/b","x.y/c"]}}`, 422, "FieldValueForbidden metadata.finalizers", ""},
-		{"another finalizer", `{"metadata":{"finalizers":["x.y/c"]}}`, 422, "FieldValueForbidden metadata.finalizers", ""},
+		{"a new finalizer", `{"metadata":{"finalizers":["x.y/a","x.y/b","x.y/c"]}}`, 422, "FieldValueForbidden metadata.finalizers, FieldValueForbidden metadata.finalizers", ""},
+		{"another finalizer", `{"metadata":{"finalizers":["x.y/c"]}}`, 422, "FieldValueForbidden metadata.finalizers, FieldValueForbidden metadata.finalizers", ""},
 		{"no deletion", `{"metadata":{"deletionTimestamp":null,"deletionGracePeriodSeconds":null}}`, 200, "", "metadata.resourceVersion=" + value(marked, "metadata.resourceVersion")},
 		{"another time", `{"metadata":{"deletionTimestamp":"2001-01-01T00:00:00Z"}}`, 200, "", "metadata.resourceVersion=" + value(marked, "metadata.resourceVersion")},
 		{"spec", `{"spec":{"size":"L"}}`, 200, "", "metadata.generation=3 spec.size=L metadata.deletionTimestamp=" + at},
 		{"a finalizer less", `{"metadata":{"finalizers":["x.y/b"]}}`, 200, "", "metadata.generation=3 metadata.finalizers.1="},
-		{"that one again", `{"metadata":{"finalizers":["x.y/b","x.y/a"]}}`, 422, "FieldValueForbidden metadata.finalizers", ""},
+		{"that one again", `{"metadata":{"finalizers":["x.y/b","x.y/a"]}}`, 422, "FieldValueForbidden metadata.finalizers, FieldValueForbidden metadata.finalizers", ""},
 	} {
 		res, body := s.Do("PATCH", path, tc.patch, "Content-Type", mergePatch)
 		if res.StatusCode != tc.code {

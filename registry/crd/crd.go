@@ -17,9 +17,12 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
+	schemavalidation "k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
 // Definition is a CustomResourceDefinition in the only version that is served.
@@ -28,8 +31,14 @@ type Definition = apiextensionsv1.CustomResourceDefinition
 // Finalizer holds a definition that is being deleted until its objects are gone.
 const Finalizer = apiextensionsv1.CustomResourceCleanupFinalizer
 
-// Default fills in what may be left out.
-func Default(d *Definition) { apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(d) }
+// Default fills in what may be left out. A webhook that says nothing is as good as none: kube-apiserver's own form of a definition
+// doesn't have it.
+func Default(d *Definition) {
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(d)
+	if c := d.Spec.Conversion; c != nil && c.Webhook != nil && c.Webhook.ClientConfig == nil && c.Webhook.ConversionReviewVersions == nil {
+		c.Webhook = nil
+	}
+}
 
 // MaxSchemas is how many schemas a definition may have: those of its versions, and those inside of others. Each takes up to 8 KiB
 // while it's converted and checked, so these take some 200 MB. Kubernetes has no such bound: what a request may have (3 MiB), what
@@ -119,6 +128,60 @@ func Validate(ctx context.Context, d, old *Definition) field.ErrorList {
 		return field.ErrorList{field.InternalError(field.NewPath("spec"), err)}
 	}
 	return validation.ValidateCustomResourceDefinitionUpdate(ctx, in, prev)
+}
+
+// Warnings returns what a client is told of the schemas of a valid definition: of formats that nobody knows, and of sets of what isn't
+// scalar. What old had already isn't repeated; it's nil for a new definition.
+func Warnings(d, old *Definition) []string {
+	formats, sets := doubtful(d)
+	if old != nil {
+		oldFormats, oldSets := doubtful(old)
+		formats = slices.DeleteFunc(formats, func(f string) bool { return slices.Contains(oldFormats, f) })
+		sets = slices.DeleteFunc(sets, func(s string) bool { return slices.Contains(oldSets, s) })
+	}
+	texts := make([]string, 0, len(formats)+len(sets))
+	for _, format := range formats {
+		texts = append(texts, fmt.Sprintf("unrecognized format %q", format))
+	}
+	return append(texts, sets...)
+}
+
+// doubtful returns the formats in a definition's schemas that nobody knows, and what is to be said of its sets.
+func doubtful(d *Definition) (formats, sets []string) {
+	in, err := internal(d)
+	if err != nil {
+		return nil, nil
+	}
+	at := environment.DefaultCompatibilityVersion()
+	look := func(s *apiextensions.JSONSchemaProps) (found bool) {
+		if s.Format != "" {
+			of := &spec.Schema{SchemaProps: spec.SchemaProps{Format: s.Format, Type: []string{s.Type}}}
+			for _, format := range schemavalidation.GetUnrecognizedFormats(of, at) {
+				if !slices.Contains(formats, format) {
+					formats = append(formats, format)
+				}
+			}
+		}
+		if s.XListType != nil && *s.XListType == "set" && s.Items != nil && s.Items.Schema != nil {
+			if of := s.Items.Schema.Type; of == "object" || of == "array" {
+				text := fmt.Sprintf("x-kubernetes-list-type: set for items of type %q is not supported by server-side apply or CEL validation rules", of)
+				if !slices.Contains(sets, text) {
+					sets = append(sets, text)
+				}
+			}
+		}
+		return false
+	}
+	if in.Spec.Validation != nil {
+		validation.SchemaHas(in.Spec.Validation.OpenAPIV3Schema, look)
+	}
+	for _, v := range in.Spec.Versions {
+		if v.Schema != nil {
+			validation.SchemaHas(v.Schema.OpenAPIV3Schema, look)
+		}
+	}
+	slices.Sort(sets)
+	return formats, sets
 }
 
 // ValidateStatus checks a definition whose status was written by a client. It refuses what kube-apiserver refuses. It also
