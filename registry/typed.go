@@ -53,6 +53,8 @@ type Type struct {
 	FalseFields []string
 	// FieldsOf names the kind where a field that isn't selectable is refused.
 	FieldsOf bool
+	// NoNamespaceField keeps metadata.namespace from being selectable.
+	NoNamespaceField bool
 
 	Strategy
 	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests

@@ -172,13 +172,13 @@ func (e *Endpoint) parseSelector(q url.Values) (selector, error) {
 
 // metaFields are those of metadata that are selectable.
 func (e *Endpoint) metaFields() []string {
-	if e.Namespaced {
+	if e.Namespaced && (e.typed == nil || !e.typed.NoNamespaceField) {
 		return []string{"metadata.name", "metadata.namespace"}
 	}
 	return []string{"metadata.name"}
 }
 
-// nameAlias is the old label of metadata.name, which built-in kinds may have among their fields.
+// nameAlias is the old label of metadata.name, which Namespace has among its fields.
 const nameAlias = "name"
 
 // takeExact takes the term that fixes a field out of a selector and returns its value, "" for none.

@@ -48,9 +48,9 @@ func compare(theirs, ours answer) (found []difference) {
 }
 
 // closest returns where ours differs from that of upstream's answers which is the most like it. Where upstream's differ from each other in
-// the order of a refusal's causes alone, it finds them in a map of Go's, and their order means nothing.
-func closest(theirs []answer, ours answer) []difference {
-	if len(theirs) > 1 && !slices.ContainsFunc(theirs[1:], func(a answer) bool { return len(compare(inOrder(theirs[0]), inOrder(a))) > 0 }) {
+// the order of a refusal's causes alone, it finds them in a map of Go's, and their order means nothing. So it's where byChance is true.
+func closest(theirs []answer, ours answer, byChance bool) []difference {
+	if byChance || len(theirs) > 1 && !slices.ContainsFunc(theirs[1:], func(a answer) bool { return len(compare(inOrder(theirs[0]), inOrder(a))) > 0 }) {
 		return compare(inOrder(theirs[0]), inOrder(ours))
 	}
 	best := compare(theirs[0], ours)
@@ -62,6 +62,10 @@ func closest(theirs []answer, ours answer) []difference {
 	return best
 }
 
+// byChance are the answers, by scenario and step, with causes whose order is that of a map of Go's, of which each run of upstream's came to the same: the
+// sources of a metric that aren't of its type.
+var byChance = regexp.MustCompile(`^horizontalpodautoscalers\S* mistake everything/`)
+
 // inOrder sorts the causes of a refusal, and what its message says of them.
 func inOrder(a answer) answer {
 	status, _ := a.Body.(map[string]any)
@@ -72,10 +76,11 @@ func inOrder(a answer) answer {
 		return a
 	}
 	status, details = maps.Clone(status), maps.Clone(details)
-	parts := strings.Split(strings.NewReplacer("[", "", "]", "").Replace(message), ", ")
+	about, what, _ := strings.Cut(message, " is invalid: ")
+	parts := strings.Split(strings.NewReplacer("[", "", "]", "").Replace(what), ", ")
 	slices.Sort(parts)
 	details["causes"] = slices.SortedFunc(slices.Values(causes), func(a, b any) int { return strings.Compare(short(a), short(b)) })
-	status["details"], status["message"] = details, strings.Join(parts, ", ")
+	status["details"], status["message"] = details, about+": "+strings.Join(parts, ", ")
 	a.Body = status
 	return a
 }

@@ -97,17 +97,20 @@ func TestOrderOfCauses(t *testing.T) {
 	}
 	ab, ba := refusal("a", "b"), refusal("b", "a")
 	for _, tt := range []struct {
-		name   string
-		theirs []answer
-		ours   answer
-		want   int
+		name     string
+		theirs   []answer
+		ours     answer
+		byChance bool
+		want     int
 	}{
-		{"one order", []answer{ab}, ba, 2}, // of the causes, and of the message
-		{"any order", []answer{ab, ba}, ba, 0},
-		{"another cause", []answer{ab, ba}, refusal("a", "c"), 3},
-		{"another answer", []answer{ab, refusal("a", "c")}, ba, 2},
+		{"one order", []answer{ab}, ba, false, 2}, // of the causes, and of the message
+		{"one order, by chance", []answer{ab}, ba, true, 0},
+		{"another cause, by chance", []answer{ab}, refusal("a", "c"), true, 3},
+		{"any order", []answer{ab, ba}, ba, false, 0},
+		{"another cause", []answer{ab, ba}, refusal("a", "c"), false, 3},
+		{"another answer", []answer{ab, refusal("a", "c")}, ba, false, 2},
 	} {
-		if got := closest(tt.theirs, tt.ours); len(got) != tt.want {
+		if got := closest(tt.theirs, tt.ours, tt.byChance); len(got) != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}

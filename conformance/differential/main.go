@@ -466,7 +466,7 @@ func (o options) judge(sc scenario, lines []recorded, answers []answer, used *[]
 	var all []found
 	right := rightAnswers(sc, lines)
 	for i, a := range joined(sc, answers) {
-		for _, d := range closest(right[i], a) {
+		for _, d := range closest(right[i], a, byChance.MatchString(sc.name+" "+sc.steps[i].name)) {
 			if isOnPurpose(sc.name, sc.steps[i].name, d, used) {
 				continue
 			}

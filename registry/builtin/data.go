@@ -43,9 +43,6 @@ const (
 	migrationGroup    = "storagemigration.k8s.io"
 )
 
-// nameField is the old label of metadata.name.
-const nameField = "name"
-
 // data are the kinds that are stored and shown, and that nothing acts on.
 func data(o Options) []registry.Type {
 	replicas := &registry.Scale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas", Selector: selectorText}
@@ -107,11 +104,11 @@ func data(o Options) []registry.Type {
 
 		{Names: names("", "v1", "PersistentVolume", "pv"), New: of[corev1.PersistentVolume], ClusterScoped: true, Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: specOnly},
-			Fields:   []string{nameField}, Columns: persistentVolumeColumns, Default: set(defaultPersistentVolume),
+			Columns:  persistentVolumeColumns, Default: set(defaultPersistentVolume),
 			Prepare: prepare(prepareVolume), Validate: rules(validatePersistentVolume), Warnings: warnings(warnVolume)},
 		{Names: names("", "v1", "PersistentVolumeClaim", "pvc"), New: of[corev1.PersistentVolumeClaim], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: specOnly},
-			Fields:   []string{nameField}, Columns: claimColumns, Default: set(defaultClaim), Prepare: prepare(prepareClaim),
+			Columns:  claimColumns, Default: set(defaultClaim), Prepare: prepare(prepareClaim),
 			Validate: parts(validateClaim, validateClaimStatus), Warnings: warnings(warnClaim)},
 		{Names: names(storageGroup, "v1", "StorageClass", "sc"), New: of[storagev1.StorageClass], ClusterScoped: true, Awaited: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true},
@@ -177,7 +174,7 @@ func data(o Options) []registry.Type {
 			Fields:   []string{"spec.signerName"}, ValidName: judgedLater, Columns: trustBundleColumns, Validate: rules(validateTrustBundle)},
 		{Names: names(certificatesGroup, "v1", "PodCertificateRequest"), New: of[certificatesv1.PodCertificateRequest], Status: true,
 			Strategy: registry.Strategy{StoredIn: "v1beta1", NoGeneration: true},
-			Fields:   []string{"spec.signerName", "spec.podName", "spec.nodeName"}, Columns: podCertificateColumns, Default: set(defaultPodCertificateRequest), Validate: o.validatePodCertificate},
+			Fields:   []string{"spec.signerName", "spec.podName", "spec.nodeName"}, NoNamespaceField: true, Columns: podCertificateColumns, Default: set(defaultPodCertificateRequest), Validate: o.validatePodCertificate},
 		{Names: names(flowcontrolGroup, "v1", "FlowSchema"), New: of[flowcontrolv1.FlowSchema], ClusterScoped: true, Awaited: true, Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true},
 			Columns:  flowSchemaColumns, Default: set(defaultFlowSchema), Validate: parts(validateFlowSchema, validateFlowSchemaStatus)},

@@ -199,9 +199,7 @@ func (o Options) validateResourceClaim(ctx context.Context, obj, before registry
 		c.deviceClaim(&claim.Spec.Devices, spec.Child("devices"))
 		c.declareDevices(&claim.Spec.Devices, spec.Child("devices"))
 	case subresource == "":
-		if !equality.Semantic.DeepEqual(claim.Spec, old.Spec) {
-			c.declare(field.Invalid(spec, nil, "field is immutable"))
-		}
+		c.declareImmutable(spec, claim.Spec, old.Spec)
 	default:
 		if i := administered(claim); i >= 0 && administered(old) < 0 {
 			o.administers(ctx, c, claim.Namespace, field.NewPath("status", "allocation", "devices", "results").Index(i).Child("adminAccess"))

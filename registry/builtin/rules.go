@@ -4,7 +4,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/validate/content"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -62,6 +64,13 @@ func (c *check) label(at *field.Path, name string) {
 
 func (c *check) subdomain(at *field.Path, name string) {
 	c.texts(at, name, validation.IsDNS1123Subdomain(name))
+}
+
+// declareImmutable adds an error if a field that is declared immutable has changed. Such errors don't say what was sent.
+func (c *check) declareImmutable(at *field.Path, now, before any) {
+	if !equality.Semantic.DeepEqual(now, before) {
+		c.declare(field.Invalid(at, nil, apivalidation.FieldImmutableErrorMsg))
+	}
 }
 
 // immutable adds an error if a field that can be set once has changed.

@@ -6,6 +6,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
 
 // Volumes, and the group storage.k8s.io.
@@ -192,8 +194,10 @@ func storageClassColumns() []column {
 
 func volumeAttachmentColumns() []column {
 	spec := storagev1.VolumeAttachmentSpec{}.SwaggerDoc()
-	return []column{
-		text("Attacher", "spec.attacher", spec["attacher"]),
+	name := form.NameColumn()
+	return []column{ // two are called names
+		{Name: name.Name, Type: name.Type, Format: name.Format, Description: name.Description, Cell: func(o any) any { return str(at(o, "metadata.name")) }},
+		{Name: "Attacher", Type: "string", Format: name.Format, Description: spec["attacher"], Cell: func(o any) any { return str(at(o, "spec.attacher")) }},
 		text("PV", "spec.source.persistentVolumeName", storagev1.VolumeAttachmentSource{}.SwaggerDoc()["persistentVolumeName"]),
 		text("Node", "spec.nodeName", spec["nodeName"]),
 		flag("Attached", "status.attached", storagev1.VolumeAttachmentStatus{}.SwaggerDoc()["attached"]),

@@ -12,6 +12,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/api/validate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/diff"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -272,12 +273,12 @@ func validateStorageClass(class, old *storagev1.StorageClass) field.ErrorList {
 	c.topologies(class.AllowedTopologies, field.NewPath("allowedTopologies"))
 	c.required(provisioner, class.Provisioner)
 	if old != nil {
-		c.immutable(provisioner, class.Provisioner, old.Provisioner)
-		c.immutable(field.NewPath("parameters"), class.Parameters, old.Parameters)
-		c.immutable(field.NewPath("reclaimPolicy"), class.ReclaimPolicy, old.ReclaimPolicy)
-		c.immutable(field.NewPath("volumeBindingMode"), class.VolumeBindingMode, old.VolumeBindingMode)
+		c.declareImmutable(provisioner, class.Provisioner, old.Provisioner)
+		c.declareImmutable(field.NewPath("parameters"), class.Parameters, old.Parameters)
+		c.declareImmutable(field.NewPath("reclaimPolicy"), class.ReclaimPolicy, old.ReclaimPolicy)
+		c.declareImmutable(field.NewPath("volumeBindingMode"), class.VolumeBindingMode, old.VolumeBindingMode)
 	}
-	return c.errs
+	return c.all()
 }
 
 func (c *check) topologies(terms []corev1.TopologySelectorTerm, at *field.Path) {
@@ -357,16 +358,12 @@ func validateVolumeAttachment(a, old *storagev1.VolumeAttachment) field.ErrorLis
 		c.subdomain(field.NewPath("spec.source.persistentVolumeName"), *name)
 	}
 	if old != nil && !equality.Semantic.DeepEqual(a.Spec, old.Spec) {
-		c.immutable(spec, a.Spec, old.Spec)
-		return c.errs
+		c.declareImmutable(spec, a.Spec, old.Spec)
+		return c.all()
 	}
-	if c.required(spec.Child("attacher"), a.Spec.Attacher) {
-		c.texts(spec.Child("attacher"), a.Spec.Attacher, validation.IsDNS1123Subdomain(strings.ToLower(a.Spec.Attacher)))
-		if len(a.Spec.Attacher) > maxDriverName {
-			c.add(field.TooLong(spec.Child("attacher"), "", maxDriverName))
-		}
-	}
-	return c.errs
+	//lint:ignore SA1019 kube-apiserver takes such names of drivers
+	needed(c, spec.Child("attacher"), a.Spec.Attacher, validate.LongNameCaseless, atMost[string](maxDriverName))
+	return c.all()
 }
 
 func (c *check) volumeError(e *storagev1.VolumeError, at *field.Path) {

@@ -523,7 +523,7 @@ func renamedNodes(was, now *corev1.VolumeNodeAffinity) *corev1.VolumeNodeAffinit
 	for i, term := range was.Required.NodeSelectorTerms {
 		for j := range term.MatchExpressions {
 			next := now.Required.NodeSelectorTerms[i].MatchExpressions
-			if e := &term.MatchExpressions[j]; j < len(next) && stableLabels[e.Key] != "" && stableLabels[e.Key] == next[j].Key {
+			if e := &term.MatchExpressions[j]; j < len(next) && stableLabels[e.Key] == next[j].Key { // a label that isn't renamed may lose its key
 				e.Key = next[j].Key
 			}
 		}
