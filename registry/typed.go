@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -370,14 +371,24 @@ func (r *resource) convertTyped(to *Endpoint, tree map[string]any) error {
 // given twice.
 func (t *typed) normalize(doc *object.Document) (tree map[string]any, complaints []error, err error) {
 	obj := t.New()
-	if complaints, err = decodeTyped(doc, obj); err != nil {
-		return nil, nil, err
+	if !t.fits(doc, obj) {
+		obj = t.New()
+		if complaints, err = decodeTyped(doc, obj); err != nil {
+			return nil, nil, err
+		}
 	}
 	if err := t.setDefaults(obj); err != nil {
 		return nil, nil, err
 	}
 	tree, err = jsontree.OfValue(obj)
 	return tree, complaints, badBody(object.Undecodable(err))
+}
+
+// fits decodes a document that has nothing to complain of, which takes a third of decodeTyped's time. What it says false of may be one, too:
+// types with JSON as text, which keep the document's, and documents with characters that are escaped, as which quantities are refused.
+func (t *typed) fits(doc *object.Document, obj Typed) bool {
+	tree, ok := doc.Tree.(map[string]any)
+	return ok && t.holding().plain && bytes.IndexByte(doc.Text, '\\') < 0 && len(doc.Repeated()) == 0 && jsontree.Fits(tree, obj)
 }
 
 // decodeTyped decodes a document into a pointer to a struct.

@@ -14,14 +14,15 @@ import (
 // with which the tests compare it, and its errors are the same. But it looks at a type's fields once. A field of any type shares
 // what the tree has there. What it knows of a type is kept for as long as the process runs.
 func Into(tree map[string]any, v any) error {
-	of := reflect.ValueOf(v)
-	if of.Kind() == reflect.Pointer && !of.IsNil() {
-		if readerOf(of.Type().Elem()).read(tree, of.Elem()) {
-			return nil
-		}
+	if lenient.into(tree, v) {
+		return nil
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(tree, v) // or its error
 }
+
+// Fits is Into for a tree that may have members which the type doesn't have, or values that don't fit: it's false then, and may have
+// set some fields. It's false for some trees that do fit, too.
+func Fits(tree map[string]any, v any) bool { return exact.into(tree, v) }
 
 // reader sets a value of one type, which is zero, to what a tree says that isn't null. It's false if the tree is of another type, and
 // where only runtime knows what to do.
@@ -30,50 +31,64 @@ type reader interface {
 }
 
 // readers has a reader for each type that was met, by its reflect.Type.
-var readers sync.Map
+type readers struct {
+	known sync.Map
+	exact bool // members that a struct doesn't have don't fit
+}
 
-func readerOf(t reflect.Type) reader {
-	if r, ok := readers.Load(t); ok {
+var lenient, exact = &readers{}, &readers{exact: true}
+
+func (all *readers) into(tree map[string]any, v any) bool {
+	of := reflect.ValueOf(v)
+	return of.Kind() == reflect.Pointer && !of.IsNil() && all.readerOf(of.Type().Elem()).read(tree, of.Elem())
+}
+
+// readerOf returns the reader of a type.
+func (all *readers) readerOf(t reflect.Type) reader {
+	if r, ok := all.known.Load(t); ok {
 		return r.(reader)
 	}
-	s := reading{}
+	s := reading{all, map[reflect.Type]reader{}}
 	r := s.reader(t)
-	for t, r := range s {
-		readers.LoadOrStore(t, r)
+	for t, r := range s.made {
+		all.known.LoadOrStore(t, r)
 	}
 	return r
 }
 
 // reading is the readers of a type and of all that is in it, while they're made: types contain themselves.
-type reading map[reflect.Type]reader
+type reading struct {
+	*readers
+	made map[reflect.Type]reader
+}
 
 func (s reading) reader(t reflect.Type) reader {
-	if known, ok := readers.Load(t); ok {
+	if known, ok := s.known.Load(t); ok {
 		return known.(reader)
 	}
-	if known, ok := s[t]; ok {
+	if known, ok := s.made[t]; ok {
 		return known
 	}
 	switch {
 	case value.TypeReflectEntryOf(t).CanConvertFromUnstructured():
-		s[t] = ownReader{}
+		s.made[t] = ownReader{}
 	case t.Kind() == reflect.Pointer:
 		r := &pointerReader{}
-		s[t] = r // before what is in it, which may be of the same type
+		s.made[t] = r // before what is in it, which may be of the same type
 		r.to = s.reader(t.Elem())
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
-		s[t] = dataReader{}
+		s.made[t] = dataReader{}
 	case t.Kind() == reflect.Slice:
 		r := &listReader{}
-		s[t] = r
+		s.made[t] = r
 		r.of = s.reader(t.Elem())
 	case t.Kind() == reflect.Map && t.Key().Kind() == reflect.String:
 		r := &mappingReader{}
-		s[t] = r
+		s.made[t] = r
 		r.of = s.reader(t.Elem())
 	case t.Kind() == reflect.Struct:
-		r := &structReader{}
-		s[t] = r
+		r := &structReader{exact: s.exact}
+		s.made[t] = r
 		w, ok := whole.writerOf(t).(*structWriter)
 		if ok && w.bad == nil {
 			for _, m := range w.members {
@@ -82,15 +97,15 @@ func (s reading) reader(t reflect.Type) reader {
 		}
 		r.odd = !ok || w.bad != nil
 	default:
-		s[t] = scalarReader{}
+		s.made[t] = scalarReader{}
 	}
-	return s[t]
+	return s.made[t]
 }
 
 // structReader reads structs, by the members that a structWriter writes.
 type structReader struct {
-	members []memberReader
-	odd     bool // see structWriter's bad
+	members    []memberReader
+	odd, exact bool // see structWriter's bad, and readers
 }
 
 type memberReader struct {
@@ -104,19 +119,27 @@ func (r *structReader) read(tree any, v reflect.Value) bool {
 	if !ok || r.odd {
 		return false
 	}
+	found := 0
 	for i := range r.members {
 		m := &r.members[i]
-		if said := from[m.name]; said != nil && !m.read(said, v.FieldByIndex(m.index)) {
+		said, ok := from[m.name]
+		if ok {
+			found++
+		}
+		if said != nil && !m.read(said, v.FieldByIndex(m.index)) {
 			return false
 		}
 	}
-	return true
+	return !r.exact || found == len(from)
 }
 
-// ownReader reads what reads itself.
+// ownReader reads what reads itself. A number with a fraction may have been written in another way.
 type ownReader struct{}
 
 func (ownReader) read(tree any, v reflect.Value) bool {
+	if _, ok := tree.(float64); ok {
+		return false
+	}
 	text, err := Append(nil, tree)
 	return err == nil && v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(text) == nil
 }
@@ -196,7 +219,7 @@ func (scalarReader) read(tree any, v reflect.Value) bool {
 		switch v.Kind() {
 		case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 			v.SetInt(said)
-			return true
+			return !v.OverflowInt(said)
 		}
 	}
 	return false

@@ -6,11 +6,13 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
+	kjson "sigs.k8s.io/json"
 )
 
 // TestInto: what runtime makes of a tree, and of trees with one value that doesn't fit, Into makes, too.
@@ -40,8 +42,25 @@ func TestInto(t *testing.T) {
 				if fmt.Sprint(err) != fmt.Sprint(wantErr) || err == nil && !reflect.DeepEqual(got, want) {
 					t.Errorf("%s: got\n%+v, %v, want\n%+v, %v", what, got, err, want, wantErr)
 				}
+				// What fits is what a strict decoder of the JSON takes, and takes for the same.
+				text, err := Append(nil, tree)
+				if err != nil {
+					t.Fatal(err)
+				}
+				want, got = reflect.New(reflect.TypeOf(v).Elem()).Interface(), reflect.New(reflect.TypeOf(v).Elem()).Interface()
+				complaints, wantErr := kjson.UnmarshalStrict(text, want, kjson.DisallowUnknownFields)
+				sent, _, err := Decode(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if Fits(sent.(map[string]any), got) && (wantErr != nil || len(complaints) > 0 || !equality.Semantic.DeepEqual(got, want)) {
+					t.Errorf("%s fits: got\n%+v, want\n%+v, %v %v", what, got, want, complaints, wantErr)
+				}
 			}
 			check("as it is")
+			if _, ok := v.(runtime.Object); ok && !Fits(tree, reflect.New(reflect.TypeOf(v).Elem()).Interface()) {
+				t.Error("it doesn't fit its own type")
+			}
 			eachPlace(tree, "", func(at string, set func(any)) {
 				for _, other := range []any{nil, "", "x", "1", int64(1), int64(1) << 40, 1.5, 2.0, true, []any{}, []any{nil}, []any(nil), []any{"x"}, map[string]any{}, map[string]any(nil), map[string]any{"x": nil}} {
 					set(other)
