@@ -385,11 +385,15 @@ func (t *typed) normalize(doc *object.Document) (tree map[string]any, complaints
 }
 
 // fits decodes a document that has nothing to complain of, which takes a third of decodeTyped's time. What it says false of may be one, too:
-// types with JSON as text, which keep the document's, and documents with characters that are escaped, as which quantities are refused.
+// types with JSON as text, which keep the document's, and documents in which plain characters are escaped, as which quantities are
+// refused.
 func (t *typed) fits(doc *object.Document, obj Typed) bool {
 	tree, ok := doc.Tree.(map[string]any)
-	return ok && t.holding().plain && bytes.IndexByte(doc.Text, '\\') < 0 && len(doc.Repeated()) == 0 && jsontree.Fits(tree, obj)
+	return ok && t.holding().plain && !bytes.Contains(doc.Text, escapedCode) && !bytes.Contains(doc.Text, escapedSlash) && len(doc.Repeated()) == 0 && jsontree.Fits(tree, obj)
 }
+
+// What plain characters can be escaped as.
+var escapedCode, escapedSlash = []byte(`\u`), []byte(`\/`)
 
 // decodeTyped decodes a document into a pointer to a struct.
 func decodeTyped(doc *object.Document, obj any) (complaints []error, err error) {

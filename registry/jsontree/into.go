@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"reflect"
 	"sync"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
@@ -70,6 +72,8 @@ func (s reading) reader(t reflect.Type) reader {
 		return known
 	}
 	switch {
+	case t == reflect.TypeFor[metav1.Time]():
+		s.made[t] = timeReader{}
 	case value.TypeReflectEntryOf(t).CanConvertFromUnstructured():
 		s.made[t] = ownReader{}
 	case t.Kind() == reflect.Pointer:
@@ -142,6 +146,19 @@ func (ownReader) read(tree any, v reflect.Value) bool {
 	}
 	text, err := Append(nil, tree)
 	return err == nil && v.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(text) == nil
+}
+
+// timeReader reads as metav1.Time reads itself, without a JSON decoder.
+type timeReader struct{}
+
+func (timeReader) read(tree any, v reflect.Value) bool {
+	text, ok := tree.(string)
+	if !ok {
+		return false
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	v.Addr().Interface().(*metav1.Time).Time = at.Local()
+	return err == nil
 }
 
 type pointerReader struct{ to reader }
