@@ -310,7 +310,7 @@ func flagGroups(f *flags) []flagGroup {
 	set = group("What it serves and does")
 	set.StringVar((*string)(&s.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
 	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services, with --builtin=all")
-	set.StringVar(&s.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of garbage-collector,namespace,expiry,serviceaccount,clusterrole-aggregation,resourcequota")
+	set.StringVar(&s.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of garbage-collector,namespace,expiry,serviceaccount,clusterrole-aggregation,resourcequota,validatingadmissionpolicy-status")
 	set.BoolVar(&s.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
 	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
 	s.Plugins.AddFlags(set)

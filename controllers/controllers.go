@@ -28,10 +28,12 @@ const (
 	Aggregation      = "clusterrole-aggregation" // puts ClusterRoles together from others
 	ServiceAccount   = "serviceaccount"          // makes the ServiceAccount "default" in every namespace
 	ResourceQuota    = "resourcequota"           // counts what is used of quotas
+	// PolicyStatus says in the status of ValidatingAdmissionPolicies what their expressions get wrong. The write of a policy does it.
+	PolicyStatus = "validatingadmissionpolicy-status"
 )
 
 // names has the controllers that can be on or off, in the order in which errors and pages list them.
-var names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount, Aggregation, ResourceQuota}
+var names = []string{GarbageCollector, Namespace, Expiry, ServiceAccount, Aggregation, ResourceQuota, PolicyStatus}
 
 // Set says which controllers are on.
 type Set map[string]bool

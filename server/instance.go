@@ -236,7 +236,8 @@ func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err er
 	if err != nil {
 		return nil, err
 	}
-	kinds := builtin.Options{Set: s.Builtin, IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr()), NoService: s.System.On, Shared: in.election != nil}
+	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
+	kinds := builtin.Options{Set: s.Builtin, CheckPolicies: on[controllers.PolicyStatus], IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr()), NoService: s.System.On, Shared: in.election != nil}
 	who = &identity{tokens: known, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
 	in.quotas = &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: in.quotas, Log: in.log}
@@ -258,7 +259,6 @@ func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err er
 	if s.Ephemeral {
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
 	}
-	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
 	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: in.quotas, Duties: in.duties(s), Log: in.log})
 	return who, nil
 }

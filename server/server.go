@@ -84,7 +84,7 @@ type Server struct {
 	ManagedFieldsAlways bool
 
 	// Controllers says what the server does by itself after the writes of clients: "all", "none", or names separated by
-	// commas, of garbage-collector, namespace, expiry, serviceaccount, clusterrole-aggregation and resourcequota. With
+	// commas, of garbage-collector, namespace, expiry, serviceaccount, clusterrole-aggregation, resourcequota and validatingadmissionpolicy-status. With
 	// "none" it does what kube-apiserver does alone. Defaults to "all".
 	Controllers string
 

@@ -31,8 +31,6 @@ var onPurpose = compiled([]purpose{
 	{step: `^(customresourcedefinitions|definitions)`, path: `^body\.status\.(acceptedNames|conditions)|^body\.metadata\.managedFields\[kube-apiserver Update status`,
 		why: "A definition's names and conditions are in the answer to the write of it, because it's in effect then; kube-apiserver writes them some moments later, as a change of its own."},
 	{step: `^customresourcedefinitions\S+ delete collection/`, path: `^events\[`, why: "The deletion of a collection of definitions deletes their objects too, as that of each does. kube-apiserver leaves them in its store."},
-	{step: `^(validatingadmissionpolicies|policies)`, path: `\.status\.(observedGeneration|typeChecking|conditions)|metadata\.resourceVersion$|managedFields\[kube-apiserver Update status|^events\[\d+\]$|^events\[\d+\]\.(type|object\.metadata\.(generation|managedFields))`,
-		why: "The types of a policy are in the answer to the write of it, because it's in effect then; kube-apiserver writes them some moments later, as changes of its own."},
 })
 
 const mostOnPurpose = 40

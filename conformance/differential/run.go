@@ -491,7 +491,7 @@ func (r *run) readComplete(ctx context.Context, path string, deadline time.Time)
 
 // followsUp tells whether a server changes an object of a kind after the write of it was answered.
 func followsUp(kind string) bool {
-	return slices.Contains([]string{"CustomResourceDefinition", "ValidatingAdmissionPolicy", "APIService", "FlowSchema"}, kind)
+	return slices.Contains([]string{"CustomResourceDefinition", "APIService", "FlowSchema"}, kind)
 }
 
 func kindOf(content []byte) string {
@@ -504,14 +504,13 @@ func kindOf(content []byte) string {
 const cleanup = "customresourcecleanup.apiextensions.k8s.io"
 
 // isComplete tells whether a server has said what it says of an object after the write of it: of a definition, that it's established or
-// why not, or after its deletion that its objects are gone; of a policy, how its types are; of an APIService, whether it's available; and
+// why not, or after its deletion that its objects are gone; of an APIService, whether it's available; and
 // of a FlowSchema, whether its level is there.
 func isComplete(content []byte) bool {
 	type condition struct{ Type, Status, Message string }
 	var o struct {
 		Kind     string
 		Metadata struct {
-			Generation        int64
 			DeletionTimestamp string
 			Finalizers        []string
 		}
@@ -520,9 +519,8 @@ func isComplete(content []byte) bool {
 			Names                      map[string]any
 		}
 		Status struct {
-			ObservedGeneration int64
-			Conditions         []condition
-			AcceptedNames      map[string]any
+			Conditions    []condition
+			AcceptedNames map[string]any
 		}
 	}
 	if json.Unmarshal(content, &o) != nil {
@@ -539,8 +537,6 @@ func isComplete(content []byte) bool {
 		}
 		named := short(o.Spec.Names) == short(o.Status.AcceptedNames) && (is["NamesAccepted"] != "True" || is["Established"] == "True")
 		return named || is["NamesAccepted"] == "False"
-	case "ValidatingAdmissionPolicy":
-		return o.Status.ObservedGeneration >= o.Metadata.Generation
 	case "APIService":
 		return slices.ContainsFunc(o.Status.Conditions, func(c condition) bool { return c.Type == "Available" && c.Message != "" })
 	case "FlowSchema":

@@ -8,6 +8,7 @@ import (
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	utilwebhook "k8s.io/apiserver/pkg/util/webhook"
@@ -152,168 +153,163 @@ type webhook struct {
 
 // validateWebhooks checks the webhooks of a configuration; old are those that it had. What an old one had already doesn't
 // become invalid by a rule that is younger than it, as in Kubernetes.
-func validateWebhooks(all, old []webhook) (errs field.ErrorList) {
-	seen := map[string]bool{}
-	lenient := len(old) > 0 && slices.ContainsFunc(old, func(w webhook) bool { return !knownVersion(w.versions) })
+func validateWebhooks(all, old []webhook) field.ErrorList {
+	c, names := &check{}, earlier[string]{}
+	had := func(wrong func(w webhook) bool) bool { return slices.ContainsFunc(old, wrong) }
+	effects := []admissionregistrationv1.SideEffectClass{admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun}
+	if had(func(w webhook) bool { return w.effects == nil || !slices.Contains(effects, *w.effects) }) {
+		effects = append(effects, admissionregistrationv1.SideEffectClassSome, admissionregistrationv1.SideEffectClassUnknown)
+	}
+	olderNames := earlier[string]{}
+	sameNames := had(func(w webhook) bool { return olderNames.had(w.name) })
+	foreign := had(func(w webhook) bool { return len(w.versions) > 0 && !knownVersion(w.versions) })
+	labels := metav1validation.LabelSelectorValidationOptions{}
+	labels.AllowInvalidLabelValueInSelector = had(func(w webhook) bool {
+		return slices.ContainsFunc([]*metav1.LabelSelector{w.namespaces, w.objects}, func(s *metav1.LabelSelector) bool {
+			return len(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0
+		})
+	})
+	sameConditions := slices.EqualFunc(all, old, func(w, o webhook) bool { return slices.Equal(w.conditions, o.conditions) })
 	for i, w := range all {
 		at := field.NewPath("webhooks").Index(i)
-		errs = append(errs, w.validate(at)...)
-		if seen[w.name] {
-			errs = append(errs, field.Duplicate(at.Child("name"), w.name))
+		w.validate(c, at, effects, labels)
+		if !sameConditions {
+			c.conditions(w.conditions, false, at.Child("matchConditions"))
 		}
-		seen[w.name] = true
-		errs = append(errs, validateReviewVersions(w.versions, !lenient, at.Child("admissionReviewVersions"))...)
-		for j, r := range w.rules {
-			errs = append(errs, validateWebhookRule(r, at.Child("rules").Index(j))...)
-		}
-		if !slices.ContainsFunc(old, func(o webhook) bool { return slices.Equal(o.conditions, w.conditions) }) {
-			errs = append(errs, validateMatchConditions(w.conditions, false, at.Child("matchConditions"))...)
+		validateReviewVersions(c, w.versions, !foreign, at.Child("admissionReviewVersions"))
+		if w.name != "" && names.had(w.name) && !sameNames {
+			c.add(field.Duplicate(at.Child("name"), w.name))
 		}
 	}
-	return errs
+	return c.errs
 }
 
-// validate checks what is no list.
-func (w *webhook) validate(at *field.Path) (errs field.ErrorList) {
-	errs = append(errs, validation.IsFullyQualifiedName(at.Child("name"), w.name)...)
-	errs = append(errs, validateWebhookClient(&w.client, at.Child("clientConfig"))...)
+// What settings of webhooks and policies may be, in Kubernetes' order, which is the alphabet's.
+var (
+	failurePolicies = []admissionregistrationv1.FailurePolicyType{admissionregistrationv1.Fail, admissionregistrationv1.Ignore}
+	matchPolicies   = []admissionregistrationv1.MatchPolicyType{admissionregistrationv1.Equivalent, admissionregistrationv1.Exact}
+	reinvocations   = []admissionregistrationv1.ReinvocationPolicyType{admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy}
+	operations      = []admissionregistrationv1.OperationType{admissionregistrationv1.OperationAll, admissionregistrationv1.Connect, admissionregistrationv1.Create,
+		admissionregistrationv1.Delete, admissionregistrationv1.Update}
+	scopes = []admissionregistrationv1.ScopeType{admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope}
+)
+
+// validate checks what is said of a webhook, but for its conditions and the versions that it takes. effects are those that it may have.
+func (w *webhook) validate(c *check, at *field.Path, effects []admissionregistrationv1.SideEffectClass, labels metav1validation.LabelSelectorValidationOptions) {
+	c.add(validation.IsFullyQualifiedName(at.Child("name"), w.name)...)
+	for i, r := range w.rules {
+		c.rule(r, at.Child("rules").Index(i))
+	}
+	among(c, at.Child("failurePolicy"), w.failure, failurePolicies...)
+	among(c, at.Child("matchPolicy"), w.match, matchPolicies...)
 	if w.effects == nil {
-		errs = append(errs, field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
-	} else {
-		errs = append(errs, oneOf(at.Child("sideEffects"), *w.effects, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.SideEffectClassNoneOnDryRun)...)
+		c.add(field.Required(at.Child("sideEffects"), "must specify one of None, NoneOnDryRun"))
 	}
+	among(c, at.Child("sideEffects"), w.effects, effects...)
 	if t := w.timeout; t != nil && (*t < 1 || *t > maxWebhookTimeout) {
-		errs = append(errs, field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
+		c.add(field.Invalid(at.Child("timeoutSeconds"), *t, "the timeout value must be between 1 and 30 seconds"))
 	}
-	if w.failure != nil {
-		errs = append(errs, oneOf(at.Child("failurePolicy"), *w.failure, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)...)
-	}
-	if w.match != nil {
-		errs = append(errs, oneOf(at.Child("matchPolicy"), *w.match, admissionregistrationv1.Equivalent, admissionregistrationv1.Exact)...)
-	}
-	if w.again != nil {
-		errs = append(errs, oneOf(at.Child("reinvocationPolicy"), *w.again, admissionregistrationv1.IfNeededReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy)...)
-	}
-	for _, s := range []struct {
-		name     string
-		selector *metav1.LabelSelector
-	}{{"namespaceSelector", w.namespaces}, {"objectSelector", w.objects}} {
-		if s.selector != nil {
-			errs = append(errs, metav1validation.ValidateLabelSelector(s.selector, metav1validation.LabelSelectorValidationOptions{}, at.Child(s.name))...)
-		}
-	}
-	return errs
+	c.add(metav1validation.ValidateLabelSelector(w.namespaces, labels, at.Child("namespaceSelector"))...)
+	c.add(metav1validation.ValidateLabelSelector(w.objects, labels, at.Child("objectSelector"))...)
+	among(c, at.Child("reinvocationPolicy"), w.again, reinvocations...)
+	validateWebhookClient(c, &w.client, at.Child("clientConfig"))
 }
 
 // validateWebhookClient leaves addresses to the calls: which of them are allowed may differ from server to server.
-func validateWebhookClient(c *admissionregistrationv1.WebhookClientConfig, at *field.Path) field.ErrorList {
-	switch {
-	case (c.URL == nil) == (c.Service == nil):
-		return field.ErrorList{field.Required(at, "exactly one of url or service is required")}
-	case c.URL != nil:
-		return utilwebhook.ValidateWebhookURL(at.Child("url"), *c.URL, true)
+func validateWebhookClient(c *check, to *admissionregistrationv1.WebhookClientConfig, at *field.Path) {
+	switch s := to.Service; {
+	case (to.URL == nil) == (s == nil):
+		c.add(field.Required(at, "exactly one of url or service is required"))
+	case s == nil:
+		c.add(utilwebhook.ValidateWebhookURL(at.Child("url"), *to.URL, true)...)
+	default: // Kubernetes takes the name for the namespace, and the namespace for the name
+		c.add(utilwebhook.ValidateWebhookService(at.Child("service"), s.Name, s.Namespace, s.Path, *s.Port)...)
 	}
-	port := defaultWebhookPort
-	if c.Service.Port != nil {
-		port = *c.Service.Port
-	}
-	return utilwebhook.ValidateWebhookService(at.Child("service"), c.Service.Namespace, c.Service.Name, c.Service.Path, port)
 }
 
 // validateReviewVersions asks for a version that the server knows only if no older configuration did without.
-func validateReviewVersions(versions []string, known bool, at *field.Path) (errs field.ErrorList) {
+func validateReviewVersions(c *check, versions []string, known bool, at *field.Path) {
 	if len(versions) == 0 {
-		return field.ErrorList{field.Required(at, "must specify one of v1, v1beta1")}
+		c.add(field.Required(at, "must specify one of v1, v1beta1"))
+		return
 	}
-	seen := map[string]bool{}
+	seen := earlier[string]{}
 	for i, v := range versions {
-		if seen[v] {
-			errs = append(errs, field.Invalid(at.Index(i), v, "duplicate version"))
+		if seen.had(v) {
+			c.add(field.Invalid(at.Index(i), v, "duplicate version"))
 			continue
 		}
-		seen[v] = true
-		for _, problem := range validation.IsDNS1035Label(v) {
-			errs = append(errs, field.Invalid(at.Index(i), v, problem))
-		}
+		c.texts(at.Index(i), v, validation.IsDNS1035Label(v))
 	}
 	if known && !knownVersion(versions) {
-		errs = append(errs, field.Invalid(at, versions, "must include at least one of v1, v1beta1"))
+		c.add(field.Invalid(at, versions, "must include at least one of v1, v1beta1"))
 	}
-	return errs
 }
 
 func knownVersion(versions []string) bool {
 	return slices.Contains(versions, "v1") || slices.Contains(versions, "v1beta1")
 }
 
-// validateWebhookRule checks which requests a webhook is about.
-func validateWebhookRule(r admissionregistrationv1.RuleWithOperations, at *field.Path) (errs field.ErrorList) {
-	if len(r.Operations) > 1 && slices.Contains(r.Operations, admissionregistrationv1.OperationAll) {
-		errs = append(errs, field.Invalid(at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"))
-	}
-	for i, op := range r.Operations {
-		errs = append(errs, oneOf(at.Child("operations").Index(i), op, admissionregistrationv1.OperationAll, admissionregistrationv1.Create,
-			admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect)...)
-	}
-	if r.Scope != nil {
-		errs = append(errs, oneOf(at.Child("scope"), *r.Scope, admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope)...)
-	}
-	return append(errs, validateRule(r, at)...)
-}
-
-// validateRule checks what webhooks' rules and policies' have in common.
-func validateRule(r admissionregistrationv1.RuleWithOperations, at *field.Path) (errs field.ErrorList) {
+// rule checks which requests a webhook or a policy is about.
+func (c *check) rule(r admissionregistrationv1.RuleWithOperations, at *field.Path) {
 	if len(r.Operations) == 0 {
-		errs = append(errs, field.Required(at.Child("operations"), ""))
+		c.add(field.Required(at.Child("operations"), ""))
+	}
+	if len(r.Operations) > 1 && slices.Contains(r.Operations, admissionregistrationv1.OperationAll) {
+		c.add(field.Invalid(at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"))
+	}
+	for i := range r.Operations {
+		among(c, at.Child("operations").Index(i), &r.Operations[i], operations...)
 	}
 	for _, part := range []struct {
 		name, what string
 		list       []string
 	}{{"apiGroups", "API groups", r.APIGroups}, {"apiVersions", "API versions", r.APIVersions}} {
 		if len(part.list) == 0 {
-			errs = append(errs, field.Required(at.Child(part.name), ""))
+			c.add(field.Required(at.Child(part.name), ""))
 		}
 		if len(part.list) > 1 && slices.Contains(part.list, "*") {
-			errs = append(errs, field.Invalid(at.Child(part.name), part.list, "if '*' is present, must not specify other "+part.what))
+			c.add(field.Invalid(at.Child(part.name), part.list, "if '*' is present, must not specify other "+part.what))
 		}
 	}
 	for i, v := range r.APIVersions {
-		if v == "" {
-			errs = append(errs, field.Required(at.Child("apiVersions").Index(i), ""))
-		}
+		c.required(at.Child("apiVersions").Index(i), v)
 	}
-	return append(errs, validateResources(r.Resources, at.Child("resources"))...)
+	c.resources(r.Resources, at.Child("resources"))
+	among(c, at.Child("scope"), r.Scope, scopes...)
 }
 
-// validateResources refuses resources that others in the list include.
-func validateResources(list []string, at *field.Path) (errs field.ErrorList) {
+// resources refuses resources that others in the list include.
+func (c *check) resources(list []string, at *field.Path) {
 	if len(list) == 0 {
-		return field.ErrorList{field.Required(at, "")}
+		c.add(field.Required(at, ""))
 	}
 	included := map[string]bool{} // r/* by r, and */s by /s
-	plain := false
+	plain := false                // whether the last without a subresource is a name, as in Kubernetes
 	for i, s := range list {
+		if !c.required(at.Index(i), s) {
+			continue
+		}
 		resource, sub, cut := strings.Cut(s, "/")
-		switch {
-		case s == "":
-			errs = append(errs, field.Required(at.Index(i), ""))
-		case !cut:
-			plain = plain || s != "*"
-		case included[resource]:
-			errs = append(errs, field.Invalid(at.Index(i), s, fmt.Sprintf("if '%s/*' is present, must not specify %s", resource, s)))
-		case included["/"+sub]:
-			errs = append(errs, field.Invalid(at.Index(i), s, fmt.Sprintf("if '*/%s' is present, must not specify %s", sub, s)))
+		if !cut {
+			plain = s != "*"
+			continue
+		}
+		if included[resource] {
+			c.add(field.Invalid(at.Index(i), s, fmt.Sprintf("if '%s/*' is present, must not specify %s", resource, s)))
+		}
+		if included["/"+sub] {
+			c.add(field.Invalid(at.Index(i), s, fmt.Sprintf("if '*/%s' is present, must not specify %s", sub, s)))
 		}
 		included[resource] = included[resource] || sub == "*"
-		included["/"+sub] = included["/"+sub] || cut && resource == "*"
+		included["/"+sub] = included["/"+sub] || resource == "*"
 	}
 	if len(list) > 1 && slices.Contains(list, "*/*") {
-		errs = append(errs, field.Invalid(at, list, "if '*/*' is present, must not specify other resources"))
+		c.add(field.Invalid(at, list, "if '*/*' is present, must not specify other resources"))
 	}
 	if plain && slices.Contains(list, "*") {
-		errs = append(errs, field.Invalid(at, list, "if '*' is present, must not specify other resources without subresources"))
+		c.add(field.Invalid(at, list, "if '*' is present, must not specify other resources without subresources"))
 	}
-	return errs
 }
 
 // count shows how many items a list has.
@@ -360,7 +356,11 @@ func policyBindingColumns() []column {
 			case ref == nil:
 				return unset
 			case name == "":
-				return str(at(ref, "selector"))
+				var selector metav1.LabelSelector
+				if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asMap(at(ref, "selector")), &selector); err != nil {
+					return ""
+				}
+				return selector.String()
 			case namespace != "":
 				return namespace + "/" + name
 			default:

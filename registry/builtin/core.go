@@ -62,7 +62,7 @@ func core(o Options) []registry.Type {
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingWebhookConfiguration")), New: of[admissionregistrationv1.MutatingWebhookConfiguration], ClusterScoped: true, Awaited: true,
 			Columns: webhooksColumns, Default: set(defaultMutating), Validate: rules(validateMutating)},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingAdmissionPolicy")), New: of[admissionregistrationv1.ValidatingAdmissionPolicy], ClusterScoped: true, Awaited: true, Status: true,
-			Columns: validatingPolicyColumns, Default: set(defaultValidatingPolicy), Prepare: prepare(checked(o.registry)), Validate: o.mayReadParams(rules(validateValidatingPolicy))},
+			Columns: validatingPolicyColumns, Default: set(defaultValidatingPolicy), Prepare: o.checked(), Validate: o.mayReadParams(parts(validateValidatingPolicy, validateValidatingPolicyStatus))},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "ValidatingAdmissionPolicyBinding")), New: of[admissionregistrationv1.ValidatingAdmissionPolicyBinding], ClusterScoped: true, Awaited: true,
 			Columns: policyBindingColumns, Default: set(defaultValidatingPolicyBinding), Validate: o.mayReadParams(rules(validateValidatingPolicyBinding))},
 		{Names: inAPIExtensions(names(admissionGroup, "v1", "MutatingAdmissionPolicy")), New: of[admissionregistrationv1.MutatingAdmissionPolicy], ClusterScoped: true, Awaited: true,

@@ -197,9 +197,9 @@ func data(o Options) []registry.Type {
 			Prepare: prepare(prepareTaintRule), Validate: parts(validateTaintRule, validateTaintRuleStatus),
 			Strategy: registry.Strategy{StoredIn: "v1beta2", NoStatusTable: true}},
 		{Names: inAPIExtensions(names(registrationGroup, "v1", "APIService")), New: of[apiregistrationv1.APIService], ClusterScoped: true, Status: true, ValidName: pathSegment,
-			Strategy: registry.Strategy{NoGeneration: true},
-			Columns:  apiServiceColumns, Default: set(defaultAPIService), Prepare: prepare(prepareAPIService), Validate: rules(validateAPIService)},
+			Strategy: registry.Strategy{NoGeneration: true, NoStatusTable: true},
+			Columns:  apiServiceColumns, Default: set(defaultAPIService), Prepare: prepare(prepareAPIService), Validate: parts(validateAPIService, validateAPIServiceStatus)},
 		{Names: names(migrationGroup, "v1", "StorageVersionMigration"), New: of[storagemigrationv1.StorageVersionMigration], ClusterScoped: true, Status: true, Columns: migrationColumns,
-			Strategy: registry.Strategy{StoredIn: "v1beta1", NoGeneration: true}},
+			Strategy: registry.Strategy{StoredIn: "v1beta1", NoGeneration: true}, Validate: parts(validateMigration, validateMigrationStatus)},
 	}
 }

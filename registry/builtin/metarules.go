@@ -21,7 +21,7 @@ var metaAsNew = []string{
 	"Pod", "ConfigMap", "Secret", "ServiceAccount", "Endpoints", "LimitRange", "Node", "PersistentVolume", "PersistentVolumeClaim",
 	"ControllerRevision", "EndpointSlice", "FlowSchema", "PriorityLevelConfiguration", "Ingress", "IngressClass", "IPAddress",
 	"ResourceClaim", "ResourceClaimTemplate", "StorageClass", "VolumeAttachment", "CSINode", "VolumeAttributesClass", "ClusterTrustBundle",
-	"StorageVersionMigration", "APIService",
+	"StorageVersionMigration",
 	"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 	"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
 }
@@ -33,6 +33,9 @@ func metaRules(kind, group string) (rules registry.MetaRules) {
 	}
 	if slices.Contains(metaAsNew, kind) {
 		rules |= registry.MetaAsNew
+	}
+	if kind == "APIService" {
+		rules |= registry.CausesAgain
 	}
 	return rules
 }

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"slices"
@@ -8,11 +9,13 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/util/jsonpath"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/expression"
@@ -29,193 +32,202 @@ const (
 	maxTypesToCheck         = 10      // of one rule
 )
 
-func validateValidatingPolicy(p, _ *admissionregistrationv1.ValidatingAdmissionPolicy) (errs field.ErrorList) {
-	at, spec := field.NewPath("spec"), &p.Spec
-	errs = validatePolicy(policy{spec.FailurePolicy, spec.ParamKind, spec.MatchConstraints, spec.MatchConditions}, at)
-	set, more := compileVariables(spec.Variables, spec.ParamKind, at.Child("variables"))
-	errs = append(errs, more...)
+func validateValidatingPolicy(p, old *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
+	c, at, spec := &check{}, field.NewPath("spec"), &p.Spec
+	same := old != nil && equality.Semantic.DeepEqual(spec.ParamKind, old.Spec.ParamKind) && equality.Semantic.DeepEqual(spec.MatchConditions, old.Spec.MatchConditions)
+	c.policy(policy{spec.FailurePolicy, spec.ParamKind, spec.MatchConstraints}, at)
+	if !same {
+		c.conditions(spec.MatchConditions, spec.ParamKind != nil, at.Child("matchConditions"))
+	}
+	set := expression.New(spec.ParamKind != nil)
+	if len(spec.Variables) > 0 {
+		set.Compose()
+	}
+	c.variables(set, spec.Variables, at.Child("variables"))
 	if len(spec.Validations) == 0 && len(spec.AuditAnnotations) == 0 {
 		for _, name := range []string{"validations", "auditAnnotations"} {
-			errs = append(errs, field.Required(at.Child(name), "validations or auditAnnotations must contain at least one item"))
+			c.add(field.Required(at.Child(name), "validations or auditAnnotations must contain at least one item"))
 		}
 	}
 	for i, v := range spec.Validations {
-		errs = append(errs, validateValidation(set, v, at.Child("validations").Index(i))...)
+		c.validation(set, v, at.Child("validations").Index(i))
 	}
-	if n := len(spec.AuditAnnotations); n > maxAuditAnnotations {
-		errs = append(errs, field.Invalid(at.Child("auditAnnotations"), n, fmt.Sprintf("must not have more than %d auditAnnotations", maxAuditAnnotations)))
+	if len(spec.AuditAnnotations) > maxAuditAnnotations {
+		c.add(field.Invalid(at.Child("auditAnnotations"), spec.AuditAnnotations, fmt.Sprintf("must not have more than %d auditAnnotations", maxAuditAnnotations)))
 	}
-	keys := map[string]bool{}
+	keys := earlier[string]{}
 	for i, a := range spec.AuditAnnotations {
 		at := at.Child("auditAnnotations").Index(i)
-		errs = append(errs, validateAuditAnnotation(set, p.Name, a, at)...)
-		if keys[a.Key] {
-			errs = append(errs, field.Duplicate(at.Child("key"), a.Key))
+		c.auditAnnotation(set, p.Name, a, at)
+		if keys.had(a.Key) {
+			c.add(field.Duplicate(at.Child("key"), a.Key))
 		}
-		keys[a.Key] = true
 	}
-	return errs
+	return c.errs
 }
 
-func validateMutatingPolicy(p, _ *admissionregistrationv1.MutatingAdmissionPolicy) (errs field.ErrorList) {
-	at, spec := field.NewPath("spec"), &p.Spec
-	errs = validatePolicy(policy{spec.FailurePolicy, spec.ParamKind, spec.MatchConstraints, spec.MatchConditions}, at)
-	if spec.MatchConstraints != nil {
-		for i, r := range spec.MatchConstraints.ResourceRules {
-			for j, op := range r.Operations {
-				errs = append(errs, oneOf(at.Child("matchConstraints", "resourceRules").Index(i).Child("operations").Index(j), op,
-					admissionregistrationv1.OperationAll, admissionregistrationv1.Create, admissionregistrationv1.Update, admissionregistrationv1.Connect)...)
+// validateValidatingPolicyStatus checks what is said of a policy's types, and its conditions.
+func validateValidatingPolicyStatus(p, _ *admissionregistrationv1.ValidatingAdmissionPolicy) field.ErrorList {
+	c, at := &check{}, field.NewPath("status")
+	if t := p.Status.TypeChecking; t != nil {
+		for i, w := range t.ExpressionWarnings {
+			at := at.Child("typeChecking", "expressionWarnings").Index(i)
+			c.required(at.Child("warning"), w.Warning)
+			of := strings.TrimSpace(w.FieldRef)
+			if !c.required(at.Child("fieldRef"), of) {
+				continue
+			}
+			if err := jsonpath.New("spec").Parse("{" + of + "}"); err != nil {
+				c.add(field.Invalid(at.Child("fieldRef"), of, fmt.Sprintf("invalid JSONPath: %v", err)))
 			}
 		}
 	}
-	if again := at.Child("reinvocationPolicy"); spec.ReinvocationPolicy == "" {
-		errs = append(errs, field.Required(again, ""))
-	} else {
-		errs = append(errs, oneOf(again, spec.ReinvocationPolicy, admissionregistrationv1.NeverReinvocationPolicy, admissionregistrationv1.IfNeededReinvocationPolicy)...)
+	c.add(metavalidation.ValidateConditions(p.Status.Conditions, at.Child("conditions"))...)
+	return c.errs
+}
+
+func validateMutatingPolicy(p, old *admissionregistrationv1.MutatingAdmissionPolicy) field.ErrorList {
+	c, at, spec := &check{}, field.NewPath("spec"), &p.Spec
+	same := old != nil && equality.Semantic.DeepEqual(spec.ParamKind, old.Spec.ParamKind) && equality.Semantic.DeepEqual(spec.MatchConditions, old.Spec.MatchConditions)
+	c.policy(policy{spec.FailurePolicy, spec.ParamKind, spec.MatchConstraints}, at)
+	c.mutating(spec.MatchConstraints, at.Child("matchConstraints"))
+	if !same {
+		c.conditions(spec.MatchConditions, spec.ParamKind != nil, at.Child("matchConditions"))
 	}
-	set, more := compileVariables(spec.Variables, spec.ParamKind, at.Child("variables"))
-	errs = append(errs, more...)
+	set := expression.New(spec.ParamKind != nil)
+	set.Compose()
+	c.variables(set, spec.Variables, at.Child("variables"))
 	if len(spec.Mutations) == 0 {
-		errs = append(errs, field.Required(at.Child("mutations"), "mutations must contain at least one item"))
+		c.add(field.Required(at.Child("mutations"), "mutations must contain at least one item"))
 	}
 	for i, m := range spec.Mutations {
-		errs = append(errs, validateMutation(set, m, at.Child("mutations").Index(i))...)
+		c.mutation(set, m, at.Child("mutations").Index(i))
 	}
-	return errs
+	if c.required(at.Child("reinvocationPolicy"), string(spec.ReinvocationPolicy)) {
+		among(c, at.Child("reinvocationPolicy"), &spec.ReinvocationPolicy, reinvocations...)
+	}
+	return c.errs
 }
 
 // policy is what policies of both kinds have.
 type policy struct {
-	failure    *admissionregistrationv1.FailurePolicyType
-	params     *admissionregistrationv1.ParamKind
-	match      *admissionregistrationv1.MatchResources
-	conditions []admissionregistrationv1.MatchCondition
+	failure *admissionregistrationv1.FailurePolicyType
+	params  *admissionregistrationv1.ParamKind
+	match   *admissionregistrationv1.MatchResources
 }
 
-func validatePolicy(p policy, at *field.Path) (errs field.ErrorList) {
-	if p.failure != nil {
-		errs = append(errs, oneOf(at.Child("failurePolicy"), *p.failure, admissionregistrationv1.Fail, admissionregistrationv1.Ignore)...)
-	}
+func (c *check) policy(p policy, at *field.Path) {
+	among(c, at.Child("failurePolicy"), p.failure, failurePolicies...)
 	if p.params != nil {
-		errs = append(errs, validateParamKind(*p.params, at.Child("paramKind"))...)
+		c.paramKind(*p.params, at.Child("paramKind"))
 	}
 	if p.match == nil {
-		errs = append(errs, field.Required(at.Child("matchConstraints"), ""))
-	} else {
-		errs = append(errs, validateMatch(p.match, at.Child("matchConstraints"))...)
-		if len(p.match.ResourceRules) == 0 {
-			errs = append(errs, field.Required(at.Child("matchConstraints", "resourceRules"), ""))
-		}
+		c.add(field.Required(at.Child("matchConstraints"), ""))
+		return
 	}
-	return append(errs, validateMatchConditions(p.conditions, p.params != nil, at.Child("matchConditions"))...)
+	c.match(p.match, at.Child("matchConstraints"))
+	if len(p.match.ResourceRules) == 0 {
+		c.add(field.Required(at.Child("matchConstraints", "resourceRules"), ""))
+	}
 }
 
-func validateParamKind(k admissionregistrationv1.ParamKind, at *field.Path) (errs field.ErrorList) {
-	gv, err := schema.ParseGroupVersion(k.APIVersion)
-	switch {
-	case k.APIVersion == "":
-		errs = append(errs, field.Required(at.Child("apiVersion"), ""))
-	case err != nil:
-		errs = append(errs, field.Invalid(at.Child("apiVersion"), k.APIVersion, err.Error()))
-	default:
-		texts := validation.IsDNS1035Label(gv.Version)
-		if gv.Group != "" {
-			texts = append(texts, validation.IsDNS1123Subdomain(gv.Group)...)
-		}
-		if len(texts) > 0 {
-			errs = append(errs, field.Invalid(at.Child("apiVersion"), k.APIVersion, strings.Join(texts, ",")))
+func (c *check) paramKind(k admissionregistrationv1.ParamKind, at *field.Path) {
+	if version := at.Child("apiVersion"); c.required(version, k.APIVersion) {
+		gv, err := schema.ParseGroupVersion(k.APIVersion)
+		if err != nil {
+			c.add(field.Invalid(version, k.APIVersion, err.Error()))
+		} else {
+			if texts := validation.IsDNS1123Subdomain(gv.Group); gv.Group != "" && len(texts) > 0 {
+				c.add(field.Invalid(version, gv.Group, strings.Join(texts, ",")))
+			}
+			if gv.Version == "" {
+				c.add(field.Invalid(version, k.APIVersion, "version must be specified"))
+			} else if texts := validation.IsDNS1035Label(gv.Version); len(texts) > 0 {
+				c.add(field.Invalid(version, gv.Version, strings.Join(texts, ",")))
+			}
 		}
 	}
-	if k.Kind == "" {
-		errs = append(errs, field.Required(at.Child("kind"), ""))
-	} else if texts := validation.IsDNS1035Label(strings.ToLower(k.Kind)); len(texts) > 0 {
-		errs = append(errs, field.Invalid(at.Child("kind"), k.Kind, "may have mixed case, but should otherwise match: "+strings.Join(texts, ",")))
+	if c.required(at.Child("kind"), k.Kind) {
+		if texts := validation.IsDNS1035Label(strings.ToLower(k.Kind)); len(texts) > 0 {
+			c.add(field.Invalid(at.Child("kind"), k.Kind, "may have mixed case, but should otherwise match: "+strings.Join(texts, ",")))
+		}
 	}
-	return errs
 }
 
-func validateMatch(m *admissionregistrationv1.MatchResources, at *field.Path) (errs field.ErrorList) {
+// match checks which objects a policy or a binding is about; nil for all.
+func (c *check) match(m *admissionregistrationv1.MatchResources, at *field.Path) {
 	if m == nil {
-		return nil
+		return
 	}
-	if m.MatchPolicy != nil {
-		errs = append(errs, oneOf(at.Child("matchPolicy"), *m.MatchPolicy, admissionregistrationv1.Exact, admissionregistrationv1.Equivalent)...)
-	}
-	errs = append(errs, validateSelector(m.NamespaceSelector, at.Child("namespaceSelector"))...)
-	errs = append(errs, validateSelector(m.ObjectSelector, at.Child("objectSelector"))...)
-	for i, r := range m.ResourceRules {
-		errs = append(errs, validateNamedRule(r, at.Child("resourceRules").Index(i))...)
-	}
-	for i, r := range m.ExcludeResourceRules {
-		errs = append(errs, validateNamedRule(r, at.Child("excludeResourceRules").Index(i))...)
-	}
-	return errs
-}
-
-func validateSelector(s *metav1.LabelSelector, at *field.Path) field.ErrorList {
-	if s == nil {
-		return nil
-	}
-	return metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, at)
-}
-
-func validateNamedRule(r admissionregistrationv1.NamedRuleWithOperations, at *field.Path) (errs field.ErrorList) {
-	seen := map[string]bool{}
-	for i, name := range r.ResourceNames {
-		for _, text := range wholeSegment(name) {
-			errs = append(errs, field.Invalid(at.Child("resourceNames").Index(i), name, text))
+	among(c, at.Child("matchPolicy"), m.MatchPolicy, matchPolicies...)
+	c.selector(m.NamespaceSelector, at.Child("namespaceSelector"))
+	c.selector(m.ObjectSelector, at.Child("objectSelector"))
+	for _, part := range []struct {
+		at    *field.Path
+		rules []admissionregistrationv1.NamedRuleWithOperations
+	}{{at.Child("resourceRules"), m.ResourceRules}, {at.Child("excludeResourceRules"), m.ExcludeResourceRules}} {
+		for i, r := range part.rules {
+			at, seen := part.at.Index(i), earlier[string]{}
+			for j, name := range r.ResourceNames {
+				at := at.Child("resourceNames").Index(j)
+				c.texts(at, name, content.IsPathSegmentName(name))
+				if seen.had(name) {
+					c.add(field.Duplicate(at, name))
+				}
+			}
+			c.rule(r.RuleWithOperations, at)
 		}
-		if seen[name] {
-			errs = append(errs, field.Duplicate(at.Child("resourceNames").Index(i), name))
-		}
-		seen[name] = true
 	}
-	if len(r.Operations) > 1 && slices.Contains(r.Operations, admissionregistrationv1.OperationAll) {
-		errs = append(errs, field.Invalid(at.Child("operations"), r.Operations, "if '*' is present, must not specify other operations"))
-	}
-	for i, op := range r.Operations {
-		errs = append(errs, oneOf(at.Child("operations").Index(i), op, admissionregistrationv1.OperationAll, admissionregistrationv1.Create,
-			admissionregistrationv1.Update, admissionregistrationv1.Delete, admissionregistrationv1.Connect)...)
-	}
-	if r.Scope != nil {
-		errs = append(errs, oneOf(at.Child("scope"), *r.Scope, admissionregistrationv1.AllScopes, admissionregistrationv1.ClusterScope, admissionregistrationv1.NamespacedScope)...)
-	}
-	return append(errs, validateRule(r.RuleWithOperations, at)...)
 }
 
-// validateMatchConditions checks the conditions of a policy or a webhook. params tells whether they may name params.
-func validateMatchConditions(conditions []admissionregistrationv1.MatchCondition, params bool, at *field.Path) (errs field.ErrorList) {
+// mutating checks that objects may be changed in what a policy or a binding is about; nil for all.
+func (c *check) mutating(m *admissionregistrationv1.MatchResources, at *field.Path) {
+	if m == nil {
+		return
+	}
+	for _, r := range m.ResourceRules {
+		for i := range r.Operations {
+			among(c, at.Child("resourceRules", "operations"), &r.Operations[i],
+				admissionregistrationv1.OperationAll, admissionregistrationv1.Connect, admissionregistrationv1.Create, admissionregistrationv1.Update)
+		}
+	}
+}
+
+// conditions checks the conditions of a policy or a webhook. params tells whether they may name params.
+func (c *check) conditions(conditions []admissionregistrationv1.MatchCondition, params bool, at *field.Path) {
 	if n := len(conditions); n > maxMatchConditions {
-		return field.ErrorList{field.TooMany(at, n, maxMatchConditions)}
+		c.add(field.TooMany(at, n, maxMatchConditions))
 	}
-	set, seen := expression.New(params), map[string]bool{}
-	for i, c := range conditions {
+	set, seen := expression.New(params), earlier[string]{}
+	for i, condition := range conditions {
 		at := at.Index(i)
-		errs = append(errs, compiles(set, strings.TrimSpace(c.Expression), expression.Condition, at.Child("expression"))...)
-		if c.Name == "" {
-			errs = append(errs, field.Required(at.Child("name"), ""))
+		if text := strings.TrimSpace(condition.Expression); c.required(at.Child("expression"), text) {
+			c.compiles(set, text, expression.Condition, at.Child("expression"))
+		}
+		if !c.required(at.Child("name"), condition.Name) {
 			continue
 		}
-		for _, text := range validation.IsQualifiedName(c.Name) {
-			errs = append(errs, field.Invalid(at.Child("name"), c.Name, text))
+		c.qualified(at.Child("name"), condition.Name)
+		if seen.had(condition.Name) {
+			c.add(field.Duplicate(at.Child("name"), condition.Name))
 		}
-		if seen[c.Name] {
-			errs = append(errs, field.Duplicate(at.Child("name"), c.Name))
-		}
-		seen[c.Name] = true
 	}
-	return errs
 }
 
-// compiles checks an expression that must be there.
-func compiles(set *expression.Set, text string, use expression.Use, at *field.Path) field.ErrorList {
-	if strings.TrimSpace(text) == "" {
-		return field.ErrorList{field.Required(at, "expression is not specified")}
-	}
+// compiles adds an error if an expression doesn't compile.
+func (c *check) compiles(set *expression.Set, text string, use expression.Use, at *field.Path) {
 	if _, err := set.Compile(text, use); err != nil {
-		return field.ErrorList{field.Invalid(at, text, err.Error())}
+		c.add(field.Invalid(at, text, err.Error()))
 	}
-	return nil
+}
+
+// specified adds an error if an expression says nothing. what is the field's name.
+func (c *check) specified(at *field.Path, what, text string) bool {
+	is := strings.TrimSpace(text) != ""
+	if !is {
+		c.add(field.Required(at.Child(what), what+" is not specified"))
+	}
+	return is
 }
 
 // identifier is a name in CEL, if it isn't one of the words.
@@ -226,161 +238,180 @@ var celWords = []string{
 	"loop", "package", "namespace", "return", "var", "void", "while",
 }
 
-// compileVariables returns the set of a policy's expressions, with its variables.
-func compileVariables(variables []admissionregistrationv1.Variable, params *admissionregistrationv1.ParamKind, at *field.Path) (set *expression.Set, errs field.ErrorList) {
-	set = expression.New(params != nil)
+// variables adds the variables of a policy to the set of its expressions.
+func (c *check) variables(set *expression.Set, variables []admissionregistrationv1.Variable, at *field.Path) {
 	for i, v := range variables {
 		at := at.Index(i)
-		switch {
-		case strings.TrimSpace(v.Name) == "":
-			errs = append(errs, field.Required(at.Child("name"), "name is not specified"))
-		case !identifier.MatchString(v.Name) || slices.Contains(celWords, v.Name):
-			errs = append(errs, field.Invalid(at.Child("name"), v.Name, "name is not a valid CEL identifier"))
+		if c.specified(at, "name", v.Name) && (!identifier.MatchString(v.Name) || slices.Contains(celWords, v.Name)) {
+			c.add(field.Invalid(at.Child("name"), v.Name, "must be a valid CEL identifier"))
 		}
-		if strings.TrimSpace(v.Expression) == "" {
-			errs = append(errs, field.Required(at.Child("expression"), "expression is not specified"))
-		} else if err := set.Define(v.Name, v.Expression); err != nil {
-			errs = append(errs, field.Invalid(at.Child("expression"), v.Expression, err.Error()))
+		if c.specified(at, "expression", v.Expression) {
+			if err := set.Define(v.Name, v.Expression); err != nil {
+				c.add(field.Invalid(at.Child("expression"), v.Expression, err.Error()))
+			}
 		}
 	}
-	return set, errs
 }
 
-func validateValidation(set *expression.Set, v admissionregistrationv1.Validation, at *field.Path) (errs field.ErrorList) {
-	errs = compiles(set, v.Expression, expression.Condition, at.Child("expression"))
+func (c *check) validation(set *expression.Set, v admissionregistrationv1.Validation, at *field.Path) {
+	if c.specified(at, "expression", v.Expression) {
+		c.compiles(set, v.Expression, expression.Condition, at.Child("expression"))
+	}
+	const empty = "must be non-empty if specified"
+	switch blank := strings.TrimSpace(v.MessageExpression) == ""; {
+	case !blank:
+		c.compiles(set, v.MessageExpression, expression.Message, at.Child("messageExpression"))
+	case v.MessageExpression != "":
+		c.add(field.Invalid(at.Child("messageExpression"), v.MessageExpression, empty))
+	}
 	switch message := strings.TrimSpace(v.Message); {
 	case v.Message != "" && message == "":
-		errs = append(errs, field.Invalid(at.Child("message"), v.Message, "message must be non-empty if specified"))
+		c.add(field.Invalid(at.Child("message"), v.Message, empty))
 	case strings.ContainsAny(message, "\n\r"):
-		errs = append(errs, field.Invalid(at.Child("message"), v.Message, "message must not contain line breaks"))
+		c.add(field.Invalid(at.Child("message"), v.Message, "must not contain line breaks"))
 	}
-	if v.MessageExpression != "" {
-		if strings.TrimSpace(v.MessageExpression) == "" {
-			errs = append(errs, field.Invalid(at.Child("messageExpression"), v.MessageExpression, "must be non-empty if specified"))
-		} else {
-			errs = append(errs, compiles(set, v.MessageExpression, expression.Message, at.Child("messageExpression"))...)
-		}
-	}
-	if v.Reason != nil {
-		errs = append(errs, oneOf(at.Child("reason"), *v.Reason,
-			metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge)...)
-	}
-	return errs
+	among(c, at.Child("reason"), v.Reason, metav1.StatusReasonForbidden, metav1.StatusReasonInvalid, metav1.StatusReasonRequestEntityTooLarge)
 }
 
-func validateAuditAnnotation(set *expression.Set, name string, a admissionregistrationv1.AuditAnnotation, at *field.Path) (errs field.ErrorList) {
-	for _, text := range validation.IsQualifiedName(name + "/" + a.Key) {
-		errs = append(errs, field.Invalid(at.Child("key"), a.Key, text))
+// auditAnnotation checks what a policy of a name notes.
+func (c *check) auditAnnotation(set *expression.Set, name string, a admissionregistrationv1.AuditAnnotation, at *field.Path) {
+	if name == "" {
+		c.add(field.Invalid(at.Child("key"), a.Key, "requires metadata.name be non-empty"))
+	} else {
+		c.qualified(at.Child("key"), name+"/"+a.Key)
 	}
-	if len(strings.TrimSpace(a.ValueExpression)) > maxAnnotationExpression {
-		return append(errs, field.TooLong(at.Child("valueExpression"), "", maxAnnotationExpression))
+	if !c.specified(at, "valueExpression", a.ValueExpression) {
+		return
 	}
-	return append(errs, compiles(set, a.ValueExpression, expression.Annotation, at.Child("valueExpression"))...)
+	text, value := strings.TrimSpace(a.ValueExpression), at.Child("valueExpression")
+	if len(text) > maxAnnotationExpression {
+		c.add(field.Required(value, fmt.Sprintf("must not exceed %d bytes in length", maxAnnotationExpression)))
+	} else if _, err := set.Compile(text, expression.Annotation); err != nil {
+		c.add(field.Invalid(value, a.ValueExpression, err.Error()))
+	}
 }
 
-func validateMutation(set *expression.Set, m admissionregistrationv1.Mutation, at *field.Path) (errs field.ErrorList) {
-	errs = oneOf(at.Child("patchType"), m.PatchType, admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch)
-	applied, patched := at.Child("applyConfiguration"), at.Child("jsonPatch")
-	for _, part := range []struct {
-		at     *field.Path
-		given  bool
-		wanted admissionregistrationv1.PatchType
-	}{
-		{applied, m.ApplyConfiguration != nil, admissionregistrationv1.PatchTypeApplyConfiguration},
-		{patched, m.JSONPatch != nil, admissionregistrationv1.PatchTypeJSONPatch},
-	} {
-		switch {
-		case m.PatchType == part.wanted && !part.given:
-			errs = append(errs, field.Required(part.at, fmt.Sprintf("must be specified when patchType is %s", part.wanted)))
-		case m.PatchType != part.wanted && part.given:
-			errs = append(errs, field.Forbidden(part.at, fmt.Sprintf("may only be specified when patchType is %s", part.wanted)))
-		}
+func (c *check) mutation(set *expression.Set, m admissionregistrationv1.Mutation, at *field.Path) {
+	if !c.required(at.Child("patchType"), string(m.PatchType)) {
+		return
 	}
+	among(c, at.Child("patchType"), &m.PatchType, admissionregistrationv1.PatchTypeApplyConfiguration, admissionregistrationv1.PatchTypeJSONPatch)
+	type part struct {
+		name  string
+		given bool
+		text  string
+		use   expression.Use
+	}
+	applied, patched := part{name: "applyConfiguration", use: expression.ApplyConfiguration}, part{name: "jsonPatch", use: expression.JSONPatch}
 	if m.ApplyConfiguration != nil {
-		errs = append(errs, compiles(set, m.ApplyConfiguration.Expression, expression.ApplyConfiguration, applied.Child("expression"))...)
+		applied.given, applied.text = true, m.ApplyConfiguration.Expression
 	}
 	if m.JSONPatch != nil {
-		errs = append(errs, compiles(set, m.JSONPatch.Expression, expression.JSONPatch, patched.Child("expression"))...)
+		patched.given, patched.text = true, m.JSONPatch.Expression
 	}
-	return errs
+	var wanted, other part
+	switch m.PatchType {
+	case admissionregistrationv1.PatchTypeApplyConfiguration:
+		wanted, other = applied, patched
+	case admissionregistrationv1.PatchTypeJSONPatch:
+		wanted, other = patched, applied
+	default:
+		return
+	}
+	if text := strings.TrimSpace(wanted.text); !wanted.given {
+		c.add(field.Required(at.Child(wanted.name), fmt.Sprintf("must be specified when patchType is %s", m.PatchType)))
+	} else if c.required(at.Child(wanted.name, "expression"), text) {
+		c.compiles(set, text, wanted.use, at.Child(wanted.name, "expression"))
+	}
+	if other.given {
+		c.add(field.Invalid(at.Child(other.name), "{"+other.name+"}", fmt.Sprintf("must not be specified when patchType is %s", m.PatchType)))
+	}
 }
 
 func validateValidatingPolicyBinding(b, _ *admissionregistrationv1.ValidatingAdmissionPolicyBinding) field.ErrorList {
-	spec := field.NewPath("spec")
-	errs := validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
-	return append(errs, validateActions(b.Spec.ValidationActions, spec.Child("validationActions"))...)
+	c, at := &check{}, field.NewPath("spec")
+	if b.Spec.PolicyName == "" {
+		c.declare(field.Required(at.Child("policyName"), ""))
+	}
+	c.binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, at)
+	c.actions(b.Spec.ValidationActions, at.Child("validationActions"))
+	return c.all()
 }
 
 func validateMutatingPolicyBinding(b, _ *admissionregistrationv1.MutatingAdmissionPolicyBinding) field.ErrorList {
-	return validateBinding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources)
+	c := &check{}
+	at := field.NewPath("spec")
+	if b.Spec.PolicyName == "" {
+		c.add(field.Required(at.Child("policyName"), ""))
+	}
+	c.binding(b.Spec.PolicyName, b.Spec.ParamRef, b.Spec.MatchResources, at)
+	c.mutating(b.Spec.MatchResources, at.Child("matchResources"))
+	return c.errs
 }
 
-func validateBinding(policy string, params *admissionregistrationv1.ParamRef, match *admissionregistrationv1.MatchResources) (errs field.ErrorList) {
-	spec := field.NewPath("spec")
-	if policy == "" {
-		errs = append(errs, field.Required(spec.Child("policyName"), ""))
-	} else {
-		for _, text := range validation.IsDNS1123Subdomain(policy) {
-			errs = append(errs, field.Invalid(spec.Child("policyName"), policy, text))
-		}
+func (c *check) binding(policy string, params *admissionregistrationv1.ParamRef, match *admissionregistrationv1.MatchResources, at *field.Path) {
+	if policy != "" {
+		c.subdomain(at.Child("policyName"), policy)
 	}
-	errs = append(errs, validateParamRef(params, spec.Child("paramRef"))...)
-	return append(errs, validateMatch(match, spec.Child("matchResources"))...)
+	c.paramRef(params, at.Child("paramRef"))
+	c.match(match, at.Child("matchResources"))
 }
 
-func validateActions(actions []admissionregistrationv1.ValidationAction, at *field.Path) (errs field.ErrorList) {
-	if len(actions) == 0 {
-		return field.ErrorList{field.Required(at, "at least one validation action is required")}
-	}
-	seen := map[admissionregistrationv1.ValidationAction]bool{}
+func (c *check) actions(actions []admissionregistrationv1.ValidationAction, at *field.Path) {
+	seen := earlier[admissionregistrationv1.ValidationAction]{}
 	for i, a := range actions {
-		errs = append(errs, oneOf(at.Index(i), a, admissionregistrationv1.Audit, admissionregistrationv1.Deny, admissionregistrationv1.Warn)...)
-		if seen[a] {
-			errs = append(errs, field.Duplicate(at.Index(i), a))
+		among(c, at.Index(i), &a, admissionregistrationv1.Audit, admissionregistrationv1.Deny, admissionregistrationv1.Warn)
+		if seen.had(a) {
+			c.add(field.Duplicate(at.Index(i), a))
 		}
-		seen[a] = true
 	}
 	if seen[admissionregistrationv1.Deny] && seen[admissionregistrationv1.Warn] {
-		errs = append(errs, field.Invalid(at, actions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
+		c.add(field.Invalid(at, actions, "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"))
 	}
-	return errs
+	if len(actions) == 0 {
+		c.declare(field.Required(at, ""))
+	}
 }
 
-func validateParamRef(r *admissionregistrationv1.ParamRef, at *field.Path) (errs field.ErrorList) {
+func (c *check) paramRef(r *admissionregistrationv1.ParamRef, at *field.Path) {
 	if r == nil {
+		return
+	}
+	const both = "name and selector are mutually exclusive"
+	if r.Name != "" {
+		c.texts(at.Child("name"), r.Name, content.IsPathSegmentName(r.Name))
+		c.forbid(r.Selector != nil, at.Child("name"), both)
+	}
+	c.selector(r.Selector, at.Child("selector"))
+	switch {
+	case r.Name != "" && r.Selector != nil:
+		c.add(field.Forbidden(at.Child("selector"), both))
+	case r.Name == "" && r.Selector == nil:
+		c.add(field.Required(at, "one of name or selector must be specified"))
+	}
+	if action := r.ParameterNotFoundAction; action == nil || *action == "" {
+		c.add(field.Required(at.Child("parameterNotFoundAction"), ""))
+	} else {
+		among(c, at.Child("parameterNotFoundAction"), action, admissionregistrationv1.DenyAction, admissionregistrationv1.AllowAction)
+	}
+}
+
+// checked returns the Prepare of policies, nil for none: what is wrong with the expressions for the objects that a rule names goes
+// into the status of a new or changed policy. In Kubernetes a controller of kube-controller-manager does that later.
+func (o Options) checked() func(ctx context.Context, p, old registry.Typed, subresource string) {
+	if !o.CheckPolicies {
 		return nil
 	}
-	switch {
-	case r.Name == "" && r.Selector == nil:
-		errs = append(errs, field.Required(at, "one of name or selector must be specified"))
-	case r.Name != "" && r.Selector != nil:
-		for _, name := range []string{"name", "selector"} {
-			errs = append(errs, field.Forbidden(at.Child(name), "name and selector are mutually exclusive"))
-		}
-	}
-	for _, text := range wholeSegment(r.Name) {
-		errs = append(errs, field.Invalid(at.Child("name"), r.Name, text))
-	}
-	errs = append(errs, validateSelector(r.Selector, at.Child("selector"))...)
-	if r.ParameterNotFoundAction == nil {
-		return append(errs, field.Required(at.Child("parameterNotFoundAction"), ""))
-	}
-	return append(errs, oneOf(at.Child("parameterNotFoundAction"), *r.ParameterNotFoundAction, admissionregistrationv1.AllowAction, admissionregistrationv1.DenyAction)...)
-}
-
-// checked returns the Prepare of policies: what is wrong with the expressions for the objects that a rule names goes into
-// the status of a new or changed policy. In Kubernetes a controller does that later.
-func checked(r *registry.Registry) func(p, old *admissionregistrationv1.ValidatingAdmissionPolicy, subresource string) {
-	return func(p, old *admissionregistrationv1.ValidatingAdmissionPolicy, subresource string) {
-		if r == nil || subresource != "" || old != nil && equality.Semantic.DeepEqual(p.Spec, old.Spec) {
+	return prepare(func(p, old *admissionregistrationv1.ValidatingAdmissionPolicy, subresource string) {
+		if subresource != "" || old != nil && equality.Semantic.DeepEqual(p.Spec, old.Spec) {
 			return
 		}
 		p.Status.ObservedGeneration = 1
 		if old != nil {
 			p.Status.ObservedGeneration = old.Generation + 1 // a changed spec is a new generation
 		}
-		p.Status.TypeChecking = &admissionregistrationv1.TypeChecking{ExpressionWarnings: typeWarnings(r.Catalog(), &p.Spec)}
-	}
+		p.Status.TypeChecking = &admissionregistrationv1.TypeChecking{ExpressionWarnings: typeWarnings(o.registry.Catalog(), &p.Spec)}
+	})
 }
 
 // typeWarnings says what is wrong with each expression, for each kind of objects.

@@ -26,6 +26,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -216,6 +217,12 @@ func init() {
 	})
 	fit("apiregistration.k8s.io/APIService", func(s *apiregistrationv1.APIService) {
 		s.Spec.Version, s.Spec.Group, s.Name = "v1", "example.com", "v1.example.com"
+		s.Spec.CABundle = nil // without it certificates needn't be right
+	})
+	judged := func(c *metav1.Condition) { c.Status, c.Reason = metav1.ConditionTrue, "Reason" }
+	fit("storagemigration.k8s.io/StorageVersionMigration", func(m *storagemigrationv1.StorageVersionMigration) {
+		m.Status.ResourceVersion = "8"
+		judged(&m.Status.Conditions[0])
 	})
 	fit("rbac.authorization.k8s.io/Role", func(r *rbacv1.Role) { r.Rules[0].NonResourceURLs = nil })
 	fit("rbac.authorization.k8s.io/ClusterRole", func(r *rbacv1.ClusterRole) { r.Rules[0].NonResourceURLs = nil })
@@ -244,6 +251,7 @@ func init() {
 		v.Expression, v.MessageExpression, v.Reason = "variables.v == 1", "'text'", &reason
 		p.Spec.Variables[0] = admissionregistrationv1.Variable{Name: "v", Expression: "1"}
 		p.Spec.MatchConditions[0].Expression, p.Spec.AuditAnnotations[0].ValueExpression = "true", "'text'"
+		judged(&p.Status.Conditions[0])
 	})
 	fit("admissionregistration.k8s.io/MutatingAdmissionPolicy", func(p *admissionregistrationv1.MutatingAdmissionPolicy) {
 		m := &p.Spec.Mutations[0]

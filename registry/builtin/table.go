@@ -43,6 +43,9 @@ type Options struct {
 	NodePorts utilnet.PortRange
 	// Address is where the server listens, for default/kubernetes; zero if that isn't an address.
 	Address netip.AddrPort
+	// CheckPolicies has the answer to the write of a ValidatingAdmissionPolicy say what its expressions get wrong about the objects
+	// that it's about.
+	CheckPolicies bool
 	// NoService leaves default/kubernetes to somebody else.
 	NoService bool
 	// Shared says that other servers have the same store. Then one of them calls WriteEndpoints with the addresses of all.

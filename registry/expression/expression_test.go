@@ -126,7 +126,7 @@ func TestCompileErrors(t *testing.T) {
 		{"type of a patch", "Object{}", expression.JSONPatch, "must evaluate to list(JSONPatch) but got Object"},
 		{"patch types in a condition", "has(Object{}.spec)", expression.Condition, "undeclared reference to 'Object'"},
 		{"field that a request hasn't", "request.color == ''", expression.Condition, "undefined field 'color'"},
-		{"variable that isn't defined", "variables.x == 1", expression.Condition, "undefined field 'x'"},
+		{"variable that isn't defined", "variables.x == 1", expression.Condition, "undeclared reference to 'variables'"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -44,6 +44,7 @@ func (u Use) returns() []*cel.Type {
 // Set is the expressions of one policy. See the package's comment.
 type Set struct {
 	params    bool
+	composed  bool                   // whether expressions may name variables
 	variables *apiservercel.DeclType // the type of `variables`; has a field for each
 	defined   []definition
 	envs      map[scope]*cel.Env
@@ -77,8 +78,12 @@ type Program struct {
 // Text is the expression's source.
 func (p *Program) Text() string { return p.text }
 
+// Compose lets expressions name variables, though there may be none, before anything is compiled. Define does so, too.
+func (s *Set) Compose() { s.composed = true }
+
 // Define compiles a variable. The error says why it doesn't compile. What uses it fails then.
 func (s *Set) Define(name, text string) error {
+	s.Compose()
 	p, returns := s.compile(text, variable)
 	s.variables.Fields[name] = apiservercel.NewDeclField(name, declared(returns), true, nil, nil)
 	s.defined = append(s.defined, definition{name, p})
@@ -148,9 +153,11 @@ func (s *Set) env(use Use) (*cel.Env, error) {
 	if err != nil {
 		return nil, err
 	}
-	env, err := withVariables(base, s.variables)
-	if err != nil {
-		return nil, err
+	env := base
+	if s.composed {
+		if env, err = withVariables(base, s.variables); err != nil {
+			return nil, err
+		}
 	}
 	s.envs[sc] = env
 	return env, nil

@@ -26,6 +26,8 @@ type Column struct {
 	Cell func(value any) any
 	// IsName is set for a column of the name whose Format doesn't say so.
 	IsName bool
+	// Repeated is set for a column with which each event of a watch says what the columns are, and not only the first.
+	Repeated bool
 }
 
 // describe holds the descriptions of metadata's fields.
@@ -57,6 +59,7 @@ func ColumnsOf(v *apiextensionsv1.CustomResourceDefinitionVersion) []Column {
 type columns struct {
 	cells       []func(object any) any // after the name, if the name is first
 	nameFirst   bool
+	repeated    bool   // in each event of a watch
 	wanted      wanted // what they look at
 	definitions []byte // all of them, as JSON
 }
@@ -72,6 +75,7 @@ func compile(declared []Column) *columns {
 		definitions = append(definitions, NameColumn())
 	}
 	for _, c := range declared {
+		out.repeated = out.repeated || c.Repeated
 		if c.Name != "" {
 			definitions = append(definitions, metav1.TableColumnDefinition{
 				Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,

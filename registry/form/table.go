@@ -24,8 +24,11 @@ type table struct {
 // the columns are.
 func (t *table) shown() *Shown {
 	single := t.view(t.definitions)
-	event := t.view([]byte("null"))
-	event.First = single
+	event := single
+	if !t.repeated {
+		event = t.view([]byte("null"))
+		event.First = single
+	}
 	return &Shown{
 		Single: single,
 		Event:  event,

@@ -311,6 +311,7 @@ var small = map[string]string{
 	"MutatingAdmissionPolicy":          `"spec":{` + rules + `,"reinvocationPolicy":"Never","mutations":[{"patchType":"JSONPatch","jsonPatch":{"expression":"[JSONPatch{op: \"test\", path: \"/a\", value: 1}]"}}]}`,
 	"ValidatingAdmissionPolicyBinding": `"spec":{"policyName":"a","validationActions":["Deny"]}`,
 	"MutatingAdmissionPolicyBinding":   `"spec":{"policyName":"a"}`,
+	"StorageVersionMigration":          `"spec":{"resource":{"resource":"a"}}`,
 }
 
 // only are kinds whose objects can't be called "small", or aren't made in a line: their lists go through a create alone.
