@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"reflect"
 	"slices"
@@ -180,7 +181,7 @@ func (w *write) trackAs(subresource, manager string, next, sent, prev *object.Ob
 	if w.typed != nil && subresource == scale {
 		return w.trackScale(next, sent, prev)
 	}
-	after, err := sent.Tree(w.apiVersion(), w.Kind)
+	after, err := w.treeSent(sent)
 	if err != nil {
 		return err
 	}
@@ -202,6 +203,17 @@ func (w *write) trackAs(subresource, manager string, next, sent, prev *object.Ob
 	tracked := w.managers.of(subresource).Update(before, after, manager, always)
 	next.Managed, _ = object.Map(tracked["metadata"])["managedFields"].([]any)
 	return nil
+}
+
+// treeSent returns what a client sent, as a tree. Of a version that isn't the stored one it's what is left after the way there and back, with what the
+// conversion has added.
+func (w *write) treeSent(o *object.Object) (map[string]any, error) {
+	tree, err := o.Tree(w.apiVersion(), w.Kind)
+	if err != nil || w.typed == nil || w.typed.ToStored == nil {
+		return tree, err
+	}
+	tree = object.DeepCopy(tree)
+	return tree, errors.Join(w.typed.ToStored(tree), w.typed.FromStored(tree))
 }
 
 // trackScale notes in next's managedFields who set the number of replicas of a Go type's object, as kube-apiserver does.
