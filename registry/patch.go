@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -137,23 +136,11 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 		if err := (patchWork{levels: levels, bytes: len(doc) + len(patch)}).check(); err != nil {
 			return nil, err
 		}
-		var patched []byte
-		var err error
 		if kind == types.StrategicMergePatchType {
-			if err := checkStrategic(doc, patch, w.typed.zero); err != nil {
-				return nil, err
-			}
-			patched, err = strategicpatch.StrategicMergePatch(doc, patch, w.typed.zero)
-		} else {
-			patched, err = jsonpatch.MergePatch(doc, patch)
+			return mergeStrategically(doc, patch, w.typed.zero)
 		}
-		switch {
-		case err == nil:
-		case kind == types.StrategicMergePatchType && !malformed(err):
-			return nil, unforeseen(err.Error())
-		case kind == types.StrategicMergePatchType:
-			return nil, badRequest("%s", clip.Text(err.Error()))
-		default:
+		patched, err := jsonpatch.MergePatch(doc, patch)
+		if err != nil {
 			return nil, badRequest("the merge patch can't be applied: %s", clip.Text(err.Error()))
 		}
 		return patched, nil

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
@@ -15,29 +16,35 @@ import (
 // looks for each element of such a list among all others. A list of 1,500 takes it half a second.
 const maxMergeWork = 1500 * 1500
 
-// checkStrategic refuses a strategic merge patch of lists that are too long to be merged. of is the zero value of the type.
-func checkStrategic(doc, patch []byte, of any) error {
-	const smallest = 2 // bytes of an element
-	if n := (len(doc) + len(patch)) / smallest; n*n <= maxMergeWork {
-		return nil
-	}
+// mergeStrategically applies a strategic merge patch to a document. of is the zero value of the type. It refuses to merge lists that
+// are too long for that.
+func mergeStrategically(doc, patch []byte, of any) ([]byte, error) {
 	was, err := object.ParseTree(doc)
 	if err != nil {
-		return badBody(err)
+		return nil, badBody(err)
 	}
-	is, err := object.ParseTree(patch)
+	is, err := object.ParseTree(patch) // anew each time: the library changes it
 	if err != nil {
-		return badBody(err)
+		return nil, badBody(err)
 	}
 	meta, err := strategicpatch.NewPatchMetaFromStruct(of)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if mergeWork(meta, was, is) > maxMergeWork {
-		return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+	const smallest = 2 // bytes of an element
+	if n := (len(doc) + len(patch)) / smallest; n*n > maxMergeWork && mergeWork(meta, was, is) > maxMergeWork {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"the strategic merge patch merges lists that are too long: the squares of their lengths may add up to %d; a JSON patch or a merge patch has no such bound", maxMergeWork))
 	}
-	return nil
+	merged, err := strategicpatch.StrategicMergeMapPatchUsingLookupPatchMeta(was, is, meta)
+	switch {
+	case err == nil:
+		return object.EncodeJSON(merged)
+	case malformed(err):
+		return nil, badRequest("%s", clip.Text(err.Error()))
+	default:
+		return nil, unforeseen(err.Error())
+	}
 }
 
 // mergeWork is what a strategic merge of a patch into an object costs. It ends soon after that is more than maxMergeWork.
