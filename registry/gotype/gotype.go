@@ -9,14 +9,18 @@
 // is atomic unless a patchStrategy tag says that it's merged, or it's one of Kubernetes's own (see kubernetes.go), and a field
 // is required unless it's a pointer or its JSON tag has omitempty or omitzero.
 //
-// Nothing is kept: callers cache. Nothing happens at init.
+// Of schemas nothing but digests is kept: callers cache. Nothing happens at init.
 package gotype
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
@@ -30,31 +34,97 @@ const RefPrefix = "#/components/schemas/"
 // It's an error if some type in it can't be encoded as JSON (channels, functions, complex numbers, maps with keys
 // that aren't text), contains itself without a named struct that could be referred to, or has the name of another.
 func Of(t reflect.Type) (root string, schemas map[string]*spec.Schema, err error) {
-	for t != nil && t.Kind() == reflect.Pointer && t.Name() == "" {
-		t = t.Elem()
-	}
-	if t == nil || t.Kind() != reflect.Struct || t.Name() == "" {
-		return "", nil, fmt.Errorf("the schema of %v: only a named struct has one", t)
-	}
-	defer func() { // methods of the type are called
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("the schema of %v: %v", t, cause)
-		}
-	}()
-	s := &survey{structs: map[string]reflect.Type{}, schemas: map[string]*spec.Schema{}}
-	if err := s.visit(t, nil); err != nil {
-		return "", nil, fmt.Errorf("the schema of %v: %w", t, err)
+	defer recovered(t, &err)
+	s, err := surveyOf(t)
+	if err != nil {
+		return "", nil, err
 	}
 	for name, t := range s.structs {
 		if s.schemas[name], err = structSchema(t); err != nil {
 			return "", nil, fmt.Errorf("the schema of %v: %w", t, err)
 		}
 	}
-	return Name(t), s.schemas, nil
+	return Name(s.root), s.schemas, nil
+}
+
+// Digest changes when what Of returns may have changed. It costs less than the schemas: what was worked out of a struct is kept for as
+// long as the process runs, and kinds share most of their structs. Errors are Of's.
+func Digest(t reflect.Type) (digest [sha256.Size]byte, err error) {
+	defer recovered(t, &err)
+	s, err := surveyOf(t)
+	if err != nil {
+		return digest, err
+	}
+	sum := sha256.New()
+	add := func(name string, schema [sha256.Size]byte) {
+		sum.Write([]byte(name))
+		sum.Write(schema[:])
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.schemas)) {
+		known, err := digestOf(s.schemas[name])
+		if err != nil {
+			return digest, err
+		}
+		add(name, known)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.structs)) {
+		known, err := structDigest(s.structs[name])
+		if err != nil {
+			return digest, fmt.Errorf("the schema of %v: %w", t, err)
+		}
+		add(name, known)
+	}
+	return [sha256.Size]byte(sum.Sum(nil)), nil
+}
+
+// digests are those of the schemas of structs, by their reflect.Type.
+var digests sync.Map
+
+func structDigest(t reflect.Type) ([sha256.Size]byte, error) {
+	if known, ok := digests.Load(t); ok {
+		return known.([sha256.Size]byte), nil
+	}
+	schema, err := structSchema(t)
+	if err != nil {
+		return [sha256.Size]byte{}, err
+	}
+	digest, err := digestOf(schema)
+	if err == nil {
+		digests.Store(t, digest)
+	}
+	return digest, err
+}
+
+func digestOf(s *spec.Schema) ([sha256.Size]byte, error) {
+	text, err := json.Marshal(s)
+	return sha256.Sum256(text), err
+}
+
+// recovered makes an error of a panic: methods of the type are called.
+func recovered(t reflect.Type, err *error) {
+	if cause := recover(); cause != nil {
+		*err = fmt.Errorf("the schema of %v: %v", t, cause)
+	}
+}
+
+// surveyOf looks at a type that has a schema.
+func surveyOf(t reflect.Type) (*survey, error) {
+	for t != nil && t.Kind() == reflect.Pointer && t.Name() == "" {
+		t = t.Elem()
+	}
+	if t == nil || t.Kind() != reflect.Struct || t.Name() == "" {
+		return nil, fmt.Errorf("the schema of %v: only a named struct has one", t)
+	}
+	s := &survey{root: t, structs: map[string]reflect.Type{}, schemas: map[string]*spec.Schema{}}
+	if err := s.visit(t, nil); err != nil {
+		return nil, fmt.Errorf("the schema of %v: %w", t, err)
+	}
+	return s, nil
 }
 
 // survey is what is known of a type before jsonschema sees it, which never ends for some.
 type survey struct {
+	root    reflect.Type
 	structs map[string]reflect.Type // by name: each becomes a schema that others refer to
 	schemas map[string]*spec.Schema // those that are known: of named structs with a form of their own
 }

@@ -1,6 +1,7 @@
 package gotype_test
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"maps"
 	"reflect"
@@ -348,5 +349,26 @@ func BenchmarkCustomResourceDefinition(b *testing.B) {
 		if _, _, err := gotype.Of(reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]()); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// TestDigest: types with other schemas have other digests, and the same type has the same.
+func TestDigest(t *testing.T) {
+	seen := map[[sha256.Size]byte]reflect.Type{}
+	for _, of := range []reflect.Type{reflect.TypeFor[corev1.Pod](), reflect.TypeFor[corev1.PodTemplate](), reflect.TypeFor[metav1.ObjectMeta](), reflect.TypeFor[metav1.Status]()} {
+		digest, err := gotype.Digest(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other := seen[digest]; other != nil {
+			t.Errorf("%v has the digest of %v", of, other)
+		}
+		seen[digest] = of
+		if again, err := gotype.Digest(reflect.PointerTo(of)); err != nil || again != digest {
+			t.Errorf("a pointer to %v has another digest, or the error %v", of, err)
+		}
+	}
+	if _, err := gotype.Digest(reflect.TypeFor[int]()); err == nil {
+		t.Error("an int has a digest")
 	}
 }
