@@ -13,6 +13,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/structured-merge-diff/v6/value"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
 )
@@ -28,6 +29,8 @@ type Types struct {
 	apiVersions []string       // in which there are types
 	unowned     *fieldpath.Set // what nobody's record has
 	err         error
+
+	parsed sync.Map // of a Go type: the *typed.TypedValue of the empty object, by its schema.GroupVersionKind
 }
 
 // NewTypes returns types that build describes when they're first needed; build is called once.
@@ -101,7 +104,27 @@ func (t *Types) ObjectToTyped(obj runtime.Object, opts ...typed.ValidationOption
 	if o.typed != nil {
 		return o.typed, nil
 	}
-	return t.converter.ObjectToTyped(o.Unstructured, opts...)
+	if t.zero == nil || !slices.Contains(opts, typed.AllowDuplicates) || !t.knows(o.GetAPIVersion()) {
+		return t.converter.ObjectToTyped(o.Unstructured, opts...)
+	}
+	// What was a value of the type fits it. To look is a third of what an update's record costs.
+	empty, err := t.parsedEmpty(o.GroupVersionKind())
+	if err != nil {
+		return nil, err
+	}
+	return typed.AsTypedUnvalidated(value.NewValueInterface(o.Object), empty.Schema(), empty.TypeRef()), nil
+}
+
+// parsedEmpty returns the empty object of a Go type, which has the type's schema.
+func (t *Types) parsedEmpty(gvk schema.GroupVersionKind) (*typed.TypedValue, error) {
+	if known, ok := t.parsed.Load(gvk); ok {
+		return known.(*typed.TypedValue), nil
+	}
+	empty, err := t.converter.ObjectToTyped(newObject(t.empty(gvk), nil).Unstructured)
+	if err == nil {
+		t.parsed.Store(gvk, empty)
+	}
+	return empty, err
 }
 
 // TypedToObject is the way back; the value becomes part of the object.
