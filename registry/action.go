@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -101,7 +102,7 @@ func (w *write) admitSent(ctx context.Context, part *Subresource, sent any) (any
 		return sent, nil
 	}
 	a.Options = w.optionsOf(Create)
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(sent)
+	tree, err := jsontree.OfValue(sent)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +117,7 @@ func (w *write) admitSent(ctx context.Context, part *Subresource, sent any) (any
 		return nil, err
 	}
 	changed := part.New()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(call.obj.Object, changed); err != nil {
+	if err := jsontree.Into(call.obj.Object, changed); err != nil {
 		return nil, fmt.Errorf("admission left a %s that can't be decoded: %w", part.Kind.Kind, err)
 	}
 	return changed, nil

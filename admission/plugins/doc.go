@@ -14,7 +14,6 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
@@ -88,7 +87,7 @@ func decode[T any](u *unstructured.Unstructured) (*T, error) {
 
 // setSpec makes a value the object's spec.
 func setSpec(u *unstructured.Unstructured, spec any) error {
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
+	tree, err := jsontree.OfValue(spec)
 	if err != nil {
 		return fmt.Errorf("encode: %w", err)
 	}

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	config "k8s.io/pod-security-admission/admission/api"
@@ -24,6 +23,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
@@ -192,7 +192,7 @@ func (p *PodSecurity) judgeTemplate(ctx context.Context, r *request, level api.P
 	}
 	var template corev1.PodTemplateSpec
 	if of, ok := tree.(map[string]any); ok {
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(of, &template); err != nil {
+		if err := jsontree.Into(of, &template); err != nil {
 			annotate(ctx, "error", fmt.Sprintf("failed to decode object: %v", err))
 			return pass, nil
 		}

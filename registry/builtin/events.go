@@ -9,10 +9,10 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
 
 // Events, which are stored as the core group has them, and are shown under other names in events.k8s.io.
@@ -71,10 +71,10 @@ func rename(tree map[string]any, from, to string) {
 
 // canonical gives an object the members that its Go type writes. Its metadata stays.
 func canonical(tree map[string]any, obj any) error {
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, obj); err != nil {
+	if err := jsontree.Into(tree, obj); err != nil {
 		return err
 	}
-	written, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	written, err := jsontree.OfValue(obj)
 	if err != nil {
 		return err
 	}

@@ -17,11 +17,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
 
 // What runs pods: apps, batch, and ReplicationController.
@@ -531,7 +532,7 @@ func selectorText(content map[string]any) (string, error) {
 	if isLabels(tree) {
 		tree = map[string]any{"matchLabels": tree}
 	}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, s); err != nil {
+	if err := jsontree.Into(tree, s); err != nil {
 		return "", err
 	}
 	selector, err := metav1.LabelSelectorAsSelector(s)

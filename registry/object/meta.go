@@ -12,6 +12,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
 
 // takeMeta moves the metadata out of the content.
@@ -32,6 +33,10 @@ func (o *Object) takeMeta() (unknown []error, err error) {
 		delete(tree, "managedFields")
 	}
 	if plainMeta(tree, &o.Meta) {
+		return nil, nil
+	}
+	if meta := (metav1.ObjectMeta{}); jsontree.Fits(tree, &meta) {
+		o.Meta = meta
 		return nil, nil
 	}
 	holder := struct {
