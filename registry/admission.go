@@ -84,6 +84,7 @@ type Attributes struct {
 	// binding, token): that is what was sent.
 	Subresource     string
 	Namespace, Name string    // Namespace is "" for what has none; Name is set also if it was generated
+	Listed          bool      // the object is deleted with its collection, whose path doesn't name it
 	DryRun          bool      // nothing will be written
 	FieldManager    string    // the client's name in managedFields
 	UserAgent       string    // "" where there's no HTTP request
@@ -129,7 +130,7 @@ func (e *Endpoint) admits() bool {
 func (w *write) attributes(ctx context.Context, op Operation, of Target) *Attributes {
 	return &Attributes{
 		Operation: op, Kind: w.kind(), Resource: w.path(),
-		Subresource: w.Subresource, Namespace: of.Namespace, Name: of.Name,
+		Subresource: w.Subresource, Namespace: of.Namespace, Name: of.Name, Listed: w.listed,
 		DryRun: w.dryRun, FieldManager: w.manager, UserAgent: w.userAgent, User: UserFrom(ctx), write: w,
 	}
 }

@@ -62,7 +62,7 @@ func newDefinitions(r *Registry) *definitions {
 		Group: apiextensionsv1.GroupName, Version: "v1", Kind: "CustomResourceDefinition",
 		ShortNames: []string{"crd", "crds"}, Categories: []string{"api-extensions"},
 		ClusterScoped: true, Status: true,
-		Strategy: Strategy{StatusResets: []string{"spec"}, NoStatusTable: true, MetaRules: CausesAgain},
+		Strategy: Strategy{StoredIn: "v1beta1", StatusResets: []string{"spec"}, NoStatusTable: true, MetaRules: CausesAgain},
 		Columns:  definitionColumns,
 		Default:  crd.Default,
 		Prepare:  d.prepare,

@@ -47,7 +47,7 @@ func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.De
 		work.Go(func() error {
 			_, err := current(working, e, func(ctx context.Context, e *Endpoint) (*cacher.Object, error) {
 				d := e.newDeletion(r, opts)
-				d.targetKey, d.Target = o.Key, Target{Name: o.Name()}
+				d.targetKey, d.Target, d.listed = o.Key, Target{Name: o.Name()}, true
 				return d.delete(ctx)
 			})
 			if apierrors.IsNotFound(err) && !isHookError(err) { // somebody else was faster

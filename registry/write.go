@@ -45,6 +45,7 @@ type write struct {
 	warnings  []string                        // for the client, besides the answer
 	patches   bool                            // it's a patch, of whatever type
 	applies   bool                            // it's a server-side apply
+	listed    bool                            // the object is deleted with its collection
 	released  storage.Revision                // the version of an object that this write has removed by taking its last finalizer; else 0
 }
 

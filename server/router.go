@@ -83,14 +83,11 @@ var versionPrefixes = []string{"/api/{version}", "/apis/{group}/{version}"}
 func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 	routes := chi.NewRouter()
 	for _, name := range []string{"healthz", "livez", "readyz"} {
-		get(routes, "/"+name, h.health(name))
-		get(routes, "/"+name+"/{check}", h.healthCheck(name))
+		get(routes, "/"+name, h.seatless(h.health(name)))
+		get(routes, "/"+name+"/{check}", h.seatless(h.healthCheck(name)))
 	}
 	routes.Group(func(routes chi.Router) {
-		version := handle(func(w *response, r *http.Request) error {
-			h.classify(w, r) // without a seat
-			return h.serveVersion(w, r)
-		})
+		version := h.seatless(handle(h.serveVersion))
 		get(routes, "/version", version)
 		get(routes, "/version/", version)
 		get(routes, "/metrics", serveMetrics(metrics))
@@ -142,14 +139,20 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 			}
 		}
 	})
-	routes.NotFound(handle(func(w *response, r *http.Request) error {
-		h.classify(w, r)
-		return noPage(w)
-	}))
+	routes.NotFound(h.seatless(handle(func(w *response, _ *http.Request) error { return noPage(w) })))
 	routes.MethodNotAllowed(handle(func(w *response, _ *http.Request) error {
 		return methodNotAllowed(w, "GET, HEAD", "only GET and HEAD are served here")
 	}))
 	return routes
+}
+
+// seatless has an answer to a request that takes no seat name the flow schema that it's of.
+func (h *handler) seatless(serve http.HandlerFunc) http.HandlerFunc {
+	return handle(func(w *response, r *http.Request) error {
+		h.classify(w, r)
+		serve(w, r)
+		return nil
+	})
 }
 
 func get(routes chi.Router, pattern string, f http.HandlerFunc) {

@@ -11,6 +11,7 @@
 package match
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -31,11 +32,14 @@ type Place struct {
 type Path struct {
 	Operation   registry.Operation
 	Subresource string
-	Name        string
-	Namespaced  bool // the object lies in a namespace; a Namespace itself doesn't
+	Name        string // "" if the path doesn't say it, as that of a collection
+	Namespaced  bool   // the object lies in a namespace; a Namespace itself doesn't
 	// Places are where the object is found: first the request's own place, then the other served versions.
 	Places []Place
 }
+
+// Told is the name in a refusal.
+func (p *Path) Told() string { return cmp.Or(p.Name, "Unknown") }
 
 // scaleKind is the kind at the subresource scale of whatever resource.
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
@@ -43,6 +47,9 @@ var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
 // PathOf returns what rules look at of a request. c is what is served.
 func PathOf(a *registry.Attributes, c *registry.Catalog) *Path {
 	p := &Path{Operation: a.Operation, Subresource: a.Subresource, Name: a.Name, Namespaced: a.Namespace != ""}
+	if a.Listed {
+		p.Name = ""
+	}
 	kind := a.Kind
 	if a.Subresource == "scale" {
 		kind = scaleKind
