@@ -71,6 +71,9 @@ type bounds struct {
 	// log keeps alive (replaced objects and encoded frames). Older events are read from history.
 	logEvents uint64
 	logBytes  int64
+	// framedEvents is how many of a log's newest events keep the frames that they were encoded in. Those that somebody reads later are
+	// encoded once more, and keep that.
+	framedEvents uint64
 	// totalLogBytes bounds the logs of all resources together. Beyond it the largest log is cut.
 	totalLogBytes int64
 	// groupEntries bounds a group's ring. A watcher that falls behind by more entries reads the log.
@@ -100,6 +103,7 @@ var defaultBounds = bounds{
 	warm:             16_384,    // at a thousand writes a second, the time that a restart and the clients' return take
 	logEvents:        1 << 17,   // 32 MiB of events without anything else: as much as logBytes
 	logBytes:         32 << 20,  // some 5,000 changes of an object of 3 KB, each with a frame
+	framedEvents:     512,       // readers are rarely so late; the frames of an event are larger than the object
 	totalLogBytes:    256 << 20, // eight full logs: a few resources have most of the writes
 	groupEntries:     1024,      // 16 KiB; a second of a fast writer
 	stretchRevisions: 2048,      // some milliseconds of decoding, which the readers of a stretch wait for

@@ -76,6 +76,20 @@ func (e *watchEvent) drop() {
 	}
 }
 
+// unframe forgets the frames, unless a reader makes one just now.
+func (e *watchEvent) unframe() {
+	if e.frames.Load() == nil || !e.mu.TryLock() {
+		return
+	}
+	defer e.mu.Unlock()
+	var bytes int64
+	for f := e.frames.Load(); f != nil; f = f.next {
+		bytes += int64(cap(f.data))
+	}
+	e.frames.Store(nil)
+	e.grow(-bytes)
+}
+
 // frame returns the event as watchers of a view get it. It's encoded once, however many ask: the first encodes it
 // under mu and the others wait. shown is what the view shows for the event's object: frame converts nothing. added is
 // how many bytes the event now keeps alive that it didn't before. The error is that of the view's Encoding.
@@ -141,6 +155,9 @@ func (l *eventLog) append(e *watchEvent) {
 	}
 	if n := uint64(len(l.ring)); l.next-l.low == n {
 		l.resize(max(firstLogSize, 2*n))
+	}
+	if framed := l.bounds.framedEvents; l.next-l.low > framed { // not the new one, which has none yet
+		l.at(l.next - framed - 1).unframe()
 	}
 	e.seq = l.next
 	l.next++

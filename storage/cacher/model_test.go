@@ -34,7 +34,7 @@ type rig struct {
 }
 
 // smallBounds make every path be taken with few events.
-var smallBounds = bounds{warm: 40, logEvents: 64, logBytes: 1 << 20, totalLogBytes: 1 << 20, groupEntries: 8, stretchRevisions: 32, stretchBytes: 64 << 10}
+var smallBounds = bounds{warm: 40, logEvents: 64, logBytes: 1 << 20, totalLogBytes: 1 << 20, framedEvents: 16, groupEntries: 8, stretchRevisions: 32, stretchBytes: 64 << 10}
 
 func newRig(t testing.TB, b bounds) *rig {
 	return newRigWith(t, b, etcd.Options{DataDir: t.TempDir()})
