@@ -99,7 +99,7 @@ func wantedOf(h http.Header) (*user.DefaultInfo, error) {
 	case u.Name != "":
 		return u, nil
 	case more:
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("requested %+v without impersonating a user name", *u))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("requested %#v without impersonating a user name", u))
 	}
 	return nil, nil
 }

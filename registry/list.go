@@ -7,10 +7,12 @@ import (
 	"io"
 	"iter"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
@@ -84,9 +86,44 @@ func (e *Endpoint) list(ctx context.Context, r *Request) (*List, error) {
 		return nil, err
 	}
 	if opts.limit > 0 {
-		return l, l.cut(ctx, opts.limit)
+		if err := l.cut(ctx, opts.limit); err != nil {
+			return l, err
+		}
+	}
+	if shown.Kind == form.Table && e.typed != nil && e.typed.RowOrder != nil {
+		return l, l.sortRows(ctx)
 	}
 	return l, nil
+}
+
+// sortRows puts what is listed into the order that the kind's Tables have.
+func (l *List) sortRows(ctx context.Context) error {
+	type row struct {
+		object *cacher.Object
+		value  Typed
+	}
+	t := l.endpoint.typed
+	var rows []row
+	for o, err := range l.items(ctx) {
+		if err != nil {
+			return l.failed(err)
+		}
+		decoded, err := object.DecodeStored(o.Raw())
+		if err != nil {
+			return l.endpoint.unreadable(o.Name(), err)
+		}
+		value, err := t.fromObject(decoded)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, row{o, value})
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return t.RowOrder(a.value, b.value) })
+	l.page = make([]*cacher.Object, len(rows))
+	for i, r := range rows {
+		l.page[i] = r.object
+	}
+	return nil
 }
 
 // narrow returns the prefix of what the selector leaves of a namespace, or of all for "".

@@ -42,10 +42,11 @@ type Type struct {
 	ClusterScoped bool
 	Status        bool
 	Fields        []string
-	Columns       func() []Column   // called when the first table is made; nil: the age
-	Subresources  []Subresource     // besides status
-	Absent        map[string]string // by the names of subresources that Kubernetes has, why there are none
-	Scale         *Scale            // where the scale subresource finds its numbers; nil: there is none
+	Columns       func() []Column      // called when the first table is made; nil: the age
+	RowOrder      func(a, b Typed) int // in which a Table shows a list's objects; nil: that of the list
+	Subresources  []Subresource        // besides status
+	Absent        map[string]string    // by the names of subresources that Kubernetes has, why there are none
+	Scale         *Scale               // where the scale subresource finds its numbers; nil: there is none
 
 	// FieldAliases are labels of fields by which this version is selected, and the paths at which the stored version has
 	// them; of several, with bars between them, the first with a value counts.

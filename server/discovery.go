@@ -107,6 +107,11 @@ func (h *handler) serveGroup(w *response, r *http.Request) error {
 	return noPage(w)
 }
 
+// hasGroup tells whether a group of the API is served.
+func (h *handler) hasGroup(name string) bool {
+	return slices.ContainsFunc(h.registry.Catalog().Groups, func(g registry.Group) bool { return g.Name == name })
+}
+
 // serveResources serves /api/{version} and /apis/{group}/{version}.
 func (h *handler) serveResources(w *response, r *http.Request) error {
 	group, version := chi.URLParam(r, "group"), chi.URLParam(r, "version")
@@ -117,7 +122,7 @@ func (h *handler) serveResources(w *response, r *http.Request) error {
 			}
 		}
 	}
-	if group != "" && !slices.ContainsFunc(h.registry.Catalog().Groups, func(g registry.Group) bool { return g.Name == group }) {
+	if group != "" && !h.hasGroup(group) {
 		return noPage(w)
 	}
 	err := errUnknownPath()

@@ -46,6 +46,12 @@ func errUnknownPath() *apierrors.StatusError {
 	return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 }
 
+// isUnknownPath tells whether an error is errUnknownPath's, or that of a resource about which there's no more to say.
+func isUnknownPath(err error) bool {
+	var s *apierrors.StatusError
+	return errors.As(err, &s) && s.ErrStatus.Message == errUnknownPath().ErrStatus.Message
+}
+
 // noPage answers as kube-apiserver does at a path that leads to nothing of the API, such as a group that isn't served.
 func noPage(w *response) error {
 	w.writeText(http.StatusNotFound, "404 page not found\n")

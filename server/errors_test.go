@@ -23,7 +23,6 @@ func TestErrors(t *testing.T) {
 		{"unknown type", "GET", "/apis/example.com/v1/gadgets", "", nil, 404, "NotFound", unknown},
 		{"type in another case", "GET", "/apis/example.com/v1/Widgets", "", nil, 404, "NotFound", unknown},
 		{"custom type under the core group", "GET", "/api/v1/widgets", "", nil, 404, "NotFound", unknown},
-		{"core group by a name", "GET", "/apis/core/v1/namespaces", "", nil, 404, "NotFound", unknown},
 		{"unknown subresource", "GET", widgetsPath + "/a/scale", "", nil, 404, "NotFound", unknown},
 		{"missing object", "GET", widgetsPath + "/b", "", nil, 404, "NotFound", `widgets.example.com "b" not found`},
 		{"namespaced object without a namespace", "GET", allWidgets + "/a", "", nil, 404, "NotFound", unknown},
@@ -211,7 +210,7 @@ func TestErrorsAreNegotiated(t *testing.T) {
 func TestNoPage(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)
-	for _, path := range []string{"/nothing", "/apis/other.example.com", widgetsPath + "/a/status/x", "/readyz/nothing", "/debug/pprof/"} {
+	for _, path := range []string{"/nothing", "/apis/other.example.com", "/apis/other.example.com/v1/things", "/apis/core/v1/namespaces", widgetsPath + "/a/status/x", "/readyz/nothing", "/debug/pprof/"} {
 		if res, body := s.Do("GET", path, ""); res.StatusCode != 404 || body != "404 page not found\n" || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
 			t.Errorf("GET %s: %s, %q of %s", path, res.Status, body, res.Header.Get("Content-Type"))
 		}

@@ -39,6 +39,9 @@ func (h *handler) serveResource(w *response, r *http.Request) error {
 		}
 		t, verb, err = h.find(w, r, at, named)
 	}
+	if err != nil && t.endpoint == nil && at.Group != "" && isUnknownPath(err) && !h.hasGroup(at.Group) {
+		return noPage(w)
+	}
 	if err != nil {
 		return err
 	}
@@ -87,6 +90,10 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 	if t.Subresource != "" && !slices.Contains(e.Subresources, t.Subresource) {
 		err := errUnknownPath()
 		if why := e.Absent(t.Subresource); why != "" {
+			of := registry.Target{Namespace: t.Namespace, Name: t.Name}
+			if _, err := e.Get(r.Context(), &registry.Request{Target: of}); apierrors.IsNotFound(err) { // there's more to say
+				return t, "", err
+			}
 			err.ErrStatus.Message = why
 		}
 		err.ErrStatus.Details = &metav1.StatusDetails{}

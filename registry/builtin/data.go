@@ -177,7 +177,7 @@ func data(o Options) []registry.Type {
 			Fields:   []string{"spec.signerName", "spec.podName", "spec.nodeName"}, NoNamespaceField: true, Columns: podCertificateColumns, Default: set(defaultPodCertificateRequest), Validate: o.validatePodCertificate},
 		{Names: names(flowcontrolGroup, "v1", "FlowSchema"), New: of[flowcontrolv1.FlowSchema], ClusterScoped: true, Awaited: true, Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true},
-			Columns:  flowSchemaColumns, Default: set(defaultFlowSchema), Validate: parts(validateFlowSchema, validateFlowSchemaStatus)},
+			Columns:  flowSchemaColumns, RowOrder: byPrecedence, Default: set(defaultFlowSchema), Validate: parts(validateFlowSchema, validateFlowSchemaStatus)},
 		{Names: names(flowcontrolGroup, "v1", "PriorityLevelConfiguration"), New: of[flowcontrolv1.PriorityLevelConfiguration], ClusterScoped: true, Awaited: true, Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true},
 			Columns:  priorityLevelColumns, Default: set(defaultPriorityLevel), Validate: parts(validatePriorityLevel, validatePriorityLevelStatus)},

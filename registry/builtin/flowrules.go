@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/apis/flowcontrol/bootstrap"
 	"k8s.io/apiserver/pkg/util/shufflesharding"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // The rules of the group flowcontrol.apiserver.k8s.io, in the order in which Kubernetes asks them.
@@ -346,4 +349,10 @@ func validatePriorityLevelStatus(p, _ *flowcontrolv1.PriorityLevelConfiguration)
 	return conditionTypes(p.Status.Conditions, func(c flowcontrolv1.PriorityLevelConfigurationCondition) flowcontrolv1.PriorityLevelConfigurationConditionType {
 		return c.Type
 	})
+}
+
+// byPrecedence orders schemas as they're asked about a request.
+func byPrecedence(a, b registry.Typed) int {
+	x, y := a.(*flowcontrolv1.FlowSchema), b.(*flowcontrolv1.FlowSchema)
+	return cmp.Or(cmp.Compare(x.Spec.MatchingPrecedence, y.Spec.MatchingPrecedence), strings.Compare(x.Name, y.Name))
 }

@@ -276,7 +276,12 @@ func TestParts(t *testing.T) {
 	if r := parse(t, must(t, s, http.MethodPatch, requests+"/r/approval", noted, http.StatusOK, patch...)); at(r, "metadata.annotations.by") != "hand" || at(r, "spec.signerName") != "example.com/s" {
 		t.Errorf("noted with the approval: %v", r)
 	}
-	for _, path := range []string{pods + "/p/log", pods + "/p/exec", pods + "/p/attach", pods + "/p/portforward", pods + "/p/proxy", "/api/v1/nodes/n/proxy"} {
+	must(t, s, http.MethodPost, pods, `{"metadata":{"name":"runs"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
+	must(t, s, http.MethodPost, "/api/v1/nodes", `{"metadata":{"name":"n"}}`, http.StatusCreated)
+	if text := must(t, s, http.MethodGet, pods+"/none/log", "", http.StatusNotFound); !strings.Contains(text, `pods \"none\" not found`) {
+		t.Errorf("the log of no pod: %s", text)
+	}
+	for _, path := range []string{pods + "/runs/log", pods + "/runs/exec", pods + "/runs/attach", pods + "/runs/portforward", pods + "/runs/proxy", "/api/v1/nodes/n/proxy"} {
 		if text := must(t, s, http.MethodGet, path, "", http.StatusNotFound); !strings.Contains(text, "there is no kubelet") {
 			t.Errorf("%s: %s", path, text)
 		}
