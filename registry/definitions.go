@@ -122,9 +122,7 @@ func (d *definitions) prepare(obj, old *crd.Definition, subresource string) {
 	case subresource == status:
 		crd.KeepClaims(obj, old)
 	}
-	if subresource == whole {
-		crd.NoteStored(obj)
-	}
+	crd.NoteStored(obj)
 }
 
 // complete does at once what kube-apiserver's controllers do after the write of a definition was answered. writing is held.

@@ -362,11 +362,10 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	return raw, err
 }
 
-// follow lets the type write what follows from a write, under the server's own name. obj is next's value. In a dry run nothing
-// follows.
+// follow lets the type write what follows from a write, under the server's own name. obj is next's value.
 func (w *write) follow(obj Typed, next *object.Object) error {
 	t := w.typed
-	if t == nil || t.follow == nil || w.dryRun {
+	if t == nil || t.follow == nil {
 		return nil
 	}
 	before := next.Clone()
