@@ -175,14 +175,22 @@ func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, err
 	if errs := validateTokenRequest(r); len(errs) > 0 {
 		return nil, apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, action.Name, errs)
 	}
+	kind := authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 	if r.Name != "" && r.Name != action.Name {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", r.Name, action.Name))
+		return nil, apierrors.NewInvalid(kind.GroupKind(), action.Name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "name"), r.Name, "must match the service account name if specified"),
+		})
 	}
 	obj, err := action.Get(ctx)
 	if err != nil {
 		return nil, err
 	}
 	account := obj.(*corev1.ServiceAccount)
+	if r.UID != "" && r.UID != account.UID {
+		return nil, apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, action.Name,
+			fmt.Errorf("the UID in the token request (%.64s) does not match the UID of the service account (%s)", r.UID, account.UID))
+	}
+	r.UID = account.UID
 	to := bound{Namespace: account.Namespace, Account: reference{account.Name, string(account.UID)}}
 	if err := a.bind(ctx, &to, r.Spec.BoundObjectRef); err != nil {
 		return nil, err

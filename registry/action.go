@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -39,21 +42,91 @@ func (e *Endpoint) act(ctx context.Context, r *Request) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		if sent, err = w.admitSent(ctx, part, sent); err != nil {
-			return Result{}, err
-		}
-		a := &Action{Target: r.Target, Sent: sent, DryRun: w.dryRun, write: w}
-		var answer any
-		var refusal error
-		if err := w.res.registry.call(part.Name+" of "+w.Plural, nil, func() { answer, refusal = part.Act(ctx, a) }); err != nil {
-			return Result{}, err
-		}
-		if refusal != nil {
-			return Result{}, w.fail(w.Name, refusal)
-		}
-		raw, err := w.encodeAnswer(answer)
-		return Result{Object: raw, Created: true}, err
+		return w.actOn(ctx, part, sent)
 	})
+}
+
+// forward posts an object to the subresource that its kind stands for, of the object that has its name.
+func (e *Endpoint) forward(ctx context.Context, r *Request) (Result, error) {
+	f := e.typed.Forward
+	to := e.res.registry.Catalog().Kind(f.APIVersion, f.Kind)
+	if to == nil { // the program has a type of its own in its place
+		return Result{}, errNotServed()
+	}
+	on, part := *r, to.part(f.Subresource)
+	on.Subresource = f.Subresource
+	return to.perform(ctx, &on, createOptions, func(ctx context.Context, w *write) (Result, error) {
+		sent, err := w.readSent(part, r.Body)
+		if err != nil {
+			return Result{}, err
+		}
+		w.Name = metaOf(sent).Name
+		if len(path.IsValidPathSegmentName(w.Name)) == 0 && w.Name != "" { // else badName says so when the object is looked for
+			if w.targetKey, err = w.key(w.Namespace, w.Name); err != nil {
+				return Result{}, err
+			}
+		}
+		return w.actOn(ctx, part, sent)
+	})
+}
+
+// badName refuses a name that no object can have, in the words of Kubernetes' storage; nil if the action has an object.
+func (a *Action) badName() error {
+	switch {
+	case a.write.targetKey != "":
+		return nil
+	case a.Name == "":
+		return badRequest("Name parameter required.")
+	}
+	return badRequest("Name parameter invalid: %q: %s", clip.Text(a.Name), strings.Join(path.IsValidPathSegmentName(a.Name), ";"))
+}
+
+// actOn answers what was sent to a subresource.
+func (w *write) actOn(ctx context.Context, part *Subresource, sent Typed) (Result, error) {
+	o := &object.Object{Meta: *metaOf(sent)}
+	if err := placeIn(o, w.Namespace); err != nil {
+		return Result{}, err
+	}
+	if part.AnswersSent {
+		if err := w.trackSent(part, sent, o); err != nil {
+			return Result{}, err
+		}
+	}
+	w.warnings = append(w.warnings, o.DropRepeatedOwners(false)...)
+	*metaOf(sent) = o.Meta
+	sent, err := w.admitSent(ctx, part, sent)
+	if err != nil {
+		return Result{}, err
+	}
+	a := &Action{Target: w.Target, Sent: sent, DryRun: w.dryRun, write: w}
+	var answer any
+	var refusal error
+	if err := w.res.registry.call(part.Name+" of "+w.Plural, nil, func() { answer, refusal = part.Act(ctx, a) }); err != nil {
+		return Result{}, err
+	}
+	if refusal != nil {
+		return Result{}, w.fail(w.Name, refusal)
+	}
+	raw, err := w.encodeAnswer(answer)
+	return Result{Object: raw, Created: true}, err
+}
+
+// trackSent notes in the managedFields of what was sent who has sent it. o has its metadata.
+func (w *write) trackSent(part *Subresource, sent Typed, o *object.Object) error {
+	if !w.res.registry.trackAlways {
+		return nil
+	}
+	tree, err := jsontree.OfValue(sent)
+	if err != nil {
+		return badBody(object.Undecodable(err))
+	}
+	tree["apiVersion"], tree["kind"] = part.Kind.GroupVersion().String(), part.Kind.Kind
+	tracked := w.managers.of(part.Name).Update(nil, tree, w.manager, true)
+	list, err := json.Marshal(object.Map(tracked["metadata"])["managedFields"])
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(list, &o.Meta.ManagedFields)
 }
 
 // encodeAnswer encodes what an Act has answered.
@@ -70,9 +143,9 @@ func (w *write) encodeAnswer(answer any) ([]byte, error) {
 }
 
 // readSent decodes what was sent to a subresource.
-func (w *write) readSent(part *Subresource, body []byte) (any, error) {
+func (w *write) readSent(part *Subresource, body []byte) (Typed, error) {
 	into := part.New()
-	doc, of, err := w.res.registry.parseKind(body, part.Kind)
+	doc, of, err := w.res.registry.parseKind(body, part.Kind, part.New())
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +164,7 @@ func (w *write) readSent(part *Subresource, body []byte) (any, error) {
 
 // admitSent asks the hooks for all resources about what was sent to a subresource, and returns it as they leave it. To them
 // it's the creation of an object of the subresource's kind.
-func (w *write) admitSent(ctx context.Context, part *Subresource, sent any) (any, error) {
+func (w *write) admitSent(ctx context.Context, part *Subresource, sent Typed) (Typed, error) {
 	if !w.asked || len(w.res.registry.admission) == 0 {
 		return sent, nil
 	}
@@ -131,6 +204,9 @@ func Done() *metav1.Status {
 // Get returns the action's object as etcd has it, which is the caller's. The error is storage.ErrNotFound if there is none,
 // another one of storage's, or a Status if the object can't be decoded; the verb makes a Status of each.
 func (a *Action) Get(ctx context.Context) (Typed, error) {
+	if err := a.badName(); err != nil {
+		return nil, err
+	}
 	stored, err := a.write.res.read(ctx, a.write.targetKey)
 	if err != nil {
 		return nil, err
@@ -150,6 +226,9 @@ func (a *Action) Get(ctx context.Context) (Typed, error) {
 // nobody's. change is called again if somebody else writes the object first. An error of its own ends the write and is returned as it is.
 // Other errors are those of Get and of the write.
 func (a *Action) Change(ctx context.Context, change func(obj Typed) error) (resourceVersion string, err error) {
+	if err := a.badName(); err != nil {
+		return "", err
+	}
 	w := *a.write
 	stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
 		prev, err := w.load(ctx, old)

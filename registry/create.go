@@ -46,26 +46,6 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 	})
 }
 
-// forward posts an object to the subresource that its kind stands for.
-func (e *Endpoint) forward(ctx context.Context, r *Request) (Result, error) {
-	doc, _, err := e.res.registry.parseKind(r.Body, e.kind())
-	if err != nil {
-		return Result{}, err
-	}
-	f := e.typed.Forward
-	to := e.res.registry.Catalog().Kind(f.APIVersion, f.Kind)
-	name, _ := object.Map(object.Map(doc.Tree)["metadata"])["name"].(string)
-	switch {
-	case to == nil: // the program has a type of its own in its place
-		return Result{}, errNotServed()
-	case name == "":
-		return Result{}, badRequest("Name parameter required.")
-	}
-	on := *r
-	on.Name, on.Subresource = name, f.Subresource
-	return to.Create(ctx, &on)
-}
-
 // ask answers a question of a Go type's, of which nothing is stored.
 func (e *Endpoint) ask(ctx context.Context, r *Request) (Result, error) {
 	return e.perform(ctx, r, createOptions, func(ctx context.Context, w *write) (Result, error) {

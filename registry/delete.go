@@ -375,7 +375,7 @@ func (d *deletion) check(old *cacher.Object, uid string) error {
 		return nil
 	}
 	refuse := func(format, want, have string) error {
-		about := d.resource()
+		about := d.res.storage.resource()
 		if d.typed == nil || d.typed.policy == nil { // kube-apiserver names the kind, but not of namespaces and definitions
 			about.Resource = d.Kind
 		}

@@ -47,6 +47,9 @@ func (e *Endpoint) get(ctx context.Context, r *Request) (Result, error) {
 	params := query{values: r.Query, goType: e.GoType()}
 	rev, given := params.revision()
 	if params.err != nil {
+		if s := e.strategy(); s != nil && s.Uncached {
+			return Result{}, badRequest("invalid resource version: %s", params.err)
+		}
 		return Result{}, params.err
 	}
 	if err := e.freshenTo(ctx, rev, given); err != nil {

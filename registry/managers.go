@@ -53,19 +53,24 @@ func (m *managers) scales() *managed.Manager {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.scale == nil {
-		zero := func(string) map[string]any {
-			tree, _ := jsontree.OfValue(&autoscalingv1.Scale{}) // which JSON can say
-			return tree
-		}
-		m.scale = managed.New(scaleKind, scale, managed.NewGoTypes(zero, func() (map[string]*spec.Schema, bool, error) {
-			root, of, err := gotype.Merging(reflect.TypeFor[autoscalingv1.Scale]())
-			if err == nil {
-				managed.SetKind(of[root], scaleKind)
-			}
-			return of, false, err
-		}), nil, nil)
+		m.scale = managerOf(scaleKind, scale, &autoscalingv1.Scale{})
 	}
 	return m.scale
+}
+
+// managerOf makes the manager of writes to a subresource whose bodies are of a kind of their own. empty is a pointer to an empty one.
+func managerOf(kind runtimeschema.GroupVersionKind, subresource string, empty any) *managed.Manager {
+	zero := func(string) map[string]any {
+		tree, _ := jsontree.OfValue(empty) // which JSON can say
+		return tree
+	}
+	return managed.New(kind, subresource, managed.NewGoTypes(zero, func() (map[string]*spec.Schema, bool, error) {
+		root, of, err := gotype.Merging(reflect.TypeOf(empty).Elem())
+		if err == nil {
+			managed.SetKind(of[root], kind)
+		}
+		return of, false, err
+	}), nil, nil)
 }
 
 // newTypes describes the endpoint's objects in all versions in which managedFields may record them, each by its own schema, also
@@ -121,8 +126,12 @@ func (n *Names) kind() runtimeschema.GroupVersionKind {
 
 // newManager makes the manager of writes to a subresource.
 func (e *Endpoint) newManager(subresource string) *managed.Manager {
+	part := e.part(subresource)
+	if part != nil && part.New != nil {
+		return managerOf(part.Kind, subresource, reflect.New(reflect.TypeOf(part.New()).Elem()).Interface()) // without defaults
+	}
 	var reset []string // fields that such writes don't change
-	switch part := e.part(subresource); {
+	switch {
 	case part != nil && part.Select != nil:
 		reset = part.Reset
 	case subresource == status:

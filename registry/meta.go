@@ -160,13 +160,13 @@ func (e *Endpoint) checkFinalizers(o *object.Object, path *field.Path) (errs fie
 		return nil
 	}
 	for i, f := range o.Meta.Finalizers {
-		errs = append(errs, qualifiedFinalizer(f, path.Child("finalizers").Index(i))...)
+		errs = append(errs, QualifiedFinalizer(f, path.Child("finalizers").Index(i))...)
 	}
 	return errs
 }
 
-// qualifiedFinalizer refuses a finalizer that is neither Kubernetes' own nor has a domain.
-func qualifiedFinalizer(name string, at *field.Path) field.ErrorList {
+// QualifiedFinalizer refuses a finalizer that is neither Kubernetes' own nor has a domain.
+func QualifiedFinalizer(name string, at *field.Path) field.ErrorList {
 	if strings.Contains(name, "/") || name == string(corev1.FinalizerKubernetes) || ofCollector(name) {
 		return nil
 	}

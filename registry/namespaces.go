@@ -141,7 +141,7 @@ func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, subresource s
 	path := field.NewPath("spec", "finalizers")
 	for _, f := range ns.Spec.Finalizers {
 		errs = append(errs, validation.ValidateFinalizerName(string(f), path)...)
-		errs = append(errs, qualifiedFinalizer(string(f), path)...)
+		errs = append(errs, QualifiedFinalizer(string(f), path)...)
 	}
 	return errs
 }

@@ -155,7 +155,7 @@ func (e *Endpoint) unrecognized(body []byte, err error) error {
 	cause := err.Error()
 	if of, theirs := serializer.DefaultMetaFactory.Interpret(body); theirs != nil {
 		cause = clip.Text(theirs.Error())
-	} else if why := e.typed.undecodable(body); why != "" && of.Kind == e.Kind {
+	} else if why := undecodable(body, e.typed.New()); why != "" && of.Kind == e.Kind {
 		return e.unhandled(*of, why)
 	} else if d := (*object.DecodeError)(nil); errors.As(err, &d) {
 		cause = d.Cause
@@ -174,15 +174,15 @@ func unrecognizedAs(kind string, body []byte, cause string) error {
 		"the object provided is unrecognized (must be of type %s): %s (%s)", kind, cause, summaryOf(body)))}
 }
 
-// undecodable returns what the type's decoder says of a body that isn't a tree, as one with a number that is too large for any type; ""
+// undecodable returns what the decoder of a type says of a body that isn't a tree, as one with a number that is too large for any type; ""
 // if it says nothing, and of large bodies.
-func (t *typed) undecodable(body []byte) string {
+func undecodable(body []byte, into any) string {
 	const most = 64 << 10 // bytes: nobody knows how deep they nest
 	if len(body) > most {
 		return ""
 	}
 	var d *object.DecodeError
-	if errors.As(object.Undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, t.New())), &d) {
+	if errors.As(object.Undecodable(kjson.UnmarshalCaseSensitivePreserveInts(body, into)), &d) {
 		return d.Cause
 	}
 	return ""
@@ -265,15 +265,17 @@ func (r *Registry) checkKind(doc *object.Document, want runtimeschema.GroupVersi
 	return *of, unhandledAs(want.Kind, *of, cause)
 }
 
-// parseKind parses a body that should be of a kind which isn't an endpoint's. of is what it says that it is.
-func (r *Registry) parseKind(body []byte, want runtimeschema.GroupVersionKind) (doc object.Document, of runtimeschema.GroupVersionKind, err error) {
+// parseKind parses a body that should be of a kind which isn't an endpoint's. of is what it says that it is. empty is an empty one.
+func (r *Registry) parseKind(body []byte, want runtimeschema.GroupVersionKind, empty any) (doc object.Document, of runtimeschema.GroupVersionKind, err error) {
 	if doc, err = object.Parse(body); err != nil {
 		cause := err.Error()
 		if d := (*object.DecodeError)(nil); errors.As(err, &d) {
 			cause = d.Cause
 		}
-		if _, theirs := serializer.DefaultMetaFactory.Interpret(body); theirs != nil {
+		if is, theirs := serializer.DefaultMetaFactory.Interpret(body); theirs != nil {
 			cause = clip.Text(theirs.Error())
+		} else if why := undecodable(body, empty); why != "" && is.Kind == want.Kind {
+			return doc, want, unhandledAs(want.Kind, *is, why)
 		}
 		return doc, want, unrecognizedAs(want.Kind, body, cause)
 	}

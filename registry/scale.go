@@ -207,7 +207,7 @@ func (w *write) putScale(ctx context.Context, body []byte) (Result, error) {
 func (w *write) decodeScale(body []byte) (s *autoscalingv1.Scale, replicas *int32, err error) {
 	s = &autoscalingv1.Scale{}
 	if w.GoType() {
-		if _, _, err := w.res.registry.parseKind(body, autoscalingv1.SchemeGroupVersion.WithKind("Scale")); err != nil {
+		if _, _, err := w.res.registry.parseKind(body, autoscalingv1.SchemeGroupVersion.WithKind("Scale"), &autoscalingv1.Scale{}); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -33,6 +33,10 @@ type Strategy struct {
 	NoStatusTable bool
 	// AnnotationsCount raises metadata.generation when annotations change, too.
 	AnnotationsCount bool
+	// HiddenAnnotation is one that only whole objects show: neither metadata alone does nor the rows of Tables.
+	HiddenAnnotation string
+	// Uncached tells that kube-apiserver reads objects of the kind from etcd, which refuses a resourceVersion in its own way.
+	Uncached bool
 	// PlainNames takes a generateName for the name, without anything random after it.
 	PlainNames bool
 	// MetaRules are what metadata must keep to besides what that of all objects must.
@@ -63,6 +67,8 @@ const (
 	// CausesAgain refuses with causes as often as they were found: what is wrong with metadata of an updated object comes from
 	// Kubernetes' rules for whatever object, and again from the kind's own. So it's with custom resources, too.
 	CausesAgain
+	// MetaLast checks the metadata of a new object only where the kind's own rules have found nothing.
+	MetaLast
 )
 
 // NoDependents is the Dependents of kinds whose objects own nothing, such as Events: no garbage collector is asked to act.

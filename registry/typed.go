@@ -53,10 +53,10 @@ type Type struct {
 	FieldAliases map[string]string
 	// FalseFields are selectable fields that are false where they're absent.
 	FalseFields []string
-	// FieldsOf names the kind where a field that isn't selectable is refused.
-	FieldsOf bool
 	// NoNamespaceField keeps metadata.namespace from being selectable.
 	NoNamespaceField bool
+	// UnknownField is what is said of a label that isn't selectable, with a verb for the label; "" for what is said of most kinds.
+	UnknownField string
 
 	Strategy
 	// Awaited answers a write only when the caches have it, for kinds by which the server judges the requests
@@ -143,8 +143,10 @@ type Subresource struct {
 	Reset []string
 	// New returns an empty value of Kind, and Act answers a POST of one. A Status error of Act's is answered as it is, and
 	// storage's errors as those of other verbs.
-	New func() any
+	New func() Typed
 	Act func(ctx context.Context, a *Action) (answer any, err error)
+	// AnswersSent tells that the answer is what was sent, with more in it. So it says who has sent what, too.
+	AnswersSent bool
 }
 
 // Scale says where an object has what its scale subresource shows.
@@ -274,7 +276,7 @@ func (t *Type) endpoint(res *resource) *Endpoint {
 	}
 	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, Conversion: conversion}
 	e.whole = form.NewWhole(e.view, &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true, Conversion: conversion}, e.ListKind)
-	e.forms = form.NewLazy(t.Columns)
+	e.forms = form.NewLazy(t.Columns, t.HiddenAnnotation)
 	e.messages = e.newMessages()
 	return e
 }

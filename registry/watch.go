@@ -197,8 +197,8 @@ func (e *Endpoint) unknownField(label string) error {
 	if e.typed == nil {
 		return badRequest("field label not supported: %s", clip.Text(label))
 	}
-	if e.typed.FieldsOf {
-		return badRequest("field label not supported for %s: %s", e.kind(), clip.Text(label))
+	if e.typed.UnknownField != "" {
+		return badRequest(e.typed.UnknownField, clip.Text(label))
 	}
 	if len(e.fields) > 0 { // the kind has a function of its own for them
 		return badRequest("field label not supported: %s", clip.Text(label))

@@ -317,6 +317,9 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		if err != nil {
 			return nil, err
 		}
+		if prev == nil && len(more) > 0 && t.MetaRules&MetaLast != 0 {
+			errs = nil
+		}
 		errs = append(errs, more...)
 	}
 	errs = append(errs, w.validate(ctx, next, prev)...)

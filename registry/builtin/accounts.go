@@ -7,6 +7,9 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
+// defaultTokenLife is how long a token is valid that says nothing of that, in seconds.
+const defaultTokenLife int64 = 3600
+
 // prepareAccount leaves of the Secrets that a ServiceAccount lists their names.
 func prepareAccount(a, _ *corev1.ServiceAccount, _ string) {
 	for i, secret := range a.Secrets {
@@ -20,6 +23,10 @@ func accountColumns() []column { return []column{age()} }
 func (o Options) accountParts() []registry.Subresource {
 	return []registry.Subresource{{
 		Name: "token", Verbs: []string{"create"}, Kind: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
-		New: func() any { return &authenticationv1.TokenRequest{} }, Act: o.IssueToken,
+		New: func() registry.Typed {
+			life := defaultTokenLife
+			return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &life}}
+		},
+		Act: o.IssueToken, AnswersSent: true,
 	}}
 }

@@ -251,22 +251,32 @@ func (c *claim) claimPorts(s, old *corev1.Service) error {
 		had[old.Spec.HealthCheckNodePort] = true
 	}
 	chosen := map[int32]int32{} // node ports, by the ports that lead to them
-	for i, p := range s.Spec.Ports {
-		if p.NodePort != 0 {
-			c.takePort(p.NodePort, had, field.NewPath("spec", "ports").Index(i).Child("nodePort"))
-			had[p.NodePort], chosen[p.Port] = true, p.NodePort
+	missing := []*int32{}
+	take := func(i int, p *corev1.ServicePort) {
+		c.takePort(p.NodePort, had, field.NewPath("spec", "ports").Index(i).Child("nodePort"))
+		had[p.NodePort], chosen[p.Port] = true, p.NodePort
+	}
+	give := func(p *corev1.ServicePort) {
+		if p.NodePort = chosen[p.Port]; p.NodePort == 0 && givesPorts(s) {
+			chosen[p.Port] = c.freePort(had)
+			p.NodePort = chosen[p.Port]
+			missing = append(missing, &p.NodePort)
 		}
 	}
-	missing := []*int32{}
-	if allocates := s.Spec.AllocateLoadBalancerNodePorts; s.Spec.Type == corev1.ServiceTypeNodePort || allocates == nil || *allocates {
-		for i := range s.Spec.Ports {
-			if p := &s.Spec.Ports[i]; p.NodePort == 0 {
-				if p.NodePort = chosen[p.Port]; p.NodePort == 0 {
-					chosen[p.Port] = c.freePort(had)
-					p.NodePort = chosen[p.Port]
-					missing = append(missing, &p.NodePort)
-				}
-			}
+	var later []*corev1.ServicePort // which get what nobody asks for; in a dry run each is made up from those before it
+	for i := range s.Spec.Ports {
+		switch p := &s.Spec.Ports[i]; {
+		case p.NodePort != 0:
+			take(i, p)
+		case c.dryRun && requestedPort(s, p.Port) == 0:
+			give(p)
+		default:
+			later = append(later, p)
+		}
+	}
+	for _, p := range later {
+		if givesPorts(s) {
+			give(p)
 		}
 	}
 	if at := &s.Spec.HealthCheckNodePort; hasHealthPort(s) {
@@ -285,6 +295,30 @@ func (c *claim) claimPorts(s, old *corev1.Service) error {
 	return nil
 }
 
+// givesPorts tells whether a service that has ports of nodes gets those that it doesn't ask for.
+func givesPorts(s *corev1.Service) bool {
+	allocates := s.Spec.AllocateLoadBalancerNodePorts
+	return s.Spec.Type == corev1.ServiceTypeNodePort || allocates == nil || *allocates
+}
+
+// requestedPort returns the port of nodes that a service asks for in front of a port of its own; 0 for none.
+func requestedPort(s *corev1.Service, port int32) int32 {
+	for _, p := range s.Spec.Ports {
+		if p.Port == port && p.NodePort != 0 {
+			return p.NodePort
+		}
+	}
+	return 0
+}
+
+// madeUpPort is the port that a dry run makes up after others.
+func madeUpPort(others []int32) int32 {
+	if len(others) == 0 {
+		return dryRunPort + 1
+	}
+	return max(0, slices.Max(others)) + 1
+}
+
 // takePort takes a port that a service asks for, and hasn't had.
 func (c *claim) takePort(port int32, had map[int32]bool, at *field.Path) {
 	switch {
@@ -301,13 +335,16 @@ func (c *claim) takePort(port int32, had map[int32]bool, at *field.Path) {
 // freePort takes a free port, and notes it in had; 0 if there's none.
 func (c *claim) freePort(had map[int32]bool) int32 {
 	if c.dryRun {
-		port := int32(dryRunPort)
+		var taken []int32
 		for _, o := range c.own {
-			port = max(port, o.port)
+			if o.port != 0 {
+				taken = append(taken, o.port)
+			}
 		}
-		c.own = append(c.own, one{port: port + 1})
-		had[port+1] = true
-		return port + 1
+		port := madeUpPort(taken)
+		c.own = append(c.own, one{port: port})
+		had[port] = true
+		return port
 	}
 	const share, least, most = 32, 16, 128 // as in Kubernetes
 	for n := range fromAbove(c.nodePorts.Size, max(least, min(c.nodePorts.Size/share, most))) {
@@ -357,9 +394,6 @@ func (o Options) prepareService(s, old *corev1.Service, _ string) {
 	spec := &s.Spec
 	if !hasIP(s) {
 		return
-	}
-	if spec.ClusterIP == "" && len(spec.ClusterIPs) > 0 {
-		spec.ClusterIP = spec.ClusterIPs[0]
 	}
 	if spec.ClusterIP != "" && len(spec.ClusterIPs) == 0 {
 		spec.ClusterIPs = []string{spec.ClusterIP}
@@ -450,7 +484,7 @@ func dropUnneeded(s, old *corev1.Service) {
 		dropSame(&now.AllocateLoadBalancerNodePorts, was.AllocateLoadBalancerNodePorts)
 		dropSame(&now.LoadBalancerClass, was.LoadBalancerClass)
 	}
-	if hasNodePorts(old) && !hasNodePorts(s) && len(now.ExternalIPs) == 0 {
+	if isOutside(old) && !isOutside(s) {
 		dropSame(&now.ExternalTrafficPolicy, was.ExternalTrafficPolicy)
 	}
 }

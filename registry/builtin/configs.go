@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -102,6 +103,17 @@ func validateSecret(s, old *corev1.Secret) (errs field.ErrorList) {
 	return errs
 }
 
+// warnSecret warns of a certificate and a key that don't fit.
+func warnSecret(s, _ *corev1.Secret) []string {
+	if s.Type != corev1.SecretTypeTLS {
+		return nil
+	}
+	if _, err := tls.X509KeyPair(s.Data[corev1.TLSCertKey], s.Data[corev1.TLSPrivateKeyKey]); err != nil {
+		return []string{err.Error()}
+	}
+	return nil
+}
+
 // unchanged refuses a change of a field that can be set once.
 func unchanged(at *field.Path, now, before any) field.ErrorList {
 	if equality.Semantic.DeepEqual(now, before) {
@@ -120,8 +132,12 @@ func validateSecretType(s *corev1.Secret) (errs field.ErrorList) {
 	}
 	needJSON := func(key string) {
 		need(key)
-		if text, ok := s.Data[key]; ok && !json.Valid(text) {
-			errs = append(errs, field.Invalid(data.Key(key), "<secret contents redacted>", "invalid JSON"))
+		text, ok := s.Data[key]
+		if !ok {
+			return
+		}
+		if err := json.Unmarshal(text, &map[string]any{}); err != nil {
+			errs = append(errs, field.Invalid(data.Key(key), "<secret contents redacted>", err.Error()))
 		}
 	}
 	switch s.Type {

@@ -8,9 +8,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
@@ -142,6 +144,11 @@ func validateNewEvent(sent, before *eventsv1.Event) field.ErrorList {
 	e := inCore(sent)
 	c := &check{errs: reported(e, "reportingController")}
 	if before == nil {
+		meta := field.NewPath("metadata")
+		c.add(validation.ValidateObjectMeta(&e.ObjectMeta, true, validation.NameIsDNSSubdomain, meta)...)
+		for i, f := range e.Finalizers {
+			c.add(registry.QualifiedFinalizer(f, meta.Child("finalizers").Index(i))...)
+		}
 		c.eventSeries(e.Series)
 		if e.EventTime.IsZero() {
 			c.add(field.Required(field.NewPath("eventTime"), ""))

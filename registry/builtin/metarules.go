@@ -31,6 +31,9 @@ func metaRules(kind, group string) (rules registry.MetaRules) {
 	if !slices.Contains(plainFinalizers, kind) && !(kind == "Event" && group == "") {
 		rules |= registry.QualifiedFinalizers
 	}
+	if kind == "Event" {
+		rules |= registry.MetaLast
+	}
 	if slices.Contains(metaAsNew, kind) {
 		rules |= registry.MetaAsNew
 	}

@@ -131,8 +131,8 @@ var podParts = []registry.Subresource{
 		Select: func(next, in map[string]any) { carry(next, in, "spec", "ephemeralContainers") }},
 	{Name: "resize", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
 		Select: carryResources, Whole: changesContainers},
-	{Name: "binding", Verbs: []string{"create"}, Kind: corev1.SchemeGroupVersion.WithKind("Binding"), New: func() any { return &corev1.Binding{} }, Act: bind},
-	{Name: "eviction", Verbs: []string{"create"}, Kind: policyv1.SchemeGroupVersion.WithKind("Eviction"), New: func() any { return &policyv1.Eviction{} }, Act: evict},
+	{Name: "binding", Verbs: []string{"create"}, Kind: corev1.SchemeGroupVersion.WithKind("Binding"), New: func() registry.Typed { return &corev1.Binding{} }, Act: bind},
+	{Name: "eviction", Verbs: []string{"create"}, Kind: policyv1.SchemeGroupVersion.WithKind("Eviction"), New: func() registry.Typed { return &policyv1.Eviction{} }, Act: evict},
 }
 
 // withoutKubelet says why paths aren't served that lead to a kubelet.

@@ -3,6 +3,7 @@
 package builtin
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -326,8 +327,16 @@ func (c *check) samePorts(s *corev1.Service, at *field.Path) {
 		port     int32
 	}
 	onNodes, ports := earlier[number]{}, earlier[number]{}
+	made, taken := map[int32]int32{}, []int32(nil) // as Kubernetes has given ports by now, by those that lead to them
 	for i, p := range s.Spec.Ports {
-		if p.NodePort != 0 && onNodes.had(number{p.Protocol, p.NodePort}) {
+		if p.NodePort == 0 && hasNodePorts(s) && givesPorts(s) {
+			p.NodePort = cmp.Or(made[p.Port], requestedPort(s, p.Port), madeUpPort(taken))
+		}
+		if p.NodePort == 0 {
+			continue
+		}
+		made[p.Port], taken = p.NodePort, append(taken, p.NodePort)
+		if onNodes.had(number{p.Protocol, p.NodePort}) {
 			c.add(field.Duplicate(at.Index(i).Child("nodePort"), p.NodePort))
 		}
 	}

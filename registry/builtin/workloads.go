@@ -397,7 +397,10 @@ func ofSet(s *appsv1.StatefulSetSpec) *corev1.PodTemplateSpec {
 		return &t
 	}
 	t.Spec.Volumes = nil
-	for _, claim := range s.VolumeClaimTemplates {
+	for i, claim := range s.VolumeClaimTemplates {
+		if slices.ContainsFunc(s.VolumeClaimTemplates[i+1:], func(later corev1.PersistentVolumeClaim) bool { return later.Name == claim.Name }) {
+			continue // the last of a name is the set's
+		}
 		t.Spec.Volumes = append(t.Spec.Volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}})
 	}
 	for _, v := range s.Template.Spec.Volumes {
@@ -503,7 +506,10 @@ func validateRevision(r, old *appsv1.ControllerRevision) (errs field.ErrorList) 
 	}
 	data := field.NewPath("data")
 	if old != nil {
-		return append(errs, unchanged(data, string(r.Data.Raw), string(old.Data.Raw))...)
+		if string(r.Data.Raw) != string(old.Data.Raw) {
+			errs = append(errs, field.Invalid(data, r.Data, "field is immutable"))
+		}
+		return errs
 	}
 	var v any
 	if r.Data.Raw == nil {

@@ -100,17 +100,19 @@ func protobuf(of *cacher.View, e *cacher.Encoding, listKind string) *Shown {
 // there is one Shown of each form, made when it's first asked for. Safe for concurrent use.
 type Forms struct {
 	columns func() *columns // what tables show; compiled once
+	hidden  string          // an annotation that metadata alone doesn't have; "" for none
 
 	mu   sync.Mutex // guards made
 	made map[Key]*Shown
 }
 
 // New returns the forms of objects whose tables have these columns after the name.
-func New(declared []Column) *Forms { return NewLazy(func() []Column { return declared }) }
+func New(declared []Column) *Forms { return NewLazy(func() []Column { return declared }, "") }
 
-// NewLazy is New for columns that are made when the first table is. A nil function declares none.
-func NewLazy(declare func() []Column) *Forms {
-	return &Forms{columns: sync.OnceValue(func() *columns {
+// NewLazy is New for columns that are made when the first table is. A nil function declares none. hidden is an annotation that is shown
+// with whole objects alone; "" for none.
+func NewLazy(declare func() []Column, hidden string) *Forms {
+	return &Forms{hidden: hidden, columns: sync.OnceValue(func() *columns {
 		if declare == nil {
 			return compile(nil)
 		}
@@ -129,13 +131,17 @@ func (f *Forms) Get(k Key, whole *cacher.View) *Shown {
 	s := f.made[k]
 	if s == nil {
 		partial := &cacher.View{APIVersion: k.APIVersion(), Kind: string(MetadataOnly), MetadataOnly: true, Conversion: whole.Conversion}
+		messages := metadataMessages
+		if f.hidden != "" {
+			partial, messages = without(partial, f.hidden), messagesWithout(f.hidden)
+		}
 		const partials = string(MetadataOnly) + "List"
 		switch {
 		case k.Kind == Table:
 			t := &table{columns: columns, apiVersion: k.APIVersion(), include: k.Include, whole: whole, partial: partial}
 			s = t.shown()
 		case k.Encoding == Protobuf:
-			s = protobuf(partial, metadataMessages, partials)
+			s = protobuf(partial, messages, partials)
 		default:
 			s = NewWhole(partial, partial, partials)
 		}
