@@ -17,13 +17,11 @@ func defaultPodResources(s *corev1.PodSpec) {
 	if r == nil || len(r.Limits)+len(r.Requests) == 0 {
 		return
 	}
-	for name, limit := range limitsTogether(s) {
+	limits := limitsTogether(s)
+	for name, limit := range limits {
 		if _, requested := r.Requests[name]; isHugePages(name) && !requested {
 			orAdd(&r.Limits, name, limit)
 		}
-	}
-	if len(r.Limits) == 0 {
-		return
 	}
 	for name, request := range requestsTogether(s) {
 		if ofWholePod(name) && !isHugePages(name) { // huge pages are requested as they're limited
@@ -35,6 +33,29 @@ func defaultPodResources(s *corev1.PodSpec) {
 			orAdd(&r.Requests, name, limit)
 		}
 	}
+	for name, request := range r.Requests {
+		if limit, limited := limits[name]; ofWholePod(name) && limited && allLimit(s, name) {
+			if request.Cmp(limit) > 0 {
+				limit = request
+			}
+			orAdd(&r.Limits, name, limit)
+		}
+	}
+}
+
+// allLimit tells whether each container of a pod limits a resource.
+func allLimit(s *corev1.PodSpec, name corev1.ResourceName) bool {
+	if len(s.EphemeralContainers) > 0 { // which limit nothing
+		return false
+	}
+	for _, containers := range [][]corev1.Container{s.InitContainers, s.Containers} {
+		for i := range containers {
+			if _, limited := containers[i].Resources.Limits[name]; !limited {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // ofWholePod tells whether a resource can be that of all containers together.

@@ -21,7 +21,6 @@ var podFields = []string{
 	"status.phase", "status.podIP", "status.nominatedNodeName",
 }
 
-// defaultPod sums up resources before they're rounded, as Kubernetes does.
 func defaultPod(p *corev1.Pod) {
 	for _, containers := range [][]corev1.Container{p.Spec.InitContainers, p.Spec.Containers} {
 		for i := range containers {
@@ -33,7 +32,6 @@ func defaultPod(p *corev1.Pod) {
 			}
 		}
 	}
-	defaultPodResources(&p.Spec)
 	defaultPodSpec(&p.Spec)
 	orPointTo(&p.Spec.EnableServiceLinks, corev1.DefaultEnableServiceLinks)
 	if *p.Spec.TerminationGracePeriodSeconds < 0 {
@@ -78,9 +76,17 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 	}
 }
 
-// preparePod begins a pod as one that waits. Its quality of service follows from its spec.
+// preparePod begins a pod as one that waits. Its quality of service follows from its spec, and its own resources are completed when
+// admission has added the last container.
 func preparePod(p, old *corev1.Pod, subresource string) {
+	if old == nil || subresource == "resize" {
+		defaultPodResources(&p.Spec)
+	}
+	if old != nil && subresource == "" && p.Spec.Resources == nil { // whoever doesn't know the field leaves it out
+		p.Spec.Resources = old.Spec.Resources.DeepCopy()
+	}
 	if old == nil {
+		mergeLabelKeys(p)
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosOf(&p.Spec)}
 		if len(p.Spec.SchedulingGates) > 0 {
 			p.Status.Conditions = []corev1.PodCondition{{
@@ -90,6 +96,39 @@ func preparePod(p, old *corev1.Pod, subresource string) {
 		}
 	} else if subresource == "status" {
 		orDefault(&p.Status.QOSClass, old.Status.QOSClass)
+	}
+}
+
+// mergeLabelKeys selects the pods that have the same values of labels as a new pod, or others, where a selector names the labels alone.
+func mergeLabelKeys(p *corev1.Pod) {
+	merge := func(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator) {
+		for _, key := range keys {
+			if value, labelled := p.Labels[key]; labelled && selector != nil { // without a selector none is selected
+				selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
+			}
+		}
+	}
+	term := func(t *corev1.PodAffinityTerm) {
+		merge(t.LabelSelector, t.MatchLabelKeys, metav1.LabelSelectorOpIn)
+		merge(t.LabelSelector, t.MismatchLabelKeys, metav1.LabelSelectorOpNotIn)
+	}
+	terms := func(preferred []corev1.WeightedPodAffinityTerm, required []corev1.PodAffinityTerm) {
+		for i := range preferred {
+			term(&preferred[i].PodAffinityTerm)
+		}
+		for i := range required {
+			term(&required[i])
+		}
+	}
+	if a := p.Spec.Affinity; a != nil && a.PodAffinity != nil {
+		terms(a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	if a := p.Spec.Affinity; a != nil && a.PodAntiAffinity != nil {
+		terms(a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
+	}
+	for i := range p.Spec.TopologySpreadConstraints {
+		s := &p.Spec.TopologySpreadConstraints[i]
+		merge(s.LabelSelector, s.MatchLabelKeys, metav1.LabelSelectorOpIn)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestDefaults(t *testing.T) {
 		{"pod that is limited alone", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"whole-2"},"spec":{"resources":{"limits":{"cpu":"1","memory":"1Gi"}},"containers":[{"name":"a","image":"i"}]}}`,
 			map[string]any{"spec.resources.requests": map[string]any{"cpu": "1", "memory": "1Gi"}, "spec.containers.0.resources": map[string]any{}, "status.qosClass": "Guaranteed"}},
 		{"pod that requests", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"whole-3"},"spec":{"resources":{"requests":{"cpu":"1"}},"containers":[{"name":"a","image":"i","resources":{"limits":{"cpu":"500m","hugepages-2Mi":"4Mi","memory":"1Gi"}}}]}}`,
-			map[string]any{"spec.resources": map[string]any{"requests": map[string]any{"cpu": "1", "hugepages-2Mi": "4Mi", "memory": "1Gi"}, "limits": map[string]any{"hugepages-2Mi": "4Mi"}}}},
+			map[string]any{"spec.resources": map[string]any{"requests": map[string]any{"cpu": "1", "hugepages-2Mi": "4Mi", "memory": "1Gi"}, "limits": map[string]any{"cpu": "1", "hugepages-2Mi": "4Mi", "memory": "1Gi"}}}},
 		{"deployment", "/apis/apps/v1/namespaces/default/deployments", `{"metadata":{"name":"a"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate + `}}`,
 			map[string]any{
 				"spec.replicas": 1.0, "spec.revisionHistoryLimit": 10.0, "spec.progressDeadlineSeconds": 600.0, "spec.strategy.type": "RollingUpdate",
@@ -326,6 +326,26 @@ func TestGatedPod(t *testing.T) {
 	free := parse(t, must(t, s, http.MethodPost, pods, `{"metadata":{"name":"f"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated))
 	must(t, s, http.MethodPost, pods+"/f/binding", `{"metadata":{"name":"f","resourceVersion":"1"},"target":{"name":"n"}}`, http.StatusConflict)
 	must(t, s, http.MethodPost, pods+"/f/binding", `{"metadata":{"name":"f","resourceVersion":"`+str(at(free, "metadata.resourceVersion"))+`"},"target":{"name":"n"}}`, http.StatusCreated)
+}
+
+// TestNewPods: what a new pod's selectors and resources are completed with.
+func TestNewPods(t *testing.T) {
+	s := servertest.New(t, all)
+	pod := parse(t, must(t, s, http.MethodPost, "/api/v1/namespaces/default/pods", `{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{
+		"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"2","memory":"1Gi"}}}],"resources":{"requests":{"cpu":"3"}},
+		"affinity":{"podAntiAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":[{"topologyKey":"z","labelSelector":{},"matchLabelKeys":["a","c"]}]},
+			"podAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"podAffinityTerm":{"topologyKey":"z","labelSelector":{},"mismatchLabelKeys":["a"]}}]}},
+		"topologySpreadConstraints":[{"topologyKey":"z","maxSkew":1,"whenUnsatisfiable":"DoNotSchedule","labelSelector":{"matchLabels":{"x":"y"}},"matchLabelKeys":["a"]}]}}`, http.StatusCreated))
+	for path, want := range map[string]string{
+		"spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution": `[{"labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},"matchLabelKeys":["a","c"],"topologyKey":"z"}]`,
+		"spec.affinity.podAffinity.preferredDuringSchedulingIgnoredDuringExecution":    `[{"podAffinityTerm":{"labelSelector":{"matchExpressions":[{"key":"a","operator":"NotIn","values":["b"]}]},"mismatchLabelKeys":["a"],"topologyKey":"z"},"weight":1}]`,
+		"spec.topologySpreadConstraints":                                               `[{"labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}],"matchLabels":{"x":"y"}},"matchLabelKeys":["a"],"maxSkew":1,"topologyKey":"z","whenUnsatisfiable":"DoNotSchedule"}]`,
+		"spec.resources":                                                               `{"limits":{"cpu":"3","memory":"1Gi"},"requests":{"cpu":"3","memory":"1Gi"}}`,
+	} {
+		if got, _ := json.Marshal(at(pod, path)); string(got) != want {
+			t.Errorf("%s is %s, not %s", path, got, want)
+		}
+	}
 }
 
 // TestAutoscalerAnnotations: what version 1 of an autoscaler has no fields for is in annotations, in that version's own types.
