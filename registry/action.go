@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -61,7 +61,7 @@ func (e *Endpoint) forward(ctx context.Context, r *Request) (Result, error) {
 			return Result{}, err
 		}
 		w.Name = metaOf(sent).Name
-		if len(path.IsValidPathSegmentName(w.Name)) == 0 && w.Name != "" { // else badName says so when the object is looked for
+		if len(content.IsPathSegmentName(w.Name)) == 0 && w.Name != "" { // else badName says so when the object is looked for
 			if w.targetKey, err = w.key(w.Namespace, w.Name); err != nil {
 				return Result{}, err
 			}
@@ -78,7 +78,7 @@ func (a *Action) badName() error {
 	case a.Name == "":
 		return badRequest("Name parameter required.")
 	}
-	return badRequest("Name parameter invalid: %q: %s", clip.Text(a.Name), strings.Join(path.IsValidPathSegmentName(a.Name), ";"))
+	return badRequest("Name parameter invalid: %q: %s", clip.Text(a.Name), strings.Join(content.IsPathSegmentName(a.Name), ";"))
 }
 
 // actOn answers what was sent to a subresource.

@@ -143,8 +143,12 @@ func (e *Endpoint) Unrecognized(body []byte, why error) error {
 // CheckKind refuses a body of JSON of another kind than the target's, for objects of a Go type.
 func (e *Endpoint) CheckKind(subresource string, body []byte) error {
 	doc, err := object.Parse(body)
-	if err != nil || !e.GoType() || !e.bodyKind(subresource).Empty() {
+	if err != nil || !e.GoType() {
 		return nil
+	}
+	if of := e.bodyKind(subresource); !of.Empty() {
+		_, err = e.res.registry.checkKind(&doc, of)
+		return err
 	}
 	_, err = e.checkGoType(&doc)
 	return err
