@@ -120,8 +120,8 @@ func interruptible() (context.Context, context.CancelFunc) {
 	return ctx, stop
 }
 
-// process sets what there is one of per process. The garbage collector runs by Go's defaults; GOGC and
-// GOMEMLIMIT are the environment's to set, and GOMAXPROCS follows the container's limit by itself.
+// process sets what there is one of per process. GOGC (see collectLess) and GOMEMLIMIT are the environment's to set, and GOMAXPROCS
+// follows the container's limit by itself.
 func process(log *slog.Logger) {
 	signal.Ignore(syscall.SIGXFSZ) // a write past the limit of a file's size then fails, and the error says so
 	slog.SetDefault(log)
@@ -136,6 +136,7 @@ func serve(ctx context.Context, s *server.Server, stdout io.Writer) error {
 		return err
 	}
 	fmt.Fprint(stdout, banner(s))
+	collectLess()
 	return s.Run(ctx)
 }
 
