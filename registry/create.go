@@ -171,6 +171,9 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Obje
 		if err != nil {
 			return nil, err
 		}
+		if s := w.strategy(); s != nil && s.SettledByUpdate {
+			raw = append(raw, ' ') // which means nothing to readers, and no update writes it
+		}
 		key, err := w.Endpoint.key(w.Namespace, w.Name)
 		if err != nil {
 			return nil, err

@@ -27,6 +27,9 @@ type Strategy struct {
 	NoGeneration bool
 	// ReturnDeleted answers a DELETE that removes an object with the object. Otherwise the answer is a Status.
 	ReturnDeleted bool
+	// SettledByUpdate makes the first update of an object a change, also one that changes nothing: kube-apiserver stores such an object without
+	// its status, which it reads as its default, and an update stores that.
+	SettledByUpdate bool
 	// NamesNew gives a new object a name that comes without one, and without what one begins with.
 	NamesNew bool
 	// NoStatusTable keeps the status from being shown as a Table.

@@ -107,7 +107,7 @@ func data(o Options) []registry.Type {
 			Columns:  persistentVolumeColumns, Default: set(defaultPersistentVolume),
 			Prepare: prepare(prepareVolume), Validate: rules(validatePersistentVolume), Warnings: warnings(warnVolume)},
 		{Names: names("", "v1", "PersistentVolumeClaim", "pvc"), New: of[corev1.PersistentVolumeClaim], Status: true,
-			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: specOnly},
+			Strategy: registry.Strategy{SettledByUpdate: true, UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: specOnly},
 			Columns:  claimColumns, Default: set(defaultClaim), Prepare: prepare(prepareClaim),
 			Validate: parts(validateClaim, validateClaimStatus), Warnings: warnings(warnClaim)},
 		{Names: names(storageGroup, "v1", "StorageClass", "sc"), New: of[storagev1.StorageClass], ClusterScoped: true, Awaited: true,
