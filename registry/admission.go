@@ -69,7 +69,7 @@ type AdmissionRequest[T any] struct {
 	// must stay as it is, or the request fails with 500: apiVersion, kind, and of metadata name, namespace, uid,
 	// resourceVersion, generation, creationTimestamp and deletionTimestamp. Changes of what the path isn't about are
 	// dropped: for the subresource "status" everything but status, and for "" status, if the resource has that
-	// subresource. managedFields aren't shown, and are ignored.
+	// subresource. So are changes of managedFields.
 	Object *T
 	// Old is the stored object, in the request's version; nil for a Create.
 	Old *T
@@ -145,9 +145,9 @@ func (w *write) optionsOf(op Operation) any {
 	}
 	switch op {
 	case Create:
-		return &metav1.CreateOptions{DryRun: dryRun, FieldManager: w.manager, FieldValidation: w.validation}
+		return &metav1.CreateOptions{DryRun: dryRun, FieldManager: w.said.manager, FieldValidation: w.said.validation}
 	case Update:
-		return &metav1.UpdateOptions{DryRun: dryRun, FieldManager: w.manager, FieldValidation: w.validation}
+		return &metav1.UpdateOptions{DryRun: dryRun, FieldManager: w.said.manager, FieldValidation: w.said.validation}
 	}
 	return w.deleteOptions
 }
@@ -314,9 +314,7 @@ func (e *Endpoint) unstructured(o *object.Object) (*unstructured.Unstructured, e
 	if o == nil {
 		return nil, nil
 	}
-	shown := *o
-	shown.Managed = nil
-	tree, err := shown.Tree(e.apiVersion(), e.Kind)
+	tree, err := o.Tree(e.apiVersion(), e.Kind)
 	if err != nil {
 		return nil, err
 	}

@@ -106,12 +106,16 @@ type writeOptions struct {
 	validation string // metav1.FieldValidation...
 	dryRun     bool   // everything but the write itself
 	manager    string // who the client is in managedFields
-	force      bool   // of an apply: take over what others manage
+	said       saidOptions
+	force      bool // of an apply: take over what others manage
 	userAgent  string
 	asked      bool // by a client, and not by the server itself: see admit
 
 	deleteOptions *metav1.DeleteOptions // of a deletion, as hooks see them
 }
+
+// saidOptions are what a client itself has said of its name and of unknown fields, as hooks see it; "" for nothing.
+type saidOptions struct{ manager, validation string }
 
 // parseWriteOptions reads the parameters of a create, update or patch; kind is that of the options object
 // which errors name.
@@ -133,11 +137,12 @@ func parseWriteOptions(r *Request, kind string) (writeOptions, error) {
 	if errs := v1validation.ValidatePatchOptions(&o, types.PatchType(strings.ToLower(r.PatchType))); len(errs) > 0 {
 		return writeOptions{}, invalidOptions(kind, errs)
 	}
+	said := saidOptions{o.FieldManager, o.FieldValidation}
 	if o.FieldValidation == "" {
 		o.FieldValidation = metav1.FieldValidationWarn
 	}
 	return writeOptions{
-		validation: o.FieldValidation, dryRun: len(o.DryRun) > 0, force: force,
+		said: said, validation: o.FieldValidation, dryRun: len(o.DryRun) > 0, force: force,
 		manager: managed.ManagerName(o.FieldManager, r.UserAgent), userAgent: r.UserAgent, asked: true,
 	}, nil
 }

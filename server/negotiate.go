@@ -9,14 +9,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/yaml"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
 
@@ -256,6 +257,9 @@ const (
 	maxWarning  = 256
 )
 
+// warningCode says that a warning is about the whole answer, and stays true.
+const warningCode = 299
+
 // maxWarningTexts is how many distinct warnings of a request are kept. More than a few don't fit in maxWarnings runes
 // anyway, and each is compared with all others.
 const maxWarningTexts = 512
@@ -270,37 +274,37 @@ func (w *response) warn(warnings []string) {
 			w.warnings = append(w.warnings, text)
 		}
 	}
-	total := 0
-	for _, text := range w.warnings {
-		total += utf8.RuneCountInString(text)
-	}
-	header := w.Header()
-	header.Del("Warning")
-	left := maxWarnings
-	for _, text := range w.warnings {
-		if total > maxWarnings {
-			text = clip.To(text, maxWarning)
-		}
-		if left -= utf8.RuneCountInString(text); left < 0 {
-			return
-		}
-		header.Add("Warning", "299 - "+quoteWarning(text))
+	w.Header().Del("Warning")
+	for _, text := range warningHeaders(w.warnings) {
+		w.Header().Add("Warning", text)
 	}
 }
 
-// quoteWarning makes a quoted-string: what isn't printable is dropped.
-func quoteWarning(text string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, c := range text {
-		switch {
-		case c == '"' || c == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(c)
-		case c >= ' ' && c != 0x7f:
-			b.WriteRune(c)
+// warningHeaders are the headers of texts, without those that none can be made of, as kube-apiserver makes them one after the other: where
+// they would add up to more than maxWarnings, it begins again with each cut, and takes further ones until there is so much.
+func warningHeaders(texts []string) (headers []string) {
+	cut, written := false, 0
+	add := func(text string) {
+		if runes := []rune(text); cut && len(runes) > maxWarning {
+			text = string(runes[:maxWarning])
+		}
+		if header, err := utilnet.NewWarningHeader(warningCode, "", text); err == nil {
+			headers, written = append(headers, header), written+utf8.RuneCountInString(text)
 		}
 	}
-	b.WriteByte('"')
-	return b.String()
+	for i, text := range texts {
+		switch {
+		case text == "" || strings.ContainsFunc(text, unicode.IsControl) || !utf8.ValidString(text):
+		case cut && written >= maxWarnings:
+			return headers
+		case !cut && written+utf8.RuneCountInString(text) > maxWarnings:
+			cut, written, headers = true, 0, nil
+			for _, text := range texts[:i+1] {
+				add(text)
+			}
+		default:
+			add(text)
+		}
+	}
+	return headers
 }

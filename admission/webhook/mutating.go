@@ -13,6 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
@@ -55,7 +56,13 @@ func (m *Mutating) mutate(ctx context.Context, q *match.Request, c candidate, ro
 	changed := false
 	got := m.call(ctx, q, c, func(response *admissionv1.AdmissionResponse) (err error) {
 		if len(response.Patch) > 0 {
-			if changed, err = m.apply(ctx, q, c.at, response.Patch); err == nil {
+			var operations []json.RawMessage
+			if err := json.Unmarshal(response.Patch, &operations); err != nil {
+				return fmt.Errorf("its patch isn't a list of operations: %w", hookclient.WithoutValues(err))
+			}
+			if changed, err = m.apply(ctx, q, c.at, response.Patch); err != nil && !registry.Unable(err) {
+				err = &brokenPatchError{err}
+			} else if err == nil {
 				m.annotate(ctx, c, "patch", patched{c.configuration, c.name, response.Patch, admissionv1.PatchTypeJSONPatch}, audit.AnnotateBody)
 			}
 		}

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -140,17 +141,27 @@ func (p *plugin) call(ctx context.Context, q *match.Request, c candidate, take f
 	if err == nil && take != nil {
 		err = take(response)
 	}
+	var broken *brokenPatchError
 	switch {
 	case ctx.Err() != nil:
 		return answer{err: ctx.Err()}
 	case registry.Unable(err):
 		return answer{err: err}
+	case errors.As(err, &broken):
+		return p.refused(q, c, began, nil, apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: %w", c.name, err)))
 	case err == nil:
 		p.Metrics.called(c.hook, p.step, q, outcome{took: time.Since(began)})
 		return answer{response: response}
 	}
 	return p.failed(ctx, q, c, began, fmt.Errorf("failed calling webhook %q: %w", c.name, err))
 }
+
+// brokenPatchError is that of a patch that can be read, and that leaves no object that may be taken. In Kubernetes it's the server's
+// failure, and not the webhook's: failurePolicy isn't asked.
+type brokenPatchError struct{ cause error }
+
+func (e *brokenPatchError) Error() string { return e.cause.Error() }
+func (e *brokenPatchError) Unwrap() error { return e.cause }
 
 // refused is the answer that refuses a request.
 func (p *plugin) refused(q *match.Request, c candidate, began time.Time, response *admissionv1.AdmissionResponse, why error) answer {

@@ -33,6 +33,12 @@ var onPurpose = compiled([]purpose{
 	{step: `^(customresourcedefinitions|definitions)`, path: `^body\.status\.(acceptedNames|conditions)|^body\.metadata\.managedFields\[kube-apiserver Update status`,
 		why: "A definition's names and conditions are in the answer to the write of it, because it's in effect then; kube-apiserver writes them some moments later, as a change of its own."},
 	{step: `^customresourcedefinitions\S+ delete collection/`, path: `^events\[`, why: "The deletion of a collection of definitions deletes their objects too, as that of each does. kube-apiserver leaves them in its store."},
+	{step: `^webhooks hook (Validating|Mutating)/(uid|no-uid|empty|text|error|not-found|redirect|slow|close|other-kind|other-version|no-version|list|twice|untrusted|nobody|no-service|patch-(wrong|wrong-ignored|type|no-json|kind|kind-ignored))$`, path: `^body\.(message|details\.causes\[\]\.message)$`,
+		why: "Why a webhook failed is said by what was expected of it. kube-apiserver quotes its URL, and of what its server sent."},
+	{step: `^webhooks hook (Mutating/echo(-ignored)?|asked/Mutating (PUT|apply create|generated))$`, path: `^body\.message$`,
+		why: "Mutating webhooks see what the server has decided about an object: its name, uid, version and birth. kube-apiserver fills that in after them."},
+	{step: `^webhooks hook (Validating|Mutating)/big(-ignored)?$`, path: ``, why: "A webhook whose answer has more than 3 MiB has failed. kube-apiserver reads whatever comes."},
+	{step: `^webhooks hook (Validating|Mutating)/old-review$`, path: ``, why: "Webhooks that take reviews of `v1beta1` alone are called, as the API says. kube-apiserver 1.37.2 fails to convert what it would send."},
 })
 
 const mostOnPurpose = 40
