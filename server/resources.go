@@ -205,6 +205,7 @@ func (t target) refuse(w *response, r *http.Request, verb string) error {
 	if t.endpoint.GoType() {
 		return t.refuseGoType(w, r, verb)
 	}
+	t.warn(w, r)
 	what := t.endpoint.Plural
 	if t.endpoint.Group != "" {
 		what += "." + t.endpoint.Group
@@ -238,13 +239,13 @@ func (t target) refuseGoType(w *response, r *http.Request, verb string) error {
 		"the server does not allow this method on the requested resource")
 }
 
-// warn says of a kind that it's deprecated, once it's certain that kube-apiserver has a route for such a request. It has none for HEAD, and none
-// for patches of other types.
+// warn says of a kind that it's deprecated, once it's certain that kube-apiserver has a route for such a request. For built-in kinds it has
+// none for HEAD, and none for patches of other types.
 func (t target) warn(w *response, r *http.Request) {
-	if t.endpoint.Warning == "" || r.Method == http.MethodHead {
+	if t.endpoint.Warning == "" || t.endpoint.GoType() && r.Method == http.MethodHead {
 		return
 	}
-	if r.Method == http.MethodPatch {
+	if t.endpoint.GoType() && r.Method == http.MethodPatch {
 		if media, err := contentType(r); err != nil || !slices.Contains(t.endpoint.PatchTypes(), types.PatchType(media)) {
 			return
 		}
