@@ -292,7 +292,7 @@ func TestAdmissionAttributes(t *testing.T) {
 		Operation: Update, Kind: runtimeschema.GroupVersionKind{Group: "example.com", Version: "v1beta1", Kind: "Widget"},
 		Resource:  runtimeschema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "widgets"},
 		Namespace: "default", Name: "a", FieldManager: "me", UserAgent: "curl/8.1", User: Everyone,
-		Options: &metav1.UpdateOptions{FieldManager: "me", FieldValidation: metav1.FieldValidationWarn},
+		Options: &metav1.UpdateOptions{FieldManager: "me"},
 	}
 	last.Attributes.write = nil
 	if fmt.Sprint(last.Attributes) != fmt.Sprint(want) {
@@ -300,7 +300,7 @@ func TestAdmissionAttributes(t *testing.T) {
 	}
 	version := made.str("metadata.resourceVersion")
 	for _, u := range []*unstructured.Unstructured{last.Old, last.Object} {
-		if u.GetAPIVersion() != "example.com/v1beta1" || u.GetKind() != "Widget" || u.GetResourceVersion() != version || u.GetManagedFields() != nil {
+		if u.GetAPIVersion() != "example.com/v1beta1" || u.GetKind() != "Widget" || u.GetResourceVersion() != version || u.GetManagedFields() == nil {
 			t.Errorf("a hook sees %v", u.Object)
 		}
 	}
