@@ -126,7 +126,7 @@ ResponseComplete patch /v1/configmaps//default/a 200
 RequestReceived get /version
 ResponseComplete get /version 200 
 RequestReceived get example.com/v1/things/status/x/a
-ResponseComplete get example.com/v1/things/status/x/a 404 NotFound
+ResponseComplete get example.com/v1/things/status/x/a 404 
 `
 	if got := lines(events); got != want {
 		t.Errorf("the events are\n%swant\n%s", got, want)
