@@ -329,6 +329,7 @@ func TestReadmeLeavesOut(t *testing.T) {
 			p.do(http.StatusCreated, "POST", widgets, widget("a", 1))
 			if builtin == "all" {
 				p.do(http.StatusCreated, "POST", pods, pod)
+				p.do(http.StatusCreated, "POST", "/api/v1/nodes", `{"metadata":{"name":"a"}}`)
 			}
 			for _, r := range rows {
 				a := p.do(http.StatusNotFound, r.method, r.path, r.body)

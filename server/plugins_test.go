@@ -186,7 +186,7 @@ func TestLimitRangerPlugin(t *testing.T) {
 	for _, tc := range []struct {
 		path, body, message string
 	}{
-		{"a/resize", `{"spec":{"containers":[{"name":"c","resources":{"limits":{"cpu":"20"}}}]}}`, "maximum cpu usage per Container is 1, but limit is 20"},
+		{"a/resize", `{"spec":{"containers":[{"name":"c","image":"i","resources":{"limits":{"cpu":"20"}}},{"name":"d","image":"i"}]}}`, "maximum cpu usage per Container is 1, but limit is 20"},
 		{"a", `{"metadata":{"labels":{"a":"b"}}}`, ""},
 	} {
 		code := http.StatusForbidden

@@ -169,7 +169,7 @@ func await(t *testing.T, done func() bool) {
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = time.Hour }) // however slow it is
-	widgets := makeWidgets(t, s, 8, 6<<10)
+	widgets := makeWidgets(t, s, 8, 12<<10)
 	from := now(t, s, widgetsPath)
 	slow := stalling(t, s).Watch(after(from))
 	const updates = 5000
