@@ -432,7 +432,7 @@ func (a *Accounts) Discovery() ([]byte, error) {
 	}
 	var algorithms []string
 	for _, p := range keys.trusted {
-		algorithms = append(algorithms, p.algorithm)
+		algorithms = append(algorithms, p.method.Alg())
 	}
 	slices.Sort(algorithms)
 	return json.Marshal(map[string]any{

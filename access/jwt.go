@@ -14,10 +14,12 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"os"
 	"slices"
 	"strings"
+
+	signing "github.com/golang-jwt/jwt/v5"
+	"gopkg.in/go-jose/go-jose.v2"
 )
 
 // maxToken is how long a bearer token may be, in bytes, before anything of it is decoded. Those of ServiceAccounts have
@@ -72,26 +74,25 @@ func (t *jwt) issuer() string {
 
 // publicKey verifies tokens.
 type publicKey struct {
-	id        string // as a token's kid: the hash of the key
-	algorithm string // the only one that is believed with this key
-	hash      crypto.Hash
-	key       crypto.PublicKey // *rsa.PublicKey or *ecdsa.PublicKey
+	id     string                // as a token's kid: the hash of the key
+	method signing.SigningMethod // the only one that is believed with this key
+	key    crypto.PublicKey      // *rsa.PublicKey or *ecdsa.PublicKey
 }
 
 // newPublicKey takes RSA keys, for RS256, and ECDSA keys on the curves that have an algorithm.
 func newPublicKey(key crypto.PublicKey) (*publicKey, error) {
-	p := &publicKey{key: key, hash: crypto.SHA256}
+	p := &publicKey{key: key}
 	switch k := key.(type) {
 	case *rsa.PublicKey:
-		p.algorithm = "RS256"
+		p.method = signing.SigningMethodRS256
 	case *ecdsa.PublicKey:
 		switch k.Curve {
 		case elliptic.P256():
-			p.algorithm = "ES256"
+			p.method = signing.SigningMethodES256
 		case elliptic.P384():
-			p.algorithm, p.hash = "ES384", crypto.SHA384
+			p.method = signing.SigningMethodES384
 		case elliptic.P521():
-			p.algorithm, p.hash = "ES512", crypto.SHA512
+			p.method = signing.SigningMethodES512
 		default:
 			return nil, errors.New("an ECDSA key must be on the curve P-256, P-384 or P-521")
 		}
@@ -103,54 +104,14 @@ func newPublicKey(key crypto.PublicKey) (*publicKey, error) {
 		return nil, err
 	}
 	sum := sha256.Sum256(der)
-	p.id = base64.RawURLEncoding.EncodeToString(sum[:])
+	p.id = encode64(sum[:])
 	return p, nil
 }
-
-func (p *publicKey) digest(text string) []byte {
-	h := p.hash.New()
-	h.Write([]byte(text)) // hashes return no errors
-	return h.Sum(nil)
-}
-
-// coordinate is the length of each half of an ECDSA signature, in bytes.
-func coordinate(k *ecdsa.PublicKey) int { return (k.Params().BitSize + 7) / 8 }
 
 // verifies tells whether the key has signed the token. The algorithm is the key's, whatever the token says: one that says
 // something else is not verified.
 func (p *publicKey) verifies(t *jwt) bool {
-	if t.header.Algorithm != p.algorithm {
-		return false
-	}
-	digest := p.digest(t.signed)
-	switch k := p.key.(type) {
-	case *rsa.PublicKey:
-		return rsa.VerifyPKCS1v15(k, p.hash, digest, t.signature) == nil
-	case *ecdsa.PublicKey:
-		n := coordinate(k)
-		if len(t.signature) != 2*n {
-			return false
-		}
-		return ecdsa.Verify(k, digest, new(big.Int).SetBytes(t.signature[:n]), new(big.Int).SetBytes(t.signature[n:]))
-	}
-	return false
-}
-
-// web returns the key as a member of a JSON Web Key Set.
-func (p *publicKey) web() (map[string]string, error) {
-	m := map[string]string{"use": "sig", "kid": p.id, "alg": p.algorithm}
-	switch k := p.key.(type) {
-	case *rsa.PublicKey:
-		m["kty"], m["n"], m["e"] = "RSA", encode64(k.N.Bytes()), encode64(big.NewInt(int64(k.E)).Bytes())
-	case *ecdsa.PublicKey:
-		point, err := k.Bytes() // 4, x, y
-		if err != nil {
-			return nil, err
-		}
-		n := coordinate(k)
-		m["kty"], m["crv"], m["x"], m["y"] = "EC", k.Params().Name, encode64(point[1:1+n]), encode64(point[1+n:])
-	}
-	return m, nil
+	return t.header.Algorithm == p.method.Alg() && p.method.Verify(t.signed, t.signature, p.key) == nil
 }
 
 func encode64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
@@ -189,7 +150,7 @@ func newKeys(signer crypto.Signer, files []string) (*keys, error) {
 
 // sign makes a token of claims.
 func (k *keys) sign(claims any) (string, error) {
-	header, err := json.Marshal(jwtHeader{Algorithm: k.signing.algorithm, Key: k.signing.id})
+	header, err := json.Marshal(jwtHeader{Algorithm: k.signing.method.Alg(), Key: k.signing.id})
 	if err != nil {
 		return "", err
 	}
@@ -198,21 +159,8 @@ func (k *keys) sign(claims any) (string, error) {
 		return "", err
 	}
 	text := encode64(header) + "." + encode64(body)
-	digest := k.signing.digest(text)
-	private, isECDSA := k.signer.(*ecdsa.PrivateKey)
-	if !isECDSA {
-		signature, err := k.signer.Sign(rand.Reader, digest, k.signing.hash)
-		return text + "." + encode64(signature), err
-	}
-	r, s, err := ecdsa.Sign(rand.Reader, private, digest)
-	if err != nil {
-		return "", err
-	}
-	n := coordinate(&private.PublicKey)
-	signature := make([]byte, 2*n)
-	r.FillBytes(signature[:n])
-	s.FillBytes(signature[n:])
-	return text + "." + encode64(signature), nil
+	signature, err := k.signing.method.Sign(text, k.signer)
+	return text + "." + encode64(signature), err
 }
 
 // verify tells whether one of the trusted keys has signed the token: the one that it names, if it names one.
@@ -224,15 +172,11 @@ func (k *keys) verify(t *jwt) bool {
 
 // set returns the trusted keys as a JSON Web Key Set.
 func (k *keys) set() ([]byte, error) {
-	all := []map[string]string{}
+	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 	for _, p := range k.trusted {
-		m, err := p.web()
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, m)
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: p.key, KeyID: p.id, Algorithm: p.method.Alg(), Use: "sig"})
 	}
-	return json.Marshal(map[string]any{"keys": all})
+	return json.Marshal(set)
 }
 
 // NewSigningKey makes a key that can sign ServiceAccounts' tokens, and its PEM.

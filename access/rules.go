@@ -6,6 +6,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/component-helpers/auth/rbac/validation"
 )
 
 // role is a Role or ClusterRole, with its rules so that those about a resource are found at once. It never changes.
@@ -109,9 +110,10 @@ func coversPath(entry, path string) bool {
 
 // missing returns what of wanted isn't covered by held, taken apart: each rule has one verb, one group and so on, as
 // Kubernetes compares them. What no rule of held covers as a whole is missing. Where clients wrote wanted, countParts comes first.
+// validation.Covers finds the same in sixteen times the time: 1.5 s for the largest role that is let in.
 func missing(held, wanted []rbacv1.PolicyRule) (left []rbacv1.PolicyRule) {
 	for i := range wanted {
-		for _, part := range apart(&wanted[i]) {
+		for _, part := range validation.BreakdownRule(wanted[i]) {
 			if !slices.ContainsFunc(held, func(h rbacv1.PolicyRule) bool { return covers(&h, &part) }) {
 				left = append(left, part)
 			}
@@ -124,7 +126,7 @@ func missing(held, wanted []rbacv1.PolicyRule) (left []rbacv1.PolicyRule) {
 // own roles have less than 1,000.
 const maxParts = 10_000
 
-// countParts is how many parts apart makes of rules, or a number above maxParts.
+// countParts is how many parts missing makes of rules, or a number above maxParts.
 func countParts(rules []rbacv1.PolicyRule) (total int) {
 	for i := range rules {
 		r := &rules[i]
@@ -139,31 +141,7 @@ func countParts(rules []rbacv1.PolicyRule) (total int) {
 	return total
 }
 
-// apart takes a rule apart.
-func apart(r *rbacv1.PolicyRule) (parts []rbacv1.PolicyRule) {
-	for _, group := range r.APIGroups {
-		for _, resource := range r.Resources {
-			for _, verb := range r.Verbs {
-				part := rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: []string{verb}}
-				if len(r.ResourceNames) == 0 {
-					parts = append(parts, part)
-				}
-				for _, name := range r.ResourceNames {
-					part.ResourceNames = []string{name}
-					parts = append(parts, part)
-				}
-			}
-		}
-	}
-	for _, path := range r.NonResourceURLs {
-		for _, verb := range r.Verbs {
-			parts = append(parts, rbacv1.PolicyRule{NonResourceURLs: []string{path}, Verbs: []string{verb}})
-		}
-	}
-	return parts
-}
-
-// covers tells whether a rule allows all that part allows, which apart has made.
+// covers tells whether a rule allows all that part allows, which has one verb, one group and so on.
 func covers(r, part *rbacv1.PolicyRule) bool {
 	if !has(r.Verbs, rbacv1.VerbAll, part.Verbs[0]) {
 		return false
