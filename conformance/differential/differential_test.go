@@ -11,11 +11,11 @@ import (
 // TestEverythingHasASample: each kind that can be created has an object of its own to begin with, and discovery names no version that isn't
 // asked for.
 func TestEverythingHasASample(t *testing.T) {
-	up, err := readUpstream("testdata")
+	kinds, err := readUpstream("testdata")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, k := range up.kinds {
+	for _, k := range kinds {
 		if k.schema == nil && k.plural != "bindings" {
 			t.Errorf("%s has no schema in the OpenAPI documents", k.name())
 		}

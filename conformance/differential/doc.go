@@ -15,6 +15,6 @@
 // A difference is one of three things. It stands in onpurpose.go, with its reason; or it's counted in testdata/notyet, from
 // which it goes as it's mended; or it's an error.
 //
-// Data flows one way: generate.go and its neighbours make scenarios, run.go sends them and normalizes the answers, recording.go keeps them,
+// Data flows one way: maker.go and its neighbours make scenarios, run.go sends them and normalizes the answers, recording.go keeps them,
 // compare.go finds differences, and main.go counts and prints them.
 package main

@@ -37,7 +37,6 @@ type sample struct {
 // subresource is one that discovery names.
 type subresource struct {
 	name  string
-	kind  string
 	verbs []string
 }
 
@@ -73,34 +72,22 @@ func root(group, version string) string {
 	return "/apis/" + group + "/" + version
 }
 
-// upstream is what upstream says of its kinds, from the recordings of discovery and OpenAPI.
-type upstream struct {
-	kinds   []kind
-	schemas map[string]*schema // by group/version, of a document
-}
-
-// readUpstream reads it from the recordings.
-func readUpstream(dir string) (*upstream, error) {
-	lines, err := readRecording(dir, "discovery")
-	if err != nil {
-		return nil, err
-	}
-	documents, err := readRecording(dir, "openapi")
-	if err != nil {
-		return nil, err
-	}
-	byPath := map[string]any{}
-	for _, s := range discoverySteps() {
-		for _, line := range lines {
-			if line.Step == s.name && s.header == nil {
-				byPath[s.path] = line.Answer.Body
-			}
+// readUpstream returns upstream's kinds, from the recordings of discovery and OpenAPI.
+func readUpstream(dir string) (all []kind, err error) {
+	said := map[string]any{} // by path
+	for _, r := range []struct {
+		scenario string
+		steps    []step
+	}{{"discovery", discoverySteps()}, {"openapi", openAPISteps()}} {
+		lines, err := readRecording(dir, r.scenario)
+		if err != nil {
+			return nil, err
 		}
-	}
-	for _, s := range openAPISteps() {
-		for _, line := range documents {
-			if line.Step == s.name {
-				byPath[s.path] = line.Answer.Body
+		for _, s := range r.steps {
+			for _, line := range lines {
+				if line.Step == s.name && s.header == nil {
+					said[s.path] = line.Answer.Body
+				}
 			}
 		}
 	}
@@ -108,47 +95,57 @@ func readUpstream(dir string) (*upstream, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &upstream{schemas: map[string]*schema{}}
 	for _, gv := range groupVersions {
-		group, version, ok := strings.Cut(gv, "/")
-		if !ok {
-			group, version = "", gv
-		}
-		var list struct {
-			Resources []struct {
-				Name, Kind string
-				Namespaced bool
-				Verbs      []string
-			}
-		}
-		if err := convert(byPath[root(group, version)], &list); err != nil {
+		var list resources
+		if err := convert(said[gvRoot(gv)], &list); err != nil {
 			return nil, fmt.Errorf("discovery of %s: %w", gv, err)
 		}
-		document, err := newDocument(byPath["/openapi/v3"+root(group, version)])
+		document, err := newDocument(said["/openapi/v3"+gvRoot(gv)])
 		if err != nil {
 			return nil, fmt.Errorf("OpenAPI of %s: %w", gv, err)
 		}
-		for _, r := range list.Resources {
-			if strings.Contains(r.Name, "/") {
-				continue
-			}
-			k := kind{group: group, version: version, plural: r.Name, kind: r.Kind, namespaced: r.Namespaced, verbs: r.Verbs}
-			k.schema = document.kind(group, version, r.Kind)
-			for _, s := range list.Resources {
-				if name, ok := strings.CutPrefix(s.Name, r.Name+"/"); ok {
-					k.subresources = append(k.subresources, subresource{name, s.Kind, s.Verbs})
-				}
-			}
+		for _, k := range list.kinds(gv) {
+			k.schema = document.kind(k.group, k.version, k.kind)
 			for _, name := range []string{k.plural + "." + k.group + "." + k.version, k.plural + "." + k.group, k.plural} {
 				if s, ok := known[strings.TrimSuffix(name, ".")]; ok {
 					k.sample = s
 					break
 				}
 			}
-			u.kinds = append(u.kinds, k)
+			all = append(all, k)
 		}
 	}
-	return u, nil
+	return all, nil
+}
+
+// resources are what discovery says of a version.
+type resources struct {
+	Resources []struct {
+		Name, Kind string
+		Namespaced bool
+		Verbs      []string
+	}
+}
+
+// kinds returns the resources that aren't below another one.
+func (list resources) kinds(gv string) (all []kind) {
+	group, version, ok := strings.Cut(gv, "/")
+	if !ok {
+		group, version = "", gv
+	}
+	for _, r := range list.Resources {
+		if strings.Contains(r.Name, "/") {
+			continue
+		}
+		k := kind{group: group, version: version, plural: r.Name, kind: r.Kind, namespaced: r.Namespaced, verbs: r.Verbs}
+		for _, s := range list.Resources {
+			if name, ok := strings.CutPrefix(s.Name, r.Name+"/"); ok {
+				k.subresources = append(k.subresources, subresource{name, s.Verbs})
+			}
+		}
+		all = append(all, k)
+	}
+	return all
 }
 
 // readSamples returns the samples by what their keys in the files are: plural, plural.group or plural.group.version.

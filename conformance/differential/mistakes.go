@@ -72,31 +72,59 @@ func set(tree any, p at, value any) any {
 // gone is the value that removes a field.
 type gone struct{}
 
-// mistakesScenario sends one mistake at a time, all as dry runs: nothing is stored but the object that updates are tried on.
-func (k kind) mistakesScenario() scenario {
-	m := newMaker(k, "-mistakes")
-	m.after = k.name()
-	target := "full" // what updates are tried on
-	if !k.namespaced {
-		target = "target" // full is the other scenario's
-	}
-	object := m.full("mistake")
-	updates := m.can("update")
-	if updates {
-		m.post("setup/object", m.path, text(m.full(target)))
-	}
-	full := m.path + "/" + m.objectName(target)
-	create := func(family, detail string, tree any, query string) {
-		m.add(step{name: family + "/" + detail, method: "POST", path: m.path + "?dryRun=All" + query, body: text(tree), as: asJSON})
-	}
-	update := func(family, detail string, tree any) {
-		if updates {
-			tree = set(tree, at{"metadata", "name"}, m.objectName(target))
-			m.add(step{name: family + "/" + detail, method: "PUT", path: full + "?dryRun=All", body: text(tree), as: asJSON})
-		}
-	}
+// mistakes makes requests with one mistake each, all as dry runs: nothing is stored but the object that updates are tried on.
+type mistakes struct {
+	*maker
+	object map[string]any // without one
+	target string         // the role of the object that updates are tried on
+}
 
-	// Of metadata, which all kinds have.
+func (k kind) mistakesScenario() scenario {
+	m := mistakes{maker: newMaker(k, "-mistakes"), target: "full"}
+	if !k.namespaced {
+		m.target = "target" // full is the other scenario's
+	}
+	m.after = k.name()
+	m.object = m.full("mistake")
+	if m.can("update") {
+		m.send("setup/object", "POST", m.path, text(m.full(m.target)))
+	}
+	m.metadata()
+	m.typeMeta()
+	if m.schema != nil { // whatever else it has, in the order of the schema's names
+		m.walk(at{}, m.schema, m.object)
+		m.everything()
+	}
+	m.twice()
+	m.texts()
+	return m.scenario
+}
+
+// create tries to create a tree.
+func (m *mistakes) create(family, detail string, tree any, query string) {
+	m.send(family+"/"+detail, "POST", m.path+"?dryRun=All"+query, text(tree))
+}
+
+// update tries to make a tree of the object that's there.
+func (m *mistakes) update(family, detail string, tree any) {
+	if m.can("update") {
+		tree = set(tree, at{"metadata", "name"}, m.objectName(m.target))
+		m.send(family+"/"+detail, "PUT", m.maker.at(m.target)+"?dryRun=All", text(tree))
+	}
+}
+
+// try tries to create the object with another value at a place.
+func (m *mistakes) try(family string, p at, value any) {
+	m.create(family, p.String(), set(m.object, p, value), "")
+}
+
+// tryUpdate tries to update it to that.
+func (m *mistakes) tryUpdate(family string, p at, value any) {
+	m.update(family, p.String(), set(m.object, p, value))
+}
+
+// metadata is what all kinds have.
+func (m *mistakes) metadata() {
 	for _, w := range []struct {
 		name  string
 		where at
@@ -116,72 +144,99 @@ func (k kind) mistakesScenario() scenario {
 		{"managedFields", at{"managedFields"}, []any{map[string]any{"manager": "a", "operation": "Update", "apiVersion": m.apiVersion(), "fieldsType": "FieldsV1", "fieldsV1": map[string]any{}}}}, {"managedFields wrong", at{"managedFields"}, []any{map[string]any{"operation": "Be"}}},
 		{"unknown", at{"unknown"}, 1},
 	} {
-		place := append(at{"metadata"}, w.where...)
-		create("mistake metadata", w.name, set(object, place, w.value), "")
+		tree := set(m.object, append(at{"metadata"}, w.where...), w.value)
+		m.create("mistake metadata", w.name, tree, "")
 		if w.where[0] != "name" {
-			update("mistake metadata update", w.name, set(object, place, w.value))
+			m.update("mistake metadata update", w.name, tree)
 		}
 	}
-	create("mistake metadata", "none", set(object, at{"metadata"}, gone{}), "")
-	create("mistake metadata", "null", set(object, at{"metadata"}, nil), "")
-	create("mistake metadata", "list", set(object, at{"metadata"}, []any{}), "")
+}
+
+func (m *mistakes) typeMeta() {
+	m.create("mistake metadata", "none", set(m.object, at{"metadata"}, gone{}), "")
+	m.create("mistake metadata", "null", set(m.object, at{"metadata"}, nil), "")
+	m.create("mistake metadata", "list", set(m.object, at{"metadata"}, []any{}), "")
 	for _, name := range []string{"apiVersion", "kind"} {
-		create("mistake type meta", "no "+name, set(object, at{name}, gone{}), "")
-		create("mistake type meta", "empty "+name, set(object, at{name}, ""), "")
-		create("mistake type meta", name+" is a number", set(object, at{name}, 5), "")
+		m.create("mistake type meta", "no "+name, set(m.object, at{name}, gone{}), "")
+		m.create("mistake type meta", "empty "+name, set(m.object, at{name}, ""), "")
+		m.create("mistake type meta", name+" is a number", set(m.object, at{name}, 5), "")
 	}
+}
 
-	// Whatever else it has, in the order of the schema's names.
-	if m.schema != nil {
-		m.walk(object, at{}, m.schema, object, create, update)
-		everything, _ := everyField(m.schema, 0, map[string]int{}).(map[string]any)
-		if everything != nil {
-			everything = set(everything, at{"apiVersion"}, m.apiVersion()).(map[string]any)
-			everything = set(everything, at{"kind"}, m.kind.kind).(map[string]any)
-			everything = set(everything, at{"metadata"}, object["metadata"]).(map[string]any)
-			create("mistake everything", "strict", everything, "&fieldValidation=Strict")
-			for _, as := range []string{asYAML, asProtobuf} {
-				m.add(step{name: "mistake everything/" + as, method: "POST", path: m.path + "?dryRun=All", body: text(everything), as: as})
-			}
-			update("mistake everything", "update", everything)
-		}
+// everything sends each field that the schema has.
+func (m *mistakes) everything() {
+	all, ok := everyField(m.schema, 0, map[string]int{}).(map[string]any)
+	if !ok {
+		return
 	}
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		all[name] = m.object[name]
+	}
+	m.create("mistake everything", "strict", all, "&fieldValidation=Strict")
+	for _, as := range []string{asYAML, asProtobuf} {
+		m.add(step{name: "mistake everything/" + as, method: "POST", path: m.path + "?dryRun=All", body: text(all), as: as})
+	}
+	m.update("mistake everything", "update", all)
+}
 
-	// What JSON can say twice.
-	body := text(object)
+// raw sends a text as it is.
+func (m *mistakes) raw(name, query, body, contentType string) {
+	s := step{name: name, method: "POST", path: m.path + "?dryRun=All" + query, body: body}
+	if contentType != "" {
+		s.header = map[string]string{"Content-Type": contentType}
+	}
+	m.add(s)
+}
+
+// twice says what JSON can say twice.
+func (m *mistakes) twice() {
+	body := text(m.object)
 	for _, name := range []string{"kind", "metadata", "spec", "data"} {
 		marker := `"` + name + `":`
 		if i := strings.Index(body, marker); i >= 0 {
-			twice := body[:i] + marker + `null,` + body[i:]
 			for _, validation := range []string{"Strict", "Warn", "Ignore"} {
-				m.add(step{name: "mistake duplicate/" + name + " " + validation, method: "POST", path: m.path + "?dryRun=All&fieldValidation=" + validation, body: twice, header: map[string]string{"Content-Type": asJSON}})
+				m.raw("mistake duplicate/"+name+" "+validation, "&fieldValidation="+validation, body[:i]+marker+`null,`+body[i:], asJSON)
 			}
 		}
 	}
-	for name, raw := range map[string]string{"trailing": body + "{}", "array": "[" + body + "]", "number": "5", "null": "null", "cut": body[:len(body)-3], "byte order mark": "\ufeff" + body, "case of names": strings.Replace(body, `"metadata"`, `"Metadata"`, 1), "large number": strings.Replace(body, `"metadata":{`, `"metadata":{"generation":1e400,`, 1), "deep": strings.Replace(body, `"metadata":{`, `"metadata":{"x":`+strings.Repeat("[", 200)+strings.Repeat("]", 200)+`,`, 1)} {
-		m.steps = append(m.steps, step{name: "mistake text/" + name, method: "POST", path: m.path + "?dryRun=All", body: raw, header: map[string]string{"Content-Type": asJSON}})
+}
+
+// texts are bodies that aren't one object, or not in the encoding that they say.
+func (m *mistakes) texts() {
+	body := text(m.object)
+	inMetadata := func(member string) string { return strings.Replace(body, `"metadata":{`, `"metadata":{`+member+`,`, 1) }
+	for _, t := range []struct{ name, query, body, contentType string }{
+		{"array", "", "[" + body + "]", asJSON},
+		{"byte order mark", "", "\ufeff" + body, asJSON},
+		{"case of names", "", strings.Replace(body, `"metadata"`, `"Metadata"`, 1), asJSON},
+		{"cut", "", body[:len(body)-3], asJSON},
+		{"deep", "", inMetadata(`"x":` + strings.Repeat("[", 200) + strings.Repeat("]", 200)), asJSON},
+		{"large number", "", inMetadata(`"generation":1e400`), asJSON},
+		{"null", "", "null", asJSON},
+		{"number", "", "5", asJSON},
+		{"trailing", "", body + "{}", asJSON},
+		{"YAML tabs", "", "a:\n\t- b", asYAML},
+		{"YAML twice", "&fieldValidation=Strict", "kind: A\nkind: B\n", asYAML},
+		{"two YAML documents", "", "kind: A\n---\nkind: B\n", asYAML},
+		{"protobuf", "", "k8s\x00nothing", asProtobuf},
+		{"CBOR", "", "\xd9\xd9\xf7\xa0", "application/cbor"},
+		{"charset", "", body, "application/json; charset=latin1"},
+		{"no type", "", body, ""},
+	} {
+		m.raw("mistake text/"+t.name, t.query, t.body, t.contentType)
 	}
-	slices.SortStableFunc(m.steps[len(m.steps)-9:], func(a, b step) int { return strings.Compare(a.name, b.name) })
-	m.add(step{name: "mistake text/YAML tabs", method: "POST", path: m.path + "?dryRun=All", body: "a:\n\t- b", header: map[string]string{"Content-Type": asYAML}},
-		step{name: "mistake text/YAML twice", method: "POST", path: m.path + "?dryRun=All&fieldValidation=Strict", body: "kind: A\nkind: B\n", header: map[string]string{"Content-Type": asYAML}},
-		step{name: "mistake text/two YAML documents", method: "POST", path: m.path + "?dryRun=All", body: "kind: A\n---\nkind: B\n", header: map[string]string{"Content-Type": asYAML}},
-		step{name: "mistake text/protobuf", method: "POST", path: m.path + "?dryRun=All", body: "k8s\x00nothing", header: map[string]string{"Content-Type": asProtobuf}},
-		step{name: "mistake text/CBOR", method: "POST", path: m.path + "?dryRun=All", body: "\xd9\xd9\xf7\xa0", header: map[string]string{"Content-Type": "application/cbor"}},
-		step{name: "mistake text/charset", method: "POST", path: m.path + "?dryRun=All", body: body, header: map[string]string{"Content-Type": "application/json; charset=latin1"}},
-		step{name: "mistake text/no type", method: "POST", path: m.path + "?dryRun=All", body: body})
-	return m.scenario
 }
 
 // walk tries each field below a place, those that are there and those that the schema knows besides.
-func (m *maker) walk(object map[string]any, p at, s *schema, value any, create func(family, detail string, tree any, query string), update func(family, detail string, tree any)) {
+func (m *mistakes) walk(p at, s *schema, value any) {
 	s = s.resolve()
 	if s == nil || len(p) > deepest {
 		return
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		for _, name := range sortedKeys(v) {
-			if len(p) == 0 && (name == "apiVersion" || name == "kind" || name == "metadata" || name == "status") {
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			if isApart(p, name) {
 				continue
 			}
 			sub := s.Properties[name]
@@ -191,106 +246,104 @@ func (m *maker) walk(object map[string]any, p at, s *schema, value any, create f
 			if sub == nil {
 				continue // free
 			}
-			m.tryField(object, p.child(name), v[name], create, update)
-			m.walk(object, p.child(name), sub, v[name], create, update)
+			m.tryField(p.child(name), v[name])
+			m.walk(p.child(name), sub, v[name])
 		}
 		if len(p) > 0 && s.Properties != nil {
-			create("mistake unknown", p.String(), set(object, p.child("unknown"), 1), "&fieldValidation=Strict")
-			create("mistake unknown warned", p.String(), set(object, p.child("unknown"), 1), "")
+			m.create("mistake unknown", p.String(), set(m.object, p.child("unknown"), 1), "&fieldValidation=Strict")
+			m.create("mistake unknown warned", p.String(), set(m.object, p.child("unknown"), 1), "")
 		}
 		if m.sample.Template && slices.Contains(p, any("template")) {
 			return // the rest of a pod's template is tried with Pod
 		}
-		for _, name := range sortedKeys(s.Properties) {
-			if _, there := v[name]; there || len(p) == 0 && (name == "apiVersion" || name == "kind" || name == "metadata" || name == "status") {
+		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+			if _, there := v[name]; there || isApart(p, name) {
 				continue
 			}
-			m.tryAbsent(object, p.child(name), s.Properties[name], create, update)
+			m.tryAbsent(p.child(name), s.Properties[name])
 		}
 	case []any:
 		if len(v) > 0 {
-			m.tryField(object, p.child(0), v[0], create, update)
-			m.walk(object, p.child(0), s.Items, v[0], create, update)
-			create("mistake element twice", p.String(), set(object, p, append(slices.Clone(v), v[0])), "")
+			m.tryField(p.child(0), v[0])
+			m.walk(p.child(0), s.Items, v[0])
+			m.try("mistake element twice", p, append(slices.Clone(v), v[0]))
 		}
-		create("mistake empty list", p.String(), set(object, p, []any{}), "")
-		update("mistake empty list update", p.String(), set(object, p, []any{}))
+		m.try("mistake empty list", p, []any{})
+		m.tryUpdate("mistake empty list update", p, []any{})
 	}
 }
 
+// isApart tells whether a field of a place isn't walked: what all kinds have is tried apart from the schema.
+func isApart(p at, name string) bool {
+	return len(p) == 0 && slices.Contains([]string{"apiVersion", "kind", "metadata", "status"}, name)
+}
+
 // tryField makes each mistake with a field that is there.
-func (m *maker) tryField(object map[string]any, p at, value any, create func(family, detail string, tree any, query string), update func(family, detail string, tree any)) {
-	where := p.String()
-	create("mistake missing", where, set(object, p, gone{}), "")
-	update("mistake missing update", where, set(object, p, gone{}))
-	create("mistake null", where, set(object, p, nil), "")
-	create("mistake type", where, set(object, p, otherType(value)), "")
+func (m *mistakes) tryField(p at, value any) {
+	m.try("mistake missing", p, gone{})
+	m.tryUpdate("mistake missing update", p, gone{})
+	m.try("mistake null", p, nil)
+	m.try("mistake type", p, otherType(value))
 	switch v := value.(type) {
 	case string:
-		create("mistake empty", where, set(object, p, ""), "")
-		create("mistake long", where, set(object, p, strings.Repeat("a", longer)), "")
-		create("mistake word", where, set(object, p, bad), "")
-		update("immutable", where, set(object, p, v+"x"))
+		m.try("mistake empty", p, "")
+		m.try("mistake long", p, strings.Repeat("a", longer))
+		m.try("mistake word", p, bad)
+		m.tryUpdate("immutable", p, v+"x")
 	case float64:
-		create("mistake negative", where, set(object, p, -1), "")
-		create("mistake zero", where, set(object, p, 0), "")
-		create("mistake large", where, set(object, p, tooLong), "")
-		create("mistake fraction", where, set(object, p, 1.5), "")
-		update("immutable", where, set(object, p, v+1))
+		m.try("mistake negative", p, -1)
+		m.try("mistake zero", p, 0)
+		m.try("mistake large", p, tooLong)
+		m.try("mistake fraction", p, 1.5)
+		m.tryUpdate("immutable", p, v+1)
 	case bool:
-		create("mistake other", where, set(object, p, !v), "")
-		update("immutable", where, set(object, p, !v))
+		m.try("mistake other", p, !v)
+		m.tryUpdate("immutable", p, !v)
 	}
 }
 
 // tryAbsent sets a field that the object leaves out.
-func (m *maker) tryAbsent(object map[string]any, p at, s *schema, create func(family, detail string, tree any, query string), update func(family, detail string, tree any)) {
-	where := p.String()
+func (m *mistakes) tryAbsent(p at, s *schema) {
 	s = s.resolve()
 	if s == nil {
 		return
 	}
 	switch s.Type {
 	case "string":
-		create("absent word", where, set(object, p, bad), "")
-		create("absent name", where, set(object, p, "a"), "")
-		create("absent type", where, set(object, p, 5), "")
-		update("absent update", where, set(object, p, "a"))
+		m.try("absent word", p, bad)
+		m.try("absent name", p, "a")
+		m.try("absent type", p, 5)
+		m.tryUpdate("absent update", p, "a")
 	case "integer", "number":
-		create("absent negative", where, set(object, p, -1), "")
-		create("absent one", where, set(object, p, 1), "")
-		create("absent type", where, set(object, p, "a"), "")
-		update("absent update", where, set(object, p, 1))
+		m.try("absent negative", p, -1)
+		m.try("absent one", p, 1)
+		m.try("absent type", p, "a")
+		m.tryUpdate("absent update", p, 1)
 	case "boolean":
-		create("absent true", where, set(object, p, true), "")
-		create("absent type", where, set(object, p, "a"), "")
-		update("absent update", where, set(object, p, true))
+		m.try("absent true", p, true)
+		m.try("absent type", p, "a")
+		m.tryUpdate("absent update", p, true)
 	case "array":
-		create("absent empty element", where, set(object, p, []any{everyField(s.Items, deepest, map[string]int{})}), "")
-		create("absent type", where, set(object, p, "a"), "")
-		create("absent every field", where, set(object, p, []any{everyField(s.Items, 0, map[string]int{})}), "")
+		m.try("absent empty element", p, []any{everyField(s.Items, deepest, map[string]int{})})
+		m.try("absent type", p, "a")
+		m.try("absent every field", p, []any{everyField(s.Items, 0, map[string]int{})})
 	case "object":
-		create("absent empty", where, set(object, p, map[string]any{}), "")
-		create("absent type", where, set(object, p, "a"), "")
-		create("absent every field", where, set(object, p, everyField(s, 0, map[string]int{})), "")
+		m.try("absent empty", p, map[string]any{})
+		m.try("absent type", p, "a")
+		m.try("absent every field", p, everyField(s, 0, map[string]int{}))
 	default: // an int or a string, or anything
-		create("absent word", where, set(object, p, bad), "")
-		create("absent negative", where, set(object, p, -1), "")
-		create("absent type", where, set(object, p, map[string]any{"a": 1}), "")
+		m.try("absent word", p, bad)
+		m.try("absent negative", p, -1)
+		m.try("absent type", p, map[string]any{"a": 1})
 	}
 }
 
 // otherType is a value that no field has that has the first one.
 func otherType(v any) any {
-	switch v.(type) {
-	case string:
+	if _, ok := v.(string); ok {
 		return map[string]any{"a": 1}
-	case map[string]any:
-		return "a"
-	case []any:
-		return "a"
 	}
-	return "a" // a number, a truth
+	return "a"
 }
 
 // everyField is an object with each field of a schema, whose values fit the schema and little else. Below a level, and in circles, it's empty.
@@ -332,7 +385,7 @@ func everyField(s *schema, level int, above map[string]int) any {
 		return map[string]any{}
 	case s.Properties != nil:
 		all := map[string]any{}
-		for _, name := range sortedKeys(s.Properties) {
+		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 			all[name] = everyField(s.Properties[name], level+1, above)
 		}
 		return all

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -46,7 +48,7 @@ func writeNotYet(dir, scenario string, counts map[entry]int) error {
 			lines[e.family+"\t"+e.class] = fmt.Sprint(n)
 		}
 	}
-	for _, line := range sortedKeys(lines) {
+	for _, line := range slices.Sorted(maps.Keys(lines)) {
 		fmt.Fprintf(&b, "%s\t%s\n", lines[line], line)
 	}
 	file := notYetFile(dir, scenario)

@@ -3,9 +3,9 @@ package main
 import "slices"
 
 // bootstrap lists all that the server made for itself, before anything else is there.
-func bootstrap(up *upstream) scenario {
+func bootstrap(kinds []kind) scenario {
 	sc := scenario{name: "bootstrap", alone: true}
-	for _, k := range up.kinds {
+	for _, k := range kinds {
 		if slices.Contains(k.verbs, "list") {
 			sc.add(step{name: "bootstrap/" + k.name(), method: "GET", path: root(k.group, k.version) + "/" + k.plural})
 			sc.add(step{name: "bootstrap table/" + k.name(), method: "GET", path: root(k.group, k.version) + "/" + k.plural, header: map[string]string{"Accept": asTable}})
