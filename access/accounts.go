@@ -24,7 +24,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Accounts issues the tokens of ServiceAccounts, and knows them again.
@@ -266,7 +266,7 @@ func (a *Accounts) bind(ctx context.Context, to *bound, ref *authenticationv1.Bo
 var plurals = map[string]string{"Pod": "pods", "Secret": "secrets", "Node": "nodes"}
 
 // bindPod checks that a pod runs with the account, and notes the pod's node in the token.
-func (a *Accounts) bindPod(ctx context.Context, to *bound, pod *cacher.Object) error {
+func (a *Accounts) bindPod(ctx context.Context, to *bound, pod *kube.Object) error {
 	if runs := pod.Field("spec.serviceAccountName"); runs != to.Account.Name {
 		return apierrors.NewBadRequest(fmt.Sprintf("cannot bind token for serviceaccount %q to pod running with different serviceaccount name.", to.Account.Name))
 	}
@@ -286,7 +286,7 @@ func (a *Accounts) bindPod(ctx context.Context, to *bound, pod *cacher.Object) e
 }
 
 // find returns an object of a core kind as it is now, nil if there is none.
-func (a *Accounts) find(ctx context.Context, kind, namespace, name string) (*cacher.Object, error) {
+func (a *Accounts) find(ctx context.Context, kind, namespace, name string) (*kube.Object, error) {
 	e := a.registry.Catalog().Kind("v1", kind)
 	if e == nil {
 		return nil, nil
@@ -298,7 +298,7 @@ func (a *Accounts) find(ctx context.Context, kind, namespace, name string) (*cac
 }
 
 // cached returns an object of a core kind as the caches have it, nil if there is none.
-func (a *Accounts) cached(kind, namespace, name string) *cacher.Object {
+func (a *Accounts) cached(kind, namespace, name string) *kube.Object {
 	e := a.registry.Catalog().Kind("v1", kind)
 	if e == nil {
 		return nil
@@ -390,7 +390,7 @@ func (b *bound) boundNode() *reference {
 }
 
 // isGone tells whether an object should be gone by now, even if finalizers hold it.
-func isGone(o *cacher.Object) bool {
+func isGone(o *kube.Object) bool {
 	if o.DeletionTimestamp == "" {
 		return false
 	}

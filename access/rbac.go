@@ -17,7 +17,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // RBAC decides by the rules that are stored as Roles, ClusterRoles and their bindings. It's an authorizer.Authorizer and an
@@ -67,8 +67,8 @@ func NewRBAC(r *registry.Registry) *RBAC {
 		clusterRoles    registry.Decoded[rbacv1.ClusterRole]
 		clusterBindings registry.Decoded[rbacv1.ClusterRoleBinding]
 	)
-	leave := func(*cacher.Object, error) {} // an object that nobody can read allows nothing; whoever reads it has it logged
-	a.stored = registry.Derive(r, func(of func(storage.Prefix) []*cacher.Object) *policy {
+	leave := func(*kube.Object, error) {} // an object that nobody can read allows nothing; whoever reads it has it logged
+	a.stored = registry.Derive(r, func(of func(storage.Prefix) []*kube.Object) *policy {
 		return &policy{
 			roles: roles.All(of(rolesPrefix), leave), bindings: bindings.All(of(bindingsPrefix), leave),
 			clusterRoles: clusterRoles.All(of(clusterRolesPrefix), leave), clusterBindings: clusterBindings.All(of(clusterBindingsPrefix), leave),

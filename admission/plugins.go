@@ -8,7 +8,7 @@ import (
 	builtin "github.com/apiserver-lite/apiserver-lite/admission/plugins"
 	"github.com/apiserver-lite/apiserver-lite/admission/policy"
 	"github.com/apiserver-lite/apiserver-lite/admission/webhook"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // plugin is an admission plug-in of Kubernetes'.
@@ -132,8 +132,8 @@ func find(name string) *plugin {
 }
 
 // unreadable logs that a plug-in leaves out an object which can't be read.
-func (c *Config) unreadable(kind string) func(*cacher.Object, error) {
-	return func(o *cacher.Object, err error) {
+func (c *Config) unreadable(kind string) func(*kube.Object, error) {
+	return func(o *kube.Object, err error) {
 		c.Log.Warn("an admission plug-in leaves out an object that can't be read", "kind", kind, "namespace", o.Namespace(), "name", o.Name(), "error", err)
 	}
 }

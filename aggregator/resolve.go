@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // cached returns an object from the cache, nil if there is none.
-func (a *Aggregator) cached(p storage.Prefix, namespace, name string) *cacher.Object {
+func (a *Aggregator) cached(p storage.Prefix, namespace, name string) *kube.Object {
 	e := a.registry.Catalog().Prefix(p)
 	if e == nil {
 		return nil
@@ -46,8 +46,8 @@ func (a *Aggregator) service(namespace, name string) (*corev1.Service, error) {
 }
 
 // slicesOf yields the EndpointSlices of a Service, as they're cached.
-func (a *Aggregator) slicesOf(namespace, name string) iter.Seq[*cacher.Object] {
-	return func(yield func(*cacher.Object) bool) {
+func (a *Aggregator) slicesOf(namespace, name string) iter.Seq[*kube.Object] {
+	return func(yield func(*kube.Object) bool) {
 		e := a.registry.Catalog().Prefix(endpointSlices)
 		if e == nil {
 			return

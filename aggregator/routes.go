@@ -17,7 +17,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 const (
@@ -76,7 +76,7 @@ type Backend struct {
 const ownGroup = "apiregistration.k8s.io"
 
 // derive makes the routes of the APIServices.
-func (a *Aggregator) derive(of func(storage.Prefix) []*cacher.Object) *Routes {
+func (a *Aggregator) derive(of func(storage.Prefix) []*kube.Object) *Routes {
 	t := &Routes{byGroup: map[schema.GroupVersion]*Route{}, declared: map[schema.GroupVersion]priority{}}
 	read, backends := map[string]*stored{}, map[string]*Backend{}
 	for _, o := range of(apiServices) {

@@ -13,6 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // aggregation gives ClusterRoles that have an aggregationRule the rules of the ClusterRoles that it selects. Any change of a
@@ -60,7 +61,7 @@ func (a *aggregation) pending(most int) []Pending {
 // work gives all ClusterRoles with an aggregationRule the rules that they should have.
 func (a *aggregation) work(ctx context.Context, served *registry.Catalog, _ string) error {
 	objects := slices.Collect(a.roles.Snapshot().All(string(clusterRolesPrefix)))
-	all := a.decoded.All(objects, func(*cacher.Object, error) {}) // what nobody can read has no rules
+	all := a.decoded.All(objects, func(*kube.Object, error) {}) // what nobody can read has no rules
 	e := served.Prefix(clusterRolesPrefix)
 	if e == nil { // ClusterRole isn't served
 		return nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // What the collector does about one object. Upstream's source is attemptToDeleteItem and its neighbours in
@@ -31,7 +31,7 @@ var (
 
 // subject is an object that the collector works on, as the cache has it.
 type subject struct {
-	*cacher.Object
+	*kube.Object
 	*lineage
 	endpoint *registry.Endpoint
 	known    *knowledge        // whole
@@ -40,7 +40,7 @@ type subject struct {
 
 // still is what a write about the object needs: what decided about it is as it was read.
 func (s *subject) still(m *metav1.ObjectMeta) error {
-	same := slices.EqualFunc(m.OwnerReferences, s.Owners, func(ref metav1.OwnerReference, o cacher.Owner) bool {
+	same := slices.EqualFunc(m.OwnerReferences, s.Owners, func(ref metav1.OwnerReference, o kube.Owner) bool {
 		return ref.APIVersion == o.APIVersion && ref.Kind == o.Kind && ref.Name == o.Name && string(ref.UID) == o.UID
 	})
 	for _, f := range []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents} {
@@ -122,7 +122,7 @@ const (
 // collect deletes an object that has no owner left, or takes from it the references that name none any more. An object of
 // which an owner can't be looked up is left alone, as in Kubernetes; it only loses the references to owners that leave it.
 func (c *collector) collect(ctx context.Context, s *subject) error {
-	var left, lost []cacher.Owner
+	var left, lost []kube.Owner
 	has := map[fate]bool{}
 	for _, ref := range s.Owners {
 		f, err := c.fateOf(ctx, s, ref)
@@ -161,7 +161,7 @@ func (c *collector) collect(ctx context.Context, s *subject) error {
 
 // fateOf reads an owner from etcd. That an owner leaves its dependents the graph knows: it's enough that they name its uid,
 // because it waits for all of those.
-func (c *collector) fateOf(ctx context.Context, s *subject, ref cacher.Owner) (fate, error) {
+func (c *collector) fateOf(ctx context.Context, s *subject, ref kube.Owner) (fate, error) {
 	if s.known.leaves(ref.UID) {
 		return leaves, nil
 	}
@@ -206,7 +206,7 @@ func (k *knowledge) leaves(uid string) bool {
 
 // place returns the key where an owner must be; "" if no object can be there. It isn't known if the owner's kind isn't
 // served, unless the collector has seen the owner go: with its definition, for example.
-func (s *subject) place(ref cacher.Owner) (key string, known bool) {
+func (s *subject) place(ref kube.Owner) (key string, known bool) {
 	e := s.served.GroupKind(groupOf(ref), ref.Kind)
 	if e == nil {
 		return "", s.known.sawGo(s, ref)
@@ -220,7 +220,7 @@ func (s *subject) place(ref cacher.Owner) (key string, known bool) {
 }
 
 // sawGo tells whether the owner that a reference names was deleted, and was where the reference says.
-func (k *knowledge) sawGo(s *subject, ref cacher.Owner) bool {
+func (k *knowledge) sawGo(s *subject, ref kube.Owner) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	owner := k.graph.nodes[uidOf(ref.UID)]
@@ -232,7 +232,7 @@ func (k *knowledge) sawGo(s *subject, ref cacher.Owner) bool {
 }
 
 // confirm notes that an owner which couldn't be looked up before is there, where the object's reference says.
-func (k *knowledge) confirm(s *subject, owner *cacher.Object, l *lineage) {
+func (k *knowledge) confirm(s *subject, owner *kube.Object, l *lineage) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n := k.graph.nodes[uidOf(s.UID)]
@@ -354,13 +354,13 @@ func (c *collector) freeOwners(ctx context.Context, s *subject) error {
 }
 
 // disown takes references from an object.
-func (c *collector) disown(ctx context.Context, s *subject, lost []cacher.Owner) error {
+func (c *collector) disown(ctx context.Context, s *subject, lost []kube.Owner) error {
 	return c.amend(ctx, s, func(m *metav1.ObjectMeta) error {
 		if err := s.still(m); err != nil {
 			return err
 		}
 		m.OwnerReferences = slices.DeleteFunc(m.OwnerReferences, func(ref metav1.OwnerReference) bool {
-			return slices.ContainsFunc(lost, func(l cacher.Owner) bool {
+			return slices.ContainsFunc(lost, func(l kube.Owner) bool {
 				return l.UID == string(ref.UID) && l.Name == ref.Name && l.Kind == ref.Kind && l.APIVersion == ref.APIVersion
 			})
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // collector is the garbage collector. It deletes the objects whose owners are all gone, and ends deletions that wait for
@@ -103,7 +104,7 @@ func (k *knowledge) look(key string) {
 }
 
 // deleted takes an object out of the graph, and has its dependents looked at.
-func (k *knowledge) deleted(o *cacher.Object) {
+func (k *knowledge) deleted(o *kube.Object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.counted = false
@@ -126,7 +127,7 @@ func (k *knowledge) deleted(o *cacher.Object) {
 }
 
 // spoil notes whose object can't be read from now on. prev is how it was before; nil if it never was in the graph.
-func (k *knowledge) spoil(prev *cacher.Object) {
+func (k *knowledge) spoil(prev *kube.Object) {
 	if prev == nil || prev.Err != nil {
 		return
 	}
@@ -165,7 +166,7 @@ func (k *knowledge) written(e *cacher.Event, served *registry.Catalog) {
 }
 
 // meet notes where a node's object is and how far its deletion is; mu must be held.
-func (k *knowledge) meet(n *node, o *cacher.Object, l *lineage) {
+func (k *knowledge) meet(n *node, o *kube.Object, l *lineage) {
 	n.key = o.Key
 	var s nodeState
 	if o.DeletionTimestamp != "" {
@@ -219,7 +220,7 @@ func (k *knowledge) release(n *node) {
 }
 
 // relink gives a node its object's owners. The object is looked at if it may have to lose one; mu must be held.
-func (k *knowledge) relink(n *node, o *cacher.Object, owners []cacher.Owner, served *registry.Catalog) {
+func (k *knowledge) relink(n *node, o *kube.Object, owners []kube.Owner, served *registry.Catalog) {
 	var before []*node
 	n.nodeState &^= nodeUnproven
 	delete(k.unproven, n)
@@ -262,7 +263,7 @@ const (
 )
 
 // find looks for an owner in the graph, then in the cache; mu must be held.
-func (k *knowledge) find(owner *node, dependent *cacher.Object, ref cacher.Owner, served *registry.Catalog) found {
+func (k *knowledge) find(owner *node, dependent *kube.Object, ref kube.Owner, served *registry.Catalog) found {
 	e := served.GroupKind(groupOf(ref), ref.Kind)
 	if e == nil {
 		return unsure
@@ -293,7 +294,7 @@ func (k *knowledge) find(owner *node, dependent *cacher.Object, ref cacher.Owner
 }
 
 // groupOf returns the group of the owner that a reference names. Its version may be any.
-func groupOf(ref cacher.Owner) string {
+func groupOf(ref kube.Owner) string {
 	if group, _, grouped := strings.Cut(ref.APIVersion, "/"); grouped {
 		return group
 	}
@@ -302,7 +303,7 @@ func groupOf(ref cacher.Owner) string {
 
 // ownerNamespace returns the namespace of an owner of a dependent: the dependent's, or none. It isn't ok if the owner would
 // be namespaced and the dependent isn't.
-func ownerNamespace(e *registry.Endpoint, dependent *cacher.Object) (namespace string, ok bool) {
+func ownerNamespace(e *registry.Endpoint, dependent *kube.Object) (namespace string, ok bool) {
 	if !e.Namespaced {
 		return "", true
 	}
@@ -320,9 +321,9 @@ func (k *knowledge) kindsChanged() {
 }
 
 // lineage is what the collector reads of an object.
-type lineage struct{ cacher.Lineage }
+type lineage struct{ kube.Lineage }
 
-func lineageOf(o *cacher.Object) *lineage { return &lineage{o.Lineage()} }
+func lineageOf(o *kube.Object) *lineage { return &lineage{o.Lineage()} }
 
 // asks tells whether the object has a finalizer.
 func (l *lineage) asks(finalizer string) bool { return slices.Contains(l.Finalizers, finalizer) }

@@ -18,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/storage/storagetest"
 )
 
@@ -124,7 +125,7 @@ func (r *collectorRig) delete(name string, policy metav1.DeletionPropagation) er
 }
 
 // read returns an object, nil if it's gone.
-func (r *collectorRig) read(key string) *cacher.Object {
+func (r *collectorRig) read(key string) *kube.Object {
 	r.t.Helper()
 	o, err := r.Read(r.ctx, key)
 	if err != nil {
@@ -253,11 +254,11 @@ func TestOldKnowledge(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		lie  func(t *testing.T, c *collector, owner, dependent thing)
-		want func(owner, dependent *cacher.Object) error
+		want func(owner, dependent *kube.Object) error
 	}{
 		{"the graph says that an owner is gone which isn't", func(t *testing.T, c *collector, owner, _ thing) {
 			c.observe(&cacher.Event{Prefix: r.things.Prefix(), Prev: r.read(owner.key), Revision: 1 << 40})
-		}, func(_, dependent *cacher.Object) error { return isOwned(dependent) }},
+		}, func(_, dependent *kube.Object) error { return isOwned(dependent) }},
 		{"the dependent has got another owner", func(t *testing.T, c *collector, owner, dependent thing) {
 			other := r.create("other", nil)
 			if _, err := r.things.Amend(r.ctx, "default", dependent.name, types.UID(dependent.uid), func(m *metav1.ObjectMeta) error {
@@ -271,14 +272,14 @@ func TestOldKnowledge(t *testing.T) {
 				t.Fatal(err)
 			}
 			c.observe(&cacher.Event{Prefix: r.things.Prefix(), Prev: gone, Revision: 1 << 40})
-		}, func(_, dependent *cacher.Object) error { return isOwned(dependent) }},
+		}, func(_, dependent *kube.Object) error { return isOwned(dependent) }},
 		{"the graph doesn't have the dependent of an owner that leaves its dependents", func(t *testing.T, c *collector, owner, _ thing) {
 			c.begin()
 			c.complete()
 			if err := r.delete(owner.name, metav1.DeletePropagationOrphan); err != nil {
 				t.Fatal(err)
 			}
-		}, func(owner, dependent *cacher.Object) error {
+		}, func(owner, dependent *kube.Object) error {
 			if owner == nil {
 				return errors.New("the owner is gone, and there may be dependents that it was to leave")
 			}
@@ -292,7 +293,7 @@ func TestOldKnowledge(t *testing.T) {
 			if err := r.delete(owner.name, metav1.DeletePropagationForeground); err != nil {
 				t.Fatal(err)
 			}
-		}, func(owner, dependent *cacher.Object) error {
+		}, func(owner, dependent *kube.Object) error {
 			if owner == nil {
 				return errors.New("the owner is gone before its dependent")
 			}
@@ -337,14 +338,14 @@ func TestUnreadable(t *testing.T) {
 	dependent := r.create("dependent", nil, owner.ref(true))
 	c := r.collector()
 	good := r.read(dependent.key)
-	bad := cacher.NewObject(dependent.key, []byte("?"), good.Revision+1)
+	bad := kube.NewObject(dependent.key, []byte("?"), good.Revision+1)
 	for _, e := range []cacher.Event{{Cur: r.read(owner.key)}, {Cur: good}, {Prev: good, Cur: bad}} {
 		c.observe(&e)
 	}
 	if c.knowledge.Load().graph.owned != 1 {
 		t.Fatalf("%d objects have owners, want the one that can't be read", c.knowledge.Load().graph.owned)
 	}
-	worse := cacher.NewObject(dependent.key, []byte("??"), bad.Revision+1)
+	worse := kube.NewObject(dependent.key, []byte("??"), bad.Revision+1)
 	c.observe(&cacher.Event{Prev: bad, Cur: worse})
 	c.observe(&cacher.Event{Prev: worse})
 	if len(c.knowledge.Load().graph.nodes) > 0 || len(c.knowledge.Load().spoiled) > 0 {
@@ -359,8 +360,8 @@ func TestReadableAgain(t *testing.T) {
 	dependent := r.create("dependent", nil, owner.ref(true))
 	c := r.collector()
 	good := r.read(dependent.key)
-	bad := cacher.NewObject(dependent.key, []byte("?"), good.Revision+1)
-	again := cacher.NewObject(dependent.key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"dependent","uid":%q}}`, dependent.uid), bad.Revision+1)
+	bad := kube.NewObject(dependent.key, []byte("?"), good.Revision+1)
+	again := kube.NewObject(dependent.key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"dependent","uid":%q}}`, dependent.uid), bad.Revision+1)
 	for _, e := range []cacher.Event{{Cur: r.read(owner.key)}, {Cur: good}, {Prev: good, Cur: bad}, {Prev: bad, Cur: again}} {
 		c.observe(&e)
 	}
@@ -370,7 +371,7 @@ func TestReadableAgain(t *testing.T) {
 }
 
 // isOwned tells what is wrong with an object that must be there and have an owner.
-func isOwned(o *cacher.Object) error {
+func isOwned(o *kube.Object) error {
 	switch {
 	case o == nil:
 		return errors.New("it was deleted, and had an owner")
@@ -385,13 +386,13 @@ func isOwned(o *cacher.Object) error {
 // What an event costs the collector, with few objects in its graph and with many.
 func BenchmarkCollectorObserve(b *testing.B) {
 	r := newCollectorRig(b)
-	object := func(i int, owner string) *cacher.Object {
+	object := func(i int, owner string) *kube.Object {
 		owners := ""
 		if owner != "" {
 			owners = fmt.Sprintf(`"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Thing","name":"none","uid":%q}],`, owner)
 		}
 		key := fmt.Sprintf("%sdefault/t%d", r.things.Prefix(), i)
-		return cacher.NewObject(key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t%[1]d","namespace":"default",%[2]s"uid":"%[3]s"},"spec":{}}`,
+		return kube.NewObject(key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t%[1]d","namespace":"default",%[2]s"uid":"%[3]s"},"spec":{}}`,
 			i, owners, testUID(i)), storage.Revision(i+1))
 	}
 	for _, owned := range []int{1000, 100_000} {

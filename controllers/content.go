@@ -18,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // contentPace is the least time between two passes over the same content because of what others do to it. Others may
@@ -133,7 +134,7 @@ func (c *Controllers) empty(ctx context.Context, parts []part, policy metav1.Del
 }
 
 // remove deletes an object as it was in the cache, or as somebody has changed it since.
-func (c *Controllers) remove(ctx context.Context, e *registry.Endpoint, o *cacher.Object, policy metav1.DeletionPropagation) (storage.Revision, error) {
+func (c *Controllers) remove(ctx context.Context, e *registry.Endpoint, o *kube.Object, policy metav1.DeletionPropagation) (storage.Revision, error) {
 	of := registry.Removal{Namespace: o.Namespace(), Name: o.Name(), Revision: o.Revision, Propagation: policy}
 	rev, err := c.actor.act(ctx, func(ctx context.Context) (storage.Revision, error) {
 		rev, _, err := e.Remove(ctx, of)
@@ -151,7 +152,7 @@ func (c *Controllers) remove(ctx context.Context, e *registry.Endpoint, o *cache
 
 // asksCollector tells whether an object that is being deleted asks the garbage collector to act first. Whatever contains
 // it goes as a whole, so nobody has to.
-func asksCollector(o *cacher.Object) bool {
+func asksCollector(o *kube.Object) bool {
 	for _, f := range o.Lineage().Finalizers {
 		if f == metav1.FinalizerOrphanDependents || f == metav1.FinalizerDeleteDependents {
 			return true

@@ -13,7 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 )
 
-// expiry deletes objects whose time is over: those whose annotation cacher.TTLAnnotation says so, if annotated is set, and
+// expiry deletes objects whose time is over: those whose annotation kube.TTLAnnotation says so, if annotated is set, and
 // those of Go types that live so long after their last write. The second is kube-apiserver's own work (events live an
 // hour), so it's never off.
 //

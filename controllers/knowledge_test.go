@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // TestChain: what is left to do about owners that wait for each other in a line is worked out in one pass. If each owner went
@@ -126,7 +127,7 @@ func TestAfterTerm(t *testing.T) {
 	}
 	c := New(Options{Registry: r.Registry.Door(), Cacher: r.cacher, On: on, Log: slog.New(slog.DiscardHandler)})
 	for i := range 20 {
-		body := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"mortal-%d","annotations":{%q:"1h"}}}`, i, cacher.TTLAnnotation)
+		body := fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"mortal-%d","annotations":{%q:"1h"}}}`, i, kube.TTLAnnotation)
 		if _, err := r.things.Create(r.ctx, &registry.Request{Target: registry.Target{Namespace: "default"}, Body: []byte(body)}); err != nil {
 			t.Fatal(err)
 		}

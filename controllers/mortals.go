@@ -8,6 +8,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // mortals are the objects that expire, in the order in which they do. An object takes about 110 bytes besides its key, and
@@ -123,7 +124,7 @@ func (m *mortals) placeLocked(one *mortal) (first bool) {
 }
 
 // expires tells whether an object may be one that expires.
-func (m *mortals) expires(p storage.Prefix, o *cacher.Object) bool {
+func (m *mortals) expires(p storage.Prefix, o *kube.Object) bool {
 	if o == nil || o.Err != nil || beingDeleted(o) {
 		return false
 	}
@@ -134,7 +135,7 @@ func (m *mortals) expires(p storage.Prefix, o *cacher.Object) bool {
 }
 
 // end returns when an object is due: the earlier of the two if both its annotation and its type say so.
-func (m *mortals) end(e *cacher.Event, life cacher.Life, born, now time.Duration) (at time.Duration, ok bool) {
+func (m *mortals) end(e *cacher.Event, life kube.Life, born, now time.Duration) (at time.Duration, ok bool) {
 	if m.annotated && e.Cur.HasTTL() {
 		if ttl, err := registry.ParseTTL(life.TTL); err == nil { // older versions took any value
 			at, ok = born+ttl, true

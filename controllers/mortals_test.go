@@ -13,6 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 const (
@@ -26,11 +27,11 @@ type world struct {
 	mortals mortals
 	jump    time.Duration // by how much the machine's clock is off
 	rev     storage.Revision
-	objects map[string]*cacher.Object
+	objects map[string]*kube.Object
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, objects: map[string]*cacher.Object{}}
+	w := &world{t: t, objects: map[string]*kube.Object{}}
 	w.mortals = newMortals(w.wall)
 	w.state()
 	return w
@@ -62,7 +63,7 @@ func (w *world) put(key, metadata, others, created string) {
 			created = prev.Life().Created
 		}
 	}
-	o := cacher.NewObject(key, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"X","metadata":{%s"creationTimestamp":%q}%s}`, metadata, created, others), w.rev)
+	o := kube.NewObject(key, fmt.Appendf(nil, `{"apiVersion":"v1","kind":"X","metadata":{%s"creationTimestamp":%q}%s}`, metadata, created, others), w.rev)
 	if o.Err != nil {
 		w.t.Fatal(o.Err)
 	}
@@ -295,7 +296,7 @@ func BenchmarkMortals(b *testing.B) {
 	object := func(i int, metadata string) *cacher.Event {
 		key := fmt.Sprintf("%sns/object-%08d", pods, i)
 		raw := fmt.Appendf(nil, `{"apiVersion":"v1","kind":"X","metadata":{%s"creationTimestamp":"2026-01-01T00:00:00Z"}}`, metadata)
-		return &cacher.Event{Prefix: pods, Revision: 1, Cur: cacher.NewObject(key, raw, 1)}
+		return &cacher.Event{Prefix: pods, Revision: 1, Cur: kube.NewObject(key, raw, 1)}
 	}
 	b.Run("memory", func(b *testing.B) {
 		const n = 100_000

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Object names an object in a Report.
@@ -157,12 +157,12 @@ func pendingKeys[K comparable](q *queue[K], most int, object func(K) Object) (al
 // held lists the objects that others hold, and says how many there are besides those in the list.
 func (c *Controllers) held() (all []Held, more int) {
 	c.reader.mu.Lock()
-	deleting := make([]*cacher.Object, 0, len(c.reader.deleting))
+	deleting := make([]*kube.Object, 0, len(c.reader.deleting))
 	for _, o := range c.reader.deleting {
 		deleting = append(deleting, o)
 	}
 	c.reader.mu.Unlock()
-	slices.SortFunc(deleting, func(a, b *cacher.Object) int { return cmp.Compare(a.Key, b.Key) })
+	slices.SortFunc(deleting, func(a, b *kube.Object) int { return cmp.Compare(a.Key, b.Key) })
 	all = []Held{} // [] in JSON
 	for _, o := range deleting {
 		switch finalizers, grace := c.others(o), gracePeriod(o); {
@@ -178,7 +178,7 @@ func (c *Controllers) held() (all []Held, more int) {
 
 // gracePeriod returns how many seconds an object that is being deleted was given to end, 0 if it needn't. When they have
 // passed, whoever runs it deletes it again.
-func gracePeriod(o *cacher.Object) int64 {
+func gracePeriod(o *kube.Object) int64 {
 	if o.Err != nil {
 		return 0
 	}
@@ -187,7 +187,7 @@ func gracePeriod(o *cacher.Object) int64 {
 }
 
 // others returns those finalizers of an object that no controller which is on removes.
-func (c *Controllers) others(o *cacher.Object) []string {
+func (c *Controllers) others(o *kube.Object) []string {
 	finalizers := append([]string{}, o.Lineage().Finalizers...) // [] in JSON
 	if p, _, _, _ := storage.SplitKey(o.Key); p == namespacesPrefix {
 		ns := &corev1.Namespace{}
@@ -200,7 +200,7 @@ func (c *Controllers) others(o *cacher.Object) []string {
 }
 
 // object names a stored object.
-func (c *Controllers) object(o *cacher.Object) Object {
+func (c *Controllers) object(o *kube.Object) Object {
 	named := c.keyed(o.Key)
 	named.UID = types.UID(o.Lineage().UID)
 	return named

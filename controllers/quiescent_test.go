@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // TestHeldBound: the list of what is held ends after maxHeld objects, and says how many more there are.
 func TestHeldBound(t *testing.T) {
 	r := newCollectorRig(t)
 	c := New(Options{Registry: r.Registry.Door(), Cacher: r.cacher, Log: slog.New(slog.DiscardHandler)})
-	c.reader.deleting = map[string]*cacher.Object{}
+	c.reader.deleting = map[string]*kube.Object{}
 	for i := range maxHeld + 3 {
 		key := fmt.Sprintf("%sdefault/t%04d", r.things.Prefix(), i)
-		c.reader.deleting[key] = cacher.NewObject(key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t%04d","finalizers":["x.y/z"]}}`, i), 1)
+		c.reader.deleting[key] = kube.NewObject(key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"t%04d","finalizers":["x.y/z"]}}`, i), 1)
 	}
 	held, more := c.held()
 	if len(held) != maxHeld || more != 3 || held[0].Name != "t0000" || held[maxHeld-1].Name != "t0999" {
@@ -32,7 +33,7 @@ func TestPendingExpired(t *testing.T) {
 	c.reader.begin()
 	for _, due := range []struct{ name, ttl string }{{"over", "1s"}, {"later", "24h"}, {"over-too", "1m"}} {
 		key := string(r.things.Prefix()) + "default/" + due.name
-		o := cacher.NewObject(key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":%q,%s"creationTimestamp":%q}}`,
+		o := kube.NewObject(key, fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":%q,%s"creationTimestamp":%q}}`,
 			due.name, ttl(due.ttl), time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)), 1)
 		for _, k := range c.all {
 			k.observe(&cacher.Event{Prefix: r.things.Prefix(), Cur: o})

@@ -9,6 +9,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -21,7 +22,7 @@ type reader struct {
 	served atomic.Pointer[registry.Catalog]
 
 	mu       sync.Mutex // guards deleting
-	deleting map[string]*cacher.Object
+	deleting map[string]*kube.Object
 }
 
 // run tells the controllers the state and then every change, until ctx ends, whose error it returns.
@@ -59,7 +60,7 @@ func (r *reader) begin() {
 	r.handled.Store(0)
 	r.served.Store(r.controllers.registry.Served()) // the tape has taken its state before
 	r.mu.Lock()
-	r.deleting = map[string]*cacher.Object{}
+	r.deleting = map[string]*kube.Object{}
 	r.mu.Unlock()
 	for _, k := range r.controllers.all {
 		k.begin()
@@ -94,7 +95,7 @@ func (r *reader) observe(e *cacher.Event) {
 }
 
 // beingDeleted tells whether an object is marked as being deleted.
-func beingDeleted(o *cacher.Object) bool { return o != nil && o.DeletionTimestamp != "" }
+func beingDeleted(o *kube.Object) bool { return o != nil && o.DeletionTimestamp != "" }
 
 // position returns the revision up to which all controllers were told every change.
 func (r *reader) position() storage.Revision { return storage.Revision(r.handled.Load()) }

@@ -18,7 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Action is a POST to a subresource that isn't a part of an object but something that is asked of it.
@@ -230,7 +230,7 @@ func (a *Action) Change(ctx context.Context, change func(obj Typed) error) (reso
 		return "", err
 	}
 	w := *a.write
-	stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
+	stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) {
 		prev, err := w.load(ctx, old)
 		if err != nil {
 			return outcome{}, err

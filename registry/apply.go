@@ -12,7 +12,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // applyConfiguration merges an applied configuration into the object, or creates the object of it.
@@ -25,7 +25,7 @@ func (w *write) applyConfiguration(ctx context.Context, body []byte) (Result, er
 	given := len(w.warnings)
 	for {
 		w.warnings = w.warnings[:given] // without those of an earlier attempt
-		stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) { return w.applyTo(ctx, old, wanted) })
+		stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) { return w.applyTo(ctx, old, wanted) })
 		switch {
 		case err == nil:
 			return w.answer(ctx, stored)
@@ -66,7 +66,7 @@ func (w *write) readConfiguration(body []byte) (map[string]any, error) {
 }
 
 // applyTo makes the new object from the old one and a configuration.
-func (w *write) applyTo(ctx context.Context, old *cacher.Object, wanted map[string]any) (outcome, error) {
+func (w *write) applyTo(ctx context.Context, old *kube.Object, wanted map[string]any) (outcome, error) {
 	prev, err := w.load(ctx, old)
 	if err != nil {
 		return outcome{}, err
@@ -161,7 +161,7 @@ func (w *write) applyScale(ctx context.Context, body []byte) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) { return w.applyScaleTo(ctx, old, wanted) })
+	stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) { return w.applyScaleTo(ctx, old, wanted) })
 	if err != nil {
 		return Result{}, err
 	}
@@ -208,7 +208,7 @@ func (w *write) readScaleConfiguration(body []byte) (*scaleConfiguration, error)
 
 // applyScaleTo makes the new object from the old one and an applied Scale. A number that its manager withdraws is 0, as a Scale
 // without one says. That of a custom resource stays as it is and is nobody's: without one the object would have no Scale.
-func (w *write) applyScaleTo(ctx context.Context, old *cacher.Object, wanted *scaleConfiguration) (outcome, error) {
+func (w *write) applyScaleTo(ctx context.Context, old *kube.Object, wanted *scaleConfiguration) (outcome, error) {
 	prev, err := w.load(ctx, old)
 	if err != nil {
 		return outcome{}, err

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // kilobyte is a widget of about a kilobyte.
@@ -63,7 +63,7 @@ func BenchmarkAdmitUpdate(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	old := cacher.NewObject(fuzzKey, raw, 7)
+	old := kube.NewObject(fuzzKey, raw, 7)
 	body := kilobyte("a", `,"uid":"u","namespace":"default","resourceVersion":"7","annotations":{"x":"y"}`)
 	b.ReportAllocs()
 	b.SetBytes(int64(len(body)))

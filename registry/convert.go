@@ -11,7 +11,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // convert brings whole objects, in place, from whatever version of the resource they're in to an endpoint's. One that the
@@ -88,19 +88,19 @@ func (c *converter) close() {
 
 // newConversion returns what makes the endpoint's form of stored objects, or nil if they're stored in that form. asStored
 // tells that the endpoint's version is the stored one, or has the same schema.
-func (e *Endpoint) newConversion(asStored bool) *cacher.Conversion {
+func (e *Endpoint) newConversion(asStored bool) *kube.Conversion {
 	r := e.res
 	if asStored && e.schema.Trivial() && r.converter == nil { // whatever was stored is shown by copying
 		return nil
 	}
-	needed := func(o *cacher.Object) bool { return !asStored || o.Revision <= r.since }
-	return r.registry.cacher.NewConversion(r.generation, needed, e.convertStored)
+	needed := func(o *kube.Object) bool { return !asStored || o.Revision <= r.since }
+	return r.registry.cacher.Conversions().New(r.generation, needed, e.convertStored)
 }
 
 // convertStored returns stored objects in the endpoint's version. It fills in the defaults of the version in which they're
 // stored, converts them, and prunes what the endpoint's schema doesn't know: kube-apiserver's order. An object that stays
 // as it is gets nil.
-func (e *Endpoint) convertStored(ctx context.Context, objects []*cacher.Object) ([][]byte, error) {
+func (e *Endpoint) convertStored(ctx context.Context, objects []*kube.Object) ([][]byte, error) {
 	trees := make([]map[string]any, len(objects))
 	for i, o := range objects {
 		var err error

@@ -13,7 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Create stores the object in the body, and answers with it as it was stored. The body's name counts, or for generateName
@@ -116,7 +116,7 @@ func (w *write) answerTo(ctx context.Context, o *object.Object) ([]byte, error) 
 
 // insertAndAnswer stores a new object that fill has completed, and answers with it.
 func (w *write) insertAndAnswer(ctx context.Context, o *object.Object) (Result, error) {
-	stored, err := w.inBrackets(ctx, func() (*cacher.Object, error) { return w.storeNamed(ctx, o) })
+	stored, err := w.inBrackets(ctx, func() (*kube.Object, error) { return w.storeNamed(ctx, o) })
 	if err != nil {
 		return Result{}, err
 	}
@@ -147,7 +147,7 @@ func (w *write) fill(o *object.Object) error {
 
 // storeNamed gives a new object a name if it has none, has it admitted and encoded, and stores it. If a generated name is
 // taken, it tries others. A dry run ends before anything is stored; its object has no revision.
-func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Object, error) {
+func (w *write) storeNamed(ctx context.Context, in *object.Object) (*kube.Object, error) {
 	// The conditions come first: in a missing namespace, the answer is about the namespace.
 	conds, err := w.conditions(ctx)
 	if err != nil {
@@ -184,7 +184,7 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*cacher.Obje
 			rev, _ = parseRevision(o.Meta.ResourceVersion)
 		}
 		if err == nil {
-			return cacher.NewObject(key, raw, rev), nil
+			return kube.NewObject(key, raw, rev), nil
 		}
 		if errors.Is(err, storage.ErrOutOfTurn) {
 			try--

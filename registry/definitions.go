@@ -23,7 +23,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // definitions is the CustomResourceDefinition resource, and what is served because of its objects. Package controllers
@@ -177,7 +177,7 @@ func (d *definitions) sync() {
 
 // broken is a stored definition that nobody can use.
 type broken struct {
-	stored *cacher.Object
+	stored *kube.Object
 	err    error
 }
 
@@ -248,7 +248,7 @@ func (d *definitions) rebuild() (unusable []broken) {
 }
 
 // open reads a stored definition. old is what is known of it before, or nil.
-func (d *definitions) open(o *cacher.Object, old *definition) (*definition, error) {
+func (d *definitions) open(o *kube.Object, old *definition) (*definition, error) {
 	obj := &crd.Definition{}
 	if o.Err != nil {
 		return nil, o.Err
@@ -269,7 +269,7 @@ func (d *definitions) open(o *cacher.Object, old *definition) (*definition, erro
 
 // resource makes what a definition defines. Its names are those that were accepted. old is the definition
 // before if that defined the same, else nil.
-func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *definition) (*resource, error) {
+func (d *definitions) resource(o *kube.Object, obj *crd.Definition, old *definition) (*resource, error) {
 	res := d.newResource(o, obj, old)
 	var stored *apiextensionsv1.CustomResourceDefinitionVersion
 	for i := range obj.Spec.Versions {
@@ -303,7 +303,7 @@ func (d *definitions) resource(o *cacher.Object, obj *crd.Definition, old *defin
 }
 
 // newResource makes what all versions of a definition share.
-func (d *definitions) newResource(o *cacher.Object, obj *crd.Definition, old *definition) *resource {
+func (d *definitions) newResource(o *kube.Object, obj *crd.Definition, old *definition) *resource {
 	res := &resource{
 		registry: d.registry, group: obj.Spec.Group, plural: obj.Spec.Names.Plural,
 		namespaced: obj.Spec.Scope == apiextensionsv1.NamespaceScoped,
@@ -357,7 +357,7 @@ func (e *Endpoint) equip(v *apiextensionsv1.CustomResourceDefinitionVersion, old
 		e.schema, e.managers, e.view, e.forms = before.schema, before.managers, before.view, before.forms
 	} else {
 		e.schema, e.managers = schema.New(v.Schema.OpenAPIV3Schema), newManagers(e)
-		e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind}
+		e.view = &kube.View{APIVersion: e.apiVersion(), Kind: e.Kind}
 		e.forms = form.New(form.ColumnsOf(v))
 	}
 	e.whole = form.NewWhole(e.view, e.view, e.ListKind)
@@ -488,7 +488,7 @@ func (d *StoredDefinition) Release(ctx context.Context) (storage.Revision, error
 func (d *definitions) edit(ctx context.Context, def *definition, fn func(obj *crd.Definition)) (storage.Revision, error) {
 	w := &write{Endpoint: d.res.storage, Target: Target{Name: def.object.Name, Subresource: status}, targetKey: def.res.condition.Key}
 	w.manager = d.registry.manager
-	stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
+	stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) {
 		o, err := object.DecodeStored(old.Raw())
 		if err != nil {
 			return outcome{}, w.unreadable(old.Name(), err)

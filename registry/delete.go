@@ -13,7 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Delete removes the object that Target names. If finalizers hold the object, Delete marks it as being deleted. The body is
@@ -95,8 +95,8 @@ func (d *deletion) deleteAndAnswer(ctx context.Context) (Result, error) {
 }
 
 // delete deletes on behalf of a client.
-func (d *deletion) delete(ctx context.Context) (*cacher.Object, error) {
-	decide := func(old *cacher.Object) (outcome, error) { return d.decide(ctx, old) }
+func (d *deletion) delete(ctx context.Context) (*kube.Object, error) {
+	decide := func(old *kube.Object) (outcome, error) { return d.decide(ctx, old) }
 	stored, err := d.update(ctx, decide)
 	if err != nil || !d.ends || d.dryRun {
 		return stored, err
@@ -134,7 +134,7 @@ func (d *deletion) goOn(marked storage.Revision) {
 }
 
 // decide says what the deletion does to an object. It's called again after a conflict.
-func (d *deletion) decide(ctx context.Context, old *cacher.Object) (outcome, error) {
+func (d *deletion) decide(ctx context.Context, old *kube.Object) (outcome, error) {
 	d.uid, d.gone, d.ends = "", false, false
 	prev, err := object.DecodeStored(old.Raw())
 	if old.Err != nil || err != nil {
@@ -348,7 +348,7 @@ func policyOf(o *metav1.DeleteOptions) metav1.DeletionPropagation {
 }
 
 // admitDeletion asks admission about a deletion.
-func (d *deletion) admitDeletion(ctx context.Context, old *cacher.Object) error {
+func (d *deletion) admitDeletion(ctx context.Context, old *kube.Object) error {
 	if !d.asked || !d.admits() {
 		return nil
 	}
@@ -369,7 +369,7 @@ func (d *deletion) admitDeletion(ctx context.Context, old *cacher.Object) error 
 }
 
 // check compares the preconditions with the object. The texts are Kubernetes's.
-func (d *deletion) check(old *cacher.Object, uid string) error {
+func (d *deletion) check(old *kube.Object, uid string) error {
 	pre := d.opts.Preconditions
 	if pre == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // DeletersAtOnce is how many objects the deletion of a collection deletes at the same time, a client's or a
@@ -34,7 +34,7 @@ func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.De
 	if err != nil {
 		return nil, err
 	}
-	objects := []*cacher.Object{} // not nil: an empty page is a list of nothing
+	objects := []*kube.Object{} // not nil: an empty page is a list of nothing
 	for o, err := range l.items(ctx) {
 		if err != nil {
 			return nil, l.failed(err)
@@ -45,7 +45,7 @@ func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.De
 	work.SetLimit(DeletersAtOnce)
 	for _, o := range objects {
 		work.Go(func() error {
-			_, err := current(working, e, func(ctx context.Context, e *Endpoint) (*cacher.Object, error) {
+			_, err := current(working, e, func(ctx context.Context, e *Endpoint) (*kube.Object, error) {
 				d := e.newDeletion(r, opts)
 				d.targetKey, d.Target, d.listed = o.Key, Target{Name: o.Name()}, true
 				return d.delete(ctx)

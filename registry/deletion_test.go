@@ -16,6 +16,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // TestGracePeriods: what deletions leave of an object whose kind has a grace period: that of its spec.size, if a
@@ -103,7 +104,7 @@ func TestMarkedThenRemoved(t *testing.T) {
 	if d.targetKey, err = e.key("default", "b"); err != nil {
 		t.Fatal(err)
 	}
-	decide := func(old *cacher.Object) (outcome, error) { return d.decide(s.ctx, old) }
+	decide := func(old *kube.Object) (outcome, error) { return d.decide(s.ctx, old) }
 	marked, err := d.update(s.ctx, decide)
 	if err != nil || !d.ends {
 		t.Fatalf("it isn't marked: %v", err)

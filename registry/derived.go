@@ -7,13 +7,14 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Derived is a value that is made from all objects of some resources, and made anew when one of them has changed. It's
 // how rules that are kept as objects are read: by every request, and seldom changed.
 type Derived[T any] struct {
 	resources []*cacher.Resource
-	make      func(of func(storage.Prefix) []*cacher.Object) T
+	make      func(of func(storage.Prefix) []*kube.Object) T
 	current   atomic.Pointer[derivation[T]]
 	// making has capacity 1 and is full while a value is made, so that readers of one change make one. It's never closed. It
 	// isn't a mutex, because make is its owner's function.
@@ -30,7 +31,7 @@ type derivation[T any] struct {
 // first Get after a change, one call at a time while other readers of the change wait, so it waits for nothing. It may take
 // the cacher's locks, and such locks of its own package under which nobody calls Get. It's given a function that returns
 // the objects of one of the prefixes, in the order of their keys; objects that can't be decoded have an Err.
-func Derive[T any](r *Registry, of func(objects func(storage.Prefix) []*cacher.Object) T, from ...storage.Prefix) *Derived[T] {
+func Derive[T any](r *Registry, of func(objects func(storage.Prefix) []*kube.Object) T, from ...storage.Prefix) *Derived[T] {
 	d := &Derived[T]{make: of, making: make(chan struct{}, 1)}
 	for _, p := range from {
 		d.resources = append(d.resources, r.cacher.Resource(p))
@@ -69,7 +70,7 @@ func (d *Derived[T]) holds(c *derivation[T]) bool {
 }
 
 // objects returns the objects of one of the resources.
-func (d *Derived[T]) objects(p storage.Prefix) (all []*cacher.Object) {
+func (d *Derived[T]) objects(p storage.Prefix) (all []*kube.Object) {
 	for _, r := range d.resources {
 		if r.Prefix() != p {
 			continue
@@ -95,7 +96,7 @@ type decoded[T any] struct {
 // All decodes the objects, in their order, and forgets those that aren't among them any more. An object that can't be
 // decoded is given to bad with the reason, and left out. The values are shared: nobody may change them. They have no
 // resourceVersion.
-func (d *Decoded[T]) All(objects []*cacher.Object, bad func(o *cacher.Object, err error)) []*T {
+func (d *Decoded[T]) All(objects []*kube.Object, bad func(o *kube.Object, err error)) []*T {
 	next := make(map[string]decoded[T], len(objects))
 	values := make([]*T, 0, len(objects))
 	for _, o := range objects {
@@ -111,7 +112,7 @@ func (d *Decoded[T]) All(objects []*cacher.Object, bad func(o *cacher.Object, er
 	return values
 }
 
-func (d *Decoded[T]) of(o *cacher.Object) (*T, error) {
+func (d *Decoded[T]) of(o *kube.Object) (*T, error) {
 	if k, ok := d.known[o.Key]; ok && k.revision == o.Revision {
 		return k.value, nil
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // TestDerived: a value is made anew after a change of its resources, and only then; what didn't change is decoded once.
@@ -15,9 +15,9 @@ func TestDerived(t *testing.T) {
 	gadgets, namespaces := storage.PrefixOf("go.example.com", "gadgets"), storage.PrefixOf("", "namespaces")
 	var known Decoded[Gadget]
 	made := 0
-	d := Derive(s.Registry, func(of func(storage.Prefix) []*cacher.Object) []*Gadget {
+	d := Derive(s.Registry, func(of func(storage.Prefix) []*kube.Object) []*Gadget {
 		made++
-		return known.All(of(gadgets), func(o *cacher.Object, err error) { t.Errorf("%s: %v", o.Key, err) })
+		return known.All(of(gadgets), func(o *kube.Object, err error) { t.Errorf("%s: %v", o.Key, err) })
 	}, gadgets)
 	expect := func(wantMade int, want ...string) []*Gadget {
 		t.Helper()
@@ -48,7 +48,7 @@ func TestDerived(t *testing.T) {
 	s.ok(e.Delete(s.ctx, "default", "a", nil, nil))
 	expect(4, "b=3")
 
-	both := Derive(s.Registry, func(of func(storage.Prefix) []*cacher.Object) [2]int {
+	both := Derive(s.Registry, func(of func(storage.Prefix) []*kube.Object) [2]int {
 		return [2]int{len(of(gadgets)), len(of(namespaces))}
 	}, gadgets, namespaces)
 	if got := both.Get(); got[0] != 1 || got[1] < 2 {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // What admission needs of a resource besides the objects of one request: the same objects in other versions, their scale,
@@ -107,7 +107,7 @@ func (r *Registry) NamespaceLabels(ctx context.Context, name string) (map[string
 }
 
 // find returns a namespace as the cache has it, or etcd if the cache has none.
-func (n *namespaces) find(ctx context.Context, name string) (*cacher.Object, error) {
+func (n *namespaces) find(ctx context.Context, name string) (*kube.Object, error) {
 	e := n.res.storage
 	stored := n.cached(name)
 	if stored == nil {

@@ -20,14 +20,14 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/registry/schema"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // fuzzEndpoint is a custom resource that isn't stored anywhere.
 func fuzzEndpoint() *Endpoint {
 	res := &resource{group: "example.com", plural: "widgets", namespaced: true, registry: &Registry{}}
 	e := &Endpoint{Names: Names{Group: "example.com", Version: "v1", Kind: "Widget", Plural: "widgets"}, Namespaced: true, Subresources: []string{status}, res: res}
-	e.view = &cacher.View{APIVersion: "example.com/v1", Kind: "Widget"}
+	e.view = &kube.View{APIVersion: "example.com/v1", Kind: "Widget"}
 	e.whole, e.forms, e.managers, res.storage = form.NewWhole(e.view, e.view, e.ListKind), form.New(nil), newManagers(e), e
 	return e
 }
@@ -57,7 +57,7 @@ func stable(t *testing.T, e *Endpoint, o *object.Object) {
 	if err != nil || string(raw) != string(raw2) {
 		t.Fatalf("not canonical: %v\n%s\n%s", err, raw, raw2)
 	}
-	stored := cacher.NewObject(fuzzKey, raw, 7)
+	stored := kube.NewObject(fuzzKey, raw, 7)
 	if stored.Err != nil {
 		t.Fatalf("the cache can't read what was stored: %v\n%s", stored.Err, raw)
 	}
@@ -136,7 +136,7 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 		f.Add([]byte(s))
 	}
 	e := fuzzEndpoint()
-	old := cacher.NewObject(fuzzKey, []byte(fuzzPatched), 7)
+	old := kube.NewObject(fuzzKey, []byte(fuzzPatched), 7)
 	prev, err := object.DecodeStored(old.Raw())
 	if err != nil {
 		f.Fatal(err)
@@ -253,7 +253,7 @@ func FuzzApply(f *testing.F) {
 			wellRefused(t, err)
 			return
 		}
-		old := cacher.NewObject(fuzzKey, []byte(fuzzShaped), 7)
+		old := kube.NewObject(fuzzKey, []byte(fuzzShaped), 7)
 		c, err := w.applyTo(t.Context(), old, wanted)
 		if unfit(err) {
 			return
@@ -269,7 +269,7 @@ func FuzzApply(f *testing.F) {
 		if object.Map(wanted["metadata"])["resourceVersion"] != nil {
 			return // it's another one now
 		}
-		again, err := w.applyTo(t.Context(), cacher.NewObject(fuzzKey, c.value, 8), wanted)
+		again, err := w.applyTo(t.Context(), kube.NewObject(fuzzKey, c.value, 8), wanted)
 		if err != nil || string(again.value) != string(c.value) {
 			t.Fatalf("applied again: %v\n%s\nwas\n%s", err, again.value, c.value)
 		}
@@ -294,7 +294,7 @@ func FuzzShapedPatch(f *testing.F) {
 		if strings.HasPrefix(string(patch), "[") {
 			kind = types.JSONPatchType
 		}
-		old := cacher.NewObject(fuzzKey, []byte(fuzzShaped), 7)
+		old := kube.NewObject(fuzzKey, []byte(fuzzShaped), 7)
 		apply, err := w.patch(kind, patch)
 		var body []byte
 		if err == nil {
@@ -357,7 +357,7 @@ func FuzzProtobuf(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			stored := cacher.NewObject(fuzzKey, raw, 7)
+			stored := kube.NewObject(fuzzKey, raw, 7)
 			if stored.Err != nil {
 				t.Fatalf("%q is stored as %s: %v", body, raw, stored.Err)
 			}

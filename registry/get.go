@@ -9,7 +9,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // freshnessWait bounds how long a read waits for a version that the server doesn't have yet. It's kube-apiserver's number.
@@ -72,7 +72,7 @@ func (e *Endpoint) get(ctx context.Context, r *Request) (Result, error) {
 
 // tag returns the ETag of what a client was shown of an object. The revision alone isn't enough: after a restore, another
 // state can have it. A Table has no tag, because it shows ages.
-func tag(o *cacher.Object, k form.Key, raw []byte) string {
+func tag(o *kube.Object, k form.Key, raw []byte) string {
 	if k.Kind == form.Table {
 		return ""
 	}

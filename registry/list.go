@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // List is the answer to a list, or to a page of one: one instant of a collection, written without being built
@@ -35,10 +36,10 @@ type List struct {
 	token    *token           // that was given; nil for none
 
 	// for a list that was cut, see page.go
-	page      []*cacher.Object // what is listed, of a snapshot
-	end       string           // the last key that's listed; "" for all
-	continues string           // the token of the next page; "" when this is the last
-	remaining int              // how many objects follow; 0 for unknown
+	page      []*kube.Object // what is listed, of a snapshot
+	end       string         // the last key that's listed; "" for all
+	continues string         // the token of the next page; "" when this is the last
+	remaining int            // how many objects follow; 0 for unknown
 }
 
 // List opens a list of the namespace in Target, or of all for "". Of the query it reads labelSelector, fieldSelector, limit,
@@ -99,7 +100,7 @@ func (e *Endpoint) list(ctx context.Context, r *Request) (*List, error) {
 // sortRows puts what is listed into the order that the kind's Tables have.
 func (l *List) sortRows(ctx context.Context) error {
 	type row struct {
-		object *cacher.Object
+		object *kube.Object
 		value  Typed
 	}
 	t := l.endpoint.typed
@@ -119,7 +120,7 @@ func (l *List) sortRows(ctx context.Context) error {
 		rows = append(rows, row{o, value})
 	}
 	slices.SortStableFunc(rows, func(a, b row) int { return t.RowOrder(a.value, b.value) })
-	l.page = make([]*cacher.Object, len(rows))
+	l.page = make([]*kube.Object, len(rows))
 	for i, r := range rows {
 		l.page[i] = r.object
 	}
@@ -185,8 +186,8 @@ func (l *List) Revision() storage.Revision {
 func (l *List) keys() storage.Range { return storage.Range{Prefix: l.prefix, From: l.start} }
 
 // matching yields what the selector selects from start on, in key order. An error ends it.
-func (l *List) matching(ctx context.Context) iter.Seq2[*cacher.Object, error] {
-	return func(yield func(*cacher.Object, error) bool) {
+func (l *List) matching(ctx context.Context) iter.Seq2[*kube.Object, error] {
+	return func(yield func(*kube.Object, error) bool) {
 		if l.snapshot != nil {
 			for o := range l.candidates() {
 				if l.selects(o) && !yield(o, nil) {
@@ -205,9 +206,9 @@ func (l *List) matching(ctx context.Context) iter.Seq2[*cacher.Object, error] {
 
 // candidates yields the objects of the snapshot that may be selected: as few as can be told without looking
 // at them.
-func (l *List) candidates() iter.Seq[*cacher.Object] {
+func (l *List) candidates() iter.Seq[*kube.Object] {
 	if l.name != "" && (l.prefix != string(l.endpoint.res.prefix) || !l.endpoint.Namespaced) {
-		return func(yield func(*cacher.Object) bool) {
+		return func(yield func(*kube.Object) bool) {
 			if o := l.snapshot.Get(l.prefix + l.name); o != nil && o.Key >= l.start {
 				yield(o)
 			}
@@ -225,8 +226,8 @@ func (l *List) candidates() iter.Seq[*cacher.Object] {
 }
 
 // items yields what is listed.
-func (l *List) items(ctx context.Context) iter.Seq2[*cacher.Object, error] {
-	return func(yield func(*cacher.Object, error) bool) {
+func (l *List) items(ctx context.Context) iter.Seq2[*kube.Object, error] {
+	return func(yield func(*kube.Object, error) bool) {
 		if l.page != nil {
 			for _, o := range l.page {
 				if !yield(o, nil) {
@@ -319,12 +320,12 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 const conversionBatch = 500
 
 // converted yields what is listed, ready to be shown.
-func (l *List) converted(ctx context.Context) iter.Seq2[*cacher.Object, error] {
+func (l *List) converted(ctx context.Context) iter.Seq2[*kube.Object, error] {
 	view := l.shown.Item
 	if view.Conversion == nil {
 		return l.items(ctx)
 	}
-	return func(yield func(*cacher.Object, error) bool) {
+	return func(yield func(*kube.Object, error) bool) {
 		next, stop := iter.Pull2(l.items(ctx))
 		defer stop()
 		for {
@@ -348,8 +349,8 @@ func (l *List) converted(ctx context.Context) iter.Seq2[*cacher.Object, error] {
 	}
 }
 
-func nextBatch(next func() (*cacher.Object, error, bool)) ([]*cacher.Object, error) {
-	batch := make([]*cacher.Object, 0, conversionBatch)
+func nextBatch(next func() (*kube.Object, error, bool)) ([]*kube.Object, error) {
+	batch := make([]*kube.Object, 0, conversionBatch)
 	for len(batch) < conversionBatch {
 		o, err, ok := next()
 		if err != nil {
@@ -381,7 +382,7 @@ func (l *List) appendHeader(buf []byte) []byte {
 }
 
 // selects tells whether an object is in the list. What can't be read is reported and left out.
-func (l *List) selects(o *cacher.Object) bool {
+func (l *List) selects(o *kube.Object) bool {
 	if l.name != "" && o.Name() != l.name {
 		return false
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 func TestList(t *testing.T) {
@@ -265,7 +265,7 @@ func TestTags(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := cacher.NewObject(fuzzKey, []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"default","uid":"`+uid+`"}}`), revision)
+		o := kube.NewObject(fuzzKey, []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"default","uid":"`+uid+`"}}`), revision)
 		raw, err := e.show(t.Context(), shown.Single, o)
 		if err != nil {
 			t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // The namespaces that every cluster has, and those of them that can't be deleted, as in kube-apiserver.
@@ -147,7 +147,7 @@ func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, subresource s
 }
 
 // cached returns a namespace as the cache has it. It's nil if there is none, or can't be one of that name.
-func (n *namespaces) cached(name string) *cacher.Object {
+func (n *namespaces) cached(name string) *kube.Object {
 	key, err := n.res.prefix.Key("", name)
 	if err != nil {
 		return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // What the server's own controllers read and write. They find Endpoints in the Catalog, read an object from etcd (Current),
@@ -124,7 +125,7 @@ func (e *Endpoint) Current(ctx context.Context, namespace, name string) (*metav1
 
 // Read reads the object of a key from etcd, of whatever resource. It's nil if there is none at the time of the
 // call. A value that can't be decrypted comes with its Err set. Errors are storage's.
-func (r *Registry) Read(ctx context.Context, key string) (*cacher.Object, error) {
+func (r *Registry) Read(ctx context.Context, key string) (*kube.Object, error) {
 	return r.read(ctx, key)
 }
 
@@ -148,7 +149,7 @@ func (d Door) Ready() <-chan struct{} { return d.registry.Ready() }
 func (d Door) Pin(ctx context.Context) context.Context { return d.registry.Pin(ctx) }
 
 // Read is Registry.Read.
-func (d Door) Read(ctx context.Context, key string) (*cacher.Object, error) {
+func (d Door) Read(ctx context.Context, key string) (*kube.Object, error) {
 	return d.registry.Read(ctx, key)
 }
 
@@ -182,9 +183,9 @@ func (e *Endpoint) Remove(ctx context.Context, r Removal) (rev storage.Revision,
 		opts.PropagationPolicy = &r.Propagation
 	}
 	d := &deletion{opts: opts, only: r.If}
-	remove := func(w *write) func(*cacher.Object) (outcome, error) {
+	remove := func(w *write) func(*kube.Object) (outcome, error) {
 		d.write = w
-		return func(old *cacher.Object) (outcome, error) { return d.decide(ctx, old) }
+		return func(old *kube.Object) (outcome, error) { return d.decide(ctx, old) }
 	}
 	rev, err = e.ownWrite(ctx, r.Namespace, r.Name, remove)
 	if err == nil && d.ends {
@@ -231,7 +232,7 @@ func (e *Endpoint) Make(ctx context.Context, m Made) (storage.Revision, error) {
 	if err := w.trackMade(o); err != nil {
 		return 0, err
 	}
-	stored, err := w.bracketed(ctx, func() (*cacher.Object, error) { return w.storeNamed(ctx, o) })
+	stored, err := w.bracketed(ctx, func() (*kube.Object, error) { return w.storeNamed(ctx, o) })
 	if err != nil {
 		return 0, err
 	}
@@ -262,13 +263,13 @@ func (e *Endpoint) Default(obj Typed) error { return e.typed.setDefaults(obj) }
 // Report applies a status to an object of a Go type on the server's own account (server-side apply, with force), and answers with the
 // revision of the object afterwards. status is the content of the object's field of that name. What it says of errors is as for Amend.
 func (e *Endpoint) Report(ctx context.Context, namespace, name string, uid types.UID, manager string, content map[string]any) (storage.Revision, error) {
-	return e.ownWrite(ctx, namespace, name, func(w *write) func(*cacher.Object) (outcome, error) {
+	return e.ownWrite(ctx, namespace, name, func(w *write) func(*kube.Object) (outcome, error) {
 		w.Subresource, w.manager, w.force, w.applies = status, manager, true, true
 		wanted := map[string]any{"apiVersion": w.apiVersion(), "kind": w.Kind, "metadata": map[string]any{"name": name}, status: content}
 		if namespace != "" {
 			object.Map(wanted["metadata"])["namespace"] = namespace
 		}
-		return func(old *cacher.Object) (outcome, error) {
+		return func(old *kube.Object) (outcome, error) {
 			prev, err := w.load(ctx, old)
 			if err != nil {
 				return outcome{}, err
@@ -305,8 +306,8 @@ func (e *Endpoint) Report(ctx context.Context, namespace, name string, uid types
 // written. The metadata has the resourceVersion of the object that is changed. The error is storage.ErrNotFound if there is
 // no such object of that uid.
 func (e *Endpoint) Amend(ctx context.Context, namespace, name string, uid types.UID, change func(m *metav1.ObjectMeta) error) (storage.Revision, error) {
-	return e.ownWrite(ctx, namespace, name, func(w *write) func(*cacher.Object) (outcome, error) {
-		return func(old *cacher.Object) (outcome, error) {
+	return e.ownWrite(ctx, namespace, name, func(w *write) func(*kube.Object) (outcome, error) {
+		return func(old *kube.Object) (outcome, error) {
 			prev, err := w.load(ctx, old)
 			if err != nil {
 				return outcome{}, err
@@ -336,9 +337,9 @@ type Managed struct {
 
 // AmendManaged is AmendAs under the name of a manager.
 func AmendManaged[T any, P Pointer[T]](ctx context.Context, e *Endpoint, m Managed, change func(obj *T)) (storage.Revision, error) {
-	return e.ownWrite(ctx, m.Namespace, m.Name, func(w *write) func(*cacher.Object) (outcome, error) {
+	return e.ownWrite(ctx, m.Namespace, m.Name, func(w *write) func(*kube.Object) (outcome, error) {
 		w.manager, w.Subresource = cmp.Or(m.Manager, w.manager), m.Subresource
-		return func(old *cacher.Object) (outcome, error) {
+		return func(old *kube.Object) (outcome, error) {
 			prev, err := w.load(ctx, old)
 			if err != nil {
 				return outcome{}, err
@@ -392,7 +393,7 @@ const ownManager = "apiserver-lite"
 
 // ownWrite runs a write of the server's own on the endpoint that stores the resource's objects. decide makes what decides
 // about the object. If the definition changes meanwhile, the write runs again under the new one.
-func (e *Endpoint) ownWrite(ctx context.Context, namespace, name string, decide func(w *write) func(old *cacher.Object) (outcome, error)) (storage.Revision, error) {
+func (e *Endpoint) ownWrite(ctx context.Context, namespace, name string, decide func(w *write) func(old *kube.Object) (outcome, error)) (storage.Revision, error) {
 	key, err := e.ownKey(namespace, name)
 	if err != nil {
 		return 0, err
@@ -400,7 +401,7 @@ func (e *Endpoint) ownWrite(ctx context.Context, namespace, name string, decide 
 	for to := e.res.storage; to != nil; {
 		w := &write{Endpoint: to, Target: Target{Namespace: namespace, Name: name}, targetKey: key}
 		w.manager = e.res.registry.manager
-		stored, err := w.bracketed(ctx, func() (*cacher.Object, error) { return w.inQueue(ctx, decide(w)) })
+		stored, err := w.bracketed(ctx, func() (*kube.Object, error) { return w.inQueue(ctx, decide(w)) })
 		switch {
 		case err == nil:
 			return stored.Revision, nil

@@ -18,7 +18,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // What one patch may cost; kube-apiserver's numbers.
@@ -71,7 +71,7 @@ func (e *Endpoint) Patch(ctx context.Context, r *Request) (Result, error) {
 		if w.Subresource == scale {
 			return w.changeScale(ctx, apply)
 		}
-		stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
+		stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) {
 			doc, err := w.show(ctx, w.view, old)
 			if err != nil {
 				return outcome{}, err

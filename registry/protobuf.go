@@ -25,7 +25,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Objects are stored as JSON. Those of Go types that have generated messages go to and from clients as protobuf, too: their
@@ -58,7 +58,7 @@ func (e *Endpoint) newMessages() *form.Shown {
 	} else if _, err := kubeproto.Split(raw); err != nil {
 		return nil
 	}
-	return form.NewProtobuf(e.view, &cacher.Encoding{Encode: func(o *cacher.Object) ([]byte, error) {
+	return form.NewProtobuf(e.view, &kube.Encoding{Encode: func(o *kube.Object) ([]byte, error) {
 		m := e.newMessage()
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(o.Raw(), m); err != nil {
 			return nil, err
@@ -350,7 +350,7 @@ func farAway(v any) bool {
 
 // answerMade shows what was stored as protobuf. The write has the object as a value of its type, which is what
 // decoding the stored bytes would give: that is most of what a message costs.
-func (w *write) answerMade(stored *cacher.Object) (Result, error) {
+func (w *write) answerMade(stored *kube.Object) (Result, error) {
 	raw, err := marshal(w.made.(message))
 	if err != nil {
 		return Result{}, w.unreadable(stored.Name(), err)
@@ -390,7 +390,7 @@ func badText(v any) (text string, ok bool) {
 // items are gone through twice: what isn't kept of them is encoded twice, too.
 func (l *List) writeProtobuf(ctx context.Context, w io.Writer) error {
 	view, size := l.shown.Item, 0
-	item := func(o *cacher.Object, err error) (kubeproto.Message, error) {
+	item := func(o *kube.Object, err error) (kubeproto.Message, error) {
 		if err != nil {
 			return kubeproto.Message{}, l.failed(err)
 		}

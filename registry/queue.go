@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // writers lets the writes of one key wait for each other. Each write reads the object, changes it, and stores it if nobody
@@ -22,9 +22,9 @@ type writers struct {
 
 // queue is the queue of the writers of one key. The last one to leave drops it.
 type queue struct {
-	length int            // writers in it, with the one at the front
-	place  chan struct{}  // capacity 1; full while a writer is at the front. Waiting writers are served in order. Never closed
-	last   *cacher.Object // what the last writer stored, which the cache may not have yet; nil for nothing
+	length int           // writers in it, with the one at the front
+	place  chan struct{} // capacity 1; full while a writer is at the front. Waiting writers are served in order. Never closed
+	last   *kube.Object  // what the last writer stored, which the cache may not have yet; nil for nothing
 }
 
 // maxQueueWait bounds how long a write waits for those before it. After that it goes on without waiting: a hook may be
@@ -34,11 +34,11 @@ const maxQueueWait = 5 * time.Second
 
 // take waits until a write is at the front of its key's queue. last is what the writer before stored, nil for nothing. The
 // caller calls end once, with what it stored, or nil for nothing. The error is ctx's.
-func (w *writers) take(ctx context.Context, key string) (last *cacher.Object, end func(stored *cacher.Object), err error) {
+func (w *writers) take(ctx context.Context, key string) (last *kube.Object, end func(stored *kube.Object), err error) {
 	q := w.join(key)
 	mine, err := w.wait(ctx, q)
 	if !mine {
-		end = func(*cacher.Object) { w.leave(key, q, nil) }
+		end = func(*kube.Object) { w.leave(key, q, nil) }
 		if err != nil {
 			end(nil)
 		}
@@ -46,7 +46,7 @@ func (w *writers) take(ctx context.Context, key string) (last *cacher.Object, en
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return q.last, func(stored *cacher.Object) {
+	return q.last, func(stored *kube.Object) {
 		w.leave(key, q, stored)
 		<-q.place
 	}, nil
@@ -96,7 +96,7 @@ func (w *writers) join(key string) *queue {
 	return q
 }
 
-func (w *writers) leave(key string, q *queue, stored *cacher.Object) {
+func (w *writers) leave(key string, q *queue, stored *kube.Object) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if stored != nil {

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 const mergePatch = "application/merge-patch+json"
@@ -117,7 +117,7 @@ func TestWaitingForATurn(t *testing.T) {
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var queue writers
-		left := cacher.NewObject("a", []byte("{}"), 7)
+		left := kube.NewObject("a", []byte("{}"), 7)
 		_, end, err := queue.take(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func TestQueue(t *testing.T) {
 		if waited := time.Since(begin); err != nil || last != nil || waited != maxQueueWait {
 			t.Errorf("it goes on after %v with %v, %v", waited, last, err)
 		}
-		impatient(cacher.NewObject("a", []byte("{}"), 8))
+		impatient(kube.NewObject("a", []byte("{}"), 8))
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

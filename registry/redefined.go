@@ -6,7 +6,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // A definition may change while a request for its objects runs. A request is answered under the definition that is
@@ -15,7 +15,7 @@ import (
 // Every write of a custom resource compares the definition's revision in its transaction, as a create does
 // (see conditions). So an object whose revision is above that of the definition's last change was written under that
 // definition, and is in the form that its schema gives: it can be read by copying. Older objects are converted when
-// they're first read (see cacher.Conversion).
+// they're first read (see kube.Conversion).
 
 // errChanged means that the definition has changed since the endpoint was looked up. No client sees it: current handles it.
 var errChanged = errors.New("the definition has changed")
@@ -42,7 +42,7 @@ func current[T any](ctx context.Context, e *Endpoint, verb func(ctx context.Cont
 
 // readDefinition reads the endpoint's definition from etcd. The error is errChanged if the definition says something else
 // than when the endpoint was made.
-func (e *Endpoint) readDefinition(ctx context.Context) (*cacher.Object, error) {
+func (e *Endpoint) readDefinition(ctx context.Context) (*kube.Object, error) {
 	def, err := e.res.read(ctx, e.res.condition.Key)
 	if err != nil {
 		return nil, err

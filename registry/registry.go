@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Options of a Registry.
@@ -230,7 +231,7 @@ func (r *Registry) Explain(why func(path schema.GroupVersionResource) string) { 
 func (r *Registry) Authorizer(a authorizer.UnconditionalAuthorizer) { r.authorizer = a }
 
 // read reads an object from etcd instead of the cache. It's nil when there is none.
-func (r *Registry) read(ctx context.Context, key string) (*cacher.Object, error) {
+func (r *Registry) read(ctx context.Context, key string) (*kube.Object, error) {
 	kv, err := r.store.Get(ctx, key)
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
@@ -238,7 +239,7 @@ func (r *Registry) read(ctx context.Context, key string) (*cacher.Object, error)
 	case err != nil && kv.Revision == 0:
 		return nil, err
 	}
-	o := cacher.NewObject(kv.Key, kv.Value, kv.Revision)
+	o := kube.NewObject(kv.Key, kv.Value, kv.Revision)
 	if err != nil { // there is a value, and it can't be decrypted
 		o.Err = err
 	}
@@ -258,7 +259,7 @@ type unreadable struct {
 	reported map[string]storage.Revision
 }
 
-func (u *unreadable) report(o *cacher.Object, err error) {
+func (u *unreadable) report(o *kube.Object, err error) {
 	u.mu.Lock()
 	known := u.reported[o.Key] == o.Revision
 	if !known {

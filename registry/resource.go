@@ -13,6 +13,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // resource is one kind of stored object with all its versions, from a Go type or from a definition.
@@ -75,11 +76,11 @@ type Endpoint struct {
 
 // reading is how an endpoint's objects are read.
 type reading struct {
-	view     *cacher.View // whole ones
-	whole    *form.Shown  // the answers that show whole ones
-	messages *form.Shown  // the answers that show whole ones as protobuf; nil if there is no such form
-	forms    *form.Forms  // the others
-	fields   []string     // labels of the selectable fields besides metadata.name and metadata.namespace
+	view     *kube.View  // whole ones
+	whole    *form.Shown // the answers that show whole ones
+	messages *form.Shown // the answers that show whole ones as protobuf; nil if there is no such form
+	forms    *form.Forms // the others
+	fields   []string    // labels of the selectable fields besides metadata.name and metadata.namespace
 }
 
 // writing is how an endpoint's objects are written.
@@ -131,7 +132,7 @@ func (e *Endpoint) key(namespace, name string) (string, error) {
 }
 
 // show returns an object as a view shows it.
-func (e *Endpoint) show(ctx context.Context, v *cacher.View, o *cacher.Object) ([]byte, error) {
+func (e *Endpoint) show(ctx context.Context, v *kube.View, o *kube.Object) ([]byte, error) {
 	if o.Err != nil {
 		return nil, e.unreadable(o.Name(), o.Err)
 	}
@@ -150,12 +151,12 @@ func (e *Endpoint) show(ctx context.Context, v *cacher.View, o *cacher.Object) (
 }
 
 // enveloped returns a message as a view of protobuf shows it.
-func enveloped(v *cacher.View, m kubeproto.Message, at storage.Revision) []byte {
+func enveloped(v *kube.View, m kubeproto.Message, at storage.Revision) []byte {
 	t, rev := v.Envelope(), int64(at)
 	return m.AppendObject(make([]byte, 0, m.ObjectSize(t, rev)), t, rev)
 }
 
-func appendObject(v *cacher.View, o *cacher.Object) []byte {
+func appendObject(v *kube.View, o *kube.Object) []byte {
 	const room = 64 // for the resourceVersion
 	return v.Append(make([]byte, 0, len(o.Raw())+room), o)
 }
@@ -198,6 +199,6 @@ func (r *resource) written(ctx context.Context, rev storage.Revision) error {
 }
 
 // read reads an object from etcd, past the cache. It's nil when there is none.
-func (r *resource) read(ctx context.Context, key string) (*cacher.Object, error) {
+func (r *resource) read(ctx context.Context, key string) (*kube.Object, error) {
 	return r.registry.read(ctx, key)
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // The scale subresource shows the number of replicas of an object, wherever it has that, as an
@@ -86,7 +86,7 @@ func (e *Endpoint) validateScale(o *object.Object, subresource string) (errs fie
 }
 
 // showScale shows the Scale of a stored object.
-func (e *Endpoint) showScale(ctx context.Context, shown *form.Shown, stored *cacher.Object) ([]byte, error) {
+func (e *Endpoint) showScale(ctx context.Context, shown *form.Shown, stored *kube.Object) ([]byte, error) {
 	o, err := e.load(ctx, stored)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func scaleTable(s *autoscalingv1.Scale, k form.Key) *metav1.Table {
 
 // changeScale writes the number of replicas that revise makes of an object's Scale.
 func (w *write) changeScale(ctx context.Context, revise func(scale []byte) ([]byte, error)) (Result, error) {
-	stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) {
+	stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) {
 		prev, err := w.load(ctx, old)
 		if err != nil {
 			return outcome{}, err
@@ -190,7 +190,7 @@ func (w *write) scaled(prev *object.Object, s *autoscalingv1.Scale, replicas int
 }
 
 // answerScale shows the Scale of what was stored.
-func (w *write) answerScale(ctx context.Context, stored *cacher.Object) (Result, error) {
+func (w *write) answerScale(ctx context.Context, stored *kube.Object) (Result, error) {
 	raw, err := w.showScale(ctx, w.shown, stored)
 	return Result{Object: raw}, err
 }

@@ -6,11 +6,11 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // load decodes a stored object in the endpoint's version. One that can't be read is a Status 500.
-func (e *Endpoint) load(ctx context.Context, old *cacher.Object) (*object.Object, error) {
+func (e *Endpoint) load(ctx context.Context, old *kube.Object) (*object.Object, error) {
 	if old.Err != nil {
 		return nil, e.unreadable(old.Name(), old.Err)
 	}

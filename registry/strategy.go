@@ -6,7 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Strategy is what Kubernetes' strategy of a kind decides besides what its functions do. The zero value is the strict
@@ -89,7 +89,7 @@ func (s *Strategy) statusResets() []string {
 	if s == nil || s.StatusResets == nil {
 		return []string{"metadata", "spec"}
 	}
-	return append(slices.Clone(s.StatusResets), "metadata.annotations."+cacher.TTLAnnotation)
+	return append(slices.Clone(s.StatusResets), "metadata.annotations."+kube.TTLAnnotation)
 }
 
 // statusMeta returns the metadata of an object after a write of its status, for a kind with StatusResets: what was sent, with what such a write doesn't
@@ -107,16 +107,16 @@ func (s *Strategy) statusMeta(sent, old *metav1.ObjectMeta) metav1.ObjectMeta {
 
 // keepTTL gives an object the annotation by which it expires that it had before, or takes away one that it didn't have.
 func keepTTL(m, old *metav1.ObjectMeta) {
-	before, had := old.Annotations[cacher.TTLAnnotation]
-	if now, has := m.Annotations[cacher.TTLAnnotation]; has == had && now == before {
+	before, had := old.Annotations[kube.TTLAnnotation]
+	if now, has := m.Annotations[kube.TTLAnnotation]; has == had && now == before {
 		return
 	}
 	annotations := maps.Clone(m.Annotations)
-	if delete(annotations, cacher.TTLAnnotation); had {
+	if delete(annotations, kube.TTLAnnotation); had {
 		if annotations == nil {
 			annotations = map[string]string{}
 		}
-		annotations[cacher.TTLAnnotation] = before
+		annotations[kube.TTLAnnotation] = before
 	}
 	m.Annotations = annotations
 }

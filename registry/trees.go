@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // What admission policies need of a resource: objects that are their parameters, and what an expression makes of an object.
@@ -60,7 +60,7 @@ func (e *Endpoint) Select(ctx context.Context, namespace string, by labels.Selec
 }
 
 // labelSet returns an object's labels.
-func labelSet(o *cacher.Object) labels.Set {
+func labelSet(o *kube.Object) labels.Set {
 	set := make(labels.Set, len(o.Labels)/2)
 	for i := 0; i+1 < len(o.Labels); i += 2 {
 		set[o.Labels[i]] = o.Labels[i+1]
@@ -69,7 +69,7 @@ func labelSet(o *cacher.Object) labels.Set {
 }
 
 // tree returns an object as clients see it.
-func (e *Endpoint) tree(ctx context.Context, o *cacher.Object) (map[string]any, error) {
+func (e *Endpoint) tree(ctx context.Context, o *kube.Object) (map[string]any, error) {
 	raw, err := e.show(ctx, e.whole.Single, o)
 	if err != nil {
 		return nil, err

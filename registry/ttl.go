@@ -13,13 +13,13 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // maxTTL bounds how long an object that expires may live. Who asks for more doesn't want it to expire.
 const maxTTL = 10 * 365 * 24 * time.Hour
 
-// ParseTTL reads the value of cacher.TTLAnnotation, a duration as Go writes it ("90s"), from 0 to maxTTL. The
+// ParseTTL reads the value of kube.TTLAnnotation, a duration as Go writes it ("90s"), from 0 to maxTTL. The
 // error says what it must be, to follow the annotation's name. It isn't a Status.
 func ParseTTL(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
@@ -36,17 +36,17 @@ func ParseTTL(text string) (time.Duration, error) {
 
 // validateTTL checks the annotation by which an object expires. What an object has already, it may keep.
 func validateTTL(o, old *object.Object) field.ErrorList {
-	text, ok := o.Meta.Annotations[cacher.TTLAnnotation]
+	text, ok := o.Meta.Annotations[kube.TTLAnnotation]
 	if !ok {
 		return nil
 	}
 	if old != nil {
-		if before, ok := old.Meta.Annotations[cacher.TTLAnnotation]; ok && before == text {
+		if before, ok := old.Meta.Annotations[kube.TTLAnnotation]; ok && before == text {
 			return nil
 		}
 	}
 	if _, err := ParseTTL(text); err != nil {
-		return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(cacher.TTLAnnotation), clip.Text(text), err.Error())}
+		return field.ErrorList{field.Invalid(field.NewPath("metadata", "annotations").Key(kube.TTLAnnotation), clip.Text(text), err.Error())}
 	}
 	return nil
 }
@@ -55,12 +55,12 @@ func validateTTL(o, old *object.Object) field.ErrorList {
 // delete the object: that is what the annotation brings about. It holds for new objects, too, because what others put into
 // a namespace, or make of a definition, goes with it.
 func (w *write) mayExpire(ctx context.Context, next, prev *object.Object) error {
-	text, has := next.Meta.Annotations[cacher.TTLAnnotation]
+	text, has := next.Meta.Annotations[kube.TTLAnnotation]
 	if ask := w.res.registry.authorizer; !has || !w.asked || ask == nil {
 		return nil
 	}
 	if prev != nil {
-		if before, had := prev.Meta.Annotations[cacher.TTLAnnotation]; had && before == text {
+		if before, had := prev.Meta.Annotations[kube.TTLAnnotation]; had && before == text {
 			return nil
 		}
 	}
@@ -74,7 +74,7 @@ func (w *write) mayExpire(ctx context.Context, next, prev *object.Object) error 
 	if decision == authorizer.DecisionAllow {
 		return nil
 	}
-	why := fmt.Errorf("cannot set the annotation %s on a resource you can't delete: %v, %v", cacher.TTLAnnotation, reason, err)
+	why := fmt.Errorf("cannot set the annotation %s on a resource you can't delete: %v, %v", kube.TTLAnnotation, reason, err)
 	return hookError{apierrors.NewForbidden(w.resource(), clip.Text(next.Meta.Name), why)}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // What only one object may have, an address or the names of a definition, is decided by what all objects have. It's decided in
@@ -179,7 +179,7 @@ func (w *write) claim(obj Typed, next, prev *object.Object) (err error) {
 
 // settled ends what was claimed for an object, if anything was. stored is the object, with revision 0 or nil if it isn't known to
 // be stored.
-func (w *write) settled(stored *cacher.Object) {
+func (w *write) settled(stored *kube.Object) {
 	settle := w.settle
 	if w.settle = nil; settle == nil {
 		return

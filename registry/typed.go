@@ -25,7 +25,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Typed is an object as a value of its Go type: a pointer to a struct with metav1.TypeMeta and metav1.ObjectMeta
@@ -270,12 +270,12 @@ func (t *Type) endpoint(res *resource) *Endpoint {
 	case t.undeletable != nil: // not all at once, then
 		e.Verbs = slices.DeleteFunc(slices.Clone(e.Verbs), func(v string) bool { return v == "deletecollection" })
 	}
-	var conversion *cacher.Conversion
+	var conversion *kube.Conversion
 	if t.FromStored != nil {
-		conversion = e.res.registry.cacher.NewConversion(0, func(*cacher.Object) bool { return true }, e.fromStored)
+		conversion = e.res.registry.cacher.Conversions().New(0, func(*kube.Object) bool { return true }, e.fromStored)
 	}
-	e.view = &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, Conversion: conversion}
-	e.whole = form.NewWhole(e.view, &cacher.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true, Conversion: conversion}, e.ListKind)
+	e.view = &kube.View{APIVersion: e.apiVersion(), Kind: e.Kind, Conversion: conversion}
+	e.whole = form.NewWhole(e.view, &kube.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true, Conversion: conversion}, e.ListKind)
 	e.forms = form.NewLazy(t.Columns, t.HiddenAnnotation)
 	e.messages = e.newMessages()
 	return e
@@ -333,7 +333,7 @@ func (e *Endpoint) part(subresource string) *Subresource {
 }
 
 // fromStored returns stored objects in the endpoint's version.
-func (e *Endpoint) fromStored(_ context.Context, objects []*cacher.Object) ([][]byte, error) {
+func (e *Endpoint) fromStored(_ context.Context, objects []*kube.Object) ([][]byte, error) {
 	out := make([][]byte, len(objects))
 	for i, o := range objects {
 		tree, err := object.ParseTree(o.Raw())

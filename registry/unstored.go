@@ -10,7 +10,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Kinds of which nothing is stored: a Type's Shown has their objects.
@@ -18,8 +18,8 @@ import (
 func (e *Endpoint) unstored() bool { return e.typed != nil && e.typed.Shown != nil }
 
 // shownObjects returns all objects of such a kind, at revision 0.
-func (e *Endpoint) shownObjects() ([]*cacher.Object, error) {
-	var all []*cacher.Object
+func (e *Endpoint) shownObjects() ([]*kube.Object, error) {
+	var all []*kube.Object
 	for _, obj := range e.typed.Shown() {
 		o := &object.Object{}
 		if err := toObject(obj, o); err != nil {
@@ -33,7 +33,7 @@ func (e *Endpoint) shownObjects() ([]*cacher.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, cacher.NewObject(key, raw, 0))
+		all = append(all, kube.NewObject(key, raw, 0))
 	}
 	return all, nil
 }
@@ -69,7 +69,7 @@ func (l *List) all() error {
 	if err != nil {
 		return err
 	}
-	l.page = []*cacher.Object{}
+	l.page = []*kube.Object{}
 	for _, o := range objects {
 		if l.selects(o) {
 			l.page = append(l.page, o)

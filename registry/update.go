@@ -16,7 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Update replaces the object that Target names, or one of its subresources, by the body, and answers with the object as it
@@ -35,7 +35,7 @@ func (e *Endpoint) Update(ctx context.Context, r *Request) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		stored, err := w.update(ctx, func(old *cacher.Object) (outcome, error) { return w.nextFrom(ctx, old, in) })
+		stored, err := w.update(ctx, func(old *kube.Object) (outcome, error) { return w.nextFrom(ctx, old, in) })
 		switch {
 		case err == nil:
 			return w.answer(ctx, stored)
@@ -118,7 +118,7 @@ func checkNamed(in *object.Object, t Target) error {
 
 // nextFrom makes the new object from the old one and from what a client sent. It doesn't change in, which is needed
 // again if somebody else writes first.
-func (w *write) nextFrom(ctx context.Context, old *cacher.Object, in *object.Object) (outcome, error) {
+func (w *write) nextFrom(ctx context.Context, old *kube.Object, in *object.Object) (outcome, error) {
 	prev, err := w.load(ctx, old)
 	if err != nil {
 		return outcome{}, err

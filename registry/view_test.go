@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // gadgets posts a definition with printer columns, given as JSON, and returns its endpoint.
@@ -27,7 +27,7 @@ func (s *server) gadgets(columns string) *client {
 func TestFormsAreKept(t *testing.T) {
 	s := start(t, "", Options{})
 	e := s.widgets()
-	in := func(e *client, kind form.Kind) *cacher.View {
+	in := func(e *client, kind form.Kind) *kube.View {
 		t.Helper()
 		shown, err := e.shown(&Request{Form: form.Form{Kind: kind, Version: "v1"}})
 		if err != nil {

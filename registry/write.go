@@ -15,7 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // The engine of all writes. perform begins a client's write. The write decodes what the client sent (read). From that
@@ -94,9 +94,9 @@ func (w *write) askCreate(ctx context.Context) error {
 }
 
 // answer shows what was stored.
-func (w *write) answer(ctx context.Context, stored *cacher.Object) (Result, error) {
+func (w *write) answer(ctx context.Context, stored *kube.Object) (Result, error) {
 	if w.released != 0 { // kube-apiserver answers with what was sent, which has the version before
-		stored = cacher.NewObject(stored.Key, stored.Raw(), w.released)
+		stored = kube.NewObject(stored.Key, stored.Raw(), w.released)
 	}
 	if w.shown.Encoding == form.Protobuf {
 		// Mostly the object is in the cache by now. What is made of that one is kept for those who read it next.
@@ -119,10 +119,10 @@ type outcome struct {
 
 // update changes the object that is the write's target. decide says what becomes of it; it's called again whenever
 // somebody else has written first.
-func (w *write) update(ctx context.Context, decide func(old *cacher.Object) (outcome, error)) (*cacher.Object, error) {
+func (w *write) update(ctx context.Context, decide func(old *kube.Object) (outcome, error)) (*kube.Object, error) {
 	given := len(w.warnings)
-	return w.inBrackets(ctx, func() (*cacher.Object, error) {
-		return w.inQueue(ctx, func(old *cacher.Object) (outcome, error) {
+	return w.inBrackets(ctx, func() (*kube.Object, error) {
+		return w.inQueue(ctx, func(old *kube.Object) (outcome, error) {
 			w.warnings = w.warnings[:given] // without those of an earlier attempt
 			return decide(old)
 		})
@@ -130,7 +130,7 @@ func (w *write) update(ctx context.Context, decide func(old *cacher.Object) (out
 }
 
 // inBrackets runs store, which stores an object, between the resource's begin and written. Its errors are for clients.
-func (w *write) inBrackets(ctx context.Context, store func() (*cacher.Object, error)) (*cacher.Object, error) {
+func (w *write) inBrackets(ctx context.Context, store func() (*kube.Object, error)) (*kube.Object, error) {
 	stored, err := w.bracketed(ctx, store)
 	if err != nil {
 		return nil, w.fail(w.Name, err)
@@ -139,7 +139,7 @@ func (w *write) inBrackets(ctx context.Context, store func() (*cacher.Object, er
 }
 
 // bracketed is inBrackets with errors as they come.
-func (w *write) bracketed(ctx context.Context, store func() (*cacher.Object, error)) (stored *cacher.Object, err error) {
+func (w *write) bracketed(ctx context.Context, store func() (*kube.Object, error)) (stored *kube.Object, err error) {
 	end, err := w.res.begin(ctx)
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (w *write) ended() {
 
 // inQueue waits until the earlier writes of the same object are done, and then changes the object as decide says. It
 // returns the object as stored. A dry run doesn't wait.
-func (w *write) inQueue(ctx context.Context, decide func(old *cacher.Object) (outcome, error)) (stored *cacher.Object, err error) {
+func (w *write) inQueue(ctx context.Context, decide func(old *kube.Object) (outcome, error)) (stored *kube.Object, err error) {
 	if w.dryRun {
 		return w.compareAndSwap(ctx, w.res.cache.Get(w.targetKey), decide)
 	}
@@ -197,7 +197,7 @@ func (w *write) inQueue(ctx context.Context, decide func(old *cacher.Object) (ou
 //
 // It goes on until ctx ends: each conflict means that another writer succeeded. If the client insists on a version,
 // decide refuses as soon as the object has another one.
-func (w *write) compareAndSwap(ctx context.Context, old *cacher.Object, decide func(old *cacher.Object) (outcome, error)) (*cacher.Object, error) {
+func (w *write) compareAndSwap(ctx context.Context, old *kube.Object, decide func(old *kube.Object) (outcome, error)) (*kube.Object, error) {
 	for fresh := false; ; {
 		if err := ctx.Err(); err != nil { // nobody waits for what decide would do
 			return nil, err
@@ -235,14 +235,14 @@ func (w *write) compareAndSwap(ctx context.Context, old *cacher.Object, decide f
 }
 
 // on returns what an outcome makes of an object that keeps its revision.
-func (c outcome) on(old *cacher.Object) *cacher.Object {
+func (c outcome) on(old *kube.Object) *kube.Object {
 	if old == nil || c.value == nil || string(c.value) == string(old.Raw()) {
 		return old
 	}
-	return cacher.NewObject(old.Key, c.value, old.Revision)
+	return kube.NewObject(old.Key, c.value, old.Revision)
 }
 
-func sameState(a, b *cacher.Object) bool {
+func sameState(a, b *kube.Object) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -250,10 +250,10 @@ func sameState(a, b *cacher.Object) bool {
 }
 
 // storeOutcome stores an outcome in a key that must still be as old is.
-func (e *Endpoint) storeOutcome(ctx context.Context, old *cacher.Object, c outcome) (*cacher.Object, error) {
+func (e *Endpoint) storeOutcome(ctx context.Context, old *kube.Object, c outcome) (*kube.Object, error) {
 	if !c.remove {
 		rev, err := e.storeUpdate(ctx, old, c.value)
-		return cacher.NewObject(old.Key, c.value, rev), err
+		return kube.NewObject(old.Key, c.value, rev), err
 	}
 	if c.value == nil {
 		c.value = old.Raw()
@@ -266,12 +266,12 @@ func (e *Endpoint) storeOutcome(ctx context.Context, old *cacher.Object, c outco
 	}
 	rev, err := e.res.registry.store.Delete(e.res.noting(ctx), old.Key, old.Revision)
 	e.res.noted(rev)
-	return cacher.NewObject(old.Key, c.value, rev), err
+	return kube.NewObject(old.Key, c.value, rev), err
 }
 
 // storeUpdate stores a new value in a key that must still be as old is. The definition must still be the one by which
 // the value was made.
-func (e *Endpoint) storeUpdate(ctx context.Context, old *cacher.Object, raw []byte) (storage.Revision, error) {
+func (e *Endpoint) storeUpdate(ctx context.Context, old *kube.Object, raw []byte) (storage.Revision, error) {
 	store := e.res.registry.store
 	if e.res.condition.Key == "" || Presumes(ctx) { // the definition is a rule
 		rev, err := store.Update(e.res.noting(ctx), old.Key, raw, old.Revision)

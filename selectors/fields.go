@@ -7,7 +7,7 @@ import (
 )
 
 // Fields is what a field selector is matched against: an object whose selectable fields have names. It's an interface
-// so that this package needs no object type: the server's is cacher.Object.
+// so that this package needs no object type: the server's is kube.Object.
 type Fields interface {
 	// Field returns the value of the field with this name as text, "" if the object doesn't have it.
 	Field(name string) string

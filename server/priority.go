@@ -20,7 +20,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Where users are told apart, FlowSchemas say to which flow and which level a request belongs, and
@@ -93,8 +93,8 @@ func newPriorities(most int, r *registry.Registry) *priorities {
 		flows  registry.Decoded[flowcontrolv1.FlowSchema]
 		levels registry.Decoded[flowcontrolv1.PriorityLevelConfiguration]
 	)
-	leave := func(*cacher.Object, error) {} // an object that nobody can read has no effect; whoever reads it has it logged
-	p.stored = registry.Derive(r, func(of func(storage.Prefix) []*cacher.Object) *flowSchemas {
+	leave := func(*kube.Object, error) {} // an object that nobody can read has no effect; whoever reads it has it logged
+	p.stored = registry.Derive(r, func(of func(storage.Prefix) []*kube.Object) *flowSchemas {
 		return p.derive(flows.All(of(schemasPrefix), leave), levels.All(of(levelsPrefix), leave))
 	}, schemasPrefix, levelsPrefix)
 	return p

@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // ownName is the name of the Service that leads to this server, of its Endpoints, and of the ServiceCIDR.
@@ -152,7 +153,7 @@ func addressesOf(e *cacher.Event) (all []string) {
 	case addressesPrefix:
 		return []string{e.Object().Name()}
 	case servicesPrefix:
-		for _, o := range []*cacher.Object{e.Prev, e.Cur} {
+		for _, o := range []*kube.Object{e.Prev, e.Cur} {
 			if s := decoded[corev1.Service](o); s != nil {
 				all = append(all, s.Spec.ClusterIPs...)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // The label of APIServices that kube-apiserver makes, and what it says: made at the start, or kept always.
@@ -93,7 +94,7 @@ func apiServicesOf(e *cacher.Event) (names []string) {
 				Versions []struct{ Name string }
 			}
 		}
-		for _, o := range []*cacher.Object{e.Prev, e.Cur} {
+		for _, o := range []*kube.Object{e.Prev, e.Cur} {
 			if d := decoded[definition](o); d != nil {
 				for _, v := range d.Spec.Versions {
 					names = append(names, v.Name+"."+d.Spec.Group)

@@ -11,6 +11,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // cached returns an object as the cache has it; nil if it isn't there or can't be read.
@@ -23,7 +24,7 @@ func cached[T any](e *registry.Endpoint, namespace, name string) *T {
 }
 
 // decoded returns an object as a value of its type; nil for nil, and for what can't be read.
-func decoded[T any](o *cacher.Object) *T {
+func decoded[T any](o *kube.Object) *T {
 	if o == nil || o.Err != nil {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // ClaimResize is the plug-in PersistentVolumeClaimResize: a claim grows only once it's bound, and if its StorageClass allows that.
@@ -19,7 +19,7 @@ type ClaimResize struct {
 }
 
 // NewClaimResize returns the plug-in. unreadable is told about classes that can't be decoded.
-func NewClaimResize(r *registry.Registry, unreadable func(*cacher.Object, error)) *ClaimResize {
+func NewClaimResize(r *registry.Registry, unreadable func(*kube.Object, error)) *ClaimResize {
 	return &ClaimResize{classes: derive[storagev1.StorageClass](r, storage.PrefixOf(storagev1.GroupName, "storageclasses"), unreadable)}
 }
 

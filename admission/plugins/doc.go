@@ -18,7 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // request is what plug-ins are asked about.
@@ -128,15 +128,15 @@ var (
 )
 
 // derive returns all objects of a resource, as values of their Go type. What can't be decoded is logged, and left out.
-func derive[T any](r *registry.Registry, p storage.Prefix, unreadable func(o *cacher.Object, err error)) *registry.Derived[[]*T] {
+func derive[T any](r *registry.Registry, p storage.Prefix, unreadable func(o *kube.Object, err error)) *registry.Derived[[]*T] {
 	var decoded registry.Decoded[T]
-	return registry.Derive(r, func(of func(storage.Prefix) []*cacher.Object) []*T { return decoded.All(of(p), unreadable) }, p)
+	return registry.Derive(r, func(of func(storage.Prefix) []*kube.Object) []*T { return decoded.All(of(p), unreadable) }, p)
 }
 
 // deriveByNamespace is derive for what has namespaces: by these.
-func deriveByNamespace[T any](r *registry.Registry, p storage.Prefix, unreadable func(o *cacher.Object, err error)) *registry.Derived[map[string][]*T] {
+func deriveByNamespace[T any](r *registry.Registry, p storage.Prefix, unreadable func(o *kube.Object, err error)) *registry.Derived[map[string][]*T] {
 	var decoded registry.Decoded[T]
-	return registry.Derive(r, func(of func(storage.Prefix) []*cacher.Object) map[string][]*T {
+	return registry.Derive(r, func(of func(storage.Prefix) []*kube.Object) map[string][]*T {
 		byNamespace := map[string][]*T{}
 		for _, value := range decoded.All(of(p), unreadable) {
 			namespace := any(value).(interface{ GetNamespace() string }).GetNamespace()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // DefaultIngressClass gives each new Ingress that names no class the default one.
@@ -17,7 +17,7 @@ type DefaultIngressClass struct {
 }
 
 // NewDefaultIngressClass returns the plug-in. unreadable is told about classes that can't be decoded.
-func NewDefaultIngressClass(r *registry.Registry, unreadable func(*cacher.Object, error)) *DefaultIngressClass {
+func NewDefaultIngressClass(r *registry.Registry, unreadable func(*kube.Object, error)) *DefaultIngressClass {
 	return &DefaultIngressClass{derive[networkingv1.IngressClass](r, storage.PrefixOf(networkingv1.GroupName, "ingressclasses"), unreadable)}
 }
 

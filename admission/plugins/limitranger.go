@@ -14,7 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // LimitRanger gives containers the requests and limits that LimitRanges of their namespace have as defaults, and refuses pods and
@@ -24,7 +24,7 @@ type LimitRanger struct {
 }
 
 // NewLimitRanger returns the plug-in. unreadable is told about LimitRanges that can't be decoded.
-func NewLimitRanger(r *registry.Registry, unreadable func(*cacher.Object, error)) *LimitRanger {
+func NewLimitRanger(r *registry.Registry, unreadable func(*kube.Object, error)) *LimitRanger {
 	return &LimitRanger{deriveByNamespace[corev1.LimitRange](r, storage.PrefixOf("", "limitranges"), unreadable)}
 }
 

@@ -24,7 +24,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // PodSecurity holds pods to the Pod Security Standards that the labels of their namespace name: it refuses pods (enforce), and notes in
@@ -32,7 +32,7 @@ import (
 type PodSecurity struct {
 	judge
 	registry   *registry.Registry
-	unreadable func(*cacher.Object, error)
+	unreadable func(*kube.Object, error)
 	defaults   api.Policy // of a namespace without labels
 	exempt     config.PodSecurityExemptions
 	evaluator  func() (policy.Evaluator, error)
@@ -40,7 +40,7 @@ type PodSecurity struct {
 
 // NewPodSecurity returns the plug-in. configuration is a PodSecurityConfiguration as YAML or JSON; empty: namespaces have no level
 // unless their labels name one. unreadable is told about pods that can't be decoded.
-func NewPodSecurity(r *registry.Registry, configuration []byte, unreadable func(*cacher.Object, error)) (*PodSecurity, error) {
+func NewPodSecurity(r *registry.Registry, configuration []byte, unreadable func(*kube.Object, error)) (*PodSecurity, error) {
 	p := &PodSecurity{registry: r, unreadable: unreadable}
 	p.evaluator = sync.OnceValues(func() (policy.Evaluator, error) { return policy.NewEvaluator(policy.DefaultChecks(), nil) })
 	none := api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}
@@ -377,13 +377,13 @@ func (p *PodSecurity) warnPods(ctx context.Context, r *request, level api.LevelV
 }
 
 // podsIn returns the pods in a namespace, those whose owner has one already at the end: they are mostly alike.
-func (p *PodSecurity) podsIn(namespace string) (pods []*cacher.Object, err error) {
+func (p *PodSecurity) podsIn(namespace string) (pods []*kube.Object, err error) {
 	served := p.registry.Catalog().Prefix(podsPrefix)
 	in, err := podsPrefix.Namespace(namespace)
 	if err != nil || served == nil {
 		return nil, err
 	}
-	var others []*cacher.Object
+	var others []*kube.Object
 	seen := map[string]bool{}
 	for o := range served.Cache().Snapshot().All(in) {
 		owners := o.Lineage().Owners

@@ -11,7 +11,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Priority gives each new pod the priority that its PriorityClass says, and lets one class at most be the default.
@@ -20,7 +20,7 @@ type Priority struct {
 }
 
 // NewPriority returns the plug-in. unreadable is told about classes that can't be decoded.
-func NewPriority(r *registry.Registry, unreadable func(*cacher.Object, error)) *Priority {
+func NewPriority(r *registry.Registry, unreadable func(*kube.Object, error)) *Priority {
 	return &Priority{derive[schedulingv1.PriorityClass](r, storage.PrefixOf(schedulingv1.GroupName, "priorityclasses"), unreadable)}
 }
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // RuntimeClass gives each new pod that names a RuntimeClass what that class says of its overhead and of the nodes that it may run on,
@@ -21,7 +21,7 @@ type RuntimeClass struct {
 }
 
 // NewRuntimeClass returns the plug-in. unreadable is told about classes that can't be decoded.
-func NewRuntimeClass(r *registry.Registry, unreadable func(*cacher.Object, error)) *RuntimeClass {
+func NewRuntimeClass(r *registry.Registry, unreadable func(*kube.Object, error)) *RuntimeClass {
 	return &RuntimeClass{derive[nodev1.RuntimeClass](r, storage.PrefixOf(nodev1.GroupName, "runtimeclasses"), unreadable)}
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // DefaultStorageClass gives each new PersistentVolumeClaim that names no class the default one.
@@ -18,7 +18,7 @@ type DefaultStorageClass struct {
 }
 
 // NewDefaultStorageClass returns the plug-in. unreadable is told about classes that can't be decoded.
-func NewDefaultStorageClass(r *registry.Registry, unreadable func(*cacher.Object, error)) *DefaultStorageClass {
+func NewDefaultStorageClass(r *registry.Registry, unreadable func(*kube.Object, error)) *DefaultStorageClass {
 	return &DefaultStorageClass{derive[storagev1.StorageClass](r, storage.PrefixOf(storagev1.GroupName, "storageclasses"), unreadable)}
 }
 

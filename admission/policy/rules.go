@@ -14,7 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/expression"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Config is what policies are evaluated with.
@@ -93,13 +93,13 @@ type policies[E any] struct {
 func derive[P, B, E any](c Config, counts *checks, k kind[P, B, E]) *registry.Derived[*policies[E]] {
 	ofPolicies := storage.PrefixOf(admissionregistrationv1.GroupName, k.policies)
 	ofBindings := storage.PrefixOf(admissionregistrationv1.GroupName, k.bindings)
-	bad := func(o *cacher.Object, err error) {
+	bad := func(o *kube.Object, err error) {
 		c.Log.Error("an admission policy or a binding can't be read, so it isn't enforced", "key", o.Key, "error", err)
 	}
 	var readPolicies registry.Decoded[P]
 	var readBindings registry.Decoded[B]
 	known := map[*P]*policy[E]{} // those that haven't changed stay compiled
-	return registry.Derive(c.Registry, func(of func(storage.Prefix) []*cacher.Object) *policies[E] {
+	return registry.Derive(c.Registry, func(of func(storage.Prefix) []*kube.Object) *policies[E] {
 		to := map[string][]*binding{}
 		for _, b := range readBindings.All(of(ofBindings), bad) {
 			name, bound := k.binding(b)

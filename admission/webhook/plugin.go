@@ -17,7 +17,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Config is what webhooks are called with.
@@ -55,9 +55,9 @@ func derive[T any](p *plugin, resource string, webhooks func(*T) (name string, a
 	decoded := &registry.Decoded[T]{}
 	prefix := storage.PrefixOf(admissionregistrationv1.GroupName, resource)
 	p.clients.network = p.Registry.Network()
-	p.current = registry.Derive(p.Registry, func(of func(storage.Prefix) []*cacher.Object) *hooks {
+	p.current = registry.Derive(p.Registry, func(of func(storage.Prefix) []*kube.Object) *hooks {
 		made := &hooks{}
-		configurations := decoded.All(of(prefix), func(o *cacher.Object, err error) {
+		configurations := decoded.All(of(prefix), func(o *kube.Object, err error) {
 			p.Log.Error("a webhook configuration can't be read, so its webhooks aren't called", "name", o.Name(), "error", err)
 		})
 		for _, c := range configurations {

@@ -27,6 +27,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // allocator gives Services what only one of them may have: a ClusterIP, and ports that all nodes have. What is taken is read
@@ -373,7 +374,7 @@ func (c *claim) portTaken(port int32) bool {
 }
 
 // notePorts notes the ports of nodes that a Service has. One that can't be read has none.
-func (c *claim) notePorts(o *cacher.Object) {
+func (c *claim) notePorts(o *kube.Object) {
 	var s corev1.Service
 	if json.Unmarshal(o.Raw(), &s) != nil {
 		return

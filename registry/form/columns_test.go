@@ -7,17 +7,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // rows is how tables show items of a list, without the objects.
-func rows(t testing.TB, forms *Forms) *cacher.View {
+func rows(t testing.TB, forms *Forms) *kube.View {
 	t.Helper()
 	key, err := Form{Kind: Table, Version: "v1"}.WithOptions(map[string][]string{"includeObject": {"None"}})
 	if err != nil {
 		t.Error(err)
 	}
-	return forms.Get(key, &cacher.View{APIVersion: "example.com/v1", Kind: "Widget"}).Item
+	return forms.Get(key, &kube.View{APIVersion: "example.com/v1", Kind: "Widget"}).Item
 }
 
 // rowOf renders one object as a row after the name; columns are types and paths in turn.
@@ -27,7 +27,7 @@ func rowOf(t testing.TB, object string, columns ...string) string {
 	for i := 0; i < len(columns); i += 2 {
 		declared = append(declared, Column{Name: "C", Type: columns[i], JSONPath: columns[i+1]})
 	}
-	o := cacher.NewObject("/registry/example.com/widgets/default/a", []byte(object), 7)
+	o := kube.NewObject("/registry/example.com/widgets/default/a", []byte(object), 7)
 	if o.Err != nil {
 		t.Fatal(o.Err)
 	}
@@ -125,7 +125,7 @@ func TestColumnsAreShared(t *testing.T) {
 		{Name: "A", Type: "string", JSONPath: `.spec.list[?(@.n==2)].name`},
 		{Name: "B", Type: "integer", JSONPath: `.spec.list[-1].n`},
 	})
-	o := cacher.NewObject("/registry/example.com/widgets/default/a", []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{},"spec":{"list":[{"n":1,"name":"one"},{"n":2,"name":"two"}]}}`), 7)
+	o := kube.NewObject("/registry/example.com/widgets/default/a", []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{},"spec":{"list":[{"n":1,"name":"one"},{"n":2,"name":"two"}]}}`), 7)
 	const want = `{"cells":["a","two",2],"object":null}`
 	var wg sync.WaitGroup
 	for range 8 {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Form is what a client gets of objects. The zero value is the objects themselves, as JSON.
@@ -66,9 +66,9 @@ func (f Form) APIVersion() string { return metav1.GroupName + "/" + f.Version }
 // Shown is how objects are answered in one form. Immutable.
 type Shown struct {
 	Key
-	Single *cacher.View // one object
-	Event  *cacher.View // one object in an event
-	Item   *cacher.View // one object in a list
+	Single *kube.View // one object
+	Event  *kube.View // one object in an event
+	Item   *kube.View // one object in a list
 
 	// A list is {"kind":K,"apiVersion":V,"metadata":{...},M item, item...]}, where M is Members. As protobuf it's
 	// a message, and has no Members.
@@ -77,7 +77,7 @@ type Shown struct {
 }
 
 // NewWhole returns the form of whole objects.
-func NewWhole(whole, item *cacher.View, listKind string) *Shown {
+func NewWhole(whole, item *kube.View, listKind string) *Shown {
 	return &Shown{
 		Single: whole, Event: whole, Item: item,
 		ListKind: listKind, ListVersion: whole.APIVersion, Members: []byte(`"items":[`),
@@ -85,13 +85,13 @@ func NewWhole(whole, item *cacher.View, listKind string) *Shown {
 }
 
 // NewProtobuf returns the form of whole objects as protobuf. e makes the messages.
-func NewProtobuf(whole *cacher.View, e *cacher.Encoding, listKind string) *Shown {
+func NewProtobuf(whole *kube.View, e *kube.Encoding, listKind string) *Shown {
 	s := protobuf(whole, e, listKind)
 	s.Encoding = Protobuf
 	return s
 }
 
-func protobuf(of *cacher.View, e *cacher.Encoding, listKind string) *Shown {
+func protobuf(of *kube.View, e *kube.Encoding, listKind string) *Shown {
 	v := of.Protobuf(e)
 	return &Shown{Single: v, Event: v, Item: v, ListKind: listKind, ListVersion: v.APIVersion}
 }
@@ -121,7 +121,7 @@ func NewLazy(declare func() []Column, hidden string) *Forms {
 }
 
 // Get returns a form other than Whole; whole is the view of that.
-func (f *Forms) Get(k Key, whole *cacher.View) *Shown {
+func (f *Forms) Get(k Key, whole *kube.View) *Shown {
 	var columns *columns
 	if k.Kind == Table {
 		columns = f.columns() // the program's function: it's called without the lock
@@ -130,7 +130,7 @@ func (f *Forms) Get(k Key, whole *cacher.View) *Shown {
 	defer f.mu.Unlock()
 	s := f.made[k]
 	if s == nil {
-		partial := &cacher.View{APIVersion: k.APIVersion(), Kind: string(MetadataOnly), MetadataOnly: true, Conversion: whole.Conversion}
+		partial := &kube.View{APIVersion: k.APIVersion(), Kind: string(MetadataOnly), MetadataOnly: true, Conversion: whole.Conversion}
 		messages := metadataMessages
 		if f.hidden != "" {
 			partial, messages = without(partial, f.hidden), messagesWithout(f.hidden)

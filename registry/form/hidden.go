@@ -7,14 +7,14 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Some annotations are fields of what kube-apiserver has in memory, and annotations of whole objects alone.
 
 // without returns a view of metadata without an annotation.
-func without(partial *cacher.View, annotation string) *cacher.View {
-	return &cacher.View{APIVersion: partial.APIVersion, Kind: partial.Kind, Conversion: partial.Conversion, Render: func(dst []byte, o *cacher.Object) []byte {
+func without(partial *kube.View, annotation string) *kube.View {
+	return &kube.View{APIVersion: partial.APIVersion, Kind: partial.Kind, Conversion: partial.Conversion, Render: func(dst []byte, o *kube.Object) []byte {
 		raw := partial.Append(nil, o)
 		if !bytes.Contains(raw, []byte(annotation)) {
 			return append(dst, raw...)
@@ -38,14 +38,14 @@ func without(partial *cacher.View, annotation string) *cacher.View {
 }
 
 // messagesWithout is metadataMessages without an annotation.
-func messagesWithout(annotation string) *cacher.Encoding {
-	return &cacher.Encoding{Encode: func(o *cacher.Object) ([]byte, error) {
+func messagesWithout(annotation string) *kube.Encoding {
+	return &kube.Encoding{Encode: func(o *kube.Object) ([]byte, error) {
 		return encodeMetadata(o, func(m *metav1.ObjectMeta) { delete(m.Annotations, annotation) })
 	}}
 }
 
 // encodeMetadata makes a message of an object's metadata, which change may change.
-func encodeMetadata(o *cacher.Object, change func(m *metav1.ObjectMeta)) ([]byte, error) {
+func encodeMetadata(o *kube.Object, change func(m *metav1.ObjectMeta)) ([]byte, error) {
 	var partial metav1.PartialObjectMetadata
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(o.Metadata(), &partial.ObjectMeta); err != nil {
 		return nil, err

@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // table shows objects as rows of a Table. Immutable.
@@ -17,7 +17,7 @@ type table struct {
 	*columns
 	apiVersion     string
 	include        metav1.IncludeObjectPolicy // what comes with a row
-	whole, partial *cacher.View
+	whole, partial *kube.View
 }
 
 // shown returns the form. A single object is a Table of one row; in a watch only the first event says what
@@ -32,7 +32,7 @@ func (t *table) shown() *Shown {
 	return &Shown{
 		Single: single,
 		Event:  event,
-		Item:   &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: t.appendRow, Conversion: t.whole.Conversion},
+		Item:   &kube.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: t.appendRow, Conversion: t.whole.Conversion},
 
 		ListKind: string(Table), ListVersion: t.apiVersion,
 		Members: []byte(`"columnDefinitions":` + string(t.definitions) + `,"rows":[`),
@@ -40,8 +40,8 @@ func (t *table) shown() *Shown {
 }
 
 // view makes Tables of one row.
-func (t *table) view(definitions []byte) *cacher.View {
-	render := func(dst []byte, o *cacher.Object) []byte {
+func (t *table) view(definitions []byte) *kube.View {
+	render := func(dst []byte, o *kube.Object) []byte {
 		dst = append(append(dst, `{"kind":"Table","apiVersion":"`...), t.apiVersion...)
 		dst = append(dst, `","metadata":{"resourceVersion":"`...)
 		dst = strconv.AppendInt(dst, int64(o.Revision), 10)
@@ -49,7 +49,7 @@ func (t *table) view(definitions []byte) *cacher.View {
 		dst = t.appendRow(append(dst, `,"rows":[`...), o)
 		return append(dst, `]}`...)
 	}
-	return &cacher.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: render, Conversion: t.whole.Conversion}
+	return &kube.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: render, Conversion: t.whole.Conversion}
 }
 
 // maxPooledObject is how large a buffer of wholeObjects may be, in bytes: most objects are far smaller.
@@ -59,7 +59,7 @@ const maxPooledObject = 512 << 10
 var wholeObjects = sync.Pool{New: func() any { return new([]byte) }}
 
 // appendRow appends one row.
-func (t *table) appendRow(dst []byte, o *cacher.Object) []byte {
+func (t *table) appendRow(dst []byte, o *kube.Object) []byte {
 	pooled := wholeObjects.Get().(*[]byte)
 	whole := t.whole.Append((*pooled)[:0], o)
 	defer func() {
@@ -93,7 +93,7 @@ func (t *table) appendRow(dst []byte, o *cacher.Object) []byte {
 
 // endsState tells whether an object is the bookmark that ends an initial state. It says so in an annotation
 // (KEP-3157), so its row always has the object.
-func endsState(o *cacher.Object) bool {
+func endsState(o *kube.Object) bool {
 	return o.Name() == "" && bytes.Contains(o.Raw(), []byte(metav1.InitialEventsAnnotationKey))
 }
 

@@ -2,6 +2,7 @@ package cacher
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -102,4 +103,10 @@ func benchmarkInitialState(b *testing.B, watchers int) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*objects*watchers), "ns/object")
+}
+
+// widget is a custom resource of about 1.2 KB.
+func widget(name string, labels string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"creationTimestamp":"2026-01-01T00:00:00Z","generation":1,"labels":{%s},"name":%q,"namespace":"default","uid":"5b7e63e2-3a51-4a53-a33c-0d5a0a1c62aa"},"spec":{"color":"red","owner":"team-1","payload":%q,"ratio":0.5,"replicas":3,"size":1,"tags":["one","two"]}}`,
+		labels, name, strings.Repeat("alpha bravo ", 75))
 }

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Options of a Cacher; the zero value works.
@@ -25,8 +26,8 @@ type Cacher struct {
 	kept        kept
 	states      states
 	tapes       tapes
-	messages    messages
-	conversions conversions
+	messages    *kube.Messages
+	conversions kube.Conversions
 	bounds      bounds
 	feed        feed
 	stats       stats
@@ -55,7 +56,7 @@ func New(store storage.Store, o Options) *Cacher {
 	c.stretches = stretches{store: store, encodings: &c.stats.encodings, bounds: &c.bounds, known: map[stretchKey]*stretch{}}
 	c.kept.bounds = &c.bounds
 	c.states = states{bounds: &c.bounds, open: map[*sharedState]struct{}{}}
-	c.messages.bounds, c.messages.none.of = &c.bounds, &c.messages
+	c.messages = kube.NewMessages(&c.bounds.messageBytes)
 	c.waker = waker{pending: make(chan struct{}, 1)}
 	c.feed = feed{cacher: c, log: o.Log, primed: make(chan struct{})}
 	return c
@@ -126,6 +127,9 @@ func (c *Cacher) Run(ctx context.Context) error {
 	wg.Go(func() { c.waker.run(ctx) })
 	return c.feed.run(ctx)
 }
+
+// Conversions makes the Conversions of views. Usage counts what they make.
+func (c *Cacher) Conversions() *kube.Conversions { return &c.conversions }
 
 // Primed is closed when everything that etcd held at start is in the caches.
 func (c *Cacher) Primed() <-chan struct{} { return c.feed.primed }

@@ -5,16 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"runtime"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -28,21 +25,39 @@ type webhook struct {
 	bench   *bench
 	forgets int // how often what was made is forgotten between two looks, as when the definition changes twice
 	fail    error
+
+	made   map[*kube.Object]bool // the stored objects whose result is remembered
+	forgot map[*kube.Object]bool // the results that don't remember themselves any more
 }
 
-func (w *webhook) view() *View {
-	c := w.bench.cacher.NewConversion(1, nil, w.convert)
-	c.Needed = func(o *Object) bool {
-		if f := o.converted.Load(); w.forgets > 0 && f != nil && f.by == c {
+func (w *webhook) view() *kube.View {
+	w.made, w.forgot = map[*kube.Object]bool{}, map[*kube.Object]bool{}
+	c := w.bench.cacher.Conversions().New(1, nil, w.convert)
+	c.Needed = func(o *kube.Object) bool {
+		result := bytes.Contains(o.Raw(), []byte(`"blue"`))
+		if w.forgets > 0 && (w.made[o] || result && !w.forgot[o]) {
 			w.forgets--
-			o.remember(&Conversion{Generation: 3}, o)
+			w.made[o], w.forgot[o] = false, true
+			later(w.t, o)
 		}
 		return true
 	}
-	return &View{APIVersion: "example.com/v2", Kind: "Widget", Conversion: c}
+	return &kube.View{APIVersion: "example.com/v2", Kind: "Widget", Conversion: c}
 }
 
-func (w *webhook) convert(ctx context.Context, objects []*Object) ([][]byte, error) {
+// later shows an object under a definition that was changed twice since, so that what was made under the first is forgotten.
+func later(t *testing.T, o *kube.Object) {
+	v := &kube.View{Conversion: &kube.Conversion{
+		Generation: 3,
+		Needed:     func(*kube.Object) bool { return true },
+		Convert:    func(context.Context, []*kube.Object) ([][]byte, error) { return [][]byte{nil}, nil },
+	}}
+	if _, err := v.Shown(t.Context(), o); err != nil {
+		t.Error(err)
+	}
+}
+
+func (w *webhook) convert(ctx context.Context, objects []*kube.Object) ([][]byte, error) {
 	if ctx.Value(reader{}) == nil {
 		w.t.Error("converted without the reader's context")
 		return nil, errors.New("nobody waits for this")
@@ -64,13 +79,14 @@ func (w *webhook) convert(ctx context.Context, objects []*Object) ([][]byte, err
 	}
 	made := make([][]byte, len(objects))
 	for i, o := range objects {
-		made[i] = bytes.ReplaceAll(o.raw, []byte(`"red"`), []byte(`"blue"`))
+		made[i] = bytes.ReplaceAll(o.Raw(), []byte(`"red"`), []byte(`"blue"`))
+		w.made[o] = true
 	}
 	return made, nil
 }
 
 // open opens a watch in the webhook's form.
-func (w *webhook) open(t *testing.T, v *View, start Start) *Cursor {
+func (w *webhook) open(t *testing.T, v *kube.View, start Start) *Cursor {
 	t.Helper()
 	o := query{}.options(t)
 	o.View, o.Start = v, start
@@ -182,22 +198,22 @@ func TestPrepareAtOnce(t *testing.T) {
 	b := newBench(defaultBounds)
 	w := &webhook{t: t, bench: b}
 	view := w.view()
-	other := &View{APIVersion: "example.com/v2", Kind: "Partial", MetadataOnly: true, Conversion: view.Conversion}
+	other := &kube.View{APIVersion: "example.com/v2", Kind: "Partial", MetadataOnly: true, Conversion: view.Conversion}
 	ctx := context.WithValue(t.Context(), reader{}, true)
 	calls := 0
-	view.Conversion.Convert = func(ctx context.Context, objects []*Object) ([][]byte, error) {
+	view.Conversion.Convert = func(ctx context.Context, objects []*kube.Object) ([][]byte, error) {
 		calls += len(objects)
 		made, err := w.convert(ctx, objects)
 		made[0] = nil // stays as it is
 		return made, err
 	}
-	stored := []*Object{
-		NewObject(widgetNamed("a", "").key, []byte(widgetNamed("a", "front").json(0)), 1),
-		NewObject(widgetNamed("b", "").key, []byte(widgetNamed("b", "front").json(0)), 2),
+	stored := []*kube.Object{
+		kube.NewObject(widgetNamed("a", "").key, []byte(widgetNamed("a", "front").json(0)), 1),
+		kube.NewObject(widgetNamed("b", "").key, []byte(widgetNamed("b", "front").json(0)), 2),
 		{Key: "broken", Revision: storage.Revision(3), Err: errors.New("not an object")},
 	}
-	for _, v := range []*View{view, other, view} {
-		objects := append([]*Object(nil), stored...)
+	for _, v := range []*kube.View{view, other, view} {
+		objects := append([]*kube.Object(nil), stored...)
 		if err := v.Prepare(ctx, objects); err != nil {
 			t.Fatal(err)
 		}
@@ -211,82 +227,5 @@ func TestPrepareAtOnce(t *testing.T) {
 	}
 	if calls != 2 {
 		t.Errorf("%d objects were converted, want 2", calls)
-	}
-}
-
-// TestPrepareApart: different objects are converted at the same time, and one object once: whoever asks for it meanwhile waits
-// for the one call, and gets what came of it.
-func TestPrepareApart(t *testing.T) {
-	const readers = 8
-	object := func(i int) *Object {
-		w := widgetNamed(fmt.Sprint("w", i), "front")
-		return NewObject(w.key, []byte(w.json(0)), storage.Revision(i+1))
-	}
-	var calls atomic.Int64
-	entered, release := make(chan struct{}), make(chan struct{})
-	refused := errors.New("the webhook is broken")
-	c := &Conversion{
-		Needed: func(*Object) bool { return true },
-		Convert: func(_ context.Context, objects []*Object) ([][]byte, error) {
-			calls.Add(1)
-			select {
-			case entered <- struct{}{}:
-				<-release
-			case <-release:
-			}
-			if objects[0].Revision == 1 {
-				return nil, refused
-			}
-			return [][]byte{[]byte(`{"converted":true}`)}, nil
-		},
-	}
-	view := &View{Conversion: c}
-	var group sync.WaitGroup
-	for i := range readers {
-		o := object(i)
-		for range 3 {
-			group.Go(func() {
-				shown, err := view.Shown(t.Context(), o)
-				if o.Revision == 1 && err != refused || o.Revision > 1 && (err != nil || string(shown.Raw()) != `{"converted":true}`) {
-					t.Errorf("object %d is shown as %v, %v", o.Revision, shown, err)
-				}
-			})
-		}
-	}
-	for range readers { // all are under way at once
-		<-entered
-	}
-
-	close(release)
-	group.Wait()
-	if n := calls.Load(); n < readers || n > readers+2 { // a late reader of the broken one asks again
-		t.Errorf("the webhook was called %d times for %d objects", n, readers)
-	}
-}
-
-// TestConvertedAreCounted: what conversions made counts once for all readers, and until nobody has it any more.
-func TestConvertedAreCounted(t *testing.T) {
-	c := New(nil, Options{})
-	view := &View{APIVersion: "example.com/v2", Kind: "Widget"}
-	view.Conversion = c.NewConversion(1, func(*Object) bool { return true }, func(_ context.Context, objects []*Object) ([][]byte, error) {
-		return [][]byte{bytes.Clone(objects[0].raw)}, nil
-	})
-	o := NewObject("/registry/example.com/widgets/a", []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`), 1)
-	for range 2 {
-		if _, err := view.Shown(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n, size := c.conversions.objects.Load(), c.conversions.bytes.Load(); n != 1 || size != convertedOverhead+int64(len(o.raw)) {
-		t.Errorf("%d objects of %d bytes count", n, size)
-	}
-	runtime.KeepAlive(o)
-	for end := time.Now().Add(time.Minute); c.conversions.objects.Load() != 0; runtime.GC() {
-		if time.Now().After(end) {
-			t.Fatal("a result still counts that nobody has")
-		}
-	}
-	if size := c.conversions.bytes.Load(); size != 0 {
-		t.Errorf("%d bytes count of no object", size)
 	}
 }

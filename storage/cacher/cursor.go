@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -122,7 +123,7 @@ func (c *Cursor) Synced() bool { return c.state == nil }
 type delivery struct {
 	event *watchEvent
 	typ   watchstream.Type
-	shown *Object // what the view shows for the event's object: the stored one, until prepare
+	shown *kube.Object // what the view shows for the event's object: the stored one, until prepare
 }
 
 func deliver(e *watchEvent, t watchstream.Type) delivery { return delivery{e, t, e.object(t)} }
@@ -302,7 +303,7 @@ func (c *Cursor) prepare(ctx context.Context, got []delivery) error {
 	if v.Conversion == nil {
 		return nil
 	}
-	objects := make([]*Object, len(got))
+	objects := make([]*kube.Object, len(got))
 	for i, d := range got {
 		objects[i] = d.shown
 	}
@@ -332,16 +333,16 @@ func (c *Cursor) AppendInitialEnd(dst []byte) []byte {
 func (c *Cursor) appendBookmark(dst []byte, annotation string) []byte {
 	v := c.nextView()
 	c.begun = true
-	return v.appendBookmark(dst, c.rev, annotation)
+	return v.AppendBookmark(dst, c.rev, annotation)
 }
 
 // AppendError appends the ERROR event that tells the client of an error of Next.
 func (c *Cursor) AppendError(dst []byte, err error) []byte {
-	return c.group.view.appendError(dst, watchstream.FailureOf(err))
+	return c.group.view.AppendError(dst, watchstream.FailureOf(err))
 }
 
 // nextView returns the view of the next event that the cursor gives. Those that follow it have the group's.
-func (c *Cursor) nextView() *View {
+func (c *Cursor) nextView() *kube.View {
 	if v := c.group.view; c.begun || v.First == nil {
 		return v
 	}

@@ -24,21 +24,20 @@
 //	tapes.mu ─▶ Tape.mu, feed.waitMu, kept.mu or stretches.mu: each a leaf
 //	watchEvent.mu, waker.mu, cohort.mu, sharedState.mu: alone
 //
-// Conversion.lock is a lock too. It's a channel, so that whoever waits for it can give up. It's held while a
-// webhook is asked. No I/O happens under any of the others, which are mutexes. Two of them, watchEvent.mu and
-// sharedState.mu, are held while what readers get is encoded. That calls View.Render, Encoding.Encode,
-// Conversion.Needed and, for a state, the selectors. Whoever waits for the first wants the same event, perhaps in
+// All are mutexes, and no I/O happens under any. Two of them, watchEvent.mu and
+// sharedState.mu, are held while what readers get is encoded. That calls a kube.View's Render, Encode and
+// Needed and, for a state, the selectors. Whoever waits for the first wants the same event, perhaps in
 // another view, and whoever waits for the second the same state; the feed never does. Under Resource.mu selectors are
 // matched for groups, in the feed, and never for a single reader.
 //
 // A list is written from a Snapshot: a clone of the tree, which takes constant time, with the index of the
 // selectable fields that belongs to it. That index costs about 60 bytes for each object and field (see
-// fieldIndex). Label selectors are answered by a scan that looks at 8 bytes of each object (see labelBits). A
+// fieldIndex). Label selectors are answered by a scan that looks at 8 bytes of each object (see kube.LabelBits). A
 // snapshot is kept for the pages that follow the first one. It's dropped when it keeps too much alive; then Past
 // reads the same objects from etcd. The same goes for the snapshot of an initial state that a client takes slowly.
 //
-// Views of protobuf show messages, which an Encoding makes of the stored bytes. A message is kept with its object while
-// that is in the tree, and shared by all readers. Without room for it, each reader makes its own.
+// What an object is, and how it's shown, is package kube's. A message of protobuf that was made of an object is kept while
+// the object is in the tree.
 //
 // Bounds: those of the type bounds; maxBatchBytes and maxBatchEvents per step of a cursor; maxStretchBytes; tapeNotes
 // for each tape. Without a bound here: cursors, groups and their rings grow with the open watches, which the server

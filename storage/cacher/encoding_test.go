@@ -12,6 +12,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // encoder counts how often an object's message is made. The message is metadata with the name.
@@ -20,9 +21,9 @@ type encoder struct {
 	fail error
 }
 
-func (e *encoder) view() *View {
-	v := &View{APIVersion: "example.com/v1", Kind: "Widget"}
-	return v.Protobuf(&Encoding{Encode: func(o *Object) ([]byte, error) {
+func (e *encoder) view() *kube.View {
+	v := &kube.View{APIVersion: "example.com/v1", Kind: "Widget"}
+	return v.Protobuf(&kube.Encoding{Encode: func(o *kube.Object) ([]byte, error) {
 		e.made.Add(1)
 		if e.fail != nil {
 			return nil, e.fail
@@ -33,7 +34,7 @@ func (e *encoder) view() *View {
 }
 
 // message reads what a view shows of an object.
-func message(t *testing.T, v *View, o *Object) {
+func message(t *testing.T, v *kube.View, o *kube.Object) {
 	t.Helper()
 	m, err := v.Message(o)
 	if err != nil {
@@ -50,7 +51,7 @@ func TestMessagesAreKept(t *testing.T) {
 	b, e := newBench(defaultBounds), &encoder{}
 	v, other := e.view(), e.view()
 	kept := func() int64 { return b.cacher.Usage().MessageBytes }
-	show := func(name string, want int64, views ...*View) *Object {
+	show := func(name string, want int64, views ...*kube.View) *kube.Object {
 		t.Helper()
 		o := b.Get(string(widgets) + "ns1/" + name)
 		for range 3 {
@@ -87,7 +88,7 @@ func TestMessagesAreKept(t *testing.T) {
 	if kept() != both {
 		t.Errorf("%d bytes count, want %d", kept(), both)
 	}
-	b.install(b.prepare([]listed{{NewObject(string(widgets)+"ns1/b", widget("b", ""), b.rev), false}}), b.rev, nil)
+	b.install(b.prepare([]listed{{kube.NewObject(string(widgets)+"ns1/b", widget("b", ""), b.rev), false}}), b.rev, nil)
 	if kept() != 0 {
 		t.Errorf("%d bytes count after the feed listed anew", kept())
 	}
@@ -120,7 +121,7 @@ func TestMessagesBeyondTheBound(t *testing.T) {
 // TestMessagesComeAndGo: readers and the feed at once lose no byte of the count.
 func TestMessagesComeAndGo(t *testing.T) {
 	b, e := newBench(defaultBounds), &encoder{}
-	views := []*View{e.view(), e.view()}
+	views := []*kube.View{e.view(), e.view()}
 	var readers sync.WaitGroup
 	done := make(chan struct{})
 	for i := range 4 {
@@ -228,7 +229,7 @@ func TestEncodingFails(t *testing.T) {
 func TestFirstAfterAnError(t *testing.T) {
 	b, broken := newBench(defaultBounds), errors.New("no message")
 	fail := broken
-	encode := func(o *Object) ([]byte, error) {
+	encode := func(o *kube.Object) ([]byte, error) {
 		if o.Name() == "b" && fail != nil {
 			return nil, fail
 		}
@@ -254,9 +255,9 @@ func TestFirstAfterAnError(t *testing.T) {
 		return kinds
 	}
 	open := func(start Start) *Cursor {
-		e := &Encoding{Encode: encode} // one of its own, so that it makes each message itself
-		v := (&View{APIVersion: "example.com/v1", Kind: "Later"}).Protobuf(e)
-		v.First = (&View{APIVersion: "example.com/v1", Kind: "First"}).Protobuf(e)
+		e := &kube.Encoding{Encode: encode} // one of its own, so that it makes each message itself
+		v := (&kube.View{APIVersion: "example.com/v1", Kind: "Later"}).Protobuf(e)
+		v.First = (&kube.View{APIVersion: "example.com/v1", Kind: "First"}).Protobuf(e)
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		o := WatchOptions{View: v, Start: start}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // feed brings every change of the store into the caches, in revision order. It's one goroutine.
@@ -174,7 +175,7 @@ func (f *feed) list(ctx context.Context, at storage.Revision) (map[storage.Prefi
 		if p, _, _, ok := storage.SplitKey(kv.Key); ok {
 			o := listed{known.find(f.cacher, p, kv), true}
 			if o.Object == nil {
-				o = listed{newObjectFrom(kv), false}
+				o = listed{kube.Changed(kv), false}
 			}
 			objects[p] = append(objects[p], o)
 		}
@@ -185,7 +186,7 @@ func (f *feed) list(ctx context.Context, at storage.Revision) (map[storage.Prefi
 
 // listed is an object of a list.
 type listed struct {
-	*Object
+	*kube.Object
 	known bool // the caches have it, so others read it
 }
 
@@ -193,11 +194,11 @@ type listed struct {
 type lastSeen struct {
 	prefix storage.Prefix
 	*Snapshot
-	key Object // what is looked for
+	key kube.Object // what is looked for
 }
 
 // find returns the object that the caches have for what was read, nil if they have another one or none.
-func (l *lastSeen) find(c *Cacher, p storage.Prefix, kv storage.Change) *Object {
+func (l *lastSeen) find(c *Cacher, p storage.Prefix, kv storage.Change) *kube.Object {
 	if l.prefix != p || l.Snapshot == nil {
 		l.prefix, l.Snapshot = p, c.Resource(p).Snapshot()
 	}
@@ -206,7 +207,7 @@ func (l *lastSeen) find(c *Cacher, p storage.Prefix, kv storage.Change) *Object 
 	}
 	l.key.Key = kv.Key
 	o, _ := l.tree.Get(&l.key)
-	if o == nil || o.Err != nil || kv.Err != nil || o.Revision != kv.Revision || !bytes.Equal(o.raw, kv.Value) {
+	if o == nil || o.Err != nil || kv.Err != nil || o.Revision != kv.Revision || !bytes.Equal(o.Raw(), kv.Value) {
 		return nil // another store may have another object of the same revision
 	}
 	return o

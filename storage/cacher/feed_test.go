@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -176,7 +177,7 @@ func TestRelistKeepsObjects(t *testing.T) {
 	fields := []string{"metadata.labels.tier"}
 	res.SetFields(fields)
 	key := func(name string) string { return widgetNamed(name, "").key }
-	before := map[string]*Object{}
+	before := map[string]*kube.Object{}
 	for _, name := range []string{"a", "b", "c"} {
 		before[name] = res.Get(key(name))
 	}
@@ -196,7 +197,7 @@ func TestRelistKeepsObjects(t *testing.T) {
 	if now := res.Get(key("b")); now == before["b"] || res.Get(key("c")) != nil || c.Resource(gadgets).Len() != 1 || res.Len() != 2 {
 		t.Errorf("there are %d widgets and %d gadgets", res.Len(), c.Resource(gadgets).Len())
 	}
-	if got, want := res.removedBytes.Load()-removed, int64(len(before["b"].raw)+len(before["c"].raw)+2*changeOverhead); got != want {
+	if got, want := res.removedBytes.Load()-removed, int64(len(before["b"].Raw())+len(before["c"].Raw())+2*changeOverhead); got != want {
 		t.Errorf("%d bytes left the tree, want %d", got, want)
 	}
 	for tier, want := range map[string]string{"front": "a", "middle": "b", "back": ""} {
@@ -220,7 +221,7 @@ func TestRelistKeepsObjects(t *testing.T) {
 	res.SetFields(nil) // between
 	c.feed.install(found, c.Position())
 	if res.Len() != 2 || res.fields.set != res.fieldSet() || len(res.fields.trees) != 0 {
-		t.Errorf("%d widgets, with the fields %v", res.Len(), res.fields.set.names)
+		t.Errorf("%d widgets, with the fields %v", res.Len(), res.fields.set.Names())
 	}
 }
 

@@ -8,33 +8,10 @@ import (
 	"k8s.io/utils/third_party/forked/golang/btree"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
-// fieldSet is the selectable fields of a resource whose values its objects carry: all besides name and namespace.
-// It's immutable. Two sets with the same names are still different sets.
-type fieldSet struct {
-	names []string // sorted, each once
-	paths *fieldPaths
-}
-
-var noFields = &fieldSet{}
-
-// find returns the place of a field among the values, -1 if it isn't there.
-func (f *fieldSet) find(field string) int {
-	if f == nil {
-		return -1
-	}
-	return slices.Index(f.names, field) // at most a handful
-}
-
-// read makes an object that nobody else has yet carry the values.
-func (f *fieldSet) read(o *Object) {
-	o.fields, o.values = nil, nil
-	if len(f.names) == 0 || o.Err != nil {
-		return
-	}
-	o.fields, o.values = f, f.paths.read(o.raw)
-}
+var noFields = kube.NewFields(nil)
 
 // fieldIndex finds a resource's objects by the values of its selectable fields. Every object is in the tree of each
 // field once; the value of an absent field is "". The trees are copy-on-write and cloned together with the tree of the
@@ -43,8 +20,8 @@ func (f *fieldSet) read(o *Object) {
 // For each object and field the index takes 32 bytes in the tree and 16 with the object, plus what nodes have in
 // reserve: about 60 bytes. Objects with the same value share its bytes. Guarded by Resource.mu; a clone is immutable.
 type fieldIndex struct {
-	set      *fieldSet
-	trees    []*btree.BTree[fieldEntry] // by the set's names
+	set      *kube.Fields
+	trees    []*btree.BTree[fieldEntry] // by the place of the set's names
 	complete bool                       // false while SetFields builds the index: nobody may read it yet
 }
 
@@ -52,8 +29,8 @@ type fieldIndex struct {
 // the value doesn't touch the index.
 type fieldEntry struct{ value, key string }
 
-func newFieldIndex(set *fieldSet) *fieldIndex {
-	x := &fieldIndex{set: set, trees: make([]*btree.BTree[fieldEntry], len(set.names)), complete: len(set.names) == 0}
+func newFieldIndex(set *kube.Fields) *fieldIndex {
+	x := &fieldIndex{set: set, trees: make([]*btree.BTree[fieldEntry], len(set.Names())), complete: len(set.Names()) == 0}
 	for i := range x.trees {
 		x.trees[i] = btree.New(treeDegree, func(a, b fieldEntry) bool {
 			if a.value != b.value {
@@ -77,41 +54,33 @@ func (x *fieldIndex) clone() *fieldIndex {
 }
 
 // insert brings an object into the index whose values others read already.
-func (x *fieldIndex) insert(o *Object) {
+func (x *fieldIndex) insert(o *kube.Object) {
 	for i := range x.trees {
-		if o.fields == x.set {
-			x.trees[i].ReplaceOrInsert(fieldEntry{o.values[i], o.Key})
+		if o.Carries(x.set) {
+			x.trees[i].ReplaceOrInsert(fieldEntry{o.Values()[i], o.Key})
 		}
 	}
 }
 
-// carry makes a new object carry the values of the index's fields. Mostly it does already: the feed has read
-// them before it took the lock, and they're missing only if the fields have changed since.
-func (x *fieldIndex) carry(o *Object) {
-	if o.fields != x.set && o.Err == nil {
-		x.set.read(o)
-	}
-}
-
 // exchange says that cur takes the place of prev, under the same key. One of them may be nil.
-type exchange struct{ prev, cur *Object }
+type exchange struct{ prev, cur *kube.Object }
 
 // move brings an exchange into the index. cur isn't known to anybody else yet.
 func (x *fieldIndex) move(e exchange) {
 	prev, cur := e.prev, e.cur
 	// An object that doesn't carry the values isn't indexed: it's unreadable, or SetFields hasn't reached it yet.
-	had, has := prev != nil && prev.fields == x.set, cur != nil && cur.fields == x.set
+	had, has := prev != nil && prev.Carries(x.set), cur != nil && cur.Carries(x.set)
 	for i := range x.trees {
-		if had && has && prev.values[i] == cur.values[i] {
-			cur.values[i] = prev.values[i] // so that the value is in memory once
+		if had && has && prev.Values()[i] == cur.Values()[i] {
+			cur.Values()[i] = prev.Values()[i] // so that the value is in memory once
 			continue
 		}
 		if had {
-			x.trees[i].Delete(fieldEntry{prev.values[i], prev.Key})
+			x.trees[i].Delete(fieldEntry{prev.Values()[i], prev.Key})
 		}
 		if has {
-			cur.values[i] = x.intern(i, cur.values[i])
-			x.trees[i].ReplaceOrInsert(fieldEntry{cur.values[i], cur.Key})
+			cur.Values()[i] = x.intern(i, cur.Values()[i])
+			x.trees[i].ReplaceOrInsert(fieldEntry{cur.Values()[i], cur.Key})
 		}
 	}
 }
@@ -127,7 +96,7 @@ func (x *fieldIndex) intern(i int, value string) string {
 	return value
 }
 
-func (r *Resource) fieldSet() *fieldSet {
+func (r *Resource) fieldSet() *kube.Fields {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.fields.set
@@ -142,14 +111,9 @@ const fieldBatch = 128
 // fields are others than before, it scans all objects; reads and changes go on meanwhile. It's for one caller at a
 // time.
 func (r *Resource) SetFields(names []string) {
-	set := &fieldSet{names: slices.Clone(names)}
-	set.names = slices.DeleteFunc(set.names, func(l string) bool { return l == "metadata.name" || l == "metadata.namespace" })
-	slices.Sort(set.names)
-	set.names = slices.Compact(set.names)
-	set.paths = newFieldPaths(set.names)
-
+	set := kube.NewFields(names)
 	r.mu.Lock()
-	if slices.Equal(set.names, r.fields.set.names) {
+	if slices.Equal(set.Names(), r.fields.set.Names()) {
 		r.mu.Unlock()
 		return
 	}
@@ -158,10 +122,10 @@ func (r *Resource) SetFields(names []string) {
 	r.mu.Unlock()
 
 	batch := make([]exchange, 0, fieldBatch)
-	objects.Ascend(func(o *Object) bool {
-		carrier := o.at(o.Revision)
-		set.read(carrier)
-		r.cacher.messages.admit(carrier)
+	objects.Ascend(func(o *kube.Object) bool {
+		carrier := o.At(o.Revision)
+		set.Carry(carrier)
+		r.cacher.messages.Admit(carrier)
 		if batch = append(batch, exchange{prev: o, cur: carrier}); len(batch) == fieldBatch {
 			r.swap(batch)
 			batch = batch[:0]
@@ -186,18 +150,18 @@ func (r *Resource) swap(batch []exchange) {
 		}
 		r.tree.ReplaceOrInsert(e.cur)
 		r.fields.move(exchange{cur: e.cur}) // prev was never in this index
-		e.prev.dropMessages()
+		e.prev.DropMessages()
 	}
 }
 
 // Where yields, in key order, the objects whose field has a value and whose keys are in a range. Its cost grows with
 // the objects that it yields, not with those that there are. ok is false if the field isn't indexed: use In then.
-func (s *Snapshot) Where(field, value string, keys storage.Range) (objects iter.Seq[*Object], ok bool) {
-	i := s.fields.set.find(field)
+func (s *Snapshot) Where(field, value string, keys storage.Range) (objects iter.Seq[*kube.Object], ok bool) {
+	i := s.fields.set.Find(field)
 	if i < 0 || !s.fields.complete {
 		return nil, false
 	}
-	return func(yield func(*Object) bool) {
+	return func(yield func(*kube.Object) bool) {
 		s.fields.trees[i].AscendGreaterOrEqual(fieldEntry{value, keys.First()}, func(e fieldEntry) bool {
 			return e.value == value && strings.HasPrefix(e.key, keys.Prefix) && yield(s.Get(e.key))
 		})

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -12,7 +13,7 @@ import (
 type groupKey struct {
 	namespace, name string
 	labels, fields  string // canonical
-	view            *View
+	view            *kube.View
 }
 
 // groupKey returns the key of the group that watches what the options say. It builds the selectors' strings, so it's
@@ -58,7 +59,7 @@ func newGroup(k groupKey, o WatchOptions, ringBytes *atomic.Int64) *group {
 }
 
 // matches tells whether an object's state is what the group's watchers want to see.
-func (g *group) matches(o *Object) bool {
+func (g *group) matches(o *kube.Object) bool {
 	return o != nil && o.Err == nil &&
 		(g.name == "" || g.name == o.Name()) &&
 		(g.namespace == "" || g.namespace == o.Namespace()) &&

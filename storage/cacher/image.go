@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Image is what all resources hold at one revision: what POST /debug/snapshot keeps. It never changes. It shares its
@@ -35,7 +36,7 @@ func (im *Image) Size() (objects int, bytes int64) {
 	for p, s := range im.resources {
 		for o := range s.All(string(p)) {
 			objects++
-			bytes += int64(len(o.Key) + len(o.raw))
+			bytes += int64(len(o.Key) + len(o.Raw()))
 		}
 	}
 	return objects, bytes
@@ -67,8 +68,8 @@ func (s *Snapshot) differing(p storage.Prefix, to *Snapshot, b storage.Replaceme
 			b.Deletes[len(b.Deletes)-1].Last = have[0].Key
 		case goes:
 			b.Deletes = append(b.Deletes, storage.Span{First: have[0].Key, Last: have[0].Key})
-		case len(have) == 0 || want[0].Key < have[0].Key || !bytes.Equal(have[0].raw, want[0].raw):
-			b.Puts = append(b.Puts, storage.KeyValue{Key: want[0].Key, Value: want[0].raw, Revision: want[0].Revision})
+		case len(have) == 0 || want[0].Key < have[0].Key || !bytes.Equal(have[0].Raw(), want[0].Raw()):
+			b.Puts = append(b.Puts, storage.KeyValue{Key: want[0].Key, Value: want[0].Raw(), Revision: want[0].Revision})
 		}
 		if neighbours = goes; goes {
 			have = have[1:]
@@ -83,9 +84,9 @@ func (s *Snapshot) differing(p storage.Prefix, to *Snapshot, b storage.Replaceme
 }
 
 // objects returns all objects of a snapshot, none of a nil one.
-func (s *Snapshot) objects(p storage.Prefix) []*Object {
+func (s *Snapshot) objects(p storage.Prefix) []*kube.Object {
 	if s == nil {
 		return nil
 	}
-	return slices.AppendSeq(make([]*Object, 0, s.Len()), s.All(string(p)))
+	return slices.AppendSeq(make([]*kube.Object, 0, s.Len()), s.All(string(p)))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -18,7 +19,7 @@ func (im *Image) contents() map[string]string {
 	found := map[string]string{}
 	for p, s := range im.resources {
 		for o := range s.All(string(p)) {
-			found[o.Key] = string(o.raw)
+			found[o.Key] = string(o.Raw())
 		}
 	}
 	return found
@@ -64,7 +65,7 @@ func TestImages(t *testing.T) {
 			images = append(images, r.cacher.Image())
 			write()
 		}
-		start := WatchOptions{View: &View{APIVersion: "example.com/v1", Kind: "Widget"}, Start: StartNow}
+		start := WatchOptions{View: &kube.View{APIVersion: "example.com/v1", Kind: "Widget"}, Start: StartNow}
 		cursor, err := widgets.Open(ctx, start)
 		if err != nil {
 			t.Fatal(err)
@@ -131,7 +132,7 @@ func TestSpans(t *testing.T) {
 	snapshot := func(names string) *Snapshot {
 		tree := newTree()
 		for _, c := range names {
-			tree.ReplaceOrInsert(&Object{Key: "/registry/g/r/" + string(c), raw: []byte{byte(c)}})
+			tree.ReplaceOrInsert(kube.NewObject("/registry/g/r/"+string(c), []byte{byte(c)}, 0))
 		}
 		return &Snapshot{tree: tree}
 	}

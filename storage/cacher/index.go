@@ -1,6 +1,9 @@
 package cacher
 
-import "github.com/apiserver-lite/apiserver-lite/selectors"
+import (
+	"github.com/apiserver-lite/apiserver-lite/selectors"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
+)
 
 // index finds the groups that an event may concern. Each group is under exactly one term of its selection,
 // the first that it has of these: name, field equality, label equality (an "in" is under each of its values),
@@ -125,7 +128,7 @@ func (x *index) touchLabels(e *watchEvent, visit func(*group)) {
 	}
 }
 
-func fieldOf(o *Object, field string) string {
+func fieldOf(o *kube.Object, field string) string {
 	if o == nil || o.Err != nil {
 		return ""
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // operation on one key: what a client did, and what it was told.
@@ -129,7 +130,7 @@ func swap(ctx context.Context, store storage.Store, res *Resource, key string, v
 	return op, outcome{applied: true}, err
 }
 
-func valueOf(o *Object) (n int) {
+func valueOf(o *kube.Object) (n int) {
 	if o != nil {
 		fmt.Sscan(o.Field("spec.n"), &n)
 	}

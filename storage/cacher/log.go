@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -16,7 +17,7 @@ type watchEvent struct {
 	seq       uint64 // position in the resource's log; 0 for an event that was read from history
 	rev       storage.Revision
 	at        time.Time // when the feed applied it
-	prev, cur *Object
+	prev, cur *kube.Object
 
 	frames    atomic.Pointer[frame] // a list, newest first: one entry per view and type that was asked for
 	mu        sync.Mutex            // lets one goroutine encode
@@ -27,7 +28,7 @@ type watchEvent struct {
 
 // frame is an event as the watchers of one view get it. Immutable.
 type frame struct {
-	view *View
+	view *kube.View
 	typ  watchstream.Type
 	data []byte
 	next *frame
@@ -42,7 +43,7 @@ func (e *watchEvent) hold(sum *atomic.Int64) {
 	e.owner = sum
 	cost := int64(eventOverhead)
 	if e.prev != nil {
-		cost += int64(len(e.prev.raw))
+		cost += int64(len(e.prev.Raw()))
 	}
 	e.grow(cost)
 }
@@ -93,7 +94,7 @@ func (e *watchEvent) unframe() {
 // frame returns the event as watchers of a view get it. It's encoded once, however many ask: the first encodes it
 // under mu and the others wait. shown is what the view shows for the event's object: frame converts nothing. added is
 // how many bytes the event now keeps alive that it didn't before. The error is that of the view's Encoding.
-func (e *watchEvent) frame(v *View, t watchstream.Type, shown *Object) (data []byte, added int64, err error) {
+func (e *watchEvent) frame(v *kube.View, t watchstream.Type, shown *kube.Object) (data []byte, added int64, err error) {
 	if f := e.findFrame(v, t); f != nil {
 		return f, 0, nil
 	}
@@ -103,7 +104,7 @@ func (e *watchEvent) frame(v *View, t watchstream.Type, shown *Object) (data []b
 		return f, 0, nil
 	}
 	f := &frame{view: v, typ: t, next: e.frames.Load()}
-	if f.data, err = v.newFrame(t, shown, e.rev); err != nil {
+	if f.data, err = v.NewFrame(t, shown, e.rev); err != nil {
 		return nil, 0, err
 	}
 	e.frames.Store(f)
@@ -112,17 +113,14 @@ func (e *watchEvent) frame(v *View, t watchstream.Type, shown *Object) (data []b
 }
 
 // object returns the stored object that an event of a type is about.
-func (e *watchEvent) object(t watchstream.Type) *Object {
+func (e *watchEvent) object(t watchstream.Type) *kube.Object {
 	if t == watchstream.Deleted {
 		return e.prev
 	}
 	return e.cur
 }
 
-// frameOverhead is room for what a frame adds to the stored bytes: the envelope and the resourceVersion.
-const frameOverhead = 96
-
-func (e *watchEvent) findFrame(v *View, t watchstream.Type) []byte {
+func (e *watchEvent) findFrame(v *kube.View, t watchstream.Type) []byte {
 	for f := e.frames.Load(); f != nil; f = f.next {
 		if f.view == v && f.typ == t {
 			return f.data
@@ -216,7 +214,7 @@ func (l *eventLog) seqAt(rev storage.Revision) uint64 {
 // size is about how many bytes the event has on the wire.
 func (e *watchEvent) size() int {
 	if e.cur != nil {
-		return len(e.cur.raw)
+		return len(e.cur.Raw())
 	}
-	return len(e.prev.raw)
+	return len(e.prev.Raw())
 }

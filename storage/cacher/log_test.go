@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // TestFeedNeverWaitsForRender: a reader that is slow to render an event doesn't hold up the feed, even when the log
 // drops that event. The bytes of a frame that is made after that aren't counted.
 func TestFeedNeverWaitsForRender(t *testing.T) {
 	rendering, release := make(chan struct{}), make(chan struct{})
-	view := &View{Render: func(dst []byte, o *Object) []byte {
+	view := &kube.View{Render: func(dst []byte, o *kube.Object) []byte {
 		if o.Name() == "slow" {
 			close(rendering)
 			<-release
@@ -60,7 +62,7 @@ func TestFramesOfOldEvents(t *testing.T) {
 	bounds := smallBounds
 	bounds.framedEvents = 4
 	b := newBench(bounds)
-	o := WatchOptions{View: &View{}, Start: StartNow}
+	o := WatchOptions{View: &kube.View{}, Start: StartNow}
 	var cursors []*Cursor
 	for range 3 {
 		b.mu.Lock()

@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -221,7 +222,7 @@ func (q query) of() storage.Prefix {
 	return widgets
 }
 
-var testView = &View{APIVersion: "example.com/v1", Kind: "Widget"}
+var testView = &kube.View{APIVersion: "example.com/v1", Kind: "Widget"}
 
 func (q query) options(t testing.TB) WatchOptions {
 	labels, err := selectors.ParseLabels(q.labels)

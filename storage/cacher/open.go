@@ -6,6 +6,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Start says where a watch begins.
@@ -25,7 +26,7 @@ type WatchOptions struct {
 	Namespace, Name string // "" for all
 	Labels          selectors.LabelSelector
 	Fields          selectors.FieldSelector
-	View            *View
+	View            *kube.View
 	Start           Start
 	// After is, for StartAfter, the revision after which the events come. For StartState, the state is at
 	// least as new as After, or as new as the call if After is 0.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/third_party/forked/golang/btree"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -26,7 +27,7 @@ type Resource struct {
 	// that the changes may concern. Readers hold it to copy pointers, to clone the tree, to join and leave groups, and to
 	// drop the log's oldest events. They match nothing under it.
 	mu       sync.RWMutex
-	tree     *btree.BTree[*Object]
+	tree     *btree.BTree[*kube.Object]
 	fields   *fieldIndex      // of the tree's objects
 	snapshot *Snapshot        // the tree as it is now, when someone asked; nil after a change
 	rev      storage.Revision // of the last change applied
@@ -48,8 +49,8 @@ const endless storage.Revision = math.MaxInt64
 // treeDegree is the branching of the tree: wide enough that a copied path is a few kilobytes.
 const treeDegree = 32
 
-func newTree() *btree.BTree[*Object] {
-	return btree.New(treeDegree, func(a, b *Object) bool { return a.Key < b.Key })
+func newTree() *btree.BTree[*kube.Object] {
+	return btree.New(treeDegree, func(a, b *kube.Object) bool { return a.Key < b.Key })
 }
 
 func newResource(c *Cacher, p storage.Prefix, base storage.Revision) *Resource {
@@ -62,10 +63,10 @@ func newResource(c *Cacher, p storage.Prefix, base storage.Revision) *Resource {
 }
 
 // Get returns the object under a key, or nil.
-func (r *Resource) Get(key string) *Object {
+func (r *Resource) Get(key string) *kube.Object {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	o, _ := r.tree.Get(&Object{Key: key})
+	o, _ := r.tree.Get(&kube.Object{Key: key})
 	return o
 }
 
@@ -86,7 +87,7 @@ func (r *Resource) Len() int {
 // contents are what a resource is to hold instead of what it holds.
 type contents struct {
 	objects []listed
-	tree    *btree.BTree[*Object]
+	tree    *btree.BTree[*kube.Object]
 	fields  *fieldIndex
 }
 
@@ -95,15 +96,15 @@ func (r *Resource) prepare(objects []listed) *contents {
 	c := &contents{objects: objects, tree: newTree(), fields: newFieldIndex(r.fieldSet())}
 	set := c.fields.set
 	for i, o := range objects {
-		if o.known && len(set.names) > 0 && o.fields != set { // SetFields hadn't reached it
-			o = listed{o.at(o.Revision), false}
+		if o.known && len(set.Names()) > 0 && !o.Carries(set) { // SetFields hadn't reached it
+			o = listed{o.At(o.Revision), false}
 			objects[i] = o
 		}
 		if o.known {
 			c.fields.insert(o.Object)
 		} else {
-			set.read(o.Object)
-			r.cacher.messages.admit(o.Object)
+			set.Carry(o.Object)
+			r.cacher.messages.Admit(o.Object)
 			c.fields.move(exchange{cur: o.Object})
 		}
 		c.tree.ReplaceOrInsert(o.Object)
@@ -126,10 +127,10 @@ func (r *Resource) install(c *contents, at storage.Revision, dirty []*cohort) []
 	r.tree, r.fields = c.tree, c.fields
 	dirty = r.beginLocked(at, dirty)
 	r.mu.Unlock()
-	before.Ascend(func(o *Object) bool { // nobody changes it any more
+	before.Ascend(func(o *kube.Object) bool { // nobody changes it any more
 		if kept, _ := now.Get(o); kept != o {
 			r.countRemoved(o)
-			o.dropMessages()
+			o.DropMessages()
 		}
 		return true
 	})
@@ -138,7 +139,7 @@ func (r *Resource) install(c *contents, at storage.Revision, dirty []*cohort) []
 
 // replace brings in the changes that a storage.Store.Replace made to the resource, in one step. Its open watches expire.
 func (r *Resource) replace(changes []storage.Change, at storage.Revision, dirty []*cohort) []*cohort {
-	objects, fields := make([]*Object, len(changes)), r.fieldSet()
+	objects, fields := make([]*kube.Object, len(changes)), r.fieldSet()
 	for i, c := range changes {
 		objects[i] = r.objectFrom(c, fields)
 	}
@@ -195,7 +196,7 @@ func (r *Resource) beginLocked(at storage.Revision, dirty []*cohort) []*cohort {
 // apply brings in the changes that one revision made to the resource, under one hold of the lock, and adds
 // the cohorts of groups that got an entry to dirty.
 func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
-	objects := make([]*Object, 0, 1) // on the stack: nearly always there's one
+	objects := make([]*kube.Object, 0, 1) // on the stack: nearly always there's one
 	fields := r.fieldSet()
 	for _, c := range changes {
 		objects = append(objects, r.objectFrom(c, fields))
@@ -224,28 +225,28 @@ func (r *Resource) apply(changes []storage.Change, dirty []*cohort) []*cohort {
 
 // objectFrom makes the object that a change leaves, nil for a deletion. It's called before mu is taken, because it scans
 // the bytes.
-func (r *Resource) objectFrom(c storage.Change, fields *fieldSet) *Object {
+func (r *Resource) objectFrom(c storage.Change, fields *kube.Fields) *kube.Object {
 	if c.Deleted {
 		return nil
 	}
-	o := newObjectFrom(c)
-	fields.read(o)
-	r.cacher.messages.admit(o)
+	o := kube.Changed(c)
+	fields.Carry(o)
+	r.cacher.messages.Admit(o)
 	return o
 }
 
 // exchangeLocked puts cur under a key, or nothing for nil, and returns what was there; mu must be held for writing.
-func (r *Resource) exchangeLocked(key string, cur *Object) (prev *Object) {
+func (r *Resource) exchangeLocked(key string, cur *kube.Object) (prev *kube.Object) {
 	if cur != nil {
-		r.fields.carry(cur)
+		r.fields.set.Carry(cur) // mostly it does: the fields have seldom changed since it was made
 		prev, _ = r.tree.ReplaceOrInsert(cur)
 	} else {
-		prev, _ = r.tree.Delete(&Object{Key: key})
+		prev, _ = r.tree.Delete(&kube.Object{Key: key})
 	}
 	r.fields.move(exchange{prev: prev, cur: cur})
 	r.countRemoved(prev)
 	if prev != nil {
-		prev.dropMessages()
+		prev.DropMessages()
 	}
 	return prev
 }
@@ -304,10 +305,10 @@ func (r *Resource) EndWatches(last storage.Revision) {
 const changeOverhead = 512
 
 // countRemoved counts what a change took out of the tree; prev is nil for a creation.
-func (r *Resource) countRemoved(prev *Object) {
+func (r *Resource) countRemoved(prev *kube.Object) {
 	n := int64(changeOverhead)
 	if prev != nil {
-		n += int64(len(prev.raw))
+		n += int64(len(prev.Raw()))
 	}
 	r.removedBytes.Add(n)
 	r.cacher.feed.removed += n

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/selectors"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -393,7 +394,7 @@ func TestIndexNeverMisses(t *testing.T) {
 		spec := pick(`{}`, `{"color":"red"}`, `{"color":"green","n":1}`, `{"color":""}`, `{"n":1}`)
 		return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"W","metadata":{"labels":{%s},"uid":"u"},"spec":%s}`, strings.Join(l, ","), spec)
 	}
-	matches := func(o WatchOptions, obj *Object) bool { // all of it, without an index
+	matches := func(o WatchOptions, obj *kube.Object) bool { // all of it, without an index
 		return obj != nil && (o.Namespace == "" || o.Namespace == obj.Namespace()) && (o.Name == "" || o.Name == obj.Name()) &&
 			o.Labels.Matches(obj.Labels) && o.Fields.Matches(obj)
 	}
@@ -401,13 +402,13 @@ func TestIndexNeverMisses(t *testing.T) {
 	for range 1500 {
 		key := fmt.Sprintf("%sns%d/w%d", widgets, 1+rng.IntN(3), rng.IntN(4))
 		prev := b.Get(key)
-		var cur *Object
+		var cur *kube.Object
 		if prev != nil && rng.IntN(4) == 0 {
 			b.remove(key)
 		} else {
 			raw := object(key)
 			b.rev++
-			cur = NewObject(key, raw, b.rev)
+			cur = kube.NewObject(key, raw, b.rev)
 			b.feed([]storage.Change{{KeyValue: storage.KeyValue{Key: key, Value: raw, Revision: b.rev}}})
 		}
 		seen := map[*group]bool{}

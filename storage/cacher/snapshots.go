@@ -13,11 +13,12 @@ import (
 	"k8s.io/utils/third_party/forked/golang/btree"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Snapshot is a resource at one instant. It never changes, and it keeps what it holds alive.
 type Snapshot struct {
-	tree         *btree.BTree[*Object]
+	tree         *btree.BTree[*kube.Object]
 	fields       *fieldIndex
 	since        storage.Revision // of the last change that's in the tree
 	removedBytes int64            // Resource.removedBytes then: what that has grown by, this snapshot keeps alive
@@ -53,34 +54,65 @@ func (r *Resource) snapshotLocked() *Snapshot {
 }
 
 // All yields the objects whose key begins with prefix, in key order.
-func (s *Snapshot) All(prefix string) iter.Seq[*Object] { return s.In(storage.Range{Prefix: prefix}) }
+func (s *Snapshot) All(prefix string) iter.Seq[*kube.Object] {
+	return s.In(storage.Range{Prefix: prefix})
+}
 
 // Get returns the object under a key, or nil.
-func (s *Snapshot) Get(key string) *Object {
-	o, _ := s.tree.Get(&Object{Key: key})
+func (s *Snapshot) Get(key string) *kube.Object {
+	o, _ := s.tree.Get(&kube.Object{Key: key})
 	return o
 }
 
 // In yields the objects whose keys are in a range, in key order.
-func (s *Snapshot) In(keys storage.Range) iter.Seq[*Object] {
-	return func(yield func(*Object) bool) {
+func (s *Snapshot) In(keys storage.Range) iter.Seq[*kube.Object] {
+	return func(yield func(*kube.Object) bool) {
 		if s.covers(keys.Prefix) {
 			s.ascend(keys.First(), yield) // and no key is looked at
 			return
 		}
-		s.ascend(keys.First(), func(o *Object) bool {
+		s.ascend(keys.First(), func(o *kube.Object) bool {
 			return strings.HasPrefix(o.Key, keys.Prefix) && yield(o)
 		})
 	}
 }
 
 // ascend visits the objects from a key on until visit returns false.
-func (s *Snapshot) ascend(key string, visit func(*Object) bool) {
+func (s *Snapshot) ascend(key string, visit func(*kube.Object) bool) {
 	if first, ok := s.tree.Min(); ok && key <= first.Key {
 		s.tree.Ascend(visit) // doesn't look for the key in each node
 		return
 	}
-	s.tree.AscendGreaterOrEqual(&Object{Key: key}, visit)
+	s.tree.AscendGreaterOrEqual(&kube.Object{Key: key}, visit)
+}
+
+// maxLabelBits is for how many values Labelled compares bits. For more values the filter saves nothing.
+const maxLabelBits = 16
+
+// Labelled yields, in key order, the objects whose keys are in a range and that may have a label with this key and one
+// of the values. It leaves out most objects that don't have it; the caller checks those that come.
+func (s *Snapshot) Labelled(key string, values []string, keys storage.Range) iter.Seq[*kube.Object] {
+	if len(values) > maxLabelBits {
+		return s.In(keys)
+	}
+	wanted := make([]kube.LabelBits, len(values))
+	for i, v := range values {
+		wanted[i] = kube.BitsOf(key, v)
+	}
+	covers := s.covers(keys.Prefix) // then no key is looked at
+	return func(yield func(*kube.Object) bool) {
+		s.ascend(keys.First(), func(o *kube.Object) bool {
+			if !covers && !strings.HasPrefix(o.Key, keys.Prefix) {
+				return false
+			}
+			for _, w := range wanted {
+				if o.MayHave(w) {
+					return yield(o)
+				}
+			}
+			return true
+		})
+	}
 }
 
 // covers tells whether every object of the resource has the prefix.
@@ -219,14 +251,14 @@ func (r *Resource) At(rev storage.Revision) *Snapshot {
 // Past yields the objects whose keys are in a range, as they were at a revision, in key order. It reads etcd's
 // history, a page at a time, so its memory doesn't grow with the number of objects. An error comes last:
 // storage.ErrCompacted when history begins after the revision, or another of storage.Store.List.
-func (r *Resource) Past(ctx context.Context, rev storage.Revision, keys storage.Range) iter.Seq2[*Object, error] {
-	return func(yield func(*Object, error) bool) {
+func (r *Resource) Past(ctx context.Context, rev storage.Revision, keys storage.Range) iter.Seq2[*kube.Object, error] {
+	return func(yield func(*kube.Object, error) bool) {
 		if oldest := r.cacher.Oldest(); rev < oldest {
 			yield(nil, fmt.Errorf("list at %d: %w (history begins at %d)", rev, storage.ErrCompacted, oldest))
 			return
 		}
 		_, err := r.cacher.store.List(ctx, keys, rev, func(kv storage.Change) error {
-			if !yield(newObjectFrom(kv), nil) {
+			if !yield(kube.Changed(kv), nil) {
 				return errEnough
 			}
 			return nil

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -107,12 +108,12 @@ func (c *Cursor) prepareState(ctx context.Context, snapshot *Snapshot) error {
 	if c.group.view.Conversion == nil {
 		return nil
 	}
-	var objects []*Object
+	var objects []*kube.Object
 	size, within := 0, c.within()
 	for o := range snapshot.In(storage.Range{Prefix: within, From: c.state.next}) {
 		if c.group.matches(o) {
 			objects = append(objects, o)
-			if size += len(o.raw); size > maxBatchBytes {
+			if size += len(o.Raw()); size > maxBatchBytes {
 				break
 			}
 		}
@@ -174,11 +175,11 @@ func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string
 		if !g.matches(o) {
 			continue
 		}
-		shown := g.view.found(o)
+		shown := g.view.Found(o)
 		if shown == nil || overflows(len(dst)-start, o) {
 			return dst, o.Key, nil
 		}
-		if dst, err = view.appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
+		if dst, err = view.AppendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
 			return dst[:start], "", fmt.Errorf("%s: %w", o.Key, err)
 		}
 		view = g.view
@@ -190,7 +191,7 @@ func (c *Cursor) encode(dst []byte, snapshot *Snapshot) (out []byte, next string
 // were when the watch was opened. The error is storage.ErrCompacted if history no longer has them.
 func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next string, err error) {
 	within, size := c.within(), 0
-	var objects []*Object
+	var objects []*kube.Object
 	for o, err := range c.resource.Past(ctx, c.rev, storage.Range{Prefix: within, From: c.state.next}) {
 		if err != nil {
 			return dst, "", err
@@ -203,14 +204,14 @@ func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next s
 			break
 		}
 		objects = append(objects, o)
-		size += len(o.raw) + frameOverhead
+		size += len(o.Raw()) + kube.FrameOverhead
 	}
 	if err := c.group.view.Prepare(ctx, objects); err != nil {
 		return dst, "", err
 	}
 	start, view := len(dst), c.nextView()
 	for _, shown := range objects {
-		if dst, err = view.appendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
+		if dst, err = view.AppendFrame(dst, watchstream.Added, shown, shown.Revision); err != nil {
 			return dst[:start], "", fmt.Errorf("%s: %w", shown.Key, err)
 		}
 		view = c.group.view
@@ -219,8 +220,8 @@ func (c *Cursor) encodePast(ctx context.Context, dst []byte) (out []byte, next s
 }
 
 // overflows tells whether an object is too large for a batch that has size bytes already. An empty batch takes any.
-func overflows(size int, o *Object) bool {
-	return size > 0 && size+len(o.raw)+frameOverhead > maxBatchBytes
+func overflows(size int, o *kube.Object) bool {
+	return size > 0 && size+len(o.Raw())+kube.FrameOverhead > maxBatchBytes
 }
 
 // states are the initial states that cursors are giving.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -132,7 +133,7 @@ func TestSlowState(t *testing.T) {
 			opts := query{labels: "tier"}.options(t)
 			opts.Start = StartState
 			if c.first {
-				opts.View = &View{APIVersion: "example.com/v1", Kind: "Widget", First: &View{APIVersion: "first", Kind: "Widget"}}
+				opts.View = &kube.View{APIVersion: "example.com/v1", Kind: "Widget", First: &kube.View{APIVersion: "first", Kind: "Widget"}}
 			}
 			cursors, got := make([]*Cursor, c.members), make([][]string, c.members)
 			step := func(i int) bool {
@@ -299,7 +300,7 @@ func TestLateFramesAreBounded(t *testing.T) {
 			opts := query{}.options(t)
 			opts.After = begin
 			for i := range 12 {
-				opts.View = &View{APIVersion: fmt.Sprint("example.com/v", i), Kind: "Widget"}
+				opts.View = &kube.View{APIVersion: fmt.Sprint("example.com/v", i), Kind: "Widget"}
 				cursor, err := r.cacher.Resource(widgets).Open(t.Context(), opts)
 				if err != nil {
 					t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // stretches gives cursors the events that the log no longer has. It reads etcd's history in stretches, and decodes each
@@ -176,14 +177,14 @@ func (st *stretches) read(ctx context.Context, k stretchKey, through storage.Rev
 		return err
 	}
 	var events []*watchEvent
-	latest := map[string]*Object{} // the state of keys that were seen; nil when deleted
+	latest := map[string]*kube.Object{} // the state of keys that were seen; nil when deleted
 	for _, c := range changes {
 		if p, _, _, ok := storage.SplitKey(c.Key); !ok || p != k.resource.prefix {
 			continue
 		}
 		e := &watchEvent{rev: c.Revision, encodings: st.encodings}
 		if !c.Deleted {
-			e.cur = newObjectFrom(c)
+			e.cur = kube.Changed(c)
 		}
 		prev, seen := latest[c.Key]
 		if !seen {
@@ -209,17 +210,17 @@ func (st *stretches) read(ctx context.Context, k stretchKey, through storage.Rev
 func (st *stretches) hold(e *watchEvent) {
 	e.hold(&st.bytes)
 	if e.cur != nil {
-		e.grow(int64(len(e.cur.raw)))
+		e.grow(int64(len(e.cur.Raw())))
 	}
 }
 
 // before returns what a key held before a change, or nil.
-func (st *stretches) before(ctx context.Context, c storage.Change) (*Object, error) {
+func (st *stretches) before(ctx context.Context, c storage.Change) (*kube.Object, error) {
 	if c.Before != nil {
 		if c.Before.Revision == 0 {
 			return nil, nil
 		}
-		return newObjectFrom(storage.Change{KeyValue: *c.Before}), nil
+		return kube.Changed(storage.Change{KeyValue: *c.Before}), nil
 	}
 	kv, err := st.store.GetAt(ctx, c.Key, c.Revision-1)
 	switch {
@@ -230,7 +231,7 @@ func (st *stretches) before(ctx context.Context, c storage.Change) (*Object, err
 	case err != nil && kv.Key == "":
 		return nil, err
 	}
-	return newObjectFrom(storage.Change{KeyValue: kv, Err: err}), nil
+	return kube.Changed(storage.Change{KeyValue: kv, Err: err}), nil
 }
 
 // within returns the events that are in another part of history, too, which has its Through set.

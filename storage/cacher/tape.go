@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -15,12 +16,12 @@ type Event struct {
 	Resource *Resource
 	Prefix   storage.Prefix   // of the resource
 	Revision storage.Revision // of the change; 0 for an object of the state that a tape begins with
-	Prev     *Object          // nil for a creation, and in the state
-	Cur      *Object          // nil for a deletion
+	Prev     *kube.Object     // nil for a creation, and in the state
+	Cur      *kube.Object     // nil for a deletion
 }
 
 // Object returns the object as it is, or as it was before its deletion.
-func (e *Event) Object() *Object {
+func (e *Event) Object() *kube.Object {
 	if e.Cur != nil {
 		return e.Cur
 	}

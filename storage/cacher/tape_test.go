@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -52,7 +53,7 @@ func (r *tapeReader) read(ctx context.Context, until storage.Revision) error {
 	return nil
 }
 
-func text(o *Object) string {
+func text(o *kube.Object) string {
 	if o == nil {
 		return "nothing"
 	}

@@ -11,7 +11,7 @@ type Usage struct {
 	StateBytes     int64 // in frames of initial states that watchers share, of stateBytes
 	StateRetained  int64 // that the snapshots of unfinished initial states keep alive, of stateRetained
 	MessageBytes   int64 // in objects as protobuf, of messageBytes
-	Converted      int64 // objects that conversions made; without a bound of their own, see converted
+	Converted      int64 // objects that conversions made; without a bound of their own, see package kube
 	ConvertedBytes int64 // of these
 	Resources      int   // that have a cache, with objects or without
 }
@@ -27,8 +27,8 @@ func (c *Cacher) Usage() (u Usage) {
 	u.Groups = c.stats.groups.Load()
 	u.RingBytes, u.StretchBytes = c.stats.ringBytes.Load(), c.stretches.bytes.Load()
 	u.StateBytes, u.StateRetained = c.states.bytes.Load(), c.states.retained()
-	u.MessageBytes = c.messages.bytes.Load()
-	u.Converted, u.ConvertedBytes = c.conversions.objects.Load(), c.conversions.bytes.Load()
+	u.MessageBytes = c.messages.Bytes()
+	u.Converted, u.ConvertedBytes = c.conversions.Made()
 	c.kept.mu.Lock()
 	defer c.kept.mu.Unlock()
 	u.Snapshots = len(c.kept.list)

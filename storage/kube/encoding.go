@@ -1,4 +1,4 @@
-package cacher
+package kube
 
 import (
 	"sync/atomic"
@@ -7,7 +7,7 @@ import (
 )
 
 // Encoding makes messages of objects, for the views that show them as protobuf. What it makes is kept with the object while
-// that is in the tree, up to the bound messageBytes for all objects together. Beyond the bound each reader makes its own.
+// that is in the tree, up to the bound of Messages for all objects together. Beyond the bound each reader makes its own.
 type Encoding struct {
 	// Encode returns an object as the message of its kind, with metadata in front and without a resourceVersion. It may be
 	// called while a lock of the cacher is held, for which only readers of the same event or the same state wait: it
@@ -45,20 +45,31 @@ func (v *View) MessageFrom(o *Object, raw []byte) (kubeproto.Message, error) {
 	return m, err
 }
 
+// Messages are what all Encodings made of the objects that it has admitted and that weren't dropped. Make one with NewMessages.
+type Messages struct {
+	bound *int64
+	bytes atomic.Int64
+	none  keptMessage // the last entry of each object's list
+}
+
+// NewMessages returns a keeper of at most so many bytes. What has no room isn't kept. The bound may change until the first
+// object is admitted.
+func NewMessages(bound *int64) *Messages {
+	ms := &Messages{bound: bound}
+	ms.none.of = ms
+	return ms
+}
+
+// Bytes returns how many bytes are kept.
+func (ms *Messages) Bytes() int64 { return ms.bytes.Load() }
+
 // keptMessage is what an Encoding made of an object. It's a list, with one entry for each Encoding, whose last entry has
 // nothing but of. Immutable.
 type keptMessage struct {
 	by      *Encoding
 	message kubeproto.Message
 	next    *keptMessage
-	of      *messages
-}
-
-// messages are what all Encodings made of the objects in the trees.
-type messages struct {
-	bounds *bounds
-	bytes  atomic.Int64
-	none   keptMessage // the last entry of each object's list
+	of      *Messages
 }
 
 // messageOverhead is about how many bytes a message takes besides its own.
@@ -75,8 +86,8 @@ func (f *keptMessage) find(e *Encoding) *keptMessage {
 	return nil
 }
 
-// admit lets an object keep messages, because it comes into a tree. Nobody else has it yet.
-func (ms *messages) admit(o *Object) { o.messages.Store(&ms.none) }
+// Admit lets an object keep messages, because it comes into a tree. Nobody else has it yet.
+func (ms *Messages) Admit(o *Object) { o.messages.Store(&ms.none) }
 
 // keep keeps what an Encoding made of the object, if the object is in a tree and there is room.
 func (o *Object) keep(e *Encoding, m kubeproto.Message) {
@@ -86,7 +97,7 @@ func (o *Object) keep(e *Encoding, m kubeproto.Message) {
 		if f.next == nil || f.next.find(e) != nil {
 			return
 		}
-		if f.of = f.next.of; f.of.bytes.Load()+f.size() > f.of.bounds.messageBytes {
+		if f.of = f.next.of; f.of.bytes.Load()+f.size() > *f.of.bound {
 			return
 		}
 		if o.messages.CompareAndSwap(f.next, f) {
@@ -96,8 +107,8 @@ func (o *Object) keep(e *Encoding, m kubeproto.Message) {
 	}
 }
 
-// dropMessages forgets what was kept of an object, which has left its tree, and keeps nothing from then on.
-func (o *Object) dropMessages() {
+// DropMessages forgets what was kept of an object, which has left its tree, and keeps nothing from then on.
+func (o *Object) DropMessages() {
 	for f := o.messages.Swap(nil); f != nil && f.by != nil; f = f.next {
 		f.of.bytes.Add(-f.size())
 	}

@@ -1,4 +1,4 @@
-package cacher
+package kube
 
 // Lineage is what decides about an object's life: who it is, who owns it, and who holds it. Its strings share the object's
 // bytes, so whoever keeps one keeps all of these.

@@ -1,4 +1,4 @@
-package cacher
+package kube
 
 // TTLAnnotation says how long an object lives, as a Go duration from its creation.
 const TTLAnnotation = "apiserver-lite/ttl"

@@ -1,4 +1,4 @@
-package cacher
+package kube
 
 import (
 	"context"
@@ -11,8 +11,7 @@ import (
 
 // Conversion makes the form in which a view shows objects whose stored bytes can't be copied: those of another version,
 // and those written under an older schema. The result is kept with the object, so that an object is converted once
-// for all readers. The views of one served version share one *Conversion. The zero value converts nothing. Usage counts
-// only what those of Cacher.NewConversion make.
+// for all readers. The views of one served version share one *Conversion. The zero value converts nothing.
 type Conversion struct {
 	// Needed tells cheaply whether an object must be converted. It may be called while a lock of the cacher is held,
 	// for which only readers of the same state wait: it must not block or call the cacher. Defaults to none that must.
@@ -26,7 +25,7 @@ type Conversion struct {
 
 	mu     sync.Mutex          // guards flying; a leaf
 	flying map[*Object]*flight // objects that a reader is converting now, so that the watchers of an event don't all do
-	made   *conversions        // nil if nobody counts
+	made   *Conversions        // nil if nobody counts
 }
 
 // flight is one call of Convert.
@@ -35,15 +34,23 @@ type flight struct {
 	err  error         // how; set before that
 }
 
-// conversions counts what all Conversions of a cacher made and is still in memory. What nobody needs any more counts until
-// the garbage collector has found it.
-type conversions struct{ objects, bytes atomic.Int64 }
+// Conversions makes Conversions, and counts what they made and is still in memory. What nobody needs any more counts until
+// the garbage collector has found it. The zero value has made nothing.
+type Conversions struct{ objects, bytes atomic.Int64 }
+
+// New returns a Conversion; see its fields.
+func (cs *Conversions) New(generation int64, needed func(o *Object) bool, convert func(ctx context.Context, objects []*Object) ([][]byte, error)) *Conversion {
+	return &Conversion{Needed: needed, Convert: convert, Generation: generation, made: cs}
+}
+
+// Made returns how many objects the conversions made, and about how many bytes these take.
+func (cs *Conversions) Made() (objects, bytes int64) { return cs.objects.Load(), cs.bytes.Load() }
 
 // convertedOverhead is about how many bytes a result takes besides its own: an Object and its place in a list.
 const convertedOverhead = 300
 
 // count counts a result until it's collected.
-func (cs *conversions) count(o *Object) {
+func (cs *Conversions) count(o *Object) {
 	size := convertedOverhead + int64(len(o.raw))
 	cs.objects.Add(1)
 	cs.bytes.Add(size)
@@ -53,14 +60,9 @@ func (cs *conversions) count(o *Object) {
 	}, size)
 }
 
-// NewConversion returns a Conversion; see its fields. Usage counts what it makes.
-func (c *Cacher) NewConversion(generation int64, needed func(o *Object) bool, convert func(ctx context.Context, objects []*Object) ([][]byte, error)) *Conversion {
-	return &Conversion{Needed: needed, Convert: convert, Generation: generation, made: &c.conversions}
-}
-
 // converted is what a conversion made of an object. It's a list, with one entry for each conversion, of at most two
 // generations of the definition. What it holds lives as long as the object. Its bound is the objects' own, times the
-// versions that are read: no sum of bytes bounds it, and Usage has the sum.
+// versions that are read: no sum of bytes bounds it, and Conversions has the sum.
 type converted struct {
 	by     *Conversion
 	object *Object
@@ -211,8 +213,8 @@ func (c *Conversion) convert(ctx context.Context, objects []*Object, mine *depar
 	return nil
 }
 
-// found returns the object whose bytes the view shows for o, or nil if o has to be converted first.
-func (v *View) found(o *Object) *Object {
+// Found returns the object whose bytes the view shows for o, or nil if o has to be converted first.
+func (v *View) Found(o *Object) *Object {
 	if v.Conversion == nil {
 		return o
 	}

@@ -1,4 +1,4 @@
-package cacher
+package kube
 
 import (
 	"bytes"
@@ -139,7 +139,7 @@ func TestField(t *testing.T) {
 		}
 	}
 	together := []string{"spec.color", "spec.none|spec.color", "spec.deep.er", "kind"}
-	if got := newFieldPaths(together).read(o.Raw()); !slices.Equal(got, []string{"red", "red", "z", "W"}) {
+	if got := fieldsOf(together).read(o.Raw()); !slices.Equal(got, []string{"red", "red", "z", "W"}) {
 		t.Errorf("%q are %q", together, got)
 	}
 }

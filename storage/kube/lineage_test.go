@@ -1,4 +1,4 @@
-package cacher
+package kube
 
 import (
 	"fmt"

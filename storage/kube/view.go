@@ -1,4 +1,4 @@
-package cacher
+package kube
 
 import (
 	"strconv"
@@ -44,7 +44,7 @@ func (v *View) appendAt(dst []byte, o *Object, rev storage.Revision) []byte {
 	switch {
 	case v.Render != nil:
 		if rev != o.Revision {
-			o = o.at(rev)
+			o = o.At(rev)
 		}
 		return v.Render(dst, o)
 	case v.MetadataOnly:
@@ -117,9 +117,9 @@ func (o *Object) appendVersion(dst []byte, rev storage.Revision) []byte {
 	return append(dst, '"')
 }
 
-// appendBookmark appends a whole BOOKMARK event at a revision. annotation is the name of the annotation that it carries, ""
+// AppendBookmark appends a whole BOOKMARK event at a revision. annotation is the name of the annotation that it carries, ""
 // for none.
-func (v *View) appendBookmark(dst []byte, rev storage.Revision, annotation string) []byte {
+func (v *View) AppendBookmark(dst []byte, rev storage.Revision, annotation string) []byte {
 	if v.Encoding != nil {
 		return kubeproto.AppendBookmark(dst, v.envelope, int64(rev), annotation)
 	}
@@ -130,16 +130,16 @@ func (v *View) appendBookmark(dst []byte, rev storage.Revision, annotation strin
 	return v.appendJSONFrame(dst, watchstream.Bookmark, NewObject("", b.AppendObject(nil), rev), rev)
 }
 
-// appendError appends a whole ERROR event.
-func (v *View) appendError(dst []byte, f watchstream.Failure) []byte {
+// AppendError appends a whole ERROR event.
+func (v *View) AppendError(dst []byte, f watchstream.Failure) []byte {
 	if v.Encoding != nil {
 		return kubeproto.AppendError(dst, kubeproto.Failure(f.Code, f.Reason, f.Message))
 	}
 	return watchstream.AppendError(dst, f.Status())
 }
 
-// appendFrame appends a whole event. The error is that of the view's Encoding.
-func (v *View) appendFrame(dst []byte, t watchstream.Type, o *Object, rev storage.Revision) ([]byte, error) {
+// AppendFrame appends a whole event. The error is that of the view's Encoding.
+func (v *View) AppendFrame(dst []byte, t watchstream.Type, o *Object, rev storage.Revision) ([]byte, error) {
 	if v.Encoding == nil {
 		return v.appendJSONFrame(dst, t, o, rev), nil
 	}
@@ -150,10 +150,13 @@ func (v *View) appendFrame(dst []byte, t watchstream.Type, o *Object, rev storag
 	return m.AppendEvent(dst, v.envelope, t.String(), int64(rev)), nil
 }
 
-// newFrame returns a whole event in memory of its own.
-func (v *View) newFrame(t watchstream.Type, o *Object, rev storage.Revision) ([]byte, error) {
+// FrameOverhead is room for what a frame adds to the stored bytes: the envelope and the resourceVersion.
+const FrameOverhead = 96
+
+// NewFrame returns a whole event in memory of its own.
+func (v *View) NewFrame(t watchstream.Type, o *Object, rev storage.Revision) ([]byte, error) {
 	if v.Encoding == nil {
-		size := len(o.raw) + len(v.APIVersion) + frameOverhead
+		size := len(o.raw) + len(v.APIVersion) + FrameOverhead
 		return v.appendJSONFrame(make([]byte, 0, size), t, o, rev), nil
 	}
 	m, err := v.Message(o)

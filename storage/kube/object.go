@@ -1,4 +1,4 @@
-package cacher
+package kube
 
 import (
 	"sync/atomic"
@@ -12,17 +12,17 @@ import (
 type Object struct {
 	Key               string
 	Revision          storage.Revision // its resourceVersion
-	labelBits         labelBits        // a hash of Labels; it's up here so that a scan reads one cache line of each object
+	labelBits         LabelBits        // a hash of Labels; it's up here so that a scan reads one cache line of each object
 	Labels            selectors.Set
 	Err               error  // not nil if the stored bytes aren't an object: then they're kept, and never served
 	DeletionTimestamp string // "" when it isn't being deleted
 
 	raw     []byte
 	offsets offsets
-	fields  *fieldSet // the selectable fields whose values the object carries; nil for none
-	values  []string  // of these fields, in their order
-	nameAt  uint32    // where the name begins in Key
-	spaceAt uint32    // where the namespace begins in Key; nameAt when there is none
+	fields  *Fields  // the selectable fields whose values the object carries; nil for none
+	values  []string // of these fields, in their order
+	nameAt  uint32   // where the name begins in Key
+	spaceAt uint32   // where the namespace begins in Key; nameAt when there is none
 
 	converted atomic.Pointer[converted]   // a list of what conversions made of the object; nil for most objects
 	messages  atomic.Pointer[keptMessage] // a list of what Encodings made of it; nil if the object isn't in a tree
@@ -45,16 +45,16 @@ func NewObject(key string, raw []byte, rev storage.Revision) *Object {
 	return o
 }
 
-// newObjectFrom makes the object of a change. If the change couldn't be decoded, the object has its Err.
-func newObjectFrom(c storage.Change) *Object {
+// Changed makes the object that a change leaves. If the change couldn't be decoded, the object has its Err.
+func Changed(c storage.Change) *Object {
 	if c.Err != nil {
 		return &Object{Key: c.Key, Revision: c.Revision, raw: c.Value, Err: c.Err}
 	}
 	return NewObject(c.Key, c.Value, c.Revision)
 }
 
-// at returns a copy of the object, as if rev were its last write.
-func (o *Object) at(rev storage.Revision) *Object {
+// At returns a copy of the object, as if rev were its last write. The copy keeps no messages (see Messages.Admit).
+func (o *Object) At(rev storage.Revision) *Object {
 	last := &Object{
 		Key: o.Key, Revision: rev, labelBits: o.labelBits, Labels: o.Labels, Err: o.Err, DeletionTimestamp: o.DeletionTimestamp,
 		raw: o.raw, offsets: o.offsets, fields: o.fields, values: o.values, nameAt: o.nameAt, spaceAt: o.spaceAt,
@@ -79,27 +79,3 @@ func (o *Object) Raw() []byte { return o.raw }
 
 // Metadata returns the stored bytes of metadata. They're shared: never write to them.
 func (o *Object) Metadata() []byte { return o.raw[o.offsets.metadata.from:o.offsets.metadata.to] }
-
-// Field returns the value of a field such as "spec.color", as field selectors compare it: the text
-// of a string, number or bool, and "" for anything else and for an absent field. Of several, with bars between them, it's the first
-// that isn't "". It implements selectors.Fields.
-func (o *Object) Field(name string) string {
-	switch name {
-	case "metadata.name":
-		return o.Name()
-	case "metadata.namespace":
-		return o.Namespace()
-	}
-	if i := o.fields.find(name); i >= 0 {
-		return o.values[i]
-	}
-	return o.scanField(name)
-}
-
-// scanField looks for a field in the object's bytes.
-func (o *Object) scanField(field string) string {
-	if o.Err != nil {
-		return ""
-	}
-	return newFieldPaths([]string{field}).read(o.raw)[0]
-}
