@@ -9,8 +9,10 @@
 // Files: table.go has what lines are made of and Register. A file with the name of an API group has that group's defaults
 // and rules. Of the larger groups, pods.go, podspec.go, podresources.go, services.go, configs.go and accounts.go have the
 // core's, and workloads.go those of apps and batch. The rules for pods are podrules.go (the spec, which templates have too),
-// podplacement.go, podvolumes.go and podupdates.go (what each path may change); jobs.go has those for Jobs,
-// volumerules.go and storagerules.go those for volumes and what has to do with them, and servicerules.go those for Services, Endpoints and slices.
+// containerrules.go, podresourcerules.go, proberules.go, podsecurity.go, podplacement.go, podvolumes.go, podannotations.go,
+// podstatus.go and podupdates.go (what each path may change); workloadrules.go has those for what runs pods, jobs.go and
+// cronjobs.go those for Jobs, volumerules.go and storagerules.go those for volumes and what has to do with them, and
+// servicerules.go those for Services, Endpoints and slices. podwarnings.go and placementwarnings.go have what is warned of.
 // untagged.go writes values as Kubernetes' refusals quote them. others.go has the groups with few rules. addresses.go hands out what
 // Services take. reviews.go answers questions about rights, and actions.go does what a POST to a subresource asks for.
 // policies.go has what the groups of admission share, rules.go what all share, and columns.go what the cells of tables are
