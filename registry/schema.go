@@ -37,7 +37,7 @@ func misfit(err error) error {
 	return badRequest("the body of the request doesn't fit the schema: %s", clip.Text(err.Error()))
 }
 
-// AddWarning adds a warning of a schema's rules to those for the client. It makes a write a warning.Recorder.
+// AddWarning adds a warning of a schema's rules, or of what prepares an object, to those for the client. It makes a write a warning.Recorder.
 func (w *write) AddWarning(_, text string) { w.warnings = append(w.warnings, text) }
 
 // validate checks an object against the schema; old is the one before, or nil. Errors are sorted by their fields, because

@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -310,7 +311,7 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		var more field.ErrorList
 		var err error
 		sent := next.Value != nil
-		obj, old, more, err = t.prepared(w.asksBy(ctx), next, prev, w.Subresource)
+		obj, old, more, err = t.prepared(warning.WithWarningRecorder(w.asksBy(ctx), w), next, prev, w.Subresource)
 		if err == nil && sent {
 			err = w.checkValue(next)
 		}

@@ -41,9 +41,9 @@ func TestCells(t *testing.T) {
 			"Unknown <none> v1.37.2 10.0.0.9 <none> os 6.1 (arm64) c://1"},
 		{"a flow schema", "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas", `"spec":{"priorityLevelConfiguration":{"name":"l"},"matchingPrecedence":7}`, ``, "l 7 <none> ?"},
 		{"a driver", "/apis/storage.k8s.io/v1/csidrivers", `"spec":{"tokenRequests":[{"audience":"a"},{"audience":"b"}]}`, ``, "true false false a,b false Persistent"},
-		{"a deployment", "/apis/apps/v1/namespaces/default/deployments", `"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate + `}`, `{"readyReplicas":1,"updatedReplicas":2}`, "1/1 2 0 c i:1 a=b"},
+		{"a deployment", "/apis/apps/v1/namespaces/default/deployments", `"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate + `}`, `{"replicas":2,"readyReplicas":1,"updatedReplicas":2}`, "1/1 2 0 c i:1 a=b"},
 		{"a job", "/apis/batch/v1/namespaces/default/jobs", `"spec":{"manualSelector":true,"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}`,
-			`{"succeeded":1,"startTime":"2026-01-02T03:04:05Z","completionTime":"2026-01-02T03:05:05Z","conditions":[{"type":"Complete","status":"True"}]}`, "Complete 1/1 60s c i a=b"},
+			`{"succeeded":1,"startTime":"2026-01-02T03:04:05Z","completionTime":"2026-01-02T03:05:05Z","conditions":[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]}`, "Complete 1/1 60s c i a=b"},
 		{"a cron job", "/apis/batch/v1/namespaces/default/cronjobs", `"spec":{"schedule":"@daily","jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}}`, ``,
 			"@daily <none> False 0 <none> c i <none>"},
 		{"an autoscaler", "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers", `"spec":{"maxReplicas":3,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"d"},"metrics":[

@@ -10,8 +10,8 @@
 // and rules. Of the larger groups, pods.go, podspec.go, podresources.go, services.go, configs.go and accounts.go have the
 // core's, and workloads.go those of apps and batch. The rules for pods are podrules.go (the spec, which templates have too),
 // containerrules.go, podresourcerules.go, proberules.go, podsecurity.go, podplacement.go, podvolumes.go, podannotations.go,
-// podstatus.go and podupdates.go (what each path may change); workloadrules.go has those for what runs pods, jobs.go and
-// cronjobs.go those for Jobs, volumerules.go and storagerules.go those for volumes and what has to do with them, and
+// podwindows.go, podstatus.go and podupdates.go (what each path may change); workloadrules.go and workloadstatus.go have those
+// for what runs pods, jobs.go, jobstatus.go and cronjobs.go those for Jobs, volumerules.go and storagerules.go those for volumes and what has to do with them, and
 // servicerules.go those for Services, Endpoints and slices. podwarnings.go and placementwarnings.go have what is warned of.
 // untagged.go writes values as Kubernetes' refusals quote them. others.go has the groups with few rules. addresses.go hands out what
 // Services take. reviews.go answers questions about rights, and actions.go does what a POST to a subresource asks for.

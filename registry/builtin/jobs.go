@@ -349,6 +349,25 @@ func countIndexes(text string, completions int32) (total int32, err error) {
 		return 0, nil
 	}
 	last := -1
+	for part := range strings.SplitSeq(text, ",") {
+		s, err := parseSpan(part, completions)
+		if err != nil {
+			return 0, err
+		}
+		if last >= s.first {
+			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, s.first)
+		}
+		total += int32(s.last - s.first + 1)
+		last = s.last
+	}
+	return total, nil
+}
+
+// span is an interval of indexes, the last one with it.
+type span struct{ first, last int }
+
+// parseSpan reads an interval as 2-4, or an index.
+func parseSpan(text string, completions int32) (s span, err error) {
 	index := func(text string) (int, error) {
 		switch n, err := strconv.Atoi(text); {
 		case err != nil:
@@ -359,29 +378,21 @@ func countIndexes(text string, completions int32) (total int32, err error) {
 			return n, nil
 		}
 	}
-	for part := range strings.SplitSeq(text, ",") {
-		ends := strings.Split(part, "-")
-		if len(ends) > 2 {
-			return 0, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", part)
-		}
-		first, err := index(ends[0])
-		if err != nil {
-			return 0, err
-		}
-		end := first
-		if len(ends) > 1 {
-			if end, err = index(ends[1]); err != nil {
-				return 0, err
-			}
-			if first >= end {
-				return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", first, end)
-			}
-		}
-		if last >= first {
-			return 0, fmt.Errorf("non-increasing order, previous: %d, current: %d", last, first)
-		}
-		total += int32(end - first + 1)
-		last = end
+	ends := strings.Split(text, "-")
+	if len(ends) > 2 {
+		return s, fmt.Errorf("the fragment %q violates the requirement that an index interval can have at most two parts separated by '-'", text)
 	}
-	return total, nil
+	if s.first, err = index(ends[0]); err != nil {
+		return s, err
+	}
+	if s.last = s.first; len(ends) == 1 {
+		return s, nil
+	}
+	if s.last, err = index(ends[1]); err != nil {
+		return s, err
+	}
+	if s.first >= s.last {
+		return s, fmt.Errorf("non-increasing order, previous: %d, current: %d", s.first, s.last)
+	}
+	return s, nil
 }

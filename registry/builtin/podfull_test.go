@@ -65,4 +65,20 @@ func fitStatus(s *corev1.PodStatus) {
 	s.QOSClass = corev1.PodQOSBurstable
 	s.PodIP, s.PodIPs = "10.1.0.1", []corev1.PodIP{{IP: "10.1.0.1"}}
 	s.HostIP, s.HostIPs = "10.1.0.2", []corev1.HostIP{{IP: "10.1.0.2"}}
+	s.ResourceClaimStatuses, s.NodeAllocatableResourceClaimStatuses, s.VolumeHealth = nil, nil, nil
+	s.ExtendedResourceClaimStatus.ResourceClaimName = "extended"
+	s.ExtendedResourceClaimStatus.RequestMappings = []corev1.ContainerExtendedResourceRequest{{ContainerName: "web", ResourceName: "example.com/gpu", RequestName: "r"}}
+	s.EphemeralContainerStatuses[0].AllocatedResourcesStatus = nil
+	for _, statuses := range [][]corev1.ContainerStatus{s.ContainerStatuses, s.InitContainerStatuses, s.EphemeralContainerStatuses} {
+		for i := range statuses {
+			for j := range statuses[i].VolumeMounts {
+				statuses[i].VolumeMounts[j].VolumeStatus = nil
+			}
+			for _, a := range statuses[i].AllocatedResourcesStatus {
+				for j := range a.Resources {
+					a.Resources[j].Health = corev1.ResourceHealthStatusHealthy
+				}
+			}
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,8 +41,15 @@ func defaultPod(p *corev1.Pod) {
 	defaultPodStatus(&p.Status)
 }
 
-// defaultPodStatus rounds what a kubelet reports.
+// defaultPodStatus rounds what a kubelet reports, and keeps the first of a pod's addresses in both of its fields. The older field counts
+// where they differ.
 func defaultPodStatus(s *corev1.PodStatus) {
+	switch {
+	case s.PodIP == "" && len(s.PodIPs) > 0:
+		s.PodIP = s.PodIPs[0].IP
+	case s.PodIP != "" && (len(s.PodIPs) == 0 || s.PodIPs[0].IP != s.PodIP):
+		s.PodIPs = []corev1.PodIP{{IP: s.PodIP}}
+	}
 	for _, statuses := range [][]corev1.ContainerStatus{s.InitContainerStatuses, s.ContainerStatuses, s.EphemeralContainerStatuses} {
 		for i := range statuses {
 			roundUp(statuses[i].AllocatedResources)
@@ -78,7 +86,9 @@ func defaultRequests(r *corev1.ResourceRequirements) {
 
 // preparePod begins a pod as one that waits. Its quality of service follows from its spec, and its own resources are completed when
 // admission has added the last container.
-func preparePod(p, old *corev1.Pod, subresource string) {
+func preparePod(ctx context.Context, obj, was registry.Typed, subresource string) {
+	p := obj.(*corev1.Pod)
+	old, _ := was.(*corev1.Pod)
 	if old == nil || subresource == "resize" {
 		defaultPodResources(&p.Spec)
 	}
@@ -87,6 +97,7 @@ func preparePod(p, old *corev1.Pod, subresource string) {
 	}
 	if old == nil {
 		mergeLabelKeys(p)
+		takeAppArmor(ctx, p)
 		p.Status = corev1.PodStatus{Phase: corev1.PodPending, QOSClass: qosOf(&p.Spec)}
 		if len(p.Spec.SchedulingGates) > 0 {
 			p.Status.Conditions = []corev1.PodCondition{{
@@ -95,7 +106,8 @@ func preparePod(p, old *corev1.Pod, subresource string) {
 			}}
 		}
 	} else if subresource == "status" {
-		orDefault(&p.Status.QOSClass, old.Status.QOSClass)
+		keepReported(&p.Status, &old.Status)
+		dropGatedStatus(&p.Status, &old.Status)
 	}
 }
 

@@ -96,6 +96,7 @@ func (c *podCheck) podSecurity(s *corev1.PodSecurityContext, at *field.Path) {
 	}
 	among(c, at.Child("fsGroupChangePolicy"), s.FSGroupChangePolicy, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)
 	c.seccomp(s.SeccompProfile, at.Child("seccompProfile"))
+	c.windowsOptions(s.WindowsOptions, at.Child("windowsOptions"))
 	c.appArmor(s.AppArmorProfile, at.Child("appArmorProfile"))
 	among(c, at.Child("supplementalGroupsPolicy"), s.SupplementalGroupsPolicy, corev1.SupplementalGroupsPolicyMerge, corev1.SupplementalGroupsPolicyStrict)
 	among(c, at.Child("seLinuxChangePolicy"), s.SELinuxChangePolicy, corev1.SELinuxChangePolicyMountOption, corev1.SELinuxChangePolicyRecursive)
@@ -129,6 +130,7 @@ func (c *podCheck) security(s *corev1.SecurityContext, at *field.Path) {
 			c.add(field.Invalid(at, s, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 		}
 	}
+	c.windowsOptions(s.WindowsOptions, at.Child("windowsOptions"))
 	c.appArmor(s.AppArmorProfile, at.Child("appArmorProfile"))
 }
 

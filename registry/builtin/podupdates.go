@@ -77,7 +77,7 @@ func validateNewPod(p *corev1.Pod) field.ErrorList {
 	if p.Spec.NodeName != "" && len(p.Spec.SchedulingGates) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
 	}
-	return errs
+	return append(errs, validateProfiles(p.Annotations, &p.Spec, spec)...)
 }
 
 // updatable are the fields of a pod's spec that an update may change, as a refusal names them.
@@ -91,7 +91,7 @@ func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 		return nil // it was checked when it came
 	}
 	errs := validateWholePod(p)
-	errs = append(errs, validateMirror(p, old)...)
+	errs = append(errs, validateAnnotationUpdate(p, old)...)
 	spec := field.NewPath("spec")
 	for _, group := range []struct {
 		name     string
@@ -228,20 +228,6 @@ func narrower(now, was *corev1.NodeAffinity, at *field.Path) (errs field.ErrorLi
 	return errs
 }
 
-// validateMirror refuses changes of the annotation by which a kubelet's own pods are known.
-func validateMirror(p, old *corev1.Pod) field.ErrorList {
-	at := field.NewPath("metadata", "annotations").Key(corev1.MirrorPodAnnotationKey)
-	now, is := p.Annotations[corev1.MirrorPodAnnotationKey]
-	before, was := old.Annotations[corev1.MirrorPodAnnotationKey]
-	switch {
-	case was && (!is || now != before):
-		return field.ErrorList{field.Forbidden(at, "may not remove or update mirror pod annotation")}
-	case is && !was:
-		return field.ErrorList{field.Forbidden(at, "may not add mirror pod annotation")}
-	}
-	return nil
-}
-
 // addedTolerations wants those that a pod has to stay, but for their seconds.
 func addedTolerations(p, old *corev1.Pod, at *field.Path) field.ErrorList {
 	for _, was := range old.Spec.Tolerations {
@@ -261,7 +247,7 @@ func validateEphemeral(p, old *corev1.Pod) field.ErrorList {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
 	errs := validateWholePod(p)
-	errs = append(errs, validateMirror(p, old)...)
+	errs = append(errs, validateAnnotationUpdate(p, old)...)
 	at := field.NewPath("spec", "ephemeralContainers")
 	for _, was := range old.Spec.EphemeralContainers {
 		i := slices.IndexFunc(p.Spec.EphemeralContainers, func(c corev1.EphemeralContainer) bool { return c.Name == was.Name })

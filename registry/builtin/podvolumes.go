@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -435,34 +432,4 @@ func (c *podCheck) podCertificate(p *corev1.PodCertificateProjection, at *field.
 	if files == 0 {
 		c.add(field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
 	}
-}
-
-// validateTemplate checks the template of a pod. at is its path.
-func validateTemplate(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
-	errs := validateTemplateMeta(t, at)
-	errs = append(errs, validatePodSpec(&t.Spec, nil, at.Child("spec"))...)
-	if len(t.Spec.EphemeralContainers) > 0 {
-		errs = append(errs, field.Forbidden(at.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
-	}
-	return errs
-}
-
-func validateTemplateMeta(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
-	errs := metavalidation.ValidateLabels(t.Labels, at.Child("labels"))
-	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at.Child("annotations"))...)
-	return append(errs, validatePodAnnotations(t.Annotations, &t.Spec, at.Child("annotations"))...)
-}
-
-// validatePodAnnotations checks the annotations that say something of how a pod runs or ends.
-func validatePodAnnotations(annotations map[string]string, s *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
-	if value, mirror := annotations[corev1.MirrorPodAnnotationKey]; mirror && s.NodeName == "" {
-		errs = append(errs, field.Invalid(at.Key(corev1.MirrorPodAnnotationKey), value, "must set spec.nodeName if mirror pod annotation is set"))
-	}
-	if value, costs := annotations[corev1.PodDeletionCost]; costs {
-		n, err := strconv.ParseInt(value, 10, 32)
-		if err != nil || strconv.FormatInt(n, 10) != value {
-			errs = append(errs, field.Invalid(at.Key(corev1.PodDeletionCost), value, "must be a 32bit integer"))
-		}
-	}
-	return errs
 }

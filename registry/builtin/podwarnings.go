@@ -212,6 +212,18 @@ type port struct {
 
 func (p port) at() *field.Path { return p.of.Child("ports").Index(p.i) }
 
+// appArmor warns of an annotation that says what the field of a container in a template doesn't. takeAppArmor warns of those of pods.
+func (w *warner) appArmor(c *corev1.Container, s *corev1.PodSpec, meta *metav1.ObjectMeta, at *field.Path) {
+	key := corev1.DeprecatedAppArmorBetaContainerAnnotationKeyPrefix + c.Name
+	annotation, has := meta.Annotations[key]
+	if !has || c.SecurityContext != nil && c.SecurityContext.AppArmorProfile != nil {
+		return
+	}
+	if whole := s.SecurityContext; whole == nil || whole.AppArmorProfile == nil || !equality.Semantic.DeepEqual(whole.AppArmorProfile, appArmorOf(annotation)) {
+		w.warn(at.Child("metadata", "annotations").Key(key), "%s", annotatedAppArmor)
+	}
+}
+
 // containers warns of what containers say, and of their ports. at is the template's path; nil for a pod.
 func (w *warner) containers(s *corev1.PodSpec, meta *metav1.ObjectMeta, at *field.Path) {
 	const unprofiled = `non-functional in v1.27+; use the "seccompProfile" field instead`
@@ -227,6 +239,9 @@ func (w *warner) containers(s *corev1.PodSpec, meta *metav1.ObjectMeta, at *fiel
 	eachContainer(s, at.Child("spec"), func(c *corev1.Container, p *field.Path) {
 		if len(meta.Annotations) > 0 && (c.SecurityContext == nil || c.SecurityContext.SeccompProfile == nil) {
 			annotated(corev1.SeccompContainerAnnotationKeyPrefix + c.Name)
+		}
+		if at != nil {
+			w.appArmor(c, s, meta, at)
 		}
 		for _, name := range inBytes {
 			if q, is := fraction(c.Resources.Limits, name); is {

@@ -150,10 +150,12 @@ func init() {
 	fit("/ReplicationController", func(r *corev1.ReplicationController) {
 		r.Spec.Selector = map[string]string{"app": "a"}
 		fitTemplate(r.Spec.Template)
+		r.Status = corev1.ReplicationControllerStatus{Replicas: 9, FullyLabeledReplicas: 8, ReadyReplicas: 7, AvailableReplicas: 6, ObservedGeneration: 5, Conditions: r.Status.Conditions}
 	})
 	fit("apps/Deployment", func(d *appsv1.Deployment) {
 		fitTemplate(&d.Spec.Template)
 		*d.Spec.ProgressDeadlineSeconds, d.Spec.MinReadySeconds = 9, 8
+		d.Status.Replicas, d.Status.UpdatedReplicas, d.Status.ReadyReplicas, d.Status.AvailableReplicas = 9, 8, 7, 6
 	})
 	fit("apps/StatefulSet", func(s *appsv1.StatefulSet) {
 		fitTemplate(&s.Spec.Template)
@@ -162,16 +164,22 @@ func init() {
 		claim.Spec = corev1.PersistentVolumeClaimSpec{AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeMode: ptr.To(corev1.PersistentVolumeBlock),
 			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}}
 		s.Spec.PersistentVolumeClaimRetentionPolicy.WhenDeleted, s.Spec.PersistentVolumeClaimRetentionPolicy.WhenScaled = "Delete", "Retain"
+		s.Status.Replicas, s.Status.ReadyReplicas, s.Status.CurrentReplicas, s.Status.UpdatedReplicas, s.Status.AvailableReplicas = 9, 8, 7, 6, 5
 	})
 	fit("apps/DaemonSet", func(d *appsv1.DaemonSet) {
 		fitTemplate(&d.Spec.Template)
 		*d.Spec.UpdateStrategy.RollingUpdate.MaxSurge = intstr.FromInt32(0)
 	})
-	fit("apps/ReplicaSet", func(r *appsv1.ReplicaSet) { fitTemplate(&r.Spec.Template) })
+	fit("apps/ReplicaSet", func(r *appsv1.ReplicaSet) {
+		fitTemplate(&r.Spec.Template)
+		r.Status.Replicas, r.Status.FullyLabeledReplicas, r.Status.ReadyReplicas, r.Status.AvailableReplicas = 9, 8, 7, 6
+	})
 	fit("batch/Job", func(j *batchv1.Job) {
 		selector := j.Spec.Selector
 		fitJob(&j.Spec)
 		j.Spec.Selector, j.Spec.ManualSelector = selector, ptr.To(true)
+		j.Status.Active, j.Status.Ready, j.Status.CompletionTime = 2, ptr.To(int32(1)), nil // it hasn't ended
+		j.Status.CompletedIndexes, j.Status.FailedIndexes = "0", ptr.To("1")
 	})
 	fit("batch/CronJob", func(c *batchv1.CronJob) {
 		c.Spec.Schedule, *c.Spec.TimeZone = "*/5 * * * *", "UTC"

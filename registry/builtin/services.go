@@ -3,6 +3,7 @@
 package builtin
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -12,12 +13,29 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // Services and what they lead to; nodes.
 
 // defaultAffinityTimeout is how long a client stays with its pod, in seconds.
 const defaultAffinityTimeout int32 = 10800
+
+// warnServices are the Warnings of Services. Those of a status are about addresses that are written in an unusual way.
+func warnServices(ctx context.Context, obj, old registry.Typed, subresource string) (texts []string) {
+	if subresource != "status" {
+		return warnings(warnService)(ctx, obj, old, subresource)
+	}
+	for i, b := range obj.(*corev1.Service).Status.LoadBalancer.Ingress {
+		if b.IP != "" {
+			texts = append(texts, validation.GetWarningsForIP(field.NewPath("status", "loadBalancer", "ingress").Index(i), b.IP)...)
+		}
+	}
+	return texts
+}
 
 func defaultServiceObject(s *corev1.Service) {
 	spec := &s.Spec

@@ -163,7 +163,7 @@ func prepare[T any, P registry.Pointer[T]](fn func(obj, old *T, subresource stri
 }
 
 // rules makes a Validate of a function with the type. old is nil for a new object. Writes of a status aren't asked about:
-// whoever reports one is believed.
+// Kubernetes has no rules for that of such a kind.
 func rules[T any, P registry.Pointer[T]](fn func(obj, old *T) field.ErrorList) func(ctx context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
 	return func(_ context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
 		if subresource == "status" {
