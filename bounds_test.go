@@ -46,10 +46,6 @@ var oversized = map[string]int{
 
 	"function admission/plugins/podsecurity.go PodSecurity.warnPods": 68,
 	"function bench/neighbours.go neighbours":                        65,
-	"function conformance/differential/hooks.go answerHook":          109,
-	"function conformance/differential/hooks.go webhookScenario":     79,
-	"function conformance/differential/normal.go normal.tree":        75,
-	"function conformance/differential/texts.go parseScenario":       67,
 	"function registry/builtin/autoscalerrules.go check.metric":      89,
 	"function registry/builtin/certificates.go validateIssued":       83,
 	"function registry/builtin/data.go data":                         159,

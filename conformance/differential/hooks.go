@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -47,205 +48,118 @@ func startHooks() (*hooks, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hooks{Server: httptest.NewUnstartedServer(http.HandlerFunc(answerHook)), ca: base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
+	h := &hooks{Server: httptest.NewUnstartedServer(http.HandlerFunc(serveHook)), ca: base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))}
 	h.TLS = &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}
 	h.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that don't trust it are meant
 	h.StartTLS()
 	return h, nil
 }
 
-// behaviours are what a webhook does, right and wrong.
-var behaviours = []string{"allow", "deny", "deny-code", "deny-details", "deny-empty", "warn", "long-warning", "audit", "patch", "patch-wrong", "patch-no-type", "patch-type", "patch-no-json", "patch-missing", "patch-kind", "patch-invalid",
-	"uid", "no-uid", "no-response", "empty", "text", "html", "error", "not-found", "redirect", "slow", "close", "other-kind", "other-version", "no-version", "list", "big", "twice", "unknown-field", "echo"}
+// review is a webhook's answer while it's made.
+type review struct {
+	answer   map[string]any
+	response map[string]any // of the answer
+	asked    []byte
+}
 
-// answerHook is the webhook.
-func answerHook(w http.ResponseWriter, r *http.Request) {
-	var review struct {
-		APIVersion string
-		Request    struct {
-			UID string
-		}
-	}
-	body, err := io.ReadAll(r.Body)
-	if err != nil || json.Unmarshal(body, &review) != nil {
-		http.Error(w, "no review", http.StatusBadRequest)
-		return
-	}
-	response := map[string]any{"uid": review.Request.UID, "allowed": true}
-	answer := map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
-	patch := func(s string) {
-		response["patch"], response["patchType"] = base64.StdEncoding.EncodeToString([]byte(s)), "JSONPatch"
-	}
-	deny := func(status any) { response["allowed"], response["status"] = false, status }
-	contentType := "application/json"
-	switch path.Base(r.URL.Path) {
-	case "deny":
-		deny(map[string]any{"message": "not this one"})
-	case "deny-code":
-		deny(map[string]any{"code": 418, "reason": "Teapot", "message": "I'm one"})
-	case "deny-details":
-		deny(map[string]any{"code": 422, "reason": "Invalid", "message": "m", "details": map[string]any{"name": "n", "kind": "k", "causes": []any{map[string]any{"field": "f", "reason": "r", "message": "m"}}}, "metadata": map[string]any{"resourceVersion": "7"}})
-	case "deny-empty":
-		response["allowed"] = false
-	case "warn":
-		response["warnings"] = []string{"one", "two \"quoted\"", "a\nb", ""}
-	case "long-warning":
-		response["warnings"] = []string{strings.Repeat("w", 300), strings.Repeat("x", 5000)}
-	case "audit":
-		response["auditAnnotations"] = map[string]string{"a": "b", "wrong key": "c"}
-	case "patch":
-		patch(`[{"op":"add","path":"/metadata/labels/patched","value":"yes"}]`)
-	case "patch-wrong":
-		patch(`[{"op":"remove","path":"/data/none"}]`)
-	case "patch-no-type":
-		patch(`[]`)
-		delete(response, "patchType")
-	case "patch-type":
-		patch(`{}`)
-		response["patchType"] = "MergePatch"
-	case "patch-no-json":
-		patch(`{`)
-	case "patch-missing":
-		response["patchType"] = "JSONPatch"
-	case "patch-kind":
-		patch(`[{"op":"replace","path":"/kind","value":"Secret"}]`)
-	case "patch-invalid":
-		patch(`[{"op":"add","path":"/metadata/labels/a b","value":"c"}]`)
-	case "uid":
-		response["uid"] = "other"
-	case "no-uid":
-		delete(response, "uid")
-	case "no-response":
-		delete(answer, "response")
-	case "empty":
-		return
-	case "text":
-		fmt.Fprint(w, "ok")
-		return
-	case "html":
-		contentType = "text/html"
-	case "error":
+func (r review) deny(status any) { r.response["allowed"], r.response["status"] = false, status }
+
+func (r review) patch(s string) {
+	r.response["patch"], r.response["patchType"] = base64.StdEncoding.EncodeToString([]byte(s)), "JSONPatch"
+}
+
+// behaviours are what a webhook does, right and wrong.
+var behaviours = []struct {
+	name   string
+	change func(r review)   // of an answer that allows; nil: none
+	serve  http.HandlerFunc // instead of it
+}{
+	{name: "allow"},
+	{name: "deny", change: func(r review) { r.deny(map[string]any{"message": "not this one"}) }},
+	{name: "deny-code", change: func(r review) { r.deny(map[string]any{"code": 418, "reason": "Teapot", "message": "I'm one"}) }},
+	{name: "deny-details", change: func(r review) {
+		r.deny(map[string]any{"code": 422, "reason": "Invalid", "message": "m", "details": map[string]any{"name": "n", "kind": "k", "causes": []any{map[string]any{"field": "f", "reason": "r", "message": "m"}}}, "metadata": map[string]any{"resourceVersion": "7"}})
+	}},
+	{name: "deny-empty", change: func(r review) { r.response["allowed"] = false }},
+	{name: "warn", change: func(r review) { r.response["warnings"] = []string{"one", "two \"quoted\"", "a\nb", ""} }},
+	{name: "long-warning", change: func(r review) {
+		r.response["warnings"] = []string{strings.Repeat("w", 300), strings.Repeat("x", 5000)}
+	}},
+	{name: "audit", change: func(r review) { r.response["auditAnnotations"] = map[string]string{"a": "b", "wrong key": "c"} }},
+	{name: "patch", change: func(r review) { r.patch(`[{"op":"add","path":"/metadata/labels/patched","value":"yes"}]`) }},
+	{name: "patch-wrong", change: func(r review) { r.patch(`[{"op":"remove","path":"/data/none"}]`) }},
+	{name: "patch-no-type", change: func(r review) { r.patch(`[]`); delete(r.response, "patchType") }},
+	{name: "patch-type", change: func(r review) { r.patch(`{}`); r.response["patchType"] = "MergePatch" }},
+	{name: "patch-no-json", change: func(r review) { r.patch(`{`) }},
+	{name: "patch-missing", change: func(r review) { r.response["patchType"] = "JSONPatch" }},
+	{name: "patch-kind", change: func(r review) { r.patch(`[{"op":"replace","path":"/kind","value":"Secret"}]`) }},
+	{name: "patch-invalid", change: func(r review) { r.patch(`[{"op":"add","path":"/metadata/labels/a b","value":"c"}]`) }},
+	{name: "uid", change: func(r review) { r.response["uid"] = "other" }},
+	{name: "no-uid", change: func(r review) { delete(r.response, "uid") }},
+	{name: "no-response", change: func(r review) { delete(r.answer, "response") }},
+	{name: "empty", serve: func(http.ResponseWriter, *http.Request) {}},
+	{name: "text", serve: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }},
+	{name: "html"}, // says that it's that
+	{name: "error", serve: func(w http.ResponseWriter, _ *http.Request) {
 		http.Error(w, "it hurts", http.StatusInternalServerError)
-		return
-	case "not-found":
-		http.NotFound(w, r)
-		return
-	case "redirect":
-		http.Redirect(w, r, "/allow", http.StatusFound)
-		return
-	case "slow":
+	}},
+	{name: "not-found", serve: http.NotFound},
+	{name: "redirect", serve: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/allow", http.StatusFound) }},
+	{name: "slow", serve: func(_ http.ResponseWriter, r *http.Request) {
 		select {
 		case <-r.Context().Done():
 		case <-time.After(hookDelay):
 		}
-		return
-	case "close":
-		panic(http.ErrAbortHandler)
-	case "other-kind":
-		answer["kind"] = "Other"
-	case "other-version":
-		answer["apiVersion"] = "admission.k8s.io/v1beta1"
-	case "no-version":
-		delete(answer, "apiVersion")
-		delete(answer, "kind")
-	case "list":
-		w.Header().Set("Content-Type", contentType)
+	}},
+	{name: "close", serve: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+	{name: "other-kind", change: func(r review) { r.answer["kind"] = "Other" }},
+	{name: "other-version", change: func(r review) { r.answer["apiVersion"] = "admission.k8s.io/v1beta1" }},
+	{name: "no-version", change: func(r review) { delete(r.answer, "apiVersion"); delete(r.answer, "kind") }},
+	{name: "list", serve: func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w, "[]")
-		return
-	case "big":
-		response["warnings"] = []string{strings.Repeat("w", hookBig)}
-	case "unknown-field":
-		response["unknown"], answer["unknown"] = 1, 1
-	case "echo": // what was asked, whole, in the message of the refusal
+	}},
+	{name: "big", change: func(r review) { r.response["warnings"] = []string{strings.Repeat("w", hookBig)} }},
+	{name: "twice"}, // is sent twice
+	{name: "unknown-field", change: func(r review) { r.response["unknown"], r.answer["unknown"] = 1, 1 }},
+	{name: "echo", change: func(r review) { // what was asked, whole, in the message of the refusal
 		var asked any
-		newDecoder(body).Decode(&asked)
-		deny(map[string]any{"message": text(asked)})
-	}
-	w.Header().Set("Content-Type", contentType)
-	encoded, _ := json.Marshal(answer)
-	w.Write(encoded)
-	if path.Base(r.URL.Path) == "twice" {
-		w.Write(encoded)
-	}
+		newDecoder(r.asked).Decode(&asked)
+		r.deny(map[string]any{"message": text(asked)})
+	}},
 }
 
-// webhookScenario has a webhook of each behaviour, for one object each, mutating and validating, with both failure policies.
-func webhookScenario() scenario {
-	sc := scenario{name: "webhooks"}
-	send := func(name, method, path, body string) {
-		sc.add(step{name: name, method: method, path: path, body: body, header: map[string]string{"Content-Type": asJSON}})
+// serveHook is the webhook.
+func serveHook(w http.ResponseWriter, r *http.Request) {
+	var asked struct{ Request struct{ UID string } }
+	body, err := io.ReadAll(r.Body)
+	if err != nil || json.Unmarshal(body, &asked) != nil {
+		http.Error(w, "no review", http.StatusBadRequest)
+		return
 	}
-	const namespace = "webhooks"
-	configMaps := "/api/v1/namespaces/" + namespace + "/configmaps"
-	send("setup/namespace", "POST", "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+namespace+`"}}`)
-	configuration := func(kind, name string, hook map[string]any) {
-		webhook := map[string]any{
-			"name": name + ".example.com", "clientConfig": map[string]any{"url": "${cap:hook}/" + name, "caBundle": "${cap:ca}"},
-			"rules":             []any{map[string]any{"operations": []string{"*"}, "apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"configmaps"}}},
-			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": namespace}},
-			"objectSelector":    map[string]any{"matchLabels": map[string]any{"hook": strings.ToLower(kind[:1]) + "-" + name}},
-			"sideEffects":       "None", "timeoutSeconds": hookTimeout, "admissionReviewVersions": []string{"v1", "v1beta1"}, "failurePolicy": "Fail",
+	response := map[string]any{"uid": asked.Request.UID, "allowed": true}
+	made := review{response: response, answer: map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}, asked: body}
+	name := path.Base(r.URL.Path)
+	for _, b := range behaviours {
+		if b.name != name {
+			continue
 		}
-		if strings.HasPrefix(name, "slow") {
-			webhook["timeoutSeconds"] = slowTimeout
+		if b.serve != nil {
+			b.serve(w, r)
+			return
 		}
-		for k, v := range hook {
-			webhook[k] = v
-		}
-		plural := strings.ToLower(kind) + "webhookconfigurations"
-		send("setup/"+kind+" "+name, "POST", "/apis/admissionregistration.k8s.io/v1/"+plural, text(map[string]any{
-			"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind + "WebhookConfiguration", "metadata": map[string]any{"name": "webhooks-" + strings.ToLower(kind[:1]) + "-" + name}, "webhooks": []any{webhook}}))
-	}
-	selected := func(name string) map[string]any {
-		return map[string]any{"objectSelector": map[string]any{"matchLabels": map[string]any{"hook": name}}, "failurePolicy": "Ignore"}
-	}
-	for _, kind := range []string{"Validating", "Mutating"} {
-		letter := strings.ToLower(kind[:1])
-		for _, name := range behaviours {
-			configuration(kind, name, nil)
-			ignored := selected(letter + "-" + name + "-ignored")
-			ignored["name"], ignored["clientConfig"] = name+"-ignored.example.com", map[string]any{"url": "${cap:hook}/" + name, "caBundle": "${cap:ca}"}
-			configuration(kind, name+"-ignored", ignored)
-		}
-		configuration(kind, "untrusted", map[string]any{"clientConfig": map[string]any{"url": "${cap:hook}/allow"}})
-		configuration(kind, "nobody", map[string]any{"clientConfig": map[string]any{"url": "https://127.0.0.1:1/allow", "caBundle": "${cap:ca}"}})
-		configuration(kind, "no-service", map[string]any{"clientConfig": map[string]any{"service": map[string]any{"namespace": namespace, "name": "none", "path": "/allow"}, "caBundle": "${cap:ca}"}})
-		configuration(kind, "condition", map[string]any{"matchConditions": []any{map[string]any{"name": "c", "expression": "object.data['a'] == 'b'"}}})
-		configuration(kind, "condition-false", map[string]any{"matchConditions": []any{map[string]any{"name": "c", "expression": "request.operation == 'DELETE'"}}})
-		configuration(kind, "old-review", map[string]any{"admissionReviewVersions": []string{"v1beta1"}})
-		configuration(kind, "some-effects", map[string]any{"sideEffects": "NoneOnDryRun"})
-	}
-	sc.add(step{name: "setup/effect", method: untilEffect, path: "/"})
-	try := func(kind, name string) {
-		object := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `","labels":{"hook":"` + strings.ToLower(kind[:1]) + "-" + name + `"}},"data":{"x":"y"}}`
-		send("hook "+kind+"/"+name, "POST", configMaps+"?dryRun=All", object)
-	}
-	for _, kind := range []string{"Validating", "Mutating"} {
-		for _, name := range behaviours {
-			try(kind, name)
-			try(kind, name+"-ignored")
-		}
-		for _, name := range []string{"untrusted", "nobody", "no-service", "condition", "condition-false", "old-review", "some-effects"} {
-			try(kind, name)
-		}
-		letter := strings.ToLower(kind[:1])
-		// What a webhook is asked at each verb.
-		body := func(name, data string) string {
-			return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + name + `"` + data + `}}`
-		}
-		name := letter + "-asked"
-		send("hook asked/"+kind+" POST", "POST", configMaps, body(name, ""))
-		label := `,"labels":{"hook":"` + letter + `-echo"}`
-		sc.add(step{name: "hook asked/" + kind + " PUT", method: "PUT", path: configMaps + "/" + name, body: body(name, label), header: map[string]string{"Content-Type": asJSON}},
-			step{name: "hook asked/" + kind + " PATCH", method: "PATCH", path: configMaps + "/" + name, body: `{"metadata":{"labels":{"hook":"` + letter + `-echo"}}}`, header: map[string]string{"Content-Type": mergePatch}},
-			step{name: "hook asked/" + kind + " apply", method: "PATCH", path: configMaps + "/" + name + "?fieldManager=a&force=true", body: body(name, label), header: map[string]string{"Content-Type": applyPatch}},
-			step{name: "hook asked/" + kind + " apply create", method: "PATCH", path: configMaps + "/" + name + "-new?fieldManager=a", body: body(name+"-new", label), header: map[string]string{"Content-Type": applyPatch}},
-			step{name: "hook asked/" + kind + " generated", method: "POST", path: configMaps + "?dryRun=All", body: `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"g-","labels":{"hook":"` + letter + `-echo"}}}`, header: map[string]string{"Content-Type": asJSON}})
-	}
-	for _, kind := range []string{"validating", "mutating"} {
-		for _, name := range append([]string{"untrusted", "nobody", "no-service", "condition", "condition-false", "old-review", "some-effects"}, behaviours...) {
-			send("end/"+kind+" "+name, "DELETE", "/apis/admissionregistration.k8s.io/v1/"+kind+"webhookconfigurations/webhooks-"+kind[:1]+"-"+name, "")
+		if b.change != nil {
+			b.change(made)
 		}
 	}
-	return sc
+	contentType, times := "application/json", 1
+	switch name {
+	case "html":
+		contentType = "text/html"
+	case "twice":
+		times = 2
+	}
+	w.Header().Set("Content-Type", contentType)
+	encoded, _ := json.Marshal(made.answer)
+	w.Write(bytes.Repeat(encoded, times))
 }

@@ -282,38 +282,11 @@ func (n *normal) document(v any) any {
 	return n.tree(v, "")
 }
 
+// tree returns what a member of an object is, with everything replaced; the key is "" of a document.
 func (n *normal) tree(v any, key string) any {
 	switch v := v.(type) {
 	case map[string]any:
-		if name := n.nameOf(v); name != "" {
-			defer func(before string) { n.of = before }(n.of)
-			n.of = name
-		}
-		if object, ok := v["object"].(map[string]any); ok && v["type"] == "BOOKMARK" {
-			v, object = maps.Clone(v), maps.Clone(object)
-			if meta, ok := object["metadata"].(map[string]any); ok {
-				version, _ := meta["resourceVersion"].(string)
-				meta = maps.Clone(meta)
-				v["object"], object["metadata"], meta["resourceVersion"] = object, meta, n.listVersion(version)
-			}
-		}
-		if meta, ok := v["metadata"].(map[string]any); ok {
-			_, items := v["items"].([]any)
-			_, rows := v["rows"] // of an empty Table they may be null
-			if version, _ := meta["resourceVersion"].(string); (items || rows || v["items"] != nil) && version != "" && meta["uid"] == nil {
-				meta = maps.Clone(meta)
-				v = maps.Clone(v)
-				v["metadata"], meta["resourceVersion"] = meta, n.listVersion(version)
-			}
-		}
-		out := make(map[string]any, len(v))
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			out[n.text(name)] = n.tree(v[name], name)
-		}
-		if at := n.deletion(v); at != "" {
-			out["deletionTimestamp"] = at
-		}
-		return out
+		return n.object(v)
 	case []any:
 		out := make([]any, len(v))
 		for i, e := range v {
@@ -321,31 +294,7 @@ func (n *normal) tree(v any, key string) any {
 		}
 		return out
 	case string:
-		switch {
-		case v == "":
-			return v
-		case key == "resourceVersion":
-			return n.version(v, cmp.Or(n.of, "?"))
-		case key == "serverAddress" || key == "jwks_uri": // which address it is depends on the machine's interfaces
-			return anyHost.ReplaceAllString(v, "<host>")
-		case (key == "kid" || key == "x" || key == "y") && keyText.MatchString(v): // of a public key, made at the start
-			return "<key>"
-		case key == "continue":
-			return "<continue>" // it has the list's version, which writes of other scenarios move; the next page shows whether it's right
-		case key == "cells" && ageText.MatchString(v):
-			return "<age>"
-		case (key == "clusterIP" || key == "clusterIPs") && addressText.MatchString(v) && isGiven(v):
-			return n.nth("address", v, n.of)
-		case key == "kubernetes.io/hostname" && v == n.host:
-			return "<host>"
-		case key == "cells" && v == n.port:
-			return "<the server's port>"
-		case dayText.MatchString(v):
-			return n.today(v)
-		case key == "message" || key == "cells":
-			v = portText.ReplaceAllStringFunc(v, func(port string) string { return cmp.Or(n.whose("port", port), port) })
-		}
-		return n.text(v)
+		return n.string(v, key)
 	case json.Number:
 		switch {
 		case (key == "nodePort" || key == "healthCheckNodePort") && portText.MatchString(v.String()):
@@ -353,9 +302,72 @@ func (n *normal) tree(v any, key string) any {
 		case (key == "port" || key == "targetPort") && v.String() == n.port:
 			return "<the server's port>"
 		}
-		return v
 	}
 	return v
+}
+
+func (n *normal) object(v map[string]any) map[string]any {
+	if name := n.nameOf(v); name != "" {
+		defer func(before string) { n.of = before }(n.of)
+		n.of = name
+	}
+	if object, ok := v["object"].(map[string]any); ok && v["type"] == "BOOKMARK" {
+		v = maps.Clone(v)
+		v["object"] = n.ofList(object)
+	}
+	meta, _ := v["metadata"].(map[string]any)
+	_, rows := v["rows"] // of an empty Table they may be null
+	if version, _ := meta["resourceVersion"].(string); (rows || v["items"] != nil) && version != "" && meta["uid"] == nil {
+		v = n.ofList(v)
+	}
+	out := make(map[string]any, len(v))
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		out[n.text(name)] = n.tree(v[name], name)
+	}
+	if at := n.deletion(v); at != "" {
+		out["deletionTimestamp"] = at
+	}
+	return out
+}
+
+// ofList returns a list, or a bookmark's object, with its resourceVersion named.
+func (n *normal) ofList(v map[string]any) map[string]any {
+	meta, ok := v["metadata"].(map[string]any)
+	if !ok {
+		return v
+	}
+	version, _ := meta["resourceVersion"].(string)
+	v, meta = maps.Clone(v), maps.Clone(meta)
+	v["metadata"], meta["resourceVersion"] = meta, n.listVersion(version)
+	return v
+}
+
+func (n *normal) string(v, key string) string {
+	switch {
+	case v == "":
+		return v
+	case key == "resourceVersion":
+		return n.version(v, cmp.Or(n.of, "?"))
+	case key == "serverAddress" || key == "jwks_uri": // which address it is depends on the machine's interfaces
+		return anyHost.ReplaceAllString(v, "<host>")
+	case (key == "kid" || key == "x" || key == "y") && keyText.MatchString(v): // of a public key, made at the start
+		return "<key>"
+	case key == "continue":
+		return "<continue>" // it has the list's version, which writes of other scenarios move; the next page shows whether it's right
+	case key == "cells" && ageText.MatchString(v):
+		return "<age>"
+	case (key == "clusterIP" || key == "clusterIPs") && addressText.MatchString(v) && isGiven(v):
+		return n.nth("address", v, n.of)
+	case key == "kubernetes.io/hostname" && v == n.host:
+		return "<host>"
+	case key == "cells" && v == n.port:
+		return "<the server's port>"
+	case dayText.MatchString(v):
+		return n.today(v)
+	case key == "message" || key == "cells":
+		v = portText.ReplaceAllStringFunc(v, func(port string) string { return cmp.Or(n.whose("port", port), port) })
+	}
+	return n.text(v)
 }
 
 // header returns an answer's headers with everything replaced.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -42,60 +43,81 @@ func textScenarios() ([]scenario, error) {
 // any other "#" a comment, "! watch PATH" says what is watched, "! alone" that nothing else may run meanwhile, and "! let $NAME TEXT"
 // is an abbreviation. A body without a Content-Type is JSON.
 func parseScenario(name, text string) (scenario, error) {
-	sc := scenario{name: name}
-	family := name
-	var abbreviations []string
-	var steps []step
+	p := scenarioText{scenario: scenario{name: name}, family: name}
 	n := 0
 	for line := range strings.Lines(text) {
 		n++
-		line = strings.TrimSuffix(line, "\n")
-		if section, ok := strings.CutPrefix(line, "# --- "); ok {
-			family = strings.TrimSuffix(section, " ---")
-			continue
-		}
-		if line == "" || strings.HasPrefix(line, "#") {
-			continue
-		}
-		if directive, ok := strings.CutPrefix(line, "! "); ok {
-			word, rest, _ := strings.Cut(directive, " ")
-			switch word {
-			case "watch":
-				sc.watch = rest
-			case "alone":
-				sc.alone = true
-			case "let":
-				from, to, _ := strings.Cut(rest, " ")
-				abbreviations = append(abbreviations, from, to)
-			default:
-				return sc, fmt.Errorf("%s:%d: %q is no directive", name, n, word)
-			}
-			continue
-		}
-		if m := methodLine.FindStringSubmatch(line); m != nil {
-			steps = append(steps, step{name: family + "/" + m[1] + " " + m[2], method: m[1], path: m[2], header: map[string]string{}})
-			continue
-		}
-		if len(steps) == 0 {
-			return sc, fmt.Errorf("%s:%d belongs to no request", name, n)
-		}
-		s := &steps[len(steps)-1]
-		capture, captures := strings.CutPrefix(line, "> ")
-		header, value, isHeader := strings.Cut(line, ": ")
-		switch {
-		case captures:
-			s.captures = append(s.captures, capture)
-		case isHeader && s.body == "" && header == http.CanonicalHeaderKey(header) && !strings.ContainsAny(header, ` {"`):
-			s.header[header] = value
-		default:
-			s.body += line + "\n"
+		if err := p.line(strings.TrimSuffix(line, "\n")); err != nil {
+			return p.scenario, fmt.Errorf("%s:%d: %w", name, n, err)
 		}
 	}
-	pairs := slices.Collect(slices.Chunk(abbreviations, 2))
-	slices.SortStableFunc(pairs, func(a, b []string) int { return len(b[0]) - len(a[0]) }) // $CRDS isn't $C
-	short := strings.NewReplacer(slices.Concat(pairs...)...)
-	captured := regexp.MustCompile(`\$(\w+);`)
+	return p.expanded(), nil
+}
+
+// scenarioText is a scenario that is being read.
+type scenarioText struct {
+	scenario                 // with requests as they are written
+	family        string     // of the next request
+	abbreviations [][]string // each with what it stands for
+}
+
+func (p *scenarioText) line(line string) error {
+	if section, ok := strings.CutPrefix(line, "# --- "); ok {
+		p.family = strings.TrimSuffix(section, " ---")
+		return nil
+	}
+	if line == "" || strings.HasPrefix(line, "#") {
+		return nil
+	}
+	if directive, ok := strings.CutPrefix(line, "! "); ok {
+		return p.directive(directive)
+	}
+	if m := methodLine.FindStringSubmatch(line); m != nil {
+		p.steps = append(p.steps, step{name: p.family + "/" + m[1] + " " + m[2], method: m[1], path: m[2], header: map[string]string{}})
+		return nil
+	}
+	if len(p.steps) == 0 {
+		return errors.New("it belongs to no request")
+	}
+	s := &p.steps[len(p.steps)-1]
+	capture, captures := strings.CutPrefix(line, "> ")
+	header, value, isHeader := strings.Cut(line, ": ")
+	switch {
+	case captures:
+		s.captures = append(s.captures, capture)
+	case isHeader && s.body == "" && header == http.CanonicalHeaderKey(header) && !strings.ContainsAny(header, ` {"`):
+		s.header[header] = value
+	default:
+		s.body += line + "\n"
+	}
+	return nil
+}
+
+func (p *scenarioText) directive(text string) error {
+	word, rest, _ := strings.Cut(text, " ")
+	switch word {
+	case "watch":
+		p.watch = rest
+	case "alone":
+		p.alone = true
+	case "let":
+		from, to, _ := strings.Cut(rest, " ")
+		p.abbreviations = append(p.abbreviations, []string{from, to})
+	default:
+		return fmt.Errorf("%q is no directive", word)
+	}
+	return nil
+}
+
+var captured = regexp.MustCompile(`\$(\w+);`)
+
+// expanded returns the scenario with what abbreviations stand for.
+func (p *scenarioText) expanded() scenario {
+	slices.SortStableFunc(p.abbreviations, func(a, b []string) int { return len(b[0]) - len(a[0]) }) // $CRDS isn't $C
+	short := strings.NewReplacer(slices.Concat(p.abbreviations...)...)
 	expand := func(s string) string { return captured.ReplaceAllString(short.Replace(s), "$${cap:$1}") }
+	steps := p.steps
+	p.steps = nil
 	for _, s := range steps {
 		s.path, s.body = expand(s.path), expand(strings.TrimSuffix(s.body, "\n"))
 		for name, value := range s.header {
@@ -104,7 +126,7 @@ func parseScenario(name, text string) (scenario, error) {
 		if s.body != "" && s.header["Content-Type"] == "" && (s.method == "POST" || s.method == "PUT" || s.method == "DELETE") {
 			s.header["Content-Type"] = asJSON
 		}
-		sc.add(s)
+		p.add(s)
 	}
-	return sc, nil
+	return p.scenario
 }

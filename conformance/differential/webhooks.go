@@ -1,0 +1,123 @@
+package main
+
+import (
+	"maps"
+	"strings"
+)
+
+// hookMaker makes the requests about webhooks.
+type hookMaker struct{ scenario }
+
+const (
+	hookNamespace  = "webhooks" // in which webhooks are called
+	hookObjects    = "/api/v1/namespaces/" + hookNamespace + "/configmaps"
+	configurations = "/apis/admissionregistration.k8s.io/v1/"
+)
+
+// particular are webhooks that allow, by what their configurations have of their own.
+var particular = []struct {
+	name string
+	hook map[string]any
+}{
+	{"untrusted", map[string]any{"clientConfig": map[string]any{"url": "${cap:hook}/allow"}}},
+	{"nobody", map[string]any{"clientConfig": map[string]any{"url": "https://127.0.0.1:1/allow", "caBundle": "${cap:ca}"}}},
+	{"no-service", map[string]any{"clientConfig": map[string]any{"service": map[string]any{"namespace": hookNamespace, "name": "none", "path": "/allow"}, "caBundle": "${cap:ca}"}}},
+	{"condition", map[string]any{"matchConditions": []any{map[string]any{"name": "c", "expression": "object.data['a'] == 'b'"}}}},
+	{"condition-false", map[string]any{"matchConditions": []any{map[string]any{"name": "c", "expression": "request.operation == 'DELETE'"}}}},
+	{"old-review", map[string]any{"admissionReviewVersions": []string{"v1beta1"}}},
+	{"some-effects", map[string]any{"sideEffects": "NoneOnDryRun"}},
+}
+
+// webhookScenario has a webhook of each behaviour, for one object each, mutating and validating, with both failure policies.
+func webhookScenario() scenario {
+	m := &hookMaker{scenario{name: "webhooks"}}
+	m.send("setup/namespace", "POST", "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+hookNamespace+`"}}`)
+	kinds := []string{"Validating", "Mutating"}
+	for _, kind := range kinds {
+		for _, b := range behaviours {
+			m.configure(kind, b.name, nil)
+			m.configure(kind, b.name+"-ignored", map[string]any{"clientConfig": hookClient(b.name), "failurePolicy": "Ignore"})
+		}
+		for _, p := range particular {
+			m.configure(kind, p.name, p.hook)
+		}
+	}
+	m.add(step{name: "setup/effect", method: untilEffect, path: "/"})
+	for _, kind := range kinds {
+		for _, b := range behaviours {
+			m.try(kind, b.name)
+			m.try(kind, b.name+"-ignored")
+		}
+		for _, p := range particular {
+			m.try(kind, p.name)
+		}
+		m.ask(kind)
+	}
+	for _, kind := range kinds {
+		for _, p := range particular {
+			m.end(kind, p.name)
+		}
+		for _, b := range behaviours {
+			m.end(kind, b.name)
+		}
+	}
+	return m.scenario
+}
+
+func (m *hookMaker) send(name, method, path, body string) {
+	m.add(step{name: name, method: method, path: path, body: body, header: map[string]string{"Content-Type": asJSON}})
+}
+
+// hookClient is how the webhook is called that has a behaviour.
+func hookClient(name string) map[string]any {
+	return map[string]any{"url": "${cap:hook}/" + name, "caBundle": "${cap:ca}"}
+}
+
+// hookLabel selects the webhook of a name.
+func hookLabel(kind, name string) string { return strings.ToLower(kind[:1]) + "-" + name }
+
+// configure makes a configuration, with what it has besides the usual.
+func (m *hookMaker) configure(kind, name string, more map[string]any) {
+	webhook := map[string]any{
+		"name": name + ".example.com", "clientConfig": hookClient(name),
+		"rules":             []any{map[string]any{"operations": []string{"*"}, "apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"configmaps"}}},
+		"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": hookNamespace}},
+		"objectSelector":    map[string]any{"matchLabels": map[string]any{"hook": hookLabel(kind, name)}},
+		"sideEffects":       "None", "timeoutSeconds": hookTimeout, "admissionReviewVersions": []string{"v1", "v1beta1"}, "failurePolicy": "Fail",
+	}
+	if strings.HasPrefix(name, "slow") {
+		webhook["timeoutSeconds"] = slowTimeout
+	}
+	maps.Copy(webhook, more)
+	m.send("setup/"+kind+" "+name, "POST", configurations+strings.ToLower(kind)+"webhookconfigurations", text(map[string]any{
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind + "WebhookConfiguration", "metadata": map[string]any{"name": "webhooks-" + hookLabel(kind, name)}, "webhooks": []any{webhook}}))
+}
+
+// try makes an object that a webhook is asked about.
+func (m *hookMaker) try(kind, name string) {
+	m.send("hook "+kind+"/"+name, "POST", hookObjects+"?dryRun=All", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"`+name+`","labels":{"hook":"`+hookLabel(kind, name)+`"}},"data":{"x":"y"}}`)
+}
+
+// ask has a webhook say what it's asked at each verb.
+func (m *hookMaker) ask(kind string) {
+	name, label := hookLabel(kind, "asked"), `"labels":{"hook":"`+hookLabel(kind, "echo")+`"}`
+	body := func(metadata string) string {
+		return `{"apiVersion":"v1","kind":"ConfigMap","metadata":{` + metadata + `}}`
+	}
+	patch := func(verb, path, contentType, body string) {
+		m.add(step{name: "hook asked/" + kind + " " + verb, method: "PATCH", path: path, body: body, header: map[string]string{"Content-Type": contentType}})
+	}
+	named := `"name":"` + name + `"`
+	m.send("hook asked/"+kind+" POST", "POST", hookObjects, body(named))
+	m.send("hook asked/"+kind+" PUT", "PUT", hookObjects+"/"+name, body(named+","+label))
+	patch("PATCH", hookObjects+"/"+name, mergePatch, `{"metadata":{`+label+`}}`)
+	patch("apply", hookObjects+"/"+name+"?fieldManager=a&force=true", applyPatch, body(named+","+label))
+	patch("apply create", hookObjects+"/"+name+"-new?fieldManager=a", applyPatch, body(`"name":"`+name+`-new",`+label))
+	m.send("hook asked/"+kind+" generated", "POST", hookObjects+"?dryRun=All", body(`"generateName":"g-",`+label))
+}
+
+// end takes a configuration away.
+func (m *hookMaker) end(kind, name string) {
+	kind = strings.ToLower(kind)
+	m.send("end/"+kind+" "+name, "DELETE", configurations+kind+"webhookconfigurations/webhooks-"+hookLabel(kind, name), "")
+}
