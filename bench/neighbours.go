@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 )
 
 // secondAddress is where the second client comes from. The first comes from 127.0.0.1.
@@ -62,31 +61,12 @@ func neighbours(f *flag.FlagSet) measure {
 			if err != nil {
 				return err
 			}
-			var refused atomic.Int64
-			var figures pairs
-			for _, r := range []struct{ name, method, url, body string }{
-				{"get", "GET", b.url + one, ""}, {"lease", "PATCH", b.url + leases + "/bench", `{"spec":{"leaseTransitions":%d}}`},
-			} {
-				took, err := parallel(1, *count, func(i int) error {
-					body := r.body
-					if body != "" {
-						body = fmt.Sprintf(body, i)
-					}
-					err := second.ask(ctx, r.method, r.url, body)
-					if errors.Is(err, errRefused) {
-						refused.Add(1)
-						return nil
-					}
-					return err
-				})
-				if err != nil {
-					release()
-					return err
-				}
-				figures = append(figures, r.name+"_p50_ms", percentile(took, 50), r.name+"_p99_ms", percentile(took, 99))
-			}
+			figures, err := second.figures(ctx, b.url+one, b.url+leases+"/bench", *count)
 			release()
-			b.report(pairs{"first", c.how, "users", *users}, append(figures, "refused", refused.Load()))
+			if err != nil {
+				return err
+			}
+			b.report(pairs{"first", c.how, "users", *users}, figures)
 		}
 		return nil
 	}
@@ -143,6 +123,32 @@ var errRefused = errors.New("refused with 429")
 type second struct {
 	http  *http.Transport
 	token string // "" where users aren't told apart
+}
+
+// figures are how long its gets of an object take, and its writes of a lease, one after the other, and how many are refused.
+func (s *second) figures(ctx context.Context, object, lease string, count int) (figures pairs, err error) {
+	refused := 0
+	for _, r := range []struct{ name, method, url, body string }{
+		{"get", "GET", object, ""}, {"lease", "PATCH", lease, `{"spec":{"leaseTransitions":%d}}`},
+	} {
+		took, err := parallel(1, count, func(i int) error {
+			body := r.body
+			if body != "" {
+				body = fmt.Sprintf(body, i)
+			}
+			err := s.ask(ctx, r.method, r.url, body)
+			if errors.Is(err, errRefused) {
+				refused++
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		figures = append(figures, r.name+"_p50_ms", percentile(took, 50), r.name+"_p99_ms", percentile(took, 99))
+	}
+	return append(figures, "refused", refused), nil
 }
 
 // ask makes a request.

@@ -28,7 +28,6 @@ type server struct {
 	pids                  []int
 	dir                   string // with the data, while the scenario runs
 	cmd                   *exec.Cmd
-	terminate             func() error
 	exited                chan error // gets what cmd's Wait returns
 	http                  *http.Client
 	replicas
@@ -131,8 +130,7 @@ func (s *server) start(ctx context.Context) (time.Duration, error) {
 	}
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	s.cmd = cmd
-	s.terminate = sync.OnceValue(func() error { return cmd.Process.Signal(syscall.SIGTERM) }) // twice means at once
-	cmd.Cancel = s.terminate
+	cmd.Cancel = sync.OnceValue(func() error { return cmd.Process.Signal(syscall.SIGTERM) }) // twice means at once
 	s.cmd.WaitDelay = patience
 	s.cmd.Env = append(os.Environ(), "DATA="+s.dir)
 	s.cmd.Stderr = os.Stderr
@@ -213,10 +211,10 @@ func (s *server) stop() error {
 	if s.cmd == nil || s.cmd.Process == nil {
 		return nil
 	}
-	process := s.cmd.Process
+	cmd := s.cmd
 	s.cmd = nil
-	s.terminate()
-	kill := time.AfterFunc(patience, func() { process.Kill() })
+	cmd.Cancel()
+	kill := time.AfterFunc(patience, func() { cmd.Process.Kill() })
 	defer kill.Stop()
 	if err := <-s.exited; err != nil {
 		return fmt.Errorf("stop the server: %w", err)

@@ -323,11 +323,7 @@ func (p *PodSecurity) warnPods(ctx context.Context, r *request, level api.LevelV
 		r.Warn("failed to list pods while checking new PodSecurity enforce level")
 		return nil
 	}
-	type violators struct {
-		first string // by name
-		count int
-	}
-	found, checked := map[string]violators{}, 0
+	found, checked := violations{}, 0
 	for _, o := range pods {
 		if checked == podsChecked || time.Now().After(until) || ctx.Err() != nil {
 			break
@@ -341,17 +337,9 @@ func (p *PodSecurity) warnPods(ctx context.Context, r *request, level api.LevelV
 		if p.exemptClass(pod.Spec.RuntimeClassName) {
 			continue
 		}
-		result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec))
-		if result.Allowed {
-			continue
+		if result := policy.AggregateCheckResults(evaluator.EvaluatePod(level, &pod.ObjectMeta, &pod.Spec)); !result.Allowed {
+			found.add(result.ForbiddenReason(), pod.Name)
 		}
-		why := result.ForbiddenReason()
-		v := found[why]
-		if v.count == 0 || pod.Name < v.first {
-			v.first = pod.Name
-		}
-		v.count++
-		found[why] = v
 	}
 	if checked < len(pods) {
 		r.Warn(fmt.Sprintf("new PodSecurity enforce level only checked against the first %d of %d existing pods", checked, len(pods)))
@@ -359,8 +347,30 @@ func (p *PodSecurity) warnPods(ctx context.Context, r *request, level api.LevelV
 	if len(found) > 0 {
 		r.Warn(fmt.Sprintf("existing pods in namespace %q violate the new PodSecurity enforce level %q", r.Name, level.String()))
 	}
-	var lines []string
-	for why, v := range found {
+	for _, line := range found.lines() {
+		r.Warn(line)
+	}
+	return nil
+}
+
+// violations are pods that a level refuses, by why: how many there are, and the first one by name.
+type violations map[string]struct {
+	first string
+	count int
+}
+
+func (all violations) add(why, pod string) {
+	v := all[why]
+	if v.count == 0 || pod < v.first {
+		v.first = pod
+	}
+	v.count++
+	all[why] = v
+}
+
+// lines tell of them, in order.
+func (all violations) lines() (lines []string) {
+	for why, v := range all {
 		others := ""
 		if v.count == 2 {
 			others = " (and 1 other pod)"
@@ -370,10 +380,7 @@ func (p *PodSecurity) warnPods(ctx context.Context, r *request, level api.LevelV
 		lines = append(lines, v.first+others+": "+why)
 	}
 	slices.Sort(lines)
-	for _, line := range lines {
-		r.Warn(line)
-	}
-	return nil
+	return lines
 }
 
 // podsIn returns the pods in a namespace, those whose owner has one already at the end: they are mostly alike.
