@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // The processes that have the store together are seen and removed at /apiserver-lite/members, by the command apiserver-lite
@@ -55,7 +55,7 @@ func (h *handler) serveMember(w *response, r *http.Request) error {
 	if err != nil {
 		return errUnknownPath()
 	}
-	err = storage.Wrap("remove the member", name, h.members.RemoveMember(r.Context(), name))
+	err = kv.Wrap("remove the member", name, h.members.RemoveMember(r.Context(), name))
 	switch {
 	case errors.Is(err, etcd.ErrNoMember):
 		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no member %s", quote(clip.Text(name))))

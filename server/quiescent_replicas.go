@@ -15,6 +15,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // Of several replicas only the one that acts knows what is left to do. Another one that is asked for it asks in
@@ -82,7 +83,7 @@ func (in *instance) ask(ctx context.Context, rev storage.Revision) (a outcome, e
 	left := time.Until(deadline)
 	lease, err := in.client.Grant(ctx, int64((left+askGrace)/time.Second))
 	if err != nil {
-		return a, storage.Wrap("ask", askPrefix, err)
+		return a, kv.Wrap("ask", askPrefix, err)
 	}
 	defer within(endAsk, func(ctx context.Context) { _, _ = in.client.Revoke(ctx, lease.ID) }) // else the lease ends by itself
 	text, err := json.Marshal(question{rev, left - left/answerShare})
@@ -92,13 +93,13 @@ func (in *instance) ask(ctx context.Context, rev storage.Revision) (a outcome, e
 	id := strconv.FormatInt(int64(lease.ID), 16)
 	put, err := in.client.Put(ctx, askPrefix+id, string(text), clientv3.WithLease(lease.ID))
 	if err != nil {
-		return a, storage.Wrap("ask", askPrefix, err)
+		return a, kv.Wrap("ask", askPrefix, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for res := range in.client.Watch(ctx, answerPrefix+id, clientv3.WithRev(put.Header.Revision), clientv3.WithFilterDelete()) {
 		if err := res.Err(); err != nil {
-			return a, storage.Wrap("ask", answerPrefix, err)
+			return a, kv.Wrap("ask", answerPrefix, err)
 		}
 		for _, ev := range res.Events {
 			err := json.Unmarshal(ev.Kv.Value, &a)

@@ -1,25 +1,18 @@
-// Package storage keeps objects as bytes under keys in etcd and tells what changed.
-//
-// It owns what all stores have in common:
+// Package storage has the words for objects as bytes under keys, for their revisions, and for what changed.
 //
 //   - what a store is (this file), and the errors that its callers test for (errors.go)
 //   - how keys are built (key.go), and which keys say that a store is ours (marker.go)
-//   - how what etcd has is read (reader.go), and the highest revision that was seen of something (watermark.go)
-//   - the writes of one key (writer.go), the guards that a context adds to them (fence.go), and the write of many keys at
-//     once (replace.go)
+//   - the guards that a context adds to writes (fence.go), and the write of many keys at once (replace.go)
+//   - the highest revision that was seen of something (watermark.go)
 //
-// Nothing here knows what an object is: values are opaque.
+// Nothing here knows what an object is: values are opaque. Nothing here knows etcd, either.
 //
 // There are two stores: package embedded has the one over the etcd in this process, package remote the one over a cluster
-// that other processes use, too. All writes are transactions through etcd's client, so both write by the same Writer.
-// Stores differ in how they read and in how they learn what others wrote. Package storagetest has the tests that both pass.
+// that other processes use, too. All writes are transactions through etcd's client, so both write by the same Writer, that of
+// package kv. Stores differ in how they read and in how they learn what others wrote. Package storagetest has the tests that both
+// pass.
 //
-// Goroutines: none. Locks: gate.open, in stores that may be replaced, for which nobody waits longer than its context.
-// Each write has a place in it while etcd has the write. Replace has all places, and calls its plan with them: the plan may
-// take locks of the cacher and mustn't write.
-//
-// Bounds: firstPage keys in the first page of a list (reader.go). The stores have the others. A request may be as large as
-// etcd takes (ErrTooLarge), and a Replace waits for as long as the writes before it take.
+// Goroutines: none. Locks: none.
 package storage
 
 import (
@@ -53,6 +46,13 @@ type Change struct {
 	Before *KeyValue
 }
 
+// Condition says that a write is done only if Key's last write has this revision. A new object needs that of its
+// namespace, for example.
+type Condition struct {
+	Key      string
+	Revision Revision // of the last write to Key; 0 means that Key must not exist
+}
+
 // Stretch names a part of history: the changes with After < revision <= Through.
 type Stretch struct {
 	After    Revision
@@ -62,8 +62,8 @@ type Stretch struct {
 
 // Store is the objects in an etcd. It is safe for concurrent use.
 //
-// The errors of all methods include ErrUnavailable when etcd can't answer, and ctx's. Writer has the four writes and Pin for
-// every Store, and describes them.
+// The errors of all methods include ErrUnavailable when etcd can't answer, and ctx's. Package kv's Writer has the four writes and Pin
+// for every Store, and describes them.
 type Store interface {
 	// Get reads one key, linearizably: it sees every write acknowledged before the call. Errors: ErrNotFound, and OnRead's
 	// as for GetAt.

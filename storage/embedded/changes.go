@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // revisionsPerHold is how many revisions of the index are decoded under one hold of the backend's read
@@ -33,7 +34,7 @@ func (s *Store) Changes(ctx context.Context, st storage.Stretch) (changes []stor
 			return changes, upTo, err
 		}
 		if err := s.running(ctx); err != nil {
-			return nil, 0, storage.Wrap("changes", storage.Root, err)
+			return nil, 0, kv.Wrap("changes", storage.Root, err)
 		}
 		runtime.Gosched() // etcd has announced a revision, and shows it in an instant
 	}

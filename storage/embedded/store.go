@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // Store implements storage.Store over an etcd in this process. Writes go through the client (raft); reads and history
@@ -23,8 +24,8 @@ type Store struct {
 	// members. Set it before the store is used.
 	ReadIndex func(context.Context) (snapshots int64, err error)
 
-	storage.Reader
-	*storage.Writer
+	kv.Reader
+	*kv.Writer
 
 	local     *etcdserver.EtcdServer
 	tail      tail
@@ -35,10 +36,10 @@ type Store struct {
 // New returns the store of an embedded member and its in-process client. Close it before the member stops. It refuses a store
 // that a migration has filled by half.
 func New(client *clientv3.Client, local *etcdserver.EtcdServer) (*Store, error) {
-	s := &Store{Writer: storage.NewWriter(client), local: local}
+	s := &Store{Writer: kv.NewWriter(client), local: local}
 	half, err := local.KV().Range(context.Background(), []byte(storage.MigrationKey), nil, mvcc.RangeOptions{})
 	if err != nil {
-		return nil, storage.Wrap("get", storage.MigrationKey, err)
+		return nil, kv.Wrap("get", storage.MigrationKey, err)
 	}
 	if len(half.KVs) > 0 {
 		return nil, errors.New("the data directory is filled by half: run the same migration again to go on with it, or remove the directory to give it up")
@@ -55,7 +56,7 @@ func (s *Store) Close() { s.tail.close() }
 // Get implements storage.Store.
 func (s *Store) Get(ctx context.Context, key string) (storage.KeyValue, error) {
 	if err := s.fresh(ctx); err != nil {
-		return storage.KeyValue{}, storage.Wrap("get", key, err)
+		return storage.KeyValue{}, kv.Wrap("get", key, err)
 	}
 	return s.GetAt(ctx, key, 0)
 }
@@ -64,13 +65,13 @@ func (s *Store) Get(ctx context.Context, key string) (storage.KeyValue, error) {
 func (s *Store) GetAt(ctx context.Context, key string, at storage.Revision) (storage.KeyValue, error) {
 	res, err := s.readRange(ctx, []byte(key), nil, mvcc.RangeOptions{Rev: int64(at)})
 	if err != nil {
-		return storage.KeyValue{}, storage.Wrap("get", key, err)
+		return storage.KeyValue{}, kv.Wrap("get", key, err)
 	}
 	if len(res.KVs) == 0 {
-		return storage.KeyValue{}, storage.Wrap("get", key, storage.ErrNotFound)
+		return storage.KeyValue{}, kv.Wrap("get", key, storage.ErrNotFound)
 	}
-	kv := s.Decode(res.KVs[0])
-	return kv.KeyValue, kv.Err
+	c := s.Decode(res.KVs[0])
+	return c.KeyValue, c.Err
 }
 
 // readRange is etcd's Range, of a state that has everything that was announced before the call. Etcd announces a
@@ -103,15 +104,15 @@ const (
 func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revision, fn func(storage.Change) error) (storage.Revision, error) {
 	if at == 0 {
 		if err := s.fresh(ctx); err != nil {
-			return 0, storage.Wrap("list", keys.Prefix, err)
+			return 0, kv.Wrap("list", keys.Prefix, err)
 		}
 		at = s.announced()
 	}
 	from, end := []byte(keys.First()), []byte(clientv3.GetPrefixRangeEnd(keys.Prefix))
-	for page := (storage.Page{MaxKeys: listKeys, MaxBytes: listBytes}); ; {
+	for page := (kv.Page{MaxKeys: listKeys, MaxBytes: listBytes}); ; {
 		res, err := s.readRange(ctx, from, end, mvcc.RangeOptions{Rev: int64(at), Limit: int64(page.Keys())})
 		if err != nil {
-			return 0, storage.Wrap("list", keys.Prefix, err)
+			return 0, kv.Wrap("list", keys.Prefix, err)
 		}
 		bytes := 0
 		for _, kv := range res.KVs {
@@ -132,7 +133,7 @@ func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revisio
 func (s *Store) Count(ctx context.Context, keys storage.Range, at storage.Revision) (int, error) {
 	res, err := s.readRange(ctx, []byte(keys.First()), []byte(clientv3.GetPrefixRangeEnd(keys.Prefix)), mvcc.RangeOptions{Rev: int64(at), CountOnly: true})
 	if err != nil {
-		return 0, storage.Wrap("count", keys.Prefix, err)
+		return 0, kv.Wrap("count", keys.Prefix, err)
 	}
 	return res.Count, nil
 }
@@ -143,7 +144,7 @@ func (s *Store) Count(ctx context.Context, keys storage.Range, at storage.Revisi
 // database, until ctx ends (see noteRestore).
 func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
 	if err := s.fresh(ctx); err != nil {
-		return 0, storage.Wrap("barrier", storage.Root, err)
+		return 0, kv.Wrap("barrier", storage.Root, err)
 	}
 	return s.announced(), nil
 }

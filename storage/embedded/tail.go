@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/etcd/server/v3/storage/mvcc"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // tail hands over what is being written, from memory. It needs no read of etcd's database, whose locks are held
@@ -192,7 +193,7 @@ func bytesOf(events ...*mvccpb.Event) (sum int64) {
 // ended the watch, next first watches anew.
 func (t *tail) next(ctx context.Context) (w mvcc.WatchResponse, err error) {
 	if err := t.noteEnd(ctx); err != nil {
-		return w, storage.Wrap("follow", storage.Root, err)
+		return w, kv.Wrap("follow", storage.Root, err)
 	}
 	w, ok, err := t.poll()
 	if ok || err != nil {
@@ -222,7 +223,7 @@ func (t *tail) poll() (w mvcc.WatchResponse, ok bool, err error) {
 
 func (t *tail) received(w mvcc.WatchResponse, open bool) (mvcc.WatchResponse, error) {
 	if !open {
-		return w, storage.Wrap("follow", storage.Root, etcderrors.ErrStopped)
+		return w, kv.Wrap("follow", storage.Root, etcderrors.ErrStopped)
 	}
 	t.waiting.Add(-bytesOf(w.Events...))
 	if w.CompactRevision != 0 { // a snapshot has replaced the database, whose history begins after the watch's position

@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
 	etcderrors "go.etcd.io/etcd/server/v3/etcdserver/errors"
 	"go.etcd.io/raft/v3"
 
-	"github.com/apiserver-lite/apiserver-lite/storage/txn"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // In a cluster an answer may not come: the leader is gone, or a majority is. etcd then keeps a request for six seconds
@@ -98,14 +97,16 @@ func (c *cluster) readIndex(ctx context.Context) error {
 	}
 }
 
-// clusterKV is a KV of which every request is answered in time.
-type clusterKV struct {
-	clientv3.KV
-	cluster *cluster
+// layer has every call answered in time. A transaction's time begins when it goes: where many are under way, it's one of a burst.
+func (c *cluster) layer(ctx context.Context, call kv.Call) error {
+	if call.Txn {
+		defer c.bursts.leave(c.bursts.enter(ctx))
+	}
+	return c.within(ctx, call.Send)
 }
 
 // within makes a request that answers in time.
-func within[T any](ctx context.Context, c *cluster, request func(context.Context) (T, error)) (res T, err error) {
+func (c *cluster) within(ctx context.Context, request func(context.Context) error) error {
 	bounded, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	for {
@@ -113,16 +114,16 @@ func within[T any](ctx context.Context, c *cluster, request func(context.Context
 			if ctx.Err() != nil {
 				err = ctx.Err()
 			}
-			return res, err
+			return err
 		}
-		res, err = request(bounded)
+		err := request(bounded)
 		switch {
 		case err == nil || ctx.Err() != nil:
-			return res, err
+			return err
 		case bounded.Err() != nil:
-			return res, errUnanswered
+			return errUnanswered
 		case !dropped(err):
-			return res, err
+			return err
 		}
 		pause(bounded)
 	}
@@ -142,37 +143,4 @@ func pause(ctx context.Context) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
-}
-
-func (kv clusterKV) Do(ctx context.Context, op clientv3.Op) (clientv3.OpResponse, error) {
-	return within(ctx, kv.cluster, func(ctx context.Context) (clientv3.OpResponse, error) { return kv.KV.Do(ctx, op) })
-}
-
-func (kv clusterKV) Put(ctx context.Context, key, value string, opts ...clientv3.OpOption) (*clientv3.PutResponse, error) {
-	r, err := kv.Do(ctx, clientv3.OpPut(key, value, opts...))
-	return r.Put(), err
-}
-
-func (kv clusterKV) Get(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.GetResponse, error) {
-	r, err := kv.Do(ctx, clientv3.OpGet(key, opts...))
-	return r.Get(), err
-}
-
-func (kv clusterKV) Delete(ctx context.Context, key string, opts ...clientv3.OpOption) (*clientv3.DeleteResponse, error) {
-	r, err := kv.Do(ctx, clientv3.OpDelete(key, opts...))
-	return r.Del(), err
-}
-
-func (kv clusterKV) Compact(ctx context.Context, rev int64, opts ...clientv3.CompactOption) (*clientv3.CompactResponse, error) {
-	return within(ctx, kv.cluster, func(ctx context.Context) (*clientv3.CompactResponse, error) {
-		return kv.KV.Compact(ctx, rev, opts...)
-	})
-}
-
-// Txn returns a transaction whose time begins when it goes: where many are under way, it's one of a burst.
-func (kv clusterKV) Txn(ctx context.Context) clientv3.Txn {
-	return txn.Kept(func(parts txn.Parts) (*clientv3.TxnResponse, error) {
-		defer kv.cluster.bursts.leave(kv.cluster.bursts.enter(ctx))
-		return within(ctx, kv.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) { return parts.Commit(ctx, kv.KV) })
-	})
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
 	"github.com/apiserver-lite/apiserver-lite/internal/loopback"
 )
 
@@ -23,16 +21,16 @@ func openMember(t *testing.T) *Server {
 // whose outcome is unknown by that.
 func TestUnanswered(t *testing.T) {
 	s := openMember(t)
-	hang := func(ctx context.Context) (*clientv3.PutResponse, error) {
+	hang := func(ctx context.Context) error {
 		<-ctx.Done()
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
-	if _, err := within(t.Context(), s.cluster, hang); !errors.Is(err, errUnanswered) || errors.Is(err, context.DeadlineExceeded) {
+	if err := s.cluster.within(t.Context(), hang); !errors.Is(err, errUnanswered) || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error is %v, want %v", err, errUnanswered)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := within(ended, s.cluster, hang); !errors.Is(err, context.Canceled) {
+	if err := s.cluster.within(ended, hang); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the caller's end: %v", err)
 	}
 }

@@ -7,9 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	clientv3 "go.etcd.io/etcd/client/v3"
-
-	"github.com/apiserver-lite/apiserver-lite/storage/txn"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // TestBursts: few writes go at once, more of them in bursts, and none waits for longer than burstWait.
@@ -98,35 +96,27 @@ func TestBursts(t *testing.T) {
 	})
 }
 
-// deafKV is a KV that answers no transaction before its context ends. got tells of each that it gets.
-type deafKV struct {
-	clientv3.KV
-	got chan struct{}
-}
-
-func (kv deafKV) Txn(ctx context.Context) clientv3.Txn {
-	return txn.Kept(func(txn.Parts) (*clientv3.TxnResponse, error) {
-		kv.got <- struct{}{}
-		<-ctx.Done()
-		return nil, ctx.Err()
-	})
-}
-
 // TestBurstsOfTransactions: a member's transactions are counted from when they're committed until they end.
 func TestBurstsOfTransactions(t *testing.T) {
 	s := openMember(t)
 	const n = fewWrites + mostBursts + 1
-	kv := clusterKV{deafKV{s.Client.KV, make(chan struct{}, n)}, s.cluster}
+	got := make(chan struct{}, n)
+	deaf := func(ctx context.Context, _ kv.Call) error { // it answers nothing before the context ends
+		got <- struct{}{}
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	client := kv.Through(s.cluster.layer, kv.Through(deaf, s.Client.KV))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, n)
 	for range n {
 		go func() {
-			_, err := kv.Txn(ctx).Commit()
+			_, err := client.Txn(ctx).Commit()
 			ended <- err
 		}()
 	}
 	for range n {
-		<-kv.KV.(deafKV).got
+		<-got
 	}
 	count := func() int {
 		s.cluster.bursts.mu.Lock()

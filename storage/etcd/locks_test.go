@@ -12,6 +12,8 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // inside waits until a goroutine is in a function.
@@ -108,7 +110,7 @@ func TestWriterGivesUp(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Error(err)
 	}
-	if err := room.enter(t.Context(), room.chunk, puts); err != nil { // nothing is left under way
+	if err := room.enter(t.Context(), room.chunk, kv.Puts); err != nil { // nothing is left under way
 		t.Error(err)
 	}
 	room.leave(room.chunk)

@@ -10,8 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 const (
@@ -106,15 +107,18 @@ func newRoom(d *dataDir, db *database, log *slog.Logger) (*room, error) {
 	return r, nil
 }
 
-// spaceError is why a write isn't let in. It says that in the words of the reason, and is etcd's ErrNoSpace besides: etcd
-// would say of its quota what isn't so of the disk.
-type spaceError struct{ error }
-
-func (e spaceError) Is(target error) bool { return target == rpctypes.ErrNoSpace }
-func (e spaceError) Unwrap() error        { return e.error }
-
-// Unsent marks an error of a write that etcd wasn't given.
-func (e spaceError) Unsent() {}
+// layer lets calls through for whose writes there's space. One that isn't let in fails with kv.Full.
+func (r *room) layer(ctx context.Context, c kv.Call) error {
+	if c.Kind == kv.Reads {
+		return c.Send(ctx)
+	}
+	cost := r.cost(c.Bytes)
+	if err := r.enter(ctx, cost, c.Kind); err != nil {
+		return err
+	}
+	defer r.leave(cost)
+	return c.Send(ctx)
+}
 
 // cost is the most that a write takes of the WAL, and the most that it takes of the database. bytes is the size of its
 // keys and values.
@@ -125,7 +129,7 @@ func (r *room) cost(bytes int64) int64 {
 // enter lets a write in, or says that there's no space for it. It waits while too much is under way, and while the next
 // chunk is allocated, until ctx ends. When a write that was let in has been answered, leave must be called with the same
 // cost.
-func (r *room) enter(ctx context.Context, cost int64, kind writeKind) error {
+func (r *room) enter(ctx context.Context, cost int64, kind kv.Kind) error {
 	if err := r.underWay.Acquire(ctx, cost); err != nil {
 		return err
 	}
@@ -139,7 +143,7 @@ func (r *room) enter(ctx context.Context, cost int64, kind writeKind) error {
 	}
 	if err := s.refusal(kind); err != nil {
 		r.underWay.Release(cost)
-		return spaceError{err}
+		return kv.Full{Reason: err}
 	}
 	r.left.Add(-cost)
 	return nil
@@ -155,11 +159,11 @@ func (s *roomState) refused() bool { return s.full || s.shut != nil }
 // refusal is why a write isn't let in; nil if it is.
 //
 // Clients get it, so it doesn't say where the server keeps its data: the log does (see tell).
-func (s *roomState) refusal(kind writeKind) error {
+func (s *roomState) refusal(kind kv.Kind) error {
 	switch {
 	case s.shut != nil:
 		return fmt.Errorf("the server's disk is full, and not even deletions are safe (%w); free some space, and writes go on by themselves", ofSystem(s.shut))
-	case s.full && kind == puts:
+	case s.full && kind == kv.Puts:
 		return fmt.Errorf("the server's disk has %d MiB left and %d MiB are kept in reserve; free some space, and writes go on by themselves",
 			s.disk.free>>20, s.disk.reserve()>>20)
 	}
@@ -186,7 +190,7 @@ func ofSystem(err error) error {
 }
 
 // health is why writes are refused; nil if they aren't.
-func (r *room) health() error { return r.state.Load().refusal(puts) }
+func (r *room) health() error { return r.state.Load().refusal(kv.Puts) }
 
 // look looks at the disk, and allocates the next chunk if less than want bytes are left of this one. It publishes and
 // returns what it found. The error is ctx's.
@@ -287,7 +291,7 @@ func (r *room) tell(found *roomState) {
 	}
 	r.told = found.refused()
 	if r.told {
-		r.log.Warn("writes are refused until there's space", "dir", r.dir.path, "error", found.refusal(puts), "cause", found.shut)
+		r.log.Warn("writes are refused until there's space", "dir", r.dir.path, "error", found.refusal(kv.Puts), "cause", found.shut)
 	} else {
 		r.log.Info("there's space again: writes go on", "dir", r.dir.path, "free", found.disk.free)
 	}

@@ -16,6 +16,8 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // mountDisk mounts a file system of its own for a test, and fails the test where it may not mount one. full takes all of its
@@ -80,7 +82,7 @@ func TestRoomHolds(t *testing.T) {
 				t.Fatal(err)
 			}
 			if found.refused() {
-				t.Fatal(found.refusal(puts))
+				t.Fatal(found.refusal(kv.Puts))
 			}
 			fill()
 			etcd := v3client.New(s.Local) // not by way of room
@@ -180,7 +182,7 @@ func BenchmarkRoom(b *testing.B) {
 			cost := room.cost(1 << 10)
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := room.enter(b.Context(), cost, puts); err != nil {
+				if err := room.enter(b.Context(), cost, kv.Puts); err != nil {
 					b.Fatal(err)
 				}
 				room.leave(cost)
@@ -208,15 +210,15 @@ func TestRefusalNamesNoPath(t *testing.T) {
 			t.Errorf("%s: no error", name)
 			continue
 		}
-		err := (&roomState{shut: cause}).refusal(puts)
+		err := (&roomState{shut: cause}).refusal(kv.Puts)
 		if err == nil || strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), os.TempDir()) || !strings.Contains(err.Error(), "free some space") {
 			t.Errorf("%s, %v: %v", name, cause, err)
 		}
 	}
-	if err := (&roomState{shut: allocate(readOnly, 0, 1<<20)}).refusal(deletes); !strings.Contains(err.Error(), "bad file descriptor") {
+	if err := (&roomState{shut: allocate(readOnly, 0, 1<<20)}).refusal(kv.Deletes); !strings.Contains(err.Error(), "bad file descriptor") {
 		t.Errorf("what the system said is missing: %v", err)
 	}
-	if err := (&roomState{full: true}).refusal(puts); !strings.Contains(err.Error(), "free some space") {
+	if err := (&roomState{full: true}).refusal(kv.Puts); !strings.Contains(err.Error(), "free some space") {
 		t.Error(err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 func openTest(t *testing.T, o Options) *Server {
@@ -283,7 +284,7 @@ func TestDeletionWithNote(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := openTest(t, Options{DataDir: t.TempDir(), Ephemeral: true, QuotaBytes: minQuotaBytes})
 			s.haltKeeper()
-			w, noting := storage.NewWriter(s.Client), storage.WithNote(t.Context(), note)
+			w, noting := kv.NewWriter(s.Client), storage.WithNote(t.Context(), note)
 			written, err := w.Create(noting, key, []byte("v"))
 			if err != nil {
 				t.Fatal(err)

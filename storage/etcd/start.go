@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/raft/v3/raftpb"
 
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd/check"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 const (
@@ -65,10 +66,10 @@ func (s *Server) start(ctx context.Context, o Options) error {
 		}
 	}
 	s.Client = v3client.New(s.Local)
-	s.Client.KV = roomyKV{s.Client.KV, k.room}
+	s.Client.KV = kv.Through(k.room.layer, s.Client.KV)
 	s.Client.Lease = newLeases(s.Client, s.Local)
 	if s.cluster != nil {
-		s.Client.KV = clusterKV{s.Client.KV, s.cluster}
+		s.Client.KV = kv.Through(s.cluster.layer, s.Client.KV)
 		s.SetActs(s.cluster.leads)
 	}
 	var kctx context.Context

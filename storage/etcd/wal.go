@@ -12,6 +12,8 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // etcd drops what the WAL has of the time before a snapshot, and makes a snapshot after snapshotCount entries. So many
@@ -83,7 +85,7 @@ func (k *keeper) idle(ctx context.Context) error {
 	for range idleAtOnce {
 		work.Go(func() error {
 			cost := k.room.cost(0)
-			if err := k.room.enter(bounded, cost, deletes); err != nil {
+			if err := k.room.enter(bounded, cost, kv.Deletes); err != nil {
 				return err
 			}
 			defer k.room.leave(cost)

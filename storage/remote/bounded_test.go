@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // promptKV commits at once, if the time isn't over.
@@ -29,7 +30,7 @@ func (t promptTxn) Commit() (*clientv3.TxnResponse, error) {
 // TestTxnTime: the time of a transaction begins when it's committed.
 func TestTxnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		txn := bounded{promptKV{}, func() error { return nil }}.Txn(t.Context()).Then(clientv3.OpPut("k", "v"))
+		txn := kv.Through(bounded, promptKV{}).Txn(t.Context()).Then(clientv3.OpPut("k", "v"))
 		time.Sleep(2 * writeTimeout)
 		if _, err := txn.Commit(); err != nil {
 			t.Error(err)
@@ -56,9 +57,9 @@ func (t silentTxn) Commit() (*clientv3.TxnResponse, error) {
 // caller's own time ends before, it gets the error of that.
 func TestUnansweredTxn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kv := bounded{silentKV{}, func() error { return nil }}
+		client := kv.Through(bounded, silentKV{})
 		began := time.Now()
-		if _, err := kv.Txn(t.Context()).Then(clientv3.OpPut("k", "v")).Commit(); !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrNoMajority) {
+		if _, err := client.Txn(t.Context()).Then(clientv3.OpPut("k", "v")).Commit(); !errors.Is(err, storage.ErrUnavailable) || errors.Is(err, storage.ErrNoMajority) {
 			t.Errorf("error is %v, want %v", err, storage.ErrUnavailable)
 		}
 		if took := time.Since(began); took != writeTimeout || took >= 3*time.Second { // of the test's own clock
@@ -66,7 +67,7 @@ func TestUnansweredTxn(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), writeTimeout/2)
 		defer cancel()
-		if _, err := kv.Txn(short).Then(clientv3.OpPut("k", "v")).Commit(); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrUnavailable) {
+		if _, err := client.Txn(short).Then(clientv3.OpPut("k", "v")).Commit(); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, storage.ErrUnavailable) {
 			t.Errorf("error is %v, want that of the caller's time", err)
 		}
 	})

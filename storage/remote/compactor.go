@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/age"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // Compaction says what history the cluster keeps. The zero value works, for a process that is alone.
@@ -120,7 +121,7 @@ func (k *compactor) look(ctx context.Context, now time.Time) error {
 	// written then.
 	got, err := s.get(ctx, readTimeout, compactionKey)
 	if err != nil {
-		return storage.Wrap("compact", compactionKey, err)
+		return kv.Wrap("compact", compactionKey, err)
 	}
 	compacted, newest, err := s.Window(ctx)
 	if err != nil {
@@ -193,7 +194,7 @@ func (k *compactor) save(ctx context.Context, state compactionState) (done bool,
 	same := clientv3.Compare(clientv3.ModRevision(compactionKey), "=", k.revision)
 	put, err := k.store.client.Txn(ctx).If(same).Then(clientv3.OpPut(compactionKey, string(value))).Commit()
 	if err != nil {
-		return false, storage.Wrap("compact", compactionKey, err)
+		return false, kv.Wrap("compact", compactionKey, err)
 	}
 	if put.Succeeded {
 		k.revision = put.Header.Revision
@@ -213,7 +214,7 @@ func (s *Store) compact(ctx context.Context, at storage.Revision) error {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return fmt.Errorf("in this etcd only root may compact (--etcd-username): let etcd do it, by its --auto-compaction-retention, and start the servers with --etcd-compaction-interval=0: %w", err)
 	case err != nil && !errors.Is(err, rpctypes.ErrCompacted):
-		return storage.Wrap("compact", storage.Root, err)
+		return kv.Wrap("compact", storage.Root, err)
 	}
 	s.compacted.Raise(at)
 	return nil

@@ -19,6 +19,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/namespace"
 	"go.uber.org/zap"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // oldest is the first version of etcd whose answers to progress requests can be relied on: before it, an answer could
@@ -257,7 +259,7 @@ func (c *connector) check(ctx context.Context, client *clientv3.Client) error {
 		return last
 	}
 	prefix := c.options.prefix()
-	client.KV = bounded{namespace.NewKV(client.KV, prefix), func() error { return nil }}
+	client.KV = kv.Through(bounded, namespace.NewKV(client.KV, prefix))
 	client.Watcher = namespace.NewWatcher(client.Watcher, prefix)
 	client.Lease = namespace.NewLease(client.Lease, prefix)
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/etcd/client/v3/namespace"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // follower is one watch of the whole prefix, and what it has brought that Follow hasn't taken. etcd's client would keep
@@ -84,7 +85,7 @@ func (s *Store) following(after storage.Revision) (*follower, error) {
 	defer s.followMu.Unlock()
 	switch err := s.known.tell(); {
 	case s.ctx.Err() != nil:
-		return nil, storage.Wrap("follow", storage.Root, fmt.Errorf("%w: the store was closed", storage.ErrUnavailable))
+		return nil, kv.Wrap("follow", storage.Root, fmt.Errorf("%w: the store was closed", storage.ErrUnavailable))
 	case err != nil:
 		return nil, err
 	}
@@ -159,7 +160,7 @@ func (f *follower) run() {
 			err = f.watch()
 		}
 		if errors.Is(err, storage.ErrRewound) || errors.Is(err, storage.ErrCompacted) {
-			f.end(storage.Wrap("follow", storage.Root, err))
+			f.end(kv.Wrap("follow", storage.Root, err))
 			return
 		}
 		f.store.log.Debug("the watch ended and begins again", "error", err)
@@ -168,7 +169,7 @@ func (f *follower) run() {
 		case <-time.After(watchPause):
 		}
 	}
-	f.end(storage.Wrap("follow", storage.Root, fmt.Errorf("%w: the store was closed", storage.ErrUnavailable)))
+	f.end(kv.Wrap("follow", storage.Root, fmt.Errorf("%w: the store was closed", storage.ErrUnavailable)))
 }
 
 // check looks, before a watch begins, whether the store is the one it was, and whether the follower has fallen too

@@ -12,6 +12,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // Changes implements storage.Store, by a watch of etcd's that begins in the past. It begins at After and not after it,
@@ -31,14 +32,14 @@ func (s *Store) Changes(ctx context.Context, st storage.Stretch) ([]storage.Chan
 		}
 	}
 	if c := s.Compacted(); st.After < c {
-		return nil, 0, storage.Wrap("changes", storage.Root, fmt.Errorf("%w (history begins at %d)", storage.ErrCompacted, c))
+		return nil, 0, kv.Wrap("changes", storage.Root, fmt.Errorf("%w (history begins at %d)", storage.ErrCompacted, c))
 	}
 	changes, upTo, err := s.history(ctx, st)
 	for try := 1; errors.Is(err, errNoHistory) && try < readTries; try++ { // another member's turn
 		changes, upTo, err = s.history(ctx, st)
 	}
 	if err != nil {
-		return nil, 0, storage.Wrap("changes", storage.Root, err)
+		return nil, 0, kv.Wrap("changes", storage.Root, err)
 	}
 	return changes, upTo, nil
 }
@@ -138,8 +139,8 @@ func (r *reading) take(events []*clientv3.Event) {
 func before(e *clientv3.Event) *storage.KeyValue {
 	switch {
 	case e.PrevKv != nil:
-		kv := storage.KeyValueOf(e.PrevKv)
-		return &kv
+		was := kv.KeyValueOf(e.PrevKv)
+		return &was
 	case e.IsCreate():
 		return &storage.KeyValue{}
 	}

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // known is what was last seen of etcd.
@@ -106,7 +107,7 @@ func (s *Store) remember() error {
 	}
 	res, err := s.get(s.ctx, readTimeout, w.key, clientv3.WithKeysOnly(), clientv3.WithRev(int64(w.revision)))
 	switch {
-	case errors.Is(storage.Wrap("", "", err), storage.ErrCompacted):
+	case errors.Is(kv.Wrap("", "", err), storage.ErrCompacted):
 		return nil // nobody knows
 	case err != nil:
 		return err
@@ -195,7 +196,7 @@ func (k *known) tell() error {
 		return nil
 	}
 	k.told = true
-	return storage.Wrap("follow", storage.Root, k.rewound)
+	return kv.Wrap("follow", storage.Root, k.rewound)
 }
 
 // begin ends a rewind that was told: the caches have what the store is now. One that wasn't is still to be told.

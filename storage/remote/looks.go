@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // looks are linearizable reads of the marker. Everybody who needs one at a moment shares it: Barrier, and the prober.
@@ -77,7 +78,7 @@ func (l *looks) close() {
 // below the prefix has it. When etcd hasn't answered for a while, Barrier doesn't ask.
 func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
 	if err := s.known.down(); err != nil {
-		return 0, storage.Wrap("barrier", storage.Root, err)
+		return 0, kv.Wrap("barrier", storage.Root, err)
 	}
 	l := s.look()
 	select {
@@ -86,7 +87,7 @@ func (s *Store) Barrier(ctx context.Context) (storage.Revision, error) {
 	case <-l.done:
 	}
 	if l.err != nil {
-		return 0, storage.Wrap("barrier", storage.Root, l.err)
+		return 0, kv.Wrap("barrier", storage.Root, l.err)
 	}
 	return l.revision, nil
 }

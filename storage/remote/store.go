@@ -13,13 +13,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // Store implements storage.Store over an etcd cluster that other processes use, too: replicas of this program, and whoever
 // has other prefixes there.
 type Store struct {
-	storage.Reader
-	*storage.Writer
+	kv.Reader
+	*kv.Writer
 
 	client *clientv3.Client
 	prefix string // of all keys, for watchers of the store's own
@@ -57,8 +58,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.progress.wanted = make(chan struct{}, 1)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	_, err := connect(ctx, o, func(ctx context.Context, client *clientv3.Client) error {
-		client.KV = bounded{client.KV.(bounded).KV, s.known.gone}
-		s.Writer, s.client = storage.NewWriter(client), client
+		client.KV = kv.Through(s.unlessGone, client.KV)
+		s.Writer, s.client = kv.NewWriter(client), client
 		return s.identify(ctx)
 	})
 	if err != nil {
@@ -134,16 +135,16 @@ func (s *Store) Get(ctx context.Context, key string) (storage.KeyValue, error) {
 func (s *Store) GetAt(ctx context.Context, key string, at storage.Revision) (storage.KeyValue, error) {
 	res, err := s.ask(ctx, readTimeout, key, clientv3.WithRev(int64(at)))
 	if err != nil {
-		return storage.KeyValue{}, storage.Wrap("get", key, err)
+		return storage.KeyValue{}, kv.Wrap("get", key, err)
 	}
 	if len(res.Kvs) == 0 {
-		return storage.KeyValue{}, storage.Wrap("get", key, storage.ErrNotFound)
+		return storage.KeyValue{}, kv.Wrap("get", key, storage.ErrNotFound)
 	}
 	c := s.Decode(res.Kvs[0])
 	return c.KeyValue, c.Err
 }
 
-// What List reads at once. With pages of 1000 keys an etcd before 3.6 would take minutes for a million (see storage.Page).
+// What List reads at once. With pages of 1000 keys an etcd before 3.6 would take minutes for a million (see kv.Page).
 const (
 	listKeys  = 50_000
 	listBytes = 8 << 20 // about so much is in memory twice: as etcd's answer and decoded
@@ -153,10 +154,10 @@ const (
 func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revision, fn func(storage.Change) error) (storage.Revision, error) {
 	from, end := keys.First(), clientv3.WithRange(clientv3.GetPrefixRangeEnd(keys.Prefix))
 	var newest write
-	for page := (storage.Page{MaxKeys: listKeys, MaxBytes: listBytes}); ; {
+	for page := (kv.Page{MaxKeys: listKeys, MaxBytes: listBytes}); ; {
 		res, err := s.ask(ctx, pageTimeout, from, end, clientv3.WithRev(int64(at)), clientv3.WithLimit(int64(page.Keys())))
 		if err != nil {
-			return 0, storage.Wrap("list", keys.Prefix, err)
+			return 0, kv.Wrap("list", keys.Prefix, err)
 		}
 		if at == 0 {
 			at = storage.Revision(res.Header.Revision)
@@ -185,7 +186,7 @@ func (s *Store) List(ctx context.Context, keys storage.Range, at storage.Revisio
 func (s *Store) Count(ctx context.Context, keys storage.Range, at storage.Revision) (int, error) {
 	res, err := s.ask(ctx, pageTimeout, keys.First(), clientv3.WithRange(clientv3.GetPrefixRangeEnd(keys.Prefix)), clientv3.WithRev(int64(at)), clientv3.WithCountOnly())
 	if err != nil {
-		return 0, storage.Wrap("count", keys.Prefix, err)
+		return 0, kv.Wrap("count", keys.Prefix, err)
 	}
 	return int(res.Count), nil
 }
@@ -194,16 +195,16 @@ func (s *Store) Count(ctx context.Context, keys storage.Range, at storage.Revisi
 func (s *Store) Window(ctx context.Context) (compacted, newest storage.Revision, err error) {
 	if s.known.rewind() != nil {
 		if err := s.identify(ctx); err != nil {
-			return 0, 0, storage.Wrap("window", storage.Root, err)
+			return 0, 0, kv.Wrap("window", storage.Root, err)
 		}
 	}
 	res, err := s.get(ctx, readTimeout, storage.MarkerKey, clientv3.WithKeysOnly())
 	if err != nil {
-		return 0, 0, storage.Wrap("window", storage.Root, err)
+		return 0, 0, kv.Wrap("window", storage.Root, err)
 	}
 	newest = storage.Revision(res.Header.Revision)
 	if err := s.findCompacted(ctx, newest); err != nil {
-		return 0, 0, storage.Wrap("window", storage.Root, err)
+		return 0, 0, kv.Wrap("window", storage.Root, err)
 	}
 	return s.Compacted(), newest, nil
 }
@@ -221,7 +222,7 @@ func (s *Store) findCompacted(ctx context.Context, newest storage.Revision) erro
 		if err == nil {
 			return true
 		}
-		if !errors.Is(storage.Wrap("", "", err), storage.ErrCompacted) {
+		if !errors.Is(kv.Wrap("", "", err), storage.ErrCompacted) {
 			failed = err
 		}
 		return false

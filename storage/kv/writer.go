@@ -1,4 +1,4 @@
-package storage
+package kv
 
 import (
 	"bytes"
@@ -7,30 +7,25 @@ import (
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // Writer is the half of a Store that writes: transactions through a client of etcd. Each implementation of Store has one.
 // It is safe for concurrent use.
 type Writer struct {
-	client *clientv3.Client
-	gate   *gate // nil unless AllowReplace was called
+	kv   clientv3.KV
+	gate *gate // nil unless AllowReplace was called
 }
 
-// NewWriter returns a Writer through a client.
-func NewWriter(client *clientv3.Client) *Writer { return &Writer{client: client} }
-
-// Condition says that a write is done only if Key's last write has this revision. A new object needs that of its
-// namespace, for example.
-type Condition struct {
-	Key      string
-	Revision Revision // of the last write to Key; 0 means that Key must not exist
-}
+// NewWriter returns a Writer to a KV, such as a client.
+func NewWriter(to clientv3.KV) *Writer { return &Writer{kv: to} }
 
 // Create writes a key that must not exist and returns its revision. ErrExists means that the key exists;
 // ErrConditionFailed that it doesn't, and that one of the conditions doesn't hold. Other errors of the three writes:
 // ErrTooLarge, ErrNoSpace, ErrReplaced, those of the guards that ctx has (WithFence, WithTurn, WithPremise),
 // ErrUnavailable and ctx's. With ErrUnknownOutcome the write may have happened, and without it, it hasn't.
-func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...Condition) (Revision, error) {
+func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...storage.Condition) (storage.Revision, error) {
 	return w.commit(ctx, guarded{op: "create", key: key, conds: conds}, clientv3.OpPut(key, string(value)))
 }
 
@@ -39,13 +34,13 @@ func (w *Writer) Create(ctx context.Context, key string, value []byte, conds ...
 // that the key is as expected and one of the conditions doesn't hold. Update doesn't look whether the bytes are those
 // that are stored: the caller must leave out such a write, because every write makes an event. Other errors as for
 // Create.
-func (w *Writer) Update(ctx context.Context, key string, value []byte, expected Revision, conds ...Condition) (Revision, error) {
+func (w *Writer) Update(ctx context.Context, key string, value []byte, expected storage.Revision, conds ...storage.Condition) (storage.Revision, error) {
 	return w.change(ctx, guarded{op: "update", key: key, expected: expected, conds: conds}, clientv3.OpPut(key, string(value)))
 }
 
 // Delete removes a key if its last write is the expected revision, and returns the revision of the
 // deletion. ErrConflict as for Update, other errors as for Create.
-func (w *Writer) Delete(ctx context.Context, key string, expected Revision) (Revision, error) {
+func (w *Writer) Delete(ctx context.Context, key string, expected storage.Revision) (storage.Revision, error) {
 	return w.change(ctx, guarded{op: "delete", key: key, expected: expected}, clientv3.OpDelete(key))
 }
 
@@ -53,43 +48,43 @@ func (w *Writer) Delete(ctx context.Context, key string, expected Revision) (Rev
 type guarded struct {
 	op       string // for errors
 	key      string
-	expected Revision // of the key's last write; 0: it must not exist
-	conds    []Condition
+	expected storage.Revision // of the key's last write; 0: it must not exist
+	conds    []storage.Condition
 }
 
 // change does a write of a key that exists.
-func (w *Writer) change(ctx context.Context, g guarded, write clientv3.Op) (Revision, error) {
+func (w *Writer) change(ctx context.Context, g guarded, write clientv3.Op) (storage.Revision, error) {
 	if g.expected <= 0 {
-		return 0, Wrap(g.op, g.key, ErrConflict)
+		return 0, Wrap(g.op, g.key, storage.ErrConflict)
 	}
 	return w.commit(ctx, g, write)
 }
 
 // commit does a write if the key is as expected, and all conditions and the guards of ctx hold.
-func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revision, error) {
-	also := guardsOf(ctx)
+func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (storage.Revision, error) {
+	also := guards{storage.GuardsOf(ctx)}
 	if err := ctx.Err(); err != nil { // etcd might do it all the same
-		also.premise.set(premiseUnused)
+		also.Premise.Set(storage.PremiseUnused)
 		return 0, Wrap(g.op, g.key, err)
 	}
 	if err := w.gate.enter(ctx); err != nil {
 		return 0, Wrap(g.op, g.key, err)
 	}
 	defer w.gate.leave()
-	also.premise.set(premiseSent)
+	also.Premise.Set(storage.PremiseSent)
 	res, err := w.send(ctx, g, also, also.with(write))
-	if err != nil && errors.Is(translate(err), ErrNoSpace) {
+	if err != nil && errors.Is(translate(err), storage.ErrNoSpace) {
 		ops := also.withoutSpace(write)
 		if write.IsPut() || ops == nil {
 			rev, err := w.afterNoSpace(ctx, g, write, err)
 			if err == nil {
-				also.premise.set(premiseHeld)
+				also.Premise.Set(storage.PremiseHeld)
 			}
 			return rev, err
 		}
 		refused := err
 		res, err = w.send(ctx, g, also, ops)
-		if err == nil && !res.Succeeded && !wasUnsent(refused) && revisionIn(res.Responses[0]) == 0 {
+		if err == nil && !res.Succeeded && !errors.As(refused, new(Full)) && revisionIn(res.Responses[0]) == 0 {
 			res.Succeeded = true // the first one was done: see afterNoSpace
 		}
 	}
@@ -97,12 +92,12 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 	case err != nil:
 		return 0, unanswered(ctx, g.op, g.key, err)
 	case res.Succeeded:
-		also.premise.set(premiseHeld)
-		return Revision(res.Header.Revision), nil
+		also.Premise.Set(storage.PremiseHeld)
+		return storage.Revision(res.Header.Revision), nil
 	}
 	err = g.refusal(also, res.Responses)
-	if also.premise.set(premiseUnused); err == ErrPremise {
-		also.premise.set(premiseBroken)
+	if also.Premise.Set(storage.PremiseUnused); err == storage.ErrPremise {
+		also.Premise.Set(storage.PremiseBroken)
 	}
 	return 0, Wrap(g.op, g.key, err)
 }
@@ -111,31 +106,25 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (Revi
 func (w *Writer) send(ctx context.Context, g guarded, also guards, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
 	cmps := append(make([]clientv3.Cmp, 0, 1+len(g.conds)), clientv3.Compare(clientv3.ModRevision(g.key), "=", int64(g.expected)))
 	cmps = appendConditions(appendConditions(cmps, g.conds), also.list())
-	txn := w.client.Txn(ctx).If(cmps...).Then(ops...)
+	txn := w.kv.Txn(ctx).If(cmps...).Then(ops...)
 	if len(cmps)+len(ops) > 2 { // else it's the key
 		txn = txn.Else(also.reads(g.key)...)
 	}
 	return txn.Commit()
 }
 
-// wasUnsent tells whether etcd wasn't given a write that was refused. The method is of package etcd, which this one can't import.
-func wasUnsent(refusal error) bool {
-	var unsent interface{ Unsent() }
-	return errors.As(refusal, &unsent)
-}
-
 // afterNoSpace is the outcome of a put that was refused for want of space. Etcd looks for space before it proposes a write, and
 // once more when it applies it: a write that meets the quota only then is done, and refused all the same.
-func (w *Writer) afterNoSpace(ctx context.Context, g guarded, write clientv3.Op, refusal error) (Revision, error) {
-	if wasUnsent(refusal) || !write.IsPut() {
+func (w *Writer) afterNoSpace(ctx context.Context, g guarded, write clientv3.Op, refusal error) (storage.Revision, error) {
+	if errors.As(refusal, new(Full)) || !write.IsPut() {
 		return 0, Wrap(g.op, g.key, refusal)
 	}
-	res, err := w.client.Get(ctx, g.key)
+	res, err := w.kv.Get(ctx, g.key)
 	if err != nil {
 		return 0, unanswered(ctx, g.op, g.key, err)
 	}
-	if len(res.Kvs) > 0 && Revision(res.Kvs[0].ModRevision) > g.expected && bytes.Equal(res.Kvs[0].Value, write.ValueBytes()) {
-		return Revision(res.Kvs[0].ModRevision), nil
+	if len(res.Kvs) > 0 && storage.Revision(res.Kvs[0].ModRevision) > g.expected && bytes.Equal(res.Kvs[0].Value, write.ValueBytes()) {
+		return storage.Revision(res.Kvs[0].ModRevision), nil
 	}
 	return 0, Wrap(g.op, g.key, refusal)
 }
@@ -147,24 +136,24 @@ func (g guarded) refusal(also guards, answers []*etcdserverpb.ResponseOp) error 
 			return err
 		}
 		if revisionIn(answers[0]) == g.expected {
-			return ErrConditionFailed
+			return storage.ErrConditionFailed
 		}
 	}
 	if g.expected == 0 {
-		return ErrExists
+		return storage.ErrExists
 	}
-	return ErrConflict
+	return storage.ErrConflict
 }
 
 // revisionIn returns the revision of the key that was read; 0 if there's no such key.
-func revisionIn(answer *etcdserverpb.ResponseOp) Revision {
+func revisionIn(answer *etcdserverpb.ResponseOp) storage.Revision {
 	if kvs := answer.GetResponseRange().GetKvs(); len(kvs) > 0 {
-		return Revision(kvs[0].ModRevision)
+		return storage.Revision(kvs[0].ModRevision)
 	}
 	return 0
 }
 
-func appendConditions(cmps []clientv3.Cmp, conds []Condition) []clientv3.Cmp {
+func appendConditions(cmps []clientv3.Cmp, conds []storage.Condition) []clientv3.Cmp {
 	for _, c := range conds {
 		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Revision)))
 	}

@@ -1,4 +1,4 @@
-package storage_test
+package kv_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
 
 // failing is an etcd that answers transactions with an error, and reads with what it has.
@@ -46,7 +47,7 @@ func TestUnknownOutcome(t *testing.T) {
 	} {
 		client := clientv3.NewCtxClient(t.Context())
 		client.KV = failing{err: c.err}
-		w := storage.NewWriter(client)
+		w := kv.NewWriter(client)
 		_, created := w.Create(t.Context(), "/k", nil)
 		_, updated := w.Update(t.Context(), "/k", nil, 1)
 		_, deleted := w.Delete(t.Context(), "/k", 1)
@@ -57,12 +58,6 @@ func TestUnknownOutcome(t *testing.T) {
 		}
 	}
 }
-
-// unsent is the refusal of a write that etcd wasn't given.
-type unsent struct{ error }
-
-func (unsent) Is(target error) bool { return target == rpctypes.ErrNoSpace }
-func (unsent) Unsent()              {}
 
 // TestDoneAtTheQuota: what etcd did and refused, because the quota was reached just then, is done.
 func TestDoneAtTheQuota(t *testing.T) {
@@ -80,12 +75,12 @@ func TestDoneAtTheQuota(t *testing.T) {
 		"somebody else's": {failing{err: rpctypes.ErrNoSpace, has: has(7, "w")}, 0, storage.ErrNoSpace},
 		"deleted":         {failing{err: rpctypes.ErrNoSpace}, 0, storage.ErrNoSpace},
 		"not found out":   {failing{err: rpctypes.ErrNoSpace, lost: errors.New("a connection was lost")}, 0, storage.ErrUnknownOutcome},
-		"never sent":      {failing{err: unsent{errors.New("the disk is full")}, has: has(7, "v")}, 0, storage.ErrNoSpace},
+		"never sent":      {failing{err: kv.Full{Reason: errors.New("the disk is full")}, has: has(7, "v")}, 0, storage.ErrNoSpace},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := clientv3.NewCtxClient(t.Context())
 			client.KV = c.etcd
-			rev, err := storage.NewWriter(client).Update(t.Context(), "/k", []byte("v"), expected)
+			rev, err := kv.NewWriter(client).Update(t.Context(), "/k", []byte("v"), expected)
 			if rev != c.rev || !errors.Is(err, c.err) {
 				t.Errorf("%d, %v; want %d, %v", rev, err, c.rev, c.err)
 			}
@@ -115,7 +110,7 @@ func (c *crossing) Commit() (*clientv3.TxnResponse, error) {
 
 // TestDeletedAtTheQuota: a deletion with a note that was done, and refused all the same, is done.
 func TestDeletedAtTheQuota(t *testing.T) {
-	refused := unsent{errors.New("the disk is full")}
+	refused := kv.Full{Reason: errors.New("the disk is full")}
 	for name, c := range map[string]struct {
 		etcd crossing
 		err  error
@@ -127,7 +122,7 @@ func TestDeletedAtTheQuota(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client := clientv3.NewCtxClient(t.Context())
 			client.KV = &c.etcd
-			rev, err := storage.NewWriter(client).Delete(storage.WithNote(t.Context(), "/note"), "/k", 5)
+			rev, err := kv.NewWriter(client).Delete(storage.WithNote(t.Context(), "/note"), "/k", 5)
 			if !errors.Is(err, c.err) || err == nil && rev != 9 {
 				t.Errorf("%d, %v; want %v", rev, err, c.err)
 			}

@@ -1,9 +1,11 @@
-package storage
+package kv
 
 import (
 	"fmt"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // Reader is what every Store has for reading, as it has a Writer for writing: it makes what callers get of what etcd has.
@@ -16,8 +18,8 @@ type Reader struct {
 }
 
 // Decode returns what a key holds, with OnRead's error. Its value shares kv's bytes.
-func (r *Reader) Decode(kv *mvccpb.KeyValue) Change {
-	c := Change{KeyValue: KeyValueOf(kv)}
+func (r *Reader) Decode(kv *mvccpb.KeyValue) storage.Change {
+	c := storage.Change{KeyValue: KeyValueOf(kv)}
 	if r.OnRead != nil {
 		if err := r.OnRead(c.Key); err != nil {
 			c.Err = fmt.Errorf("read %q: %w", c.Key, err)
@@ -27,16 +29,16 @@ func (r *Reader) Decode(kv *mvccpb.KeyValue) Change {
 }
 
 // DecodeEvent returns what a watch of etcd's says of a write to a key, as Decode does.
-func (r *Reader) DecodeEvent(e *mvccpb.Event) Change {
+func (r *Reader) DecodeEvent(e *mvccpb.Event) storage.Change {
 	if e.Type == mvccpb.Event_DELETE {
-		return Change{KeyValue: KeyValue{Key: string(e.Kv.Key), Revision: Revision(e.Kv.ModRevision)}, Deleted: true}
+		return storage.Change{KeyValue: storage.KeyValue{Key: string(e.Kv.Key), Revision: storage.Revision(e.Kv.ModRevision)}, Deleted: true}
 	}
 	return r.Decode(e.Kv)
 }
 
 // KeyValueOf returns a key's state in our form. Its value shares kv's bytes.
-func KeyValueOf(kv *mvccpb.KeyValue) KeyValue {
-	return KeyValue{Key: string(kv.Key), Value: kv.Value, Revision: Revision(kv.ModRevision)}
+func KeyValueOf(kv *mvccpb.KeyValue) storage.KeyValue {
+	return storage.KeyValue{Key: string(kv.Key), Value: kv.Value, Revision: storage.Revision(kv.ModRevision)}
 }
 
 // firstPage is how many keys the first page of a List has at most. Nothing is known of their values then: even if each is
