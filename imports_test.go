@@ -231,7 +231,8 @@ func TestImportProblems(t *testing.T) {
 		{"client-go", "server", "k8s.io/client-go/rest", `"server" must not import "k8s.io/client-go/rest"`},
 		{"client-go itself", "server", "k8s.io/client-go", `"server" must not import "k8s.io/client-go"`},
 		{"client-go's jsonpath", "server", "k8s.io/client-go/util/jsonpath", ""},
-		{"apiserver's storage", "storage", "k8s.io/apiserver/pkg/storage/etcd3", `"storage" must not import "k8s.io/apiserver/pkg/storage/etcd3"`},
+		{"storage to etcd", "storage", "go.etcd.io/etcd/client/v3", "the standard library only"},
+		{"apiserver's storage", "storage/kv", "k8s.io/apiserver/pkg/storage/etcd3", `"storage/kv" must not import "k8s.io/apiserver/pkg/storage/etcd3"`},
 		{"apiserver's CEL", "registry", "k8s.io/apiserver/pkg/cel/environment", ""},
 	}
 	for _, test := range tests {
