@@ -106,18 +106,14 @@ func main() {
 // run does what the arguments say.
 func run(ctx context.Context, args []string, lines, readable io.Writer) error {
 	if len(args) == 0 {
-		fmt.Fprintln(readable, "usage: bench SCENARIO|all|compare|differ [flags]")
+		fmt.Fprintln(readable, "usage: bench SCENARIO|all|compare [flags]")
 		for _, s := range scenarios() {
 			fmt.Fprintf(readable, "  %-12s %s\n", s.name, s.help)
 		}
 		fmt.Fprintf(readable, "  %-12s %s\n", "compare", "two servers in alternating runs, as a table")
-		fmt.Fprintf(readable, "  %-12s %s\n", "differ", "the same requests to two servers: where their answers differ")
 		return flag.ErrHelp
 	}
 	out := &output{lines: lines, readable: readable}
-	if args[0] == "differ" {
-		return differ(ctx, args[1:], out)
-	}
 	if args[0] == "compare" {
 		return compare(ctx, args[1:], out)
 	}

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -58,6 +59,24 @@ func TestNothingIsOnPurposeWithoutEnd(t *testing.T) {
 	}
 	if _, err := os.Stat("testdata/oracle"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestOnPurposeIsNarrow: what stays different of some answers hides neither what a watch says nor what an object is.
+func TestOnPurposeIsNarrow(t *testing.T) {
+	for _, tt := range []struct{ scenario, step, paths string }{
+		{"definitions", "GET $W?watch=true&timeoutSeconds=1&resourceVersion=$now;", "code, events[0].type, events[0].object.spec.color, body"},
+		{"definitions", "GET $W/a", "code, body.spec.color, body.metadata.labels.tier, body.metadata.name, header Content-Type"},
+		{"definitions", "GET $W?limit=1", "code, body.items[0].spec.color, body.metadata.continue"},
+		{"pods.v1", "create/minimal", "code, body.spec.containers[c].name, body.status.phase, body.metadata.managedFields, events[0].type"},
+		{"webhooks", "asked/Mutating POST", "code, body.message"},
+	} {
+		for path := range strings.SplitSeq(tt.paths, ", ") {
+			used := make([]bool, len(onPurpose))
+			if isOnPurpose(tt.scenario, tt.step, difference{Path: path, Theirs: "theirs", Ours: "ours"}, &used) {
+				t.Errorf("%s %s: any %s is taken for one on purpose: %s", tt.scenario, tt.step, path, onPurpose[slices.Index(used, true)].why)
+			}
+		}
 	}
 }
 
