@@ -132,10 +132,6 @@ differential-shrink: build ## as differential-replay, and take out of conformanc
 record: ## record what upstream (ORACLE) answers to the differential's requests; ONLY='^pods' does a part
 	@$(DIFFERENTIAL) record --bin $(abspath $(ORACLE)) --only '$(ONLY)' $(ARGS)
 
-.PHONY: differential-definitions
-differential-definitions: build peer ## send some 600 requests about definitions to the peer of bench/peer and to this tree; some minutes
-	@$(GO) run -buildvcs=false ./bench differ --server $(BIN)/apiserver-lite --with-command bin/peer/peer
-
 .PHONY: clients
 clients: ## run Helm and Debian's kubectl 1.20 against the server; a module of its own, and no part of ci
 	$(GO) -C conformance/clients vet ./... && $(GO) -C conformance/clients test -count 1 -timeout 30m -v ./...
@@ -158,13 +154,13 @@ kwok: ## build kwok, which plays nodes, and kubectl in bin/oracle; kwok is a mod
 	install -D -m 644 -t $(ORACLE)/stages $(addprefix $(KWOK_STAGES)/,node/fast/node-initialize.yaml node/heartbeat-with-lease/node-heartbeat-with-lease.yaml pod/fast/pod-ready.yaml pod/fast/pod-complete.yaml pod/fast/pod-delete.yaml)
 
 .PHONY: conformance
-conformance: build ## run Kubernetes' own conformance tests against upstream's programs (ORACLE) and this tree, with kwok's nodes, and write docs/conformance.md; an hour at most, then again until none is left. ARGS="--only REGEXP" picks some
-	$(GO) -C conformance run ./kubernetes --programs $(abspath $(ORACLE)) --as pair --for 25m $(ARGS)
-	$(GO) -C conformance run ./kubernetes --programs $(abspath $(ORACLE)) --as ours --for 25m $(ARGS)
+conformance: build ## run Kubernetes' own conformance tests against upstream's programs (ORACLE) and this tree, with kwok's nodes, and write docs/conformance.md; at most an hour, then again until none is left. ARGS="--only REGEXP" picks some
+	$(GO) -C conformance run ./kubernetes --programs $(abspath $(ORACLE)) --as pair --for 27m $(ARGS)
+	$(GO) -C conformance run ./kubernetes --programs $(abspath $(ORACLE)) --as ours --for 27m $(ARGS)
 
 .PHONY: conformance-quick
-conformance-quick: build ## run the fifty quickest of those about the API against this tree, some minutes; before each release
-	$(GO) -C conformance run ./kubernetes --programs $(abspath $(ORACLE)) --as ours --quickest 50
+conformance-quick: build ## run the fifty quickest of those about the API against this tree, ten minutes at most; before each release
+	$(GO) -C conformance run ./kubernetes --programs $(abspath $(ORACLE)) --as ours --quickest 50 --for 9m
 
 .PHONY: rollout
 rollout: build ## measure a Deployment of 1,000 pods with upstream's controller manager and scheduler on upstream's programs (ORACLE) and on this tree, RUNS (3) times in turn

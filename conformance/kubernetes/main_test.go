@@ -3,9 +3,14 @@ package main
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/conformance/cluster"
+	"github.com/apiserver-lite/apiserver-lite/conformance/pair"
 )
 
 // TestParse: what is taken from what e2e.test prints.
@@ -43,6 +48,22 @@ func TestQuickest(t *testing.T) {
 	}}}
 	if got := all.quickest(5); !slices.Equal(got, []string{"[sig-api-machinery] b", "[sig-api-machinery] a"}) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// TestEnds: the run ends when its time is over, also while a test hangs, which has no result then.
+func TestEnds(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	e2e := filepath.Join(dir, "e2e.test")
+	if err := os.WriteFile(e2e, []byte("#!/bin/sh\nexec sleep 100000\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	all := &tests{results: map[string]map[string]result{"ours": {}}}
+	r := &runner{tests: all, side: "ours", e2e: e2e, in: &cluster.Cluster{Dir: dir, Server: &pair.Server{}}}
+	failed, left, err := r.all(t.Context(), []string{"a", "b", "c [Serial]"}, 2, time.Now().Add(time.Second))
+	if len(failed) > 0 || left != 3 || err != nil || len(all.results["ours"]) > 0 {
+		t.Errorf("%q failed and %d are left, with the results %v: %v", failed, left, all.results, err)
 	}
 }
 

@@ -36,8 +36,10 @@ type runner struct {
 }
 
 // all runs tests until the time, those that are Serial last and one at a time. It returns those that failed here and passed with
-// the pair.
-func (r *runner) all(ctx context.Context, names []string, atOnce int, until time.Time) (failed []string, err error) {
+// the pair, and how many have no result, because the time came first.
+func (r *runner) all(ctx context.Context, names []string, atOnce int, until time.Time) (failed []string, left int, err error) {
+	ctx, cancel := context.WithDeadline(ctx, until)
+	defer cancel()
 	var together, alone []string
 	for _, name := range names {
 		if strings.Contains(name, "[Serial]") || strings.Contains(name, "[Disruptive]") {
@@ -49,7 +51,7 @@ func (r *runner) all(ctx context.Context, names []string, atOnce int, until time
 	var mu sync.Mutex // guards r.tests, failed, err and done
 	done := 0
 	run := func(name string) {
-		if ctx.Err() != nil || time.Now().After(until) {
+		if ctx.Err() != nil {
 			return
 		}
 		got, failure := r.one(ctx, name)
@@ -89,7 +91,7 @@ func (r *runner) all(ctx context.Context, names []string, atOnce int, until time
 	for _, name := range alone {
 		run(name)
 	}
-	return failed, err
+	return failed, len(names) - done, err
 }
 
 // one runs a test in a process of its own.
