@@ -59,7 +59,7 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 		if err != nil {
 			return err
 		}
-		if strings.Count(r.URL.Path, "/") == discoverySlashes {
+		if strings.Count(strings.TrimSuffix(r.URL.Path, "/"), "/") == discoverySlashes {
 			limit = min(limit, discoveryDeadline)
 		}
 		var cancel context.CancelFunc

@@ -208,6 +208,7 @@ func (h *handler) serve(w *response, r *http.Request) {
 		handle(func(w *response, r *http.Request) error { return h.serveAggregated(w, r, to) })(w, identified)
 		return
 	}
+	cutSlash(identified.URL)
 	h.routes.ServeHTTP(w, identified)
 }
 

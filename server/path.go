@@ -19,7 +19,7 @@ const maxURI = 64 << 10
 // cleanPath makes sure that a path means one thing: its segments are what is between the slashes on
 // the wire, and none of them decodes to something that would add or remove a segment, here or in a proxy.
 // After it, u.Path has exactly those segments and u.RawPath is empty, so that routing can't see
-// anything else. A slash at the end doesn't count.
+// anything else. A slash at the end stays: authorization and audit are about the path as it was sent.
 func cleanPath(u *url.URL) error {
 	path := u.EscapedPath()
 	if u.Opaque != "" || path == "" || path[0] != '/' {
@@ -40,8 +40,15 @@ func cleanPath(u *url.URL) error {
 			return badPath("no name is " + quote(segment))
 		}
 	}
-	u.Path, u.RawPath = strings.TrimSuffix(u.Path, "/"), ""
+	u.RawPath = ""
 	return nil
+}
+
+// cutSlash takes the slash off the end of a clean path: what is served there is the same without it.
+func cutSlash(u *url.URL) {
+	if u.Path != "/" {
+		u.Path = strings.TrimSuffix(u.Path, "/")
+	}
 }
 
 func badPath(why string) error {

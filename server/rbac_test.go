@@ -267,6 +267,33 @@ func TestAccessReviews(t *testing.T) {
 	}
 }
 
+// TestSlashAtTheEnd: rules are about the path as it was sent, with the slash at its end, and so is the audit.
+func TestSlashAtTheEnd(t *testing.T) {
+	dir := t.TempDir()
+	file, policy := filepath.Join(dir, "audit.log"), filepath.Join(dir, "policy.yaml")
+	const none = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None, nonResourceURLs: [/metrics]}, {level: Metadata, nonResourceURLs: [/metrics/]}]\n"
+	if err := os.WriteFile(policy, []byte(none), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := newRuled(t, func(s *server.Server) { s.Audit.Path, s.Audit.PolicyFile = file, policy })
+	s.expect("root", "POST "+rbacPath+"/clusterroles", `{"metadata":{"name":"paths"},"rules":[{"nonResourceURLs":["/metrics","/debug/watchers/*"],"verbs":["get"]}]}`, 201, "")
+	s.expect("root", "POST "+rbacPath+"/clusterrolebindings", bindingTo("ClusterRole", "paths", "ann"), 201, "")
+	s.expect("ann", "GET /metrics", "", 200, "")
+	s.expect("ann", "GET /metrics/", "", 403, `forbidden: User "ann" cannot get path "/metrics/"`)
+	s.expect("ann", "GET /debug/watchers/", "", 200, "")
+	s.expect("ann", "GET /debug/watchers", "", 403, `forbidden: User "ann" cannot get path "/debug/watchers"`)
+	s.role("configs", "ann", "["+aRule("", "configmaps", "list", "")+"]")
+	s.expect("ann", "GET "+inDefault+"/configmaps/", "", 200, "")
+	s.Close()
+	log, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(log), `"requestURI":"/metrics/"`); n != 2 || strings.Contains(string(log), `"requestURI":"/metrics"`) { // received and answered
+		t.Errorf("the audit is\n%s", log)
+	}
+}
+
 // TestBootstrapObjects: Kubernetes' own rules are objects, put together by the controller, made again at a start and after
 // a reset, and spared if somebody wants that.
 func TestBootstrapObjects(t *testing.T) {

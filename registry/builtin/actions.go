@@ -208,7 +208,7 @@ func takeFromBudget(ctx context.Context, a *registry.Action, pod *corev1.Pod, dr
 				continue
 			}
 			if budget != nil {
-				return nil, apierrors.NewInternalError(errors.New("this pod has more than one PodDisruptionBudget, which the eviction subresource does not support"))
+				return nil, registry.Unforeseen("This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.")
 			}
 			budget = b
 		}

@@ -315,6 +315,21 @@ func TestEvictionsOfUnready(t *testing.T) {
 	}
 }
 
+// TestEvictionWithTwoBudgets: kube-apiserver has no reason for that refusal.
+func TestEvictionWithTwoBudgets(t *testing.T) {
+	s := servertest.New(t, all)
+	const pods, budgets = "/api/v1/namespaces/default/pods", "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+	must(t, s, http.MethodPost, pods, `{"metadata":{"name":"p","labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
+	must(t, s, http.MethodPatch, pods+"/p/status", `{"status":{"phase":"Running"}}`, http.StatusOK, "Content-Type", "application/merge-patch+json")
+	for _, name := range []string{"one", "two"} {
+		must(t, s, http.MethodPost, budgets, `{"metadata":{"name":"`+name+`"},"spec":{"selector":{"matchLabels":{"a":"b"}}}}`, http.StatusCreated)
+	}
+	const want = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.","code":500}`
+	if text := must(t, s, http.MethodPost, pods+"/p/eviction", `{"metadata":{"name":"p"}}`, http.StatusInternalServerError); strings.TrimSpace(text) != want {
+		t.Errorf("the answer is %s, want %s", text, want)
+	}
+}
+
 // TestGatedPod: a pod with gates says that it waits for them, and can't be bound; a binding may name the pod's version.
 func TestGatedPod(t *testing.T) {
 	s := servertest.New(t, all)
