@@ -182,6 +182,15 @@ func (c *Cacher) Resource(p storage.Prefix) *Resource {
 	return r
 }
 
+// each calls f for all resources that there are.
+func (c *Cacher) each(f func(*Resource)) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	for _, r := range c.resources {
+		f(r)
+	}
+}
+
 // rebase makes the logs of new resources begin at a revision, and returns all resources that there are.
 func (c *Cacher) rebase(at storage.Revision) []*Resource {
 	c.mu.Lock()

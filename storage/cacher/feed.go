@@ -46,124 +46,104 @@ func (f *feed) run(ctx context.Context) error {
 }
 
 func (f *feed) follow(ctx context.Context) error {
-	if err := f.again(ctx, f.prime); err != nil {
-		return err
-	}
-	var atStart storage.Revision
-	err := f.again(ctx, func(ctx context.Context) (err error) {
-		_, atStart, err = f.cacher.store.Window(ctx)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	primed := false
-	for {
+	atStart, err := f.load(ctx, behind)
+	for primed := false; err == nil; {
 		if !primed && f.position() >= atStart {
 			close(f.primed)
 			primed = true
 		}
-		changes, upTo, err := f.cacher.store.Follow(ctx, f.position())
+		var changes []storage.Change
+		var upTo storage.Revision
+		changes, upTo, err = f.cacher.store.Follow(ctx, f.position())
 		switch {
 		case err == nil:
 			f.applyAll(changes)
 			f.advance(upTo)
-			continue
 		case errors.Is(err, storage.ErrCompacted):
 			f.cacher.stats.relisted.Add(1)
 			f.log.Warn("the feed fell out of history: listing anew", "position", f.position(), "error", err)
-			err = f.again(ctx, f.prime)
+			_, err = f.load(ctx, behind)
 		case errors.Is(err, storage.ErrRewound):
 			f.log.Error("the store isn't the one it was: all watches end, and the caches begin anew", "position", f.position(), "error", err)
-			err = f.again(ctx, f.restart)
-			atStart = f.position()
-		}
-		if err != nil {
-			return err
+			atStart, err = f.load(ctx, rewound)
 		}
 	}
+	return err
 }
 
-// againPause is between two tries to read the state from an etcd that doesn't answer. A try may list everything, so it's no
-// shorter; and an etcd that restarts takes about that long.
-const againPause = time.Second
+// cause is why the feed reads the state of the store.
+type cause int
 
-// again calls one of the functions that read the state until etcd answers it.
-func (f *feed) again(ctx context.Context, read func(context.Context) error) error {
+const (
+	behind  cause = iota // the caches lack what the store doesn't tell any more, or at start all of it
+	rewound              // the store isn't the one it was: its revisions may be lower, and mean something else
+)
+
+// loadPause is between two tries to read the state from an etcd that doesn't answer. A try may list everything, so it's no
+// shorter; and an etcd that restarts takes about that long.
+const loadPause = time.Second
+
+// load brings the state of the store into the caches, and tries that until etcd answers. It returns the newest revision that the
+// store had then.
+func (f *feed) load(ctx context.Context, why cause) (newest storage.Revision, err error) {
 	for {
-		err := read(ctx)
-		if !errors.Is(err, storage.ErrUnavailable) {
-			return err
+		newest, err = f.tryLoad(ctx, why)
+		switch {
+		case errors.Is(err, storage.ErrCompacted):
+			f.log.Warn("history was compacted while the caches were filled: listing anew", "error", err)
+			continue
+		case !errors.Is(err, storage.ErrUnavailable):
+			return newest, err
 		}
 		f.log.Warn("the caches can't be filled yet", "error", err)
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(againPause):
+			return 0, ctx.Err()
+		case <-time.After(loadPause):
 		}
 	}
 }
 
-// prime loads the state as it was bounds.warm revisions ago, or as soon after that as history allows. The feed then
-// applies what followed as it applies every change, and so fills the logs. The feed primes at start, and again when
-// history was compacted further than it has come. In the second case a cursor that is below the state reads on from
-// etcd's history. If compaction has taken events that the cursor needs, it's told that it has expired.
-func (f *feed) prime(ctx context.Context) error {
-	for {
-		compacted, newest, err := f.cacher.store.Window(ctx)
-		if err != nil {
-			return err
-		}
-		at := max(compacted, newest-f.cacher.bounds.warm, f.position(), emptyRevision)
-		objects, err := f.list(ctx, at)
-		if err == nil {
-			found := f.prepare(objects)
-			f.begin(at, func() []*cohort { return f.install(found, at) })
-			return nil
-		}
-		if !errors.Is(err, storage.ErrCompacted) {
-			return err
-		}
-		f.log.Warn("history was compacted while the caches were primed: listing anew", "error", err)
-	}
-}
-
-// restart loads the newest state of a store that isn't the one it was, whose revision may be lower. Every open watch
-// expires, as does every tape, and history begins with the state: what clients know of another store isn't part of it.
-func (f *feed) restart(ctx context.Context) error {
-	_, at, err := f.cacher.store.Window(ctx)
+// tryLoad loads the state as it was bounds.warm revisions ago, or as soon after that as history allows. The feed then
+// applies what followed as it applies every change, and so fills the logs. A cursor that is below the state reads on from
+// etcd's history. If compaction has taken events that the cursor needs, it's told that it has expired. Of another store it loads
+// the newest state.
+func (f *feed) tryLoad(ctx context.Context, why cause) (newest storage.Revision, err error) {
+	compacted, newest, err := f.cacher.store.Window(ctx)
 	if err != nil {
-		return err
+		return 0, err
+	}
+	at := newest
+	if why == behind {
+		at = max(compacted, newest-f.cacher.bounds.warm, f.position(), emptyRevision)
 	}
 	objects, err := f.list(ctx, at)
-	if errors.Is(err, storage.ErrCompacted) { // during the list
-		return f.restart(ctx)
-	}
 	if err != nil {
-		return err
+		return 0, err
 	}
-	found := f.prepare(objects)
-	f.begin(at, func() []*cohort {
-		c := f.cacher
+	f.begin(f.prepare(objects), at, why)
+	return newest, nil
+}
+
+// begin makes what was found that of the caches, and its revision the position. Tapes begin again with it. If the store isn't the
+// one it was, every open watch expires, and history begins with the state: what clients know of another store isn't part of it.
+func (f *feed) begin(found map[storage.Prefix]*contents, at storage.Revision, why cause) {
+	c := f.cacher
+	c.tapes.mu.Lock()
+	if why == rewound {
 		c.replacedAt.Store(int64(at))
-		c.mu.RLock()
-		for _, r := range c.resources {
-			r.expire(at)
-		}
-		c.mu.RUnlock()
+		c.each(func(r *Resource) { r.expire(at) })
 		c.kept.drop()
 		c.stretches.drop()
-		dirty := f.install(found, at)
-		// Until the position is the new store's, a watch of a revision of the old one may have opened on the new state.
-		f.moveTo(at)
-		c.mu.RLock()
-		defer c.mu.RUnlock()
-		for _, r := range c.resources {
-			dirty = r.renew(at, dirty)
-		}
-		return dirty
-	})
-	return nil
+	}
+	dirty := f.install(found, at)
+	f.moveTo(at)
+	if why == rewound { // until the position was the new store's, a watch of a revision of the old one may have opened on the new state
+		c.each(func(r *Resource) { dirty = r.renew(at, dirty) })
+	}
+	c.tapes.expire()
+	c.tapes.mu.Unlock()
+	c.waker.wake(dirty)
 }
 
 // list reads the state at a revision. An object that the caches have as it's read is theirs, so what is listed anew takes
@@ -211,16 +191,6 @@ func (l *lastSeen) find(c *Cacher, p storage.Prefix, kv storage.Change) *kube.Ob
 		return nil // another store may have another object of the same revision
 	}
 	return o
-}
-
-// begin calls what brings a state into the caches, and makes its revision the position. Tapes begin again with it.
-func (f *feed) begin(at storage.Revision, install func() []*cohort) {
-	f.cacher.tapes.mu.Lock()
-	dirty := install()
-	f.moveTo(at)
-	f.cacher.tapes.expire()
-	f.cacher.tapes.mu.Unlock()
-	f.cacher.waker.wake(dirty)
 }
 
 // prepare makes the trees of what was listed. No lock is held meanwhile.

@@ -170,7 +170,7 @@ func TestRelistKeepsObjects(t *testing.T) {
 	store, _ := ownStore(t, widgetNamed("a", "front"), widgetNamed("b", "back"), widgetNamed("c", "front"), &thing{key: string(gadgets) + "ns1/g"})
 	c := New(store, Options{})
 	c.bounds.warm = 0
-	if err := c.feed.prime(ctx); err != nil {
+	if _, err := c.feed.load(ctx, behind); err != nil {
 		t.Fatal(err)
 	}
 	res := c.Resource(widgets)
@@ -188,7 +188,7 @@ func TestRelistKeepsObjects(t *testing.T) {
 		t.Fatal(err)
 	}
 	removed := res.removedBytes.Load()
-	if err := c.feed.prime(ctx); err != nil {
+	if _, err := c.feed.load(ctx, behind); err != nil {
 		t.Fatal(err)
 	}
 	if res.Get(key("a")) != before["a"] {

@@ -242,7 +242,7 @@ func TestWatchBetweenStores(t *testing.T) {
 	second, newest := ownStore(t, widgetNamed("a", ""))
 	c := New(first, Options{})
 	c.bounds.warm = 0
-	if err := c.feed.prime(ctx); err != nil {
+	if _, err := c.feed.load(ctx, behind); err != nil {
 		t.Fatal(err)
 	}
 	old := c.Position()
@@ -251,9 +251,12 @@ func TestWatchBetweenStores(t *testing.T) {
 	}
 	c.store = second
 	epoch := c.Resource(widgets).epoch
-	c.kept.mu.Lock() // restart waits for it between expire and install
+	c.kept.mu.Lock() // load waits for it between expire and install
 	ended := make(chan error, 1)
-	go func() { ended <- c.feed.restart(ctx) }()
+	go func() {
+		_, err := c.feed.load(ctx, rewound)
+		ended <- err
+	}()
 	for !epoch.expired.Load() { // nothing tells the moment, which comes when the second store, of one object, has been listed
 		if ctx.Err() != nil {
 			c.kept.mu.Unlock()
