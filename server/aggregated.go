@@ -97,11 +97,10 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 			call.Leave()
 			w.begunElsewhere(code)
 		}
-		answer = newLongAnswer(w, h.watchWriteTimeout)
+		answer = newLongAnswer(w, h.port.StreamTimeout)
 	}
 	if upgrades {
-		h.takeovers.streams.Add(1)
-		defer h.takeovers.streams.Done()
+		defer h.port.Hold()()
 	}
 	return w.refuseAggregated(w.unlessBroken(func() error { return to.Serve(answer, r, asked) }))
 }

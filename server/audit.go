@@ -13,6 +13,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/audit"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // beginAudit notes for the audit log that a user asks for something. It comes when it's known who asks, and
@@ -60,7 +61,7 @@ func credentialsOf(r *http.Request) string {
 	switch {
 	case strings.EqualFold(scheme, "Basic"):
 		kinds = append(kinds, "basic")
-	case strings.EqualFold(scheme, "Bearer"), scheme == "" && socketToken(r) != "":
+	case strings.EqualFold(scheme, "Bearer"), scheme == "" && wire.SocketToken(r) != "":
 		kinds = append(kinds, "bearer")
 	}
 	if r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {

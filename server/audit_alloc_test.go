@@ -71,7 +71,7 @@ func TestAuditAllocations(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		handlers[level] = s.in.front.http.Handler
+		handlers[level] = s.in.handler
 	}
 	for name, asked := range map[string]struct{ method, path, body string }{
 		"get":     {http.MethodGet, "/api/v1/namespaces/default", ""},

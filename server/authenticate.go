@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/internal/loglimit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // identity says how requests show who they come from.
@@ -116,7 +117,7 @@ func unauthorized(w *response, r *http.Request) error {
 func bearerToken(r *http.Request) (token string, known bool) {
 	header := r.Header.Get("Authorization")
 	if header == "" {
-		return socketToken(r), true
+		return wire.SocketToken(r), true
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -138,7 +139,7 @@ func (h *handler) logRefusal(w *response, r *http.Request, err error) {
 		h.log.Debug("unauthorized", "reason", err.Error(), "path", shortPath(r), "from", r.RemoteAddr, "audit_id", w.auditID)
 		return
 	}
-	if left, ok := h.identity.refusals.Allow(time.Now(), clientOf(r)); ok {
+	if left, ok := h.identity.refusals.Allow(time.Now(), wire.ClientOf(r)); ok {
 		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
 		h.log.Info("unauthorized", "reason", clip.To(reason, maxRefusalReason), "path", shortPath(r), "from", r.RemoteAddr, "audit_id", w.auditID, "not_logged_before", left)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
 // authorize refuses a request whose user may not make it, before anything is done for it: every request goes through here
@@ -109,7 +110,7 @@ func (h *handler) recheckAll(ctx context.Context) {
 	for _, w := range open {
 		switch {
 		case !h.mayStill(ctx, w):
-			h.watchers.revoke(w)
+			w.cancel(watchstream.ErrRevoked)
 		case h.identity.on:
 			key := w.credential.Key()
 			byCredential[key] = append(byCredential[key], w)
@@ -124,7 +125,7 @@ func (h *handler) recheckAll(ctx context.Context) {
 			continue
 		}
 		for _, w := range watches {
-			h.watchers.revoke(w)
+			w.cancel(watchstream.ErrRevoked)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func BenchmarkRequest(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				s.in.front.http.Handler.ServeHTTP(w, r)
+				s.in.handler.ServeHTTP(w, r)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func BenchmarkAudit(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				s.in.front.http.Handler.ServeHTTP(w, r)
+				s.in.handler.ServeHTTP(w, r)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func BenchmarkDiscovery(b *testing.B) {
 					b.Fatal(err)
 				}
 				r.Header.Set("Accept", string(media))
-				s.in.front.http.Handler.ServeHTTP(w, r)
+				s.in.handler.ServeHTTP(w, r)
 			}
 		})
 	}

@@ -10,14 +10,14 @@
 //
 // # Where to begin
 //
-// server.go has the settings and the life of a Server, instance.go what runs between Start and Close,
-// and front.go its HTTP side. router.go lists what is served. From there, resources.go leads to the registry,
+// server.go has the settings and the life of a Server, and instance.go what runs between Start and Close. Package wire has the
+// sockets. router.go lists what is served. From there, resources.go leads to the registry,
 // watch.go to the streams, and errors.go shows how an error is answered. The package servertest
 // starts servers for tests.
 //
 // # The way of a request
 //
-// connections.go accepts a connection, or gives it a seat in the lobby if there are too many. The handler
+// Package wire accepts a connection, or gives it a seat in the lobby if there are too many. The handler
 // (handler.go) is the outermost function of a request. It gives the request an Audit-Id, recovers panics, and
 // writes one log line and one count at the end. Then come, in this order:
 //
@@ -40,30 +40,25 @@
 // # The way of a watch
 //
 // serveResource finds what the path names (resources.go), and watch (watch.go) asks Endpoint.Watch for a cursor, which the
-// cacher opens (Resource.Open), and makes an openWatch of it, which is noted (watchers.go) until its end. watchstream.Serve then reads from
-// the cursor and writes to the watch's sink, until the client leaves or the server closes. Over HTTP/2 it runs on the
-// request's goroutine, and the sink writes through net/http. Over HTTP/1.1 the stream takes the connection over
-// (takeover.go): the handler returns, and the sink writes to the socket. A WebSocket (websocket.go) is such a connection,
-// too, with messages instead of chunks.
+// cacher opens (Resource.Open), and makes an openWatch of it, which is noted (watchers.go) until its end. wire.Port.Begin answers
+// with the head, and wire.Stream.Serve has watchstream.Serve read from the cursor and write to the socket, until the client leaves
+// or the server closes. Over HTTP/2 it runs on the request's goroutine. Over HTTP/1.1 the stream takes the connection over: the
+// handler returns, and the stream has a goroutine of its own (streamOn).
 //
 // # Goroutines
 //
-// An instance owns the listener's loop, the cacher's feed, the registry's loop, the controllers (package controllers), the
+// An instance owns what its wire.Port owns, the cacher's feed, the registry's loop, the controllers (package controllers), the
 // sweeper of the watches' deadlines and, if FreeMemory is set, the tidier (watchers.go). With users it owns the writer of
 // the first rules (bootstrap) and the one that looks at credentials of open watches again (recheck), and on a replica the
 // election, the pulse, the compaction, the one that lists the replicas and those that answer the questions of
-// /debug/quiescent (replica.go, quiescent_replicas.go). net/http has one goroutine for each
-// connection, and over HTTP/2 one more for its frames and one for each request. A watch over HTTP/2 costs its request's
-// goroutine and no other. A watch over HTTP/1.1 costs two of ours, one that writes and one that notices when the client
-// leaves, and none of net/http's. Connections in the lobby have a timer each, and so do their seats for a moment
-// after that; no goroutine waits for those.
+// /debug/quiescent (replica.go, quiescent_replicas.go).
 //
 // Close ends all of these goroutines and waits for them. It gives up after closeTimeout, or after
 // brokenTimeout if etcd has failed. What still runs then is left behind, and the process is expected to end.
 //
 // # Bounds
 //
-//   - A request: 64 KiB of URI (maxURI), 128 KiB of headers (maxHeaderBytes), 3 MiB of body (maxBody), which may nest
+//   - A request: 64 KiB of URI (maxURI), 3 MiB of body (maxBody), which may nest
 //     10,000 levels (maxDepth) and, as YAML, have 100,000 tokens (maxYAMLTokens).
 //   - Bodies at work: what those take together that are estimated to take more than 512 KiB (freeBody) is 512 MiB (maxBodies),
 //     of which one user, or one address where users aren't told apart, may have half. Others wait until their deadline.
@@ -75,17 +70,12 @@
 //   - Of each of these, of large answers and of YAML, one user, or where users aren't told apart one address, has at most as
 //     many as he leaves free. What gets none waits in turn (package fair): 300 requests of one (maxFlowQueue), 6,400 of all
 //     (maxQueue), each for a quarter of its time (waitShare). Then it gets a 429.
-//   - Connections: MaxConnections, a quarter of them for others than the address that has most (addressShare). What an
-//     address asks for beyond that is closed while there's no seat.
-//     lobbySeats more get a place for a moment, to be told to come back. One HTTP/2 connection may have
-//     HTTP2MaxStreams requests open.
 //   - Watches: 65,536 (maxWatches), of which one user or address has at most three times as many as are free (watchShare).
 //   - Questions of other replicas whether anything is left to do: 64 at once (maxAsks).
 //   - Snapshots of an ephemeral server: 64 (maxSnapshots) of 128 MiB (maxSnapshotBytes), 512 MiB together
 //     (maxSnapshotsBytes).
-//   - Time: 30 s for headers (headerTimeout), 55 s for headers and body (bodyTimeout), 60 s for a read (readDeadline),
-//     34 s for a write (writeDeadline), both from the headers on and with the time that it takes to know the user, 120 s for an idle connection (idleTimeout), and WatchWriteTimeout for a watch
-//     whose client takes nothing.
+//   - Time: 60 s for a read (readDeadline) and 34 s for a write (writeDeadline), both from the headers on and with the time that
+//     it takes to know the user. Connections, headers and streams have their bounds in package wire.
 //   - Answers of more than 128 KiB (largeAnswer), if they're lists or compressed: 32 at once (maxLargeAnswers). Others
 //     wait for up to 20 s (largeAnswerWait) and then get a 429. One whose client takes nothing for 100 ms (stallTime) gives
 //     its place to others meanwhile; 256 may (maxStalled).
@@ -98,8 +88,7 @@
 // # Locks
 //
 // snapshots.resetting is held during a whole reset. No request that holds it waits for another lock of the server's.
-// Server.mu, inflight.mu, bodies.mu, connections.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, Limit.mu (internal/loglimit),
+// Server.mu, inflight.mu, bodies.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, Limit.mu (internal/loglimit),
 // pulse.mu and underWay.mu are leaves: no other lock of ours is taken while one of them is held. Under metrics.mu
-// Prometheus takes its own. Server.closeOnce is held through the whole of Close. A WebSocket's connection is written to
-// under a channel (webSocket.writing).
+// Prometheus takes its own. Server.closeOnce is held through the whole of Close.
 package server

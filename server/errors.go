@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // What a Status may hold, so that an error is never large: 64 KiB of message, and
@@ -58,19 +58,12 @@ func noPage(w *response) error {
 	return nil
 }
 
-// errClientGone is in the errors of what writes to a client that has left, or takes nothing. There's nobody to tell, and
-// nothing to log: the connection is cut off.
-var errClientGone = errors.New("the client is gone")
-
-// clientGone returns errClientGone with what the connection said.
-func clientGone(err error) error { return fmt.Errorf("%w: %w", errClientGone, err) }
-
 // fail answers with the error: as the Status it is, or as the one that its kind asks for (see statusOf). Any other
 // error becomes "internal error", with the cause in the log. An answer that has begun is cut off instead, so that the
 // client doesn't take it for whole.
 func (w *response) fail(r *http.Request, err error) {
 	switch {
-	case errors.Is(err, errClientGone):
+	case errors.Is(err, wire.ErrGone):
 		w.cutOff = true
 	case w.code != 0:
 		w.internal(r, err)

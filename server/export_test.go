@@ -21,6 +21,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 )
@@ -131,14 +132,14 @@ func Defragment(s *Server) error { return s.in.etcd.Local.Defragment() }
 // GiveTime lets clients take as long as a test does over their headers and bodies.
 func GiveTime(s *Server) {
 	const long = time.Hour
-	s.timeouts = timeouts{header: long, body: long, idle: long}
+	s.timeouts = timeouts{Timeouts: wire.Timeouts{Header: long, Body: long, Idle: long}}
 }
 
 // OccupySeats has one address take as many of the seats of requests as it may have, until the function it returns is
 // called.
 func OccupySeats(t *testing.T, s *Server, address string) (release func()) {
 	t.Helper()
-	return occupy(t, s.in.front.handler.seats.rest, fair.Flow{Who: address})
+	return occupy(t, s.in.handler.seats.rest, fair.Flow{Who: address})
 }
 
 // occupy takes as many seats for a flow as it may have.
@@ -161,12 +162,12 @@ func occupy(t *testing.T, l *fair.Level, f fair.Flow) (release func()) {
 // FillArrivals has many addresses take all places of requests that arrive, and returns how many those are. FillWaits does
 // that for requests that wait for the controllers.
 func FillArrivals(t *testing.T, s *Server) (taken int, release func()) {
-	return fill(t, s.in.front.handler.seats.arrivals)
+	return fill(t, s.in.handler.seats.arrivals)
 }
 
 // FillWaits is like FillArrivals.
 func FillWaits(t *testing.T, s *Server) (taken int, release func()) {
-	return fill(t, s.in.front.handler.seats.waits)
+	return fill(t, s.in.handler.seats.waits)
 }
 
 // fill takes all seats of a level, each flow as many as it may have.
@@ -185,12 +186,12 @@ func fill(t *testing.T, l *fair.Level) (used int, release func()) {
 
 // WaitingForSeats returns how many requests have seats, and how many wait for one.
 func WaitingForSeats(s *Server) (taken, waiting int) {
-	return s.in.front.handler.seats.rest.Now()
+	return s.in.handler.seats.rest.Now()
 }
 
 // StalledAnswers returns how many large answers have a place, and how many have none because their clients take nothing.
 func StalledAnswers(s *Server) (writing, stalled int) {
-	h := s.in.front.handler
+	h := s.in.handler
 	return taken(h.large), taken(h.stalled)
 }
 
@@ -199,7 +200,7 @@ func RecheckSoon(s *Server) { s.timeouts.recheck = 50 * time.Millisecond }
 
 // Routes returns the patterns of all paths that the server knows.
 func Routes(s *Server) (patterns []string) {
-	routes := s.in.front.handler.routes.(chi.Routes)
+	routes := s.in.handler.routes.(chi.Routes)
 	chi.Walk(routes, func(_, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if !slices.Contains(patterns, pattern) {
 			patterns = append(patterns, pattern)
@@ -218,7 +219,7 @@ func Presumes(s *Server) bool {
 // OccupyLevel has one user take as many of the seats of a level as he may have, until the function it returns is called.
 func OccupyLevel(t *testing.T, s *Server, level, user string) (release func()) {
 	t.Helper()
-	h := s.in.front.handler
+	h := s.in.handler
 	i := slices.IndexFunc(h.levelsNow(), func(l namedLevel) bool { return l.name == level })
 	return occupy(t, h.levelsNow()[i].level, fair.Flow{Rule: level, Who: user})
 }
@@ -233,7 +234,7 @@ func HealthWhileStopping(t *testing.T, s *Server, path, token string) (code int,
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	rec := httptest.NewRecorder()
-	s.in.front.handler.ServeHTTP(rec, r)
+	s.in.handler.ServeHTTP(rec, r)
 	return rec.Code, rec.Body.String()
 }
 
@@ -245,14 +246,14 @@ const (
 
 // RawBodies returns how many bytes large bodies have taken that are on their way, and how many bodies wait for that.
 func RawBodies(s *Server) (taken, waiting int) {
-	taken, waiting = s.in.front.handler.seats.raw.Now()
+	taken, waiting = s.in.handler.seats.raw.Now()
 	return taken * rawUnit, waiting
 }
 
 // OccupyBodies has two others take all the room for what large bodies become, until the function it returns is called.
 func OccupyBodies(t *testing.T, s *Server) (release func()) {
 	t.Helper()
-	b, others := s.in.front.handler.bodies, []fair.Flow{{Who: "one"}, {Who: "another"}}
+	b, others := s.in.handler.bodies, []fair.Flow{{Who: "one"}, {Who: "another"}}
 	for _, f := range others {
 		if err := b.enter(t.Context(), f, maxBodies/2); err != nil {
 			t.Fatal(err)

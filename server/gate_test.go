@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -87,9 +88,9 @@ func TestSlowClients(t *testing.T) {
 		timeouts      timeouts
 		answer        string // how it begins
 	}{
-		{"headers", "GET /api HTTP/1.1\r\nHost: localhost\r\n", timeouts{header: short}, ""},
-		{"a body", "POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", timeouts{body: short}, "HTTP/1.1 408 Request Timeout\r\n"},
-		{"another request", "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n", timeouts{idle: short}, "HTTP/1.1 200 OK\r\n"},
+		{"headers", "GET /api HTTP/1.1\r\nHost: localhost\r\n", timeouts{Timeouts: wire.Timeouts{Header: short}}, ""},
+		{"a body", "POST /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{", timeouts{Timeouts: wire.Timeouts{Body: short}}, "HTTP/1.1 408 Request Timeout\r\n"},
+		{"another request", "GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n", timeouts{Timeouts: wire.Timeouts{Idle: short}}, "HTTP/1.1 200 OK\r\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -149,7 +150,7 @@ spec:
 		t.Fatalf("the definition: %d", code)
 	}
 	const widgets = "/apis/example.com/v1/widgets"
-	h := s.in.front.http.Handler.(*handler)
+	h := s.in.handler
 	others := fair.Flow{Who: "another"}
 	for left, want := range map[int]int{0: http.StatusTooManyRequests, 1: http.StatusOK} {
 		h.seats.rest = fair.NewLevel(fair.Limits{Most: 2}) // where nobody waits

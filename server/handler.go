@@ -22,6 +22,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -69,10 +70,9 @@ type capacity struct {
 
 // streams are the open watches.
 type streams struct {
-	watchers          *watchers
-	takeovers         *takeovers
-	sweeper           *watchstream.Sweeper
-	watchWriteTimeout time.Duration
+	port     *wire.Port
+	watchers *watchers
+	sweeper  *watchstream.Sweeper
 }
 
 // call is what a request asks for.
@@ -138,7 +138,7 @@ func handle(f func(w *response, r *http.Request) error) http.HandlerFunc {
 
 func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), begun: start, capacity: h.capacity, lobby: inLobby(r.Context())}
+	w := &response{ResponseWriter: rw, log: h.log, auditID: auditID(r), begun: start, capacity: h.capacity, lobby: wire.InLobby(r.Context())}
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-cache, private")
@@ -229,7 +229,7 @@ func (h *handler) admit(w *response, r *http.Request) (admitted *http.Request, e
 	}()
 	r = r.WithContext(ctx)
 	if !isHealth(r) {
-		place, err := enter(ctx, h.seats.arrivals, fair.Flow{Who: clientOf(r)}, 1, limit/waitShare, "too many requests are arriving, please try again later")
+		place, err := enter(ctx, h.seats.arrivals, fair.Flow{Who: wire.ClientOf(r)}, 1, limit/waitShare, "too many requests are arriving, please try again later")
 		if err != nil {
 			return nil, err
 		}
@@ -306,7 +306,7 @@ func (w *response) parseQuery(r *http.Request) (watch bool, err error) {
 
 // WriteHeader remembers the code.
 func (w *response) WriteHeader(code int) {
-	if w.code == 0 && code >= 200 {
+	if w.code == 0 && (code >= 200 || code == http.StatusSwitchingProtocols) {
 		w.code = code
 		w.audit.Started(code)
 		w.leaveSeat()
@@ -314,7 +314,7 @@ func (w *response) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Write counts. Its error is errClientGone.
+// Write counts. Its error is wire.ErrGone.
 func (w *response) Write(p []byte) (int, error) {
 	if w.code == 0 {
 		w.code = http.StatusOK
@@ -324,7 +324,7 @@ func (w *response) Write(p []byte) (int, error) {
 	n, err := w.writeOut(p)
 	w.bytes += int64(n)
 	if err != nil {
-		err = clientGone(err)
+		err = wire.Gone(err)
 	}
 	return n, err
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/election"
@@ -50,14 +51,14 @@ const (
 	drainTimeout    = 4 * time.Second // requests under way
 	minDrainTimeout = time.Second     // those that came while the leadership was handed over
 	barrierTimeout  = time.Second     // the feed, so that watches get what was acknowledged; and what those left of theirs
-	shutdownTimeout = 2 * time.Second // connections, whose handlers have been told to end
 )
 
 // instance is a server that runs: what open made and close takes apart.
 type instance struct {
 	log *slog.Logger
 	published
-	front *front // nil until the port is open
+	port    *wire.Port // nil until it's open
+	handler *handler   // nil until it serves
 	backing
 	replica
 	cacher   *cacher.Cacher
@@ -157,7 +158,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if in.proxy, err = aggregator.ReadCertificate(s.Aggregation, in.log); err != nil {
 		return nil, err
 	}
-	if err := in.openFront(s, tokens, certificate); err != nil {
+	if err := in.openPort(s, tokens, certificate); err != nil {
 		return nil, err
 	}
 	if err := in.openStore(ctx, s); err != nil {
@@ -175,7 +176,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 			return nil, err
 		}
 	}
-	in.url = urlOf(in.front.listener.Addr(), certificate != nil)
+	in.url = in.port.URL()
 	who, err := in.openRegistry(s, tokens)
 	if err != nil {
 		return nil, err
@@ -206,17 +207,18 @@ func startError(err, closing error) error {
 	return errors.Join(err, closing)
 }
 
-// openFront takes the port, when the audit log is open.
-func (in *instance) openFront(s *Server, known tokens, certificate *tls.Certificate) (err error) {
+// openPort takes the port, when the audit log is open.
+func (in *instance) openPort(s *Server, known tokens, certificate *tls.Certificate) (err error) {
 	if in.audit, err = audit.Open(s.Audit, in.log); err != nil {
 		return err
 	}
-	listener, err := listen(cmp.Or(s.Listen, DefaultListen), len(known) > 0 || s.Access.On())
-	if err != nil {
-		return err
-	}
-	in.front = newFront(newConnections(listener, maxConnections(s.MaxConnections, in.log), certificate != nil || s.TLS, in.log))
-	return nil
+	in.port, err = wire.Open(wire.Options{
+		Address: cmp.Or(s.Listen, DefaultListen), Asks: len(known) > 0 || s.Access.On(), Secure: certificate != nil || s.TLS,
+		MaxConnections: s.MaxConnections, MaxStreams: cmp.Or(s.HTTP2MaxStreams, DefaultHTTP2MaxStreams),
+		WriteTimeout: writeTimeout, StreamTimeout: cmp.Or(s.WatchWriteTimeout, DefaultWatchWriteTimeout), Timeouts: s.timeouts.Timeouts,
+		Log: in.log,
+	})
+	return err
 }
 
 // openRegistry brings up what is over the store, but for its goroutines: what is served, who may ask for it, admission, and
@@ -237,7 +239,7 @@ func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err er
 		return nil, err
 	}
 	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
-	kinds := builtin.Options{Set: s.Builtin, CheckPolicies: on[controllers.PolicyStatus], IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.front.listener.Addr()), NoService: s.System.On, Shared: in.election != nil}
+	kinds := builtin.Options{Set: s.Builtin, CheckPolicies: on[controllers.PolicyStatus], IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.election != nil}
 	who = &identity{tokens: known, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
 	in.quotas = &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: in.quotas, Log: in.log}
@@ -271,7 +273,8 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	in.stop = stop
 	in.sweeper = new(watchstream.Sweeper)
 	handler := newHandler(in, s, identity)
-	in.front.serve(ctx, handler, s, certificate, in.failed)
+	in.handler = handler
+	in.port.Serve(ctx, handler, s.tlsConfig(certificate), in.failed)
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
 	if in.election != nil {
@@ -369,9 +372,9 @@ func (in *instance) closeAll() error {
 		in.waitingFor.Store("another leader of the store's members")
 		in.etcd.HandOver()
 	}
-	if in.front != nil {
+	if in.port != nil {
 		// What is under way has had time since the stop began.
-		errs = append(errs, in.closeFront(max(drainTimeout-time.Since(began), minDrainTimeout)))
+		errs = append(errs, in.closePort(max(drainTimeout-time.Since(began), minDrainTimeout)))
 	}
 	if in.stop != nil {
 		in.waitingFor.Store("the feed and the controllers")
@@ -399,16 +402,22 @@ func (in *instance) closeAll() error {
 	return errors.Join(errs...)
 }
 
-// closeFront answers the requests under way, for at most timeout, lets watches get what was acknowledged, and closes what
-// the front has.
-func (in *instance) closeFront(timeout time.Duration) error {
-	if in.front.http == nil {
-		return in.front.listener.Close()
+// closePort answers the requests under way, for at most timeout, lets watches get what was acknowledged, and closes the port.
+func (in *instance) closePort(timeout time.Duration) error {
+	waitingFor := func(what string) { in.waitingFor.Store(what) }
+	if in.handler == nil {
+		return in.port.Close(watchstream.ErrShutdown, waitingFor)
 	}
 	in.waitingFor.Store("requests")
 	wasReady := in.ready.Swap(false)
 	quiet := time.Now().Add(timeout + barrierTimeout)
-	in.front.drain(timeout, in.storeDone())
+	within(timeout, func(ctx context.Context) {
+		select {
+		case <-in.handler.inflight.drain(): // from here on new requests get 503
+		case <-in.storeDone(): // they may never be answered
+		case <-ctx.Done():
+		}
+	})
 	if wasReady && !in.storeGone() {
 		within(time.Until(quiet), func(ctx context.Context) {
 			if _, err := in.cacher.Barrier(ctx); err != nil {
@@ -416,8 +425,7 @@ func (in *instance) closeFront(timeout time.Duration) error {
 			}
 		})
 	}
-	in.front.close(func(what string) { in.waitingFor.Store(what) })
-	return nil
+	return in.port.Close(watchstream.ErrShutdown, waitingFor)
 }
 
 // within calls f with a context of its own that ends after d.

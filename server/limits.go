@@ -14,6 +14,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // kube-apiserver's defaults: what may be in flight, and for how long.
@@ -25,6 +26,9 @@ const (
 
 	readDeadline  = 60 * time.Second
 	writeDeadline = 34 * time.Second
+
+	// writeTimeout is net/http's for an answer. It leaves one that reaches the deadline of reads some time to say so.
+	writeTimeout = readDeadline + 5*time.Second
 )
 
 // collectionWrites is how many seats the deletion of a collection takes: as many as the writes that it does at once.
@@ -166,15 +170,7 @@ func (h *handler) flowOf(r *http.Request) fair.Flow {
 	if h.identity != nil && h.identity.on {
 		return fair.Flow{Rule: "user", Who: registry.UserFrom(r.Context()).GetName()}
 	}
-	return fair.Flow{Who: clientOf(r)}
-}
-
-// clientOf returns the address that a request comes from, "" over a unix socket.
-func clientOf(r *http.Request) string {
-	if client, ok := r.Context().Value(clientKey{}).(string); ok {
-		return client
-	}
-	return ""
+	return fair.Flow{Who: wire.ClientOf(r)}
 }
 
 // enter gives a request a place of a kind, or a 429.

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/apiserver-lite/apiserver-lite/fair"
 )
 
 func code(err error) int {
@@ -62,5 +64,31 @@ func TestInflightAtOnce(t *testing.T) {
 	all.Wait()
 	if got := f.now(classRead) + f.now(classWrite) + f.now(classWatch); got != 0 {
 		t.Errorf("%d are left", got)
+	}
+}
+
+// TestMaxWatches: watches beyond the bound get a 429, and one flow leaves others a quarter of them.
+func TestMaxWatches(t *testing.T) {
+	ws := newWatchers()
+	ws.seats = fair.NewLevel(fair.Limits{Most: 8, Times: watchShare})
+	one, other := fair.Flow{Who: "one"}, fair.Flow{Who: "other"}
+	first := &openWatch{}
+	if err := ws.add(first, one); err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		if err := ws.add(&openWatch{}, one); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ws.add(&openWatch{}, one); code(err) != http.StatusTooManyRequests {
+		t.Errorf("more than the part of one flow: %v, want 429", err)
+	}
+	if err := ws.add(&openWatch{}, other); err != nil {
+		t.Errorf("the other flow: %v", err)
+	}
+	ws.remove(first)
+	if err := ws.add(&openWatch{}, other); err != nil {
+		t.Errorf("after one has ended: %v", err)
 	}
 }

@@ -31,7 +31,7 @@ func BenchmarkPodCreate(b *testing.B) {
 					b.Fatal(err)
 				}
 				r.Header.Set("Content-Type", "application/json")
-				s.in.front.http.Handler.ServeHTTP(w, r)
+				s.in.handler.ServeHTTP(w, r)
 				if w.code != http.StatusCreated {
 					b.Fatalf("the answer is %d", w.code)
 				}

@@ -20,13 +20,13 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		log:      in.log,
 		registry: in.registry,
 		gate: gate{
-			guard:    newGuard(in.front.listener.Addr(), identity, s.AllowedHosts),
+			guard:    newGuard(in.port.Addr(), identity, s.AllowedHosts),
 			identity: identity,
 			rbac:     in.rbac,
 			audit:    in.audit,
 		},
 		capacity: capacity{
-			inflight: in.front.inflight,
+			inflight: newInflight(),
 			seats:    newSeats(most),
 			large:    fair.NewLevel(fair.Limits{Most: maxLargeAnswers, PerFlow: maxFlowQueue, Waiting: maxQueue}),
 			stalled:  fair.NewLevel(fair.Limits{Most: maxStalled}),
@@ -34,12 +34,10 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 			bodies:   &bodies{},
 		},
 		streams: streams{
-			watchers:          newWatchers(),
-			takeovers:         &in.front.takeovers,
-			sweeper:           in.sweeper,
-			watchWriteTimeout: cmp.Or(s.WatchWriteTimeout, DefaultWatchWriteTimeout),
+			port:     in.port,
+			watchers: newWatchers(),
+			sweeper:  in.sweeper,
 		},
-		metrics:   newMetrics(in.front.inflight),
 		discovery: newDocuments(),
 		openapi:   newOpenAPI(),
 		ready:     in.ready.Load,
@@ -50,6 +48,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 
 		aggregator: in.aggregator,
 	}
+	h.metrics = newMetrics(h.inflight)
 	if identity.on {
 		var stored *registry.Registry
 		if s.Builtin == builtin.All {
@@ -65,7 +64,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 	in.addGauges(h.metrics.registry, h.large)
 	h.openapi.collect(h.metrics.registry)
 	h.watchers.collect(h.metrics.registry)
-	in.front.listener.collect(h.metrics.registry)
+	in.port.Collect(h.metrics.registry)
 	collectAudit(in.audit, h.metrics.registry)
 	h.metrics.registry.MustRegister(in.aggregator.Collector())
 	gatherers := prometheus.Gatherers{h.metrics.registry}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // guard refuses what only an attack, or a client that takes us for something else, would send.
@@ -54,7 +56,7 @@ func (g *guard) check(r *http.Request) error {
 // fromOtherSite tells whether a request that changes something, or opens a WebSocket, comes from a web page of another site.
 // Browsers let pages send any other GET and keep the answer from them, but they hand over what a WebSocket says.
 func (g *guard) fromOtherSite(r *http.Request) bool {
-	if isWebSocket(r) {
+	if wire.IsWebSocket(r) {
 		asWrite := *r
 		asWrite.Method = http.MethodPost
 		r = &asWrite

@@ -24,6 +24,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 	"github.com/apiserver-lite/apiserver-lite/system"
@@ -36,6 +37,7 @@ const (
 	DefaultHistory           = time.Hour
 	DefaultWatchWriteTimeout = time.Minute
 	DefaultHTTP2MaxStreams   = 5000
+	DefaultMaxConnections    = wire.DefaultMaxConnections
 	DefaultBuiltin           = string(builtin.Core)
 	DefaultServiceIPs        = builtin.DefaultServiceIPs
 )
@@ -208,7 +210,7 @@ type Server struct {
 	Log *slog.Logger
 
 	shares   *sharedEtcd // set by tests
-	timeouts timeouts    // set by tests; default to headerTimeout, bodyTimeout, idleTimeout and recheckInterval
+	timeouts timeouts    // set by tests; the last defaults to recheckInterval
 	life
 }
 
@@ -226,7 +228,10 @@ type life struct {
 }
 
 // timeouts are how long clients may take, and how long watches go on whose users may no longer watch.
-type timeouts struct{ header, body, idle, recheck time.Duration }
+type timeouts struct {
+	wire.Timeouts
+	recheck time.Duration
+}
 
 var errUsed = errors.New("server: already started or closed; a Server serves once")
 
@@ -359,7 +364,7 @@ func (s *Server) validate() error {
 		return fmt.Errorf("MaxRequests must not be negative: %d", s.MaxRequests)
 	case (s.TLSCertFile == "") != (s.TLSKeyFile == ""):
 		return errors.New("--tls-cert-file and --tls-key-file need each other")
-	case s.KubeconfigFile != "" && strings.HasPrefix(s.Listen, unixScheme):
+	case s.KubeconfigFile != "" && strings.HasPrefix(s.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
 	case s.TLS && s.TLSCertFile != "":
 		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")

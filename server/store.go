@@ -36,7 +36,7 @@ func (in *instance) openStore(ctx context.Context, s *Server) error {
 
 // share makes the server one of several over its store.
 func (in *instance) share(s *Server) {
-	in.election = election.New(in.client, election.Options{Name: replicaName(in.front.listener.Addr(), s.System), Log: in.log})
+	in.election = election.New(in.client, election.Options{Name: replicaName(in.port.Addr(), s.System), Log: in.log})
 	in.pulse = &pulse{store: in.store, cacher: in.cacher}
 }
 

@@ -218,7 +218,7 @@ func TestClientLeaves(t *testing.T) {
 			}
 			// The client has its headers when the last of the goroutines is about to begin.
 			await(t, func() bool {
-				open, streams, readers := openWatches(s), goroutines(t, s, "(*handler).stream"), goroutines(t, s, "awaitClient")
+				open, streams, readers := openWatches(s), goroutines(t, s, "(*handler).streamOn"), goroutines(t, s, "awaitClient")
 				handlers := goroutines(t, s, "(*handler).ServeHTTP") // one may be of the request for metrics
 				return open == clients && streams >= clients && readers == clients && handlers <= 1
 			})
@@ -236,7 +236,7 @@ func TestClientLeaves(t *testing.T) {
 			}
 			await(t, func() bool { return openWatches(s) == 0 })
 			await(t, func() bool {
-				return goroutines(t, s, "(*handler).stream")+goroutines(t, s, "awaitClient") == 0
+				return goroutines(t, s, "(*handler).streamOn")+goroutines(t, s, "awaitClient") == 0
 			})
 		})
 	}

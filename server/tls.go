@@ -111,8 +111,11 @@ func (s *Server) ownCertificate(dataDir string, now time.Time) (*tls.Certificate
 	return &pair, err
 }
 
-// tlsConfig is HTTPS's, with the certificate.
+// tlsConfig is HTTPS's, with the certificate; nil without one.
 func (s *Server) tlsConfig(certificate *tls.Certificate) *tls.Config {
+	if certificate == nil {
+		return nil
+	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if s.TLSConfig != nil {
 		config = s.TLSConfig.Clone()

@@ -93,8 +93,8 @@ func (s *Server) Leftovers() error {
 	if in == nil {
 		return nil
 	}
-	h, listener := in.front.handler, in.front.listener
-	open, lobby := listener.taken()
+	h := in.handler
+	open, lobby := in.port.Connections()
 	var left []error
 	for _, held := range []struct {
 		what string
@@ -102,9 +102,9 @@ func (s *Server) Leftovers() error {
 	}{
 		{"open watches", len(h.watchers.all())},
 		{"groups of watches", int(in.cacher.Usage().Groups)},
-		{"reads", in.front.inflight.now(classRead)},
-		{"writes", in.front.inflight.now(classWrite)},
-		{"requests that only wait", in.front.inflight.now(classWatch)},
+		{"reads", h.inflight.now(classRead)},
+		{"writes", h.inflight.now(classWrite)},
+		{"requests that only wait", h.inflight.now(classWatch)},
 		{"seats of requests", h.seatsNow()},
 		{"seats of bodies that arrive", taken(h.seats.bodies)},
 		{"room of large bodies that arrive", taken(h.seats.raw)},

@@ -4,22 +4,17 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"iter"
+	"fmt"
 	"net/http"
-	"strings"
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
-	"github.com/coder/websocket"
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/clip"
-	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
@@ -31,18 +26,18 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 		return err
 	}
 	t.warn(w, r)
+	framing := framingOf(media)
 	cursor, options, err := t.endpoint.Watch(r.Context(), t.request(w, r, wanted))
 	var about *registry.StreamError
 	if errors.As(err, &about) {
-		return h.tell(w, r, framingOf(media), about.ErrStatus)
+		return h.tell(w, r, framing, about.ErrStatus)
 	}
 	if err != nil {
 		return err
 	}
 	options.Sweeper = h.sweeper
-	framing := framingOf(media)
-	w.Header().Set("Content-Type", framing.media)
-	watch, err := h.open(t, r, cursor, w.admitted, w.flow)
+	ctx, cancel := context.WithCancelCause(h.port.Lasting(r))
+	watch, err := h.open(w, r, t, cursor, cancel)
 	if err != nil {
 		return err
 	}
@@ -51,104 +46,76 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 			watch.end()
 		}
 	}()
-	if r.ProtoMajor == 1 {
-		return h.takeOver(w, r, watch, framing, options)
+	w.Header().Set("Content-Type", framing.Media)
+	if watch.stream, err = h.port.Begin(w, r, wire.Outlet{Framing: &framing.Framing, Events: h.metrics.watchEvents(t.endpoint), Sent: &watch.bytes}); err != nil {
+		return err
 	}
-	sink := &httpSink{
-		w:        w,
-		control:  http.NewResponseController(w.ResponseWriter),
-		events:   h.metrics.watchEvents(t.endpoint),
-		framing:  framing,
-		sent:     &watch.bytes,
-		deadline: deadline{timeout: h.watchWriteTimeout},
+	path := shortPath(r)
+	if !watch.stream.Own() {
+		if err := h.stream(ctx, watch, options, w, path); err != nil {
+			return wire.Gone(err) // cut off: a clean end would tell the client that it has all
+		}
+		return nil
 	}
-	sink.deadline.set = sink.control.SetWriteDeadline
-	if err := sink.open(); err != nil {
-		return clientGone(err)
-	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	h.watchers.serve(watch, cancel)
-	if err := h.unlessTold(w, shortPath(r), watchstream.Serve(ctx, cursor, options, sink)); err != nil {
-		return clientGone(err) // cut off: a clean end would tell the client that it has all
-	}
+	w.takenOver = true
+	last, method := w.last(), r.Method
+	watch.stream.Go(func() { h.streamOn(ctx, watch, options, last, method, path) })
 	return nil
 }
 
-// openWatch is one open watch, from open to end. It has one owner, which ends it whatever happens: the handler, by defer, or
-// from takeOver on the stream's goroutine, likewise.
-type openWatch struct {
-	resource  string // "widgets.v1.example.com"
-	userAgent string
-	cursor    *cacher.Cursor
-	opened    time.Time
-	bytes     atomic.Int64 // sent
-	admitted
-
-	among   *watchers // that it's one of
-	seat    fair.Seat // among them
-	uncount func()    // takes it out of the metrics
-
-	cancel  context.CancelCauseFunc // ends its stream; nil until it's served. watchers.mu guards it
-	revoked bool                    // see revoke. watchers.mu guards it
-}
-
-// maxUserAgent is how much of a User-Agent is kept, in bytes.
-const maxUserAgent = 128
-
-// open makes an open watch of a cursor. Beyond maxWatches it closes the cursor, and the error is a 429.
-func (h *handler) open(t target, r *http.Request, cursor *cacher.Cursor, by admitted, flow fair.Flow) (*openWatch, error) {
-	o := &openWatch{
-		admitted:  by,
-		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
-		userAgent: strings.Clone(clip.To(r.UserAgent(), maxUserAgent)),
-		cursor:    cursor,
-		opened:    time.Now(),
-		among:     h.watchers,
+// stream serves an open watch. Of an error that the client knows only the log is told.
+func (h *handler) stream(ctx context.Context, watch *openWatch, options watchstream.Options, w *response, path string) error {
+	err := watch.stream.Serve(ctx, watch.cancel, watch.cursor, options)
+	if !errors.Is(err, watchstream.ErrTold) {
+		return err
 	}
-	if err := h.watchers.add(o, flow); err != nil {
-		cursor.Close()
-		return nil, err
-	}
-	o.uncount = h.metrics.watching(t.endpoint)
-	return o, nil
+	h.log.Warn("a watch failed", "audit_id", w.auditID, "path", path, "error", err)
+	return nil
 }
 
-// end gives back all that an open watch holds.
-func (o *openWatch) end() {
-	o.cursor.Close()
-	o.among.remove(o)
-	o.uncount()
+// last is what is logged and counted of a request whose handler has returned: a copy without what belongs to net/http.
+func (w *response) last() *response {
+	return &response{log: w.log, auditID: w.auditID, begun: time.Now(), audit: w.audit, code: w.code, call: call{verb: w.verb, endpoint: w.endpoint, subresource: w.subresource}}
 }
 
-// framing is a form in which events are written.
+// streamOn serves a watch whose handler has returned, on a goroutine of its own that owns the watch. It does at the end what
+// ServeHTTP does for other requests.
+func (h *handler) streamOn(ctx context.Context, watch *openWatch, options watchstream.Options, w *response, method, path string) {
+	defer watch.end()
+	defer func() {
+		if cause := recover(); cause != nil {
+			h.metrics.panics.Inc()
+			h.log.Error("panic", "audit_id", w.auditID, "method", method, "path", path, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+		}
+		w.bytes = watch.bytes.Load()
+		h.finish(w, method, path, time.Since(w.begun))
+	}()
+	h.stream(ctx, watch, options, w, path) // what it returns is of a client that is gone
+}
+
+// framing is a form in which events are written, and errors among them.
 type framing struct {
-	media    string                                        // the Content-Type
-	count    func(frames []byte) int                       // counts events
-	tell     func(dst []byte, status metav1.Status) []byte // appends an ERROR event
-	messages func(frames []byte) iter.Seq[[]byte]          // yields events as a WebSocket has them
-	message  websocket.MessageType                         // of those
+	wire.Framing
+	tell func(dst []byte, status metav1.Status) []byte // appends an ERROR event
 }
 
 // The framings.
 var (
 	framingJSON = framing{
-		media: string(mediaJSON),
-		count: func(p []byte) int { return bytes.Count(p, []byte{'\n'}) }, // each event is one line
+		Framing: wire.Framing{
+			Media:    string(mediaJSON),
+			Count:    func(p []byte) int { return bytes.Count(p, []byte{'\n'}) }, // each event is one line
+			Messages: bytes.Lines,
+		},
 		tell: func(dst []byte, status metav1.Status) []byte {
 			return watchstream.AppendError(dst, encodeStatus(status))
 		},
-		messages: bytes.Lines,
-		message:  websocket.MessageText,
 	}
 	framingProtobuf = framing{
-		media: kubeproto.StreamMedia,
-		count: kubeproto.CountFrames,
+		Framing: wire.Framing{Media: kubeproto.StreamMedia, Count: kubeproto.CountFrames, Messages: kubeproto.Frames, Binary: true},
 		tell: func(dst []byte, status metav1.Status) []byte {
 			return kubeproto.AppendError(dst, statusMessage(status))
 		},
-		messages: kubeproto.Frames,
-		message:  websocket.MessageBinary,
 	}
 )
 
@@ -161,99 +128,18 @@ func framingOf(media mediaType) *framing {
 
 // tell answers with a stream of one ERROR event.
 func (h *handler) tell(w *response, r *http.Request, f *framing, status metav1.Status) error {
-	event := f.tell(make([]byte, watchstream.Headroom), status)
-	if isWebSocket(r) {
-		c, err := h.carry(w, r, f, new(atomic.Int64))
+	event, events := f.tell(make([]byte, watchstream.Headroom), status), h.metrics.watchEvents(w.endpoint)
+	if wire.IsWebSocket(r) {
+		stream, err := h.port.Begin(w, r, wire.Outlet{Framing: &f.Framing, Events: events, Sent: new(atomic.Int64)})
 		if err != nil {
 			return err
 		}
-		defer h.takeovers.streams.Done()
-		c.Write(event) // an error means that the client is gone
-		return c.finish()
+		return stream.Tell(event)
 	}
-	w.Header().Set("Content-Type", f.media)
+	w.Header().Set("Content-Type", f.Media)
 	w.WriteHeader(http.StatusOK)
 	http.NewResponseController(w.ResponseWriter).Flush() // a stream has no length
-	h.metrics.watchEvents(w.endpoint).Inc()
+	events.Inc()
 	w.Write(event[watchstream.Headroom:]) // an error means that the client is gone
 	return nil
-}
-
-// unlessTold is the error of a stream that must be cut off. One of which the client has got an event is logged.
-func (h *handler) unlessTold(w *response, path string, err error) error {
-	if !errors.Is(err, watchstream.ErrTold) {
-		return err
-	}
-	h.log.Warn("a watch failed", "audit_id", w.auditID, "path", path, "error", err)
-	return nil
-}
-
-// sinkPiece is how many bytes share a write deadline: taking that much is progress.
-const sinkPiece = 64 << 10
-
-// renewAfter is the part of a deadline's time, a quarter, that passes before it is set anew. Setting it costs a timer. A
-// client that takes nothing is cut off after at least three quarters of WatchWriteTimeout.
-const renewAfter = 4
-
-// deadline is the time a socket has to take something.
-type deadline struct {
-	set     func(time.Time) error
-	timeout time.Duration
-	renewed time.Time
-}
-
-func (d *deadline) renew(now time.Time) error {
-	if now.Sub(d.renewed) <= d.timeout/renewAfter {
-		return nil
-	}
-	d.renewed = now
-	return d.set(now.Add(d.timeout))
-}
-
-// httpSink is an HTTP/2 stream's socket, by way of net/http, which has many of them on one connection.
-type httpSink struct {
-	w       io.Writer
-	control *http.ResponseController
-	events  prometheus.Counter
-	framing *framing
-	sent    *atomic.Int64
-	deadline
-}
-
-// open sends the headers. The deadlines of ordinary requests end here.
-func (s *httpSink) open() error {
-	if err := s.control.SetReadDeadline(time.Time{}); err != nil {
-		return err
-	}
-	s.w.(http.ResponseWriter).WriteHeader(http.StatusOK)
-	return s.send(nil)
-}
-
-// Write sends whole frames. The error means that the client is gone, or took nothing for too long.
-func (s *httpSink) Write(buf []byte) error {
-	p := buf[watchstream.Headroom:]
-	s.events.Add(float64(s.framing.count(p)))
-	for len(p) > sinkPiece {
-		if err := s.send(p[:sinkPiece]); err != nil {
-			return err
-		}
-		p = p[sinkPiece:]
-	}
-	return s.send(p)
-}
-
-// send writes under a deadline that is taken back: in HTTP/2 one that passes ends the stream even if nothing
-// is being written.
-func (s *httpSink) send(p []byte) error {
-	if err := s.set(time.Now().Add(s.timeout)); err != nil {
-		return err
-	}
-	n, err := s.w.Write(p)
-	if s.sent.Add(int64(n)); err != nil {
-		return err
-	}
-	if err := s.control.Flush(); err != nil {
-		return err
-	}
-	return s.set(time.Time{})
 }

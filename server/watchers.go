@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"text/tabwriter"
 	"time"
 
@@ -19,13 +20,62 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
-	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
+
+// openWatch is one open watch, from open to end. It has one owner, which ends it whatever happens: the handler, by defer, or
+// over HTTP/1.1 the goroutine of its stream, likewise.
+type openWatch struct {
+	resource  string // "widgets.v1.example.com"
+	userAgent string
+	cursor    *cacher.Cursor
+	cancel    context.CancelCauseFunc // ends the stream
+	stream    *wire.Stream            // nil until it has begun
+	opened    time.Time
+	bytes     atomic.Int64 // sent
+	admitted
+
+	among   *watchers // that it's one of
+	seat    fair.Seat // among them
+	uncount func()    // takes it out of the metrics
+}
+
+// maxUserAgent is how much of a User-Agent is kept, in bytes.
+const maxUserAgent = 128
+
+// open makes an open watch of a cursor, whose stream cancel ends. Beyond maxWatches it closes the cursor, and the error is a 429.
+func (h *handler) open(w *response, r *http.Request, t target, cursor *cacher.Cursor, cancel context.CancelCauseFunc) (*openWatch, error) {
+	o := &openWatch{
+		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
+		userAgent: strings.Clone(clip.To(r.UserAgent(), maxUserAgent)),
+		cursor:    cursor,
+		cancel:    cancel,
+		opened:    time.Now(),
+		admitted:  w.admitted,
+		among:     h.watchers,
+	}
+	if err := h.watchers.add(o, w.flow); err != nil {
+		cursor.Close()
+		cancel(nil)
+		return nil, err
+	}
+	o.uncount = h.metrics.watching(t.endpoint)
+	return o, nil
+}
+
+// end gives back all that an open watch holds.
+func (o *openWatch) end() {
+	o.cancel(nil)
+	o.cursor.Close()
+	o.among.remove(o)
+	o.uncount()
+}
 
 // watchers are the open watches of a server, for the page about them and for the metrics of their lag.
 type watchers struct {
-	mu     sync.Mutex // guards open and turned, and of each watch cancel and revoked
+	mu     sync.Mutex // guards open and turned
 	open   map[*openWatch]struct{}
 	turned int         // how many were opened or closed
 	seats  *fair.Level // for those that are open
@@ -70,28 +120,6 @@ func (ws *watchers) remove(w *openWatch) {
 	defer ws.mu.Unlock()
 	delete(ws.open, w)
 	ws.turned++
-}
-
-// serve notes how a watch can be ended.
-func (ws *watchers) serve(w *openWatch, cancel context.CancelCauseFunc) {
-	ws.mu.Lock()
-	w.cancel = cancel
-	revoked := w.revoked
-	ws.mu.Unlock()
-	if revoked {
-		cancel(watchstream.ErrRevoked)
-	}
-}
-
-// revoke ends a watch whose user may no longer watch, or whose credential doesn't count any more.
-func (ws *watchers) revoke(w *openWatch) {
-	ws.mu.Lock()
-	w.revoked = true
-	cancel := w.cancel
-	ws.mu.Unlock()
-	if cancel != nil {
-		cancel(watchstream.ErrRevoked)
-	}
 }
 
 const (

@@ -374,7 +374,7 @@ func TestWebSocketIdle(t *testing.T) {
 		openSocket(t, s, empty+"?watch=true", nil)
 	}
 	await(t, func() bool {
-		return openWatches(s) == watches && goroutines(t, s, "(*handler).stream") == watches &&
+		return openWatches(s) == watches && goroutines(t, s, "(*handler).streamOn") == watches &&
 			goroutines(t, s, "(*webSocket).listen") == watches && goroutines(t, s, "(*handler).ServeHTTP") <= 1
 	})
 }

@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"errors"
@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// unixScheme begins the address, and the URL, of a unix socket.
-const unixScheme = "unix:"
+// UnixScheme begins the address, and the URL, of a unix socket.
+const UnixScheme = "unix:"
 
 // listen opens the address of --listen. Whoever can reach the port may do everything, unless clients
 // need credentials: so without them only loopback addresses and unix sockets, which nobody else reaches, will do.
 func listen(address string, asks bool) (net.Listener, error) {
-	if path, ok := strings.CutPrefix(address, unixScheme); ok {
+	if path, ok := strings.CutPrefix(address, UnixScheme); ok {
 		l, err := listenUnix(path)
 		if err != nil {
 			return nil, fmt.Errorf("--listen %s: %w", address, err)
@@ -120,7 +120,7 @@ func (l *unixListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net:
 func urlOf(address net.Addr, secure bool) string {
 	tcp, ok := address.(*net.TCPAddr)
 	if !ok {
-		return unixScheme + address.String()
+		return UnixScheme + address.String()
 	}
 	host := *tcp
 	if host.IP.IsUnspecified() {

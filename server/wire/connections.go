@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -71,11 +72,11 @@ func leftForConnections(descriptors uint64) int {
 	return max(d-reservedDescriptors, d/4, 1)
 }
 
-// connections is a listener that bounds the connections that are open. One beyond the bound has a seat in the lobby
+// listener bounds the connections that are open. One beyond the bound has a seat in the lobby
 // instead: it's served for a moment, which is enough to ask how the server is or to be told to come back. When the
 // lobby is full as well, a connection of an address that has its part is closed at once while places are free. When none is,
 // the next ones wait in the kernel's queue.
-type connections struct {
+type listener struct {
 	net.Listener
 	most       int
 	perAddress int  // most of one address; loopback and unix sockets have no such bound, because all share one there
@@ -94,8 +95,8 @@ type connections struct {
 	complaint time.Time // when the log last said that connections are refused, or fail
 }
 
-func newConnections(l net.Listener, most int, secure bool, log *slog.Logger) *connections {
-	return &connections{
+func newListener(l net.Listener, most int, secure bool, log *slog.Logger) *listener {
+	return &listener{
 		Listener: l, most: most, perAddress: most - most/addressShare, secure: secure, log: log,
 		freed: make(chan struct{}, 1), closed: make(chan struct{}), byAddress: map[netip.Prefix]int{},
 	}
@@ -103,7 +104,7 @@ func newConnections(l net.Listener, most int, secure bool, log *slog.Logger) *co
 
 // Accept returns the next connection, in its place or in the lobby. An error of the system, such as too many open
 // files, is one after which net/http waits for up to a second and tries again.
-func (l *connections) Accept() (net.Conn, error) {
+func (l *listener) Accept() (net.Conn, error) {
 	c, err := l.next()
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func (l *connections) Accept() (net.Conn, error) {
 }
 
 // next waits for a connection that has its place or seat.
-func (l *connections) next() (*connection, error) {
+func (l *listener) next() (*connection, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
@@ -149,7 +150,7 @@ func (l *connections) next() (*connection, error) {
 
 // take gives a connection its place or a seat in the lobby, if there is one. Without either it's surplus if places are free,
 // and only its address has no more of them: it mustn't wait, because whoever waits for it may have a place.
-func (l *connections) take(c *connection) (taken, surplus bool) {
+func (l *listener) take(c *connection) (taken, surplus bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -168,7 +169,7 @@ func (l *connections) take(c *connection) (taken, surplus bool) {
 }
 
 // give makes a connection's place or seat free again.
-func (l *connections) give(c *connection) {
+func (l *listener) give(c *connection) {
 	l.mu.Lock()
 	if c.lobby {
 		l.lobby--
@@ -186,7 +187,7 @@ func (l *connections) give(c *connection) {
 }
 
 // complain logs a warning, unless it did so a moment ago.
-func (l *connections) complain(message string, args ...any) {
+func (l *listener) complain(message string, args ...any) {
 	l.mu.Lock()
 	now := time.Now()
 	told := now.Sub(l.complaint) < fullLogInterval
@@ -200,25 +201,25 @@ func (l *connections) complain(message string, args ...any) {
 }
 
 // Close ends Accept. Connections stay as they are.
-func (l *connections) Close() error {
+func (l *listener) Close() error {
 	l.closeOnce.Do(func() { close(l.closed) })
 	return l.Listener.Close()
 }
 
 // taken returns how many places and seats are taken.
-func (l *connections) taken() (places, seats int) {
+func (l *listener) taken() (places, seats int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.open, l.lobby
 }
 
-func (l *connections) now() int {
+func (l *listener) now() int {
 	places, _ := l.taken()
 	return places
 }
 
 // collect registers the metrics of connections.
-func (l *connections) collect(r *prometheus.Registry) {
+func (l *listener) collect(r *prometheus.Registry) {
 	r.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "apiserver_lite_connections",
@@ -262,7 +263,7 @@ func clientAddress(a net.Addr) netip.Prefix {
 // connection is one that gives its place back when it's closed.
 type connection struct {
 	net.Conn
-	list    *connections
+	list    *listener
 	address netip.Prefix
 	lobby   bool
 	since   time.Time   // in the lobby
@@ -315,7 +316,14 @@ func markClient(ctx context.Context, conn net.Conn) context.Context {
 	return ctx
 }
 
-func inLobby(ctx context.Context) bool { return ctx.Value(lobbyKey{}) != nil }
+// InLobby tells by a request's context whether its connection is beyond the bound, and there for a moment only.
+func InLobby(ctx context.Context) bool { return ctx.Value(lobbyKey{}) != nil }
+
+// ClientOf returns the address that a request comes from, "" over a unix socket.
+func ClientOf(r *http.Request) string {
+	client, _ := r.Context().Value(clientKey{}).(string)
+	return client
+}
 
 // Read is the connection's, after a look at what comes first.
 func (c *connection) Read(p []byte) (int, error) { return c.opening.read(c.Conn, p) }

@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"errors"
@@ -6,15 +6,12 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/apiserver-lite/apiserver-lite/fair"
 )
 
 // dialled is a listener whose connections the test makes.
@@ -46,7 +43,7 @@ type from struct {
 func (f from) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(f.address), Port: 1} }
 
 // dial has somebody at the address connect, and returns the connection as the server accepts it.
-func (d *dialled) dial(t *testing.T, l *connections, address string) *connection {
+func (d *dialled) dial(t *testing.T, l *listener, address string) *connection {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	t.Cleanup(func() { theirs.Close() })
@@ -58,10 +55,10 @@ func (d *dialled) dial(t *testing.T, l *connections, address string) *connection
 	return c.(*connection)
 }
 
-func newDialled(most int) (*dialled, *connections, *strings.Builder) {
+func newDialled(most int) (*dialled, *listener, *strings.Builder) {
 	var log strings.Builder
 	d := &dialled{conns: make(chan net.Conn, 1)}
-	return d, newConnections(d, most, false, slog.New(slog.NewTextHandler(&log, nil))), &log
+	return d, newListener(d, most, false, slog.New(slog.NewTextHandler(&log, nil))), &log
 }
 
 // TestConnectionsPerAddress: one address leaves a quarter to others, except on this machine, where all share one.
@@ -209,32 +206,6 @@ func TestAcceptFails(t *testing.T) {
 			t.Errorf("after %v the log has said so %d times", fullLogInterval, n)
 		}
 	})
-}
-
-// TestMaxWatches: watches beyond the bound get a 429, and one flow leaves others a quarter of them.
-func TestMaxWatches(t *testing.T) {
-	ws := newWatchers()
-	ws.seats = fair.NewLevel(fair.Limits{Most: 8, Times: watchShare})
-	one, other := fair.Flow{Who: "one"}, fair.Flow{Who: "other"}
-	first := &openWatch{}
-	if err := ws.add(first, one); err != nil {
-		t.Fatal(err)
-	}
-	for range 5 {
-		if err := ws.add(&openWatch{}, one); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := ws.add(&openWatch{}, one); code(err) != http.StatusTooManyRequests {
-		t.Errorf("more than the part of one flow: %v, want 429", err)
-	}
-	if err := ws.add(&openWatch{}, other); err != nil {
-		t.Errorf("the other flow: %v", err)
-	}
-	ws.remove(first)
-	if err := ws.add(&openWatch{}, other); err != nil {
-		t.Errorf("after one has ended: %v", err)
-	}
 }
 
 func TestLeftForConnections(t *testing.T) {

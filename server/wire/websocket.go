@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"bufio"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -28,8 +29,8 @@ const (
 	socketWrite = 128
 )
 
-// isWebSocket tells whether a request asks for its connection to become a WebSocket. HTTP/2 has no such requests.
-func isWebSocket(r *http.Request) bool {
+// IsWebSocket tells whether a request asks for its connection to become a WebSocket. HTTP/2 has no such requests.
+func IsWebSocket(r *http.Request) bool {
 	return r.ProtoMajor == 1 && strings.EqualFold(r.Header.Get("Upgrade"), "websocket") &&
 		strings.Contains(strings.ToLower(strings.Join(r.Header.Values("Connection"), ",")), "upgrade")
 }
@@ -39,12 +40,12 @@ func isWebSocket(r *http.Request) bool {
 // what else it sends isn't read. A ping has to wait while the client takes nothing, and after 5 s the library ends the
 // connection.
 type webSocket struct {
-	sink   *connSink
+	sink   *chunkSink
 	socket *websocket.Conn
 
 	// writing has capacity 1 and guards batch. Whoever has it may send: a batch, or a frame outside of one. It isn't a mutex,
 	// because a send waits for the client.
-	writing semaphore
+	writing chan struct{}
 	batch   *bytes.Buffer // collects the frames that the library writes; nil: they're sent at once
 }
 
@@ -55,18 +56,20 @@ var batches = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 const maxPooledBatch = 2 * watchstream.MaxBatch
 
 // upgrade answers a request for a WebSocket and takes the connection.
-func upgrade(w *response, r *http.Request, sink *connSink) (carrier, error) {
-	s := &webSocket{sink: sink, writing: make(semaphore, 1)}
-	hand := &handshake{response: w, to: s}
+func upgrade(w http.ResponseWriter, r *http.Request, to *chunkSink) (ownSink, error) {
+	s := &webSocket{sink: to, writing: make(chan struct{}, 1)}
+	hand := &handshake{ResponseWriter: w, to: s}
 	socket, err := websocket.Accept(hand, r, &websocket.AcceptOptions{
 		Subprotocols:       subprotocols(r),
 		InsecureSkipVerify: true, // the guard has looked at Origin
 	})
 	switch {
 	case hand.taken && err != nil:
-		return nil, clientGone(err)
+		return nil, Gone(err)
 	case err != nil:
-		return nil, statusError(int32(hand.refusal), metav1.StatusReasonBadRequest, err.Error())
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: int32(hand.refusal), Reason: metav1.StatusReasonBadRequest, Message: err.Error(),
+		}}
 	}
 	socket.SetReadLimit(-1) // nothing is kept
 	s.socket = socket
@@ -76,7 +79,7 @@ func upgrade(w *response, r *http.Request, sink *connSink) (carrier, error) {
 // handshake is the ResponseWriter with which the library answers. It keeps refusals back, which become a Status, and
 // hands over a connection that has small buffers and belongs to the stream.
 type handshake struct {
-	*response
+	http.ResponseWriter
 	to      *webSocket
 	refusal int // code
 	taken   bool
@@ -87,8 +90,7 @@ func (h *handshake) WriteHeader(code int) {
 		h.refusal = code
 		return
 	}
-	h.code = code
-	h.response.WriteHeader(code)
+	h.ResponseWriter.WriteHeader(code)
 }
 
 func (h *handshake) Write(p []byte) (int, error) { return len(p), nil } // the text of a refusal
@@ -119,8 +121,8 @@ type socketConn struct {
 // Write sends, or puts into the batch that is being made.
 func (c *socketConn) Write(p []byte) (int, error) {
 	s := c.to
-	s.writing.enter()
-	defer s.writing.leave()
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
 	if s.batch != nil {
 		return s.batch.Write(p)
 	}
@@ -130,20 +132,23 @@ func (c *socketConn) Write(p []byte) (int, error) {
 // Write sends whole frames as messages.
 func (s *webSocket) Write(buf []byte) error {
 	events := buf[watchstream.Headroom:]
-	framing := s.sink.framing
-	s.sink.events.Add(float64(framing.count(events)))
+	s.sink.Events.Add(float64(s.sink.Framing.Count(events)))
+	kind := websocket.MessageText
+	if s.sink.Framing.Binary {
+		kind = websocket.MessageBinary
+	}
 	batch := batches.Get().(*bytes.Buffer)
-	s.writing.enter()
+	s.writing <- struct{}{}
 	s.batch = batch
-	s.writing.leave()
+	<-s.writing
 	var err error
-	for event := range framing.messages(events) {
-		if err = s.socket.Write(context.Background(), framing.message, event); err != nil {
+	for event := range s.sink.Framing.Messages(events) {
+		if err = s.socket.Write(context.Background(), kind, event); err != nil {
 			break // closed
 		}
 	}
-	s.writing.enter()
-	defer s.writing.leave()
+	s.writing <- struct{}{}
+	defer func() { <-s.writing }()
 	s.batch = nil
 	if err == nil {
 		err = s.sink.send(batch.Bytes())
@@ -211,9 +216,9 @@ func offered(r *http.Request) iter.Seq[string] {
 	}
 }
 
-// socketToken returns the token among the subprotocols of a request for a WebSocket, or "".
-func socketToken(r *http.Request) string {
-	if !isWebSocket(r) {
+// SocketToken returns the token among the subprotocols of a request for a WebSocket, or "".
+func SocketToken(r *http.Request) string {
+	if !IsWebSocket(r) {
 		return ""
 	}
 	for name := range offered(r) {

@@ -1,4 +1,4 @@
-package server
+package wire
 
 import (
 	"bytes"
@@ -7,11 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -29,7 +26,7 @@ func BenchmarkSinks(b *testing.B) {
 				done := make(chan struct{})
 				s := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 					defer close(done)
-					writeBatches(b, &response{ResponseWriter: rw}, r, batch)
+					writeBatches(b, rw, r, batch)
 				}))
 				defer s.Close()
 				conn, err := net.Dial("tcp", s.Listener.Addr().String())
@@ -46,32 +43,21 @@ func BenchmarkSinks(b *testing.B) {
 }
 
 // writeBatches takes the connection of a request over and writes the batch as often as the benchmark wants.
-func writeBatches(b *testing.B, w *response, r *http.Request, batch []byte) {
-	var c carrier
-	sink := &connSink{deadline: deadline{timeout: time.Minute}, events: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"}), framing: &framingJSON, sent: new(atomic.Int64)}
-	if isWebSocket(r) {
-		socket, err := upgrade(w, r, sink)
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		c = socket
-	} else {
-		conn, _, err := http.NewResponseController(w.ResponseWriter).Hijack()
-		if err == nil {
-			err = sink.take(conn)
-		}
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		sink.chunked, c = true, sink
+func writeBatches(b *testing.B, w http.ResponseWriter, r *http.Request, batch []byte) {
+	begin := takeOver
+	if IsWebSocket(r) {
+		begin = upgrade
 	}
-	defer c.cutOff()
+	to, err := begin(w, r, &chunkSink{deadline: deadline{timeout: time.Minute}, Outlet: outlet()})
+	if err != nil {
+		b.Error(err)
+		return
+	}
+	defer to.cutOff()
 	b.SetBytes(int64(len(batch)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := c.Write(batch); err != nil {
+		if err := to.Write(batch); err != nil {
 			b.Error(err)
 			return
 		}

@@ -1,6 +1,7 @@
-package server
+package wire
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -13,13 +14,20 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
+// outlet is one for events that are lines.
+func outlet() Outlet {
+	return Outlet{
+		Framing: &Framing{Media: "application/json", Count: func(p []byte) int { return bytes.Count(p, []byte{'\n'}) }, Messages: bytes.Lines},
+		Events:  prometheus.NewCounter(prometheus.CounterOpts{Name: "x"}), Sent: new(atomic.Int64),
+	}
+}
+
 // TestStreamEndsInTime has a client that takes a little now and then, which is enough to go on, but not when
 // the server is going away.
 func TestStreamEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, client := net.Pipe()
-		sink := connSink{framing: &framingJSON,
-			conn: conn, chunked: true, sent: new(atomic.Int64), events: prometheus.NewCounter(prometheus.CounterOpts{Name: "x"}),
+		sink := chunkSink{conn: conn, chunked: true, Outlet: outlet(),
 			deadline: deadline{set: conn.SetWriteDeadline, timeout: time.Minute},
 		}
 		var reader sync.WaitGroup
