@@ -25,14 +25,14 @@ const sharedKey = storage.AccountKey
 // accountKey returns the key that signs ServiceAccounts' tokens. Replicas share one in the store, so that each knows the
 // tokens of the others. It's that of the first one's data directory, if there's one from the time when it was alone.
 func (in *instance) accountKey(s *Server) (crypto.Signer, error) {
-	if in.election == nil {
-		return s.accountKey(in.dataDir)
+	if in.replica.election == nil {
+		return s.accountKey(in.backing.dataDir)
 	}
 	own := func() ([]byte, error) {
 		_, text, err := access.NewSigningKey()
 		return text, err
 	}
-	if dir := in.dataDir; dir != "" {
+	if dir := in.backing.dataDir; dir != "" {
 		path := filepath.Join(dir, accountKeyFile)
 		if err := private.Secret(path, s.log()); err == nil {
 			own = func() ([]byte, error) { return os.ReadFile(path) }
@@ -42,7 +42,7 @@ func (in *instance) accountKey(s *Server) (crypto.Signer, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
-	return keyInStore(ctx, in.store, own)
+	return keyInStore(ctx, in.backing.store, own)
 }
 
 // keyTimeout bounds how long the store is asked for the key. Whoever needs it then asks again.

@@ -93,15 +93,15 @@ func (r resigning) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.L
 
 // Leads tells whether a replica acts for all.
 func Leads(s *Server) bool {
-	_, leads := s.in.election.Leading()
+	_, leads := s.in.replica.election.Leading()
 	return leads
 }
 
 // HistoryReads returns how many stretches of history the server has read, for its feed and for watchers.
-func HistoryReads(s *Server) int64 { return s.in.store.Reads() }
+func HistoryReads(s *Server) int64 { return s.in.backing.store.Reads() }
 
 // Etcd returns a client of the server's etcd.
-func Etcd(s *Server) *clientv3.Client { return s.in.etcd.Client }
+func Etcd(s *Server) *clientv3.Client { return s.in.backing.etcd.Client }
 
 // Quotas returns the ledger of what is charged to quotas.
 func Quotas(s *Server) *quota.Ledger { return s.in.quotas }
@@ -110,7 +110,7 @@ func Quotas(s *Server) *quota.Ledger { return s.in.quotas }
 func Position(s *Server) storage.Revision { return s.in.cacher.Position() }
 
 // Database returns the database of the server's etcd.
-func Database(s *Server) backend.Backend { return s.in.etcd.Local.Backend() }
+func Database(s *Server) backend.Backend { return s.in.backing.etcd.Local.Backend() }
 
 // FillDatabase makes the database of the server's etcd so much larger, without its log.
 func FillDatabase(s *Server, mebibytes int) {
@@ -127,7 +127,7 @@ func FillDatabase(s *Server, mebibytes int) {
 }
 
 // Defragment writes the database of the server's etcd anew.
-func Defragment(s *Server) error { return s.in.etcd.Local.Defragment() }
+func Defragment(s *Server) error { return s.in.backing.etcd.Local.Defragment() }
 
 // GiveTime lets clients take as long as a test does over their headers and bodies.
 func GiveTime(s *Server) {

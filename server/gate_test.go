@@ -189,8 +189,8 @@ func TestRunEndsWithEtcd(t *testing.T) {
 	if got := livez(); got != "200 ok" {
 		t.Errorf("livez: %s", got)
 	}
-	s.in.etcd.Local.HardStop()
-	<-s.in.etcd.Done()
+	s.in.backing.etcd.Local.HardStop()
+	<-s.in.backing.etcd.Done()
 	if got := livez(); !strings.HasPrefix(got, "500 ") || !strings.Contains(got, "etcd stopped by itself") {
 		t.Errorf("livez of a server that a restart would help: %s", got)
 	}

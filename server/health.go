@@ -40,8 +40,8 @@ func (in *instance) checks() []check {
 			return nil
 		}},
 	}
-	if in.pulse != nil {
-		all = append(all, check{"consistency", []string{"readyz"}, in.pulse.reached}, check{"lag", []string{"readyz"}, in.pulse.follows})
+	if in.replica.pulse != nil {
+		all = append(all, check{"consistency", []string{"readyz"}, in.replica.pulse.reached}, check{"lag", []string{"readyz"}, in.replica.pulse.follows})
 	}
 	return all
 }

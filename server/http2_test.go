@@ -215,7 +215,7 @@ func TestRapidReset(t *testing.T) {
 			version := change(t, s, widgetsPath+"/a", `{"spec":{"n":1}}`)
 			expectVersions(t, other, []int64{version})
 			await(t, func() bool { return openWatches(s) == 1 })
-			await(t, func() bool { return goroutines(t, s, "(*handler).watch") == 0 })
+			await(t, func() bool { return goroutines(t, s, "server.(*handler).watch") == 0 })
 		})
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,31 +52,30 @@ const (
 
 // instance is a server that runs: what open made and close takes apart.
 type instance struct {
-	log *slog.Logger
-	published
-	port    *wire.Port // nil until it's open
-	handler *handler   // nil until it serves
-	backing
-	replica
-	cacher   *cacher.Cacher
-	registry *registry.Registry
-	rights
+	log         *slog.Logger
+	url         string // where it is
+	left        left
+	port        *wire.Port // nil until it's open
+	handler     *handler   // nil until it serves
+	backing     backing
+	replica     replica
+	cacher      *cacher.Cacher
+	registry    *registry.Registry
+	rights      rights
 	quotas      *quota.Ledger
 	admission   *admission.Chain
 	audit       *audit.Log // nil: nothing is audited
 	controllers *controllers.Controllers
-	proxy       *aggregator.Certificate // of the aggregator
 	aggregator  *aggregator.Aggregator
 	sweeper     *watchstream.Sweeper
 	snapshots   *snapshots  // nil unless ephemeral
 	ready       atomic.Bool // all is up
 	stopping    atomic.Bool // readyz says so, while requests are still taken
-	loops
+	loops       loops
 }
 
-// published tells where the server is.
-type published struct {
-	url        string
+// left is what the start leaves for others to find, and Close removes.
+type left struct {
 	urlFile    string         // "" unless written
 	kubeconfig kubeconfigFile // likewise
 }
@@ -123,42 +119,55 @@ type loops struct {
 // maxLoops is how many loops may end by themselves: HTTP, feed, registry, controllers, compaction, election and aggregator.
 const maxLoops = 7
 
+// given is what the settings and files of a start say.
+type given struct {
+	tokens        tokens
+	administrator string           // the token that the kubeconfig gets; "": one of tokens, or none
+	certificate   *tls.Certificate // nil without TLS, or until the server has made one
+	origins       cors
+	proxy         *aggregator.Certificate // of the aggregator
+}
+
+// read returns what the settings and files say, or refuses them. It leaves nothing.
+func (s *Server) read() (g given, err error) {
+	if err = s.validate(); err != nil {
+		return g, err
+	}
+	if g.tokens, err = s.tokens(); err != nil {
+		return g, err
+	}
+	g.tokens, g.administrator = s.addAdministrator(g.tokens)
+	if g.certificate, err = s.certificateFromFiles(); err != nil {
+		return g, err
+	}
+	if err = s.checkPlaces(); err != nil {
+		return g, err
+	}
+	if g.origins, err = newCORS(s.CORSAllowedOrigins); err != nil {
+		return g, err
+	}
+	g.proxy, err = aggregator.ReadCertificate(s.Aggregation, s.log())
+	return g, err
+}
+
 // open brings everything up. The order matters. Whatever can be refused of flags and files is refused, and the port is taken,
 // before there is a data directory: a start that is refused leaves nothing. etcd locks the directory before we write files into it.
 func (s *Server) open(ctx context.Context) (_ *instance, err error) {
-	if err := s.validate(); err != nil {
-		return nil, err
-	}
-	tokens, err := s.tokens()
+	g, err := s.read()
 	if err != nil {
 		return nil, err
 	}
-	tokens, administrator := s.addAdministrator(tokens)
-	certificate, err := s.certificateFromFiles()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.checkPlaces(); err != nil {
-		return nil, err
-	}
-	origins, err := newCORS(s.CORSAllowedOrigins)
-	if err != nil {
-		return nil, err
-	}
-	in := &instance{log: s.log(), rights: rights{cors: origins}, loops: loops{failed: make(chan error, maxLoops)}}
-	in.waitingFor.Store("the start")
+	in := &instance{log: s.log(), rights: rights{cors: g.origins}, loops: loops{failed: make(chan error, maxLoops)}}
+	in.loops.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {
 			err = startError(err, in.close())
 		}
 	}()
-	if in.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Admin: tokens.has, Log: in.log}); err != nil {
+	if in.rights.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Admin: g.tokens.has, Log: in.log}); err != nil {
 		return nil, err
 	}
-	if in.proxy, err = aggregator.ReadCertificate(s.Aggregation, in.log); err != nil {
-		return nil, err
-	}
-	if err := in.openPort(s, tokens, certificate); err != nil {
+	if err := in.openPort(s, g); err != nil {
 		return nil, err
 	}
 	if err := in.openStore(ctx, s); err != nil {
@@ -171,17 +180,17 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := clearKubeconfig(s.KubeconfigFile); err != nil {
 		return nil, err
 	}
-	if s.TLS && certificate == nil {
-		if certificate, err = s.ownCertificate(in.dataDir, time.Now()); err != nil {
+	if s.TLS && g.certificate == nil {
+		if g.certificate, err = s.ownCertificate(in.backing.dataDir, time.Now()); err != nil {
 			return nil, err
 		}
 	}
 	in.url = in.port.URL()
-	who, err := in.openRegistry(s, tokens)
+	who, err := in.openRegistry(s, g)
 	if err != nil {
 		return nil, err
 	}
-	in.serve(ctx, s, who, certificate)
+	in.serve(ctx, s, who, g.certificate)
 	if err := in.awaitReady(ctx); err != nil {
 		return nil, err
 	}
@@ -189,7 +198,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	in.ready.Store(true)
-	if err := in.writeKubeconfig(s, administrator, certificate); err != nil {
+	if err := in.writeKubeconfig(s, g.administrator, g.certificate); err != nil {
 		return nil, err
 	}
 	if err := in.writeURLFile(s.URLFile); err != nil {
@@ -208,12 +217,12 @@ func startError(err, closing error) error {
 }
 
 // openPort takes the port, when the audit log is open.
-func (in *instance) openPort(s *Server, known tokens, certificate *tls.Certificate) (err error) {
+func (in *instance) openPort(s *Server, g given) (err error) {
 	if in.audit, err = audit.Open(s.Audit, in.log); err != nil {
 		return err
 	}
 	in.port, err = wire.Open(wire.Options{
-		Address: cmp.Or(s.Listen, DefaultListen), Asks: len(known) > 0 || s.Access.On(), Secure: certificate != nil || s.TLS,
+		Address: cmp.Or(s.Listen, DefaultListen), Asks: len(g.tokens) > 0 || s.Access.On(), Secure: g.certificate != nil || s.TLS,
 		MaxConnections: s.MaxConnections, MaxStreams: cmp.Or(s.HTTP2MaxStreams, DefaultHTTP2MaxStreams),
 		WriteTimeout: writeTimeout, StreamTimeout: cmp.Or(s.WatchWriteTimeout, DefaultWatchWriteTimeout), Timeouts: s.timeouts.Timeouts,
 		Log: in.log,
@@ -223,38 +232,38 @@ func (in *instance) openPort(s *Server, known tokens, certificate *tls.Certifica
 
 // openRegistry brings up what is over the store, but for its goroutines: what is served, who may ask for it, admission, and
 // the controllers. It returns how requests are told whose they are.
-func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err error) {
+func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) {
 	in.registry = registry.New(registry.Options{
-		Store: in.store, Cacher: in.cacher, Shared: in.election != nil, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
+		Store: in.backing.store, Cacher: in.cacher, Shared: in.replica.election != nil, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
 		Unserved: s.Unserved, NoInitialEvents: s.NoInitialEvents, Manager: s.manager(),
 		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
 	})
 	if s.Register != nil {
 		s.Register(in.registry)
 	}
-	accounts, err := in.access.Settle(access.Home{
+	accounts, err := in.rights.access.Settle(access.Home{
 		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return in.accountKey(s) },
 	})
 	if err != nil {
 		return nil, err
 	}
 	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
-	kinds := builtin.Options{Set: s.Builtin, CheckPolicies: on[controllers.PolicyStatus], IssueToken: accounts.Issue, ReviewToken: in.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.election != nil}
-	who = &identity{tokens: known, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.access, accounts: accounts}
+	kinds := builtin.Options{Set: s.Builtin, CheckPolicies: on[controllers.PolicyStatus], IssueToken: accounts.Issue, ReviewToken: in.rights.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.replica.election != nil}
+	who = &identity{tokens: g.tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.rights.access, accounts: accounts}
 	in.quotas = &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: in.quotas, Log: in.log}
 	if s.Access.RBAC() {
-		in.rbac = access.NewRBAC(in.registry)
-		kinds.Authorizer, who.rbac, plugins.Authorizer = in.rbac, in.rbac, in.rbac
-		in.registry.Authorizer(in.rbac)
+		in.rights.rbac = access.NewRBAC(in.registry)
+		kinds.Authorizer, who.rbac, plugins.Authorizer = in.rights.rbac, in.rights.rbac, in.rights.rbac
+		in.registry.Authorizer(in.rights.rbac)
 		if s.Access.Node() {
-			in.rbac.AllowNodes()
+			in.rights.rbac.AllowNodes()
 		}
 	}
 	builtin.Register(in.registry, kinds)
-	in.hasService = s.Builtin == builtin.All
-	in.system = s.System.On
-	in.aggregator = aggregator.New(s.Aggregation, aggregator.Wiring{Registry: in.registry, Certificate: in.proxy, Policy: in.registry.Network().Policy, Priority: s.priorities(), Log: in.log})
+	in.replica.hasService = s.Builtin == builtin.All
+	in.replica.system = s.System.On
+	in.aggregator = aggregator.New(s.Aggregation, aggregator.Wiring{Registry: in.registry, Certificate: g.proxy, Policy: in.registry.Network().Policy, Priority: s.priorities(), Log: in.log})
 	if in.admission, err = admission.New(plugins); err != nil {
 		return nil, err
 	}
@@ -270,41 +279,41 @@ func (in *instance) openRegistry(s *Server, known tokens) (who *identity, err er
 func (in *instance) serve(ctx context.Context, s *Server, identity *identity, certificate *tls.Certificate) {
 	ctx = context.WithoutCancel(ctx)
 	background, stop := context.WithCancel(ctx)
-	in.stop = stop
+	in.loops.stop = stop
 	in.sweeper = new(watchstream.Sweeper)
 	handler := newHandler(in, s, identity)
 	in.handler = handler
-	in.port.Serve(ctx, handler, s.tlsConfig(certificate), in.failed)
+	in.port.Serve(ctx, handler, s.tlsConfig(certificate), in.loops.failed)
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
-	if in.election != nil {
-		in.stepDown = in.startReplica(background)
+	if in.replica.election != nil {
+		in.replica.stepDown = in.startReplica(background)
 	} else {
 		in.run(background, "controllers", in.controllers.Run)
-		in.background.Go(func() { in.aggregator.Act(background) })
+		in.loops.background.Go(func() { in.aggregator.Act(background) })
 	}
 	in.run(background, "aggregator", in.aggregator.Run)
-	if in.remote != nil && s.Etcd.CompactionInterval != remote.Never {
+	if in.backing.remote != nil && s.Etcd.CompactionInterval != remote.Never {
 		in.run(background, "compaction", func(ctx context.Context) error { return in.compact(ctx, s) })
 	}
-	in.background.Go(func() { in.sweeper.Run(background) })
+	in.loops.background.Go(func() { in.sweeper.Run(background) })
 	if rules := in.ownRules(s); rules != nil {
-		in.background.Go(func() { in.bootstrap(background, rules) })
+		in.loops.background.Go(func() { in.bootstrap(background, rules) })
 	}
 	if handler.rechecks() {
-		in.background.Go(func() { handler.recheck(background, cmp.Or(s.timeouts.recheck, recheckInterval)) })
+		in.loops.background.Go(func() { handler.recheck(background, cmp.Or(s.timeouts.recheck, recheckInterval)) })
 	}
 	if s.FreeMemory != nil {
-		in.background.Go(func() { handler.watchers.tidy(background, s.FreeMemory) })
+		in.loops.background.Go(func() { handler.watchers.tidy(background, s.FreeMemory) })
 	}
 }
 
 // run starts one of the background loops, which is expected to last until ctx ends.
 func (in *instance) run(ctx context.Context, name string, loop func(context.Context) error) {
-	in.background.Go(func() {
+	in.loops.background.Go(func() {
 		err := loop(ctx)
 		if ctx.Err() == nil {
-			in.failed <- fmt.Errorf("%s stopped by itself: %w", name, cmp.Or(err, errors.New("no reason given")))
+			in.loops.failed <- fmt.Errorf("%s stopped by itself: %w", name, cmp.Or(err, errors.New("no reason given")))
 		}
 	})
 }
@@ -322,7 +331,7 @@ func (in *instance) awaitReady(ctx context.Context) error {
 	for _, ready := range []<-chan struct{}{in.cacher.Primed(), in.registry.Ready()} {
 		select {
 		case <-ready:
-		case err := <-in.failed:
+		case err := <-in.loops.failed:
 			return err
 		case <-in.storeDone():
 			return in.etcdStopped()
@@ -335,13 +344,13 @@ func (in *instance) awaitReady(ctx context.Context) error {
 
 // etcdStopped is why the server can't go on when etcd is done.
 func (in *instance) etcdStopped() error {
-	return fmt.Errorf("etcd stopped by itself: %w", cmp.Or(in.etcd.Health(), errors.New("no reason given")))
+	return fmt.Errorf("etcd stopped by itself: %w", cmp.Or(in.backing.etcd.Health(), errors.New("no reason given")))
 }
 
 // close undoes whatever open did, in the opposite order, and waits for all of it, but no longer than
 // closeTimeout, or brokenTimeout if etcd has failed or fails meanwhile.
 func (in *instance) close() error {
-	slow := time.AfterFunc(slowClose, func() { in.log.Warn("still closing", "waiting_for", in.waitingFor.Load()) })
+	slow := time.AfterFunc(slowClose, func() { in.log.Warn("still closing", "waiting_for", in.loops.waitingFor.Load()) })
 	defer slow.Stop()
 
 	began := time.Now()
@@ -358,7 +367,7 @@ func (in *instance) close() error {
 			failed = nil
 			timeout.Reset(min(brokenTimeout, closeTimeout-time.Since(began)))
 		case <-timeout.C:
-			return fmt.Errorf("gave up after %v of waiting for %s to end", time.Since(began).Round(time.Second), in.waitingFor.Load())
+			return fmt.Errorf("gave up after %v of waiting for %s to end", time.Since(began).Round(time.Second), in.loops.waitingFor.Load())
 		}
 	}
 }
@@ -366,49 +375,49 @@ func (in *instance) close() error {
 func (in *instance) closeAll() error {
 	began := time.Now()
 	in.stopping.Store(true)
-	errs := []error{removeURLFile(in.urlFile), in.kubeconfig.remove()}
+	errs := []error{removeURLFile(in.left.urlFile), in.left.kubeconfig.remove()}
 	in.closeElection()
-	if in.etcd != nil && in.borrowed == nil && in.ready.Load() && !in.storeGone() {
-		in.waitingFor.Store("another leader of the store's members")
-		in.etcd.HandOver()
+	if in.backing.etcd != nil && in.backing.borrowed == nil && in.ready.Load() && !in.storeGone() {
+		in.loops.waitingFor.Store("another leader of the store's members")
+		in.backing.etcd.HandOver()
 	}
 	if in.port != nil {
 		// What is under way has had time since the stop began.
 		errs = append(errs, in.closePort(max(drainTimeout-time.Since(began), minDrainTimeout)))
 	}
-	if in.stop != nil {
-		in.waitingFor.Store("the feed and the controllers")
-		in.stop()
-		in.background.Wait()
+	if in.loops.stop != nil {
+		in.loops.waitingFor.Store("the feed and the controllers")
+		in.loops.stop()
+		in.loops.background.Wait()
 	}
 	if in.admission != nil {
-		in.waitingFor.Store("calls of webhooks")
+		in.loops.waitingFor.Store("calls of webhooks")
 		errs = append(errs, in.admission.Close())
 	}
 	in.aggregator.Close()
-	in.access.Close()
-	in.waitingFor.Store("the audit log")
+	in.rights.access.Close()
+	in.loops.waitingFor.Store("the audit log")
 	errs = append(errs, in.audit.Close())
-	if in.store != nil {
-		in.waitingFor.Store("the store")
-		in.store.Close()
+	if in.backing.store != nil {
+		in.loops.waitingFor.Store("the store")
+		in.backing.store.Close()
 	}
-	if in.borrowed != nil {
-		_ = in.borrowed.Close() // its error is that its context has ended
-	} else if in.etcd != nil {
-		in.waitingFor.Store("etcd")
-		errs = append(errs, in.etcd.Close())
+	if in.backing.borrowed != nil {
+		_ = in.backing.borrowed.Close() // its error is that its context has ended
+	} else if in.backing.etcd != nil {
+		in.loops.waitingFor.Store("etcd")
+		errs = append(errs, in.backing.etcd.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // closePort answers the requests under way, for at most timeout, lets watches get what was acknowledged, and closes the port.
 func (in *instance) closePort(timeout time.Duration) error {
-	waitingFor := func(what string) { in.waitingFor.Store(what) }
+	waitingFor := func(what string) { in.loops.waitingFor.Store(what) }
 	if in.handler == nil {
 		return in.port.Close(watchstream.ErrShutdown, waitingFor)
 	}
-	in.waitingFor.Store("requests")
+	in.loops.waitingFor.Store("requests")
 	wasReady := in.ready.Swap(false)
 	quiet := time.Now().Add(timeout + barrierTimeout)
 	within(timeout, func(ctx context.Context) {
@@ -433,78 +442,6 @@ func within(d time.Duration, f func(context.Context)) {
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	defer cancel()
 	f(ctx)
-}
-
-// checkPlaces refuses paths at which the start couldn't leave its files when all is ready. What is to be in the data directory
-// can't be looked at before that is there.
-func (s *Server) checkPlaces() error {
-	if err := checkKubeconfig(s.KubeconfigFile); err != nil {
-		return err
-	}
-	for flag, path := range map[string]string{"--url-file": s.URLFile, "--write-kubeconfig": s.KubeconfigFile} {
-		if path == "" {
-			continue
-		}
-		if info, err := os.Stat(path); err == nil && info.IsDir() {
-			return fmt.Errorf("%s: %s is a directory: name a file", flag, path)
-		}
-		f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // as it's written later
-		if errors.Is(err, os.ErrNotExist) && s.makes(filepath.Dir(path)) {
-			continue
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", flag, err)
-		}
-		if err := errors.Join(f.Close(), os.Remove(f.Name())); err != nil {
-			return fmt.Errorf("%s: %w", flag, err)
-		}
-	}
-	return nil
-}
-
-// makes tells whether a directory is one that the start makes: the data directory, or one above it.
-func (s *Server) makes(dir string) bool {
-	data := s.DataDir
-	if data == "" && !s.Ephemeral && !s.Etcd.On() {
-		data = DefaultDataDir
-	}
-	if data == "" {
-		return false
-	}
-	dir, errDir := filepath.Abs(dir)
-	data, errData := filepath.Abs(data)
-	return errDir == nil && errData == nil && strings.HasPrefix(data+string(filepath.Separator), dir+string(filepath.Separator))
-}
-
-// writeURLFile leaves the URL where scripts wait for it. The rename makes it appear whole.
-func (in *instance) writeURLFile(path string) error {
-	if path == "" {
-		return nil
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return fmt.Errorf("--url-file: %w", err)
-	}
-	_, err = f.WriteString(in.url + "\n")
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-		return fmt.Errorf("--url-file: %w", err)
-	}
-	in.urlFile = path
-	return nil
-}
-
-func removeURLFile(path string) error {
-	if path == "" {
-		return nil
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("--url-file: %w", err)
-	}
-	return nil
 }
 
 // listenAddress returns where the server listens, zero for a unix socket.

@@ -112,7 +112,7 @@ func TestVerifyNamesDifferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := s.in.store.Get(t.Context(), key)
+	kv, err := s.in.backing.store.Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestVerifyNamesDifferences(t *testing.T) {
 		}, fmt.Sprintf("%s: revision 0 is cached and %d is stored (0: none)", unknown, kv.Revision)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := &instance{cacher: s.in.cacher, registry: s.in.registry, backing: backing{store: altered{s.in.store, func(c storage.Change) []storage.Change {
+			in := &instance{cacher: s.in.cacher, registry: s.in.registry, backing: backing{store: altered{s.in.backing.store, func(c storage.Change) []storage.Change {
 				if c.Key != key {
 					return []storage.Change{c}
 				}

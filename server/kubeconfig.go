@@ -86,7 +86,7 @@ func (in *instance) writeKubeconfig(s *Server, token string, certificate *tls.Ce
 	if err != nil {
 		return fmt.Errorf("--write-kubeconfig: %w", err)
 	}
-	in.kubeconfig = kubeconfigFile{s.KubeconfigFile, content}
+	in.left.kubeconfig = kubeconfigFile{s.KubeconfigFile, content}
 	if token != "" && certificate == nil {
 		in.log.Warn("kubectl sends a token over HTTPS only: serve HTTPS, with --tls for example", "kubeconfig", s.KubeconfigFile)
 	}

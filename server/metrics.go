@@ -96,7 +96,7 @@ func (in *instance) addGauges(r *prometheus.Registry, large *fair.Level) {
 	}
 	in.addStoreGauges(gauge, counter)
 	in.addCacheGauges(gauge, counter)
-	if in.election != nil {
+	if in.replica.election != nil {
 		in.addReplicaGauges(gauge, counter)
 	}
 	gauge("apiserver_lite_writes_waiting", "Writes that wait for other writes of the same object.",
@@ -154,22 +154,22 @@ func (in *instance) addCacheGauges(gauge func(name, help string, value func() fl
 // addStoreGauges registers what the store counts.
 func (in *instance) addStoreGauges(gauge func(name, help string, value func() float64), counter func(name, help string, value func() int64)) {
 	gauge("apiserver_lite_feed_tail_bytes", "About how many bytes of written changes the feed hasn't taken yet.",
-		func() float64 { return float64(in.store.TailBytes()) })
-	if in.etcd != nil {
+		func() float64 { return float64(in.backing.store.TailBytes()) })
+	if in.backing.etcd != nil {
 		gauge("apiserver_lite_history_bytes", "Keys and values of the changes that are kept for watches to resume.",
-			func() float64 { return float64(in.etcd.Stats().HistoryBytes) })
+			func() float64 { return float64(in.backing.etcd.Stats().HistoryBytes) })
 		gauge("apiserver_lite_history_seconds", "How far back changes are kept.",
-			func() float64 { return in.etcd.Stats().HistoryKept.Seconds() })
+			func() float64 { return in.backing.etcd.Stats().HistoryKept.Seconds() })
 		gauge("apiserver_lite_history_short", "1 while the bounds cut history below five minutes, else 0.",
 			func() float64 {
-				if in.etcd.Stats().HistoryShort {
+				if in.backing.etcd.Stats().HistoryShort {
 					return 1
 				}
 				return 0
 			})
 	}
 	counter("apiserver_lite_history_reads_total", "Stretches of history that were read, by the feed or for watches that are older than memory.",
-		in.store.Reads)
+		in.backing.store.Reads)
 }
 
 // objects counts stored objects. The series are those of the resources there are.
@@ -310,14 +310,14 @@ func (in *instance) addReplicaGauges(gauge func(name, help string, value func() 
 		return 0
 	}
 	gauge("apiserver_lite_replica_leads", "1 while this replica acts for all, else 0.", func() float64 {
-		_, leads := in.election.Leading()
+		_, leads := in.replica.election.Leading()
 		return one(leads)
 	})
-	counter("apiserver_lite_replica_terms_total", "How often this replica was elected to act for all.", in.election.Terms)
+	counter("apiserver_lite_replica_terms_total", "How often this replica was elected to act for all.", in.replica.election.Terms)
 	gauge("apiserver_lite_replica_lag_seconds", "How long the caches took lately to get to where the store was.",
-		func() float64 { return in.pulse.lagging().Seconds() })
+		func() float64 { return in.replica.pulse.lagging().Seconds() })
 	gauge("apiserver_lite_replica_lost", "1 while the store doesn't answer this replica, else 0.",
-		func() float64 { return one(in.pulse.reached() != nil) })
+		func() float64 { return one(in.replica.pulse.reached() != nil) })
 }
 
 // taken is how many seats of a level are taken.

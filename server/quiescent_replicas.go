@@ -56,7 +56,7 @@ type outcome struct {
 
 // quiescent waits until nothing is left to do, whichever replica does it.
 func (in *instance) quiescent(ctx context.Context, rev storage.Revision) (controllers.Report, error) {
-	if in.election == nil {
+	if in.replica.election == nil {
 		return in.controllers.Quiescent(ctx, rev)
 	}
 	if rev == 0 {
@@ -81,23 +81,23 @@ func (in *instance) quiescent(ctx context.Context, rev storage.Revision) (contro
 func (in *instance) ask(ctx context.Context, rev storage.Revision) (a outcome, err error) {
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
-	lease, err := in.client.Grant(ctx, int64((left+askGrace)/time.Second))
+	lease, err := in.backing.client.Grant(ctx, int64((left+askGrace)/time.Second))
 	if err != nil {
 		return a, kv.Wrap("ask", askPrefix, err)
 	}
-	defer within(endAsk, func(ctx context.Context) { _, _ = in.client.Revoke(ctx, lease.ID) }) // else the lease ends by itself
+	defer within(endAsk, func(ctx context.Context) { _, _ = in.backing.client.Revoke(ctx, lease.ID) }) // else the lease ends by itself
 	text, err := json.Marshal(question{rev, left - left/answerShare})
 	if err != nil {
 		return a, err
 	}
 	id := strconv.FormatInt(int64(lease.ID), 16)
-	put, err := in.client.Put(ctx, askPrefix+id, string(text), clientv3.WithLease(lease.ID))
+	put, err := in.backing.client.Put(ctx, askPrefix+id, string(text), clientv3.WithLease(lease.ID))
 	if err != nil {
 		return a, kv.Wrap("ask", askPrefix, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for res := range in.client.Watch(ctx, answerPrefix+id, clientv3.WithRev(put.Header.Revision), clientv3.WithFilterDelete()) {
+	for res := range in.backing.client.Watch(ctx, answerPrefix+id, clientv3.WithRev(put.Header.Revision), clientv3.WithFilterDelete()) {
 		if err := res.Err(); err != nil {
 			return a, kv.Wrap("ask", answerPrefix, err)
 		}
@@ -171,7 +171,7 @@ func (u *underWay) end(id string) {
 func (in *instance) eachAsked(ctx context.Context, start func(asked)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	open, err := in.client.Txn(ctx).Then(
+	open, err := in.backing.client.Txn(ctx).Then(
 		clientv3.OpGet(askPrefix, clientv3.WithPrefix()),
 		clientv3.OpGet(answerPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
 	).Commit()
@@ -188,7 +188,7 @@ func (in *instance) eachAsked(ctx context.Context, start func(asked)) error {
 		}
 	}
 	from := clientv3.WithRev(open.Header.Revision + 1)
-	for res := range in.client.Watch(ctx, askPrefix, clientv3.WithPrefix(), from, clientv3.WithFilterDelete(), clientv3.WithProgressNotify()) {
+	for res := range in.backing.client.Watch(ctx, askPrefix, clientv3.WithPrefix(), from, clientv3.WithFilterDelete(), clientv3.WithProgressNotify()) {
 		if err := res.Err(); err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func (in *instance) answer(ctx context.Context, fence storage.Condition, of aske
 	if marshalErr != nil {
 		return
 	}
-	_, err = in.client.Txn(ctx).
+	_, err = in.backing.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(fence.Key), "=", int64(fence.Revision)),
 			clientv3.Compare(clientv3.CreateRevision(answerPrefix+of.id), "=", 0)).
 		Then(clientv3.OpPut(answerPrefix+of.id, string(text), clientv3.WithLease(of.lease))).

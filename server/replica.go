@@ -143,9 +143,9 @@ func (in *instance) startReplica(ctx context.Context) (stepDown func()) {
 	ended := make(chan struct{}) // closed when the election is over
 	in.run(electing, "election", func(ctx context.Context) error {
 		defer close(ended)
-		return in.election.Run(ctx, in.act)
+		return in.replica.election.Run(ctx, in.act)
 	})
-	in.background.Go(func() { in.pulse.run(ctx) })
+	in.loops.background.Go(func() { in.replica.pulse.run(ctx) })
 	return func() {
 		cancel()
 		<-ended
@@ -170,7 +170,7 @@ func (in *instance) act(ctx context.Context) error {
 			return nil
 		}
 	}
-	fence, leads := in.election.Leading()
+	fence, leads := in.replica.election.Leading()
 	if !leads {
 		return nil
 	}
@@ -179,7 +179,7 @@ func (in *instance) act(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	answering.Go(func() { in.answerAll(ctx, fence) })
-	if in.hasService {
+	if in.replica.hasService {
 		answering.Go(func() { in.listReplicas(ctx) })
 	}
 	answering.Go(func() { in.aggregator.Act(ctx) })
@@ -199,10 +199,10 @@ func (in *instance) listReplicas(ctx context.Context) {
 		return
 	}
 	for {
-		err := in.election.Follow(ctx, func(names []string) error {
-			if in.system {
+		err := in.replica.election.Follow(ctx, func(names []string) error {
+			if in.replica.system {
 				all := replicaAddresses(names)
-				in.others.Store(&all)
+				in.replica.others.Store(&all)
 				return nil
 			}
 			if _, err := in.cacher.Barrier(ctx); err != nil { // what was written the last time
@@ -324,8 +324,8 @@ func takesOld(r *http.Request) bool {
 
 // closeElection hands the leadership over.
 func (in *instance) closeElection() {
-	if in.stepDown != nil {
-		in.waitingFor.Store("the end of its leadership")
-		in.stepDown()
+	if in.replica.stepDown != nil {
+		in.loops.waitingFor.Store("the end of its leadership")
+		in.replica.stepDown()
 	}
 }

@@ -22,7 +22,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		gate: gate{
 			guard:    newGuard(in.port.Addr(), identity, s.AllowedHosts),
 			identity: identity,
-			rbac:     in.rbac,
+			rbac:     in.rights.rbac,
 			audit:    in.audit,
 		},
 		capacity: capacity{
@@ -43,7 +43,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		ready:     in.ready.Load,
 		checks:    in.checks(),
 		quiescent: in.quiescent,
-		pulse:     in.pulse,
+		pulse:     in.replica.pulse,
 		snapshots: in.snapshots,
 
 		aggregator: in.aggregator,
@@ -57,9 +57,9 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		h.priorities = newPriorities(most, stored)
 	}
 	h.metrics.registry.MustRegister(flowMetrics{h})
-	h.guard.cors = in.cors
+	h.guard.cors = in.rights.cors
 	if s.Cluster.Listen != "" {
-		h.members = in.etcd
+		h.members = in.backing.etcd
 	}
 	in.addGauges(h.metrics.registry, h.large)
 	h.openapi.collect(h.metrics.registry)

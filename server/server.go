@@ -263,7 +263,7 @@ func (s *Server) Run(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 	case <-s.closing:
-	case err = <-s.in.failed:
+	case err = <-s.in.loops.failed:
 	case <-s.in.storeDone():
 		err = s.in.etcdStopped()
 	}
@@ -324,7 +324,7 @@ func (s *Server) URL() string {
 // Dir returns the directory that the data is in. It's empty until Start has returned, and with Etcd if there is no DataDir.
 func (s *Server) Dir() string {
 	if in := s.instance(); in != nil {
-		return in.dataDir
+		return in.backing.dataDir
 	}
 	return ""
 }

@@ -24,11 +24,11 @@ func (in *instance) openStore(ctx context.Context, s *Server) error {
 	if err := open(ctx, s); err != nil {
 		return err
 	}
-	in.cacher = cacher.New(in.store, cacher.Options{Log: in.log})
-	if in.etcd != nil {
-		in.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
+	in.cacher = cacher.New(in.backing.store, cacher.Options{Log: in.log})
+	if in.backing.etcd != nil {
+		in.backing.etcd.SetFloor(func() int64 { return int64(in.cacher.Position()) })
 	}
-	if in.client != nil {
+	if in.backing.client != nil {
 		in.share(s)
 	}
 	return nil
@@ -36,8 +36,8 @@ func (in *instance) openStore(ctx context.Context, s *Server) error {
 
 // share makes the server one of several over its store.
 func (in *instance) share(s *Server) {
-	in.election = election.New(in.client, election.Options{Name: replicaName(in.port.Addr(), s.System), Log: in.log})
-	in.pulse = &pulse{store: in.store, cacher: in.cacher}
+	in.replica.election = election.New(in.backing.client, election.Options{Name: replicaName(in.port.Addr(), s.System), Log: in.log})
+	in.replica.pulse = &pulse{store: in.backing.store, cacher: in.cacher}
 }
 
 // openEmbedded starts etcd in this process.
@@ -48,19 +48,19 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 	}
 	options := etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, Bulk: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
 	if s.shares != nil {
-		in.etcd, in.borrowed = s.shares.etcd, s.shares.client
-	} else if in.etcd, err = etcd.Open(ctx, options); err != nil {
+		in.backing.etcd, in.backing.borrowed = s.shares.etcd, s.shares.client
+	} else if in.backing.etcd, err = etcd.Open(ctx, options); err != nil {
 		return err
 	}
-	if in.borrowed == nil {
-		in.dataDir = in.etcd.Dir()
+	if in.backing.borrowed == nil {
+		in.backing.dataDir = in.backing.etcd.Dir()
 	}
-	store, err := embedded.New(cmp.Or(in.borrowed, in.etcd.Client), in.etcd.Local)
+	store, err := embedded.New(cmp.Or(in.backing.borrowed, in.backing.etcd.Client), in.backing.etcd.Local)
 	if err != nil {
 		return err
 	}
-	in.etcd.SetCompacted(store.NoteCompacted)
-	store.ReadIndex = in.etcd.ReadIndex()
+	in.backing.etcd.SetCompacted(store.NoteCompacted)
+	store.ReadIndex = in.backing.etcd.ReadIndex()
 	if s.Ephemeral {
 		store.AllowReplace()
 	}
@@ -70,9 +70,9 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 			store.ReadIndex = s.shares.readIndex
 		}
 	}
-	in.store = store
+	in.backing.store = store
 	if s.shares != nil || store.ReadIndex != nil { // there are other members
-		in.client = cmp.Or(in.borrowed, in.etcd.Client)
+		in.backing.client = cmp.Or(in.backing.borrowed, in.backing.etcd.Client)
 	}
 	return nil
 }
@@ -87,10 +87,10 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 	}
 	options := s.Etcd
 	options.Log = in.log
-	if in.remote, err = remote.Open(ctx, options); err != nil {
+	if in.backing.remote, err = remote.Open(ctx, options); err != nil {
 		return err
 	}
-	in.dataDir, in.store, in.client = s.DataDir, in.remote, in.remote.Client()
+	in.backing.dataDir, in.backing.store, in.backing.client = s.DataDir, in.backing.remote, in.backing.remote.Client()
 	if s.DataDir == "" {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 
 // compact removes old history from an etcd cluster, which the servers over it agree about, until ctx ends.
 func (in *instance) compact(ctx context.Context, s *Server) error {
-	return in.remote.Compact(ctx, remote.Compaction{
+	return in.backing.remote.Compact(ctx, remote.Compaction{
 		History: cmp.Or(s.History, DefaultHistory), Interval: cmp.Or(s.Etcd.CompactionInterval, remote.DefaultCompactionInterval),
 		Floor: in.cacher.Position,
 	})
@@ -113,22 +113,22 @@ func (in *instance) compact(ctx context.Context, s *Server) error {
 
 // storeDone is closed once the store has failed for good, as etcd in this process can; nil if it can't.
 func (in *instance) storeDone() <-chan struct{} {
-	if in.etcd == nil {
+	if in.backing.etcd == nil {
 		return nil
 	}
-	return in.etcd.Done()
+	return in.backing.etcd.Done()
 }
 
 // storeHealth returns why the store can't serve now.
 func (in *instance) storeHealth() error {
-	if in.etcd == nil {
-		return in.remote.Health()
+	if in.backing.etcd == nil {
+		return in.backing.remote.Health()
 	}
-	return in.etcd.Health()
+	return in.backing.etcd.Health()
 }
 
 // storeGone reports whether the store has failed for good.
-func (in *instance) storeGone() bool { return in.etcd != nil && in.etcd.Err() != nil }
+func (in *instance) storeGone() bool { return in.backing.etcd != nil && in.backing.etcd.Err() != nil }
 
 // validateEtcd tells the first setting that can't work with a store elsewhere.
 func (s *Server) validateEtcd() error {

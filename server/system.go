@@ -37,9 +37,9 @@ func (in *instance) duties(s *Server) []controllers.Duty {
 	if !w.ServiceIPs.IsValid() {
 		w.ServiceIPs = netip.MustParsePrefix(builtin.DefaultServiceIPs)
 	}
-	if in.election != nil {
+	if in.replica.election != nil {
 		w.Addresses = func() []netip.AddrPort {
-			if all := in.others.Load(); all != nil {
+			if all := in.replica.others.Load(); all != nil {
 				return *all
 			}
 			return nil
@@ -50,10 +50,10 @@ func (in *instance) duties(s *Server) []controllers.Duty {
 
 // ownRules returns who writes Kubernetes' own rules; nil if nobody does. kube-apiserver writes them also where they don't count.
 func (in *instance) ownRules(s *Server) *access.RBAC {
-	if in.rbac == nil && s.System.On {
+	if in.rights.rbac == nil && s.System.On {
 		return access.NewRBAC(in.registry)
 	}
-	return in.rbac
+	return in.rights.rbac
 }
 
 // advertised returns where others reach a server that listens at an address. As kube-apiserver does, it takes the address of the

@@ -193,7 +193,7 @@ func goroutines(t *testing.T, s *servertest.Server, function string) (n int) {
 	}
 	label := fmt.Sprintf(`:"%p"`, s.Server)
 	for block := range strings.SplitSeq(profile.String(), "\n\n") {
-		if strings.Contains(block, label) && strings.Contains(block, "/server."+function+"+") {
+		if strings.Contains(block, label) && strings.Contains(block, "/"+function+"+") {
 			var many int
 			if _, err := fmt.Sscan(block[strings.LastIndexByte(block[:strings.Index(block, " @")], '\n')+1:], &many); err != nil {
 				t.Fatalf("%v in %s", err, block)
@@ -218,8 +218,8 @@ func TestClientLeaves(t *testing.T) {
 			}
 			// The client has its headers when the last of the goroutines is about to begin.
 			await(t, func() bool {
-				open, streams, readers := openWatches(s), goroutines(t, s, "(*handler).streamOn"), goroutines(t, s, "awaitClient")
-				handlers := goroutines(t, s, "(*handler).ServeHTTP") // one may be of the request for metrics
+				open, streams, readers := openWatches(s), goroutines(t, s, "server.(*handler).streamOn"), goroutines(t, s, "wire.awaitClient")
+				handlers := goroutines(t, s, "server.(*handler).ServeHTTP") // one may be of the request for metrics
 				return open == clients && streams >= clients && readers == clients && handlers <= 1
 			})
 			for i, c := range connections {
@@ -236,7 +236,7 @@ func TestClientLeaves(t *testing.T) {
 			}
 			await(t, func() bool { return openWatches(s) == 0 })
 			await(t, func() bool {
-				return goroutines(t, s, "(*handler).streamOn")+goroutines(t, s, "awaitClient") == 0
+				return goroutines(t, s, "server.(*handler).streamOn")+goroutines(t, s, "wire.awaitClient") == 0
 			})
 		})
 	}

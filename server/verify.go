@@ -22,8 +22,8 @@ func (s *Server) Verify(ctx context.Context) error {
 	if in == nil {
 		return errNotRunning
 	}
-	if in.rbac != nil { // it writes for some time after the start
-		if err := in.rbac.Bootstrapped(ctx); err != nil {
+	if in.rights.rbac != nil { // it writes for some time after the start
+		if err := in.rights.rbac.Bootstrapped(ctx); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (s *Server) Verify(ctx context.Context) error {
 func (in *instance) verify(ctx context.Context) (still bool, err error) {
 	stored := map[string]storage.KeyValue{}
 	prefixes := map[storage.Prefix]bool{}
-	rev, err := in.store.List(ctx, storage.Range{Prefix: storage.Root}, 0, func(c storage.Change) error {
+	rev, err := in.backing.store.List(ctx, storage.Range{Prefix: storage.Root}, 0, func(c storage.Change) error {
 		stored[c.Key] = c.KeyValue
 		if p, _, _, ok := storage.SplitKey(c.Key); ok {
 			prefixes[p] = true

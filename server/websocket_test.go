@@ -374,7 +374,7 @@ func TestWebSocketIdle(t *testing.T) {
 		openSocket(t, s, empty+"?watch=true", nil)
 	}
 	await(t, func() bool {
-		return openWatches(s) == watches && goroutines(t, s, "(*handler).streamOn") == watches &&
-			goroutines(t, s, "(*webSocket).listen") == watches && goroutines(t, s, "(*handler).ServeHTTP") <= 1
+		return openWatches(s) == watches && goroutines(t, s, "server.(*handler).streamOn") == watches &&
+			goroutines(t, s, "wire.(*webSocket).listen") == watches && goroutines(t, s, "server.(*handler).ServeHTTP") <= 1
 	})
 }
