@@ -10,8 +10,13 @@ import (
 // immutable. Two with the same names are still different.
 type Fields struct {
 	names []string // each once
-	root  fieldTree
-	ends  []int // by field, the place after those of its paths: it has several if there are bars in its name
+	paths fieldPaths
+}
+
+// fieldPaths are the paths of fields, by which an object's bytes are read once for all of them.
+type fieldPaths struct {
+	root fieldTree
+	ends []int // by field, the place after those of its paths: it has several if there are bars in its name
 }
 
 // NewFields returns the fields of these names, such as "spec.color" or "reportingComponent|source.component". It leaves out
@@ -19,20 +24,21 @@ type Fields struct {
 func NewFields(names []string) *Fields {
 	names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == fieldName || name == fieldNamespace })
 	slices.Sort(names)
-	return fieldsOf(slices.Compact(names))
+	names = slices.Compact(names)
+	return &Fields{names, pathsOf(names)}
 }
 
-// fieldsOf returns the fields of names, in their order.
-func fieldsOf(names []string) *Fields {
-	f, place := &Fields{names: names}, 0
+// pathsOf returns the paths of fields.
+func pathsOf(names []string) (p fieldPaths) {
+	place := 0
 	for _, name := range names {
 		for path := range strings.SplitSeq(name, "|") {
-			f.root.add(path, place)
+			p.root.add(path, place)
 			place++
 		}
-		f.ends = append(f.ends, place)
+		p.ends = append(p.ends, place)
 	}
-	return f
+	return p
 }
 
 // The fields that are in an object's key.
@@ -59,7 +65,7 @@ func (f *Fields) Carry(o *Object) {
 	}
 	o.fields, o.values = nil, nil
 	if len(f.names) > 0 && o.Err == nil {
-		o.fields, o.values = f, f.read(o.raw)
+		o.fields, o.values = f, f.paths.read(o.raw)
 	}
 }
 
@@ -85,23 +91,24 @@ func (o *Object) Field(name string) string {
 	if o.Err != nil {
 		return ""
 	}
-	return fieldsOf([]string{name}).read(o.raw)[0]
+	paths := pathsOf([]string{name})
+	return paths.read(o.raw)[0]
 }
 
 // read returns the values of the fields in bytes of which scan has said that they're valid. Of several paths it's the first that
 // isn't "".
-func (f *Fields) read(raw []byte) []string {
+func (p *fieldPaths) read(raw []byte) []string {
 	places := 0
-	if n := len(f.ends); n > 0 {
-		places = f.ends[n-1]
+	if n := len(p.ends); n > 0 {
+		places = p.ends[n-1]
 	}
 	texts := make([]string, places)
-	f.root.read(&scanner{data: raw}, texts)
+	p.root.read(&scanner{data: raw}, texts)
 	first := 0
-	for i, end := range f.ends {
+	for i, end := range p.ends {
 		texts[i], first = cmp.Or(texts[first:end]...), end // which were read already, as each field has a path
 	}
-	return texts[:len(f.ends)]
+	return texts[:len(p.ends)]
 }
 
 type fieldTree struct {

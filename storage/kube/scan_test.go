@@ -139,7 +139,8 @@ func TestField(t *testing.T) {
 		}
 	}
 	together := []string{"spec.color", "spec.none|spec.color", "spec.deep.er", "kind"}
-	if got := fieldsOf(together).read(o.Raw()); !slices.Equal(got, []string{"red", "red", "z", "W"}) {
+	paths := pathsOf(together)
+	if got := paths.read(o.Raw()); !slices.Equal(got, []string{"red", "red", "z", "W"}) {
 		t.Errorf("%q are %q", together, got)
 	}
 }
