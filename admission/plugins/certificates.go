@@ -45,61 +45,38 @@ func part(a *registry.Attributes, plural, subresource string, operations ...regi
 	return a.Resource.Resource == plural && a.Resource.Group == certificatesGroup && a.Subresource == subresource && slices.Contains(operations, a.Operation)
 }
 
-// CertificateApproval lets a user approve or deny a signing request only with the verb approve on its signer.
-type CertificateApproval struct {
+// CertificateSigner lets a user write a part of a signing request only with a verb on its signer.
+type CertificateSigner struct {
 	judge
-	authorizer authorizer.UnconditionalAuthorizer
+	authorizer  authorizer.UnconditionalAuthorizer
+	subresource string
+	verb        string
+	same        func(old, csr *certificatesv1.CertificateSigningRequest) bool // needs no verb
 }
 
-// NewCertificateApproval returns the plug-in.
-func NewCertificateApproval(a authorizer.UnconditionalAuthorizer) *CertificateApproval {
-	return &CertificateApproval{authorizer: a}
+// NewCertificateApproval returns the plug-in that asks for the verb approve where a request is approved or denied.
+func NewCertificateApproval(a authorizer.UnconditionalAuthorizer) *CertificateSigner {
+	return &CertificateSigner{authorizer: a, subresource: "approval", verb: "approve", same: func(_, _ *certificatesv1.CertificateSigningRequest) bool { return false }}
 }
 
-// Concerns is about the subresource approval.
-func (*CertificateApproval) Concerns(a *registry.Attributes) bool {
-	return part(a, signingRequests, "approval", registry.Update)
+// NewCertificateSigning returns the plug-in that asks for the verb sign where the certificate or the conditions are written.
+func NewCertificateSigning(a authorizer.UnconditionalAuthorizer) *CertificateSigner {
+	return &CertificateSigner{authorizer: a, subresource: "status", verb: "sign", same: func(old, csr *certificatesv1.CertificateSigningRequest) bool {
+		return string(old.Status.Certificate) == string(csr.Status.Certificate) && equality.Semantic.DeepEqual(old.Status.Conditions, csr.Status.Conditions)
+	}}
+}
+
+// Concerns is about the part.
+func (p *CertificateSigner) Concerns(a *registry.Attributes) bool {
+	return part(a, signingRequests, p.subresource, registry.Update)
 }
 
 // Validate goes by the stored request's signer.
-func (p *CertificateApproval) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
+func (p *CertificateSigner) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
 	return registry.Refuse(p.check(ctx, r)), nil
 }
 
-func (p *CertificateApproval) check(ctx context.Context, r *request) error {
-	csr, err := decode[certificatesv1.CertificateSigningRequest](r.Old)
-	if err != nil {
-		return err
-	}
-	if !maySpeak(ctx, p.authorizer, r.User, "approve", csr.Spec.SignerName) {
-		return fmt.Errorf("user not permitted to approve requests with signerName %q", csr.Spec.SignerName)
-	}
-	return nil
-}
-
-// CertificateSigning lets a user write the certificate or the conditions of a signing request only with the verb sign on its
-// signer.
-type CertificateSigning struct {
-	judge
-	authorizer authorizer.UnconditionalAuthorizer
-}
-
-// NewCertificateSigning returns the plug-in.
-func NewCertificateSigning(a authorizer.UnconditionalAuthorizer) *CertificateSigning {
-	return &CertificateSigning{authorizer: a}
-}
-
-// Concerns is about the status.
-func (*CertificateSigning) Concerns(a *registry.Attributes) bool {
-	return part(a, signingRequests, "status", registry.Update)
-}
-
-// Validate goes by the stored request's signer.
-func (p *CertificateSigning) Validate(ctx context.Context, r *request) (registry.Verdict, error) {
-	return registry.Refuse(p.check(ctx, r)), nil
-}
-
-func (p *CertificateSigning) check(ctx context.Context, r *request) error {
+func (p *CertificateSigner) check(ctx context.Context, r *request) error {
 	old, err := decode[certificatesv1.CertificateSigningRequest](r.Old)
 	if err != nil {
 		return err
@@ -108,11 +85,8 @@ func (p *CertificateSigning) check(ctx context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	if string(old.Status.Certificate) == string(csr.Status.Certificate) && equality.Semantic.DeepEqual(old.Status.Conditions, csr.Status.Conditions) {
-		return nil
-	}
-	if !maySpeak(ctx, p.authorizer, r.User, "sign", old.Spec.SignerName) {
-		return fmt.Errorf("user not permitted to sign requests with signerName %q", old.Spec.SignerName)
+	if !p.same(old, csr) && !maySpeak(ctx, p.authorizer, r.User, p.verb, old.Spec.SignerName) {
+		return fmt.Errorf("user not permitted to %s requests with signerName %q", p.verb, old.Spec.SignerName)
 	}
 	return nil
 }
