@@ -49,15 +49,11 @@ var oversized = map[string]int{
 	"function registry/builtin/podwarnings.go podWarnings":      77,
 	"function registry/definitions.go definitions.rebuild":      64,
 	"function registry/write.go write.admitAndEncode":           71,
-	"function server/aggregated.go handler.serveAggregated":     71,
-	"function server/router.go handler.newRoutes":               65,
 
 	"struct registry/register.go Definition": 31,
 	"struct registry/registry.go Registry":   24,
 	"struct registry/schema/quick.go quick":  24,
 	"struct registry/typed.go Type":          42,
-	"struct server/handler.go handler":       21,
-	"struct server/handler.go response":      29,
 	"struct server/server.go Server":         50,
 	"struct storage/etcd/keeper.go keeper":   23,
 

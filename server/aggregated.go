@@ -43,17 +43,16 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 		w.verb = metricVerb(asks.Verb, r.Method)
 	}
 	w.query = r.URL.Query()
-	upgrades := aggregator.Upgrades(r)
 	class := classOf(r, false)
-	if asks.Verb == "watch" || lastsLong(asks) || upgrades {
+	if asks.Verb == "watch" || lastsLong(asks) || aggregator.Upgrades(r) {
 		class = classWatch
 	}
 	if err := h.comeIn(w, class); err != nil {
 		return err
 	}
 	defer h.inflight.leave(class)
-	w.flow = h.flowOf(r)
-	ctx := fair.NewContext(r.Context(), w.flow)
+	w.share.flow = h.flowOf(r)
+	ctx := fair.NewContext(r.Context(), w.share.flow)
 	if class != classWatch {
 		limit, err := timeLimit(classRead, w.query)
 		if err != nil {
@@ -74,32 +73,37 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 	if err := h.takeSeat(w, r, class, 1); err != nil {
 		return err
 	}
-	call, err := enter(ctx, to.Calls, w.flow, 1, waitFor(ctx), "too many requests wait for the aggregated API server, please try again later")
+	call, err := enter(ctx, to.Calls, w.share.flow, 1, waitFor(ctx), "too many requests wait for the aggregated API server, please try again later")
 	if err != nil {
 		return err
 	}
 	defer call.Leave()
 	w.leaveSeat()
+	return h.forward(w, r, to, class, call.Leave)
+}
+
+// forward has another server answer, when the request has its place there. A watch gives the place back when it has begun.
+func (h *handler) forward(w *response, r *http.Request, to *aggregator.Route, class requestClass, leave func()) error {
 	asked := aggregator.Call{
-		User: registry.UserFrom(ctx), AuditID: w.auditID,
+		User: registry.UserFrom(r.Context()), AuditID: w.auditID,
 		Began:  func(code int) { w.begunElsewhere(code) },
 		Failed: func(err error) { w.fail(r, err) },
 	}
 	var answer http.ResponseWriter = w
 	if class == classWatch {
-		open, err := enter(ctx, h.watchers.seats, w.flow, 1, 0, "too many watches are open, please try again later")
+		open, err := enter(r.Context(), h.watchers.seats, w.share.flow, 1, 0, "too many watches are open, please try again later")
 		if err != nil {
 			return err
 		}
 		defer open.Leave()
 		defer h.metrics.watchingAt(resourceLabels{group: to.Group, version: to.Version})()
 		asked.Began = func(code int) {
-			call.Leave()
+			leave()
 			w.begunElsewhere(code)
 		}
 		answer = newLongAnswer(w, h.port.StreamTimeout)
 	}
-	if upgrades {
+	if aggregator.Upgrades(r) {
 		defer h.port.Hold()()
 	}
 	return w.refuseAggregated(w.unlessBroken(func() error { return to.Serve(answer, r, asked) }))
@@ -128,7 +132,7 @@ func (w *response) refuseAggregated(err error) error {
 func (w *response) unlessBroken(f func() error) error {
 	defer func() {
 		if cause := recover(); cause == http.ErrAbortHandler {
-			w.cutOff = true
+			w.end.cutOff = true
 		} else if cause != nil {
 			panic(cause)
 		}

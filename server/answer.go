@@ -46,11 +46,11 @@ const tooManyLarge = "too many large answers are being made, please try again la
 
 // enterLarge waits until the request may write a large answer. It may do so until it's answered.
 func (w *response) enterLarge(ctx context.Context) (err error) {
-	if !w.place.Held() && !w.waits.Held() {
-		w.place, err = enter(ctx, w.large, w.flow, 1, largeAnswerWait, tooManyLarge)
-		w.reenter = func() error {
-			place, err := w.large.Enter(ctx, w.flow, 1, readDeadline)
-			w.place = place
+	if !w.share.place.Held() && !w.share.waits.Held() {
+		w.share.place, err = enter(ctx, w.large, w.share.flow, 1, largeAnswerWait, tooManyLarge)
+		w.share.reenter = func() error {
+			place, err := w.large.Enter(ctx, w.share.flow, 1, readDeadline)
+			w.share.place = place
 			return err
 		}
 	}
@@ -59,16 +59,16 @@ func (w *response) enterLarge(ctx context.Context) (err error) {
 
 // tryEnterLarge is enterLarge without the wait. It returns whether the request may write a large answer.
 func (w *response) tryEnterLarge() bool {
-	if !w.place.Held() {
-		w.place, _ = w.large.Enter(context.Background(), w.flow, 1, 0)
+	if !w.share.place.Held() {
+		w.share.place, _ = w.large.Enter(context.Background(), w.share.flow, 1, 0)
 	}
-	return w.place.Held()
+	return w.share.place.Held()
 }
 
 // leaveLarge ends what enterLarge began, if it did.
 func (w *response) leaveLarge() {
-	w.place.Leave()
-	w.waits.Leave()
+	w.share.place.Leave()
+	w.share.waits.Leave()
 }
 
 const (
@@ -82,15 +82,15 @@ const (
 
 // writeOut writes to the client. While the client takes nothing of a large answer, the answer has no place.
 func (w *response) writeOut(p []byte) (int, error) {
-	if !w.place.Held() || w.reenter == nil {
+	if !w.share.place.Held() || w.share.reenter == nil {
 		return w.ResponseWriter.Write(p)
 	}
 	stalled := make(chan struct{}) // closed when the place was given back
 	watch := time.AfterFunc(stallTime, func() {
 		defer close(stalled)
 		var err error
-		if w.waits, err = w.stalled.Enter(context.Background(), w.flow, 1, 0); err == nil {
-			w.place.Leave()
+		if w.share.waits, err = w.stalled.Enter(context.Background(), w.share.flow, 1, 0); err == nil {
+			w.share.place.Leave()
 		}
 	})
 	n, err := w.ResponseWriter.Write(p)
@@ -98,10 +98,10 @@ func (w *response) writeOut(p []byte) (int, error) {
 		return n, err
 	}
 	<-stalled
-	if err == nil && !w.place.Held() {
-		err = w.reenter()
+	if err == nil && !w.share.place.Held() {
+		err = w.share.reenter()
 	}
-	w.waits.Leave()
+	w.share.waits.Leave()
 	return n, err
 }
 

@@ -39,7 +39,7 @@ func TestLargeAnswersQueue(t *testing.T) {
 		large := fair.NewLevel(fair.Limits{Most: 2, PerFlow: 9, Waiting: 9})
 		piece := []byte(strings.Repeat("x", largeAnswer))
 		begin := func(ctx context.Context, who string) (*response, func() error) {
-			w := &response{sitting: sitting{flow: fair.Flow{Who: who}}, ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: capacity{large: large, inflight: newInflight()}}
+			w := &response{share: share{flow: fair.Flow{Who: who}}, ResponseWriter: httptest.NewRecorder(), log: slog.New(slog.DiscardHandler), capacity: capacity{large: large, inflight: newInflight()}}
 			r := httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)
 			return w, func() error {
 				return w.writeStream(r, mediaJSON, func(out io.Writer) error {
@@ -139,8 +139,8 @@ func TestAnswerFails(t *testing.T) {
 				return cause
 			})
 		})(w, r)
-		if large := size > largeAnswer; w.cutOff != large || !large && (rec.Code != 410 || rec.Header().Get("Content-Encoding") != "") {
-			t.Errorf("after %d bytes: cut off %v, %d", size, w.cutOff, rec.Code)
+		if large := size > largeAnswer; w.end.cutOff != large || !large && (rec.Code != 410 || rec.Header().Get("Content-Encoding") != "") {
+			t.Errorf("after %d bytes: cut off %v, %d", size, w.end.cutOff, rec.Code)
 		}
 	}
 }

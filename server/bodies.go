@@ -41,7 +41,7 @@ func (w *response) enterRaw(r *http.Request, size int) (err error) {
 	if deadline, ok := r.Context().Deadline(); ok {
 		wait = time.Until(deadline) / waitShare
 	}
-	w.raw, err = enter(r.Context(), w.seats.raw, w.flow, rawSeats(size), wait, "too many large bodies are on their way, please try again later")
+	w.share.raw, err = enter(r.Context(), w.seats.raw, w.share.flow, rawSeats(size), wait, "too many large bodies are on their way, please try again later")
 	return err
 }
 
@@ -130,11 +130,11 @@ func (w *response) enterBody(r *http.Request, data []byte, values int) error {
 	if weight <= freeBody {
 		return nil
 	}
-	flow := w.flow
+	flow := w.share.flow
 	if err := w.bodies.enter(r.Context(), flow, weight); err != nil {
 		return err
 	}
-	w.leaveBody = func() { w.bodies.leave(flow, weight) }
-	w.raw.Leave() // the weight is that of the text, too
+	w.upload.leave = func() { w.bodies.leave(flow, weight) }
+	w.share.raw.Leave() // the weight is that of the text, too
 	return nil
 }

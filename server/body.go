@@ -162,9 +162,9 @@ func readError(err error) error {
 // readAll reads at most maxBody bytes, and nothing of a body that announces more. What was read before the request got its
 // seat isn't read again.
 func readAll(w *response, r *http.Request) ([]byte, error) {
-	if w.read {
-		data := w.received
-		w.received = nil // of YAML the text isn't needed any more when there is JSON
+	if w.upload.read {
+		data := w.upload.received
+		w.upload.received = nil // of YAML the text isn't needed any more when there is JSON
 		return data, nil
 	}
 	if r.ContentLength > maxBody {

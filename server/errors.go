@@ -64,10 +64,10 @@ func noPage(w *response) error {
 func (w *response) fail(r *http.Request, err error) {
 	switch {
 	case errors.Is(err, wire.ErrGone):
-		w.cutOff = true
+		w.end.cutOff = true
 	case w.code != 0:
 		w.internal(r, err)
-		w.cutOff = true
+		w.end.cutOff = true
 	default:
 		w.answerStatus(r, w.statusOf(r, err))
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 func write(t *testing.T, name, text string, mode os.FileMode) string {
@@ -82,7 +84,7 @@ func TestSelfSigned(t *testing.T) {
 		t.Error("a certificate without one of the names was kept")
 	}
 	was = serial(hosts, now)
-	if got := serial(hosts, now.Add(certLifetime-certRenew/2)); got == was {
+	if got := serial(hosts, now.Add(wire.CertificateLifetime-wire.CertificateRenew/2)); got == was {
 		t.Error("a certificate that is about to end was kept")
 	}
 	if err := os.WriteFile(filepath.Join(dir, keyFile), []byte("broken"), 0o600); err != nil {

@@ -23,8 +23,7 @@ import (
 func newGate(ready bool, f *inflight) *handler {
 	h := &handler{
 		log:      slog.New(slog.DiscardHandler),
-		ready:    func() bool { return ready },
-		checks:   []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}},
+		state:    state{func() bool { return ready }, []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}}},
 		capacity: capacity{inflight: f, seats: newSeats(2)},
 		gate:     gate{guard: newGuard(loopback, &identity{}, nil), identity: &identity{}},
 		metrics:  newMetrics(f),

@@ -37,8 +37,7 @@ type handler struct {
 	metrics   *metrics
 	discovery *documents
 	openapi   *openAPI
-	ready     func() bool
-	checks    []check
+	state     state
 	quiescent func(ctx context.Context, rev storage.Revision) (controllers.Report, error)
 	pulse     *pulse // nil: no other process uses the store
 	snapshots *snapshots
@@ -75,6 +74,12 @@ type streams struct {
 	sweeper  *watchstream.Sweeper
 }
 
+// state is how the server is.
+type state struct {
+	ready  func() bool
+	checks []check
+}
+
 // call is what a request asks for.
 type call struct {
 	query       url.Values // set by parseQuery
@@ -84,8 +89,8 @@ type call struct {
 	foreign     schema.GroupVersion // that another server has; zero if this one answers
 }
 
-// sitting is what a request has of what all share.
-type sitting struct {
+// share is what a request has of what all share.
+type share struct {
 	flow   fair.Flow
 	seat   fair.Seat
 	writes bool      // a write is being worked for
@@ -111,14 +116,23 @@ type response struct {
 
 	lobby bool // the connection is beyond MaxConnections: it gets a 503
 	capacity
-	leaveBody func() // gives back what the body has of capacity.bodies; nil: nothing
-	sitting
+	share    share
+	upload   upload
+	warnings []string // that the answer has
+	end      ending
+}
+
+// upload is what is remembered about a request's body.
+type upload struct {
 	received []byte // the body, if read says that it's there
 	read     bool
+	leave    func() // gives back what the body has of capacity.bodies; nil: nothing
+}
 
-	warnings  []string // that the answer has
-	takenOver bool     // by a stream, which finishes it later
-	cutOff    bool     // the client mustn't take the answer for whole: its connection is closed
+// ending is how an answer ends, if it doesn't with its handler.
+type ending struct {
+	takenOver bool // by a stream, which finishes it later
+	cutOff    bool // the client mustn't take the answer for whole: its connection is closed
 }
 
 // handle makes a handler of a function that returns its error instead of answering with it.
@@ -155,10 +169,10 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer func() {
 		cause := recover()
 		w.leaveLarge()
-		if w.leaveBody != nil {
-			w.leaveBody()
+		if w.upload.leave != nil {
+			w.upload.leave()
 		}
-		w.raw.Leave()
+		w.share.raw.Leave()
 		w.leaveSeat()
 		if cause != nil {
 			h.metrics.panics.Inc()
@@ -172,10 +186,10 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 			w.audit.Panicked(what)
 			w.audit = nil // its last event is written
 		}
-		if !w.takenOver {
+		if !w.end.takenOver {
 			h.finish(w, r.Method, shortPath(r), time.Since(start))
 		}
-		if w.cutOff {
+		if w.end.cutOff {
 			panic(http.ErrAbortHandler) // net/http closes the connection and says nothing
 		}
 	}()
@@ -253,7 +267,7 @@ func (h *handler) know(w *response, r *http.Request) (*http.Request, error) {
 // afterPanic answers 500 if nothing is answered yet.
 func (w *response) afterPanic(r *http.Request) {
 	if w.code != 0 {
-		w.cutOff = true
+		w.end.cutOff = true
 		return
 	}
 	w.answerStatus(r, w.internalStatus())

@@ -190,9 +190,9 @@ func (h *handler) takeSeat(w *response, r *http.Request, class requestClass, n i
 		if err != nil {
 			return h.refuseSeat(at, err)
 		}
-		w.seat = seat
+		w.share.seat = seat
 	}
-	if w.writes = class == classWrite; w.writes {
+	if w.share.writes = class == classWrite; w.share.writes {
 		h.inflight.writing.Add(1)
 	}
 	return nil
@@ -220,9 +220,9 @@ func waitFor(ctx context.Context) time.Duration {
 // leaveSeat gives back what takeSeat took, if it did. The handler calls it at the end, and the response when the answer
 // begins: what a client takes slowly keeps nobody waiting.
 func (w *response) leaveSeat() {
-	w.seat.Leave()
-	if w.writes {
-		w.writes = false
+	w.share.seat.Leave()
+	if w.share.writes {
+		w.share.writes = false
 		w.inflight.writing.Add(-1)
 	}
 }
@@ -289,20 +289,20 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 		return err
 	}
 	defer h.inflight.leave(class)
-	w.flow = h.flowOf(r)
+	w.share.flow = h.flowOf(r)
 	defer w.leaveSeat()
 	if class == classWatch {
 		if err := h.takeSeat(w, r, class, 1); err != nil {
 			return err
 		}
-		next.ServeHTTP(w, r.WithContext(fair.NewContext(r.Context(), w.flow)))
+		next.ServeHTTP(w, r.WithContext(fair.NewContext(r.Context(), w.share.flow)))
 		return nil
 	}
 	limit, err := timeLimit(class, w.query)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.flow), w.begun.Add(limit))
+	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.share.flow), w.begun.Add(limit))
 	defer cancel()
 	r = r.WithContext(ctx)
 	if err := h.readThenSit(w, r, class); err != nil {
@@ -320,7 +320,7 @@ func (h *handler) comeIn(w *response, class requestClass) error {
 	if err := h.inflight.enter(class); err != nil {
 		return err
 	}
-	if !h.ready() {
+	if !h.state.ready() {
 		h.inflight.leave(class)
 		return retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "the server is still reading what it stored, please try again")
 	}
@@ -332,15 +332,15 @@ func (h *handler) comeIn(w *response, class requestClass) error {
 func (h *handler) readThenSit(w *response, r *http.Request, class requestClass) error {
 	if class == classWrite && r.ContentLength != 0 {
 		deadline, _ := r.Context().Deadline()
-		place, err := enter(r.Context(), h.seats.bodies, w.flow, 1, time.Until(deadline)/waitShare, "too many bodies are on their way, please try again later")
+		place, err := enter(r.Context(), h.seats.bodies, w.share.flow, 1, time.Until(deadline)/waitShare, "too many bodies are on their way, please try again later")
 		if err != nil {
 			return err
 		}
 		defer place.Leave()
-		if w.received, err = readAll(w, r); err != nil {
+		if w.upload.received, err = readAll(w, r); err != nil {
 			return err
 		}
-		w.read = true
+		w.upload.read = true
 	}
 	return h.takeSeat(w, r, class, 1)
 }

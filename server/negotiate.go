@@ -241,7 +241,7 @@ func (w *response) toYAML(ctx context.Context, body []byte) ([]byte, error) {
 		return nil, errYAMLTooLarge()
 	}
 	if len(body) > largeYAML {
-		place, err := enter(ctx, w.yaml, w.flow, 1, largeAnswerWait, tooManyLarge)
+		place, err := enter(ctx, w.yaml, w.share.flow, 1, largeAnswerWait, tooManyLarge)
 		if err != nil {
 			return nil, err
 		}

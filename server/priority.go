@@ -334,9 +334,9 @@ type classified struct {
 func (h *handler) classify(w *response, r *http.Request) classified {
 	if h.identity == nil || !h.identity.on {
 		if isLease(r.URL.Path) {
-			return classified{h.seats.leases, w.flow, "", leaseLevel}
+			return classified{h.seats.leases, w.share.flow, "", leaseLevel}
 		}
-		return classified{h.seats.rest, w.flow, "", defaultLevel}
+		return classified{h.seats.rest, w.share.flow, "", defaultLevel}
 	}
 	u, asks := registry.UserFrom(r.Context()), w.asks
 	if asks == nil {

@@ -40,8 +40,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		},
 		discovery: newDocuments(),
 		openapi:   newOpenAPI(),
-		ready:     in.ready.Load,
-		checks:    in.checks(),
+		state:     state{in.ready.Load, in.checks()},
 		quiescent: in.quiescent,
 		pulse:     in.replica.pulse,
 		snapshots: in.snapshots,
@@ -107,25 +106,7 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 			get(routes, prefix, handle(h.serveResources))
 		}
 	})
-	routes.Group(func(routes chi.Router) {
-		routes.Use(h.enterResource)
-		routes.HandleFunc("/debug/reset", handle(h.serveReset))
-		routes.HandleFunc("/debug/snapshot", handle(h.serveSnapshot))
-		routes.HandleFunc(membersPath, handle(h.serveMembers))
-		routes.HandleFunc(membersPath+"/{name}", handle(h.serveMember))
-		for _, prefix := range versionPrefixes {
-			resource := handle(h.serveResource)
-			routes.HandleFunc(prefix+"/{resource}", resource)
-			routes.HandleFunc(prefix+"/{resource}/{name}", resource)
-			routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}", resource)
-			routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}/{name}", resource)
-			routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}/{name}/{subresource}", resource)
-			routes.HandleFunc(prefix+"/{resource}/{name}/{subresource}", resource)
-			// A namespace's own subresources, which look like types inside a namespace. They have no {resource}.
-			routes.HandleFunc(prefix+"/namespaces/{name}/status", resource)
-			routes.HandleFunc(prefix+"/namespaces/{name}/finalize", resource)
-		}
-	})
+	routes.Group(h.resourceRoutes)
 	routes.Group(func(routes chi.Router) {
 		routes.Use(h.enterWait)
 		routes.HandleFunc("/debug/quiescent", handle(h.serveQuiescent))
@@ -143,6 +124,27 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		return methodNotAllowed(w, "GET, HEAD", "only GET and HEAD are served here")
 	}))
 	return routes
+}
+
+// resourceRoutes lays out the paths of resources, and of what else may be changed.
+func (h *handler) resourceRoutes(routes chi.Router) {
+	routes.Use(h.enterResource)
+	routes.HandleFunc("/debug/reset", handle(h.serveReset))
+	routes.HandleFunc("/debug/snapshot", handle(h.serveSnapshot))
+	routes.HandleFunc(membersPath, handle(h.serveMembers))
+	routes.HandleFunc(membersPath+"/{name}", handle(h.serveMember))
+	for _, prefix := range versionPrefixes {
+		resource := handle(h.serveResource)
+		routes.HandleFunc(prefix+"/{resource}", resource)
+		routes.HandleFunc(prefix+"/{resource}/{name}", resource)
+		routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}", resource)
+		routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}/{name}", resource)
+		routes.HandleFunc(prefix+"/namespaces/{namespace}/{resource}/{name}/{subresource}", resource)
+		routes.HandleFunc(prefix+"/{resource}/{name}/{subresource}", resource)
+		// A namespace's own subresources, which look like types inside a namespace. They have no {resource}.
+		routes.HandleFunc(prefix+"/namespaces/{name}/status", resource)
+		routes.HandleFunc(prefix+"/namespaces/{name}/finalize", resource)
+	}
 }
 
 // seatless has an answer to a request that takes no seat name the flow schema that it's of.

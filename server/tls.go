@@ -2,23 +2,16 @@ package server
 
 import (
 	"cmp"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 const (
@@ -27,9 +20,6 @@ const (
 	// The same in CertDir, by kube-apiserver's names.
 	certDirCert = "apiserver.crt"
 	certDirKey  = "apiserver.key"
-
-	certLifetime = 365 * 24 * time.Hour // that of kube-apiserver's own certificate from kubeadm
-	certRenew    = 30 * 24 * time.Hour  // a certificate that ends sooner is replaced at start: a server may run as long as that
 )
 
 // certificateFromFiles returns the certificate of --tls-cert-file, or the one that is in CertDir, or nil.
@@ -97,15 +87,25 @@ func (s *Server) ownCertificate(dataDir string, now time.Time) (*tls.Certificate
 		return s.selfSigned(dataDir, s.certificateHosts(), now)
 	}
 	certPath, keyPath := s.certDirPaths()
-	certPEM, keyPEM, err := makeCertificate(s.certificateHosts(), now)
+	pair, err := leaveCertificate(certPath, keyPath, s.certificateHosts(), now)
+	if err != nil {
+		return nil, fmt.Errorf("--cert-dir: %w", err)
+	}
+	return pair, nil
+}
+
+// leaveCertificate makes a certificate and leaves it in files, in a directory that is made if it's missing.
+func leaveCertificate(certPath, keyPath string, hosts []string, now time.Time) (*tls.Certificate, error) {
+	certPEM, keyPEM, err := wire.NewCertificate(hosts, now)
 	if err == nil {
-		err = os.MkdirAll(s.CertDir, 0o755)
+		err = os.MkdirAll(filepath.Dir(certPath), 0o755)
 	}
 	if err == nil {
+		// The key goes first: a certificate without its key is made anew at the next start.
 		err = errors.Join(replaceFile(keyPath, keyPEM), replaceFile(certPath, certPEM))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("--cert-dir: %w", err)
+		return nil, err
 	}
 	pair, err := tls.X509KeyPair(certPEM, keyPEM)
 	return &pair, err
@@ -136,73 +136,17 @@ func missing(path string) bool {
 // about to end, can't be read, doesn't name all hosts, or could sign others. Clients trust it by its file.
 func (s *Server) selfSigned(dir string, hosts []string, now time.Time) (*tls.Certificate, error) {
 	certPath, keyPath := filepath.Join(dir, certFile), filepath.Join(dir, keyFile)
-	if pair, err := tls.LoadX509KeyPair(certPath, keyPath); err == nil && usable(pair.Leaf, hosts, now) {
+	if pair, err := tls.LoadX509KeyPair(certPath, keyPath); err == nil && wire.Usable(pair.Leaf, hosts, now) {
 		if err := private.Secret(keyPath, s.log()); err != nil {
 			return nil, fmt.Errorf("--tls: %w", err)
 		}
 		return &pair, nil
 	}
-	certPEM, keyPEM, err := makeCertificate(hosts, now)
-	if err == nil {
-		// The key goes first: a certificate without its key is made anew at the next start.
-		err = errors.Join(replaceFile(keyPath, keyPEM), replaceFile(certPath, certPEM))
-	}
+	pair, err := leaveCertificate(certPath, keyPath, hosts, now)
 	if err != nil {
 		return nil, fmt.Errorf("--tls: %w", err)
 	}
-	pair, err := tls.X509KeyPair(certPEM, keyPEM)
-	return &pair, err
-}
-
-func usable(cert *x509.Certificate, hosts []string, now time.Time) bool {
-	if cert.IsCA || now.Before(cert.NotBefore) || now.Add(certRenew).After(cert.NotAfter) {
-		return false
-	}
-	for _, host := range hosts {
-		if cert.VerifyHostname(host) != nil {
-			return false
-		}
-	}
-	return true
-}
-
-func makeCertificate(hosts []string, now time.Time) (certPEM, keyPEM []byte, err error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	// RFC 5280 allows 20 bytes, and what is guessed must not collide: 127 bits are always positive.
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, nil, err
-	}
-	template := &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "apiserver-lite"},
-		NotBefore:             now.Add(-time.Hour), // clocks differ
-		NotAfter:              now.Add(certLifetime),
-		KeyUsage:              x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IsCA:                  false, // clients trust this one certificate, and nothing that its key might sign
-		BasicConstraintsValid: true,
-	}
-	for _, host := range hosts {
-		if ip := net.ParseIP(strings.Trim(host, "[]")); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, host)
-		}
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, nil, err
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return nil, nil, err
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), nil
+	return pair, nil
 }
 
 // replaceFile writes a file of mode 0600, whole or not at all. CreateTemp gives that mode from the first

@@ -42,7 +42,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 		return err
 	}
 	defer func() {
-		if !w.takenOver {
+		if !w.end.takenOver {
 			watch.end()
 		}
 	}()
@@ -57,7 +57,7 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 		}
 		return nil
 	}
-	w.takenOver = true
+	w.end.takenOver = true
 	last, method := w.last(), r.Method
 	watch.stream.Go(func() { h.streamOn(ctx, watch, options, last, method, path) })
 	return nil

@@ -56,7 +56,7 @@ func (h *handler) open(w *response, r *http.Request, t target, cursor *cacher.Cu
 		admitted:  w.admitted,
 		among:     h.watchers,
 	}
-	if err := h.watchers.add(o, w.flow); err != nil {
+	if err := h.watchers.add(o, w.share.flow); err != nil {
 		cursor.Close()
 		cancel(nil)
 		return nil, err
