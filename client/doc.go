@@ -33,7 +33,9 @@
 //   - Collection.Watch reads one connection's events. It ends where the server ends it.
 //   - Collection.Follow goes on through cut connections, restarts and errors. It gives each event after a version exactly
 //     once and in order, and it never ends without an error.
-//   - Reflect keeps a Store the same as the collection: it lists, follows, and lists again when history is gone.
+//   - Collection.Track gives what there is, and then each change, for ever: it lists, follows, and lists anew when history is gone.
+//   - Collection.Until waits until one object is in a state.
+//   - Reflect keeps a Store the same as the collection, by what Track gives.
 //   - Cache is such a store in memory, with indexes and subscriptions.
 //
 // A list and what follows it:
@@ -42,7 +44,7 @@
 //	for widget, err := range list.All(ctx) { … }
 //	for event, err := range widgets.Follow(ctx, list.ResourceVersion, client.Labels("tier=front")) { … }
 //
-// Iterators yield an error last, and then no value with it. They do their work in the caller's goroutine, and let go of
+// Iterators yield an error last, and then no value with it; but Track goes on after one. They do their work in the caller's goroutine, and let go of
 // their connection when the loop ends.
 //
 // # Types

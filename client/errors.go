@@ -19,7 +19,7 @@ var (
 	// ErrConflict is returned when the object has changed since it was read, or isn't the one that a precondition asked
 	// for, or when its fields are owned by another field manager (409).
 	ErrConflict = errors.New("conflict")
-	// ErrExpired is returned when a version is too old, or unknown to this server: its history is gone (410). List again.
+	// ErrExpired is returned when a version is too old, or unknown to this server: its history is gone (410). List again, as Track does.
 	ErrExpired = errors.New("version expired")
 	// ErrForbidden is returned when the user may not do that, or when admission refuses it (403).
 	ErrForbidden = errors.New("forbidden")

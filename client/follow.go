@@ -30,7 +30,7 @@ const (
 //
 // It ends with an error, never silently, and the error is the last that it yields:
 //
-//   - ErrExpired when history is gone, whether an event or an HTTP answer says so: list again (Reflect does);
+//   - ErrExpired when history is gone, whether an event or an HTTP answer says so: list again (Track does);
 //   - ErrForbidden or ErrUnauthorized;
 //   - another refusal that says that the request itself is wrong (400, 405, 406, 415, 422);
 //   - ErrType for an object that doesn't fit T, ErrNoVersion for one without a resourceVersion;
@@ -51,8 +51,8 @@ func (r Collection[T]) Follow(ctx context.Context, version string, options ...Op
 		f := follower[T]{from: r, call: c, version: version, pause: c.backoff(followFirst, followMost)}
 		for {
 			opened := time.Now()
-			stopped, err := f.connection(ctx, yield)
-			if stopped {
+			err := f.connection(ctx, yield)
+			if err == errLeft {
 				return
 			}
 			if final(ctx, err) {
@@ -75,41 +75,20 @@ type follower[T any] struct {
 	pause   *backoff
 }
 
-// connection yields the events of one connection. It tells whether the loop over them was left; else err is io.EOF after
-// a clean end.
-func (f *follower[T]) connection(ctx context.Context, yield func(Event[T], error) bool) (stopped bool, err error) {
+// connection yields the events of one connection. io.EOF is a clean end.
+func (f *follower[T]) connection(ctx context.Context, yield func(Event[T], error) bool) error {
 	query := f.call.only(paramsOfWatch...)
 	query.Set("resourceVersion", f.version)
-	counters := f.call.counters
-	counters.Watches.Add(1)
+	f.call.counters.Watches.Add(1)
 	w, err := f.from.open(ctx, query, true)
 	if err != nil {
-		return false, err
+		return err
 	}
-	defer w.close()
-	counters.connected(true)
-	defer counters.connected(false)
-	for {
-		event, err := w.next(ctx)
-		if err != nil {
-			return false, err
-		}
-		if event.ResourceVersion == "" {
-			return false, fmt.Errorf("watch %s: %s %s: %w", f.from, event.Type, event.Key, ErrNoVersion)
-		}
+	return w.forward(ctx, f.call.counters, func(event Event[T]) bool {
 		f.version = event.ResourceVersion
 		f.pause.reset()
-		if event.Type == Bookmark {
-			if !f.call.bookmarks {
-				continue
-			}
-		} else {
-			counters.Events.Add(1)
-		}
-		if !yield(event.Event, nil) {
-			return true, nil
-		}
-	}
+		return event.Type == Bookmark && !f.call.bookmarks || yield(event, nil)
+	})
 }
 
 // until returns how long to wait after a connection that was opened at a time and ended with err.
@@ -176,7 +155,7 @@ func (b *backoff) after(err error) time.Duration {
 
 func (b *backoff) reset() { b.now = b.first }
 
-// Counters count what Follow and Reflect do. They may be read at any time.
+// Counters count what Follow, Track and Reflect do. They may be read at any time.
 type Counters struct {
 	Lists    atomic.Int64 // states that were fetched: as pages, or at the beginning of a watch
 	Relists  atomic.Int64 // those of them that weren't the first

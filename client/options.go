@@ -129,7 +129,7 @@ func Backoff(first, longest time.Duration) Option {
 // Resync is how often Reflect calls Store.Resync. Without it, never.
 func Resync(every time.Duration) Option { return func(c *call) { c.resync = every } }
 
-// CountIn counts what Follow or Reflect does; nil counts nothing.
+// CountIn counts what Follow, Track or Reflect does; nil counts nothing.
 func CountIn(counters *Counters) Option {
 	return func(c *call) {
 		if counters == nil {

@@ -18,48 +18,30 @@ func Gone[T any](object *T) (bool, error) { return object == nil, nil }
 // ends with the condition's error, those of List and Follow but ErrExpired, or why ctx ended.
 func (r Collection[T]) Until(ctx context.Context, name string, conditions ...Condition[T]) (*T, error) {
 	u := until[T]{conditions: conditions}
-	options := []Option{Fields("metadata.name=" + name)}
-	pause := (&call{}).backoff(followFirst, followMost)
-	for {
-		list, err := r.List(ctx, options...)
-		if err != nil {
-			return nil, err
-		}
-		states, err := list.Slice(ctx)
-		if err != nil {
-			return nil, err
-		}
+	has := false // a state, from which it goes on
+	for step, err := range r.Track(ctx, Fields("metadata.name="+name), Backoff(followFirst, followMost)) {
 		var state *T
-		switch len(states) {
-		case 0:
-		case 1:
-			state = states[0]
-		default:
-			return nil, fmt.Errorf("%d %s are named %q, each in its namespace: wait for one with In", len(states), r, name)
+		switch {
+		case errors.Is(err, ErrExpired):
+			has = false // it lists anew, but a server may say so after each list
+			continue
+		case err != nil && (!has || final(ctx, err)):
+			return nil, err
+		case err != nil:
+			continue
+		case step.State == nil && step.Event.Type != Deleted:
+			state = step.Event.Object
+		case step.State != nil && len(step.State.Objects) > 1:
+			return nil, fmt.Errorf("%d %s are named %q, each in its namespace: wait for one with In", len(step.State.Objects), r, name)
+		case step.State != nil && len(step.State.Objects) == 1:
+			state = step.State.Objects[0].Object
 		}
+		has = true
 		if done, err := u.show(state); done || err != nil {
 			return state, err
 		}
-		for event, err := range r.Follow(ctx, list.ResourceVersion, options...) {
-			if errors.Is(err, ErrExpired) {
-				break // list again, but a server may say so after each list
-			}
-			if err != nil {
-				return nil, err
-			}
-			pause.reset()
-			state = event.Object
-			if event.Type == Deleted {
-				state = nil
-			}
-			if done, err := u.show(state); done || err != nil {
-				return state, err
-			}
-		}
-		if err := sleep(ctx, pause.next()); err != nil {
-			return nil, err
-		}
 	}
+	return nil, context.Cause(ctx) // not reached: Track ends with an error
 }
 
 // until is one Until.

@@ -91,6 +91,28 @@ func (r Collection[T]) open(ctx context.Context, query url.Values, bookmarks boo
 	return &connection[T]{cancel, r, response.Body, watchstream.NewDecoder(response.Body)}, nil
 }
 
+// forward gives events, and bookmarks, until the connection ends, of which io.EOF is a clean end, or until one isn't taken
+// (errLeft). It lets go of the connection.
+func (w *connection[T]) forward(ctx context.Context, counters *Counters, give func(Event[T]) (taken bool)) error {
+	defer w.close()
+	counters.connected(true)
+	defer counters.connected(false)
+	for {
+		event, err := w.next(ctx)
+		switch {
+		case err != nil:
+			return err
+		case event.ResourceVersion == "":
+			return fmt.Errorf("watch %s: %s %s: %w", w.from, event.Type, event.Key, ErrNoVersion)
+		case event.Type != Bookmark:
+			counters.Events.Add(1)
+		}
+		if !give(event.Event) {
+			return errLeft
+		}
+	}
+}
+
 // next returns the next event. io.EOF is a clean end.
 func (w *connection[T]) next(ctx context.Context) (received[T], error) {
 	t, document, err := w.decoder.Next()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"strings"
 	"time"
@@ -54,34 +55,35 @@ func (c *watchCommand) parse(args []string) error {
 }
 
 // run watches until ctx ends, which is its end, or until the server refuses.
-func (c *watchCommand) run(ctx context.Context, s *session) (err error) {
-	w := &watcher{options: append(c.options(), client.Backoff(retry, retry)), known: map[client.Key]client.Event[client.Object]{}}
+func (c *watchCommand) run(ctx context.Context, s *session) error {
+	w := &watcher{known: map[client.Key]client.Event[client.Object]{}}
 	w.print = func(event client.Event[client.Object]) error { return printJSON(s.out, event) }
 	if c.output == "line" || c.output == "" && terminal(s.out) {
 		coloured := terminal(s.out) && s.getenv("NO_COLOR") == ""
 		w.print = func(event client.Event[client.Object]) error { return printLine(s.out, event, coloured) }
 	}
+	options := append(c.options(), client.Backoff(retry, retry))
 	if c.name != "" {
-		w.options = append(w.options, client.Fields("metadata.name="+c.name))
+		options = append(options, client.Fields("metadata.name="+c.name))
 	}
-	for found := false; ; {
-		if !found {
-			w.widgets, err = c.find(ctx, s, c.resource)
-			found = err == nil
+	widgets, err := c.findAtLast(ctx, s)
+	if err == nil {
+		err = w.watch(ctx, widgets.Track(ctx, options...), s.err)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// findAtLast finds the resource, also of a server that is away for a while.
+func (c *watchCommand) findAtLast(ctx context.Context, s *session) (client.Collection[client.Object], error) {
+	for {
+		widgets, err := c.find(ctx, s, c.resource)
+		if err == nil || ctx.Err() != nil || refused(err) {
+			return widgets, err
 		}
-		if found {
-			err = w.once(ctx)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, client.ErrExpired):
-			fmt.Fprintf(s.err, "history is gone: listing anew in %v\n", retry)
-		case s.out.failed != nil || refused(err):
-			return err
-		default:
-			fmt.Fprintf(s.err, "trying again in %v: %v\n", retry, err)
-		}
+		fmt.Fprintf(s.err, "trying again in %v: %v\n", retry, err)
 		pause(ctx)
 	}
 }
@@ -107,74 +109,69 @@ func refused(err error) bool {
 
 // watcher is one watch.
 type watcher struct {
-	widgets client.Collection[client.Object]
-	options []client.Option
-	print   func(client.Event[client.Object]) error
-
-	// known is the last state of each object that was printed. It's true at any moment, so that a list which fails half-way
-	// forgets nothing.
-	known map[client.Key]client.Event[client.Object]
+	print func(client.Event[client.Object]) error
+	known map[client.Key]client.Event[client.Object] // the last state of each object that was printed
 }
 
-// once lists and follows.
-func (w *watcher) once(ctx context.Context) error {
-	version, err := w.list(ctx)
-	if err != nil {
-		return err
-	}
-	for event, err := range w.widgets.Follow(ctx, version, w.options...) {
-		if err != nil {
+// watch prints what comes, until ctx ends, the server refuses, or the output can't be written.
+func (w *watcher) watch(ctx context.Context, steps iter.Seq2[client.Step[client.Object], error], stderr io.Writer) error {
+	listed := false
+	for step, err := range steps {
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, client.ErrExpired):
+			listed = false
+			fmt.Fprintf(stderr, "history is gone: listing anew in %v\n", retry)
+		case err != nil && refused(err) && !(listed && errors.Is(err, client.ErrNotFound)): // a definition may come back
 			return err
-		}
-		if err := w.tell(event); err != nil {
-			return err
+		case err != nil:
+			fmt.Fprintf(stderr, "trying again in %v: %v\n", retry, err)
+		case step.State != nil:
+			listed = true
+			if err := w.compare(step.State.Objects); err != nil {
+				return err
+			}
+		default:
+			if err := w.tell(step.Event); err != nil {
+				return err
+			}
 		}
 	}
-	return nil // not reached: Follow ends with an error
+	return nil // not reached: Track ends with an error
 }
 
-// list prints what differs from what is known: at first everything, as ADDED.
-func (w *watcher) list(ctx context.Context) (version string, err error) {
-	list, err := w.widgets.List(ctx, w.options...)
-	if err != nil {
-		return "", err
-	}
+// compare prints what differs from what is known: at first everything, as ADDED.
+func (w *watcher) compare(objects []client.Event[client.Object]) error {
 	there := map[client.Key]bool{}
-	for object, err := range list.All(ctx) {
-		if err != nil {
-			return "", err
-		}
-		event := client.Event[client.Object]{
-			Type: client.Added, Object: object, ResourceVersion: object.ResourceVersion(),
-			Key: client.Key{Namespace: object.Namespace(), Name: object.Name()},
-		}
+	for _, event := range objects {
 		there[event.Key] = true
 		old, had := w.known[event.Key]
 		switch {
 		case !had:
 		case old.ResourceVersion == event.ResourceVersion:
 			continue
-		case old.Object.UID() == object.UID():
+		case old.Object.UID() == event.Object.UID():
 			event.Type = client.Modified
 		default: // deleted and created anew
 			old.Type = client.Deleted
 			if err := w.tell(old); err != nil {
-				return "", err
+				return err
 			}
 		}
 		if err := w.tell(event); err != nil {
-			return "", err
+			return err
 		}
 	}
 	for key, gone := range w.known {
 		if !there[key] {
 			gone.Type = client.Deleted
 			if err := w.tell(gone); err != nil {
-				return "", err
+				return err
 			}
 		}
 	}
-	return list.ResourceVersion, nil
+	return nil
 }
 
 // tell prints an event, and remembers the object.

@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,25 +44,18 @@ func watch(ctx context.Context, url string, out io.Writer) error {
 	}
 	defer c.CloseIdleConnections()
 	widgets := client.Resource[Widget](c, "example.com/v1", "widgets")
-	for {
-		list, err := widgets.List(ctx)
-		if err != nil {
-			return err
-		}
-		for widget, err := range list.All(ctx) {
-			if err != nil {
-				return err
+	for step, err := range widgets.Track(ctx) {
+		switch {
+		case ctx.Err() != nil:
+		case err != nil: // it goes on after a pause: the server may be away, or the definition may come yet
+			fmt.Fprintln(os.Stderr, err)
+		case step.State != nil: // at first, and when so much was missed that the server doesn't know it any more
+			for _, there := range step.State.Objects {
+				fmt.Fprintln(out, "THERE IS", there.Key.Name, there.Object.Spec.Color, there.Object.Spec.Size)
 			}
-			fmt.Fprintln(out, "THERE IS", widget.Name, widget.Spec.Color, widget.Spec.Size)
-		}
-		for event, err := range widgets.Follow(ctx, list.ResourceVersion) {
-			if errors.Is(err, client.ErrExpired) {
-				break // history is gone: list again
-			}
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(out, event.Type, event.Key.Name, event.Object.Spec.Color, event.Object.Spec.Size)
+		default:
+			fmt.Fprintln(out, step.Event.Type, step.Event.Key.Name, step.Event.Object.Spec.Color, step.Event.Object.Spec.Size)
 		}
 	}
+	return context.Cause(ctx)
 }
