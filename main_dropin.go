@@ -34,6 +34,9 @@ func runKubeAPIServer(args []string, getenv func(string) string, stdout, stderr 
 	if ctx, err = withParent(ctx, getenv, parent, log); err != nil {
 		return failed(stderr, dropin.KubeAPIServer, err)
 	}
+	if err := a.Check(); err != nil {
+		return failed(stderr, dropin.KubeAPIServer, err)
+	}
 	store, err := a.ChooseStore(ctx)
 	if err != nil {
 		return failed(stderr, dropin.KubeAPIServer, err)

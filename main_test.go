@@ -89,6 +89,31 @@ func TestBadSettings(t *testing.T) {
 	}
 }
 
+// TestRefusedBeforeTheStore: what can't be used of kube-apiserver's flags and their files is refused although no etcd answers, and
+// instead of saying so.
+func TestRefusedBeforeTheStore(t *testing.T) {
+	dir := t.TempDir()
+	bad := filepath.Join(dir, "bad.yaml")
+	if err := os.WriteFile(bad, []byte("kind: Nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, flag := range []string{
+		"--authorization-mode=Hope", "--audit-policy-file=" + bad, "--client-ca-file=" + bad, "--token-auth-file=" + filepath.Join(dir, "missing"),
+		"--admission-control-config-file=" + bad, "--enable-admission-plugins=Hope", "--authentication-config=" + bad, "--cors-allowed-origins=(",
+		"--service-account-key-file=" + bad, "--tls-cert-file=" + bad + " --tls-private-key-file=" + bad, "--proxy-client-cert-file=" + bad + " --proxy-client-key-file=" + bad,
+	} {
+		t.Run(strings.ReplaceAll(flag, dir, ""), func(t *testing.T) {
+			args := append([]string{"--bind-address=127.0.0.1", "--cert-dir=" + dir, "--etcd-servers=http://127.0.0.1:1"}, strings.Fields(flag)...)
+			var stdout, stderr bytes.Buffer
+			code := runKubeAPIServer(args, noEnv, &stdout, &stderr, 0)
+			name, _, _ := strings.Cut(flag, "=")
+			if message := stderr.String(); code != exitFailure || strings.Contains(message, "etcd-servers") || !strings.Contains(message, name) {
+				t.Errorf("exit %d, stderr %q; want %d and %s", code, message, exitFailure, name)
+			}
+		})
+	}
+}
+
 // The command envtest fills a directory, and says which.
 func TestEnvtestCommand(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "assets")

@@ -129,6 +129,11 @@ func (o Options) withDefaults() Options {
 
 // Validate tells the first option that can't work, by the name of its flag.
 func (o *Options) Validate() error {
+	if o.PolicyFile != "" {
+		if _, err := readPolicy(o.PolicyFile); err != nil {
+			return fmt.Errorf("--audit-policy-file: %w", err)
+		}
+	}
 	if o.Path == "" {
 		return nil
 	}

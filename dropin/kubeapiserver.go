@@ -105,6 +105,17 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 	return a, err
 }
 
+// Check refuses what can't be used of the flags and of the files that they name. It comes before ChooseStore, which may wait.
+func (a *APIServer) Check() error {
+	s := &a.Server
+	defer func(was bool) { s.Ephemeral = was }(s.Ephemeral)
+	s.Ephemeral = !s.Etcd.On() // as if a cluster were there: which store it is says nothing about the flags
+	if err := s.Check(); err != nil {
+		return Explain(err)
+	}
+	return nil
+}
+
 func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	s := &a.Server
 	s.NodePorts = builtin.DefaultNodePorts
