@@ -107,7 +107,7 @@ func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
 	}
 	if w.query.Get("hash") != "" {
 		w.Header().Set("Cache-Control", "public, immutable")
-		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(http.TimeFormat))
+		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(time.RFC1123))
 	}
 	return w.writeOpenAPI(r, doc)
 }

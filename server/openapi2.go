@@ -352,10 +352,8 @@ func (b *building2) paths(path string, resources []*registry.Endpoint) (object, 
 			maps.Copy(paths, theirs)
 			continue
 		}
-		for _, op := range operationsOf(e, namesOf(e, e.ModelName())) {
-			if err := addOperation(paths, op, b.types, operation2); err != nil {
-				return nil, err
-			}
+		if err := rendering2.add(operationsOf(e, namesOf(e, e.ModelName())), b.types, paths); err != nil {
+			return nil, err
 		}
 	}
 	return paths, nil
@@ -378,7 +376,7 @@ func (b *building2) definitions(path string, resources []*registry.Endpoint) (ob
 			return nil, err
 		}
 		for name, schema := range schemas {
-			if !b.seen[name] && definitions[name] == nil {
+			if b.shared.add(name, definitions, object{}, b.seen); !b.seen[name] && definitions[name] == nil {
 				definitions[name] = schema2.WalkSchema(schema)
 			}
 		}
@@ -415,6 +413,8 @@ var schema2 = &schemamutation.Walker{
 	},
 }
 
+var rendering2 = rendering{operation2, parameters2}
+
 func operation2(op operation, params []parameter) object {
 	list := []object{}
 	if op.takes != "" {
@@ -424,13 +424,7 @@ func operation2(op operation, params []parameter) object {
 		}
 		list = append(list, body)
 	}
-	for _, p := range params {
-		one := object{"name": p.name, "in": p.in, "description": p.description, "type": p.typ, "uniqueItems": true}
-		if p.required {
-			one["required"] = true
-		}
-		list = append(list, one)
-	}
+	list = append(list, parameters2(params)...)
 	out := object{
 		"operationId": op.id, "description": op.description, "tags": []string{op.tag()}, "schemes": []string{"https"},
 		"produces": op.answerTypes(), "parameters": list,
@@ -443,4 +437,16 @@ func operation2(op operation, params []parameter) object {
 		out["consumes"] = op.consumes
 	}
 	return out
+}
+
+func parameters2(params []parameter) []object {
+	list := []object{}
+	for _, p := range params {
+		one := object{"name": p.name, "in": p.in, "description": p.description, "type": p.typ, "uniqueItems": true}
+		if p.required {
+			one["required"] = true
+		}
+		list = append(list, one)
+	}
+	return list
 }

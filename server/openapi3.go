@@ -75,7 +75,7 @@ func listSchema(e *registry.Endpoint, names schemaNames) *spec.Schema {
 		SetProperty("apiVersion", *spec.StringProperty().WithDescription(typeDoc["apiVersion"])).
 		SetProperty("kind", *spec.StringProperty().WithDescription(typeDoc["kind"])).
 		SetProperty("metadata", *spec.RefSchema(gotype.RefPrefix + listMetaSchema).WithDescription(listDoc["metadata"])).
-		SetProperty("items", *items.WithDescription("List of " + e.Plural + "."))
+		SetProperty("items", *items.WithDescription("List of " + e.Plural + ". More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"))
 	s.AddExtension("x-kubernetes-group-version-kind", []any{gvk(e, e.ListKind)})
 	return s
 }
@@ -88,7 +88,11 @@ func writeOpenAPI3(to io.Writer, media mediaType, path string, v registry.Versio
 	if err != nil {
 		return err
 	}
-	b := building3{path: path, kubernetes: kubernetes, types: derived{}, seen: map[string]bool{}}
+	shared, err := readShared()
+	if err != nil {
+		return err
+	}
+	b := building3{path: path, kubernetes: kubernetes, shared: shared, types: derived{}, seen: map[string]bool{}}
 	resources := withNone(v.Resources)
 	if media != mediaOpenAPI3 {
 		body, _, err := b.document(resources)
@@ -117,6 +121,7 @@ func writeOpenAPI3(to io.Writer, media mediaType, path string, v registry.Versio
 type building3 struct {
 	path       string       // of the group version
 	kubernetes *publication // there
+	shared     *publication // what is in documents of other resources, too
 	types      derived
 	seen       map[string]bool // schemas that are in a part
 }
@@ -135,23 +140,24 @@ func (b building3) document(resources []*registry.Endpoint) ([]byte, object, err
 			return nil, nil, err
 		}
 		for name, schema := range schemas {
-			if components[name] == nil && !b.seen[name] {
+			if b.shared.add(name, components, object{}, b.seen); components[name] == nil && !b.seen[name] {
 				components[name] = util.WrapRefs(schema)
 			}
 		}
-		for _, op := range operationsOf(e, names) {
-			if err := addOperation(paths, op, b.types, operation3); err != nil {
-				return nil, nil, err
-			}
+		if err := rendering3.add(operationsOf(e, names), b.types, paths); err != nil {
+			return nil, nil, err
 		}
 	}
-	members := object{"securitySchemes": securitySchemes}
+	info, members := openAPIInfo, object{"securitySchemes": securitySchemes}
+	if len(b.kubernetes.Paths) == 0 {
+		info, members = definitionsInfo, object{}
+	}
 	if len(components) > 0 {
 		members["schemas"] = components
 	}
 	body, err := json.Marshal(object{
 		"openapi":    "3.0.0",
-		"info":       openAPIInfo,
+		"info":       info,
 		"paths":      paths,
 		"components": members,
 	})
@@ -163,6 +169,9 @@ var (
 	openAPIInfo     = object{"title": "Kubernetes", "version": apiMajor + "." + apiMinor}
 	securitySchemes = object{"BearerToken": object{"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}}
 )
+
+// definitionsInfo is what kube-apiserver says of the documents of definitions.
+var definitionsInfo = object{"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 
 // maxOpenAPIProto is how much JSON is made into protobuf at once: that takes some fifty times as much memory.
 const maxOpenAPIProto = 4 << 20
@@ -191,23 +200,10 @@ func (b building3) part(e *registry.Endpoint) ([]byte, error) {
 	return part, nil
 }
 
-// addOperation adds one to the paths of a document.
-func addOperation(paths object, op operation, types derived, render func(operation, []parameter) object) error {
-	params, err := op.parameters(types)
-	if err != nil {
-		return err
-	}
-	item, _ := paths[op.path].(object)
-	if item == nil {
-		item = object{}
-		paths[op.path] = item
-	}
-	item[op.method] = render(op, params)
-	return nil
-}
-
 // answerTypes are the media types of an operation's answers.
 func (op operation) answerTypes() []string { return []string{string(mediaJSON), string(mediaYAML)} }
+
+var rendering3 = rendering{operation3, parameters3}
 
 func operation3(op operation, params []parameter) object {
 	content := func(types []string, schema string) object {
@@ -217,16 +213,8 @@ func operation3(op operation, params []parameter) object {
 		}
 		return out
 	}
-	list := []object{}
-	for _, p := range params {
-		one := object{"name": p.name, "in": p.in, "description": p.description, "schema": object{"type": p.typ, "uniqueItems": true}}
-		if p.required {
-			one["required"] = true
-		}
-		list = append(list, one)
-	}
 	out := object{
-		"operationId": op.id, "description": op.description, "tags": []string{op.tag()}, "parameters": list,
+		"operationId": op.id, "description": op.description, "tags": []string{op.tag()},
 		"responses": op.responses(func(text, schema string) object {
 			return object{"description": text, "content": content(op.answerTypes(), schema)}
 		}),
@@ -239,5 +227,20 @@ func operation3(op operation, params []parameter) object {
 		}
 		out["requestBody"] = body
 	}
+	if len(params) > 0 {
+		out["parameters"] = parameters3(params)
+	}
 	return out
+}
+
+func parameters3(params []parameter) []object {
+	list := []object{}
+	for _, p := range params {
+		one := object{"name": p.name, "in": p.in, "description": p.description, "schema": object{"type": p.typ, "uniqueItems": true}}
+		if p.required {
+			one["required"] = true
+		}
+		list = append(list, one)
+	}
+	return list
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	_ "embed" // openapi_kubernetes.zip
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -104,20 +105,53 @@ func reach(piece []byte, visit func(name string)) {
 
 // addTo adds the schemas and parameters to which paths refer, and those to which these refer, but for those that were seen.
 func (p *publication) addTo(schemas, parameters object, paths object, seen map[string]bool) {
-	var add func(name string)
-	add = func(name string) {
-		if schema := p.Schemas[name]; schema != nil && schemas[name] == nil && !seen[name] {
-			schemas[name] = schema
-			reach(schema, add)
-		}
-		if parameter := p.Parameters[name]; parameter != nil && parameters[name] == nil {
-			parameters[name] = parameter
-			reach(parameter, add)
-		}
-	}
 	for _, item := range paths {
 		if text, ok := item.(json.RawMessage); ok {
-			reach(text, add)
+			reach(text, func(name string) { p.add(name, schemas, parameters, seen) })
 		}
 	}
+}
+
+// add adds the schema or parameter of a name, and those to which it refers.
+func (p *publication) add(name string, schemas, parameters object, seen map[string]bool) {
+	again := func(name string) { p.add(name, schemas, parameters, seen) }
+	if schema := p.Schemas[name]; schema != nil && schemas[name] == nil && !seen[name] {
+		schemas[name] = schema
+		reach(schema, again)
+	}
+	if parameter := p.Parameters[name]; parameter != nil && parameters[name] == nil {
+		parameters[name] = parameter
+		reach(parameter, again)
+	}
+}
+
+// readShared returns the schemas of version 3 that documents of definitions share with Kubernetes' own kinds.
+func readShared() (*publication, error) {
+	const has = publishedOne + "apis/apps/v1" // which has all of them
+	shared, err := readPublished(has)
+	if err != nil {
+		return nil, err
+	}
+	all, err := readPublished(publishedAll2)
+	if err != nil {
+		return nil, err
+	}
+	shared.Schemas[deleteOptionsSchema], err = ofTypes(shared.Schemas[deleteOptionsSchema], all.Schemas[deleteOptionsSchema])
+	return shared, err
+}
+
+// untyped are the groups that have options and no resources with types of Kubernetes' clients.
+var untyped = []string{"admission.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "imagepolicy.k8s.io"}
+
+// ofTypes returns a schema with the kinds that another one says it's of, but for those of the untyped groups.
+func ofTypes(schema, all json.RawMessage) (json.RawMessage, error) {
+	var members object
+	var kinds struct {
+		All []map[string]string `json:"x-kubernetes-group-version-kind"`
+	}
+	if err := errors.Join(json.Unmarshal(schema, &members), json.Unmarshal(all, &kinds)); err != nil {
+		return nil, err
+	}
+	members["x-kubernetes-group-version-kind"] = slices.DeleteFunc(kinds.All, func(of map[string]string) bool { return slices.Contains(untyped, of["group"]) })
+	return json.Marshal(members)
 }

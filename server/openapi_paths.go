@@ -57,7 +57,7 @@ var (
 	collectionActions = []action{
 		{"list", "list", "list", "get", []reflect.Type{listOptions}, []int{200}},
 		{"post", "create", "create", "post", []reflect.Type{createOptions}, []int{200, 201, 202}},
-		{"deletecollection", "deletecollection", "deletecollection", "delete", []reflect.Type{listOptions, deleteOptions}, []int{200}},
+		{"deletecollection", "deletecollection", "deletecollection", "delete", []reflect.Type{listOptions}, []int{200}},
 	}
 	objectActions = []action{
 		{"get", "get", "read", "get", []reflect.Type{getOptions}, []int{200}},
@@ -67,8 +67,8 @@ var (
 	}
 )
 
-// unpublished are parameters of Kubernetes that mean nothing here.
-var unpublished = []string{"kind", "apiVersion", "ignoreStoreReadErrorWithClusterBreakingPotential", "shardSelector"}
+// unpublished are members of options that are no parameters.
+var unpublished = []string{"kind", "apiVersion"}
 
 // schemaNames are the names of the schemas of an endpoint.
 type schemaNames struct{ kind, list string }
@@ -143,7 +143,9 @@ func newOperation(e *registry.Endpoint, names schemaNames, at site, a action) op
 		for _, media := range e.PatchTypes() {
 			op.consumes = append(op.consumes, string(media))
 		}
-	case "delete", "deletecollection":
+	case "deletecollection":
+		op.gives = statusSchema
+	case "delete":
 		op.gives = statusSchema
 		op.takes, op.consumes, op.optional = deleteOptionsSchema, []string{string(mediaJSON), string(mediaYAML)}, true
 	}
@@ -152,21 +154,32 @@ func newOperation(e *registry.Endpoint, names schemaNames, at site, a action) op
 
 // describe says in words what an operation does.
 func describe(verb, kind, subresource string) string {
-	of := kind
+	of := "the specified " + kind
 	if subresource != "" {
-		of = subresource + " of " + kind
+		of = subresource + " of " + of
 	}
 	switch verb {
 	case "list":
 		return "list objects of kind " + kind
-	case "create":
-		return "create an object of kind " + kind
+	case "create", "delete":
+		return verb + withArticle(kind)
 	case "patch":
 		return "partially update " + of
 	case "deletecollection":
-		return "delete a collection of " + kind
+		return "delete collection of " + kind
 	}
 	return verb + " " + of
+}
+
+// withArticle puts before a kind what Kubernetes puts there: nothing before what looks like a plural.
+func withArticle(kind string) string {
+	switch {
+	case strings.HasSuffix(kind, "s") && !strings.HasSuffix(kind, "ss"):
+		return " " + kind
+	case strings.ContainsRune("AEIOUaeiou", rune(kind[0])):
+		return " an " + kind
+	}
+	return " a " + kind
 }
 
 // upperIdentifier is identifier with a capital first, lowerIdentifier one without.
@@ -200,12 +213,7 @@ func (op operation) tag() string {
 	return lowerIdentifier(strings.TrimSuffix(group, ".k8s.io")) + "_" + lowerIdentifier(op.endpoint.Version)
 }
 
-func (op operation) gvk() object {
-	if strings.HasSuffix(op.path, "/scale") {
-		return object{"group": "autoscaling", "version": "v1", "kind": "Scale"}
-	}
-	return gvk(op.endpoint, op.endpoint.Kind)
-}
+func (op operation) gvk() object { return gvk(op.endpoint, op.endpoint.Kind) }
 
 func gvk(e *registry.Endpoint, kind string) object {
 	return object{"group": e.Group, "version": e.Version, "kind": kind}
@@ -241,7 +249,7 @@ func (d derived) of(t reflect.Type) (derivedSchemas, error) {
 // parameters returns those of the path and the query.
 func (op operation) parameters(types derived) ([]parameter, error) {
 	all := []parameter{{name: "pretty", in: "query", typ: "string",
-		description: "If 'true', the output is pretty printed. The default is 'false', and 'true' for browsers, curl and wget."}}
+		description: "If 'true', then the output is pretty printed. Defaults to 'false' unless the user-agent indicates a browser or command-line HTTP tool (curl and wget)."}}
 	if strings.Contains(op.path, "{name}") {
 		all = append(all, parameter{name: "name", in: "path", typ: "string", required: true, description: "name of the " + op.endpoint.Kind})
 	}
@@ -266,8 +274,50 @@ func (op operation) parameters(types derived) ([]parameter, error) {
 			all = append(all, p)
 		}
 	}
-	slices.SortFunc(all[1:], func(a, b parameter) int { return strings.Compare(a.in+a.name, b.in+b.name) })
+	slices.SortFunc(all, func(a, b parameter) int { return strings.Compare(a.name, b.name) })
 	return all, nil
+}
+
+// rendering is how a version of OpenAPI says what an operation is, and what its parameters or those of a path are.
+type rendering struct {
+	operation  func(operation, []parameter) object
+	parameters func([]parameter) []object
+}
+
+// add adds operations of whole paths to a document. Parameters that all operations of a path have are the path's.
+func (r rendering) add(operations []operation, types derived, paths object) error {
+	type located struct {
+		path string
+		parameter
+	}
+	params, has, methods := make([][]parameter, len(operations)), map[located]int{}, map[string]int{}
+	for i, op := range operations {
+		var err error
+		if params[i], err = op.parameters(types); err != nil {
+			return err
+		}
+		methods[op.path]++
+		for _, p := range params[i] {
+			has[located{op.path, p}]++
+		}
+	}
+	for i, op := range operations {
+		item, _ := paths[op.path].(object)
+		if item == nil {
+			item = object{}
+			paths[op.path] = item
+		}
+		var common, own []parameter
+		for _, p := range params[i] {
+			if has[located{op.path, p}] == methods[op.path] {
+				common = append(common, p)
+			} else {
+				own = append(own, p)
+			}
+		}
+		item["parameters"], item[op.method] = r.parameters(common), r.operation(op, own)
+	}
+	return nil
 }
 
 // responses has an entry for each code, which what makes from the text.
