@@ -223,7 +223,7 @@ func valid(t *testing.T, e *Endpoint, raw []byte) *object.Object {
 	}
 	stable(t, e, o)
 	w := &write{Endpoint: e}
-	errs := append(w.validateMeta(o, nil), w.validate(t.Context(), o, nil)...)
+	errs := w.validate(t.Context(), o, nil, w.validateMeta(o, nil))
 	if len(errs) > 0 {
 		t.Fatalf("what was accepted isn't valid: %v\n%s", errs, raw)
 	}

@@ -2,14 +2,13 @@ package registry
 
 import (
 	"context"
-	"slices"
-	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/registry/schema"
 )
 
 // shape prunes an object's unknown fields and fills in defaults, as the schema says.
@@ -40,35 +39,25 @@ func misfit(err error) error {
 // AddWarning adds a warning of a schema's rules, or of what prepares an object, to those for the client. It makes a write a warning.Recorder.
 func (w *write) AddWarning(_, text string) { w.warnings = append(w.warnings, text) }
 
-// validate checks an object against the schema; old is the one before, or nil. Errors are sorted by their fields, because
-// the schema walks through maps, whose order is random.
-func (w *write) validate(ctx context.Context, o, old *object.Object) (errs field.ErrorList) {
+// validate checks an object against the schema; old is the one before, or nil. meta are the errors of its metadata.
+func (w *write) validate(ctx context.Context, o, old *object.Object, meta field.ErrorList) field.ErrorList {
 	if w.schema == nil {
-		return nil
+		return meta
+	}
+	found := schema.Found{Metadata: meta, Scale: w.validateScale(o, w.Subresource)}
+	if w.schema.Trivial() {
+		return append(found.Metadata, found.Scale...)
 	}
 	ctx = warning.WithWarningRecorder(ctx, w)
-	if !w.schema.Trivial() {
-		var before map[string]any
-		if old != nil {
-			before = w.plain(old)
-		}
-		if w.Subresource == status {
-			errs = w.schema.ValidateStatus(ctx, w.plain(o), before)
-		} else {
-			errs = w.schema.Validate(ctx, w.plain(o), before)
-		}
-		slices.SortStableFunc(errs, func(a, b *field.Error) int {
-			if n := strings.Compare(a.Field, b.Field); n == 0 || a.Field != noField && b.Field != noField {
-				return n
-			}
-			return strings.Compare(b.Field, a.Field)
-		})
+	var before map[string]any
+	if old != nil {
+		before = w.plain(old)
 	}
-	return append(errs, w.validateScale(o, w.Subresource)...)
+	if w.Subresource == status {
+		return w.schema.ValidateStatus(ctx, w.plain(o), before, found)
+	}
+	return w.schema.Validate(ctx, w.plain(o), before, found)
 }
-
-// noField is the field of errors that are about no field. They come last.
-const noField = "<nil>"
 
 // plain returns an object as its schema sees it. Of metadata, schemas and rules know name and generateName only.
 func (e *Endpoint) plain(o *object.Object) map[string]any {

@@ -47,6 +47,7 @@ type write struct {
 	patches   bool                            // it's a patch, of whatever type
 	applies   bool                            // it's a server-side apply
 	listed    bool                            // the object is deleted with its collection
+	otherKind error                           // what the body says it is isn't of the resource, which validation refuses
 	released  storage.Revision                // the version of an object that this write has removed by taking its last finalizer; else 0
 }
 
@@ -305,6 +306,9 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	if err := w.readTurn(ctx); err != nil {
 		return nil, err
 	}
+	if w.otherKind != nil {
+		return nil, w.otherKind
+	}
 	errs := w.validateMeta(next, prev)
 	var obj, old Typed
 	if t := w.typed; t != nil {
@@ -323,7 +327,7 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 		}
 		errs = append(errs, more...)
 	}
-	errs = append(errs, w.validate(ctx, next, prev)...)
+	errs = w.validate(ctx, next, prev, errs)
 	about := w.res.storage.groupKind() // Kubernetes refuses what is stored
 	if w.Subresource == scale && w.GoType() {
 		about = schema.GroupKind{Group: autoscalingv1.GroupName, Kind: "Scale"}

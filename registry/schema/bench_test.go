@@ -112,7 +112,7 @@ func BenchmarkValidate(b *testing.B) {
 		b.Run(c.name+"/create", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if errs := s.Validate(b.Context(), object, nil); len(errs) > 0 {
+				if errs := s.Validate(b.Context(), object, nil, Found{}); len(errs) > 0 {
 					b.Fatal(errs)
 				}
 			}
@@ -120,7 +120,7 @@ func BenchmarkValidate(b *testing.B) {
 		b.Run(c.name+"/update", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if errs := s.Validate(b.Context(), changed, object); len(errs) > 0 {
+				if errs := s.Validate(b.Context(), changed, object, Found{}); len(errs) > 0 {
 					b.Fatal(errs)
 				}
 			}
@@ -128,7 +128,7 @@ func BenchmarkValidate(b *testing.B) {
 		b.Run(c.name+"/invalid", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if errs := s.Validate(b.Context(), wrong, object); len(errs) == 0 {
+				if errs := s.Validate(b.Context(), wrong, object, Found{}); len(errs) == 0 {
 					b.Fatal("no errors")
 				}
 			}

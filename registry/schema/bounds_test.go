@@ -53,11 +53,11 @@ func TestManyErrors(t *testing.T) {
 			changed := runtime.DeepCopyJSON(test.object)
 			changed["l"].([]any)[0] = true
 			for name, old := range map[string]map[string]any{"create": nil, "update": changed} {
-				if errs := s.Validate(t.Context(), test.object, old); len(errs) == 0 || len(errs) > maxErrors {
+				if errs := s.Validate(t.Context(), test.object, old, Found{}); len(errs) == 0 || len(errs) > maxErrors {
 					t.Errorf("%s: there are %d errors, want at most %d", name, len(errs), maxErrors)
 				}
 			}
-			if errs := s.Validate(t.Context(), test.object, test.object); len(errs) > 0 {
+			if errs := s.Validate(t.Context(), test.object, test.object, Found{}); len(errs) > 0 {
 				t.Errorf("unchanged: there are %d errors", len(errs))
 			}
 		})
@@ -77,7 +77,7 @@ func TestCutErrorsBlockRules(t *testing.T) {
 	s := New(schematest.Props(t, `{type: object, properties: {l: {type: array, items: {type: string, minLength: 5}, x-kubernetes-validations: [{rule: "false"}]}}}`))
 	object := list(3*maxErrors, func(int) any { return "x" })
 	object["l"].([]any)[3*maxErrors-1] = int64(1)
-	errs := s.Validate(t.Context(), object, nil)
+	errs := s.Validate(t.Context(), object, nil, Found{})
 	if last := errs[len(errs)-1]; !strings.HasPrefix(last.Detail, "some validation rules were not checked") {
 		t.Errorf("the last error is %v", last)
 	}
@@ -86,7 +86,7 @@ func TestCutErrorsBlockRules(t *testing.T) {
 // TestLargeEnum checks many items against many values.
 func TestLargeEnum(t *testing.T) {
 	s := New(schematest.Props(t, `{type: object, properties: {l: {type: array, items: {type: string, enum: [`+numbered("e", 20_000)+`]}}}}`))
-	if errs := s.Validate(t.Context(), list(50_000, func(i int) any { return fmt.Sprint("e", i%20_000) }), nil); len(errs) > 0 {
+	if errs := s.Validate(t.Context(), list(50_000, func(i int) any { return fmt.Sprint("e", i%20_000) }), nil, Found{}); len(errs) > 0 {
 		t.Errorf("there are %d errors", len(errs))
 	}
 }
@@ -94,7 +94,7 @@ func TestLargeEnum(t *testing.T) {
 // TestBacktracking has a pattern that takes other engines forever.
 func TestBacktracking(t *testing.T) {
 	s := New(schematest.Props(t, `{type: object, properties: {s: {type: string, pattern: "^(([a-z])+.)+[A-Z]([a-z])+$"}}}`))
-	errs := s.Validate(t.Context(), map[string]any{"s": strings.Repeat("a", 100_000)}, nil)
+	errs := s.Validate(t.Context(), map[string]any{"s": strings.Repeat("a", 100_000)}, nil, Found{})
 	if len(errs) != 1 || errs[0].Type != field.ErrorTypeInvalid {
 		t.Error(errs)
 	}
@@ -107,7 +107,7 @@ func TestContextEnds(t *testing.T) {
 		"values": {"spec": map[string]any{"min": "x"}},
 		"rules":  {"metadata": map[string]any{"name": "x"}, "spec": map[string]any{"names": []any{""}}},
 	} {
-		errs := New(schematest.Props(t, schematest.Texts["rules"])).Validate(ctx, object, object)
+		errs := New(schematest.Props(t, schematest.Texts["rules"])).Validate(ctx, object, object, Found{})
 		if len(errs) != 1 || errs[0].Type != field.ErrorTypeInternal || !strings.Contains(errs[0].Error(), "nobody waits") {
 			t.Errorf("%s: %v", name, errs)
 		}
@@ -119,11 +119,11 @@ func TestContextEndsRule(t *testing.T) {
 	s := New(schematest.Props(t, `{type: object, properties: {l: {type: array, items: {type: array, items: {type: string}, x-kubernetes-validations: [{rule: "self.all(a, self.all(b, self.all(c, a == b || true)))"}]}}}}`))
 	object := list(50, func(int) any { return list(40, func(int) any { return "a" })["l"] })
 	ctx, cancel := context.WithCancel(t.Context())
-	if errs := s.Validate(ctx, list(0, nil), nil); len(errs) > 0 {
+	if errs := s.Validate(ctx, list(0, nil), nil, Found{}); len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	done := make(chan field.ErrorList)
-	go func() { done <- s.Validate(ctx, object, nil) }()
+	go func() { done <- s.Validate(ctx, object, nil, Found{}) }()
 	cancel()
 	if errs := <-done; len(errs) != 1 || errs[0].Type != field.ErrorTypeInternal {
 		t.Error(errs)
@@ -141,7 +141,7 @@ func TestConcurrentFirstUse(t *testing.T) {
 			if _, err := s.ShapeReporting(mine); err != nil {
 				t.Error(err)
 			}
-			if errs := s.Validate(t.Context(), mine, object); len(errs) > 0 {
+			if errs := s.Validate(t.Context(), mine, object, Found{}); len(errs) > 0 {
 				t.Error(errs)
 			}
 			if _, err := s.Structural(); err != nil {
@@ -165,7 +165,7 @@ func TestUnusedIsSmall(t *testing.T) {
 	object := tree(t, `{spec: {size: 1, color: red, tags: [a]}}`)
 	use := func() {
 		_, err := s.ShapeReporting(object)
-		if errs := s.Validate(t.Context(), object, object); err != nil || len(errs) > 0 {
+		if errs := s.Validate(t.Context(), object, object, Found{}); err != nil || len(errs) > 0 {
 			t.Fatal(err, errs)
 		}
 	}
@@ -182,8 +182,8 @@ func TestDefinitionIsUnchanged(t *testing.T) {
 		s := New(v1)
 		object := map[string]any{"spec": map[string]any{"list": []any{map[string]any{}}}}
 		_, _ = s.ShapeReporting(object)
-		s.Validate(t.Context(), object, nil)
-		s.Validate(t.Context(), map[string]any{}, object)
+		s.Validate(t.Context(), object, nil, Found{})
+		s.Validate(t.Context(), map[string]any{}, object, Found{})
 		if after := text(t, v1); after != before {
 			t.Errorf("%s has become\n%s, was\n%s", name, after, before)
 		}

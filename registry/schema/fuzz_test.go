@@ -61,9 +61,9 @@ func FuzzShapeValidate(f *testing.F) {
 		if unknown, err := s.ShapeReporting(again); err != nil || len(unknown) > 0 || !reflect.DeepEqual(object, again) {
 			t.Fatalf("shaped again, %s is %s (unknown %q, %v)", text(t, object), text(t, again), unknown, err)
 		}
-		errs := s.Validate(t.Context(), object, nil)
+		errs := s.Validate(t.Context(), object, nil, Found{})
 		sameErrors(t, "create", object, nil, errs, oracles[which].Validate(t, object, nil))
-		sameErrors(t, "update", object, old, s.Validate(t.Context(), object, old), oracles[which].Validate(t, object, old))
+		sameErrors(t, "update", object, old, s.Validate(t.Context(), object, old, Found{}), oracles[which].Validate(t, object, old))
 		if len(errs) > 0 {
 			return
 		}
@@ -71,7 +71,7 @@ func FuzzShapeValidate(f *testing.F) {
 		if unknown, err := s.ShapeReporting(back); err != nil || len(unknown) > 0 {
 			t.Fatalf("read back, %s has unknown fields %q (%v)", text(t, object), unknown, err)
 		}
-		if errs := s.Validate(t.Context(), back, nil); len(errs) > 0 {
+		if errs := s.Validate(t.Context(), back, nil, Found{}); len(errs) > 0 {
 			t.Fatalf("read back, %s is refused: %v", text(t, object), errs)
 		}
 	})

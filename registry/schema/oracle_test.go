@@ -47,8 +47,8 @@ func TestLikeUpstream(t *testing.T) {
 					content["apiVersion"], content["kind"], content["metadata"] = "example.com/v1", "Thing", map[string]any{"name": "x"}
 				}
 				before := text(t, []any{obj, old})
-				sameErrors(t, "create", obj, nil, s.Validate(t.Context(), obj, nil), o.Validate(t, obj, nil))
-				errs := s.Validate(t.Context(), obj, old)
+				sameErrors(t, "create", obj, nil, s.Validate(t.Context(), obj, nil, Found{}), o.Validate(t, obj, nil))
+				errs := s.Validate(t.Context(), obj, old, Found{})
 				sameErrors(t, "update", obj, old, errs, o.Validate(t, obj, old))
 				status := runtime.DeepCopyJSON(old)
 				if v, ok := obj["status"]; ok {
@@ -56,7 +56,7 @@ func TestLikeUpstream(t *testing.T) {
 				} else {
 					delete(status, "status")
 				}
-				sameErrors(t, "status", status, old, s.ValidateStatus(t.Context(), status, old), o.ValidateStatus(t, status, old))
+				sameErrors(t, "status", status, old, s.ValidateStatus(t.Context(), status, old, Found{}), o.ValidateStatus(t, status, old))
 				if text(t, []any{obj, old}) != before {
 					t.Fatalf("validation has changed %s", before)
 				}

@@ -159,7 +159,7 @@ func TestNoSchema(t *testing.T) {
 	if !reflect.DeepEqual(object, tree(t, `{kind: K, metadata: {name: x}}`)) {
 		t.Errorf("the object becomes %s", text(t, object))
 	}
-	if errs := s.Validate(t.Context(), object, object); len(errs) > 0 {
+	if errs := s.Validate(t.Context(), object, object, Found{}); len(errs) > 0 {
 		t.Error(errs)
 	}
 	if structural, err := s.Structural(); structural != nil || err != nil {
@@ -176,7 +176,7 @@ func TestNotStructural(t *testing.T) {
 	if err := s.Prune(map[string]any{}); err == nil {
 		t.Error("Prune says nothing")
 	}
-	if errs := s.Validate(t.Context(), map[string]any{}, nil); len(errs) != 1 || errs[0].Type != "InternalError" {
+	if errs := s.Validate(t.Context(), map[string]any{}, nil, Found{}); len(errs) != 1 || errs[0].Type != "InternalError" {
 		t.Errorf("Validate: %v", errs)
 	}
 }
@@ -235,8 +235,8 @@ func TestDeep(t *testing.T) {
 			if _, err := s.ShapeReporting(content); err != nil && !errors.As(err, &malformed) {
 				t.Errorf("%s: %v", name, err)
 			}
-			s.Validate(t.Context(), content, nil)
-			s.Validate(t.Context(), content, content)
+			s.Validate(t.Context(), content, nil, Found{})
+			s.Validate(t.Context(), content, content, Found{})
 		}
 	}
 	schema := `{type: string}`
@@ -252,7 +252,7 @@ func TestDeep(t *testing.T) {
 	if unknown, err := s.ShapeReporting(object); err != nil || len(unknown) > 0 {
 		t.Error(unknown, err)
 	}
-	if errs := s.Validate(t.Context(), object, nil); len(errs) > 0 {
+	if errs := s.Validate(t.Context(), object, nil, Found{}); len(errs) > 0 {
 		t.Error(errs)
 	}
 }

@@ -30,7 +30,7 @@ func runAll(t *testing.T, tests []validateCase) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(t, func(s *Schema, obj, old map[string]any) (texts []string) {
-				for _, err := range s.Validate(t.Context(), obj, old) {
+				for _, err := range s.Validate(t.Context(), obj, old, Found{}) {
 					texts = append(texts, err.Error())
 				}
 				return texts
@@ -237,7 +237,7 @@ func TestValidateStatus(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			test.run(t, func(s *Schema, obj, old map[string]any) (texts []string) {
-				for _, err := range s.ValidateStatus(t.Context(), obj, old) {
+				for _, err := range s.ValidateStatus(t.Context(), obj, old, Found{}) {
 					texts = append(texts, err.Error())
 				}
 				return texts
