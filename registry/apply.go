@@ -2,12 +2,14 @@ package registry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
@@ -42,8 +44,8 @@ func (w *write) applyConfiguration(ctx context.Context, body []byte) (Result, er
 // readConfiguration reads and checks an applied configuration.
 func (w *write) readConfiguration(body []byte) (map[string]any, error) {
 	_, tree, err := w.parse(body)
-	if u := (*undecoded)(nil); errors.As(err, &u) && w.GoType() {
-		return nil, badRequest("error decoding patch: error unmarshaling JSON: while decoding JSON: %s", u.cause)
+	if u := (*undecoded)(nil); errors.As(err, &u) {
+		return nil, notYAML(body, u.cause)
 	}
 	if err != nil {
 		return nil, err
@@ -64,6 +66,19 @@ func (w *write) readConfiguration(body []byte) (map[string]any, error) {
 	}
 	return tree, nil
 }
+
+// notYAML refuses a configuration that can't be decoded. cause is what the decoder of JSON says.
+func notYAML(body []byte, cause string) error {
+	if !json.Valid(body) && len(body) < maxConverted {
+		if _, err := yaml.YAMLToJSON(body); err != nil {
+			return badRequest("error decoding patch: error converting YAML to JSON: %s", clip.Text(err.Error()))
+		}
+	}
+	return badRequest("error decoding patch: error unmarshaling JSON: while decoding JSON: %s", cause)
+}
+
+// maxConverted is how large a configuration may be, in bytes, of which it's found out why it's no YAML: that takes many times its memory.
+const maxConverted = 64 << 10
 
 // applyTo makes the new object from the old one and a configuration.
 func (w *write) applyTo(ctx context.Context, old *kube.Object, wanted map[string]any) (outcome, error) {
@@ -107,7 +122,7 @@ func (w *write) createApplied(ctx context.Context, wanted map[string]any) (Resul
 		return Result{}, err
 	}
 	if o.Meta.Name == "" {
-		return Result{}, badRequest("the name of the object (%s based on URL) was undeterminable: metadata.name must be provided to create it", w.Name)
+		return Result{}, badRequest("the name of the object (%s based on URL) was undeterminable: name must be provided", w.Name)
 	}
 	if err := w.checkMerged(o); err != nil {
 		return Result{}, err

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -68,8 +69,12 @@ func (w *write) read(body []byte) (*object.Object, error) {
 	}
 	doc, tree, err := object.ParseObject(body)
 	if err != nil {
-		return nil, badBody(err)
+		return nil, w.unrecognized(body, err)
 	}
+	if err := w.checkSays(tree, body); err != nil {
+		return nil, err
+	}
+	w.otherKind = w.checkKindOf(tree)
 	o, unknown, err := w.split(tree)
 	if err != nil {
 		return nil, err
@@ -85,7 +90,10 @@ func (w *write) read(body []byte) (*object.Object, error) {
 	for _, path := range pruned {
 		complaints = append(complaints, fmt.Errorf("unknown field %q", path))
 	}
-	return o, w.complain(complaints)
+	if err := w.complain(complaints); err != nil {
+		return nil, w.unhandled(w.kind(), err.Error())
+	}
+	return o, nil
 }
 
 // readNew reads the object that a create is to store, completed by what the server decides.
@@ -166,46 +174,31 @@ func (e *Endpoint) split(tree map[string]any) (o *object.Object, unknown []error
 		return nil, nil, err
 	}
 	if o, unknown, err = object.New(tree); err != nil {
-		return nil, nil, badRequest("%s", err)
+		return nil, nil, e.unhandled(e.kind(), err.Error())
 	}
 	return o, unknown, nil
 }
 
-// checkType checks apiVersion and kind against the endpoint. Objects of Go types may leave them out, as
-// kube-apiserver allows for built-in kinds.
+// checkType checks apiVersion against the endpoint. Objects of Go types may leave it out, as kube-apiserver allows for built-in kinds.
 func (e *Endpoint) checkType(tree map[string]any) error {
 	want := e.apiVersion()
-	apiVersion, kind := tree["apiVersion"], tree["kind"]
+	apiVersion, _ := tree["apiVersion"].(string)
 	if e.typed != nil {
-		if apiVersion == nil || apiVersion == "" {
-			apiVersion = want
-		}
-		if kind == nil || kind == "" {
-			kind = e.Kind
-		}
-	}
-	for _, f := range []struct {
-		name  string
-		value any
-	}{{"apiVersion", apiVersion}, {"kind", kind}} {
-		switch v := f.value.(type) {
-		case string:
-			if v == "" {
-				return badRequest("%s is missing: this path takes %s %s", f.name, want, e.Kind)
-			}
-		case nil:
-			return badRequest("%s is missing: this path takes %s %s", f.name, want, e.Kind)
-		default:
-			return badRequest("%s must be a string", f.name)
-		}
+		apiVersion = cmp.Or(apiVersion, want)
 	}
 	if apiVersion != want {
-		return badRequest("the API version in the data (%s) does not match the expected API version (%s)", clip.Text(apiVersion.(string)), want)
-	}
-	if kind != e.Kind {
-		name, _ := object.Map(tree["metadata"])["name"].(string)
-		came := schema.GroupKind{Group: e.Group, Kind: clip.Text(kind.(string))} // which kube-apiserver names, too
-		return invalid(came, name, field.ErrorList{field.Invalid(field.NewPath("kind"), kind, "must be "+e.Kind)})
+		return badRequest("the API version in the data (%s) does not match the expected API version (%s)", clip.Text(apiVersion), want)
 	}
 	return nil
+}
+
+// checkKindOf refuses an object of another kind than the endpoint's.
+func (e *Endpoint) checkKindOf(tree map[string]any) error {
+	kind, _ := tree["kind"].(string)
+	if kind == e.Kind {
+		return nil
+	}
+	name, _ := object.Map(tree["metadata"])["name"].(string)
+	came := schema.GroupKind{Group: e.Group, Kind: clip.Text(kind)} // which kube-apiserver names, too
+	return invalid(came, name, field.ErrorList{field.Invalid(field.NewPath("kind"), kind, "must be "+e.Kind)})
 }

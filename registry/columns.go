@@ -15,7 +15,7 @@ import (
 var definitionColumns = []form.Column{
 	{Name: "Scope", Type: "string", Description: "Cluster/Namespaced", JSONPath: ".spec.scope"},
 	{Name: "Versions", Type: "string", Description: "Served versions", JSONPath: ".spec.versions", Cell: servedVersions},
-	{Name: "Created At", Type: "date", Description: form.Age().Description,
+	{Name: "Created At", Type: "date", NullRows: true, Description: form.Age().Description,
 		JSONPath: ".metadata.creationTimestamp", Cell: func(value any) any { return value }}, // not as an age
 	{Name: "Group", Type: "string", Priority: 1, Description: "API group", JSONPath: ".spec.group"},
 	{Name: "Kind", Type: "string", Priority: 1, Description: "CustomResource kind", JSONPath: ".spec.names.kind"},

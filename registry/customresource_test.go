@@ -311,7 +311,7 @@ func TestScale(t *testing.T) {
 	const merge = "application/merge-patch+json"
 	s.ok(e.Create(s.ctx, "default", nil, gizmo("v1", "none", "")))
 	_, err := e.Get(s.ctx, "default", "none", "scale", nil)
-	s.refused(err, 422, metav1.StatusReasonInvalid, ".spec.replicas")
+	s.refused(err, 500, metav1.StatusReasonInternalError, `the spec replicas field ".spec.replicas" does not exist`)
 	s.ok(e.Create(s.ctx, "default", nil, gizmo("v1", "a", `,"spec":{"replicas":2}`)))
 	s.ok(e.Patch(s.ctx, "default", "a", "status", merge, nil, []byte(`{"status":{"replicas":1,"selector":"app=a"}}`)))
 	got := s.ok(e.Get(s.ctx, "default", "a", "scale", nil))

@@ -44,7 +44,7 @@ func (e *Endpoint) get(ctx context.Context, r *Request) (Result, error) {
 	if e.unstored() {
 		return e.getShown(ctx, r.Name, shown)
 	}
-	params := query{values: r.Query, goType: e.GoType()}
+	params := query{values: r.Query}
 	rev, given := params.revision()
 	if params.err != nil {
 		if s := e.strategy(); s != nil && s.Uncached {

@@ -204,10 +204,15 @@ func (l *List) matching(ctx context.Context) iter.Seq2[*kube.Object, error] {
 	}
 }
 
+// single tells whether there can be no more than one object, because the selector names it in a namespace or of a cluster-scoped kind.
+func (l *List) single() bool {
+	return l.name != "" && (l.prefix != string(l.endpoint.res.prefix) || !l.endpoint.Namespaced)
+}
+
 // candidates yields the objects of the snapshot that may be selected: as few as can be told without looking
 // at them.
 func (l *List) candidates() iter.Seq[*kube.Object] {
-	if l.name != "" && (l.prefix != string(l.endpoint.res.prefix) || !l.endpoint.Namespaced) {
+	if l.single() {
 		return func(yield func(*kube.Object) bool) {
 			if o := l.snapshot.Get(l.prefix + l.name); o != nil && o.Key >= l.start {
 				yield(o)
@@ -308,7 +313,7 @@ func (l *List) Write(ctx context.Context, w io.Writer) error {
 			return err
 		}
 	}
-	if first && l.shown.Item.MetadataOnly { // kube-apiserver gathers those in a list that begins as nothing
+	if first && (l.shown.Item.MetadataOnly || l.shown.NullRows) { // kube-apiserver gathers those in a list that begins as nothing
 		out.buf = append(bytes.TrimSuffix(out.buf, []byte("[")), "null}\n"...)
 		return out.flush(0)
 	}
@@ -372,7 +377,7 @@ func (l *List) appendHeader(buf []byte) []byte {
 	if rev := l.Revision(); rev > 0 { // nothing stored has a version
 		buf = append(strconv.AppendInt(append(buf, `"resourceVersion":"`...), int64(rev), 10), '"')
 	}
-	if l.continues != "" {
+	if l.continues != "" || l.endpoint.typed == nil && l.shown.Kind == form.Whole { // of custom resources kube-apiserver says that nothing follows, too
 		buf = append(append(append(buf, `,"continue":"`...), l.continues...), '"')
 	}
 	if l.remaining > 0 {

@@ -82,7 +82,7 @@ func TestList(t *testing.T) {
 		query, part string
 	}{
 		{w, "labelSelector=a b", "unable to parse requirement"},
-		{w, "fieldSelector=x", "field selector"},
+		{w, "fieldSelector=x", "invalid selector: 'x'; can't understand 'x'"},
 		{w, "fieldSelector=spec.size=1", "field label not supported: spec.size"},
 		{ns, "fieldSelector=spec.x=1", "field label not supported: spec.x"},
 		{ns, "fieldSelector=name!=default", "metadata.name"},
@@ -252,7 +252,7 @@ func TestFutureVersions(t *testing.T) {
 	s.ok(w.Get(s.ctx, "default", "a", "", params("resourceVersion="+rv)))
 	s.ok(w.Get(s.ctx, "default", "a", "status", params("resourceVersion=0")))
 	_, err := w.Get(s.ctx, "default", "a", "", params("resourceVersion=x"))
-	s.refused(err, 400, metav1.StatusReasonBadRequest, "invalid resource version")
+	s.refused(err, 500, "", `resourceVersion: Invalid value: "x": strconv.ParseUint: parsing "x": invalid syntax`)
 }
 
 // After a restore another object can have a name and a revision again. It has another tag.

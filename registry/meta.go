@@ -67,8 +67,10 @@ func (w *write) initMeta(o *object.Object) error {
 	m := &o.Meta
 	switch {
 	case w.dryRun: // kube-apiserver's storage refuses it, and a dry run doesn't get there: the answer has it
-	case m.ResourceVersion != "":
+	case m.ResourceVersion != "" && w.applies:
 		return badRequest("resourceVersion should not be set on objects to be created")
+	case m.ResourceVersion != "":
+		return unforeseen("resourceVersion should not be set on objects to be created")
 	}
 	withoutSystemMeta(m)
 	m.UID = types.UID(uuid.NewString())

@@ -25,56 +25,33 @@ import (
 // query reads parameters and remembers the first that doesn't parse.
 type query struct {
 	values url.Values
-	goType bool // it's about objects of a Go type: see refusals.go
 	list   bool
 	err    error
-}
-
-func (q *query) refuse(name, value, want string) {
-	if q.err == nil {
-		q.err = badRequest("invalid value %q of the query parameter %s: must be %s", clip.Text(value), name, want)
-	}
 }
 
 func (q *query) string(name string) string { return q.values.Get(name) }
 
 // flag reads a boolean, see Flag; set tells whether it's there.
 func (q *query) flag(name string) (value, set bool) {
-	value, err := Flag(q.values, name)
-	if err != nil && q.err == nil {
-		q.err = err
-	}
-	return value, q.values.Has(name)
+	return Flag(q.values, name), q.values.Has(name)
 }
 
-// Flag reads a boolean query parameter as kube-apiserver does, except that it refuses what is neither true nor false. It's
-// true without a value, as in "?watch", and false where it's missing. Errors are Status errors.
-func Flag(values url.Values, name string) (bool, error) {
-	if !values.Has(name) {
-		return false, nil
-	}
-	switch text := values.Get(name); strings.ToLower(text) {
-	case "", "1", "true":
-		return true, nil
-	case "0", "false":
-		return false, nil
-	default:
-		return false, badRequest("invalid value %q of the query parameter %s: must be true or false", clip.Text(text), name)
-	}
+// Flag reads a boolean query parameter as kube-apiserver does: whatever isn't false or 0 is true, also no value, as in "?watch". A parameter
+// that is missing is false.
+func Flag(values url.Values, name string) bool {
+	text := strings.ToLower(values.Get(name))
+	return values.Has(name) && text != "0" && text != "false"
 }
 
-// count reads a number that isn't negative; 0 when it's absent or empty.
+// count reads a number; 0 when it's absent or empty.
 func (q *query) count(name string) int64 {
 	text := q.values.Get(name)
 	if text == "" {
 		return 0
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if q.goType && err != nil && q.err == nil {
+	if err != nil && q.err == nil {
 		q.err = badRequest("%s", clip.Text(err.Error()))
-	}
-	if err != nil || n < 0 {
-		q.refuse(name, text, "a decimal number that is not negative")
 	}
 	return n
 }
@@ -86,12 +63,8 @@ func (q *query) revision() (rev storage.Revision, set bool) {
 		return 0, false
 	}
 	rev, err := parseRevision(text)
-	switch {
-	case err == nil || q.err != nil:
-	case q.goType:
+	if err != nil && q.err == nil {
 		q.err = badVersion(text, err, q.list)
-	default:
-		q.err = badRequest("invalid resource version: %q must be a decimal number from a list, an object or a bookmark", clip.Text(text))
 	}
 	return rev, true
 }
@@ -128,9 +101,6 @@ func parseWriteOptions(r *Request, kind string) (writeOptions, error) {
 		FieldValidation: values.Get("fieldValidation"),
 	}
 	force, forced := q.flag("force")
-	if q.err != nil {
-		return writeOptions{}, q.err
-	}
 	if forced && kind == patchOptions {
 		o.Force = &force
 	}
@@ -154,7 +124,7 @@ func (e *Endpoint) parseDeleteOptions(r *Request) (*metav1.DeleteOptions, error)
 	o := &metav1.DeleteOptions{}
 	if len(bytes.TrimSpace(body)) > 0 {
 		if err := object.Decode(body, o); err != nil {
-			return nil, badBody(err)
+			return nil, badOptions(body, err)
 		}
 		if err := e.checkDeleteOptionsType(o); err != nil {
 			return nil, err
@@ -172,11 +142,8 @@ func (e *Endpoint) parseDeleteOptions(r *Request) (*metav1.DeleteOptions, error)
 }
 
 func (e *Endpoint) checkDeleteOptionsType(o *metav1.DeleteOptions) error {
-	if o.Kind != "" && o.Kind != "DeleteOptions" && e.GoType() {
-		return badRequest("no kind %q is registered for version %q in scheme %q", clip.Text(o.Kind), clip.Text(cmp.Or(o.APIVersion, e.apiVersion())), schemeOf)
-	}
 	if o.Kind != "" && o.Kind != "DeleteOptions" {
-		return badRequest("the body of a DELETE must be DeleteOptions, not %q", clip.Text(o.Kind))
+		return badRequest("no kind %q is registered for version %q in scheme %q", clip.Text(o.Kind), clip.Text(cmp.Or(o.APIVersion, e.apiVersion())), schemeOf)
 	}
 	switch o.APIVersion {
 	case "", "v1", "meta.k8s.io/v1", e.apiVersion():
@@ -221,7 +188,7 @@ type listOptions struct {
 // parseListOptions reads the parameters of a list. Which of them go together, and what they mean then, is in
 // https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list.
 func (e *Endpoint) parseListOptions(values url.Values) (listOptions, error) {
-	r, q := e.res.registry, query{values: values, goType: e.GoType(), list: true}
+	r, q := e.res.registry, query{values: values, list: true}
 	var o listOptions
 	o.revision, o.hasRevision = q.revision()
 	o.limit = q.count("limit")
@@ -245,11 +212,7 @@ func (e *Endpoint) parseListOptions(values url.Values) (listOptions, error) {
 	if errs := listvalidation.ValidateListOptions(combined, !r.noInitial); len(errs) > 0 {
 		return o, invalidOptions("ListOptions", errs)
 	}
-	err := o.place(combined)
-	if err != nil && o.token == nil && q.goType {
-		err = badToken(combined.Continue, err)
-	}
-	return o, err
+	return o, o.place(combined)
 }
 
 // place reads where in history and in the collection a list begins.
@@ -260,6 +223,9 @@ func (o *listOptions) place(combined *internalversion.ListOptions) (err error) {
 		return badRequest("specifying resource version is not allowed when using continue")
 	case combined.Continue != "":
 		o.token, err = parseToken(combined.Continue)
+		if o.hasRevision {
+			o.limit = 0 // as below
+		}
 	case o.revision > 0:
 		// Before there was a match, a limit made it exact.
 		o.exact = match == metav1.ResourceVersionMatchExact || match == "" && o.limit > 0
@@ -278,7 +244,7 @@ const (
 
 // parseWatchOptions reads the parameters of a watch. limit means nothing to it, and continue doesn't go with a state.
 func (e *Endpoint) parseWatchOptions(values url.Values) (listOptions, error) {
-	r, q := e.res.registry, query{values: values, goType: e.GoType()}
+	r, q := e.res.registry, query{values: values}
 	var o listOptions
 	o.revision, o.hasRevision = q.revision()
 	o.bookmarks, _ = q.flag("allowWatchBookmarks")
@@ -308,6 +274,8 @@ func (e *Endpoint) parseWatchOptions(values url.Values) (listOptions, error) {
 	switch {
 	case seconds == 0:
 		o.timeout = minWatchTimeout + rand.N(maxWatchTimeout-minWatchTimeout)
+	case seconds < 0:
+		return o, badRequest("invalid value %d of the query parameter timeoutSeconds: must not be negative", seconds)
 	case seconds > int64(math.MaxInt64/time.Second):
 		o.timeout = math.MaxInt64
 	default:

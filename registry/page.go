@@ -10,6 +10,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
@@ -38,27 +39,25 @@ func (t token) String() string {
 }
 
 func parseToken(s string) (*token, error) {
-	bad := func(why string) error {
-		return badRequest("invalid continue token: %s; use metadata.continue of the list before as it is, or start a new list", why)
-	}
+	bad := func(why any) error { return badRequest("invalid continue token: continue key is not valid: %v", why) }
 	text, err := base64.RawURLEncoding.DecodeString(s)
 	if err != nil {
-		return nil, bad("it isn't unpadded URL-safe base64")
+		return nil, bad(err)
 	}
 	t := &token{}
 	if err := json.Unmarshal(text, t); err != nil {
-		return nil, bad("it isn't JSON of the right form")
+		return nil, bad(clip.Text(err.Error()))
 	}
 	start := "/" + strings.TrimPrefix(t.Start, "/")
 	switch {
 	case t.Version != tokenVersion:
-		return nil, bad("it is of another version than " + tokenVersion)
+		return nil, bad("server does not recognize this encoded version " + clip.Text(t.Version))
 	case t.Revision == 0:
-		return nil, bad("it names no resource version")
+		return nil, bad("incorrect encoded start resourceVersion (version " + tokenVersion + ")")
 	case t.Start == "":
-		return nil, bad("it names no start")
+		return nil, bad("encoded start key empty (version " + tokenVersion + ")")
 	case urlpath.Clean(start) != start:
-		return nil, bad("its start isn't a key")
+		return nil, bad(clip.Text(t.Start))
 	}
 	t.Start = start[1:]
 	return t, nil
@@ -91,8 +90,7 @@ func (l *List) resume(ctx context.Context, t *token) error {
 	return l.at(ctx, rev)
 }
 
-// cut ends the list after limit objects. If more follow, the list gets a token. It looks for the first of those, so that
-// no page is empty.
+// cut ends the list after limit objects. If others follow, whether they're selected or not, the list gets a token.
 func (l *List) cut(ctx context.Context, limit int64) error {
 	if l.snapshot != nil && limit >= int64(l.snapshot.Len()) {
 		return nil
@@ -102,36 +100,50 @@ func (l *List) cut(ctx context.Context, limit int64) error {
 		if err != nil {
 			return l.failed(err)
 		}
-		if n++; n > limit {
-			return l.more(ctx, o.Key)
-		}
 		l.end = o.Key
 		if l.snapshot != nil {
 			l.page = append(l.page, o)
+		}
+		if n++; n == limit {
+			return l.more(ctx)
 		}
 	}
 	return nil
 }
 
-// more notes that there is another page. next is the key of its first object.
-func (l *List) more(ctx context.Context, next string) error {
-	// The next page begins just after the last key.
+// more notes that there is another page if something follows. That begins just after the last key.
+func (l *List) more(ctx context.Context) error {
+	if l.single() {
+		return nil
+	}
+	rest, err := l.following(ctx)
+	if err != nil || rest == 0 {
+		return l.failed(err)
+	}
 	t := token{Version: tokenVersion, Revision: int64(l.Revision()), Start: strings.TrimPrefix(l.end, l.collection) + "\x00"}
 	l.continues = t.String()
 	if l.snapshot != nil {
 		l.endpoint.res.cache.Keep(l.snapshot)
 	}
-	if !l.selectsAll() {
-		return nil
+	if l.selectsAll() {
+		l.remaining = rest
 	}
-	rest := storage.Range{Prefix: l.prefix, From: next}
-	if l.snapshot != nil {
-		l.remaining = l.snapshot.Count(rest)
-		return nil
+	return nil
+}
+
+// following counts what comes after the last key of the page. With a selector, one object is enough.
+func (l *List) following(ctx context.Context) (int, error) {
+	rest := storage.Range{Prefix: l.prefix, From: l.end + "\x00"}
+	switch {
+	case l.snapshot != nil && l.selectsAll():
+		return l.snapshot.Count(rest), nil
+	case l.snapshot != nil:
+		for range l.snapshot.In(rest) {
+			return 1, nil
+		}
+		return 0, nil
 	}
-	var err error
-	l.remaining, err = l.endpoint.res.registry.store.Count(ctx, rest, l.revision)
-	return l.failed(err)
+	return l.endpoint.res.registry.store.Count(ctx, rest, l.revision)
 }
 
 // failed is the Status for an error of reading the list.

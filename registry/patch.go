@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -103,10 +104,6 @@ func (e *Endpoint) patchType(r *Request) (types.PatchType, error) {
 	if e.typed != nil {
 		return "", AsKubernetes(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "415: Unsupported Media Type")
 	}
-	why := "the body of the request was in an unknown format"
-	if t == types.StrategicMergePatchType {
-		why = "strategic merge patches need a Go type: custom resources have none"
-	}
 	names := make([]string, len(accepted))
 	for i, a := range accepted {
 		names[i] = string(a)
@@ -115,7 +112,7 @@ func (e *Endpoint) patchType(r *Request) (types.PatchType, error) {
 		Status:  metav1.StatusFailure,
 		Code:    http.StatusUnsupportedMediaType,
 		Reason:  metav1.StatusReasonUnsupportedMediaType,
-		Message: why + " - accepted media types include: " + strings.Join(names, ", "),
+		Message: "the body of the request was in an unknown format - accepted media types include: " + strings.Join(names, ", "),
 	}}
 }
 
@@ -126,7 +123,7 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 	}
 	doc, _, err := object.ParseObject(patch)
 	if err != nil {
-		return nil, w.badDocument(patch, jsonObject, badBody(err))
+		return nil, badDocument(patch, jsonObject, badBody(err))
 	}
 	if err := w.complainOfRepeated(&doc); err != nil {
 		return nil, badPatch(patch, err)
@@ -150,11 +147,11 @@ func (w *write) patch(kind types.PatchType, patch []byte) (apply func(doc []byte
 func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error), err error) {
 	doc, applied, err := parseJSONPatch(patch)
 	if err != nil {
-		return nil, w.badOperations(w.badDocument(patch, jsonOperations, err))
+		return nil, badOperations(badDocument(patch, jsonOperations, err))
 	}
 	apply = func(doc []byte) ([]byte, error) {
 		patched, err := applied(doc)
-		return patched, w.badOperations(err)
+		return patched, badOperations(err)
 	}
 	if err := w.complainOfRepeated(&doc); err != nil {
 		return nil, badPatch(patch, err)
@@ -330,11 +327,28 @@ func (w *write) refusePatched(body []byte, cause error) error {
 	if w.typed == nil {
 		if _, tree, err := object.ParseObject(body); err == nil {
 			if v, _ := tree["apiVersion"].(string); v != "" && v != w.apiVersion() {
+				if err := w.complain(w.unknownIn(tree, v)); err != nil {
+					return badPatch(body, err)
+				}
 				return w.invalid(w.Name, field.Invalid(field.NewPath("apiVersion"), v, "must be "+w.apiVersion()))
 			}
 		}
 	}
 	return badPatch(body, cause)
+}
+
+// unknownIn returns what nobody knows of an object in a version that the definition doesn't have: all but its metadata.
+func (w *write) unknownIn(tree map[string]any, apiVersion string) (unknown []error) {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	if err != nil || gv.Group != w.Group || w.res.registry.Catalog().endpoints[gv.WithResource(w.Plural)] != nil {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(tree)) {
+		if !slices.Contains([]string{"apiVersion", "kind", "metadata"}, name) {
+			unknown = append(unknown, fmt.Errorf("unknown field %q", name))
+		}
+	}
+	return unknown
 }
 
 // badPatch refuses what a patch made of an object, or the patch itself, under the name that kube-apiserver gives both.

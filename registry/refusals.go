@@ -2,13 +2,13 @@ package registry
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,8 +24,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
-// What Kubernetes says of a request that it can't read depends on whether the kind is a Go type or a definition's: other
-// code serves them. Here is what it says of Go types.
+// What Kubernetes says of a request that it can't read.
 
 // GoType tells whether the endpoint's objects are of a Go type. Otherwise they're custom resources.
 func (e *Endpoint) GoType() bool { return e.typed != nil }
@@ -56,20 +55,20 @@ func badVersion(text string, err error, list bool) error {
 	return unforeseen(cause)
 }
 
-// badToken refuses a continue token that can't be read. otherwise says why, where Kubernetes' words are ours.
-func badToken(text string, otherwise error) error {
-	if _, err := base64.RawURLEncoding.DecodeString(text); err != nil {
-		return badRequest("invalid continue token: continue key is not valid: %s", err)
+// badOptions refuses the options of a deletion for what their decoder says.
+func badOptions(body []byte, err error) error {
+	if _, theirs := serializer.DefaultMetaFactory.Interpret(body); theirs != nil {
+		return badRequest("%s", clip.Text(theirs.Error()))
 	}
-	return otherwise
+	if d := (*object.DecodeError)(nil); errors.As(err, &d) {
+		return badRequest("%s", d.Cause)
+	}
+	return badBody(err)
 }
 
 // badDocument refuses a patch that can't be decoded as what a patch of its type is: into is that, as Kubernetes' decoder calls it.
-func (e *Endpoint) badDocument(patch []byte, into string, otherwise error) error {
-	switch {
-	case !e.GoType():
-		return otherwise
-	case !json.Valid(patch):
+func badDocument(patch []byte, into string, otherwise error) error {
+	if !json.Valid(patch) {
 		return badRequest("invalid JSON patch")
 	}
 	var list []any
@@ -85,18 +84,18 @@ func (e *Endpoint) badDocument(patch []byte, into string, otherwise error) error
 	return badRequest("error decoding patch: json: cannot unmarshal %s into Go value of type %s", as.Value, into)
 }
 
-// checkApplied refuses a configuration that isn't of the endpoint's kind, for a Go type.
+// checkApplied refuses a configuration that isn't of the endpoint's kind.
 func (e *Endpoint) checkApplied(tree map[string]any) error {
 	u := unstructured.Unstructured{Object: tree}
-	if of := u.GroupVersionKind(); e.GoType() && of != e.kind() {
+	if of := u.GroupVersionKind(); of != e.kind() {
 		return badRequest("invalid object type: %s", clip.Text(of.String()))
 	}
 	return nil
 }
 
 // badOperations is the error of a JSON patch that can't be applied. Kubernetes doesn't say why.
-func (e *Endpoint) badOperations(err error) error {
-	if !e.GoType() || !apierrors.IsInvalid(err) {
+func badOperations(err error) error {
+	if !apierrors.IsInvalid(err) {
 		return err
 	}
 	return AsKubernetes(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "the server rejected our request due to an error in our request")
@@ -134,9 +133,6 @@ func causeOf(err error) string {
 
 // Unrecognized refuses a body of YAML that can't be read. why says so.
 func (e *Endpoint) Unrecognized(body []byte, why error) error {
-	if !e.GoType() {
-		return badRequest("the body is not YAML that is taken here: %s", why)
-	}
 	return e.unrecognizedFor(body, clip.Text(why.Error()))
 }
 
@@ -157,14 +153,33 @@ func (e *Endpoint) CheckKind(subresource string, body []byte) error {
 // unrecognized refuses a body whose version and kind can't be read.
 func (e *Endpoint) unrecognized(body []byte, err error) error {
 	cause := err.Error()
+	var into any = &map[string]any{}
+	if e.GoType() {
+		into = e.typed.New()
+	}
 	if of, theirs := serializer.DefaultMetaFactory.Interpret(body); theirs != nil {
 		cause = clip.Text(theirs.Error())
-	} else if why := undecodable(body, e.typed.New()); why != "" && of.Kind == e.Kind {
+	} else if of.Kind == "" && !e.GoType() && utf8.Valid(body) {
+		return e.checkSays(nil, body)
+	} else if why := undecodable(body, into); why != "" && of.Kind == e.Kind {
 		return e.unhandled(*of, why)
 	} else if d := (*object.DecodeError)(nil); errors.As(err, &d) {
 		cause = d.Cause
 	}
 	return e.unrecognizedFor(body, cause)
+}
+
+// checkSays refuses a custom resource that doesn't say its kind, or says its kind or version by something else than a text.
+func (e *Endpoint) checkSays(tree map[string]any, body []byte) error {
+	kind, _ := tree["kind"].(string)
+	if _, ok := tree["apiVersion"].(string); kind != "" && (ok || tree["apiVersion"] == nil) {
+		return nil
+	}
+	cause := fmt.Sprintf("Object 'Kind' is missing in '%s'", body)
+	if _, err := serializer.DefaultMetaFactory.Interpret(body); err != nil {
+		cause = err.Error()
+	}
+	return e.unrecognizedFor(body, clip.Text(cause))
 }
 
 // unrecognizedFor refuses a body that has no version and no kind for a cause.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -96,8 +97,7 @@ func (e *Endpoint) showScale(ctx context.Context, shown *form.Shown, stored *kub
 		return nil, err
 	}
 	if !found {
-		return nil, e.invalid(stored.Name(), field.Required(field.NewPath(e.scale.SpecReplicasPath),
-			"the object has no number of replicas, so it has no scale"))
+		return nil, apierrors.NewInternalError(fmt.Errorf("the spec replicas field %q does not exist", e.scale.SpecReplicasPath))
 	}
 	if shown.Kind == form.Table {
 		return json.Marshal(scaleTable(s, shown.Key))
@@ -224,6 +224,8 @@ func (w *write) decodeScale(body []byte) (s *autoscalingv1.Scale, replicas *int3
 	}
 	gv := autoscalingv1.SchemeGroupVersion.String()
 	switch {
+	case s.APIVersion == gv && s.Kind != "" && s.Kind != "Scale":
+		return nil, nil, badRequest("no kind is registered for the type v1.Scale in scheme %q", schemeOf)
 	case s.APIVersion != "" && s.APIVersion != gv || s.Kind != "" && s.Kind != "Scale":
 		return nil, nil, badRequest("the scale subresource takes %s Scale, not %s %s", gv, clip.Text(s.APIVersion), clip.Text(s.Kind))
 	case s.Name != "" && s.Name != w.Name:

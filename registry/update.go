@@ -99,7 +99,7 @@ func (w *write) checkNamed(in *object.Object) error {
 
 // place checks the namespace of an object that is to take the place of the target, and fills it in.
 func (w *write) place(in *object.Object) error {
-	if sent := in.Meta.Namespace; w.patches && w.Namespace != "" && sent != "" && sent != w.Namespace {
+	if sent := in.Meta.Namespace; w.patches && (w.GoType() || w.applies) && w.Namespace != "" && sent != "" && sent != w.Namespace {
 		return badRequest("the namespace of the object (%s) does not match the namespace on the request (%s)", clip.Text(sent), w.Namespace)
 	}
 	return placeIn(in, w.Namespace)
@@ -108,7 +108,7 @@ func (w *write) place(in *object.Object) error {
 // checkNamed checks the name in a body against the URL.
 func checkNamed(in *object.Object, t Target) error {
 	if in.Meta.Name == "" {
-		return badRequest("metadata.name is missing: it must be %q, as in the URL", t.Name)
+		return badRequest("the name of the object (%s based on URL) was undeterminable: name must be provided", t.Name)
 	}
 	if in.Meta.Name != t.Name {
 		return badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip.Text(in.Meta.Name), t.Name)
@@ -167,11 +167,8 @@ func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) 
 		return invalid(schema.GroupKind{Group: e.Group, Kind: e.Plural}, name, field.ErrorList{field.Invalid(path, 0, "must be specified for an update")})
 	}
 	rev, err := parseRevision(version)
-	if err != nil && e.GoType() {
-		return unforeseen(err.Error())
-	}
 	if err != nil {
-		return e.invalid(name, field.Invalid(path, version, "must be the version of the object that is to be replaced"))
+		return unforeseen(clip.Text(err.Error()))
 	}
 	if rev != at {
 		return e.conflict(name)

@@ -101,14 +101,14 @@ func TestWriteRefusals(t *testing.T) {
 		part              string
 	}{
 		{"taken", "", meta(`{"name":"taken"}`), 409, metav1.StatusReasonAlreadyExists, `widgets.example.com "taken" already exists`},
-		{"empty body", "", "  ", 400, metav1.StatusReasonBadRequest, "empty"},
+		{"empty body", "", "  ", 400, metav1.StatusReasonBadRequest, "unexpected end of JSON input (2020)"},
 		{"not json", "", "{", 400, metav1.StatusReasonBadRequest, "unexpected end"},
 		{"trailing data", "", meta(`{"name":"a"}`) + "x", 400, metav1.StatusReasonBadRequest, "after top-level value"},
 		{"array", "", "[]", 400, metav1.StatusReasonBadRequest, "array"},
 		{"null", "", "null", 400, metav1.StatusReasonBadRequest, "null"},
 		{"invalid UTF-8", "", meta(`{"name":"a","annotations":{"x":"` + "\xff" + `"}}`), 400, metav1.StatusReasonBadRequest, "UTF-8"},
-		{"no kind", "", `{"apiVersion":"example.com/v1","metadata":{"name":"a"}}`, 400, metav1.StatusReasonBadRequest, "kind is missing"},
-		{"no apiVersion", "", `{"kind":"Widget","metadata":{"name":"a"}}`, 400, metav1.StatusReasonBadRequest, "apiVersion is missing"},
+		{"no kind", "", `{"apiVersion":"example.com/v1","metadata":{"name":"a"}}`, 400, metav1.StatusReasonBadRequest, "Object 'Kind' is missing in"},
+		{"no apiVersion", "", `{"kind":"Widget","metadata":{"name":"a"}}`, 400, metav1.StatusReasonBadRequest, "the API version in the data () does not match the expected API version (example.com/v1)"},
 		{"other version", "", `{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"a"}}`, 400, metav1.StatusReasonBadRequest,
 			"the API version in the data (example.com/v2) does not match the expected API version (example.com/v1)"},
 		{"other kind", "", `{"apiVersion":"example.com/v1","kind":"Gadget","metadata":{"name":"a"}}`, 422, metav1.StatusReasonInvalid,
@@ -121,7 +121,7 @@ func TestWriteRefusals(t *testing.T) {
 		{"name of a MiB", "", meta(`{"name":"` + strings.Repeat("a", 1<<20) + `"}`), 422, metav1.StatusReasonInvalid, "metadata.name"},
 		{"bad generateName", "", meta(`{"generateName":"A"}`), 422, metav1.StatusReasonInvalid, "metadata.generateName"},
 		{"other namespace", "", meta(`{"name":"a","namespace":"kube-system"}`), 400, metav1.StatusReasonBadRequest, "does not match the namespace"},
-		{"resourceVersion", "", meta(`{"name":"a","resourceVersion":"1"}`), 400, metav1.StatusReasonBadRequest, "resourceVersion should not be set on objects to be created"},
+		{"resourceVersion", "", meta(`{"name":"a","resourceVersion":"1"}`), 500, "", "resourceVersion should not be set on objects to be created"},
 		{"label value", "", meta(`{"name":"a","labels":{"x":"ä"}}`), 422, metav1.StatusReasonInvalid, "metadata.labels"},
 		{"label not text", "", meta(`{"name":"a","labels":{"x":1}}`), 400, metav1.StatusReasonBadRequest, "labels"},
 		{"metadata not an object", "", meta(`"x"`), 400, metav1.StatusReasonBadRequest, "metadata must be an object"},
@@ -138,7 +138,7 @@ func TestWriteRefusals(t *testing.T) {
 			`strict decoding error: duplicate field "spec.a"`},
 		{"strict unknown metadata", "fieldValidation=Strict", meta(`{"name":"a","nmae":"b"}`), 400, metav1.StatusReasonBadRequest,
 			`strict decoding error: unknown field "metadata.nmae"`},
-		{"deep", "", `{"apiVersion":"example.com/v1","kind":"Widget","spec":` + strings.Repeat("[", 200_000), 400, metav1.StatusReasonBadRequest, "nests deeper than 10000 levels"},
+		{"deep", "", `{"apiVersion":"example.com/v1","kind":"Widget","spec":` + strings.Repeat("[", 200_000), 400, metav1.StatusReasonBadRequest, "exceeded max depth"},
 		{"number out of range", "", `{"apiVersion":"example.com/v1","kind":"Widget","spec":1e999}`, 400, metav1.StatusReasonBadRequest, "1e999"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -290,9 +290,9 @@ func TestDeleteOptions(t *testing.T) {
 		{"both", "", `{"propagationPolicy":"Background","orphanDependents":false}`, 422, metav1.StatusReasonInvalid, "cannot be both set"},
 		{"unknown dryRun", "dryRun=Some", "", 422, metav1.StatusReasonInvalid, "dryRun"},
 		{"unknown policy", "propagationPolicy=Sideways", "", 422, metav1.StatusReasonInvalid, "propagationPolicy"},
-		{"grace period", "gracePeriodSeconds=soon", "", 400, metav1.StatusReasonBadRequest, "gracePeriodSeconds"},
-		{"not json", "", "{", 400, metav1.StatusReasonBadRequest, "decoded"},
-		{"other kind", "", `{"kind":"Widget","apiVersion":"v1"}`, 400, metav1.StatusReasonBadRequest, "DeleteOptions"},
+		{"grace period", "gracePeriodSeconds=soon", "", 400, metav1.StatusReasonBadRequest, `parsing "soon"`},
+		{"not json", "", "{", 400, metav1.StatusReasonBadRequest, "unexpected end of JSON input"},
+		{"other kind", "", `{"kind":"Widget","apiVersion":"v1"}`, 400, metav1.StatusReasonBadRequest, `no kind "Widget" is registered for version "v1"`},
 		{"other version of options", "", `{"kind":"DeleteOptions","apiVersion":"v2"}`, 400, metav1.StatusReasonBadRequest, "v2"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -339,15 +339,15 @@ func TestImmutableMetadata(t *testing.T) {
 		part        string
 	}{
 		{"name", `{"metadata":{"name":"b"}}`, 400, metav1.StatusReasonBadRequest, "does not match the name on the URL"},
-		{"no name", `{"metadata":{"name":null}}`, 400, metav1.StatusReasonBadRequest, "metadata.name is missing"},
+		{"no name", `{"metadata":{"name":null}}`, 400, metav1.StatusReasonBadRequest, "(a based on URL) was undeterminable: name must be provided"},
 		{"namespace", `{"metadata":{"namespace":"b"}}`, 400, metav1.StatusReasonBadRequest, "namespace"},
 		{"uid", `{"metadata":{"uid":"b"}}`, 422, metav1.StatusReasonInvalid, "metadata.uid"},
 		{"kind", `{"kind":"Gadget"}`, 422, metav1.StatusReasonInvalid, "must be Widget"},
 		{"apiVersion", `{"apiVersion":"example.com/v9"}`, 422, metav1.StatusReasonInvalid, "apiVersion"},
 		{"deletionTimestamp", `{"metadata":{"deletionTimestamp":"2001-01-01T00:00:00Z"}}`, 422, metav1.StatusReasonInvalid, "metadata.deletionTimestamp"},
 		{"resourceVersion", `{"metadata":{"resourceVersion":"1"}}`, 409, metav1.StatusReasonConflict, "latest version"},
-		{"garbage resourceVersion", `{"metadata":{"resourceVersion":"x"}}`, 422, metav1.StatusReasonInvalid, "resourceVersion"},
-		{"metadata", `{"metadata":null}`, 400, metav1.StatusReasonBadRequest, "metadata.name"},
+		{"garbage resourceVersion", `{"metadata":{"resourceVersion":"x"}}`, 500, "", `parsing "x": invalid syntax`},
+		{"metadata", `{"metadata":null}`, 400, metav1.StatusReasonBadRequest, "name must be provided"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := w.Patch(s.ctx, "default", "a", "", "application/merge-patch+json", nil, []byte(c.patch))
@@ -391,6 +391,7 @@ func TestPatch(t *testing.T) {
 		moves += fmt.Sprintf(`,{"op":"add","path":"/n%d","value":{}},{"op":"move","from":"/spec","path":"/n%d/a"},{"op":"move","from":"/n%d","path":"/spec"}`, i, i, i)
 	}
 	moves += "]"
+	const rejected = "the server rejected our request due to an error in our request" // which is all that kube-apiserver says
 	pointer := `[{"op":"add","path":"` + strings.Repeat("/a", 9000) + `","value":"` + strings.Repeat("x", 1<<20) + `"}]`
 	for _, c := range []struct {
 		name, media, query, patch string
@@ -398,21 +399,21 @@ func TestPatch(t *testing.T) {
 		reason                    metav1.StatusReason
 		part                      string
 	}{
-		{"malformed merge", merge, "", "{", 400, metav1.StatusReasonBadRequest, "decoded"},
+		{"malformed merge", merge, "", "{", 400, metav1.StatusReasonBadRequest, "invalid JSON patch"},
 		{"merge of an array", merge, "", "[]", 400, metav1.StatusReasonBadRequest, "array"},
 		{"merge of null", merge, "", "null", 400, metav1.StatusReasonBadRequest, "null"},
 		{"merge to no object", merge, "", `{"metadata":"x"}`, 422, metav1.StatusReasonInvalid, "metadata"},
 		{"strict merge", merge, "fieldValidation=Strict", `{"spec":{"a":1,"a":2}}`, 422, metav1.StatusReasonInvalid, "duplicate field"},
 		{"force", merge, "force=true", `{}`, 422, metav1.StatusReasonInvalid, "force"},
-		{"malformed operations", ops, "", "[", 400, metav1.StatusReasonBadRequest, "decoded"},
+		{"malformed operations", ops, "", "[", 400, metav1.StatusReasonBadRequest, "invalid JSON patch"},
 		{"operations in an object", ops, "", "{}", 400, metav1.StatusReasonBadRequest, "object"},
-		{"unknown operation", ops, "", `[{"op":"frob","path":"/spec"}]`, 422, metav1.StatusReasonInvalid, "frob"},
-		{"no path", ops, "", `[{"op":"remove"}]`, 422, metav1.StatusReasonInvalid, "JSON pointer"},
+		{"unknown operation", ops, "", `[{"op":"frob","path":"/spec"}]`, 422, metav1.StatusReasonInvalid, rejected},
+		{"no path", ops, "", `[{"op":"remove"}]`, 422, metav1.StatusReasonInvalid, rejected},
 		{"null operation", ops, "", `[null]`, 400, metav1.StatusReasonBadRequest, "operation 0"},
-		{"no value", ops, "", `[{"op":"replace","path":""}]`, 422, metav1.StatusReasonInvalid, "value"},
-		{"no from", ops, "", `[{"op":"move","path":"/spec/x"}]`, 422, metav1.StatusReasonInvalid, "from"},
-		{"failing test", ops, "", `[{"op":"test","path":"/spec/size","value":99}]`, 422, metav1.StatusReasonInvalid, "test"},
-		{"missing path", ops, "", `[{"op":"remove","path":"/spec/none"}]`, 422, metav1.StatusReasonInvalid, "none"},
+		{"no value", ops, "", `[{"op":"replace","path":""}]`, 422, metav1.StatusReasonInvalid, rejected},
+		{"no from", ops, "", `[{"op":"move","path":"/spec/x"}]`, 422, metav1.StatusReasonInvalid, rejected},
+		{"failing test", ops, "", `[{"op":"test","path":"/spec/size","value":99}]`, 422, metav1.StatusReasonInvalid, rejected},
+		{"missing path", ops, "", `[{"op":"remove","path":"/spec/none"}]`, 422, metav1.StatusReasonInvalid, rejected},
 		{"too many operations", ops, "", many, 413, metav1.StatusReasonRequestEntityTooLarge, "10000"},
 		{"copies of copies", ops, "", bomb, 413, metav1.StatusReasonRequestEntityTooLarge, "copy"},
 		{"deep and large merge", merge, "", deep, 413, metav1.StatusReasonRequestEntityTooLarge, "nesting"},

@@ -140,13 +140,13 @@ func (e *Endpoint) parseSelector(q url.Values) (selector, error) {
 	var s selector
 	var err error
 	if s.labels, err = selectors.ParseLabels(q.Get("labelSelector")); err != nil {
-		if _, theirs := labels.Parse(q.Get("labelSelector")); e.GoType() && theirs != nil {
+		if _, theirs := labels.Parse(q.Get("labelSelector")); theirs != nil {
 			err = theirs
 		}
 		return s, badRequest("%s", clip.Text(err.Error()))
 	}
 	if s.fields, err = selectors.ParseFields(q.Get("fieldSelector")); err != nil {
-		if _, theirs := fields.ParseSelector(q.Get("fieldSelector")); e.GoType() && theirs != nil {
+		if _, theirs := fields.ParseSelector(q.Get("fieldSelector")); theirs != nil {
 			err = theirs
 		}
 		return s, badRequest("%s", clip.Text(err.Error()))

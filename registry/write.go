@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -303,11 +304,8 @@ func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) (
 	if err := w.admit(ctx, op, next, prev); err != nil {
 		return nil, err
 	}
-	if err := w.readTurn(ctx); err != nil {
+	if err := cmp.Or(w.readTurn(ctx), w.otherKind); err != nil {
 		return nil, err
-	}
-	if w.otherKind != nil {
-		return nil, w.otherKind
 	}
 	errs := w.validateMeta(next, prev)
 	var obj, old Typed

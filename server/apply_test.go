@@ -89,7 +89,6 @@ func TestApply(t *testing.T) {
 		apply("by an empty name", "fieldManager=", config(size), 422, "fieldManager: Required value", "FieldValueRequired fieldManager"),
 		apply("by a long name", "fieldManager="+strings.Repeat("x", 129), config(size), 422, "fieldManager", "FieldValueTooLong fieldManager"),
 		apply("by what doesn't print", "fieldManager=a%0Ab", config(size), 422, "fieldManager", "FieldValueInvalid fieldManager"),
-		apply("odd force", m+"&force=perhaps", config(size), 400, "force"),
 		apply("odd dryRun", m+"&dryRun=Some", config(size), 422, "dryRun", "FieldValueNotSupported dryRun"),
 		apply("odd fieldValidation", m+"&fieldValidation=Some", config(size), 422, "fieldValidation", "FieldValueNotSupported fieldValidation"),
 		// What the body must be.
@@ -98,8 +97,8 @@ func TestApply(t *testing.T) {
 		apply("malformed YAML", m, "a: [", 400, "error encoding patch: yaml"),
 		apply("null", m, "null", 400),
 		apply("array", m, "[]", 400),
-		apply("no apiVersion", m, `{"kind":"Gizmo","metadata":{"name":"@NAME"}}`, 400, "apiVersion is missing"),
-		apply("no kind", m, `{"apiVersion":"example.com/v1","metadata":{"name":"@NAME"}}`, 400, "kind is missing"),
+		apply("no apiVersion", m, `{"kind":"Gizmo","metadata":{"name":"@NAME"}}`, 400, "invalid object type: /, Kind=Gizmo"),
+		apply("no kind", m, `{"apiVersion":"example.com/v1","metadata":{"name":"@NAME"}}`, 400, "invalid object type: example.com/v1, Kind="),
 		// The name on the URL is enough for an object that exists.
 		apply("no metadata", m, `{"apiVersion":"example.com/v1","kind":"Gizmo","spec":{"text":"x"}}`, 200, "spec.text=x spec.size=S metadata.name=@NAME metadata.managedFields.0.manager=m"),
 		apply("no name", m, aMeta+`{"labels":{"a":"b"}}}`, 200, "metadata.labels.a=b metadata.name=@NAME metadata.namespace=default"),
@@ -109,8 +108,8 @@ func TestApply(t *testing.T) {
 		onto("none", apply("no metadata for a new object", m, `{"apiVersion":"example.com/v1","kind":"Gizmo"}`, 400, "the name of the object (@NAME based on URL) was undeterminable")),
 		apply("another name", m, applied("other", ""), 400, "the name of the object (other) does not match the name on the URL (@NAME)"),
 		apply("another namespace", m, config(`,"namespace":"kube-system"`), 400, "the namespace of the object (kube-system) does not match the namespace on the request (default)"),
-		apply("another kind", m, strings.Replace(config(""), "Gizmo", "Gadget", 1), 422, "must be Gizmo", "FieldValueInvalid kind"),
-		apply("another version", m, strings.Replace(config(""), "/v1", "/v1beta1", 1), 400, "does not match the expected API version (example.com/v1)"),
+		apply("another kind", m, strings.Replace(config(""), "Gizmo", "Gadget", 1), 400, "invalid object type: example.com/v1, Kind=Gadget"),
+		apply("another version", m, strings.Replace(config(""), "/v1", "/v1beta1", 1), 400, "invalid object type: example.com/v1beta1, Kind=Gizmo"),
 		apply("managedFields", m, config(`,"managedFields":[{"manager":"x","operation":"Apply","apiVersion":"example.com/v1"}]`), 400, "metadata.managedFields must be nil"),
 		apply("empty managedFields", m, config(`,"managedFields":[]`), 400, "metadata.managedFields must be nil"),
 		apply("null managedFields", m, config(`,"managedFields":null`+`},"spec":{"size":"S"}`), 200, "spec.size=S"),
@@ -195,7 +194,7 @@ spec:
 		apply("managedFields", m, scale(`,"managedFields":[]`, `"replicas":2`), 400, "metadata.managedFields must be nil"),
 		apply("another name", m, strings.Replace(two, "@NAME", "other", 1), 400, "the name of the object (other) does not match the name on the URL (@NAME)"),
 		apply("another namespace", m, scale(`,"namespace":"kube-system"`, `"replicas":2`), 400, "does not match the namespace sent on the request"),
-		apply("another kind", m, strings.Replace(two, "Scale", "Gizmo", 1), 400, "the scale subresource takes autoscaling/v1 Scale"),
+		apply("another kind", m, strings.Replace(two, "Scale", "Gizmo", 1), 400, "no kind is registered for the type v1.Scale"),
 		apply("no kind", m, `{"spec":{"replicas":2}}`, 400, "apiVersion and kind are needed"),
 		apply("malformed", m, "{", 400),
 	})

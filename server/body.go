@@ -58,7 +58,7 @@ func readForm(w *response, r *http.Request, fieldValidation string, protobuf boo
 	}
 	protobuf = protobuf && media == string(mediaProtobuf)
 	if media != "" && media != string(mediaJSON) && media != string(mediaYAML) && !protobuf && r.ContentLength != 0 {
-		return body{}, unsupportedType(w, r)
+		return body{}, unsupportedType()
 	}
 	data, err := readAll(w, r)
 	if err != nil || len(data) == 0 {
@@ -141,13 +141,9 @@ func contentType(r *http.Request) (string, error) {
 	return media, nil
 }
 
-func unsupportedType(w *response, r *http.Request) error {
-	if w.endpoint.GoType() {
-		return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"the body of the request was in an unknown format - accepted media types include: application/json, application/yaml, application/vnd.kubernetes.protobuf")
-	}
+func unsupportedType() error {
 	return statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-		"the body of the request was in an unknown format ("+quote(r.Header.Get("Content-Type"))+") - accepted media types include: application/json, application/yaml")
+		"the body of the request was in an unknown format - accepted media types include: "+objectMedia)
 }
 
 // readError tells apart the ways in which a body can fail to arrive.

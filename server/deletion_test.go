@@ -268,13 +268,14 @@ func TestOwnersThatCantBe(t *testing.T) {
 		return "{" + strings.Join(members, ",") + more + "}"
 	}
 	another := strings.Replace(owner("", `,"controller":true`), `"uid":"x"`, `"uid":"y"`, 1)
+	const unchecked = "FieldValueInvalid <nil>, " // rules aren't looked at then
 	for _, tc := range []struct{ name, metadata, causes string }{
-		{"no uid", `"ownerReferences":[` + owner("uid", "") + `]`, "FieldValueRequired metadata.ownerReferences[0].uid"},
-		{"no name", `"ownerReferences":[` + owner("name", "") + `]`, "FieldValueRequired metadata.ownerReferences[0].name"},
-		{"no kind", `"ownerReferences":[` + owner("kind", "") + `]`, "FieldValueRequired metadata.ownerReferences[0].kind"},
-		{"no apiVersion", `"ownerReferences":[` + owner("apiVersion", "") + `]`, "FieldValueRequired metadata.ownerReferences[0].apiVersion"},
-		{"the second", `"ownerReferences":[` + another + `,` + owner("name", "") + `]`, "FieldValueRequired metadata.ownerReferences[1].name"},
-		{"nothing", `"ownerReferences":[{}]`, "FieldValueRequired metadata.ownerReferences[0].apiVersion, FieldValueRequired metadata.ownerReferences[0].kind, " +
+		{"no uid", `"ownerReferences":[` + owner("uid", "") + `]`, unchecked + "FieldValueRequired metadata.ownerReferences[0].uid"},
+		{"no name", `"ownerReferences":[` + owner("name", "") + `]`, unchecked + "FieldValueRequired metadata.ownerReferences[0].name"},
+		{"no kind", `"ownerReferences":[` + owner("kind", "") + `]`, unchecked + "FieldValueRequired metadata.ownerReferences[0].kind"},
+		{"no apiVersion", `"ownerReferences":[` + owner("apiVersion", "") + `]`, unchecked + "FieldValueRequired metadata.ownerReferences[0].apiVersion"},
+		{"the second", `"ownerReferences":[` + another + `,` + owner("name", "") + `]`, unchecked + "FieldValueRequired metadata.ownerReferences[1].name"},
+		{"nothing", `"ownerReferences":[{}]`, unchecked + "FieldValueRequired metadata.ownerReferences[0].apiVersion, FieldValueRequired metadata.ownerReferences[0].kind, " +
 			"FieldValueRequired metadata.ownerReferences[0].name, FieldValueRequired metadata.ownerReferences[0].uid"},
 		{"an apiVersion that isn't one", `"ownerReferences":[` + strings.Replace(owner("", ""), "example.com/v1x", "a/b/c", 1) + `]`, "FieldValueInvalid metadata.ownerReferences[0].apiVersion"},
 		{"an event", `"ownerReferences":[{"apiVersion":"v1","kind":"Event","name":"x","uid":"x"}]`, "FieldValueInvalid metadata.ownerReferences[0]"},

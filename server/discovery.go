@@ -107,9 +107,13 @@ func (h *handler) serveGroup(w *response, r *http.Request) error {
 	return noPage(w)
 }
 
-// hasGroup tells whether a group of the API is served.
-func (h *handler) hasGroup(name string) bool {
-	return slices.ContainsFunc(h.registry.Catalog().Groups, func(g registry.Group) bool { return g.Name == name })
+// hasTypes tells whether Go types of a group of the API are served.
+func (h *handler) hasTypes(name string) bool {
+	return slices.ContainsFunc(h.registry.Catalog().Groups, func(g registry.Group) bool {
+		return g.Name == name && slices.ContainsFunc(g.Versions, func(v registry.Version) bool {
+			return slices.ContainsFunc(v.Resources, (*registry.Endpoint).GoType)
+		})
+	})
 }
 
 // serveResources serves /api/{version} and /apis/{group}/{version}.
@@ -122,7 +126,7 @@ func (h *handler) serveResources(w *response, r *http.Request) error {
 			}
 		}
 	}
-	if group != "" && !h.hasGroup(group) {
+	if group != "" && !h.hasTypes(group) {
 		return noPage(w)
 	}
 	err := errUnknownPath()

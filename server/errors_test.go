@@ -11,6 +11,7 @@ func TestErrors(t *testing.T) {
 	s := newWidgets(t)
 	const form = "application/x-www-form-urlencoded"
 	const unknown = "the server could not find the requested resource"
+	const page = "404 page" // instead of a Status
 	type headers []string
 	for _, tc := range []struct {
 		name, method, path, body string
@@ -18,25 +19,27 @@ func TestErrors(t *testing.T) {
 		code                     int
 		reason, message          string
 	}{
-		{"unknown version", "GET", "/apis/example.com/v2", "", nil, 404, "NotFound", unknown},
-		{"unserved version", "GET", "/apis/example.com/v2/widgets", "", nil, 404, "NotFound", unknown},
-		{"unknown type", "GET", "/apis/example.com/v1/gadgets", "", nil, 404, "NotFound", unknown},
-		{"type in another case", "GET", "/apis/example.com/v1/Widgets", "", nil, 404, "NotFound", unknown},
+		{"unknown version", "GET", "/apis/example.com/v2", "", nil, 404, page, ""},
+		{"unserved version", "GET", "/apis/example.com/v2/widgets", "", nil, 404, page, ""},
+		{"unknown type", "GET", "/apis/example.com/v1/gadgets", "", nil, 404, page, ""},
+		{"type in another case", "GET", "/apis/example.com/v1/Widgets", "", nil, 404, page, ""},
 		{"custom type under the core group", "GET", "/api/v1/widgets", "", nil, 404, "NotFound", unknown},
-		{"unknown subresource", "GET", widgetsPath + "/a/scale", "", nil, 404, "NotFound", unknown},
+		{"unknown subresource", "GET", widgetsPath + "/a/scale", "", nil, 404, "NotFound", `widgets.example.com "a" not found`},
 		{"missing object", "GET", widgetsPath + "/b", "", nil, 404, "NotFound", `widgets.example.com "b" not found`},
-		{"namespaced object without a namespace", "GET", allWidgets + "/a", "", nil, 404, "NotFound", unknown},
-		{"namespaced object deleted without a namespace", "DELETE", allWidgets + "/a", "", nil, 404, "NotFound", unknown},
+		{"namespaced object without a namespace", "GET", allWidgets + "/a", "", nil, 404, page, ""},
+		{"namespaced object deleted without a namespace", "DELETE", allWidgets + "/a", "", nil, 404, page, ""},
+		{"create across namespaces", "POST", allWidgets, widget("x"), nil, 404, page, ""},
+		{"put to a collection across namespaces", "PUT", allWidgets, "", nil, 404, page, ""},
+		{"empty segment", "GET", "/apis//example.com/v1/widgets", "", nil, 404, page, ""},
 		{"cluster object in a namespace", "GET", "/apis/apiextensions.k8s.io/v1/namespaces/default/customresourcedefinitions/widgets.example.com", "", nil, 404, "NotFound", unknown},
 		{"namespace in a namespace", "GET", "/api/v1/namespaces/default/namespaces/default", "", nil, 404, "NotFound", unknown},
 		{"create in a missing namespace", "POST", "/apis/example.com/v1/namespaces/nowhere/widgets", widget("x"), nil, 404, "NotFound", `namespaces "nowhere" not found`},
 
-		{"create across namespaces", "POST", allWidgets, widget("x"), nil, 405, "MethodNotAllowed", "/namespaces/{namespace}/widgets"},
 		{"delete of all namespaces", "DELETE", "/api/v1/namespaces", "", nil, 405, "MethodNotAllowed", "the server does not allow this method on the requested resource"},
-		{"post to an object", "POST", widgetsPath + "/a", widget("a"), nil, 405, "MethodNotAllowed", "not supported"},
-		{"put to a collection", "PUT", widgetsPath, widget("a"), nil, 405, "MethodNotAllowed", "not supported"},
-		{"delete of a status", "DELETE", widgetsPath + "/a/status", "", nil, 405, "MethodNotAllowed", "not supported"},
-		{"watch of a status", "GET", widgetsPath + "/a/status?watch=true", "", nil, 405, "MethodNotAllowed", "not supported"},
+		{"post to an object", "POST", widgetsPath + "/b", widget("a"), nil, 409, "AlreadyExists", `widgets.example.com "a" already exists`}, // it's about that in the body
+		{"put to a collection", "PUT", widgetsPath, widget("a"), nil, 400, "BadRequest", "name must be provided"},
+		{"delete of a status", "DELETE", widgetsPath + "/a/status", "", nil, 405, "MethodNotAllowed", `delete is not supported on resources of kind "widgets.example.com"`},
+		{"post to a status", "POST", widgetsPath + "/a/status", "", nil, 405, "MethodNotAllowed", `create is not supported on resources of kind "widgets.example.com"`},
 		{"unknown method", "FROB", widgetsPath, "", nil, 405, "MethodNotAllowed", ""},
 		{"options", "OPTIONS", widgetsPath, "", nil, 405, "MethodNotAllowed", ""},
 		{"trace", "TRACE", widgetsPath, "", nil, 405, "MethodNotAllowed", ""},
@@ -59,7 +62,7 @@ func TestErrors(t *testing.T) {
 		{"compressed", "POST", widgetsPath, "\x1f\x8b", headers{"Content-Encoding", "gzip"}, 415, "UnsupportedMediaType", "gzip"},
 		{"patch without a type", "PATCH", widgetsPath + "/a", "{}", nil, 415, "UnsupportedMediaType", "application/merge-patch+json"},
 		{"patch of an unknown type", "PATCH", widgetsPath + "/a", "{}", headers{"Content-Type", "application/json"}, 415, "UnsupportedMediaType", "application/merge-patch+json"},
-		{"apply of nothing", "PATCH", widgetsPath + "/a?fieldManager=x", "{}", headers{"Content-Type", "application/apply-patch+yaml"}, 400, "BadRequest", "apiVersion is missing"},
+		{"apply of nothing", "PATCH", widgetsPath + "/a?fieldManager=x", "{}", headers{"Content-Type", "application/apply-patch+yaml"}, 400, "BadRequest", "invalid object type: /, Kind="},
 		{"apply by nobody", "PATCH", widgetsPath + "/a", "{}", headers{"Content-Type", "application/apply-patch+yaml"}, 422, "Invalid", "fieldManager"},
 
 		{"large", "POST", widgetsPath, `{"a":"` + strings.Repeat("x", 3<<20) + `"}`, nil, 413, "RequestEntityTooLarge", "3145728 bytes"},
@@ -68,28 +71,25 @@ func TestErrors(t *testing.T) {
 		{"no JSON", "POST", widgetsPath, `{"a":`, nil, 400, "BadRequest", ""},
 		{"empty", "POST", widgetsPath, "", nil, 400, "BadRequest", ""},
 		{"no object", "POST", widgetsPath, `[]`, nil, 400, "BadRequest", ""},
-		{"deep", "POST", widgetsPath, strings.Repeat(`{"a":`, 200_000), nil, 400, "BadRequest", "deeper than 10000"},
-		{"deep yaml", "POST", widgetsPath, strings.Repeat("[", 50_000), headers{"Content-Type", "application/yaml"}, 400, "BadRequest", "not YAML"},
-		{"deep patch", "PATCH", widgetsPath + "/a", strings.Repeat(`[`, 200_000), headers{"Content-Type", "application/json-patch+json"}, 400, "BadRequest", "deeper than 10000"},
+		{"deep", "POST", widgetsPath, strings.Repeat(`{"a":`, 200_000), nil, 400, "BadRequest", "exceeded max depth"},
+		{"deep yaml", "POST", widgetsPath, strings.Repeat("[", 50_000), headers{"Content-Type", "application/yaml"}, 400, "BadRequest", "the object provided is unrecognized"},
+		{"deep patch", "PATCH", widgetsPath + "/a", strings.Repeat(`[`, 200_000), headers{"Content-Type", "application/json-patch+json"}, 400, "BadRequest", "invalid JSON patch"},
 		{"not UTF-8", "POST", widgetsPath, "{\"a\":\"\xff\"}", nil, 400, "BadRequest", "UTF-8"},
 		{"not UTF-8 in a patch", "PATCH", widgetsPath + "/a", "{\"a\":\"\xff\"}", headers{"Content-Type", "application/merge-patch+json"}, 400, "BadRequest", "UTF-8"},
 		{"alias bomb", "POST", widgetsPath, "a: &a [x]\nb: [*a,*a]", headers{"Content-Type", "application/yaml"}, 400, "BadRequest", "anchors"},
 		{"two documents", "POST", widgetsPath, "a: 1\n---\nb: 2\n", headers{"Content-Type", "application/yaml"}, 400, "BadRequest", "more than one document"},
 		{"duplicate yaml key, strictly", "POST", widgetsPath + "?fieldValidation=Strict", "a: 1\na: 2\n", headers{"Content-Type", "application/yaml"}, 400, "BadRequest", `key "a" already set in map`},
 
-		{"bad watch value", "GET", widgetsPath + "?watch=maybe", "", nil, 400, "BadRequest", "parameter watch: must be true or false"},
-		{"bad pretty value", "GET", widgetsPath + "?pretty=maybe", "", nil, 400, "BadRequest", "parameter pretty: must be true or false"},
 		{"query that doesn't parse", "GET", widgetsPath + "?a=%zz", "", nil, 400, "BadRequest", "query"},
 		{"semicolon in the query", "GET", widgetsPath + "?a=1;b=2", "", nil, 400, "BadRequest", "query"},
 		{"bad selector on a watch", "GET", widgetsPath + "?watch=true&labelSelector=a%3D%3D%3D", "", nil, 400, "BadRequest", ""},
-		{"bad version on a watch", "GET", widgetsPath + "?watch=true&resourceVersion=x", "", nil, 400, "BadRequest", "resource version"},
+		{"bad version on a watch", "GET", widgetsPath + "?watch=true&resourceVersion=x", "", nil, 500, "", `resourceVersion: Invalid value: "x"`},
 
 		{"encoded slash", "GET", widgetsPath + "/a%2fstatus", "", nil, 400, "BadRequest", "path"},
 		{"encoded dots", "GET", widgetsPath + "/%2e%2e/gadgets", "", nil, 400, "BadRequest", "path"},
 		{"dots", "GET", widgetsPath + "/../../../../../version", "", nil, 400, "BadRequest", "path"},
 		{"NUL", "GET", widgetsPath + "/a%00", "", nil, 400, "BadRequest", "path"},
 		{"backslash", "GET", widgetsPath + "/a%5c", "", nil, 400, "BadRequest", "path"},
-		{"empty segment", "GET", "/apis//example.com/v1/widgets", "", nil, 400, "BadRequest", "path"},
 		{"encoded dots as a namespace", "POST", "/apis/example.com/v1/namespaces/%2e%2e/widgets", widget("x"), nil, 400, "BadRequest", "path"},
 
 		{"foreign host", "GET", "/api", "", headers{"Host", "evil.example"}, 403, "Forbidden", "--allowed-hosts"},
@@ -102,6 +102,12 @@ func TestErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			s := s.In(t)
 			res, body := s.Do(tc.method, tc.path, tc.body, tc.headers...)
+			if tc.reason == page {
+				if res.StatusCode != tc.code || body != "404 page not found\n" || res.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+					t.Errorf("%d %v %s, want a page", res.StatusCode, res.Header, body)
+				}
+				return
+			}
 			got := status(t, res, body)
 			if res.StatusCode != tc.code || string(got.Reason) != tc.reason || !strings.Contains(got.Message, tc.message) {
 				t.Errorf("%d %s %.300q, want %d %s %q", res.StatusCode, got.Reason, got.Message, tc.code, tc.reason, tc.message)
@@ -138,9 +144,9 @@ func TestAllow(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)
 	for path, want := range map[string]string{
-		allWidgets:                            "DELETE, GET",
 		widgetsPath:                           "DELETE, GET, POST",
-		widgetsPath + "/a":                    "DELETE, GET, PATCH, PUT",
+		widgetsPath + "/a":                    "DELETE, GET, PATCH, POST, PUT",
+		"/apis/coordination.k8s.io/v1/leases": "DELETE, GET",
 		widgetsPath + "/a/status":             "GET, PATCH, PUT",
 		"/api/v1/namespaces/default":          "DELETE, GET, PATCH, PUT",
 		"/api/v1/namespaces/default/finalize": "PUT",
@@ -158,7 +164,7 @@ func TestDetails(t *testing.T) {
 	s := newWidgets(t)
 	for _, tc := range []struct{ name, method, path, body, want string }{
 		{"unknown subresource", "GET", widgetsPath + "/a/other", "", `{"group":"example.com","kind":"widgets","name":"a"}`},
-		{"method of a collection", "PUT", widgetsPath, "", `{"group":"example.com","kind":"widgets"}`},
+		{"method of a collection", "TRACE", widgetsPath, "", `{"group":"example.com","kind":"widgets"}`},
 		{"method of a subresource", "DELETE", widgetsPath + "/a/status", "", `{"group":"example.com","kind":"widgets"}`},
 		{"failed precondition", "DELETE", widgetsPath + "/a", `{"preconditions":{"uid":"x"}}`, `{"group":"example.com","kind":"Widget","name":"a"}`},
 	} {

@@ -210,12 +210,20 @@ func (h *handler) serve(w *response, r *http.Request) {
 	default:
 		err = cleanPath(r.URL)
 	}
+	nowhere := err == errEmptySegment
+	if nowhere {
+		err = nil // once it's known who asks, it's answered as any other path that leads nowhere
+	}
 	identified := r
 	if err == nil {
 		identified, err = h.admit(w, r)
 	}
 	if err != nil {
 		w.fail(r, err)
+		return
+	}
+	if nowhere {
+		h.noRoute(w, identified)
 		return
 	}
 	if to := h.aggregator.Route(identified.URL.Path); to != nil {
@@ -312,10 +320,7 @@ func (w *response) parseQuery(r *http.Request) (watch bool, err error) {
 	if w.query, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		return false, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the query doesn't parse: "+err.Error())
 	}
-	if _, err := registry.Flag(w.query, "pretty"); err != nil {
-		return false, err
-	}
-	return registry.Flag(w.query, "watch")
+	return registry.Flag(w.query, "watch"), nil
 }
 
 // WriteHeader remembers the code.

@@ -66,7 +66,7 @@ func acceptJSON(c clause) (mediaType, bool) {
 // calls their metadata: that of one object or of a list.
 func (t target) negotiateForm(headers []string, accept accepter, metadata string) (mediaType, form.Form, error) {
 	var wanted form.Form
-	media, err := negotiate(headers, func(c clause) (media mediaType, ok bool) {
+	media, err := negotiateAs(objectMedia, headers, func(c clause) (media mediaType, ok bool) {
 		asked := form.Form{}
 		if c.params["as"] != "" {
 			if asked, ok = formOf(c, metadata); !ok || asked.Kind == form.Table && !t.endpoint.Tabular(t.Subresource) {
@@ -139,9 +139,23 @@ func parseAccept(headers []string) []clause {
 	return all
 }
 
+// objectMedia are the media types that kube-apiserver says it has of objects, also of those that aren't in all of them.
+const objectMedia = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+
 // negotiate returns the first media type that the client wants and the accepter has, JSON where the client
 // says nothing, and else a 406.
 func negotiate(headers []string, accept accepter) (mediaType, error) {
+	served := string(mediaJSON)
+	for _, other := range []mediaType{mediaYAML, mediaProtobuf} {
+		if _, ok := accept(clause{media: string(other)}); ok {
+			served += ", " + string(other)
+		}
+	}
+	return negotiateAs(served, headers, accept)
+}
+
+// negotiateAs is negotiate with what the 406 says is served.
+func negotiateAs(served string, headers []string, accept accepter) (mediaType, error) {
 	if len(headers) == 0 || len(headers) == 1 && (headers[0] == "" || headers[0] == "*/*" || headers[0] == string(mediaJSON)) {
 		return mediaJSON, nil
 	}
@@ -150,26 +164,39 @@ func negotiate(headers []string, accept accepter) (mediaType, error) {
 			return media, nil
 		}
 	}
-	served := string(mediaJSON)
-	for _, other := range []mediaType{mediaYAML, mediaProtobuf} {
-		if _, ok := accept(clause{media: string(other)}); ok {
-			served += ", " + string(other)
-		}
-	}
-	return "", statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
-		"only the following media types are accepted: "+served)
+	return "", notAcceptable("only the following media types are accepted: " + served)
+}
+
+func notAcceptable(why string) error {
+	return statusError(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, why)
+}
+
+// knowsMedia tells whether a client accepts one of objectMedia, in whichever form.
+func knowsMedia(headers []string) bool {
+	return slices.ContainsFunc(parseAccept(headers), func(c clause) bool {
+		return slices.Contains([]string{"*/*", string(mediaJSON), string(mediaYAML), string(mediaProtobuf)}, c.media)
+	})
 }
 
 // unacceptable is the 406 about an object. Of a Go type, Kubernetes looks at the media types alone first.
 func (t target) unacceptable(r *http.Request, otherwise error) error {
-	known := func(c clause) bool {
-		return slices.Contains([]string{"*/*", string(mediaJSON), string(mediaYAML), string(mediaProtobuf)}, c.media)
-	}
-	if !t.endpoint.GoType() || slices.ContainsFunc(parseAccept(r.Header.Values("Accept")), known) {
+	if !t.endpoint.GoType() || knowsMedia(r.Header.Values("Accept")) {
 		return otherwise
 	}
 	return registry.AsKubernetes(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
 		"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf")
+}
+
+// unacceptableList is the 406 about a list: of custom resources Kubernetes says what was asked of it.
+func (t target) unacceptableList(r *http.Request, otherwise error) error {
+	one := func(c clause) bool {
+		f, ok := formOf(c, oneMetadata)
+		return ok && f.Kind == form.MetadataOnly
+	}
+	if t.endpoint.GoType() || !slices.ContainsFunc(parseAccept(r.Header.Values("Accept")), one) {
+		return otherwise
+	}
+	return notAcceptable("you requested PartialObjectMetadata, but the requested object is a list (*unstructured.UnstructuredList)")
 }
 
 // wantsPretty reports whether JSON should be indented: because the client says so, or because there is a
@@ -180,8 +207,9 @@ func (w *response) wantsPretty(r *http.Request) bool {
 		query = r.URL.Query()
 	}
 	if query.Has("pretty") {
-		pretty, err := registry.Flag(query, "pretty")
-		return pretty && err == nil
+		text := query.Get("pretty")
+		pretty, _ := strconv.ParseBool(text)
+		return pretty || text == ""
 	}
 	agent := r.UserAgent()
 	return strings.HasPrefix(agent, "curl/") || strings.HasPrefix(agent, "Wget/") || strings.HasPrefix(agent, "Mozilla/5.0")

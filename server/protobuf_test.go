@@ -460,7 +460,7 @@ func TestProtobufOfCustomResources(t *testing.T) {
 		{"metadata", "GET", gadgetsPath + "/a", partialProto, "PartialObjectMetadata", 200},
 		{"a list of metadata", "GET", gadgetsPath, partialsProto, "PartialObjectMetadataList", 200},
 		{"an error", "GET", gadgetsPath + "/none", protobufType + ", application/json", "Status", 404},
-		{"an unknown version", "GET", strings.Replace(gadgetsPath, "/v1/", "/v9/", 1), protobufType, "Status", 404},
+		{"an unknown subresource", "GET", gadgetsPath + "/a/none", protobufType, "Status", 404},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := s.In(t)

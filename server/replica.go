@@ -317,8 +317,7 @@ func takesOld(r *http.Request) bool {
 		return false
 	}
 	query := r.URL.Query()
-	watch, _ := registry.Flag(query, "watch")
-	return query.Get("resourceVersion") != "" || watch ||
+	return query.Get("resourceVersion") != "" || registry.Flag(query, "watch") ||
 		strings.Contains(r.URL.Path, "/watch/") && access.AttributesOf(r).Verb == "watch" // a namespace may have the name, too
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
@@ -39,7 +40,7 @@ func (h *handler) serveResource(w *response, r *http.Request) error {
 		}
 		t, verb, err = h.find(w, r, at, named)
 	}
-	if err != nil && t.endpoint == nil && at.Group != "" && isUnknownPath(err) && !h.hasGroup(at.Group) {
+	if err != nil && isUnknownPath(err) && !h.routed(t, at.Group) {
 		return noPage(w)
 	}
 	if err != nil {
@@ -57,6 +58,15 @@ func (h *handler) serveResource(w *response, r *http.Request) error {
 		return h.watch(w, r, t)
 	}
 	return h.object(w, r, t, verb)
+}
+
+// routed tells whether Kubernetes has routes of its own for a target, or for a group where there's no such target. What has none is
+// looked for among definitions, and leads to nothing then.
+func (h *handler) routed(t target, group string) bool {
+	if t.endpoint != nil {
+		return t.endpoint.GoType()
+	}
+	return group == "" || h.hasTypes(group)
 }
 
 // parameters returns what the route has taken from a path.
@@ -84,10 +94,14 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 		return t, "", err
 	}
 	t = target{e, named}
-	if !t.scopeFits() {
+	verb = t.verb(r.Method, registry.Flag(w.query, "watch"))
+	if !t.scopeFits(verb) {
 		return t, "", errUnknownPath()
 	}
 	if t.Subresource != "" && !slices.Contains(e.Subresources, t.Subresource) {
+		if !e.GoType() {
+			return t, "", apierrors.NewNotFound(t.resource(), t.Name)
+		}
 		err := errUnknownPath()
 		if why := e.Absent(t.Subresource); why != "" {
 			of := registry.Target{Namespace: t.Namespace, Name: t.Name}
@@ -97,17 +111,8 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 			err.ErrStatus.Message = why
 		}
 		err.ErrStatus.Details = &metav1.StatusDetails{}
-		if !e.GoType() {
-			err.ErrStatus.Details = t.details()
-			err.ErrStatus.Details.Name = t.Name
-		}
 		return t, "", err
 	}
-	watch, err := registry.Flag(w.query, "watch")
-	if err != nil {
-		return t, "", err
-	}
-	verb = t.verb(r.Method, watch)
 	w.endpoint, w.subresource, w.verb = e, t.Subresource, metricVerb(verb, r.Method)
 	if !h.allowed(w, t, verb) {
 		return t, "", errUnknownPath()
@@ -119,12 +124,12 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 }
 
 // scopeFits reports whether the path has a namespace where the type has, and only there. A collection of
-// a namespaced type can be addressed without: across all namespaces.
-func (t target) scopeFits() bool {
+// a namespaced type can be read and deleted without: across all namespaces.
+func (t target) scopeFits(verb string) bool {
 	if !t.endpoint.Namespaced {
 		return t.Namespace == ""
 	}
-	return t.Namespace != "" || t.Name == ""
+	return t.Namespace != "" || t.Name == "" && (t.endpoint.GoType() || verb == "list" || verb == "watch" || verb == "deletecollection")
 }
 
 // verb is the API's word for a method on this target, or "".
@@ -137,15 +142,13 @@ func (t target) verb(method string, watch bool) string {
 			return "" // has no end whose headers could be told
 		case watch && t.Subresource == "":
 			return "watch" // of one object, too: for kube-apiserver that is a get, which no client means by it
-		case watch:
-			return ""
 		case collection:
 			return "list"
 		}
 		return "get"
 	case http.MethodPost:
-		if collection || t.Subresource != "" && slices.Contains(t.endpoint.SubresourceVerbs(t.Subresource), "create") {
-			return "create"
+		if collection || t.Subresource == "" && !t.endpoint.GoType() || slices.Contains(t.endpoint.SubresourceVerbs(t.Subresource), "create") {
+			return "create" // of a custom resource whatever the path names, as with kube-apiserver
 		}
 	case http.MethodPut:
 		if !collection {
@@ -172,7 +175,7 @@ func (t target) verbs() []string {
 	return slices.DeleteFunc(slices.Clone(t.endpoint.Verbs), func(verb string) bool {
 		switch verb {
 		case "create":
-			return t.Name != "" || t.endpoint.Namespaced && t.Namespace == ""
+			return t.Name != "" && t.endpoint.GoType() || t.endpoint.Namespaced && t.Namespace == ""
 		case "list", "deletecollection":
 			return t.Name != ""
 		case "get", "update", "patch", "delete":
@@ -196,9 +199,8 @@ func methods(verbs []string) string {
 	return strings.Join(slices.Compact(all), ", ")
 }
 
-// details names the target's resource in a Status.
-func (t target) details() *metav1.StatusDetails {
-	return &metav1.StatusDetails{Group: t.endpoint.Group, Kind: t.endpoint.Plural}
+func (t target) resource() schema.GroupResource {
+	return schema.GroupResource{Group: t.endpoint.Group, Resource: t.endpoint.Plural}
 }
 
 func (t target) refuse(w *response, r *http.Request, verb string) error {
@@ -206,22 +208,14 @@ func (t target) refuse(w *response, r *http.Request, verb string) error {
 		return t.refuseGoType(w, r, verb)
 	}
 	t.warn(w, r)
-	what := t.endpoint.Plural
-	if t.endpoint.Group != "" {
-		what += "." + t.endpoint.Group
+	if t.Name == "" && (r.Method == http.MethodPut || r.Method == http.MethodPatch) {
+		return apierrors.NewBadRequest("name must be provided")
 	}
-	message := verb + " is not supported here on " + what
-	switch {
-	case verb == "deletecollection":
-		message = "deletecollection is not supported on " + what + ": delete the objects by name"
-	case verb == "create" && t.endpoint.Namespaced && t.Namespace == "":
-		message = "create is not supported on " + what + " across namespaces: post to /namespaces/{namespace}/" + t.endpoint.Plural
-	case verb == "":
-		message = quote(r.Method) + " is not supported here on " + what
+	w.Header().Set("Allow", methods(t.verbs()))
+	if verb == "" {
+		verb = access.AttributesOf(r).Verb
 	}
-	err := methodNotAllowed(w, methods(t.verbs()), message)
-	err.ErrStatus.Details = t.details()
-	return err
+	return apierrors.NewMethodNotSupported(t.resource(), verb)
 }
 
 // refuseGoType is refuse for Go types: Kubernetes has routes for their paths and methods, and a path without any verb isn't there.
@@ -229,7 +223,7 @@ func (t target) refuseGoType(w *response, r *http.Request, verb string) error {
 	verbs := t.verbs()
 	if verb == "watch" && slices.Contains(verbs, "list") { // by the list's route
 		t.warn(w, r)
-		return apierrors.NewMethodNotSupported(schema.GroupResource{Group: t.endpoint.Group, Resource: t.endpoint.Plural}, verb)
+		return apierrors.NewMethodNotSupported(t.resource(), verb)
 	}
 	if len(verbs) == 0 {
 		return registry.AsKubernetes(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
@@ -262,7 +256,7 @@ func (t target) request(w *response, r *http.Request, wanted form.Form) *registr
 func (h *handler) list(w *response, r *http.Request, t target) error {
 	media, wanted, err := t.negotiateForm(r.Header.Values("Accept"), acceptObject, listMetadata)
 	if err != nil {
-		return err
+		return t.unacceptableList(r, err)
 	}
 	t.warn(w, r)
 	asked := t.request(w, r, wanted)

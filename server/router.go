@@ -119,7 +119,7 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 			}
 		}
 	})
-	routes.NotFound(h.seatless(handle(func(w *response, _ *http.Request) error { return noPage(w) })))
+	routes.NotFound(h.noRoute)
 	routes.MethodNotAllowed(handle(func(w *response, _ *http.Request) error {
 		return methodNotAllowed(w, "GET, HEAD", "only GET and HEAD are served here")
 	}))
@@ -145,6 +145,11 @@ func (h *handler) resourceRoutes(routes chi.Router) {
 		routes.HandleFunc(prefix+"/namespaces/{name}/status", resource)
 		routes.HandleFunc(prefix+"/namespaces/{name}/finalize", resource)
 	}
+}
+
+// noRoute answers where nothing is.
+func (h *handler) noRoute(w http.ResponseWriter, r *http.Request) {
+	h.seatless(handle(func(w *response, _ *http.Request) error { return noPage(w) }))(w, r)
 }
 
 // seatless has an answer to a request that takes no seat name the flow schema that it's of.

@@ -21,7 +21,11 @@ import (
 // watch opens a watch and serves it. What's wrong with the request is still an HTTP error; once the
 // headers are out everything else is the stream's.
 func (h *handler) watch(w *response, r *http.Request, t target) error {
-	media, wanted, err := t.negotiateForm(r.Header.Values("Accept"), acceptJSON, oneMetadata)
+	accept := r.Header.Values("Accept")
+	media, wanted, err := t.negotiateForm(accept, acceptJSON, oneMetadata)
+	if err != nil && knowsMedia(accept) { // in which there are objects, but no streams of them
+		return notAcceptable("only the following media types are accepted: application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
+	}
 	if err != nil {
 		return err
 	}

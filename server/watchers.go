@@ -219,12 +219,8 @@ func (h *handler) serveWatchers(w *response, r *http.Request) error {
 	if _, err := w.parseQuery(r); err != nil {
 		return err
 	}
-	pretty, err := registry.Flag(w.query, "pretty")
-	if err != nil {
-		return err
-	}
 	page := h.watchers.page(time.Now())
-	if pretty {
+	if registry.Flag(w.query, "pretty") {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		return page.table(w)
 	}

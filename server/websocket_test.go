@@ -208,7 +208,7 @@ func TestWebSocketRefusals(t *testing.T) {
 		{"a key that is none", widgetsPath + "?watch=1", version + "Sec-WebSocket-Key: x\r\n", "HTTP/1.1 400 ", "BadRequest"},
 		{"an old version", widgetsPath + "?watch=1", "Sec-WebSocket-Version: 8\r\n" + key, "HTTP/1.1 400 ", "BadRequest"},
 		{"a bad selector", widgetsPath + "?watch=1&labelSelector=a==b==c", version + key, "HTTP/1.1 400 ", "BadRequest"},
-		{"a path that isn't served", "/apis/example.com/v1/gadgets?watch=1", version + key, "HTTP/1.1 404 ", "NotFound"},
+		{"a path that isn't served", "/api/v1/gadgets?watch=1", version + key, "HTTP/1.1 404 ", "NotFound"},
 		{"a list, which is only answered", "/api/v1/namespaces?limit=1", version + key, "HTTP/1.1 200 ", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -23,7 +23,7 @@ func age() column {
 
 // createdAt shows the time of the creation itself.
 func createdAt() column {
-	return column{Name: "Created At", Type: "date", Description: form.Age().Description,
+	return column{Name: "Created At", Type: "date", NullRows: true, Description: form.Age().Description,
 		JSONPath: ".metadata.creationTimestamp", Cell: func(value any) any { return value }}
 }
 

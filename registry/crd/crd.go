@@ -228,12 +228,11 @@ func (n *Names) Take(names apiextensionsv1.CustomResourceDefinitionNames) {
 	}
 }
 
-// NoteStored adds the version in which objects are stored to those that they may be in.
+// NoteStored adds the version in which objects are stored to those that they may be in: the first of several, which aren't valid.
 func NoteStored(d *Definition) {
-	for _, v := range d.Spec.Versions {
-		if v.Storage && !slices.Contains(d.Status.StoredVersions, v.Name) {
-			d.Status.StoredVersions = append(d.Status.StoredVersions, v.Name)
-		}
+	i := slices.IndexFunc(d.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Storage })
+	if i >= 0 && !slices.Contains(d.Status.StoredVersions, d.Spec.Versions[i].Name) {
+		d.Status.StoredVersions = append(d.Status.StoredVersions, d.Spec.Versions[i].Name)
 	}
 }
 

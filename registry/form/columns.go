@@ -28,6 +28,8 @@ type Column struct {
 	IsName bool
 	// Repeated is set for a column with which each event of a watch says what the columns are, and not only the first.
 	Repeated bool
+	// NullRows is set for a column of kinds whose tables are those that kube-apiserver makes of any kind: without rows they have null.
+	NullRows bool
 }
 
 // describe holds the descriptions of metadata's fields.
@@ -60,6 +62,7 @@ type columns struct {
 	cells       []func(object any) any // after the name, if the name is first
 	nameFirst   bool
 	repeated    bool   // in each event of a watch
+	nullRows    bool   // instead of no rows
 	wanted      wanted // what they look at
 	definitions []byte // all of them, as JSON
 }
@@ -75,7 +78,7 @@ func compile(declared []Column) *columns {
 		definitions = append(definitions, NameColumn())
 	}
 	for _, c := range declared {
-		out.repeated = out.repeated || c.Repeated
+		out.repeated, out.nullRows = out.repeated || c.Repeated, out.nullRows || c.NullRows
 		if c.Name != "" {
 			definitions = append(definitions, metav1.TableColumnDefinition{
 				Name: c.Name, Type: c.Type, Format: c.Format, Description: c.Description, Priority: c.Priority,

@@ -74,6 +74,7 @@ type Shown struct {
 	// a message, and has no Members.
 	ListKind, ListVersion string
 	Members               []byte
+	NullRows              bool // a table without rows has null instead of them
 }
 
 // NewWhole returns the form of whole objects.

@@ -35,7 +35,8 @@ func (t *table) shown() *Shown {
 		Item:   &kube.View{APIVersion: t.whole.APIVersion, Kind: t.whole.Kind, Render: t.appendRow, Conversion: t.whole.Conversion},
 
 		ListKind: string(Table), ListVersion: t.apiVersion,
-		Members: []byte(`"columnDefinitions":` + string(t.definitions) + `,"rows":[`),
+		Members:  []byte(`"columnDefinitions":` + string(t.definitions) + `,"rows":[`),
+		NullRows: t.nullRows,
 	}
 }
 

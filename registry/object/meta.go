@@ -47,7 +47,7 @@ func (o *Object) takeMeta() (unknown []error, err error) {
 		unknown, err = strict.Errors(), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("metadata can't be decoded: %s", clip.Text(metaProblem(tree, err).Error()))
+		return nil, fmt.Errorf("%s", clip.Text(metaProblem(tree, err).Error()))
 	}
 	o.Meta = *holder.Metadata
 	return unknown, nil
@@ -55,14 +55,11 @@ func (o *Object) takeMeta() (unknown []error, err error) {
 
 // metaProblem asks the JSON decoder about metadata that the converter refused: it names the field.
 func metaProblem(tree map[string]any, err error) error {
-	body, jsonErr := EncodeJSON(map[string]any{"metadata": tree})
+	body, jsonErr := EncodeJSON(tree)
 	if jsonErr != nil {
 		return err
 	}
-	var holder struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-	}
-	if better := kjson.UnmarshalCaseSensitivePreserveInts(body, &holder); better != nil {
+	if better := kjson.UnmarshalCaseSensitivePreserveInts(body, &metav1.ObjectMeta{}); better != nil {
 		return better
 	}
 	return err
