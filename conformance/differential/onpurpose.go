@@ -35,10 +35,23 @@ var onPurpose = compiled([]purpose{
 	{step: `^customresourcedefinitions\S+ delete collection/`, path: `^events\[`, why: "The deletion of a collection of definitions deletes their objects too, as that of each does. kube-apiserver leaves them in its store."},
 	{step: `^webhooks hook (Validating|Mutating)/(uid|no-uid|empty|text|error|not-found|redirect|slow|close|other-kind|other-version|no-version|list|twice|untrusted|nobody|no-service|patch-(wrong|wrong-ignored|type|no-json|kind|kind-ignored))$`, path: `^body\.(message|details\.causes\[\]\.message)$`,
 		why: "Why a webhook failed is said by what was expected of it. kube-apiserver quotes its URL, and of what its server sent."},
-	{step: `^webhooks hook (Mutating/echo(-ignored)?|asked/Mutating (PUT|apply create|generated))$`, path: `^body\.message$`,
+	{step: `^webhooks hook (Mutating/echo(-ignored)?|asked/Mutating (PUT|PATCH|apply( create)?|generated))$`, path: `^body\.message$`,
+		// Those of PATCH and apply have the number of their own review among the uids that were seen, of which there are more then.
 		why: "Mutating webhooks see what the server has decided about an object: its name, uid, version and birth. kube-apiserver fills that in after them."},
 	{step: `^webhooks hook (Validating|Mutating)/big(-ignored)?$`, path: ``, why: "A webhook whose answer has more than 3 MiB has failed. kube-apiserver reads whatever comes."},
 	{step: `^webhooks hook (Validating|Mutating)/old-review$`, path: ``, why: "Webhooks that take reviews of `v1beta1` alone are called, as the API says. kube-apiserver 1.37.2 fails to convert what it would send."},
+	{step: `^bootstrap .*/componentstatuses`, path: `^body\.(items|rows)`, why: "`componentstatuses` has this program's own store alone. kube-apiserver also looks for a scheduler and a controller manager on its machine."},
+	{step: `^definitions discovery and others/POST /(apis|healthz)$`, path: ``, why: "What can only be read, as `/apis` and `/healthz`, is 405 with other methods. kube-apiserver answers them as it does a GET."},
+	{step: `^definitions discovery and others/GET /apis/differ`, path: `^body\.resources \(order\)$`, why: "Discovery has a group's resources in the order of their names. Those of kube-apiserver's definitions come in any order."},
+	{step: `^definitions deletes/DELETE \$G/widgets$`, path: ``, why: "A collection can be deleted across namespaces, as the Go client does it where no namespace is named. kube-apiserver has no such path."},
+	{step: `^definitions watches/GET \$W\?watch=true&timeoutSeconds=1&resourceVersion=1$`, path: `^body$`, why: "A watch from an old version gets what has happened since, as far as history goes. kube-apiserver remembers what came since it first served the resource."},
+	{step: `^definitions watches/GET \$W\?watch=true&timeoutSeconds=1&resourceVersion=99999999$`, path: `^body$`, why: "A watch from a version that the store hasn't reached is told so at once, because such a version is another store's. kube-apiserver says nothing until it gets there."},
+	{step: `^definitions watches/GET \$W/a\?watch=true&timeoutSeconds=1$`, path: `^body\.`, why: "`?watch=true` at the path of one object watches it, which is the shortest way to follow one with curl. kube-apiserver answers with the object."},
+	{step: `^definitions (apply|deletes|patches|watches)/`, path: `managedFields\[\S+ (Apply|Update) scale `, why: "What a write of a custom resource's `scale` sets is in its managedFields. kube-apiserver forgets whose it is."},
+	{step: `^definitions patches/PATCH \$W/a\?fieldValidation=Strict$`, path: `^body\.(message|details\.causes)`, why: "So it's also in a refusal that repeats the object."},
+	{step: `^definitions (apply/PATCH \$W/app/scale\?fieldManager=one|apply/GET \$W/app|deletes/DELETE \$W(\?dryRun=All)?)$`,
+		path: `^code$|^body\.(apiVersion|code|kind|message|status|spec)$|^body\.(items\[app\]\.)?(spec\.replicas|metadata\.(creationTimestamp|generation|name|namespace|resourceVersion|uid))$`,
+		why:  "A Scale can be applied to a custom resource. kube-apiserver 1.37.2 answers 500 to that."},
 })
 
 const mostOnPurpose = 40
