@@ -306,7 +306,7 @@ func TestReadmeLeavesOut(t *testing.T) {
 	type row struct{ method, path, body, names string }
 	for builtin, rows := range map[string][]row{
 		"core": {
-			{"GET", widgets + "/a/scale", "", "the server could not find the requested resource"}, // its definition has none
+			{"GET", widgets + "/a/scale", "", `widgets.example.com "a" not found`}, // its definition has none; kube-apiserver's words
 			{"GET", pods, "", "pods" + flag},
 			{"GET", pods + "/a/log", "", "pods" + flag},
 			{"POST", pods, pod, "pods" + flag},
