@@ -174,6 +174,7 @@ func (m *quiescentModel) change(space, kind string) {
 			m.do(200, http.MethodPatch, path, `{"metadata":{"finalizers":null}}`, "application/merge-patch+json")
 			o.finalizers = nil
 			if m.objects[key] = o; o.deleting {
+				m.version = "" // the answer has the version before: it's a deletion
 				m.delete(key)
 				m.touched[space], m.touched[kind] = true, true // they may go now
 			}
