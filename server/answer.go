@@ -27,10 +27,7 @@ const (
 // semaphore lets a number of requests at a time do something. Its capacity is that number, and it's never closed.
 type semaphore chan struct{}
 
-// enter waits until one more may. leave must follow.
-func (s semaphore) enter() { s <- struct{}{} }
-
-// acquire is enter that gives up when ctx ends. leave must follow its nil.
+// acquire waits until one more may, or ctx ends. leave must follow its nil.
 func (s semaphore) acquire(ctx context.Context) error {
 	select {
 	case s <- struct{}{}:
