@@ -188,7 +188,7 @@ func TestKubectlObjects(t *testing.T) {
 		{args: args("patch", "wd", "a", "--type=merge", "-p", `{"spec":{"size":3}}`), want: "widget.example.com/a patched"},
 		{args: args("patch", "wd", "a", "--type=merge", "-p", `{"spec":{"size":3}}`), want: "widget.example.com/a patched (no change)"},
 		{args: args("patch", "wd", "a", "--type=json", "-p", `[{"op":"test","path":"/spec/size","value":3},{"op":"replace","path":"/spec/size","value":4}]`), want: "widget.example.com/a patched"},
-		{args: args("patch", "wd", "a", "--type=json", "-p", `[{"op":"test","path":"/spec/size","value":3}]`), fails: "The request is invalid: the JSON patch can't be applied: testing value /spec/size failed"},
+		{args: args("patch", "wd", "a", "--type=json", "-p", `[{"op":"test","path":"/spec/size","value":3}]`), fails: "The request is invalid: the server rejected our request due to an error in our request"},
 		{args: args("patch", "wd", "a", "-p", `{}`), fails: "application/strategic-merge-patch+json is not supported by example.com/v1, Kind=Widget"},
 		{args: args("patch", "wd", "a", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Ready"},"spec":{"size":9}}`), want: "widget.example.com/a patched"},
 		{args: args("get", "wd", "a", "--subresource=status", "-o", "jsonpath={.spec.size} {.status.phase} {.metadata.generation}"), want: "4 Ready 3"},
