@@ -48,7 +48,6 @@ var oversized = map[string]int{
 	"function registry/builtin/podrules.go validatePodSpec":     65,
 	"function registry/builtin/podwarnings.go podWarnings":      77,
 	"function registry/definitions.go definitions.rebuild":      64,
-	"function registry/write.go write.admitAndEncode":           71,
 
 	"struct registry/register.go Definition": 31,
 	"struct registry/registry.go Registry":   24,

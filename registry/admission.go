@@ -25,8 +25,10 @@ import (
 // asked about: the initial namespaces, and what the controllers delete and finish.
 //
 // The order for a new or changed object is: the defaults of its type or schema; the hooks of the definition; those of
-// Options; defaults again; Prepare; validation; the hooks that are Validators; the transaction. So a hook may see an object
-// that validation refuses afterwards, and what a hook makes of an object is validated.
+// Options; defaults again; what the server decides; Prepare; validation; the hooks that are Validators; the transaction. So a hook
+// may see an object that validation refuses afterwards, and what a hook makes of an object is validated. What it sees is what was
+// sent, or what a patch made of the stored object. A new object has no uid, no creationTimestamp and for a generateName no name
+// yet, and one that replaces another has of these, and of what the path isn't about, what the client wrote.
 //
 // Admit is called again when somebody else has written the object meanwhile and the write is tried again. So it must not
 // count calls. Old is always the object with which the transaction compares. Admit may be called from many goroutines at
@@ -66,8 +68,8 @@ func (f AdmissionFunc[T]) Admit(ctx context.Context, r *AdmissionRequest[T]) (Ve
 type AdmissionRequest[T any] struct {
 	Attributes
 	// Object is what is to be written, nil for a Delete. The hook may change or replace it. What only the server decides
-	// must stay as it is, or the request fails with 500: apiVersion, kind, and of metadata name, namespace, uid,
-	// resourceVersion, generation, creationTimestamp and deletionTimestamp. Changes of what the path isn't about are
+	// must stay as it is, or the request fails with 500: apiVersion, kind, and of metadata name (unless there is none yet), namespace,
+	// uid, resourceVersion, generation, creationTimestamp and deletionTimestamp. Changes of what the path isn't about are
 	// dropped: for the subresource "status" everything but status, and for "" status, if the resource has that
 	// subresource. So are changes of managedFields.
 	Object *T
@@ -83,7 +85,7 @@ type Attributes struct {
 	// Subresource is "" for the object itself. The object is the whole one, but for what is asked of it by POST (eviction,
 	// binding, token): that is what was sent.
 	Subresource     string
-	Namespace, Name string    // Namespace is "" for what has none; Name is set also if it was generated
+	Namespace, Name string    // Namespace is "" for what has none, and Name is "" in Admit for a name that is to be generated
 	Listed          bool      // the object is deleted with its collection, whose path doesn't name it
 	DryRun          bool      // nothing will be written
 	FieldManager    string    // the client's name in managedFields
@@ -126,6 +128,17 @@ func (e *Endpoint) admits() bool {
 	return len(e.res.registry.admission) > 0 || e.typed != nil && e.typed.admit != nil
 }
 
+// operationOf tells what a write does: o is nil for a Delete, and old for a Create.
+func operationOf(o, old *object.Object) Operation {
+	switch {
+	case o == nil:
+		return Delete
+	case old == nil:
+		return Create
+	}
+	return Update
+}
+
 // attributes are what hooks learn of the write of an object.
 func (w *write) attributes(ctx context.Context, op Operation, of Target) *Attributes {
 	return &Attributes{
@@ -154,7 +167,7 @@ func (w *write) optionsOf(op Operation) any {
 
 // admit lets the hooks judge a client's write, before validation. o, which is nil for a Delete, becomes what they make of
 // it; old is nil for a Create.
-func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) error {
+func (w *write) admit(ctx context.Context, o, old *object.Object) error {
 	if !w.asked || !w.admits() {
 		return nil
 	}
@@ -162,7 +175,7 @@ func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) 
 	if o == nil {
 		subject = old
 	}
-	a := w.attributes(ctx, op, targetOf(subject))
+	a := w.attributes(ctx, operationOf(o, old), targetOf(subject))
 	concerned := w.concerned(a)
 	if len(concerned) == 0 && (w.typed == nil || w.typed.admit == nil) {
 		return nil
@@ -170,28 +183,26 @@ func (w *write) admit(ctx context.Context, op Operation, o, old *object.Object) 
 	if Presumes(ctx) {
 		return errJudged // hooks may go by any object, and are to be asked once
 	}
-	a.Options = w.optionsOf(op)
-	var before *object.Object
+	a.Options = w.optionsOf(a.Operation)
+	var tracked []any
 	if o != nil {
+		tracked = o.Managed
 		if o.Value != nil {
 			if err := w.unfold(o); err != nil {
 				return err
 			}
 		}
-		before = o.Clone()
 	}
 	err := w.callAll(ctx, a, concerned, pair{o, old})
 	w.warnings = append(w.warnings, a.Warnings...)
 	if err == nil && o != nil {
-		*o = *w.selectPart(o, before)
-		o.Managed, o.Meta.ManagedFields = before.Managed, nil
-		w.warnings = append(w.warnings, o.DropRepeatedOwners(true)...) // of the hooks' owners, too
+		o.Managed, o.Meta.ManagedFields = tracked, nil
 	}
 	return err
 }
 
 // askValidators asks the hooks that want to see an object as it would be stored.
-func (w *write) askValidators(ctx context.Context, op Operation, o, old *object.Object) error {
+func (w *write) askValidators(ctx context.Context, o, old *object.Object) error {
 	if !w.asked || len(w.res.registry.admission) == 0 {
 		return nil
 	}
@@ -200,7 +211,7 @@ func (w *write) askValidators(ctx context.Context, op Operation, o, old *object.
 	if o == nil {
 		subject = old
 	}
-	a := w.attributes(ctx, op, targetOf(subject))
+	a := w.attributes(ctx, operationOf(o, old), targetOf(subject))
 	concerned := validators(w.concerned(a))
 	if len(concerned) == 0 {
 		return nil
@@ -208,7 +219,7 @@ func (w *write) askValidators(ctx context.Context, op Operation, o, old *object.
 	if Presumes(ctx) {
 		return errJudged // see admit
 	}
-	a.Options = w.optionsOf(op)
+	a.Options = w.optionsOf(a.Operation)
 	call, err := w.hookCall(a, pair{o, old})
 	if err != nil {
 		return err
@@ -349,7 +360,11 @@ func (c hookCall[T]) to(ctx context.Context, hooks []Admission[T]) (*T, error) {
 			return nil, err
 		}
 		c.about.Warnings = r.Warnings
-		if err := c.endpoint.heed(ctx, c.about.Name, said, failed); err != nil {
+		name := c.about.Name
+		if name == "" && obj != nil {
+			name = c.meta(obj).GetGenerateName()
+		}
+		if err := c.endpoint.heed(ctx, name, said, failed); err != nil {
 			return nil, err
 		}
 		if obj != nil {
@@ -393,12 +408,15 @@ func (r *Registry) call(what string, subject func() metav1.Object, fn func()) (e
 	fn()
 	after := decidedOf(subject())
 	for i, field := range decidedFields {
-		if after[i] != before[i] {
+		if after[i] != before[i] && (i != decidedName || before[i] != "") { // what has no name yet may be given one
 			return fmt.Errorf("%s has changed %s from %q to %q, which only the server may", what, field, clip.Text(before[i]), clip.Text(after[i]))
 		}
 	}
 	return nil
 }
+
+// decidedName is the place of the name in decidedFields.
+const decidedName = 2
 
 // decidedFields are what only the server decides; only unstructured objects have the first two.
 var decidedFields = [...]string{

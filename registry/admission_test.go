@@ -264,13 +264,95 @@ func TestAdmissionRequests(t *testing.T) {
 	}
 	expect("DELETE widgets shop/a/ old=true new=false dry=true")
 	s.ok(w.Create(s.ctx, "shop", nil, []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"generateName":"x-"}}`)))
-	if got := calls.take(); !strings.HasPrefix(got, "CREATE widgets shop/x-") || strings.Contains(got, "shop/x-/") {
-		t.Errorf("asked about %s", got)
-	}
+	expect("CREATE widgets shop// old=false new=true dry=false") // before the server decides about the name
 	// The namespace's content is deleted by the server.
 	s.ok(s.at("", "v1", "namespaces").Delete(s.ctx, "", "shop", nil, nil))
 	s.eventually("the namespace is gone", func() bool { return !strings.Contains(names(s.list(s.at("", "v1", "namespaces"), "", nil)), "shop") })
 	expect("DELETE namespaces /shop/ old=true new=false dry=false")
+}
+
+// TestAdmissionBeforeDecisions: hooks that change objects see what was sent, once, and may name what has no name; Validators see what the server has
+// decided.
+func TestAdmissionBeforeDecisions(t *testing.T) {
+	var admitted, validated []*unstructured.Unstructured
+	named := ""
+	h := &twoStages{
+		admit: func(r *AdmissionRequest[unstructured.Unstructured]) {
+			admitted = append(admitted, r.Object.DeepCopy())
+			if named != "" {
+				r.Object.SetName(named)
+			}
+		},
+		validate: func(r *AdmissionRequest[unstructured.Unstructured]) {
+			validated = append(validated, r.Object.DeepCopy())
+		},
+	}
+	s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{h}})
+	w := s.widgets()
+	expect := func(seen ...string) {
+		t.Helper()
+		all := []*unstructured.Unstructured{admitted[len(admitted)-1], validated[len(validated)-1]}
+		for i, o := range all {
+			got := fmt.Sprintf("name %t, uid %t, created %t, version %q, generation %d, status %v", o.GetName() != "", o.GetUID() != "", !o.GetCreationTimestamp().Time.IsZero(),
+				o.GetResourceVersion(), o.GetGeneration(), o.Object["status"])
+			if got != seen[i] {
+				t.Errorf("stage %d saw\n%s, want\n%s", i, got, seen[i])
+			}
+		}
+		s.settle()
+	}
+	body := func(metadata string) []byte {
+		return []byte(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{` + metadata + `},"status":{"size":9}}`)
+	}
+	s.ok(w.Create(s.ctx, "default", nil, body(`"generateName":"x-"`)))
+	expect(`name false, uid false, created false, version "", generation 0, status map[size:9]`, `name true, uid true, created true, version "", generation 1, status <nil>`)
+	if len(admitted) != 2 || len(validated) != 2 { // the definition, and the widget
+		t.Errorf("asked %d and %d times", len(admitted), len(validated))
+	}
+	made := s.ok(w.Create(s.ctx, "default", nil, body(`"name":"a"`)))
+	version := made.str("metadata.resourceVersion")
+	s.settle()
+	s.ok(w.Update(s.ctx, "default", "a", "", nil, body(`"name":"a","resourceVersion":"`+version+`","labels":{"a":"b"}`)))
+	expect(`name true, uid false, created false, version "`+version+`", generation 0, status map[size:9]`,
+		`name true, uid true, created true, version "`+version+`", generation 1, status <nil>`)
+	named = "by-the-hook"
+	if got := s.ok(w.Create(s.ctx, "default", nil, body(`"generateName":"x-"`))); got.str("metadata.name") != named {
+		t.Errorf("created %v", got)
+	}
+}
+
+// TestAdmissionOfTakenNames: hooks that change objects are asked once, however many names are tried.
+func TestAdmissionOfTakenNames(t *testing.T) {
+	admitted, validated := 0, 0
+	h := &twoStages{
+		admit:    func(*AdmissionRequest[unstructured.Unstructured]) { admitted++ },
+		validate: func(*AdmissionRequest[unstructured.Unstructured]) { validated++ },
+	}
+	s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{h}}, withGadgets(Definition[Gadget]{Strategy: Strategy{PlainNames: true}}))
+	e := s.goGadgets()
+	body := []byte(`{"apiVersion":"go.example.com/v1","kind":"Gadget","metadata":{"generateName":"taken"}}`)
+	s.ok(e.Create(s.ctx, "default", nil, body))
+	admitted, validated = 0, 0
+	_, err := e.Create(s.ctx, "default", nil, body)
+	s.refused(err, 409, metav1.StatusReasonAlreadyExists, "taken")
+	if admitted != 1 || validated != generateTries {
+		t.Errorf("asked to change the object %d times and to judge it %d times", admitted, validated)
+	}
+}
+
+// twoStages is a hook that is a Validator, too.
+type twoStages struct {
+	admit, validate func(r *AdmissionRequest[unstructured.Unstructured])
+}
+
+func (h *twoStages) Admit(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) (Verdict, error) {
+	h.admit(r)
+	return Verdict{}, nil
+}
+
+func (h *twoStages) Validate(_ context.Context, r *AdmissionRequest[unstructured.Unstructured]) (Verdict, error) {
+	h.validate(r)
+	return Verdict{}, nil
 }
 
 // TestAdmissionAttributes: who asks, for what, and what the objects look like.

@@ -13,7 +13,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
@@ -101,15 +100,7 @@ func (w *write) applyTo(ctx context.Context, old *kube.Object, wanted map[string
 	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
 		return outcome{}, err
 	}
-	return w.nextApplied(ctx, in, prev, old.Revision)
-}
-
-// nextApplied makes the new object of what a configuration was merged into and of prev, which was read at a revision.
-func (w *write) nextApplied(ctx context.Context, in, prev *object.Object, at storage.Revision) (outcome, error) {
-	next := w.selectPart(in, prev)
-	next.Managed = in.Managed // who applied a part is recorded, whatever that part is
-	inheritMeta(next, prev, at)
-	return w.outcomeOf(ctx, next, prev)
+	return w.outcomeOf(ctx, in, prev)
 }
 
 // createApplied makes a new object of a configuration.
@@ -129,9 +120,6 @@ func (w *write) createApplied(ctx context.Context, wanted map[string]any) (Resul
 	}
 	if o.Meta.UID != "" {
 		return Result{}, w.conflict(o.Meta.Name) // it was about an object that is gone
-	}
-	if err := w.fill(o); err != nil {
-		return Result{}, err
 	}
 	return w.insertAndAnswer(ctx, o)
 }
@@ -256,7 +244,7 @@ func (w *write) applyScaleTo(ctx context.Context, old *kube.Object, wanted *scal
 	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
 		return outcome{}, err
 	}
-	return w.nextApplied(ctx, in, prev, old.Revision)
+	return w.outcomeOf(ctx, in, prev)
 }
 
 // mergeScale applies a Scale, and returns the object's managedFields. replicas becomes the number that the Scale of a Go type

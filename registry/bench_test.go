@@ -42,10 +42,7 @@ func BenchmarkAdmitCreate(b *testing.B) {
 		if err := placeIn(o, "default"); err != nil {
 			b.Fatal(err)
 		}
-		if err := w.initMeta(o); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := w.admitAndEncode(context.Background(), o, nil); err != nil {
+		if _, _, err := w.finish(context.Background(), o, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -96,7 +96,7 @@ func (w *write) read(body []byte) (*object.Object, error) {
 	return o, nil
 }
 
-// readNew reads the object that a create is to store, completed by what the server decides.
+// readNew reads the object that a create is to store, without what only the server decides.
 func (w *write) readNew(body []byte) (*object.Object, error) {
 	o, err := w.read(body)
 	if err != nil {
@@ -105,9 +105,8 @@ func (w *write) readNew(body []byte) (*object.Object, error) {
 	if err := placeIn(o, w.Namespace); err != nil {
 		return nil, err
 	}
-	if err := w.fill(o); err != nil {
-		return nil, err
-	}
+	withoutSystemMeta(&o.Meta)
+	w.warnings = append(w.warnings, o.DropRepeatedOwners(false)...)
 	return o, w.track(o, o, nil)
 }
 

@@ -114,7 +114,7 @@ func (w *write) answerTo(ctx context.Context, o *object.Object) ([]byte, error) 
 	return object.EncodeJSON(tree)
 }
 
-// insertAndAnswer stores a new object that fill has completed, and answers with it.
+// insertAndAnswer stores a new object, and answers with it.
 func (w *write) insertAndAnswer(ctx context.Context, o *object.Object) (Result, error) {
 	stored, err := w.inBrackets(ctx, func() (*kube.Object, error) { return w.storeNamed(ctx, o) })
 	if err != nil {
@@ -125,14 +125,15 @@ func (w *write) insertAndAnswer(ctx context.Context, o *object.Object) (Result, 
 	return res, err
 }
 
-// fill sets what the server decides about a new object, and drops the status where that has its own subresource and the kind's strategy doesn't
-// leave it to the client.
-func (w *write) fill(o *object.Object) error {
-	if err := w.initMeta(o); err != nil {
-		return err
+// dropStatus drops the status of a new object where that has its own subresource and the kind's strategy doesn't leave it to the client.
+func (w *write) dropStatus(o *object.Object) error {
+	if !w.has(status) || w.typed != nil && w.typed.CreatesStatus {
+		return nil
 	}
-	w.warnings = append(w.warnings, o.DropRepeatedOwners(w.applies)...)
-	if _, ok := o.Content[status]; !ok || !w.has(status) || w.typed != nil && w.typed.CreatesStatus {
+	if o.Value != nil {
+		statusOf(o.Value).SetZero()
+	}
+	if _, ok := o.Content[status]; !ok {
 		return nil
 	}
 	delete(o.Content, status)
@@ -145,12 +146,16 @@ func (w *write) fill(o *object.Object) error {
 	return w.shape(o) // status may have a default
 }
 
-// storeNamed gives a new object a name if it has none, has it admitted and encoded, and stores it. If a generated name is
-// taken, it tries others. A dry run ends before anything is stored; its object has no revision.
+// storeNamed has a new object admitted, gives it a name if it has none, and stores it. If a generated name is taken, it tries others: hooks
+// that change objects are asked before, and once.
 func (w *write) storeNamed(ctx context.Context, in *object.Object) (*kube.Object, error) {
 	// The conditions come first: in a missing namespace, the answer is about the namespace.
 	conds, err := w.conditions(ctx)
 	if err != nil {
+		return nil, err
+	}
+	w.Name = in.Meta.Name
+	if err := w.admit(ctx, in, nil); err != nil {
 		return nil, err
 	}
 	if in.Meta.Name == "" && in.Meta.GenerateName == "" && w.typed != nil && w.typed.NamesNew {
@@ -160,43 +165,50 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*kube.Object
 	given := len(w.warnings)
 	for try := 1; ; try++ {
 		o := in
-		if generate || w.res.turn != nil { // each attempt starts from the object as it came: hooks may depend on the name
+		if generate || w.res.turn != nil { // each attempt starts from the object as it was admitted
 			o, w.warnings = in.Clone(), w.warnings[:given]
 		}
 		if generate {
 			o.Meta.Name = w.newName(in.Meta.GenerateName)
 		}
 		w.Name = o.Meta.Name
-		raw, err := w.admitAndEncode(ctx, o, nil)
-		if err != nil {
-			return nil, err
-		}
-		if s := w.strategy(); s != nil && s.SettledByUpdate {
-			raw = append(raw, ' ') // which means nothing to readers, and no update writes it
-		}
-		key, err := w.Endpoint.key(w.Namespace, w.Name)
-		if err != nil {
-			return nil, err
-		}
-		rev, err := w.storeCreate(w.inItsTurn(ctx), key, raw, conds)
-		w.unknown = errors.Is(err, storage.ErrUnknownOutcome)
-		if err == nil && w.dryRun { // the answer has the version that was sent, which storage would have refused
-			rev, _ = parseRevision(o.Meta.ResourceVersion)
-		}
+		o, raw, err := w.finish(ctx, o, nil)
 		if err == nil {
-			return kube.NewObject(key, raw, rev), nil
+			err = w.unversioned(&o.Meta)
 		}
-		if errors.Is(err, storage.ErrOutOfTurn) {
-			try--
-			continue
-		}
-		if !generate || !errors.Is(err, storage.ErrExists) {
+		if err != nil {
 			return nil, err
 		}
-		if try == generateTries {
+		stored, err := w.storeNew(ctx, o, raw, conds)
+		switch {
+		case errors.Is(err, storage.ErrOutOfTurn):
+			try--
+		case !generate || !errors.Is(err, storage.ErrExists):
+			return stored, err
+		case try == generateTries:
 			return nil, apierrors.NewGenerateNameConflict(w.resource(), w.Name, retryAfter)
 		}
 	}
+}
+
+// storeNew stores the bytes of a new object. A dry run ends before that; its object has the version that was sent, which storage would have refused.
+func (w *write) storeNew(ctx context.Context, o *object.Object, raw []byte, conds []storage.Condition) (*kube.Object, error) {
+	if s := w.strategy(); s != nil && s.SettledByUpdate {
+		raw = append(raw, ' ') // which means nothing to readers, and no update writes it
+	}
+	key, err := w.Endpoint.key(w.Namespace, w.Name)
+	if err != nil {
+		return nil, err
+	}
+	rev, err := w.storeCreate(w.inItsTurn(ctx), key, raw, conds)
+	w.unknown = errors.Is(err, storage.ErrUnknownOutcome)
+	if err != nil {
+		return nil, err
+	}
+	if w.dryRun {
+		rev, _ = parseRevision(o.Meta.ResourceVersion)
+	}
+	return kube.NewObject(key, raw, rev), nil
 }
 
 // storeCreate creates a key under conditions. A failed condition means that the namespace or the definition has changed.

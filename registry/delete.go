@@ -362,10 +362,10 @@ func (d *deletion) admitDeletion(ctx context.Context, old *kube.Object) error {
 		return err
 	}
 	o.Meta.ResourceVersion = old.Revision.String()
-	if err := d.admit(ctx, Delete, nil, o); err != nil {
+	if err := d.admit(ctx, nil, o); err != nil {
 		return err
 	}
-	return d.askValidators(ctx, Delete, nil, o)
+	return d.askValidators(ctx, nil, o)
 }
 
 // check compares the preconditions with the object. The texts are Kubernetes's.

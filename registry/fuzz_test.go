@@ -353,7 +353,7 @@ func FuzzProtobuf(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			raw, err := w.admitAndEncode(context.Background(), o, nil)
+			_, raw, err := w.finish(context.Background(), o, nil)
 			if err != nil {
 				continue
 			}

@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 )
 
 // The rules of metadata are Kubernetes's (see the API conventions); kube-apiserver's numbers.
@@ -62,23 +61,26 @@ func placeIn(o *object.Object, namespace string) error {
 	return nil
 }
 
-// initMeta sets what the server decides about a new object, whatever the client sent.
-func (w *write) initMeta(o *object.Object) error {
-	m := &o.Meta
-	switch {
-	case w.dryRun: // kube-apiserver's storage refuses it, and a dry run doesn't get there: the answer has it
-	case m.ResourceVersion != "" && w.applies:
-		return badRequest("resourceVersion should not be set on objects to be created")
-	case m.ResourceVersion != "":
-		return unforeseen("resourceVersion should not be set on objects to be created")
-	}
+// initMeta sets what the server decides about a new object, whatever the client or a hook says.
+func (e *Endpoint) initMeta(m *metav1.ObjectMeta) {
 	withoutSystemMeta(m)
 	m.UID = types.UID(uuid.NewString())
 	m.CreationTimestamp = now()
-	if w.typed == nil || !w.typed.NoGeneration { // others keep what the client sent, as there
+	if e.typed == nil || !e.typed.NoGeneration { // others keep what the client sent, as there
 		m.Generation = 1
 	}
-	return nil
+}
+
+// unversioned refuses a new object that names a version. kube-apiserver's storage does so, and a dry run doesn't get there: its answer has the version.
+func (w *write) unversioned(m *metav1.ObjectMeta) error {
+	const why = "resourceVersion should not be set on objects to be created"
+	switch {
+	case m.ResourceVersion == "" || w.dryRun:
+		return nil
+	case w.applies:
+		return badRequest(why)
+	}
+	return unforeseen(why)
 }
 
 // withoutSystemMeta takes out of a new object's metadata what nobody but the server says.
@@ -101,9 +103,9 @@ func (e *Endpoint) validName(name string, prefix bool) []string {
 	return validation.NameIsDNSSubdomain(name, prefix)
 }
 
-// inheritMeta gives an updated object the metadata that only the server sets, and at as its resourceVersion. It leaves what
-// the client has changed and may not: validateMeta refuses that.
-func inheritMeta(o, old *object.Object, at storage.Revision) {
+// inheritMeta gives an updated object the metadata that only the server sets, and the resourceVersion of the one before. It leaves
+// what the client has changed and may not: validateMeta refuses that.
+func inheritMeta(o, old *object.Object) {
 	m, prev := &o.Meta, &old.Meta
 	if m.UID == "" {
 		m.UID = prev.UID
@@ -116,7 +118,7 @@ func inheritMeta(o, old *object.Object, at storage.Revision) {
 		m.DeletionGracePeriodSeconds = prev.DeletionGracePeriodSeconds
 	}
 	m.Generation = prev.Generation
-	m.ResourceVersion = at.String()
+	m.ResourceVersion = prev.ResourceVersion
 }
 
 // validateMeta checks the metadata of an object against the one before, or for nil that of a new one.

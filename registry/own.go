@@ -226,9 +226,6 @@ func (e *Endpoint) Make(ctx context.Context, m Made) (storage.Revision, error) {
 			o.Content[name] = v
 		}
 	}
-	if err := w.initMeta(o); err != nil {
-		return 0, err
-	}
 	if err := w.trackMade(o); err != nil {
 		return 0, err
 	}
@@ -277,6 +274,7 @@ func (e *Endpoint) Report(ctx context.Context, namespace, name string, uid types
 			if prev.Meta.UID != uid {
 				return outcome{}, fmt.Errorf("report on %q: another uid: %w", old.Key, storage.ErrNotFound)
 			}
+			prev.Meta.ResourceVersion = old.Revision.String()
 			live, err := prev.Tree(w.apiVersion(), w.Kind)
 			if err != nil {
 				return outcome{}, err
@@ -293,8 +291,7 @@ func (e *Endpoint) Report(ctx context.Context, namespace, name string, uid types
 			if err := toObject(obj, next); err != nil { // fields of the type that a configuration may leave out
 				return outcome{}, err
 			}
-			next.Managed = in.Managed
-			inheritMeta(next, prev, old.Revision)
+			inheritMeta(next, prev)
 			return w.encoded(ctx, next, prev)
 		}
 	})

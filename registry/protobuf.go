@@ -287,14 +287,15 @@ func (w *write) withValue(m message) *object.Object {
 		w.res.registry.trackAlways || meta.Name == "" || len(meta.ManagedFields) > 0 {
 		return nil
 	}
-	if w.has(status) { // a create has none
-		field := reflect.ValueOf(obj).Elem().FieldByName("Status")
-		if !field.IsValid() {
-			return nil
-		}
-		field.SetZero()
+	if w.has(status) && !statusOf(value).IsValid() { // nobody could drop it
+		return nil
 	}
 	return &object.Object{Meta: *meta, Value: value}
+}
+
+// statusOf is the status of a value; invalid if its type has none.
+func statusOf(value runtime.Object) reflect.Value {
+	return reflect.ValueOf(value).Elem().FieldByName("Status")
 }
 
 // unfold makes the content of an object that has a value, with its defaults.

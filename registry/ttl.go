@@ -54,28 +54,28 @@ func validateTTL(o, old *object.Object) field.ErrorList {
 // mayExpire refuses a client's write that adds or changes the annotation by which an object expires, unless the user may
 // delete the object: that is what the annotation brings about. It holds for new objects, too, because what others put into
 // a namespace, or make of a definition, goes with it.
-func (w *write) mayExpire(ctx context.Context, next, prev *object.Object) error {
-	text, has := next.Meta.Annotations[kube.TTLAnnotation]
-	if ask := w.res.registry.authorizer; !has || !w.asked || ask == nil {
+func (d *draft) mayExpire(ctx context.Context) error {
+	text, has := d.next.Meta.Annotations[kube.TTLAnnotation]
+	if ask := d.res.registry.authorizer; !has || !d.asked || ask == nil {
 		return nil
 	}
-	if prev != nil {
-		if before, had := prev.Meta.Annotations[kube.TTLAnnotation]; had && before == text {
+	if d.prev != nil {
+		if before, had := d.prev.Meta.Annotations[kube.TTLAnnotation]; had && before == text {
 			return nil
 		}
 	}
 	if Presumes(ctx) {
 		return errJudged // the rights may have changed
 	}
-	decision, reason, err := w.res.registry.authorizer.Authorize(ctx, authorizer.AttributesRecord{
-		User: UserFrom(ctx), Verb: "delete", APIGroup: w.Group, APIVersion: w.Version, Resource: w.Plural,
-		Namespace: next.Meta.Namespace, Name: next.Meta.Name, ResourceRequest: true,
+	decision, reason, err := d.res.registry.authorizer.Authorize(ctx, authorizer.AttributesRecord{
+		User: UserFrom(ctx), Verb: "delete", APIGroup: d.Group, APIVersion: d.Version, Resource: d.Plural,
+		Namespace: d.next.Meta.Namespace, Name: d.next.Meta.Name, ResourceRequest: true,
 	})
 	if decision == authorizer.DecisionAllow {
 		return nil
 	}
 	why := fmt.Errorf("cannot set the annotation %s on a resource you can't delete: %v, %v", kube.TTLAnnotation, reason, err)
-	return hookError{apierrors.NewForbidden(w.resource(), clip.Text(next.Meta.Name), why)}
+	return hookError{apierrors.NewForbidden(d.resource(), clip.Text(d.next.Meta.Name), why)}
 }
 
 // Lifetime says how long the objects of a Go type live: see Definition.

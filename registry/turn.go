@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -167,13 +166,13 @@ func (w *write) inItsTurn(ctx context.Context) context.Context {
 	return storage.InTurn(ctx, w.turn)
 }
 
-// claim takes what only the object may have, if its type says so. obj is its value.
-func (w *write) claim(obj Typed, next, prev *object.Object) (err error) {
-	if w.typed == nil || w.typed.Claim == nil || w.Subresource != whole {
+// claim takes what only the object may have, if its type says so.
+func (d *draft) claim(context.Context) (err error) {
+	if d.typed == nil || d.typed.Claim == nil || d.Subresource != whole {
 		return nil
 	}
-	w.settled(nil) // an earlier attempt
-	w.settle, err = w.typed.claim(obj, next, prev, w.dryRun)
+	d.settled(nil) // an earlier attempt
+	d.settle, err = d.typed.claim(d.obj, d.next, d.prev, d.dryRun)
 	return err
 }
 

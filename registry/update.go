@@ -60,9 +60,6 @@ func (w *write) createUpdated(ctx context.Context, in *object.Object) (Result, e
 		return Result{}, w.goneConflict(in.Meta) // it was about an object that is gone
 	}
 	in.Meta.ResourceVersion = ""
-	if err := w.fill(in); err != nil {
-		return Result{}, err
-	}
 	if err := w.track(in, in, nil); err != nil {
 		return Result{}, err
 	}
@@ -127,22 +124,23 @@ func (w *write) nextFrom(ctx context.Context, old *kube.Object, in *object.Objec
 		return outcome{}, err
 	}
 	prev.Meta.ResourceVersion = old.Revision.String()
-	next := w.selectPart(in, prev)
-	sent := in
+	next, sent := in.Clone(), in
 	if w.part(w.Subresource) != nil { // which takes nothing else
-		sent = next
+		sent = w.selectPart(in.Clone(), prev)
 	}
 	if err := w.track(next, sent, prev); err != nil {
 		return outcome{}, err
 	}
-	inheritMeta(next, prev, old.Revision)
 	return w.outcomeOf(ctx, next, prev)
 }
 
-// outcomeOf is the outcome that puts a new object in the place of prev, after admission and validation. It removes an
+// outcomeOf is the outcome that puts what was sent for an object in the place of prev, after admission and validation. It removes an
 // object that is being deleted and that nothing holds any more.
-func (w *write) outcomeOf(ctx context.Context, next, prev *object.Object) (outcome, error) {
-	raw, err := w.admitAndEncode(ctx, next, prev)
+func (w *write) outcomeOf(ctx context.Context, in, prev *object.Object) (outcome, error) {
+	if err := w.admit(ctx, in, prev); err != nil {
+		return outcome{}, err
+	}
+	next, raw, err := w.finish(ctx, in, prev)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -203,33 +201,29 @@ var keptAs = map[string]string{
 	"endpoints": "services/endpoints", "ingresses": "ingress", "nodes": "minions", "replicationcontrollers": "controllers", "services": "services/specs",
 }
 
-// selectPart returns a new object: the part that the path is about is in's, and the rest is prev's. It changes neither.
+// selectPart returns an object of which the part that the path is about is in's, and the rest is prev's. in is no longer the caller's. Who wrote what is
+// in's, whatever the part is.
 func (w *write) selectPart(in, prev *object.Object) *object.Object {
-	var next *object.Object
-	switch w.Subresource {
-	case status:
+	next := in
+	switch s := w.part(w.Subresource); {
+	case w.Subresource == status:
 		next = prev.Clone()
 		next.Carry(in, status)
 		if t := w.typed; t != nil && t.StatusResets != nil {
 			next.Meta = t.statusMeta(&in.Meta, &prev.Meta)
 		}
-	default:
-		if s := w.part(w.Subresource); s != nil {
-			if s.Whole != nil && s.Whole(prev.Content, in.Content) {
-				return in.Clone()
-			}
-			next = prev.Clone()
-			s.Select(next.Content, in.Content)
-			if s.Metadata {
-				next.Meta = *in.Meta.DeepCopy()
-			}
-			break
-		}
-		next = in.Clone()
+	case s == nil:
 		if w.has(status) {
 			next.Carry(prev, status)
 		}
+	case s.Whole == nil || !s.Whole(prev.Content, in.Content):
+		next = prev.Clone()
+		s.Select(next.Content, in.Content)
+		if s.Metadata {
+			next.Meta = in.Meta
+		}
 	}
+	next.Managed = in.Managed
 	return next
 }
 

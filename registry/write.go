@@ -1,28 +1,18 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 
-	autoscalingv1 "k8s.io/api/autoscaling/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/warning"
-
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
-	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
-	"github.com/apiserver-lite/apiserver-lite/registry/managed"
-	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // The engine of all writes. perform begins a client's write. The write decodes what the client sent (read). From that
-// and from the stored object it makes the object that is to be stored. It has that object admitted, validated and
-// encoded (admitAndEncode), and stores it if nobody else has written meanwhile.
+// and from the stored object it makes the object that is to be stored. It lets the hooks change that object (admit), has it
+// completed, validated and encoded (finish), and stores it if nobody else has written meanwhile.
 //
 // For an object that exists, the way is update, inBrackets, inQueue, compareAndSwap, storeOutcome. compareAndSwap asks
 // the verb what to store, as often as others write first: for a PUT, that is nextFrom and outcomeOf. For a new object,
@@ -292,133 +282,6 @@ func (e *Endpoint) storeUpdate(ctx context.Context, old *kube.Object, raw []byte
 		}
 		cond.Revision = def.Revision
 	}
-}
-
-// admitAndEncode asks admission about an object that is to take the place of prev, validates it, and encodes it. prev is
-// nil for a new object.
-func (w *write) admitAndEncode(ctx context.Context, next, prev *object.Object) ([]byte, error) {
-	op := Update
-	if prev == nil {
-		op = Create
-	}
-	if err := w.admit(ctx, op, next, prev); err != nil {
-		return nil, err
-	}
-	if err := cmp.Or(w.readTurn(ctx), w.otherKind); err != nil {
-		return nil, err
-	}
-	errs := w.validateMeta(next, prev)
-	var obj, old Typed
-	if t := w.typed; t != nil {
-		var more field.ErrorList
-		var err error
-		sent := next.Value != nil
-		obj, old, more, err = t.prepared(warning.WithWarningRecorder(w.asksBy(ctx), w), next, prev, w.Subresource)
-		if err == nil && sent {
-			err = w.checkValue(next)
-		}
-		if err != nil {
-			return nil, err
-		}
-		if prev == nil && len(more) > 0 && t.MetaRules&MetaLast != 0 {
-			errs = nil
-		}
-		errs = append(errs, more...)
-	}
-	errs = w.validate(ctx, next, prev, errs)
-	about := w.res.storage.groupKind() // Kubernetes refuses what is stored
-	if w.Subresource == scale && w.GoType() {
-		about = schema.GroupKind{Group: autoscalingv1.GroupName, Kind: "Scale"}
-	}
-	if len(errs) > 0 {
-		return nil, apierrors.NewInvalid(about, clip.Text(next.Meta.Name), answerable(errs, w.causesAgain()))
-	}
-	if err := w.mayExpire(ctx, next, prev); err != nil {
-		return nil, err
-	}
-	if err := w.claim(obj, next, prev); err != nil {
-		return nil, err
-	}
-	if err := w.askValidators(ctx, op, next, prev); err != nil {
-		return nil, err
-	}
-	if w.typed == nil { // Kubernetes' own kinds refuse them, or take them
-		w.warnings = append(w.warnings, object.FinalizerWarnings(next, prev)...)
-	}
-	if err := w.warn(ctx, obj, old); err != nil {
-		return nil, err
-	}
-	if prev != nil {
-		keepTimes(next, prev)
-		w.raiseGeneration(next, prev, w.Subresource)
-	}
-	if err := w.follow(obj, next); err != nil {
-		return nil, err
-	}
-	raw, err := w.encode(ctx, next)
-	if len(next.Managed) > 0 && !w.applies && apierrors.IsRequestEntityTooLargeError(err) {
-		// Storing the object matters more than the record of who wrote it. Only an apply can't do without that record.
-		next.Managed = nil
-		raw, err = w.encode(ctx, next)
-	}
-	w.made = nil
-	if obj != nil && w.shown == w.messages && w.res.storage == w.Endpoint {
-		w.made = made(obj, next)
-	}
-	return raw, err
-}
-
-// follow lets the type write what follows from a write, under the server's own name. obj is next's value.
-func (w *write) follow(obj Typed, next *object.Object) error {
-	t := w.typed
-	if t == nil || t.follow == nil {
-		return nil
-	}
-	before := next.Clone()
-	if err := t.on(obj, "follow", func() { t.follow(obj) }); err != nil {
-		return err
-	}
-	if err := toStored(obj, next); err != nil {
-		return err
-	}
-	next.Meta = before.Meta
-	if object.SameContent(next, before, "") {
-		return nil
-	}
-	return w.trackAs(status, w.res.registry.manager, next, next, before)
-}
-
-// asksBy returns the context for a type's rules.
-func (w *write) asksBy(ctx context.Context) context.Context {
-	switch {
-	case w.Subresource == whole:
-		return ctx
-	case w.patches:
-		return withVerb(ctx, "patch")
-	}
-	return withVerb(ctx, "update")
-}
-
-// made returns the value of an object that was stored, with all of its metadata; nil if its managedFields can't be read.
-func made(obj Typed, o *object.Object) Typed {
-	entries, ok := managed.Entries(o.Managed)
-	if !ok {
-		return nil
-	}
-	*metaOf(obj) = o.Meta
-	metaOf(obj).ManagedFields = entries
-	return obj
-}
-
-// warn adds a Go type's warnings about a valid object.
-func (w *write) warn(ctx context.Context, obj, old Typed) error {
-	t := w.typed
-	if t == nil || t.Warnings == nil {
-		return nil
-	}
-	texts, err := t.warnings(ctx, obj, old, w.Subresource)
-	w.warnings = append(w.warnings, texts...)
-	return err
 }
 
 // The kinds of a write's options, as errors name them.

@@ -11,7 +11,6 @@
 package match
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -37,9 +36,6 @@ type Path struct {
 	// Places are where the object is found: first the request's own place, then the other served versions.
 	Places []Place
 }
-
-// Told is the name in a refusal.
-func (p *Path) Told() string { return cmp.Or(p.Name, "Unknown") }
 
 // scaleKind is the kind at the subresource scale of whatever resource.
 var scaleKind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")

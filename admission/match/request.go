@@ -1,6 +1,7 @@
 package match
 
 import (
+	"cmp"
 	"context"
 	"sync"
 
@@ -40,6 +41,15 @@ func NewRequest(r *registry.AdmissionRequest[unstructured.Unstructured], of *reg
 
 func isNamespace(a *registry.Attributes) bool {
 	return a.Resource.Group == "" && a.Resource.Resource == "namespaces"
+}
+
+// Told is the name in a refusal of a plug-in's own.
+func (q *Request) Told() string {
+	made := ""
+	if q.Object != nil {
+		made = q.Object.GetGenerateName() // of which the server will make a name
+	}
+	return cmp.Or(q.Path.Name, made, "Unknown")
 }
 
 // Set makes obj, which is an object at a place, the request's Object.

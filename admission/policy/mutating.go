@@ -234,7 +234,7 @@ func (c *changes) refusal() error {
 	if len(c.failed) == 0 {
 		return nil
 	}
-	refused := apierrors.NewForbidden(c.Resource.GroupResource(), c.Path.Told(), errors.New("admission request denied by policy"))
+	refused := apierrors.NewForbidden(c.Resource.GroupResource(), c.Told(), errors.New("admission request denied by policy"))
 	s := &refused.ErrStatus
 	s.Message = c.failed[0].String()
 	if reason := c.failed[0].reason; reason != "" {

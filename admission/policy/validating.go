@@ -348,7 +348,7 @@ func (o *outcome) refusal() error {
 	if first.binding == "" {
 		message = fmt.Sprintf("ValidatingAdmissionPolicy '%s' denied request: %s", first.policy, first.message)
 	}
-	refused := apierrors.NewForbidden(o.Resource.GroupResource(), o.Path.Told(), errors.New(message))
+	refused := apierrors.NewForbidden(o.Resource.GroupResource(), o.Told(), errors.New(message))
 	s := &refused.ErrStatus
 	s.Reason = first.reason
 	if s.Reason == "" {

@@ -142,10 +142,11 @@ func (m *Mutating) apply(ctx context.Context, q *match.Request, at match.Place, 
 
 // keepIdentity refuses a patch that makes another object, and takes back what it changes of what only the server decides.
 func keepIdentity(next, before *unstructured.Unstructured) error {
+	named := before.GetName() != "" // else a webhook may name it
 	for _, field := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}, {"metadata", "resourceVersion"}} {
 		was, _, _ := unstructured.NestedString(before.Object, field...)
 		is, _, err := unstructured.NestedString(next.Object, field...)
-		if err != nil || is != was {
+		if err != nil || is != was && (named || field[len(field)-1] != "name") {
 			return fmt.Errorf("its patch changes %s, which only the server may", field[len(field)-1])
 		}
 	}

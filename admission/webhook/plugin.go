@@ -108,7 +108,7 @@ func (p *plugin) chosen(ctx context.Context, q *match.Request, c candidate) (boo
 		return false, nil
 	case err != nil:
 		p.Metrics.conditionFailed(c.hook, p.step, q)
-		return false, apierrors.NewForbidden(q.Resource.GroupResource(), q.Path.Told(), err)
+		return false, apierrors.NewForbidden(q.Resource.GroupResource(), q.Path.Name, err)
 	case !matches:
 		p.Metrics.excluded(c.hook, p.step, q)
 	}

@@ -35,9 +35,6 @@ var onPurpose = compiled([]purpose{
 	{step: `^customresourcedefinitions\S+ delete collection/`, path: `^events\[`, why: "The deletion of a collection of definitions deletes their objects too, as that of each does. kube-apiserver leaves them in its store."},
 	{step: `^webhooks hook (Validating|Mutating)/(uid|no-uid|empty|text|error|not-found|redirect|slow|close|other-kind|other-version|no-version|list|twice|untrusted|nobody|no-service|patch-(wrong|wrong-ignored|type|no-json|kind|kind-ignored))$`, path: `^body\.(message|details\.causes\[\]\.message)$`,
 		why: "Why a webhook failed is said by what was expected of it. kube-apiserver quotes its URL, and of what its server sent."},
-	{step: `^webhooks hook (Mutating/echo(-ignored)?|asked/Mutating (PUT|PATCH|apply( create)?|generated))$`, path: `^body\.message$`,
-		// Those of PATCH and apply have the number of their own review among the uids that were seen, of which there are more then.
-		why: "Mutating webhooks see what the server has decided about an object: its name, uid, version and birth. kube-apiserver fills that in after them."},
 	{step: `^webhooks hook (Validating|Mutating)/big(-ignored)?$`, path: ``, why: "A webhook whose answer has more than 3 MiB has failed. kube-apiserver reads whatever comes."},
 	{step: `^webhooks hook (Validating|Mutating)/old-review$`, path: ``, why: "Webhooks that take reviews of `v1beta1` alone are called, as the API says. kube-apiserver 1.37.2 fails to convert what it would send."},
 	{step: `^bootstrap .*/componentstatuses`, path: `^body\.(items|rows)`, why: "`componentstatuses` has this program's own store alone. kube-apiserver also looks for a scheduler and a controller manager on its machine."},

@@ -1,0 +1,187 @@
+package registry
+
+import (
+	"context"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/warning"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/managed"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+)
+
+// draft is an object between the hooks that change it and the store.
+type draft struct {
+	*write
+	next     *object.Object // what was sent, and then what is to be stored
+	prev     *object.Object // in whose place it's put; nil for a new object
+	obj, old Typed          // both as values of their Go type; nil if there is none, or if it has no functions for them
+	errs     field.ErrorList
+	raw      []byte // next, as it's stored
+}
+
+// finish completes, validates and encodes an object that the hooks have had. It becomes next, which is what raw says. prev is nil for a new object.
+func (w *write) finish(ctx context.Context, in, prev *object.Object) (next *object.Object, raw []byte, err error) {
+	d := &draft{write: w, next: in, prev: prev}
+	for _, stage := range [...]func(*draft, context.Context) error{ // kube-apiserver's order
+		(*draft).readTurn,
+		(*draft).complete,
+		(*draft).prepare,
+		(*draft).check,
+		(*draft).mayExpire,
+		(*draft).claim,
+		(*draft).askValidators,
+		(*draft).warn,
+		(*draft).raiseGeneration,
+		(*draft).follow,
+		(*draft).encode,
+	} {
+		if err := stage(d, ctx); err != nil {
+			return nil, nil, err
+		}
+	}
+	return d.next, d.raw, nil
+}
+
+// complete sets what the server decides, whatever the client and the hooks say, and leaves of the rest what the path is about.
+func (d *draft) complete(context.Context) error {
+	if d.otherKind != nil {
+		return d.otherKind
+	}
+	d.warnings = append(d.warnings, d.next.DropRepeatedOwners(true)...) // of the hooks' owners, too
+	if d.prev == nil {
+		d.initMeta(&d.next.Meta)
+		return d.dropStatus(d.next)
+	}
+	d.next = d.selectPart(d.next, d.prev)
+	inheritMeta(d.next, d.prev)
+	return nil
+}
+
+// prepare lets the object's Go type prepare and judge it, and judges its metadata.
+func (d *draft) prepare(ctx context.Context) error {
+	d.errs = d.validateMeta(d.next, d.prev)
+	t := d.typed
+	if t == nil {
+		return nil
+	}
+	sent := d.next.Value != nil
+	obj, old, errs, err := t.prepared(warning.WithWarningRecorder(d.asksBy(ctx), d.write), d.next, d.prev, d.Subresource)
+	if err == nil && sent {
+		err = d.checkValue(d.next)
+	}
+	if err != nil {
+		return err
+	}
+	if d.prev == nil && len(errs) > 0 && t.MetaRules&MetaLast != 0 {
+		d.errs = nil
+	}
+	d.obj, d.old, d.errs = obj, old, append(d.errs, errs...)
+	return nil
+}
+
+// asksBy returns the context for a type's rules.
+func (w *write) asksBy(ctx context.Context) context.Context {
+	switch {
+	case w.Subresource == whole:
+		return ctx
+	case w.patches:
+		return withVerb(ctx, "patch")
+	}
+	return withVerb(ctx, "update")
+}
+
+// check judges the object by its schema, and refuses it for all that was found.
+func (d *draft) check(ctx context.Context) error {
+	errs := d.validate(ctx, d.next, d.prev, d.errs)
+	if len(errs) == 0 {
+		return nil
+	}
+	about := d.res.storage.groupKind() // Kubernetes refuses what is stored
+	if d.Subresource == scale && d.GoType() {
+		about = schema.GroupKind{Group: autoscalingv1.GroupName, Kind: "Scale"}
+	}
+	return apierrors.NewInvalid(about, clip.Text(d.next.Meta.Name), answerable(errs, d.causesAgain()))
+}
+
+// askValidators asks the hooks that want to see an object as it would be stored.
+func (d *draft) askValidators(ctx context.Context) error {
+	return d.write.askValidators(ctx, d.next, d.prev)
+}
+
+// warn adds the warnings about a valid object.
+func (d *draft) warn(ctx context.Context) error {
+	t := d.typed
+	if t == nil { // Kubernetes' own kinds refuse such finalizers, or take them
+		d.warnings = append(d.warnings, object.FinalizerWarnings(d.next, d.prev)...)
+		return nil
+	}
+	if t.Warnings == nil {
+		return nil
+	}
+	texts, err := t.warnings(ctx, d.obj, d.old, d.Subresource)
+	d.warnings = append(d.warnings, texts...)
+	return err
+}
+
+// raiseGeneration counts the change. It comes after the managedFields are known to be about one.
+func (d *draft) raiseGeneration(context.Context) error {
+	if d.prev != nil {
+		keepTimes(d.next, d.prev)
+		d.Endpoint.raiseGeneration(d.next, d.prev, d.Subresource)
+	}
+	return nil
+}
+
+// follow lets the type write what follows from the write.
+func (d *draft) follow(context.Context) error { return d.write.follow(d.obj, d.next) }
+
+// follow lets the type write what follows from a write, under the server's own name. obj is next's value.
+func (w *write) follow(obj Typed, next *object.Object) error {
+	t := w.typed
+	if t == nil || t.follow == nil {
+		return nil
+	}
+	before := next.Clone()
+	if err := t.on(obj, "follow", func() { t.follow(obj) }); err != nil {
+		return err
+	}
+	if err := toStored(obj, next); err != nil {
+		return err
+	}
+	next.Meta = before.Meta
+	if object.SameContent(next, before, "") {
+		return nil
+	}
+	return w.trackAs(status, w.res.registry.manager, next, next, before)
+}
+
+// encode makes the bytes that are stored.
+func (d *draft) encode(ctx context.Context) (err error) {
+	d.raw, err = d.Endpoint.encode(ctx, d.next)
+	if len(d.next.Managed) > 0 && !d.applies && apierrors.IsRequestEntityTooLargeError(err) {
+		// Storing the object matters more than the record of who wrote it. Only an apply can't do without that record.
+		d.next.Managed = nil
+		d.raw, err = d.Endpoint.encode(ctx, d.next)
+	}
+	d.made = nil
+	if d.obj != nil && d.shown == d.messages && d.res.storage == d.Endpoint {
+		d.made = made(d.obj, d.next)
+	}
+	return err
+}
+
+// made returns the value of an object that was stored, with all of its metadata; nil if its managedFields can't be read.
+func made(obj Typed, o *object.Object) Typed {
+	entries, ok := managed.Entries(o.Managed)
+	if !ok {
+		return nil
+	}
+	*metaOf(obj) = o.Meta
+	metaOf(obj).ManagedFields = entries
+	return obj
+}
