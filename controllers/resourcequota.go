@@ -82,6 +82,11 @@ func (q *resourceQuotas) observe(e *cacher.Event) {
 	}
 	namespace := e.Object().Namespace()
 	if namespace == "" {
+		if e.Prefix == classesPrefix { // devices may count as another resource now
+			for name := range q.have {
+				q.queue.add(name)
+			}
+		}
 		return
 	}
 	if e.Prefix == quotasPrefix {
@@ -98,6 +103,8 @@ var changing = []storage.Prefix{
 	quotasPrefix, storage.PrefixOf("", "pods"), storage.PrefixOf("", "services"), storage.PrefixOf("", "persistentvolumeclaims"),
 	storage.PrefixOf("resource.k8s.io", "resourceclaims"),
 }
+
+var classesPrefix = storage.PrefixOf("resource.k8s.io", "deviceclasses")
 
 func (q *resourceQuotas) note(namespace string, e *cacher.Event) {
 	name := e.Object().Name()
@@ -192,18 +199,23 @@ func (q *resourceQuotas) count(ctx context.Context, served *registry.Catalog, na
 // what the objects take and that with the charges: a count of both would refuse the next request that there's room for.
 func (q *resourceQuotas) statusOf(served *registry.Catalog, rq *corev1.ResourceQuota, taken quota.Usage) (corev1.ResourceQuotaStatus, error) {
 	status := corev1.ResourceQuotaStatus{Hard: rq.Spec.Hard.DeepCopy(), Used: corev1.ResourceList{}}
-	counted := map[schema.GroupResource]bool{}
+	eval := quota.NewEvaluator(served.Raw)
+	counted, usage := map[schema.GroupResource]bool{}, quota.Usage{}
 	for name := range rq.Spec.Hard {
-		of, ok := quota.Resource(name)
-		if !ok || counted[of] {
-			continue
+		for _, of := range quota.Resources(name) {
+			if counted[of] {
+				continue
+			}
+			counted[of] = true
+			one, err := q.usage(served, eval, rq, of)
+			if err != nil {
+				return status, err
+			}
+			usage.Add(one)
 		}
-		counted[of] = true
-		usage, err := q.usage(served, rq, of)
-		if err != nil {
-			return status, err
-		}
-		for _, name := range quota.Names(rq.Spec.Hard, of) {
+	}
+	for name := range rq.Spec.Hard {
+		if len(quota.Resources(name)) > 0 {
 			status.Used[name] = between(rq.Status.Used[name], usage[name], taken[name])
 		}
 	}
@@ -225,7 +237,7 @@ func between(before, takes, charges resource.Quantity) resource.Quantity {
 }
 
 // usage returns what all objects of a resource in the quota's namespace take of it.
-func (q *resourceQuotas) usage(served *registry.Catalog, rq *corev1.ResourceQuota, of schema.GroupResource) (quota.Usage, error) {
+func (q *resourceQuotas) usage(served *registry.Catalog, eval *quota.Evaluator, rq *corev1.ResourceQuota, of schema.GroupResource) (quota.Usage, error) {
 	usage := quota.Usage{}
 	prefix := storage.PrefixOf(of.Group, of.Resource)
 	in, err := prefix.Namespace(rq.Namespace)
@@ -235,7 +247,7 @@ func (q *resourceQuotas) usage(served *registry.Catalog, rq *corev1.ResourceQuot
 	objects := q.controllers.cacher.Resource(prefix).Snapshot()
 	if !quota.PerObject(rq, of) {
 		n := *resource.NewQuantity(int64(objects.Count(storage.Range{Prefix: in})), resource.DecimalSI)
-		for _, name := range quota.Names(rq.Spec.Hard, of) {
+		for _, name := range eval.Names(rq.Spec.Hard, of) {
 			usage[name] = n
 		}
 		return usage, nil
@@ -245,7 +257,7 @@ func (q *resourceQuotas) usage(served *registry.Catalog, rq *corev1.ResourceQuot
 		if json.Unmarshal(o.Raw(), &tree.Object) != nil {
 			continue // as if it weren't there: nobody can read it
 		}
-		one, err := quota.Of(rq, rq.Spec.Hard, of, tree)
+		one, err := eval.Of(rq, rq.Spec.Hard, of, tree)
 		if err != nil {
 			return nil, err
 		}

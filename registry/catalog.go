@@ -74,6 +74,24 @@ func (c *Catalog) Objects() iter.Seq2[runtimeschema.GroupResource, int] {
 	}
 }
 
+// Raw yields what the caches have of a resource's objects, as they're stored, in JSON: of those in a namespace, which is "" for a
+// resource without, and of one alone for a name that isn't "".
+func (c *Catalog) Raw(of runtimeschema.GroupResource, namespace, name string) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		prefix := storage.PrefixOf(of.Group, of.Resource)
+		in, err := prefix.Namespace(namespace)
+		stored := c.Prefix(prefix)
+		if err != nil || stored == nil {
+			return
+		}
+		for o := range stored.Cache().Snapshot().All(in + name) {
+			if (name == "" || o.Name() == name) && !yield(o.Raw()) {
+				return
+			}
+		}
+	}
+}
+
 // compareEndpoints orders by group, version (the preferred first) and plural.
 func compareEndpoints(a, b *Endpoint) int {
 	if n := strings.Compare(a.Group, b.Group); n != 0 {

@@ -312,6 +312,47 @@ func TestResourceQuotaCompute(t *testing.T) {
 		"requested: fast.deviceclass.resource.k8s.io/devices=4")
 }
 
+// TestResourceQuotaExtendedDevices: a claim's devices count as the extended resource that their class stands for, unless they are what
+// its pod was charged for.
+func TestResourceQuotaExtendedDevices(t *testing.T) {
+	t.Parallel()
+	s := newWithPlugins(t, "ResourceQuota")
+	const (
+		classes  = "/apis/resource.k8s.io/v1/deviceclasses"
+		claims   = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+		gpu      = corev1.ResourceName("requests.example.com/gpu")
+		implicit = corev1.ResourceName("requests.deviceclass.resource.kubernetes.io/fast")
+	)
+	is := func(when, ofGPU, ofImplicit string) {
+		t.Helper()
+		if used := usedOf(t, s, "q"); used[gpu] != ofGPU || used[implicit] != ofImplicit {
+			t.Errorf("%s %v is used", when, used)
+		}
+	}
+	claim := func(name, meta string, n int) string {
+		return fmt.Sprintf("{metadata: {name: %s%s}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: fast, count: %d}}]}}}", name, meta, n)
+	}
+	s.PostYAML(namespaceDefault+"resourcequotas", "{metadata: {name: q}, spec: {hard: {requests.example.com/gpu: '3', requests.deviceclass.resource.kubernetes.io/fast: '4'}}}")
+	s.PostYAML(claims, claim("a", "", 2))
+	is("without the class", "0", "0")
+	s.PostYAML(classes, "{metadata: {name: fast}, spec: {extendedResourceName: example.com/gpu}}")
+	is("with it", "2", "2")
+	refused(t, s, claims, claim("b", "", 2), 403, "exceeded quota: q, requested: requests.example.com/gpu=2, used: requests.example.com/gpu=2, limited: requests.example.com/gpu=3")
+
+	made := posted[corev1.Pod](t, s, namespaceDefault+"pods", "{metadata: {name: p}, spec: {containers: [{name: c, image: i, resources: {limits: {example.com/gpu: 1}}}]}}")
+	is("with a pod", "3", "2")
+	owned := fmt.Sprintf(", annotations: {resource.kubernetes.io/extended-resource-claim: 'true'}, ownerReferences: [{apiVersion: v1, kind: Pod, name: p, uid: %s, controller: true}]", made.UID)
+	s.PostYAML(claims, claim("of-p", owned, 1))
+	is("with the pod's claim", "3", "3")
+	refused(t, s, claims, claim("second-of-p", owned, 1), 403, "requested: requests.example.com/gpu=1, used: requests.example.com/gpu=3")
+	s.Do("DELETE", claims+"/a", "")
+	s.Do("PATCH", namespaceDefault+"pods/p/status", `{"status":{"extendedResourceClaimStatus":{"requestMappings":[{"containerName":"c","resourceName":"example.com/gpu","requestName":"r"}],"resourceClaimName":"other"}}}`,
+		"Content-Type", "application/merge-patch+json")
+	is("when the pod has another claim", "2", "1")
+	s.Do("DELETE", classes+"/fast", "")
+	is("without the class again", "1", "0")
+}
+
 // TestResourceQuotaRules: quotas that nobody can count by are refused.
 func TestResourceQuotaRules(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,8 @@ type charge struct {
 // error refuses an object that doesn't say what a quota counts, and one of which nobody knows yet what is used.
 func (q *ResourceQuota) charges(r *request) (all []charge, err error) {
 	of := r.Resource.GroupResource()
-	quotas := q.registry.Catalog().Prefix(quotasPrefix)
+	served := q.registry.Catalog()
+	quotas, eval := served.Prefix(quotasPrefix), quota.NewEvaluator(served.Raw)
 	in, err := quotasPrefix.Namespace(r.Namespace)
 	if err != nil || quotas == nil {
 		return nil, err
@@ -117,14 +118,14 @@ func (q *ResourceQuota) charges(r *request) (all []charge, err error) {
 			return nil, fmt.Errorf("the ResourceQuota %q can't be read", o.Name())
 		}
 		hard := rq.Status.Hard
-		matches, err := quota.Matches(rq, hard, of, r.Object)
+		matches, err := eval.Matches(rq, hard, of, r.Object)
 		if err != nil {
 			return nil, err
 		}
 		if !matches {
 			continue
 		}
-		names := quota.Names(hard, of)
+		names := eval.Names(hard, of)
 		if of == quota.Pods {
 			if err := quota.Required(names, r.Object); err != nil {
 				return nil, fmt.Errorf("failed quota: %s: %w", rq.Name, err)
@@ -135,12 +136,12 @@ func (q *ResourceQuota) charges(r *request) (all []charge, err error) {
 				return nil, fmt.Errorf("status unknown for quota: %s, resources: %s", rq.Name, join(names))
 			}
 		}
-		usage, err := quota.Of(rq, hard, of, r.Object)
+		usage, err := eval.Of(rq, hard, of, r.Object)
 		if err != nil {
 			return nil, err
 		}
 		if r.Operation == registry.Update {
-			before, err := quota.Of(rq, hard, of, r.Old)
+			before, err := eval.Of(rq, hard, of, r.Old)
 			if err != nil {
 				return nil, err
 			}

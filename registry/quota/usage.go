@@ -33,6 +33,8 @@ var (
 	Services = schema.GroupResource{Resource: "services"}
 	Volumes  = schema.GroupResource{Resource: "persistentvolumeclaims"}
 	Devices  = schema.GroupResource{Group: resourcev1.GroupName, Resource: "resourceclaims"}
+
+	deviceClasses = schema.GroupResource{Group: resourcev1.GroupName, Resource: "deviceclasses"}
 )
 
 // Usage is what an object, or all of them, take of a quota, by the names in its hard limits. Quantities aren't negative.
@@ -60,31 +62,35 @@ func (u Usage) Less(other Usage) Usage {
 	return more
 }
 
-// Resource returns the resource whose objects a name of a quota's counts. ok is false for a name that nothing counts.
-func Resource(name corev1.ResourceName) (r schema.GroupResource, ok bool) {
+// Resources returns the resources whose objects a name of a quota's may count. There's none for a name that nothing counts.
+func Resources(name corev1.ResourceName) []schema.GroupResource {
 	text := string(name)
-	if rest, counts := strings.CutPrefix(text, countPrefix); counts {
-		return schema.ParseGroupResource(rest), rest != ""
+	if rest, counts := strings.CutPrefix(text, countPrefix); counts && rest != "" {
+		return []schema.GroupResource{schema.ParseGroupResource(rest)}
 	}
 	switch name {
 	case corev1.ResourceServicesNodePorts, corev1.ResourceServicesLoadBalancers:
-		return Services, true
+		return []schema.GroupResource{Services}
 	case corev1.ResourceRequestsStorage:
-		return Volumes, true
+		return []schema.GroupResource{Volumes}
 	case corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
 		corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceRequestsEphemeralStorage,
 		corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory, corev1.ResourceLimitsEphemeralStorage:
-		return Pods, true
+		return []schema.GroupResource{Pods}
 	}
 	switch {
-	case strings.HasPrefix(text, corev1.ResourceHugePagesPrefix), strings.HasPrefix(text, corev1.ResourceRequestsHugePagesPrefix), isExtendedRequest(text):
-		return Pods, true
+	case strings.HasPrefix(text, corev1.ResourceHugePagesPrefix), strings.HasPrefix(text, corev1.ResourceRequestsHugePagesPrefix):
+		return []schema.GroupResource{Pods}
+	case isExtendedRequest(text):
+		return []schema.GroupResource{Pods, Devices}
 	case strings.HasSuffix(text, classStorage+string(corev1.ResourceRequestsStorage)), strings.HasSuffix(text, classStorage+string(corev1.ResourcePersistentVolumeClaims)):
-		return Volumes, true
+		return []schema.GroupResource{Volumes}
 	case strings.HasSuffix(text, classDevices):
-		return Devices, true
+		return []schema.GroupResource{Devices}
+	case slices.Contains(named, text):
+		return []schema.GroupResource{{Resource: text}}
 	}
-	return schema.GroupResource{Resource: text}, slices.Contains(named, text)
+	return nil
 }
 
 // isNative tells whether a resource of nodes is Kubernetes' own.
@@ -106,9 +112,9 @@ func isExtended(name string) bool {
 }
 
 // Names returns those names of a quota's hard limits that count objects of a resource, sorted.
-func Names(hard corev1.ResourceList, of schema.GroupResource) (names []corev1.ResourceName) {
+func (e *Evaluator) Names(hard corev1.ResourceList, of schema.GroupResource) (names []corev1.ResourceName) {
 	for name := range hard {
-		if r, ok := Resource(name); ok && r == of {
+		if r := Resources(name); slices.Contains(r, of) && (of == r[0] || e.isOfDevices(string(name))) {
 			names = append(names, name)
 		}
 	}
@@ -129,8 +135,8 @@ func Scoped(q *corev1.ResourceQuota) bool {
 
 // Matches tells whether a quota is about an object: some of its hard limits count the object's resource, and its scopes have the
 // object.
-func Matches(q *corev1.ResourceQuota, hard corev1.ResourceList, of schema.GroupResource, object *unstructured.Unstructured) (bool, error) {
-	if object == nil || len(Names(hard, of)) == 0 {
+func (e *Evaluator) Matches(q *corev1.ResourceQuota, hard corev1.ResourceList, of schema.GroupResource, object *unstructured.Unstructured) (bool, error) {
+	if object == nil || len(e.Names(hard, of)) == 0 {
 		return false, nil
 	}
 	return matches(q, of, object)
@@ -138,16 +144,16 @@ func Matches(q *corev1.ResourceQuota, hard corev1.ResourceList, of schema.GroupR
 
 // Of returns what an object takes of a quota, of those names that its hard limits have: the spec's, or those in its status.
 // It's nil if none of them counts this object. The error is of an object that can't be decoded.
-func Of(q *corev1.ResourceQuota, hard corev1.ResourceList, of schema.GroupResource, object *unstructured.Unstructured) (Usage, error) {
-	if ok, err := Matches(q, hard, of, object); !ok || err != nil {
+func (e *Evaluator) Of(q *corev1.ResourceQuota, hard corev1.ResourceList, of schema.GroupResource, object *unstructured.Unstructured) (Usage, error) {
+	if ok, err := e.Matches(q, hard, of, object); !ok || err != nil {
 		return nil, err
 	}
-	all, err := usageOf(of, object)
+	all, err := e.usageOf(of, object)
 	if err != nil {
 		return nil, err
 	}
 	usage := Usage{}
-	for _, name := range Names(hard, of) {
+	for name := range hard {
 		if q, takes := all[name]; takes && q.Sign() > 0 {
 			usage[name] = q
 		}
@@ -156,7 +162,7 @@ func Of(q *corev1.ResourceQuota, hard corev1.ResourceList, of schema.GroupResour
 }
 
 // usageOf returns what an object takes, by all names that count it.
-func usageOf(of schema.GroupResource, object *unstructured.Unstructured) (Usage, error) {
+func (e *Evaluator) usageOf(of schema.GroupResource, object *unstructured.Unstructured) (Usage, error) {
 	one := *resource.NewQuantity(1, resource.DecimalSI)
 	usage := Usage{corev1.ResourceName(countPrefix + of.String()): one}
 	var err error
@@ -183,7 +189,7 @@ func usageOf(of schema.GroupResource, object *unstructured.Unstructured) (Usage,
 	case Devices:
 		var claim resourcev1.ResourceClaim
 		if err = decode(object, &claim); err == nil {
-			usage.Add(usageOfDevices(&claim))
+			usage.Add(e.usageOfDevices(&claim))
 		}
 	default:
 		if of.Group == "" && slices.Contains(named, of.Resource) {
@@ -234,34 +240,6 @@ func usageOfClaim(claim *corev1.PersistentVolumeClaim) Usage {
 				usage[corev1.ResourceName(class+classStorage+string(name))] = q
 			}
 		}
-	}
-	return usage
-}
-
-// usageOfDevices returns how many devices of each class a ResourceClaim takes at most.
-func usageOfDevices(claim *resourcev1.ResourceClaim) Usage {
-	usage := Usage{}
-	most := func(mode resourcev1.DeviceAllocationMode, count int64) resource.Quantity {
-		switch mode {
-		case resourcev1.DeviceAllocationModeExactCount:
-			return *resource.NewQuantity(count, resource.DecimalSI)
-		case resourcev1.DeviceAllocationModeAll:
-			return *resource.NewQuantity(resourcev1.AllocationResultsMaxSize, resource.DecimalSI)
-		}
-		return *resource.NewQuantity(0, resource.DecimalSI)
-	}
-	for _, r := range claim.Spec.Devices.Requests {
-		alternatives := Usage{} // one of them is taken, so of each class as many as the one that takes most
-		for _, sub := range r.FirstAvailable {
-			name, n := corev1.ResourceName(sub.DeviceClassName+classDevices), most(sub.AllocationMode, sub.Count)
-			if n.Cmp(alternatives[name]) > 0 {
-				alternatives[name] = n
-			}
-		}
-		if len(r.FirstAvailable) == 0 && r.Exactly != nil {
-			alternatives[corev1.ResourceName(r.Exactly.DeviceClassName+classDevices)] = most(r.Exactly.AllocationMode, r.Exactly.Count)
-		}
-		usage.Add(alternatives)
 	}
 	return usage
 }
