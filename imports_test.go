@@ -47,7 +47,7 @@ var floors = []floor{
 	{"registry/object", []string{"registry/clip", "registry/jsontree"}},
 	{"registry/form", []string{"registry/clip", "registry/jsontree", "storage/kube"}},
 	{"registry/crd", nil},
-	{"registry/quota", []string{"registry/jsontree"}},
+	{"registry/quota", []string{"registry/jsontree", "storage/kube"}},
 	{"registry/expression", nil}, // pure, likewise
 	{"registry", []string{
 		"selectors", "watchstream", "kubeproto", "storage", "storage/cacher", "storage/kube", "registry/clip", "registry/jsontree", "registry/object", "registry/form",

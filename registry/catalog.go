@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"github.com/apiserver-lite/apiserver-lite/storage"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // Catalog is what is served at one instant. Immutable; it's replaced as a whole when a definition changes.
@@ -74,10 +75,10 @@ func (c *Catalog) Objects() iter.Seq2[runtimeschema.GroupResource, int] {
 	}
 }
 
-// Raw yields what the caches have of a resource's objects, as they're stored, in JSON: of those in a namespace, which is "" for a
-// resource without, and of one alone for a name that isn't "".
-func (c *Catalog) Raw(of runtimeschema.GroupResource, namespace, name string) iter.Seq[[]byte] {
-	return func(yield func([]byte) bool) {
+// Cached yields the objects that the caches have of a resource: those in a namespace, which is "" for a resource without, or the
+// one of a name that isn't "".
+func (c *Catalog) Cached(of runtimeschema.GroupResource, namespace, name string) iter.Seq[*kube.Object] {
+	return func(yield func(*kube.Object) bool) {
 		prefix := storage.PrefixOf(of.Group, of.Resource)
 		in, err := prefix.Namespace(namespace)
 		stored := c.Prefix(prefix)
@@ -85,7 +86,7 @@ func (c *Catalog) Raw(of runtimeschema.GroupResource, namespace, name string) it
 			return
 		}
 		for o := range stored.Cache().Snapshot().All(in + name) {
-			if (name == "" || o.Name() == name) && !yield(o.Raw()) {
+			if (name == "" || o.Name() == name) && !yield(o) {
 				return
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"iter"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,25 +13,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
-// Reader reads objects of a resource as they're stored, as JSON: those in a namespace, which is "" for a resource without, or the
-// one of a name that isn't "".
-type Reader func(of schema.GroupResource, namespace, name string) iter.Seq[[]byte]
+// Reader reads objects of a resource as they're stored: those in a namespace, which is "" for a resource without, or the one of a
+// name that isn't "".
+type Reader func(of schema.GroupResource, namespace, name string) iter.Seq[*kube.Object]
 
 // Evaluator says what objects take of quotas. A device that a ResourceClaim asks for may count as an extended resource, too: that
 // depends on its DeviceClass, and on the pod that the claim is made for. So it reads other objects, when it first needs them, and
-// keeps what they say. It's for one request or one count, and not for concurrent use.
+// keeps what they say. It's for one request or one count, in one namespace, and not for concurrent use.
 type Evaluator struct {
 	read   Reader
-	stands map[string]string                  // the extended resource that a DeviceClass stands for, or "", by the class
-	first  map[string]map[types.UID]types.UID // by namespace: the first of a pod's claims for extended resources, by the pod
+	stands map[string]string         // the extended resource that a DeviceClass stands for, or "", by the class
+	owned  map[string][]*kube.Object // ResourceClaims by the uid of each of their owners
 }
 
 // NewEvaluator returns an evaluator that reads others' objects by a function.
-func NewEvaluator(read Reader) *Evaluator {
-	return &Evaluator{read: read, first: map[string]map[types.UID]types.UID{}}
-}
+func NewEvaluator(read Reader) *Evaluator { return &Evaluator{read: read} }
 
 // classes returns all DeviceClasses with the extended resource of each.
 func (e *Evaluator) classes() map[string]string {
@@ -66,15 +67,17 @@ func (e *Evaluator) isOfDevices(name string) bool {
 }
 
 // usageOfDevices returns how many devices of each class a ResourceClaim takes at most, and as which extended resources these count
-// that its pod isn't charged for.
+// that its pod isn't charged for. Of two classes for one extended resource the one counts of which the claim takes more: upstream
+// has one of them count, and any.
 func (e *Evaluator) usageOfDevices(claim *resourcev1.ResourceClaim) Usage {
-	byClass := devicesByClass(claim)
 	usage, extended := Usage{}, Usage{}
-	for class, n := range byClass {
+	for class, n := range devicesByClass(claim) {
 		usage[corev1.ResourceName(class+classDevices)] = n
-		extended.Add(Usage{corev1.ResourceName(implicitRequests + class): n})
+		extended[corev1.ResourceName(implicitRequests+class)] = n
 		if stands := e.classes()[class]; stands != "" {
-			extended.Add(Usage{corev1.ResourceName(requestsPrefix + stands): n})
+			if name := corev1.ResourceName(requestsPrefix + stands); n.Cmp(extended[name]) > 0 {
+				extended[name] = n
+			}
 		}
 	}
 	usage.Add(extended.Less(e.usageOfOwner(claim)))
@@ -123,7 +126,7 @@ func (e *Evaluator) usageOfOwner(claim *resourcev1.ResourceClaim) Usage {
 		switch status := pod.Status.ExtendedResourceClaimStatus; {
 		case pod.UID != owner.UID, status != nil && status.ResourceClaimName != claim.Name:
 			return nil
-		case status == nil && cmp.Or(e.firstClaims(claim.Namespace)[pod.UID], claim.UID) != claim.UID:
+		case status == nil && !e.isFirst(claim, owner):
 			return nil
 		case counts(pod):
 			return usageOfPod(pod)
@@ -132,27 +135,31 @@ func (e *Evaluator) usageOfOwner(claim *resourcev1.ResourceClaim) Usage {
 	return nil
 }
 
-// firstClaims returns the claim that was made first for each pod in a namespace.
-func (e *Evaluator) firstClaims(namespace string) map[types.UID]types.UID {
-	if known, ok := e.first[namespace]; ok {
-		return known
-	}
-	first := map[types.UID]*resourcev1.ResourceClaim{}
-	for claim := range each[resourcev1.ResourceClaim](e.read(Devices, namespace, "")) {
-		if owner := podOf(claim); owner != nil && before(claim, first[owner.UID]) {
-			first[owner.UID] = claim
+// isFirst tells whether none of the claims for a pod's extended resources was made before this one. Of two of one second it's the
+// one whose name is lower.
+func (e *Evaluator) isFirst(claim *resourcev1.ResourceClaim, pod *metav1.OwnerReference) bool {
+	for other := range each[resourcev1.ResourceClaim](slices.Values(e.ownedBy(claim.Namespace, pod.UID))) {
+		before := cmp.Or(other.CreationTimestamp.Compare(claim.CreationTimestamp.Time), strings.Compare(other.Name, claim.Name)) < 0
+		if owner := podOf(other); before && owner != nil && owner.UID == pod.UID {
+			return false
 		}
 	}
-	e.first[namespace] = map[types.UID]types.UID{}
-	for pod, claim := range first {
-		e.first[namespace][pod] = claim.UID
-	}
-	return e.first[namespace]
+	return true
 }
 
-// before tells whether a claim was made before another one, which may be nil. Of two of one second it's the one whose name is lower.
-func before(claim, other *resourcev1.ResourceClaim) bool {
-	return other == nil || cmp.Or(claim.CreationTimestamp.Compare(other.CreationTimestamp.Time), strings.Compare(claim.Name, other.Name)) < 0
+// ownedBy returns the claims that name a uid as an owner's.
+func (e *Evaluator) ownedBy(namespace string, uid types.UID) []*kube.Object {
+	if e.owned == nil {
+		e.owned = map[string][]*kube.Object{}
+		for o := range e.read(Devices, namespace, "") {
+			if o.Owned() {
+				for _, owner := range o.Lineage().Owners {
+					e.owned[owner.UID] = append(e.owned[owner.UID], o)
+				}
+			}
+		}
+	}
+	return e.owned[string(uid)]
 }
 
 // podOf returns the pod for whose extended resources the scheduler made a claim, and nil for other claims.
@@ -165,10 +172,10 @@ func podOf(claim *resourcev1.ResourceClaim) *metav1.OwnerReference {
 }
 
 // each yields objects as a Go type. One that nobody can read is left out, as if it weren't there.
-func each[T any](objects iter.Seq[[]byte]) iter.Seq[*T] {
+func each[T any](objects iter.Seq[*kube.Object]) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
-		for raw := range objects {
-			if object := new(T); json.Unmarshal(raw, object) == nil && !yield(object) {
+		for o := range objects {
+			if object := new(T); json.Unmarshal(o.Raw(), object) == nil && !yield(object) {
 				return
 			}
 		}

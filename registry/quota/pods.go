@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	resourcehelper "k8s.io/component-helpers/resource"
@@ -136,14 +135,11 @@ func podInScope(pod *corev1.Pod, r corev1.ScopedResourceSelectorRequirement) (bo
 	return false, nil
 }
 
-// Recounts tells whether an update may make a pod count otherwise: by the scope of pods that end by themselves, or by what it takes.
+// Recounts tells whether an update may make a pod count otherwise: it then ends by itself, or no longer does. What a pod takes only
+// its resize changes.
 func Recounts(object, old *unstructured.Unstructured) bool {
 	var now, before corev1.Pod
-	if decode(object, &now) != nil || decode(old, &before) != nil {
-		return false
-	}
-	return terminating(&now.Spec) != terminating(&before.Spec) ||
-		!equality.Semantic.DeepEqual(podRequests(&now), podRequests(&before)) || !equality.Semantic.DeepEqual(podLimits(&now), podLimits(&before))
+	return decode(object, &now) == nil && decode(old, &before) == nil && terminating(&now.Spec) != terminating(&before.Spec)
 }
 
 // terminating tells whether a pod ends by itself.
