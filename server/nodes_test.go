@@ -164,3 +164,53 @@ func TestNodeRestriction(t *testing.T) {
 	s.expect("two", "DELETE "+inDefault+"/pods/other", "", 403, `pods "other" is forbidden: node "two" can only delete pods with spec.nodeName set to itself`)
 	s.expect("two", "POST "+inDefault+"/pods/other/eviction", `{"metadata":{"name":"other"}}`, 403, `pods "other" is forbidden: node two can only evict pods with spec.nodeName set to itself`)
 }
+
+// TestNodeTokensOfMigratedVolumes: a volume of Kubernetes' own needs the tokens of the CSI driver that stands in for it, whether the pod
+// has it itself or by a claim.
+func TestNodeTokensOfMigratedVolumes(t *testing.T) {
+	t.Parallel()
+	s := newNodes(t)
+	claim := func(name string) string {
+		return `{"metadata":{"name":"` + name + `"},"spec":{"volumeName":"` + name + `","accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}`
+	}
+	volume := func(name, source string) string {
+		return `{"metadata":{"name":"` + name + `"},"spec":{"capacity":{"storage":"1Gi"},"accessModes":["ReadWriteOnce"],` + source + `}}`
+	}
+	pod := func(name, volume string) string {
+		return `{"metadata":{"name":"` + name + `"},"spec":{"nodeName":"one","serviceAccountName":"account","containers":[{"name":"c","image":"i"}],"volumes":[` + volume + `]}}`
+	}
+	for _, object := range []struct{ path, body string }{
+		{"/apis/storage.k8s.io/v1/csidrivers", `{"metadata":{"name":"pd.csi.storage.gke.io"},"spec":{"tokenRequests":[{"audience":"disks"}]}}`},
+		{inDefault + "/persistentvolumeclaims", claim("old")},
+		{"/api/v1/persistentvolumes", volume("old", `"gcePersistentDisk":{"pdName":"d"}`)},
+		{inDefault + "/persistentvolumeclaims", claim("local")},
+		{"/api/v1/persistentvolumes", volume("local", `"hostPath":{"path":"/d"}`)},
+	} {
+		s.expect("root", "POST "+object.path, object.body, http.StatusCreated, "")
+	}
+	const unauthorized = `serviceaccounts "account" is forbidden: system:node:one is not authorized to request tokens for audience `
+	for _, tt := range []struct{ name, volume, audience, refusal string }{
+		{"inline", `{"name":"v","gcePersistentDisk":{"pdName":"d"}}`, "disks", ""},
+		{"by-claim", `{"name":"v","persistentVolumeClaim":{"claimName":"old"}}`, "disks", ""},
+		{"other-audience", `{"name":"v","gcePersistentDisk":{"pdName":"d"}}`, "others", unauthorized + `"others"`},
+		{"other-by-claim", `{"name":"v","persistentVolumeClaim":{"claimName":"old"}}`, "others", unauthorized + `"others"`},
+		{"no-driver", `{"name":"v","hostPath":{"path":"/d"}}`, "disks", unauthorized + `"disks"`},
+		{"no-driver-by-claim", `{"name":"v","persistentVolumeClaim":{"claimName":"local"}}`, "disks", unauthorized + `"disks"`},
+		{"drivers-that-are-not-there", `{"name":"v","awsElasticBlockStore":{"volumeID":"d"}},{"name":"w","cinder":{"volumeID":"d"}}`, "disks",
+			`serviceaccounts "account" is forbidden: error validating audience "disks": [csidriver.storage.k8s.io "ebs.csi.aws.com" not found, csidriver.storage.k8s.io "cinder.csi.openstack.org" not found]`},
+		{"one-that-is-there", `{"name":"v","awsElasticBlockStore":{"volumeID":"d"}},{"name":"w","gcePersistentDisk":{"pdName":"d"}}`, "disks", ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var made corev1.Pod
+			if err := json.Unmarshal([]byte(s.expect("root", "POST "+inDefault+"/pods", pod(tt.name, tt.volume), http.StatusCreated, "")), &made); err != nil {
+				t.Fatal(err)
+			}
+			code := http.StatusCreated
+			if tt.refusal != "" {
+				code = http.StatusForbidden
+			}
+			s.expect("one", "POST "+inDefault+"/serviceaccounts/account/token",
+				`{"spec":{"audiences":["`+tt.audience+`"],"boundObjectRef":{"apiVersion":"v1","kind":"Pod","name":"`+tt.name+`","uid":"`+string(made.UID)+`"}}}`, code, tt.refusal)
+		})
+	}
+}

@@ -12,7 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
+	csitranslation "k8s.io/csi-translation-lib"
+	"k8s.io/klog/v2"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -72,7 +75,7 @@ func (n *NodeRestriction) may(ctx context.Context, r *request, verb, resource, n
 // usesAudience tells whether a volume of a pod needs tokens for an audience: a projected one, or one whose CSI driver asks for them.
 // The errors of volumes that can't be followed count only if no other one needs the tokens.
 func (n *NodeRestriction) usesAudience(ctx context.Context, pod *corev1.Pod, audience string) (bool, error) {
-	var unknown error
+	var unknown []error
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		if v.Projected != nil {
@@ -90,12 +93,16 @@ func (n *NodeRestriction) usesAudience(ctx context.Context, pod *corev1.Pod, aud
 				return true, nil
 			}
 		}
-		if unknown == nil {
-			unknown = err
+		if registry.Unable(err) {
+			return false, err
 		}
+		unknown = append(unknown, err)
 	}
-	return false, unknown
+	return false, utilerrors.NewAggregate(unknown)
 }
+
+// migrated knows the CSI drivers that stand in for volumes of Kubernetes' own.
+var migrated = csitranslation.New()
 
 // driver returns the name of a volume's CSI driver; "" if it has none.
 func (n *NodeRestriction) driver(ctx context.Context, pod *corev1.Pod, v *corev1.Volume) (string, error) {
@@ -107,6 +114,8 @@ func (n *NodeRestriction) driver(ctx context.Context, pod *corev1.Pod, v *corev1
 		claim = v.PersistentVolumeClaim.ClaimName
 	case v.CSI != nil:
 		return v.CSI.Driver, nil
+	case migrated.IsInlineMigratable(v):
+		return driverOf(migrated.TranslateInTreeInlineVolumeToCSI(klog.FromContext(ctx), v, pod.Namespace))
 	default:
 		return "", nil
 	}
@@ -115,7 +124,15 @@ func (n *NodeRestriction) driver(ctx context.Context, pod *corev1.Pod, v *corev1
 		return "", err
 	}
 	pv, err := found[corev1.PersistentVolume](ctx, n, volumesPrefix, "", pvc.Spec.VolumeName)
-	if err != nil || pv.Spec.CSI == nil {
+	if err == nil && pv.Spec.CSI == nil && migrated.IsPVMigratable(pv) {
+		pv, err = migrated.TranslateInTreePVToCSI(klog.FromContext(ctx), pv)
+	}
+	return driverOf(pv, err)
+}
+
+// driverOf returns the name of a PersistentVolume's CSI driver; "" if it has none.
+func driverOf(pv *corev1.PersistentVolume, err error) (string, error) {
+	if err != nil || pv == nil || pv.Spec.CSI == nil {
 		return "", err
 	}
 	return pv.Spec.CSI.Driver, nil
