@@ -216,9 +216,15 @@ func TestErrorsAreNegotiated(t *testing.T) {
 func TestNoPage(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t)
-	for _, path := range []string{"/nothing", "/apis/other.example.com", "/apis/other.example.com/v1/things", "/apis/core/v1/namespaces", widgetsPath + "/a/status/x", "/readyz/nothing", "/debug/pprof/"} {
+	for _, path := range []string{"/nothing", "/apis/other.example.com", "/apis/other.example.com/v1/things", "/apis/core/v1/namespaces", widgetsPath + "/a/status/x", "/readyz/nothing", "/debug/pprof/",
+		"/metrics/", "/healthz/", "/livez/ping/", "/openapi/v2/"} {
 		if res, body := s.Do("GET", path, ""); res.StatusCode != 404 || body != "404 page not found\n" || !strings.HasPrefix(res.Header.Get("Content-Type"), "text/plain") {
 			t.Errorf("GET %s: %s, %q of %s", path, res.Status, body, res.Header.Get("Content-Type"))
+		}
+	}
+	for _, path := range []string{"/version/", "/api/", "/apis/", "/apis/example.com/", "/apis/example.com/v1/", widgetsPath + "/", "/index.html"} {
+		if res, body := s.Do("GET", path, ""); res.StatusCode != 200 {
+			t.Errorf("GET %s: %s, %q", path, res.Status, body)
 		}
 	}
 }

@@ -44,9 +44,11 @@ func cleanPath(u *url.URL) error {
 	return nil
 }
 
-// cutSlash takes the slash off the end of a clean path: what is served there is the same without it.
+// cutSlash takes the slash off the end of a clean path, where what is served is the same without it: as with kube-apiserver, in the
+// API and at what it serves in the way of the API. Elsewhere nothing is at a path with the slash.
 func cutSlash(u *url.URL) {
-	if u.Path != "/" {
+	switch first, _, _ := strings.Cut(u.Path[1:], "/"); first {
+	case "api", "apis", "version", ".well-known", "openid":
 		u.Path = strings.TrimSuffix(u.Path, "/")
 	}
 }

@@ -305,7 +305,7 @@ func unjudged(r *http.Request) bool {
 		return true
 	}
 	switch r.URL.Path {
-	case "/metrics", "/version", "/debug/watchers":
+	case "/metrics", "/version", "/version/", "/debug/watchers":
 		return true
 	}
 	return false

@@ -85,15 +85,14 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		get(routes, "/"+name+"/{check}", h.seatless(h.healthCheck(name)))
 	}
 	routes.Group(func(routes chi.Router) {
-		version := h.seatless(handle(h.serveVersion))
-		get(routes, "/version", version)
-		get(routes, "/version/", version)
+		get(routes, "/version", h.seatless(handle(h.serveVersion)))
 		get(routes, "/metrics", serveMetrics(metrics))
 		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
 	routes.Group(func(routes chi.Router) {
 		routes.Use(h.enterDocument)
 		get(routes, "/", handle(h.serveRoot))
+		get(routes, "/index.html", handle(h.serveRoot))
 		get(routes, "/api", handle(h.serveCoreVersions))
 		get(routes, "/apis", handle(h.serveGroups))
 		get(routes, "/apis/{group}", handle(h.serveGroup))

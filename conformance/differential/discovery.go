@@ -40,7 +40,10 @@ func discoverySteps() (steps []step) {
 			get("/apis/"+group, nil)
 		}
 	}
-	for _, path := range []string{"/", "/version", "/apis/none", "/apis/apps/v9", "/api/v2", "/none", "/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/none", "/livez?verbose", "/readyz?verbose&exclude=ping", "/.well-known/openid-configuration", "/openid/v1/jwks", "/version/", "/apis/", "/api/"} {
+	for _, path := range []string{"/", "/version", "/apis/none", "/apis/apps/v9", "/api/v2", "/none", "/healthz", "/livez", "/readyz", "/livez/ping", "/readyz/none", "/livez?verbose", "/readyz?verbose&exclude=ping", "/.well-known/openid-configuration", "/openid/v1/jwks", "/version/", "/apis/", "/api/",
+		"/index.html", "/metrics/", "/healthz/", "/livez/", "/readyz/", "/livez/ping/", "/readyz/none/", "/openapi/v2/", "/openapi/v3/", "/openapi/v3/apis/apps/v1/", "/openapi/",
+		"/.well-known/openid-configuration/", "/.well-known/", "/openid/v1/jwks/", "/apis/apps/", "/apis/apps/v1/", "/api/v1/", "/api/v1/namespaces/", "/api/v1/namespaces/default/",
+		"/apis/none/", "/none/"} {
 		get(path, nil)
 	}
 	return steps

@@ -28,7 +28,7 @@ var onPurpose = compiled([]purpose{
 		why: "Nothing runs here, so there's nothing to exec, attach or forward to, no log and no proxy: discovery and OpenAPI don't name these subresources."},
 	{step: `^(pods|nodes|services)\.v1 subresource (attach|exec|log|portforward|proxy)/`, path: `^(code|body\.(code|details|message|reason)\b.*)$`,
 		why: "A request to one of these subresources is a 404 that says so, whether or not there's such an object."},
-	{step: `^discovery discovery/$|^rbac rbac decision/GET /$`, path: `^body\.(paths|apiserver-lite/extras)`, why: "`/` lists the paths of this program, and what it has besides Kubernetes' API."},
+	{step: `^discovery discovery/(index\.html)?$|^rbac rbac decision/GET /$`, path: `^body\.(paths|apiserver-lite/extras)`, why: "`/` lists the paths of this program, and what it has besides Kubernetes' API."},
 	{step: `^discovery discovery/(livez|readyz)\?verbose|^rbac rbac decision/GET /(livez|readyz|healthz)`, path: `^body$`, why: "`/livez` and `/readyz` list the checks of this program's own parts."},
 	{step: `^(customresourcedefinitions|definitions)`, path: `^body\.status\.(acceptedNames|conditions)|^body\.metadata\.managedFields\[kube-apiserver Update status`,
 		why: "A definition's names and conditions are in the answer to the write of it, because it's in effect then; kube-apiserver writes them some moments later, as a change of its own."},
