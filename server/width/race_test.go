@@ -1,5 +1,0 @@
-//go:build race
-
-package width_test
-
-const race = true
