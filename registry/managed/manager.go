@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 
@@ -300,7 +301,10 @@ func (m *Manager) update(live, next map[string]any, given []any, manager string)
 	}
 	before, wanted := recordOf(entriesOf(live)), recordOf(given)
 	was, is := newObject(plain(live), before.entries), newObject(plain(next), wanted.entries)
-	if deeper(was.Object, maxDepth) || deeper(is.Object, maxDepth) || tooWide(live) || tooWide(next) {
+	if m.types.zero != nil && m.wrote(before.entries) && m.wrote(wanted.entries) { // other objects may not fit their types
+		was.Object, is.Object = differing(was.Object, is.Object)
+	}
+	if deeper(was.Object, maxDepth) || deeper(is.Object, maxDepth) || tooWide(was.Object) || tooWide(is.Object) {
 		return nil, errTooDeep
 	}
 	updated, err := fields.Update(was, is, manager)
@@ -308,6 +312,11 @@ func (m *Manager) update(live, next map[string]any, given []any, manager string)
 		return nil, err
 	}
 	return before.treeOf(updated.(*object).managed)
+}
+
+// wrote reports whether all entries are of the manager's version, so that nothing has to be converted.
+func (m *Manager) wrote(entries []metav1.ManagedFieldsEntry) bool {
+	return !slices.ContainsFunc(entries, func(e metav1.ManagedFieldsEntry) bool { return e.APIVersion != m.apiVersion })
 }
 
 // valid reports whether managedFields say anything, in a form that can be kept.

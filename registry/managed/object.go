@@ -97,6 +97,43 @@ func equalMaps(a, b map[string]any, but string) bool {
 	return true
 }
 
+// differing returns two objects without the members that both have alike, at any depth, but for what says which objects they are. The library
+// compares them for much longer and finds the same differences: a new status without the spec beside it. Lists stay whole.
+func differing(a, b map[string]any) (restOfA, restOfB map[string]any) {
+	restOfA, restOfB = rests(a, b)
+	for _, name := range []string{"apiVersion", "kind", "metadata"} {
+		restOfA[name], restOfB[name] = a[name], b[name]
+	}
+	return restOfA, restOfB
+}
+
+// rests returns what is in a and not alike in b, and the other way round: nothing if they're equal.
+func rests(a, b map[string]any) (restOfA, restOfB map[string]any) {
+	restOfA, restOfB = map[string]any{}, map[string]any{}
+	for name, v := range a {
+		w, ok := b[name]
+		if !ok {
+			restOfA[name] = v
+			continue
+		}
+		x, isMap := v.(map[string]any)
+		y, areMaps := w.(map[string]any)
+		if areMaps = areMaps && isMap; areMaps {
+			x, y = rests(x, y)
+			v, w = x, y
+		}
+		if areMaps && len(x)+len(y) > 0 || !areMaps && !equal(v, w) {
+			restOfA[name], restOfB[name] = v, w
+		}
+	}
+	for name, w := range b {
+		if _, ok := a[name]; !ok {
+			restOfB[name] = w
+		}
+	}
+	return restOfA, restOfB
+}
+
 // deeper reports whether a value has more than some levels of maps and lists.
 func deeper(v any, levels int) bool {
 	switch v := v.(type) {

@@ -104,7 +104,17 @@ func goShape(field reflect.StructField) string {
 
 // TestAgainstKubernetes does the same random writes with a Manager and with apimachinery's own test manager.
 func TestAgainstKubernetes(t *testing.T) {
-	types := things(t)
+	goTypes := managed.NewGoTypes(func(string) map[string]any { return map[string]any{} }, func() (map[string]*spec.Schema, bool, error) {
+		definitions := map[string]*spec.Schema{}
+		managed.Define(definitions, gvk, parseSchema(t, thing))
+		return definitions, false, nil
+	})
+	for name, types := range map[string]*managed.Types{"custom resource": things(t), "Go type": goTypes} {
+		t.Run(name, func(t *testing.T) { againstKubernetes(t, types) })
+	}
+}
+
+func againstKubernetes(t *testing.T, types *managed.Types) {
 	definitions := metaDefinitions(t)
 	managed.Define(definitions, gvk, parseSchema(t, thing))
 	converter, err := managedfields.NewTypeConverter(definitions, false)
