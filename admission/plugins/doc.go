@@ -95,9 +95,21 @@ func setSpec(u *unstructured.Unstructured, spec any) error {
 	return nil
 }
 
-// find returns an object as the caches have it, or the store if they have none; nil if there is none, or if its resource isn't
-// served. The value is the caller's.
+// find is lookUp for the object as a value of its Go type, which is the caller's.
 func find[T any](ctx context.Context, r *registry.Registry, p storage.Prefix, namespace, name string) (*T, error) {
+	stored, err := lookUp(ctx, r, p, namespace, name)
+	if err != nil || stored == nil {
+		return nil, err
+	}
+	value := new(T)
+	if err := json.Unmarshal(stored.Raw(), value); err != nil {
+		return nil, fmt.Errorf("decode %q: %w", stored.Key, err)
+	}
+	return value, nil
+}
+
+// lookUp returns an object as the caches have it, or the store if they have none; nil if there is none, or if its resource isn't served.
+func lookUp(ctx context.Context, r *registry.Registry, p storage.Prefix, namespace, name string) (*kube.Object, error) {
 	key, err := p.Key(namespace, name)
 	served := r.Catalog().Prefix(p)
 	if err != nil || served == nil {
@@ -109,14 +121,7 @@ func find[T any](ctx context.Context, r *registry.Registry, p storage.Prefix, na
 			return nil, err
 		}
 	}
-	if stored.Err != nil {
-		return nil, stored.Err
-	}
-	value := new(T)
-	if err := json.Unmarshal(stored.Raw(), value); err != nil {
-		return nil, fmt.Errorf("decode %q: %w", key, err)
-	}
-	return value, nil
+	return stored, stored.Err
 }
 
 // The resources of which plug-ins look single objects up.

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
@@ -33,13 +32,13 @@ func (t *TopologyLabels) Admit(ctx context.Context, r *request) (pass registry.V
 	if name == "" {
 		return pass, nil
 	}
-	node, err := find[metav1.PartialObjectMetadata](ctx, t.registry, nodesPrefix, "", name)
+	node, err := lookUp(ctx, t.registry, nodesPrefix, "", name)
 	if err != nil || node == nil {
 		return pass, err
 	}
 	labels := r.Object.GetLabels()
 	for _, key := range []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion} {
-		if value, has := node.Labels[key]; has {
+		if value, has := node.Labels.Get(key); has {
 			if labels == nil {
 				labels = map[string]string{}
 			}
