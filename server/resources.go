@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"path"
@@ -39,6 +40,10 @@ func (h *handler) serveResource(w *response, r *http.Request) error {
 			return err
 		}
 		t, verb, err = h.find(w, r, at, named)
+	}
+	if errors.Is(err, registry.ErrNoContent) {
+		w.WriteHeader(http.StatusNoContent)
+		return nil
 	}
 	if err != nil && isUnknownPath(err) && !h.routed(t, at.Group) {
 		return noPage(w)
@@ -102,16 +107,7 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 		if !e.GoType() {
 			return t, "", apierrors.NewNotFound(t.resource(), t.Name)
 		}
-		err := errUnknownPath()
-		if why := e.Absent(t.Subresource); why != "" {
-			of := registry.Target{Namespace: t.Namespace, Name: t.Name}
-			if _, err := e.Get(r.Context(), &registry.Request{Target: of}); apierrors.IsNotFound(err) { // there's more to say
-				return t, "", err
-			}
-			err.ErrStatus.Message = why
-		}
-		err.ErrStatus.Details = &metav1.StatusDetails{}
-		return t, "", err
+		return t, "", t.absent(w, r)
 	}
 	w.endpoint, w.subresource, w.verb = e, t.Subresource, metricVerb(verb, r.Method)
 	if !h.allowed(w, t, verb) {
@@ -121,6 +117,30 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 		return t, "", t.refuse(w, r, verb)
 	}
 	return t, verb, nil
+}
+
+// streamMethods are those by which Kubernetes connects clients to a pod. Those for its proxy are all.
+var streamMethods = map[string][]string{"log": {"GET", "HEAD"}, "exec": {"GET", "POST"}, "attach": {"GET", "POST"}, "portforward": {"GET", "POST"}}
+
+// absent says why a subresource of a Go type isn't served: by what Kubernetes says of the object, if that's as true here.
+func (t target) absent(w *response, r *http.Request) error {
+	unknown := errUnknownPath()
+	if why := t.endpoint.Absent(t.Subresource); why != "" {
+		if allow := streamMethods[t.Subresource]; allow != nil && !slices.Contains(allow, r.Method) {
+			w.Header().Set("Allow", strings.Join(allow, ", "))
+			return errMethodNotAllowed()
+		}
+		shown, err := t.endpoint.Get(r.Context(), &registry.Request{Target: registry.Target{Namespace: t.Namespace, Name: t.Name}})
+		if err == nil {
+			err = t.endpoint.Unreached(t.Subresource, w.query, shown.Object)
+		}
+		if err != nil {
+			return err
+		}
+		unknown.ErrStatus.Message = why
+	}
+	unknown.ErrStatus.Details = &metav1.StatusDetails{}
+	return unknown
 }
 
 // scopeFits reports whether the path has a namespace where the type has, and only there. A collection of
@@ -229,6 +249,10 @@ func (t target) refuseGoType(w *response, r *http.Request, verb string) error {
 		return registry.AsKubernetes(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource")
 	}
 	w.Header().Set("Allow", methods(verbs))
+	return errMethodNotAllowed()
+}
+
+func errMethodNotAllowed() error {
 	return registry.AsKubernetes(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
 		"the server does not allow this method on the requested resource")
 }

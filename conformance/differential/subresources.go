@@ -30,6 +30,13 @@ func (p part) steps() {
 	if slices.Contains([]string{"exec", "attach", "portforward", "proxy", "log"}, p.name) {
 		p.get(p.family+"GET", p.at("full"), "")
 		p.get(p.family+"GET missing", p.at("missing"), "")
+		if p.maker.kind.plural == "pods" && p.name != "proxy" {
+			p.get(p.family+"GET min", p.at("min"), "")
+			p.get(p.family+"GET min container", p.at("min")+"?container=none", "")
+			p.get(p.family+"GET container", p.at("full")+"?container=none", "")
+			p.send(p.family+"POST min", "POST", p.at("min"), "")
+			p.send(p.family+"PUT min", "PUT", p.at("min"), "{}")
+		}
 		return
 	}
 	if p.has("get") {

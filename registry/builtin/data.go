@@ -49,7 +49,7 @@ func data(o Options) []registry.Type {
 	return []registry.Type{
 		{Names: inAll(names("", "v1", "Pod", "po")), New: of[corev1.Pod], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, StatusResets: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"}},
-			Fields:   podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts, Absent: withoutKubelet("log", "exec", "attach", "portforward", "proxy"),
+			Fields:   podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts, Absent: withoutKubelet("log", "exec", "attach", "portforward", "proxy"), Unreached: withoutHost,
 			Default: set(defaultPod), Prepare: withoutGated(preparePod), Validate: validatePod, Warnings: warnPods, Grace: podGrace},
 		{Names: names("", "v1", "Binding"), New: of[corev1.Binding], Forward: &registry.Forward{APIVersion: "v1", Kind: "Pod", Subresource: "binding"}},
 		{Names: names("", "v1", "ComponentStatus", "cs"), New: of[corev1.ComponentStatus], ClusterScoped: true, Shown: components,

@@ -2,13 +2,16 @@ package builtin
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -193,6 +196,31 @@ func withoutKubelet(names ...string) map[string]string {
 		absent[name] = "there is no kubelet: nothing runs on this server, so " + name + " isn't served"
 	}
 	return absent
+}
+
+// withoutHost is what kube-apiserver answers to who wants to get at a container of a pod that's on no node, or at one that the pod
+// doesn't have. Ports are the whole pod's. Of a pod on no node the log is empty.
+func withoutHost(part string, query url.Values, object []byte) error {
+	var pod corev1.Pod
+	if part == "proxy" || json.Unmarshal(object, &pod) != nil {
+		return nil
+	}
+	var names []string
+	eachContainer(&pod.Spec, nil, func(c *corev1.Container, _ *field.Path) { names = append(names, c.Name) })
+	switch asked := query.Get("container"); {
+	case part == "portforward":
+	case asked != "" && !slices.Contains(names, asked):
+		return apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", asked, pod.Name))
+	case asked == "" && len(pod.Spec.Containers) > 1:
+		return apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %s", pod.Name, names))
+	}
+	switch {
+	case pod.Spec.NodeName != "":
+		return nil
+	case part == "log":
+		return registry.ErrNoContent
+	}
+	return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
 }
 
 // carry makes a member of a part of an object what it is in another one, or absent as there.
