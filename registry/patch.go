@@ -160,13 +160,17 @@ func (w *write) jsonPatch(patch []byte) (apply func(doc []byte) ([]byte, error),
 }
 
 // PatchJSON applies a JSON patch to a document, within the bounds of clients' patches. The bytes that it returns
-// are the caller's. Its errors are Status errors.
+// are the caller's. An error has the library's words, or is a Status about the bounds.
 func PatchJSON(doc, patch []byte) ([]byte, error) {
 	_, apply, err := parseJSONPatch(patch)
 	if err != nil {
 		return nil, err
 	}
-	return apply(doc)
+	patched, err := apply(doc)
+	if apierrors.IsInvalid(err) {
+		err = errors.New(err.Error())
+	}
+	return patched, err
 }
 
 // parseJSONPatch checks a JSON patch, and returns what applies it.
@@ -221,7 +225,7 @@ func parseJSONPatch(patch []byte) (doc object.Document, apply func(doc []byte) (
 				"the copy operations of the JSON patch add up to more than %d bytes", maxPatchCopyBytes))
 		case err != nil:
 			why := strings.TrimSuffix(err.Error(), ": %!w(<nil>)") // the library's slip
-			return nil, unprocessable(fmt.Sprintf("the JSON patch can't be applied: %s", clip.Text(why)))
+			return nil, unprocessable(clip.Text(why))
 		}
 		return patched, nil
 	}, nil

@@ -21,6 +21,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
@@ -264,24 +265,18 @@ func (r *Registry) checkKind(doc *object.Document, want runtimeschema.GroupVersi
 	if tree, ok := doc.Tree.(map[string]any); ok && says(tree, "apiVersion", want.GroupVersion().String()) && says(tree, "kind", want.Kind) {
 		return want, nil
 	}
-	of, err := serializer.DefaultMetaFactory.Interpret(doc.Text)
+	of, err := hookclient.KindOf(doc.Text, want)
 	if err != nil {
 		return want, unrecognizedAs(want.Kind, doc.Text, clip.Text(err.Error()))
 	}
-	if of.Kind == "" {
-		of.Kind = want.Kind
-	}
-	if of.Version == "" && (of.Group == "" || of.Group == want.Group) {
-		of.Group, of.Version = want.Group, want.Version
-	}
-	if *of == want {
+	if of == want {
 		return want, nil
 	}
 	cause := fmt.Sprintf("no kind %q is registered for version %q in scheme %q", clip.Text(of.Kind), clip.Text(of.GroupVersion().String()), schemeOf)
-	if r.knows(*of) && !separate[want.Group] {
+	if r.knows(of) && !separate[want.Group] {
 		cause = fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", of.Version, of.Kind, internalPackage(want.Group), want.Kind)
 	}
-	return *of, unhandledAs(want.Kind, *of, cause)
+	return of, unhandledAs(want.Kind, of, cause)
 }
 
 // parseKind parses a body that should be of a kind which isn't an endpoint's. of is what it says that it is. empty is an empty one.

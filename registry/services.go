@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -35,7 +36,10 @@ func (r *Registry) resolve(ctx context.Context, s hookclient.Service) (string, e
 		return "", err
 	}
 	service := &corev1.Service{}
-	if err := e.decode(s.Namespace, s.Name, service); err != nil {
+	switch err := e.decode(s.Namespace, s.Name, service); {
+	case apierrors.IsNotFound(err):
+		return "", fmt.Errorf("service %q not found", s.Name)
+	case err != nil:
 		return "", err
 	}
 	number := s.Port
@@ -47,7 +51,7 @@ func (r *Registry) resolve(ctx context.Context, s hookclient.Service) (string, e
 	case service.Spec.Type == corev1.ServiceTypeExternalName:
 		return join(service.Spec.ExternalName, number), nil
 	case port == nil:
-		return "", fmt.Errorf("service %s/%s has no port %d", s.Namespace, s.Name, number)
+		return "", fmt.Errorf("no service port %d found for service %q", number, s.Name)
 	}
 	if at := r.endpointOf(s, port.Name); at != "" {
 		return at, nil
@@ -55,7 +59,7 @@ func (r *Registry) resolve(ctx context.Context, s hookclient.Service) (string, e
 	if ip := service.Spec.ClusterIP; ip != "" && ip != corev1.ClusterIPNone {
 		return join(ip, number), nil
 	}
-	return "", fmt.Errorf("service %s/%s has no endpoints that are ready", s.Namespace, s.Name)
+	return "", fmt.Errorf("no endpoints available for service %q", s.Name)
 }
 
 func portOf(s *corev1.Service, number int32) *corev1.ServicePort {

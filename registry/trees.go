@@ -3,10 +3,13 @@ package registry
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -114,5 +117,39 @@ func (e *Endpoint) Complete(obj *unstructured.Unstructured) (*unstructured.Unstr
 	if err != nil {
 		return nil, err
 	}
+	return &unstructured.Unstructured{Object: tree}, nil
+}
+
+// ReadPatched returns what a hook's patch made of an object of the endpoint's, with the defaults of its type or schema, and without what they don't
+// know. An error says in the words of Kubernetes' decoder what can't be read, or is a Status.
+func (e *Endpoint) ReadPatched(doc []byte) (*unstructured.Unstructured, error) {
+	if e.typed == nil {
+		tree, err := object.ParseTree(doc)
+		if err != nil {
+			return nil, err
+		}
+		return e.Complete(&unstructured.Unstructured{Object: tree})
+	}
+	want := e.kind()
+	of, err := hookclient.KindOf(doc, want)
+	if err != nil {
+		return nil, err
+	}
+	as := e.res.registry.Catalog().Kind(of.GroupVersion().String(), of.Kind)
+	if as == nil || as.typed == nil {
+		return nil, runtime.NewNotRegisteredErrForKind(schemeOf, of)
+	}
+	parsed, err := object.Parse(doc)
+	if err != nil {
+		return nil, err
+	}
+	tree, _, err := as.typed.normalize(&parsed)
+	if err != nil {
+		return nil, errors.New(causeOf(err))
+	}
+	if as != e {
+		return nil, unforeseen(fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", of.Version, of.Kind, internalPackage(want.Group), want.Kind))
+	}
+	tree["apiVersion"], tree["kind"] = e.apiVersion(), e.Kind
 	return &unstructured.Unstructured{Object: tree}, nil
 }

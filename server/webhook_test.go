@@ -221,7 +221,7 @@ func TestConversionFails(t *testing.T) {
 		fail          func(h *webhook)
 	}{
 		{"down", "conversion webhook for example.com/v1, Kind=Thing failed: ", func(h *webhook) { h.Close() }},
-		{"broken", "conversion webhook for example.com/v1, Kind=Thing failed: it answered 500 Internal Server Error", func(h *webhook) { text := secret; h.broken.Store(&text) }},
+		{"broken", "conversion webhook for example.com/v1, Kind=Thing failed: an error on the server (\"unknown\") has prevented", func(h *webhook) { text := secret; h.broken.Store(&text) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

@@ -51,7 +51,7 @@ func TestService(t *testing.T) {
 	}
 	denied("not found")
 	must(t, s, 201, "POST", "/api/v1/namespaces/default/services", `{"metadata":{"name":"hook"},"spec":{"clusterIP":"None","ports":[{"name":"https","port":443}]}}`)
-	denied("has no endpoints that are ready")
+	denied("no endpoints available for service")
 	must(t, s, 201, "POST", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices",
 		`{"metadata":{"name":"hook-1","labels":{"kubernetes.io/service-name":"hook"}},"addressType":"IPv4","endpoints":[{"addresses":["127.0.0.1"]}],"ports":[{"name":"https","port":`+port+`}]}`)
 	denied("not hook.default.svc") // it was reached: httptest's certificate is for another name

@@ -5,12 +5,14 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
 
-	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 )
 
 // FuzzAnswer has webhooks answer anything. What is taken has the form that Kubernetes asks for: of v1 it has the request's uid, a
-// patch with its type or neither, and no patch from a webhook that only judges. What is refused doesn't repeat the answer.
+// patch with its type or neither, and no patch from a webhook that only judges. What is refused has no more of the answer than it may.
 func FuzzAnswer(f *testing.F) {
 	const mark = "s3cr3tm4rk" // what an answer has in it
 	for _, seed := range []string{
@@ -18,6 +20,7 @@ func FuzzAnswer(f *testing.F) {
 		`{"response":{"allowed":true,"patch":"W10="}}`,
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true}}`,
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"s3cr3tm4rk","allowed":true}}`,
+		"&s3cr3tm4rk a: *s3cr3tm4rk", "? {s3cr3tm4rk: 1}\n: 2",
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true,"patch":"W10=","patchType":"JSONPatch"}}`,
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":true,"patchType":"s3cr3tm4rk"}}`,
 		`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"u","allowed":false,"status":{"code":99999,"message":"no"},"warnings":["w"],"auditAnnotations":{"a":"b"}}}`,
@@ -33,9 +36,19 @@ func FuzzAnswer(f *testing.F) {
 		if old {
 			version = v1beta1
 		}
-		got, err := checked(&admissionv1.AdmissionRequest{UID: "u"}, version, []byte(answer), mutating)
+		var review admissionv1.AdmissionReview
+		err := hookclient.Decode([]byte(answer), reviewKind(version), &review)
+		var got *admissionv1.AdmissionResponse
+		if err == nil {
+			got, err = checked(&admissionv1.AdmissionRequest{UID: "u"}, version, &review, mutating)
+		}
 		if err != nil {
-			if strings.Contains(err.Error(), mark) {
+			var named struct {
+				metav1.TypeMeta
+				Response struct{ UID string }
+			}
+			_ = yaml.Unmarshal([]byte(answer), &named) // as far as it can be read
+			if text := err.Error(); strings.Contains(text, mark) && !strings.Contains(named.APIVersion+named.Kind+named.Response.UID, mark) || len(text) > 8<<10 {
 				t.Errorf("the error repeats the answer: %v", err)
 			}
 			return
@@ -44,13 +57,10 @@ func FuzzAnswer(f *testing.F) {
 		switch {
 		case !mutating && len(got.Patch) > 0:
 			t.Error("a patch of a webhook that only judges is taken")
-		case !old && (got.UID != "u" || typed != (len(got.Patch) > 0) || typed && *got.PatchType != admissionv1.PatchTypeJSONPatch):
+		case !old && (got.UID != "u" || typed != (len(got.Patch) > 0)):
 			t.Errorf("taken: %+v", got)
 		}
 		if got.Allowed {
-			if _, err := registry.PatchJSON([]byte(`{"kind":"ConfigMap"}`), got.Patch); len(got.Patch) > 0 && err != nil && strings.Contains(err.Error(), mark) {
-				t.Errorf("the error repeats the patch: %v", err)
-			}
 			return
 		}
 		if s := refusal("hook.example.com", got.Result).Status(); s.Code < 400 || s.Code > 599 || s.Status != "Failure" || !strings.Contains(s.Message, "hook.example.com") {

@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,6 +17,13 @@ type handler = func(http.ResponseWriter, *http.Request, *admissionv1.AdmissionRe
 // allowed is an answer of v1 with more members of the response.
 func allowed(more string) handler {
 	return raw(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"UID","allowed":true` + more + `}}`)
+}
+
+// messageOf is the message of a Status.
+func messageOf(answer string) string {
+	var status struct{ Message string }
+	_ = json.Unmarshal([]byte(answer), &status)
+	return status.Message
 }
 
 // TestFailures: webhooks that misbehave fail requests, or don't, as failurePolicy says, and errors have their names.
@@ -37,31 +45,35 @@ func TestFailures(t *testing.T) {
 		want    string // part of the message
 		kinds   string // of configurations; both if empty
 	}{
-		{"no JSON", raw("<html>" + secret), "not valid JSON", ""},
-		{"not UTF-8", raw("\xff"), "UTF-8", ""},
-		{"no review", raw(`{}`), "webhook response was absent", ""},
-		{"another kind", raw(`{"apiVersion":"v1","kind":"Pod","response":{"uid":"UID","allowed":true}}`), "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview", ""},
-		{"another uid", raw(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"` + secret + `","allowed":true}}`), "expected response.uid=", ""},
-		{"wrong type", raw(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"UID","allowed":"` + secret + `"}}`), "wrong type", ""},
+		{"no JSON", raw("<html>" + secret), "failed to call webhook: couldn't get version/kind; json parse error: json: cannot unmarshal string", ""},
+		{"no YAML", raw("&" + secret + ": [*" + secret + "]]"), "failed to call webhook: it's neither JSON nor YAML", ""},
+		{"nothing", raw(""), "failed to call webhook: 0-length response with status code: 200 and content type: application/json", ""},
+		{"no review", raw(`{}`), "received invalid webhook response: webhook response was absent", ""},
+		{"another kind", raw(`{"apiVersion":"v1","kind":"Pod","response":{"uid":"UID","allowed":true}}`), `no kind "Pod" is registered for version "v1" in scheme`, ""},
+		{"another version", raw(`{"apiVersion":"admission.k8s.io/v1beta1","kind":"AdmissionReview","response":{"uid":"UID","allowed":true}}`), "converting (v1beta1.AdmissionReview) to (v1.AdmissionReview): unknown conversion", ""},
+		{"no kind", raw(`{"response":{"uid":"UID","allowed":true}}`), "expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got /, Kind=", ""},
+		{"another uid", raw(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"other","allowed":true}}`), `, got "other"`, ""},
+		{"wrong type", raw(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{"uid":"UID","allowed":"` + secret + `"}}`), "cannot unmarshal string into Go struct field AdmissionResponse.response.allowed of type bool", ""},
 		{"too much", func(w http.ResponseWriter, _ *http.Request, _ *admissionv1.AdmissionReview) {
 			io.WriteString(w, strings.Repeat(secret, 1<<20))
 		}, "larger than", ""},
-		{"too slow", never, "context deadline exceeded", ""},
+		{"too slow", never, `/hook?timeout=1s": context deadline exceeded`, ""},
 		{"redirect", func(w http.ResponseWriter, r *http.Request, _ *admissionv1.AdmissionReview) {
 			http.Redirect(w, r, elsewhere.URL+"/elsewhere", http.StatusTemporaryRedirect)
 		}, "redirect", ""},
 		{"500", func(w http.ResponseWriter, _ *http.Request, _ *admissionv1.AdmissionReview) {
 			http.Error(w, secret, 500)
-		}, "it answered 500", ""},
-		{"cut", func(http.ResponseWriter, *http.Request, *admissionv1.AdmissionReview) { panic(http.ErrAbortHandler) }, "the connection broke", ""},
+		}, "an error on the server", ""},
+		{"403", func(w http.ResponseWriter, _ *http.Request, _ *admissionv1.AdmissionReview) {
+			http.Error(w, secret, 403)
+		}, "the server responded with the status code 403", ""},
+		{"cut", func(http.ResponseWriter, *http.Request, *admissionv1.AdmissionReview) { panic(http.ErrAbortHandler) }, `/hook?timeout=30s": EOF`, ""},
 		{"patch of a validating one", patch(`[{"op":"remove","path":"/data"}]`), "validating webhook may not return response.patch", "Validating"},
 		{"patch without a type", allowed(`,"patch":"W10="`), "response.patch but not response.patchType", "Mutating"},
 		{"type without a patch", allowed(`,"patchType":"JSONPatch"`), "response.patchType but not response.patch", "Mutating"},
-		{"unknown type", allowed(`,"patch":"W10=","patchType":"Merge"`), "isn't JSONPatch", "Mutating"},
-		{"patch that is none", patch(`{"data":null}`), "patch", "Mutating"},
-		{"patch that doesn't apply", patch(`[{"op":"remove","path":"/nothing"}]`), "its patch doesn't apply", "Mutating"},
-		{"patch of the name", patch(`[{"op":"replace","path":"/metadata/name","value":"other"}]`), "its patch changes name", "Mutating"},
-		{"patch that leaves another form", patch(`[{"op":"replace","path":"/data","value":[1]}]`), "its patch leaves", "Mutating"},
+		{"empty type", allowed(`,"patch":"W10=","patchType":""`), "invalid response.patchType of", "Mutating"},
+		{"unknown type", patchAs("Merge", `[{"op":"remove","path":"/data"}]`), `unsupported patch type "Merge"`, "Mutating"},
+		{"patch that is none", patch(`{"data":null}`), "received undecodable patch in webhook response", "Mutating"},
 	}
 	h, s := newHook(t), start(t)
 	for i, test := range tests {
@@ -82,13 +94,14 @@ func TestFailures(t *testing.T) {
 					body := fmt.Sprintf(`{"metadata":{"name":"%d-%s-%s"},"data":{"a":"b"}}`, i, strings.ToLower(kind), strings.ToLower(policy))
 					res, answer := s.Do("POST", configMaps, body)
 					must(t, s, 200, "DELETE", path+"/misbehaves", "")
-					if policy == "Ignore" && !strings.HasPrefix(test.want, "its patch ") { // what a patch makes of an object is the server's failure
+					if policy == "Ignore" {
 						if res.StatusCode != 201 || !strings.Contains(answer, `"a":"b"`) {
 							t.Errorf("%s, Ignore: %s %s", kind, res.Status, answer)
 						}
 						continue
 					}
-					if res.StatusCode != 500 || !strings.Contains(answer, `failed calling webhook \"misbehaves.example.com\"`) || !strings.Contains(answer, test.want) || strings.Contains(answer, secret) {
+					answer = messageOf(answer)
+					if res.StatusCode != 500 || !strings.Contains(answer, `failed calling webhook "misbehaves.example.com"`) || !strings.Contains(answer, test.want) || strings.Contains(answer, secret) {
 						t.Errorf("%s, Fail: %s %s; want %q", kind, res.Status, answer, test.want)
 					}
 				}
@@ -97,6 +110,31 @@ func TestFailures(t *testing.T) {
 	}
 	if n := len(elsewhere.requests("/elsewhere")); n > 0 {
 		t.Errorf("%d redirects were followed", n)
+	}
+}
+
+// TestBrokenPatches: what a patch makes of an object is the server's failure, whatever failurePolicy says.
+func TestBrokenPatches(t *testing.T) {
+	h, s := newHook(t), start(t)
+	for _, test := range []struct{ name, patch, want string }{
+		{"doesn't apply", `[{"op":"remove","path":"/nothing"}]`, "Unable to remove nonexistent key: nothing"},
+		{"unknown operation", `[{"op":"grow","path":"/nothing"}]`, "Internal error occurred: JSON patch: operation 0: op must be"},
+		{"another form", `[{"op":"replace","path":"/data","value":[1]}]`, "Internal error occurred: json: cannot unmarshal array into Go struct field ConfigMap.data"},
+		{"unknown kind", `[{"op":"replace","path":"/kind","value":"Unknown"}]`, `no kind "Unknown" is registered for version "v1"`},
+		{"another kind", `[{"op":"remove","path":"/data"},{"op":"replace","path":"/kind","value":"Secret"}]`, "converting (v1.Secret) to (core.ConfigMap): unknown conversion"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			s := s.In(t)
+			h.on("/hook", patch(test.patch))
+			for _, policy := range []string{"Fail", "Ignore"} {
+				must(t, s, 201, "POST", mutatingPath, h.configuration("Mutating", "breaks", "/hook", `failurePolicy="`+policy+`"`))
+				res, answer := s.Do("POST", configMaps, `{"metadata":{"name":"broken"},"data":{"a":"b"}}`)
+				must(t, s, 200, "DELETE", mutatingPath+"/breaks", "")
+				if res.StatusCode != 500 || !strings.Contains(messageOf(answer), test.want) {
+					t.Errorf("%s: %s %s; want %q", policy, res.Status, answer, test.want)
+				}
+			}
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -54,17 +55,24 @@ func (m *Mutating) Admit(ctx context.Context, r *request) (pass registry.Verdict
 // mutate calls one webhook, and makes the request's object what it says.
 func (m *Mutating) mutate(ctx context.Context, q *match.Request, c candidate, round *match.Round) (registry.Verdict, error) {
 	changed := false
-	got := m.call(ctx, q, c, func(response *admissionv1.AdmissionResponse) (err error) {
-		if len(response.Patch) > 0 {
-			var operations []json.RawMessage
-			if err := json.Unmarshal(response.Patch, &operations); err != nil {
-				return fmt.Errorf("its patch isn't a list of operations: %w", hookclient.WithoutValues(err))
-			}
-			if changed, err = m.apply(ctx, q, c.at, response.Patch); err != nil && !registry.Unable(err) {
-				err = &brokenPatchError{err}
-			} else if err == nil {
-				m.annotate(ctx, c, "patch", patched{c.configuration, c.name, response.Patch, admissionv1.PatchTypeJSONPatch}, audit.AnnotateBody)
-			}
+	got := m.call(ctx, q, c, func(response *admissionv1.AdmissionResponse) error {
+		if len(response.Patch) == 0 {
+			return nil
+		}
+		operations, err := jsonpatch.DecodePatch(response.Patch)
+		switch {
+		case err != nil:
+			return fmt.Errorf("received undecodable patch in webhook response: %w", err)
+		case len(operations) == 0:
+			return nil
+		case *response.PatchType != admissionv1.PatchTypeJSONPatch:
+			return fmt.Errorf("unsupported patch type %q", hookclient.Quote(string(*response.PatchType)))
+		}
+		if changed, err = m.apply(ctx, q, c, response.Patch); err != nil && !registry.Unable(err) {
+			return &brokenPatchError{err}
+		}
+		if err == nil {
+			m.annotate(ctx, c, "patch", patched{c.configuration, c.name, response.Patch, admissionv1.PatchTypeJSONPatch}, audit.AnnotateBody)
 		}
 		return err
 	})
@@ -104,14 +112,15 @@ func (m *Mutating) annotate(ctx context.Context, c candidate, about string, what
 	}
 }
 
-// apply applies a patch to the request's object as it is at a place, and tells whether that changed it.
-func (m *Mutating) apply(ctx context.Context, q *match.Request, at match.Place, patch []byte) (bool, error) {
+// apply applies a patch to the request's object as a webhook sees it, and tells whether that changed it.
+func (m *Mutating) apply(ctx context.Context, q *match.Request, c candidate, patch []byte) (bool, error) {
+	at := c.at
 	before, _, err := q.Objects(ctx, at)
 	switch {
 	case err != nil:
 		return false, err
 	case before == nil:
-		return false, fmt.Errorf("it attempted to modify the object, which is not supported for this operation")
+		return false, fmt.Errorf("admission webhook %q attempted to modify the object, which is not supported for this operation", c.name)
 	}
 	doc, err := object.EncodeJSON(before.Object)
 	if err != nil {
@@ -119,20 +128,19 @@ func (m *Mutating) apply(ctx context.Context, q *match.Request, at match.Place, 
 	}
 	patched, err := registry.PatchJSON(doc, patch)
 	if err != nil {
-		return false, fmt.Errorf("its patch doesn't apply: %w", err)
-	}
-	tree, err := object.ParseTree(patched)
-	if err != nil {
-		return false, fmt.Errorf("its patch leaves no object: %w", err)
-	}
-	next := &unstructured.Unstructured{Object: tree}
-	if err := keepIdentity(next, before); err != nil {
 		return false, err
 	}
+	next := &unstructured.Unstructured{}
 	if e := m.Registry.Catalog().Endpoint(at.Resource); e != nil && at.Kind == e.SubresourceKind("") {
-		if next, err = e.Complete(next); err != nil {
-			return false, fmt.Errorf("its patch leaves an object that doesn't fit the schema: %w", err)
-		}
+		next, err = e.ReadPatched(patched)
+	} else {
+		next.Object, err = object.ParseTree(patched)
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := keepIdentity(next, before); err != nil {
+		return false, err
 	}
 	if equality.Semantic.DeepEqual(before.Object, next.Object) {
 		return false, nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
@@ -148,7 +149,7 @@ func (p *plugin) call(ctx context.Context, q *match.Request, c candidate, take f
 	case registry.Unable(err):
 		return answer{err: err}
 	case errors.As(err, &broken):
-		return p.refused(q, c, began, nil, apierrors.NewInternalError(fmt.Errorf("failed calling webhook %q: %w", c.name, err)))
+		return p.refused(q, c, began, nil, broken.status())
 	case err == nil:
 		p.Metrics.called(c.hook, p.step, q, outcome{took: time.Since(began)})
 		return answer{response: response}
@@ -161,7 +162,15 @@ func (p *plugin) call(ctx context.Context, q *match.Request, c candidate, take f
 type brokenPatchError struct{ cause error }
 
 func (e *brokenPatchError) Error() string { return e.cause.Error() }
-func (e *brokenPatchError) Unwrap() error { return e.cause }
+
+// status is what is answered.
+func (e *brokenPatchError) status() error {
+	var status apierrors.APIStatus
+	if errors.As(e.cause, &status) && status.Status().Code == http.StatusInternalServerError {
+		return e.cause
+	}
+	return apierrors.NewInternalError(e.cause)
+}
 
 // refused is the answer that refuses a request.
 func (p *plugin) refused(q *match.Request, c candidate, began time.Time, response *admissionv1.AdmissionResponse, why error) answer {

@@ -8,15 +8,14 @@ import (
 	"net/http"
 	"net/url"
 	"time"
-	"unicode/utf8"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/admission/match"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -42,17 +41,26 @@ type review struct {
 // here; every error is the webhook's failure, but for the end of ctx.
 func (p *plugin) ask(ctx context.Context, c candidate, r *review) (*admissionv1.AdmissionResponse, error) {
 	if r.version == "" {
-		return nil, errors.New("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
+		return nil, errors.New("could not create admission objects: webhook does not accept known AdmissionReview versions (v1, v1beta1)")
 	}
 	answer, err := p.post(ctx, c.hook, r.body)
+	var got admissionv1.AdmissionReview
+	if err == nil {
+		err = hookclient.Decode(answer, reviewKind(r.version), &got)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("failed to call webhook: %w", err)
 	}
-	response, err := checked(r.request, r.version, answer, p.mutating)
+	response, err := checked(r.request, r.version, &got, p.mutating)
 	if err != nil {
 		return nil, fmt.Errorf("received invalid webhook response: %w", err)
 	}
 	return response, nil
+}
+
+// reviewKind is an AdmissionReview of a version.
+func reviewKind(version string) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: admissionv1.GroupName, Version: version, Kind: "AdmissionReview"}
 }
 
 func reviewVersion(versions []string) string {
@@ -75,7 +83,7 @@ func newReview(ctx context.Context, q *match.Request, c candidate) (*review, err
 	r.UID = uuid.NewUUID()
 	r.Object, r.OldObject = rawOf(obj), rawOf(old)
 	body, err := json.Marshal(&admissionv1.AdmissionReview{
-		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.GroupName + "/" + version, Kind: "AdmissionReview"}, Request: r,
+		TypeMeta: metav1.TypeMeta{APIVersion: reviewKind(version).GroupVersion().String(), Kind: reviewKind(version).Kind}, Request: r,
 	})
 	return &review{r, version, body}, err
 }
@@ -104,53 +112,47 @@ func (p *plugin) post(parent context.Context, h *hook, body []byte) ([]byte, err
 	case parent.Err() != nil:
 		return nil, parent.Err()
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("no answer within %v: %v", h.timeout, ctx.Err()) // of the call alone: the request goes on
+		return nil, errors.New(err.Error()) // of the call alone: the request goes on
 	}
 	return nil, err
 }
 
-// timeoutOf tells the webhook how long it has, in whole seconds.
+// timeoutOf tells the webhook how long it has, in seconds begun.
 func timeoutOf(ctx context.Context) string {
 	deadline, _ := ctx.Deadline()
-	return max(time.Until(deadline).Round(time.Second), time.Second).String()
+	return max((time.Until(deadline) + time.Second - 1).Truncate(time.Second), time.Second).String()
 }
 
-// checked returns the answer to a request, if its form is right. Its errors say what was expected, and nothing of what
-// came.
-func checked(r *admissionv1.AdmissionRequest, version string, answer []byte, mutating bool) (*admissionv1.AdmissionResponse, error) {
-	if !utf8.Valid(answer) {
-		return nil, errors.New("it isn't UTF-8")
-	}
-	var got admissionv1.AdmissionReview
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(answer, &got); err != nil {
-		return nil, fmt.Errorf("it isn't an AdmissionReview: %w", hookclient.WithoutValues(err))
-	}
+// checked returns the answer to a request, if its form is right.
+func checked(r *admissionv1.AdmissionRequest, version string, got *admissionv1.AdmissionReview, mutating bool) (*admissionv1.AdmissionResponse, error) {
 	response := got.Response
 	if response == nil {
 		return nil, errors.New("webhook response was absent")
 	}
-	typed := response.PatchType != nil
+	patched, typed := len(response.Patch) > 0, response.PatchType != nil
 	if version == v1beta1 { // webhooks of v1beta1 set neither type nor uid, and say nothing of the patch's type
+		patchType := admissionv1.PatchTypeJSONPatch
+		response.PatchType = &patchType
 		if !mutating {
 			response.Patch = nil
 		}
 		return response, nil
 	}
-	switch {
-	case got.APIVersion != admissionv1.GroupName+"/v1" || got.Kind != "AdmissionReview":
-		return nil, errors.New("expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got another or none")
+	switch want, is := reviewKind(v1), got.GroupVersionKind(); {
 	case response.UID != r.UID:
-		return nil, fmt.Errorf("expected response.uid=%q, got another or none", r.UID)
-	case !mutating && len(response.Patch) > 0:
+		return nil, fmt.Errorf("expected response.uid=%q, got %q", r.UID, hookclient.Quote(string(response.UID)))
+	case is != want:
+		return nil, fmt.Errorf("expected webhook response of %v, got %v", want, is)
+	case !mutating && patched:
 		return nil, errors.New("validating webhook may not return response.patch")
 	case !mutating && typed:
 		return nil, errors.New("validating webhook may not return response.patchType")
-	case len(response.Patch) > 0 && !typed:
+	case patched && !typed:
 		return nil, errors.New("webhook returned response.patch but not response.patchType")
-	case typed && len(response.Patch) == 0:
+	case typed && !patched:
 		return nil, errors.New("webhook returned response.patchType but not response.patch")
-	case typed && *response.PatchType != admissionv1.PatchTypeJSONPatch:
-		return nil, errors.New("webhook returned a response.patchType that isn't JSONPatch")
+	case typed && *response.PatchType == "":
+		return nil, errors.New(`webhook returned invalid response.patchType of ""`)
 	}
 	return response, nil
 }

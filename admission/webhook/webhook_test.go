@@ -126,7 +126,10 @@ func answer(response admissionv1.AdmissionResponse) func(http.ResponseWriter, *h
 
 // patch allows a request and changes its object.
 func patch(operations string) func(http.ResponseWriter, *http.Request, *admissionv1.AdmissionReview) {
-	kind := admissionv1.PatchTypeJSONPatch
+	return patchAs(admissionv1.PatchTypeJSONPatch, operations)
+}
+
+func patchAs(kind admissionv1.PatchType, operations string) func(http.ResponseWriter, *http.Request, *admissionv1.AdmissionReview) {
 	return answer(admissionv1.AdmissionResponse{Allowed: true, Patch: []byte(operations), PatchType: &kind})
 }
 

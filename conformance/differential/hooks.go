@@ -21,6 +21,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"sigs.k8s.io/yaml"
 )
 
 // hooks is a server of admission webhooks. The last part of a path says how it behaves; the URLs are the same for both servers.
@@ -68,6 +70,25 @@ func (r review) patch(s string) {
 	r.response["patch"], r.response["patchType"] = base64.StdEncoding.EncodeToString([]byte(s)), "JSONPatch"
 }
 
+const oldReview = "admission.k8s.io/v1beta1"
+
+// say answers always the same.
+func say(code int, contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(code)
+		fmt.Fprint(w, body)
+	}
+}
+
+// code answers a code and nothing that is text.
+func code(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/octet-stream")
+		w.WriteHeader(code)
+	}
+}
+
 // behaviours are what a webhook does, right and wrong.
 var behaviours = []struct {
 	name   string
@@ -94,8 +115,22 @@ var behaviours = []struct {
 	{name: "patch-missing", change: func(r review) { r.response["patchType"] = "JSONPatch" }},
 	{name: "patch-kind", change: func(r review) { r.patch(`[{"op":"replace","path":"/kind","value":"Secret"}]`) }},
 	{name: "patch-invalid", change: func(r review) { r.patch(`[{"op":"add","path":"/metadata/labels/a b","value":"c"}]`) }},
+	{name: "patch-unknown-operation", change: func(r review) { r.patch(`[{"op":"grow","path":"/data/x"}]`) }},
+	{name: "patch-no-path", change: func(r review) { r.patch(`[{"op":"remove"}]`) }},
+	{name: "patch-bad-path", change: func(r review) { r.patch(`[{"op":"add","path":"data","value":{}}]`) }},
+	{name: "patch-no-value", change: func(r review) { r.patch(`[{"op":"add","path":"/data/z"}]`) }},
+	{name: "patch-test-fails", change: func(r review) { r.patch(`[{"op":"test","path":"/data/x","value":"z"}]`) }},
+	{name: "patch-no-list", change: func(r review) { r.patch(`[1]`) }},
+	{name: "patch-nothing", change: func(r review) { r.patch(`[]`) }},
+	{name: "patch-null", change: func(r review) { r.patch(`null`) }},
+	{name: "patch-same", change: func(r review) { r.patch(`[{"op":"replace","path":"/data/x","value":"y"}]`) }},
+	{name: "patch-form", change: func(r review) { r.patch(`[{"op":"replace","path":"/data","value":[1]}]`) }},
+	{name: "patch-empty-type", change: func(r review) { r.patch(`[]`); r.response["patchType"] = "" }},
+	{name: "patch-other-type", change: func(r review) { r.patch(`[{"op":"remove","path":"/data"}]`); r.response["patchType"] = "MergePatch" }},
+	{name: "patch-no-base64", change: func(r review) { r.response["patch"], r.response["patchType"] = "!", "JSONPatch" }},
 	{name: "uid", change: func(r review) { r.response["uid"] = "other" }},
 	{name: "no-uid", change: func(r review) { delete(r.response, "uid") }},
+	{name: "wrong-type", change: func(r review) { r.response["allowed"] = "yes" }},
 	{name: "no-response", change: func(r review) { delete(r.answer, "response") }},
 	{name: "empty", serve: func(http.ResponseWriter, *http.Request) {}},
 	{name: "text", serve: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "ok") }},
@@ -104,6 +139,28 @@ var behaviours = []struct {
 		http.Error(w, "it hurts", http.StatusInternalServerError)
 	}},
 	{name: "not-found", serve: http.NotFound},
+	{name: "error-silent", serve: code(http.StatusInternalServerError)},
+	{name: "forbidden", serve: code(http.StatusForbidden)},
+	{name: "unauthorized", serve: code(http.StatusUnauthorized)},
+	{name: "bad-request", serve: code(http.StatusBadRequest)},
+	{name: "conflict", serve: code(http.StatusConflict)},
+	{name: "too-many", serve: code(http.StatusTooManyRequests)},
+	{name: "unavailable", serve: code(http.StatusServiceUnavailable)},
+	{name: "teapot", serve: code(http.StatusTeapot)},
+	{name: "no-content", serve: code(http.StatusNoContent)},
+	{name: "created"}, // with that code
+	{name: "status", serve: say(http.StatusOK, asJSON, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"it failed","code":409}`)},
+	{name: "status-success", serve: say(http.StatusOK, asJSON, `{"kind":"Status","apiVersion":"v1","status":"Success"}`)},
+	{name: "yaml"}, // says it so
+	{name: "no-yaml", serve: say(http.StatusOK, asYAML, "a: b: c")},
+	{name: "cut-off", serve: say(http.StatusOK, asJSON, `{"response":`)},
+	{name: "null", serve: say(http.StatusOK, asJSON, "null")},
+	{name: "number", serve: say(http.StatusOK, asJSON, "7")},
+	{name: "kind-number", serve: say(http.StatusOK, asJSON, `{"kind":7}`)},
+	{name: "half", serve: func(w http.ResponseWriter, _ *http.Request) { // of what it announces
+		w.Header().Set("Content-Length", "100")
+		fmt.Fprint(w, "{}")
+	}},
 	{name: "redirect", serve: func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/allow", http.StatusFound) }},
 	{name: "slow", serve: func(_ http.ResponseWriter, r *http.Request) {
 		select {
@@ -113,10 +170,20 @@ var behaviours = []struct {
 	}},
 	{name: "close", serve: func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
 	{name: "other-kind", change: func(r review) { r.answer["kind"] = "Other" }},
-	{name: "other-version", change: func(r review) { r.answer["apiVersion"] = "admission.k8s.io/v1beta1" }},
+	{name: "other-version", change: func(r review) { r.answer["apiVersion"] = oldReview }},
+	{name: "no-kind", change: func(r review) { delete(r.answer, "kind") }},
+	{name: "other-group", change: func(r review) { r.answer["apiVersion"] = "example.com/v1" }},
+	{name: "bad-version", change: func(r review) { r.answer["apiVersion"] = "a/b/c" }},
+	{name: "old-version", change: func(r review) { r.answer["apiVersion"] = oldReview }},
+	{name: "old-patch", change: func(r review) { // as webhooks of v1beta1 do
+		r.answer["apiVersion"] = oldReview
+		r.patch(`[{"op":"add","path":"/metadata/labels/patched","value":"yes"}]`)
+		delete(r.response, "patchType")
+		delete(r.response, "uid")
+	}},
 	{name: "no-version", change: func(r review) { delete(r.answer, "apiVersion"); delete(r.answer, "kind") }},
 	{name: "list", serve: func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Content-Type", asJSON)
 		fmt.Fprint(w, "[]")
 	}},
 	{name: "big", change: func(r review) { r.response["warnings"] = []string{strings.Repeat("w", hookBig)} }},
@@ -152,14 +219,25 @@ func serveHook(w http.ResponseWriter, r *http.Request) {
 			b.change(made)
 		}
 	}
-	contentType, times := "application/json", 1
+	answerReview(w, name, made.answer)
+}
+
+// answerReview answers a review, which a behaviour may want otherwise.
+func answerReview(w http.ResponseWriter, name string, answer any) {
+	contentType, times := asJSON, 1
+	encoded, _ := json.Marshal(answer)
 	switch name {
 	case "html":
 		contentType = "text/html"
 	case "twice":
 		times = 2
+	case "yaml":
+		contentType = asYAML
+		encoded, _ = yaml.JSONToYAML(encoded)
 	}
 	w.Header().Set("Content-Type", contentType)
-	encoded, _ := json.Marshal(made.answer)
+	if name == "created" {
+		w.WriteHeader(http.StatusCreated)
+	}
 	w.Write(bytes.Repeat(encoded, times))
 }

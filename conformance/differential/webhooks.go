@@ -2,6 +2,7 @@ package main
 
 import (
 	"maps"
+	"strconv"
 	"strings"
 )
 
@@ -25,6 +26,10 @@ var particular = []struct {
 	{"condition", map[string]any{"matchConditions": []any{map[string]any{"name": "c", "expression": "object.data['a'] == 'b'"}}}},
 	{"condition-false", map[string]any{"matchConditions": []any{map[string]any{"name": "c", "expression": "request.operation == 'DELETE'"}}}},
 	{"old-review", map[string]any{"admissionReviewVersions": []string{"v1beta1"}}},
+	{"old-answer", map[string]any{"admissionReviewVersions": []string{"v1beta1"}, "clientConfig": hookClient("old-version")}},
+	{"old-patched", map[string]any{"admissionReviewVersions": []string{"v1beta1"}, "clientConfig": hookClient("old-patch")}},
+	{"old-echo", map[string]any{"admissionReviewVersions": []string{"v1beta1"}, "clientConfig": hookClient("echo")}},
+	{"new-reviews", map[string]any{"admissionReviewVersions": []string{"v3", "v2", "v1"}}},
 	{"some-effects", map[string]any{"sideEffects": "NoneOnDryRun"}},
 }
 
@@ -76,21 +81,38 @@ func hookClient(name string) map[string]any {
 // hookLabel selects the webhook of a name.
 func hookLabel(kind, name string) string { return strings.ToLower(kind[:1]) + "-" + name }
 
+// rule is one about operations on resources.
+func rule(operation string, groups []string, version string, resources ...string) map[string]any {
+	return map[string]any{"operations": []string{operation}, "apiGroups": groups, "apiVersions": []string{version}, "resources": resources}
+}
+
 // configure makes a configuration, with what it has besides the usual.
 func (m *hookMaker) configure(kind, name string, more map[string]any) {
-	webhook := map[string]any{
-		"name": name + ".example.com", "clientConfig": hookClient(name),
-		"rules":             []any{map[string]any{"operations": []string{"*"}, "apiGroups": []string{""}, "apiVersions": []string{"v1"}, "resources": []string{"configmaps"}}},
-		"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": hookNamespace}},
-		"objectSelector":    map[string]any{"matchLabels": map[string]any{"hook": hookLabel(kind, name)}},
-		"sideEffects":       "None", "timeoutSeconds": hookTimeout, "admissionReviewVersions": []string{"v1", "v1beta1"}, "failurePolicy": "Fail",
+	m.configureIn(hookNamespace, kind, name, more)
+}
+
+// configureIn makes one of webhooks that are called in a namespace, each with what it has besides the usual.
+func (m *hookMaker) configureIn(namespace, kind, name string, each ...map[string]any) {
+	var all []any
+	for i, more := range each {
+		webhook := map[string]any{
+			"name": name + ".example.com", "clientConfig": hookClient(name),
+			"rules":             []any{rule("*", []string{""}, "v1", "configmaps")},
+			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": namespace}},
+			"objectSelector":    map[string]any{"matchLabels": map[string]any{"hook": hookLabel(kind, name)}},
+			"sideEffects":       "None", "timeoutSeconds": hookTimeout, "admissionReviewVersions": []string{"v1", "v1beta1"}, "failurePolicy": "Fail",
+		}
+		if i > 0 {
+			webhook["name"] = name + "-" + strconv.Itoa(i) + ".example.com"
+		}
+		if strings.HasPrefix(name, "slow") {
+			webhook["timeoutSeconds"] = slowTimeout
+		}
+		maps.Copy(webhook, more)
+		all = append(all, webhook)
 	}
-	if strings.HasPrefix(name, "slow") {
-		webhook["timeoutSeconds"] = slowTimeout
-	}
-	maps.Copy(webhook, more)
 	m.send("setup/"+kind+" "+name, "POST", configurations+strings.ToLower(kind)+"webhookconfigurations", text(map[string]any{
-		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind + "WebhookConfiguration", "metadata": map[string]any{"name": "webhooks-" + hookLabel(kind, name)}, "webhooks": []any{webhook}}))
+		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind + "WebhookConfiguration", "metadata": map[string]any{"name": namespace + "-" + hookLabel(kind, name)}, "webhooks": all}))
 }
 
 // try makes an object that a webhook is asked about.
@@ -117,7 +139,9 @@ func (m *hookMaker) ask(kind string) {
 }
 
 // end takes a configuration away.
-func (m *hookMaker) end(kind, name string) {
-	kind = strings.ToLower(kind)
-	m.send("end/"+kind+" "+name, "DELETE", configurations+kind+"webhookconfigurations/webhooks-"+hookLabel(kind, name), "")
+func (m *hookMaker) end(kind, name string) { m.endIn(hookNamespace, kind, name) }
+
+func (m *hookMaker) endIn(namespace, kind, name string) {
+	lower := strings.ToLower(kind)
+	m.send("end/"+lower+" "+name, "DELETE", configurations+lower+"webhookconfigurations/"+namespace+"-"+hookLabel(kind, name), "")
 }

@@ -4,7 +4,7 @@
 // What is sent, what is checked and the words of errors are those of k8s.io/apiextensions-apiserver 0.37. A
 // webhook is software of others at an address that a client chose, so this package is strict where that one
 // trusts: see package hookclient, which does the calls, for the addresses that are called and for what an answer may cost.
-// Nothing that was answered is in an error, except the message that a webhook gives for its own failure.
+// Nothing of an answer's objects is in an error.
 //
 // # Data flow
 //

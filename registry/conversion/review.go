@@ -4,15 +4,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"unicode/utf8"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
-	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 )
 
-const reviewGroup = "apiextensions.k8s.io/"
+const reviewGroup = "apiextensions.k8s.io"
 
 // request is one ConversionReview on its way to a webhook.
 type request struct {
@@ -31,7 +30,7 @@ func newRequest(version, apiVersion string, sources []source) *request {
 	}
 	desired, _ := json.Marshal(apiVersion) // a string can be marshalled
 	b := make([]byte, 0, size)
-	b = append(b, `{"kind":"ConversionReview","apiVersion":"`+reviewGroup+version+`","request":{"uid":"`+r.uid+`","desiredAPIVersion":`...)
+	b = append(b, `{"kind":"ConversionReview","apiVersion":"`+reviewGroup+`/`+version+`","request":{"uid":"`+r.uid+`","desiredAPIVersion":`...)
 	b = append(b, desired...)
 	b = append(b, `,"objects":[`...)
 	for i := range sources {
@@ -61,30 +60,27 @@ type review struct {
 // objects returns the objects of an answer: valid JSON, unchecked otherwise. The webhook's own failure is an
 // error with its message.
 func (r *request) objects(answer []byte) ([]json.RawMessage, error) {
-	if !utf8.Valid(answer) {
-		return nil, errors.New("its answer isn't UTF-8")
-	}
+	want := schema.GroupVersionKind{Group: reviewGroup, Version: r.version, Kind: "ConversionReview"}
 	var got review
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(answer, &got); err != nil {
-		return nil, fmt.Errorf("its answer isn't a ConversionReview: %w", hookclient.WithoutValues(err))
+	if err := hookclient.Decode(answer, want, &got); err != nil {
+		return nil, err
 	}
 	// Kubernetes checks these for v1 only, as there were webhooks of v1beta1 which didn't set them.
-	if want := reviewGroup + r.version; r.version == "v1" && (got.APIVersion != want || got.Kind != "ConversionReview") {
-		return nil, fmt.Errorf("expected webhook response of %s, Kind=ConversionReview, got another or none", want)
+	if is := schema.FromAPIVersionAndKind(got.APIVersion, got.Kind); r.version == "v1" && is != want {
+		return nil, fmt.Errorf("expected webhook response of %v, got %v", want, is)
 	}
 	if got.Response == nil {
 		return nil, errors.New("no response provided")
 	}
 	if r.version == "v1" && got.Response.UID != r.uid {
-		return nil, fmt.Errorf("expected response.uid=%q, got another or none", r.uid)
+		return nil, fmt.Errorf("expected response.uid=%q, got %q", r.uid, hookclient.Quote(got.Response.UID))
 	}
 	switch result := got.Response.Result; {
 	case result.Status == "Success":
 		return got.Response.ConvertedObjects, nil
 	case result.Message != "":
 		return nil, errors.New(hookclient.Quote(result.Message))
-	case result.Status == "Failure":
-		return nil, errors.New("response.result.status was 'Failure', not 'Success'")
+	default:
+		return nil, fmt.Errorf("response.result.status was '%s', not 'Success'", hookclient.Quote(result.Status))
 	}
-	return nil, errors.New("response.result.status was not 'Success'")
 }

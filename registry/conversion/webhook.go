@@ -76,7 +76,7 @@ func New(c *apiextensionsv1.WebhookConversion, n hookclient.Network) (*Webhook, 
 // object that has that apiVersion already isn't sent, and its place is nil.
 //
 // An error means that nothing was converted. It says what went wrong with which object, in Kubernetes' words,
-// and has nothing of the answer but the message of a failure. It wraps ctx's error if that has ended, and is
+// and has nothing of the answer but the message of a failure, a kind or a uid, and a character or a number that is in the wrong place. It wraps ctx's error if that has ended, and is
 // ErrClosed after Close. Calls are repeated only if a kept connection turns out to be closed.
 func (w *Webhook) Convert(ctx context.Context, apiVersion string, objects [][]byte) ([][]byte, error) {
 	if err := w.client.Begin(); err != nil {
@@ -150,7 +150,7 @@ func (w *Webhook) post(parent context.Context, body []byte) ([]byte, error) {
 	case parent.Err() != nil:
 		return nil, parent.Err()
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("no answer within %v", w.timeout)
+		return nil, errors.New(err.Error()) // the end of the call alone
 	}
 	return nil, err
 }

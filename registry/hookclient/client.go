@@ -2,6 +2,7 @@ package hookclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -17,6 +18,9 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/internal/connections"
@@ -37,6 +41,8 @@ const (
 	noLimit = math.MaxInt64 * time.Nanosecond
 	// ServicePort is the port of a service of which none is named, as in kube-apiserver.
 	ServicePort = 443
+
+	jsonType = "application/json"
 )
 
 // ErrClosed is returned by Begin when the Client was closed.
@@ -191,56 +197,62 @@ type unresolvedError struct{ cause error }
 
 func (e *unresolvedError) Error() string { return e.cause.Error() }
 
-// Post sends a JSON document and returns what was answered with 200 OK, unchecked: as kube-apiserver, it takes any Content-Type. query is
-// added to the URL. An error has nothing of the answer, and wraps ctx's if that has ended. Calls are repeated only if a
-// kept connection turns out to be closed.
+// Post sends a JSON document and returns what was answered with success, unchecked but not empty: as kube-apiserver, it takes any Content-Type.
+// query is added to the URL. An error is in the words of Kubernetes' client. It has nothing of the answer but its code and its Content-Type, and wraps
+// ctx's if that has ended. Calls are repeated only if a kept connection turns out to be closed.
 func (c *Client) Post(ctx context.Context, body []byte, query url.Values) ([]byte, error) {
-	answer, err := c.exchange(ctx, body, query)
-	if err != nil && ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	return answer, err
-}
-
-func (c *Client) exchange(ctx context.Context, body []byte, query url.Values) ([]byte, error) {
-	slot, err := c.slots.Enter(ctx, fair.FromContext(ctx), 1, noLimit)
-	if err != nil {
-		return nil, err
-	}
-	defer slot.Leave()
 	target := *c.url
 	target.RawQuery = query.Encode()
+	uncalled := func(err error) error { return &url.Error{Op: "Post", URL: target.String(), Err: c.told(ctx, err)} }
+	slot, err := c.slots.Enter(ctx, fair.FromContext(ctx), 1, noLimit)
+	if err != nil {
+		return nil, uncalled(err)
+	}
+	defer slot.Leave()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, target.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
 	request.Header = http.Header{
-		"Accept":       {"application/json, */*"},
-		"Content-Type": {"application/json"},
+		"Accept":       {jsonType + ", */*"},
+		"Content-Type": {jsonType},
 		"User-Agent":   {"apiserver-lite"},
 		// Not sent: it tells net/http that the call may be repeated when an idle connection turns out closed.
 		"Idempotency-Key": {},
 	}
 	response, err := c.transport.RoundTrip(request) // it follows no redirects, unlike a http.Client
 	if err != nil {
-		return nil, c.withoutAddress(withoutAnswer(err))
+		return nil, uncalled(err)
 	}
 	defer response.Body.Close()
-	if err := checkHead(response); err != nil {
+	if err := checkCode(response.StatusCode); err != nil {
 		return nil, err
 	}
-	return c.readAnswer(response)
+	answer, err := c.readAnswer(response)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("unexpected error when reading response body. Please retry. Original error: %w", c.told(ctx, err))
+	case len(answer) == 0:
+		contentType := cmp.Or(response.Header.Get("Content-Type"), jsonType)
+		return nil, fmt.Errorf("0-length response with status code: %d and content type: %s", response.StatusCode, Quote(contentType))
+	}
+	return answer, nil
 }
 
-func checkHead(response *http.Response) error {
-	code := response.StatusCode
-	if code >= 300 && code < 400 {
+// checkCode refuses a code that isn't one of success. What came with it isn't looked at.
+func checkCode(code int) error {
+	const unsaid = "unknown"
+	switch {
+	case code >= 200 && code <= http.StatusPartialContent:
+		return nil
+	case code >= 300 && code < 400:
 		return fmt.Errorf("it answered with a redirect (%d), which isn't followed: configure the URL that it leads to", code)
 	}
-	if code != http.StatusOK {
-		return fmt.Errorf("it answered %d %s, expected 200 OK", code, http.StatusText(code))
+	said := apierrors.NewGenericServerResponse(code, http.MethodPost, schema.GroupResource{}, "", unsaid, 0, true).Error()
+	if said == unsaid {
+		said = fmt.Sprintf("the server responded with the status code %d but did not return more information", code)
 	}
-	return nil
+	return errors.New(said)
 }
 
 func (c *Client) readAnswer(response *http.Response) ([]byte, error) {
@@ -249,13 +261,21 @@ func (c *Client) readAnswer(response *http.Response) ([]byte, error) {
 		return nil, tooLarge
 	}
 	answer, err := io.ReadAll(io.LimitReader(response.Body, c.maxAnswer+1))
-	if err != nil {
-		return nil, c.withoutAddress(withoutAnswer(err))
+	if err == nil && int64(len(answer)) > c.maxAnswer {
+		err = tooLarge
 	}
-	if int64(len(answer)) > c.maxAnswer {
-		return nil, tooLarge
+	return answer, err
+}
+
+// told returns an error of a call as the client may be told it.
+func (c *Client) told(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, ErrTooLarge):
+		return err
 	}
-	return answer, nil
+	return c.withoutAddress(withoutAnswer(err))
 }
 
 // withoutAnswer returns an error of the connection without what was received: net/http quotes what it can't
@@ -278,6 +298,10 @@ func withoutAnswer(err error) error {
 		return network
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return errors.New("it doesn't speak TLS at that port")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return io.ErrUnexpectedEOF
+	case errors.Is(err, io.EOF):
+		return io.EOF
 	}
 	return errors.New("the connection broke, or what came isn't HTTP over TLS")
 }
