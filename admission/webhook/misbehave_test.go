@@ -65,7 +65,7 @@ func TestFailures(t *testing.T) {
 			http.Error(w, secret, 500)
 		}, "an error on the server", ""},
 		{"403", func(w http.ResponseWriter, _ *http.Request, _ *admissionv1.AdmissionReview) {
-			http.Error(w, secret, 403)
+			http.Error(w, secret, http.StatusForbidden)
 		}, "the server responded with the status code 403", ""},
 		{"cut", func(http.ResponseWriter, *http.Request, *admissionv1.AdmissionReview) { panic(http.ErrAbortHandler) }, `/hook?timeout=30s": EOF`, ""},
 		{"patch of a validating one", patch(`[{"op":"remove","path":"/data"}]`), "validating webhook may not return response.patch", "Validating"},
