@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -46,11 +45,8 @@ type Type struct {
 	Columns       func() []Column      // called when the first table is made; nil: the age
 	RowOrder      func(a, b Typed) int // in which a Table shows a list's objects; nil: that of the list
 	Subresources  []Subresource        // besides status
-	Absent        map[string]string    // by the names of subresources that Kubernetes has, why there are none
-	// Unreached is what Kubernetes itself answers to a request for an absent subresource of an object that nothing runs, and nil where
-	// something would: the object is as it's shown. ErrNoContent is an answer without anything. It's nil for kinds that have no such answer.
-	Unreached func(subresource string, query url.Values, object []byte) error
-	Scale     *Scale // where the scale subresource finds its numbers; nil: there is none
+	Absent        map[string]Absent    // the subresources that Kubernetes has and this type doesn't, by their names
+	Scale         *Scale               // where the scale subresource finds its numbers; nil: there is none
 
 	// FieldAliases are labels of fields by which this version is selected, and the paths at which the stored version has
 	// them; of several, with bars between them, the first with a value counts.
@@ -303,25 +299,6 @@ func (e *Endpoint) SubresourceKind(name string) runtimeschema.GroupVersionKind {
 	}
 	return e.kind()
 }
-
-// Absent says why a path below an object isn't served that Kubernetes serves; "" for other paths.
-func (e *Endpoint) Absent(subresource string) string {
-	if e.typed == nil {
-		return ""
-	}
-	return e.typed.Absent[subresource]
-}
-
-// Unreached is what Kubernetes itself answers to a request for an absent subresource of an object that nothing runs.
-func (e *Endpoint) Unreached(subresource string, query url.Values, object []byte) error {
-	if e.typed == nil || e.typed.Unreached == nil {
-		return nil
-	}
-	return e.typed.Unreached(subresource, query, object)
-}
-
-// ErrNoContent is an answer that has nothing: 204.
-var ErrNoContent = errors.New("there's nothing to answer")
 
 // storedTerm returns the term of a field selector as stored objects have the field.
 func (t *typed) storedTerm(term selectors.FieldTerm) selectors.FieldTerm {

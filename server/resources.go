@@ -119,27 +119,26 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 	return t, verb, nil
 }
 
-// streamMethods are those by which Kubernetes connects clients to a pod. Those for its proxy are all.
-var streamMethods = map[string][]string{"log": {"GET", "HEAD"}, "exec": {"GET", "POST"}, "attach": {"GET", "POST"}, "portforward": {"GET", "POST"}}
-
 // absent says why a subresource of a Go type isn't served: by what Kubernetes says of the object, if that's as true here.
 func (t target) absent(w *response, r *http.Request) error {
 	unknown := errUnknownPath()
-	if why := t.endpoint.Absent(t.Subresource); why != "" {
-		if allow := streamMethods[t.Subresource]; allow != nil && !slices.Contains(allow, r.Method) {
-			w.Header().Set("Allow", strings.Join(allow, ", "))
-			return errMethodNotAllowed()
-		}
-		shown, err := t.endpoint.Get(r.Context(), &registry.Request{Target: registry.Target{Namespace: t.Namespace, Name: t.Name}})
-		if err == nil {
-			err = t.endpoint.Unreached(t.Subresource, w.query, shown.Object)
-		}
-		if err != nil {
-			return err
-		}
-		unknown.ErrStatus.Message = why
-	}
 	unknown.ErrStatus.Details = &metav1.StatusDetails{}
+	absent := t.endpoint.Absent(t.Subresource)
+	if absent == nil {
+		return unknown
+	}
+	if absent.Methods != nil && !slices.Contains(absent.Methods, r.Method) {
+		w.Header().Set("Allow", strings.Join(absent.Methods, ", "))
+		return errMethodNotAllowed()
+	}
+	shown, err := t.endpoint.Get(r.Context(), &registry.Request{Target: registry.Target{Namespace: t.Namespace, Name: t.Name}})
+	if err == nil && absent.Unreached != nil {
+		err = absent.Unreached(w.query, shown.Object)
+	}
+	if err != nil {
+		return err
+	}
+	unknown.ErrStatus.Message = absent.Why
 	return unknown
 }
 

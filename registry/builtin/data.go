@@ -49,7 +49,7 @@ func data(o Options) []registry.Type {
 	return []registry.Type{
 		{Names: inAll(names("", "v1", "Pod", "po")), New: of[corev1.Pod], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, StatusResets: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"}},
-			Fields:   podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts, Absent: withoutKubelet("log", "exec", "attach", "portforward", "proxy"), Unreached: withoutHost,
+			Fields:   podFields, FalseFields: []string{"spec.hostNetwork"}, Columns: podColumns, Subresources: podParts, Absent: podStreams(),
 			Default: set(defaultPod), Prepare: withoutGated(preparePod), Validate: validatePod, Warnings: warnPods, Grace: podGrace},
 		{Names: names("", "v1", "Binding"), New: of[corev1.Binding], Forward: &registry.Forward{APIVersion: "v1", Kind: "Pod", Subresource: "binding"}},
 		{Names: names("", "v1", "ComponentStatus", "cs"), New: of[corev1.ComponentStatus], ClusterScoped: true, Shown: components,
@@ -58,7 +58,7 @@ func data(o Options) []registry.Type {
 		{Names: inAll(names("", "v1", "Service", "svc")), New: of[corev1.Service], Status: true,
 			Strategy: registry.Strategy{StoredAt: "services/specs", UnconditionalUpdate: true, CreateOnUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: specOnly},
 			Fields:   []string{"spec.clusterIP", "spec.type"}, Columns: serviceColumns, ValidName: validation.NameIsDNSLabel,
-			Absent: withoutKubelet("proxy"), Default: set(defaultServiceObject), Prepare: prepare(o.prepareService),
+			Absent: onlyProxy(), Default: set(defaultServiceObject), Prepare: prepare(o.prepareService),
 			Validate: parts(o.validateService, validateServiceStatus), Warnings: warnServices, Claim: claiming(o.allocator.claim)},
 		{Names: registry.Names{Version: "v1", Kind: "Endpoints", ListKind: "EndpointsList", Plural: "endpoints", Singular: "endpoints", ShortNames: []string{"ep"}}, New: of[corev1.Endpoints], Columns: endpointsColumns, Default: set(defaultEndpoints),
 			Validate: rules(validateEndpoints), Warnings: warnings(warnEndpoints), Warning: "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice",
@@ -69,7 +69,7 @@ func data(o Options) []registry.Type {
 			Generation: counting(countSlice), Prepare: prepare(prepareEndpointSlice), Validate: rules(validateEndpointSlice), Warnings: warnings(warnEndpointSlice)},
 		{Names: names("", "v1", "Node", "no"), New: of[corev1.Node], ClusterScoped: true, Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreatesStatus: true, NoGeneration: true, StatusResets: specOnly},
-			Fields:   []string{"spec.unschedulable"}, FalseFields: []string{"spec.unschedulable"}, Columns: nodeColumns, Absent: withoutKubelet("proxy"), Default: set(defaultNode),
+			Fields:   []string{"spec.unschedulable"}, FalseFields: []string{"spec.unschedulable"}, Columns: nodeColumns, Absent: onlyProxy(), Default: set(defaultNode),
 			Prepare: prepare(prepareNode), Validate: parts(validateNode, validateNodeStatus), Warnings: warnings(warnNode)},
 
 		{Names: inAll(names(appsGroup, "v1", "Deployment", "deploy")), New: of[appsv1.Deployment], Status: true, Scale: replicas,

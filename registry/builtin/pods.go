@@ -189,20 +189,32 @@ var podParts = []registry.Subresource{
 	{Name: "eviction", Verbs: []string{"create"}, Kind: policyv1.SchemeGroupVersion.WithKind("Eviction"), New: func() registry.Typed { return &policyv1.Eviction{} }, Act: evict},
 }
 
-// withoutKubelet says why paths aren't served that lead to a kubelet.
-func withoutKubelet(names ...string) map[string]string {
-	absent := map[string]string{}
-	for _, name := range names {
-		absent[name] = "there is no kubelet: nothing runs on this server, so " + name + " isn't served"
+// withoutKubelet is a path that leads to a kubelet.
+func withoutKubelet(name string) registry.Absent {
+	return registry.Absent{Why: "there is no kubelet: nothing runs on this server, so " + name + " isn't served"}
+}
+
+func onlyProxy() map[string]registry.Absent {
+	return map[string]registry.Absent{"proxy": withoutKubelet("proxy")}
+}
+
+// podStreams are the paths that lead to a pod's kubelet.
+func podStreams() map[string]registry.Absent {
+	all := onlyProxy()
+	for name, methods := range map[string][]string{"log": {"GET", "HEAD"}, "exec": {"GET", "POST"}, "attach": {"GET", "POST"}, "portforward": {"GET", "POST"}} {
+		path := withoutKubelet(name)
+		path.Methods = methods
+		path.Unreached = func(query url.Values, object []byte) error { return withoutHost(name, query, object) }
+		all[name] = path
 	}
-	return absent
+	return all
 }
 
 // withoutHost is what kube-apiserver answers to who wants to get at a container of a pod that's on no node, or at one that the pod
 // doesn't have. Ports are the whole pod's. Of a pod on no node the log is empty.
 func withoutHost(part string, query url.Values, object []byte) error {
 	var pod corev1.Pod
-	if part == "proxy" || json.Unmarshal(object, &pod) != nil {
+	if json.Unmarshal(object, &pod) != nil {
 		return nil
 	}
 	var names []string
