@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -173,7 +174,7 @@ func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, err
 		r.Spec.ExpirationSeconds = &life
 	}
 	if errs := validateTokenRequest(r); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, action.Name, errs)
+		return nil, apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, "", errs)
 	}
 	kind := authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 	if r.Name != "" && r.Name != action.Name {
@@ -215,6 +216,9 @@ func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, err
 }
 
 func validateTokenRequest(r *authenticationv1.TokenRequest) (errs field.ErrorList) {
+	if ref := r.Spec.BoundObjectRef; len(r.Spec.Attestations) > 0 && (ref == nil || !strings.HasSuffix(ref.Kind, "WebhookConfiguration")) {
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "attestations"), r.Spec.Attestations, "attestations may only be specified with a webhook bound object reference")}
+	}
 	at, life := field.NewPath("spec", "expirationSeconds"), *r.Spec.ExpirationSeconds
 	if life < minTokenLife {
 		errs = append(errs, field.Invalid(at, life, "may not specify a duration less than 10 minutes"))

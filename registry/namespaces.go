@@ -139,7 +139,11 @@ func validateNamespace(_ context.Context, ns, _ *corev1.Namespace, subresource s
 		return errs
 	}
 	path := field.NewPath("spec", "finalizers")
-	for _, f := range ns.Spec.Finalizers {
+	for i, f := range ns.Spec.Finalizers {
+		path := path
+		if subresource == finalize {
+			path = path.Index(i)
+		}
 		errs = append(errs, validation.ValidateFinalizerName(string(f), path)...)
 		errs = append(errs, QualifiedFinalizer(string(f), path)...)
 	}

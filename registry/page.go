@@ -31,6 +31,7 @@ const (
 )
 
 func (t token) String() string {
+	t.Start = "/" + t.Start
 	text, err := json.Marshal(t)
 	if err != nil {
 		panic(err) // strings and a number always encode

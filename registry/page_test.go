@@ -175,7 +175,7 @@ func TestTokens(t *testing.T) {
 	first := s.list(w, "", params("limit=1"))
 	rv, given := first.str("metadata.resourceVersion"), first.str("metadata.continue")
 	text, err := base64.RawURLEncoding.DecodeString(given)
-	if want := `{"v":"meta.k8s.io/v1","rv":` + rv + `,"start":"default/a\u0000"}`; err != nil || string(text) != want {
+	if want := `{"v":"meta.k8s.io/v1","rv":` + rv + `,"start":"/default/a\u0000"}`; err != nil || string(text) != want {
 		t.Fatalf("token %s, %v, want %s", text, err, want)
 	}
 	encode := func(v string, rv any, start string) string {
@@ -256,7 +256,7 @@ func TestTokens(t *testing.T) {
 		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "+
 		"Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted "+
 		"between the time the first chunk was returned and now may show up in the list.")
-	if text, _ := base64.RawURLEncoding.DecodeString(status.Continue); string(text) != `{"v":"meta.k8s.io/v1","rv":-1,"start":"default/a\u0000"}` {
+	if text, _ := base64.RawURLEncoding.DecodeString(status.Continue); string(text) != `{"v":"meta.k8s.io/v1","rv":-1,"start":"/default/a\u0000"}` {
 		t.Fatalf("the fresh token: %s", text)
 	}
 	rest := s.list(w, "", url.Values{"continue": {status.Continue}, "limit": {"1"}})

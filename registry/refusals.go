@@ -137,18 +137,22 @@ func (e *Endpoint) Unrecognized(body []byte, why error) error {
 	return e.unrecognizedFor(body, clip.Text(why.Error()))
 }
 
-// CheckKind refuses a body of JSON of another kind than the target's, for objects of a Go type.
-func (e *Endpoint) CheckKind(subresource string, body []byte) error {
+// Repeated refuses a body in which a mapping of YAML has a key twice. why says so. body is it as JSON; of a Go type, another kind than the
+// target's is refused before that.
+func (e *Endpoint) Repeated(subresource string, body []byte, why error) error {
 	doc, err := object.Parse(body)
 	if err != nil || !e.GoType() {
-		return nil
+		return why
 	}
-	if of := e.bodyKind(subresource); !of.Empty() {
-		_, err = e.res.registry.checkKind(&doc, of)
+	want := e.bodyKind(subresource)
+	if want.Empty() {
+		want = e.kind()
+	}
+	of, err := e.res.registry.checkKind(&doc, want)
+	if err != nil {
 		return err
 	}
-	_, err = e.checkGoType(&doc)
-	return err
+	return unhandledAs(want.Kind, of, why.Error())
 }
 
 // unrecognized refuses a body whose version and kind can't be read.

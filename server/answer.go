@@ -266,19 +266,25 @@ func acceptsGzip(headers []string) bool {
 }
 
 // writeBody answers with a body that is there already, compressed if it's large, unless too many are: it may be the
-// answer of a write that has happened, which must not be refused.
-func (w *response) writeBody(r *http.Request, code int, body []byte) error {
+// answer of a write that has happened, which must not be refused. end comes after it.
+func (w *response) writeBody(r *http.Request, code int, body []byte, end string) error {
 	if len(body) > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")) && w.tryEnterLarge() {
 		a := w.answer(r, code)
 		defer a.drop()
 		if _, err := a.Write(body); err != nil {
 			return err
 		}
+		if _, err := io.WriteString(a, end); err != nil {
+			return err
+		}
 		return a.close()
 	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)+len(end)))
 	w.WriteHeader(code)
-	_, err := w.Write(body)
+	if _, err := w.Write(body); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, end)
 	return err
 }
 
@@ -287,7 +293,7 @@ func (w *response) writeBody(r *http.Request, code int, body []byte) error {
 func (w *response) writeStream(r *http.Request, media mediaType, write func(io.Writer) error) error {
 	header := w.Header()
 	header.Set("Content-Type", string(media))
-	header.Add("Vary", "Accept, Accept-Encoding")
+	vary(header, "Accept, Accept-Encoding")
 	switch {
 	case r.Method == http.MethodHead:
 		w.WriteHeader(http.StatusOK)
@@ -315,11 +321,7 @@ func (w *response) layOut(r *http.Request, media mediaType, a *answer, write fun
 	if media != mediaJSON || !w.wantsPretty(r) {
 		return write(a)
 	}
-	in := newIndenter(a)
-	if err := write(in); err != nil {
-		return err
-	}
-	return in.Close()
+	return write(newIndenter(a))
 }
 
 // notModified answers 304 if the client has what a tag names in the form that is asked for, and else sets the
@@ -338,7 +340,7 @@ func (w *response) notModified(r *http.Request, media mediaType, tag string) boo
 			known = strings.TrimPrefix(strings.TrimSpace(known), "W/")
 			if known == `"`+tag+`"` || known == `"`+tag+gzipTag+`"` || known == "*" {
 				w.Header().Set("ETag", strings.Replace(known, "*", `"`+tag+`"`, 1))
-				w.Header().Add("Vary", "Accept, Accept-Encoding")
+				vary(w.Header(), "Accept, Accept-Encoding")
 				w.WriteHeader(http.StatusNotModified)
 				return true
 			}

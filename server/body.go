@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"io"
 	"mime"
@@ -73,9 +72,8 @@ func readForm(w *response, r *http.Request, fieldValidation string, protobuf boo
 		if err != nil {
 			return body{}, w.endpoint.Unrecognized(data, err)
 		}
-		// Another kind is refused before keys that a mapping has twice.
 		if b.warnings, err = duplicateFields(duplicates, fieldValidation); err != nil {
-			return body{}, cmp.Or(w.endpoint.CheckKind(w.subresource, b.data), err)
+			return body{}, w.endpoint.Repeated(w.subresource, b.data, err)
 		}
 	}
 	return b, w.checkBody(r, b.data)

@@ -76,7 +76,6 @@ func (h *handler) serveGroups(w *response, r *http.Request) error {
 // serveDiscovery serves /api and /apis in the form that the client wants: everything at once, or the
 // list from which older clients go on.
 func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list func([]aggregator.Group) discovered) error {
-	w.Header().Add("Vary", "Accept")
 	media, err := negotiate(r.Header.Values("Accept"), acceptDiscovery)
 	if err != nil {
 		return err

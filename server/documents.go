@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -77,21 +76,17 @@ func (d *documents) find(of documented) map[string]*document {
 
 // writeDocument answers with the document, or with 304 if the client has it.
 func (w *response) writeDocument(r *http.Request, d *document, media mediaType) error {
-	w.Header().Add("Vary", "Accept")
+	vary(w.Header(), "Accept")
 	if len(d.body) > largeAnswer { // it may be compressed
 		w.Header().Add("Vary", "Accept-Encoding")
 	}
 	if w.notModified(r, mediaJSON, d.hash()) {
 		return nil
 	}
-	body := d.body
-	if strings.HasPrefix(string(media), string(mediaJSON)) && w.wantsPretty(r) {
-		var out bytes.Buffer
-		in := newIndenter(&out)
-		in.Write(body)
-		in.Close()
-		body = out.Bytes()
+	body, end := d.body, ""
+	if strings.HasPrefix(string(media), string(mediaJSON)) {
+		body, end = w.laidOut(r, body)
 	}
 	w.Header().Set("Content-Type", string(media))
-	return w.writeBody(r, http.StatusOK, body)
+	return w.writeBody(r, http.StatusOK, body, end)
 }

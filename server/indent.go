@@ -1,6 +1,9 @@
 package server
 
-import "io"
+import (
+	"bytes"
+	"io"
+)
 
 // maxIndent is how many levels are indented; deeper ones stay there. Without it a document that is mostly
 // brackets would grow by its depth when it's indented.
@@ -15,7 +18,7 @@ var indentation = func() (text [1 + 2*maxIndent]byte) {
 }()
 
 // indenter lays out the JSON document that is written to it, as json.Indent with two spaces does, and
-// keeps nothing of it. It expects valid JSON. Close ends the last line.
+// keeps nothing of it. It expects valid JSON. It has no newline at its end, as with kube-apiserver.
 type indenter struct {
 	w   io.Writer
 	out []byte
@@ -26,6 +29,13 @@ type indenter struct {
 }
 
 func newIndenter(w io.Writer) *indenter { return &indenter{w: w} }
+
+// indented returns a whole document.
+func indented(doc []byte) []byte {
+	var out bytes.Buffer
+	newIndenter(&out).Write(doc) // a buffer takes all
+	return out.Bytes()
+}
 
 // Write takes a piece of the document, cut anywhere.
 func (in *indenter) Write(p []byte) (int, error) {
@@ -78,12 +88,6 @@ func (in *indenter) structure(c byte) {
 func (in *indenter) newline() {
 	levels := min(max(in.depth, 0), maxIndent)
 	in.out = append(in.out, indentation[:1+2*levels]...)
-}
-
-// Close ends the last line.
-func (in *indenter) Close() error {
-	_, err := in.w.Write([]byte{'\n'})
-	return err
 }
 
 // extent is how deep a JSON document is, and about how long it gets with each element on a line of its

@@ -175,7 +175,7 @@ func TestPages(t *testing.T) {
 		}
 	}
 	text, err := base64.RawURLEncoding.DecodeString(pages[0].Metadata.Continue)
-	if want := `{"v":"meta.k8s.io/v1","rv":` + first.Metadata.ResourceVersion + `,"start":"b\u0000"}`; err != nil || string(text) != want {
+	if want := `{"v":"meta.k8s.io/v1","rv":` + first.Metadata.ResourceVersion + `,"start":"/b\u0000"}`; err != nil || string(text) != want {
 		t.Errorf("the token is %s, want %s", text, want)
 	}
 	if l := list(t, s, widgetsPath+"?limit=1&labelSelector=x"); l.names() != "b" || l.Metadata.Continue == "" || l.Metadata.RemainingItemCount != nil {

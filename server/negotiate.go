@@ -78,6 +78,7 @@ func (t target) negotiateForm(headers []string, accept accepter, metadata string
 			media, ok = mediaProtobuf, t.endpoint.Encodes(t.Subresource, asked.Kind)
 		} else {
 			media, ok = accept(clause{media: c.media})
+			ok = ok && (c.media != "application/*" || !t.endpoint.GoType() || knowsMedia(headers)) // see unacceptable
 		}
 		if ok {
 			wanted = asked
@@ -180,11 +181,15 @@ func knowsMedia(headers []string) bool {
 
 // unacceptable is the 406 about an object. Of a Go type, Kubernetes looks at the media types alone first.
 func (t target) unacceptable(r *http.Request, otherwise error) error {
+	return t.unavailable(r, otherwise, "")
+}
+
+// unavailable is unacceptable where there's more than objectMedia.
+func (t target) unavailable(r *http.Request, otherwise error, more string) error {
 	if !t.endpoint.GoType() || knowsMedia(r.Header.Values("Accept")) {
 		return otherwise
 	}
-	return registry.AsKubernetes(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
-		"406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf")
+	return registry.AsKubernetes(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "406: Not Acceptable\n\nAvailable representations: "+objectMedia+more)
 }
 
 // unacceptableList is the 406 about a list: of custom resources Kubernetes says what was asked of it.
@@ -193,7 +198,10 @@ func (t target) unacceptableList(r *http.Request, otherwise error) error {
 		f, ok := formOf(c, oneMetadata)
 		return ok && f.Kind == form.MetadataOnly
 	}
-	if t.endpoint.GoType() || !slices.ContainsFunc(parseAccept(r.Header.Values("Accept")), one) {
+	if t.endpoint.GoType() {
+		return t.unavailable(r, otherwise, ", application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch")
+	}
+	if !slices.ContainsFunc(parseAccept(r.Header.Values("Accept")), one) {
 		return otherwise
 	}
 	return notAcceptable("you requested PartialObjectMetadata, but the requested object is a list (*unstructured.UnstructuredList)")
@@ -206,10 +214,14 @@ func (w *response) wantsPretty(r *http.Request) bool {
 	if query == nil {
 		query = r.URL.Query()
 	}
-	if query.Has("pretty") {
-		text := query.Get("pretty")
+	for _, accept := range r.Header.Values("Accept") {
+		if strings.Contains(accept, "pretty=1") && slices.ContainsFunc(parseAccept([]string{accept}), func(c clause) bool { return c.params["pretty"] == "1" }) {
+			return true
+		}
+	}
+	if text := query.Get("pretty"); text != "" {
 		pretty, _ := strconv.ParseBool(text)
-		return pretty || text == ""
+		return pretty
 	}
 	agent := r.UserAgent()
 	return strings.HasPrefix(agent, "curl/") || strings.HasPrefix(agent, "Wget/") || strings.HasPrefix(agent, "Mozilla/5.0")
@@ -218,6 +230,7 @@ func (w *response) wantsPretty(r *http.Request) bool {
 // writeObject answers with one document in the form negotiated. body is JSON, also for YAML, or protobuf. What was written
 // isn't refused because of its form.
 func (w *response) writeObject(r *http.Request, code int, media mediaType, body []byte) error {
+	end := ""
 	if media == mediaYAML {
 		text, err := w.toYAML(r.Context(), body)
 		switch {
@@ -227,16 +240,30 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 			return err
 		default: // the write has happened and must not be refused: send the JSON, which is YAML too
 		}
-	} else if media == mediaJSON && w.wantsPretty(r) {
-		var out bytes.Buffer
-		in := newIndenter(&out)
-		in.Write(body)
-		in.Close()
-		body = out.Bytes()
+	} else if media == mediaJSON {
+		body, end = w.laidOut(r, body)
 	}
 	w.Header().Set("Content-Type", string(media))
-	w.Header().Add("Vary", "Accept, Accept-Encoding")
-	return w.writeBody(r, code, body)
+	vary(w.Header(), "Accept, Accept-Encoding")
+	return w.writeBody(r, code, body, end)
+}
+
+// vary names what an answer depends on, once.
+func vary(header http.Header, on string) {
+	if !slices.Contains(header.Values("Vary"), on) {
+		header.Add("Vary", on)
+	}
+}
+
+// lineEnd ends a JSON document that isn't indented, as kube-apiserver ends it.
+const lineEnd = "\n"
+
+// laidOut returns a JSON document as the client wants it, and what comes after it.
+func (w *response) laidOut(r *http.Request, body []byte) (out []byte, end string) {
+	if !w.wantsPretty(r) {
+		return bytes.TrimRight(body, " "), lineEnd // some are stored with a space at their end
+	}
+	return indented(body), ""
 }
 
 // What a document may take as YAML, which is built in memory.

@@ -77,7 +77,8 @@ func TestWantsPretty(t *testing.T) {
 		{"wget", "", "Wget/1.21", true},
 		{"browser", "", "Mozilla/5.0 (X11; Linux)", true},
 		{"asked for", "pretty=true", "Go-http-client/1.1", true},
-		{"asked for without a value", "pretty", "Go-http-client/1.1", true},
+		{"asked for without a value", "pretty", "Go-http-client/1.1", false},
+		{"asked for by curl without a value", "pretty", "curl/8.5.0", true},
 		{"turned off", "pretty=false", "curl/8.5.0", false},
 		{"turned off by number", "pretty=0", "curl/8.5.0", false},
 	} {

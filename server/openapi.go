@@ -414,7 +414,7 @@ func (w *response) writeOpenAPI(r *http.Request, doc *openAPIDocument) error {
 	}
 	header := w.Header()
 	header.Set("Content-Type", string(doc.media))
-	header.Add("Vary", "Accept, Accept-Encoding")
+	vary(header, "Accept, Accept-Encoding")
 	header.Set("Accept-Ranges", "bytes")
 	header.Set("Last-Modified", doc.built.UTC().Format(http.TimeFormat))
 	pretty := doc.media == mediaJSON && w.wantsPretty(r)

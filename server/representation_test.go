@@ -18,15 +18,15 @@ func TestRepresentations(t *testing.T) {
 		headers           []string
 		media, start, end string
 	}{
-		{"program", widgetsPath + "/a", nil, "application/json", compact, "}"},
-		{"curl", widgetsPath + "/a", []string{"User-Agent", "curl/8.5.0"}, "application/json", indented, "\n}\n"},
-		{"pretty", widgetsPath + "/a?pretty=true", nil, "application/json", indented, "\n}\n"},
-		{"curl, not pretty", widgetsPath + "/a?pretty=0", []string{"User-Agent", "curl/8.5.0"}, "application/json", compact, "}"},
+		{"program", widgetsPath + "/a", nil, "application/json", compact, "}\n"},
+		{"curl", widgetsPath + "/a", []string{"User-Agent", "curl/8.5.0"}, "application/json", indented, "\n}"},
+		{"pretty", widgetsPath + "/a?pretty=true", nil, "application/json", indented, "\n}"},
+		{"curl, not pretty", widgetsPath + "/a?pretty=0", []string{"User-Agent", "curl/8.5.0"}, "application/json", compact, "}\n"},
 		{"yaml", widgetsPath + "/a", []string{"Accept", "application/yaml"}, "application/yaml", "apiVersion: example.com/v1\nkind: Widget\n", "size: 1\n"},
 		{"list", widgetsPath, nil, "application/json", `{"kind":"WidgetList"`, "]}\n"},
-		{"list for curl", widgetsPath, []string{"User-Agent", "curl/8.5.0"}, "application/json", "{\n  \"kind\": \"WidgetList\",\n", "\n  ]\n}\n"},
+		{"list for curl", widgetsPath, []string{"User-Agent", "curl/8.5.0"}, "application/json", "{\n  \"kind\": \"WidgetList\",\n", "\n  ]\n}"},
 		{"list in yaml", widgetsPath, []string{"Accept", "application/yaml"}, "application/yaml", "apiVersion: example.com/v1\nitems:\n- apiVersion", ""},
-		{"empty list", "/apis/example.com/v1/namespaces/kube-public/widgets?pretty=1", nil, "application/json", "{\n", "\"items\": []\n}\n"},
+		{"empty list", "/apis/example.com/v1/namespaces/kube-public/widgets?pretty=1", nil, "application/json", "{\n", "\"items\": []\n}"},
 		{"groups in yaml", "/apis", []string{"Accept", "application/yaml"}, "application/yaml", "apiVersion: v1\ngroups:\n", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

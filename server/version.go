@@ -57,9 +57,6 @@ func (h *handler) serveVersion(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	media, err := negotiate(r.Header.Values("Accept"), acceptJSON)
-	if err != nil {
-		return err
-	}
-	return w.writeObject(r, http.StatusOK, media, body)
+	w.Header().Set("Content-Type", string(mediaJSON))
+	return w.writeBody(r, http.StatusOK, indented(body), "")
 }

@@ -20,8 +20,8 @@ import (
 const maxYAMLTokens = 100_000
 
 // fromYAML returns a YAML document as JSON, and the keys that a mapping has twice. What YAML has
-// beyond JSON, and what makes it dangerous, is refused: anchors and aliases, tags, merge keys, and
-// several documents. Scalars are read as kubectl reads them (YAML 1.1: yes is true).
+// beyond JSON, and what makes it dangerous, is refused: anchors and aliases, tags and merge keys. Of several documents
+// it's the first, as with kube-apiserver. Scalars are read as kubectl reads them (YAML 1.1: yes is true).
 //
 // Two parsers read the text: the one that kubectl uses reads YAML 1.1 but doesn't tell anchors and tags, and the
 // other one tells them but reads YAML 1.2. FuzzFromYAML compares what they see.
@@ -36,16 +36,12 @@ func fromYAML(text []byte) (doc []byte, duplicates []string, err error) {
 	if tokens > maxYAMLTokens {
 		return nil, nil, fmt.Errorf("it has too many tokens (over %d): send JSON", maxYAMLTokens)
 	}
-	var root, next yamlv3.Node
-	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
-	switch err := decoder.Decode(&root); {
+	var root yamlv3.Node
+	switch err := yamlv3.NewDecoder(bytes.NewReader(text)).Decode(&root); {
 	case errors.Is(err, io.EOF):
 		return nil, nil, nil
 	case err != nil:
 		return nil, nil, err
-	}
-	if err := decoder.Decode(&next); !errors.Is(err, io.EOF) {
-		return nil, nil, errors.New("it holds more than one document: send one at a time")
 	}
 	if err := checkNode(&root, &duplicates, 0); err != nil {
 		return nil, nil, err

@@ -48,7 +48,7 @@ func (*ServiceAccount) Concerns(a *registry.Attributes) bool {
 // Admit completes a pod.
 func (s *ServiceAccount) Admit(ctx context.Context, r *request) (pass registry.Verdict, err error) {
 	if isMirror(r) {
-		return pass, nil // a node's own pods are as the node says; see Validate
+		return judged(r, checkMirror), nil // a node's own pods are as the node says
 	}
 	spec := specOf(r.Object)
 	name := cmp.Or(textOf(spec, "serviceAccountName"), defaultAccount)

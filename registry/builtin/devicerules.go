@@ -110,17 +110,13 @@ func prepareTaintRule(r, old *resourcev1.DeviceTaintRule, subresource string) {
 	}
 }
 
-// deviceID names a device, or a share of one. Kubernetes' refusals don't tell it.
-type deviceID struct{ driver, pool, device, share string }
-
-func (deviceID) MarshalJSON() ([]byte, error) {
-	return []byte(`{"Driver":{},"Pool":{},"Device":{},"ShareID":{}}`), nil
-}
+// deviceID names a device, or a share of one, as Kubernetes' refusals have it.
+type deviceID struct{ Driver, Pool, Device, ShareID string }
 
 func idOf(d resourcev1.AllocatedDeviceStatus) deviceID {
 	id := deviceID{d.Driver, d.Pool, d.Device, ""}
 	if d.ShareID != nil {
-		id.share = *d.ShareID
+		id.ShareID = *d.ShareID
 	}
 	return id
 }
@@ -134,7 +130,7 @@ func allocated(c *resourcev1.ResourceClaim) sets.Set[deviceID] {
 	for _, r := range c.Status.Allocation.Devices.Results {
 		id := deviceID{r.Driver, r.Pool, r.Device, ""}
 		if r.ShareID != nil {
-			id.share = string(*r.ShareID)
+			id.ShareID = string(*r.ShareID)
 		}
 		all.Insert(id)
 	}

@@ -182,9 +182,7 @@ func (c *check) nodeStatus(s *corev1.NodeStatus) {
 		of   corev1.ResourceList
 	}{{"capacity", s.Capacity}, {"allocatable", s.Allocatable}} {
 		for _, name := range slices.Sorted(maps.Keys(list.of)) {
-			p := &podCheck{}
-			p.quantity(name, list.of[name], field.NewPath("status", list.name, string(name)))
-			c.add(p.errs...)
+			c.add(validateQuantity(name, list.of[name], field.NewPath("status", list.name, string(name)))...)
 		}
 	}
 	at := field.NewPath("status", "declaredFeatures")

@@ -70,12 +70,18 @@ func validateQuotaList(list corev1.ResourceList, at *field.Path) (errs field.Err
 	for _, name := range sortedNames(list) {
 		q, at := list[name], at.Key(string(name))
 		errs = append(errs, validateQuotaName(name, at)...)
-		if q.Sign() < 0 {
-			errs = append(errs, field.Invalid(at, q.String(), apivalidation.IsNegativeErrorMsg))
-		}
-		if whole := slices.Contains(countedNames, name) || isExtendedName(name); whole && q.MilliValue()%1000 != 0 {
-			errs = append(errs, field.Invalid(at, q, "must be an integer"))
-		}
+		errs = append(errs, validateQuantity(name, q, at)...)
+	}
+	return errs
+}
+
+// validateQuantity checks an amount of a resource that counts, or of which there's so much.
+func validateQuantity(name corev1.ResourceName, q resource.Quantity, at *field.Path) (errs field.ErrorList) {
+	if q.Sign() < 0 {
+		errs = append(errs, field.Invalid(at, q.String(), apivalidation.IsNegativeErrorMsg))
+	}
+	if whole := slices.Contains(countedNames, name) || isExtendedName(name); whole && q.MilliValue()%1000 != 0 {
+		errs = append(errs, field.Invalid(at, q, "must be an integer"))
 	}
 	return errs
 }
