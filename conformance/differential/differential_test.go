@@ -98,6 +98,11 @@ func TestWirePage(t *testing.T) {
 	for _, p := range onPurpose {
 		want += "- " + p.why + "\n"
 	}
+	want += "\nAnd this, which no request of `make differential` shows, because it takes other flags, a failure, several processes or time:\n\n"
+	for _, p := range unseen {
+		want += "- " + p.why + "\n"
+	}
+	marks(t, before+after)
 	if listed == want {
 		return
 	}
@@ -106,6 +111,28 @@ func TestWirePage(t *testing.T) {
 	}
 	if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// marks looks whether what a page marks as (ours) has a line with a reason, and whether each of these lines has its mark.
+func marks(t *testing.T, page string) {
+	t.Helper()
+	const mark, beside = "(ours", 170 // characters
+	lines := slices.Concat(onPurpose, unseen)
+	lines = slices.DeleteFunc(lines, func(p purpose) bool { return p.at == "" })
+	page = strings.Replace(page, "**"+mark+")** marks", "", 1)
+	for at := strings.Index(page, mark); at >= 0; at = strings.Index(page, mark) {
+		around := page[max(0, at-beside):min(len(page), at+beside)]
+		i := slices.IndexFunc(lines, func(p purpose) bool { return strings.Contains(around, p.at) })
+		if i < 0 {
+			t.Errorf("onpurpose.go has no line about what docs/wire.md marks here: %q", around)
+		} else {
+			lines = slices.Delete(lines, i, i+1)
+		}
+		page = page[:at] + page[at+len(mark):]
+	}
+	for _, p := range lines {
+		t.Errorf("docs/wire.md doesn't mark %q: %s", p.at, p.why)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	openapi "github.com/google/gnostic-models/openapiv3"
+	"google.golang.org/protobuf/proto"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +18,9 @@ import (
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 	"sigs.k8s.io/yaml"
 )
+
+// asOpenAPI is OpenAPI v3 as protobuf.
+const asOpenAPI = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
 
 // serializerFor returns client-go's serializer of a media type.
 func serializerFor(mediaType string) (runtime.SerializerInfo, bool) {
@@ -55,16 +60,22 @@ func encode(body []byte, as string) ([]byte, error) {
 	case asYAML:
 		return yaml.JSONToYAML(body)
 	case asProtobuf:
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-		if err != nil {
+		object, ok := serializable(string(body))
+		if !ok {
 			return body, nil
 		}
 		info, _ := serializerFor(asProtobuf)
 		var out bytes.Buffer
-		err = info.Serializer.Encode(object, &out)
+		err := info.Serializer.Encode(object, &out)
 		return out.Bytes(), err
 	}
 	return body, nil
+}
+
+// serializable is the Go value that a body of JSON has, if protobuf can say it.
+func serializable(body string) (runtime.Object, bool) {
+	object, _, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(body), nil, nil)
+	return object, err == nil
 }
 
 // parse makes a tree of an answer; text is text.
@@ -84,6 +95,16 @@ func parse(contentType string, content []byte) any {
 		if content, err = json.Marshal(object); err != nil {
 			return err.Error()
 		}
+	case asOpenAPI:
+		document := &openapi.Document{}
+		if err := proto.Unmarshal(content, document); err != nil {
+			return "protobuf that isn't understood: " + err.Error()
+		}
+		text, err := document.YAMLValue("")
+		if err != nil {
+			return err.Error()
+		}
+		return parse(asYAML, text)
 	case asYAML:
 		converted, err := yaml.YAMLToJSON(content)
 		if err != nil {

@@ -15,17 +15,13 @@ import (
 
 // live asks both, without a recording.
 func (o options) live(ctx context.Context) error {
-	s, stop, err := o.start(ctx, "upstream", o.bin)
+	all, err := scenarios(o.dir)
 	if err != nil {
 		return err
 	}
-	all, err := scenarios(o.dir)
-	if err != nil {
-		return errors.Join(err, stop())
-	}
 	var mu sync.Mutex // guards theirs
 	theirs := map[string][]recorded{}
-	err = o.playAll(ctx, s, upstreamLag, o.picked(all), func(sc scenario, answers []answer) error {
+	err = o.playFlagged(ctx, "upstream", o.bin, upstreamLag, o.picked(all), func(sc scenario, answers []answer) error {
 		lines := make([]recorded, len(answers))
 		for i, a := range answers {
 			lines[i] = recorded{Step: sc.steps[i].name, Answer: a}
@@ -35,7 +31,7 @@ func (o options) live(ctx context.Context) error {
 		theirs[sc.name] = lines
 		return nil
 	})
-	if err := errors.Join(err, stop()); err != nil {
+	if err != nil {
 		return err
 	}
 	return o.replay(ctx, false, func(sc scenario) ([]recorded, error) { return theirs[sc.name], nil })
@@ -51,15 +47,11 @@ func (o options) replay(ctx context.Context, shrink bool, right func(scenario) (
 	if err != nil {
 		return err
 	}
-	s, stop, err := o.start(ctx, "ours", "")
-	if err != nil {
-		return err
-	}
 	t := &tally{used: make([]bool, len(onPurpose)), begun: time.Now()}
 	for _, name := range stale {
 		t.errs = append(t.errs, fmt.Errorf("nothing asks for the recording %s: remove it", name))
 	}
-	err = o.playAll(ctx, s, 0, o.picked(all), func(sc scenario, answers []answer) error {
+	err = o.playFlagged(ctx, "ours", "", 0, o.picked(all), func(sc scenario, answers []answer) error {
 		lines, err := right(sc)
 		if err != nil {
 			t.failed(err)
@@ -72,7 +64,7 @@ func (o options) replay(ctx context.Context, shrink bool, right func(scenario) (
 		t.add(r, len(answers))
 		return err
 	})
-	if err := errors.Join(err, stop()); err != nil {
+	if err != nil {
 		return err
 	}
 	return t.print(o, shrink)

@@ -189,6 +189,7 @@ type schema struct {
 	OneOf       []*schema                               `json:"oneOf"`
 	Type        string                                  `json:"type"`
 	Format      string                                  `json:"format"`
+	Enum        []string                                `json:"enum"`
 	Properties  map[string]*schema                      `json:"properties"`
 	Items       *schema                                 `json:"items"`
 	Additional  *schema                                 `json:"additionalProperties"`
@@ -258,3 +259,6 @@ func (s *schema) resolve() *schema {
 	}
 	return nil
 }
+
+// isQuantity tells whether it's one of Kubernetes' quantities, which OpenAPI has as a text or a number.
+func (s *schema) isQuantity() bool { return strings.HasSuffix(s.named, "api.resource.Quantity") }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -17,7 +16,9 @@ import (
 // normal replaces what must differ between two servers, and between two runs, by whose it is and its order of appearance among those of
 // the same object: one that is given too many or too few of them doesn't shift those of others. It's used by one goroutine.
 type normal struct {
-	begun     time.Time         // when the server was started
+	begun     time.Time         // times since then are now's: when the scenario began, or the server where nothing is changed
+	started   time.Time         // when the server was started
+	seconds   []time.Time       // when each request was sent, if each has a second of its own; else none
 	asked     time.Time         // when the request was sent whose answer is looked at
 	port      string            // the server's own
 	oldest    uint64            // the resourceVersion at which the scenario began: a smaller one is the request's own
@@ -31,10 +32,12 @@ type normal struct {
 	host      string            // the machine's name
 	generated int               // how many names were generated
 	wellKnown map[string]string // uids that the server gave before, by whom they're of
+	hashes    map[string]string // of OpenAPI documents, by path, as the list of them has them
+	path      string            // that was asked for
 }
 
-func newNormal(begun time.Time, oldest uint64, wellKnown map[string]string) *normal {
-	return &normal{begun: begun, asked: time.Now(), oldest: oldest, newest: oldest, seen: map[string]string{}, owners: map[string]string{}, counts: map[string]int{}, names: map[string]string{}, wellKnown: wellKnown}
+func newNormal(started, begun time.Time, oldest uint64, wellKnown map[string]string) *normal {
+	return &normal{started: started, begun: begun, asked: time.Now(), hashes: map[string]string{}, oldest: oldest, newest: oldest, seen: map[string]string{}, owners: map[string]string{}, counts: map[string]int{}, names: map[string]string{}, wellKnown: wellKnown}
 }
 
 // nth names a value of an object's by the place at which it came among those of its class and of the object.
@@ -130,14 +133,11 @@ var (
 	versionText  = regexp.MustCompile(`(?i)(resource ?version[^0-9]{0,40}?)(\d+)`)
 	currentText  = regexp.MustCompile(`(resource version: \d+(?:, current: | \())\d+`) // the server's newest or oldest, which other scenarios move
 	identityText = regexp.MustCompile(`\bapiserver-[a-z2-7]{26}\b`)                    // made of the machine's name
-	tokenText    = regexp.MustCompile(`\beyJ[\w-]+\.(eyJ[\w-]+)\.[\w-]+`)
-	hashText     = regexp.MustCompile(`hash=[0-9A-F]{16,}`)
 	ageText      = regexp.MustCompile(`^(\d+[smhdy])+$`)
 	portText     = regexp.MustCompile(`\b\d+-\d+\b|\b3[0-2]\d{3}\b`) // a range isn't its ends
 	volumeText   = regexp.MustCompile(`\bkube-api-access-[a-z0-9]{5}\b`)
 	generated    = regexp.MustCompile(`\b(\w*gen-|g-)[bcdfghjklmnpqrstvwxz2456789]{5}\b`) // in what is said of an object that is refused
 	credential   = regexp.MustCompile(`\bX509SHA256=[0-9a-f]{64}\b`)
-	logDuration  = regexp.MustCompile(`\b\d+(\.\d+)?(ms|µs)\b`)
 )
 
 // near is how far apart a time and the clock may be for the time to be the server's "now": a certificate's NotAfter is further off.
@@ -151,18 +151,7 @@ func (n *normal) text(s string) string {
 	for _, name := range n.longest {
 		s = strings.ReplaceAll(s, name, n.names[name])
 	}
-	s = tokenText.ReplaceAllStringFunc(s, func(token string) string {
-		claims, err := base64.RawURLEncoding.DecodeString(tokenText.FindStringSubmatch(token)[1])
-		var tree any
-		if err != nil || json.Unmarshal(claims, &tree) != nil {
-			return token
-		}
-		for _, name := range []string{"exp", "iat", "nbf", "warnafter"} { // seconds since 1970: that they're there
-			hide(tree, name)
-		}
-		encoded, _ := json.Marshal(n.tree(tree, ""))
-		return "<token of " + string(encoded) + ">"
-	})
+	s = tokenText.ReplaceAllStringFunc(s, n.token)
 	s = uidText.ReplaceAllStringFunc(s, func(uid string) string {
 		if of := n.wellKnown[uid]; of != "" {
 			return "<uid of " + of + ">"
@@ -185,28 +174,15 @@ func (n *normal) text(s string) string {
 	s = replaceGroup(versionText, s, func(version string) string { return n.whose("rv", version) })
 	s = identityText.ReplaceAllString(s, "apiserver-<identity>")
 	s = volumeText.ReplaceAllString(s, "kube-api-access-<random>")
-	s = hashText.ReplaceAllString(s, "hash=<hash>")
+	s = hashText.ReplaceAllStringFunc(s, n.hash)
 	s = generated.ReplaceAllString(s, "${1}<random>")
 	s = credential.ReplaceAllString(s, "X509SHA256=<hash>")
-	s = logDuration.ReplaceAllString(s, "<duration>")
 	return hostText.ReplaceAllString(s, "<host>")
 }
 
 // isGiven tells whether an address is one that Services get: neither that of the network nor that of default/kubernetes.
 func isGiven(address string) bool {
 	return !strings.HasSuffix(address, ".0") && !strings.HasSuffix(address, ".1")
-}
-
-func hide(tree any, name string) {
-	switch tree := tree.(type) {
-	case map[string]any:
-		if _, ok := tree[name]; ok {
-			tree[name] = "<" + name + ">"
-		}
-		for _, v := range tree {
-			hide(v, name)
-		}
-	}
 }
 
 // replaceGroup replaces what the second group of an expression matches, unless that comes to "".
@@ -217,8 +193,8 @@ func replaceGroup(e *regexp.Regexp, s string, by func(string) string) string {
 	})
 }
 
-// time names a time. What lies between the server's start and now is now. A later one is named by how far it was from the request,
-// rounded so that it doesn't matter how long the server took for it.
+// time names a time. What lies between the scenario's beginning and now is now, or the second of one of its requests where each has
+// one of its own. A later one is named by how far it was from the request, rounded so that it doesn't matter how long the server took for it.
 func (n *normal) time(s string) string {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	fraction := ""
@@ -227,9 +203,16 @@ func (n *normal) time(s string) string {
 	}
 	now := time.Now()
 	switch {
-	case err != nil || t.Before(n.begun.Truncate(time.Second)) || t.After(now.Add(near)):
+	case err != nil || t.Before(n.started.Truncate(time.Second)) || t.After(now.Add(near)):
 		return s
+	case t.Before(n.begun.Truncate(time.Second)):
+		return "<before" + fraction + ">"
 	case !t.After(now):
+		for i, asked := range slices.Backward(n.seconds) {
+			if !t.Before(asked.Truncate(time.Second)) {
+				return fmt.Sprintf("<second of request %d%s>", i+1, fraction)
+			}
+		}
 		return "<now" + fraction + ">"
 	}
 	const day, week = 24 * time.Hour, 7 * 24 * time.Hour
@@ -250,10 +233,11 @@ func (n *normal) deletion(meta map[string]any) string {
 		return ""
 	}
 	grace := time.Duration(period) * time.Second
-	if n.time(at.Add(-grace).Format(time.RFC3339)) != "<now>" {
+	begun := n.time(at.Add(-grace).Format(time.RFC3339))
+	if begun != "<now>" && !strings.HasPrefix(begun, "<second ") {
 		return ""
 	}
-	return fmt.Sprintf("<now+%v>", grace)
+	return fmt.Sprintf("%s+%v>", strings.TrimSuffix(begun, ">"), grace)
 }
 
 // today names a day that the server has been running on.
@@ -352,8 +336,13 @@ func (n *normal) string(v, key string) string {
 		return anyHost.ReplaceAllString(v, "<host>")
 	case (key == "kid" || key == "x" || key == "y") && keyText.MatchString(v): // of a public key, made at the start
 		return "<key>"
+	case key == "expirationTimestamp": // of a token, which may live for a century
+		if t, err := time.Parse(time.RFC3339, v); err == nil && t.After(n.asked.Add(near)) {
+			return fmt.Sprintf("<now+%v>", t.Sub(n.asked).Round(time.Minute))
+		}
+		return n.text(v)
 	case key == "continue":
-		return "<continue>" // it has the list's version, which writes of other scenarios move; the next page shows whether it's right
+		return n.continueToken(v)
 	case key == "cells" && ageText.MatchString(v):
 		return "<age>"
 	case (key == "clusterIP" || key == "clusterIPs") && addressText.MatchString(v) && isGiven(v):
@@ -375,12 +364,20 @@ func (n *normal) header(of http.Header) map[string][]string {
 	out := map[string][]string{}
 	for name, values := range of {
 		switch name {
-		case "Date", "Content-Length": // the clock; and what follows from the body before it was normalized
+		case "Content-Length": // what follows from the body before it was normalized, and from how it was cut into frames
 			continue
+		case "Date":
+			if at, err := http.ParseTime(values[0]); err == nil && !at.Before(n.asked.Truncate(time.Second)) && !at.After(time.Now()) {
+				values = []string{"<now>"}
+			}
 		case "Audit-Id":
-			values = []string{"<audit id>"}
-		case "Etag", "Last-Modified":
-			values = []string{"<" + strings.ToLower(name) + ">"}
+			values = []string{uidText.ReplaceAllString(values[0], "<audit id>")}
+		case "Etag":
+			values = []string{n.tag(values[0])}
+		case "Last-Modified": // a document is made when it's asked for, or before
+			if at, err := http.ParseTime(values[0]); err == nil && !at.Before(n.started.Truncate(time.Second)) && !at.After(time.Now()) {
+				values = []string{"<since the start>"}
+			}
 		}
 		for _, value := range values {
 			out[name] = append(out[name], n.text(value))

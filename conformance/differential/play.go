@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -15,8 +18,36 @@ import (
 // advertised is the address under which servers say that they can be reached: the same on each machine.
 const advertised = "192.0.2.7"
 
+// admission is a file that flags may name.
+//
+//go:embed testdata/admission.yaml
+var admission []byte
+
+// playFlagged starts a server with the flags of each scenario, and plays all that have the same flags side by side.
+func (o options) playFlagged(ctx context.Context, name, bin string, lag time.Duration, all []scenario, got func(scenario, []answer) error) error {
+	for len(all) > 0 {
+		var some, others []scenario
+		for _, sc := range all {
+			if slices.Equal(sc.flags, all[0].flags) {
+				some = append(some, sc)
+			} else {
+				others = append(others, sc)
+			}
+		}
+		s, stop, err := o.start(ctx, name, bin, some[0].flags)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(o.playAll(ctx, s, lag, some, got), stop()); err != nil {
+			return err
+		}
+		all, name = others, name+"-flags"
+	}
+	return nil
+}
+
 // start starts the programs in a directory.
-func (o options) start(ctx context.Context, name, bin string) (_ *pair.Server, stop func() error, err error) {
+func (o options) start(ctx context.Context, name, bin string, flags []string) (_ *pair.Server, stop func() error, err error) {
 	dir := filepath.Join(o.keep, name)
 	clean := func() error { return nil }
 	if o.keep == "" {
@@ -39,7 +70,14 @@ func (o options) start(ctx context.Context, name, bin string) (_ *pair.Server, s
 	if bin, err = filepath.Abs(bin); err != nil {
 		return nil, nil, err
 	}
-	s, err := pair.Start(ctx, pair.Options{Bin: bin, Dir: dir, Args: []string{"--advertise-address=" + advertised}})
+	if err := os.WriteFile(filepath.Join(dir, "admission.yaml"), admission, 0o600); err != nil {
+		return nil, nil, errors.Join(err, clean())
+	}
+	args := []string{"--advertise-address=" + advertised}
+	for _, flag := range flags {
+		args = append(args, strings.ReplaceAll(flag, "$DIR", dir))
+	}
+	s, err := pair.Start(ctx, pair.Options{Bin: bin, Dir: dir, Args: args})
 	if err != nil {
 		return nil, nil, errors.Join(err, clean())
 	}

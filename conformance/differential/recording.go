@@ -54,7 +54,12 @@ func writeRecording(dir, scenario string, lines []recorded) (err error) {
 }
 
 // readRecording reads a scenario's recording.
-func readRecording(dir, scenario string) (lines []recorded, err error) {
+func readRecording(dir, scenario string) ([]recorded, error) {
+	return readLines[recorded](dir, scenario)
+}
+
+// readLines reads of each line of a recording what L has.
+func readLines[L any](dir, scenario string) (lines []L, err error) {
 	f, err := os.Open(recordingFile(dir, scenario))
 	if err != nil {
 		return nil, fmt.Errorf("there's no recording of it, which `make record` makes: %w", err)
@@ -67,7 +72,7 @@ func readRecording(dir, scenario string) (lines []recorded, err error) {
 	decoder := json.NewDecoder(bufio.NewReader(compressed))
 	decoder.UseNumber()
 	for {
-		var line recorded
+		var line L
 		switch err := decoder.Decode(&line); {
 		case errors.Is(err, io.EOF):
 			return lines, nil
@@ -85,10 +90,6 @@ func (o options) record(ctx context.Context) (err error) {
 		runs = 2
 	}
 	for i := range runs {
-		s, stop, err := o.start(ctx, fmt.Sprintf("upstream%d", i), o.bin)
-		if err != nil {
-			return err
-		}
 		keep := func(sc scenario, answers []answer) error {
 			lines := make([]recorded, len(answers))
 			for j, a := range answers {
@@ -103,24 +104,27 @@ func (o options) record(ctx context.Context) (err error) {
 			}
 			return writeRecording(o.dir, sc.name, lines)
 		}
-		err = o.playAll(ctx, s, upstreamLag, o.picked(basics()), keep)
-		if err == nil {
-			var all []scenario
-			if all, err = scenarios(o.dir); err == nil {
-				rest := o.picked(all[len(basics()):])
-				begun, steps := time.Now(), 0
-				for _, sc := range rest {
-					steps += len(sc.steps)
-				}
-				err = o.playAll(ctx, s, upstreamLag, rest, keep)
-				fmt.Fprintf(o.out, "%d scenarios with %d requests in %v\n", len(rest), steps, time.Since(begun).Round(time.Second))
-				if o.only.String() == "" && err == nil {
-					err = removeOthers(o.dir, all)
-				}
-			}
-		}
-		if err := errors.Join(err, stop()); err != nil {
+		name := fmt.Sprintf("upstream%d", i)
+		if err := o.playFlagged(ctx, name+"-basics", o.bin, upstreamLag, o.picked(basics()), keep); err != nil {
 			return err
+		}
+		all, err := scenarios(o.dir)
+		if err != nil {
+			return err
+		}
+		rest := o.picked(all[len(basics()):])
+		begun, steps := time.Now(), 0
+		for _, sc := range rest {
+			steps += len(sc.steps)
+		}
+		if err := o.playFlagged(ctx, name, o.bin, upstreamLag, rest, keep); err != nil {
+			return err
+		}
+		fmt.Fprintf(o.out, "%d scenarios with %d requests in %v\n", len(rest), steps, time.Since(begun).Round(time.Second))
+		if o.only.String() == "" {
+			if err := removeOthers(o.dir, all); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 type answer struct {
 	Code   string              `json:"code"`
 	Header map[string][]string `json:"header,omitempty"`
+	Form   string              `json:"form,omitempty"` // how the body is written, as form says it
 	Body   any                 `json:"body,omitempty"`
 	Events []any               `json:"events,omitempty"`
 }
@@ -42,11 +43,11 @@ func (t *target) play(ctx context.Context, sc scenario) ([]answer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", sc.name, err)
 	}
-	oldest := version
-	if !slices.ContainsFunc(sc.steps, step.changes) { // then each version is the server's
-		oldest = 0
+	oldest, begun := version, time.Now()
+	if !slices.ContainsFunc(sc.steps, step.changes) { // then each version and each time is the server's
+		oldest, begun = 0, t.started
 	}
-	r.normal = newNormal(t.started, oldest, t.wellKnown)
+	r.normal = newNormal(t.started, begun, oldest, t.wellKnown)
 	r.normal.newest = version
 	if t.hooks != nil {
 		r.vars["cap:hook"], r.vars["cap:ca"] = t.hooks.URL, t.hooks.ca
@@ -104,8 +105,10 @@ func (r *run) ask(ctx context.Context, s step) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	began := time.Now()
-	r.normal.asked = began
+	began, err := r.begin(ctx, path)
+	if err != nil {
+		return answer{}, err
+	}
 	within, cancel := context.WithTimeout(ctx, answerPatience)
 	defer cancel()
 	res, err := r.do(within, s.method, path, body, header)
@@ -118,13 +121,19 @@ func (r *run) ask(ctx context.Context, s step) (answer, error) {
 		return answer{Code: timesOut}, ctx.Err()
 	}
 	r.took(r.scenario.name+" "+s.name, time.Since(began))
-	tree := parse(res.Header.Get("Content-Type"), content)
+	if res.Header.Get("Content-Encoding") == "gzip" && len(content) > 0 {
+		if content, err = unzipped(content); err != nil {
+			return answer{}, err
+		}
+	}
+	contentType := res.Header.Get("Content-Type")
+	tree := parse(contentType, content)
 	r.capture(path, tree, content)
 	for _, capture := range s.captures {
 		name, where, _ := strings.Cut(capture, "=")
 		r.vars["cap:"+name] = lookUp(tree, where)
 	}
-	a := answer{Code: strconv.Itoa(res.StatusCode), Body: r.normal.document(tree), Header: r.normal.header(res.Header)}
+	a := answer{Code: strconv.Itoa(res.StatusCode), Form: form(contentType, content), Body: r.normal.document(tree), Header: r.normal.header(res.Header)}
 	if r.events == nil {
 		return a, nil
 	}
@@ -139,6 +148,19 @@ func (r *run) ask(ctx context.Context, s step) (answer, error) {
 		a.Events = append(a.Events, r.normal.document(e))
 	}
 	return a, nil
+}
+
+// begin says when a request is sent, after the wait for a second of its own if it's to have one.
+func (r *run) begin(ctx context.Context, path string) (time.Time, error) {
+	if r.seconds {
+		if err := rest(ctx, time.Until(time.Now().Truncate(time.Second).Add(time.Second))); err != nil {
+			return time.Time{}, err
+		}
+		r.normal.seconds = append(r.normal.seconds, time.Now())
+	}
+	r.normal.asked = time.Now()
+	r.normal.path, _, _ = strings.Cut(path, "?")
+	return r.normal.asked, nil
 }
 
 // rest waits.

@@ -72,12 +72,14 @@ func (s step) changes() bool {
 
 // scenario is a list of steps that stand on each other.
 type scenario struct {
-	name  string
-	watch string // the collection that is watched meanwhile; "" for none
-	own   string // a prefix: of a cluster-scoped collection, what the scenario made
-	after string // the scenario that comes before, if both are run: they use the same names
-	alone bool   // no other scenario may run meanwhile
-	steps []step
+	name    string
+	watch   string   // the collection that is watched meanwhile; "" for none
+	own     string   // a prefix: of a cluster-scoped collection, what the scenario made
+	after   string   // the scenario that comes before, if both are run: they use the same names
+	alone   bool     // no other scenario may run meanwhile
+	seconds bool     // each request has a second of its own, so that times tell which request they are of
+	flags   []string // further ones of the server; $DIR is a directory with testdata/admission.yaml
+	steps   []step
 }
 
 // add appends a step; a name that is there already gets a number.

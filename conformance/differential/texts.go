@@ -40,7 +40,8 @@ func textScenarios() ([]scenario, error) {
 
 // parseScenario reads a scenario's text. A line with a method and a path begins a request. Lines such as "Name: value" after it are headers,
 // "> name=path" keeps something of the answer for $name; in later requests, and the others are the body. "# --- word ---" begins a family,
-// any other "#" a comment, "! watch PATH" says what is watched, "! alone" that nothing else may run meanwhile, and "! let $NAME TEXT"
+// any other "#" a comment, "! watch PATH" says what is watched, "! alone" that nothing else may run meanwhile, "! seconds" that each request has
+// a second of its own, "! flags" gives the server further ones, and "! let $NAME TEXT"
 // is an abbreviation. A body without a Content-Type is JSON.
 func parseScenario(name, text string) (scenario, error) {
 	p := scenarioText{scenario: scenario{name: name}, family: name}
@@ -100,6 +101,10 @@ func (p *scenarioText) directive(text string) error {
 		p.watch = rest
 	case "alone":
 		p.alone = true
+	case "seconds":
+		p.seconds = true
+	case "flags":
+		p.flags = strings.Fields(rest)
 	case "let":
 		from, to, _ := strings.Cut(rest, " ")
 		p.abbreviations = append(p.abbreviations, []string{from, to})

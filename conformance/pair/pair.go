@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -89,11 +90,14 @@ func Start(ctx context.Context, o Options) (s *Server, err error) {
 		"--listen-peer-urls=http://127.0.0.1:" + ports[2], "--unsafe-no-fsync"}, o.EtcdArgs...)); err != nil {
 		return nil, err
 	}
+	if !slices.ContainsFunc(o.Args, func(arg string) bool { return strings.HasPrefix(arg, "--authorization-mode=") }) { // modes add up
+		o.Args = append([]string{"--authorization-mode=RBAC"}, o.Args...)
+	}
 	in := func(name string) string { return filepath.Join(o.Dir, name) }
 	if s.PID, err = s.run(o.Dir, "kube-apiserver", filepath.Join(o.Bin, "kube-apiserver"), append([]string{
 		"--etcd-servers=" + etcd, "--bind-address=127.0.0.1", "--secure-port=" + ports[0], "--cert-dir=" + in("certs"),
 		"--tls-cert-file=" + in("server.crt"), "--tls-private-key-file=" + in("server.key"), "--client-ca-file=" + in("ca.crt"),
-		"--authorization-mode=RBAC", "--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-signing-key-file=" + in("sa.key"), "--service-account-key-file=" + in("sa.key"),
 		"--service-cluster-ip-range=10.0.0.0/24", "--allow-privileged"}, o.Args...)); err != nil {
 		return nil, err
