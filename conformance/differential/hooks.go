@@ -196,27 +196,44 @@ var behaviours = []struct {
 	}},
 }
 
-// serveHook is the webhook.
+// asked is what a webhook looks at of a question.
+type asked struct {
+	Request struct {
+		UID       string
+		OldObject struct {
+			Metadata struct{ UID, ResourceVersion string }
+		}
+	}
+}
+
+// serveHook is the webhook. The path is /BEHAVIOUR, or /patch/PATCH with a patch in base64.
 func serveHook(w http.ResponseWriter, r *http.Request) {
-	var asked struct{ Request struct{ UID string } }
+	var question asked
 	body, err := io.ReadAll(r.Body)
-	if err != nil || json.Unmarshal(body, &asked) != nil {
+	if err != nil || json.Unmarshal(body, &question) != nil {
 		http.Error(w, "no review", http.StatusBadRequest)
 		return
 	}
-	response := map[string]any{"uid": asked.Request.UID, "allowed": true}
+	response := map[string]any{"uid": question.Request.UID, "allowed": true}
 	made := review{response: response, answer: map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}, asked: body}
 	name := path.Base(r.URL.Path)
-	for _, b := range behaviours {
-		if b.name != name {
-			continue
-		}
-		if b.serve != nil {
-			b.serve(w, r)
-			return
-		}
-		if b.change != nil {
-			b.change(made)
+	switch path.Dir(r.URL.Path) {
+	case "/patch":
+		patch, _ := base64.RawURLEncoding.DecodeString(name)
+		old := question.Request.OldObject.Metadata
+		made.patch(strings.NewReplacer("OLD-UID", old.UID, "OLD-VERSION", old.ResourceVersion).Replace(string(patch)))
+	default:
+		for _, b := range behaviours {
+			if b.name != name {
+				continue
+			}
+			if b.serve != nil {
+				b.serve(w, r)
+				return
+			}
+			if b.change != nil {
+				b.change(made)
+			}
 		}
 	}
 	answerReview(w, name, made.answer)

@@ -13,6 +13,7 @@ const (
 	hookNamespace  = "webhooks" // in which webhooks are called
 	hookObjects    = "/api/v1/namespaces/" + hookNamespace + "/configmaps"
 	configurations = "/apis/admissionregistration.k8s.io/v1/"
+	definitions    = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 )
 
 // particular are webhooks that allow, by what their configurations have of their own.
@@ -113,6 +114,27 @@ func (m *hookMaker) configureIn(namespace, kind, name string, each ...map[string
 	}
 	m.send("setup/"+kind+" "+name, "POST", configurations+strings.ToLower(kind)+"webhookconfigurations", text(map[string]any{
 		"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind + "WebhookConfiguration", "metadata": map[string]any{"name": namespace + "-" + hookLabel(kind, name)}, "webhooks": all}))
+}
+
+// define makes a definition of a resource with two versions, for webhooks to be asked about, and waits for it.
+func (m *hookMaker) define(plural, kind string) {
+	version := func(name string, storage bool) map[string]any {
+		return map[string]any{"name": name, "served": true, "storage": storage, "subresources": map[string]any{"status": map[string]any{}, "scale": map[string]any{"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
+			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
+				"data":   map[string]any{"type": "object", "additionalProperties": map[string]any{"type": "string"}},
+				"spec":   map[string]any{"type": "object", "properties": map[string]any{"replicas": map[string]any{"type": "integer"}, "color": map[string]any{"type": "string", "default": "red"}}},
+				"status": map[string]any{"type": "object", "properties": map[string]any{"replicas": map[string]any{"type": "integer"}}}}}}}
+	}
+	m.send("setup/"+plural, "POST", definitions, text(map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + "." + hookedGroup},
+		"spec": map[string]any{"group": hookedGroup, "scope": "Namespaced", "names": map[string]any{"plural": plural, "kind": kind}, "versions": []any{version("v1", true), version("v2", false)}, "conversion": map[string]any{"strategy": "None"}}}))
+	m.add(step{name: "setup/served " + plural, method: untilFound, path: "/apis/" + hookedGroup + "/v1/" + plural},
+		step{name: "setup/served too " + plural, method: untilFound, path: "/apis/" + hookedGroup + "/v2/" + plural})
+}
+
+// undefine takes a definition away.
+func (m *hookMaker) undefine(plural string) {
+	m.send("end/"+plural, "DELETE", definitions+"/"+plural+"."+hookedGroup, "")
+	m.add(step{name: "end/gone " + plural, method: untilGone, path: definitions + "/" + plural + "." + hookedGroup})
 }
 
 // try makes an object that a webhook is asked about.
