@@ -301,7 +301,7 @@ func TestReadmeLeavesOut(t *testing.T) {
 		pods      = "/api/v1/namespaces/default/pods"
 		flag      = " is served, as data that nothing acts on, if the server is started with --builtin=all"
 		noKubelet = "there is no kubelet: nothing runs on this server, so "
-		pod       = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"a","image":"a"}]}}`
+		pod       = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"nodeName":"a","containers":[{"name":"a","image":"a"}]}}`
 	)
 	type row struct{ method, path, body, names string }
 	for builtin, rows := range map[string][]row{
