@@ -276,7 +276,7 @@ func TestParts(t *testing.T) {
 	if r := parse(t, must(t, s, http.MethodPatch, requests+"/r/approval", noted, http.StatusOK, patch...)); at(r, "metadata.annotations.by") != "hand" || at(r, "spec.signerName") != "example.com/s" {
 		t.Errorf("noted with the approval: %v", r)
 	}
-	must(t, s, http.MethodPost, pods, `{"metadata":{"name":"runs"},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
+	must(t, s, http.MethodPost, pods, `{"metadata":{"name":"runs"},"spec":{"nodeName":"n","containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
 	must(t, s, http.MethodPost, "/api/v1/nodes", `{"metadata":{"name":"n"}}`, http.StatusCreated)
 	if text := must(t, s, http.MethodGet, pods+"/none/log", "", http.StatusNotFound); !strings.Contains(text, `pods \"none\" not found`) {
 		t.Errorf("the log of no pod: %s", text)
