@@ -264,6 +264,8 @@ func TestKubectlWorkloads(t *testing.T) {
 		{args: args("get", "pods"), want: "...NAME   READY   STATUS    RESTARTS   AGE\nonce   0/1     Pending   0          "},
 		{args: args("describe", "pod", "once"), want: "...Image:        once:1"},
 		{args: args("get", "pods", "--field-selector", "status.phase=Pending,spec.nodeName=", "-o", "name"), want: "pod/once"},
+		{args: args("logs", "once"), want: ""}, // of a pod on no node
+		{args: args("create", "--raw", "/api/v1/namespaces/default/pods/once/binding", "-f", "-"), stdin: `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"once"},"target":{"kind":"Node","name":"n1"}}`, want: `..."status":"Success"`},
 		{args: args("logs", "once"), fails: "there is no kubelet: nothing runs on this server, so log isn't served"},
 		{args: args("patch", "pod", "once", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Running"}}`), want: "pod/once patched"},
 		{args: args("exec", "once", "--", "true"), fails: "there is no kubelet: nothing runs on this server, so exec isn't served"},
