@@ -150,9 +150,36 @@ func (c comparing) values(path string, a, b any) {
 			return
 		}
 	}
-	if sa, sb := short(a), short(b); sa != sb {
+	if sa, sb := short(quoteInOrder(a)), short(quoteInOrder(b)); sa != sb {
 		c.report(difference{path, sa, sb})
 	}
+}
+
+// quoteInOrder returns a text that quotes an object with its managedFields in an order of their own: as in objects (see lists), theirs says when
+// a second ended. Any other value is returned as it is.
+func quoteInOrder(v any) any {
+	const list, entry = `\"managedFields\":[`, `{\"manager\":`
+	text, _ := v.(string)
+	before, quoted, ok := strings.Cut(text, list+entry)
+	if !ok {
+		return v
+	}
+	depth := 2
+	end := strings.IndexFunc(quoted, func(r rune) bool {
+		switch r {
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth--
+		}
+		return depth == 0
+	})
+	if end < 0 { // it's cut off before
+		return v
+	}
+	entries := strings.Split(quoted[:end], ","+entry)
+	slices.Sort(entries)
+	return before + list + entry + strings.Join(entries, ","+entry) + quoted[end:]
 }
 
 // keys say what the elements of a list are told apart by, so that one that is missing doesn't shift all that follow. Their order

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -165,6 +166,9 @@ func TestOrderOfCauses(t *testing.T) {
 // TestCompare: what is different is found, and named by what elements are told apart by.
 func TestCompare(t *testing.T) {
 	tree := func(s string) any { return parse(asJSON, []byte(s)) }
+	quoted := func(managed string) string {
+		return text(map[string]any{"m": "Invalid value: " + strconv.Quote(`{"metadata":{"managedFields":`+managed+`,"name":"n"}}`)})
+	}
 	for _, tt := range []struct{ name, theirs, ours, want string }{
 		{"equal", `{"a":1}`, `{"a":1}`, ""},
 		{"other value", `{"a":{"b":1}}`, `{"a":{"b":2}}`, "body.a.b"},
@@ -174,6 +178,9 @@ func TestCompare(t *testing.T) {
 		{"cause by field", `{"causes":[{"field":"a","reason":"r","message":"1"},{"field":"b","reason":"r"}]}`, `{"causes":[{"field":"b","reason":"r"},{"field":"a","reason":"r","message":"2"}]}`, "body.causes[a r].message body.causes (order)"},
 		{"cause that is missing", `{"causes":[{"field":"a"},{"field":"b"}]}`, `{"causes":[{"field":"b"}]}`, "body.causes[a]"},
 		{"element by place", `{"l":[1,2]}`, `{"l":[1]}`, "body.l[1]"},
+		{"quoted managedFields in another order", quoted(`[{"manager":"a","f":{"x":{}}},{"manager":"b"}]`), quoted(`[{"manager":"b"},{"manager":"a","f":{"x":{}}}]`), ""},
+		{"other quoted managedFields", quoted(`[{"manager":"a","f":{"x":{}}},{"manager":"b"}]`), quoted(`[{"manager":"b"},{"manager":"a","f":{"y":{}}}]`), "body.m"},
+		{"quoted managedFields that are cut off", quoted(`[{"manager":"a"},{"manager":"b`), quoted(`[{"manager":"b"},{"manager":"a`), "body.m"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var paths []string
