@@ -197,8 +197,8 @@ func randomSpec(random *rand.Rand) string {
 	parts := []string{
 		"size: 1", "size: 2", "color: red", "color: blue", "note: null", "note: x", "port: 80", "port: http",
 		"ports: [{port: 80, name: x}]", "ports: [{port: 80, protocol: UDP}, {port: 81}]", "ports: [{port: 80, protocol: TCP, name: z}]",
-		"ports: []", "tags: [a]", "tags: [b, a]", "tags: [c]", "args: [a]", "args: [b]", "limits: {a: x}", "limits: {a: z, b: x}",
-		"limits: {}", "limits: null", "unit: {a: x}", "unit: {b: x}", "free: {a: {b: 1}}", "free: {a: {c: 1}, d: [1]}",
+		"ports: []", "tags: [a]", "tags: [b, a]", "tags: [c]", "args: [a]", "args: [b]", "limits: {a: x}", "limits: {a: z, b: x}", "limits: {a: x, b: x}",
+		"limits: {}", "limits: null", "unit: {a: x}", "unit: {b: x}", "unit: {a: x, b: x}", "free: {a: {b: 1}}", "free: {a: {c: 1}, d: [1]}",
 		"template: {kind: K, metadata: {labels: {a: x}}}", "template: {metadata: {labels: {b: x}, finalizers: [f.g/h]}, more: 1}",
 		"tags: [a, a]", "unknown: 1",
 	}
