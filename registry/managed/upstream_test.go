@@ -2,6 +2,7 @@ package managed_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path"
 	"reflect"
@@ -212,4 +213,38 @@ func randomSpec(random *rand.Rand) string {
 		text += name + ": " + value + ", "
 	}
 	return text + "}"
+}
+
+// TestWhole: an object is looked at whole where it may not fit its types, and where it has to be converted.
+func TestWhole(t *testing.T) {
+	define := func() (map[string]*spec.Schema, bool, error) {
+		definitions := map[string]*spec.Schema{}
+		managed.Define(definitions, gvk, parseSchema(t, thing))
+		managed.Define(definitions, gvkV2, parseSchema(t, thing))
+		return definitions, false, nil
+	}
+	const entry = "metadata: {name: a, managedFields: [{manager: other, operation: Update, apiVersion: VERSION, fieldsType: FieldsV1, fieldsV1: {'f:spec': {'f:size': {}}}}]}\n"
+	update := func(types *managed.Types, version, size string, convert func(map[string]any, string) (map[string]any, error)) []string {
+		meta := strings.Replace(entry, "VERSION", version, 1)
+		live := object(t, "example.com/v1", meta+"spec: {size: "+size+", color: red}\n")
+		next := object(t, "example.com/v1", meta+"spec: {size: "+size+", color: blue}\n")
+		return owners(t, managed.New(gvk, "", types, nil, convert).Update(live, next, "writer", true))
+	}
+	if got := update(managed.NewTypes(define), "example.com/v1", "text", nil); len(got) != 1 {
+		t.Errorf("of an object that doesn't fit its types the record is %q", got)
+	}
+	goTypes := managed.NewGoTypes(func(string) map[string]any { return map[string]any{} }, define)
+	converted := 0
+	got := update(goTypes, "example.com/v2", "3", func(obj map[string]any, apiVersion string) (map[string]any, error) {
+		converted++
+		if of, _ := obj["spec"].(map[string]any); of["size"] == nil {
+			t.Errorf("a part is converted: %v", obj)
+		}
+		obj = maps.Clone(obj)
+		obj["apiVersion"] = apiVersion
+		return obj, nil
+	})
+	if converted == 0 || len(got) != 2 {
+		t.Errorf("after %d conversions the record is %q", converted, got)
+	}
 }
