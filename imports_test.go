@@ -41,7 +41,7 @@ var floors = []floor{
 	{"registry/gotype", nil},
 	{"registry/schema/schematest", nil},
 	{"registry/schema", nil}, // pure, as registry/crd is
-	{"registry/hookclient", []string{"fair", "internal/connections"}},
+	{"registry/hookclient", []string{"fair", "internal/connections", "registry/object"}},
 	{"registry/conversion", []string{"registry/hookclient"}},
 	{"registry/managed", []string{"registry/clip", "registry/jsontree", "registry/gotype"}},
 	{"registry/object", []string{"registry/clip", "registry/jsontree"}},

@@ -143,7 +143,7 @@ func (e *Endpoint) parseDeleteOptions(r *Request) (*metav1.DeleteOptions, error)
 
 func (e *Endpoint) checkDeleteOptionsType(o *metav1.DeleteOptions) error {
 	if o.Kind != "" && o.Kind != "DeleteOptions" {
-		return badRequest("no kind %q is registered for version %q in scheme %q", clip.Text(o.Kind), clip.Text(cmp.Or(o.APIVersion, e.apiVersion())), schemeOf)
+		return badRequest("no kind %q is registered for version %q in scheme %q", clip.Text(o.Kind), clip.Text(cmp.Or(o.APIVersion, e.apiVersion())), object.Scheme)
 	}
 	switch o.APIVersion {
 	case "", "v1", "meta.k8s.io/v1", e.apiVersion():

@@ -21,7 +21,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
-	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
@@ -255,9 +254,6 @@ func unhandledAs(kind string, of runtimeschema.GroupVersionKind, cause string) e
 		"%s in version %q cannot be handled as a %s: %s", clip.Text(of.Kind), clip.Text(of.Version), kind, cause))}
 }
 
-// schemeOf is how Kubernetes calls the table of Go types that its answers name.
-const schemeOf = "pkg/runtime/scheme.go:111"
-
 // checkGoType returns which kind a document says it's of; what it leaves out, the path says. It refuses kinds that aren't the
 // endpoint's.
 func (e *Endpoint) checkGoType(doc *object.Document) (runtimeschema.GroupVersionKind, error) {
@@ -269,14 +265,14 @@ func (r *Registry) checkKind(doc *object.Document, want runtimeschema.GroupVersi
 	if tree, ok := doc.Tree.(map[string]any); ok && says(tree, "apiVersion", want.GroupVersion().String()) && says(tree, "kind", want.Kind) {
 		return want, nil
 	}
-	of, err := hookclient.KindOf(doc.Text, want)
+	of, err := object.KindOf(doc.Text, want)
 	if err != nil {
 		return want, unrecognizedAs(want.Kind, doc.Text, clip.Text(err.Error()))
 	}
 	if of == want {
 		return want, nil
 	}
-	cause := fmt.Sprintf("no kind %q is registered for version %q in scheme %q", clip.Text(of.Kind), clip.Text(of.GroupVersion().String()), schemeOf)
+	cause := fmt.Sprintf("no kind %q is registered for version %q in scheme %q", clip.Text(of.Kind), clip.Text(of.GroupVersion().String()), object.Scheme)
 	if r.knows(of) && !separate[want.Group] {
 		cause = fmt.Sprintf("converting (%s.%s) to (%s.%s): unknown conversion", of.Version, of.Kind, internalPackage(want.Group), want.Kind)
 	}

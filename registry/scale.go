@@ -225,7 +225,7 @@ func (w *write) decodeScale(body []byte) (s *autoscalingv1.Scale, replicas *int3
 	gv := autoscalingv1.SchemeGroupVersion.String()
 	switch {
 	case s.APIVersion == gv && s.Kind != "" && s.Kind != "Scale":
-		return nil, nil, badRequest("no kind is registered for the type v1.Scale in scheme %q", schemeOf)
+		return nil, nil, badRequest("no kind is registered for the type v1.Scale in scheme %q", object.Scheme)
 	case s.APIVersion != "" && s.APIVersion != gv || s.Kind != "" && s.Kind != "Scale":
 		return nil, nil, badRequest("the scale subresource takes %s Scale, not %s %s", gv, clip.Text(s.APIVersion), clip.Text(s.Kind))
 	case s.Name != "" && s.Name != w.Name:

@@ -9,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -131,13 +130,13 @@ func (e *Endpoint) ReadPatched(doc []byte) (*unstructured.Unstructured, error) {
 		return e.Complete(&unstructured.Unstructured{Object: tree})
 	}
 	want := e.kind()
-	of, err := hookclient.KindOf(doc, want)
+	of, err := object.KindOf(doc, want)
 	if err != nil {
 		return nil, err
 	}
 	as := e.res.registry.Catalog().Kind(of.GroupVersion().String(), of.Kind)
 	if as == nil || as.typed == nil {
-		return nil, runtime.NewNotRegisteredErrForKind(schemeOf, of)
+		return nil, runtime.NewNotRegisteredErrForKind(object.Scheme, of)
 	}
 	parsed, err := object.Parse(doc)
 	if err != nil {

@@ -82,9 +82,8 @@ func (w *response) answerStatus(r *http.Request, answer metav1.Status) {
 	}
 	media, err := negotiate(r.Header.Values("Accept"), acceptMessage)
 	if err != nil { // as of who wants a Table: indented, which is also the form of the 406 itself
-		w.Header().Set("Content-Type", string(mediaJSON))
 		vary(w.Header(), "Accept, Accept-Encoding")
-		if err := w.writeBody(r, int(answer.Code), indented(encodeStatus(answer)), ""); err != nil {
+		if err := w.writeIndented(r, int(answer.Code), encodeStatus(answer)); err != nil {
 			w.fail(r, err)
 		}
 		return

@@ -248,6 +248,12 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 	return w.writeBody(r, code, body, end)
 }
 
+// writeIndented answers with a JSON document that is indented whatever the client wants, as kube-apiserver does with some.
+func (w *response) writeIndented(r *http.Request, code int, body []byte) error {
+	w.Header().Set("Content-Type", string(mediaJSON))
+	return w.writeBody(r, code, indented(body), "")
+}
+
 // vary names what an answer depends on, once.
 func vary(header http.Header, on string) {
 	if !slices.Contains(header.Values("Vary"), on) {

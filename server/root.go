@@ -37,9 +37,7 @@ func (h *handler) serveRoot(w *response, r *http.Request) error {
 		return err
 	}
 	if media == mediaJSON {
-		body = indented(body)
-		w.Header().Set("Content-Type", string(media))
-		return w.writeBody(r, http.StatusOK, body, "")
+		return w.writeIndented(r, http.StatusOK, body)
 	}
 	return w.writeObject(r, http.StatusOK, media, body)
 }

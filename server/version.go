@@ -57,6 +57,5 @@ func (h *handler) serveVersion(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", string(mediaJSON))
-	return w.writeBody(r, http.StatusOK, indented(body), "")
+	return w.writeIndented(r, http.StatusOK, body)
 }

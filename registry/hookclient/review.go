@@ -7,14 +7,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	serializer "k8s.io/apimachinery/pkg/runtime/serializer/json"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
-)
 
-// schemeOf is how Kubernetes calls the table of Go types that its answers name.
-const schemeOf = "pkg/runtime/scheme.go:111"
+	"github.com/apiserver-lite/apiserver-lite/registry/object"
+)
 
 // reviewVersions are those in which reviews come.
 var reviewVersions = []string{"v1", "v1beta1"}
@@ -30,14 +28,14 @@ func Decode(answer []byte, want schema.GroupVersionKind, into any) error {
 		}
 		answer = converted
 	}
-	is, err := KindOf(answer, want)
+	is, err := object.KindOf(answer, want)
 	if err != nil {
 		return errors.New(Quote(err.Error()))
 	}
 	known := slices.Contains(reviewVersions, is.Version) && is.GroupKind() == want.GroupKind() || is == schema.GroupVersionKind{Version: "v1", Kind: "Status"}
 	switch {
 	case !known:
-		return errors.New(Quote(runtime.NewNotRegisteredErrForKind(schemeOf, is).Error()))
+		return errors.New(Quote(runtime.NewNotRegisteredErrForKind(object.Scheme, is).Error()))
 	case is != want:
 		return fmt.Errorf("converting (%s.%s) to (%s.%s): unknown conversion", is.Version, is.Kind, want.Version, want.Kind)
 	}
@@ -45,19 +43,4 @@ func Decode(answer []byte, want schema.GroupVersionKind, into any) error {
 		return errors.New(Quote(err.Error()))
 	}
 	return nil
-}
-
-// KindOf returns which kind a JSON document says it's of; what it leaves out, is as it's wanted.
-func KindOf(doc []byte, want schema.GroupVersionKind) (schema.GroupVersionKind, error) {
-	of, err := serializer.DefaultMetaFactory.Interpret(doc)
-	if err != nil {
-		return want, err
-	}
-	if of.Kind == "" {
-		of.Kind = want.Kind
-	}
-	if of.Version == "" && (of.Group == "" || of.Group == want.Group) {
-		of.Group, of.Version = want.Group, want.Version
-	}
-	return *of, nil
 }
