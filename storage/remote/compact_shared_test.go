@@ -59,6 +59,42 @@ func TestCompact(t *testing.T) {
 	}
 }
 
+// TestWindowWhileCompacted: what Window says history was compacted to is a revision that somebody compacted to, though that
+// moves on while it's looked for.
+func TestWindowWhileCompacted(t *testing.T) {
+	url, _ := startEtcd(t, t.TempDir(), nil)
+	ctx := t.Context()
+	writer := open(t, remote.Options{Servers: []string{url}})
+	var last storage.Revision
+	for i := range 2000 {
+		var err error
+		if last, err = writer.Create(ctx, fmt.Sprintf("%s%d", key, i), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const step = 97
+	var compactor sync.WaitGroup
+	defer compactor.Wait()
+	compactor.Go(func() {
+		for at := storage.Revision(step); at < last; at += step {
+			if _, err := writer.Client().Compact(ctx, int64(at)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	s := open(t, remote.Options{Servers: []string{url}})
+	for at := storage.Revision(0); at < last/step*step; {
+		var err error
+		if at, _, err = s.Window(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if at%step != 0 {
+			t.Fatalf("history is said to be compacted up to %d, where nobody did", at)
+		}
+	}
+}
+
 // TestCompactTogether: two compactors take neither each other for somebody else nor less than all up to the floor, round after
 // round. When somebody else has compacted twice, neither does.
 func TestCompactTogether(t *testing.T) {

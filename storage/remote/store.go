@@ -198,20 +198,23 @@ func (s *Store) Window(ctx context.Context) (compacted, newest storage.Revision,
 			return 0, 0, kv.Wrap("window", storage.Root, err)
 		}
 	}
-	res, err := s.get(ctx, readTimeout, storage.MarkerKey, clientv3.WithKeysOnly())
-	if err != nil {
-		return 0, 0, kv.Wrap("window", storage.Root, err)
-	}
-	newest = storage.Revision(res.Header.Revision)
-	if err := s.findCompacted(ctx, newest); err != nil {
-		return 0, 0, kv.Wrap("window", storage.Root, err)
+	for found := false; !found; {
+		res, err := s.get(ctx, readTimeout, storage.MarkerKey, clientv3.WithKeysOnly())
+		if err != nil {
+			return 0, 0, kv.Wrap("window", storage.Root, err)
+		}
+		newest = storage.Revision(res.Header.Revision)
+		if found, err = s.findCompacted(ctx, newest); err != nil {
+			return 0, 0, kv.Wrap("window", storage.Root, err)
+		}
 	}
 	return s.Compacted(), newest, nil
 }
 
 // findCompacted looks for the revision up to which history is gone. etcd tells it to those only who ask for what is gone,
-// so it's found by halving: a key can be read at it, and can't be read before it.
-func (s *Store) findCompacted(ctx context.Context, newest storage.Revision) error {
+// so it's found by halving: a key can be read at it, and can't be read before it. A compaction meanwhile makes halving end
+// between the two; so what was found counts only when the next call can still read it.
+func (s *Store) findCompacted(ctx context.Context, newest storage.Revision) (found bool, err error) {
 	low := s.Compacted()
 	var failed error
 	readable := func(at storage.Revision) bool {
@@ -228,13 +231,13 @@ func (s *Store) findCompacted(ctx context.Context, newest storage.Revision) erro
 		return false
 	}
 	if first := max(low, 1); readable(first) { // mostly so: nothing was compacted since
-		return failed
+		return failed == nil, failed
 	}
 	at := low + 1 + storage.Revision(sort.Search(int(newest-low-1), func(i int) bool { return readable(low + 1 + storage.Revision(i)) }))
 	if failed == nil {
 		s.compacted.Raise(at)
 	}
-	return failed
+	return false, failed
 }
 
 // Compacted implements storage.Store.
