@@ -59,7 +59,7 @@ func (c *podCheck) initContainers(at *field.Path) {
 		}
 		for j, p := range o.ResizePolicy {
 			if p.RestartPolicy == corev1.RestartContainer {
-				c.add(field.Invalid(at.Child("resizePolicy").Index(j).Child("restartPolicy"), p.RestartPolicy, "must not be set to 'RestartContainer' for non-sidecar initContainers"))
+				c.young(initsNotRestarted, field.Invalid(at.Child("resizePolicy").Index(j).Child("restartPolicy"), p.RestartPolicy, "must not be set to 'RestartContainer' for non-sidecar initContainers"))
 			}
 		}
 	}

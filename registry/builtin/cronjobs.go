@@ -28,7 +28,7 @@ func validateCronJob(c, old *batchv1.CronJob) (errs field.ErrorList) {
 	}
 	errs = append(errs, oneOf(spec.Child("concurrencyPolicy"), s.ConcurrencyPolicy, batchv1.AllowConcurrent, batchv1.ForbidConcurrent, batchv1.ReplaceConcurrent)...)
 	job, at := &s.JobTemplate.Spec, spec.Child("jobTemplate", "spec")
-	errs = append(errs, validateJobSpec(job, at)...)
+	errs = append(errs, validateJobSpec(job, templateBefore(old), at)...)
 	if job.Selector != nil {
 		errs = append(errs, field.Invalid(at.Child("selector"), job.Selector, "`selector` will be auto-generated"))
 	}

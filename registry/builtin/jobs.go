@@ -9,6 +9,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -37,8 +38,9 @@ func validateJob(j, old *batchv1.Job) field.ErrorList {
 	if old == nil {
 		errs = generatedSelector(j)
 	}
-	errs = append(errs, validateJobSpec(&j.Spec, spec)...)
-	selector, unmatched, _ := validateOwnSelector(j.Spec.Selector, "", j.Spec.Template.Labels)
+	errs = append(errs, validateJobSpec(&j.Spec, templateBefore(old), spec)...)
+	values := old != nil && metavalidation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector)
+	selector, unmatched, _ := validateOwnSelector(j.Spec.Selector, "", j.Spec.Template.Labels, values)
 	errs = append(errs, selector...)
 	errs = append(errs, unmatched...)
 	if old != nil {
@@ -95,7 +97,7 @@ func validateJobUpdate(j, old *batchv1.Job, spec *field.Path) (errs field.ErrorL
 	}
 	errs = append(errs, unchanged(spec.Child("selector"), s.Selector, was.Selector)...)
 	before, path := was.Template.DeepCopy(), "template"
-	if isTrue(was.Suspend) && old.Status.StartTime == nil { // nothing runs yet: where it will may still change, and with what
+	if isTrue(was.Suspend) && old.Status.Active == 0 && (old.Status.StartTime == nil || jobHas(&old.Status, batchv1.JobSuspended, corev1.ConditionTrue)) { // nothing runs: where it will may change, and with what
 		t := &s.Template
 		switch now := nodeAffinity(&t.Spec); {
 		case before.Spec.Affinity != nil:
@@ -131,7 +133,8 @@ func sameResources(now, before []corev1.Container) {
 	}
 }
 
-func validateJobSpec(s *batchv1.JobSpec, at *field.Path) (errs field.ErrorList) {
+// validateJobSpec checks a Job's spec. before is what its template was, empty for a new one.
+func validateJobSpec(s *batchv1.JobSpec, before *corev1.PodTemplateSpec, at *field.Path) (errs field.ErrorList) {
 	for _, n := range []struct {
 		name  string
 		value *int32
@@ -190,7 +193,7 @@ func validateJobSpec(s *batchv1.JobSpec, at *field.Path) (errs field.ErrorList) 
 			errs = append(errs, field.NotSupported(at.Child("podReplacementPolicy"), *p, known))
 		}
 	}
-	errs = append(errs, validateTemplate(&s.Template, at.Child("template"))...)
+	errs = append(errs, validateTemplate(&s.Template, before, at.Child("template"))...)
 	restart := at.Child("template", "spec", "restartPolicy")
 	switch p := s.Template.Spec.RestartPolicy; {
 	case p == corev1.RestartPolicyAlways || p == "":

@@ -19,11 +19,11 @@ import (
 
 // The rules for annotations that say how a pod runs or ends, of which most are older than the field for the same.
 
-// validateTemplate checks the template of a pod. at is its path.
-func validateTemplate(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
+// validateTemplate checks the template of a pod. before is what it was, empty for a new one, and at is its path.
+func validateTemplate(t, before *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	spec := at.Child("spec")
-	errs := validateTemplateMeta(t, at)
-	errs = append(errs, validatePodSpec(&t.Spec, nil, spec)...)
+	errs := validateTemplateMeta(t, before, at)
+	errs = append(errs, validatePodSpec(&t.Spec, &before.Spec, nil, spec)...)
 	errs = append(errs, validateProfiles(t.Annotations, &t.Spec, spec)...)
 	if len(t.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
@@ -31,14 +31,14 @@ func validateTemplate(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList
 	return errs
 }
 
-func validateTemplateMeta(t *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
+func validateTemplateMeta(t, before *corev1.PodTemplateSpec, at *field.Path) field.ErrorList {
 	errs := metavalidation.ValidateLabels(t.Labels, at.Child("labels"))
 	errs = append(errs, apivalidation.ValidateAnnotations(t.Annotations, at.Child("annotations"))...)
-	return append(errs, validatePodAnnotations(t.Annotations, &t.Spec, at.Child("annotations"))...)
+	return append(errs, validatePodAnnotations(t.Annotations, before.Annotations, &t.Spec, at.Child("annotations"))...)
 }
 
-// validatePodAnnotations checks the annotations of a pod, or of a template.
-func validatePodAnnotations(annotations map[string]string, s *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
+// validatePodAnnotations checks the annotations of a pod, or of a template. was are those that it had.
+func validatePodAnnotations(annotations, was map[string]string, s *corev1.PodSpec, at *field.Path) (errs field.ErrorList) {
 	if len(annotations) == 0 {
 		return nil
 	}
@@ -46,8 +46,8 @@ func validatePodAnnotations(annotations map[string]string, s *corev1.PodSpec, at
 		errs = append(errs, field.Invalid(at.Key(corev1.MirrorPodAnnotationKey), value, "must set spec.nodeName if mirror pod annotation is set"))
 	}
 	errs = append(errs, validateToleratedIn(annotations[corev1.TolerationsAnnotationKey], at)...)
-	if value, costs := annotations[corev1.PodDeletionCost]; costs && !isDeletionCost(value) {
-		errs = append(errs, field.Invalid(at.Key(corev1.PodDeletionCost), value, "must be a 32bit integer"))
+	if !costsNumber(annotations) && costsNumber(was) {
+		errs = append(errs, field.Invalid(at.Key(corev1.PodDeletionCost), annotations[corev1.PodDeletionCost], "must be a 32bit integer"))
 	}
 	if value, has := annotations[corev1.SeccompPodAnnotationKey]; has {
 		errs = append(errs, validateSeccompIn(value, at.Child(corev1.SeccompPodAnnotationKey))...)
@@ -66,10 +66,12 @@ func validatePodAnnotations(annotations map[string]string, s *corev1.PodSpec, at
 	return errs
 }
 
-// isDeletionCost tells whether a text is a number without a plus sign or leading zeros. Behind a minus sign it may have those.
-func isDeletionCost(text string) bool {
+// costsNumber tells whether what a deletion costs is a number without a plus sign or leading zeros, if it's said. Behind a minus sign it may
+// have those.
+func costsNumber(annotations map[string]string) bool {
+	text, costs := annotations[corev1.PodDeletionCost]
 	_, err := strconv.ParseInt(text, 10, 32)
-	return err == nil && text[0] != '+' && (text[0] != '0' || text == "0")
+	return !costs || err == nil && text[0] != '+' && (text[0] != '0' || text == "0")
 }
 
 // validateToleratedIn checks the annotation that was there before the field tolerations.
@@ -138,7 +140,7 @@ func validateAnnotationUpdate(p, old *corev1.Pod) (errs field.ErrorList) {
 			errs = append(errs, field.Forbidden(at.Key(name), "may not add "+kept(name)))
 		}
 	}
-	return append(errs, validatePodAnnotations(p.Annotations, &p.Spec, at)...)
+	return append(errs, validatePodAnnotations(p.Annotations, old.Annotations, &p.Spec, at)...)
 }
 
 // validateProfiles wants what a new pod, or a template, says of seccomp and AppArmor in fields to be what its annotations say. at is the

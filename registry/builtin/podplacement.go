@@ -76,7 +76,7 @@ func (c *check) nodes(term *corev1.NodeSelectorTerm, required bool, at *field.Pa
 		c.add(metavalidation.ValidateLabelName(r.Key, at.Child("key"))...)
 		for j, value := range r.Values {
 			if required {
-				c.texts(at.Child("values").Index(j), value, validation.IsValidLabelValue(value))
+				c.young(nodeValues, problems(at.Child("values").Index(j), value, validation.IsValidLabelValue(value))...)
 			}
 		}
 	}
@@ -111,8 +111,8 @@ func (c *podCheck) nearTo(required []corev1.PodAffinityTerm, preferred []corev1.
 }
 
 func (c *podCheck) pods(t *corev1.PodAffinityTerm, at *field.Path) {
-	c.add(metavalidation.ValidateLabelSelector(t.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
-	c.add(metavalidation.ValidateLabelSelector(t.NamespaceSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("namespaceSelector"))...)
+	c.youngSelector(affinityValues, t.LabelSelector, at.Child("labelSelector"))
+	c.youngSelector(affinityValues, t.NamespaceSelector, at.Child("namespaceSelector"))
 	for _, name := range t.Namespaces {
 		c.label(at.Child("namespace"), name)
 	}
@@ -181,6 +181,6 @@ func (c *podCheck) spread(at *field.Path) {
 		among(c, at.Child("nodeAffinityPolicy"), s.NodeAffinityPolicy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)
 		among(c, at.Child("nodeTaintsPolicy"), s.NodeTaintsPolicy, corev1.NodeInclusionPolicyHonor, corev1.NodeInclusionPolicyIgnore)
 		c.labelKeys(s.MatchLabelKeys, nil, s.LabelSelector, at)
-		c.add(metavalidation.ValidateLabelSelector(s.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
+		c.young(spreadSelectors, metavalidation.ValidateLabelSelector(s.LabelSelector, metavalidation.LabelSelectorValidationOptions{}, at.Child("labelSelector"))...)
 	}
 }

@@ -106,21 +106,16 @@ func (c *podCheck) requirements(r *corev1.ResourceRequirements, known func(corev
 		c.add(known(name, at)...)
 		c.quantity(name, q, at)
 		computes = computes || name == corev1.ResourceCPU || name == corev1.ResourceMemory
-		if isHugePages(name) {
-			pages = true
-			if size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix)); err != nil || size.Sign() <= 0 || q.Value()%size.Value() != 0 {
-				c.add(field.Invalid(at, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name)))
-			}
-		}
+		pages = pages || isHugePages(name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Limits)) {
 		quantity(name, r.Limits[name], at.Child("limits").Key(string(name)))
+		c.pages(name, r.Limits[name], at.Child("limits").Key(string(name)))
 	}
 	requests := at.Child("requests")
 	for _, name := range slices.Sorted(maps.Keys(r.Requests)) {
 		q := r.Requests[name]
-		c.add(known(name, requests.Key(string(name)))...)
-		c.quantity(name, q, requests.Key(string(name)))
+		quantity(name, q, requests.Key(string(name)))
 		limit, limited := r.Limits[name]
 		exact := !isNative(name) || isHugePages(name)
 		switch {
@@ -131,8 +126,7 @@ func (c *podCheck) requirements(r *corev1.ResourceRequirements, known func(corev
 		case !limited && exact:
 			c.add(field.Required(at.Child("limits"), "Limit must be set for non overcommitable resources"))
 		}
-		computes = computes || name == corev1.ResourceCPU || name == corev1.ResourceMemory
-		pages = pages || isHugePages(name)
+		c.pages(name, q, requests.Key(string(name)))
 	}
 	if pages && !computes {
 		c.add(field.Forbidden(at, "HugePages require cpu or memory"))
@@ -147,6 +141,14 @@ func (c *podCheck) quantity(name corev1.ResourceName, q resource.Quantity, at *f
 	}
 	if isExtended(name) && q.MilliValue()%1000 != 0 {
 		c.add(field.Invalid(at, q, "must be an integer"))
+	}
+}
+
+// pages wants what is a size of huge pages to be a number of them.
+func (c *podCheck) pages(name corev1.ResourceName, q resource.Quantity, at *field.Path) {
+	size, err := resource.ParseQuantity(strings.TrimPrefix(string(name), corev1.ResourceHugePagesPrefix))
+	if isHugePages(name) && (err != nil || size.Sign() <= 0 || q.Value()%size.Value() != 0) {
+		c.young(pagesDivide, field.Invalid(at, q.String(), fmt.Sprintf("%s is not positive integer multiple of %s", q.String(), name)))
 	}
 }
 

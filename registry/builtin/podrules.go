@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -38,9 +40,17 @@ type podCheck struct {
 	claims  map[string]bool           // the names of resourceClaims
 }
 
-// validatePodSpec checks the spec of a pod, or of a template if pod is nil.
-func validatePodSpec(s *corev1.PodSpec, pod *metav1.ObjectMeta, at *field.Path) field.ErrorList {
-	c := &podCheck{spec: s, pod: pod}
+// validatePodSpec checks the spec of a pod, or of a template if pod is nil. before is what it was, empty for a new one.
+func validatePodSpec(s, before *corev1.PodSpec, pod *metav1.ObjectMeta, at *field.Path) field.ErrorList {
+	return unlessOld(func(c *check, s *corev1.PodSpec) {
+		p := &podCheck{check: *c, spec: s, pod: pod}
+		p.podSpec(at)
+		*c = p.check
+	}, s, before).errs
+}
+
+func (c *podCheck) podSpec(at *field.Path) {
+	s := c.spec
 	c.checkVolumes(at.Child("volumes"))
 	c.resourceClaims(at.Child("resourceClaims"))
 	c.containers(at.Child("containers"))
@@ -81,13 +91,7 @@ func validatePodSpec(s *corev1.PodSpec, pod *metav1.ObjectMeta, at *field.Path) 
 		c.label(at.Child("subdomain"), s.Subdomain)
 	}
 	c.tolerations(at.Child("tolerations"))
-	for i, alias := range s.HostAliases {
-		at := at.Child("hostAliases").Index(i)
-		c.add(validation.IsValidIPForLegacyField(at.Child("ip"), alias.IP, true, nil)...)
-		for j, name := range alias.Hostnames {
-			c.subdomain(at.Child("hostnames").Index(j), name)
-		}
-	}
+	c.hostAliases(at.Child("hostAliases"))
 	if s.PriorityClassName != "" {
 		c.subdomain(at.Child("priorityClassName"), s.PriorityClassName)
 	}
@@ -102,7 +106,15 @@ func validatePodSpec(s *corev1.PodSpec, pod *metav1.ObjectMeta, at *field.Path) 
 	}
 	c.os(at)
 	c.fileKeys(at)
-	return c.errs
+}
+
+func (c *podCheck) hostAliases(at *field.Path) {
+	for i, alias := range c.spec.HostAliases {
+		c.add(validation.IsValidIPForLegacyField(at.Index(i).Child("ip"), alias.IP, true, nil)...)
+		for j, name := range alias.Hostnames {
+			c.subdomain(at.Index(i).Child("hostnames").Index(j), name)
+		}
+	}
 }
 
 // hostPorts wants containers in the node's network to have the node's ports.
@@ -219,7 +231,13 @@ func (c *podCheck) tolerations(at *field.Path) {
 				c.add(field.Invalid(at.Child("operator"), t.Value, "value must be empty when `operator` is 'Exists'"))
 			}
 		case corev1.TolerationOpLt, corev1.TolerationOpGt:
-			c.add(field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}))
+			c.young(noComparisons, field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists, corev1.TolerationOpLt, corev1.TolerationOpGt}))
+			if c.may&noComparisons != 0 {
+				c.texts(at.Child("value"), t.Value, content.IsDecimalInteger(t.Value))
+				if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
+					c.add(field.Invalid(at.Child("value"), t.Value, err.Error()))
+				}
+			}
 		default:
 			c.add(field.NotSupported(at.Child("operator"), t.Operator, []corev1.TolerationOperator{corev1.TolerationOpEqual, corev1.TolerationOpExists}))
 		}

@@ -291,8 +291,8 @@ func carryResources(next, in map[string]any) {
 
 func defaultPodTemplate(t *corev1.PodTemplate) { defaultPodSpec(&t.Template.Spec) }
 
-func validatePodTemplate(t, _ *corev1.PodTemplate) field.ErrorList {
-	return validateTemplate(&t.Template, field.NewPath("template"))
+func validatePodTemplate(t, old *corev1.PodTemplate) field.ErrorList {
+	return validateTemplate(&t.Template, templateBefore(old), field.NewPath("template"))
 }
 
 func podColumns() []column {

@@ -51,7 +51,7 @@ func (c *podCheck) hostUsers(at *field.Path) {
 	}
 	const with = "when `hostUsers` is false"
 	if s.HostNetwork {
-		c.add(field.Forbidden(at.Child("hostNetwork"), with))
+		c.young(usersNoNetwork, field.Forbidden(at.Child("hostNetwork"), with))
 	}
 	if s.HostPID {
 		c.add(field.Forbidden(at.Child("HostPID"), with))
@@ -61,7 +61,7 @@ func (c *podCheck) hostUsers(at *field.Path) {
 	}
 	eachContainer(s, at, func(o *corev1.Container, at *field.Path) {
 		if len(o.VolumeDevices) > 0 {
-			c.add(field.Forbidden(at.Child("volumeDevices"), with))
+			c.young(usersNoDevices, field.Forbidden(at.Child("volumeDevices"), with))
 		}
 	})
 }
@@ -89,9 +89,9 @@ func (c *podCheck) podSecurity(s *corev1.PodSecurityContext, at *field.Path) {
 		}
 		switch name := strings.ReplaceAll(sysctl.Name, "/", "."); {
 		case c.spec.HostNetwork && strings.HasPrefix(name, "net."):
-			c.add(field.Invalid(at, sysctl.Name, "may not be specified when 'hostNetwork' is true"))
+			c.young(hostSysctls, field.Invalid(at, sysctl.Name, "may not be specified when 'hostNetwork' is true"))
 		case c.spec.HostIPC && (strings.HasPrefix(name, "kernel.shm") || strings.HasPrefix(name, "kernel.msg") || name == "kernel.sem" || strings.HasPrefix(name, "fs.mqueue.")):
-			c.add(field.Invalid(at, sysctl.Name, "may not be specified when 'hostIPC' is true"))
+			c.young(hostSysctls, field.Invalid(at, sysctl.Name, "may not be specified when 'hostIPC' is true"))
 		}
 	}
 	among(c, at.Child("fsGroupChangePolicy"), s.FSGroupChangePolicy, corev1.FSGroupChangeAlways, corev1.FSGroupChangeOnRootMismatch)
@@ -122,12 +122,16 @@ func (c *podCheck) security(s *corev1.SecurityContext, at *field.Path) {
 		}
 	}
 	c.seccomp(s.SeccompProfile, at.Child("seccompProfile"))
+	admin := s.Capabilities != nil && slices.Contains(s.Capabilities.Add, "CAP_SYS_ADMIN")
+	if admin && !isTrue(s.AllowPrivilegeEscalation) {
+		c.broken |= noSysAdmin // where nothing is said of the escalation, too
+	}
 	if s.AllowPrivilegeEscalation != nil && !*s.AllowPrivilegeEscalation {
 		if isTrue(s.Privileged) {
 			c.add(field.Invalid(at, s, "cannot set `allowPrivilegeEscalation` to false and `privileged` to true"))
 		}
-		if s.Capabilities != nil && slices.Contains(s.Capabilities.Add, "CAP_SYS_ADMIN") {
-			c.add(field.Invalid(at, s, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
+		if admin {
+			c.young(noSysAdmin, field.Invalid(at, s, "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN"))
 		}
 	}
 	c.windowsOptions(s.WindowsOptions, at.Child("windowsOptions"))

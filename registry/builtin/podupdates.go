@@ -38,11 +38,11 @@ func validatePod(_ context.Context, obj, old registry.Typed, subresource string)
 	return nil // what the server itself changes, such as a binding
 }
 
-// validateWholePod checks what pods have, and templates don't.
-func validateWholePod(p *corev1.Pod) field.ErrorList {
+// validateWholePod checks what pods have, and templates don't. before is empty for a new one.
+func validateWholePod(p, before *corev1.Pod) field.ErrorList {
 	spec := field.NewPath("spec")
-	errs := validatePodAnnotations(p.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
-	errs = append(errs, validatePodSpec(&p.Spec, &p.ObjectMeta, spec)...)
+	errs := validatePodAnnotations(p.Annotations, before.Annotations, &p.Spec, field.NewPath("metadata", "annotations"))
+	errs = append(errs, validatePodSpec(&p.Spec, &before.Spec, &p.ObjectMeta, spec)...)
 	if p.Spec.ServiceAccountName == "" {
 		for i := range p.Spec.Volumes {
 			if projected := p.Spec.Volumes[i].Projected; projected != nil {
@@ -69,7 +69,7 @@ func validateWholePod(p *corev1.Pod) field.ErrorList {
 }
 
 func validateNewPod(p *corev1.Pod) field.ErrorList {
-	errs := validateWholePod(p)
+	errs := validateWholePod(p, &corev1.Pod{})
 	spec := field.NewPath("spec")
 	if len(p.Spec.EphemeralContainers) > 0 {
 		errs = append(errs, field.Forbidden(spec.Child("ephemeralContainers"), "cannot be set on create"))
@@ -90,7 +90,7 @@ func validatePodUpdate(p, old *corev1.Pod) field.ErrorList {
 	if equality.Semantic.DeepEqual(&p.Spec, &old.Spec) && equality.Semantic.DeepEqual(p.Annotations, old.Annotations) {
 		return nil // it was checked when it came
 	}
-	errs := validateWholePod(p)
+	errs := validateWholePod(p, old)
 	errs = append(errs, validateAnnotationUpdate(p, old)...)
 	spec := field.NewPath("spec")
 	for _, group := range []struct {
@@ -246,7 +246,7 @@ func validateEphemeral(p, old *corev1.Pod) field.ErrorList {
 	if _, mirror := old.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
 	}
-	errs := validateWholePod(p)
+	errs := validateWholePod(p, old)
 	errs = append(errs, validateAnnotationUpdate(p, old)...)
 	at := field.NewPath("spec", "ephemeralContainers")
 	for _, was := range old.Spec.EphemeralContainers {
@@ -269,7 +269,7 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	if old.Spec.OS != nil && old.Spec.OS.Name == corev1.Windows {
 		return field.ErrorList{field.Forbidden(field.NewPath(""), "windows pods cannot be resized")}
 	}
-	errs, spec := validateWholePod(p), field.NewPath("spec")
+	errs, spec := validateWholePod(p, old), field.NewPath("spec")
 	was := old.Status.QOSClass
 	if was == "" {
 		was = qosOf(&old.Spec)

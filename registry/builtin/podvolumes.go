@@ -173,7 +173,9 @@ var volumeKinds = []volumeKind{
 		if v.Ephemeral.VolumeClaimTemplate == nil {
 			c.add(field.Required(claim, ""))
 		} else {
-			c.claimSpec(&v.Ephemeral.VolumeClaimTemplate.Spec, claim.Child("spec"))
+			template := &check{}
+			template.claimSpec(&v.Ephemeral.VolumeClaimTemplate.Spec, claim.Child("spec"))
+			c.add(template.errs...)
 		}
 		if c.pod != nil && c.pod.Name != "" && v.Name != "" {
 			name := c.pod.Name + "-" + v.Name
@@ -184,7 +186,9 @@ var volumeKinds = []volumeKind{
 	}},
 	{"image", func(s *corev1.VolumeSource) bool { return s.Image != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
 		at = at.Child("image")
-		c.required(at.Child("reference"), v.Image.Reference)
+		if v.Image.Reference == "" {
+			c.young(imagesNamed, field.Required(at.Child("reference"), ""))
+		}
 		c.add(oneOf(at.Child("pullPolicy"), v.Image.PullPolicy, corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever)...)
 	}},
 }
@@ -351,9 +355,10 @@ func (c *podCheck) projected(p *corev1.ProjectedVolumeSource, at *field.Path) {
 			case *seconds > maxTokenLife:
 				c.add(field.Invalid(life, *seconds, "may not specify a duration larger than 2^32 seconds"))
 			}
-			if c.required(at.Child("path"), t.Path) {
-				c.filePath(at.Child("path"), t.Path)
-			}
+			path := &podCheck{}
+			path.filePath(at.Child("path"), t.Path)
+			c.required(at.Child("path"), t.Path)
+			c.young(tokenPaths, path.errs...)
 		}
 		if b := s.ClusterTrustBundle; b != nil {
 			n++

@@ -22,6 +22,51 @@ type check struct {
 	errs field.ErrorList
 	// declared is what Kubernetes says by declaration, which comes after all else.
 	declared field.ErrorList
+	// broken are the younger rules that are broken, and may those of which nothing is said.
+	broken, may youngerRule
+}
+
+// A youngerRule is a rule that objects may break which are older than it: they may go on breaking it.
+type youngerRule uint
+
+const (
+	nodeValues youngerRule = 1 << iota
+	affinityValues
+	spreadSelectors
+	hostSysctls
+	tokenPaths
+	pagesDivide
+	imagesNamed
+	usersNoDevices
+	usersNoNetwork
+	initsNotRestarted
+	noSysAdmin
+	noComparisons
+	claimValues
+	claimGroups
+)
+
+// young adds what breaks a younger rule, unless that may be broken.
+func (c *check) young(rule youngerRule, errs ...*field.Error) {
+	if len(errs) > 0 {
+		c.broken |= rule
+	}
+	if c.may&rule == 0 {
+		c.add(errs...)
+	}
+}
+
+// unlessOld has see look at what an object is now, which may break the younger rules that it broke before. before is nil or empty for a new object.
+func unlessOld[T any](see func(c *check, v *T), now, before *T) *check {
+	c := &check{}
+	see(c, now)
+	if before != nil && c.broken != 0 {
+		was := &check{}
+		see(was, before)
+		c = &check{may: was.broken}
+		see(c, now)
+	}
+	return c
 }
 
 // collector is a check, or what has one.
@@ -84,8 +129,15 @@ func (c *check) forbid(is bool, at *field.Path, why string) {
 }
 
 // selector checks a selector of labels; nil selects nothing.
-func (c *check) selector(s *metav1.LabelSelector, at *field.Path) {
-	c.add(metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{}, at)...)
+func (c *check) selector(s *metav1.LabelSelector, at *field.Path) { c.youngSelector(0, s, at) }
+
+// youngSelector is selector where a younger rule is about the values.
+func (c *check) youngSelector(rule youngerRule, s *metav1.LabelSelector, at *field.Path) {
+	errs := metavalidation.ValidateLabelSelector(s, metavalidation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: c.may&rule != 0}, at)
+	if len(errs) > 0 {
+		c.broken |= rule
+	}
+	c.add(errs...)
 }
 
 // qualified wants a name such as "example.com/name".

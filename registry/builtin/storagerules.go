@@ -89,7 +89,7 @@ func (c *check) claimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) {
 		c.add(field.Required(at.Child("accessModes"), "at least 1 access mode is required"))
 	}
 	if s.Selector != nil {
-		c.selector(s.Selector, at.Child("selector"))
+		c.youngSelector(claimValues, s.Selector, at.Child("selector"))
 	}
 	c.accessModes(s.AccessModes, at.Child("accessModes"))
 	size := at.Child("resources").Key(string(corev1.ResourceStorage))
@@ -129,15 +129,15 @@ func (c *check) dataSource(group *string, kind, name string, at *field.Path) {
 	c.required(at.Child("kind"), kind)
 	switch {
 	case group != nil && *group != "":
-		c.subdomain(at.Child("apiGroup"), *group)
+		c.young(claimGroups, problems(at.Child("apiGroup"), *group, validation.IsDNS1123Subdomain(*group))...)
 	case kind != "PersistentVolumeClaim":
 		c.add(field.Invalid(at, kind, "must be 'PersistentVolumeClaim' when referencing the default apiGroup"))
 	}
 }
 
 func validateClaim(claim, old *corev1.PersistentVolumeClaim) field.ErrorList {
-	c, spec := &check{}, field.NewPath("spec")
-	c.claimSpec(&claim.Spec, spec)
+	spec := field.NewPath("spec")
+	c := unlessOld(func(c *check, claim *corev1.PersistentVolumeClaim) { c.claimSpec(&claim.Spec, spec) }, claim, old)
 	if old == nil {
 		return c.errs
 	}

@@ -460,8 +460,9 @@ func mountable(s *corev1.PersistentVolumeSource) bool {
 }
 
 func validatePersistentVolume(v, old *corev1.PersistentVolume) field.ErrorList {
-	c := &check{}
-	c.volumeSpec(&v.Spec, v.Name, false, field.NewPath("spec"))
+	c := unlessOld(func(c *check, v *corev1.PersistentVolume) {
+		c.volumeSpec(&v.Spec, v.Name, false, field.NewPath("spec"))
+	}, v, old)
 	if _, ok := v.Annotations[corev1.MountOptionAnnotation]; ok && !mountable(&v.Spec.PersistentVolumeSource) {
 		c.add(field.Forbidden(field.NewPath("metadata", "annotations", corev1.MountOptionAnnotation), "may not specify mount options for this volume type"))
 	}
@@ -480,9 +481,7 @@ func validatePersistentVolume(v, old *corev1.PersistentVolume) field.ErrorList {
 	if old.Spec.NodeAffinity != nil && !equality.Semantic.DeepEqual(renamedNodes(old.Spec.NodeAffinity, v.Spec.NodeAffinity), v.Spec.NodeAffinity) {
 		c.add(field.Invalid(field.NewPath("nodeAffinity"), untagged{v.Spec.NodeAffinity}, "field is immutable, except for updating from beta label to GA"))
 	}
-	if old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil {
-		c.add(field.Forbidden(field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden"))
-	}
+	c.forbid(old.Spec.VolumeAttributesClassName != nil && v.Spec.VolumeAttributesClassName == nil, field.NewPath("spec", "volumeAttributesClassName"), "update from non-nil value to nil is forbidden")
 	return c.errs
 }
 

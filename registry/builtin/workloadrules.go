@@ -14,20 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // The rules for workloads.
 
 // validateOwnSelector checks the selector of a workload, and that it selects the template's pods. kind is what Kubernetes calls the workload;
-// "" for one whose selector may be empty. readable tells whether the selector is one: of some kinds Kubernetes doesn't look at the template otherwise.
-func validateOwnSelector(selector *metav1.LabelSelector, kind string, labelled map[string]string) (errs, unmatched field.ErrorList, readable bool) {
+// "" for one whose selector may be empty. values tells whether any may be in it. readable tells whether the selector is one: of some kinds Kubernetes doesn't look at the template otherwise.
+func validateOwnSelector(selector *metav1.LabelSelector, kind string, labelled map[string]string, values bool) (errs, unmatched field.ErrorList, readable bool) {
 	spec := field.NewPath("spec")
 	at := spec.Child("selector")
 	none := field.ErrorList{field.Invalid(spec.Child("template", "metadata", "labels"), labelled, "`selector` does not match template `labels`")}
 	if selector == nil {
 		return field.ErrorList{field.Required(at, "")}, none, true
 	}
-	errs = metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{}, at)
+	errs = metavalidation.ValidateLabelSelector(selector, metavalidation.LabelSelectorValidationOptions{AllowInvalidLabelValueInSelector: values}, at)
 	if kind != "" && len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		errs = append(errs, field.Invalid(at, selector, "empty selector is invalid for "+kind))
 	}
@@ -45,10 +47,22 @@ func validateOwnSelector(selector *metav1.LabelSelector, kind string, labelled m
 	return errs, unmatched, readable
 }
 
-// validateEndless checks the template of pods that run for ever. kind is what Kubernetes calls what runs them.
-func validateEndless(t *corev1.PodTemplateSpec, kind string) field.ErrorList {
+// validateEndless checks the template of pods that run for ever. before is what it was, and kind what Kubernetes calls what runs them.
+func validateEndless(t, before *corev1.PodTemplateSpec, kind string) field.ErrorList {
 	at := field.NewPath("spec", "template")
-	return append(validateTemplate(t, at), endless(&t.Spec, kind)...)
+	return append(validateTemplate(t, before, at), endless(&t.Spec, kind)...)
+}
+
+// templateBefore returns the template that a workload had; an empty one for a new workload.
+func templateBefore[P interface {
+	comparable
+	registry.Typed
+}](old P) *corev1.PodTemplateSpec {
+	var none P
+	if old == none || templateOf(old) == nil {
+		return &corev1.PodTemplateSpec{}
+	}
+	return templateOf(old)
 }
 
 func endless(s *corev1.PodSpec, kind string) (errs field.ErrorList) {
@@ -97,11 +111,11 @@ func atMostAll(n intstr.IntOrString, at *field.Path) field.ErrorList {
 func validateDeployment(d, old *appsv1.Deployment) field.ErrorList {
 	s, spec := &d.Spec, field.NewPath("spec")
 	errs := notNegative(spec.Child("replicas"), s.Replicas)
-	selector, unmatched, readable := validateOwnSelector(s.Selector, "deployment", s.Template.Labels)
+	selector, unmatched, readable := validateOwnSelector(s.Selector, "deployment", s.Template.Labels, false)
 	errs = append(errs, selector...)
 	errs = append(errs, unmatched...)
 	if readable {
-		errs = append(errs, validateEndless(&s.Template, "ReplicaSet")...)
+		errs = append(errs, validateEndless(&s.Template, templateBefore(old), "ReplicaSet")...)
 	}
 	errs = append(errs, validateRollout(&s.Strategy, spec.Child("strategy"))...)
 	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &s.MinReadySeconds)...)
@@ -173,12 +187,12 @@ func validateStatefulSet(set, old *appsv1.StatefulSet) (errs field.ErrorList) {
 	if s.ServiceName != "" && old == nil {
 		errs = append(errs, problems(spec.Child("serviceName"), s.ServiceName, validation.IsDNS1123Label(s.ServiceName))...)
 	}
-	selector, unmatched, readable := validateOwnSelector(s.Selector, "statefulset", s.Template.Labels)
+	selector, unmatched, readable := validateOwnSelector(s.Selector, "statefulset", s.Template.Labels, false)
 	errs = append(errs, selector...)
 	errs = append(errs, unmatched...)
 	if t := ofSet(s); readable {
-		errs = append(errs, validateTemplate(t, spec.Child("template"))...)
-		errs = append(errs, validateTemplateMeta(t, spec.Child("template"))...) // twice, as there
+		errs = append(errs, validateTemplate(t, templateBefore(old), spec.Child("template"))...)
+		errs = append(errs, validateTemplateMeta(t, templateBefore(old), spec.Child("template"))...) // twice, as there
 	}
 	errs = append(errs, endless(&s.Template.Spec, "StatefulSet")...)
 	if old != nil {
@@ -239,12 +253,12 @@ func validateDaemonSet(d, old *appsv1.DaemonSet) (errs field.ErrorList) {
 	if old != nil {
 		errs = append(errs, unchanged(spec.Child("selector"), s.Selector, old.Spec.Selector)...)
 	}
-	selector, unmatched, _ := validateOwnSelector(s.Selector, "daemonset", s.Template.Labels)
+	selector, unmatched, _ := validateOwnSelector(s.Selector, "daemonset", s.Template.Labels, old != nil && metavalidation.LabelSelectorHasInvalidLabelValue(old.Spec.Selector))
 	errs = append(errs, unmatched...)
 	if s.Selector != nil { // Kubernetes says only that nothing is selected
 		errs = append(errs, selector...)
 	}
-	errs = append(errs, validateEndless(&s.Template, "DaemonSet")...)
+	errs = append(errs, validateEndless(&s.Template, templateBefore(old), "DaemonSet")...)
 	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &s.MinReadySeconds)...)
 	at := spec.Child("updateStrategy")
 	switch s.UpdateStrategy.Type {
@@ -272,11 +286,11 @@ func validateReplicaSet(r, old *appsv1.ReplicaSet) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := notNegative(spec.Child("replicas"), r.Spec.Replicas)
 	errs = append(errs, notNegative(spec.Child("minReadySeconds"), &r.Spec.MinReadySeconds)...)
-	selector, unmatched, readable := validateOwnSelector(r.Spec.Selector, "deployment", r.Spec.Template.Labels) // so Kubernetes says
+	selector, unmatched, readable := validateOwnSelector(r.Spec.Selector, "deployment", r.Spec.Template.Labels, false) // so Kubernetes says
 	errs = append(errs, selector...)
 	errs = append(errs, unmatched...)
 	if readable {
-		errs = append(errs, validateEndless(&r.Spec.Template, "ReplicaSet")...)
+		errs = append(errs, validateEndless(&r.Spec.Template, templateBefore(old), "ReplicaSet")...)
 	}
 	if old != nil {
 		errs = append(errs, unchanged(spec.Child("selector"), r.Spec.Selector, old.Spec.Selector)...)
@@ -284,7 +298,7 @@ func validateReplicaSet(r, old *appsv1.ReplicaSet) field.ErrorList {
 	return errs
 }
 
-func validateReplicationController(r, _ *corev1.ReplicationController) field.ErrorList {
+func validateReplicationController(r, old *corev1.ReplicationController) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := notNegative(spec.Child("minReadySeconds"), &r.Spec.MinReadySeconds)
 	if len(r.Spec.Selector) == 0 {
@@ -298,7 +312,7 @@ func validateReplicationController(r, _ *corev1.ReplicationController) field.Err
 	if !labels.SelectorFromSet(r.Spec.Selector).Matches(labels.Set(t.Labels)) {
 		errs = append(errs, field.Invalid(spec.Child("template", "metadata", "labels"), t.Labels, "`selector` does not match template `labels`"))
 	}
-	return append(errs, validateEndless(t, "ReplicationController")...)
+	return append(errs, validateEndless(t, templateBefore(old), "ReplicationController")...)
 }
 
 func validateRevision(r, old *appsv1.ControllerRevision) (errs field.ErrorList) {
