@@ -249,6 +249,9 @@ func (a *Action) Change(ctx context.Context, change func(obj Typed) error) (reso
 		}
 		keepTTL(&next.Meta, &prev.Meta) // nobody is asked whether the user may delete the object
 		raw, err := w.encode(ctx, next)
+		if err == nil {
+			w.note(obj, next, raw)
+		}
 		return outcome{value: raw}, err
 	})
 	if err != nil {

@@ -45,7 +45,7 @@
 // Functions that the program brought, Admission and those of a Definition, are called within each attempt, on copies. Their
 // panics are errors (see call).
 //
-// Go types that have messages are read and shown as protobuf, too (protobuf.go).
+// Go types that have messages are read and shown as protobuf, too (protobuf.go); a write makes the message that watchers are shown (written.go).
 //
 // Reads copy the cacher's bytes. In the other forms (package form), metadata is a range of those bytes, too, and the rows of
 // Tables are made for each answer.

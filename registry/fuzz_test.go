@@ -353,6 +353,7 @@ func FuzzProtobuf(f *testing.F) {
 			if err != nil {
 				continue
 			}
+			e.written.take(nil) // somebody watches
 			_, raw, err := w.finish(context.Background(), o, nil)
 			if err != nil {
 				continue
@@ -361,6 +362,7 @@ func FuzzProtobuf(f *testing.F) {
 			if stored.Err != nil {
 				t.Fatalf("%q is stored as %s: %v", body, raw, stored.Err)
 			}
+			watched := e.written.take(raw)
 			if _, err := e.show(context.Background(), e.messages.Single, stored); err != nil {
 				t.Fatalf("%s can't be shown as protobuf: %v", raw, err)
 			}
@@ -368,7 +370,10 @@ func FuzzProtobuf(f *testing.F) {
 				continue
 			}
 			answer, err := w.answerMade(stored)
-			read, _ := e.show(context.Background(), e.messages.Single, stored)
+			read, _ := e.show(context.Background(), e.messages.Single, kube.NewObject(fuzzKey, raw, 7))
+			if string(watched) != string(w.made) {
+				t.Fatalf("watchers are shown %q, and the client %q", watched, w.made)
+			}
 			if err != nil || string(answer.Object) != string(read) {
 				t.Fatalf("the answer is %q (%v), and a get %q", answer.Object, err, read)
 			}

@@ -59,6 +59,9 @@ func (e *Endpoint) newMessages() *form.Shown {
 		return nil
 	}
 	return form.NewProtobuf(e.view, &kube.Encoding{Encode: func(o *kube.Object) ([]byte, error) {
+		if raw := e.written.take(o.Raw()); raw != nil {
+			return raw, nil
+		}
 		m := e.newMessage()
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(o.Raw(), m); err != nil {
 			return nil, err
@@ -349,14 +352,9 @@ func farAway(v any) bool {
 	return false
 }
 
-// answerMade shows what was stored as protobuf. The write has the object as a value of its type, which is what
-// decoding the stored bytes would give: that is most of what a message costs.
+// answerMade shows what was stored as the message that the write has made of it.
 func (w *write) answerMade(stored *kube.Object) (Result, error) {
-	raw, err := marshal(w.made.(message))
-	if err != nil {
-		return Result{}, w.unreadable(stored.Name(), err)
-	}
-	m, err := w.shown.Single.MessageFrom(stored, raw)
+	m, err := w.shown.Single.MessageFrom(stored, w.made)
 	if err != nil {
 		return Result{}, w.unreadable(stored.Name(), err)
 	}

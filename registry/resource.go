@@ -79,6 +79,7 @@ type reading struct {
 	view     *kube.View  // whole ones
 	whole    *form.Shown // the answers that show whole ones
 	messages *form.Shown // the answers that show whole ones as protobuf; nil if there is no such form
+	written  *written    // the messages of what was stored lately
 	forms    *form.Forms // the others
 	fields   []string    // labels of the selectable fields besides metadata.name and metadata.namespace
 }

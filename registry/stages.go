@@ -10,7 +10,6 @@ import (
 	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
-	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
@@ -168,20 +167,8 @@ func (d *draft) encode(ctx context.Context) (err error) {
 		d.next.Managed = nil
 		d.raw, err = d.Endpoint.encode(ctx, d.next)
 	}
-	d.made = nil
-	if d.obj != nil && d.shown == d.messages && d.res.storage == d.Endpoint {
-		d.made = made(d.obj, d.next)
+	if err == nil {
+		d.note(d.obj, d.next, d.raw)
 	}
 	return err
-}
-
-// made returns the value of an object that was stored, with all of its metadata; nil if its managedFields can't be read.
-func made(obj Typed, o *object.Object) Typed {
-	entries, ok := managed.Entries(o.Managed)
-	if !ok {
-		return nil
-	}
-	*metaOf(obj) = o.Meta
-	metaOf(obj).ManagedFields = entries
-	return obj
 }

@@ -29,7 +29,7 @@ type write struct {
 	message   *kubeproto.Envelope             // the body, if it came as protobuf
 	mayCreate func(ctx context.Context) error // see Request
 	shown     *form.Shown                     // how the answer shows the object
-	made      Typed                           // what is to be stored, as a value of its Go type, if there is one; see answerMade
+	made      []byte                          // what is to be stored, as the message that the answer has; nil if there's none
 	settle    Settle                          // of what was claimed for the object; nil: nothing
 	unknown   bool                            // storage was given the object, and nobody knows whether it's stored
 	ends      []func()                        // see Attributes.OnEnd

@@ -83,8 +83,8 @@ const (
 )
 
 // Start starts a cluster, and returns when its nodes are ready. It runs in the directory of this module.
-func Start(ctx context.Context, o Options) (c *Cluster, err error) {
-	c = &Cluster{}
+func Start(ctx context.Context, o Options) (_ *Cluster, err error) {
+	c := &Cluster{}
 	if c.programs, err = filepath.Abs(o.Programs); err != nil {
 		return nil, err
 	}
