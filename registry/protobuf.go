@@ -58,6 +58,7 @@ func (e *Endpoint) newMessages() *form.Shown {
 	} else if _, err := kubeproto.Split(raw); err != nil {
 		return nil
 	}
+	e.written = &written{}
 	return form.NewProtobuf(e.view, &kube.Encoding{Encode: func(o *kube.Object) ([]byte, error) {
 		if raw := e.written.take(o.Raw()); raw != nil {
 			return raw, nil

@@ -277,7 +277,6 @@ func (t *Type) endpoint(res *resource) *Endpoint {
 	e.view = &kube.View{APIVersion: e.apiVersion(), Kind: e.Kind, Conversion: conversion}
 	e.whole = form.NewWhole(e.view, &kube.View{APIVersion: e.apiVersion(), Kind: e.Kind, OmitTypeMeta: true, Conversion: conversion}, e.ListKind)
 	e.forms = form.NewLazy(t.Columns, t.HiddenAnnotation)
-	e.written = &written{}
 	e.messages = e.newMessages()
 	return e
 }
