@@ -107,12 +107,19 @@ func TestOldObjects(t *testing.T) {
 		{"a claim's selector", "", "persistentvolumeclaims", `"metadata":{"name":"o"},"spec":{` + selector + `,"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}`, `"values":["ok"]`, `"values":["-"]`, `{"metadata":{"labels":{"a":"b"}}}`},
 		{"a claim's source", "", "persistentvolumeclaims", `"metadata":{"name":"o"},"spec":{"dataSourceRef":{"apiGroup":"ok","kind":"K","name":"n"},"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}`, `"apiGroup":"ok"`, `"apiGroup":"_"`, `{"metadata":{"labels":{"a":"b"}}}`},
 		{"a volume's nodes", "", "persistentvolumes", `"metadata":{"name":"o"},"spec":{"accessModes":["ReadWriteOnce"],"capacity":{"storage":"1Gi"},"hostPath":{"path":"/a"},"nodeAffinity":{"required":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"In","values":["ok"]}]}]}}}`, `"values":["ok"]`, `"values":["-"]`, `{"metadata":{"labels":{"a":"b"}}}`},
+		{"a device class's resource", "resource.k8s.io", "deviceclasses", `"metadata":{"name":"o"},"spec":{"extendedResourceName":"example.com/ok"}`, `example.com/ok`, `example.com/_`, `{"spec":{"selectors":[{"cel":{"expression":"true"}}]}}`},
+		{"a device class's parameters", "resource.k8s.io", "deviceclasses", `"metadata":{"name":"o"},"spec":{"config":[{"opaque":{"driver":"d","parameters":{"a":"ok"}}}]}`, `"ok"`, `"` + strings.Repeat("a", 10<<10) + `"`, `{"spec":{"selectors":[{"cel":{"expression":"true"}}]}}`},
+		{"a slice's counters", "resource.k8s.io", "resourceslices", `"metadata":{"name":"o"},"spec":{"driver":"d","nodeName":"n","pool":{"name":"p","generation":1,"resourceSliceCount":1},"sharedCounters":[{"name":"c","counters":{"ok":{"value":"1"}}}]}`, `"ok"`, `"_"`,
+			`{"spec":{"sharedCounters":[{"name":"c","counters":{"_":{"value":"2"},"other":{"value":"1"}}}]}}`},
+		{"a slice's devices", "resource.k8s.io", "resourceslices", `"metadata":{"name":"o"},"spec":{"driver":"d","nodeName":"n","pool":{"name":"p","generation":1,"resourceSliceCount":1},"devices":[{"name":"d","attributes":{"a":{"int":1}}}]}`, `{"int":1}`, `{"int":1,"bool":true}`, `{"spec":{"pool":{"generation":2}}}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := s.In(t)
 			send, namespace := sender(t, s), "default"
 			path := "/api/v1/namespaces/default/" + test.plural
 			switch {
+			case test.group == "resource.k8s.io":
+				path, namespace = "/apis/resource.k8s.io/v1/"+test.plural, ""
 			case test.group != "":
 				path = "/apis/" + test.group + "/v1/namespaces/default/" + test.plural
 			case test.plural == "persistentvolumes":
@@ -149,4 +156,22 @@ func TestSuspendedJob(t *testing.T) {
 	} {
 		send(step.code, http.MethodPatch, jobs+"/j"+step.path, step.patch)
 	}
+}
+
+// TestOldDevices: what a driver has said of a device isn't looked at again when it says more of it.
+func TestOldDevices(t *testing.T) {
+	s := servertest.New(t, func(s *server.Server) { s.Builtin, s.Controllers = builtin.All, "none" })
+	send := sender(t, s)
+	const claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+	said := func(address, more string) string {
+		return `{"status":{"devices":[{"driver":"d","pool":"p","device":"x","networkData":{` + more + `"hardwareAddress":"` + address + `"}}]}}`
+	}
+	long := strings.Repeat("a", 129)
+	send(http.StatusCreated, http.MethodPost, claims, `{"metadata":{"name":"c"},"spec":{"devices":{"requests":[{"name":"r","exactly":{"deviceClassName":"c"}}]}}}`)
+	send(http.StatusOK, http.MethodPatch, claims+"/c/status", `{"status":{"allocation":{"devices":{"results":[{"request":"r","driver":"d","pool":"p","device":"x"}]}}}}`)
+	send(http.StatusUnprocessableEntity, http.MethodPatch, claims+"/c/status", said(long, ""))
+	send(http.StatusOK, http.MethodPatch, claims+"/c/status", said("ok", ""))
+	aged(t, s, "resource.k8s.io", "resourceclaims", "default", "c", `"ok"`, `"`+long+`"`)
+	send(http.StatusOK, http.MethodPatch, claims+"/c/status", said(long, `"interfaceName":"eth0",`))
+	send(http.StatusUnprocessableEntity, http.MethodPatch, claims+"/c/status", said(long+"a", ""))
 }

@@ -193,7 +193,7 @@ func (o Options) validateResourceClaim(ctx context.Context, obj, before registry
 	case old == nil:
 		o.administersRequest(ctx, c, claim.Namespace, claim.Spec.Devices.Requests)
 		c.deviceClaim(&claim.Spec.Devices, spec.Child("devices"))
-		c.declareDevices(&claim.Spec.Devices, spec.Child("devices"))
+		c.declareDevices(&claim.Spec.Devices, &resourcev1.DeviceClaim{}, spec.Child("devices"))
 	case subresource == "":
 		c.declareImmutable(spec, claim.Spec, old.Spec)
 	default:
@@ -217,12 +217,10 @@ func (o Options) validateClaimTemplate(ctx context.Context, obj, before registry
 	c.claimTemplateMeta(&t.Spec.ObjectMeta, spec.Child("metadata"))
 	devices := spec.Child("spec", "devices")
 	c.deviceClaim(&t.Spec.Spec.Devices, devices)
-	if old == nil {
-		c.declareDevices(&t.Spec.Spec.Devices, devices)
-	} else if !equality.Semantic.DeepEqual(t.Spec, old.Spec) {
+	if old != nil && !equality.Semantic.DeepEqual(t.Spec, old.Spec) {
 		c.add(field.Invalid(spec, untagged{t.Spec}, "field is immutable"))
-		c.declareDevices(&t.Spec.Spec.Devices, devices)
 	}
+	c.declareDevices(&t.Spec.Spec.Devices, &orEmpty(old).Spec.Spec.Devices, devices)
 	return c.all()
 }
 
@@ -259,7 +257,7 @@ func (c *check) deviceClaim(d *resourcev1.DeviceClaim, at *field.Path) {
 	})
 	eachOf(d.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), func(d *resourcev1.DeviceClaimConfiguration, at *field.Path) {
 		c.requestRefs(d.Requests, names, at)
-		c.deviceConfig(&d.DeviceConfiguration, at)
+		c.deviceConfig(&d.DeviceConfiguration, false, at)
 	})
 }
 
@@ -363,13 +361,17 @@ func (c *check) requestRef(ref string, names claimNames, at *field.Path) {
 	}
 }
 
-func (c *check) deviceConfig(d *resourcev1.DeviceConfiguration, at *field.Path) {
+// deviceConfig checks a configuration. One that is stored may be longer than a new one.
+func (c *check) deviceConfig(d *resourcev1.DeviceConfiguration, stored bool, at *field.Path) {
 	at = at.Child("opaque")
-	if d.Opaque == nil {
+	switch {
+	case d.Opaque == nil:
 		c.add(field.Required(at, ""))
-		return
+	case stored:
+		c.rawObject(d.Opaque.Parameters, at.Child("parameters"), math.MaxInt)
+	default:
+		c.rawObject(d.Opaque.Parameters, at.Child("parameters"), resourcev1.OpaqueParametersMaxLength)
 	}
-	c.rawObject(d.Opaque.Parameters, at.Child("parameters"), resourcev1.OpaqueParametersMaxLength)
 }
 
 // rawObject wants an object of JSON.
@@ -423,7 +425,7 @@ func (c *check) claimStatus(claim, old *resourcev1.ResourceClaim, at *field.Path
 	})
 	eachOf(s.Allocation.Devices.Config, 2*resourcev1.DeviceConfigMaxSize, devices.Child("config"), func(d *resourcev1.DeviceAllocationConfiguration, at *field.Path) {
 		c.requestRefs(d.Requests, names, at)
-		c.deviceConfig(&d.DeviceConfiguration, at)
+		c.deviceConfig(&d.DeviceConfiguration, false, at)
 	})
 	if s.Allocation.NodeSelector != nil {
 		c.nodeSelector(s.Allocation.NodeSelector, at.Child("nodeSelector"))
@@ -450,18 +452,15 @@ func (c *check) deviceStatus(d *resourcev1.AllocatedDeviceStatus, has sets.Set[d
 
 // deviceConditions checks conditions and their number, which Kubernetes asks about first or last.
 func (c *check) deviceConditions(conditions []metav1.Condition, most int, at *field.Path, numberFirst bool) {
-	number := func() {
-		if len(conditions) > most {
-			c.add(field.TooMany(at, len(conditions), most))
+	errs := metavalidation.ValidateConditions(conditions, at)
+	if len(conditions) > most {
+		place := len(errs)
+		if numberFirst {
+			place = 0
 		}
+		errs = slices.Insert(errs, place, field.TooMany(at, len(conditions), most))
 	}
-	if numberFirst {
-		number()
-	}
-	c.add(metavalidation.ValidateConditions(conditions, at)...)
-	if !numberFirst {
-		number()
-	}
+	c.add(errs...)
 }
 
 func (c *check) poolName(name string, at *field.Path) {
@@ -511,11 +510,9 @@ func validateDeviceClass(class, old *resourcev1.DeviceClass) field.ErrorList {
 		c.deviceSelectors(class.Spec.Selectors, at.Child("selectors"))
 	}
 	eachOf(class.Spec.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), func(d *resourcev1.DeviceClassConfiguration, at *field.Path) {
-		c.deviceConfig(&d.DeviceConfiguration, at)
+		c.deviceConfig(&d.DeviceConfiguration, old != nil && equality.Semantic.DeepEqual(class.Spec.Config, old.Spec.Config), at)
 	})
-	if old == nil || !equality.Semantic.DeepEqual(class.Spec, old.Spec) {
-		c.declareDeviceClass(&class.Spec, at)
-	}
+	c.declareDeviceClass(&class.Spec, &orEmpty(old).Spec, at)
 	return c.all()
 }
 
@@ -547,9 +544,10 @@ func validateResourceSlice(slice, old *resourcev1.ResourceSlice) field.ErrorList
 		c.add(field.Invalid(at, "", "only one of `sharedCounters` or `devices` is allowed"))
 	}
 	c.sliceDevices(s, old, at.Child("devices"))
-	if old == nil || !equality.Semantic.DeepEqual(*s, old.Spec) {
-		c.declareSlice(s, at)
-	}
+	eachOf(s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, at.Child("sharedCounters"), func(s *resourcev1.CounterSet, at *field.Path) {
+		c.counters(s.Counters, resourcev1.ResourceSliceMaxCountersPerCounterSet, at)
+	})
+	c.declareSlice(s, &orEmpty(old).Spec, at)
 	return c.all()
 }
 

@@ -15,7 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// What Kubernetes declares of the group resource.k8s.io, member by member, by the functions that its declarations name.
+// What Kubernetes declares of the group resource.k8s.io, member by member, by the functions that its declarations name. A member that is as it
+// was isn't looked at: so what is stored stays allowed. In lists whose items have keys that's so of each item, and in others of the whole list.
 
 // declaration is one of the functions that declarations name.
 type declaration[T any] func(ctx context.Context, op operation.Operation, at *field.Path, value, old T) field.ErrorList
@@ -29,19 +30,29 @@ func declared[T any](c *check, at *field.Path, value T, functions ...declaration
 }
 
 // needed asks about a text that must be there.
-func needed[T ~string](c *check, at *field.Path, value T, functions ...declaration[*T]) {
-	if value == "" {
+func needed[T ~string](c *check, at *field.Path, value, was T, functions ...declaration[*T]) {
+	switch value {
+	case "":
 		c.declare(field.Required(at, ""))
-		return
+	case was:
+	default:
+		declared(c, at, &value, functions...)
 	}
-	declared(c, at, &value, functions...)
 }
 
 // given asks about a text if there is one.
-func given[T ~string](c *check, at *field.Path, value *T, functions ...declaration[*T]) {
-	if value != nil {
+func given[T ~string](c *check, at *field.Path, value, was *T, functions ...declaration[*T]) {
+	if value != nil && (was == nil || *value != *was) {
 		declared(c, at, value, functions...)
 	}
+}
+
+// orEmpty is an empty value where there's none: nothing was there before.
+func orEmpty[T any](was *T) *T {
+	if was == nil {
+		return new(T)
+	}
+	return was
 }
 
 func atMost[T ~string](most int) declaration[*T] {
@@ -68,7 +79,11 @@ type asSent struct{ value any }
 func (s asSent) MarshalJSON() ([]byte, error) { return json.Marshal(s.value) }
 
 // items asks about the number of a list's items, unless key is nil whether there are two of one, and fn about each, unless that is nil.
-func items[T any](c *check, list []T, most int, at *field.Path, key func(item *T) any, fn func(item *T, at *field.Path)) {
+// fn gets what an item with its key was, or an empty one.
+func items[T any](c *check, list, was []T, most int, at *field.Path, key func(item *T) any, fn func(item, was *T, at *field.Path)) {
+	if equality.Semantic.DeepEqual(list, was) {
+		return
+	}
 	if len(list) > most {
 		c.declare(field.TooMany(at, len(list), most))
 		return
@@ -84,9 +99,21 @@ func items[T any](c *check, list []T, most int, at *field.Path, key func(item *T
 		}
 		seen.Insert(of)
 	}
-	if fn != nil {
-		eachOf(list, most, at, fn)
+	if fn == nil {
+		return
 	}
+	eachOf(list, most, at, func(item *T, at *field.Path) {
+		i := -1
+		if key != nil {
+			i = slices.IndexFunc(was, func(old T) bool { return key(&old) == key(item) })
+		}
+		switch {
+		case i < 0:
+			fn(item, new(T), at)
+		case !equality.Semantic.DeepEqual(*item, was[i]):
+			fn(item, &was[i], at)
+		}
+	})
 }
 
 func quoted(value any) any {
@@ -106,70 +133,69 @@ var (
 	sources      = enum(resourcev1.AllocationConfigSourceClass, resourcev1.AllocationConfigSourceClaim)
 )
 
-func (c *check) declareDevices(d *resourcev1.DeviceClaim, at *field.Path) {
-	items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), func(r *resourcev1.DeviceRequest) any { return r.Name }, c.declareRequest)
-	items(c, d.Constraints, resourcev1.DeviceConstraintsMaxSize, at.Child("constraints"), nil, func(d *resourcev1.DeviceConstraint, at *field.Path) {
-		items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
-		given(c, at.Child("matchAttribute"), d.MatchAttribute, validate.ResourceFullyQualifiedName)
-		given(c, at.Child("distinctAttribute"), d.DistinctAttribute, validate.ResourceFullyQualifiedName)
+func (c *check) declareDevices(d, was *resourcev1.DeviceClaim, at *field.Path) {
+	items(c, d.Requests, was.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), func(r *resourcev1.DeviceRequest) any { return r.Name }, c.declareRequest)
+	items(c, d.Constraints, was.Constraints, resourcev1.DeviceConstraintsMaxSize, at.Child("constraints"), nil, func(d, was *resourcev1.DeviceConstraint, at *field.Path) {
+		items(c, d.Requests, was.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
+		given(c, at.Child("matchAttribute"), d.MatchAttribute, was.MatchAttribute, validate.ResourceFullyQualifiedName)
+		given(c, at.Child("distinctAttribute"), d.DistinctAttribute, was.DistinctAttribute, validate.ResourceFullyQualifiedName)
 	})
-	items(c, d.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d *resourcev1.DeviceClaimConfiguration, at *field.Path) {
-		items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
+	items(c, d.Config, was.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d, was *resourcev1.DeviceClaimConfiguration, at *field.Path) {
+		items(c, d.Requests, was.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
 		c.declareConfig(&d.DeviceConfiguration, at)
 	})
 }
 
-func (c *check) declareRequest(r *resourcev1.DeviceRequest, at *field.Path) {
-	if e, at := r.Exactly, at.Child("exactly"); e != nil {
-		items(c, e.Selectors, resourcev1.DeviceSelectorsMaxSize, at.Child("selectors"), nil, nil)
-		c.declareMode(e.AllocationMode, at)
-		c.declareTolerations(e.Tolerations, at)
+func (c *check) declareRequest(r, was *resourcev1.DeviceRequest, at *field.Path) {
+	if e, was, at := r.Exactly, orEmpty(was.Exactly), at.Child("exactly"); e != nil {
+		items(c, e.Selectors, was.Selectors, resourcev1.DeviceSelectorsMaxSize, at.Child("selectors"), nil, nil)
+		c.declareMode(e.AllocationMode, was.AllocationMode, at)
+		c.declareTolerations(e.Tolerations, was.Tolerations, at)
 	}
 	key := func(item *resourcev1.DeviceSubRequest) any { return item.Name }
-	items(c, r.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, at.Child("firstAvailable"), key, func(r *resourcev1.DeviceSubRequest, at *field.Path) {
-		needed(c, at.Child("deviceClassName"), r.DeviceClassName, validate.LongName)
-		items(c, r.Selectors, resourcev1.DeviceSelectorsMaxSize, at.Child("selectors"), nil, nil)
-		c.declareMode(r.AllocationMode, at)
-		c.declareTolerations(r.Tolerations, at)
+	items(c, r.FirstAvailable, was.FirstAvailable, resourcev1.FirstAvailableDeviceRequestMaxSize, at.Child("firstAvailable"), key, func(r, was *resourcev1.DeviceSubRequest, at *field.Path) {
+		needed(c, at.Child("deviceClassName"), r.DeviceClassName, was.DeviceClassName, validate.LongName)
+		items(c, r.Selectors, was.Selectors, resourcev1.DeviceSelectorsMaxSize, at.Child("selectors"), nil, nil)
+		c.declareMode(r.AllocationMode, was.AllocationMode, at)
+		c.declareTolerations(r.Tolerations, was.Tolerations, at)
 	})
 }
 
-func (c *check) declareMode(mode resourcev1.DeviceAllocationMode, of *field.Path) {
-	if mode != "" {
+func (c *check) declareMode(mode, was resourcev1.DeviceAllocationMode, of *field.Path) {
+	if mode != "" && mode != was {
 		declared(c, of.Child("allocationMode"), &mode, deviceModes)
 	}
 }
 
-func (c *check) declareTolerations(tolerations []resourcev1.DeviceToleration, of *field.Path) {
-	for i := range tolerations {
-		t, at := &tolerations[i], of.Child("tolerations").Index(i)
+func (c *check) declareTolerations(tolerations, was []resourcev1.DeviceToleration, of *field.Path) {
+	items(c, tolerations, was, len(tolerations), of.Child("tolerations"), nil, func(t, _ *resourcev1.DeviceToleration, at *field.Path) {
 		if t.Key != "" {
 			declared(c, at.Child("key"), &t.Key, validate.LabelKey)
 		}
-		needed(c, at.Child("operator"), t.Operator, operators)
+		needed(c, at.Child("operator"), t.Operator, "", operators)
 		c.declareEffect(t.Effect, false, at.Child("effect"))
-	}
+	})
 }
 
 func (c *check) declareEffect(effect resourcev1.DeviceTaintEffect, must bool, at *field.Path) {
 	if must || effect != "" {
-		needed(c, at, effect, taintEffects)
+		needed(c, at, effect, "", taintEffects)
 	}
 }
 
 func (c *check) declareConfig(d *resourcev1.DeviceConfiguration, at *field.Path) {
 	if d.Opaque != nil {
 		//lint:ignore SA1019 kube-apiserver takes such names of drivers
-		needed(c, at.Child("opaque", "driver"), d.Opaque.Driver, validate.LongNameCaseless, atMost[string](resourcev1.DriverNameMaxLength))
+		needed(c, at.Child("opaque", "driver"), d.Opaque.Driver, "", validate.LongNameCaseless, atMost[string](resourcev1.DriverNameMaxLength))
 	}
 }
 
-func (c *check) declareDeviceClass(s *resourcev1.DeviceClassSpec, at *field.Path) {
-	items(c, s.Selectors, resourcev1.DeviceSelectorsMaxSize, at.Child("selectors"), nil, nil)
-	items(c, s.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d *resourcev1.DeviceClassConfiguration, at *field.Path) {
+func (c *check) declareDeviceClass(s, was *resourcev1.DeviceClassSpec, at *field.Path) {
+	items(c, s.Selectors, was.Selectors, resourcev1.DeviceSelectorsMaxSize, at.Child("selectors"), nil, nil)
+	items(c, s.Config, was.Config, resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d, _ *resourcev1.DeviceClassConfiguration, at *field.Path) {
 		c.declareConfig(&d.DeviceConfiguration, at)
 	})
-	given(c, at.Child("extendedResourceName"), s.ExtendedResourceName, validate.ExtendedResourceName)
+	given(c, at.Child("extendedResourceName"), s.ExtendedResourceName, was.ExtendedResourceName, validate.ExtendedResourceName)
 }
 
 func (c *check) declareClaimStatus(s, old *resourcev1.ResourceClaimStatus, at *field.Path) {
@@ -180,79 +206,82 @@ func (c *check) declareClaimStatus(s, old *resourcev1.ResourceClaimStatus, at *f
 	case s.Allocation != nil && !equality.Semantic.DeepEqual(s.Allocation, old.Allocation):
 		c.declare(field.Invalid(allocation, nil, "field cannot be modified once set"))
 	}
-	items(c, s.ReservedFor, resourcev1.ResourceClaimReservedForMaxSize, at.Child("reservedFor"),
+	items(c, s.ReservedFor, old.ReservedFor, resourcev1.ResourceClaimReservedForMaxSize, at.Child("reservedFor"),
 		func(r *resourcev1.ResourceClaimConsumerReference) any { return r.UID }, nil)
 	key := func(d *resourcev1.AllocatedDeviceStatus) any { return idOf(*d) }
-	items(c, s.Devices, len(s.Devices), at.Child("devices"), key, func(d *resourcev1.AllocatedDeviceStatus, at *field.Path) {
-		given(c, at.Child("shareID"), d.ShareID, validate.UUID)
-		if n, at := d.NetworkData, at.Child("networkData"); n != nil {
-			given(c, at.Child("interfaceName"), &n.InterfaceName, bytesAtMost[string](resourcev1.NetworkDeviceDataInterfaceNameMaxLength))
-			items(c, n.IPs, resourcev1.NetworkDeviceDataMaxIPs, at.Child("ips"), itself, nil)
-			given(c, at.Child("hardwareAddress"), &n.HardwareAddress, bytesAtMost[string](resourcev1.NetworkDeviceDataHardwareAddressMaxLength))
+	items(c, s.Devices, old.Devices, len(s.Devices), at.Child("devices"), key, func(d, was *resourcev1.AllocatedDeviceStatus, at *field.Path) {
+		given(c, at.Child("shareID"), d.ShareID, was.ShareID, validate.UUID)
+		if n, was, at := d.NetworkData, orEmpty(was.NetworkData), at.Child("networkData"); n != nil {
+			given(c, at.Child("interfaceName"), &n.InterfaceName, &was.InterfaceName, bytesAtMost[string](resourcev1.NetworkDeviceDataInterfaceNameMaxLength))
+			items(c, n.IPs, was.IPs, resourcev1.NetworkDeviceDataMaxIPs, at.Child("ips"), itself, nil)
+			given(c, at.Child("hardwareAddress"), &n.HardwareAddress, &was.HardwareAddress, bytesAtMost[string](resourcev1.NetworkDeviceDataHardwareAddressMaxLength))
 		}
 	})
 }
 
 func (c *check) declareAllocation(a *resourcev1.DeviceAllocationResult, at *field.Path) {
-	items(c, a.Results, resourcev1.AllocationResultsMaxSize, at.Child("results"), nil, func(r *resourcev1.DeviceRequestAllocationResult, at *field.Path) {
+	items(c, a.Results, nil, resourcev1.AllocationResultsMaxSize, at.Child("results"), nil, func(r, _ *resourcev1.DeviceRequestAllocationResult, at *field.Path) {
 		//lint:ignore SA1019 kube-apiserver takes such names of drivers
-		needed(c, at.Child("driver"), r.Driver, validate.LongNameCaseless, atMost[string](resourcev1.DriverNameMaxLength))
-		needed(c, at.Child("pool"), r.Pool, validate.ResourcePoolName)
-		c.declareTolerations(r.Tolerations, at)
+		needed(c, at.Child("driver"), r.Driver, "", validate.LongNameCaseless, atMost[string](resourcev1.DriverNameMaxLength))
+		needed(c, at.Child("pool"), r.Pool, "", validate.ResourcePoolName)
+		c.declareTolerations(r.Tolerations, nil, at)
 		c.declareBinding(r.BindingConditions, r.BindingFailureConditions, at)
-		given(c, at.Child("shareID"), r.ShareID, validate.UUID[types.UID])
+		given(c, at.Child("shareID"), r.ShareID, nil, validate.UUID[types.UID])
 	})
-	items(c, a.Config, 2*resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d *resourcev1.DeviceAllocationConfiguration, at *field.Path) {
-		needed(c, at.Child("source"), d.Source, sources)
-		items(c, d.Requests, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
+	items(c, a.Config, nil, 2*resourcev1.DeviceConfigMaxSize, at.Child("config"), nil, func(d, _ *resourcev1.DeviceAllocationConfiguration, at *field.Path) {
+		needed(c, at.Child("source"), d.Source, "", sources)
+		items(c, d.Requests, nil, resourcev1.DeviceRequestsMaxSize, at.Child("requests"), itself, nil)
 		c.declareConfig(&d.DeviceConfiguration, at)
 	})
 }
 
 func (c *check) declareBinding(conditions, failures []string, of *field.Path) {
-	items(c, conditions, resourcev1.BindingConditionsMaxSize, of.Child("bindingConditions"), nil, nil)
-	items(c, failures, resourcev1.BindingFailureConditionsMaxSize, of.Child("bindingFailureConditions"), nil, nil)
+	items(c, conditions, nil, resourcev1.BindingConditionsMaxSize, of.Child("bindingConditions"), nil, nil)
+	items(c, failures, nil, resourcev1.BindingFailureConditionsMaxSize, of.Child("bindingFailureConditions"), nil, nil)
 }
 
 // attributeKinds are the members of an attribute of which it has one.
 var attributeKinds = validate.NewUnionMembership(validate.NewUnionMember("int"), validate.NewUnionMember("bool"), validate.NewUnionMember("string"),
 	validate.NewUnionMember("version"), validate.NewUnionMember("ints"), validate.NewUnionMember("bools"), validate.NewUnionMember("strings"), validate.NewUnionMember("versions"))
 
-func (c *check) declareSlice(s *resourcev1.ResourceSliceSpec, at *field.Path) {
-	for i := range s.Devices {
-		d, at := &s.Devices[i], at.Child("devices").Index(i)
-		for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
-			a := d.Attributes[name]
-			is := func(set bool) validate.ExtractorFn[*resourcev1.DeviceAttribute, bool] {
-				return func(a *resourcev1.DeviceAttribute) bool { return a != nil && set }
-			}
-			c.declare(validate.Union(context.Background(), operation.Operation{}, at.Child("attributes").Key(string(name)), &a, nil, attributeKinds,
-				is(a.IntValue != nil), is(a.BoolValue != nil), is(a.StringValue != nil), is(a.VersionValue != nil),
-				is(len(a.IntValues) > 0), is(len(a.BoolValues) > 0), is(len(a.StringValues) > 0), is(len(a.VersionValues) > 0))...)
-		}
-		key := func(item *resourcev1.DeviceCounterConsumption) any { return item.CounterSet }
-		items(c, d.ConsumesCounters, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, at.Child("consumesCounters"), key,
-			func(u *resourcev1.DeviceCounterConsumption, at *field.Path) {
-				needed(c, at.Child("counterSet"), u.CounterSet, validate.ShortName)
-				c.declareCounters(u.Counters, at.Child("counters"))
-			})
-		for i, t := range d.Taints {
-			c.declareEffect(t.Effect, true, at.Child("taints").Index(i).Child("effect"))
-		}
-		c.declareBinding(d.BindingConditions, d.BindingFailureConditions, at)
-	}
+func (c *check) declareSlice(s, was *resourcev1.ResourceSliceSpec, at *field.Path) {
+	items(c, s.Devices, was.Devices, len(s.Devices), at.Child("devices"), nil, func(d, _ *resourcev1.Device, at *field.Path) { c.declareDevice(d, at) })
 	key := func(item *resourcev1.CounterSet) any { return item.Name }
-	items(c, s.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, at.Child("sharedCounters"), key, func(s *resourcev1.CounterSet, at *field.Path) {
-		needed(c, at.Child("name"), s.Name, validate.ShortName)
-		c.declareCounters(s.Counters, at.Child("counters"))
+	items(c, s.SharedCounters, was.SharedCounters, resourcev1.ResourceSliceMaxCounterSets, at.Child("sharedCounters"), key, func(s, was *resourcev1.CounterSet, at *field.Path) {
+		needed(c, at.Child("name"), s.Name, was.Name, validate.ShortName)
+		c.declareCounters(s.Counters, was.Counters, at.Child("counters"))
 	})
 }
 
-func (c *check) declareCounters(counters map[string]resourcev1.Counter, at *field.Path) {
+func (c *check) declareDevice(d *resourcev1.Device, at *field.Path) {
+	for _, name := range slices.Sorted(maps.Keys(d.Attributes)) {
+		a := d.Attributes[name]
+		is := func(set bool) validate.ExtractorFn[*resourcev1.DeviceAttribute, bool] {
+			return func(a *resourcev1.DeviceAttribute) bool { return a != nil && set }
+		}
+		c.declare(validate.Union(context.Background(), operation.Operation{}, at.Child("attributes").Key(string(name)), &a, nil, attributeKinds,
+			is(a.IntValue != nil), is(a.BoolValue != nil), is(a.StringValue != nil), is(a.VersionValue != nil),
+			is(len(a.IntValues) > 0), is(len(a.BoolValues) > 0), is(len(a.StringValues) > 0), is(len(a.VersionValues) > 0))...)
+	}
+	key := func(item *resourcev1.DeviceCounterConsumption) any { return item.CounterSet }
+	items(c, d.ConsumesCounters, nil, resourcev1.ResourceSliceMaxDeviceCounterConsumptionsPerDevice, at.Child("consumesCounters"), key,
+		func(u, _ *resourcev1.DeviceCounterConsumption, at *field.Path) {
+			needed(c, at.Child("counterSet"), u.CounterSet, "", validate.ShortName)
+			c.declareCounters(u.Counters, nil, at.Child("counters"))
+		})
+	for i, t := range d.Taints {
+		c.declareEffect(t.Effect, true, at.Child("taints").Index(i).Child("effect"))
+	}
+	c.declareBinding(d.BindingConditions, d.BindingFailureConditions, at)
+}
+
+func (c *check) declareCounters(counters, was map[string]resourcev1.Counter, at *field.Path) {
 	if len(counters) == 0 {
 		c.declare(field.Required(at, ""))
 	}
 	for _, name := range slices.Sorted(maps.Keys(counters)) {
-		declared(c, at, &name, validate.ShortName)
+		if _, had := was[name]; !had {
+			declared(c, at, &name, validate.ShortName)
+		}
 	}
 }

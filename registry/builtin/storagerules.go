@@ -362,7 +362,7 @@ func validateVolumeAttachment(a, old *storagev1.VolumeAttachment) field.ErrorLis
 		return c.all()
 	}
 	//lint:ignore SA1019 kube-apiserver takes such names of drivers
-	needed(c, spec.Child("attacher"), a.Spec.Attacher, validate.LongNameCaseless, atMost[string](maxDriverName))
+	needed(c, spec.Child("attacher"), a.Spec.Attacher, orEmpty(old).Spec.Attacher, validate.LongNameCaseless, atMost[string](maxDriverName))
 	return c.all()
 }
 
