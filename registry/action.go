@@ -101,7 +101,7 @@ func (w *write) actOn(ctx context.Context, part *Subresource, sent Typed) (Resul
 	a := &Action{Target: w.Target, Sent: sent, DryRun: w.dryRun, write: w}
 	var answer any
 	var refusal error
-	if err := w.res.registry.call(part.Name+" of "+w.Plural, nil, func() { answer, refusal = part.Act(ctx, a) }); err != nil {
+	if err := w.res.registry.call(part.Name+" of "+w.Plural, func() { answer, refusal = part.Act(ctx, a) }); err != nil {
 		return Result{}, err
 	}
 	if refusal != nil {

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
+	"github.com/apiserver-lite/apiserver-lite/registry/managed"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
@@ -67,11 +69,10 @@ func (f AdmissionFunc[T]) Admit(ctx context.Context, r *AdmissionRequest[T]) (Ve
 // the server's. Old, and what a Validator is asked about, is only lent: a hook neither changes nor keeps it.
 type AdmissionRequest[T any] struct {
 	Attributes
-	// Object is what is to be written, nil for a Delete. The hook may change or replace it. What only the server decides
-	// must stay as it is, or the request fails with 500: apiVersion, kind, and of metadata name (unless there is none yet), namespace,
-	// uid, resourceVersion, generation, creationTimestamp and deletionTimestamp. Changes of what the path isn't about are
+	// Object is what is to be written, nil for a Delete. The hook may change or replace it, its managedFields too. What becomes of its metadata
+	// is judged as what a client sends is, so a new object may be given another name. Changes of what the path isn't about are
 	// dropped: for the subresource "status" everything but status, and for "" status, if the resource has that
-	// subresource. So are changes of managedFields.
+	// subresource.
 	Object *T
 	// Old is the stored object, in the request's version; nil for a Create.
 	Old *T
@@ -168,6 +169,7 @@ func (w *write) optionsOf(op Operation) any {
 // admit lets the hooks judge a client's write, before validation. o, which is nil for a Delete, becomes what they make of
 // it; old is nil for a Create.
 func (w *write) admit(ctx context.Context, o, old *object.Object) error {
+	w.left = left{}
 	if !w.asked || !w.admits() {
 		return nil
 	}
@@ -194,10 +196,16 @@ func (w *write) admit(ctx context.Context, o, old *object.Object) error {
 		}
 	}
 	err := w.callAll(ctx, a, concerned, pair{o, old})
-	w.warnings = append(w.warnings, a.Warnings...)
 	if err == nil && o != nil {
-		o.Managed, o.Meta.ManagedFields = tracked, nil
+		o.Meta.ManagedFields = nil
+		if equality.Semantic.DeepEqual(o.Managed, tracked) {
+			o.Managed = tracked
+		} else if err := managed.Validate(o.Managed); err != nil {
+			a.Warn(".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: " + clip.Text(err.Error()))
+			o.Managed = tracked
+		}
 	}
+	w.warnings = append(w.warnings, a.Warnings...)
 	return err
 }
 
@@ -243,7 +251,7 @@ func (e *Endpoint) callValidators(ctx context.Context, c hookCall[unstructured.U
 		r := &AdmissionRequest[unstructured.Unstructured]{Attributes: *c.about, Object: c.obj, Old: c.old}
 		var said Verdict
 		var failed error
-		if err := e.res.registry.call("validation by "+nameOf(hook), nil, func() { said, failed = hook.(Validator).Validate(ctx, r) }); err != nil {
+		if err := e.res.registry.call("validation by "+nameOf(hook), func() { said, failed = hook.(Validator).Validate(ctx, r) }); err != nil {
 			return err
 		}
 		c.about.Warnings = r.Warnings
@@ -268,16 +276,16 @@ func (e *Endpoint) concerned(a *Attributes) (hooks []Admission[unstructured.Unst
 type pair struct{ obj, old *object.Object }
 
 // callAll calls the definition's hooks and then those that are for all resources.
-func (e *Endpoint) callAll(ctx context.Context, a *Attributes, hooks []Admission[unstructured.Unstructured], p pair) error {
-	if t := e.typed; t != nil {
-		if err := t.admitTyped(ctx, e, a, p.obj, p.old); err != nil {
+func (w *write) callAll(ctx context.Context, a *Attributes, hooks []Admission[unstructured.Unstructured], p pair) error {
+	if t := w.typed; t != nil {
+		if err := t.admitTyped(ctx, w.Endpoint, a, p.obj, p.old); err != nil {
 			return err
 		}
 	}
 	if len(hooks) == 0 {
 		return nil
 	}
-	return e.admitTree(ctx, a, hooks, p)
+	return w.admitTree(ctx, a, hooks, p)
 }
 
 // hookCall prepares a call of the hooks that are for all resources. They are shown what the pair holds.
@@ -291,8 +299,8 @@ func (e *Endpoint) hookCall(a *Attributes, p pair) (call hookCall[unstructured.U
 }
 
 // admitTree calls the hooks that are for all resources.
-func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, hooks []Admission[unstructured.Unstructured], p pair) error {
-	call, err := e.hookCall(a, p)
+func (w *write) admitTree(ctx context.Context, a *Attributes, hooks []Admission[unstructured.Unstructured], p pair) error {
+	call, err := w.hookCall(a, p)
 	if err != nil {
 		return err
 	}
@@ -303,21 +311,58 @@ func (e *Endpoint) admitTree(ctx context.Context, a *Attributes, hooks []Admissi
 	if err != nil || p.obj == nil {
 		return err
 	}
-	plain, err := jsontree.Plain(obj.Object) // a hook may leave any of Go's types
+	next, err := w.takeOver(obj.Object)
 	if err != nil {
-		return fmt.Errorf("admission left an object that can't be encoded: %w", err)
-	}
-	tree, _ := plain.(map[string]any)
-	if tree == nil {
-		tree = map[string]any{}
-	}
-	next, err := object.FromTree(tree)
-	if err != nil {
-		return fmt.Errorf("admission left an object that can't be decoded: %w", err)
+		return err
 	}
 	next.Empty = p.obj.Empty
 	*p.obj = *next
-	return e.shape(p.obj)
+	return nil
+}
+
+// left is what hooks have left of an object that isn't as one can be that a client sends: it waits for the stage that refuses or drops it.
+type left struct {
+	kind     *string        // that it says it's of, if it isn't the resource's
+	bare     bool           // its metadata is no object
+	unread   map[string]any // members of its metadata that aren't what they should be
+	unpruned bool           // it may have what its schema doesn't know
+}
+
+// takeOver makes an object of what the hooks have left.
+func (w *write) takeOver(tree map[string]any) (*object.Object, error) {
+	plain, err := jsontree.Plain(tree) // a hook may leave any of Go's types
+	if err != nil {
+		return nil, fmt.Errorf("admission left an object that can't be encoded: %w", err)
+	}
+	if tree = object.Map(plain); tree == nil {
+		tree = map[string]any{}
+	}
+	if w.typed == nil {
+		if err := w.takeOverCustom(tree); err != nil {
+			return nil, err
+		}
+	}
+	o, err := object.FromTree(tree)
+	if err != nil {
+		return nil, fmt.Errorf("admission left an object that can't be decoded: %w", err)
+	}
+	return o, nil
+}
+
+// takeOverCustom looks for what only a custom resource can be left with, because it has no Go type, and takes it out.
+func (w *write) takeOverCustom(tree map[string]any) error {
+	w.left.unpruned = true
+	if of := (&unstructured.Unstructured{Object: tree}).GroupVersionKind(); of.GroupVersion() != w.kind().GroupVersion() {
+		return unforeseen(clip.Text(fmt.Sprintf("%v is unstructured and is not suitable for converting to %q", of, w.apiVersion())))
+	}
+	w.left.kind = w.otherKindOf(tree)
+	if metadata, ok := tree["metadata"]; ok && object.Map(metadata) == nil {
+		delete(tree, "metadata")
+		w.left.bare = true
+	}
+	w.left.unread = object.TakeUnreadable(object.Map(tree["metadata"]))
+	delete(w.left.unread, "creationTimestamp") // which is the server's in any case
+	return w.schema.Default(tree)
 }
 
 // unstructured is an object as hooks see it; nil for nil. It shares the content.
@@ -345,18 +390,9 @@ func (c hookCall[T]) to(ctx context.Context, hooks []Admission[T]) (*T, error) {
 	obj := c.obj
 	for _, hook := range hooks {
 		r := &AdmissionRequest[T]{Attributes: *c.about, Object: obj, Old: c.old}
-		var subject func() metav1.Object // nil where nothing is written
-		if obj != nil {
-			subject = func() metav1.Object {
-				if r.Object == nil {
-					return &metav1.ObjectMeta{}
-				}
-				return c.meta(r.Object)
-			}
-		}
 		var said Verdict
 		var failed error
-		if err := c.endpoint.res.registry.call("admission by "+nameOf(hook), subject, func() { said, failed = hook.Admit(ctx, r) }); err != nil {
+		if err := c.endpoint.res.registry.call("admission by "+nameOf(hook), func() { said, failed = hook.Admit(ctx, r) }); err != nil {
 			return nil, err
 		}
 		c.about.Warnings = r.Warnings
@@ -367,8 +403,11 @@ func (c hookCall[T]) to(ctx context.Context, hooks []Admission[T]) (*T, error) {
 		if err := c.endpoint.heed(ctx, name, said, failed); err != nil {
 			return nil, err
 		}
-		if obj != nil {
-			obj = r.Object
+		if obj == nil {
+			continue
+		}
+		if obj = r.Object; obj == nil {
+			return nil, fmt.Errorf("%s has left no object", nameOf(hook))
 		}
 	}
 	return obj, nil
@@ -391,52 +430,44 @@ type PanicError struct {
 
 func (e *PanicError) Error() string { return e.What + " panicked" }
 
-// call runs a function that the program brought. It's an error if that changes what only the server decides about the
-// subject, which is nil where nothing is written. A panic is returned as an error, because much of this runs on
+// call runs a function that the program brought. A panic is returned as an error, because much of this runs on
 // goroutines where nobody else would stop it (see DeletersAtOnce).
-func (r *Registry) call(what string, subject func() metav1.Object, fn func()) (err error) {
+func (r *Registry) call(what string, fn func()) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			err = &PanicError{What: what, Cause: cause, Stack: debug.Stack()}
 		}
 	}()
-	if subject == nil {
-		fn()
-		return nil
-	}
-	before := decidedOf(subject())
 	fn()
-	after := decidedOf(subject())
+	return nil
+}
+
+// callLeaving is call for a function that must leave what only the server decides about the object. It's an error if that changes it.
+func (r *Registry) callLeaving(what string, of func() metav1.Object, fn func()) error {
+	before := decidedOf(of())
+	if err := r.call(what, fn); err != nil {
+		return err
+	}
+	after := decidedOf(of())
 	for i, field := range decidedFields {
-		if after[i] != before[i] && (i != decidedName || before[i] != "") { // what has no name yet may be given one
-			return fmt.Errorf("%s has changed %s from %q to %q, which only the server may", what, field, clip.Text(before[i]), clip.Text(after[i]))
+		if after[i] != before[i] {
+			return fmt.Errorf("%s has changed metadata.%s from %q to %q, which only the server may", what, field, clip.Text(before[i]), clip.Text(after[i]))
 		}
 	}
 	return nil
 }
 
-// decidedName is the place of the name in decidedFields.
-const decidedName = 2
+var decidedFields = [...]string{"name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp"}
 
-// decidedFields are what only the server decides; only unstructured objects have the first two.
-var decidedFields = [...]string{
-	"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion",
-	"metadata.generation", "metadata.creationTimestamp", "metadata.deletionTimestamp",
-}
-
-func decidedOf(m metav1.Object) (values [len(decidedFields)]string) {
-	if u, ok := m.(*unstructured.Unstructured); ok {
-		values[0], values[1] = u.GetAPIVersion(), u.GetKind()
-	}
+func decidedOf(m metav1.Object) [len(decidedFields)]string {
 	deleted := ""
 	if t := m.GetDeletionTimestamp(); t != nil {
 		deleted = timeText(*t)
 	}
-	copy(values[2:], []string{
+	return [...]string{
 		m.GetName(), m.GetNamespace(), string(m.GetUID()), m.GetResourceVersion(),
 		strconv.FormatInt(m.GetGeneration(), 10), timeText(m.GetCreationTimestamp()), deleted,
-	})
-	return values
+	}
 }
 
 func timeText(t metav1.Time) string { return t.UTC().Format(time.RFC3339) }

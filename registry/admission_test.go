@@ -585,10 +585,10 @@ func (q *quota) Admit(_ context.Context, r *AdmissionRequest[unstructured.Unstru
 	return pass, nil
 }
 
-// TestAdmissionLeavesAlone: what only the server decides can't be changed, whoever tries.
-func TestAdmissionLeavesAlone(t *testing.T) {
+// TestTypesLeaveAlone: what only the server decides can't be changed by a type's functions, and what a hook leaves must be an object.
+func TestTypesLeaveAlone(t *testing.T) {
 	var q quota
-	var typed, defaults, prepare, validate func(g *Gadget)
+	var defaults, prepare, validate func(g *Gadget)
 	do := func(fn *func(g *Gadget), g *Gadget) {
 		if *fn != nil {
 			(*fn)(g)
@@ -596,10 +596,6 @@ func TestAdmissionLeavesAlone(t *testing.T) {
 	}
 	s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{&q}}, withGadgets(Definition[Gadget]{
 		Default: func(g *Gadget) { do(&defaults, g) },
-		Admission: []Admission[Gadget]{onGadgets(func(_ context.Context, r *AdmissionRequest[Gadget]) error {
-			do(&typed, r.Object)
-			return nil
-		})},
 		Prepare: func(g, _ *Gadget, _ string) { do(&prepare, g) },
 		Validate: func(_ context.Context, g, _ *Gadget, _ string) field.ErrorList {
 			do(&validate, g)
@@ -611,22 +607,6 @@ func TestAdmissionLeavesAlone(t *testing.T) {
 	s.ok(e.Create(s.ctx, "default", nil, gadget("a", "")))
 	s.ok(w.Create(s.ctx, "default", nil, widget("a", "")))
 	before := s.current()
-	refuse := func(t *testing.T, hook, field string) {
-		t.Helper()
-		for _, e := range []*client{e, w} {
-			if e == w && hook != "quota" {
-				continue
-			}
-			body := gadget("b", "")
-			if e == w {
-				body = widget("b", "")
-			}
-			_, err := e.Create(s.ctx, "default", nil, body)
-			wantFailure(t, err, hook, field)
-			_, err = e.Patch(s.ctx, "default", "a", "", merge, nil, []byte(`{"spec":{"size":7}}`))
-			wantFailure(t, err, hook, field)
-		}
-	}
 	for field, change := range map[string]func(m metav1.Object){
 		"metadata.name":              func(m metav1.Object) { m.SetName("c") },
 		"metadata.namespace":         func(m metav1.Object) { m.SetNamespace("kube-system") },
@@ -637,37 +617,94 @@ func TestAdmissionLeavesAlone(t *testing.T) {
 		"metadata.deletionTimestamp": func(m metav1.Object) { m.SetDeletionTimestamp(&now) },
 	} {
 		t.Run(field, func(t *testing.T) {
-			q.change = change
-			refuse(t, "quota", field)
-			q.change = nil
-			for name, fn := range map[string]*func(*Gadget){"TestAdmissionLeavesAlone": &typed, "Default": &defaults, "Prepare": &prepare, "Validate": &validate} {
+			for name, fn := range map[string]*func(*Gadget){"Default": &defaults, "Prepare": &prepare, "Validate": &validate} {
 				*fn = func(g *Gadget) { change(g) }
-				refuse(t, name, field)
+				_, err := e.Create(s.ctx, "default", nil, gadget("b", ""))
+				wantFailure(t, err, name, field)
+				_, err = e.Patch(s.ctx, "default", "a", "", merge, nil, []byte(`{"spec":{"size":7}}`))
+				wantFailure(t, err, name, field)
 				*fn = nil
 			}
 		})
 	}
 	for what, change := range map[string]func(u *unstructured.Unstructured){
-		"apiVersion":        func(u *unstructured.Unstructured) { u.SetAPIVersion("v2") },
-		"kind":              func(u *unstructured.Unstructured) { u.SetKind("Thing") },
-		"metadata.name":     func(u *unstructured.Unstructured) { delete(u.Object, "metadata") },
-		"can't be decoded":  func(u *unstructured.Unstructured) { u.Object["metadata"].(map[string]any)["labels"] = 1 },
 		"can't be encoded":  func(u *unstructured.Unstructured) { u.Object["spec"] = math.NaN() },
 		"can't be  encoded": func(u *unstructured.Unstructured) { u.Object["spec"] = make(chan int) },
 	} {
 		t.Run(what, func(t *testing.T) {
 			q.change = func(m metav1.Object) { change(m.(*unstructured.Unstructured)) }
-			hook := "quota"
-			if strings.Contains(what, " ") {
-				hook = "admission"
-			}
 			_, err := w.Patch(s.ctx, "default", "a", "", merge, nil, []byte(`{"spec":{"size":7}}`))
-			wantFailure(t, err, hook, strings.ReplaceAll(what, "  ", " "))
+			wantFailure(t, err, "admission", strings.ReplaceAll(what, "  ", " "))
 			q.change = nil
 		})
 	}
 	if s.current() != before {
 		t.Error("something was written")
+	}
+}
+
+// TestAdmissionDecidesNothing: what a hook makes of metadata is judged or dropped as what a client sends is, but for a new object's name.
+func TestAdmissionDecidesNothing(t *testing.T) {
+	var q quota
+	s := start(t, "", Options{Admission: []Admission[unstructured.Unstructured]{&q}}, withGadgets(Definition[Gadget]{}))
+	kinds := map[string]*client{"gadgets": s.goGadgets(), "widgets": s.widgets()}
+	body := map[string]func(name, more string) []byte{"gadgets": gadget, "widgets": widget}
+	for kind, e := range kinds {
+		s.ok(e.Create(s.ctx, "default", nil, body[kind]("old", "")))
+	}
+	long := metav1.Unix(1, 0)
+	tests := []struct {
+		name           string
+		change         func(m metav1.Object)
+		create, update int32 // the codes of refusals; 0 for none
+		says           string
+	}{
+		{"name", func(m metav1.Object) { m.SetName("renamed") }, 0, 422, "metadata.name"},
+		{"no name", func(m metav1.Object) { m.SetName("") }, 422, 422, "metadata.name: Required value"},
+		{"namespace", func(m metav1.Object) { m.SetNamespace("kube-system") }, 400, 400, "namespace"},
+		{"uid", func(m metav1.Object) { m.SetUID("1") }, 0, 422, "metadata.uid"},
+		{"resourceVersion", func(m metav1.Object) { m.SetResourceVersion("1") }, 500, 409, ""},
+		{"generation", func(m metav1.Object) { m.SetGeneration(99) }, 0, 0, ""},
+		{"creationTimestamp", func(m metav1.Object) { m.SetCreationTimestamp(long) }, 0, 0, ""},
+		{"deletionTimestamp", func(m metav1.Object) { m.SetDeletionTimestamp(&long) }, 0, 422, "metadata.deletionTimestamp"},
+		{"selfLink", func(m metav1.Object) { m.SetSelfLink("/a") }, 0, 0, ""},
+		{"labels of numbers", func(m metav1.Object) {
+			m.(*unstructured.Unstructured).Object["metadata"].(map[string]any)["labels"] = map[string]any{"a": int64(1)}
+		}, 422, 422, "cannot convert int64 to string"},
+	}
+	for kind, e := range kinds {
+		for _, test := range tests {
+			if kind == "gadgets" && test.name == "labels of numbers" {
+				continue // what doesn't fit a Go type is a failure of the hook
+			}
+			t.Run(test.name+" of "+kind, func(t *testing.T) {
+				judge := func(err error, code int32) bool {
+					t.Helper()
+					if code != 0 {
+						wantStatus(t, err, code, apierrors.ReasonForError(err), test.says)
+					} else if err != nil {
+						t.Fatal(err)
+					}
+					return code == 0
+				}
+				q.change = test.change
+				defer func() { q.change = nil }()
+				res, err := e.Create(s.ctx, "default", nil, body[kind]("new", ""))
+				if judge(err, test.create) {
+					made := parse(t, res.Object)
+					if made.get("metadata.generation") != "1" || made.get("metadata.deletionTimestamp") != nil || made.str("metadata.uid") == "1" || made.get("metadata.selfLink") != nil {
+						t.Errorf("created %v", made)
+					}
+					q.change = nil
+					if _, err := e.Delete(s.ctx, "default", made.str("metadata.name"), nil, nil); err != nil {
+						t.Fatal(err)
+					}
+				}
+				q.change = test.change
+				_, err = e.Patch(s.ctx, "default", "old", "", merge, nil, []byte(`{"spec":{"size":7}}`))
+				judge(err, test.update)
+			})
+		}
 	}
 }
 
@@ -692,13 +729,16 @@ func TestAdmissionResult(t *testing.T) {
 			"status": {"type": "object", "properties": {"size": {"type": "integer"}}}}}}}]}}`)))
 	e := s.at("example.com", "v1", "gizmos")
 	body := []byte(`{"apiVersion":"example.com/v1","kind":"Gizmo","metadata":{"name":"a"}}`)
+	adds := true
 	change = func(o map[string]any) {
 		spec := o["spec"].(map[string]any)
 		if spec["color"] != "grey" {
 			t.Errorf("a hook sees %v, without defaults", o)
 		}
-		delete(spec, "color")                    // which is filled in again
-		spec["unknown"] = true                   // which is pruned
+		delete(spec, "color") // which is filled in again
+		if adds {
+			spec["unknown"] = true // which is pruned
+		}
 		spec["size"] = 3                         // an int, which isn't what decoding gives
 		o["status"] = map[string]any{"size": 99} // which has its own path
 		o["metadata"].(map[string]any)["managedFields"] = []any{map[string]any{"manager": "me"}}
@@ -708,6 +748,7 @@ func TestAdmissionResult(t *testing.T) {
 		t.Errorf("created %v", got)
 	}
 	s.settle()
+	adds = false // it would count as a change
 	same := s.ok(e.Patch(s.ctx, "", "a", "", merge, nil, []byte(`{"spec":{"size":4}}`)))
 	if same.str("metadata.resourceVersion") != got.str("metadata.resourceVersion") {
 		t.Errorf("what a hook took back was written: %v", same)

@@ -97,7 +97,7 @@ func (w *write) applyTo(ctx context.Context, old *kube.Object, wanted map[string
 	if err := w.checkMerged(in); err != nil {
 		return outcome{}, err
 	}
-	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
+	if err := w.checkUID(in, prev); err != nil {
 		return outcome{}, err
 	}
 	return w.outcomeOf(ctx, in, prev)
@@ -121,6 +121,7 @@ func (w *write) createApplied(ctx context.Context, wanted map[string]any) (Resul
 	if o.Meta.UID != "" {
 		return Result{}, w.conflict(o.Meta.Name) // it was about an object that is gone
 	}
+	withoutSystemMeta(&o.Meta)
 	return w.insertAndAnswer(ctx, o)
 }
 
@@ -241,7 +242,7 @@ func (w *write) applyScaleTo(ctx context.Context, old *kube.Object, wanted *scal
 		in.Meta.ResourceVersion = version
 	}
 	in.Managed = list
-	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
+	if err := w.checkUID(in, prev); err != nil {
 		return outcome{}, err
 	}
 	return w.outcomeOf(ctx, in, prev)

@@ -74,7 +74,7 @@ func (w *write) read(body []byte) (*object.Object, error) {
 	if err := w.checkSays(tree, body); err != nil {
 		return nil, err
 	}
-	w.otherKind = w.checkKindOf(tree)
+	w.otherKind = w.otherKindOf(tree)
 	o, unknown, err := w.split(tree)
 	if err != nil {
 		return nil, err
@@ -191,13 +191,17 @@ func (e *Endpoint) checkType(tree map[string]any) error {
 	return nil
 }
 
-// checkKindOf refuses an object of another kind than the endpoint's.
-func (e *Endpoint) checkKindOf(tree map[string]any) error {
+// otherKindOf returns the kind that an object says it's of, if that isn't the endpoint's; else nil.
+func (e *Endpoint) otherKindOf(tree map[string]any) *string {
 	kind, _ := tree["kind"].(string)
 	if kind == e.Kind {
 		return nil
 	}
-	name, _ := object.Map(tree["metadata"])["name"].(string)
+	return &kind
+}
+
+// refuseKind refuses an object of another kind than the endpoint's.
+func (e *Endpoint) refuseKind(kind, name string) error {
 	came := schema.GroupKind{Group: e.Group, Kind: clip.Text(kind)} // which kube-apiserver names, too
 	return invalid(came, name, field.ErrorList{field.Invalid(field.NewPath("kind"), kind, "must be "+e.Kind)})
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path"
 
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -183,9 +185,9 @@ func (w *write) storeNamed(ctx context.Context, in *object.Object) (*kube.Object
 		switch {
 		case errors.Is(err, storage.ErrOutOfTurn):
 			try--
-		case !generate || !errors.Is(err, storage.ErrExists):
+		case in.Meta.GenerateName == "" || !errors.Is(err, storage.ErrExists):
 			return stored, err
-		case try == generateTries:
+		case !generate || try == generateTries:
 			return nil, apierrors.NewGenerateNameConflict(w.resource(), w.Name, retryAfter)
 		}
 	}
@@ -199,6 +201,9 @@ func (w *write) storeNew(ctx context.Context, o *object.Object, raw []byte, cond
 	key, err := w.Endpoint.key(w.Namespace, w.Name)
 	if err != nil {
 		return nil, err
+	}
+	if w.targetKey != "" && key != w.targetKey {
+		return nil, badRequest("the name of the object (%s) does not match the name on the URL (%s)", clip.Text(w.Name), path.Base(w.targetKey))
 	}
 	rev, err := w.storeCreate(w.inItsTurn(ctx), key, raw, conds)
 	w.unknown = errors.Is(err, storage.ErrUnknownOutcome)

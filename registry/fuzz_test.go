@@ -156,7 +156,7 @@ func fuzzPatch(f *testing.F, kind types.PatchType, seeds ...string) {
 		}
 		in, err := w.readPatched(body, func() []byte { return body })
 		if err == nil {
-			err = w.checkPrecondition(in, prev, old.Revision)
+			err = w.checkUID(in, prev)
 		}
 		if err != nil {
 			wellRefused(t, err)

@@ -8,12 +8,14 @@ import (
 
 	"github.com/google/uuid"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 )
 
@@ -63,7 +65,7 @@ func placeIn(o *object.Object, namespace string) error {
 
 // initMeta sets what the server decides about a new object, whatever the client or a hook says.
 func (e *Endpoint) initMeta(m *metav1.ObjectMeta) {
-	withoutSystemMeta(m)
+	m.DeletionTimestamp, m.DeletionGracePeriodSeconds = nil, nil
 	m.UID = types.UID(uuid.NewString())
 	m.CreationTimestamp = now()
 	if e.typed == nil || !e.typed.NoGeneration { // others keep what the client sent, as there
@@ -72,15 +74,19 @@ func (e *Endpoint) initMeta(m *metav1.ObjectMeta) {
 }
 
 // unversioned refuses a new object that names a version. kube-apiserver's storage does so, and a dry run doesn't get there: its answer has the version.
+// What is no number is none, unless a path names the object: it's read then, and comes to nothing else.
 func (w *write) unversioned(m *metav1.ObjectMeta) error {
-	const why = "resourceVersion should not be set on objects to be created"
-	switch {
-	case m.ResourceVersion == "" || w.dryRun:
+	if m.ResourceVersion == "" {
 		return nil
-	case w.applies:
-		return badRequest(why)
 	}
-	return unforeseen(why)
+	rev, err := parseRevision(m.ResourceVersion)
+	switch named := w.targetKey != ""; {
+	case named && err != nil:
+		return unforeseen(clip.Text(err.Error()))
+	case !named && err == nil && rev != 0 && !w.dryRun:
+		return unforeseen("resourceVersion should not be set on objects to be created")
+	}
+	return nil
 }
 
 // withoutSystemMeta takes out of a new object's metadata what nobody but the server says.
@@ -132,6 +138,9 @@ func (e *Endpoint) validateMeta(o, old *object.Object) field.ErrorList {
 		return append(errs, e.checkFinalizers(o, path)...)
 	}
 	errs := append(validation.ValidateObjectMetaUpdate(&o.Meta, &old.Meta, path), validateTTL(o, old)...)
+	if o.Meta.Name == "" { // a hook has taken it
+		errs = append(validation.ValidateObjectMeta(&metav1.ObjectMeta{Namespace: o.Meta.Namespace}, e.Namespaced, segment, path), errs...)
+	}
 	// Finalizers that were taken once aren't judged again, so that a label of an object with many costs no more than a label.
 	judged := o.Meta
 	if slices.Equal(judged.Finalizers, old.Meta.Finalizers) {
@@ -142,7 +151,7 @@ func (e *Endpoint) validateMeta(o, old *object.Object) field.ErrorList {
 	switch {
 	case e.causesAgain():
 		if len(errs) > 0 {
-			asNew := validation.ValidateObjectMeta(&judged, e.Namespaced, validation.NameIsDNSSubdomain, path)
+			asNew := validation.ValidateObjectMeta(&judged, e.Namespaced, segment, path)
 			update := validation.ValidateObjectMetaUpdate(&o.Meta, &old.Meta, path)
 			errs = slices.Concat(asNew, update, validateTTL(o, old))
 			if e.typed == nil { // a Go type's own rules are asked besides
@@ -153,6 +162,14 @@ func (e *Endpoint) validateMeta(o, old *object.Object) field.ErrorList {
 		errs = append(errs, validation.ValidateObjectMeta(&judged, e.Namespaced, e.validName, path)...)
 	}
 	return errs
+}
+
+// segment is the rule for names of objects that exist: they were judged when these were made.
+func segment(name string, prefix bool) []string {
+	if prefix {
+		return content.IsPathSegmentPrefix(name)
+	}
+	return content.IsPathSegmentName(name)
 }
 
 // causesAgain tells whether refusals have causes as often as they were found.

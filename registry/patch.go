@@ -224,8 +224,7 @@ func parseJSONPatch(patch []byte) (doc object.Document, apply func(doc []byte) (
 			return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 				"the copy operations of the JSON patch add up to more than %d bytes", maxPatchCopyBytes))
 		case err != nil:
-			why := strings.TrimSuffix(err.Error(), ": %!w(<nil>)") // the library's slip
-			return nil, unprocessable(clip.Text(why))
+			return nil, unprocessable(clip.Text(err.Error()))
 		}
 		return patched, nil
 	}, nil

@@ -1,7 +1,10 @@
 package registry
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"maps"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,8 +51,14 @@ func (w *write) finish(ctx context.Context, in, prev *object.Object) (next *obje
 
 // complete sets what the server decides, whatever the client and the hooks say, and leaves of the rest what the path is about.
 func (d *draft) complete(context.Context) error {
-	if d.otherKind != nil {
-		return d.otherKind
+	if d.prev == nil && d.left.bare {
+		return apierrors.NewInternalError(errors.New("system metadata was not initialized"))
+	}
+	if err := placeIn(d.next, d.Namespace); err != nil {
+		return err
+	}
+	if kind := cmp.Or(d.left.kind, d.otherKind); kind != nil {
+		return d.refuseKind(*kind, d.next.Meta.Name)
 	}
 	d.warnings = append(d.warnings, d.next.DropRepeatedOwners(true)...) // of the hooks' owners, too
 	if d.prev == nil {
@@ -64,6 +73,9 @@ func (d *draft) complete(context.Context) error {
 // prepare lets the object's Go type prepare and judge it, and judges its metadata.
 func (d *draft) prepare(ctx context.Context) error {
 	d.errs = d.validateMeta(d.next, d.prev)
+	if len(d.left.unread) > 0 {
+		d.errs = append(d.errs, d.unreadable())
+	}
 	t := d.typed
 	if t == nil {
 		return nil
@@ -81,6 +93,21 @@ func (d *draft) prepare(ctx context.Context) error {
 	}
 	d.obj, d.old, d.errs = obj, old, append(d.errs, errs...)
 	return nil
+}
+
+// unreadable refuses metadata that hooks have left, in which something isn't what it should be.
+func (d *draft) unreadable() *field.Error {
+	path, shown := field.NewPath("metadata"), d.next.Clone()
+	if d.prev != nil {
+		d.Endpoint.raiseGeneration(shown, d.prev, d.Subresource)
+	}
+	tree, err := shown.Tree(d.apiVersion(), d.Kind)
+	if err != nil {
+		return field.InternalError(path, err)
+	}
+	metadata := object.Map(tree["metadata"])
+	maps.Copy(metadata, d.left.unread)
+	return field.Invalid(path, metadata, object.Unreadable(d.left.unread).Error())
 }
 
 // asksBy returns the context for a type's rules.
@@ -161,6 +188,15 @@ func (w *write) follow(obj Typed, next *object.Object) error {
 
 // encode makes the bytes that are stored.
 func (d *draft) encode(ctx context.Context) (err error) {
+	if d.left.unpruned {
+		if err := misfit(d.schema.Prune(d.next.Content)); err != nil {
+			return err
+		}
+	}
+	if !d.dryRun {
+		//lint:ignore SA1019 it's deprecated, and hooks may set it
+		d.next.Meta.SelfLink = ""
+	}
 	d.raw, err = d.Endpoint.encode(ctx, d.next)
 	if len(d.next.Managed) > 0 && !d.applies && apierrors.IsRequestEntityTooLargeError(err) {
 		// Storing the object matters more than the record of who wrote it. Only an apply can't do without that record.

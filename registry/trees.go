@@ -8,7 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
@@ -119,15 +121,11 @@ func (e *Endpoint) Complete(obj *unstructured.Unstructured) (*unstructured.Unstr
 	return &unstructured.Unstructured{Object: tree}, nil
 }
 
-// ReadPatched returns what a hook's patch made of an object of the endpoint's, with the defaults of its type or schema, and without what they don't
-// know. An error says in the words of Kubernetes' decoder what can't be read, or is a Status.
+// ReadPatched returns what a hook's patch made of an object of the endpoint's, with the defaults of its type or schema, and without what the type
+// doesn't know. An error says in the words of Kubernetes' decoder what can't be read, or is a Status.
 func (e *Endpoint) ReadPatched(doc []byte) (*unstructured.Unstructured, error) {
 	if e.typed == nil {
-		tree, err := object.ParseTree(doc)
-		if err != nil {
-			return nil, err
-		}
-		return e.Complete(&unstructured.Unstructured{Object: tree})
+		return e.readPatchedCustom(doc)
 	}
 	want := e.kind()
 	of, err := object.KindOf(doc, want)
@@ -151,4 +149,20 @@ func (e *Endpoint) ReadPatched(doc []byte) (*unstructured.Unstructured, error) {
 	}
 	tree["apiVersion"], tree["kind"] = e.apiVersion(), e.Kind
 	return &unstructured.Unstructured{Object: tree}, nil
+}
+
+// readPatchedCustom is ReadPatched for a custom resource. What its schema doesn't know is pruned when the object is stored.
+func (e *Endpoint) readPatchedCustom(doc []byte) (*unstructured.Unstructured, error) {
+	of, err := object.KindOf(doc, schema.GroupVersionKind{})
+	if err != nil {
+		return nil, err
+	}
+	if of.Kind == "" {
+		return nil, runtime.NewMissingKindErr(clip.Text(string(doc)))
+	}
+	tree, err := object.ParseTree(doc)
+	if err != nil {
+		return nil, err
+	}
+	return &unstructured.Unstructured{Object: tree}, e.schema.Default(tree)
 }

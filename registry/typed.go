@@ -495,7 +495,7 @@ func through[T any, P Pointer[T]](o *object.Object, fn func(obj *T)) error {
 
 // on calls one of the functions on an object.
 func (t *typed) on(obj Typed, name string, fn func()) error {
-	return t.registry.call(name+" of "+reflect.TypeOf(t.zero).String(), obj.GetObjectMeta, fn)
+	return t.registry.callLeaving(name+" of "+reflect.TypeOf(t.zero).String(), obj.GetObjectMeta, fn)
 }
 
 // setDefaults calls Default, if there is one.

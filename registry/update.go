@@ -15,7 +15,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
-	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
@@ -59,6 +58,7 @@ func (w *write) createUpdated(ctx context.Context, in *object.Object) (Result, e
 	if in.Meta.UID != "" {
 		return Result{}, w.goneConflict(in.Meta) // it was about an object that is gone
 	}
+	withoutSystemMeta(&in.Meta)
 	in.Meta.ResourceVersion = ""
 	if err := w.track(in, in, nil); err != nil {
 		return Result{}, err
@@ -120,7 +120,7 @@ func (w *write) nextFrom(ctx context.Context, old *kube.Object, in *object.Objec
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := w.checkPrecondition(in, prev, old.Revision); err != nil {
+	if err := w.checkUID(in, prev); err != nil {
 		return outcome{}, err
 	}
 	prev.Meta.ResourceVersion = old.Revision.String()
@@ -140,6 +140,9 @@ func (w *write) outcomeOf(ctx context.Context, in, prev *object.Object) (outcome
 	if err := w.admit(ctx, in, prev); err != nil {
 		return outcome{}, err
 	}
+	if err := w.checkVersion(in, prev); err != nil {
+		return outcome{}, err
+	}
 	next, raw, err := w.finish(ctx, in, prev)
 	if err != nil {
 		return outcome{}, err
@@ -148,27 +151,32 @@ func (w *write) outcomeOf(ctx context.Context, in, prev *object.Object) (outcome
 	return outcome{value: raw, remove: remove}, err
 }
 
-// checkPrecondition checks the uid and the resourceVersion that a body names against those of the stored object, which is
-// at a revision. To a patch, another uid is a change that validation refuses, as in kube-apiserver.
-func (w *write) checkPrecondition(in, prev *object.Object, at storage.Revision) error {
-	e, name := w.Endpoint, prev.Meta.Name
-	if !w.patches && in.Meta.UID != "" && in.Meta.UID != prev.Meta.UID {
-		return apierrors.NewConflict(e.resource(), name, w.uidDiffers(in, prev))
+// checkUID checks the uid that a body names against that of the stored object. To a patch, another uid is a change that validation refuses, as
+// in kube-apiserver.
+func (w *write) checkUID(in, prev *object.Object) error {
+	if w.patches || in.Meta.UID == "" || in.Meta.UID == prev.Meta.UID {
+		return nil
 	}
-	path := field.NewPath("metadata", "resourceVersion")
+	return apierrors.NewConflict(w.resource(), prev.Meta.Name, w.uidDiffers(in, prev))
+}
+
+// checkVersion checks the resourceVersion that a body names, or that a hook has left, against that of the stored object.
+func (w *write) checkVersion(in, prev *object.Object) error {
+	e, name := w.Endpoint, prev.Meta.Name
 	version := in.Meta.ResourceVersion
 	if version == "" || version == "0" {
 		if e.typed != nil && e.typed.UnconditionalUpdate {
 			return nil
 		}
 		// The details name the resource, where other refusals name the kind: so does kube-apiserver.
-		return invalid(schema.GroupKind{Group: e.Group, Kind: e.Plural}, name, field.ErrorList{field.Invalid(path, 0, "must be specified for an update")})
+		return invalid(schema.GroupKind{Group: e.Group, Kind: e.Plural}, name, field.ErrorList{
+			field.Invalid(field.NewPath("metadata", "resourceVersion"), 0, "must be specified for an update")})
 	}
 	rev, err := parseRevision(version)
 	if err != nil {
 		return unforeseen(clip.Text(err.Error()))
 	}
-	if rev != at {
+	if rev.String() != prev.Meta.ResourceVersion {
 		return e.conflict(name)
 	}
 	return nil

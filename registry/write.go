@@ -38,7 +38,8 @@ type write struct {
 	patches   bool                            // it's a patch, of whatever type
 	applies   bool                            // it's a server-side apply
 	listed    bool                            // the object is deleted with its collection
-	otherKind error                           // what the body says it is isn't of the resource, which validation refuses
+	otherKind *string                         // the kind that the body says it's of, if it isn't the resource's: validation refuses it
+	left      left                            // by hooks
 	released  storage.Revision                // the version of an object that this write has removed by taking its last finalizer; else 0
 }
 

@@ -126,7 +126,8 @@ func TestApply(t *testing.T) {
 		apply("stale version", m+"&force=true", config(`,"resourceVersion":"1"`+size), 409, "please apply your changes to the latest version and try again"),
 		apply("another uid", m+"&force=true", config(`,"uid":"mine"`+size), 422, `metadata.uid: Invalid value: "mine": field is immutable`, "FieldValueInvalid metadata.uid"),
 		onto("none", apply("uid of a missing object", m, config(`,"uid":"mine"`+size), 409, "")),
-		onto("none", apply("version of a missing object", m, config(`,"resourceVersion":"1"`+size), 400, "resourceVersion should not be set on objects to be created")),
+		onto("none", apply("version of a missing object", m, config(`,"resourceVersion":"1"`+size), 201, "spec.size=L")),
+		onto("none", apply("no version of a missing object", m, config(`,"resourceVersion":"x"`+size), 500, `strconv.ParseUint: parsing "x": invalid syntax`)),
 		// What comes of it.
 		onto("none", apply("create", m, config(`,"labels":{"a":"b"}`+size), 201, "spec.size=L metadata.generation=1 metadata.managedFields.0.manager=m metadata.managedFields.0.operation=Apply metadata.managedFields.1= metadata.namespace=default")),
 		onto("none", apply("create from YAML", m, "apiVersion: example.com/v1\nkind: Gizmo\nmetadata: {name: @NAME}\nspec: {size: L}\n", 201, "spec.size=L")),

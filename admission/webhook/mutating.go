@@ -139,32 +139,8 @@ func (m *Mutating) apply(ctx context.Context, q *match.Request, c candidate, pat
 	if err != nil {
 		return false, err
 	}
-	if err := keepIdentity(next, before); err != nil {
-		return false, err
-	}
 	if equality.Semantic.DeepEqual(before.Object, next.Object) {
 		return false, nil
 	}
 	return true, q.Set(ctx, at, next)
-}
-
-// keepIdentity refuses a patch that makes another object, and takes back what it changes of what only the server decides.
-func keepIdentity(next, before *unstructured.Unstructured) error {
-	named := before.GetName() != "" // else a webhook may name it
-	for _, field := range [][]string{{"apiVersion"}, {"kind"}, {"metadata", "name"}, {"metadata", "namespace"}, {"metadata", "uid"}, {"metadata", "resourceVersion"}} {
-		was, _, _ := unstructured.NestedString(before.Object, field...)
-		is, _, err := unstructured.NestedString(next.Object, field...)
-		if err != nil || is != was && (named || field[len(field)-1] != "name") {
-			return fmt.Errorf("its patch changes %s, which only the server may", field[len(field)-1])
-		}
-	}
-	for _, name := range []string{"generation", "creationTimestamp", "deletionTimestamp"} {
-		was, found, _ := unstructured.NestedFieldNoCopy(before.Object, "metadata", name)
-		if !found {
-			unstructured.RemoveNestedField(next.Object, "metadata", name)
-		} else if err := unstructured.SetNestedField(next.Object, was, "metadata", name); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -99,6 +99,11 @@ func changeScenario() scenario {
 			m.add(step{name: begin + "apply", method: "PATCH", path: kind.path + "/applied-" + c.name + "?fieldManager=a", body: object("applied-"+c.name, true, ""), header: map[string]string{"Content-Type": applyPatch}})
 			m.send(begin+"delete", "DELETE", kind.path+"/"+old, "")
 		}
+		for _, version := range []string{"1", "x"} { // that a client names
+			m.add(step{name: kind.name + " version " + version + "/apply", method: "PATCH", path: kind.path + "/version-" + version + "?fieldManager=a", header: map[string]string{"Content-Type": applyPatch},
+				body: text(map[string]any{"apiVersion": kind.apiVersion, "kind": kind.kind, "metadata": map[string]any{"name": "version-" + version, "resourceVersion": version}})})
+			m.send(kind.name+" version "+version+"/create", "POST", kind.path, text(map[string]any{"apiVersion": kind.apiVersion, "kind": kind.kind, "metadata": map[string]any{"name": "new-version-" + version, "resourceVersion": version}}))
+		}
 		m.send(kind.name+"/list", "GET", kind.path, "")
 	}
 	for _, c := range changes {

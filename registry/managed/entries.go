@@ -2,10 +2,12 @@ package managed
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/managedfields"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
@@ -29,6 +31,19 @@ func Entries(list []any) (entries []metav1.ManagedFieldsEntry, ok bool) {
 	}
 	entries = recordOf(list).entries
 	return entries, entries != nil
+}
+
+// Validate says what is wrong with an object's managedFields, in the words of Kubernetes.
+func Validate(list []any) error {
+	text, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	var entries []metav1.ManagedFieldsEntry
+	if err := json.Unmarshal(text, &entries); err != nil {
+		return err
+	}
+	return managedfields.ValidateManagedFields(entries)
 }
 
 // recordOf reads managedFields. What can't be read counts as absent (entries nil), as in kube-apiserver; an

@@ -53,6 +53,28 @@ func (o *Object) takeMeta() (unknown []error, err error) {
 	return unknown, nil
 }
 
+// TakeUnreadable takes out of metadata the members that aren't of their types, and returns them; nil if there are none.
+func TakeUnreadable(metadata map[string]any) (members map[string]any) {
+	if jsontree.Fits(metadata, &metav1.ObjectMeta{}) {
+		return nil
+	}
+	for name, value := range metadata {
+		if member := map[string]any{name: value}; name != "managedFields" && Unreadable(member) != nil {
+			if members == nil {
+				members = map[string]any{}
+			}
+			members[name] = value
+			delete(metadata, name)
+		}
+	}
+	return members
+}
+
+// Unreadable says why metadata can't be read, in the words of Kubernetes' converter; nil if it can.
+func Unreadable(metadata map[string]any) error {
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(metadata, &metav1.ObjectMeta{})
+}
+
 // metaProblem asks the JSON decoder about metadata that the converter refused: it names the field.
 func metaProblem(tree map[string]any, err error) error {
 	body, jsonErr := EncodeJSON(tree)

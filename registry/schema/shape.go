@@ -145,11 +145,33 @@ func (s *Schema) shape(content map[string]any, report report, m malformed) (unkn
 	if err != nil {
 		return nil, err
 	}
+	f.fill(content, w, &own)
+	return unknown, nil
+}
+
+// fill fills in defaults.
+func (f *compiled) fill(content map[string]any, w work, own *own) {
 	if w&(fill|drop) != 0 || f.fillsMeta && own.some {
 		defaulting.Default(content, f.defaults)
 		own.dropOthers(content)
 	}
-	return unknown, nil
+}
+
+// Default fills in what Shape does and removes nothing: it's what kube-apiserver does with an object that a webhook has changed. Its error
+// is that of Shape.
+func (s *Schema) Default(content map[string]any) error {
+	if s.trivial {
+		return nil
+	}
+	f, err := s.compile()
+	if err != nil {
+		return err
+	}
+	own := takeOwn(content)
+	w := f.work(content)
+	own.putBack(content)
+	f.fill(content, w, &own)
+	return nil
 }
 
 // Prune removes what Shape removes, and fills nothing in: it's what kube-apiserver does with an object that
