@@ -9,6 +9,10 @@ import (
 type Absent struct {
 	Why     string   // it isn't served
 	Methods []string // that Kubernetes takes there; nil for all
+	// Creates tells that who comes there needs the right to create, whatever the method is.
+	Creates bool
+	// Asked is what Kubernetes answers to a query before it looks for the object of the name; nil: nothing.
+	Asked func(name string, query url.Values) error
 	// Unreached is what Kubernetes itself answers about an object that nothing runs, which is given as it's shown, and nil where something
 	// would run. ErrNoContent is an answer without anything.
 	Unreached func(query url.Values, object []byte) error

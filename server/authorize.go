@@ -77,6 +77,23 @@ func (h *handler) mayCreate(w *response) func(ctx context.Context) error {
 	}
 }
 
+// mayConnect returns nil if a user who may do something may create there, too, and else 403 as Kubernetes says it of streams.
+func (h *handler) mayConnect(ctx context.Context, w *response, t target) error {
+	if h.rbac == nil || w.asks.Verb == "create" {
+		return nil
+	}
+	asks := *w.asks
+	asks.Verb = "create"
+	switch decision, reason, err := h.rbac.Authorize(ctx, &asks); {
+	case decision == authorizer.DecisionAllow:
+		return nil
+	case err != nil:
+		return fmt.Errorf("authorize: %w", err)
+	default:
+		return apierrors.NewForbidden(t.resource(), t.Name, errors.New(reason))
+	}
+}
+
 const (
 	// recheckInterval is how often it's checked whether users may still watch what they watch. A check takes some
 	// microseconds, with a token of OIDC some hundred.

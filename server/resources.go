@@ -107,7 +107,7 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 		if !e.GoType() {
 			return t, "", apierrors.NewNotFound(t.resource(), t.Name)
 		}
-		return t, "", t.absent(w, r)
+		return t, "", h.absent(w, r, t)
 	}
 	w.endpoint, w.subresource, w.verb = e, t.Subresource, metricVerb(verb, r.Method)
 	if !h.allowed(w, t, verb) {
@@ -120,7 +120,7 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 }
 
 // absent says why a subresource of a Go type isn't served: by what Kubernetes says of the object, if that's as true here.
-func (t target) absent(w *response, r *http.Request) error {
+func (h *handler) absent(w *response, r *http.Request, t target) error {
 	unknown := errUnknownPath()
 	unknown.ErrStatus.Details = &metav1.StatusDetails{}
 	absent := t.endpoint.Absent(t.Subresource)
@@ -130,6 +130,16 @@ func (t target) absent(w *response, r *http.Request) error {
 	if absent.Methods != nil && !slices.Contains(absent.Methods, r.Method) {
 		w.Header().Set("Allow", strings.Join(absent.Methods, ", "))
 		return errMethodNotAllowed()
+	}
+	if absent.Asked != nil {
+		if err := absent.Asked(t.Name, w.query); err != nil {
+			return err
+		}
+	}
+	if absent.Creates {
+		if err := h.mayConnect(r.Context(), w, t); err != nil {
+			return err
+		}
 	}
 	shown, err := t.endpoint.Get(r.Context(), &registry.Request{Target: registry.Target{Namespace: t.Namespace, Name: t.Name}})
 	if err == nil && absent.Unreached != nil {

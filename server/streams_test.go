@@ -41,6 +41,14 @@ func TestStreamsOfPods(t *testing.T) {
 		{"GET two/portforward", 400, "pod two does not have a host assigned"},
 		{"GET two/log?container=b", 204, ""},
 		{"GET two/log", 400, choose},
+		{"GET two/log?tailLines=1&limitBytes=1&sinceSeconds=1&container=b", 204, ""},
+		{"GET one/log?tailLines=-1", 422, `"message":"PodLogOptions \"one\" is invalid: tailLines: Invalid value: -1: must be greater than or equal to 0"`},
+		{"GET placed/log?limitBytes=0", 422, `"message":"PodLogOptions \"placed\" is invalid: limitBytes: Invalid value: 0: must be greater than 0"`},
+		{"GET none/log?sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z", 422, "at most one of `sinceTime` or `sinceSeconds` may be specified"},
+		{"GET one/log?stream=All", 422, "stream: Forbidden: may not be specified"},
+		{"GET one/log?tailLines=x", 400, "invalid syntax"},
+		{"GET one/log?sinceTime=x", 400, "cannot parse"},
+		{"GET one/portforward?ports=x", 400, "cannot convert to []int32"},
 		{"GET placed/exec", 404, "there is no kubelet: nothing runs on this server, so exec isn't served"},
 		{"GET placed/log", 404, "there is no kubelet"},
 		{"GET placed/log?container=x", 400, "container x is not valid for pod placed"},
@@ -57,4 +65,15 @@ func TestStreamsOfPods(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRightToConnect: who may only read a stream doesn't get it, and is told so before anybody looks for the pod.
+func TestRightToConnect(t *testing.T) {
+	t.Parallel()
+	s := newRuled(t, allKinds)
+	s.role("reads", "ann", "["+aRule("", "pods/exec pods/log", "get")+"]")
+	s.role("connects", "bob", "["+aRule("", "pods/exec", "get create")+"]")
+	s.expect("ann", "GET "+namespaceDefault+"pods/none/exec", "", http.StatusForbidden, `pods "none" is forbidden: `)
+	s.expect("ann", "GET "+namespaceDefault+"pods/none/log", "", http.StatusNotFound, `pods "none" not found`)
+	s.expect("bob", "GET "+namespaceDefault+"pods/none/exec", "", http.StatusNotFound, `pods "none" not found`)
 }

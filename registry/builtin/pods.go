@@ -2,16 +2,13 @@ package builtin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -187,52 +184,6 @@ var podParts = []registry.Subresource{
 		Select: carryResources, Whole: changesContainers},
 	{Name: "binding", Verbs: []string{"create"}, Kind: corev1.SchemeGroupVersion.WithKind("Binding"), New: func() registry.Typed { return &corev1.Binding{} }, Act: bind},
 	{Name: "eviction", Verbs: []string{"create"}, Kind: policyv1.SchemeGroupVersion.WithKind("Eviction"), New: func() registry.Typed { return &policyv1.Eviction{} }, Act: evict},
-}
-
-// withoutKubelet is a path that leads to a kubelet.
-func withoutKubelet(name string) registry.Absent {
-	return registry.Absent{Why: "there is no kubelet: nothing runs on this server, so " + name + " isn't served"}
-}
-
-func onlyProxy() map[string]registry.Absent {
-	return map[string]registry.Absent{"proxy": withoutKubelet("proxy")}
-}
-
-// podStreams are the paths that lead to a pod's kubelet.
-func podStreams() map[string]registry.Absent {
-	all := onlyProxy()
-	for name, methods := range map[string][]string{"log": {"GET", "HEAD"}, "exec": {"GET", "POST"}, "attach": {"GET", "POST"}, "portforward": {"GET", "POST"}} {
-		path := withoutKubelet(name)
-		path.Methods = methods
-		path.Unreached = func(query url.Values, object []byte) error { return withoutHost(name, query, object) }
-		all[name] = path
-	}
-	return all
-}
-
-// withoutHost is what kube-apiserver answers to who wants to get at a container of a pod that's on no node, or at one that the pod
-// doesn't have. Ports are the whole pod's. Of a pod on no node the log is empty.
-func withoutHost(part string, query url.Values, object []byte) error {
-	var pod corev1.Pod
-	if json.Unmarshal(object, &pod) != nil {
-		return nil
-	}
-	var names []string
-	eachContainer(&pod.Spec, nil, func(c *corev1.Container, _ *field.Path) { names = append(names, c.Name) })
-	switch asked := query.Get("container"); {
-	case part == "portforward":
-	case asked != "" && !slices.Contains(names, asked):
-		return apierrors.NewBadRequest(fmt.Sprintf("container %s is not valid for pod %s", asked, pod.Name))
-	case asked == "" && len(pod.Spec.Containers) > 1:
-		return apierrors.NewBadRequest(fmt.Sprintf("a container name must be specified for pod %s, choose one of: %s", pod.Name, names))
-	}
-	switch {
-	case pod.Spec.NodeName != "":
-		return nil
-	case part == "log":
-		return registry.ErrNoContent
-	}
-	return apierrors.NewBadRequest(fmt.Sprintf("pod %s does not have a host assigned", pod.Name))
 }
 
 // carry makes a member of a part of an object what it is in another one, or absent as there.
