@@ -175,6 +175,13 @@ func (w *write) admitSent(ctx context.Context, part *Subresource, sent Typed) (T
 		return sent, nil
 	}
 	a.Options = w.optionsOf(Create)
+	if !part.AnswersSent { // else it's known who has sent it
+		o := &object.Object{Meta: *metaOf(sent)}
+		if err := w.trackSent(part, sent, o); err != nil {
+			return nil, err
+		}
+		*metaOf(sent) = o.Meta
+	}
 	tree, err := jsontree.OfValue(sent)
 	if err != nil {
 		return nil, err

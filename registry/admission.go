@@ -104,7 +104,7 @@ type Attributes struct {
 // called once, whatever ends the write, and also when the hook is about to be asked again. It's for Validators.
 func (a *Attributes) OnEnd(end func()) { a.write.ends = append(a.write.ends, end) }
 
-// Warn tells the client something besides the answer or the refusal, in a Warning header. A deleted collection has none.
+// Warn tells the client something besides the answer or the refusal, in a Warning header. What is said of several objects of a collection is said once.
 func (a *Attributes) Warn(text string) { a.Warnings = append(a.Warnings, text) }
 
 // Operation is what a request does to an object. Patches and applied configurations are a Create or an Update. A

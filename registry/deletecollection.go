@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -41,14 +42,17 @@ func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.De
 		}
 		objects = append(objects, o)
 	}
+	warned := make([][]string, len(objects))
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(DeletersAtOnce)
-	for _, o := range objects {
+	for i, o := range objects {
 		work.Go(func() error {
 			_, err := current(working, e, func(ctx context.Context, e *Endpoint) (*kube.Object, error) {
 				d := e.newDeletion(r, opts)
 				d.targetKey, d.Target, d.listed = o.Key, Target{Name: o.Name()}, true
-				return d.delete(ctx)
+				stored, err := d.delete(ctx)
+				warned[i] = d.warnings
+				return stored, err
 			})
 			if apierrors.IsNotFound(err) && !isHookError(err) { // somebody else was faster
 				return nil
@@ -60,5 +64,15 @@ func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.De
 		return nil, err
 	}
 	l.page, l.Warnings = objects, e.deletionWarnings(opts)
+	for _, texts := range warned {
+		for _, text := range texts {
+			if len(l.Warnings) < maxListedWarnings && !slices.Contains(l.Warnings, text) {
+				l.Warnings = append(l.Warnings, text)
+			}
+		}
+	}
 	return l, nil
 }
+
+// maxListedWarnings bounds what the deletion of a collection warns of: an answer has room for few more (server's maxWarnings).
+const maxListedWarnings = 512

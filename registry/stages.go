@@ -36,9 +36,9 @@ func (w *write) finish(ctx context.Context, in, prev *object.Object) (next *obje
 		(*draft).check,
 		(*draft).mayExpire,
 		(*draft).claim,
+		(*draft).raiseGeneration,
 		(*draft).askValidators,
 		(*draft).warn,
-		(*draft).raiseGeneration,
 		(*draft).follow,
 		(*draft).encode,
 	} {

@@ -199,14 +199,18 @@ var behaviours = []struct {
 // asked is what a webhook looks at of a question.
 type asked struct {
 	Request struct {
-		UID       string
-		OldObject struct {
-			Metadata struct{ UID, ResourceVersion string }
+		UID               string
+		Object, OldObject struct {
+			Metadata struct {
+				UID, ResourceVersion string
+				Annotations          map[string]string
+			}
 		}
 	}
 }
 
-// serveHook is the webhook. The path is /BEHAVIOUR, or /patch/PATCH with a patch in base64.
+// serveHook is the webhook. The path is /BEHAVIOUR, or /patch/PATCH with a patch in base64, or /trace/WORD of one that adds a word to an
+// annotation.
 func serveHook(w http.ResponseWriter, r *http.Request) {
 	var question asked
 	body, err := io.ReadAll(r.Body)
@@ -222,6 +226,8 @@ func serveHook(w http.ResponseWriter, r *http.Request) {
 		patch, _ := base64.RawURLEncoding.DecodeString(name)
 		old := question.Request.OldObject.Metadata
 		made.patch(strings.NewReplacer("OLD-UID", old.UID, "OLD-VERSION", old.ResourceVersion).Replace(string(patch)))
+	case "/trace":
+		made.patch(text([]any{map[string]any{"op": "add", "path": "/metadata/annotations/trace", "value": question.Request.Object.Metadata.Annotations["trace"] + name}}))
 	default:
 		for _, b := range behaviours {
 			if b.name != name {

@@ -40,7 +40,7 @@ var onPurpose = compiled([]purpose{
 		why: "A request to one of these subresources of an object that has a host is a 404 that says so, and so is one to any proxy.", at: "there is no kubelet"},
 	{step: `^discovery discovery/(index\.html)?$|^rbac rbac decision/GET /$`, path: `^body\.(paths|apiserver-lite/extras)`, why: "`/` lists the paths of this program, and what it has besides Kubernetes' API."},
 	{step: `^discovery discovery/(livez|readyz)\?verbose|^rbac rbac decision/GET /(livez|readyz|healthz)`, path: `^body$`, why: "`/livez` and `/readyz` list the checks of this program's own parts."},
-	{step: `^(customresourcedefinitions|definitions|webhooks-changes (setup|end)/gadgets)`, path: `^body\.status\.(acceptedNames|conditions)|managedFields\[kube-apiserver Update status|^form$`,
+	{step: `^(customresourcedefinitions|definitions|webhooks-(changes|calls) (setup|end)/(gadgets|things))`, path: `^body\.status\.(acceptedNames|conditions)|managedFields\[kube-apiserver Update status|^form$`,
 		why: "A definition's names and conditions are in the answer to the write of it, because it's in effect then; kube-apiserver writes them some moments later, as a change of its own.", at: "Established in the answer"},
 	{step: `^customresourcedefinitions\S+ delete collection/`, path: `^events\[`, why: "The deletion of a collection of definitions deletes their objects too, as that of each does. kube-apiserver leaves them in its store."},
 	{step: `^webhooks hook (Validating|Mutating)/(error|forbidden)$`, path: `^body\.(message|details\.causes\[\]\.message)$`,
