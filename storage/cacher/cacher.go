@@ -104,7 +104,7 @@ var defaultBounds = bounds{
 	warm:             16_384,    // at a thousand writes a second, the time that a restart and the clients' return take
 	logEvents:        1 << 17,   // 32 MiB of events without anything else: as much as logBytes
 	logBytes:         32 << 20,  // some 5,000 changes of an object of 3 KB, each with a frame
-	framedEvents:     512,       // readers are rarely so late; the frames of an event are larger than the object
+	framedEvents:     64,        // readers are rarely so late; the frames of an event are larger than the object
 	totalLogBytes:    256 << 20, // eight full logs: a few resources have most of the writes
 	groupEntries:     1024,      // 16 KiB; a second of a fast writer
 	stretchRevisions: 2048,      // some milliseconds of decoding, which the readers of a stretch wait for
