@@ -30,7 +30,7 @@ var bounds = map[string]struct {
 // oversized is what is over its bound today. A number may only shrink, and no line may come.
 var oversized = map[string]int{
 	"file registry/builtin/addresses.go":    629,
-	"file registry/builtin/certificates.go": 583,
+	"file registry/builtin/certificates.go": 577,
 	"file registry/builtin/devicerules.go":  901,
 	"file registry/builtin/networking.go":   549,
 	"file registry/builtin/others.go":       692,
@@ -39,7 +39,7 @@ var oversized = map[string]int{
 	"file registry/builtin/storagerules.go": 529,
 	"file registry/builtin/volumerules.go":  585,
 	"file registry/definitions.go":          515,
-	"file registry/typed.go":                647,
+	"file registry/typed.go":                646,
 
 	"function registry/builtin/autoscalerrules.go check.metric": 89,
 	"function registry/builtin/certificates.go validateIssued":  83,

@@ -136,11 +136,10 @@ type Subresource struct {
 	Select func(next, in map[string]any)
 	// Whole, if set, tells that what a client sent is to take the place of all that is stored, metadata too, because it isn't about the
 	// part alone. The type's rules are to refuse that. It changes neither.
-	Whole func(stored, in map[string]any) bool
-	// Metadata is true if what a client sent decides metadata, too.
-	Metadata bool
-	// Reset names the fields at the top of an object that writes of the part don't change.
-	Reset []string
+	Whole    func(stored, in map[string]any) bool
+	Metadata bool     // what a client sent decides metadata, too
+	Reset    []string // the fields at the top of an object that writes of the part don't change
+	OwnsAll  bool     // managedFields say of all that was sent that its sender has set it, also where the part is another one
 	// New returns an empty value of Kind, and Act answers a POST of one. A Status error of Act's is answered as it is, and
 	// storage's errors as those of other verbs.
 	New func() Typed

@@ -125,7 +125,7 @@ func (w *write) nextFrom(ctx context.Context, old *kube.Object, in *object.Objec
 	}
 	prev.Meta.ResourceVersion = old.Revision.String()
 	next, sent := in.Clone(), in
-	if w.part(w.Subresource) != nil { // which takes nothing else
+	if part := w.part(w.Subresource); part != nil && !part.OwnsAll { // which takes nothing else
 		sent = w.selectPart(in.Clone(), prev)
 	}
 	if err := w.track(next, sent, prev); err != nil {

@@ -313,8 +313,8 @@ func TestWebhookForms(t *testing.T) {
 	s := servertest.New(t, func(s *server.Server) {
 		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})
-	const at = "spec.conversion.webhook.clientConfig.url" // not where kube-apiserver has it, but where it is
-	closed := servertest.New(t)                           // allows no private address
+	const at = "spec.conversion.webhookClientConfig.url" // where kube-apiserver's internal type has it
+	closed := servertest.New(t)                          // allows no private address
 	for _, tc := range []struct {
 		name, url, cause string
 		s                *servertest.Server

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	corev1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -136,6 +139,9 @@ func (c *RuntimeClass) check(r *request) error {
 	return nil
 }
 
+// errNoClass is what kube-apiserver's client says of a class without a name.
+var errNoClass = &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: "resource name may not be empty"}}
+
 // of returns the class of a pod, nil if it names none.
 func (c *RuntimeClass) of(r *request) (*nodev1.RuntimeClass, error) {
 	named, ok := specOf(r.Object)["runtimeClassName"]
@@ -146,6 +152,9 @@ func (c *RuntimeClass) of(r *request) (*nodev1.RuntimeClass, error) {
 		if class.Name == named {
 			return class, nil
 		}
+	}
+	if named == "" {
+		return nil, errNoClass
 	}
 	return nil, fmt.Errorf("pod rejected: RuntimeClass %q not found", named)
 }

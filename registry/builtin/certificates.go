@@ -370,13 +370,7 @@ func (o Options) validatePodCertificate(ctx context.Context, obj, before registr
 func validatePodCertificateSpec(s *certificatesv1.PodCertificateRequestSpec) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := validateSignerName(spec.Child("signerName"), s.SignerName)
-	annotations := spec.Child("unverifiedUserAnnotations")
-	for key := range s.UnverifiedUserAnnotations {
-		errs = append(errs, validation.IsDomainPrefixedKey(annotations, strings.ToLower(key))...)
-	}
-	if apivalidation.ValidateAnnotationsSize(s.UnverifiedUserAnnotations) != nil {
-		errs = append(errs, field.TooLong(annotations, "", apivalidation.TotalAnnotationSizeLimitB))
-	}
+	errs = append(errs, validateUserAnnotations(spec.Child("unverifiedUserAnnotations"), s.UnverifiedUserAnnotations)...)
 	name := func(member, value string, is func(string, bool) []string) {
 		for _, why := range is(value, false) {
 			errs = append(errs, field.Invalid(spec.Child(member), value, why))

@@ -93,6 +93,16 @@ func orAdd(list *corev1.ResourceList, name corev1.ResourceName, q resource.Quant
 	(*list)[name] = q.DeepCopy()
 }
 
+// defaultRequests requests what is limited.
+func defaultRequests(r *corev1.ResourceRequirements) {
+	if r.Limits != nil && r.Requests == nil { // which a refusal shows
+		r.Requests = corev1.ResourceList{}
+	}
+	for name, limit := range r.Limits {
+		orAdd(&r.Requests, name, limit)
+	}
+}
+
 // requestsTogether returns what the containers of a pod request at the same time at most.
 func requestsTogether(s *corev1.PodSpec) corev1.ResourceList {
 	return resourcehelper.AggregateContainerRequests(&corev1.Pod{Spec: *s}, resourcehelper.PodResourcesOptions{})

@@ -77,13 +77,6 @@ func podGrace(obj registry.Typed, asked *int64) int64 {
 	return *p.Spec.TerminationGracePeriodSeconds
 }
 
-// defaultRequests requests what is limited.
-func defaultRequests(r *corev1.ResourceRequirements) {
-	for name, limit := range r.Limits {
-		orAdd(&r.Requests, name, limit)
-	}
-}
-
 // preparePod begins a pod as one that waits. Its quality of service follows from its spec, and its own resources are completed when
 // admission has added the last container.
 func preparePod(ctx context.Context, obj, was registry.Typed, subresource string) {
@@ -178,7 +171,7 @@ func qosOf(s *corev1.PodSpec) corev1.PodQOSClass {
 
 // podParts are the parts of a pod with paths of their own.
 var podParts = []registry.Subresource{
-	{Name: "ephemeralcontainers", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
+	{Name: "ephemeralcontainers", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"}, OwnsAll: true,
 		Select: func(next, in map[string]any) { carry(next, in, "spec", "ephemeralContainers") }},
 	{Name: "resize", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
 		Select: carryResources, Whole: changesContainers},

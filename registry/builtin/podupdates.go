@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -280,9 +281,10 @@ func validateResize(p, old *corev1.Pod) field.ErrorList {
 	if i := slices.IndexFunc(old.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil }); i >= 0 && old.Status.ContainerStatuses[i].Resources == nil {
 		errs = append(errs, field.Forbidden(spec, "Pod running on node without support for resize"))
 	}
-	if r := old.Spec.Resources; r != nil && p.Spec.Resources != nil {
-		errs = append(errs, removed(p.Spec.Resources, r, "pod-level resource", spec.Child("resources"))...)
-		if !equality.Semantic.DeepEqual(withoutCompute(p.Spec.Resources), withoutCompute(r)) {
+	if now := p.Spec.Resources; now != nil {
+		r := cmp.Or(old.Spec.Resources, &corev1.ResourceRequirements{})
+		errs = append(errs, removed(now, r, "pod-level resource", spec.Child("resources"))...)
+		if !equality.Semantic.DeepEqual(withoutCompute(now), withoutCompute(r)) {
 			errs = append(errs, field.Forbidden(spec, "only cpu and memory resources are mutable at pod-level"))
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
@@ -162,6 +163,9 @@ var volumeKinds = []volumeKind{
 	{"csi", func(s *corev1.VolumeSource) bool { return s.CSI != nil }, func(c *podCheck, v *corev1.Volume, at *field.Path) {
 		at = at.Child("csi")
 		if c.required(at.Child("driver"), v.CSI.Driver) {
+			if len(v.CSI.Driver) > maxDriverName {
+				c.add(field.TooLong(at.Child("driver"), "", maxDriverName))
+			}
 			c.texts(at.Child("driver"), v.CSI.Driver, validation.IsDNS1123Subdomain(strings.ToLower(v.CSI.Driver)))
 		}
 		if r := v.CSI.NodePublishSecretRef; r != nil && c.required(at.Child("nodePublishSecretRef", "name"), r.Name) {
@@ -174,6 +178,7 @@ var volumeKinds = []volumeKind{
 			c.add(field.Required(claim, ""))
 		} else {
 			template := &check{}
+			template.claimTemplateMeta(&v.Ephemeral.VolumeClaimTemplate.ObjectMeta, claim.Child("metadata"))
 			template.claimSpec(&v.Ephemeral.VolumeClaimTemplate.Spec, claim.Child("spec"))
 			c.add(template.errs...)
 		}
@@ -394,6 +399,10 @@ func (c *podCheck) trustBundle(b *corev1.ClusterTrustBundleProjection, at *field
 		if *b.Name == "" {
 			c.add(field.Required(at.Child("name"), "must be a valid object name"))
 		}
+		signer := (*b.Name)[:max(0, strings.LastIndexByte(*b.Name, ':'))]
+		for _, why := range trustBundleName(strings.ReplaceAll(signer, ":", "/"), *b.Name, false) {
+			c.add(field.Invalid(at.Child("name"), *b.Name, "not a valid clustertrustbundlename: "+why))
+		}
 		if b.LabelSelector != nil {
 			c.add(field.Invalid(at.Child("labelSelector"), b.LabelSelector, "labelSelector must be unset if name is specified"))
 		}
@@ -401,6 +410,10 @@ func (c *podCheck) trustBundle(b *corev1.ClusterTrustBundleProjection, at *field
 		if *b.SignerName == "" {
 			c.add(field.Required(at.Child("signerName"), "must be a valid signer name"))
 		}
+		c.add(validateSignerName(at.Child("signerName"), *b.SignerName)...)
+		bundles := &check{}
+		bundles.selector(b.LabelSelector, at.Child("labelSelector"))
+		c.add(bundles.errs...)
 	default:
 		c.add(field.Required(at, "either name or signerName must be specified"))
 	}
@@ -409,7 +422,8 @@ func (c *podCheck) trustBundle(b *corev1.ClusterTrustBundleProjection, at *field
 }
 
 func (c *podCheck) podCertificate(p *corev1.PodCertificateProjection, at *field.Path, take func(string, any)) {
-	c.required(at.Child("signerName"), p.SignerName)
+	c.add(validateSignerName(at.Child("signerName"), p.SignerName)...)
+	c.add(validateUserAnnotations(at.Child("userAnnotations"), p.UserAnnotations)...)
 	kinds := []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 	if !slices.Contains(kinds, p.KeyType) {
 		c.add(field.NotSupported(at.Child("keyType"), p.KeyType, kinds))
@@ -437,4 +451,15 @@ func (c *podCheck) podCertificate(p *corev1.PodCertificateProjection, at *field.
 	if files == 0 {
 		c.add(field.Required(at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
 	}
+}
+
+// validateUserAnnotations checks what a pod's author says of a certificate that its signer may heed.
+func validateUserAnnotations(at *field.Path, annotations map[string]string) (errs field.ErrorList) {
+	for key := range annotations {
+		errs = append(errs, validation.IsDomainPrefixedKey(at, strings.ToLower(key))...)
+	}
+	if apivalidation.ValidateAnnotationsSize(annotations) != nil {
+		errs = append(errs, field.TooLong(at, "", apivalidation.TotalAnnotationSizeLimitB))
+	}
+	return errs
 }

@@ -397,7 +397,7 @@ func (c *check) volumeSpec(s *corev1.PersistentVolumeSpec, volume string, inline
 	case s.VolumeMode != nil && *s.VolumeMode != corev1.PersistentVolumeFilesystem:
 		c.add(field.Forbidden(at.Child("volumeMode"), "may not specify volumeMode other than Filesystem"+inInline))
 	}
-	if class := s.VolumeAttributesClassName; class != nil {
+	if class := s.VolumeAttributesClassName; class != nil && !inline {
 		if *class == "" {
 			c.add(field.Required(at.Child("volumeAttributesClassName"), "an empty string is disallowed"))
 		} else {

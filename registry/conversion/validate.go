@@ -12,15 +12,15 @@ import (
 // Policy says at which addresses webhooks may be called.
 type Policy = hookclient.Policy
 
-// Validate returns what is wrong with a definition's spec.conversion.webhook, which is at path. The rules are
-// those of Kubernetes, and one of this server: an address that p refuses is refused here already, if the URL has it
-// literally. What caBundle holds is no error here, because Kubernetes takes a definition before its bundle is there; New
-// refuses it.
+// Validate returns what is wrong with the webhook of a definition's spec.conversion, which is at path. The rules are
+// those of Kubernetes, whose errors name the fields of its internal type, and one of this server: an address that p
+// refuses is refused here already, if the URL has it literally. What caBundle holds is no error here, because Kubernetes
+// takes a definition before its bundle is there; New refuses it.
 func Validate(c *apiextensionsv1.WebhookConversion, path *field.Path, p Policy) field.ErrorList {
 	if c == nil {
-		return field.ErrorList{field.Required(path, "required when strategy is set to Webhook")}
+		return field.ErrorList{field.Required(path.Child("webhookClientConfig"), "required when strategy is set to Webhook")}
 	}
-	errs := validateClient(c.ClientConfig, path.Child("clientConfig"), p)
+	errs := validateClient(c.ClientConfig, path.Child("webhookClientConfig"), p)
 	return append(errs, validateVersions(c.ConversionReviewVersions, path.Child("conversionReviewVersions"))...)
 }
 
@@ -42,7 +42,7 @@ func validateService(s *apiextensionsv1.ServiceReference, path *field.Path) fiel
 	if s.Port != nil {
 		port = *s.Port
 	}
-	return webhook.ValidateWebhookService(path, s.Namespace, s.Name, s.Path, port)
+	return webhook.ValidateWebhookService(path, s.Name, s.Namespace, s.Path, port) // the wrong way round, as in Kubernetes
 }
 
 func validateVersions(versions []string, path *field.Path) (errs field.ErrorList) {

@@ -46,7 +46,7 @@ type Webhook struct {
 // says what is wrong with the configuration: what Validate finds, a service where there are none, or a caBundle that has no
 // certificate.
 func New(c *apiextensionsv1.WebhookConversion, n hookclient.Network) (*Webhook, error) {
-	if err := Validate(c, field.NewPath("spec", "conversion", "webhook"), n.Policy).ToAggregate(); err != nil {
+	if err := Validate(c, field.NewPath("spec", "conversion"), n.Policy).ToAggregate(); err != nil {
 		return nil, err
 	}
 	config := hookclient.Config{CABundle: c.ClientConfig.CABundle, MaxCalls: maxCalls, MaxAnswer: maxAnswerBytes}
