@@ -25,6 +25,7 @@ type sample struct {
 	Full     map[string]any            `json:"full"`    // every field that can stand beside the others
 	Change   map[string]any            `json:"change"`  // a merge patch of Full that is allowed
 	Status   map[string]any            `json:"status"`
+	Statuses map[string]map[string]any `json:"statuses"` // further valid or invalid ones, by a word for each
 	Setup    []map[string]any          `json:"setup"`    // whole objects that must be there before
 	Put      map[string]map[string]any `json:"put"`      // by subresource: what is merged into the object and PUT there
 	Post     map[string]map[string]any `json:"post"`     // by subresource: what is POSTed there

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,9 +67,9 @@ func (m *maker) setup(namespaced bool) {
 		text := m.fill(object, "", 0)
 		apiVersion, _ := object["apiVersion"].(string)
 		kind, _ := object["kind"].(string)
-		plural := strings.ToLower(kind) + "s"
+		plural := strings.ReplaceAll(strings.ToLower(kind)+"s", "sss", "sses")
 		path := gvRoot(apiVersion) + "/namespaces/" + m.namespace + "/" + plural
-		if !namespaced || slices.Contains([]string{"Node", "PersistentVolume"}, kind) {
+		if !namespaced || slices.Contains([]string{"Node", "PersistentVolume", "RuntimeClass"}, kind) {
 			path = gvRoot(apiVersion) + "/" + plural
 		}
 		m.send("setup/"+strconv.Itoa(i), "POST", path, text)
@@ -110,6 +111,9 @@ func (m *maker) object(role string, fields map[string]any, meta map[string]any) 
 		object = map[string]any{}
 	}
 	metadata := map[string]any{"name": name}
+	if given, ok := object["metadata"].(map[string]any); ok {
+		maps.Copy(metadata, given)
+	}
 	if !m.namespaced {
 		metadata["labels"] = map[string]any{"own": m.plural}
 	}

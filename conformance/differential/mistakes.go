@@ -34,6 +34,9 @@ func (p at) String() string {
 	return b.String()
 }
 
+// field is the place without those in lists: the field of the schema that it's of.
+func (p at) field() string { return places.ReplaceAllString(p.String(), "[]") }
+
 func (p at) child(e any) at { return append(slices.Clone(p), e) }
 
 // set returns a copy of a tree in which the value at a place is another one; gone removes it.
@@ -75,16 +78,18 @@ type gone struct{}
 // mistakes makes requests with one mistake each, all as dry runs: nothing is stored but the object that updates are tried on.
 type mistakes struct {
 	*maker
-	object map[string]any // without one
-	target string         // the role of the object that updates are tried on
-	below  string         // the subresource that is tried; "" for the object
-	method string         // with which the object is tried
-	path   string         // likewise
-	prefix string         // of families
+	object  map[string]any  // without one
+	target  string          // the role of the object that updates are tried on
+	creates bool            // updates aren't tried
+	sparing bool            // nor is a field of a type that was tried in another place
+	method  string          // with which the object is tried
+	path    string          // likewise
+	prefix  string          // of families
+	tried   map[string]bool // fields, by their places without those in lists: each is tried once
 }
 
 func (k kind) mistakesScenario() scenario {
-	m := mistakes{maker: newMaker(k, "-mistakes"), target: "full", method: "POST"}
+	m := mistakes{maker: newMaker(k, "-mistakes"), target: "full", method: "POST", tried: map[string]bool{}}
 	m.path = m.maker.path
 	if !k.namespaced {
 		m.target = "target" // full is the other scenario's
@@ -98,6 +103,7 @@ func (k kind) mistakesScenario() scenario {
 	m.typeMeta()
 	if m.schema != nil { // whatever else it has, in the order of the schema's names
 		m.walk(at{}, m.schema, m.object)
+		m.moreFields()
 		m.everything()
 	}
 	m.twice()
@@ -107,6 +113,16 @@ func (k kind) mistakesScenario() scenario {
 	return m.scenario
 }
 
+// moreFields tries the fields that the further objects have besides.
+func (m *mistakes) moreFields() {
+	n := *m
+	n.creates, n.sparing = true, true
+	for _, word := range slices.Sorted(maps.Keys(m.sample.More)) {
+		n.object = m.maker.object("mistake", m.sample.More[word], nil)
+		n.walk(at{}, m.schema, n.object)
+	}
+}
+
 // create tries to create a tree.
 func (m *mistakes) create(family, detail string, tree any, query string) {
 	m.send(m.prefix+family+"/"+detail, m.method, m.path+"?dryRun=All"+query, text(tree))
@@ -114,7 +130,7 @@ func (m *mistakes) create(family, detail string, tree any, query string) {
 
 // update tries to make a tree of the object that's there.
 func (m *mistakes) update(family, detail string, tree any) {
-	if m.can("update") && m.below == "" {
+	if m.can("update") && !m.creates {
 		tree = set(tree, at{"metadata", "name"}, m.objectName(m.target))
 		m.send(family+"/"+detail, "PUT", m.maker.at(m.target)+"?dryRun=All", text(tree))
 	}
@@ -240,7 +256,7 @@ func (m *mistakes) texts() {
 	}
 }
 
-// walk tries each field below a place, those that are there and those that the schema knows besides.
+// walk tries each field below a place that wasn't tried before, those that are there and those that the schema knows besides.
 func (m *mistakes) walk(p at, s *schema, value any) {
 	s = s.resolve()
 	if s == nil || len(p) > deepest {
@@ -248,44 +264,68 @@ func (m *mistakes) walk(p at, s *schema, value any) {
 	}
 	switch v := value.(type) {
 	case map[string]any:
-		for _, name := range slices.Sorted(maps.Keys(v)) {
-			if isApart(p, name) {
-				continue
-			}
-			sub := s.Properties[name]
-			if sub == nil {
-				sub = s.Additional
-			}
-			if sub == nil {
-				continue // free
-			}
-			m.tryField(p.child(name), sub.resolve(), v[name])
-			m.walk(p.child(name), sub, v[name])
-		}
-		m.duplicate(p, v)
-		if len(p) > 0 && s.Properties != nil {
-			m.create("mistake unknown", p.String(), set(m.object, p.child("unknown"), 1), "&fieldValidation=Strict")
-			m.create("mistake unknown warned", p.String(), set(m.object, p.child("unknown"), 1), "")
-		}
-		if m.sample.Template && slices.Contains(p, any("template")) {
-			return // the rest of a pod's template is tried with Pod
-		}
-		for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-			if _, there := v[name]; there || isApart(p, name) {
-				continue
-			}
-			m.tryAbsent(p.child(name), s.Properties[name])
-		}
+		m.walkMembers(p, s, v)
 	case []any:
-		if len(v) > 0 {
+		first := m.isFirst(p.field() + " is a list")
+		if len(v) > 0 && first {
 			m.tryField(p.child(0), s.Items.resolve(), v[0])
 			m.walk(p.child(0), s.Items, v[0])
 			m.try("mistake element twice", p, append(slices.Clone(v), v[0]))
 			m.tryUpdate("immutable fewer", p, v[1:])
 			m.tryUpdate("immutable more", p, append(slices.Clone(v), everyField(s.Items, deepest, map[string]int{})))
 		}
-		m.try("mistake empty list", p, []any{})
-		m.tryUpdate("mistake empty list update", p, []any{})
+		if first {
+			m.try("mistake empty list", p, []any{})
+			m.tryUpdate("mistake empty list update", p, []any{})
+		}
+		for i, element := range v {
+			m.walk(p.child(i), s.Items, element)
+		}
+	}
+}
+
+// isFirst tells whether something wasn't tried before.
+func (m *mistakes) isFirst(what string) bool {
+	first := !m.tried[what]
+	m.tried[what] = true
+	return first
+}
+
+// walkMembers is what walk does with an object.
+func (m *mistakes) walkMembers(p at, s *schema, v map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		if isApart(p, name) {
+			continue
+		}
+		sub := s.Properties[name]
+		if sub == nil {
+			sub = s.Additional
+		}
+		if sub == nil {
+			continue // free
+		}
+		ofType := m.isFirst(s.named + " has " + name)
+		if m.isFirst(p.child(name).field()) && (ofType || !m.sparing) {
+			m.tryField(p.child(name), sub.resolve(), v[name])
+		}
+		m.walk(p.child(name), sub, v[name])
+	}
+	if ofType := m.isFirst(s.named + " is an object"); m.isFirst(p.field()+" is an object") && (ofType || !m.sparing) {
+		m.duplicate(p, v)
+		if len(p) > 0 && s.Properties != nil {
+			m.create("mistake unknown", p.String(), set(m.object, p.child("unknown"), 1), "&fieldValidation=Strict")
+			m.create("mistake unknown warned", p.String(), set(m.object, p.child("unknown"), 1), "")
+		}
+	}
+	if m.sample.Template && slices.Contains(p, any("template")) {
+		return // the rest of a pod's template is tried with Pod
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
+		_, there := v[name]
+		field, ofType := p.child(name).field(), m.isFirst(s.named+" has no "+name)
+		if !there && !isApart(p, name) && !m.tried[field] && m.isFirst(field+" is absent") && (ofType || !m.sparing) {
+			m.tryAbsent(p.child(name), s.Properties[name])
+		}
 	}
 }
 

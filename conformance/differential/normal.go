@@ -137,6 +137,7 @@ var (
 	portText     = regexp.MustCompile(`\b\d+-\d+\b|\b3[0-2]\d{3}\b`) // a range isn't its ends
 	volumeText   = regexp.MustCompile(`\bkube-api-access-[a-z0-9]{5}\b`)
 	generated    = regexp.MustCompile(`\b(\w*gen-|g-)[bcdfghjklmnpqrstvwxz2456789]{5}\b`) // in what is said of an object that is refused
+	selfType     = regexp.MustCompile(`\bselfType\d+\b`)                                  // that CEL expressions are checked with
 	credential   = regexp.MustCompile(`\bX509SHA256=[0-9a-f]{64}\b`)
 )
 
@@ -176,6 +177,7 @@ func (n *normal) text(s string) string {
 	s = volumeText.ReplaceAllString(s, "kube-api-access-<random>")
 	s = hashText.ReplaceAllStringFunc(s, n.hash)
 	s = generated.ReplaceAllString(s, "${1}<random>")
+	s = selfType.ReplaceAllString(s, "selfType<random>")
 	s = credential.ReplaceAllString(s, "X509SHA256=<hash>")
 	return hostText.ReplaceAllString(s, "<host>")
 }
@@ -364,8 +366,8 @@ func (n *normal) header(of http.Header) map[string][]string {
 	out := map[string][]string{}
 	for name, values := range of {
 		switch name {
-		case "Content-Length": // what follows from the body before it was normalized, and from how it was cut into frames
-			continue
+		case "Content-Length": // it follows from the body before that was normalized, and an answer that is longer or shorter is none
+			values = []string{"<length>"}
 		case "Date":
 			if at, err := http.ParseTime(values[0]); err == nil && !at.Before(n.asked.Truncate(time.Second)) && !at.After(time.Now()) {
 				values = []string{"<now>"}

@@ -16,7 +16,7 @@ type purpose struct {
 
 // onPurpose is all that stays different. Each line is a sentence of docs/wire.md, and none is a defect. There are at most mostOnPurpose.
 var onPurpose = compiled([]purpose{
-	{step: ``, path: `^header X-Content-Type-Options$`, theirs: `^$`, why: "Answers have `X-Content-Type-Options: nosniff`, so that no browser takes an object for a page."},
+	{step: ``, path: `^header (X-Content-Type-Options|Content-Length)$`, theirs: `^$`, why: "Answers have `X-Content-Type-Options: nosniff`, so that no browser takes an object for a page, and one that is there as a whole says how long it is. Of kube-apiserver's those of up to 4 KiB do, or 2 KiB over HTTP/1.1."},
 	{step: ``, path: `^header Vary$`, theirs: `^(Accept|Accept-Encoding)?( \| Accept)?$`, ours: `^Accept(, Accept-Encoding)?$`, why: "`Vary` names all that an answer depends on, `Accept` too, for caches on the way."},
 	{step: ``, path: `^header Allow$`, theirs: `^$`, why: "A 405 has `Allow` with the methods that are taken, as HTTP wants it.", at: "`Allow` with each 405"},
 	{step: ``, path: `^header Etag$`, theirs: `^$`, why: "One object is answered with an `ETag` of its content, for `If-None-Match`."},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -102,6 +103,11 @@ func (p part) writes() {
 	path := p.at("full")
 	before := len(p.scenario.steps)
 	p.put(p.family+"PUT dry run", path+"?dryRun=All", "full", change)
+	if p.name == "status" {
+		for _, word := range slices.Sorted(maps.Keys(p.sample.Statuses)) {
+			p.put(p.family+"PUT more "+word, path+"?dryRun=All", "full", `{"status":`+p.fill(p.sample.Statuses[word], p.objectName("full"), 3)+`}`)
+		}
+	}
 	p.put(p.family+"PUT", path, "full", change)
 	p.put(p.family+"PUT with metadata and spec", path, "full", everything)
 	p.get(p.family+"GET after", p.maker.at("full"), "")

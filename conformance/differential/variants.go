@@ -70,14 +70,8 @@ func (m *mistakes) inOtherEncodings() {
 func (m *mistakes) subresourceMistakes() {
 	for _, sub := range m.subresources {
 		n := *m
-		n.below, n.prefix, n.path = sub.name, sub.name+" ", m.maker.at(m.target)+"/"+sub.name
-		object := set(m.full(m.target), at{"metadata", "name"}, m.objectName(m.target)).(map[string]any)
-		part := m.sample.Put[sub.name]
-		if sub.name == "status" && m.sample.Status != nil {
-			part = map[string]any{"status": m.sample.Status}
-		}
-		switch body, posted := m.sample.Post[sub.name]; {
-		case posted:
+		n.creates, n.tried, n.prefix, n.path = true, map[string]bool{}, sub.name+" ", m.maker.at(m.target)+"/"+sub.name
+		if body, posted := m.sample.Post[sub.name]; posted {
 			n.method, n.object = "POST", changed(map[string]any{}, m.fill(body, m.objectName(m.target), 3))
 			apiVersion, _ := body["apiVersion"].(string)
 			kind, _ := body["kind"].(string)
@@ -88,14 +82,59 @@ func (m *mistakes) subresourceMistakes() {
 			if m.schema != nil {
 				n.walk(at{}, m.schema.document.kind(group, version, kind), n.object)
 			}
-		case m.schema != nil && len(part) > 0 && slices.Contains(sub.verbs, "update"):
-			n.method, n.object = "PUT", changed(object, m.fill(part, m.objectName(m.target), 3))
-			for _, name := range slices.Sorted(maps.Keys(part)) {
-				if s := m.schema.resolve().Properties[name]; s != nil && part[name] != nil && sub.name != "resize" && sub.name != "ephemeralcontainers" {
-					n.tryField(at{name}, s.resolve(), n.object[name])
-					n.walk(at{name}, s, n.object[name])
-				}
+			continue
+		}
+		parts := []map[string]any{m.sample.Put[sub.name]}
+		if sub.name == "status" && m.sample.Status != nil {
+			parts = []map[string]any{{"status": m.sample.Status}}
+			for _, word := range slices.Sorted(maps.Keys(m.sample.Statuses)) {
+				parts = append(parts, map[string]any{"status": m.sample.Statuses[word]})
+			}
+		}
+		for _, part := range parts {
+			if m.schema != nil && part != nil && slices.Contains(sub.verbs, "update") {
+				n.partMistakes(part)
+				n.sparing = true
 			}
 		}
 	}
+}
+
+// partMistakes are those in a part of the object that a subresource changes.
+func (m *mistakes) partMistakes(part map[string]any) {
+	object := set(m.full(m.target), at{"metadata", "name"}, m.objectName(m.target))
+	part = changed(map[string]any{}, m.fill(part, m.objectName(m.target), 3))
+	m.method, m.object = "PUT", overlaid(object, part).(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(part)) {
+		if s := m.schema.resolve().Properties[name]; s != nil && part[name] != nil {
+			if m.isFirst(name) {
+				m.tryField(at{name}, s.resolve(), part[name])
+			}
+			m.walk(at{name}, s, part[name])
+		}
+	}
+}
+
+// overlaid is a tree with what a part of it has, of lists element by element.
+func overlaid(tree, part any) any {
+	switch p := part.(type) {
+	case map[string]any:
+		if old, ok := tree.(map[string]any); ok {
+			for name, inside := range p {
+				tree = set(tree, at{name}, overlaid(old[name], inside))
+			}
+			return tree
+		}
+	case []any:
+		if old, ok := tree.([]any); ok {
+			for i, inside := range p {
+				if i < len(old) {
+					inside = overlaid(old[i], inside)
+				}
+				tree = set(tree, at{i}, inside)
+			}
+			return tree
+		}
+	}
+	return part
 }
