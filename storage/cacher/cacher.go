@@ -102,15 +102,15 @@ type bounds struct {
 
 var defaultBounds = bounds{
 	warm:             16_384,    // at a thousand writes a second, the time that a restart and the clients' return take
-	logEvents:        1 << 17,   // 32 MiB of events without anything else: as much as logBytes
-	logBytes:         32 << 20,  // some 5,000 changes of an object of 3 KB, each with a frame
+	logEvents:        1 << 14,   // 4 MiB of events without anything else: as much as logBytes
+	logBytes:         4 << 20,   // some 1,200 changes of an object of 3 KB: who is later reads history, a stretch of it for all at once
 	framedEvents:     64,        // readers are rarely so late; the frames of an event are larger than the object
-	totalLogBytes:    256 << 20, // eight full logs: a few resources have most of the writes
+	totalLogBytes:    32 << 20,  // eight full logs: a few resources have most of the writes
 	groupEntries:     1024,      // 16 KiB; a second of a fast writer
 	stretchRevisions: 2048,      // some milliseconds of decoding, which the readers of a stretch wait for
 	stretchBytes:     64 << 20,  // eight stretches of maxStretchBytes
 	keptSnapshots:    64,        // lists that are being paged at one time
-	keptBytes:        64 << 20,  // two full logs: lists are mostly paged within seconds
+	keptBytes:        64 << 20,  // lists are mostly paged within seconds
 	groupStateBytes:  32 << 20,  // 10,000 objects of 3 KB
 	stateBytes:       128 << 20, // four groups of groupStateBytes
 	messageBytes:     64 << 20,  // 30,000 objects of 2 KB
