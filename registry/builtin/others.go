@@ -47,11 +47,9 @@ func validateBudget(b, old *policyv1.PodDisruptionBudget) field.ErrorList {
 		c.add(validateShare(*n, spec.Child("maxUnavailable"))...)
 		c.add(atMostAll(*n, spec.Child("maxUnavailable"))...)
 	}
-	options := metavalidation.LabelSelectorValidationOptions{}
-	if old != nil && old.Spec.Selector != nil {
-		options.AllowInvalidLabelValueInSelector = len(metavalidation.ValidateLabelSelector(old.Spec.Selector, options, nil)) > 0
-	}
-	c.add(metavalidation.ValidateLabelSelector(b.Spec.Selector, options, spec.Child("selector"))...)
+	c.add(unlessOld(func(c *check, b *policyv1.PodDisruptionBudget) {
+		c.youngSelector(selectorValues, b.Spec.Selector, spec.Child("selector"))
+	}, b, old).errs...)
 	among(c, spec.Child("unhealthyPodEvictionPolicy"), b.Spec.UnhealthyPodEvictionPolicy, policyv1.AlwaysAllow, policyv1.IfHealthyBudget)
 	return c.errs
 }

@@ -42,7 +42,7 @@ const (
 	initsNotRestarted
 	noSysAdmin
 	noComparisons
-	claimValues
+	selectorValues
 	claimGroups
 )
 

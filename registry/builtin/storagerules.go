@@ -88,9 +88,7 @@ func (c *check) claimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) {
 	if len(s.AccessModes) == 0 {
 		c.add(field.Required(at.Child("accessModes"), "at least 1 access mode is required"))
 	}
-	if s.Selector != nil {
-		c.youngSelector(claimValues, s.Selector, at.Child("selector"))
-	}
+	c.youngSelector(selectorValues, s.Selector, at.Child("selector"))
 	c.accessModes(s.AccessModes, at.Child("accessModes"))
 	size := at.Child("resources").Key(string(corev1.ResourceStorage))
 	if q, ok := s.Resources.Requests[corev1.ResourceStorage]; ok {
@@ -480,8 +478,10 @@ func validateCSINode(n, old *storagev1.CSINode) field.ErrorList {
 }
 
 func validateCSIStorageCapacity(s, old *storagev1.CSIStorageCapacity) field.ErrorList {
-	c, topology, class := &check{}, field.NewPath("nodeTopology"), field.NewPath("storageClassName")
-	c.selector(s.NodeTopology, topology)
+	topology, class := field.NewPath("nodeTopology"), field.NewPath("storageClassName")
+	c := unlessOld(func(c *check, s *storagev1.CSIStorageCapacity) {
+		c.youngSelector(selectorValues, s.NodeTopology, topology)
+	}, s, old)
 	c.subdomain(class, s.StorageClassName)
 	if s.Capacity != nil {
 		c.notNegative(field.NewPath("capacity"), *s.Capacity)
