@@ -437,10 +437,13 @@ func (w *response) writeOpenAPI(r *http.Request, doc *openAPIDocument) error {
 		_, err := w.Write(doc.zipped)
 		return err
 	}
-	if doc.media == mediaJSON {
+	if pretty {
 		return w.writeStream(r, doc.media, doc.unzip)
 	}
 	header.Set("Content-Length", strconv.Itoa(doc.size))
+	if doc.media == mediaJSON {
+		return w.writeStream(r, doc.media, doc.unzip)
+	}
 	w.WriteHeader(http.StatusOK)
 	return doc.unzip(w)
 }
