@@ -93,6 +93,10 @@ func evict(ctx context.Context, a *registry.Action) (any, error) {
 	if options == nil {
 		options = &metav1.DeleteOptions{}
 	}
+	if ignore := options.IgnoreStoreReadErrorWithClusterBreakingPotential; ignore != nil && *ignore {
+		return nil, apierrors.NewInvalid(policyv1.SchemeGroupVersion.WithKind("Eviction").GroupKind(), e.Name, field.ErrorList{field.Invalid(
+			field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential"), true, "can not be set for pod eviction, try after removing the option")})
+	}
 	if a.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
