@@ -159,6 +159,9 @@ func (w *write) readSent(part *Subresource, body []byte) (Typed, error) {
 	if err := w.complain(complaints); err != nil {
 		return nil, unhandledAs(part.Kind.Kind, of, err.Error())
 	}
+	if part.Default != nil {
+		part.Default(into)
+	}
 	return into, nil
 }
 

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
@@ -198,7 +197,7 @@ func (w *write) admit(ctx context.Context, o, old *object.Object) error {
 	err := w.callAll(ctx, a, concerned, pair{o, old})
 	if err == nil && o != nil {
 		o.Meta.ManagedFields = nil
-		if equality.Semantic.DeepEqual(o.Managed, tracked) {
+		if object.EqualJSON(o.Managed, tracked) {
 			o.Managed = tracked
 		} else if err := managed.Validate(o.Managed); err != nil {
 			a.Warn(".metadata.managedFields was in an invalid state after admission; this could be caused by an outdated mutating admission controller; please fix your requests: " + clip.Text(err.Error()))

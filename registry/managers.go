@@ -270,7 +270,7 @@ func (w *write) scaleTree(view *managed.ScaleView, o *object.Object) (map[string
 
 // keepTimes keeps the old times in managedFields if nothing but the times has changed, so that the write changes nothing.
 func keepTimes(o, prev *object.Object) {
-	if len(o.Managed) == 0 || !equality.Semantic.DeepEqual(o.Meta, prev.Meta) || !object.SameContent(o, prev, "") {
+	if len(o.Managed) == 0 || !object.SameContent(o, prev, "") || !equality.Semantic.DeepEqual(o.Meta, prev.Meta) {
 		return
 	}
 	fields := func(o *object.Object) map[string]any {

@@ -23,9 +23,11 @@ func accountColumns() []column { return []column{age()} }
 func (o Options) accountParts() []registry.Subresource {
 	return []registry.Subresource{{
 		Name: "token", Verbs: []string{"create"}, Kind: authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"),
-		New: func() registry.Typed {
-			life := defaultTokenLife
-			return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &life}}
+		New: func() registry.Typed { return &authenticationv1.TokenRequest{} },
+		Default: func(obj registry.Typed) {
+			if spec := &obj.(*authenticationv1.TokenRequest).Spec; spec.ExpirationSeconds == nil {
+				spec.ExpirationSeconds = new(defaultTokenLife)
+			}
 		},
 		Act: o.IssueToken, AnswersSent: true,
 	}}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,6 +42,13 @@ func (o *Object) Carry(from *Object, name string) {
 		o.Content[name] = v
 	} else {
 		delete(o.Content, name)
+	}
+	of := func(e Empty) bool { return e.path[0] == name }
+	o.Empty = slices.DeleteFunc(slices.Clone(o.Empty), of)
+	for _, e := range from.Empty {
+		if of(e) {
+			o.Empty = append(o.Empty, e)
+		}
 	}
 }
 
