@@ -142,11 +142,10 @@ type Subresource struct {
 	OwnsAll  bool     // managedFields say of all that was sent that its sender has set it, also where the part is another one
 	// New returns an empty value of Kind, and Act answers a POST of one. A Status error of Act's is answered as it is, and
 	// storage's errors as those of other verbs.
-	New     func() Typed
-	Default func(obj Typed) // fills in what a client may leave out; nil: nothing
-	Act     func(ctx context.Context, a *Action) (answer any, err error)
-	// AnswersSent tells that the answer is what was sent, with more in it. So it says who has sent what, too.
-	AnswersSent bool
+	New         func() Typed
+	Default     func(obj Typed) // fills in what a client may leave out; nil: nothing
+	Act         func(ctx context.Context, a *Action) (answer any, err error)
+	AnswersSent bool // the answer is what was sent, with more in it, and so says who has sent what, too
 }
 
 // Scale says where an object has what its scale subresource shows.
