@@ -40,6 +40,7 @@ func (e *Endpoint) Create(ctx context.Context, r *Request) (Result, error) {
 		return e.act(ctx, r)
 	}
 	return e.perform(ctx, r, createOptions, func(ctx context.Context, w *write) (Result, error) {
+		w.targetKey = "" // whatever name the path has
 		o, err := w.readNew(r.Body)
 		if err != nil {
 			return Result{}, err

@@ -135,6 +135,7 @@ type eventLog struct {
 	ring      []*watchEvent // holds seq at ring[seq%len]; its length is a power of two
 	low, next uint64        // events with low <= seq < next are here
 	base      storage.Revision
+	baseAt    time.Time // when the last event that isn't here any more was applied; zero for none
 	bytes     atomic.Int64
 	bounds    *bounds
 }
@@ -183,13 +184,25 @@ func (l *eventLog) shrink() {
 	}
 }
 
+// appliedAt is when the feed applied an event; of one that isn't here any more, when it applied the last of those. It's zero for one that
+// hasn't happened.
+func (l *eventLog) appliedAt(seq uint64) time.Time {
+	switch {
+	case seq < l.low:
+		return l.baseAt
+	case seq < l.next:
+		return l.at(seq).at
+	}
+	return time.Time{}
+}
+
 // evict forgets the oldest event.
 func (l *eventLog) evict() {
 	slot := l.low & uint64(len(l.ring)-1)
 	e := l.ring[slot]
 	l.ring[slot] = nil
 	l.low++
-	l.base = e.rev
+	l.base, l.baseAt = e.rev, e.at
 	e.drop()
 }
 

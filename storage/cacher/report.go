@@ -18,7 +18,7 @@ type Report struct {
 	// ring it's the most that can be: all events of the log, or all revisions of history, whether they concern the
 	// watcher or not.
 	LagEvents int
-	// Lag is the age of the oldest of them, as far as the log reaches.
+	// Lag is the age of the oldest of them; of a watcher that is further back than the log, the age of the event before the log's first.
 	Lag time.Duration
 }
 
@@ -47,28 +47,21 @@ func (c *Cursor) Report(now time.Time) Report {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	rep.Members = g.members
-	var oldest *watchEvent
+	oldest := r.log.next // of what it has still to take
 	switch {
 	case after == 0 && rev < r.log.base:
-		rep.LagEvents = int(r.cacher.Position() - rev)
-		if r.log.low < r.log.next {
-			oldest = r.log.at(r.log.low)
-		}
+		rep.LagEvents, oldest = int(r.cacher.Position()-rev), 0
 	case after == 0 || seq < g.floor:
-		first := max(seq+1, r.log.low, r.log.seqAt(rev)+1)
-		if rep.LagEvents = int(r.log.next - first); first < r.log.next {
-			oldest = r.log.at(first)
-		}
+		oldest = max(seq+1, r.log.seqAt(rev)+1)
+		rep.LagEvents = int(r.log.next - max(oldest, r.log.low))
 	default:
 		i := g.after(seq)
 		if rep.LagEvents = int(g.next - i); i < g.next {
-			if n := g.ring[i%uint64(len(g.ring))]; n.seq >= r.log.low {
-				oldest = r.log.at(n.seq)
-			}
+			oldest = g.ring[i%uint64(len(g.ring))].seq
 		}
 	}
-	if oldest != nil {
-		rep.Lag = now.Sub(oldest.at)
+	if at := r.log.appliedAt(oldest); !at.IsZero() {
+		rep.Lag = now.Sub(at)
 	}
 	return rep
 }
