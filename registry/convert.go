@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/hookclient"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
+	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
@@ -45,7 +50,7 @@ func (r *resource) convert(ctx context.Context, to *Endpoint, trees []map[string
 		}
 		// This message reaches the client on purpose, as from kube-apiserver: whoever runs the webhook needs it. It has
 		// nothing of the answer but the failure's own text (see conversion).
-		return apierrors.NewInternalError(fmt.Errorf("conversion to %s, Kind=%s failed: %w", to.apiVersion(), to.Kind, err))
+		return &unconverted{cause: err}
 	}
 	for i, body := range converted {
 		if body == nil { // it's in that version
@@ -97,6 +102,44 @@ func (e *Endpoint) newConversion(asStored bool) *kube.Conversion {
 	return r.registry.cacher.Conversions().New(r.generation, needed, e.convertStored)
 }
 
+// unconverted is what a webhook has said or done instead of converting. Its words are kube-apiserver's.
+type unconverted struct {
+	stored *kube.Object // of those that it was asked to convert, the first; nil: what was sent
+	cause  error
+}
+
+func (u *unconverted) Error() string {
+	if u.stored == nil {
+		return u.cause.Error()
+	}
+	return fmt.Sprintf("object not decodable revision=%d: %v", u.stored.Revision, u.cause)
+}
+
+// corrupt is the error as kube-apiserver's storage has it, about a key.
+func (u *unconverted) corrupt(key string) string {
+	return clip.Text(fmt.Sprintf("StorageError: corrupt object, Code: 7, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %v", key, u))
+}
+
+// readable refuses a stored object that can't be converted for a view.
+func (e *Endpoint) readable(ctx context.Context, v *kube.View, o *kube.Object) error {
+	_, err := v.Shown(ctx, o)
+	if u := (*unconverted)(nil); errors.As(err, &u) {
+		return apierrors.NewInternalError(errors.New(u.corrupt(strings.TrimPrefix(o.Key, strings.TrimSuffix(storage.Root, "/")))))
+	}
+	return e.fail(o.Name(), err)
+}
+
+// unlisted refuses a list of which an object can't be converted.
+func (e *Endpoint) unlisted(u *unconverted) error {
+	text := u.corrupt(u.stored.Key)
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonStoreReadError,
+		Message: fmt.Sprintf("failed to read one or more %s from the storage: %s", e.resource(), text),
+		Details: &metav1.StatusDetails{Group: e.Group, Kind: e.Plural, Name: "list", Causes: []metav1.StatusCause{
+			{Type: metav1.CauseTypeUnexpectedServerResponse, Field: u.stored.Key, Message: text}}},
+	}}
+}
+
 // convertStored returns stored objects in the endpoint's version. It fills in the defaults of the version in which they're
 // stored, converts them, and prunes what the endpoint's schema doesn't know: kube-apiserver's order. An object that stays
 // as it is gets nil.
@@ -113,6 +156,9 @@ func (e *Endpoint) convertStored(ctx context.Context, objects []*kube.Object) ([
 		}
 	}
 	if err := e.res.convert(ctx, e, trees); err != nil {
+		if u := (*unconverted)(nil); errors.As(err, &u) {
+			u.stored = objects[0]
+		}
 		return nil, err
 	}
 	out := make([][]byte, len(objects))

@@ -145,6 +145,11 @@ func (d *deletion) decide(ctx context.Context, old *kube.Object) (outcome, error
 		d.gone = true
 		return outcome{remove: true}, d.check(old, "")
 	}
+	if d.asked {
+		if err := d.readable(ctx, d.view, old); err != nil {
+			return outcome{}, err
+		}
+	}
 	d.uid = string(prev.Meta.UID)
 	if err := d.check(old, d.uid); err != nil {
 		return outcome{}, err

@@ -142,6 +142,9 @@ func (e *Endpoint) failed(about subject, err error) error {
 		errors.Is(err, errChanged) || errors.Is(err, storage.ErrReplaced) || errors.Is(err, errJudged) {
 		return err
 	}
+	if u := (*unconverted)(nil); errors.As(err, &u) {
+		return unforeseen(u.Error())
+	}
 	resource := e.resource()
 	name := clip.Text(about.name)
 	switch {

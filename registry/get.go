@@ -63,6 +63,9 @@ func (e *Endpoint) get(ctx context.Context, r *Request) (Result, error) {
 		raw, err := e.showScale(ctx, shown, o)
 		return Result{Object: raw}, err
 	}
+	if err := e.readable(ctx, shown.Single, o); err != nil {
+		return Result{}, err
+	}
 	raw, err := e.show(ctx, shown.Single, o)
 	if err != nil {
 		return Result{}, err

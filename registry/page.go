@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	urlpath "path"
 	"strings"
@@ -149,5 +150,8 @@ func (l *List) following(ctx context.Context) (int, error) {
 
 // failed is the Status for an error of reading the list.
 func (l *List) failed(err error) error {
+	if u := (*unconverted)(nil); errors.As(err, &u) {
+		return l.endpoint.unlisted(u)
+	}
 	return l.endpoint.failed(subject{revision: l.revision, token: l.token}, err)
 }

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/apiserver-lite/apiserver-lite/server"
 	"github.com/apiserver-lite/apiserver-lite/server/servertest"
 )
@@ -235,19 +237,21 @@ func TestConversionFails(t *testing.T) {
 			for _, step := range []struct {
 				method, path, media, body string
 				code                      int
+				reason                    metav1.StatusReason // of a 500
 			}{
-				{"GET", thingsPath, "", "", 200},
-				{"GET", thingsPath + "/a", "", "", 200},
-				{"PUT", thingsPath + "/a", "", made, 200},
-				{"PATCH", thingsPath + "/a", mergePatch, `{"spec":{"size":"abcd"}}`, 200},
-				{"GET", things2Path + "/seen", "", "", 200}, // was converted before
-				{"GET", things2Path + "/a", "", "", 500},
-				{"GET", things2Path, "", "", 500},
-				{"POST", things2Path, "", thing("v2", "b", `,"spec":{"length":1}`), 500},
-				{"PUT", things2Path + "/seen", "", thing("v2", "seen", `,"spec":{"length":2}`), 0},
-				{"PATCH", things2Path + "/a", mergePatch, `{"spec":{"length":1}}`, 500},
-				{"PATCH", things2Path + "/b?fieldManager=m", applyPatch, thing("v2", "b", `,"spec":{"length":1}`), 500},
-				{"GET", things2Path + "/missing", "", "", 404},
+				{"GET", thingsPath, "", "", 200, ""},
+				{"GET", thingsPath + "/a", "", "", 200, ""},
+				{"PUT", thingsPath + "/a", "", made, 200, ""},
+				{"PATCH", thingsPath + "/a", mergePatch, `{"spec":{"size":"abcd"}}`, 200, ""},
+				{"GET", things2Path + "/seen", "", "", 200, ""}, // was converted before
+				{"GET", things2Path + "/a", "", "", 500, metav1.StatusReasonInternalError},
+				{"GET", things2Path, "", "", 500, metav1.StatusReasonStoreReadError},
+				{"POST", things2Path, "", thing("v2", "b", `,"spec":{"length":1}`), 500, ""},
+				{"PUT", things2Path + "/seen", "", thing("v2", "seen", `,"spec":{"length":2}`), 0, ""},
+				{"PATCH", things2Path + "/a", mergePatch, `{"spec":{"length":1}}`, 500, ""},
+				{"PATCH", things2Path + "/b?fieldManager=m", applyPatch, thing("v2", "b", `,"spec":{"length":1}`), 500, ""},
+				{"DELETE", things2Path + "/a", "", "", 500, metav1.StatusReasonInternalError},
+				{"GET", things2Path + "/missing", "", "", 404, ""},
 			} {
 				res, body := s.Do(step.method, step.path, step.body, "Content-Type", step.media)
 				if step.code != 0 && res.StatusCode != step.code || strings.Contains(body, secret) {
@@ -256,7 +260,7 @@ func TestConversionFails(t *testing.T) {
 				if step.code != 500 {
 					continue
 				}
-				if got := status(t, res, body); got.Reason != "InternalError" || !strings.Contains(strings.Replace(got.Message, "/v2, Kind=Thing failed", "/v1, Kind=Thing failed", 1), tc.message) {
+				if got := status(t, res, body); got.Reason != step.reason || !strings.Contains(strings.Replace(got.Message, "/v2, Kind=Thing failed", "/v1, Kind=Thing failed", 1), tc.message) {
 					t.Errorf("%s %s: %s", step.method, step.path, body)
 				}
 			}
@@ -283,7 +287,7 @@ func TestConversionFails(t *testing.T) {
 			if e := next(t, w); e.String() != "ADDED a" {
 				t.Errorf("in the stored version %s", e)
 			}
-			check(t, send(t, s, 200, "DELETE", things2Path+"/a", "", ""), "details.name=a") // needs no conversion
+			check(t, send(t, s, 200, "DELETE", thingsPath+"/a", "", ""), "details.name=a")
 		})
 	}
 	t.Run("one object", func(t *testing.T) {

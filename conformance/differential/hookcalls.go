@@ -11,7 +11,7 @@ const callsNamespace = "hook-calls"
 func callScenario() scenario {
 	m := &hookMaker{scenario{name: "webhooks-calls", alone: true}}
 	m.send("setup/namespace", "POST", "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+callsNamespace+`"}}`)
-	m.define("things", "Thing")
+	m.define("things", "Thing", "None")
 	m.send("setup/account", "POST", "/api/v1/namespaces/"+callsNamespace+"/serviceaccounts", `{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"hooked"}}`)
 	m.conditions()
 	m.selectors()

@@ -61,7 +61,7 @@ const (
 func changeScenario() scenario {
 	m := &hookMaker{scenario{name: "webhooks-changes", watch: "/api/v1/namespaces/" + changesNamespace + "/configmaps", alone: true}}
 	m.send("setup/namespace", "POST", "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+changesNamespace+`"}}`)
-	m.define("gadgets", "Gadget")
+	m.define("gadgets", "Gadget", "None")
 	for _, c := range changes {
 		m.configureIn(changesNamespace, "Mutating", c.name, map[string]any{
 			"clientConfig": hookClient("patch/" + base64.RawURLEncoding.EncodeToString([]byte(strings.ReplaceAll(c.patch, "CHANGE", c.name)))),

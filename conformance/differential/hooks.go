@@ -200,6 +200,8 @@ var behaviours = []struct {
 type asked struct {
 	Request struct {
 		UID               string
+		DesiredAPIVersion string
+		Objects           []map[string]any
 		Object, OldObject struct {
 			Metadata struct {
 				UID, ResourceVersion string
@@ -210,7 +212,7 @@ type asked struct {
 }
 
 // serveHook is the webhook. The path is /BEHAVIOUR, or /patch/PATCH with a patch in base64, or /trace/WORD of one that adds a word to an
-// annotation.
+// annotation, or /convert/BEHAVIOUR.
 func serveHook(w http.ResponseWriter, r *http.Request) {
 	var question asked
 	body, err := io.ReadAll(r.Body)
@@ -222,6 +224,9 @@ func serveHook(w http.ResponseWriter, r *http.Request) {
 	made := review{response: response, answer: map[string]any{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}, asked: body}
 	name := path.Base(r.URL.Path)
 	switch path.Dir(r.URL.Path) {
+	case "/convert":
+		serveConversion(w, r, name, question, body)
+		return
 	case "/patch":
 		patch, _ := base64.RawURLEncoding.DecodeString(name)
 		old := question.Request.OldObject.Metadata

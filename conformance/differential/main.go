@@ -114,7 +114,7 @@ func scenarios(dir string) ([]scenario, error) {
 		return nil, err
 	}
 	all = append(all, written...)
-	all = append(all, webhookScenario(), changeScenario(), callScenario(), transportScenario())
+	all = append(all, webhookScenario(), changeScenario(), callScenario(), conversionScenario(), transportScenario())
 	for _, k := range kinds {
 		all = append(all, k.scenarios()...)
 	}

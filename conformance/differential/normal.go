@@ -130,7 +130,7 @@ var (
 	keyText      = regexp.MustCompile(`^[\w-]{43}$`)
 	dayText      = regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
 	httpTime     = regexp.MustCompile(`^([A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d) (GMT|UTC)$`)
-	versionText  = regexp.MustCompile(`(?i)(resource ?version[^0-9]{0,40}?)(\d+)`)
+	versionText  = regexp.MustCompile(`(?i)(resource ?version[^0-9]{0,40}?|decodable revision=)(\d+)`)
 	currentText  = regexp.MustCompile(`(resource version: \d+(?:, current: | \())\d+`) // the server's newest or oldest, which other scenarios move
 	identityText = regexp.MustCompile(`\bapiserver-[a-z2-7]{26}\b`)                    // made of the machine's name
 	ageText      = regexp.MustCompile(`^(\d+[smhdy])+$`)

@@ -117,7 +117,7 @@ func (m *hookMaker) configureIn(namespace, kind, name string, each ...map[string
 }
 
 // define makes a definition of a resource with two versions, for webhooks to be asked about, and waits for it.
-func (m *hookMaker) define(plural, kind string) {
+func (m *hookMaker) define(plural, kind, conversion string) {
 	version := func(name string, storage bool) map[string]any {
 		return map[string]any{"name": name, "served": true, "storage": storage, "subresources": map[string]any{"status": map[string]any{}, "scale": map[string]any{"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas"}},
 			"schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
@@ -125,8 +125,12 @@ func (m *hookMaker) define(plural, kind string) {
 				"spec":   map[string]any{"type": "object", "properties": map[string]any{"replicas": map[string]any{"type": "integer"}, "color": map[string]any{"type": "string", "default": "red"}}},
 				"status": map[string]any{"type": "object", "properties": map[string]any{"replicas": map[string]any{"type": "integer"}}}}}}}
 	}
+	how := map[string]any{"strategy": conversion}
+	if conversion == "Webhook" {
+		how["webhook"] = map[string]any{"conversionReviewVersions": []string{"v1"}, "clientConfig": hookClient("convert/right")}
+	}
 	m.send("setup/"+plural, "POST", definitions, text(map[string]any{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": plural + "." + hookedGroup},
-		"spec": map[string]any{"group": hookedGroup, "scope": "Namespaced", "names": map[string]any{"plural": plural, "kind": kind}, "versions": []any{version("v1", true), version("v2", false)}, "conversion": map[string]any{"strategy": "None"}}}))
+		"spec": map[string]any{"group": hookedGroup, "scope": "Namespaced", "names": map[string]any{"plural": plural, "kind": kind}, "versions": []any{version("v1", true), version("v2", false)}, "conversion": how}}))
 	m.add(step{name: "setup/served " + plural, method: untilFound, path: "/apis/" + hookedGroup + "/v1/" + plural},
 		step{name: "setup/served too " + plural, method: untilFound, path: "/apis/" + hookedGroup + "/v2/" + plural})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -143,7 +144,7 @@ func (w *Webhook) call(ctx context.Context, apiVersion string, sources []source)
 func (w *Webhook) post(parent context.Context, body []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(parent, w.timeout)
 	defer cancel()
-	answer, err := w.client.Post(ctx, body, nil)
+	answer, err := w.client.Post(ctx, body, url.Values{"timeout": {Timeout.String()}}) // as kube-apiserver's says
 	switch {
 	case err == nil:
 		return answer, nil
