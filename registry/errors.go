@@ -142,12 +142,11 @@ func (e *Endpoint) failed(about subject, err error) error {
 		errors.Is(err, errChanged) || errors.Is(err, storage.ErrReplaced) || errors.Is(err, errJudged) {
 		return err
 	}
-	if u := (*unconverted)(nil); errors.As(err, &u) {
-		return unforeseen(u.Error())
-	}
 	resource := e.resource()
 	name := clip.Text(about.name)
 	switch {
+	case errors.As(err, new(*unconverted)):
+		return unforeseen(err.Error())
 	case errors.Is(err, storage.ErrNotFound):
 		return apierrors.NewNotFound(resource, name)
 	case errors.Is(err, storage.ErrExists):
