@@ -135,14 +135,14 @@ func TestConversionFails(t *testing.T) {
 		q.code, q.want = code, want
 		return q
 	}
-	const why = "conversion to example.com/v2, Kind=Widget failed"
+	const why = "conversion webhook for example.com/v1, Kind=Widget failed"
 	for _, test := range []struct {
 		name, objects string
 		request
 	}{
-		{"validating", validating("p", rules+`validations: [{expression: "true"}]`), refused(422, "denied request: failed to configure binding: failed to convert object version: Internal error occurred: "+why)},
+		{"validating", validating("p", rules+`validations: [{expression: "true"}]`), refused(422, "denied request: failed to configure binding: failed to convert object version: "+why)},
 		{"validating, ignored", validating("p", "failurePolicy: Ignore\n"+rules+`validations: [{expression: "true"}]`), stored},
-		{"mutating", mutating("p", rules+applying("Object{spec: Object.spec{size: 3}}")), refused(403, `policy "p" denied request: failed to configure policy: Internal error occurred: `+why)},
+		{"mutating", mutating("p", rules+applying("Object{spec: Object.spec{size: 3}}")), refused(403, `policy "p" denied request: failed to configure policy: `+why)},
 		{"mutating, ignored", mutating("p", "failurePolicy: Ignore\n"+rules+applying("Object{spec: Object.spec{size: 3}}")), stored},
 	} {
 		t.Run(test.name, func(t *testing.T) {
