@@ -8,7 +8,8 @@ import (
 
 // transportScenario is about how an answer is sent: compressed or not, for people or for programs, whole or without a body.
 func transportScenario() scenario {
-	sc := scenario{name: "transport", alone: true}                  // the groups of others are in its answers
+	// The groups of other scenarios would be in its answers.
+	sc := scenario{name: "transport", alone: true}
 	const namespace, large = "/api/v1/namespaces/transport", 60_000 // characters; lists of several such objects are compressed
 	configMap := func(name string, size int) string {
 		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"a":"<&>","b":%q}}`, name, strings.Repeat("b", size))
