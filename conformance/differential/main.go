@@ -108,13 +108,13 @@ func scenarios(dir string) ([]scenario, error) {
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, bootstrap(kinds))
+	all = append(all, bootstrap(kinds), transportScenario()) // before there are definitions, whose groups both show
 	written, err := textScenarios()
 	if err != nil {
 		return nil, err
 	}
 	all = append(all, written...)
-	all = append(all, webhookScenario(), changeScenario(), callScenario(), conversionScenario(), transportScenario())
+	all = append(all, webhookScenario(), changeScenario(), callScenario(), conversionScenario())
 	for _, k := range kinds {
 		all = append(all, k.scenarios()...)
 	}
