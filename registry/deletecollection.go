@@ -42,6 +42,11 @@ func (e *Endpoint) deleteListed(ctx context.Context, r *Request, opts *metav1.De
 		}
 		objects = append(objects, o)
 	}
+	for batch := range slices.Chunk(slices.Clone(objects), conversionBatch) { // one by one, each deletion would ask a webhook
+		if err := e.view.Prepare(ctx, batch); err != nil {
+			return nil, l.failed(err)
+		}
+	}
 	warned := make([][]string, len(objects))
 	work, working := errgroup.WithContext(ctx)
 	work.SetLimit(DeletersAtOnce)

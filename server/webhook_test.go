@@ -251,6 +251,7 @@ func TestConversionFails(t *testing.T) {
 				{"PATCH", things2Path + "/a", mergePatch, `{"spec":{"length":1}}`, 500, ""},
 				{"PATCH", things2Path + "/b?fieldManager=m", applyPatch, thing("v2", "b", `,"spec":{"length":1}`), 500, ""},
 				{"DELETE", things2Path + "/a", "", "", 500, metav1.StatusReasonInternalError},
+				{"DELETE", things2Path, "", "", 500, metav1.StatusReasonStoreReadError},
 				{"GET", things2Path + "/missing", "", "", 404, ""},
 			} {
 				res, body := s.Do(step.method, step.path, step.body, "Content-Type", step.media)
