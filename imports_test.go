@@ -65,7 +65,8 @@ var floors = []floor{
 	{"admission", []string{"audit", "storage", "storage/kube", "registry", "registry/...", "admission/..."}},
 	{"aggregator", []string{"fair", "internal/connections", "internal/private", "registry", "registry/clip", "registry/hookclient", "storage", "storage/kube"}},
 	{"server/wire", []string{"watchstream"}},
-	{"server", []string{"server/wire", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
+	{"server/discovery", []string{"aggregator", "kubeproto", "registry", "registry/form", "registry/gotype"}},
+	{"server", []string{"server/discovery", "server/wire", "aggregator", "fair", "selectors", "watchstream", "kubeproto", "storage", "storage/kv", "storage/embedded", "storage/etcd", "storage/remote", "storage/election", "storage/cacher", "storage/kube", "registry/...", "controllers", "access", "system", "admission", "audit", "internal/loglimit", "internal/private"}},
 	{"server/servertest", []string{"selectors", "watchstream", "storage", "storage/etcd", "registry/...", "server"}},
 	{"server/width", nil}, // measures its own process
 	{"client", []string{"selectors", "watchstream"}},

@@ -24,21 +24,6 @@ const (
 	largeAnswerWait = 20 * time.Second
 )
 
-// semaphore lets a number of requests at a time do something. Its capacity is that number, and it's never closed.
-type semaphore chan struct{}
-
-// acquire waits until one more may, or ctx ends. leave must follow its nil.
-func (s semaphore) acquire(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s semaphore) leave() { <-s }
-
 const tooManyLarge = "too many large answers are being made, please try again later"
 
 // enterLarge waits until the request may write a large answer. It may do so until it's answered.

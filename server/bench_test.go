@@ -11,6 +11,8 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 )
 
 // discard is a ResponseWriter that keeps nothing.
@@ -100,8 +102,13 @@ func BenchmarkDiscovery(b *testing.B) {
 	b.Run("built", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			if _, err := buildDiscovery(s.in.aggregator.Groups(s.in.registry.Catalog())); err != nil {
-				b.Fatal(err)
+			fresh := discovery.New(discovery.Sources{Registry: s.in.registry, Others: s.in.aggregator, Log: s.in.log})
+			for _, path := range []string{discovery.Core, discovery.Groups} {
+				for _, encoding := range []form.Encoding{form.JSON, form.Protobuf} {
+					if _, err := fresh.Aggregated(b.Context(), path, encoding); err != nil {
+						b.Fatal(err)
+					}
+				}
 			}
 		}
 	})

@@ -1,18 +1,20 @@
 package server
 
 import (
-	"encoding/json"
+	"bytes"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
-	apidiscovery "k8s.io/api/apidiscovery/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/apiserver-lite/apiserver-lite/aggregator"
-	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 )
 
 // The media types of a whole discovery document; clients look for these parameters in the answer.
@@ -21,6 +23,21 @@ const (
 	aggregatedJSON     = mediaJSON + aggregated
 	aggregatedProtobuf = mediaProtobuf + aggregated
 )
+
+// The protobuf forms of OpenAPI documents. Clients ask with an @ for the second dot, which isn't allowed in a media type.
+const (
+	mediaOpenAPI2 mediaType = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+	mediaOpenAPI3 mediaType = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf"
+)
+
+// encodingOf is the form of a document in a media type.
+func encodingOf(media mediaType) form.Encoding {
+	switch media {
+	case mediaProtobuf, aggregatedProtobuf, mediaOpenAPI2, mediaOpenAPI3:
+		return form.Protobuf
+	}
+	return form.JSON
+}
 
 // acceptDiscovery is acceptMessage and the aggregated forms besides.
 func acceptDiscovery(c clause) (mediaType, bool) {
@@ -35,75 +52,59 @@ func acceptDiscovery(c clause) (mediaType, bool) {
 	return acceptMessage(c)
 }
 
-// discovered is a document of discovery.
-type discovered interface {
-	runtime.Object
-	Marshal() ([]byte, error)
-}
-
-// serveCoreVersions serves /api: the versions of the core group.
-func (h *handler) serveCoreVersions(w *response, r *http.Request) error {
-	return h.serveDiscovery(w, r, "api", func(groups []aggregator.Group) discovered {
-		doc := &metav1.APIVersions{
-			TypeMeta:                   metav1.TypeMeta{Kind: "APIVersions"},
-			Versions:                   []string{},
-			ServerAddressByClientCIDRs: []metav1.ServerAddressByClientCIDR{{ClientCIDR: "0.0.0.0/0", ServerAddress: r.Host}},
+// negotiateOpenAPI is negotiate for documents that there are in JSON and in one form of protobuf.
+func negotiateOpenAPI(r *http.Request, protobuf mediaType) (mediaType, error) {
+	var headers []string
+	for _, header := range r.Header.Values("Accept") {
+		headers = append(headers, strings.ReplaceAll(header, "@", "."))
+	}
+	return negotiate(headers, func(c clause) (mediaType, bool) {
+		if c.media == string(protobuf) {
+			return protobuf, true
 		}
-		for _, g := range groups {
-			for _, v := range g.Versions {
-				if g.Name == "" {
-					doc.Versions = append(doc.Versions, v.Name)
-				}
-			}
-		}
-		return doc
+		return acceptJSON(c)
 	})
 }
 
-// serveGroups serves /apis: all groups but the core one.
-func (h *handler) serveGroups(w *response, r *http.Request) error {
-	return h.serveDiscovery(w, r, "apis", func(groups []aggregator.Group) discovered {
-		doc := &metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{}}
-		for _, g := range groups {
-			if g.Name != "" {
-				doc.Groups = append(doc.Groups, apiGroup(g))
-			}
-		}
-		return doc
-	})
-}
-
-// serveDiscovery serves /api and /apis in the form that the client wants: everything at once, or the
-// list from which older clients go on.
-func (h *handler) serveDiscovery(w *response, r *http.Request, root string, list func([]aggregator.Group) discovered) error {
+// serveDiscovery serves /api and /apis in the form that the client wants: everything at once, or the list from which older clients go on.
+func (h *handler) serveDiscovery(w *response, r *http.Request) error {
 	media, err := negotiate(r.Header.Values("Accept"), acceptDiscovery)
 	if err != nil {
 		return err
 	}
-	catalog := h.registry.Catalog()
+	path := strings.Trim(r.URL.Path, "/")
 	if media != aggregatedJSON && media != aggregatedProtobuf {
-		return w.writeDiscovered(r, media, list(h.aggregator.Groups(catalog)))
+		return w.writeMessage(r, media, h.discovery.List(path, r.Host))
 	}
-	of := documented{catalog.Hash, h.aggregator.State()}
-	built, err := h.discovery.get(r.Context(), of, func() (map[string]*document, error) { return buildDiscovery(h.aggregator.Groups(catalog)) })
+	doc, err := h.discovery.Aggregated(r.Context(), path, encodingOf(media))
 	if err != nil {
 		return err
 	}
 	w.Header().Set("Cache-Control", "public")
-	return w.writeDocument(r, built[documentName(root, media)], media)
+	return w.writeDocument(r, doc, media)
 }
 
 // serveGroup serves /apis/{group}.
 func (h *handler) serveGroup(w *response, r *http.Request) error {
-	name := chi.URLParam(r, "group")
-	for _, g := range h.aggregator.Groups(h.registry.Catalog()) {
-		if g.Name == name && name != "" {
-			doc := apiGroup(g)
-			doc.TypeMeta = metav1.TypeMeta{Kind: "APIGroup", APIVersion: "v1"}
-			return w.writeNegotiated(r, &doc)
-		}
+	doc := h.discovery.Group(chi.URLParam(r, "group"))
+	if doc == nil {
+		return noPage(w)
 	}
-	return noPage(w)
+	return w.negotiateMessage(r, doc)
+}
+
+// serveResources serves /api/{version} and /apis/{group}/{version}.
+func (h *handler) serveResources(w *response, r *http.Request) error {
+	of := schema.GroupVersion{Group: chi.URLParam(r, "group"), Version: chi.URLParam(r, "version")}
+	if doc := h.discovery.Resources(of); doc != nil {
+		return w.negotiateMessage(r, doc)
+	}
+	if of.Group != "" && !h.hasTypes(of.Group) {
+		return noPage(w)
+	}
+	err := errUnknownPath()
+	err.ErrStatus.Details = &metav1.StatusDetails{}
+	return err
 }
 
 // hasTypes tells whether Go types of a group of the API are served.
@@ -115,166 +116,155 @@ func (h *handler) hasTypes(name string) bool {
 	})
 }
 
-// serveResources serves /api/{version} and /apis/{group}/{version}.
-func (h *handler) serveResources(w *response, r *http.Request) error {
-	group, version := chi.URLParam(r, "group"), chi.URLParam(r, "version")
-	for _, g := range h.registry.Catalog().Groups {
-		for _, v := range g.Versions {
-			if g.Name == group && v.Name == version {
-				return w.writeNegotiated(r, resourceList(group, v))
-			}
-		}
-	}
-	if group != "" && !h.hasTypes(group) {
-		return noPage(w)
-	}
-	err := errUnknownPath()
-	err.ErrStatus.Details = &metav1.StatusDetails{}
-	return err
-}
-
-func (w *response) writeNegotiated(r *http.Request, doc discovered) error {
+func (w *response) negotiateMessage(r *http.Request, doc discovery.Message) error {
 	media, err := negotiate(r.Header.Values("Accept"), acceptMessage)
 	if err != nil {
 		return err
 	}
-	return w.writeDiscovered(r, media, doc)
+	return w.writeMessage(r, media, doc)
 }
 
-func (w *response) writeDiscovered(r *http.Request, media mediaType, doc discovered) error {
-	encode := encodeJSON
-	if media == mediaProtobuf {
-		encode = encodeProtobuf
-	}
-	body, err := encode(doc)
+func (w *response) writeMessage(r *http.Request, media mediaType, doc discovery.Message) error {
+	body, err := discovery.Encode(doc, encodingOf(media))
 	if err != nil {
 		return err
 	}
 	return w.writeObject(r, http.StatusOK, media, body)
 }
 
-func encodeJSON(doc discovered) ([]byte, error) { return json.Marshal(doc) }
-
-func encodeProtobuf(doc discovered) ([]byte, error) {
-	message, err := doc.Marshal()
-	kind := doc.GetObjectKind().GroupVersionKind()
-	return kubeproto.TypeOf(kind.GroupVersion().String(), kind.Kind).Append(nil, message), err
+// writeDocument answers with a document that isn't compressed, or with 304 if the client has it.
+func (w *response) writeDocument(r *http.Request, d *discovery.Document, media mediaType) error {
+	vary(w.Header(), "Accept")
+	if d.Size > largeAnswer { // it may be compressed
+		w.Header().Add("Vary", "Accept-Encoding")
+	}
+	if w.notModified(r, mediaJSON, d.Hash) {
+		return nil
+	}
+	body, end := d.Raw(), ""
+	if encodingOf(media) == form.JSON {
+		body, end = w.laidOut(r, body)
+	}
+	w.Header().Set("Content-Type", string(media))
+	return w.writeBody(r, http.StatusOK, body, end)
 }
 
-func apiGroup(g aggregator.Group) metav1.APIGroup {
-	out := metav1.APIGroup{Name: g.Name}
-	for _, v := range g.Versions {
-		out.Versions = append(out.Versions, metav1.GroupVersionForDiscovery{GroupVersion: groupVersion(g.Name, v.Name), Version: v.Name})
+// serveOpenAPIRoot serves /openapi/v3: which documents there are, by the hash of their contents.
+func (h *handler) serveOpenAPIRoot(w *response, r *http.Request) error {
+	if _, err := negotiate(r.Header.Values("Accept"), acceptJSON); err != nil {
+		return err
 	}
-	if len(out.Versions) > 0 {
-		out.PreferredVersion = out.Versions[0]
+	doc, err := h.discovery.OpenAPIRoot(r.Context())
+	if err != nil {
+		return err
 	}
-	return out
+	if w.notModified(r, mediaJSON, doc.Hash) {
+		return nil
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8") // as kube-apiserver answers
+	http.ServeContent(w, r, "", doc.Built, bytes.NewReader(doc.Raw()))
+	return nil
 }
 
-func groupVersion(group, version string) string {
-	if group == "" {
-		return version
+// serveOpenAPI serves one group version's document. With its hash in the query it can be kept forever;
+// with an old one the client is sent to the new.
+func (h *handler) serveOpenAPI(w *response, r *http.Request) error {
+	media, err := negotiateOpenAPI(r, mediaOpenAPI3)
+	if err != nil {
+		return err
 	}
-	return group + "/" + version
+	path := chi.URLParam(r, "*")
+	found, err := h.discovery.OpenAPI3(r.Context(), path)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return h.serveForeignOpenAPI(w, r, path)
+	}
+	asked := w.query.Get("hash")
+	if asked != "" && asked != found.Hash {
+		http.Redirect(w, r, found.URL, http.StatusMovedPermanently)
+		return nil
+	}
+	doc, err := found.Document(r.Context(), encodingOf(media))
+	if err != nil {
+		return err
+	}
+	if asked != "" {
+		w.Header().Set("Cache-Control", "public, immutable")
+		w.Header().Set("Expires", time.Now().AddDate(1, 0, 0).UTC().Format(time.RFC1123))
+	}
+	return w.writeOpenAPI(r, doc, media)
 }
 
-func resourceList(group string, v registry.Version) *metav1.APIResourceList {
-	doc := &metav1.APIResourceList{
-		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList"},
-		GroupVersion: groupVersion(group, v.Name),
-		APIResources: []metav1.APIResource{},
+// serveForeignOpenAPI serves the document of a group version that another server has: the server does, or if it has none, it's
+// one that was made of its version 2. Where there's none it answers as kube-apiserver does, with nothing but the code.
+func (h *handler) serveForeignOpenAPI(w *response, r *http.Request, path string) error {
+	others := h.aggregator.OpenAPI()
+	document, ok := others.Three[path]
+	switch {
+	case !ok:
+		w.WriteHeader(http.StatusNotFound)
+		return nil
+	case document.JSON == nil:
+		w.leaveSeat() // it takes another one
+		return h.serveAggregated(w, r, others.Of[path])
 	}
-	if group != "" { // kube-apiserver doesn't say it of the core group's list
-		doc.APIVersion = "v1"
+	if _, err := negotiate(r.Header.Values("Accept"), acceptJSON); err != nil {
+		return err
 	}
-	for _, e := range v.Resources {
-		doc.APIResources = append(doc.APIResources, metav1.APIResource{
-			Name: e.Plural, SingularName: e.Singular, Namespaced: e.Namespaced, Kind: e.Kind,
-			Verbs: e.Verbs, ShortNames: e.ShortNames, Categories: e.Categories, StorageVersionHash: e.StorageVersionHash,
-		})
-		for _, subresource := range e.Subresources {
-			r := metav1.APIResource{
-				Name: e.Plural + "/" + subresource, Namespaced: e.Namespaced, Kind: e.Kind, Verbs: e.SubresourceVerbs(subresource),
-			}
-			if of := e.SubresourceKind(subresource); of.Kind != e.Kind {
-				r.Kind = of.Kind
-				if of.Group != e.Group || of.Version != e.Version {
-					r.Group, r.Version = of.Group, of.Version
-				}
-			}
-			doc.APIResources = append(doc.APIResources, r)
-		}
-	}
-	return doc
+	return w.writeDocument(r, discovery.Plain(document.JSON), mediaJSON)
 }
 
-// documentName is what an aggregated document is called among those that buildDiscovery builds.
-func documentName(root string, media mediaType) string { return root + " " + string(media) }
-
-// buildDiscovery builds the aggregated documents, each as JSON and as protobuf: "api" has the core group, "apis" all others.
-func buildDiscovery(groups []aggregator.Group) (map[string]*document, error) {
-	lists := map[string]*apidiscovery.APIGroupDiscoveryList{}
-	for _, root := range []string{"api", "apis"} {
-		lists[root] = &apidiscovery.APIGroupDiscoveryList{
-			TypeMeta: metav1.TypeMeta{Kind: "APIGroupDiscoveryList", APIVersion: apidiscovery.SchemeGroupVersion.String()},
-			Items:    []apidiscovery.APIGroupDiscovery{},
-		}
+// serveOpenAPI2 serves /openapi/v2: one document for all group versions.
+func (h *handler) serveOpenAPI2(w *response, r *http.Request) error {
+	media, err := negotiateOpenAPI(r, mediaOpenAPI2)
+	if err != nil {
+		return err
 	}
-	for _, g := range groups {
-		root := "apis"
-		if g.Name == "" {
-			root = "api"
-		}
-		item := apidiscovery.APIGroupDiscovery{ObjectMeta: metav1.ObjectMeta{Name: g.Name}}
-		for _, v := range g.Versions {
-			if v.Remote != nil {
-				item.Versions = append(item.Versions, v.Remote.Discovery())
-			} else {
-				item.Versions = append(item.Versions, versionDiscovery(*v.Local))
-			}
-		}
-		lists[root].Items = append(lists[root].Items, item)
+	doc, err := h.discovery.OpenAPI2(r.Context(), encodingOf(media))
+	if err != nil {
+		return err
 	}
-	built := map[string]*document{}
-	for root, list := range lists {
-		for media, encode := range map[mediaType]func(discovered) ([]byte, error){aggregatedJSON: encodeJSON, aggregatedProtobuf: encodeProtobuf} {
-			body, err := encode(list)
-			if err != nil {
-				return nil, err
-			}
-			built[documentName(root, media)] = newDocument(body)
-		}
-	}
-	return built, nil
+	return w.writeOpenAPI(r, doc, media)
 }
 
-func versionDiscovery(v registry.Version) apidiscovery.APIVersionDiscovery {
-	out := apidiscovery.APIVersionDiscovery{Version: v.Name, Freshness: apidiscovery.DiscoveryFreshnessCurrent}
-	for _, e := range v.Resources {
-		scope := apidiscovery.ScopeCluster
-		if e.Namespaced {
-			scope = apidiscovery.ScopeNamespace
-		}
-		kind := &metav1.GroupVersionKind{Kind: e.Kind}
-		if !e.GoType() { // kube-apiserver says the group and version of custom resources alone
-			kind.Group, kind.Version = e.Group, e.Version
-		}
-		r := apidiscovery.APIResourceDiscovery{
-			Resource: e.Plural, ResponseKind: kind, Scope: scope, SingularResource: e.Singular,
-			Verbs: e.Verbs, ShortNames: e.ShortNames, Categories: e.Categories,
-		}
-		for _, subresource := range e.Subresources {
-			s := apidiscovery.APISubresourceDiscovery{Subresource: subresource, ResponseKind: kind, Verbs: e.SubresourceVerbs(subresource)}
-			if of := metav1.GroupVersionKind(e.SubresourceKind(subresource)); of.Kind != e.Kind {
-				if of.Group == e.Group && of.Version == e.Version {
-					of.Group, of.Version = kind.Group, kind.Version
-				}
-				s.ResponseKind = &of
-			}
-			r.Subresources = append(r.Subresources, s)
-		}
-		out.Resources = append(out.Resources, r)
+// writeOpenAPI answers with a document of OpenAPI, or with 304 if the client has it.
+func (w *response) writeOpenAPI(r *http.Request, doc *discovery.Document, media mediaType) error {
+	if w.notModified(r, media, doc.Hash) {
+		return nil
 	}
-	return out
+	header := w.Header()
+	header.Set("Content-Type", string(media))
+	vary(header, "Accept, Accept-Encoding")
+	header.Set("Accept-Ranges", "bytes")
+	header.Set("Last-Modified", doc.Built.UTC().Format(http.TimeFormat))
+	if media == mediaJSON && w.wantsPretty(r) {
+		return w.writeStream(r, media, doc.Write)
+	}
+	switch {
+	case r.Header.Get("Range") != "" || r.Header.Get("If-Modified-Since") != "":
+		if err := w.enterLarge(r.Context()); err != nil {
+			return err
+		}
+		var whole bytes.Buffer
+		if err := doc.Write(&whole); err != nil {
+			return err
+		}
+		http.ServeContent(w, r, "", doc.Built, bytes.NewReader(whole.Bytes()))
+		return nil
+	case doc.Size > largeAnswer && acceptsGzip(r.Header.Values("Accept-Encoding")):
+		header.Set("Content-Encoding", "gzip")
+		header.Set("ETag", strings.TrimSuffix(header.Get("ETag"), `"`)+gzipTag+`"`)
+		header.Set("Content-Length", strconv.Itoa(len(doc.Raw())))
+		w.WriteHeader(http.StatusOK)
+		_, err := w.Write(doc.Raw())
+		return err
+	}
+	header.Set("Content-Length", strconv.Itoa(doc.Size))
+	if media == mediaJSON {
+		return w.writeStream(r, media, doc.Write)
+	}
+	w.WriteHeader(http.StatusOK)
+	return doc.Write(w)
 }

@@ -11,8 +11,8 @@
 // # Where to begin
 //
 // server.go has the settings and the life of a Server, and instance.go what runs between Start and Close. Package wire has the
-// sockets. router.go lists what is served. From there, resources.go leads to the registry,
-// watch.go to the streams, and errors.go shows how an error is answered. The package servertest
+// sockets, package discovery the documents that tell clients what is served. router.go lists the paths. From there, resources.go
+// leads to the registry, watch.go to the streams, and errors.go shows how an error is answered. The package servertest
 // starts servers for tests.
 //
 // # The way of a request
@@ -82,13 +82,13 @@
 //   - Answers in YAML: 2 MiB of JSON (maxYAMLSource), 16 MiB of text (maxYAMLText). Of those above 64 KiB of JSON
 //     (largeYAML) one is made at a time; others wait as large answers do.
 //   - A Status: 64 KiB of message (maxMessage), registry.MaxCauses causes of 4 KiB (maxCauseMessage).
-//   - OpenAPI documents, compressed: 64 MiB for one (maxOpenAPIDocument), 16 MiB for all that are kept (maxOpenAPIKept).
+//   - Documents of discovery and OpenAPI have their bounds in package discovery.
 //   - Metric series: fixed verbs and codes, and at most 1,024 resources (maxResources) besides those with open watches.
 //
 // # Locks
 //
 // snapshots.resetting is held during a whole reset. No request that holds it waits for another lock of the server's.
-// Server.mu, inflight.mu, bodies.mu, watchers.mu, metrics.mu, documents.mu, openAPI.mu, snapshots.mu, Limit.mu (internal/loglimit),
+// Server.mu, inflight.mu, bodies.mu, watchers.mu, metrics.mu, documents.mu and hashes.mu (package discovery), snapshots.mu, Limit.mu (internal/loglimit),
 // pulse.mu and underWay.mu are leaves: no other lock of ours is taken while one of them is held. Under metrics.mu
 // Prometheus takes its own. Server.closeOnce is held through the whole of Close.
 package server

@@ -22,6 +22,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -35,8 +36,7 @@ type handler struct {
 	capacity
 	streams
 	metrics   *metrics
-	discovery *documents
-	openapi   *openAPI
+	discovery *discovery.Discovery
 	state     state
 	quiescent func(ctx context.Context, rev storage.Revision) (controllers.Report, error)
 	pulse     *pulse // nil: no other process uses the store

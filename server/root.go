@@ -7,7 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 )
 
 const mediaHTML mediaType = "text/html"
@@ -74,7 +77,8 @@ type servedResource struct{ Name, Path, Short, Kind, Scope string }
 func servedVersions(c *registry.Catalog) (all []servedVersion) {
 	for _, g := range c.Groups {
 		for _, v := range g.Versions {
-			served := servedVersion{Name: groupVersion(g.Name, v.Name), Path: "/" + openAPIPath(g.Name, v.Name)}
+			at := schema.GroupVersion{Group: g.Name, Version: v.Name}
+			served := servedVersion{Name: at.String(), Path: "/" + discovery.Path(at)}
 			for _, e := range v.Resources {
 				if !slices.Contains(e.Verbs, "list") {
 					continue
@@ -99,7 +103,7 @@ func rootPaths(c *registry.Catalog) []string {
 			paths = append(paths, "/apis/"+g.Name)
 		}
 		for _, v := range g.Versions {
-			paths = append(paths, "/"+openAPIPath(g.Name, v.Name))
+			paths = append(paths, "/"+discovery.Path(schema.GroupVersion{Group: g.Name, Version: v.Name}))
 		}
 	}
 	slices.Sort(paths)

@@ -12,6 +12,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 )
 
 func newHandler(in *instance, s *Server, identity *identity) *handler {
@@ -38,8 +39,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 			watchers: newWatchers(),
 			sweeper:  in.sweeper,
 		},
-		discovery: newDocuments(),
-		openapi:   newOpenAPI(),
+		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
 		state:     state{in.ready.Load, in.checks()},
 		quiescent: in.quiescent,
 		pulse:     in.replica.pulse,
@@ -61,7 +61,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		h.members = in.backing.etcd
 	}
 	in.addGauges(h.metrics.registry, h.large)
-	h.openapi.collect(h.metrics.registry)
+	h.discovery.Collect(h.metrics.registry)
 	h.watchers.collect(h.metrics.registry)
 	in.port.Collect(h.metrics.registry)
 	collectAudit(in.audit, h.metrics.registry)
@@ -93,8 +93,8 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 		routes.Use(h.enterDocument)
 		get(routes, "/", handle(h.serveRoot))
 		get(routes, "/index.html", handle(h.serveRoot))
-		get(routes, "/api", handle(h.serveCoreVersions))
-		get(routes, "/apis", handle(h.serveGroups))
+		get(routes, "/api", handle(h.serveDiscovery))
+		get(routes, "/apis", handle(h.serveDiscovery))
 		get(routes, "/apis/{group}", handle(h.serveGroup))
 		get(routes, "/.well-known/openid-configuration", handle(h.serveIssuer))
 		get(routes, "/openid/v1/jwks", handle(h.serveKeys))

@@ -1,9 +1,9 @@
-package server
+package discovery
 
 import (
 	"archive/zip"
 	"bytes"
-	_ "embed" // openapi_kubernetes.zip
+	_ "embed" // kubernetes.zip
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,12 +14,12 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
-// What Kubernetes' own kinds are published with is in openapi_kubernetes.zip: a path and a schema for each, as kube-apiserver
+// What Kubernetes' own kinds are published with is in kubernetes.zip: a path and a schema for each, as kube-apiserver
 // answered them. A Go type doesn't say what is in these documents at run time, such as which values a field takes.
 
-//go:generate go run openapi_generate.go ../conformance/differential/testdata/oracle/openapi.jsonl.gz
+//go:generate go run generate.go ../../conformance/differential/testdata/oracle/openapi.jsonl.gz
 
-//go:embed openapi_kubernetes.zip
+//go:embed kubernetes.zip
 var kubernetesOpenAPI []byte
 
 // publication is what Kubernetes publishes of a group version, or of a path above one.

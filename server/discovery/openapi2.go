@@ -1,4 +1,4 @@
-package server
+package discovery
 
 import (
 	"encoding/json"
@@ -16,6 +16,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
 )
 
@@ -23,6 +24,7 @@ const refPrefix2 = "#/definitions/"
 
 // building2 is what the parts of the document of version 2 share.
 type building2 struct {
+	info    object // of the API
 	catalog *registry.Catalog
 	shared  *publication // the schemas and parameters of Kubernetes' own kinds
 	types   derived
@@ -46,7 +48,7 @@ func (b *building2) at(path string) (*publication, error) {
 
 // writeOpenAPI2 writes the document of everything, with what other servers have. It goes from group version to group version,
 // so that no more than one of this server's is in memory at a time.
-func writeOpenAPI2(to io.Writer, media mediaType, c *registry.Catalog, others []*spec.Swagger, log *slog.Logger) error {
+func (d *Discovery) writeOpenAPI2(to io.Writer, encoding form.Encoding, c *registry.Catalog, others []*spec.Swagger) error {
 	with, err := newForeign2(c, others)
 	if err != nil {
 		return err
@@ -55,14 +57,15 @@ func writeOpenAPI2(to io.Writer, media mediaType, c *registry.Catalog, others []
 	if err != nil {
 		return err
 	}
-	if media == mediaOpenAPI2 {
-		return b.writeProto(to, log)
+	b.info = d.info()
+	if encoding == form.Protobuf {
+		return b.writeProto(to, d.Log)
 	}
 	rest, restDefinitions, err := b.rest()
 	if err != nil {
 		return err
 	}
-	info, err := json.Marshal(openAPIInfo)
+	info, err := json.Marshal(b.info)
 	if err != nil {
 		return err
 	}
@@ -135,7 +138,7 @@ func (b *building2) parameters() (object, error) {
 	all := object{}
 	for _, g := range b.catalog.Groups {
 		for _, v := range g.Versions {
-			path := openAPIPath(g.Name, v.Name)
+			path := pathOf(g, v)
 			p, err := b.at(path)
 			if err != nil {
 				return nil, err
@@ -175,7 +178,7 @@ func newForeign2(c *registry.Catalog, others []*spec.Swagger) (*foreign2, error)
 	}
 	for _, g := range c.Groups {
 		for _, v := range g.Versions {
-			own, err := b.definitions(openAPIPath(g.Name, v.Name), withNone(v.Resources))
+			own, err := b.definitions(pathOf(g, v), withNone(v.Resources))
 			if err != nil {
 				return nil, err
 			}
@@ -242,7 +245,7 @@ func writeMembers(to io.Writer, head string, c *registry.Catalog, members func(p
 	}
 	for _, g := range c.Groups {
 		for _, v := range g.Versions {
-			all, err := members(openAPIPath(g.Name, v.Name), withNone(v.Resources))
+			all, err := members(pathOf(g, v), withNone(v.Resources))
 			if err != nil {
 				return err
 			}
@@ -277,7 +280,7 @@ func (b *building2) writeProto(to io.Writer, log *slog.Logger) error {
 	}
 	maps.Copy(rest, b.with.paths)
 	maps.Copy(definitions, b.with.definitions)
-	part, err := proto2(object{"paths": rest, "definitions": definitions, "parameters": parameters, "securityDefinitions": security2["securityDefinitions"], "security": security2["security"]})
+	part, err := b.proto(object{"paths": rest, "definitions": definitions, "parameters": parameters, "securityDefinitions": security2["securityDefinitions"], "security": security2["security"]})
 	if err != nil {
 		log.Warn("what is about no resource, and aggregated API servers, are left out of OpenAPI v2 as protobuf", "error", err)
 	}
@@ -287,7 +290,7 @@ func (b *building2) writeProto(to io.Writer, log *slog.Logger) error {
 	for _, g := range b.catalog.Groups {
 		for _, v := range g.Versions {
 			for _, e := range withNone(v.Resources) {
-				part, err := b.part(openAPIPath(g.Name, v.Name), e)
+				part, err := b.part(pathOf(g, v), e)
 				if e == nil && err != nil {
 					return err
 				}
@@ -320,18 +323,18 @@ func (b *building2) part(path string, e *registry.Endpoint) (_ []byte, err error
 			}
 		}
 	}()
-	return proto2(object{"paths": paths, "definitions": definitions})
+	return b.proto(object{"paths": paths, "definitions": definitions})
 }
 
-// proto2 returns a part of the document as protobuf.
-func proto2(part object) ([]byte, error) {
-	part["swagger"], part["info"] = "2.0", openAPIInfo
+// proto returns a part of the document as protobuf.
+func (b *building2) proto(part object) ([]byte, error) {
+	part["swagger"], part["info"] = "2.0", b.info
 	body, err := json.Marshal(part)
 	if err != nil {
 		return nil, err
 	}
-	if len(body) > maxOpenAPIProto {
-		return nil, fmt.Errorf("its schema and paths are %d bytes of JSON, over %d", len(body), maxOpenAPIProto)
+	if len(body) > maxProto {
+		return nil, fmt.Errorf("its schema and paths are %d bytes of JSON, over %d", len(body), maxProto)
 	}
 	doc, err := openapi_v2.ParseDocument(body)
 	if err != nil {

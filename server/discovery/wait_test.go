@@ -1,4 +1,4 @@
-package server
+package discovery
 
 import (
 	"context"
@@ -22,17 +22,15 @@ func TestDocumentsWaitEnds(t *testing.T) {
 			d := newDocuments()
 			d.building <- struct{}{}
 			return d.building.leave, func(ctx context.Context) error {
-				_, err := d.get(ctx, documented{catalog: catalog.Hash}, func() (map[string]*document, error) {
-					return map[string]*document{}, nil
-				})
+				_, err := d.get(ctx, key{path: Groups, of: catalog.Hash}, func() (*Document, error) { return Plain(nil), nil })
 				return err
 			}
 		}},
 		{"hashes of OpenAPI documents", func() (func(), func(context.Context) error) {
-			o := newOpenAPI()
+			o := newHashes("")
 			o.hashing <- struct{}{}
 			return o.hashing.leave, func(ctx context.Context) error {
-				_, err := o.hashesOf(ctx, catalog)
+				_, _, err := o.of(ctx, catalog)
 				return err
 			}
 		}},

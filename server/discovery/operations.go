@@ -1,4 +1,4 @@
-package server
+package discovery
 
 import (
 	"net/http"
@@ -9,10 +9,17 @@ import (
 	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
+)
+
+// The media types that operations take and give.
+const (
+	mediaJSON = "application/json"
+	mediaYAML = "application/yaml"
 )
 
 // object is a piece of JSON; encoding/json sorts its keys, so that equal documents have equal bytes.
@@ -79,7 +86,7 @@ func namesOf(e *registry.Endpoint, kind string) schemaNames {
 
 // operationsOf lists what can be done with an endpoint's objects.
 func operationsOf(e *registry.Endpoint, names schemaNames) (all []operation) {
-	prefix := "/" + openAPIPath(e.Group, e.Version)
+	prefix := "/" + Path(schema.GroupVersion{Group: e.Group, Version: e.Version})
 	collection, scope := prefix+"/"+e.Plural, ""
 	if e.Namespaced {
 		everywhere := newOperation(e, names, site{path: collection}, collectionActions[0])
@@ -137,7 +144,7 @@ func newOperation(e *registry.Endpoint, names schemaNames, at site, a action) op
 	case "list":
 		op.gives = names.list
 	case "post", "put":
-		op.takes, op.consumes = kind, []string{string(mediaJSON), string(mediaYAML)}
+		op.takes, op.consumes = kind, []string{mediaJSON, mediaYAML}
 	case "patch":
 		op.takes = patchSchema
 		for _, media := range e.PatchTypes() {
@@ -147,7 +154,7 @@ func newOperation(e *registry.Endpoint, names schemaNames, at site, a action) op
 		op.gives = statusSchema
 	case "delete":
 		op.gives = statusSchema
-		op.takes, op.consumes, op.optional = deleteOptionsSchema, []string{string(mediaJSON), string(mediaYAML)}, true
+		op.takes, op.consumes, op.optional = deleteOptionsSchema, []string{mediaJSON, mediaYAML}, true
 	}
 	return op
 }

@@ -1,8 +1,8 @@
 //go:build ignore
 
-// Makes openapi_kubernetes.zip of the OpenAPI documents that kube-apiserver was recorded to answer:
+// Makes kubernetes.zip of the OpenAPI documents that kube-apiserver was recorded to answer:
 //
-//	go run openapi_generate.go ../conformance/differential/testdata/oracle/openapi.jsonl.gz
+//	go run generate.go ../../conformance/differential/testdata/oracle/openapi.jsonl.gz
 //
 // In the archive, v3/PATH is what the document /openapi/v3/PATH has, v2/PATH what /openapi/v2 has below that path, and v2 its definitions
 // and parameters.
@@ -23,7 +23,7 @@ import (
 
 type object = map[string]json.RawMessage
 
-// published is an entry of the archive, as openapi_kubernetes.go reads it.
+// publication is an entry of the archive, as kubernetes.go reads it.
 type publication struct {
 	Paths      object `json:"paths,omitempty"`
 	Schemas    object `json:"schemas,omitempty"`
@@ -34,7 +34,7 @@ type publication struct {
 var placeholder = regexp.MustCompile(`<(now|uid|rv|random|hash|address) `)
 
 func main() {
-	entries := map[string]published{}
+	entries := map[string]publication{}
 	for step, body := range documents(os.Args[1]) {
 		var document struct {
 			Paths       object
@@ -46,19 +46,19 @@ func main() {
 			log.Fatal(step, ": ", err)
 		}
 		if path, ok := strings.CutPrefix(step, "openapi/openapi/v3/"); ok {
-			entries["v3/"+path] = published{Paths: document.Paths, Schemas: document.Components.Schemas}
+			entries["v3/"+path] = publication{Paths: document.Paths, Schemas: document.Components.Schemas}
 			continue
 		}
-		entries["v2"] = published{Schemas: document.Definitions, Parameters: document.Parameters}
+		entries["v2"] = publication{Schemas: document.Definitions, Parameters: document.Parameters}
 		for path, item := range document.Paths {
 			name := "v2/" + above(path)
 			if entries[name].Paths == nil {
-				entries[name] = published{Paths: object{}}
+				entries[name] = publication{Paths: object{}}
 			}
 			entries[name].Paths[path] = item
 		}
 	}
-	if err := os.WriteFile("openapi_kubernetes.zip", archive(entries), 0o644); err != nil {
+	if err := os.WriteFile("kubernetes.zip", archive(entries), 0o644); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -106,7 +106,7 @@ func above(path string) string {
 	return strings.Join(parts[:min(n, len(parts))], "/")
 }
 
-func archive(entries map[string]published) []byte {
+func archive(entries map[string]publication) []byte {
 	var out bytes.Buffer
 	to := zip.NewWriter(&out)
 	for _, name := range slices.Sorted(maps.Keys(entries)) {

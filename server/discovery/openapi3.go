@@ -1,10 +1,9 @@
-package server
+package discovery
 
 import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"reflect"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/form"
 	"github.com/apiserver-lite/apiserver-lite/registry/gotype"
 )
 
@@ -83,7 +83,7 @@ func listSchema(e *registry.Endpoint, names schemaNames) *spec.Schema {
 // writeOpenAPI3 writes the document of a group version. As protobuf it's a part with what isn't about any resource, and one
 // for each resource, which together are the whole. A resource whose part is too large, or isn't what the library for that
 // takes, is left out, so that the others are there.
-func writeOpenAPI3(to io.Writer, media mediaType, path string, v registry.Version, log *slog.Logger) error {
+func (d *Discovery) writeOpenAPI3(to io.Writer, encoding form.Encoding, path string, v registry.Version) error {
 	kubernetes, err := readPublished(publishedOne + path)
 	if err != nil {
 		return err
@@ -92,9 +92,9 @@ func writeOpenAPI3(to io.Writer, media mediaType, path string, v registry.Versio
 	if err != nil {
 		return err
 	}
-	b := building3{path: path, kubernetes: kubernetes, shared: shared, types: derived{}, seen: map[string]bool{}}
+	b := building3{info: d.info(), path: path, kubernetes: kubernetes, shared: shared, types: derived{}, seen: map[string]bool{}}
 	resources := withNone(v.Resources)
-	if media != mediaOpenAPI3 {
+	if encoding != form.Protobuf {
 		body, _, err := b.document(resources)
 		if err == nil {
 			_, err = to.Write(body)
@@ -107,7 +107,7 @@ func writeOpenAPI3(to io.Writer, media mediaType, path string, v registry.Versio
 			return err
 		}
 		if err != nil {
-			log.Warn("a resource is left out of OpenAPI v3 as protobuf", "group", e.Group, "version", e.Version, "resource", e.Plural, "error", err)
+			d.Log.Warn("a resource is left out of OpenAPI v3 as protobuf", "group", e.Group, "version", e.Version, "resource", e.Plural, "error", err)
 			continue
 		}
 		if _, err := to.Write(part); err != nil {
@@ -119,6 +119,7 @@ func writeOpenAPI3(to io.Writer, media mediaType, path string, v registry.Versio
 
 // building3 is what the parts of a document of version 3 share.
 type building3 struct {
+	info       object       // of the API
 	path       string       // of the group version
 	kubernetes *publication // there
 	shared     *publication // what is in documents of other resources, too
@@ -148,7 +149,7 @@ func (b building3) document(resources []*registry.Endpoint) ([]byte, object, err
 			return nil, nil, err
 		}
 	}
-	info, members := openAPIInfo, object{"securitySchemes": securitySchemes}
+	info, members := b.info, object{"securitySchemes": securitySchemes}
 	if len(b.kubernetes.Paths) == 0 {
 		info, members = definitionsInfo, object{}
 	}
@@ -164,17 +165,19 @@ func (b building3) document(resources []*registry.Endpoint) ([]byte, object, err
 	return body, components, err
 }
 
-// openAPIInfo and securitySchemes are what documents of Kubernetes' API say of it.
-var (
-	openAPIInfo     = object{"title": "Kubernetes", "version": apiMajor + "." + apiMinor}
-	securitySchemes = object{"BearerToken": object{"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}}
-)
+// info is what documents of Kubernetes' API say of it.
+func (d *Discovery) info() object {
+	return object{"title": "Kubernetes", "version": d.Version.Major + "." + d.Version.Minor}
+}
+
+// securitySchemes is how clients say who they are.
+var securitySchemes = object{"BearerToken": object{"type": "apiKey", "description": "Bearer Token authentication", "name": "authorization", "in": "header"}}
 
 // definitionsInfo is what kube-apiserver says of the documents of definitions.
 var definitionsInfo = object{"title": "Kubernetes CRD Swagger", "version": "v0.1.0"}
 
-// maxOpenAPIProto is how much JSON is made into protobuf at once: that takes some fifty times as much memory.
-const maxOpenAPIProto = 4 << 20
+// maxProto is how much JSON is made into protobuf at once: that takes some fifty times as much memory.
+const maxProto = 4 << 20
 
 // part returns a document of one resource, or with nil of what is about none, as protobuf. Its schemas are seen then. After an error they aren't:
 // the next part that refers to them has to bring them.
@@ -183,8 +186,8 @@ func (b building3) part(e *registry.Endpoint) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(body) > maxOpenAPIProto {
-		return nil, fmt.Errorf("its schema and paths are %d bytes of JSON, over %d", len(body), maxOpenAPIProto)
+	if len(body) > maxProto {
+		return nil, fmt.Errorf("its schema and paths are %d bytes of JSON, over %d", len(body), maxProto)
 	}
 	doc, err := openapi_v3.ParseDocument(body)
 	if err != nil {
@@ -201,7 +204,7 @@ func (b building3) part(e *registry.Endpoint) ([]byte, error) {
 }
 
 // answerTypes are the media types of an operation's answers.
-func (op operation) answerTypes() []string { return []string{string(mediaJSON), string(mediaYAML)} }
+func (op operation) answerTypes() []string { return []string{mediaJSON, mediaYAML} }
 
 var rendering3 = rendering{operation3, parameters3}
 
