@@ -146,14 +146,14 @@ func banner(s *server.Server) string {
 	if s.Etcd.On() {
 		data = "data in etcd at " + strings.Join(s.Etcd.Servers, ",") + " below " + s.Etcd.Prefix
 	}
-	if s.Ephemeral {
+	if s.Data.Ephemeral {
 		data += " (ephemeral: not synced to disk, and removed at exit)"
 	}
 	curl, url := "curl", s.URL()
 	if path, ok := strings.CutPrefix(url, "unix:"); ok {
 		curl, url = "curl --unix-socket "+path, "http://localhost"
 	}
-	if s.TLS {
+	if s.TLS.On {
 		curl += " --cacert " + s.Dir() + "/tls.crt"
 	}
 	if s.Token != "" || s.TokenFile != "" || s.Access.On() {
@@ -172,9 +172,9 @@ func kubectl(s *server.Server) string {
 	}
 	command := "kubectl --server " + s.URL()
 	switch {
-	case s.KubeconfigFile != "":
-		return "  kubectl --kubeconfig " + s.KubeconfigFile + " get namespaces\n"
-	case s.TLS:
+	case s.Serving.KubeconfigFile != "":
+		return "  kubectl --kubeconfig " + s.Serving.KubeconfigFile + " get namespaces\n"
+	case s.TLS.On:
 		command += " --certificate-authority " + s.Dir() + "/tls.crt"
 	}
 	switch {
@@ -262,12 +262,12 @@ const (
 func (f *flags) parseWriting() error {
 	switch f.managedFields {
 	case managedOnApply, managedAlways:
-		f.server.ManagedFieldsAlways = f.managedFields == managedAlways
+		f.server.API.ManagedFieldsAlways = f.managedFields == managedAlways
 	default:
 		return fmt.Errorf("--managed-fields %q is neither %s nor %s", f.managedFields, managedOnApply, managedAlways)
 	}
 	var err error
-	if f.server.ServiceIPs, err = netip.ParsePrefix(f.serviceIPs); err != nil {
+	if f.server.API.ServiceIPs, err = netip.ParsePrefix(f.serviceIPs); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range %q is no network such as 10.0.0.0/24", f.serviceIPs)
 	}
 	for _, s := range f.webhookAddresses {
@@ -275,7 +275,7 @@ func (f *flags) parseWriting() error {
 		if err != nil {
 			return fmt.Errorf("--webhook-addresses %q is no network such as 127.0.0.0/8", s)
 		}
-		f.server.WebhookAddresses = append(f.server.WebhookAddresses, p)
+		f.server.API.WebhookAddresses = append(f.server.API.WebhookAddresses, p)
 	}
 	return nil
 }
@@ -297,40 +297,40 @@ func flagGroups(f *flags) []flagGroup {
 	}
 
 	set := group("Where it serves")
-	set.StringVar(&s.Listen, "listen", server.DefaultListen, "address to serve on: host:port (port 0 picks one) or unix:/path")
-	set.StringVar(&s.URLFile, "url-file", "", "file to write the URL to when ready")
-	set.StringVar(&s.KubeconfigFile, "write-kubeconfig", "", "file to write a kubeconfig to when ready, with mode 0600; removed at exit")
-	set.StringSliceVar(&s.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
-	set.StringSliceVar(&s.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions, as '^https://app\\.example$', for the origins of web pages of other sites that may use this server")
+	set.StringVar(&s.Serving.Listen, "listen", server.DefaultListen, "address to serve on: host:port (port 0 picks one) or unix:/path")
+	set.StringVar(&s.Serving.URLFile, "url-file", "", "file to write the URL to when ready")
+	set.StringVar(&s.Serving.KubeconfigFile, "write-kubeconfig", "", "file to write a kubeconfig to when ready, with mode 0600; removed at exit")
+	set.StringSliceVar(&s.Serving.AllowedHosts, "allowed-hosts", nil, "further names that the Host header may carry on a loopback address without a token")
+	set.StringSliceVar(&s.Serving.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions, as '^https://app\\.example$', for the origins of web pages of other sites that may use this server")
 
 	set = group("Data")
-	set.StringVar(&s.DataDir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")
-	set.BoolVar(&s.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
-	set.DurationVar(&s.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
+	set.StringVar(&s.Data.Dir, "data-dir", "", "directory for the data (default "+server.DefaultDataDir+"; with --ephemeral the system's temporary one)")
+	set.BoolVar(&s.Data.Ephemeral, "ephemeral", false, "keep the data in a fresh directory that is removed at exit; UNSAFE: nothing is synced to disk")
+	set.DurationVar(&s.Data.History, "history", server.DefaultHistory, "how long a watch can resume from an old resourceVersion")
 
 	set = group("What it serves and does")
-	set.StringVar((*string)(&s.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
+	set.StringVar((*string)(&s.API.Builtin), "builtin", server.DefaultBuiltin, "built-in kinds of Kubernetes to serve: none, core (ConfigMap, Secret, Event, Lease, RBAC, …) or all (also Pod, Deployment, …, as data that nothing acts on)")
 	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services, with --builtin=all")
-	set.StringVar(&s.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of garbage-collector,namespace,expiry,serviceaccount,clusterrole-aggregation,resourcequota,validatingadmissionpolicy-status")
-	set.BoolVar(&s.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
+	set.StringVar(&s.API.Controllers, "controllers", "all", "what the server does by itself: all, none, or some of garbage-collector,namespace,expiry,serviceaccount,clusterrole-aggregation,resourcequota,validatingadmissionpolicy-status")
+	set.BoolVar(&s.API.AutoCreateNamespaces, "auto-create-namespaces", false, "create a missing namespace with the first object in it")
 	set.StringVar(&f.managedFields, "managed-fields", managedOnApply, "which objects' metadata.managedFields are kept: "+managedOnApply+" (those that were applied) or "+managedAlways+" (all, as kube-apiserver does)")
 	s.Plugins.AddFlags(set)
 	set.StringSliceVar(&f.webhookAddresses, "webhook-addresses", nil, "networks, as 127.0.0.0/8, in which webhooks and aggregated API servers may be called besides public addresses")
 	s.Aggregation.AddFlags(group("Aggregated API servers"))
 
 	set = group("TLS and tokens")
-	set.BoolVar(&s.TLS, "tls", false, "serve HTTPS with a certificate made for it, tls.crt in the data directory")
-	set.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")
-	set.StringVar(&s.TLSKeyFile, "tls-key-file", "", "PEM file with its key")
+	set.BoolVar(&s.TLS.On, "tls", false, "serve HTTPS with a certificate made for it, tls.crt in the data directory")
+	set.StringVar(&s.TLS.CertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")
+	set.StringVar(&s.TLS.KeyFile, "tls-key-file", "", "PEM file with its key")
 	set.StringVar(&s.TokenFile, "token-file", "", "file with the bearer tokens to accept, one per line ("+envPrefix+"TOKEN holds one)")
 
 	s.Access.AddFlags(group("Users and their rights"))
 	s.Audit.AddFlags(group("Audit log"))
 
 	set = group("Bounds")
-	set.IntVar(&s.MaxConnections, "max-connections", 0, "connections that may be open; further ones are told to come back (default 65536, or what the limit of open files leaves)")
-	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams", server.DefaultHTTP2MaxStreams, "requests that one HTTP/2 connection may have open")
-	set.DurationVar(&s.WatchWriteTimeout, "watch-write-timeout", server.DefaultWatchWriteTimeout, "how long a watch's client may take nothing before it's cut off")
+	set.IntVar(&s.Bounds.MaxConnections, "max-connections", 0, "connections that may be open; further ones are told to come back (default 65536, or what the limit of open files leaves)")
+	set.IntVar(&s.Bounds.HTTP2MaxStreams, "http2-max-streams", server.DefaultHTTP2MaxStreams, "requests that one HTTP/2 connection may have open")
+	set.DurationVar(&s.Bounds.WatchWriteTimeout, "watch-write-timeout", server.DefaultWatchWriteTimeout, "how long a watch's client may take nothing before it's cut off")
 
 	s.Cluster.AddFlags(group("Several processes, one store"))
 	s.Etcd.AddFlags(group("An etcd cluster elsewhere"))

@@ -149,7 +149,7 @@ func TestStartToldToStop(t *testing.T) {
 		dir  string
 		want string // "" for none
 	}{{filepath.Join(dir, "data"), ""}, {file, "is a file"}} {
-		err := serve(ctx, &server.Server{Listen: "127.0.0.1:0", DataDir: tt.dir}, io.Discard)
+		err := serve(ctx, &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Dir: tt.dir}}, io.Discard)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", tt.dir, err, tt.want)
 		}
@@ -180,8 +180,8 @@ func TestFlagsAndEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &f.server
-	if s.Listen != "127.0.0.1:1" || s.DataDir != "from-flag" || strings.Join(s.AllowedHosts, " ") != "a.test b.test" || !s.AutoCreateNamespaces || s.Token != "sesame" || s.WatchWriteTimeout != 5*time.Second || !f.parent.on || f.parent.pid != 77 {
-		t.Errorf("it is listen %q, data-dir %q, hosts %q, namespaces %v, timeout %v, parent %+v", s.Listen, s.DataDir, s.AllowedHosts, s.AutoCreateNamespaces, s.WatchWriteTimeout, f.parent)
+	if s.Serving.Listen != "127.0.0.1:1" || s.Data.Dir != "from-flag" || strings.Join(s.Serving.AllowedHosts, " ") != "a.test b.test" || !s.API.AutoCreateNamespaces || s.Token != "sesame" || s.Bounds.WatchWriteTimeout != 5*time.Second || !f.parent.on || f.parent.pid != 77 {
+		t.Errorf("it is listen %q, data-dir %q, hosts %q, namespaces %v, timeout %v, parent %+v", s.Serving.Listen, s.Data.Dir, s.Serving.AllowedHosts, s.API.AutoCreateNamespaces, s.Bounds.WatchWriteTimeout, f.parent)
 	}
 	f = flags{}
 	if err := parse(&f, []string{"--exit-with-parent=123"}, noEnv); err != nil || !f.parent.on || f.parent.pid != 123 {
@@ -197,18 +197,18 @@ func TestBanner(t *testing.T) {
 	}{
 		{"as it is", "curl URL", "kubectl --server URL get namespaces", func(*server.Server) {}},
 		{"TLS and a token", `curl --cacert DATA/tls.crt -H "Authorization: Bearer $TOKEN" URL`,
-			`kubectl --server URL --certificate-authority DATA/tls.crt --token "$TOKEN" get namespaces`, func(s *server.Server) { s.TLS, s.Token = true, "sesame" }},
-		{"TLS", "curl --cacert DATA/tls.crt URL", "kubectl --server URL --certificate-authority DATA/tls.crt --token none get namespaces", func(s *server.Server) { s.TLS = true }},
+			`kubectl --server URL --certificate-authority DATA/tls.crt --token "$TOKEN" get namespaces`, func(s *server.Server) { s.TLS.On, s.Token = true, "sesame" }},
+		{"TLS", "curl --cacert DATA/tls.crt URL", "kubectl --server URL --certificate-authority DATA/tls.crt --token none get namespaces", func(s *server.Server) { s.TLS.On = true }},
 		{"a token that kubectl wouldn't send", `curl -H "Authorization: Bearer $TOKEN" URL`, "", func(s *server.Server) { s.Token = "sesame" }},
-		{"a kubeconfig", "curl URL", "kubectl --kubeconfig " + data + "/../config get namespaces", func(s *server.Server) { s.KubeconfigFile = data + "/../config" }},
-		{"a socket", "curl --unix-socket SOCKET http://localhost", "", func(s *server.Server) { s.Listen = "unix:" + data + "/../socket" }},
+		{"a kubeconfig", "curl URL", "kubectl --kubeconfig " + data + "/../config get namespaces", func(s *server.Server) { s.Serving.KubeconfigFile = data + "/../config" }},
+		{"a socket", "curl --unix-socket SOCKET http://localhost", "", func(s *server.Server) { s.Serving.Listen = "unix:" + data + "/../socket" }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s, dir := &server.Server{}, t.TempDir()
 			tc.set(s)
-			s.Listen = strings.Replace(cmp.Or(s.Listen, "127.0.0.1:0"), data+"/..", dir, 1)
-			s.KubeconfigFile = strings.Replace(s.KubeconfigFile, data+"/..", dir, 1)
-			s.Ephemeral, s.DataDir = true, dir
+			s.Serving.Listen = strings.Replace(cmp.Or(s.Serving.Listen, "127.0.0.1:0"), data+"/..", dir, 1)
+			s.Serving.KubeconfigFile = strings.Replace(s.Serving.KubeconfigFile, data+"/..", dir, 1)
+			s.Data.Ephemeral, s.Data.Dir = true, dir
 			if err := s.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -22,7 +22,7 @@ func start(t *testing.T, args ...string) *servertest.Server {
 	}
 	wanted := &a.Server
 	return servertest.New(t, func(s *server.Server) {
-		s.Builtin, s.Unserved, s.NoInitialEvents, s.NodePorts, s.Plugins = wanted.Builtin, wanted.Unserved, wanted.NoInitialEvents, wanted.NodePorts, wanted.Plugins
+		s.API.Builtin, s.API.Unserved, s.API.NoInitialEvents, s.API.NodePorts, s.Plugins = wanted.API.Builtin, wanted.API.Unserved, wanted.API.NoInitialEvents, wanted.API.NodePorts, wanted.Plugins
 	})
 }
 

@@ -89,12 +89,12 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 		return a, nil
 	}
 	s := &a.Server
-	s.Ephemeral = true // unless ChooseStore finds an etcd cluster: the data goes with the process, as that of envtest's etcd does
-	s.ManagedFieldsAlways = true
-	s.Builtin = builtin.All
+	s.Data.Ephemeral = true // unless ChooseStore finds an etcd cluster: the data goes with the process, as that of envtest's etcd does
+	s.API.ManagedFieldsAlways = true
+	s.API.Builtin = builtin.All
 	s.Plugins.Kubernetes = true
 	s.System.On = true
-	s.Controllers = cmp.Or(getenv(ControllersVariable), "none")
+	s.API.Controllers = cmp.Or(getenv(ControllersVariable), "none")
 	set.Visit(func(g *pflag.Flag) {
 		if strings.HasPrefix(g.Name, etcdFlags) && g.Name != compactionFlag && !slices.Contains(a.Unused, "--"+g.Name) {
 			a.etcd = append(a.etcd, "--"+g.Name)
@@ -108,8 +108,8 @@ func ParseAPIServer(args []string, getenv func(string) string) (*APIServer, erro
 // Check refuses what can't be used of the flags and of the files that they name. It comes before ChooseStore, which may wait.
 func (a *APIServer) Check() error {
 	s := &a.Server
-	defer func(was bool) { s.Ephemeral = was }(s.Ephemeral)
-	s.Ephemeral = !s.Etcd.On() // as if a cluster were there: which store it is says nothing about the flags
+	defer func(was bool) { s.Data.Ephemeral = was }(s.Data.Ephemeral)
+	s.Data.Ephemeral = !s.Etcd.On() // as if a cluster were there: which store it is says nothing about the flags
 	if err := s.Check(); err != nil {
 		return Explain(err)
 	}
@@ -118,7 +118,7 @@ func (a *APIServer) Check() error {
 
 func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	s := &a.Server
-	s.NodePorts = builtin.DefaultNodePorts
+	s.API.NodePorts = builtin.DefaultNodePorts
 	set := pflag.NewFlagSet(KubeAPIServer, pflag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.Usage = func() {}
@@ -128,12 +128,12 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&f.bindAddress, "bind-address", "0.0.0.0", "address to serve on")
 	set.IntVar(&f.port, "secure-port", defaultSecurePort, "port to serve HTTPS on")
 	set.StringVar(&f.certDir, "cert-dir", defaultCertDir, "directory with apiserver.crt and apiserver.key, which are made if missing; without effect if --tls-cert-file is given")
-	set.StringVar(&s.TLSCertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")
-	set.StringVar(&s.TLSKeyFile, "tls-private-key-file", "", "PEM file with its key")
+	set.StringVar(&s.TLS.CertFile, "tls-cert-file", "", "PEM file with the certificate to serve HTTPS with")
+	set.StringVar(&s.TLS.KeyFile, "tls-private-key-file", "", "PEM file with its key")
 	f.tls.add(set)
 	set.StringVar(&f.serviceIPs, "service-cluster-ip-range", server.DefaultServiceIPs, "addresses for Services; of two networks, the first is used")
-	set.StringSliceVar(&s.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions for the origins of web pages that may use this server")
-	set.IntVar(&s.HTTP2MaxStreams, "http2-max-streams-per-connection", 0, "requests that one HTTP/2 connection may have open; 0 leaves it to the server")
+	set.StringSliceVar(&s.Serving.CORSAllowedOrigins, "cors-allowed-origins", nil, "regular expressions for the origins of web pages that may use this server")
+	set.IntVar(&s.Bounds.HTTP2MaxStreams, "http2-max-streams-per-connection", 0, "requests that one HTTP/2 connection may have open; 0 leaves it to the server")
 	set.IntVar(&f.reads, "max-requests-inflight", server.DefaultMaxReads, "with --max-mutating-requests-inflight, how many requests are worked for at once")
 	set.IntVar(&f.writes, "max-mutating-requests-inflight", server.DefaultMaxWrites, "with --max-requests-inflight, how many requests are worked for at once")
 	set.BoolVar(&f.fair, "enable-priority-and-fairness", true, "false has no effect: requests are always shared fairly")
@@ -142,7 +142,7 @@ func (a *APIServer) flagSet(f *flags) *pflag.FlagSet {
 	set.StringVar(&f.advertise, "advertise-address", "", "IP address at which others reach this server (default that of --bind-address or, where others can't reach that, of the interface with the default route)")
 	set.StringVar(&f.reconciler, "endpoint-reconciler-type", "lease", "none leaves the Endpoints of default/kubernetes alone; lease and master-count have all servers in them")
 	set.Int32Var(&s.System.NodePort, "kubernetes-service-node-port", 0, "port that default/kubernetes has on all nodes; 0 for none")
-	set.Var(&s.NodePorts, "service-node-port-range", "ports for Services of the types NodePort and LoadBalancer")
+	set.Var(&s.API.NodePorts, "service-node-port-range", "ports for Services of the types NodePort and LoadBalancer")
 	set.IntVarP(&f.verbosity, "v", "v", 0, "number for the verbosity of the log: "+strconv.Itoa(debugVerbosity)+" and more is for debugging")
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
 	s.Etcd.AddKubernetesFlags(set, defaultPrefix)
@@ -168,22 +168,22 @@ func (a *APIServer) apply(f *flags) error {
 	if !ip.IsLoopback() && !s.Access.On() {
 		return fmt.Errorf("--bind-address %s is more than a loopback address, and nobody is asked who they are: set --client-ca-file and --authorization-mode=RBAC, or --bind-address=127.0.0.1", ip)
 	}
-	s.Listen = net.JoinHostPort(ip.String(), strconv.Itoa(f.port))
-	if (s.TLSCertFile == "") != (s.TLSKeyFile == "") {
+	s.Serving.Listen = net.JoinHostPort(ip.String(), strconv.Itoa(f.port))
+	if (s.TLS.CertFile == "") != (s.TLS.KeyFile == "") {
 		return errors.New("--tls-cert-file and --tls-private-key-file need each other")
 	}
-	if s.TLSCertFile == "" {
-		s.TLS, s.CertDir = true, f.certDir
+	if s.TLS.CertFile == "" {
+		s.TLS.On, s.TLS.Dir = true, f.certDir
 	}
-	if s.TLSConfig, err = f.tls.config(); err != nil {
+	if s.TLS.Config, err = f.tls.config(); err != nil {
 		return err
 	}
 	first, _, _ := strings.Cut(f.serviceIPs, ",")
-	if s.ServiceIPs, err = netip.ParsePrefix(strings.TrimSpace(first)); err != nil {
+	if s.API.ServiceIPs, err = netip.ParsePrefix(strings.TrimSpace(first)); err != nil {
 		return fmt.Errorf("--service-cluster-ip-range %q is no network such as 10.0.0.0/24", f.serviceIPs)
 	}
 	if ip.IsLoopback() { // the webhooks of a test run beside it
-		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+		s.API.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	}
 	if f.advertise != "" {
 		if s.System.Advertise, err = netip.ParseAddr(f.advertise); err != nil || s.System.Advertise.IsLoopback() || s.System.Advertise.IsUnspecified() {
@@ -200,9 +200,9 @@ func (a *APIServer) apply(f *flags) error {
 	if f.reads < 0 || f.writes < 0 || f.reads+f.writes == 0 {
 		return fmt.Errorf("--max-requests-inflight=%d and --max-mutating-requests-inflight=%d must not be negative, and add up to something positive", f.reads, f.writes)
 	}
-	s.MaxRequests = f.reads + f.writes
-	if s.History = s.Etcd.CompactionInterval; s.History < 0 { // nothing is compacted
-		s.History = endless
+	s.Bounds.MaxRequests = f.reads + f.writes
+	if s.Data.History = s.Etcd.CompactionInterval; s.Data.History < 0 { // nothing is compacted
+		s.Data.History = endless
 	}
 	if f.verbosity >= debugVerbosity {
 		a.LogLevel = slog.LevelDebug
@@ -220,7 +220,7 @@ func (a *APIServer) addAddresses(list string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %q is no network such as 10.0.0.0/8", AddressesVariable, network)
 		}
-		a.Server.WebhookAddresses = append(a.Server.WebhookAddresses, p)
+		a.Server.API.WebhookAddresses = append(a.Server.API.WebhookAddresses, p)
 	}
 	return nil
 }
@@ -240,8 +240,8 @@ func (a *APIServer) chooseAPIs(f *flags) error {
 	}
 	a.Unused = slices.Concat(a.Unused, unused, more)
 	s := &a.Server
-	s.Unserved = func(path schema.GroupVersionResource) bool { return !gates.serves(path) || !config.serves(path) }
-	s.NoInitialEvents = !gates[watchListGate].on
+	s.API.Unserved = func(path schema.GroupVersionResource) bool { return !gates.serves(path) || !config.serves(path) }
+	s.API.NoInitialEvents = !gates[watchListGate].on
 	for gate, plugin := range gatedPlugins {
 		if !gates[gate].on {
 			s.Plugins.Enable = slices.DeleteFunc(s.Plugins.Enable, func(name string) bool { return name == plugin })

@@ -25,14 +25,14 @@ func TestParseAPIServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &a.Server
-	if s.Listen != "127.0.0.1:7" || !s.TLS || s.CertDir != "/certs" || !s.Ephemeral || !s.ManagedFieldsAlways || s.Builtin != builtin.All || s.Controllers != "none" {
+	if s.Serving.Listen != "127.0.0.1:7" || !s.TLS.On || s.TLS.Dir != "/certs" || !s.Data.Ephemeral || !s.API.ManagedFieldsAlways || s.API.Builtin != builtin.All || s.API.Controllers != "none" {
 		t.Errorf("%+v", s)
 	}
-	if s.Access.ClientCAFile != "/certs/ca.crt" || !s.Access.RBAC() || s.ServiceIPs != netip.MustParsePrefix("10.1.0.0/24") || a.LogLevel != slog.LevelDebug {
-		t.Errorf("%+v, %v", s.Access, s.ServiceIPs)
+	if s.Access.ClientCAFile != "/certs/ca.crt" || !s.Access.RBAC() || s.API.ServiceIPs != netip.MustParsePrefix("10.1.0.0/24") || a.LogLevel != slog.LevelDebug {
+		t.Errorf("%+v, %v", s.Access, s.API.ServiceIPs)
 	}
-	if s.TLSConfig.MinVersion != tls.VersionTLS13 || !slices.Equal(s.TLSConfig.CipherSuites, []uint16{tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}) {
-		t.Errorf("%+v", s.TLSConfig)
+	if s.TLS.Config.MinVersion != tls.VersionTLS13 || !slices.Equal(s.TLS.Config.CipherSuites, []uint16{tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256}) {
+		t.Errorf("%+v", s.TLS.Config)
 	}
 	if !slices.Equal(a.Server.Etcd.Servers, []string{"http://127.0.0.1:1"}) || a.Server.Etcd.Prefix != "/registry" {
 		t.Errorf("%+v", a.Server.Etcd)
@@ -40,7 +40,7 @@ func TestParseAPIServer(t *testing.T) {
 	if slices.Contains(a.Unused, "--etcd-servers") || !slices.Contains(a.Unused, "--feature-gates=OpenAPIEnums=false") || slices.Contains(a.Unused, "--feature-gates=PodsAPI=true") {
 		t.Errorf("without effect: %q", a.Unused)
 	}
-	if len(s.WebhookAddresses) == 0 {
+	if len(s.API.WebhookAddresses) == 0 {
 		t.Error("on loopback, webhooks on loopback may not be called")
 	}
 }
@@ -57,7 +57,7 @@ func TestParseAPIServerAlternatives(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s := &a.Server; s.Controllers != "all" || s.TLS || s.TLSCertFile != "a" || s.TLSKeyFile != "b" || s.Listen != "0.0.0.0:6443" || s.TLSConfig != nil || s.WebhookAddresses != nil || s.MaxRequests != 210 {
+	if s := &a.Server; s.API.Controllers != "all" || s.TLS.On || s.TLS.CertFile != "a" || s.TLS.KeyFile != "b" || s.Serving.Listen != "0.0.0.0:6443" || s.TLS.Config != nil || s.API.WebhookAddresses != nil || s.Bounds.MaxRequests != 210 {
 		t.Errorf("%+v", s)
 	}
 	if !slices.Equal(a.Unused, []string{"--enable-priority-and-fairness=false"}) {
@@ -82,7 +82,7 @@ func TestParseAPIServerAddresses(t *testing.T) {
 	}
 	args := []string{"--tls-cert-file=a", "--tls-private-key-file=b", "--authorization-mode=RBAC"}
 	a, err := ParseAPIServer(args, getenv)
-	if err != nil || !slices.Equal(a.Server.WebhookAddresses, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}) {
+	if err != nil || !slices.Equal(a.Server.API.WebhookAddresses, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}) {
 		t.Errorf("%v, %v", a, err)
 	}
 	networks = "10.0.0.0/8,everywhere"
@@ -144,8 +144,8 @@ func TestHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a.Server.History != want || slices.Contains(a.Unused, "--"+compactionFlag) {
-			t.Errorf("%q: history of %v, without effect: %q", flag, a.Server.History, a.Unused)
+		if a.Server.Data.History != want || slices.Contains(a.Unused, "--"+compactionFlag) {
+			t.Errorf("%q: history of %v, without effect: %q", flag, a.Server.Data.History, a.Unused)
 		}
 	}
 }

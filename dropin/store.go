@@ -41,7 +41,7 @@ func (a *APIServer) ChooseStore(ctx context.Context) (string, error) {
 		case err != nil:
 			return "", err
 		case !inside:
-			s.Ephemeral = false
+			s.Data.Ephemeral = false
 			return "in etcd at " + strings.Join(s.Etcd.Servers, ",") + " below " + s.Etcd.Prefix, nil
 		}
 	}

@@ -59,7 +59,7 @@ func TestChooseStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := &a.Server
-			if s.Ephemeral != c.inside || s.Etcd.On() == c.inside || strings.HasPrefix(where, "inside") != c.inside || !c.inside && s.Etcd.Prefix != "/x" {
+			if s.Data.Ephemeral != c.inside || s.Etcd.On() == c.inside || strings.HasPrefix(where, "inside") != c.inside || !c.inside && s.Etcd.Prefix != "/x" {
 				t.Errorf("the store is %s: %+v", where, s.Etcd)
 			}
 			if named := slices.Contains(a.Unused, "--etcd-servers") && slices.Contains(a.Unused, "--etcd-prefix"); named != (c.inside && c.servers != "") {

@@ -31,7 +31,7 @@ func newBearers(t *testing.T) *bearers {
 	b := &bearers{tokens: map[string]string{}}
 	shared := overOneEtcd(t)
 	s := servertest.New(t, shared, func(s *server.Server) {
-		s.Access.TokenAuthFile, s.Builtin = file, builtin.All
+		s.Access.TokenAuthFile, s.API.Builtin = file, builtin.All
 		b.barriers = server.WatchBarriers(s)
 	})
 	b.ruled = &ruled{s, t}

@@ -72,7 +72,7 @@ func keyInStore(ctx context.Context, store storage.Store, own func() ([]byte, er
 // accountKey returns the key that is kept in dir, and makes it if there is none. An ephemeral server's key is in memory
 // only. A file that holds no key is an error, and stays: with another key all tokens would end.
 func (s *Server) accountKey(dir string) (crypto.Signer, error) {
-	if s.Ephemeral {
+	if s.Data.Ephemeral {
 		key, _, err := access.NewSigningKey()
 		return key, err
 	}
@@ -97,7 +97,7 @@ func (s *Server) accountKey(dir string) (crypto.Signer, error) {
 // addAdministrator adds a token for the kubeconfig to the tokens, if users are told apart and there's no other token that
 // its holder could use, and returns it. It lives as long as the process.
 func (s *Server) addAdministrator(all tokens) (tokens, string) {
-	if !s.Access.On() || s.KubeconfigFile == "" || len(all) > 0 {
+	if !s.Access.On() || s.Serving.KubeconfigFile == "" || len(all) > 0 {
 		return all, ""
 	}
 	token := rand.Text()

@@ -36,7 +36,7 @@ func TestAdmission(t *testing.T) {
 	var log buffer
 	s := servertest.New(t, func(s *server.Server) {
 		s.Log = slog.New(slog.NewTextHandler(&log, nil))
-		s.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](hook)}
+		s.API.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](hook)}
 	})
 	const namespaces = "/api/v1/namespaces"
 	res, answer := s.Do("POST", namespaces, `{"metadata":{"name":"shop"}}`, "Content-Type", "application/json", "User-Agent", "me")

@@ -105,9 +105,9 @@ func (w *wardle) port() string {
 func (w *wardle) aggregating(t *testing.T) func(*server.Server) {
 	certFile, keyFile := credentials.Files(t, w.proxies.Issue(t, "front-proxy-client", nil, nil))
 	return func(s *server.Server) {
-		s.Builtin = builtin.All
+		s.API.Builtin = builtin.All
 		s.Aggregation.ProxyClientCertFile, s.Aggregation.ProxyClientKeyFile = certFile, keyFile
-		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+		s.API.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	}
 }
 
@@ -501,7 +501,7 @@ func TestAggregatedUpgrade(t *testing.T) {
 func TestAggregatedSlow(t *testing.T) {
 	t.Parallel()
 	w := newWardle(t)
-	s := newAggregating(t, w, func(s *server.Server) { s.MaxRequests = 4 })
+	s := newAggregating(t, w, func(s *server.Server) { s.Bounds.MaxRequests = 4 })
 	came, left := make(chan struct{}, 100), make(chan struct{}, 100)
 	serve := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != flundersPath {
@@ -634,7 +634,7 @@ func TestAggregatedOptions(t *testing.T) {
 			s.Aggregation.ProxyClientCertFile, s.Aggregation.ProxyClientKeyFile = "/nowhere/a", "/nowhere/b"
 		},
 	} {
-		s := &server.Server{Ephemeral: true, DataDir: t.TempDir(), Listen: loopback.Address(t)}
+		s := &server.Server{Data: server.Data{Ephemeral: true, Dir: t.TempDir()}, Serving: server.Serving{Listen: loopback.Address(t)}}
 		o(s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		if err := s.Start(ctx); err == nil || !strings.Contains(err.Error(), name) {
@@ -648,7 +648,7 @@ func TestAggregatedOptions(t *testing.T) {
 // TestLocalAPIService: an APIService without a service is available at once, and one with a service when that has answered.
 func TestLocalAPIService(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.All })
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin = builtin.All })
 	made := decode[apiregistrationv1.APIService](t, s.PostYAML(apiServicesPath, `{"metadata":{"name":"v1.example.com"},"spec":{"group":"example.com","version":"v1","groupPriorityMinimum":1000,"versionPriority":15}}`))
 	if c := made.Status.Conditions; len(c) != 1 || c[0].Status != "True" || c[0].Reason != "Local" || c[0].Message != "Local APIServices are always available" {
 		t.Errorf("the conditions are %+v", c)

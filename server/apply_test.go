@@ -319,7 +319,7 @@ func TestManagedFields(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.New(t, func(s *server.Server) { s.ManagedFieldsAlways = tc.always })
+			s := servertest.New(t, func(s *server.Server) { s.API.ManagedFieldsAlways = tc.always })
 			s.PostYAML(definitionsPath, gizmosDefinition())
 			for _, step := range tc.steps {
 				res, body := s.Do(step.method, gizmosPath+step.path, step.body, "Content-Type", step.media, "User-Agent", step.agent)

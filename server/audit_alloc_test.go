@@ -54,7 +54,7 @@ func TestAuditAllocations(t *testing.T) {
 	levels := []string{"off", "None", "Metadata"}
 	handlers := map[string]http.Handler{}
 	for _, level := range levels {
-		s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir()}
+		s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: t.TempDir()}}
 		if level != "off" {
 			policy := filepath.Join(t.TempDir(), "policy.yaml")
 			text := "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: " + level + "}]"
@@ -71,7 +71,7 @@ func TestAuditAllocations(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		handlers[level] = s.in.handler
+		handlers[level] = s.life.in.handler
 	}
 	for name, asked := range map[string]struct{ method, path, body string }{
 		"get":     {http.MethodGet, "/api/v1/namespaces/default", ""},

@@ -313,7 +313,7 @@ func TestAuditManagedFields(t *testing.T) {
 	t.Parallel()
 	for _, omitted := range []bool{false, true} {
 		a := newAudited(t, fmt.Sprintf("omitManagedFields: %v\nomitStages: [RequestReceived]\nrules: [{level: RequestResponse, resources: [{resources: [configmaps]}]}]", omitted),
-			func(s *server.Server) { s.ManagedFieldsAlways = true })
+			func(s *server.Server) { s.API.ManagedFieldsAlways = true })
 		object := a.PostYAML(configMaps, "{metadata: {name: a}, data: {k: v}}")
 		a.Do("PUT", configMaps+"/a", object, "Content-Type", "application/json")
 		a.Get(configMaps)
@@ -410,7 +410,7 @@ func TestAuditPanic(t *testing.T) {
 	t.Parallel()
 	a := newAudited(t, "omitStages: [RequestReceived]\nrules: [{level: Metadata, resources: [{resources: [configmaps]}]}]", func(s *server.Server) {
 		s.Log = slog.New(slog.DiscardHandler)
-		s.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](func(context.Context, *registry.AdmissionRequest[unstructured.Unstructured]) (registry.Verdict, error) {
+		s.API.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](func(context.Context, *registry.AdmissionRequest[unstructured.Unstructured]) (registry.Verdict, error) {
 			panic("broken")
 		})}
 	})
@@ -506,7 +506,7 @@ func TestAuditSettings(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), Audit: tc.options, Log: slog.New(slog.DiscardHandler)}
+			s := &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Ephemeral: true, Dir: t.TempDir()}, Audit: tc.options, Log: slog.New(slog.DiscardHandler)}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			err := s.Start(ctx)

@@ -24,7 +24,7 @@ func (d *discard) WriteHeader(int)             {}
 
 // BenchmarkRequest is what a request costs in this package and below, without net/http and the socket.
 func BenchmarkRequest(b *testing.B) {
-	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: b.TempDir()}
+	s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: b.TempDir()}}
 	if err := s.Start(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func BenchmarkRequest(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				s.in.handler.ServeHTTP(w, r)
+				s.life.in.handler.ServeHTTP(w, r)
 			}
 		})
 	}
@@ -58,7 +58,7 @@ func BenchmarkRequest(b *testing.B) {
 func BenchmarkAudit(b *testing.B) {
 	for _, level := range []string{"off", "None", "Metadata"} {
 		b.Run(level, func(b *testing.B) {
-			s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: b.TempDir()}
+			s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: b.TempDir()}}
 			if level != "off" {
 				policy := filepath.Join(b.TempDir(), "policy.yaml")
 				text := "apiVersion: audit.k8s.io/v1\nkind: Policy\nomitStages: [RequestReceived]\nrules: [{level: " + level + "}]"
@@ -78,7 +78,7 @@ func BenchmarkAudit(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				s.in.handler.ServeHTTP(w, r)
+				s.life.in.handler.ServeHTTP(w, r)
 			}
 		})
 	}
@@ -88,13 +88,13 @@ func BenchmarkAudit(b *testing.B) {
 // own, cost: to build after a definition has changed, and to answer one request.
 func BenchmarkDiscovery(b *testing.B) {
 	const versions = 200
-	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: b.TempDir(), Register: func(r *registry.Registry) {
+	s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: b.TempDir()}, API: API{Register: func(r *registry.Registry) {
 		for i := range versions {
 			registry.Register(r, registry.Definition[corev1.ConfigMap]{
 				Group: fmt.Sprintf("g%03d.example.com", i), Version: "v1", Kind: "Thing", ShortNames: []string{"th"}, Status: true,
 			})
 		}
-	}}
+	}}}
 	if err := s.Start(b.Context()); err != nil {
 		b.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func BenchmarkDiscovery(b *testing.B) {
 	b.Run("built", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			fresh := discovery.New(discovery.Sources{Registry: s.in.registry, Others: s.in.aggregator, Log: s.in.log})
+			fresh := discovery.New(discovery.Sources{Registry: s.life.in.registry, Others: s.life.in.aggregator, Log: s.life.in.log})
 			for _, path := range []string{discovery.Core, discovery.Groups} {
 				for _, encoding := range []form.Encoding{form.JSON, form.Protobuf} {
 					if _, err := fresh.Aggregated(b.Context(), path, encoding); err != nil {
@@ -122,7 +122,7 @@ func BenchmarkDiscovery(b *testing.B) {
 					b.Fatal(err)
 				}
 				r.Header.Set("Accept", string(media))
-				s.in.handler.ServeHTTP(w, r)
+				s.life.in.handler.ServeHTTP(w, r)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ const manyDependents, clientsAtOnce = 10_000, 16
 //
 //	go test ./server -run xxx -bench Collect -benchtime 3x
 func BenchmarkCollect(b *testing.B) {
-	onDisk := func(s *server.Server) { s.Ephemeral = false }
+	onDisk := func(s *server.Server) { s.Data.Ephemeral = false }
 	for _, policy := range []string{"Background", "Foreground", "Orphan"} {
 		b.Run(policy, func(b *testing.B) {
 			w := newCollectedBench(b, onDisk)

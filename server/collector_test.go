@@ -508,7 +508,7 @@ func TestCollectorOff(t *testing.T) {
 	for _, controllers := range []string{"none", "namespace,expiry"} {
 		t.Run(controllers, func(t *testing.T) {
 			t.Parallel()
-			w := newCollected(t, func(s *server.Server) { s.Controllers = controllers })
+			w := newCollected(t, func(s *server.Server) { s.API.Controllers = controllers })
 			for _, s := range []string{"Thing a", "Thing b <!Thing/a", "Thing c", "Thing d <!Thing/c", "Thing e", "Thing f <Thing/e", "DELETE Thing/a",
 				"DELETE Thing/c?propagationPolicy=Foreground", "DELETE Thing/e?propagationPolicy=Orphan"} {
 				w.step(s)

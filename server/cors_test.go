@@ -13,7 +13,7 @@ import (
 
 // allowExample is a server's option that lets the pages of https://example.com and its subdomains in.
 func allowExample(s *server.Server) {
-	s.CORSAllowedOrigins = []string{`^https://([a-z]+\.)?example\.com$`}
+	s.Serving.CORSAllowedOrigins = []string{`^https://([a-z]+\.)?example\.com$`}
 }
 
 func TestCORS(t *testing.T) {
@@ -120,14 +120,14 @@ func TestCORSPatterns(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if tc.want != "" {
-				s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), CORSAllowedOrigins: []string{tc.pattern}}
+				s := &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0", CORSAllowedOrigins: []string{tc.pattern}}, Data: server.Data{Ephemeral: true, Dir: t.TempDir()}}
 				err := s.Start(context.Background())
 				if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "--cors-allowed-origins") {
 					t.Errorf("%v, want %q", errors.Join(err, s.Close()), tc.want)
 				}
 				return
 			}
-			s := servertest.New(t, func(s *server.Server) { s.CORSAllowedOrigins = []string{tc.pattern} })
+			s := servertest.New(t, func(s *server.Server) { s.Serving.CORSAllowedOrigins = []string{tc.pattern} })
 			scheme, host, _ := strings.Cut(tc.origin, "//")
 			for origin, allowed := range map[string]bool{
 				tc.origin: true, tc.origin + ".evil.test": false, scheme + "//evil." + host: false, tc.origin + "@evil.test": false,

@@ -22,7 +22,9 @@ func TestTooManyConnections(t *testing.T) {
 	}{"HTTP/1.1": {false, false}, "HTTP/2": {false, true}, "HTTPS": {true, false}, "HTTPS, HTTP/2": {true, true}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.New(t, func(s *server.Server) { s.MaxConnections, s.TLS, s.Log = 1, tc.secure, slog.New(slog.DiscardHandler) })
+			s := servertest.New(t, func(s *server.Server) {
+				s.Bounds.MaxConnections, s.TLS.On, s.Log = 1, tc.secure, slog.New(slog.DiscardHandler)
+			})
 			first := newTransport(tc.secure, tc.http2)
 			s.Client = &http.Client{Transport: first}
 			watch := s.Watch("/api/v1/namespaces?watch=true&name=x")
@@ -73,12 +75,14 @@ func newTransport(secure, http2 bool) *http.Transport {
 // TestMaxConnections: what can't be is refused or made less, in words.
 func TestMaxConnections(t *testing.T) {
 	t.Parallel()
-	err := (&server.Server{MaxConnections: -1}).Start(t.Context())
+	err := (&server.Server{Bounds: server.Bounds{MaxConnections: -1}}).Start(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "--max-connections") {
 		t.Errorf("-1: %v", err)
 	}
 	var log buffer
-	s := servertest.New(t, func(s *server.Server) { s.MaxConnections, s.Log = 1<<30, slog.New(slog.NewTextHandler(&log, nil)) })
+	s := servertest.New(t, func(s *server.Server) {
+		s.Bounds.MaxConnections, s.Log = 1<<30, slog.New(slog.NewTextHandler(&log, nil))
+	})
 	if !strings.Contains(log.String(), "ulimit -n") {
 		t.Errorf("the log doesn't say that there are too few descriptors: %s", log.String())
 	}

@@ -39,7 +39,7 @@ func TestAnswersBesideDatabase(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			s := servertest.New(t, func(s *server.Server) {
 				if c.member {
-					s.Ephemeral, s.Cluster.Listen = false, loopback.Address(t)
+					s.Data.Ephemeral, s.Cluster.Listen = false, loopback.Address(t)
 				}
 			})
 			s.PostYAML(definitionsPath, widgets)

@@ -12,7 +12,7 @@ import (
 )
 
 // unattended is a server without controllers: what a deletion leaves stays as it is.
-func unattended(s *server.Server) { s.Controllers = "none" }
+func unattended(s *server.Server) { s.API.Controllers = "none" }
 
 // finalizersOf are an object's finalizers, in a list of words.
 func finalizersOf(doc string) string {
@@ -367,7 +367,7 @@ func TestDeletionsOfNamespaces(t *testing.T) {
 // TestDeletionsOfBuiltInKinds: those that are deleted by rules of their own, and others.
 func TestDeletionsOfBuiltInKinds(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, unattended, func(s *server.Server) { s.Builtin = builtin.All })
+	s := servertest.New(t, unattended, func(s *server.Server) { s.API.Builtin = builtin.All })
 	const (
 		core, batch = "/api/v1/namespaces/default/", "/apis/batch/v1/namespaces/default/"
 		containers  = `"containers":[{"name":"c","image":"i"}]`

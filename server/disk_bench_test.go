@@ -32,7 +32,7 @@ func BenchmarkReadsBesideDisk(b *testing.B) {
 		defragment bool
 	}{{"ephemeral", true, false}, {"durable", false, false}, {"defragmenting", false, true}} {
 		b.Run(c.name, func(b *testing.B) {
-			l := &diskLoad{Server: newWidgets(b, func(s *server.Server) { s.Ephemeral = c.ephemeral })}
+			l := &diskLoad{Server: newWidgets(b, func(s *server.Server) { s.Data.Ephemeral = c.ephemeral })}
 			l.fill(b)
 			while := func() error { time.Sleep(5 * time.Second); return nil } // long enough for some thousand reads
 			if c.defragment {

@@ -19,7 +19,7 @@ import (
 
 const slicesPath = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
 
-func allKinds(s *server.Server) { s.Builtin = builtin.All }
+func allKinds(s *server.Server) { s.API.Builtin = builtin.All }
 
 // endpoints returns where default/kubernetes leads to, by the name of the EndpointSlice.
 func endpoints(t *testing.T, s *servertest.Server, headers ...string) map[string][]string {
@@ -88,7 +88,7 @@ func TestReplicasOfOnePort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := servertest.New(t, shared, allKinds, func(s *server.Server) { s.Listen = "127.0.0.2:" + port })
+	second := servertest.New(t, shared, allKinds, func(s *server.Server) { s.Serving.Listen = "127.0.0.2:" + port })
 	awaitEndpoints(t, second, []*servertest.Server{first, second})
 	want := []string{"127.0.0.1:" + port, "127.0.0.2:" + port}
 	if at := endpoints(t, second); len(at) != 1 || !slices.Equal(at["kubernetes"], want) {
@@ -103,7 +103,7 @@ func TestReplicaAtAllAddresses(t *testing.T) {
 		t.Fatalf("this test needs a default route, whose interface has the address that others reach (%v): give the machine one, or leave the test out with -skip '^TestReplicaAtAllAddresses$'", err)
 	}
 	token := "secret-of-this-test"
-	s := servertest.New(t, overOneEtcd(t), allKinds, func(s *server.Server) { s.Listen, s.Token = "0.0.0.0:0", token })
+	s := servertest.New(t, overOneEtcd(t), allKinds, func(s *server.Server) { s.Serving.Listen, s.Token = "0.0.0.0:0", token })
 	until(t, "the replica is listed as "+ip.String(), func() bool {
 		at := endpoints(t, s, "Authorization", "Bearer "+token)["kubernetes"]
 		return len(at) == 1 && strings.HasPrefix(at[0], net.JoinHostPort(ip.String(), ""))

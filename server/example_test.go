@@ -14,7 +14,7 @@ import (
 
 // A server inside a Go program: on a free port, with data that goes when it's closed.
 func ExampleServer() {
-	s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true}
+	s := &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Ephemeral: true}}
 	if err := s.Start(context.Background()); err != nil {
 		log.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func ExampleServer() {
 
 // serve runs a server until its context ends, and tells where it is as soon as it's ready.
 func serve(ctx context.Context, dir string, ready func(url string)) error {
-	s := &server.Server{DataDir: dir, Listen: "127.0.0.1:0"}
+	s := &server.Server{Data: server.Data{Dir: dir}, Serving: server.Serving{Listen: "127.0.0.1:0"}}
 	if err := s.Start(ctx); err != nil {
 		return err
 	}

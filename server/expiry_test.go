@@ -148,8 +148,8 @@ type stamp struct {
 func TestTypesExpire(t *testing.T) {
 	t.Parallel()
 	s := servertest.New(t, func(s *server.Server) {
-		s.Controllers = "none"
-		s.Register = func(r *registry.Registry) {
+		s.API.Controllers = "none"
+		s.API.Register = func(r *registry.Registry) {
 			registry.Register(r, registry.Definition[stamp]{Group: "example.com", Version: "v1", Kind: "Stamp", ClusterScoped: true, TTL: time.Second})
 		}
 	})

@@ -93,24 +93,24 @@ func (r resigning) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.L
 
 // Leads tells whether a replica acts for all.
 func Leads(s *Server) bool {
-	_, leads := s.in.replica.election.Leading()
+	_, leads := s.life.in.replica.election.Leading()
 	return leads
 }
 
 // HistoryReads returns how many stretches of history the server has read, for its feed and for watchers.
-func HistoryReads(s *Server) int64 { return s.in.backing.store.Reads() }
+func HistoryReads(s *Server) int64 { return s.life.in.backing.store.Reads() }
 
 // Etcd returns a client of the server's etcd.
-func Etcd(s *Server) *clientv3.Client { return s.in.backing.etcd.Client }
+func Etcd(s *Server) *clientv3.Client { return s.life.in.backing.etcd.Client }
 
 // Quotas returns the ledger of what is charged to quotas.
-func Quotas(s *Server) *quota.Ledger { return s.in.quotas }
+func Quotas(s *Server) *quota.Ledger { return s.life.in.quotas }
 
 // Position returns the revision up to which every change is in the server's caches.
-func Position(s *Server) storage.Revision { return s.in.cacher.Position() }
+func Position(s *Server) storage.Revision { return s.life.in.cacher.Position() }
 
 // Database returns the database of the server's etcd.
-func Database(s *Server) backend.Backend { return s.in.backing.etcd.Local.Backend() }
+func Database(s *Server) backend.Backend { return s.life.in.backing.etcd.Local.Backend() }
 
 // FillDatabase makes the database of the server's etcd so much larger, without its log.
 func FillDatabase(s *Server, mebibytes int) {
@@ -127,7 +127,7 @@ func FillDatabase(s *Server, mebibytes int) {
 }
 
 // Defragment writes the database of the server's etcd anew.
-func Defragment(s *Server) error { return s.in.backing.etcd.Local.Defragment() }
+func Defragment(s *Server) error { return s.life.in.backing.etcd.Local.Defragment() }
 
 // GiveTime lets clients take as long as a test does over their headers and bodies.
 func GiveTime(s *Server) {
@@ -139,7 +139,7 @@ func GiveTime(s *Server) {
 // called.
 func OccupySeats(t *testing.T, s *Server, address string) (release func()) {
 	t.Helper()
-	return occupy(t, s.in.handler.seats.rest, fair.Flow{Who: address})
+	return occupy(t, s.life.in.handler.seats.rest, fair.Flow{Who: address})
 }
 
 // occupy takes as many seats for a flow as it may have.
@@ -162,12 +162,12 @@ func occupy(t *testing.T, l *fair.Level, f fair.Flow) (release func()) {
 // FillArrivals has many addresses take all places of requests that arrive, and returns how many those are. FillWaits does
 // that for requests that wait for the controllers.
 func FillArrivals(t *testing.T, s *Server) (taken int, release func()) {
-	return fill(t, s.in.handler.seats.arrivals)
+	return fill(t, s.life.in.handler.seats.arrivals)
 }
 
 // FillWaits is like FillArrivals.
 func FillWaits(t *testing.T, s *Server) (taken int, release func()) {
-	return fill(t, s.in.handler.seats.waits)
+	return fill(t, s.life.in.handler.seats.waits)
 }
 
 // fill takes all seats of a level, each flow as many as it may have.
@@ -186,12 +186,12 @@ func fill(t *testing.T, l *fair.Level) (used int, release func()) {
 
 // WaitingForSeats returns how many requests have seats, and how many wait for one.
 func WaitingForSeats(s *Server) (taken, waiting int) {
-	return s.in.handler.seats.rest.Now()
+	return s.life.in.handler.seats.rest.Now()
 }
 
 // StalledAnswers returns how many large answers have a place, and how many have none because their clients take nothing.
 func StalledAnswers(s *Server) (writing, stalled int) {
-	h := s.in.handler
+	h := s.life.in.handler
 	return taken(h.large), taken(h.stalled)
 }
 
@@ -200,7 +200,7 @@ func RecheckSoon(s *Server) { s.timeouts.recheck = 50 * time.Millisecond }
 
 // Routes returns the patterns of all paths that the server knows.
 func Routes(s *Server) (patterns []string) {
-	routes := s.in.handler.routes.(chi.Routes)
+	routes := s.life.in.handler.routes.(chi.Routes)
 	chi.Walk(routes, func(_, pattern string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		if !slices.Contains(patterns, pattern) {
 			patterns = append(patterns, pattern)
@@ -212,14 +212,14 @@ func Routes(s *Server) (patterns []string) {
 
 // Presumes tells whether a replica's next write may be judged without asking the store where it is.
 func Presumes(s *Server) bool {
-	_, may := s.in.registry.Presume(context.Background())
+	_, may := s.life.in.registry.Presume(context.Background())
 	return may
 }
 
 // OccupyLevel has one user take as many of the seats of a level as he may have, until the function it returns is called.
 func OccupyLevel(t *testing.T, s *Server, level, user string) (release func()) {
 	t.Helper()
-	h := s.in.handler
+	h := s.life.in.handler
 	i := slices.IndexFunc(h.levelsNow(), func(l namedLevel) bool { return l.name == level })
 	return occupy(t, h.levelsNow()[i].level, fair.Flow{Rule: level, Who: user})
 }
@@ -227,14 +227,14 @@ func OccupyLevel(t *testing.T, s *Server, level, user string) (release func()) {
 // HealthWhileStopping returns what a server answers to a request for its health while it isn't ready.
 func HealthWhileStopping(t *testing.T, s *Server, path, token string) (code int, body string) {
 	t.Helper()
-	s.in.stopping.Store(true)
-	defer s.in.stopping.Store(false)
+	s.life.in.stopping.Store(true)
+	defer s.life.in.stopping.Store(false)
 	r := httptest.NewRequest(http.MethodGet, "http://localhost"+path, nil)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	rec := httptest.NewRecorder()
-	s.in.handler.ServeHTTP(rec, r)
+	s.life.in.handler.ServeHTTP(rec, r)
 	return rec.Code, rec.Body.String()
 }
 
@@ -246,14 +246,14 @@ const (
 
 // RawBodies returns how many bytes large bodies have taken that are on their way, and how many bodies wait for that.
 func RawBodies(s *Server) (taken, waiting int) {
-	taken, waiting = s.in.handler.seats.raw.Now()
+	taken, waiting = s.life.in.handler.seats.raw.Now()
 	return taken * rawUnit, waiting
 }
 
 // OccupyBodies has two others take all the room for what large bodies become, until the function it returns is called.
 func OccupyBodies(t *testing.T, s *Server) (release func()) {
 	t.Helper()
-	b, others := s.in.handler.bodies, []fair.Flow{{Who: "one"}, {Who: "another"}}
+	b, others := s.life.in.handler.bodies, []fair.Flow{{Who: "one"}, {Who: "another"}}
 	for _, f := range others {
 		if err := b.enter(t.Context(), f, maxBodies/2); err != nil {
 			t.Fatal(err)

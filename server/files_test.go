@@ -101,7 +101,7 @@ func TestSelfSigned(t *testing.T) {
 
 // TestCertDir: a pair is made once, and one that is there is used, whatever it says; half of one is an error.
 func TestCertDir(t *testing.T) {
-	s := &Server{TLS: true, CertDir: filepath.Join(t.TempDir(), "new")}
+	s := &Server{TLS: TLS{On: true, Dir: filepath.Join(t.TempDir(), "new")}}
 	now := time.Now()
 	if none, err := s.certificateFromFiles(); none != nil || err != nil {
 		t.Fatalf("before there is one: %v, %v", none, err)
@@ -114,7 +114,7 @@ func TestCertDir(t *testing.T) {
 	if err != nil || used.Leaf.SerialNumber.Cmp(made.Leaf.SerialNumber) != 0 {
 		t.Errorf("the pair that is there wasn't used: %v", err)
 	}
-	if err := os.Remove(filepath.Join(s.CertDir, certDirKey)); err != nil {
+	if err := os.Remove(filepath.Join(s.TLS.Dir, certDirKey)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.certificateFromFiles(); err == nil || !strings.Contains(err.Error(), "--cert-dir") {

@@ -93,7 +93,7 @@ func TestSlowClients(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), timeouts: tc.timeouts}
+			s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: t.TempDir()}, timeouts: tc.timeouts}
 			if err := s.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -115,7 +115,7 @@ func TestSlowClients(t *testing.T) {
 
 // TestCollectionCounts: the deletion of a collection takes seats as other requests do, and gives all of them back.
 func TestCollectionCounts(t *testing.T) {
-	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir()}
+	s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: t.TempDir()}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ spec:
 		t.Fatalf("the definition: %d", code)
 	}
 	const widgets = "/apis/example.com/v1/widgets"
-	h := s.in.handler
+	h := s.life.in.handler
 	others := fair.Flow{Who: "another"}
 	for left, want := range map[int]int{0: http.StatusTooManyRequests, 1: http.StatusOK} {
 		h.seats.rest = fair.NewLevel(fair.Limits{Most: 2}) // where nobody waits
@@ -171,7 +171,7 @@ spec:
 
 // TestRunEndsWithEtcd: a server whose etcd is gone must not go on, and isn't alive.
 func TestRunEndsWithEtcd(t *testing.T) {
-	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir()}
+	s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: t.TempDir()}}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -188,8 +188,8 @@ func TestRunEndsWithEtcd(t *testing.T) {
 	if got := livez(); got != "200 ok" {
 		t.Errorf("livez: %s", got)
 	}
-	s.in.backing.etcd.Local.HardStop()
-	<-s.in.backing.etcd.Done()
+	s.life.in.backing.etcd.Local.HardStop()
+	<-s.life.in.backing.etcd.Done()
 	if got := livez(); !strings.HasPrefix(got, "500 ") || !strings.Contains(got, "etcd stopped by itself") {
 		t.Errorf("livez of a server that a restart would help: %s", got)
 	}

@@ -217,7 +217,7 @@ func checkAgainstEtcd(t *testing.T, s *servertest.Server, from int64, truth stor
 }
 
 func newBusyWidgets(t *testing.T) *servertest.Server {
-	return newWidgets(t, func(s *server.Server) { s.AutoCreateNamespaces = true })
+	return newWidgets(t, func(s *server.Server) { s.API.AutoCreateNamespaces = true })
 }
 
 // TestInitialEventsWhileWriting connects clients that want the state first while eight writers write. Each gets
@@ -354,7 +354,7 @@ func compact(t *testing.T, s *servertest.Server) (at int64) {
 // told to list again. None misses anything in silence.
 func TestCompactionUnderWatchers(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = time.Hour }) // however slow the machine is
+	s := newWidgets(t, func(s *server.Server) { s.Bounds.WatchWriteTimeout = time.Hour }) // however slow the machine is
 	widgets := makeWidgets(t, s, 4, 256<<10)
 	from := now(t, s, widgetsPath)
 	reader, idle := s.Watch(after(from)), s.Watch(after(from)+"&labelSelector=n%3D1")

@@ -140,7 +140,7 @@ func (f *frames) get(stream uint32, path string) error {
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	const most = 10
-	s := newWidgets(t, func(s *server.Server) { s.HTTP2MaxStreams = most })
+	s := newWidgets(t, func(s *server.Server) { s.Bounds.HTTP2MaxStreams = most })
 	f, announced := speakHTTP2(t, s)
 	if got := announced[http2.SettingMaxConcurrentStreams]; got != most {
 		t.Errorf("it announces %d streams, want %d", got, most)
@@ -184,7 +184,7 @@ func TestRapidReset(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := newWidgets(t, func(s *server.Server) { s.HTTP2MaxStreams = tc.most })
+			s := newWidgets(t, func(s *server.Server) { s.Bounds.HTTP2MaxStreams = tc.most })
 			other := s.Watch(after(now(t, s, widgetsPath)))
 			f, _ := speakHTTP2(t, s)
 			var reader sync.WaitGroup

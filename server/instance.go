@@ -143,7 +143,7 @@ func (s *Server) read() (g given, err error) {
 	if err = s.checkPlaces(); err != nil {
 		return g, err
 	}
-	if g.origins, err = newCORS(s.CORSAllowedOrigins); err != nil {
+	if g.origins, err = newCORS(s.Serving.CORSAllowedOrigins); err != nil {
 		return g, err
 	}
 	g.proxy, err = aggregator.ReadCertificate(s.Aggregation, s.log())
@@ -174,13 +174,13 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 		return nil, err
 	}
 	// Now that the port and the data directory are ours, these are of a run that was killed, and of no other that runs.
-	if err := removeURLFile(s.URLFile); err != nil {
+	if err := removeURLFile(s.Serving.URLFile); err != nil {
 		return nil, err
 	}
-	if err := clearKubeconfig(s.KubeconfigFile); err != nil {
+	if err := clearKubeconfig(s.Serving.KubeconfigFile); err != nil {
 		return nil, err
 	}
-	if s.TLS && g.certificate == nil {
+	if s.TLS.On && g.certificate == nil {
 		if g.certificate, err = s.ownCertificate(in.backing.dataDir, time.Now()); err != nil {
 			return nil, err
 		}
@@ -201,7 +201,7 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := in.writeKubeconfig(s, g.administrator, g.certificate); err != nil {
 		return nil, err
 	}
-	if err := in.writeURLFile(s.URLFile); err != nil {
+	if err := in.writeURLFile(s.Serving.URLFile); err != nil {
 		return nil, err
 	}
 	return in, nil
@@ -222,9 +222,9 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 		return err
 	}
 	in.port, err = wire.Open(wire.Options{
-		Address: cmp.Or(s.Listen, DefaultListen), Asks: len(g.tokens) > 0 || s.Access.On(), Secure: g.certificate != nil || s.TLS,
-		MaxConnections: s.MaxConnections, MaxStreams: cmp.Or(s.HTTP2MaxStreams, DefaultHTTP2MaxStreams),
-		WriteTimeout: writeTimeout, StreamTimeout: cmp.Or(s.WatchWriteTimeout, DefaultWatchWriteTimeout), Timeouts: s.timeouts.Timeouts,
+		Address: cmp.Or(s.Serving.Listen, DefaultListen), Asks: len(g.tokens) > 0 || s.Access.On(), Secure: g.certificate != nil || s.TLS.On,
+		MaxConnections: s.Bounds.MaxConnections, MaxStreams: cmp.Or(s.Bounds.HTTP2MaxStreams, DefaultHTTP2MaxStreams),
+		WriteTimeout: writeTimeout, StreamTimeout: cmp.Or(s.Bounds.WatchWriteTimeout, DefaultWatchWriteTimeout), Timeouts: s.timeouts.Timeouts,
 		Log: in.log,
 	})
 	return err
@@ -234,12 +234,12 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 // the controllers. It returns how requests are told whose they are.
 func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) {
 	in.registry = registry.New(registry.Options{
-		Store: in.backing.store, Cacher: in.cacher, Shared: in.replica.election != nil, AutoCreateNamespaces: s.AutoCreateNamespaces, ManagedFieldsAlways: s.ManagedFieldsAlways,
-		Unserved: s.Unserved, NoInitialEvents: s.NoInitialEvents, Manager: s.manager(),
-		Admission: s.Admission, Webhooks: conversion.Policy{Allowed: s.WebhookAddresses}, Log: in.log,
+		Store: in.backing.store, Cacher: in.cacher, Shared: in.replica.election != nil, AutoCreateNamespaces: s.API.AutoCreateNamespaces, ManagedFieldsAlways: s.API.ManagedFieldsAlways,
+		Unserved: s.API.Unserved, NoInitialEvents: s.API.NoInitialEvents, Manager: s.manager(),
+		Admission: s.API.Admission, Webhooks: conversion.Policy{Allowed: s.API.WebhookAddresses}, Log: in.log,
 	})
-	if s.Register != nil {
-		s.Register(in.registry)
+	if s.API.Register != nil {
+		s.API.Register(in.registry)
 	}
 	accounts, err := in.rights.access.Settle(access.Home{
 		Registry: in.registry, URL: in.url, Key: func() (crypto.Signer, error) { return in.accountKey(s) },
@@ -247,8 +247,8 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 	if err != nil {
 		return nil, err
 	}
-	on, _ := controllers.ParseSet(s.Controllers) // validate has looked at it
-	kinds := builtin.Options{Set: s.Builtin, CheckPolicies: on[controllers.PolicyStatus], IssueToken: accounts.Issue, ReviewToken: in.rights.access.Review, ServiceIPs: s.ServiceIPs, NodePorts: s.NodePorts, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.replica.election != nil}
+	on, _ := controllers.ParseSet(s.API.Controllers) // validate has looked at it
+	kinds := builtin.Options{Set: s.API.Builtin, CheckPolicies: on[controllers.PolicyStatus], IssueToken: accounts.Issue, ReviewToken: in.rights.access.Review, ServiceIPs: s.API.ServiceIPs, NodePorts: s.API.NodePorts, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.replica.election != nil}
 	who = &identity{tokens: g.tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.rights.access, accounts: accounts}
 	in.quotas = &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: in.quotas, Log: in.log}
@@ -261,13 +261,13 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 		}
 	}
 	builtin.Register(in.registry, kinds)
-	in.replica.hasService = s.Builtin == builtin.All
+	in.replica.hasService = s.API.Builtin == builtin.All
 	in.replica.system = s.System.On
 	in.aggregator = aggregator.New(s.Aggregation, aggregator.Wiring{Registry: in.registry, Certificate: g.proxy, Policy: in.registry.Network().Policy, Priority: s.priorities(), Log: in.log})
 	if in.admission, err = admission.New(plugins); err != nil {
 		return nil, err
 	}
-	if s.Ephemeral {
+	if s.Data.Ephemeral {
 		in.snapshots = &snapshots{registry: in.registry, named: map[string]snapshot{}}
 	}
 	in.controllers = controllers.New(controllers.Options{Registry: in.registry.Door(), Cacher: in.cacher, On: on, Quotas: in.quotas, Duties: in.duties(s), Log: in.log})

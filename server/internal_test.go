@@ -92,7 +92,7 @@ func (a altered) List(ctx context.Context, keys storage.Range, at storage.Revisi
 // TestVerifyNamesDifferences: every way in which the caches can differ from etcd is told, with the object, and
 // nothing else is.
 func TestVerifyNamesDifferences(t *testing.T) {
-	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: t.TempDir()}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	if err := s.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestVerifyNamesDifferences(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kv, err := s.in.backing.store.Get(t.Context(), key)
+	kv, err := s.life.in.backing.store.Get(t.Context(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func TestVerifyNamesDifferences(t *testing.T) {
 		}, fmt.Sprintf("%s: revision 0 is cached and %d is stored (0: none)", unknown, kv.Revision)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := &instance{cacher: s.in.cacher, registry: s.in.registry, backing: backing{store: altered{s.in.backing.store, func(c storage.Change) []storage.Change {
+			in := &instance{cacher: s.life.in.cacher, registry: s.life.in.registry, backing: backing{store: altered{s.life.in.backing.store, func(c storage.Change) []storage.Change {
 				if c.Key != key {
 					return []storage.Change{c}
 				}

@@ -70,7 +70,7 @@ func checkKubeconfig(path string) error {
 // writeKubeconfig leaves a kubeconfig with what a client needs: the address, whom to trust, and an administrator's token:
 // the one that was made for it, or else one that was given.
 func (in *instance) writeKubeconfig(s *Server, token string, certificate *tls.Certificate) error {
-	if s.KubeconfigFile == "" {
+	if s.Serving.KubeconfigFile == "" {
 		return nil
 	}
 	if token == "" {
@@ -81,14 +81,14 @@ func (in *instance) writeKubeconfig(s *Server, token string, certificate *tls.Ce
 	}
 	content, err := kubeconfig(in.url, token, certificate)
 	if err == nil {
-		err = replaceFile(s.KubeconfigFile, content)
+		err = replaceFile(s.Serving.KubeconfigFile, content)
 	}
 	if err != nil {
 		return fmt.Errorf("--write-kubeconfig: %w", err)
 	}
-	in.left.kubeconfig = kubeconfigFile{s.KubeconfigFile, content}
+	in.left.kubeconfig = kubeconfigFile{s.Serving.KubeconfigFile, content}
 	if token != "" && certificate == nil {
-		in.log.Warn("kubectl sends a token over HTTPS only: serve HTTPS, with --tls for example", "kubeconfig", s.KubeconfigFile)
+		in.log.Warn("kubectl sends a token over HTTPS only: serve HTTPS, with --tls for example", "kubeconfig", s.Serving.KubeconfigFile)
 	}
 	return nil
 }

@@ -100,14 +100,14 @@ func TestKubeconfig(t *testing.T) {
 	}{
 		{"http", func(*server.Server) {}, "http", "", false, false},
 		{"http and a token", func(s *server.Server) { s.Token = "s3cret" }, "http", "s3cret", false, false},
-		{"TLS", func(s *server.Server) { s.TLS = true }, "https", "none", true, false},
-		{"TLS and a token", func(s *server.Server) { s.TLS, s.Token = true, "s3cret" }, "https", "s3cret", true, false},
-		{"tokens from a file", func(s *server.Server) { s.TLS, s.TokenFile = true, tokens }, "https", "from-file", true, false},
-		{"a certificate for another name", func(s *server.Server) { s.TLSCertFile, s.TLSKeyFile = cert, key }, "https", "none", true, true},
+		{"TLS", func(s *server.Server) { s.TLS.On = true }, "https", "none", true, false},
+		{"TLS and a token", func(s *server.Server) { s.TLS.On, s.Token = true, "s3cret" }, "https", "s3cret", true, false},
+		{"tokens from a file", func(s *server.Server) { s.TLS.On, s.TokenFile = true, tokens }, "https", "from-file", true, false},
+		{"a certificate for another name", func(s *server.Server) { s.TLS.CertFile, s.TLS.KeyFile = cert, key }, "https", "none", true, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "config")
-			s := servertest.New(t, tc.option, func(s *server.Server) { s.KubeconfigFile = file })
+			s := servertest.New(t, tc.option, func(s *server.Server) { s.Serving.KubeconfigFile = file })
 			k := readKubeconfig(t, file)
 			cluster, user := k.Clusters[0].Cluster, k.Users[0].User
 			if cluster.Server != s.URL || !strings.HasPrefix(s.URL, tc.scheme+"://") || user.Token != tc.token || len(cluster.CA) > 0 != tc.ca || cluster.TLSServerName != map[bool]string{true: "api.test"}[tc.serverName] {
@@ -138,7 +138,7 @@ func TestKubeconfig(t *testing.T) {
 func TestKubeconfigInPlace(t *testing.T) {
 	t.Parallel()
 	start := func(s *server.Server) error {
-		s.Listen, s.Ephemeral, s.DataDir = "127.0.0.1:0", true, t.TempDir()
+		s.Serving.Listen, s.Data.Ephemeral, s.Data.Dir = "127.0.0.1:0", true, t.TempDir()
 		return s.Start(context.Background())
 	}
 	for _, tc := range []struct {
@@ -157,7 +157,7 @@ func TestKubeconfigInPlace(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := os.Lstat(file)
-			s := &server.Server{KubeconfigFile: file}
+			s := &server.Server{Serving: server.Serving{KubeconfigFile: file}}
 			err := start(s)
 			if err == nil {
 				s.Close()
@@ -172,7 +172,7 @@ func TestKubeconfigInPlace(t *testing.T) {
 	}
 	t.Run("ours, of a run that was killed", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "config")
-		first, second := &server.Server{KubeconfigFile: file}, &server.Server{KubeconfigFile: file}
+		first, second := &server.Server{Serving: server.Serving{KubeconfigFile: file}}, &server.Server{Serving: server.Serving{KubeconfigFile: file}}
 		if err := start(first); err != nil {
 			t.Fatal(err)
 		}
@@ -192,7 +192,7 @@ func TestKubeconfigInPlace(t *testing.T) {
 	})
 	t.Run("replaced meanwhile", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "config")
-		s := &server.Server{KubeconfigFile: file}
+		s := &server.Server{Serving: server.Serving{KubeconfigFile: file}}
 		if err := start(s); err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +210,7 @@ func TestKubeconfigInPlace(t *testing.T) {
 	for name, path := range map[string]string{"no such directory": filepath.Join(t.TempDir(), "no", "config")} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: dir, KubeconfigFile: path}
+			s := &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0", KubeconfigFile: path}, Data: server.Data{Ephemeral: true, Dir: dir}}
 			if err := s.Start(context.Background()); err == nil || !strings.Contains(err.Error(), "--write-kubeconfig") {
 				t.Errorf("%v", err)
 			}
@@ -221,7 +221,7 @@ func TestKubeconfigInPlace(t *testing.T) {
 			}
 		})
 	}
-	s := &server.Server{Listen: "unix:" + filepath.Join(t.TempDir(), "s"), Ephemeral: true, DataDir: t.TempDir(), KubeconfigFile: filepath.Join(t.TempDir(), "config")}
+	s := &server.Server{Serving: server.Serving{Listen: "unix:" + filepath.Join(t.TempDir(), "s"), KubeconfigFile: filepath.Join(t.TempDir(), "config")}, Data: server.Data{Ephemeral: true, Dir: t.TempDir()}}
 	if err := s.Start(context.Background()); err == nil || !strings.Contains(err.Error(), "unix socket") {
 		t.Errorf("with a socket: %v", err)
 	}

@@ -25,7 +25,7 @@ func newKubernetes(t testing.TB, options admission.Options) *servertest.Server {
 	t.Helper()
 	return servertest.New(t, func(s *server.Server) {
 		options.Kubernetes, options.Disable = true, append(options.Disable, "ServiceAccount")
-		s.Builtin, s.Plugins = builtin.All, options
+		s.API.Builtin, s.Plugins = builtin.All, options
 	})
 }
 
@@ -330,7 +330,7 @@ func TestAdmissionConfiguration(t *testing.T) {
 		if err := os.WriteFile(file, []byte(admissionFile+tc.plugins), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s := server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), Builtin: builtin.All, Plugins: admission.Options{Kubernetes: true, Enable: []string{"EventRateLimit"}, ConfigFile: file}}
+		s := server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Ephemeral: true, Dir: t.TempDir()}, API: server.API{Builtin: builtin.All}, Plugins: admission.Options{Kubernetes: true, Enable: []string{"EventRateLimit"}, ConfigFile: file}}
 		if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}

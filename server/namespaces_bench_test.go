@@ -19,7 +19,7 @@ func BenchmarkNamespaceDelete(b *testing.B) {
 	const kinds, objects = 20, 10_000
 	for name, ephemeral := range map[string]bool{"ephemeral": true, "durable": false} {
 		b.Run(name, func(b *testing.B) {
-			s := servertest.New(b, func(s *server.Server) { s.Ephemeral = ephemeral })
+			s := servertest.New(b, func(s *server.Server) { s.Data.Ephemeral = ephemeral })
 			for i := range kinds {
 				s.PostYAML(definitionsPath, strings.NewReplacer("widgets", fmt.Sprintf("kind%02ds", i), "widget", fmt.Sprintf("kind%02d", i),
 					"Widget", fmt.Sprintf("Kind%02d", i), "wd", fmt.Sprintf("k%02d", i)).Replace(widgets))

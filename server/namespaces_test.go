@@ -129,7 +129,7 @@ func TestUndeletableContent(t *testing.T) {
 	var stuck atomic.Bool
 	stuck.Store(true)
 	s := servertest.New(t, func(s *server.Server) {
-		s.Register = func(r *registry.Registry) {
+		s.API.Register = func(r *registry.Registry) {
 			registry.Register(r, registry.Definition[Stubborn]{
 				Group: "go.example.com", Version: "v1", Kind: "Stubborn", Plural: "stubborns",
 				Deleting: func(*Stubborn) {

@@ -63,7 +63,7 @@ func TestTokens(t *testing.T) {
 
 func TestAllowedHosts(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(s *server.Server) { s.AllowedHosts = []string{"api.test"} })
+	s := servertest.New(t, func(s *server.Server) { s.Serving.AllowedHosts = []string{"api.test"} })
 	for host, want := range map[string]int{"api.test:8080": 200, "localhost": 200, "other.test": 403} {
 		if res, _ := s.Do("GET", "/readyz", "", "Host", host); res.StatusCode != want {
 			t.Errorf("Host %s: %s, want %d", host, res.Status, want)
@@ -73,7 +73,7 @@ func TestAllowedHosts(t *testing.T) {
 
 func TestSelfSignedTLS(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(s *server.Server) { s.TLS = true })
+	s := servertest.New(t, func(s *server.Server) { s.TLS.On = true })
 	if !strings.HasPrefix(s.URL, "https://127.0.0.1:") {
 		t.Fatalf("the URL is %s", s.URL)
 	}
@@ -110,7 +110,7 @@ func TestSelfSignedTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	other := servertest.New(t, func(s *server.Server) { s.TLSCertFile, s.TLSKeyFile = cert, key })
+	other := servertest.New(t, func(s *server.Server) { s.TLS.CertFile, s.TLS.KeyFile = cert, key })
 	http1 := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	defer http1.CloseIdleConnections()
 	other.Client = &http.Client{Transport: http1}
@@ -122,7 +122,7 @@ func TestSelfSignedTLS(t *testing.T) {
 	}
 	var log buffer
 	servertest.New(t, func(s *server.Server) {
-		s.TLSCertFile, s.TLSKeyFile, s.Log = cert, key, slog.New(slog.NewTextHandler(&log, nil))
+		s.TLS.CertFile, s.TLS.KeyFile, s.Log = cert, key, slog.New(slog.NewTextHandler(&log, nil))
 	})
 	if !strings.Contains(log.String(), "can be read by its group") {
 		t.Errorf("no warning of a key that the group can read: %s", log.String())
@@ -130,7 +130,7 @@ func TestSelfSignedTLS(t *testing.T) {
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&server.Server{TLSCertFile: cert, TLSKeyFile: key}).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if err := (&server.Server{TLS: server.TLS{CertFile: cert, KeyFile: key}}).Start(t.Context()); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a key for everybody: %v", err)
 	}
 }
@@ -138,7 +138,7 @@ func TestSelfSignedTLS(t *testing.T) {
 func TestUnixSocket(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "s")
-	s := servertest.New(t, func(s *server.Server) { s.Listen = "unix:" + path })
+	s := servertest.New(t, func(s *server.Server) { s.Serving.Listen = "unix:" + path })
 	if s.URL != "unix:"+path {
 		t.Errorf("the URL is %s", s.URL)
 	}
@@ -399,7 +399,7 @@ func TestPanics(t *testing.T) {
 	var log buffer
 	s := servertest.New(t, func(s *server.Server) {
 		s.Log = slog.New(slog.NewTextHandler(&log, nil))
-		s.Register = func(r *registry.Registry) {
+		s.API.Register = func(r *registry.Registry) {
 			registry.Register(r, registry.Definition[gadget]{Group: "example.com", Version: "v1", Kind: "Gadget", ClusterScoped: true,
 				Default: func(*gadget) { panic("deliberate") }})
 		}

@@ -25,7 +25,7 @@ func newNodes(t *testing.T) *ruled {
 		t.Fatal(err)
 	}
 	s := newRuled(t, func(s *server.Server) {
-		s.Builtin, s.Plugins = builtin.All, admission.Options{Enable: []string{"NodeRestriction"}}
+		s.API.Builtin, s.Plugins = builtin.All, admission.Options{Enable: []string{"NodeRestriction"}}
 		s.Access.TokenAuthFile, s.Access.AuthorizationMode = file, "Node,RBAC"
 	})
 	for path, objects := range map[string][]string{

@@ -64,7 +64,7 @@ func TestAuthenticationConfiguration(t *testing.T) {
 		if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), Access: access.Options{AuthenticationConfigFile: file}}
+		s := &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Ephemeral: true, Dir: t.TempDir()}, Access: access.Options{AuthenticationConfigFile: file}}
 		err := s.Start(t.Context())
 		if err == nil {
 			s.Close()

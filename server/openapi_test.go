@@ -166,7 +166,7 @@ func TestOpenAPISchemas(t *testing.T) {
 func TestOpenAPIOfGoTypes(t *testing.T) {
 	t.Parallel()
 	s := newWidgets(t, func(s *server.Server) {
-		s.Register = func(r *registry.Registry) {
+		s.API.Register = func(r *registry.Registry) {
 			registry.Register(r, registry.Definition[gauge]{Group: "example.net", Version: "v1", Kind: "Gauge"})
 			registry.Register(r, registry.Definition[odd]{Group: "example.net", Version: "v1", Kind: "Odd"})
 		}
@@ -399,7 +399,7 @@ spec:
 func TestOpenAPIHashes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	durable := func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir }
+	durable := func(s *server.Server) { s.Data.Ephemeral, s.Data.Dir = false, dir }
 	s := newDetails(t, durable)
 	before := openAPIURLs(t, s)
 	patch := func(body string) map[string]string {

@@ -11,10 +11,10 @@ import (
 // checkPlaces refuses paths at which the start couldn't leave its files when all is ready. What is to be in the data directory
 // can't be looked at before that is there.
 func (s *Server) checkPlaces() error {
-	if err := checkKubeconfig(s.KubeconfigFile); err != nil {
+	if err := checkKubeconfig(s.Serving.KubeconfigFile); err != nil {
 		return err
 	}
-	for flag, path := range map[string]string{"--url-file": s.URLFile, "--write-kubeconfig": s.KubeconfigFile} {
+	for flag, path := range map[string]string{"--url-file": s.Serving.URLFile, "--write-kubeconfig": s.Serving.KubeconfigFile} {
 		if path == "" {
 			continue
 		}
@@ -37,8 +37,8 @@ func (s *Server) checkPlaces() error {
 
 // makes tells whether a directory is one that the start makes: the data directory, or one above it.
 func (s *Server) makes(dir string) bool {
-	data := s.DataDir
-	if data == "" && !s.Ephemeral && !s.Etcd.On() {
+	data := s.Data.Dir
+	if data == "" && !s.Data.Ephemeral && !s.Etcd.On() {
 		data = DefaultDataDir
 	}
 	if data == "" {

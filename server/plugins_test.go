@@ -26,7 +26,7 @@ import (
 func newWithPlugins(t testing.TB, names ...string) *servertest.Server {
 	t.Helper()
 	return servertest.New(t, func(s *server.Server) {
-		s.Builtin, s.Plugins = builtin.All, admission.Options{Enable: names}
+		s.API.Builtin, s.Plugins = builtin.All, admission.Options{Enable: names}
 	})
 }
 
@@ -461,7 +461,7 @@ func TestPluginsByDefault(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s := servertest.New(t, func(s *server.Server) { s.Builtin, s.Plugins = builtin.All, tc.options })
+			s := servertest.New(t, func(s *server.Server) { s.API.Builtin, s.Plugins = builtin.All, tc.options })
 			post(s, namespaceDefault+"limitranges", limits)
 			post(s, "/apis/storage.k8s.io/v1/storageclasses", class)
 			post(s, namespaceDefault+"resourcequotas", `{metadata: {name: a}, spec: {hard: {count/configmaps: "0"}}}`)
@@ -509,7 +509,7 @@ func TestAdmissionPluginNames(t *testing.T) {
 // those have taken isn't.
 func TestQuotaWhileCharged(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.All })
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin = builtin.All })
 	const path = "/api/v1/namespaces/default/"
 	const limit = 3
 	uid := value(s.PostYAML(path+"resourcequotas", `{metadata: {name: q}, spec: {hard: {count/secrets: "3"}}}`), "metadata.uid")
@@ -556,7 +556,7 @@ func TestQuotaWhileCharged(t *testing.T) {
 // room.
 func TestQuotaCountsOnce(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.All })
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin = builtin.All })
 	const path = "/api/v1/namespaces/default/"
 	uid := value(s.PostYAML(path+"resourcequotas", `{metadata: {name: q}, spec: {hard: {count/secrets: "1"}}}`), "metadata.uid")
 	until(t, "the quota counts", func() bool {
@@ -581,7 +581,7 @@ func TestQuotaCountsOnce(t *testing.T) {
 // used may climb to the limit where the controller gets little of the machine, and is given back.
 func TestQuotaOfBusyNamespace(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.All })
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin = builtin.All })
 	const path = "/api/v1/namespaces/default/"
 	const clients, rounds, limit = 8, 60, 40 // five times as many as there ever are
 	s.PostYAML(path+"resourcequotas", fmt.Sprintf(`{metadata: {name: q}, spec: {hard: {count/secrets: "%d"}}}`, limit))

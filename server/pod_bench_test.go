@@ -42,7 +42,7 @@ const podsPath = "/api/v1/namespaces/default/pods"
 type handled struct{ *Server }
 
 func podServer(b *testing.B, kubernetes bool) handled {
-	s := &Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: b.TempDir(), Builtin: builtin.All, ManagedFieldsAlways: true,
+	s := &Server{Serving: Serving{Listen: "127.0.0.1:0"}, Data: Data{Ephemeral: true, Dir: b.TempDir()}, API: API{Builtin: builtin.All, ManagedFieldsAlways: true},
 		Plugins: admission.Options{Kubernetes: kubernetes}}
 	if err := s.Start(b.Context()); err != nil {
 		b.Fatal(err)
@@ -63,7 +63,7 @@ func (s handled) send(b *testing.B, method, path, media string, want int, body s
 		b.Fatal(err)
 	}
 	r.Header.Set("Content-Type", media)
-	s.in.handler.ServeHTTP(w, r)
+	s.life.in.handler.ServeHTTP(w, r)
 	if w.code != want {
 		b.Fatalf("the answer is %d", w.code)
 	}

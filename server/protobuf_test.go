@@ -37,7 +37,7 @@ const (
 
 func newPods(t testing.TB) *servertest.Server {
 	s := servertest.New(t, func(s *server.Server) {
-		s.Register = func(r *registry.Registry) {
+		s.API.Register = func(r *registry.Registry) {
 			registry.Register(r, registry.Definition[corev1.Pod]{
 				Group: "pods.example.com", Version: "v1", Kind: "Pod", Status: true,
 				Default: func(p *corev1.Pod) { p.Spec.DNSPolicy = cmp.Or(p.Spec.DNSPolicy, corev1.DNSClusterFirst) },

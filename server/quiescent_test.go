@@ -119,7 +119,7 @@ func TestQuiescentAtOnce(t *testing.T) {
 // and an owner that waits for it are nobody's work meanwhile.
 func TestQuiescentGracePeriod(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.All })
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin = builtin.All })
 	s.PostYAML("/api/v1/namespaces", "metadata: {name: shop}")
 	const pods = "/api/v1/namespaces/shop/pods"
 	owner := s.PostYAML("/api/v1/namespaces/shop/configmaps", "metadata: {name: owner}")
@@ -146,7 +146,7 @@ func TestQuiescentGracePeriod(t *testing.T) {
 // and the barrier says what holds it. Definitions are cleaned up all the same.
 func TestControllersOff(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, func(s *server.Server) { s.API.Controllers = "none" })
 	s.PostYAML(definitionsPath, widgets)
 	s.PostYAML("/api/v1/namespaces", "metadata: {name: shop}")
 	s.PostYAML("/apis/example.com/v1/namespaces/shop/widgets", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`)
@@ -179,7 +179,7 @@ func TestControllersOff(t *testing.T) {
 // TestUnknownController: a name that is no controller's is refused at the start, with those that are.
 func TestUnknownController(t *testing.T) {
 	t.Parallel()
-	s := &server.Server{Ephemeral: true, Listen: "127.0.0.1:0", DataDir: t.TempDir(), Controllers: "namespace,jobs"}
+	s := &server.Server{Data: server.Data{Ephemeral: true, Dir: t.TempDir()}, Serving: server.Serving{Listen: "127.0.0.1:0"}, API: server.API{Controllers: "namespace,jobs"}}
 	err := s.Start(t.Context())
 	if err == nil {
 		s.Close()

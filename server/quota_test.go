@@ -30,7 +30,7 @@ func TestQuota(t *testing.T) {
 		}
 	})
 	s := servertest.New(t, func(s *server.Server) {
-		s.Ephemeral = false
+		s.Data.Ephemeral = false
 		server.Share(s, e)
 	})
 	watch := s.Watch(path + "?watch=true&resourceVersion=" + value(s.Get(path), "metadata.resourceVersion"))

@@ -46,7 +46,7 @@ func sender(t *testing.T, s *servertest.Server) func(code int, method, path, bod
 // TestOldPods: what pods and templates have that younger rules refuse stays allowed. New ones don't get it.
 func TestOldPods(t *testing.T) {
 	s := servertest.New(t, func(s *server.Server) {
-		s.Builtin, s.Controllers, s.Plugins.Disable = builtin.All, "none", []string{"RuntimeClass"} // which wants a pod's overhead to be a class'
+		s.API.Builtin, s.API.Controllers, s.Plugins.Disable = builtin.All, "none", []string{"RuntimeClass"} // which wants a pod's overhead to be a class'
 	})
 	const containers = `"containers":[{"name":"c","image":"i"}]`
 	const term = `"labelSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["ok"]}]},"topologyKey":"z"`
@@ -96,7 +96,7 @@ func TestOldPods(t *testing.T) {
 
 // TestOldObjects: what else objects have that younger rules refuse stays allowed, too.
 func TestOldObjects(t *testing.T) {
-	s := servertest.New(t, func(s *server.Server) { s.Builtin, s.Controllers = builtin.All, "none" })
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin, s.API.Controllers = builtin.All, "none" })
 	const template = `"template":{"metadata":{"labels":{"a":"ok"}},"spec":{"containers":[{"name":"c","image":"i"}]`
 	const selector = `"selector":{"matchExpressions":[{"key":"a","operator":"In","values":["ok"]}]}`
 	for _, test := range []struct{ name, group, plural, body, from, to, change string }{
@@ -138,7 +138,7 @@ func TestOldObjects(t *testing.T) {
 
 // TestSuspendedJob: of a suspended Job that nothing runs of any more the template may change as before its start.
 func TestSuspendedJob(t *testing.T) {
-	s := servertest.New(t, func(s *server.Server) { s.Builtin, s.Controllers = builtin.All, "none" })
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin, s.API.Controllers = builtin.All, "none" })
 	send := sender(t, s)
 	const jobs = "/apis/batch/v1/namespaces/default/jobs"
 	send(http.StatusCreated, http.MethodPost, jobs, `{"metadata":{"name":"j"},"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}}}`)
@@ -162,7 +162,7 @@ func TestSuspendedJob(t *testing.T) {
 
 // TestOldDevices: what a driver has said of a device isn't looked at again when it says more of it.
 func TestOldDevices(t *testing.T) {
-	s := servertest.New(t, func(s *server.Server) { s.Builtin, s.Controllers = builtin.All, "none" })
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin, s.API.Controllers = builtin.All, "none" })
 	send := sender(t, s)
 	const claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 	said := func(address, more string) string {

@@ -299,7 +299,7 @@ func TestSlashAtTheEnd(t *testing.T) {
 func TestBootstrapObjects(t *testing.T) {
 	dir := t.TempDir()
 	start := func() *ruled {
-		return newRuled(t, func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir })
+		return newRuled(t, func(s *server.Server) { s.Data.Ephemeral, s.Data.Dir = false, dir })
 	}
 	s := start()
 	awaitRule := func(role, resource string) {

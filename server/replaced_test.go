@@ -56,7 +56,7 @@ func TestReplacedEtcd(t *testing.T) {
 			e.start(t, dir, "one")
 			t.Cleanup(func() { e.stop() }) // of the last one
 			s := servertest.New(t, func(s *server.Server) {
-				s.Ephemeral, s.DataDir = false, ""
+				s.Data.Ephemeral, s.Data.Dir = false, ""
 				s.Etcd = remote.Options{Servers: []string{"http://" + e.address}}
 			})
 			named := func(name string) string { return fmt.Sprintf(`{"metadata":{"name":%q}}`, name) }

@@ -45,7 +45,7 @@ func overOneEtcd(t *testing.T) func(*server.Server) {
 		}
 	})
 	return func(s *server.Server) {
-		s.Ephemeral = false
+		s.Data.Ephemeral = false
 		server.Share(s, e)
 	}
 }
@@ -86,7 +86,7 @@ func newPair(t *testing.T, users bool) *pair {
 		if users {
 			s.Access.TokenAuthFile, s.Access.AuthorizationMode = file, "RBAC"
 		}
-		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		s.API.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 		if n++; n == 2 {
 			server.Lag(s, lag)
 		}
@@ -282,7 +282,7 @@ func TestPresumed(t *testing.T) {
 
 // TestPresumedWithNamespace: a write that has its namespace made, and concerns a policy, begins again before either.
 func TestPresumedWithNamespace(t *testing.T) {
-	all := newReplicas(t, 2, func(s *server.Server) { s.AutoCreateNamespaces = true })
+	all := newReplicas(t, 2, func(s *server.Server) { s.API.AutoCreateNamespaces = true })
 	here, there := &ruled{all[0], t}, &ruled{all[1], t}
 	policies := adminPolicies + "/validatingadmissionpolic"
 	here.expect("", "POST "+policies+"ies", `{"metadata":{"name":"none"},"spec":{
@@ -395,8 +395,8 @@ func TestQuiescentOverAll(t *testing.T) {
 // TestAddressesOfReplicas: no two Services get the same address or the same port of nodes, whichever replicas make them.
 func TestAddressesOfReplicas(t *testing.T) {
 	all := newReplicas(t, 2, func(s *server.Server) {
-		s.Builtin = builtin.All
-		s.ServiceIPs = netip.MustParsePrefix("10.0.0.0/27")
+		s.API.Builtin = builtin.All
+		s.API.ServiceIPs = netip.MustParsePrefix("10.0.0.0/27")
 	})
 	const services = 24 // of 30 addresses: without turns some would be given twice
 	var making sync.WaitGroup

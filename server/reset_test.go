@@ -159,8 +159,8 @@ func TestResetTo(t *testing.T) {
 // TestResetRefusals: what is no reset of this server.
 func TestResetRefusals(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.None }) // it counts the objects that are there
-	lasting := servertest.New(t, func(s *server.Server) { s.Ephemeral = false })
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin = builtin.None }) // it counts the objects that are there
+	lasting := servertest.New(t, func(s *server.Server) { s.Data.Ephemeral = false })
 	for _, tc := range []struct {
 		name, method, path string
 		to                 *servertest.Server
@@ -323,7 +323,7 @@ func TestResetDuringWrites(t *testing.T) {
 		return pass, nil
 	}
 	s := servertest.New(t, func(s *server.Server) {
-		s.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](hook)}
+		s.API.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](hook)}
 	})
 	s.PostYAML(definitionsPath, gizmosDefinition())
 	for _, name := range []string{"a", "b", "c"} {

@@ -61,7 +61,7 @@ func anchorText(t *testing.T) string {
 // for the annotation that deletes. bob has the right to the write itself and not the further one; eve has both.
 func TestRightsInsideWrites(t *testing.T) {
 	s := newRuled(t, func(s *server.Server) {
-		s.Builtin, s.Controllers = builtin.All, "none"
+		s.API.Builtin, s.API.Controllers = builtin.All, "none"
 		s.Plugins.Enable = []string{"OwnerReferencesPermissionEnforcement"}
 	})
 	role := func(name string, users []string, rules ...string) {
@@ -280,7 +280,7 @@ func TestRightsInsideWrites(t *testing.T) {
 // TestSignersPluginsOff: --disable-admission-plugins names the plug-ins of signers.
 func TestSignersPluginsOff(t *testing.T) {
 	s := newRuled(t, func(s *server.Server) {
-		s.Builtin = builtin.All
+		s.API.Builtin = builtin.All
 		s.Plugins.Disable = []string{"CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction", "ClusterTrustBundleAttest"}
 	})
 	s.expect("root", "POST "+certsPath+"/certificatesigningrequests",

@@ -47,7 +47,7 @@ func TestExtras(t *testing.T) {
 // TestExtrasOfDurable: / of a server that keeps its objects doesn't list resets, which it refuses.
 func TestExtrasOfDurable(t *testing.T) {
 	t.Parallel()
-	s := servertest.New(t, func(s *server.Server) { s.Ephemeral = false })
+	s := servertest.New(t, func(s *server.Server) { s.Data.Ephemeral = false })
 	_, people := s.Do("GET", "/", "", "Accept", "text/html")
 	for _, page := range []string{s.Get("/"), people} {
 		for _, name := range []string{"/debug/reset", "/debug/snapshot"} {

@@ -16,12 +16,12 @@ import (
 )
 
 func newHandler(in *instance, s *Server, identity *identity) *handler {
-	most := cmp.Or(s.MaxRequests, DefaultMaxReads+DefaultMaxWrites)
+	most := cmp.Or(s.Bounds.MaxRequests, DefaultMaxReads+DefaultMaxWrites)
 	h := &handler{
 		log:      in.log,
 		registry: in.registry,
 		gate: gate{
-			guard:    newGuard(in.port.Addr(), identity, s.AllowedHosts),
+			guard:    newGuard(in.port.Addr(), identity, s.Serving.AllowedHosts),
 			identity: identity,
 			rbac:     in.rights.rbac,
 			audit:    in.audit,
@@ -50,7 +50,7 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 	h.metrics = newMetrics(h.inflight)
 	if identity.on {
 		var stored *registry.Registry
-		if s.Builtin == builtin.All {
+		if s.API.Builtin == builtin.All {
 			stored = in.registry
 		}
 		h.priorities = newPriorities(most, stored)

@@ -168,7 +168,7 @@ func await(t *testing.T, done func() bool) {
 // don't notice, and when it reads again it gets everything.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = time.Hour }) // however slow it is
+	s := newWidgets(t, func(s *server.Server) { s.Bounds.WatchWriteTimeout = time.Hour }) // however slow it is
 	widgets := makeWidgets(t, s, 8, 12<<10)
 	from := now(t, s, widgetsPath)
 	slow := stalling(t, s).Watch(after(from))
@@ -212,7 +212,7 @@ func TestSlowReader(t *testing.T) {
 // version it got.
 func TestStalledReaderResumes(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = 300 * time.Millisecond })
+	s := newWidgets(t, func(s *server.Server) { s.Bounds.WatchWriteTimeout = 300 * time.Millisecond })
 	widgets := makeWidgets(t, s, 4, 64<<10)
 	from := now(t, s, widgetsPath)
 	slow := stalling(t, s).Watch(after(from))
@@ -282,7 +282,7 @@ func TestResumeStorm(t *testing.T) {
 func resumeStorm(t *testing.T, others int, least, most int64) {
 	const clients = 300
 	dir := filepath.Join(t.TempDir(), "data")
-	durable := func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir }
+	durable := func(s *server.Server) { s.Data.Ephemeral, s.Data.Dir = false, dir }
 	first := newWidgets(t, durable)
 	widgets := makeWidgets(t, first, 4, 10)
 	from := now(t, first, widgetsPath)

@@ -48,75 +48,32 @@ const maxHTTP2Streams = 1 << 20
 
 // Server is one API server, by default with its own etcd. Its zero value is useful: it serves
 // http://127.0.0.1:8080 from ./data. The fields must not change after Start or Run. Any number of
-// Servers can live in one process; each serves once, from Start or Run to Close. Its settings are flat, as
-// those of http.Server, so that a literal names only what differs; what has parts of its own is a struct
-// (Access, Plugins, Cluster, Etcd, Audit).
+// Servers can live in one process; each serves once, from Start or Run to Close. Its settings are grouped as the help of the
+// program's flags is.
 type Server struct {
-	// Listen is the address to serve on: "host:port", where port 0 picks a free one, or
-	// "unix:/path" for a socket of mode 0600. Without a token only loopback addresses and sockets
-	// are accepted. Defaults to 127.0.0.1:8080.
-	Listen string
+	// Serving says where it serves, and for whom: by default at 127.0.0.1:8080, for this machine.
+	Serving Serving
 
-	// DataDir is the directory that holds etcd's data, made with mode 0700 if it's missing.
-	// Defaults to ./data; with Ephemeral, to the system's temporary directory.
-	DataDir string
+	// Data says where the data is: by default in ./data.
+	Data Data
 
-	// Ephemeral keeps the data in a fresh directory (inside DataDir, if that's set) that Close
-	// removes, and never syncs it to disk. UNSAFE: everything is lost when the process ends.
-	Ephemeral bool
+	// API says what it serves, and what it does by itself.
+	API API
 
-	// Cluster makes the store one that other processes have, too. By default this process has it alone, and opens no port
-	// for it.
-	Cluster etcd.ClusterOptions
+	// Plugins says which admission plug-ins are on. By default those that do nothing until somebody writes an
+	// object that asks for it: webhooks, policies, and with builtin.All quotas, LimitRanges and default storage classes.
+	Plugins admission.Options
 
-	// Etcd names an etcd cluster that keeps the data instead of a data directory, and that other servers may use at the same
-	// time. DataDir then defaults to none, and holds only what this server has for itself, as the certificate of TLS.
-	Etcd remote.Options
+	// System says whether the server makes for itself what kube-apiserver does, under that name. It takes Builtin
+	// builtin.All. By default it makes namespaces and, with Builtin, default/kubernetes and Kubernetes' own roles.
+	System system.Options
 
-	// History is how long a watch can resume from an old resourceVersion. Defaults to 1h.
-	History time.Duration
+	// Aggregation says how servers are called that APIServices name. They're called at the addresses at which webhooks may be
+	// called. APIServices are served with builtin.All.
+	Aggregation aggregator.Options
 
-	// AutoCreateNamespaces makes a missing namespace when an object is created in it, instead of
-	// answering 404 as Kubernetes does.
-	AutoCreateNamespaces bool
-
-	// ManagedFieldsAlways tracks in metadata.managedFields who set which field from an object's creation
-	// on, as kube-apiserver does. Otherwise an object is tracked once it has been applied (server-side
-	// apply): tracking costs several times what a write does.
-	ManagedFieldsAlways bool
-
-	// Controllers says what the server does by itself after the writes of clients: "all", "none", or names separated by
-	// commas, of garbage-collector, namespace, expiry, serviceaccount, clusterrole-aggregation, resourcequota and validatingadmissionpolicy-status. With
-	// "none" it does what kube-apiserver does alone. Defaults to "all".
-	Controllers string
-
-	// WebhookAddresses are the networks, as "127.0.0.0/8", in which webhooks may be called besides public
-	// addresses. By default none that is private, loopback or link-local.
-	WebhookAddresses []netip.Prefix
-
-	// AllowedHosts are names that the Host header may carry, besides localhost and loopback
-	// addresses, while the server listens on a loopback address without a token: a web page that
-	// rebinds its own name to 127.0.0.1 gets nothing. A port is ignored.
-	AllowedHosts []string
-
-	// CORSAllowedOrigins are regular expressions, as `//example\.com(:|$)`, that match the origins of web pages of other
-	// sites that may read and write here and watch over WebSocket. By default no page of another site may.
-	CORSAllowedOrigins []string
-
-	// TLS serves HTTPS with a certificate that the server makes for itself and keeps in the data
-	// directory (tls.crt, tls.key).
-	TLS bool
-
-	// CertDir, if set, is where TLS keeps the server's certificate, as apiserver.crt and apiserver.key: a pair that is there
-	// is used as it is. Defaults to the data directory, where one that doesn't fit is made anew.
-	CertDir string
-
-	// TLSConfig, if set, is what HTTPS begins from: versions, cipher suites, key exchanges. Its certificates don't count.
-	TLSConfig *tls.Config
-
-	// TLSCertFile and TLSKeyFile are PEM files to serve HTTPS with. The key must not be readable for
-	// everybody, or writable for group or others.
-	TLSCertFile, TLSKeyFile string
+	// TLS says whether and how it serves HTTPS.
+	TLS TLS
 
 	// Token, if set, is a bearer token that requests must carry, except those for /healthz, /livez
 	// and /readyz.
@@ -130,73 +87,19 @@ type Server struct {
 	// everyone who reaches the server is system:masters. Holders of Token and TokenFile's tokens always are.
 	Access access.Options
 
-	// System says whether the server makes for itself what kube-apiserver does, under that name. It takes Builtin
-	// builtin.All. By default it makes namespaces and, with Builtin, default/kubernetes and Kubernetes' own roles.
-	System system.Options
-
-	// Plugins says which admission plug-ins are on. By default those that do nothing until somebody writes an
-	// object that asks for it: webhooks, policies, and with builtin.All quotas, LimitRanges and default storage classes.
-	Plugins admission.Options
-
-	// WatchWriteTimeout ends a watch whose client has taken no byte for so long while there was
-	// something to send. Defaults to 1m.
-	WatchWriteTimeout time.Duration
-
-	// HTTP2MaxStreams is how many requests one HTTP/2 connection may have open. Defaults to 5000.
-	HTTP2MaxStreams int
-
-	// MaxConnections is how many connections may be open, watches included. The requests of further ones are
-	// answered 503 with Retry-After, except those for /healthz, /livez, /readyz, /metrics, /version and
-	// /debug/watchers. Defaults to 65536, or to what the process's limit of open files leaves besides a reserve
-	// for the store, if that's less; more than that is never taken. Several Servers in one process share its
-	// limit: set it there.
-	MaxConnections int
-
-	// MaxRequests is how many requests are worked for at once, reads and writes together, without the streams of watches.
-	// Further ones wait for their turn. Defaults to DefaultMaxReads + DefaultMaxWrites.
-	MaxRequests int
-
-	// URLFile, if set, is a file that gets the server's URL and a newline, whole or not at all, when it
-	// is ready. It's removed at the start and by Close.
-	URLFile string
-
-	// Builtin says which of Kubernetes's built-in kinds are served: builtin.None, builtin.Core, or builtin.All,
-	// which adds those that are only data here, such as Pod and Deployment. Defaults to builtin.Core.
-	Builtin builtin.Set
-
-	// ServiceIPs is the range from which Services get their ClusterIPs, with builtin.All. Defaults to 10.0.0.0/24.
-	ServiceIPs netip.Prefix
-
-	// NodePorts are the ports that Services of the types NodePort and LoadBalancer may have, with builtin.All. Defaults to
-	// 30000-32767.
-	NodePorts utilnet.PortRange
-
-	// Unserved, if set, tells of paths of built-in kinds that they aren't served, as kube-apiserver's --runtime-config does.
-	Unserved func(schema.GroupVersionResource) bool
-
-	// NoInitialEvents refuses requests with sendInitialEvents, as kube-apiserver does without its feature WatchList.
-	NoInitialEvents bool
-
-	// KubeconfigFile, if set, is a file that gets a kubeconfig of mode 0600, whole or not at all, when the server is
-	// ready: with its URL, the certificate to trust if the machine doesn't trust it by itself, and a token if the server
-	// asks for one. Close removes it. A file that another program wrote isn't replaced: the start fails. No client of
-	// kubeconfigs knows unix sockets.
-	KubeconfigFile string
-
-	// Register, if set, is called before the server starts to serve, for Go programs that serve types
-	// of their own: see registry.Register.
-	Register func(*registry.Registry)
-
-	// Admission, if set, is asked about what clients write to any resource, definitions and namespaces too, and may change
-	// or refuse it: see registry.Admission. Objects of one Go type are the matter of its registry.Definition.
-	Admission []registry.Admission[unstructured.Unstructured]
-
-	// Aggregation says how servers are called that APIServices name. They're called at the addresses at which webhooks may be
-	// called. APIServices are served with builtin.All.
-	Aggregation aggregator.Options
-
 	// Audit says which requests are noted in an audit log. By default none is.
 	Audit audit.Options
+
+	// Bounds are how much clients may take.
+	Bounds Bounds
+
+	// Cluster makes the store one that other processes have, too. By default this process has it alone, and opens no port
+	// for it.
+	Cluster etcd.ClusterOptions
+
+	// Etcd names an etcd cluster that keeps the data instead of a data directory, and that other servers may use at the same
+	// time. Data.Dir then defaults to none, and holds only what this server has for itself, as the certificate of TLS.
+	Etcd remote.Options
 
 	// FreeMemory, if set, is called when a thousand watches or more have come or gone and no further ones do. The
 	// program apiserver-lite sets debug.FreeOSMemory, which gives back what the whole process doesn't use.
@@ -211,7 +114,133 @@ type Server struct {
 
 	shares   *sharedEtcd // set by tests
 	timeouts timeouts    // set by tests; the last defaults to recheckInterval
-	life
+	life     life
+}
+
+// Serving says where a Server serves, and for whom.
+type Serving struct {
+	// Listen is the address to serve on: "host:port", where port 0 picks a free one, or
+	// "unix:/path" for a socket of mode 0600. Without a token only loopback addresses and sockets
+	// are accepted. Defaults to 127.0.0.1:8080.
+	Listen string
+
+	// URLFile, if set, is a file that gets the server's URL and a newline, whole or not at all, when it
+	// is ready. It's removed at the start and by Close.
+	URLFile string
+
+	// KubeconfigFile, if set, is a file that gets a kubeconfig of mode 0600, whole or not at all, when the server is
+	// ready: with its URL, the certificate to trust if the machine doesn't trust it by itself, and a token if the server
+	// asks for one. Close removes it. A file that another program wrote isn't replaced: the start fails. No client of
+	// kubeconfigs knows unix sockets.
+	KubeconfigFile string
+
+	// AllowedHosts are names that the Host header may carry, besides localhost and loopback
+	// addresses, while the server listens on a loopback address without a token: a web page that
+	// rebinds its own name to 127.0.0.1 gets nothing. A port is ignored.
+	AllowedHosts []string
+
+	// CORSAllowedOrigins are regular expressions, as `//example\.com(:|$)`, that match the origins of web pages of other
+	// sites that may read and write here and watch over WebSocket. By default no page of another site may.
+	CORSAllowedOrigins []string
+}
+
+// Data says where the data is, and how long its history.
+type Data struct {
+	// Dir is the directory that holds etcd's data, made with mode 0700 if it's missing.
+	// Defaults to ./data; with Ephemeral, to the system's temporary directory.
+	Dir string
+
+	// Ephemeral keeps the data in a fresh directory (inside Dir, if that's set) that Close
+	// removes, and never syncs it to disk. UNSAFE: everything is lost when the process ends.
+	Ephemeral bool
+
+	// History is how long a watch can resume from an old resourceVersion. Defaults to 1h.
+	History time.Duration
+}
+
+// API says what a Server serves, and what it does by itself.
+type API struct {
+	// Builtin says which of Kubernetes's built-in kinds are served: builtin.None, builtin.Core, or builtin.All,
+	// which adds those that are only data here, such as Pod and Deployment. Defaults to builtin.Core.
+	Builtin builtin.Set
+
+	// ServiceIPs is the range from which Services get their ClusterIPs, with builtin.All. Defaults to 10.0.0.0/24.
+	ServiceIPs netip.Prefix
+
+	// NodePorts are the ports that Services of the types NodePort and LoadBalancer may have, with builtin.All. Defaults to
+	// 30000-32767.
+	NodePorts utilnet.PortRange
+
+	// Unserved, if set, tells of paths of built-in kinds that they aren't served, as kube-apiserver's --runtime-config does.
+	Unserved func(schema.GroupVersionResource) bool
+
+	// Controllers says what the server does by itself after the writes of clients: "all", "none", or names separated by
+	// commas, of garbage-collector, namespace, expiry, serviceaccount, clusterrole-aggregation, resourcequota and validatingadmissionpolicy-status. With
+	// "none" it does what kube-apiserver does alone. Defaults to "all".
+	Controllers string
+
+	// AutoCreateNamespaces makes a missing namespace when an object is created in it, instead of
+	// answering 404 as Kubernetes does.
+	AutoCreateNamespaces bool
+
+	// ManagedFieldsAlways tracks in metadata.managedFields who set which field from an object's creation
+	// on, as kube-apiserver does. Otherwise an object is tracked once it has been applied (server-side
+	// apply): tracking costs several times what a write does.
+	ManagedFieldsAlways bool
+
+	// NoInitialEvents refuses requests with sendInitialEvents, as kube-apiserver does without its feature WatchList.
+	NoInitialEvents bool
+
+	// WebhookAddresses are the networks, as "127.0.0.0/8", in which webhooks may be called besides public
+	// addresses. By default none that is private, loopback or link-local.
+	WebhookAddresses []netip.Prefix
+
+	// Register, if set, is called before the server starts to serve, for Go programs that serve types
+	// of their own: see registry.Register.
+	Register func(*registry.Registry)
+
+	// Admission, if set, is asked about what clients write to any resource, definitions and namespaces too, and may change
+	// or refuse it: see registry.Admission. Objects of one Go type are the matter of its registry.Definition.
+	Admission []registry.Admission[unstructured.Unstructured]
+}
+
+// TLS says whether and how a Server serves HTTPS.
+type TLS struct {
+	// On serves HTTPS with a certificate that the server makes for itself and keeps in the data
+	// directory (tls.crt, tls.key).
+	On bool
+
+	// Dir, if set, is where TLS keeps the server's certificate, as apiserver.crt and apiserver.key: a pair that is there
+	// is used as it is. Defaults to the data directory, where one that doesn't fit is made anew.
+	Dir string
+
+	// Config, if set, is what HTTPS begins from: versions, cipher suites, key exchanges. Its certificates don't count.
+	Config *tls.Config
+
+	// CertFile and KeyFile are PEM files to serve HTTPS with. The key must not be readable for
+	// everybody, or writable for group or others.
+	CertFile, KeyFile string
+}
+
+// Bounds are how much clients may take.
+type Bounds struct {
+	// MaxConnections is how many connections may be open, watches included. The requests of further ones are
+	// answered 503 with Retry-After, except those for /healthz, /livez, /readyz, /metrics, /version and
+	// /debug/watchers. Defaults to 65536, or to what the process's limit of open files leaves besides a reserve
+	// for the store, if that's less; more than that is never taken. Several Servers in one process share its
+	// limit: set it there.
+	MaxConnections int
+
+	// HTTP2MaxStreams is how many requests one HTTP/2 connection may have open. Defaults to 5000.
+	HTTP2MaxStreams int
+
+	// WatchWriteTimeout ends a watch whose client has taken no byte for so long while there was
+	// something to send. Defaults to 1m.
+	WatchWriteTimeout time.Duration
+
+	// MaxRequests is how many requests are worked for at once, reads and writes together, without the streams of watches.
+	// Further ones wait for their turn. Defaults to DefaultMaxReads + DefaultMaxWrites.
+	MaxRequests int
 }
 
 // life is a Server's state from Start to Close.
@@ -241,12 +270,12 @@ var errUsed = errors.New("server: already started or closed; a Server serves onc
 func (s *Server) Start(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if !s.begin(cancel) {
+	if !s.life.begin(cancel) {
 		return errUsed
 	}
-	s.in, s.startErr = s.open(ctx)
-	close(s.started)
-	return s.startErr
+	s.life.in, s.life.startErr = s.open(ctx)
+	close(s.life.started)
+	return s.life.startErr
 }
 
 // Run starts the server, unless Start did, and blocks until ctx ends, Close is called, or the server
@@ -255,21 +284,22 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.Start(ctx); err != nil && !errors.Is(err, errUsed) {
 		return err
 	}
-	<-s.started
-	if s.in == nil {
-		return cmp.Or(s.startErr, errUsed)
+	l := &s.life
+	<-l.started
+	if l.in == nil {
+		return cmp.Or(l.startErr, errUsed)
 	}
 	var err error
 	select {
 	case <-ctx.Done():
-	case <-s.closing:
-	case err = <-s.in.loops.failed:
-	case <-s.in.storeDone():
-		err = s.in.etcdStopped()
+	case <-l.closing:
+	case err = <-l.in.loops.failed:
+	case <-l.in.storeDone():
+		err = l.in.etcdStopped()
 	}
 	closeErr := s.Close()
 	if err != nil && closeErr != nil { // a consequence, which would hide the cause
-		s.in.log.Warn("the server wasn't closed cleanly", "error", closeErr)
+		l.in.log.Warn("the server wasn't closed cleanly", "error", closeErr)
 		return err
 	}
 	return cmp.Or(err, closeErr)
@@ -280,66 +310,67 @@ func (s *Server) Run(ctx context.Context) error {
 // stops last. A start that is under way gives up. It takes at most about ten seconds. It can be called at any time, any
 // number of times.
 func (s *Server) Close() error {
-	if s.begin(func() {}) {
-		close(s.started)
+	l := &s.life
+	if l.begin(func() {}) {
+		close(l.started)
 	}
-	s.giveUp()
-	<-s.started
-	s.closeOnce.Do(func() {
-		close(s.closing)
-		if s.in != nil {
-			s.closeErr = s.in.close()
+	l.giveUp()
+	<-l.started
+	l.closeOnce.Do(func() {
+		close(l.closing)
+		if l.in != nil {
+			l.closeErr = l.in.close()
 		}
 	})
-	return s.closeErr
+	return l.closeErr
 }
 
 // Closed returns a channel that is closed when Close begins. Before Start it's nil.
 func (s *Server) Closed() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.closing
+	s.life.mu.Lock()
+	defer s.life.mu.Unlock()
+	return s.life.closing
 }
 
 // begin reports whether the caller is the first to start or close the Server. Then giveUp ends what it does.
-func (s *Server) begin(giveUp context.CancelFunc) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.started != nil {
+func (l *life) begin(giveUp context.CancelFunc) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.started != nil {
 		return false
 	}
-	s.started, s.closing, s.giveUp = make(chan struct{}), make(chan struct{}), giveUp
+	l.started, l.closing, l.giveUp = make(chan struct{}), make(chan struct{}), giveUp
 	return true
 }
 
 // URL returns where the server serves, as "http://127.0.0.1:8080", "https://…" or "unix:/path". It's
 // empty until Start has returned.
 func (s *Server) URL() string {
-	if in := s.instance(); in != nil {
+	if in := s.life.instance(); in != nil {
 		return in.url
 	}
 	return ""
 }
 
-// Dir returns the directory that the data is in. It's empty until Start has returned, and with Etcd if there is no DataDir.
+// Dir returns the directory that the data is in. It's empty until Start has returned, and with Etcd if there is no Data.Dir.
 func (s *Server) Dir() string {
-	if in := s.instance(); in != nil {
+	if in := s.life.instance(); in != nil {
 		return in.backing.dataDir
 	}
 	return ""
 }
 
 // instance returns what a finished start left, or nil.
-func (s *Server) instance() *instance {
-	s.mu.Lock()
-	started := s.started
-	s.mu.Unlock()
+func (l *life) instance() *instance {
+	l.mu.Lock()
+	started := l.started
+	l.mu.Unlock()
 	if started == nil {
 		return nil
 	}
 	select {
 	case <-started:
-		return s.in
+		return l.in
 	default:
 		return nil
 	}
@@ -348,25 +379,25 @@ func (s *Server) instance() *instance {
 // validate tells the first setting that can't work, by the name of its flag.
 func (s *Server) validate() error {
 	switch {
-	case s.History < 0:
-		return fmt.Errorf("--history must not be negative: %v", s.History)
-	case s.WatchWriteTimeout < 0:
-		return fmt.Errorf("--watch-write-timeout must not be negative: %v", s.WatchWriteTimeout)
-	case s.HTTP2MaxStreams < 0 || s.HTTP2MaxStreams > maxHTTP2Streams:
-		return fmt.Errorf("--http2-max-streams must be between 1 and %d: %d", maxHTTP2Streams, s.HTTP2MaxStreams)
-	case s.Builtin != "" && s.Builtin != builtin.None && s.Builtin != builtin.Core && s.Builtin != builtin.All:
-		return fmt.Errorf("--builtin must be none, core or all: %q", s.Builtin)
-	case s.NodePorts.Size != 0 && s.NodePorts.Base < 1:
-		return fmt.Errorf("--service-node-port-range must begin with 1 or more: %v", s.NodePorts)
-	case s.MaxConnections < 0:
-		return fmt.Errorf("--max-connections must not be negative: %d", s.MaxConnections)
-	case s.MaxRequests < 0:
-		return fmt.Errorf("MaxRequests must not be negative: %d", s.MaxRequests)
-	case (s.TLSCertFile == "") != (s.TLSKeyFile == ""):
+	case s.Data.History < 0:
+		return fmt.Errorf("--history must not be negative: %v", s.Data.History)
+	case s.Bounds.WatchWriteTimeout < 0:
+		return fmt.Errorf("--watch-write-timeout must not be negative: %v", s.Bounds.WatchWriteTimeout)
+	case s.Bounds.HTTP2MaxStreams < 0 || s.Bounds.HTTP2MaxStreams > maxHTTP2Streams:
+		return fmt.Errorf("--http2-max-streams must be between 1 and %d: %d", maxHTTP2Streams, s.Bounds.HTTP2MaxStreams)
+	case s.API.Builtin != "" && s.API.Builtin != builtin.None && s.API.Builtin != builtin.Core && s.API.Builtin != builtin.All:
+		return fmt.Errorf("--builtin must be none, core or all: %q", s.API.Builtin)
+	case s.API.NodePorts.Size != 0 && s.API.NodePorts.Base < 1:
+		return fmt.Errorf("--service-node-port-range must begin with 1 or more: %v", s.API.NodePorts)
+	case s.Bounds.MaxConnections < 0:
+		return fmt.Errorf("--max-connections must not be negative: %d", s.Bounds.MaxConnections)
+	case s.Bounds.MaxRequests < 0:
+		return fmt.Errorf("MaxRequests must not be negative: %d", s.Bounds.MaxRequests)
+	case (s.TLS.CertFile == "") != (s.TLS.KeyFile == ""):
 		return errors.New("--tls-cert-file and --tls-key-file need each other")
-	case s.KubeconfigFile != "" && strings.HasPrefix(s.Listen, wire.UnixScheme):
+	case s.Serving.KubeconfigFile != "" && strings.HasPrefix(s.Serving.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
-	case s.TLS && s.TLSCertFile != "":
+	case s.TLS.On && s.TLS.CertFile != "":
 		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")
 	}
 	if err := s.validateEtcd(); err != nil {
@@ -381,16 +412,16 @@ func (s *Server) validate() error {
 	if err := s.Access.Validate(); err != nil {
 		return err
 	}
-	if s.Access.RBAC() && s.Builtin == builtin.None {
+	if s.Access.RBAC() && s.API.Builtin == builtin.None {
 		return errors.New("--authorization-mode=RBAC needs the kinds of its rules: set --builtin to core or all")
 	}
-	if s.Access.NeedsTLS() && !s.TLS && s.TLSCertFile == "" {
+	if s.Access.NeedsTLS() && !s.TLS.On && s.TLS.CertFile == "" {
 		return errors.New("client certificates need HTTPS: set --tls, or --tls-cert-file and --tls-key-file, with --client-ca-file and --requestheader-client-ca-file")
 	}
 	if err := s.Plugins.Validate(); err != nil {
 		return err
 	}
-	if _, err := controllers.ParseSet(s.Controllers); err != nil {
+	if _, err := controllers.ParseSet(s.API.Controllers); err != nil {
 		return fmt.Errorf("--controllers: %w", err)
 	}
 	return nil

@@ -156,7 +156,7 @@ func TestRun(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "url")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), URLFile: file}
+			s := &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0", URLFile: file}, Data: server.Data{Ephemeral: true, Dir: t.TempDir()}}
 			if err := s.Start(ctx); err != nil {
 				t.Fatal(err)
 			}
@@ -187,7 +187,7 @@ func TestStartFails(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(foreign, "precious"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	running := servertest.New(t, func(s *server.Server) { s.Ephemeral = false })
+	running := servertest.New(t, func(s *server.Server) { s.Data.Ephemeral = false })
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, tc := range []struct {
@@ -196,24 +196,24 @@ func TestStartFails(t *testing.T) {
 		server *server.Server
 		want   string
 	}{
-		{"port in use", t.Context(), &server.Server{Listen: taken.Addr().String(), Ephemeral: true}, "address already in use"},
-		{"no token", t.Context(), &server.Server{Listen: ":0", Ephemeral: true}, "--token-file"},
-		{"foreign directory", t.Context(), &server.Server{Listen: "127.0.0.1:0", DataDir: foreign}, foreign},
-		{"locked directory", t.Context(), &server.Server{Listen: "127.0.0.1:0", DataDir: running.Dir()}, "locked"},
-		{"half a certificate", t.Context(), &server.Server{TLSCertFile: "x"}, "--tls-key-file"},
-		{"two certificates", t.Context(), &server.Server{TLS: true, TLSCertFile: "x", TLSKeyFile: "y"}, "--tls"},
-		{"missing certificate", t.Context(), &server.Server{TLSCertFile: "/nonexistent/x", TLSKeyFile: "/nonexistent/y"}, "--tls-key-file"},
+		{"port in use", t.Context(), &server.Server{Serving: server.Serving{Listen: taken.Addr().String()}, Data: server.Data{Ephemeral: true}}, "address already in use"},
+		{"no token", t.Context(), &server.Server{Serving: server.Serving{Listen: ":0"}, Data: server.Data{Ephemeral: true}}, "--token-file"},
+		{"foreign directory", t.Context(), &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Dir: foreign}}, foreign},
+		{"locked directory", t.Context(), &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Dir: running.Dir()}}, "locked"},
+		{"half a certificate", t.Context(), &server.Server{TLS: server.TLS{CertFile: "x"}}, "--tls-key-file"},
+		{"two certificates", t.Context(), &server.Server{TLS: server.TLS{On: true, CertFile: "x", KeyFile: "y"}}, "--tls"},
+		{"missing certificate", t.Context(), &server.Server{TLS: server.TLS{CertFile: "/nonexistent/x", KeyFile: "/nonexistent/y"}}, "--tls-key-file"},
 		{"missing tokens", t.Context(), &server.Server{TokenFile: "/nonexistent/x"}, "--token-file"},
 		{"impossible token", t.Context(), &server.Server{Token: "a b"}, "token"},
-		{"negative history", t.Context(), &server.Server{History: -1}, "--history"},
-		{"negative deadline", t.Context(), &server.Server{WatchWriteTimeout: -1}, "--watch-write-timeout"},
-		{"too many streams", t.Context(), &server.Server{HTTP2MaxStreams: 1 << 30}, "--http2-max-streams"},
-		{"URL file in no directory", t.Context(), &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, URLFile: "/nonexistent/x"}, "--url-file"},
-		{"out of time", ended, &server.Server{Listen: "127.0.0.1:0", Ephemeral: true}, "context canceled"},
+		{"negative history", t.Context(), &server.Server{Data: server.Data{History: -1}}, "--history"},
+		{"negative deadline", t.Context(), &server.Server{Bounds: server.Bounds{WatchWriteTimeout: -1}}, "--watch-write-timeout"},
+		{"too many streams", t.Context(), &server.Server{Bounds: server.Bounds{HTTP2MaxStreams: 1 << 30}}, "--http2-max-streams"},
+		{"URL file in no directory", t.Context(), &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0", URLFile: "/nonexistent/x"}, Data: server.Data{Ephemeral: true}}, "--url-file"},
+		{"out of time", ended, &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Ephemeral: true}}, "context canceled"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if tc.server.DataDir == "" && tc.server.Ephemeral {
-				tc.server.DataDir = t.TempDir()
+			if tc.server.Data.Dir == "" && tc.server.Data.Ephemeral {
+				tc.server.Data.Dir = t.TempDir()
 			}
 			err := tc.server.Start(tc.ctx)
 			if err == nil {
@@ -232,7 +232,7 @@ func TestStartFails(t *testing.T) {
 func TestRestartKeepsObjects(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
-	durable := func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir }
+	durable := func(s *server.Server) { s.Data.Ephemeral, s.Data.Dir = false, dir }
 	first := newWidgets(t, durable)
 	before := first.Get(widgetsPath + "/a")
 	if err := first.Close(); err != nil {

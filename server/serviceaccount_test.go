@@ -49,7 +49,7 @@ func awaitAccount(t *testing.T, s *servertest.Server, namespace, not string) (ui
 
 // TestNoBuiltinKinds: without ServiceAccounts the controller does nothing, and the server is as ready as ever.
 func TestNoBuiltinKinds(t *testing.T) {
-	s := servertest.New(t, func(s *server.Server) { s.Builtin = builtin.None })
+	s := servertest.New(t, func(s *server.Server) { s.API.Builtin = builtin.None })
 	if r, _ := s.Do(http.MethodGet, "/api/v1/configmaps", ""); r.StatusCode != http.StatusNotFound {
 		t.Errorf("ConfigMaps are answered %s", r.Status)
 	}

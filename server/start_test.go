@@ -20,13 +20,13 @@ func TestSecondStart(t *testing.T) {
 	dir := t.TempDir()
 	urlFile, kubeconfig := filepath.Join(dir, "url"), filepath.Join(dir, "kubeconfig")
 	first := servertest.New(t, func(s *server.Server) {
-		s.Ephemeral, s.DataDir, s.URLFile, s.KubeconfigFile = false, filepath.Join(dir, "data"), urlFile, kubeconfig
+		s.Data.Ephemeral, s.Data.Dir, s.Serving.URLFile, s.Serving.KubeconfigFile = false, filepath.Join(dir, "data"), urlFile, kubeconfig
 	})
 	for name, second := range map[string]*server.Server{
-		"the port":           {Listen: strings.TrimPrefix(first.URL, "http://"), Ephemeral: true},
-		"the data directory": {Listen: "127.0.0.1:0", DataDir: first.DataDir},
+		"the port":           {Serving: server.Serving{Listen: strings.TrimPrefix(first.URL, "http://")}, Data: server.Data{Ephemeral: true}},
+		"the data directory": {Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Dir: first.Data.Dir}},
 	} {
-		second.URLFile, second.KubeconfigFile = urlFile, kubeconfig
+		second.Serving.URLFile, second.Serving.KubeconfigFile = urlFile, kubeconfig
 		if err := second.Start(t.Context()); err == nil {
 			t.Errorf("%s is had twice", name)
 			second.Close()
@@ -62,7 +62,7 @@ func TestBusySocketIsntStale(t *testing.T) {
 		}
 		defer c.Close()
 	}
-	s := &server.Server{Listen: "unix:" + path, Ephemeral: true, DataDir: t.TempDir()}
+	s := &server.Server{Serving: server.Serving{Listen: "unix:" + path}, Data: server.Data{Ephemeral: true, Dir: t.TempDir()}}
 	if err := s.Start(t.Context()); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("a second server starts there with %v", err)
 		s.Close()
@@ -75,7 +75,7 @@ func TestBusySocketIsntStale(t *testing.T) {
 // TestCloseEndsAStart: a start that waits for what doesn't come ends with Close.
 func TestCloseEndsAStart(t *testing.T) {
 	t.Parallel()
-	s := &server.Server{Listen: "127.0.0.1:0"}
+	s := &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}}
 	s.Etcd.Servers, s.Etcd.Timeout = []string{"http://127.0.0.1:1"}, time.Hour
 	ended := make(chan error, 1)
 	go func() { ended <- s.Start(context.WithoutCancel(t.Context())) }()

@@ -42,11 +42,11 @@ func (in *instance) share(s *Server) {
 
 // openEmbedded starts etcd in this process.
 func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
-	dir := s.DataDir
-	if !s.Ephemeral {
+	dir := s.Data.Dir
+	if !s.Data.Ephemeral {
 		dir = cmp.Or(dir, DefaultDataDir)
 	}
-	options := etcd.Options{DataDir: dir, Ephemeral: s.Ephemeral, Bulk: s.Ephemeral, History: cmp.Or(s.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
+	options := etcd.Options{DataDir: dir, Ephemeral: s.Data.Ephemeral, Bulk: s.Data.Ephemeral, History: cmp.Or(s.Data.History, DefaultHistory), Cluster: s.Cluster, Log: in.log}
 	if s.shares != nil {
 		in.backing.etcd, in.backing.borrowed = s.shares.etcd, s.shares.client
 	} else if in.backing.etcd, err = etcd.Open(ctx, options); err != nil {
@@ -61,7 +61,7 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 	}
 	in.backing.etcd.SetCompacted(store.NoteCompacted)
 	store.ReadIndex = in.backing.etcd.ReadIndex()
-	if s.Ephemeral {
+	if s.Data.Ephemeral {
 		store.AllowReplace()
 	}
 	if s.shares != nil {
@@ -80,9 +80,9 @@ func (in *instance) openEmbedded(ctx context.Context, s *Server) (err error) {
 // openRemote connects to an etcd cluster. A data directory then holds only what belongs to this process alone, as the
 // certificate of --tls. Nobody locks it. It's made when the cluster has answered, so that refused flags leave none.
 func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
-	if _, err := os.Stat(s.DataDir); s.DataDir != "" && err == nil {
-		if err := private.Dir(s.DataDir); err != nil {
-			return fmt.Errorf("data directory %s %w", s.DataDir, err)
+	if _, err := os.Stat(s.Data.Dir); s.Data.Dir != "" && err == nil {
+		if err := private.Dir(s.Data.Dir); err != nil {
+			return fmt.Errorf("data directory %s %w", s.Data.Dir, err)
 		}
 	}
 	options := s.Etcd
@@ -90,15 +90,15 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 	if in.backing.remote, err = remote.Open(ctx, options); err != nil {
 		return err
 	}
-	in.backing.dataDir, in.backing.store, in.backing.client = s.DataDir, in.backing.remote, in.backing.remote.Client()
-	if s.DataDir == "" {
+	in.backing.dataDir, in.backing.store, in.backing.client = s.Data.Dir, in.backing.remote, in.backing.remote.Client()
+	if s.Data.Dir == "" {
 		return nil
 	}
-	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+	if err := os.MkdirAll(s.Data.Dir, 0o700); err != nil {
 		return err
 	}
-	if err := private.Dir(s.DataDir); err != nil { // somebody may have made it meanwhile
-		return fmt.Errorf("data directory %s %w", s.DataDir, err)
+	if err := private.Dir(s.Data.Dir); err != nil { // somebody may have made it meanwhile
+		return fmt.Errorf("data directory %s %w", s.Data.Dir, err)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (in *instance) openRemote(ctx context.Context, s *Server) (err error) {
 // compact removes old history from an etcd cluster, which the servers over it agree about, until ctx ends.
 func (in *instance) compact(ctx context.Context, s *Server) error {
 	return in.backing.remote.Compact(ctx, remote.Compaction{
-		History: cmp.Or(s.History, DefaultHistory), Interval: cmp.Or(s.Etcd.CompactionInterval, remote.DefaultCompactionInterval),
+		History: cmp.Or(s.Data.History, DefaultHistory), Interval: cmp.Or(s.Etcd.CompactionInterval, remote.DefaultCompactionInterval),
 		Floor: in.cacher.Position,
 	})
 }
@@ -138,9 +138,9 @@ func (s *Server) validateEtcd() error {
 	switch {
 	case s.Cluster.Listen != "" || s.Cluster.Join != "":
 		return errors.New("--cluster-listen and --join are for a store of our own members: leave it out with --etcd-servers")
-	case s.Ephemeral:
+	case s.Data.Ephemeral:
 		return errors.New("--ephemeral is for a data directory: leave it out with --etcd-servers")
-	case s.TLS && s.DataDir == "" && s.CertDir == "":
+	case s.TLS.On && s.Data.Dir == "" && s.TLS.Dir == "":
 		return errors.New("--tls keeps its certificate in --data-dir, and --etcd-servers doesn't need one: set it, or --tls-cert-file")
 	}
 	return nil

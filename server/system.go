@@ -31,7 +31,7 @@ func (s *Server) priorities() func(schema.GroupVersion) (group, version int32, o
 // duties are what the server makes and keeps as kube-apiserver does.
 func (in *instance) duties(s *Server) []controllers.Duty {
 	w := system.Wiring{
-		Registry: in.registry, Address: advertised(listenAddress(in.port.Addr()), s.System), ServiceIPs: s.ServiceIPs,
+		Registry: in.registry, Address: advertised(listenAddress(in.port.Addr()), s.System), ServiceIPs: s.API.ServiceIPs,
 		ClientCAFile: s.Access.ClientCAFile, RequestHeader: s.Access.RequestHeader,
 	}
 	if !w.ServiceIPs.IsValid() {

@@ -16,7 +16,7 @@ import (
 
 // asKubernetes makes a server what it is under the name kube-apiserver.
 func asKubernetes(s *server.Server) {
-	s.System.On, s.Builtin, s.ManagedFieldsAlways, s.Controllers, s.Plugins.Kubernetes = true, builtin.All, true, "none", true
+	s.System.On, s.API.Builtin, s.API.ManagedFieldsAlways, s.API.Controllers, s.Plugins.Kubernetes = true, builtin.All, true, "none", true
 }
 
 // TestSystemObjects: a server called kube-apiserver makes what that makes for itself, under its name in managedFields.
@@ -119,7 +119,7 @@ func TestSystemObjectsAfterRestart(t *testing.T) {
 	}
 	run := func(do func(s *servertest.Server)) {
 		t.Run("run", func(t *testing.T) {
-			s := servertest.New(t, asKubernetes, func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir })
+			s := servertest.New(t, asKubernetes, func(s *server.Server) { s.Data.Ephemeral, s.Data.Dir = false, dir })
 			s.Quiescent()
 			do(s)
 		})

@@ -29,7 +29,7 @@ import (
 // newSecureWidgets is newWidgets over TLS. Its client speaks HTTP/1.1 only, or HTTP/2.
 func newSecureWidgets(t *testing.T, http2 bool) *servertest.Server {
 	t.Helper()
-	s := servertest.New(t, func(s *server.Server) { s.TLS = true })
+	s := servertest.New(t, func(s *server.Server) { s.TLS.On = true })
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: rootsOf(t, s)}, Protocols: new(http.Protocols)}
 	transport.Protocols.SetHTTP1(!http2)
 	transport.Protocols.SetHTTP2(http2)
@@ -160,7 +160,7 @@ func TestTalkIsIgnored(t *testing.T) {
 func TestCutOffIsSeen(t *testing.T) {
 	t.Parallel()
 	for name, s := range map[string]*servertest.Server{
-		"plain": newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = 200 * time.Millisecond }),
+		"plain": newWidgets(t, func(s *server.Server) { s.Bounds.WatchWriteTimeout = 200 * time.Millisecond }),
 		"TLS":   newSecureWidgets(t, false),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,7 +276,7 @@ func TestPanicInAStream(t *testing.T) {
 	const path = "/apis/example.com/v1/gadgets"
 	s := servertest.New(t, func(s *server.Server) {
 		s.Log = slog.New(slog.NewTextHandler(&log, nil))
-		s.Register = func(r *registry.Registry) {
+		s.API.Register = func(r *registry.Registry) {
 			registry.Register(r, registry.Definition[gadget]{Group: "example.com", Version: "v1", Kind: "Gadget", ClusterScoped: true,
 				Columns: []registry.Column{{Name: "Boom", Type: "string", JSONPath: ".metadata.name", Cell: func(any) any { panic("deliberate") }}}})
 		}

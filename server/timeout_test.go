@@ -18,7 +18,7 @@ func TestAskedTimeout(t *testing.T) {
 	t.Parallel()
 	var left atomic.Int64 // that a write has, in nanoseconds
 	s := servertest.New(t, func(s *server.Server) {
-		s.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](func(ctx context.Context, _ *registry.AdmissionRequest[unstructured.Unstructured]) (pass registry.Verdict, err error) {
+		s.API.Admission = []registry.Admission[unstructured.Unstructured]{registry.AdmissionFunc[unstructured.Unstructured](func(ctx context.Context, _ *registry.AdmissionRequest[unstructured.Unstructured]) (pass registry.Verdict, err error) {
 			deadline, _ := ctx.Deadline()
 			left.Store(int64(time.Until(deadline)))
 			if time.Until(deadline) > time.Second {

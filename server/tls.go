@@ -17,23 +17,23 @@ import (
 const (
 	certFile = "tls.crt"
 	keyFile  = "tls.key"
-	// The same in CertDir, by kube-apiserver's names.
+	// The same in TLS.Dir, by kube-apiserver's names.
 	certDirCert = "apiserver.crt"
 	certDirKey  = "apiserver.key"
 )
 
-// certificateFromFiles returns the certificate of --tls-cert-file, or the one that is in CertDir, or nil.
+// certificateFromFiles returns the certificate of --tls-cert-file, or the one that is in TLS.Dir, or nil.
 func (s *Server) certificateFromFiles() (*tls.Certificate, error) {
-	if s.TLS && s.CertDir != "" {
+	if s.TLS.On && s.TLS.Dir != "" {
 		return s.certificateFromDir()
 	}
-	if s.TLSCertFile == "" {
+	if s.TLS.CertFile == "" {
 		return nil, nil
 	}
-	if err := private.Secret(s.TLSKeyFile, s.log()); err != nil {
+	if err := private.Secret(s.TLS.KeyFile, s.log()); err != nil {
 		return nil, fmt.Errorf("--tls-key-file: %w", err)
 	}
-	pair, err := tls.LoadX509KeyPair(s.TLSCertFile, s.TLSKeyFile)
+	pair, err := tls.LoadX509KeyPair(s.TLS.CertFile, s.TLS.KeyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--tls-cert-file, --tls-key-file: %w", err)
 	}
@@ -47,23 +47,23 @@ func (s *Server) certificateHosts() []string {
 	if name, err := os.Hostname(); err == nil && name != "" {
 		hosts = append(hosts, name)
 	}
-	if host, _, err := net.SplitHostPort(cmp.Or(s.Listen, DefaultListen)); err == nil && host != "" {
+	if host, _, err := net.SplitHostPort(cmp.Or(s.Serving.Listen, DefaultListen)); err == nil && host != "" {
 		hosts = append(hosts, host)
 	}
-	for _, host := range s.AllowedHosts {
+	for _, host := range s.Serving.AllowedHosts {
 		hosts = append(hosts, hostOnly(host))
 	}
 	return hosts
 }
 
-// certDirPaths are where the certificate of CertDir is, and its key.
+// certDirPaths are where the certificate of TLS.Dir is, and its key.
 func (s *Server) certDirPaths() (cert, key string) {
-	return filepath.Join(s.CertDir, certDirCert), filepath.Join(s.CertDir, certDirKey)
+	return filepath.Join(s.TLS.Dir, certDirCert), filepath.Join(s.TLS.Dir, certDirKey)
 }
 
-// certificateFromDir returns the certificate that is in CertDir, nil if there's none.
+// certificateFromDir returns the certificate that is in TLS.Dir, nil if there's none.
 func (s *Server) certificateFromDir() (*tls.Certificate, error) {
-	if err := private.Place(s.CertDir); err != nil {
+	if err := private.Place(s.TLS.Dir); err != nil {
 		return nil, fmt.Errorf("--cert-dir: %w", err)
 	}
 	certPath, keyPath := s.certDirPaths()
@@ -80,10 +80,10 @@ func (s *Server) certificateFromDir() (*tls.Certificate, error) {
 	return nil, nil
 }
 
-// ownCertificate returns the certificate of --tls that is made for this server: in CertDir, which has none yet, or in the data
+// ownCertificate returns the certificate of --tls that is made for this server: in TLS.Dir, which has none yet, or in the data
 // directory, where one is kept.
 func (s *Server) ownCertificate(dataDir string, now time.Time) (*tls.Certificate, error) {
-	if s.CertDir == "" {
+	if s.TLS.Dir == "" {
 		return s.selfSigned(dataDir, s.certificateHosts(), now)
 	}
 	certPath, keyPath := s.certDirPaths()
@@ -117,8 +117,8 @@ func (s *Server) tlsConfig(certificate *tls.Certificate) *tls.Config {
 		return nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.TLSConfig != nil {
-		config = s.TLSConfig.Clone()
+	if s.TLS.Config != nil {
+		config = s.TLS.Config.Clone()
 	}
 	config.Certificates = []tls.Certificate{*certificate}
 	if s.Access.NeedsTLS() && config.ClientAuth == tls.NoClientCert {

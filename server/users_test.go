@@ -70,8 +70,8 @@ func newDoors(t *testing.T, options ...func(*server.Server)) *doors {
 		t.Fatal(err)
 	}
 	d.Server = servertest.New(t, append([]func(*server.Server){func(s *server.Server) {
-		s.TLS, s.Token, s.Log = true, "root-token", slog.New(slog.NewTextHandler(d.log, nil))
-		s.Builtin = "all"
+		s.TLS.On, s.Token, s.Log = true, "root-token", slog.New(slog.NewTextHandler(d.log, nil))
+		s.API.Builtin = "all"
 		s.Access = access.Options{
 			ClientCAFile: d.clients.File, TokenAuthFile: tokens,
 			RequestHeader: access.RequestHeader{ClientCAFile: d.proxy.File, AllowedNames: []string{"front"}},
@@ -423,7 +423,7 @@ func TestTokenRequests(t *testing.T) {
 // TestKeysOfAccounts: others can verify tokens by what the server says about its keys, which it keeps.
 func TestKeysOfAccounts(t *testing.T) {
 	dir := t.TempDir()
-	kept := func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir }
+	kept := func(s *server.Server) { s.Data.Ephemeral, s.Data.Dir = false, dir }
 	d := newDoors(t, kept)
 	d.make(tillSpace+"/serviceaccounts", "metadata: {name: till}")
 	token := d.issue(`{"expirationSeconds":86400}`)
@@ -537,8 +537,8 @@ func TestAccessOptions(t *testing.T) {
 		want string
 	}{
 		"certificates without HTTPS": {func(s *server.Server) { s.Access.ClientCAFile = bad }, "--tls"},
-		"no authority in the file":   {func(s *server.Server) { s.TLS, s.Access.ClientCAFile = true, bad }, "--client-ca-file"},
-		"no such file":               {func(s *server.Server) { s.TLS, s.Access.ClientCAFile = true, bad+"x" }, "--client-ca-file"},
+		"no authority in the file":   {func(s *server.Server) { s.TLS.On, s.Access.ClientCAFile = true, bad }, "--client-ca-file"},
+		"no such file":               {func(s *server.Server) { s.TLS.On, s.Access.ClientCAFile = true, bad+"x" }, "--client-ca-file"},
 		"no token in a line":         {func(s *server.Server) { s.Access.TokenAuthFile = bad }, "--token-auth-file"},
 		"no configuration":           {func(s *server.Server) { s.Access.AuthenticationConfigFile = bad }, "--authentication-config"},
 		"headers of anybody":         {func(s *server.Server) { s.Access.RequestHeader.UsernameHeaders = []string{"X-User"} }, "--requestheader-client-ca-file"},
@@ -548,11 +548,11 @@ func TestAccessOptions(t *testing.T) {
 			s.Access.ServiceAccountSigningKeyFile = bad
 		}, "--service-account-signing-key-file"},
 		"one authority for clients and proxies": {func(s *server.Server) {
-			s.TLS, s.Access.ClientCAFile, s.Access.RequestHeader.ClientCAFile = true, both, proxies.File
+			s.TLS.On, s.Access.ClientCAFile, s.Access.RequestHeader.ClientCAFile = true, both, proxies.File
 		}, "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified"},
 		"keys without the one that signs": {func(s *server.Server) { s.Access.ServiceAccountKeyFiles = []string{bad} }, "--service-account-signing-key-file"},
 	} {
-		s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}
+		s := &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Ephemeral: true, Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler)}
 		tc.set(s)
 		err := s.Start(t.Context())
 		if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -714,7 +714,7 @@ func TestAnonymousWithRules(t *testing.T) {
 // nobody else has any right.
 func TestAdministratorsKubeconfig(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	d := newDoors(t, withRules, func(s *server.Server) { s.Token, s.KubeconfigFile = "", file })
+	d := newDoors(t, withRules, func(s *server.Server) { s.Token, s.Serving.KubeconfigFile = "", file })
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

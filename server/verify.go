@@ -18,7 +18,7 @@ var errNotRunning = errors.New("server: not running: it hasn't started, or its s
 // reads all that is stored; tests call it before they close a server. On a Server that isn't started, whose start
 // failed, or that is closed, it returns an error.
 func (s *Server) Verify(ctx context.Context) error {
-	in := s.instance()
+	in := s.life.instance()
 	if in == nil {
 		return errNotRunning
 	}
@@ -89,7 +89,7 @@ func different(key string, cached, stored storage.Revision) error {
 // it. The error is nil if there is nothing. Tests call it. What a connection held can take some milliseconds longer than
 // Close. Before Close it tells what is held now.
 func (s *Server) Leftovers() error {
-	in := s.instance()
+	in := s.life.instance()
 	if in == nil {
 		return nil
 	}

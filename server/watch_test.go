@@ -201,7 +201,7 @@ func h2c(t *testing.T) *http.Client {
 
 func TestHTTP2WithoutTLS(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = 2 * time.Second })
+	s := newWidgets(t, func(s *server.Server) { s.Bounds.WatchWriteTimeout = 2 * time.Second })
 	s.Client = h2c(t)
 	if res, _ := s.Do("GET", widgetsPath, ""); res.ProtoMajor != 2 {
 		t.Errorf("it was %s", res.Proto)
@@ -290,7 +290,7 @@ func TestShutdownEndsWatches(t *testing.T) {
 // TestDeafWatcher: one that takes nothing is cut off, and others aren't.
 func TestDeafWatcher(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = 3 * time.Second })
+	s := newWidgets(t, func(s *server.Server) { s.Bounds.WatchWriteTimeout = 3 * time.Second })
 	c := dial(t, s)
 	if err := c.(*net.TCPConn).SetReadBuffer(256 << 10); err != nil { // else the kernel may take any number of megabytes
 		t.Fatal(err)

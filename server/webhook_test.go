@@ -100,7 +100,7 @@ func newConverted(t *testing.T) (*servertest.Server, *webhook) {
 func newConvertedBy(t *testing.T, h *webhook) *servertest.Server {
 	t.Helper()
 	s := servertest.New(t, func(s *server.Server) {
-		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		s.API.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	s.PostYAML(definitionsPath, defined(t, "things", "Thing", "spec.conversion="+h.conversion(),
 		"spec.versions=["+versionOf("v1", true, true, `"size":{"type":"string"},"note":{"type":"string"}`)+","+
@@ -316,7 +316,7 @@ func TestWebhookForms(t *testing.T) {
 	t.Parallel()
 	h := newWebhook(t)
 	s := servertest.New(t, func(s *server.Server) {
-		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+		s.API.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 	})
 	const at = "spec.conversion.webhookClientConfig.url" // where kube-apiserver's internal type has it
 	closed := servertest.New(t)                          // allows no private address

@@ -355,7 +355,7 @@ func TestWebSocketShutdown(t *testing.T) {
 // TestWebSocketDeaf: a client that takes nothing is cut off in time.
 func TestWebSocketDeaf(t *testing.T) {
 	t.Parallel()
-	s := newWidgets(t, func(s *server.Server) { s.WatchWriteTimeout = 200 * time.Millisecond })
+	s := newWidgets(t, func(s *server.Server) { s.Bounds.WatchWriteTimeout = 200 * time.Millisecond })
 	big := makeWidgets(t, s, 1, 1<<20)
 	c := connect(t, s)
 	fmt.Fprintf(c, "GET %s?watch=1 HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+

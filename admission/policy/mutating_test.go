@@ -120,7 +120,7 @@ func TestMutating(t *testing.T) {
 func TestConversionFails(t *testing.T) {
 	converter := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(converter.Close)
-	s := servertest.New(t, func(s *server.Server) { s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	s := servertest.New(t, func(s *server.Server) { s.API.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
 	const widgetNames = "names: {plural: widgets, kind: Widget}"
 	broken := strings.Replace(definitions, widgetNames, widgetNames+"\n  conversion: {strategy: Webhook, webhook: {conversionReviewVersions: [v1], clientConfig: {url: '"+converter.URL+"'}}}", 1)
 	if broken == definitions {

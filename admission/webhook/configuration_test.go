@@ -82,7 +82,7 @@ func TestServiceAnswers(t *testing.T) {
 		"ExternalName":             {`"type":"ExternalName","externalName":"localhost"`, port, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := start(t, func(s *server.Server) { s.ServiceIPs = netip.MustParsePrefix("126.0.0.0/7") })
+			s := start(t, func(s *server.Server) { s.API.ServiceIPs = netip.MustParsePrefix("126.0.0.0/7") })
 			must(t, s, 201, "POST", namespace+"services", `{"metadata":{"name":"hook"},"spec":{`+test.service+`,"ports":[{"name":"https","port":`+test.port+`}]}}`)
 			for _, o := range test.objects {
 				must(t, s, 201, "POST", o[0], o[1])

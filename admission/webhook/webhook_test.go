@@ -169,8 +169,8 @@ func (h *hook) webhook(name, path string, more ...string) string {
 // start starts a server that may call webhooks on this machine.
 func start(t testing.TB, configure ...func(*server.Server)) *servertest.Server {
 	return servertest.New(t, append([]func(*server.Server){func(s *server.Server) {
-		s.Builtin = builtin.All
-		s.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+		s.API.Builtin = builtin.All
+		s.API.WebhookAddresses = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 	}}, configure...)...)
 }
 

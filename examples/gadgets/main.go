@@ -160,8 +160,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return err
 	}
 	s := &server.Server{
-		Listen: *listen, DataDir: *dataDir, Ephemeral: *dataDir == "",
-		Register: func(r *registry.Registry) { registry.Register(r, gadgets) },
+		Serving: server.Serving{Listen: *listen}, Data: server.Data{Dir: *dataDir, Ephemeral: *dataDir == ""},
+		API: server.API{Register: func(r *registry.Registry) { registry.Register(r, gadgets) }},
 	}
 	if err := s.Start(ctx); err != nil {
 		return err

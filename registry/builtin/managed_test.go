@@ -186,7 +186,7 @@ probe Update autoscaling/v2 {"f:spec":{"f:minReplicas":{},"f:scaleTargetRef":{"f
 
 // TestManagedFields: who owns which fields of built-in kinds, and whom a second manager meets, is as in kube-apiserver.
 func TestManagedFields(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.ManagedFieldsAlways, s.Controllers = true, "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.ManagedFieldsAlways, s.API.Controllers = true, "none" })
 	for _, step := range managedSteps {
 		t.Run(step.name, func(t *testing.T) {
 			var headers []string

@@ -14,7 +14,7 @@ const appArmor = "container.apparmor.security.beta.kubernetes.io/"
 // TestProfilesOfAnnotations creates pods whose annotations say what fields do. What they become is what upstream's applyAppArmorVersionSkew
 // makes of them, and what is said of them is what ValidatePodSpecificAnnotations and its neighbours say.
 func TestProfilesOfAnnotations(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const deprecated = `metadata.annotations[` + appArmor + `c]: deprecated since v1.30; use the "appArmorProfile" field instead`
 	for _, test := range []struct {
 		name, annotations, spec string
@@ -68,7 +68,7 @@ func TestProfilesOfAnnotations(t *testing.T) {
 
 // TestKeptAnnotations changes annotations that a pod keeps, through each path.
 func TestKeptAnnotations(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const pods = "/api/v1/namespaces/default/pods"
 	must(t, s, http.MethodPost, pods, `{"metadata":{"name":"p","annotations":{"`+appArmor+`c":"unconfined"}},"spec":{"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
 	for _, path := range []string{"", "/status"} {
@@ -88,7 +88,7 @@ func TestKeptAnnotations(t *testing.T) {
 
 // TestTemplatesOfAnnotations: a template keeps its annotations, which are checked and warned of.
 func TestTemplatesOfAnnotations(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const templates = "/api/v1/namespaces/default/podtemplates?dryRun=All"
 	template := func(profile string) string {
 		return `{"metadata":{"name":"t"},"template":{"metadata":{"annotations":{"` + appArmor + `c":"unconfined"}},"spec":{"containers":[{"name":"c","image":"i"` + profile + `}]}}}`

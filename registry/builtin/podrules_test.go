@@ -11,7 +11,7 @@ import (
 
 // TestPodRules sends one mistake at a time. What is said of it is what kube-apiserver 1.37.2 said.
 func TestPodRules(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	for _, test := range []struct{ spec, wrong string }{
 		{`"containers":[{"name":"c","image":"i","volumeMounts":[{"name":"none","mountPath":"/m"}]}]`, `spec.containers[0].volumeMounts[0].name: Not found: "none"`},
 		{`"volumes":[{"name":"v","emptyDir":{},"hostPath":{"path":"/h"}}]`, `spec.volumes[0].hostPath: Forbidden: may not specify more than 1 volume type`},
@@ -58,7 +58,7 @@ func TestPodRules(t *testing.T) {
 
 // TestPodChanges changes what a pod's paths don't let change.
 func TestPodChanges(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const merge = "application/merge-patch+json"
 	const path = "/api/v1/namespaces/default/pods"
 	must(t, s, http.MethodPost, path, `{"metadata":{"name":"p"},"spec":{"activeDeadlineSeconds":10,"tolerations":[{"key":"a","operator":"Exists"}],"containers":[{"name":"c","image":"i","resources":{"requests":{"cpu":"1"}}}]}}`, http.StatusCreated)
@@ -92,7 +92,7 @@ func TestPodChanges(t *testing.T) {
 
 // TestWorkloadRules sends one mistake at a time to what runs pods.
 func TestWorkloadRules(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const selected = `"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate
 	const once = `"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"c","image":"i"}]}}`
 	for _, test := range []struct{ path, body, wrong string }{

@@ -44,7 +44,7 @@ import (
 
 // all serves all kinds, and lets pods name a class that isn't there.
 func all(s *server.Server) {
-	s.Builtin = builtin.All
+	s.API.Builtin = builtin.All
 	s.Plugins.Disable = []string{"RuntimeClass"}
 }
 
@@ -582,4 +582,6 @@ func TestTreesOfValues(t *testing.T) {
 }
 
 // uncounted leaves out the controller that counts what is used of quotas: what a test writes to their status stays.
-func uncounted(s *server.Server) { s.Controllers = "garbage-collector,namespace,expiry,serviceaccount" }
+func uncounted(s *server.Server) {
+	s.API.Controllers = "garbage-collector,namespace,expiry,serviceaccount"
+}

@@ -134,7 +134,7 @@ func TestFamilies(t *testing.T) {
 // that there are.
 func TestAddressesAtOnce(t *testing.T) {
 	const free = 13 // of 16: without the network's, the last and that of default/kubernetes
-	s := servertest.New(t, all, func(s *server.Server) { s.ServiceIPs = netip.MustParsePrefix("10.0.0.16/28") })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.ServiceIPs = netip.MustParsePrefix("10.0.0.16/28") })
 	var (
 		mu     sync.Mutex // guards codes
 		codes  = map[int]int{}
@@ -214,7 +214,7 @@ func TestServicesOverRestart(t *testing.T) {
 		own      string
 		led      map[string]any
 		second   *server.Server
-		durable  = func(s *server.Server) { s.Ephemeral, s.DataDir = false, dir }
+		durable  = func(s *server.Server) { s.Data.Ephemeral, s.Data.Dir = false, dir }
 		attempts = 0
 	)
 	for second == nil { // the second one needs the first one's port, which another process may take in between
@@ -278,7 +278,7 @@ func startAt(t *testing.T, address string, options ...func(*server.Server)) *ser
 	for _, option := range options {
 		option(s)
 	}
-	s.Listen = address
+	s.Serving.Listen = address
 	err := s.Start(t.Context())
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil
@@ -295,7 +295,7 @@ func startAt(t *testing.T, address string, options ...func(*server.Server)) *ser
 func TestLowNumbersAreLeft(t *testing.T) {
 	const ports, left = 34, 16
 	s := servertest.New(t, all, func(s *server.Server) {
-		s.ServiceIPs, s.NodePorts = netip.MustParsePrefix("10.7.0.0/26"), utilnet.PortRange{Base: 31000, Size: ports}
+		s.API.ServiceIPs, s.API.NodePorts = netip.MustParsePrefix("10.7.0.0/26"), utilnet.PortRange{Base: 31000, Size: ports}
 	})
 	for n := range ports {
 		made := parse(t, must(t, s, http.MethodPost, servicesPath, fmt.Sprintf(`{"metadata":{"name":"s-%d"},"spec":{"type":"NodePort","ports":[{"port":80}]}}`, n), http.StatusCreated))

@@ -13,7 +13,7 @@ const statusOf = "application/merge-patch+json"
 
 // TestWorkloadStatuses reports what can't be of what runs pods. What is said of it is what upstream's Validate…StatusUpdate say.
 func TestWorkloadStatuses(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const selected = `"spec":{"selector":{"matchLabels":{"a":"b"}},"template":` + podTemplate + `}`
 	for _, test := range []struct {
 		path, first, status, wrong string // first is a status before; "" for none
@@ -51,7 +51,7 @@ func TestWorkloadStatuses(t *testing.T) {
 
 // TestJobStatuses reports statuses of Jobs one after another. What is refused is what upstream's ValidateJobUpdateStatus refuses.
 func TestJobStatuses(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const jobs = "/apis/batch/v1/namespaces/default/jobs"
 	const began, ended = `"startTime":"2026-01-01T00:00:00Z"`, `"completionTime":"2026-01-01T00:01:00Z"`
 	conditions := func(types ...string) string {
@@ -109,7 +109,7 @@ func TestJobStatuses(t *testing.T) {
 
 // TestPodStatuses reports what can't be of pods. What is said of it is what upstream's ValidatePodStatusUpdate says.
 func TestPodStatuses(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const pods = "/api/v1/namespaces/default/pods"
 	terminated := func(list, name, code string) string {
 		return `"` + list + `":[{"name":"` + name + `","state":{"terminated":{"exitCode":` + code + `}}}]`
@@ -149,7 +149,7 @@ func TestPodStatuses(t *testing.T) {
 
 // TestReportedIsKept: a client that doesn't know of a field doesn't take it away, and a pod's addresses are in both of their fields.
 func TestReportedIsKept(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const pods = "/api/v1/namespaces/default/pods"
 	must(t, s, http.MethodPost, pods, `{"metadata":{"name":"p"},"spec":{"resourceClaims":[{"name":"r","resourceClaimName":"x"}],"containers":[{"name":"c","image":"i"}]}}`, http.StatusCreated)
 	for _, test := range []struct{ status, has string }{
@@ -173,7 +173,7 @@ func TestReportedIsKept(t *testing.T) {
 
 // TestStatusWarnings reports addresses that are valid, and written in an unusual way.
 func TestStatusWarnings(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const long = "2001:db8:0:0::1"
 	for _, test := range []struct{ plural, spec, status, at string }{
 		{"pods", `"containers":[{"name":"c","image":"i"}]`, `"podIP":"` + long + `"`, "status.podIPs[0].ip"},

@@ -45,7 +45,7 @@ var strategies = map[string]string{
 
 // TestStrategies: each kind takes and answers writes as Kubernetes' strategy of it says.
 func TestStrategies(t *testing.T) {
-	s := servertest.New(t, all, func(s *server.Server) { s.Controllers = "none" })
+	s := servertest.New(t, all, func(s *server.Server) { s.API.Controllers = "none" })
 	const merge = "application/merge-patch+json"
 	for _, line := range builtin.Lines() {
 		if !stored(line) || line.Answer != nil {

@@ -36,7 +36,7 @@ func TestProof(t *testing.T) {
 		"overdue": {overdue: true, want: "the caches differ from etcd"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &server.Server{Listen: "127.0.0.1:0", Ephemeral: true, DataDir: t.TempDir()}
+			s := &server.Server{Serving: server.Serving{Listen: "127.0.0.1:0"}, Data: server.Data{Ephemeral: true, Dir: t.TempDir()}}
 			label, leave := fmt.Sprintf("%p", s), make(chan struct{})
 			defer close(leave)
 			var err error

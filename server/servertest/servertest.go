@@ -58,10 +58,9 @@ type Server struct {
 func New(t testing.TB, options ...func(*server.Server)) *Server {
 	t.Helper()
 	s := &server.Server{
-		Listen:    "127.0.0.1:0",
-		Ephemeral: true,
-		DataDir:   t.TempDir(),
-		Log:       slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
+		Serving: server.Serving{Listen: "127.0.0.1:0"},
+		Data:    server.Data{Ephemeral: true, Dir: t.TempDir()},
+		Log:     slog.New(slog.NewTextHandler(logWriter{t}, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	for _, option := range options {
 		option(s)

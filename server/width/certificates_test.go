@@ -24,7 +24,7 @@ import (
 func TestCertificates(t *testing.T) {
 	const requests = 100
 	authority := credentials.NewAuthority(t, "clients")
-	s := servertest.New(t, func(s *server.Server) { s.TLS, s.Access.ClientCAFile = true, authority.File })
+	s := servertest.New(t, func(s *server.Server) { s.TLS.On, s.Access.ClientCAFile = true, authority.File })
 	for _, length := range []int{8, 95} { // as many as are looked at, and as many as Go tries
 		chain := alike(t, length)
 		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true, GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return chain, nil }}}

@@ -28,7 +28,7 @@ const (
 const configMaps = "/api/v1/namespaces/default/configmaps"
 
 // every serves all kinds.
-func every(s *server.Server) { s.Builtin = builtin.All }
+func every(s *server.Server) { s.API.Builtin = builtin.All }
 
 // join makes the elements of a list, in an order that isn't theirs.
 func join(n int, element string) string {
