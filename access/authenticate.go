@@ -15,6 +15,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apiserver/pkg/apis/apiserver"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
@@ -122,6 +123,13 @@ func (a *Authenticator) Close() {
 var ErrNoCredential = errors.New("it has no credential")
 
 var errUnknownToken = errors.New("the bearer token is nobody's")
+
+// Admitted is why a request was let in.
+type Admitted struct {
+	Credential Credential                   // of its user
+	Asks       *authorizer.AttributesRecord // what the user was allowed; nil if everybody may do everything
+	As         *Impersonated                // for whom the credential's user is taken; nil: for himself
+}
 
 // Credential is what has shown who a request comes from. The zero Credential is that of somebody who needed none.
 type Credential struct {

@@ -14,6 +14,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/aggregator"
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 )
 
 // discoveryDeadline is how long a server may take to say what it serves, when clients ask: kube-apiserver's figure.
@@ -34,13 +35,13 @@ func lastsLong(asks *authorizer.AttributesRecord) bool {
 // of its flow, as any other, and gives it back for one among those that wait for this one server: a slow one keeps seats from
 // nobody else.
 func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.Route) error {
-	asks := w.asks
+	asks := w.Asks
 	if asks == nil {
 		asks = access.AttributesOf(r)
 	}
 	w.foreign = to.GroupVersion
 	if asks.ResourceRequest {
-		w.verb = metricVerb(asks.Verb, r.Method)
+		w.verb = metrics.Verb(asks.Verb, r.Method)
 	}
 	w.query = r.URL.Query()
 	class := classOf(r, false)
@@ -91,12 +92,12 @@ func (h *handler) forward(w *response, r *http.Request, to *aggregator.Route, cl
 	}
 	var answer http.ResponseWriter = w
 	if class == classWatch {
-		open, err := enter(r.Context(), h.watchers.seats, w.share.flow, 1, 0, "too many watches are open, please try again later")
+		open, err := h.enterWatches(w)
 		if err != nil {
 			return err
 		}
 		defer open.Leave()
-		defer h.metrics.watchingAt(resourceLabels{group: to.Group, version: to.Version})()
+		defer h.metrics.WatchingAt(metrics.Resource{Group: to.Group, Version: to.Version})()
 		asked.Began = func(code int) {
 			leave()
 			w.begunElsewhere(code)

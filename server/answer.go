@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/apiserver-lite/apiserver-lite/server/markup"
 )
 
 const (
@@ -306,7 +308,7 @@ func (w *response) layOut(r *http.Request, media mediaType, a *answer, write fun
 	if media != mediaJSON || !w.wantsPretty(r) {
 		return write(a)
 	}
-	return write(newIndenter(a))
+	return write(markup.NewIndenter(a))
 }
 
 // notModified answers 304 if the client has what a tag names in the form that is asked for, and else sets the

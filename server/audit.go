@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -138,14 +137,4 @@ func (k *keeper) Write(p []byte) (int, error) {
 		k.Buffer.Write(p[:min(len(p), audit.MaxBody+1-k.Len())])
 	}
 	return len(p), nil
-}
-
-// collectAudit registers the metrics of the audit log, which are 0 without one.
-func collectAudit(l *audit.Log, r *prometheus.Registry) {
-	counter := func(name, help string, value func(audit.Counts) int64) {
-		r.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, func() float64 { return float64(value(l.Counts())) }))
-	}
-	counter("apiserver_audit_event_total", "Audit events that there were to write.", func(c audit.Counts) int64 { return c.Events })
-	counter("apiserver_audit_error_total", "Audit events that were lost.", func(c audit.Counts) int64 { return c.Lost })
-	counter("apiserver_audit_requests_rejected_total", "Requests that were refused because they couldn't be audited.", func(c audit.Counts) int64 { return c.Rejected })
 }

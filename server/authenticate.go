@@ -16,14 +16,15 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/internal/loglimit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // identity says how requests show who they come from.
 type identity struct {
-	tokens   tokens // whose holders may do everything
-	on       bool   // users are told apart; otherwise a token lets in, if there are any
-	proxies  bool   // some are believed when they name users in headers
+	tokens   secrets.Tokens // whose holders may do everything
+	on       bool           // users are told apart; otherwise a token lets in, if there are any
+	proxies  bool           // some are believed when they name users in headers
 	access   *access.Authenticator
 	accounts *access.Accounts
 	rbac     authorizer.Authorizer // nil: everything is allowed
@@ -57,7 +58,7 @@ func (h *handler) identify(w *response, r *http.Request) (*http.Request, error) 
 	if as != nil {
 		h.log.Debug("impersonation", "user", u.GetName(), "as", as.User.GetName(), "constraint", as.Constraint, "audit_id", w.auditID)
 		w.audit.Impersonate(as.User, as.Constraint)
-		u, w.as = as.User, as
+		u, w.As = as.User, as
 	}
 	return withUser(r, u), nil
 }
@@ -85,11 +86,11 @@ func (h *handler) authenticate(w *response, r *http.Request) (user.Info, error) 
 			h.logRefusal(w, r, err)
 			return nil, unauthorized(w, r)
 		}
-		w.credential, w.stranger = credential, u.GetName() == user.Anonymous
+		w.Credential, w.stranger = credential, u.GetName() == user.Anonymous
 		return u, nil
 	}
 	switch {
-	case known && i.tokens.has(token):
+	case known && i.tokens.Has(token):
 		return registry.Everyone, nil
 	case isHealth(r):
 		w.stranger = true

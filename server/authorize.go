@@ -15,19 +15,20 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/audit"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
 // authorize refuses a request whose user may not make it, before anything is done for it: every request goes through here
-// after identify, also one that leads nowhere. The error is 403. What was allowed is in w.asks then, and nothing else is
+// after identify, also one that leads nowhere. The error is 403. What was allowed is in w.Asks then, and nothing else is
 // served (see allowed).
 func (h *handler) authorize(w *response, r *http.Request) error {
 	if h.rbac == nil {
 		return nil
 	}
-	w.asks = access.AttributesOf(r)
-	w.asks.User = registry.UserFrom(r.Context())
-	err := h.decide(r.Context(), w.asks)
+	w.Asks = access.AttributesOf(r)
+	w.Asks.User = registry.UserFrom(r.Context())
+	err := h.decide(r.Context(), w.Asks)
 	if err != nil {
 		h.classify(w, r) // which the answer says, as if the request had taken a seat
 	}
@@ -52,7 +53,7 @@ func (h *handler) decide(ctx context.Context, asks *authorizer.AttributesRecord)
 // allowed tells whether a target and a verb are what the request was allowed. They always are, unless a definition has a
 // name that means something else in a path: "status", "watch" or "proxy".
 func (h *handler) allowed(w *response, t target, verb string) bool {
-	a := w.asks
+	a := w.Asks
 	if h.rbac == nil {
 		return true
 	}
@@ -71,7 +72,7 @@ func (h *handler) mayCreate(w *response) func(ctx context.Context) error {
 		return nil
 	}
 	return func(ctx context.Context) error {
-		asks := *w.asks
+		asks := *w.Asks
 		asks.Verb = "create"
 		return h.decide(ctx, &asks)
 	}
@@ -79,10 +80,10 @@ func (h *handler) mayCreate(w *response) func(ctx context.Context) error {
 
 // mayConnect returns nil if a user who may do something may create there, too, and else 403 as Kubernetes says it of streams.
 func (h *handler) mayConnect(ctx context.Context, w *response, t target) error {
-	if h.rbac == nil || w.asks.Verb == "create" {
+	if h.rbac == nil || w.Asks.Verb == "create" {
 		return nil
 	}
-	asks := *w.asks
+	asks := *w.Asks
 	asks.Verb = "create"
 	switch decision, reason, err := h.rbac.Authorize(ctx, &asks); {
 	case decision == authorizer.DecisionAllow:
@@ -122,14 +123,14 @@ func (h *handler) recheck(ctx context.Context, every time.Duration) {
 // recheckAll looks at all open watches once. What a user may do is decided from memory. Whether a credential counts may take the
 // store, so each is looked at once, however many watches it has opened, and what the store has acknowledged is waited for once.
 func (h *handler) recheckAll(ctx context.Context) {
-	open := h.watchers.all()
-	byCredential := map[access.CredentialKey][]*openWatch{}
+	open := h.watches.All()
+	byCredential := map[access.CredentialKey][]*watches.Watch{}
 	for _, w := range open {
 		switch {
 		case !h.mayStill(ctx, w):
-			w.cancel(watchstream.ErrRevoked)
+			w.Cancel(watchstream.ErrRevoked)
 		case h.identity.on:
-			key := w.credential.Key()
+			key := w.Why.Credential.Key()
 			byCredential[key] = append(byCredential[key], w)
 		}
 	}
@@ -137,30 +138,30 @@ func (h *handler) recheckAll(ctx context.Context) {
 	if err != nil {
 		return // the store doesn't answer, so nobody can tell: the next round will
 	}
-	for _, watches := range byCredential {
-		if h.stillCounts(fresh, watches[0]) {
+	for _, shown := range byCredential {
+		if h.stillCounts(fresh, shown[0]) {
 			continue
 		}
-		for _, w := range watches {
-			w.cancel(watchstream.ErrRevoked)
+		for _, w := range shown {
+			w.Cancel(watchstream.ErrRevoked)
 		}
 	}
 }
 
 // mayStill tells whether a watch's user has the right to it, and whoever has impersonated him the right to that.
-func (h *handler) mayStill(ctx context.Context, w *openWatch) bool {
+func (h *handler) mayStill(ctx context.Context, w *watches.Watch) bool {
 	if h.rbac == nil {
 		return true
 	}
-	decision, _, _ := h.rbac.Authorize(ctx, w.asks)
-	return decision == authorizer.DecisionAllow && (w.as == nil || w.as.Still(ctx) == nil)
+	decision, _, _ := h.rbac.Authorize(ctx, w.Why.Asks)
+	return decision == authorizer.DecisionAllow && (w.Why.As == nil || w.Why.As.Still(ctx) == nil)
 }
 
 // stillCounts tells whether the credential of a watch counts. What can't be found out counts as it did.
-func (h *handler) stillCounts(ctx context.Context, w *openWatch) bool {
+func (h *handler) stillCounts(ctx context.Context, w *watches.Watch) bool {
 	ctx, cancel := context.WithTimeout(ctx, recheckTime)
 	defer cancel()
-	err := h.identity.access.Still(ctx, w.credential)
+	err := h.identity.access.Still(ctx, w.Why.Credential)
 	var unknown *apierrors.StatusError
 	if err == nil || ctx.Err() != nil || errors.As(err, &unknown) {
 		return true
@@ -168,7 +169,7 @@ func (h *handler) stillCounts(ctx context.Context, w *openWatch) bool {
 	const nobody = "" // no request causes this
 	if left, ok := h.identity.refusals.Allow(time.Now(), nobody); ok {
 		reason := clip.To(strings.ReplaceAll(err.Error(), "\n", "; "), maxRefusalReason)
-		h.log.Info("a watch ends, because the credential of its user doesn't count any more", "reason", reason, "resource", w.resource, "not_logged_before", left)
+		h.log.Info("a watch ends, because the credential of its user doesn't count any more", "reason", reason, "resource", w.Resource, "not_logged_before", left)
 	}
 	return false
 }

@@ -1,13 +1,8 @@
 package server
 
 import (
-	"context"
 	"net/http"
-	"slices"
-	"sync"
 	"time"
-
-	"github.com/apiserver-lite/apiserver-lite/fair"
 )
 
 // What bodies take in memory, by estimate, while they're decoded, checked and stored.
@@ -45,84 +40,8 @@ func (w *response) enterRaw(r *http.Request, size int) (err error) {
 	return err
 }
 
-// bodies is a semaphore weighted by what bodies take. One flow may have half of it, and a body that is larger than that all
-// of its half: so what one client sends never waits for another client's bodies alone. Who waits is served in order, past
-// those whose flow has its half. The zero value is ready.
-type bodies struct {
-	mu      sync.Mutex // guards the following
-	taken   int
-	flows   map[fair.Flow]int // what each flow has taken; none with 0
-	waiting []*bodyWait
-}
-
-// bodyWait is a request that waits for room.
-type bodyWait struct {
-	flow   fair.Flow
-	weight int
-	room   chan struct{} // closed when it has got it
-}
-
 // weigh estimates what a body takes.
 func weigh(size, values int) int { return min(size*perByte+values*perValue, maxBodies/2) }
-
-// enter waits until there is room. leave must follow its nil. The error is ctx's.
-func (b *bodies) enter(ctx context.Context, flow fair.Flow, weight int) error {
-	me := &bodyWait{flow: flow, weight: weight, room: make(chan struct{})}
-	b.mu.Lock()
-	b.waiting = append(b.waiting, me)
-	b.grantLocked()
-	b.mu.Unlock()
-	select {
-	case <-me.room:
-		return nil
-	case <-ctx.Done():
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if i := slices.Index(b.waiting, me); i >= 0 {
-		b.waiting = slices.Delete(b.waiting, i, i+1)
-		b.grantLocked()
-	} else { // it was granted meanwhile
-		b.leaveLocked(flow, weight)
-	}
-	return ctx.Err()
-}
-
-func (b *bodies) leave(flow fair.Flow, weight int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.leaveLocked(flow, weight)
-}
-
-func (b *bodies) leaveLocked(flow fair.Flow, weight int) {
-	b.taken -= weight
-	if b.flows[flow] -= weight; b.flows[flow] == 0 {
-		delete(b.flows, flow)
-	}
-	b.grantLocked()
-}
-
-// grantLocked gives room to who waits, in order. A flow that has its half is passed over; what doesn't fit yet isn't, or
-// large bodies would wait forever.
-func (b *bodies) grantLocked() {
-	for i := 0; i < len(b.waiting); {
-		w := b.waiting[i]
-		if b.flows[w.flow]+w.weight > maxBodies/2 {
-			i++
-			continue
-		}
-		if b.taken+w.weight > maxBodies {
-			return
-		}
-		if b.flows == nil {
-			b.flows = map[fair.Flow]int{}
-		}
-		b.taken += w.weight
-		b.flows[w.flow] += w.weight
-		b.waiting = slices.Delete(b.waiting, i, i+1)
-		close(w.room)
-	}
-}
 
 // enterBody waits until there is room for what is made of a body of so many values, unless that is little.
 func (w *response) enterBody(r *http.Request, data []byte, values int) error {
@@ -131,10 +50,10 @@ func (w *response) enterBody(r *http.Request, data []byte, values int) error {
 		return nil
 	}
 	flow := w.share.flow
-	if err := w.bodies.enter(r.Context(), flow, weight); err != nil {
+	if err := w.bodies.Enter(r.Context(), flow, weight); err != nil {
 		return err
 	}
-	w.upload.leave = func() { w.bodies.leave(flow, weight) }
+	w.upload.leave = func() { w.bodies.Leave(flow, weight) }
 	w.share.raw.Leave() // the weight is that of the text, too
 	return nil
 }

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/markup"
 )
 
 const (
@@ -19,8 +22,6 @@ const (
 	// trustedBody is how much of a body is read without room for it (seats.raw), and so how much of a Content-Length is allocated
 	// up front, in bytes. A body that is no larger, and has few values, is within freeBody.
 	trustedBody = freeBody / perByte
-	// maxDepth is how many levels a YAML body may nest: as many as encoding/json allows in JSON.
-	maxDepth = 10_000
 )
 
 // body is what a client sent. The registry parses it: there it's checked whether it is JSON and UTF-8, and how deep it
@@ -72,8 +73,8 @@ func readForm(w *response, r *http.Request, fieldValidation string, protobuf boo
 		if err != nil {
 			return body{}, w.endpoint.Unrecognized(data, err)
 		}
-		if b.warnings, err = duplicateFields(duplicates, fieldValidation); err != nil {
-			return body{}, w.endpoint.Repeated(w.subresource, b.data, err)
+		if b.warnings, err = markup.DuplicateFields(duplicates, fieldValidation); err != nil {
+			return body{}, w.endpoint.Repeated(w.subresource, b.data, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()))
 		}
 	}
 	return b, w.checkBody(r, b.data)
@@ -111,8 +112,8 @@ func readPatch(w *response, r *http.Request, fieldValidation string) (body, erro
 		if err != nil {
 			return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "error encoding patch: "+err.Error())
 		}
-		if b.warnings, err = duplicateFields(duplicates, fieldValidation); err != nil {
-			return body{}, err
+		if b.warnings, err = markup.DuplicateFields(duplicates, fieldValidation); err != nil {
+			return body{}, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		}
 	}
 	return b, w.checkBody(r, b.data)
@@ -120,7 +121,7 @@ func readPatch(w *response, r *http.Request, fieldValidation string) (body, erro
 
 // fromYAML makes JSON of a body that is YAML. The error says why it's none that is taken here.
 func (b *body) fromYAML() (duplicates []string, err error) {
-	b.data, duplicates, err = fromYAML(b.data)
+	b.data, duplicates, err = markup.FromYAML(b.data)
 	return duplicates, err
 }
 
@@ -129,7 +130,7 @@ func (b *body) fromYAML() (duplicates []string, err error) {
 func contentType(r *http.Request) (string, error) {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
 		return "", statusError(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"the content encoding "+quote(coding)+" is not supported: send the body as it is")
+			"the content encoding "+guard.Quote(coding)+" is not supported: send the body as it is")
 	}
 	header := r.Header.Get("Content-Type")
 	media, _, err := mime.ParseMediaType(header)

@@ -16,7 +16,7 @@ func (s *Server) Check() error {
 	if err != nil {
 		return err
 	}
-	a, err := access.New(context.Background(), s.Access, access.Wiring{Admin: g.tokens.has, Log: s.Log})
+	a, err := access.New(context.Background(), s.Access, access.Wiring{Admin: g.tokens.Has, Log: s.Log})
 	if err != nil {
 		return err
 	}

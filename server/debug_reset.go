@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/server/guard"
 )
 
 // Tests take an ephemeral server back to how it started with POST /debug/reset, or to a state that they named before with
@@ -137,7 +138,7 @@ func (s *snapshots) check(w *response, r *http.Request, parameter string) error 
 	for name := range w.query {
 		if name != parameter {
 			return statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest,
-				fmt.Sprintf("there is no parameter %s here, only %s", quote(name), parameter))
+				fmt.Sprintf("there is no parameter %s here, only %s", guard.Quote(name), parameter))
 		}
 	}
 	switch sent, err := readAll(w, r); {

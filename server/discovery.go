@@ -240,7 +240,7 @@ func (w *response) writeOpenAPI(r *http.Request, doc *discovery.Document, media 
 	header.Set("Accept-Ranges", "bytes")
 	header.Set("Last-Modified", doc.Built.UTC().Format(http.TimeFormat))
 	if media == mediaJSON && w.wantsPretty(r) {
-		return w.writeStream(r, media, doc.Write)
+		return w.writeStream(r, media, doc.Unzip)
 	}
 	switch {
 	case r.Header.Get("Range") != "" || r.Header.Get("If-Modified-Since") != "":
@@ -248,7 +248,7 @@ func (w *response) writeOpenAPI(r *http.Request, doc *discovery.Document, media 
 			return err
 		}
 		var whole bytes.Buffer
-		if err := doc.Write(&whole); err != nil {
+		if err := doc.Unzip(&whole); err != nil {
 			return err
 		}
 		http.ServeContent(w, r, "", doc.Built, bytes.NewReader(whole.Bytes()))
@@ -263,8 +263,8 @@ func (w *response) writeOpenAPI(r *http.Request, doc *discovery.Document, media 
 	}
 	header.Set("Content-Length", strconv.Itoa(doc.Size))
 	if media == mediaJSON {
-		return w.writeStream(r, media, doc.Write)
+		return w.writeStream(r, media, doc.Unzip)
 	}
 	w.WriteHeader(http.StatusOK)
-	return doc.Write(w)
+	return doc.Unzip(w)
 }

@@ -21,9 +21,9 @@
 // (handler.go) is the outermost function of a request. It gives the request an Audit-Id, recovers panics, and
 // writes one log line and one count at the end. Then come, in this order:
 //
-//   - the checks against browsers and foreign hosts (security.go),
-//   - the length of the URI, and the form of its path (path.go),
-//   - on a replica, a barrier that all requests of the moment share (replica.go), because rights change, too; a write of one
+//   - the checks against browsers and foreign hosts (package guard),
+//   - the length of the URI, and the form of its path (package guard),
+//   - on a replica, a barrier that all requests of the moment share (fresh.go), because rights change, too; a write of one
 //     object without users presumes instead that its caches are new enough, and its transaction checks it
 //     (registry.Presume),
 //   - who asks (authenticate.go), with the beginning of the audit log's events, and what they may do (authorize.go),
@@ -31,16 +31,16 @@
 //   - the query's parse, its body, a seat of its flow, and readiness (limits.go, package fair),
 //   - the function of the route.
 //
-// Bodies come in as JSON, YAML or protobuf (body.go, yaml.go). YAML reaches the registry as JSON, and protobuf as a message
+// Bodies come in as JSON, YAML or protobuf (body.go, package markup). YAML reaches the registry as JSON, and protobuf as a message
 // if the kind is a Go type (registry.Endpoint.OpenProtobuf). Objects go out as the bytes that the registry hands over.
-// They're indented or turned into YAML while they are written (negotiate.go, indent.go), and compressed if they're large
+// They're indented or turned into YAML while they are written (negotiate.go, package markup), and compressed if they're large
 // and the client wants it (answer.go). What a route's function returns as an error becomes the response in one place
 // (errors.go).
 //
 // # The way of a watch
 //
 // serveResource finds what the path names (resources.go), and watch (watch.go) asks Endpoint.Watch for a cursor, which the
-// cacher opens (Resource.Open), and makes an openWatch of it, which is noted (watchers.go) until its end. wire.Port.Begin answers
+// cacher opens (Resource.Open), and makes a watches.Watch of it, which is noted until its end. wire.Port.Begin answers
 // with the head, and wire.Stream.Serve has watchstream.Serve read from the cursor and write to the socket, until the client leaves
 // or the server closes. Over HTTP/2 it runs on the request's goroutine. Over HTTP/1.1 the stream takes the connection over: the
 // handler returns, and the stream has a goroutine of its own (streamOn).
@@ -48,10 +48,10 @@
 // # Goroutines
 //
 // An instance owns what its wire.Port owns, the cacher's feed, the registry's loop, the controllers (package controllers), the
-// sweeper of the watches' deadlines and, if FreeMemory is set, the tidier (watchers.go). With users it owns the writer of
+// sweeper of the watches' deadlines and, if FreeMemory is set, the tidier (package watches). With users it owns the writer of
 // the first rules (bootstrap) and the one that looks at credentials of open watches again (recheck), and on a replica the
 // election, the pulse, the compaction, the one that lists the replicas and those that answer the questions of
-// /debug/quiescent (replica.go, quiescent_replicas.go).
+// /debug/quiescent (package replica).
 //
 // Close ends all of these goroutines and waits for them. It gives up after closeTimeout, or after
 // brokenTimeout if etcd has failed. What still runs then is left behind, and the process is expected to end.
@@ -59,7 +59,7 @@
 // # Bounds
 //
 //   - A request: 64 KiB of URI (maxURI), 3 MiB of body (maxBody), which may nest
-//     10,000 levels (maxDepth) and, as YAML, have 100,000 tokens (maxYAMLTokens).
+//     10,000 levels and, as YAML, have 100,000 tokens (package markup).
 //   - Bodies at work: what those take together that are estimated to take more than 512 KiB (freeBody) is 512 MiB (maxBodies),
 //     of which one user, or one address where users aren't told apart, may have half. Others wait until their deadline.
 //   - Requests that are being worked for: 600 (DefaultMaxReads, DefaultMaxWrites; Bounds.MaxRequests), of which leases have 24 for themselves (leaseSeats).
@@ -71,7 +71,7 @@
 //     many as he leaves free. What gets none waits in turn (package fair): 300 requests of one (maxFlowQueue), 6,400 of all
 //     (maxQueue), each for a quarter of its time (waitShare). Then it gets a 429.
 //   - Watches: 65,536 (maxWatches), of which one user or address has at most three times as many as are free (watchShare).
-//   - Questions of other replicas whether anything is left to do: 64 at once (maxAsks).
+//   - Questions of other replicas whether anything is left to do have their bound in package replica.
 //   - Snapshots of an ephemeral server: 64 (maxSnapshots) of 128 MiB (maxSnapshotBytes), 512 MiB together
 //     (maxSnapshotsBytes).
 //   - Time: 60 s for a read (readDeadline) and 34 s for a write (writeDeadline), both from the headers on and with the time that
@@ -88,7 +88,7 @@
 // # Locks
 //
 // snapshots.resetting is held during a whole reset. No request that holds it waits for another lock of the server's.
-// Server.mu, inflight.mu, bodies.mu, watchers.mu, metrics.mu, documents.mu and hashes.mu (package discovery), snapshots.mu, Limit.mu (internal/loglimit),
-// pulse.mu and underWay.mu are leaves: no other lock of ours is taken while one of them is held. Under metrics.mu
-// Prometheus takes its own. Server.closeOnce is held through the whole of Close.
+// life.mu, inflight.mu, snapshots.mu, and those of the packages below (fair, watches, metrics, discovery, replica, internal/loglimit) are
+// leaves: no other lock of ours is taken while one of them is held. Under that of Metrics Prometheus takes its own. life.closeOnce is
+// held through the whole of Close.
 package server

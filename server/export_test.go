@@ -21,6 +21,7 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
+	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
@@ -93,7 +94,7 @@ func (r resigning) Revoke(ctx context.Context, id clientv3.LeaseID) (*clientv3.L
 
 // Leads tells whether a replica acts for all.
 func Leads(s *Server) bool {
-	_, leads := s.life.in.replica.election.Leading()
+	_, leads := s.life.in.replica.Leading()
 	return leads
 }
 
@@ -220,8 +221,8 @@ func Presumes(s *Server) bool {
 func OccupyLevel(t *testing.T, s *Server, level, user string) (release func()) {
 	t.Helper()
 	h := s.life.in.handler
-	i := slices.IndexFunc(h.levelsNow(), func(l namedLevel) bool { return l.name == level })
-	return occupy(t, h.levelsNow()[i].level, fair.Flow{Rule: level, Who: user})
+	i := slices.IndexFunc(h.levelsNow(), func(l flowcontrol.Level) bool { return l.Name == level })
+	return occupy(t, h.levelsNow()[i].Level, fair.Flow{Rule: level, Who: user})
 }
 
 // HealthWhileStopping returns what a server answers to a request for its health while it isn't ready.
@@ -255,13 +256,13 @@ func OccupyBodies(t *testing.T, s *Server) (release func()) {
 	t.Helper()
 	b, others := s.life.in.handler.bodies, []fair.Flow{{Who: "one"}, {Who: "another"}}
 	for _, f := range others {
-		if err := b.enter(t.Context(), f, maxBodies/2); err != nil {
+		if err := b.Enter(t.Context(), f, maxBodies/2); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return func() {
 		for _, f := range others {
-			b.leave(f, maxBodies/2)
+			b.Leave(f, maxBodies/2)
 		}
 	}
 }

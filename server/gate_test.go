@@ -13,10 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apiserver-lite/apiserver-lite/fair"
-	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/metrics"
+	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
 // newGate returns a handler without a registry: only what lets requests in or refuses them can be tested with it.
@@ -25,8 +28,8 @@ func newGate(ready bool, f *inflight) *handler {
 		log:      slog.New(slog.DiscardHandler),
 		state:    state{func() bool { return ready }, []check{{"serving", []string{"readyz"}, func() error { return errors.New("not yet") }}}},
 		capacity: capacity{inflight: f, seats: newSeats(2)},
-		gate:     gate{guard: newGuard(loopback, &identity{}, nil), identity: &identity{}},
-		metrics:  newMetrics(f),
+		gate:     gate{guard: guard.New(guard.Options{Address: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8080}}), identity: &identity{}},
+		metrics:  metrics.New(nil),
 	}
 	h.routes = h.newRoutes(prometheus.NewRegistry())
 	return h

@@ -23,6 +23,11 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
+	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
+	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/metrics"
+	"github.com/apiserver-lite/apiserver-lite/server/replica"
+	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -35,11 +40,11 @@ type handler struct {
 	gate
 	capacity
 	streams
-	metrics   *metrics
+	metrics   *metrics.Metrics
 	discovery *discovery.Discovery
 	state     state
 	quiescent func(ctx context.Context, rev storage.Revision) (controllers.Report, error)
-	pulse     *pulse // nil: no other process uses the store
+	pulse     *replica.Pulse // nil: no other process uses the store
 	snapshots *snapshots
 	members   *cluster // nil unless the store has several
 	// aggregator knows what other servers have; nil: none has anything.
@@ -49,7 +54,7 @@ type handler struct {
 
 // gate is what a request passes before its route.
 type gate struct {
-	guard    *guard
+	guard    *guard.Guard
 	identity *identity
 	rbac     *access.RBAC // nil: everybody may do everything
 	audit    *audit.Log   // nil: nothing is audited
@@ -59,19 +64,19 @@ type gate struct {
 type capacity struct {
 	inflight *inflight
 	// priorities say where requests get their seats; nil if users aren't told apart.
-	priorities *priorities
+	priorities *flowcontrol.Priorities
 	seats      *seats
-	large      *fair.Level // to write a large answer
-	stalled    *fair.Level // to have begun one whose client doesn't take it
-	yaml       *fair.Level // to make a large one YAML
-	bodies     *bodies     // to make objects of large bodies
+	large      *fair.Level   // to write a large answer
+	stalled    *fair.Level   // to have begun one whose client doesn't take it
+	yaml       *fair.Level   // to make a large one YAML
+	bodies     *fair.Weights // to make objects of large bodies
 }
 
 // streams are the open watches.
 type streams struct {
-	port     *wire.Port
-	watchers *watchers
-	sweeper  *watchstream.Sweeper
+	port    *wire.Port
+	watches *watches.Set
+	sweeper *watchstream.Sweeper
 }
 
 // state is how the server is.
@@ -109,7 +114,7 @@ type response struct {
 	auditID string
 	begun   time.Time
 	audit   *audit.Record // nil: the request isn't audited
-	admitted
+	access.Admitted
 	stranger bool // has shown no credential, where one is needed
 	code     int  // 0 until the header is written
 	bytes    int64
@@ -175,7 +180,7 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		w.share.raw.Leave()
 		w.leaveSeat()
 		if cause != nil {
-			h.metrics.panics.Inc()
+			h.metrics.Panics.Inc()
 			stack := debug.Stack()
 			if elsewhere, ok := cause.(*registry.PanicError); ok {
 				cause, stack = fmt.Sprintf("%v: %v", elsewhere, elsewhere.Cause), elsewhere.Stack
@@ -198,8 +203,8 @@ func (h *handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 }
 
 func (h *handler) serve(w *response, r *http.Request) {
-	preflight := h.guard.cors.tell(w.Header(), r)
-	err := h.guard.check(r)
+	preflight := h.guard.Origins.Tell(w.Header(), r)
+	err := h.guard.Check(r)
 	switch {
 	case err != nil:
 	case preflight:
@@ -208,9 +213,9 @@ func (h *handler) serve(w *response, r *http.Request) {
 	case len(r.RequestURI) > maxURI:
 		err = statusError(http.StatusRequestURITooLong, metav1.StatusReasonBadRequest, "the URI is longer than "+strconv.Itoa(maxURI)+" bytes")
 	default:
-		err = cleanPath(r.URL)
+		err = guard.CleanPath(r.URL)
 	}
-	nowhere := err == errEmptySegment
+	nowhere := err == guard.ErrEmptySegment
 	if nowhere {
 		err = nil // once it's known who asks, it's answered as any other path that leads nowhere
 	}
@@ -230,7 +235,7 @@ func (h *handler) serve(w *response, r *http.Request) {
 		handle(func(w *response, r *http.Request) error { return h.serveAggregated(w, r, to) })(w, identified)
 		return
 	}
-	cutSlash(identified.URL)
+	guard.CutSlash(identified.URL)
 	h.routes.ServeHTTP(w, identified)
 }
 
@@ -283,7 +288,7 @@ func (w *response) afterPanic(r *http.Request) {
 
 // finish leaves the request's log line and its counts.
 func (h *handler) finish(w *response, method, path string, took time.Duration) {
-	h.metrics.observe(w, method, took)
+	h.metrics.Observe(metrics.Answer{Verb: w.verb, Method: method, Endpoint: w.endpoint, Subresource: w.subresource, Foreign: w.foreign, Code: w.code, Took: took})
 	w.audit.Completed(w.code)
 	if !h.log.Enabled(context.Background(), slog.LevelDebug) {
 		return
@@ -292,6 +297,8 @@ func (h *handler) finish(w *response, method, path string, took time.Duration) {
 }
 
 const (
+	// maxURI is the length of a request line's URI, in bytes. Long label selectors fit.
+	maxURI = 64 << 10
 	// maxLoggedPath is how much of a path the log has, in bytes. Those of most objects fit.
 	maxLoggedPath = 256
 	// maxAuditID is how long a client's Audit-Id may be, in bytes. A UUID has 36.

@@ -40,8 +40,8 @@ func (in *instance) checks() []check {
 			return nil
 		}},
 	}
-	if in.replica.pulse != nil {
-		all = append(all, check{"consistency", []string{"readyz"}, in.replica.pulse.reached}, check{"lag", []string{"readyz"}, in.replica.pulse.follows})
+	if in.replica != nil {
+		all = append(all, check{"consistency", []string{"readyz"}, in.replica.Reached}, check{"lag", []string{"readyz"}, in.replica.Follows})
 	}
 	return all
 }

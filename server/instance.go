@@ -25,10 +25,13 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
+	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/kubeconfig"
+	"github.com/apiserver-lite/apiserver-lite/server/replica"
+	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
-	"github.com/apiserver-lite/apiserver-lite/storage/election"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
@@ -58,7 +61,7 @@ type instance struct {
 	port        *wire.Port // nil until it's open
 	handler     *handler   // nil until it serves
 	backing     backing
-	replica     replica
+	replica     *replica.Replica // nil: no other process uses the store
 	cacher      *cacher.Cacher
 	registry    *registry.Registry
 	rights      rights
@@ -76,8 +79,8 @@ type instance struct {
 
 // left is what the start leaves for others to find, and Close removes.
 type left struct {
-	urlFile    string         // "" unless written
-	kubeconfig kubeconfigFile // likewise
+	urlFile    string          // "" unless written
+	kubeconfig kubeconfig.File // likewise
 }
 
 // backing is the store, and what is under it.
@@ -90,22 +93,11 @@ type backing struct {
 	dataDir  string           // "" if nothing is kept on this machine
 }
 
-// replica is this server's part among those that share a store. All is nil if no other process uses the store, but for
-// hasService.
-type replica struct {
-	election   *election.Election
-	pulse      *pulse
-	stepDown   func()                           // ends the part in the election; nil before that begins
-	hasService bool                             // there is default/kubernetes, whose EndpointSlices lead to all replicas
-	system     bool                             // they're written by a duty
-	others     atomic.Pointer[[]netip.AddrPort] // where replicas are that are alive, for that duty; nil until it's known
-}
-
 // rights tell who asks, and what they may do.
 type rights struct {
-	access *access.Authenticator
-	rbac   *access.RBAC // nil: everybody may do everything
-	cors   cors
+	access  *access.Authenticator
+	rbac    *access.RBAC // nil: everybody may do everything
+	origins guard.Origins
 }
 
 // loops are the goroutines of an instance, and how they end.
@@ -121,10 +113,10 @@ const maxLoops = 7
 
 // given is what the settings and files of a start say.
 type given struct {
-	tokens        tokens
+	tokens        secrets.Tokens
 	administrator string           // the token that the kubeconfig gets; "": one of tokens, or none
 	certificate   *tls.Certificate // nil without TLS, or until the server has made one
-	origins       cors
+	origins       guard.Origins
 	proxy         *aggregator.Certificate // of the aggregator
 }
 
@@ -133,17 +125,19 @@ func (s *Server) read() (g given, err error) {
 	if err = s.validate(); err != nil {
 		return g, err
 	}
-	if g.tokens, err = s.tokens(); err != nil {
+	if g.tokens, err = secrets.ReadTokens(s.Token, s.TokenFile, s.log()); err != nil {
 		return g, err
 	}
-	g.tokens, g.administrator = s.addAdministrator(g.tokens)
-	if g.certificate, err = s.certificateFromFiles(); err != nil {
+	if s.Access.On() && s.Serving.KubeconfigFile != "" && len(g.tokens) == 0 { // there's no other token that its holder could use
+		g.tokens, g.administrator = g.tokens.Add()
+	}
+	if g.certificate, err = s.TLS.Read(s.log()); err != nil {
 		return g, err
 	}
 	if err = s.checkPlaces(); err != nil {
 		return g, err
 	}
-	if g.origins, err = newCORS(s.Serving.CORSAllowedOrigins); err != nil {
+	if g.origins, err = guard.ReadOrigins(s.Serving.CORSAllowedOrigins); err != nil {
 		return g, err
 	}
 	g.proxy, err = aggregator.ReadCertificate(s.Aggregation, s.log())
@@ -157,14 +151,14 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &instance{log: s.log(), rights: rights{cors: g.origins}, loops: loops{failed: make(chan error, maxLoops)}}
+	in := &instance{log: s.log(), rights: rights{origins: g.origins}, loops: loops{failed: make(chan error, maxLoops)}}
 	in.loops.waitingFor.Store("the start")
 	defer func() {
 		if err != nil {
 			err = startError(err, in.close())
 		}
 	}()
-	if in.rights.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Admin: g.tokens.has, Log: in.log}); err != nil {
+	if in.rights.access, err = access.New(context.WithoutCancel(ctx), s.Access, access.Wiring{Admin: g.tokens.Has, Log: in.log}); err != nil {
 		return nil, err
 	}
 	if err := in.openPort(s, g); err != nil {
@@ -177,11 +171,11 @@ func (s *Server) open(ctx context.Context) (_ *instance, err error) {
 	if err := removeURLFile(s.Serving.URLFile); err != nil {
 		return nil, err
 	}
-	if err := clearKubeconfig(s.Serving.KubeconfigFile); err != nil {
+	if err := kubeconfig.Clear(s.Serving.KubeconfigFile); err != nil {
 		return nil, err
 	}
 	if s.TLS.On && g.certificate == nil {
-		if g.certificate, err = s.ownCertificate(in.backing.dataDir, time.Now()); err != nil {
+		if g.certificate, err = s.TLS.Make(in.backing.dataDir, s.certificateHosts(), time.Now(), in.log); err != nil {
 			return nil, err
 		}
 	}
@@ -234,7 +228,7 @@ func (in *instance) openPort(s *Server, g given) (err error) {
 // the controllers. It returns how requests are told whose they are.
 func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) {
 	in.registry = registry.New(registry.Options{
-		Store: in.backing.store, Cacher: in.cacher, Shared: in.replica.election != nil, AutoCreateNamespaces: s.API.AutoCreateNamespaces, ManagedFieldsAlways: s.API.ManagedFieldsAlways,
+		Store: in.backing.store, Cacher: in.cacher, Shared: in.replica != nil, AutoCreateNamespaces: s.API.AutoCreateNamespaces, ManagedFieldsAlways: s.API.ManagedFieldsAlways,
 		Unserved: s.API.Unserved, NoInitialEvents: s.API.NoInitialEvents, Manager: s.manager(),
 		Admission: s.API.Admission, Webhooks: conversion.Policy{Allowed: s.API.WebhookAddresses}, Log: in.log,
 	})
@@ -248,7 +242,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 		return nil, err
 	}
 	on, _ := controllers.ParseSet(s.API.Controllers) // validate has looked at it
-	kinds := builtin.Options{Set: s.API.Builtin, CheckPolicies: on[controllers.PolicyStatus], IssueToken: accounts.Issue, ReviewToken: in.rights.access.Review, ServiceIPs: s.API.ServiceIPs, NodePorts: s.API.NodePorts, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.replica.election != nil}
+	kinds := builtin.Options{Set: s.API.Builtin, CheckPolicies: on[controllers.PolicyStatus], IssueToken: accounts.Issue, ReviewToken: in.rights.access.Review, ServiceIPs: s.API.ServiceIPs, NodePorts: s.API.NodePorts, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.replica != nil}
 	who = &identity{tokens: g.tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.rights.access, accounts: accounts}
 	in.quotas = &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: in.quotas, Log: in.log}
@@ -261,8 +255,6 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 		}
 	}
 	builtin.Register(in.registry, kinds)
-	in.replica.hasService = s.API.Builtin == builtin.All
-	in.replica.system = s.System.On
 	in.aggregator = aggregator.New(s.Aggregation, aggregator.Wiring{Registry: in.registry, Certificate: g.proxy, Policy: in.registry.Network().Policy, Priority: s.priorities(), Log: in.log})
 	if in.admission, err = admission.New(plugins); err != nil {
 		return nil, err
@@ -283,11 +275,11 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 	in.sweeper = new(watchstream.Sweeper)
 	handler := newHandler(in, s, identity)
 	in.handler = handler
-	in.port.Serve(ctx, handler, s.tlsConfig(certificate), in.loops.failed)
+	in.port.Serve(ctx, handler, s.TLS.Serving(certificate, s.Access.NeedsTLS()), in.loops.failed)
 	in.run(background, "feed", in.cacher.Run)
 	in.run(background, "registry", in.registry.Run)
-	if in.replica.election != nil {
-		in.replica.stepDown = in.startReplica(background)
+	if in.replica != nil {
+		in.startReplica(background, s)
 	} else {
 		in.run(background, "controllers", in.controllers.Run)
 		in.loops.background.Go(func() { in.aggregator.Act(background) })
@@ -304,8 +296,28 @@ func (in *instance) serve(ctx context.Context, s *Server, identity *identity, ce
 		in.loops.background.Go(func() { handler.recheck(background, cmp.Or(s.timeouts.recheck, recheckInterval)) })
 	}
 	if s.FreeMemory != nil {
-		in.loops.background.Go(func() { handler.watchers.tidy(background, s.FreeMemory) })
+		in.loops.background.Go(func() { handler.watches.Tidy(background, s.FreeMemory) })
 	}
+}
+
+// startReplica starts what a replica does: take part in the election, and look after the store. The controllers run while
+// this replica leads. Of the EndpointSlices of default/kubernetes, if there are any, it says where the replicas serve.
+func (in *instance) startReplica(ctx context.Context, s *Server) {
+	acts := replica.Acts{Controllers: in.controllers, Aggregate: in.aggregator.Act, Ready: in.registry.Ready()}
+	switch {
+	case s.API.Builtin != builtin.All:
+	case s.System.On: // a duty writes them
+		acts.List = func(context.Context, []netip.AddrPort) error { return nil }
+	default:
+		acts.List = func(ctx context.Context, all []netip.AddrPort) error {
+			if _, err := in.cacher.Barrier(ctx); err != nil { // what was written the last time
+				return err
+			}
+			return builtin.WriteEndpoints(ctx, in.registry, all)
+		}
+	}
+	in.run(in.replica.Prepare(ctx, acts), "election", in.replica.Run)
+	in.loops.background.Go(func() { in.replica.Pulse.Run(ctx) })
 }
 
 // run starts one of the background loops, which is expected to last until ctx ends.
@@ -375,8 +387,11 @@ func (in *instance) close() error {
 func (in *instance) closeAll() error {
 	began := time.Now()
 	in.stopping.Store(true)
-	errs := []error{removeURLFile(in.left.urlFile), in.left.kubeconfig.remove()}
-	in.closeElection()
+	errs := []error{removeURLFile(in.left.urlFile), in.left.kubeconfig.Remove()}
+	if in.replica != nil {
+		in.loops.waitingFor.Store("the end of its leadership")
+		in.replica.StepDown()
+	}
 	if in.backing.etcd != nil && in.backing.borrowed == nil && in.ready.Load() && !in.storeGone() {
 		in.loops.waitingFor.Store("another leader of the store's members")
 		in.backing.etcd.HandOver()

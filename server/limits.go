@@ -10,10 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
 
@@ -182,6 +185,55 @@ func enter(ctx context.Context, l *fair.Level, f fair.Flow, n int, wait time.Dur
 	return s, err
 }
 
+// classified is where a request gets its seat.
+type classified struct {
+	level        *fair.Level // nil: it needs none
+	flow         fair.Flow
+	schema, name string // of the FlowSchema and the level, for metrics
+}
+
+// classify finds out where a request gets its seat. Where users are told apart and schemas are stored, the answer names the
+// stored objects by their UIDs, as kube-apiserver's does.
+func (h *handler) classify(w *response, r *http.Request) classified {
+	if h.identity == nil || !h.identity.on {
+		if isLease(r.URL.Path) {
+			return classified{h.seats.leases, w.share.flow, "", flowcontrol.LeaseLevel}
+		}
+		return classified{h.seats.rest, w.share.flow, "", flowcontrol.DefaultLevel}
+	}
+	u, asks := registry.UserFrom(r.Context()), w.Asks
+	if asks == nil {
+		asks = access.AttributesOf(r)
+	}
+	s := h.priorities.Now().Of(u, asks)
+	if lastsLong(asks) { // kube-apiserver gives it no seat
+		return classified{s.Level, s.Flow(u, asks), s.Name, s.Named.Name}
+	}
+	if s.UID != "" {
+		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, string(s.UID))
+	}
+	if s.Named.UID != "" {
+		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID, string(s.Named.UID))
+	}
+	return classified{s.Level, s.Flow(u, asks), s.Name, s.Named.Name}
+}
+
+// levelsNow returns the levels of requests.
+func (h *handler) levelsNow() []flowcontrol.Level {
+	if h.identity.on {
+		return h.priorities.Now().Levels
+	}
+	return []flowcontrol.Level{{Name: flowcontrol.LeaseLevel, Level: h.seats.leases}, {Name: flowcontrol.DefaultLevel, Level: h.seats.rest}}
+}
+
+// seatsNow returns how many seats of requests are taken.
+func (h *handler) seatsNow() (n int) {
+	for _, l := range h.levelsNow() {
+		n += taken(l.Level)
+	}
+	return n
+}
+
 // takeSeat gives a request seats until it's answered. It waits for a quarter of its time at most.
 func (h *handler) takeSeat(w *response, r *http.Request, class requestClass, n int) error {
 	at := h.classify(w, r)
@@ -205,7 +257,7 @@ func (h *handler) refuseSeat(at classified, err error) error {
 		reason = err.Error()
 		err = retryLater(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "too many requests are under way, please try again later")
 	}
-	h.metrics.rejected.WithLabelValues(at.name, at.schema, reason).Inc()
+	h.metrics.Rejected.WithLabelValues(at.name, at.schema, reason).Inc()
 	return err
 }
 
@@ -380,4 +432,10 @@ func askedTimeout(query url.Values) (time.Duration, error) {
 		return 0, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "invalid timeout specified in the request URL: expected a duration such as 10s")
 	}
 	return d, nil
+}
+
+// taken is how many seats of a level are taken.
+func taken(l *fair.Level) int {
+	used, _ := l.Now()
+	return used
 }

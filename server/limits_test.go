@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/server/watches"
 )
 
 func code(err error) int {
@@ -69,26 +70,27 @@ func TestInflightAtOnce(t *testing.T) {
 
 // TestMaxWatches: watches beyond the bound get a 429, and one flow leaves others a quarter of them.
 func TestMaxWatches(t *testing.T) {
-	ws := newWatchers()
-	ws.seats = fair.NewLevel(fair.Limits{Most: 8, Times: watchShare})
+	h := &handler{streams: streams{watches: watches.New()}}
+	h.watches.Seats = fair.NewLevel(fair.Limits{Most: 8, Times: watches.Share})
 	one, other := fair.Flow{Who: "one"}, fair.Flow{Who: "other"}
-	first := &openWatch{}
-	if err := ws.add(first, one); err != nil {
+	open := func(flow fair.Flow) (fair.Seat, error) { return h.enterWatches(&response{share: share{flow: flow}}) }
+	first, err := open(one)
+	if err != nil {
 		t.Fatal(err)
 	}
 	for range 5 {
-		if err := ws.add(&openWatch{}, one); err != nil {
+		if _, err := open(one); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := ws.add(&openWatch{}, one); code(err) != http.StatusTooManyRequests {
+	if _, err := open(one); code(err) != http.StatusTooManyRequests {
 		t.Errorf("more than the part of one flow: %v, want 429", err)
 	}
-	if err := ws.add(&openWatch{}, other); err != nil {
+	if _, err := open(other); err != nil {
 		t.Errorf("the other flow: %v", err)
 	}
-	ws.remove(first)
-	if err := ws.add(&openWatch{}, other); err != nil {
+	first.Leave()
+	if _, err := open(other); err != nil {
 		t.Errorf("after one has ended: %v", err)
 	}
 }

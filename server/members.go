@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
+	"github.com/apiserver-lite/apiserver-lite/server/guard"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/kv"
 )
@@ -58,7 +59,7 @@ func (h *handler) serveMember(w *response, r *http.Request) error {
 	err = kv.Wrap("remove the member", name, h.members.RemoveMember(r.Context(), name))
 	switch {
 	case errors.Is(err, etcd.ErrNoMember):
-		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no member %s", quote(clip.Text(name))))
+		return statusError(http.StatusNotFound, metav1.StatusReasonNotFound, fmt.Sprintf("there is no member %s", guard.Quote(clip.Text(name))))
 	case errors.Is(err, etcd.ErrNotNow):
 		return statusError(http.StatusConflict, metav1.StatusReasonConflict, clip.Text(err.Error()))
 	case err != nil:

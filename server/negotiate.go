@@ -19,6 +19,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/server/markup"
 )
 
 // mediaType is a form in which a body is written.
@@ -251,7 +252,7 @@ func (w *response) writeObject(r *http.Request, code int, media mediaType, body 
 // writeIndented answers with a JSON document that is indented whatever the client wants, as kube-apiserver does with some.
 func (w *response) writeIndented(r *http.Request, code int, body []byte) error {
 	w.Header().Set("Content-Type", string(mediaJSON))
-	return w.writeBody(r, code, indented(body), "")
+	return w.writeBody(r, code, markup.Indented(body), "")
 }
 
 // vary names what an answer depends on, once.
@@ -269,7 +270,7 @@ func (w *response) laidOut(r *http.Request, body []byte) (out []byte, end string
 	if !w.wantsPretty(r) {
 		return bytes.TrimRight(body, " "), lineEnd // some are stored with a space at their end
 	}
-	return indented(body), ""
+	return markup.Indented(body), ""
 }
 
 // What a document may take as YAML, which is built in memory.
@@ -298,7 +299,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 }
 
 func (w *response) toYAML(ctx context.Context, body []byte) ([]byte, error) {
-	if len(body) > maxYAMLSource || measure(body).indented > maxYAMLText {
+	if len(body) > maxYAMLSource || markup.Measure(body).Indented > maxYAMLText {
 		return nil, errYAMLTooLarge()
 	}
 	if len(body) > largeYAML {

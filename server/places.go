@@ -1,17 +1,25 @@
 package server
 
 import (
+	"cmp"
+	"crypto"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/kubeconfig"
+	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 )
 
 // checkPlaces refuses paths at which the start couldn't leave its files when all is ready. What is to be in the data directory
 // can't be looked at before that is there.
 func (s *Server) checkPlaces() error {
-	if err := checkKubeconfig(s.Serving.KubeconfigFile); err != nil {
+	if err := kubeconfig.Check(s.Serving.KubeconfigFile); err != nil {
 		return err
 	}
 	for flag, path := range map[string]string{"--url-file": s.Serving.URLFile, "--write-kubeconfig": s.Serving.KubeconfigFile} {
@@ -47,6 +55,53 @@ func (s *Server) makes(dir string) bool {
 	dir, errDir := filepath.Abs(dir)
 	data, errData := filepath.Abs(data)
 	return errDir == nil && errData == nil && strings.HasPrefix(data+string(filepath.Separator), dir+string(filepath.Separator))
+}
+
+// certificateHosts is what clients may call the server: loopback, the machine's name, and what the
+// flags say.
+func (s *Server) certificateHosts() []string {
+	hosts := []string{"localhost", "127.0.0.1", "::1"}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		hosts = append(hosts, name)
+	}
+	if host, _, err := net.SplitHostPort(cmp.Or(s.Serving.Listen, DefaultListen)); err == nil && host != "" {
+		hosts = append(hosts, host)
+	}
+	for _, host := range s.Serving.AllowedHosts {
+		hosts = append(hosts, guard.HostOnly(host))
+	}
+	return hosts
+}
+
+// accountKey returns the key that signs ServiceAccounts' tokens. An ephemeral server's is in memory only.
+func (in *instance) accountKey(s *Server) (crypto.Signer, error) {
+	dir := in.backing.dataDir
+	if in.replica != nil {
+		return secrets.SharedAccountKey(in.backing.store, dir, in.log)
+	}
+	if s.Data.Ephemeral {
+		dir = ""
+	}
+	return secrets.AccountKey(dir, in.log)
+}
+
+// writeKubeconfig leaves a kubeconfig, with an administrator's token: the one that was made for it, or else one that was given.
+func (in *instance) writeKubeconfig(s *Server, token string, certificate *tls.Certificate) (err error) {
+	if s.Serving.KubeconfigFile == "" {
+		return nil
+	}
+	if token == "" {
+		if token, err = secrets.FirstToken(s.Token, s.TokenFile, in.log); err != nil {
+			return fmt.Errorf("--write-kubeconfig: %w", err)
+		}
+	}
+	if in.left.kubeconfig, err = kubeconfig.Write(s.Serving.KubeconfigFile, in.url, token, certificate); err != nil {
+		return err
+	}
+	if token != "" && certificate == nil {
+		in.log.Warn("kubectl sends a token over HTTPS only: serve HTTPS, with --tls for example", "kubeconfig", s.Serving.KubeconfigFile)
+	}
+	return nil
 }
 
 // writeURLFile leaves the URL where scripts wait for it. The rename makes it appear whole.

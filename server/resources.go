@@ -18,6 +18,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/server/metrics"
 )
 
 // target is what a resource path names.
@@ -109,7 +110,7 @@ func (h *handler) find(w *response, r *http.Request, at schema.GroupVersionResou
 		}
 		return t, "", h.absent(w, r, t)
 	}
-	w.endpoint, w.subresource, w.verb = e, t.Subresource, metricVerb(verb, r.Method)
+	w.endpoint, w.subresource, w.verb = e, t.Subresource, metrics.Verb(verb, r.Method)
 	if !h.allowed(w, t, verb) {
 		return t, "", errUnknownPath()
 	}

@@ -2,16 +2,41 @@ package server
 
 import (
 	"encoding/json"
-	"html/template"
 	"net/http"
-	"slices"
-	"strings"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
 )
+
+// extra is one of discovery.Extra.
+type extra struct {
+	discovery.Extra
+	ephemeral bool // only a server with --ephemeral has it
+	clustered bool // only a server with --cluster-listen has it
+}
+
+// allExtras are on the page of /, in JSON under extrasMember. docs/wire.md has a line for each, which a test checks.
+var allExtras = []extra{
+	{Extra: discovery.Extra{Name: "GET /debug/quiescent", Description: "waits until the controllers have nothing left to do"}},
+	{Extra: discovery.Extra{Name: "GET /debug/watchers", Description: "lists the open watches, and how far they're behind"}},
+	{Extra: discovery.Extra{Name: "GET /apiserver-lite/members", Description: "lists the processes that have the store together"}, clustered: true},
+	{Extra: discovery.Extra{Name: "DELETE /apiserver-lite/members/NAME", Description: "removes one of them"}, clustered: true},
+	{Extra: discovery.Extra{Name: "POST /debug/reset", Description: "takes a server with --ephemeral back to an earlier state"}, ephemeral: true},
+	{Extra: discovery.Extra{Name: "POST /debug/snapshot", Description: "names the present state for a reset"}, ephemeral: true},
+	{Extra: discovery.Extra{Name: "annotation apiserver-lite/ttl", Description: "how long an object lives after its creation"}},
+}
+
+// extras are those that this server has.
+func (h *handler) extras() (all []discovery.Extra) {
+	for _, e := range allExtras {
+		if (!e.ephemeral || h.snapshots != nil) && (!e.clustered || h.members != nil) {
+			all = append(all, e.Extra)
+		}
+	}
+	return all
+}
+
+// extrasMember is where / lists the extras for programs. Clients of Kubernetes look at "paths" only.
+const extrasMember = "apiserver-lite/extras"
 
 const mediaHTML mediaType = "text/html"
 
@@ -27,15 +52,13 @@ func (h *handler) serveRoot(w *response, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	catalog := h.registry.Catalog()
-	paths := rootPaths(catalog)
 	if media == mediaHTML {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		w.Header().Set("Content-Security-Policy", "default-src 'none'")
 		w.Header().Add("Vary", "Accept")
-		return rootPage.Execute(w, map[string]any{"Version": Version().GitVersion, "Served": servedVersions(catalog), "Paths": paths, "Extras": h.extras()})
+		return h.discovery.Page(w, h.extras())
 	}
-	body, err := json.Marshal(map[string]any{"paths": paths, extrasMember: h.extras()})
+	body, err := json.Marshal(map[string]any{"paths": h.discovery.Paths(), extrasMember: h.extras()})
 	if err != nil {
 		return err
 	}
@@ -43,69 +66,4 @@ func (h *handler) serveRoot(w *response, r *http.Request) error {
 		return w.writeIndented(r, http.StatusOK, body)
 	}
 	return w.writeObject(r, http.StatusOK, media, body)
-}
-
-var rootPage = template.Must(template.New("root").Parse(`<!DOCTYPE html>
-<html lang="en"><meta charset="utf-8"><title>apiserver-lite</title>
-<h1>apiserver-lite {{.Version}}</h1>
-<p>This server speaks the Kubernetes API. Use kubectl or another client of Kubernetes with its address, or follow a path.</p>
-{{range .Served}}<h2><a href="{{.Path}}">{{.Name}}</a></h2>
-<table>
-<tr><th>Resource</th><th>Short</th><th>Kind</th><th>Scope</th></tr>
-{{range .Resources}}<tr><td><a href="{{.Path}}">{{.Name}}</a></td><td>{{.Short}}</td><td>{{.Kind}}</td><td>{{.Scope}}</td></tr>
-{{end}}</table>
-{{end}}<h2>Paths</h2>
-<ul>{{range .Paths}}
-<li><a href="{{.}}">{{.}}</a>{{end}}
-</ul>
-<h2>What Kubernetes doesn't have</h2>
-<dl>{{range .Extras}}
-<dt>{{.Name}}</dt><dd>{{.Description}}</dd>{{end}}
-</dl>
-</html>
-`))
-
-// servedVersion is a group version on the page, with its resources.
-type servedVersion struct {
-	Name, Path string
-	Resources  []servedResource
-}
-
-type servedResource struct{ Name, Path, Short, Kind, Scope string }
-
-// servedVersions are what the page lists: all that can be listed.
-func servedVersions(c *registry.Catalog) (all []servedVersion) {
-	for _, g := range c.Groups {
-		for _, v := range g.Versions {
-			at := schema.GroupVersion{Group: g.Name, Version: v.Name}
-			served := servedVersion{Name: at.String(), Path: "/" + discovery.Path(at)}
-			for _, e := range v.Resources {
-				if !slices.Contains(e.Verbs, "list") {
-					continue
-				}
-				scope := "cluster"
-				if e.Namespaced {
-					scope = "namespace"
-				}
-				served.Resources = append(served.Resources, servedResource{e.Plural, served.Path + "/" + e.Plural, strings.Join(e.ShortNames, ", "), e.Kind, scope})
-			}
-			all = append(all, served)
-		}
-	}
-	return all
-}
-
-// rootPaths are the paths that lead on, sorted.
-func rootPaths(c *registry.Catalog) []string {
-	paths := []string{"/.well-known/openid-configuration", "/api", "/apis", "/debug/quiescent", "/debug/watchers", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/openid/v1/jwks", "/readyz", "/version"}
-	for _, g := range c.Groups {
-		if g.Name != "" {
-			paths = append(paths, "/apis/"+g.Name)
-		}
-		for _, v := range g.Versions {
-			paths = append(paths, "/"+discovery.Path(schema.GroupVersion{Group: g.Name, Version: v.Name}))
-		}
-	}
-	slices.Sort(paths)
-	return paths
 }

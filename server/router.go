@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -13,6 +14,10 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
 	"github.com/apiserver-lite/apiserver-lite/server/discovery"
+	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
+	"github.com/apiserver-lite/apiserver-lite/server/guard"
+	"github.com/apiserver-lite/apiserver-lite/server/metrics"
+	"github.com/apiserver-lite/apiserver-lite/server/watches"
 )
 
 func newHandler(in *instance, s *Server, identity *identity) *handler {
@@ -21,7 +26,10 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 		log:      in.log,
 		registry: in.registry,
 		gate: gate{
-			guard:    newGuard(in.port.Addr(), identity, s.Serving.AllowedHosts),
+			guard: guard.New(guard.Options{
+				Address: in.port.Addr(), Asks: identity.asks(), Users: identity.on, Proxies: identity.proxies,
+				AllowedHosts: s.Serving.AllowedHosts, Origins: in.rights.origins,
+			}),
 			identity: identity,
 			rbac:     in.rights.rbac,
 			audit:    in.audit,
@@ -32,53 +40,64 @@ func newHandler(in *instance, s *Server, identity *identity) *handler {
 			large:    fair.NewLevel(fair.Limits{Most: maxLargeAnswers, PerFlow: maxFlowQueue, Waiting: maxQueue}),
 			stalled:  fair.NewLevel(fair.Limits{Most: maxStalled}),
 			yaml:     fair.NewLevel(fair.Limits{Most: 1, PerFlow: maxFlowQueue, Waiting: maxQueue}),
-			bodies:   &bodies{},
+			bodies:   &fair.Weights{Most: maxBodies},
 		},
 		streams: streams{
-			port:     in.port,
-			watchers: newWatchers(),
-			sweeper:  in.sweeper,
+			port:    in.port,
+			watches: watches.New(),
+			sweeper: in.sweeper,
 		},
 		discovery: discovery.New(discovery.Sources{Registry: in.registry, Others: in.aggregator, Version: Version(), Log: in.log}),
 		state:     state{in.ready.Load, in.checks()},
-		quiescent: in.quiescent,
-		pulse:     in.replica.pulse,
+		quiescent: in.controllers.Quiescent,
 		snapshots: in.snapshots,
 
 		aggregator: in.aggregator,
 	}
-	h.metrics = newMetrics(h.inflight)
+	if in.replica != nil {
+		h.pulse, h.quiescent = in.replica.Pulse, in.replica.Quiescent
+	}
+	h.metrics = metrics.New(map[string]func() int{
+		"readOnly": func() int { return h.inflight.now(classRead) }, "mutating": func() int { return h.inflight.now(classWrite) },
+	})
 	if identity.on {
 		var stored *registry.Registry
 		if s.API.Builtin == builtin.All {
 			stored = in.registry
 		}
-		h.priorities = newPriorities(most, stored)
+		h.priorities = flowcontrol.New(most, stored)
 	}
-	h.metrics.registry.MustRegister(flowMetrics{h})
-	h.guard.cors = in.rights.cors
 	if s.Cluster.Listen != "" {
 		h.members = in.backing.etcd
 	}
-	in.addGauges(h.metrics.registry, h.large)
-	h.discovery.Collect(h.metrics.registry)
-	h.watchers.collect(h.metrics.registry)
-	in.port.Collect(h.metrics.registry)
-	collectAudit(in.audit, h.metrics.registry)
-	h.metrics.registry.MustRegister(in.aggregator.Collector())
-	gatherers := prometheus.Gatherers{h.metrics.registry}
-	if s.Metrics != nil {
-		gatherers = append(gatherers, s.Metrics)
-	}
-	h.routes = h.newRoutes(gatherers)
+	h.routes = h.newRoutes(h.collect(in, s.Metrics))
 	return h
+}
+
+// collect registers the metrics of everything, and returns them, with those of others if there are any.
+func (h *handler) collect(in *instance, others prometheus.Gatherer) prometheus.Gatherer {
+	own := h.metrics.Registry
+	own.MustRegister(flowcontrol.Metrics(h.levelsNow))
+	metrics.Parts{
+		Store: in.backing.store, Etcd: in.backing.etcd, Cacher: in.cacher, Registry: in.registry, Controllers: in.controllers,
+		Replica: in.replica, Audit: in.audit, Large: h.large,
+	}.Register(own)
+	own.MustRegister(in.admission.Collectors()...)
+	h.discovery.Collect(own)
+	h.watches.Collect(own)
+	in.port.Collect(own)
+	own.MustRegister(in.aggregator.Collector())
+	if others != nil {
+		return prometheus.Gatherers{own, others}
+	}
+	return own
 }
 
 // versionPrefixes are where group versions are.
 var versionPrefixes = []string{"/api/{version}", "/apis/{group}/{version}"}
 
 // newRoutes lays out the URL space.
-func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
+func (h *handler) newRoutes(gatherer prometheus.Gatherer) http.Handler {
 	routes := chi.NewRouter()
 	for _, name := range []string{"healthz", "livez", "readyz"} {
 		get(routes, "/"+name, h.seatless(h.health(name)))
@@ -86,7 +105,7 @@ func (h *handler) newRoutes(metrics prometheus.Gatherer) http.Handler {
 	}
 	routes.Group(func(routes chi.Router) {
 		get(routes, "/version", h.seatless(handle(h.serveVersion)))
-		get(routes, "/metrics", serveMetrics(metrics))
+		get(routes, "/metrics", serveMetrics(gatherer))
 		get(routes, "/debug/watchers", handle(h.serveWatchers))
 	})
 	routes.Group(func(routes chi.Router) {
@@ -144,6 +163,11 @@ func (h *handler) resourceRoutes(routes chi.Router) {
 		routes.HandleFunc(prefix+"/namespaces/{name}/status", resource)
 		routes.HandleFunc(prefix+"/namespaces/{name}/finalize", resource)
 	}
+}
+
+// serveMetrics serves Prometheus' text format. HandlerFor negotiates and compresses by itself.
+func serveMetrics(g prometheus.Gatherer) http.HandlerFunc {
+	return promhttp.HandlerFor(g, promhttp.HandlerOpts{}).ServeHTTP
 }
 
 // noRoute answers where nothing is.

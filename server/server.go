@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,6 +23,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
@@ -205,22 +205,7 @@ type API struct {
 }
 
 // TLS says whether and how a Server serves HTTPS.
-type TLS struct {
-	// On serves HTTPS with a certificate that the server makes for itself and keeps in the data
-	// directory (tls.crt, tls.key).
-	On bool
-
-	// Dir, if set, is where TLS keeps the server's certificate, as apiserver.crt and apiserver.key: a pair that is there
-	// is used as it is. Defaults to the data directory, where one that doesn't fit is made anew.
-	Dir string
-
-	// Config, if set, is what HTTPS begins from: versions, cipher suites, key exchanges. Its certificates don't count.
-	Config *tls.Config
-
-	// CertFile and KeyFile are PEM files to serve HTTPS with. The key must not be readable for
-	// everybody, or writable for group or others.
-	CertFile, KeyFile string
-}
+type TLS = secrets.TLS
 
 // Bounds are how much clients may take.
 type Bounds struct {
@@ -393,12 +378,11 @@ func (s *Server) validate() error {
 		return fmt.Errorf("--max-connections must not be negative: %d", s.Bounds.MaxConnections)
 	case s.Bounds.MaxRequests < 0:
 		return fmt.Errorf("MaxRequests must not be negative: %d", s.Bounds.MaxRequests)
-	case (s.TLS.CertFile == "") != (s.TLS.KeyFile == ""):
-		return errors.New("--tls-cert-file and --tls-key-file need each other")
 	case s.Serving.KubeconfigFile != "" && strings.HasPrefix(s.Serving.Listen, wire.UnixScheme):
 		return errors.New("--write-kubeconfig: kubectl can't use a unix socket: listen on 127.0.0.1")
-	case s.TLS.On && s.TLS.CertFile != "":
-		return errors.New("--tls makes a certificate; leave it out where --tls-cert-file brings one")
+	}
+	if err := s.TLS.Validate(); err != nil {
+		return err
 	}
 	if err := s.validateEtcd(); err != nil {
 		return err

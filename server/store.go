@@ -7,13 +7,23 @@ import (
 	"fmt"
 	"os"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+
 	"github.com/apiserver-lite/apiserver-lite/internal/private"
+	"github.com/apiserver-lite/apiserver-lite/server/replica"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
-	"github.com/apiserver-lite/apiserver-lite/storage/election"
 	"github.com/apiserver-lite/apiserver-lite/storage/embedded"
 	"github.com/apiserver-lite/apiserver-lite/storage/etcd"
 	"github.com/apiserver-lite/apiserver-lite/storage/remote"
 )
+
+// sharedEtcd is the etcd of another Server, for tests, and a client of it, which is the Server's own.
+type sharedEtcd struct {
+	etcd      *etcd.Server
+	client    *clientv3.Client
+	onRead    func(key string) error               // of the Server's store
+	readIndex func(context.Context) (int64, error) // of the Server's store, instead of etcd's; nil: etcd's
+}
 
 // openStore opens the store that the flags ask for, and makes the cacher over it.
 func (in *instance) openStore(ctx context.Context, s *Server) error {
@@ -36,8 +46,10 @@ func (in *instance) openStore(ctx context.Context, s *Server) error {
 
 // share makes the server one of several over its store.
 func (in *instance) share(s *Server) {
-	in.replica.election = election.New(in.backing.client, election.Options{Name: replicaName(in.port.Addr(), s.System), Log: in.log})
-	in.replica.pulse = &pulse{store: in.backing.store, cacher: in.cacher}
+	in.replica = replica.New(replica.Options{
+		Name: replicaName(in.port.Addr(), s.System), Client: in.backing.client, Store: in.backing.store, Cacher: in.cacher,
+		Longest: maxQuiescentTimeout, Log: in.log,
+	})
 }
 
 // openEmbedded starts etcd in this process.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net"
 	"net/netip"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,15 +38,29 @@ func (in *instance) duties(s *Server) []controllers.Duty {
 	if !w.ServiceIPs.IsValid() {
 		w.ServiceIPs = netip.MustParsePrefix(builtin.DefaultServiceIPs)
 	}
-	if in.replica.election != nil {
-		w.Addresses = func() []netip.AddrPort {
-			if all := in.replica.others.Load(); all != nil {
-				return *all
-			}
-			return nil
-		}
+	if in.replica != nil {
+		w.Addresses = in.replica.Alive
 	}
 	return system.Duties(s.System, w)
+}
+
+// replicaName is the name of a replica in the election: where others reach it. One that listens on all addresses is reached
+// at the one that kube-apiserver would take, that of the interface with the default route.
+func replicaName(listens net.Addr, o system.Options) string {
+	at := listenAddress(listens)
+	switch {
+	case !at.IsValid():
+		return listens.String()
+	case o.On:
+		return advertised(at, o).String()
+	case at.Addr().IsUnspecified():
+		if ip, err := utilnet.ChooseHostInterface(); err == nil {
+			if own, ok := netip.AddrFromSlice(ip); ok {
+				at = netip.AddrPortFrom(own.Unmap(), at.Port())
+			}
+		}
+	}
+	return at.String()
 }
 
 // ownRules returns who writes Kubernetes' own rules; nil if nobody does. kube-apiserver writes them also where they don't count.

@@ -100,7 +100,7 @@ func (s *Server) Leftovers() error {
 		what string
 		n    int
 	}{
-		{"open watches", len(h.watchers.all())},
+		{"open watches", len(h.watches.All())},
 		{"groups of watches", int(in.cacher.Usage().Groups)},
 		{"reads", h.inflight.now(classRead)},
 		{"writes", h.inflight.now(classWrite)},

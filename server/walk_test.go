@@ -13,13 +13,14 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
+	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 )
 
 // TestEveryRouteAsks walks the router: no route does anything for a request that doesn't say who it comes from,
 // nor for a wrong token, and neither does a path without a route.
 func TestEveryRouteAsks(t *testing.T) {
 	options := access.Options{TokenAuthFile: "/dev/null"}
-	users, err := access.New(t.Context(), options, access.Wiring{Admin: tokens(nil).has, Log: slog.New(slog.DiscardHandler)})
+	users, err := access.New(t.Context(), options, access.Wiring{Admin: secrets.Tokens(nil).Has, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,17 +3,21 @@ package server
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/kubeproto"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/server/watches"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
@@ -41,35 +45,46 @@ func (h *handler) watch(w *response, r *http.Request, t target) error {
 	}
 	options.Sweeper = h.sweeper
 	ctx, cancel := context.WithCancelCause(h.port.Lasting(r))
-	watch, err := h.open(w, r, t, cursor, cancel)
+	watch := &watches.Watch{
+		Resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
+		UserAgent: r.UserAgent(), Cursor: cursor, Options: options, Cancel: cancel, Why: w.Admitted,
+	}
+	seat, err := h.enterWatches(w)
 	if err != nil {
+		cursor.Close()
+		cancel(nil)
 		return err
 	}
+	h.watches.Open(watch, seat, h.metrics.Watching(t.endpoint))
 	defer func() {
 		if !w.end.takenOver {
-			watch.end()
+			watch.End()
 		}
 	}()
 	w.Header().Set("Content-Type", framing.Media)
-	if watch.stream, err = h.port.Begin(w, r, wire.Outlet{Framing: &framing.Framing, Events: h.metrics.watchEvents(t.endpoint), Sent: &watch.bytes}); err != nil {
+	if watch.Stream, err = h.port.Begin(w, r, wire.Outlet{Framing: &framing.Framing, Events: h.metrics.WatchEvents(t.endpoint), Sent: &watch.Sent}); err != nil {
 		return err
 	}
-	path := shortPath(r)
-	if !watch.stream.Own() {
-		if err := h.stream(ctx, watch, options, w, path); err != nil {
+	if !watch.Stream.Own() {
+		if err := h.stream(ctx, watch, w, shortPath(r)); err != nil {
 			return wire.Gone(err) // cut off: a clean end would tell the client that it has all
 		}
 		return nil
 	}
 	w.end.takenOver = true
-	last, method := w.last(), r.Method
-	watch.stream.Go(func() { h.streamOn(ctx, watch, options, last, method, path) })
+	last, method, path := w.last(), r.Method, shortPath(r)
+	watch.Stream.Go(func() { h.streamOn(ctx, watch, last, method, path) })
 	return nil
 }
 
+// enterWatches gives a request a seat among the open watches, or a 429: of them one flow may have a part.
+func (h *handler) enterWatches(w *response) (fair.Seat, error) {
+	return enter(context.Background(), h.watches.Seats, w.share.flow, 1, 0, "too many watches are open, please try again later")
+}
+
 // stream serves an open watch. Of an error that the client knows only the log is told.
-func (h *handler) stream(ctx context.Context, watch *openWatch, options watchstream.Options, w *response, path string) error {
-	err := watch.stream.Serve(ctx, watch.cancel, watch.cursor, options)
+func (h *handler) stream(ctx context.Context, watch *watches.Watch, w *response, path string) error {
+	err := watch.Serve(ctx)
 	if !errors.Is(err, watchstream.ErrTold) {
 		return err
 	}
@@ -84,17 +99,31 @@ func (w *response) last() *response {
 
 // streamOn serves a watch whose handler has returned, on a goroutine of its own that owns the watch. It does at the end what
 // ServeHTTP does for other requests.
-func (h *handler) streamOn(ctx context.Context, watch *openWatch, options watchstream.Options, w *response, method, path string) {
-	defer watch.end()
+func (h *handler) streamOn(ctx context.Context, watch *watches.Watch, w *response, method, path string) {
+	defer watch.End()
 	defer func() {
 		if cause := recover(); cause != nil {
-			h.metrics.panics.Inc()
+			h.metrics.Panics.Inc()
 			h.log.Error("panic", "audit_id", w.auditID, "method", method, "path", path, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
 		}
-		w.bytes = watch.bytes.Load()
+		w.bytes = watch.Sent.Load()
 		h.finish(w, method, path, time.Since(w.begun))
 	}()
-	h.stream(ctx, watch, options, w, path) // what it returns is of a client that is gone
+	h.stream(ctx, watch, w, path) // what it returns is of a client that is gone
+}
+
+// serveWatchers answers /debug/watchers: JSON, or a table for a person with ?pretty.
+func (h *handler) serveWatchers(w *response, r *http.Request) error {
+	if _, err := w.parseQuery(r); err != nil {
+		return err
+	}
+	page := h.watches.Page(time.Now())
+	if registry.Flag(w.query, "pretty") {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		return page.Table(w)
+	}
+	w.Header().Set("Content-Type", string(mediaJSON))
+	return json.NewEncoder(w).Encode(page)
 }
 
 // framing is a form in which events are written, and errors among them.
@@ -132,7 +161,7 @@ func framingOf(media mediaType) *framing {
 
 // tell answers with a stream of one ERROR event.
 func (h *handler) tell(w *response, r *http.Request, f *framing, status metav1.Status) error {
-	event, events := f.tell(make([]byte, watchstream.Headroom), status), h.metrics.watchEvents(w.endpoint)
+	event, events := f.tell(make([]byte, watchstream.Headroom), status), h.metrics.WatchEvents(w.endpoint)
 	if wire.IsWebSocket(r) {
 		stream, err := h.port.Begin(w, r, wire.Outlet{Framing: &f.Framing, Events: events, Sent: new(atomic.Int64)})
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/gzip"
+	"golang.org/x/sync/semaphore"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -52,8 +53,8 @@ func Plain(body []byte) *Document {
 // Raw returns the body as it's kept: of OpenAPI's documents it's compressed.
 func (d *Document) Raw() []byte { return d.body }
 
-// Write writes the body as it was built.
-func (d *Document) Write(to io.Writer) error {
+// Unzip writes the body of a document of OpenAPI.
+func (d *Document) Unzip(to io.Writer) error {
 	zip, err := gzip.NewReader(bytes.NewReader(d.body))
 	if err != nil {
 		return err
@@ -64,24 +65,24 @@ func (d *Document) Write(to io.Writer) error {
 
 // documents builds documents when they're first asked for, each alone, and keeps them.
 type documents struct {
-	building semaphore // one request builds; the others wait for what it builds, because that takes memory
+	building *semaphore.Weighted // one request builds; the others wait for what it builds, because that takes memory
 
 	mu   sync.Mutex  // guards the following
 	kept []*Document // the one not used for longest first
 	size int         // of all that are kept, in bytes
 }
 
-func newDocuments() *documents { return &documents{building: make(semaphore, 1)} }
+func newDocuments() *documents { return &documents{building: semaphore.NewWeighted(1)} }
 
 // get returns a document that is kept, or has it built. The wait for one that another request builds ends with ctx.
 func (d *documents) get(ctx context.Context, k key, build func() (*Document, error)) (*Document, error) {
 	if doc := d.find(k); doc != nil {
 		return doc, nil
 	}
-	if err := d.building.acquire(ctx); err != nil {
+	if err := d.building.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer d.building.leave()
+	defer d.building.Release(1)
 	if doc := d.find(k); doc != nil { // another request built it
 		return doc, nil
 	}
@@ -169,18 +170,3 @@ func (p *packer) Write(b []byte) (int, error) {
 	p.size += len(b)
 	return p.zip.Write(b)
 }
-
-// semaphore lets a number of requests at a time do something. Its capacity is that number, and it's never closed.
-type semaphore chan struct{}
-
-// acquire waits until one more may, or ctx ends. leave must follow its nil.
-func (s semaphore) acquire(ctx context.Context) error {
-	select {
-	case s <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (s semaphore) leave() { <-s }

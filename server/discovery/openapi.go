@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
@@ -117,7 +118,7 @@ func (d *Discovery) OpenAPI2(ctx context.Context, encoding form.Encoding) (*Docu
 // build them. The program's version is in the hash, because another version may build other documents of the same definitions.
 type hashes struct {
 	program string
-	hashing semaphore // one request works them out, and the others wait for its result
+	hashing *semaphore.Weighted // one request works them out, and the others wait for its result
 
 	mu      sync.Mutex                    // guards the following
 	catalog *registry.Catalog             // of which they are
@@ -126,7 +127,9 @@ type hashes struct {
 	hashed  time.Time // when they were worked out
 }
 
-func newHashes(program string) *hashes { return &hashes{program: program, hashing: make(semaphore, 1)} }
+func newHashes(program string) *hashes {
+	return &hashes{program: program, hashing: semaphore.NewWeighted(1)}
+}
 
 // of returns the hash of each document of version 3 by its path, and that of all, and when they were worked out. The wait for those
 // that another request works out ends with ctx.
@@ -134,10 +137,10 @@ func (h *hashes) of(ctx context.Context, c *registry.Catalog) (byPath map[string
 	if byPath, at = h.known(c); byPath != nil {
 		return byPath, at, nil
 	}
-	if err := h.hashing.acquire(ctx); err != nil {
+	if err := h.hashing.Acquire(ctx, 1); err != nil {
 		return nil, at, err
 	}
-	defer h.hashing.leave()
+	defer h.hashing.Release(1)
 	if byPath, at = h.known(c); byPath != nil { // another request worked them out
 		return byPath, at, nil
 	}

@@ -20,16 +20,16 @@ func TestDocumentsWaitEnds(t *testing.T) {
 	}{
 		{"discovery", func() (func(), func(context.Context) error) {
 			d := newDocuments()
-			d.building <- struct{}{}
-			return d.building.leave, func(ctx context.Context) error {
+			d.building.TryAcquire(1)
+			return func() { d.building.Release(1) }, func(ctx context.Context) error {
 				_, err := d.get(ctx, key{path: Groups, of: catalog.Hash}, func() (*Document, error) { return Plain(nil), nil })
 				return err
 			}
 		}},
 		{"hashes of OpenAPI documents", func() (func(), func(context.Context) error) {
 			o := newHashes("")
-			o.hashing <- struct{}{}
-			return o.hashing.leave, func(ctx context.Context) error {
+			o.hashing.TryAcquire(1)
+			return func() { o.hashing.Release(1) }, func(ctx context.Context) error {
 				_, _, err := o.of(ctx, catalog)
 				return err
 			}

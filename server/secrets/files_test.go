@@ -1,4 +1,4 @@
-package server
+package secrets
 
 import (
 	"crypto/x509"
@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
+
+var discard = slog.New(slog.DiscardHandler)
 
 func write(t *testing.T, name, text string, mode os.FileMode) string {
 	t.Helper()
@@ -41,7 +41,7 @@ func TestTokenFile(t *testing.T) {
 		{"readable for all", "abc\n", 0o604, 0, "chmod 600"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := (&Server{TokenFile: write(t, "tokens", tc.text, tc.mode), Log: slog.New(slog.DiscardHandler)}).tokens()
+			got, err := ReadTokens("", write(t, "tokens", tc.text, tc.mode), discard)
 			if len(got) != tc.want || (err == nil) != (tc.err == "") || err != nil && !strings.Contains(err.Error(), tc.err) {
 				t.Errorf("tokens = %d of them, %v, want %d, %q", len(got), err, tc.want, tc.err)
 			}
@@ -56,13 +56,13 @@ func TestSelfSigned(t *testing.T) {
 	dir := t.TempDir()
 	hosts := []string{"localhost", "127.0.0.1", "::1", "api.test"}
 	now := time.Now()
-	first, err := new(Server).selfSigned(dir, hosts, now)
+	first, err := selfSigned(dir, hosts, now, discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	serial := func(hosts []string, now time.Time) string {
 		t.Helper()
-		pair, err := new(Server).selfSigned(dir, hosts, now)
+		pair, err := selfSigned(dir, hosts, now, discard)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -84,7 +84,7 @@ func TestSelfSigned(t *testing.T) {
 		t.Error("a certificate without one of the names was kept")
 	}
 	was = serial(hosts, now)
-	if got := serial(hosts, now.Add(wire.CertificateLifetime-wire.CertificateRenew/2)); got == was {
+	if got := serial(hosts, now.Add(certificateLifetime-certificateRenew/2)); got == was {
 		t.Error("a certificate that is about to end was kept")
 	}
 	if err := os.WriteFile(filepath.Join(dir, keyFile), []byte("broken"), 0o600); err != nil {
@@ -94,30 +94,30 @@ func TestSelfSigned(t *testing.T) {
 	if err := os.Chmod(filepath.Join(dir, keyFile), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := new(Server).selfSigned(dir, hosts, now); err == nil || !strings.Contains(err.Error(), "chmod 600") {
+	if _, err := selfSigned(dir, hosts, now, discard); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("a key that all can read was taken: %v", err)
 	}
 }
 
 // TestCertDir: a pair is made once, and one that is there is used, whatever it says; half of one is an error.
 func TestCertDir(t *testing.T) {
-	s := &Server{TLS: TLS{On: true, Dir: filepath.Join(t.TempDir(), "new")}}
+	o := TLS{On: true, Dir: filepath.Join(t.TempDir(), "new")}
 	now := time.Now()
-	if none, err := s.certificateFromFiles(); none != nil || err != nil {
+	if none, err := o.Read(discard); none != nil || err != nil {
 		t.Fatalf("before there is one: %v, %v", none, err)
 	}
-	made, err := s.ownCertificate("unused", now)
+	made, err := o.Make("unused", nil, now, discard)
 	if err != nil {
 		t.Fatal(err)
 	}
-	used, err := s.certificateFromFiles()
+	used, err := o.Read(discard)
 	if err != nil || used.Leaf.SerialNumber.Cmp(made.Leaf.SerialNumber) != 0 {
 		t.Errorf("the pair that is there wasn't used: %v", err)
 	}
-	if err := os.Remove(filepath.Join(s.TLS.Dir, certDirKey)); err != nil {
+	if err := os.Remove(filepath.Join(o.Dir, certDirKey)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.certificateFromFiles(); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
+	if _, err := o.Read(discard); err == nil || !strings.Contains(err.Error(), "--cert-dir") {
 		t.Errorf("a certificate without its key: %v", err)
 	}
 }

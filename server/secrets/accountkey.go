@@ -1,12 +1,12 @@
-package server
+package secrets
 
 import (
 	"context"
 	"crypto"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -22,19 +22,16 @@ const accountKeyFile = storage.AccountKeyFile
 // sharedKey is where the key is that replicas share. It belongs to no object, so nobody is served it.
 const sharedKey = storage.AccountKey
 
-// accountKey returns the key that signs ServiceAccounts' tokens. Replicas share one in the store, so that each knows the
+// SharedAccountKey returns the key that signs ServiceAccounts' tokens of replicas. They share one in the store, so that each knows the
 // tokens of the others. It's that of the first one's data directory, if there's one from the time when it was alone.
-func (in *instance) accountKey(s *Server) (crypto.Signer, error) {
-	if in.replica.election == nil {
-		return s.accountKey(in.backing.dataDir)
-	}
+func SharedAccountKey(store storage.Store, dir string, log *slog.Logger) (crypto.Signer, error) {
 	own := func() ([]byte, error) {
 		_, text, err := access.NewSigningKey()
 		return text, err
 	}
-	if dir := in.backing.dataDir; dir != "" {
+	if dir != "" {
 		path := filepath.Join(dir, accountKeyFile)
-		if err := private.Secret(path, s.log()); err == nil {
+		if err := private.Secret(path, log); err == nil {
 			own = func() ([]byte, error) { return os.ReadFile(path) }
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -42,7 +39,7 @@ func (in *instance) accountKey(s *Server) (crypto.Signer, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), keyTimeout)
 	defer cancel()
-	return keyInStore(ctx, in.backing.store, own)
+	return keyInStore(ctx, store, own)
 }
 
 // keyTimeout bounds how long the store is asked for the key. Whoever needs it then asks again.
@@ -69,15 +66,15 @@ func keyInStore(ctx context.Context, store storage.Store, own func() ([]byte, er
 	return access.ParseSigningKey(kv.Value)
 }
 
-// accountKey returns the key that is kept in dir, and makes it if there is none. An ephemeral server's key is in memory
+// AccountKey returns the key that is kept in dir, and makes it if there is none; without a directory it's in memory
 // only. A file that holds no key is an error, and stays: with another key all tokens would end.
-func (s *Server) accountKey(dir string) (crypto.Signer, error) {
-	if s.Data.Ephemeral {
+func AccountKey(dir string, log *slog.Logger) (crypto.Signer, error) {
+	if dir == "" {
 		key, _, err := access.NewSigningKey()
 		return key, err
 	}
 	path := filepath.Join(dir, accountKeyFile)
-	err := private.Secret(path, s.log())
+	err := private.Secret(path, log)
 	if err == nil {
 		return access.ReadSigningKey(path)
 	}
@@ -88,18 +85,8 @@ func (s *Server) accountKey(dir string) (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := replaceFile(path, text); err != nil {
+	if err := ReplaceFile(path, text); err != nil {
 		return nil, fmt.Errorf("keep the key of ServiceAccounts' tokens: %w", err)
 	}
 	return key, nil
-}
-
-// addAdministrator adds a token for the kubeconfig to the tokens, if users are told apart and there's no other token that
-// its holder could use, and returns it. It lives as long as the process.
-func (s *Server) addAdministrator(all tokens) (tokens, string) {
-	if !s.Access.On() || s.Serving.KubeconfigFile == "" || len(all) > 0 {
-		return all, ""
-	}
-	token := rand.Text()
-	return append(all, hashToken(token)), token
 }

@@ -1,11 +1,8 @@
-package server
+package flowcontrol
 
 import (
-	"context"
-	"net/http"
 	"net/http/httptest"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 
@@ -15,7 +12,6 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/fair"
-	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 func someone(name string, groups ...string) user.Info {
@@ -24,7 +20,7 @@ func someone(name string, groups ...string) user.Info {
 
 // TestFlowSchemas: requests belong to the schemas and flows that kube-apiserver's defaults give them, and leases to ours.
 func TestFlowSchemas(t *testing.T) {
-	all := newPriorities(600, nil).now()
+	all := New(600, nil).Now()
 	const lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/a"
 	for _, tc := range []struct {
 		user         user.Info
@@ -49,9 +45,9 @@ func TestFlowSchemas(t *testing.T) {
 		{someone("system:serviceaccount:a:x", "system:serviceaccounts"), "PUT", lease, "leases", "system:serviceaccount:a:x", "leader-election"},
 	} {
 		asks := access.AttributesOf(httptest.NewRequest(tc.method, tc.path, nil))
-		s := all.of(tc.user, asks)
-		if f := s.flow(tc.user, asks); s.Name != tc.schema || f.Who != tc.who || s.named.Name != tc.level || (s.level == nil) != (tc.level == "exempt") {
-			t.Errorf("%s %s of %s: %s, flow %q, level %s; want %s, %q, %s", tc.method, tc.path, tc.user.GetName(), s.Name, f.Who, s.named.Name, tc.schema, tc.who, tc.level)
+		s := all.Of(tc.user, asks)
+		if f := s.Flow(tc.user, asks); s.Name != tc.schema || f.Who != tc.who || s.Named.Name != tc.level || (s.Level == nil) != (tc.level == "exempt") {
+			t.Errorf("%s %s of %s: %s, flow %q, level %s; want %s, %q, %s", tc.method, tc.path, tc.user.GetName(), s.Name, f.Who, s.Named.Name, tc.schema, tc.who, tc.level)
 		}
 	}
 }
@@ -59,7 +55,7 @@ func TestFlowSchemas(t *testing.T) {
 // TestStoredFlowSchemas: what is stored replaces what is suggested, but nothing that is mandatory, and a schema without a
 // level has no effect.
 func TestStoredFlowSchemas(t *testing.T) {
-	p := newPriorities(600, nil)
+	p := New(600, nil)
 	schema := func(name, level string) *flowcontrolv1.FlowSchema {
 		s := leaseSchema.DeepCopy()
 		s.Name, s.Spec.PriorityLevelConfiguration.Name, s.Spec.MatchingPrecedence = name, level, 1
@@ -75,7 +71,7 @@ func TestStoredFlowSchemas(t *testing.T) {
 		[]*flowcontrolv1.PriorityLevelConfiguration{level})
 	var names []string
 	for _, s := range next.all {
-		names = append(names, s.Name+" "+s.named.Name)
+		names = append(names, s.Name+" "+s.Named.Name)
 	}
 	for name, want := range map[string]bool{"a none": true, "dangling absent": false, "exempt exempt": true, "exempt none": false, "global-default none": true, "global-default global-default": false, "catch-all catch-all": true} {
 		if slices.Contains(names, name) != want {
@@ -85,29 +81,4 @@ func TestStoredFlowSchemas(t *testing.T) {
 	if _, err := p.levels["none"].Enter(t.Context(), fair.Flow{}, 1, time.Hour); err != fair.ErrFull {
 		t.Errorf("a level without seats or queues: %v", err)
 	}
-}
-
-// BenchmarkSeat is what fair queuing costs a request of a user that needn't wait: it's classified, and takes a seat and
-// gives it back. It reports the process's CPU time; kube-apiserver's queues take 9 us.
-func BenchmarkSeat(b *testing.B) {
-	h := &handler{gate: gate{identity: &identity{on: true}}, capacity: capacity{inflight: newInflight(), priorities: newPriorities(600, nil)}}
-	r := httptest.NewRequest(http.MethodGet, "/api/v1/namespaces/default/configmaps/a", nil)
-	ctx, cancel := context.WithTimeout(registry.WithUser(r.Context(), someone("alice")), time.Hour)
-	defer cancel()
-	r = r.WithContext(ctx)
-	w := &response{ResponseWriter: httptest.NewRecorder(), capacity: h.capacity, admitted: admitted{asks: access.AttributesOf(r)}}
-	cpu := func() int64 {
-		var u syscall.Rusage
-		syscall.Getrusage(syscall.RUSAGE_SELF, &u)
-		return u.Utime.Nano() + u.Stime.Nano()
-	}
-	b.ReportAllocs()
-	before := cpu()
-	for b.Loop() {
-		if err := h.takeSeat(w, r, classRead, 1); err != nil {
-			b.Fatal(err)
-		}
-		w.leaveSeat()
-	}
-	b.ReportMetric(float64(cpu()-before)/float64(b.N), "cpu-ns/op")
 }

@@ -1,4 +1,5 @@
-package server
+// Package kubeconfig has the file with what a client needs to use a server, which the server leaves when it's ready, and removes.
+package kubeconfig
 
 import (
 	"bytes"
@@ -14,27 +15,29 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/apiserver-lite/apiserver-lite/server/secrets"
 )
 
 const (
-	// kubeconfigMark begins each kubeconfig that we write, so that we overwrite and remove no other.
-	kubeconfigMark = "# Written by apiserver-lite, which removes it when it ends.\n"
-	// kubeconfigName is what cluster, user and context are called there.
-	kubeconfigName = "apiserver-lite"
+	// mark begins each kubeconfig that we write, so that we overwrite and remove no other.
+	mark = "# Written by apiserver-lite, which removes it when it ends.\n"
+	// name is what cluster, user and context are called there.
+	name = "apiserver-lite"
 	// noToken is in a kubeconfig for HTTPS without a token, because kubectl, when it has no credentials at all, asks for a
 	// name at the terminal. A server without tokens looks at none.
 	noToken = "none"
 )
 
-// kubeconfigFile is a kubeconfig of ours that lies in its place.
-type kubeconfigFile struct {
+// File is a kubeconfig of ours that lies in its place.
+type File struct {
 	path    string
 	content []byte
 }
 
-// clearKubeconfig removes the kubeconfig of a run that was killed. Any other file in its place is an error.
-func clearKubeconfig(path string) error {
-	if err := checkKubeconfig(path); err != nil || path == "" {
+// Clear removes the kubeconfig of a run that was killed. Any other file in its place is an error.
+func Clear(path string) error {
+	if err := Check(path); err != nil || path == "" {
 		return err
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -43,8 +46,8 @@ func clearKubeconfig(path string) error {
 	return nil
 }
 
-// checkKubeconfig refuses a file that isn't ours where a kubeconfig is to be.
-func checkKubeconfig(path string) error {
+// Check refuses a file that isn't ours where a kubeconfig is to be.
+func Check(path string) error {
 	if path == "" {
 		return nil
 	}
@@ -61,41 +64,27 @@ func checkKubeconfig(path string) error {
 	if err != nil {
 		return fmt.Errorf("--write-kubeconfig: %w", err)
 	}
-	if !bytes.HasPrefix(content, []byte(kubeconfigMark)) {
+	if !bytes.HasPrefix(content, []byte(mark)) {
 		return fmt.Errorf("--write-kubeconfig: %s isn't ours, and stays as it is: name a file that isn't there, and kubectl both with KUBECONFIG=%[1]s:FILE", path)
 	}
 	return nil
 }
 
-// writeKubeconfig leaves a kubeconfig with what a client needs: the address, whom to trust, and an administrator's token:
-// the one that was made for it, or else one that was given.
-func (in *instance) writeKubeconfig(s *Server, token string, certificate *tls.Certificate) error {
-	if s.Serving.KubeconfigFile == "" {
-		return nil
-	}
-	if token == "" {
-		var err error
-		if token, err = s.firstToken(); err != nil {
-			return fmt.Errorf("--write-kubeconfig: %w", err)
-		}
-	}
-	content, err := kubeconfig(in.url, token, certificate)
+// Write leaves a kubeconfig with what a client needs: the address, whom to trust, and a token.
+func Write(path, address, token string, certificate *tls.Certificate) (File, error) {
+	content, err := kubeconfig(address, token, certificate)
 	if err == nil {
-		err = replaceFile(s.Serving.KubeconfigFile, content)
+		err = secrets.ReplaceFile(path, content)
 	}
 	if err != nil {
-		return fmt.Errorf("--write-kubeconfig: %w", err)
+		return File{}, fmt.Errorf("--write-kubeconfig: %w", err)
 	}
-	in.left.kubeconfig = kubeconfigFile{s.Serving.KubeconfigFile, content}
-	if token != "" && certificate == nil {
-		in.log.Warn("kubectl sends a token over HTTPS only: serve HTTPS, with --tls for example", "kubeconfig", s.Serving.KubeconfigFile)
-	}
-	return nil
+	return File{path, content}, nil
 }
 
-// remove removes the file unless another one has taken its place. The content tells: it has our URL, while the number of
+// Remove removes the file unless another one has taken its place. The content tells: it has our URL, while the number of
 // a removed file's inode soon belongs to another file.
-func (f kubeconfigFile) remove() error {
+func (f File) Remove() error {
 	if f.path == "" {
 		return nil
 	}
@@ -126,12 +115,12 @@ func kubeconfig(address, token string, certificate *tls.Certificate) ([]byte, er
 	body, err := yaml.Marshal(map[string]any{
 		"apiVersion":      "v1",
 		"kind":            "Config",
-		"clusters":        []any{map[string]any{"name": kubeconfigName, "cluster": cluster}},
-		"users":           []any{map[string]any{"name": kubeconfigName, "user": user}},
-		"contexts":        []any{map[string]any{"name": kubeconfigName, "context": map[string]any{"cluster": kubeconfigName, "user": kubeconfigName}}},
-		"current-context": kubeconfigName,
+		"clusters":        []any{map[string]any{"name": name, "cluster": cluster}},
+		"users":           []any{map[string]any{"name": name, "user": user}},
+		"contexts":        []any{map[string]any{"name": name, "context": map[string]any{"cluster": name, "user": name}}},
+		"current-context": name,
 	})
-	return append([]byte(kubeconfigMark), body...), err
+	return append([]byte(mark), body...), err
 }
 
 // trust writes into a kubeconfig's cluster by what its clients know the server: nothing if the machine trusts the
@@ -160,16 +149,4 @@ func trust(cluster map[string]any, address string, certificate *tls.Certificate)
 		cluster["certificate-authority-data"] = base64.StdEncoding.EncodeToString(shown.Bytes())
 	}
 	return nil
-}
-
-// firstToken returns a token that the server takes, or "" if it asks for none.
-func (s *Server) firstToken() (string, error) {
-	if s.Token != "" || s.TokenFile == "" {
-		return s.Token, nil
-	}
-	all, err := s.readTokenFile()
-	if err != nil {
-		return "", err
-	}
-	return cmp.Or(all...), nil
 }

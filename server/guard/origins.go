@@ -1,4 +1,4 @@
-package server
+package guard
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// cors are the origins of web pages of other sites that may do here what programs may (--cors-allowed-origins). None by
+// Origins are those of web pages of other sites that may do here what programs may (--cors-allowed-origins). None by
 // default: then browsers show no page of another site what we answer, and the guard refuses what it writes.
-type cors []*regexp.Regexp
+type Origins []*regexp.Regexp
 
 // What pages that are allowed may send and see; kube-apiserver's lists.
 const (
@@ -22,11 +22,11 @@ const (
 // noEnd is what has a colon in a pattern and isn't the end of a host: the scheme's, a group's flags, a class of characters.
 var noEnd = regexp.MustCompile(`://|\(\?[a-zA-Z-]*:|\[:\^?[a-z]+:\]`)
 
-// newCORS compiles the patterns of --cors-allowed-origins. Like kube-apiserver it wants them to say where the host begins
+// ReadOrigins compiles the patterns of --cors-allowed-origins. Like kube-apiserver it wants them to say where the host begins
 // and ends, because a pattern such as example.com matches https://example.com.evil.test, too. Unlike there, the colon of https://
 // is no end.
-func newCORS(patterns []string) (cors, error) {
-	var c cors
+func ReadOrigins(patterns []string) (Origins, error) {
+	var c Origins
 	for _, pattern := range patterns {
 		if pattern == "" {
 			return nil, errors.New("--cors-allowed-origins has an empty pattern")
@@ -47,7 +47,7 @@ func newCORS(patterns []string) (cors, error) {
 }
 
 // allow reports whether a request comes from a page that may.
-func (c cors) allow(r *http.Request) bool {
+func (c Origins) allow(r *http.Request) bool {
 	if len(c) == 0 {
 		return false
 	}
@@ -74,8 +74,8 @@ func wholeHost(origin string, from, to int) bool {
 	return !strings.Contains(before, "//") && (after == "" || hasPort && strings.Trim(port, "0123456789") == "")
 }
 
-// tell sets the headers by which a browser knows that a page may. It reports whether that's all that was asked.
-func (c cors) tell(header http.Header, r *http.Request) (preflight bool) {
+// Tell sets the headers by which a browser knows that a page may. It reports whether that's all that was asked.
+func (c Origins) Tell(header http.Header, r *http.Request) (preflight bool) {
 	if len(c) > 0 {
 		header.Add("Vary", "Origin") // caches must not show one site what was meant for another
 	}

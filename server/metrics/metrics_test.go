@@ -1,4 +1,4 @@
-package server
+package metrics
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 
 // TestMetricsOfManyResources: definitions come and go, and their series don't stay, except those of open watches.
 func TestMetricsOfManyResources(t *testing.T) {
-	m := newMetrics(newInflight())
+	m := New(nil)
 	endpoint := func(i int) *registry.Endpoint {
 		e := &registry.Endpoint{}
 		e.Group, e.Version, e.Plural = "example.com", "v1", fmt.Sprintf("r%d", i)
@@ -17,14 +17,14 @@ func TestMetricsOfManyResources(t *testing.T) {
 	}
 	var open []func()
 	for i := range 10 {
-		open = append(open, m.watching(endpoint(i)))
+		open = append(open, m.Watching(endpoint(i)))
 	}
-	held := m.watchEvents(endpoint(0)) // as an open watch has it
+	held := m.WatchEvents(endpoint(0)) // as an open watch has it
 	for i := range 3 * maxResources {
-		m.watching(endpoint(10 + i))()
+		m.Watching(endpoint(10 + i))()
 	}
 	series := func() (all, watching int) {
-		families, err := m.registry.Gather()
+		families, err := m.Registry.Gather()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestMetricsOfManyResources(t *testing.T) {
 		t.Errorf("%d series say that %d watches are open, want at most %d and 10", all, watching, maxResources+10)
 	}
 	held.Inc()
-	families, err := m.registry.Gather()
+	families, err := m.Registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

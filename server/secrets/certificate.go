@@ -1,4 +1,4 @@
-package wire
+package secrets
 
 import (
 	"crypto/ecdsa"
@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// CertificateLifetime is that of kube-apiserver's own certificate from kubeadm.
-	CertificateLifetime = 365 * 24 * time.Hour
-	// CertificateRenew is how long before its end a certificate is replaced at the start: a server may run as long as that.
-	CertificateRenew = 30 * 24 * time.Hour
+	// certificateLifetime is that of kube-apiserver's own certificate from kubeadm.
+	certificateLifetime = 365 * 24 * time.Hour
+	// certificateRenew is how long before its end a certificate is replaced at the start: a server may run as long as that.
+	certificateRenew = 30 * 24 * time.Hour
 )
 
-// Usable tells whether a certificate that NewCertificate made still does: it isn't about to end, names all hosts, and could sign no
+// usable tells whether a certificate that newCertificate made still does: it isn't about to end, names all hosts, and could sign no
 // others.
-func Usable(cert *x509.Certificate, hosts []string, now time.Time) bool {
-	if cert.IsCA || now.Before(cert.NotBefore) || now.Add(CertificateRenew).After(cert.NotAfter) {
+func usable(cert *x509.Certificate, hosts []string, now time.Time) bool {
+	if cert.IsCA || now.Before(cert.NotBefore) || now.Add(certificateRenew).After(cert.NotAfter) {
 		return false
 	}
 	for _, host := range hosts {
@@ -34,8 +34,8 @@ func Usable(cert *x509.Certificate, hosts []string, now time.Time) bool {
 	return true
 }
 
-// NewCertificate returns a certificate for hosts, and its key, which nobody but itself has signed.
-func NewCertificate(hosts []string, now time.Time) (certPEM, keyPEM []byte, err error) {
+// newCertificate returns a certificate for hosts, and its key, which nobody but itself has signed.
+func newCertificate(hosts []string, now time.Time) (certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, nil, err
@@ -49,7 +49,7 @@ func NewCertificate(hosts []string, now time.Time) (certPEM, keyPEM []byte, err 
 		SerialNumber:          serial,
 		Subject:               pkix.Name{CommonName: "apiserver-lite"},
 		NotBefore:             now.Add(-time.Hour), // clocks differ
-		NotAfter:              now.Add(CertificateLifetime),
+		NotAfter:              now.Add(certificateLifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		IsCA:                  false, // clients trust this one certificate, and nothing that its key might sign

@@ -1,9 +1,11 @@
-package server
+// Package flowcontrol says where requests get their seats, where users are told apart: FlowSchemas say to which flow and which level a
+// request belongs, and PriorityLevelConfigurations what a level may have. Those of Kubernetes are in effect until others with their
+// names are stored, and its mandatory ones always are.
+package flowcontrol
 
 import (
 	"cmp"
 	"math"
-	"net/http"
 	"slices"
 	"strings"
 
@@ -16,27 +18,22 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
-// Where users are told apart, FlowSchemas say to which flow and which level a request belongs, and
-// PriorityLevelConfigurations what a level may have. Those of Kubernetes are in effect until others with their names are
-// stored, and its mandatory ones always are.
-
 // Where the seats of leases come from, and the name of what other requests have where users aren't told apart.
 const (
-	leaseLevel   = "leader-election"
-	defaultLevel = "global-default"
+	LeaseLevel   = "leader-election"
+	DefaultLevel = "global-default"
 )
 
 // leaseSchema is ours: everybody's leases have the level of the leases of Kubernetes' own controllers, so that a controller
 // that renews its own doesn't wait behind its lists. Its precedence is just before that of all ServiceAccounts.
 var leaseSchema = &flowcontrolv1.FlowSchema{Spec: flowcontrolv1.FlowSchemaSpec{
-	PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: leaseLevel},
+	PriorityLevelConfiguration: flowcontrolv1.PriorityLevelConfigurationReference{Name: LeaseLevel},
 	MatchingPrecedence:         8999,
 	DistinguisherMethod:        &flowcontrolv1.FlowDistinguisherMethod{Type: flowcontrolv1.FlowDistinguisherMethodByUserType},
 	Rules: []flowcontrolv1.PolicyRulesWithSubjects{{
@@ -50,31 +47,32 @@ var leaseSchema = &flowcontrolv1.FlowSchema{Spec: flowcontrolv1.FlowSchemaSpec{
 
 func init() { leaseSchema.Name = "leases" }
 
-// priorities are the levels and schemas in effect.
-type priorities struct {
+// Priorities are the levels and schemas in effect.
+type Priorities struct {
 	most   int // seats of all levels
 	pool   *fair.Pool
 	levels map[string]*fair.Level // by their names; only derive uses it, of which one runs at a time
-	stored *registry.Derived[*flowSchemas]
-	fixed  *flowSchemas // instead of stored, where the kinds aren't served
+	stored *registry.Derived[*Schemas]
+	fixed  *Schemas // instead of stored, where the kinds aren't served
 }
 
-// flowSchemas are the FlowSchemas in effect, in the order in which they're asked. They never change.
-type flowSchemas struct {
-	all    []flowSchema
-	levels []namedLevel
+// Schemas are the FlowSchemas in effect, in the order in which they're asked. They never change.
+type Schemas struct {
+	all    []Schema
+	Levels []Level
 }
 
-// flowSchema is a FlowSchema with its level.
-type flowSchema struct {
+// Schema is a FlowSchema with its level.
+type Schema struct {
 	*flowcontrolv1.FlowSchema
-	level *fair.Level // nil: exempt
-	named *flowcontrolv1.PriorityLevelConfiguration
+	Level *fair.Level // nil: exempt
+	Named *flowcontrolv1.PriorityLevelConfiguration
 }
 
-type namedLevel struct {
-	name  string
-	level *fair.Level
+// Level is a level by its name.
+type Level struct {
+	Name string
+	*fair.Level
 }
 
 var (
@@ -82,9 +80,9 @@ var (
 	levelsPrefix  = storage.PrefixOf(flowcontrolv1.GroupName, "prioritylevelconfigurations")
 )
 
-// newPriorities returns the levels that share so many seats. r is nil where nobody can store others.
-func newPriorities(most int, r *registry.Registry) *priorities {
-	p := &priorities{most: most, pool: fair.NewPool(0), levels: map[string]*fair.Level{}}
+// New returns the levels that share so many seats. r is nil where nobody can store others.
+func New(most int, r *registry.Registry) *Priorities {
+	p := &Priorities{most: most, pool: fair.NewPool(0), levels: map[string]*fair.Level{}}
 	if r == nil {
 		p.fixed = p.derive(nil, nil)
 		return p
@@ -94,14 +92,14 @@ func newPriorities(most int, r *registry.Registry) *priorities {
 		levels registry.Decoded[flowcontrolv1.PriorityLevelConfiguration]
 	)
 	leave := func(*kube.Object, error) {} // an object that nobody can read has no effect; whoever reads it has it logged
-	p.stored = registry.Derive(r, func(of func(storage.Prefix) []*kube.Object) *flowSchemas {
+	p.stored = registry.Derive(r, func(of func(storage.Prefix) []*kube.Object) *Schemas {
 		return p.derive(flows.All(of(schemasPrefix), leave), levels.All(of(levelsPrefix), leave))
 	}, schemasPrefix, levelsPrefix)
 	return p
 }
 
-// now returns the schemas in effect.
-func (p *priorities) now() *flowSchemas {
+// Now returns the schemas in effect.
+func (p *Priorities) Now() *Schemas {
 	if p.stored == nil {
 		return p.fixed
 	}
@@ -135,22 +133,22 @@ func inEffect[T any, P interface {
 }
 
 // derive makes the levels what their configurations say, and returns the schemas.
-func (p *priorities) derive(flows []*flowcontrolv1.FlowSchema, stored []*flowcontrolv1.PriorityLevelConfiguration) *flowSchemas {
+func (p *Priorities) derive(flows []*flowcontrolv1.FlowSchema, stored []*flowcontrolv1.PriorityLevelConfiguration) *Schemas {
 	configurations := inEffect(bootstrap.MandatoryPriorityLevelConfigurations, stored, bootstrap.SuggestedPriorityLevelConfigurations)
 	flows = inEffect(bootstrap.MandatoryFlowSchemas, flows, append(slices.Clone(bootstrap.SuggestedFlowSchemas), leaseSchema))
 	slices.SortStableFunc(flows, func(a, b *flowcontrolv1.FlowSchema) int {
 		return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 	})
 	byName := p.configure(configurations)
-	next := &flowSchemas{}
+	next := &Schemas{}
 	for _, c := range configurations {
 		if l := p.levels[c.Name]; l != nil {
-			next.levels = append(next.levels, namedLevel{c.Name, l})
+			next.Levels = append(next.Levels, Level{c.Name, l})
 		}
 	}
 	for _, f := range flows {
 		if c := byName[f.Spec.PriorityLevelConfiguration.Name]; c != nil { // others dangle
-			next.all = append(next.all, flowSchema{f, p.levels[c.Name], c})
+			next.all = append(next.all, Schema{f, p.levels[c.Name], c})
 		}
 	}
 	return next
@@ -158,7 +156,7 @@ func (p *priorities) derive(flows []*flowcontrolv1.FlowSchema, stored []*flowcon
 
 // configure shares the seats between the levels by their shares, as kube-apiserver does. What a level lends goes to whoever
 // needs it at the moment. It returns the configurations by name.
-func (p *priorities) configure(configurations []*flowcontrolv1.PriorityLevelConfiguration) map[string]*flowcontrolv1.PriorityLevelConfiguration {
+func (p *Priorities) configure(configurations []*flowcontrolv1.PriorityLevelConfiguration) map[string]*flowcontrolv1.PriorityLevelConfiguration {
 	byName := map[string]*flowcontrolv1.PriorityLevelConfiguration{}
 	sum := 0.0
 	for _, c := range configurations {
@@ -218,8 +216,8 @@ func commons(c *flowcontrolv1.PriorityLevelConfiguration) (shares, lends float64
 	return 0, 0, nil
 }
 
-// of returns the schema of a request.
-func (s *flowSchemas) of(u user.Info, asks *authorizer.AttributesRecord) *flowSchema {
+// Of returns the schema of a request.
+func (s *Schemas) Of(u user.Info, asks *authorizer.AttributesRecord) *Schema {
 	for i := range s.all {
 		if s.all[i].matches(u, asks) {
 			return &s.all[i]
@@ -233,8 +231,8 @@ func (s *flowSchemas) of(u user.Info, asks *authorizer.AttributesRecord) *flowSc
 	return nil // it's mandatory
 }
 
-// flow names the flow of a request within its schema.
-func (s *flowSchema) flow(u user.Info, asks *authorizer.AttributesRecord) fair.Flow {
+// Flow names the flow of a request within its schema.
+func (s *Schema) Flow(u user.Info, asks *authorizer.AttributesRecord) fair.Flow {
 	f := fair.Flow{Rule: s.Name}
 	if m := s.Spec.DistinguisherMethod; m != nil {
 		switch m.Type {
@@ -247,7 +245,7 @@ func (s *flowSchema) flow(u user.Info, asks *authorizer.AttributesRecord) fair.F
 	return f
 }
 
-func (s *flowSchema) matches(u user.Info, asks *authorizer.AttributesRecord) bool {
+func (s *Schema) matches(u user.Info, asks *authorizer.AttributesRecord) bool {
 	for i := range s.Spec.Rules {
 		rule := &s.Spec.Rules[i]
 		if !slices.ContainsFunc(rule.Subjects, func(s flowcontrolv1.Subject) bool { return isSubject(u, s) }) {
@@ -322,72 +320,23 @@ func urlMatches(url, path string) bool {
 	return strings.HasPrefix(path, url)
 }
 
-// classified is where a request gets its seat.
-type classified struct {
-	level        *fair.Level // nil: it needs none
-	flow         fair.Flow
-	schema, name string // of the FlowSchema and the level, for metrics
-}
-
-// classify finds out where a request gets its seat. Where users are told apart and schemas are stored, the answer names the
-// stored objects by their UIDs, as kube-apiserver's does.
-func (h *handler) classify(w *response, r *http.Request) classified {
-	if h.identity == nil || !h.identity.on {
-		if isLease(r.URL.Path) {
-			return classified{h.seats.leases, w.share.flow, "", leaseLevel}
-		}
-		return classified{h.seats.rest, w.share.flow, "", defaultLevel}
-	}
-	u, asks := registry.UserFrom(r.Context()), w.asks
-	if asks == nil {
-		asks = access.AttributesOf(r)
-	}
-	s := h.priorities.now().of(u, asks)
-	if lastsLong(asks) { // kube-apiserver gives it no seat
-		return classified{s.level, s.flow(u, asks), s.Name, s.named.Name}
-	}
-	if s.UID != "" {
-		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID, string(s.UID))
-	}
-	if s.named.UID != "" {
-		w.Header().Set(flowcontrolv1.ResponseHeaderMatchedPriorityLevelConfigurationUID, string(s.named.UID))
-	}
-	return classified{s.level, s.flow(u, asks), s.Name, s.named.Name}
-}
-
-// levelsNow returns the levels of requests.
-func (h *handler) levelsNow() []namedLevel {
-	if h.identity.on {
-		return h.priorities.now().levels
-	}
-	return []namedLevel{{leaseLevel, h.seats.leases}, {defaultLevel, h.seats.rest}}
-}
-
-// seatsNow returns how many seats of requests are taken.
-func (h *handler) seatsNow() (n int) {
-	for _, l := range h.levelsNow() {
-		n += taken(l.level)
-	}
-	return n
-}
-
-// flowMetrics are kube-apiserver's metrics of flow control that cost nothing.
-type flowMetrics struct{ handler *handler }
+// Metrics are kube-apiserver's metrics of flow control that cost nothing, of the levels that it returns.
+type Metrics func() []Level
 
 var (
 	inQueue   = prometheus.NewDesc("apiserver_flowcontrol_current_inqueue_requests", "Requests that wait for a seat, by level.", []string{"priority_level"}, nil)
 	executing = prometheus.NewDesc("apiserver_flowcontrol_current_executing_seats", "Seats that are taken, by level.", []string{"priority_level"}, nil)
 )
 
-func (m flowMetrics) Describe(descs chan<- *prometheus.Desc) {
+func (m Metrics) Describe(descs chan<- *prometheus.Desc) {
 	descs <- inQueue
 	descs <- executing
 }
 
-func (m flowMetrics) Collect(metrics chan<- prometheus.Metric) {
-	for _, l := range m.handler.levelsNow() {
-		used, waiting := l.level.Now()
-		metrics <- prometheus.MustNewConstMetric(inQueue, prometheus.GaugeValue, float64(waiting), l.name)
-		metrics <- prometheus.MustNewConstMetric(executing, prometheus.GaugeValue, float64(used), l.name)
+func (m Metrics) Collect(metrics chan<- prometheus.Metric) {
+	for _, l := range m() {
+		used, waiting := l.Now()
+		metrics <- prometheus.MustNewConstMetric(inQueue, prometheus.GaugeValue, float64(waiting), l.Name)
+		metrics <- prometheus.MustNewConstMetric(executing, prometheus.GaugeValue, float64(used), l.Name)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package replica
 
 import (
 	"context"
@@ -28,13 +28,13 @@ func TestQuestionsAfterReconnect(t *testing.T) {
 	for _, key := range []string{askPrefix + "1", answerPrefix + "1", askPrefix + "2"} {
 		put(key)
 	}
-	in := &instance{backing: backing{client: store.Client}}
+	r := &Replica{options: Options{Client: store.Client}}
 	var answering underWay
 	for _, want := range [][]string{{"2", "3"}, {"3", "4"}} { // 2 is being answered, and 3 was given up
 		var got []string
 		looking, stop := context.WithCancel(ctx)
 		last := want[len(want)-1]
-		err := in.eachAsked(looking, func(q asked) {
+		err := r.eachAsked(looking, func(q asked) {
 			if !answering.begin(q.id) {
 				return
 			}

@@ -1,11 +1,10 @@
-package server
+package markup
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 
 	yamlv3 "go.yaml.in/yaml/v3"
@@ -19,13 +18,16 @@ import (
 // begin a node. An object of that many fields is better sent as JSON.
 const maxYAMLTokens = 100_000
 
-// fromYAML returns a YAML document as JSON, and the keys that a mapping has twice. What YAML has
+// maxDepth is how many levels a YAML body may nest: as many as encoding/json allows in JSON.
+const maxDepth = 10_000
+
+// FromYAML returns a YAML document as JSON, and the keys that a mapping has twice. What YAML has
 // beyond JSON, and what makes it dangerous, is refused: anchors and aliases, tags and merge keys. Of several documents
 // it's the first, as with kube-apiserver. Scalars are read as kubectl reads them (YAML 1.1: yes is true).
 //
 // Two parsers read the text: the one that kubectl uses reads YAML 1.1 but doesn't tell anchors and tags, and the
 // other one tells them but reads YAML 1.2. FuzzFromYAML compares what they see.
-func fromYAML(text []byte) (doc []byte, duplicates []string, err error) {
+func FromYAML(text []byte) (doc []byte, duplicates []string, err error) {
 	tokens := 0
 	for _, c := range text {
 		switch c {
@@ -101,15 +103,15 @@ func checkKeys(mapping *yamlv3.Node, duplicates *[]string) error {
 	return nil
 }
 
-// duplicateFields treats keys that a mapping has twice, of which the last one wins, as fieldValidation says:
+// DuplicateFields treats keys that a mapping has twice, of which the last one wins, as fieldValidation says:
 // Strict refuses them, Ignore says nothing, and anything else warns. (An unknown value is the registry's
 // to refuse.)
-func duplicateFields(duplicates []string, fieldValidation string) (warnings []string, err error) {
+func DuplicateFields(duplicates []string, fieldValidation string) (warnings []string, err error) {
 	switch {
 	case len(duplicates) == 0 || fieldValidation == metav1.FieldValidationIgnore:
 		return nil, nil
 	case fieldValidation == metav1.FieldValidationStrict:
-		return nil, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "strict decoding error: yaml: unmarshal errors:\n  "+strings.Join(duplicates, "\n  "))
+		return nil, errors.New("strict decoding error: yaml: unmarshal errors:\n  " + strings.Join(duplicates, "\n  "))
 	}
 	return duplicates, nil
 }

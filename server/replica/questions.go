@@ -1,4 +1,4 @@
-package server
+package replica
 
 import (
 	"context"
@@ -54,18 +54,15 @@ type outcome struct {
 	Overdue bool // the time was over
 }
 
-// quiescent waits until nothing is left to do, whichever replica does it.
-func (in *instance) quiescent(ctx context.Context, rev storage.Revision) (controllers.Report, error) {
-	if in.replica.election == nil {
-		return in.controllers.Quiescent(ctx, rev)
-	}
+// Quiescent waits until nothing is left to do, whichever replica does it. ctx has a deadline.
+func (r *Replica) Quiescent(ctx context.Context, rev storage.Revision) (controllers.Report, error) {
 	if rev == 0 {
 		var err error
-		if rev, err = in.cacher.Barrier(ctx); err != nil {
+		if rev, err = r.options.Cacher.Barrier(ctx); err != nil {
 			return controllers.Report{}, err
 		}
 	}
-	a, err := in.ask(ctx, rev)
+	a, err := r.ask(ctx, rev)
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return controllers.Report{Pending: []controllers.Pending{{Cause: "the replica that acts hasn't answered"}}}, ctx.Err()
@@ -74,30 +71,30 @@ func (in *instance) quiescent(ctx context.Context, rev storage.Revision) (contro
 	case a.Overdue:
 		return a.Report, context.DeadlineExceeded
 	}
-	return a.Report, in.cacher.WaitFor(ctx, a.Report.Revision)
+	return a.Report, r.options.Cacher.WaitFor(ctx, a.Report.Revision)
 }
 
 // ask asks the replica that acts. ctx has a deadline.
-func (in *instance) ask(ctx context.Context, rev storage.Revision) (a outcome, err error) {
+func (r *Replica) ask(ctx context.Context, rev storage.Revision) (a outcome, err error) {
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
-	lease, err := in.backing.client.Grant(ctx, int64((left+askGrace)/time.Second))
+	lease, err := r.options.Client.Grant(ctx, int64((left+askGrace)/time.Second))
 	if err != nil {
 		return a, kv.Wrap("ask", askPrefix, err)
 	}
-	defer within(endAsk, func(ctx context.Context) { _, _ = in.backing.client.Revoke(ctx, lease.ID) }) // else the lease ends by itself
+	defer r.revoke(lease.ID)
 	text, err := json.Marshal(question{rev, left - left/answerShare})
 	if err != nil {
 		return a, err
 	}
 	id := strconv.FormatInt(int64(lease.ID), 16)
-	put, err := in.backing.client.Put(ctx, askPrefix+id, string(text), clientv3.WithLease(lease.ID))
+	put, err := r.options.Client.Put(ctx, askPrefix+id, string(text), clientv3.WithLease(lease.ID))
 	if err != nil {
 		return a, kv.Wrap("ask", askPrefix, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for res := range in.backing.client.Watch(ctx, answerPrefix+id, clientv3.WithRev(put.Header.Revision), clientv3.WithFilterDelete()) {
+	for res := range r.options.Client.Watch(ctx, answerPrefix+id, clientv3.WithRev(put.Header.Revision), clientv3.WithFilterDelete()) {
 		if err := res.Err(); err != nil {
 			return a, kv.Wrap("ask", answerPrefix, err)
 		}
@@ -109,8 +106,15 @@ func (in *instance) ask(ctx context.Context, rev storage.Revision) (a outcome, e
 	return a, fmt.Errorf("ask the replica that acts: %w", errors.Join(ctx.Err(), storage.ErrUnavailable))
 }
 
+// revoke takes the keys of a question away. Else their lease ends by itself.
+func (r *Replica) revoke(id clientv3.LeaseID) {
+	ctx, cancel := context.WithTimeout(context.Background(), endAsk)
+	defer cancel()
+	_, _ = r.options.Client.Revoke(ctx, id)
+}
+
 // answerAll answers what replicas ask, until ctx ends.
-func (in *instance) answerAll(ctx context.Context, fence storage.Condition) {
+func (r *Replica) answerAll(ctx context.Context, fence storage.Condition) {
 	var answering sync.WaitGroup
 	defer answering.Wait()
 	places := make(chan struct{}, maxAsks) // has a token for each answer under way; never closed
@@ -127,12 +131,12 @@ func (in *instance) answerAll(ctx context.Context, fence storage.Condition) {
 		answering.Go(func() {
 			defer func() { <-places }()
 			defer answered.end(q.id)
-			in.answer(ctx, fence, q)
+			r.answer(ctx, fence, q)
 		})
 	}
 	for ctx.Err() == nil {
-		if err := in.eachAsked(ctx, start); err != nil && ctx.Err() == nil {
-			in.log.Debug("questions of replicas are looked for again", "error", err)
+		if err := r.eachAsked(ctx, start); err != nil && ctx.Err() == nil {
+			r.options.Log.Debug("questions of replicas are looked for again", "error", err)
 			select {
 			case <-time.After(actPause):
 			case <-ctx.Done():
@@ -168,10 +172,10 @@ func (u *underWay) end(id string) {
 }
 
 // eachAsked calls start for each question that has no answer, and for each that comes.
-func (in *instance) eachAsked(ctx context.Context, start func(asked)) error {
+func (r *Replica) eachAsked(ctx context.Context, start func(asked)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	open, err := in.backing.client.Txn(ctx).Then(
+	open, err := r.options.Client.Txn(ctx).Then(
 		clientv3.OpGet(askPrefix, clientv3.WithPrefix()),
 		clientv3.OpGet(answerPrefix, clientv3.WithPrefix(), clientv3.WithKeysOnly()),
 	).Commit()
@@ -188,7 +192,7 @@ func (in *instance) eachAsked(ctx context.Context, start func(asked)) error {
 		}
 	}
 	from := clientv3.WithRev(open.Header.Revision + 1)
-	for res := range in.backing.client.Watch(ctx, askPrefix, clientv3.WithPrefix(), from, clientv3.WithFilterDelete(), clientv3.WithProgressNotify()) {
+	for res := range r.options.Client.Watch(ctx, askPrefix, clientv3.WithPrefix(), from, clientv3.WithFilterDelete(), clientv3.WithProgressNotify()) {
 		if err := res.Err(); err != nil {
 			return err
 		}
@@ -211,14 +215,14 @@ func askedOf(kv *mvccpb.KeyValue) asked {
 }
 
 // answer answers a question, unless this replica doesn't lead any more, or it was answered.
-func (in *instance) answer(ctx context.Context, fence storage.Condition, of asked) {
+func (r *Replica) answer(ctx context.Context, fence storage.Condition, of asked) {
 	var q question
-	if json.Unmarshal(of.value, &q) != nil || q.Timeout <= 0 || q.Timeout > maxQuiescentTimeout {
+	if json.Unmarshal(of.value, &q) != nil || q.Timeout <= 0 || q.Timeout > r.options.Longest {
 		return
 	}
 	waiting, cancel := context.WithTimeout(ctx, q.Timeout)
 	defer cancel()
-	report, err := in.controllers.Quiescent(waiting, q.Revision)
+	report, err := r.acts.Controllers.Quiescent(waiting, q.Revision)
 	if ctx.Err() != nil {
 		return
 	}
@@ -226,12 +230,12 @@ func (in *instance) answer(ctx context.Context, fence storage.Condition, of aske
 	if marshalErr != nil {
 		return
 	}
-	_, err = in.backing.client.Txn(ctx).
+	_, err = r.options.Client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(fence.Key), "=", int64(fence.Revision)),
 			clientv3.Compare(clientv3.CreateRevision(answerPrefix+of.id), "=", 0)).
 		Then(clientv3.OpPut(answerPrefix+of.id, string(text), clientv3.WithLease(of.lease))).
 		Commit()
 	if err != nil && ctx.Err() == nil {
-		in.log.Debug("a replica's question wasn't answered", "error", err) // it asks no longer
+		r.options.Log.Debug("a replica's question wasn't answered", "error", err) // it asks no longer
 	}
 }

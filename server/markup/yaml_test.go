@@ -1,4 +1,4 @@
-package server
+package markup
 
 import (
 	"encoding/json"
@@ -35,21 +35,21 @@ func TestFromYAML(t *testing.T) {
 		{"deep", strings.Repeat("[", 100_000), "", "yaml: exceeded max depth"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			doc, _, err := fromYAML([]byte(tc.text))
+			doc, _, err := FromYAML([]byte(tc.text))
 			if tc.err == "" && (err != nil || string(doc) != tc.want) {
-				t.Errorf("fromYAML = %s, %v, want %s", doc, err, tc.want)
+				t.Errorf("FromYAML = %s, %v, want %s", doc, err, tc.want)
 			}
 			if tc.err != "" && (err == nil || !strings.Contains(err.Error(), tc.err)) {
-				t.Errorf("fromYAML = %.80s, %v, want an error with %q", doc, err, tc.err)
+				t.Errorf("FromYAML = %.80s, %v, want an error with %q", doc, err, tc.err)
 			}
 		})
 	}
 }
 
 func TestDuplicateFields(t *testing.T) {
-	doc, duplicates, err := fromYAML([]byte("spec:\n  size: 1\n  size: 2\n"))
+	doc, duplicates, err := FromYAML([]byte("spec:\n  size: 1\n  size: 2\n"))
 	if err != nil || string(doc) != `{"spec":{"size":2}}` || len(duplicates) != 1 || duplicates[0] != `line 3: key "size" already set in map` {
-		t.Fatalf("fromYAML = %s, %q, %v", doc, duplicates, err)
+		t.Fatalf("FromYAML = %s, %q, %v", doc, duplicates, err)
 	}
 	for _, tc := range []struct {
 		validation string
@@ -59,13 +59,16 @@ func TestDuplicateFields(t *testing.T) {
 		{"", 1, false}, {"Warn", 1, false}, {"Ignore", 0, false}, {"Strict", 0, true},
 	} {
 		t.Run("fieldValidation="+tc.validation, func(t *testing.T) {
-			warnings, err := duplicateFields(duplicates, tc.validation)
+			warnings, err := DuplicateFields(duplicates, tc.validation)
 			if len(warnings) != tc.warnings || (err != nil) != tc.fails {
-				t.Errorf("duplicateFields = %q, %v", warnings, err)
+				t.Errorf("DuplicateFields = %q, %v", warnings, err)
 			}
 		})
 	}
 }
+
+// maxBody is how large a body is at most, in bytes.
+const maxBody = 3 << 20
 
 // FuzzFromYAML looks for texts that panic, become something else than JSON, or have another shape for the parser that
 // judges them than for the one that reads them.
@@ -74,7 +77,7 @@ func FuzzFromYAML(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		doc, _, err := fromYAML(text)
+		doc, _, err := FromYAML(text)
 		if err == nil && len(doc) > 0 && !json.Valid(doc) {
 			t.Errorf("%q became %q, which isn't JSON", text, doc)
 		}
@@ -136,7 +139,7 @@ func BenchmarkHostileYAML(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				fromYAML([]byte(text))
+				FromYAML([]byte(text))
 			}
 		})
 	}

@@ -1,4 +1,4 @@
-package server
+package guard
 
 import (
 	"net/url"
@@ -37,13 +37,13 @@ func TestCleanPath(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = cleanPath(u)
+			err = CleanPath(u)
 			if tc.want == "" {
 				if err == nil {
 					t.Errorf("%s was taken as %s", tc.path, u.Path)
 				}
 			} else if err != nil || u.Path != tc.want || u.RawPath != "" {
-				t.Errorf("cleanPath(%s) = %s (raw %q), %v, want %s", tc.path, u.Path, u.RawPath, err, tc.want)
+				t.Errorf("CleanPath(%s) = %s (raw %q), %v, want %s", tc.path, u.Path, u.RawPath, err, tc.want)
 			}
 		})
 	}
@@ -60,10 +60,10 @@ func FuzzCleanPath(f *testing.F) {
 			return
 		}
 		wire := strings.Count(strings.TrimSuffix(u.EscapedPath(), "/"), "/")
-		if cleanPath(u) != nil || u.Path == "/" {
+		if CleanPath(u) != nil || u.Path == "/" {
 			return
 		}
-		cutSlash(u)
+		CutSlash(u)
 		if got := strings.Count(u.Path, "/"); got != wire {
 			t.Errorf("%q has %d segments on the wire and %d in %q", path, wire, got, u.Path)
 		}

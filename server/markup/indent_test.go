@@ -1,4 +1,4 @@
-package server
+package markup
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 
 func indentInPieces(doc []byte, size int) string {
 	var out bytes.Buffer
-	in := newIndenter(&out)
+	in := NewIndenter(&out)
 	for len(doc) > size {
 		in.Write(doc[:size])
 		doc = doc[size:]
@@ -54,7 +54,7 @@ func FuzzIndent(f *testing.F) {
 		f.Add([]byte(doc), 2)
 	}
 	f.Fuzz(func(t *testing.T, doc []byte, size int) {
-		if !json.Valid(doc) || measure(doc).depth > maxIndent || size < 1 {
+		if !json.Valid(doc) || Measure(doc).Depth > maxIndent || size < 1 {
 			return
 		}
 		var want bytes.Buffer
@@ -74,7 +74,7 @@ func TestMeasure(t *testing.T) {
 	}{
 		{`1`, 0}, {`{}`, 1}, {`[[[]]]`, 3}, {`{"a":"[[[[","b":"\"[["}`, 1}, {`[[],[[]]]`, 3}, {`]]]]`, 0},
 	} {
-		if got := measure([]byte(tc.doc)).depth; got != tc.depth {
+		if got := Measure([]byte(tc.doc)).Depth; got != tc.depth {
 			t.Errorf("depth of %s is %d, want %d", tc.doc, got, tc.depth)
 		}
 	}

@@ -1,12 +1,11 @@
-package server
+// Package watches has the open watches of a server: what each of them is, how far it's behind, and what they may take together.
+package watches
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -15,29 +14,29 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/fair"
-	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
+	"github.com/apiserver-lite/apiserver-lite/watchstream"
 )
 
-// openWatch is one open watch, from open to end. It has one owner, which ends it whatever happens: the handler, by defer, or
+// Watch is one open watch, from Open to End. It has one owner, which ends it whatever happens: the handler, by defer, or
 // over HTTP/1.1 the goroutine of its stream, likewise.
-type openWatch struct {
-	resource  string // "widgets.v1.example.com"
-	userAgent string
-	cursor    *cacher.Cursor
-	cancel    context.CancelCauseFunc // ends the stream
-	stream    *wire.Stream            // nil until it has begun
-	opened    time.Time
-	bytes     atomic.Int64 // sent
-	admitted
+type Watch struct {
+	Resource  string // "widgets.v1.example.com"
+	UserAgent string
+	Cursor    *cacher.Cursor
+	Options   watchstream.Options
+	Cancel    context.CancelCauseFunc // ends the stream
+	Stream    *wire.Stream            // nil until it has begun
+	Sent      atomic.Int64            // in bytes
+	Why       access.Admitted         // it was let in
 
-	among   *watchers // that it's one of
+	opened  time.Time
+	among   *Set      // that it's one of
 	seat    fair.Seat // among them
 	uncount func()    // takes it out of the metrics
 }
@@ -45,76 +44,53 @@ type openWatch struct {
 // maxUserAgent is how much of a User-Agent is kept, in bytes.
 const maxUserAgent = 128
 
-// open makes an open watch of a cursor, whose stream cancel ends. Beyond maxWatches it closes the cursor, and the error is a 429.
-func (h *handler) open(w *response, r *http.Request, t target, cursor *cacher.Cursor, cancel context.CancelCauseFunc) (*openWatch, error) {
-	o := &openWatch{
-		resource:  strings.TrimSuffix(t.endpoint.Plural+"."+t.endpoint.Version+"."+t.endpoint.Group, "."),
-		userAgent: strings.Clone(clip.To(r.UserAgent(), maxUserAgent)),
-		cursor:    cursor,
-		cancel:    cancel,
-		opened:    time.Now(),
-		admitted:  w.admitted,
-		among:     h.watchers,
-	}
-	if err := h.watchers.add(o, w.share.flow); err != nil {
-		cursor.Close()
-		cancel(nil)
-		return nil, err
-	}
-	o.uncount = h.metrics.watching(t.endpoint)
-	return o, nil
+// Open notes a watch that has a seat as open, until End, which calls uncount, too.
+func (ws *Set) Open(w *Watch, seat fair.Seat, uncount func()) {
+	w.UserAgent = strings.Clone(clip.To(w.UserAgent, maxUserAgent))
+	w.opened, w.among, w.seat, w.uncount = time.Now(), ws, seat, uncount
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.open[w] = struct{}{}
+	ws.turned++
 }
 
-// end gives back all that an open watch holds.
-func (o *openWatch) end() {
-	o.cancel(nil)
-	o.cursor.Close()
-	o.among.remove(o)
-	o.uncount()
+// End gives back all that an open watch holds.
+func (w *Watch) End() {
+	w.Cancel(nil)
+	w.Cursor.Close()
+	w.among.remove(w)
+	w.uncount()
 }
 
-// watchers are the open watches of a server, for the page about them and for the metrics of their lag.
-type watchers struct {
+// Serve serves an open watch until its client or the server ends it.
+func (w *Watch) Serve(ctx context.Context) error {
+	return w.Stream.Serve(ctx, w.Cancel, w.Cursor, w.Options)
+}
+
+// Set is the open watches of a server, for the page about them and for the metrics of their lag.
+type Set struct {
+	Seats *fair.Level // for those that are open
+
 	mu     sync.Mutex // guards open and turned
-	open   map[*openWatch]struct{}
-	turned int         // how many were opened or closed
-	seats  *fair.Level // for those that are open
-}
-
-// admitted is why a request was let in.
-type admitted struct {
-	credential access.Credential            // of its user
-	asks       *authorizer.AttributesRecord // what the user was allowed; nil if everybody may do everything
-	as         *access.Impersonated         // for whom the credential's user is taken; nil: for himself
+	open   map[*Watch]struct{}
+	turned int // how many were opened or closed
 }
 
 // maxWatches is how many watches may be open. Those of HTTP/1.1 are bounded as connections; one connection of HTTP/2
 // can have thousands. One that waits takes about 20 KiB there, so that this many take some 1.3 GiB.
 const maxWatches = 1 << 16
 
-// watchShare is how many times what it leaves free one user or address may have of the watches: three quarters of all, as an
+// Share is how many times what it leaves free one user or address may have of the watches: three quarters of all, as an
 // address of the connections.
-const watchShare = 3
+const Share = 3
 
-func newWatchers() *watchers {
-	return &watchers{open: map[*openWatch]struct{}{}, seats: fair.NewLevel(fair.Limits{Most: maxWatches, Times: watchShare})}
+// New returns a set without watches.
+func New() *Set {
+	return &Set{open: map[*Watch]struct{}{}, Seats: fair.NewLevel(fair.Limits{Most: maxWatches, Times: Share})}
 }
 
-// add notes a watch of a flow as open, until remove. Beyond maxWatches, and beyond the part of them that one flow may have, it
-// returns a 429.
-func (ws *watchers) add(w *openWatch, flow fair.Flow) (err error) {
-	if w.seat, err = enter(context.Background(), ws.seats, flow, 1, 0, "too many watches are open, please try again later"); err != nil {
-		return err
-	}
-	ws.mu.Lock()
-	defer ws.mu.Unlock()
-	ws.open[w] = struct{}{}
-	ws.turned++
-	return nil
-}
-
-// remove undoes add.
-func (ws *watchers) remove(w *openWatch) {
+// remove undoes Open.
+func (ws *Set) remove(w *Watch) {
 	w.seat.Leave()
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -129,10 +105,10 @@ const (
 	tidyInterval = 5 * time.Second
 )
 
-// tidy calls free when many watches have come or gone and none comes or goes any more, until ctx ends. A watch that
+// Tidy calls free when many watches have come or gone and none comes or goes any more, until ctx ends. A watch that
 // opens leaves buffers of net/http behind. Go would collect them with the next load or after two minutes, and would
 // return their memory to the system much later.
-func (ws *watchers) tidy(ctx context.Context, free func()) {
+func (ws *Set) Tidy(ctx context.Context, free func()) {
 	tick := time.NewTicker(tidyInterval)
 	defer tick.Stop()
 	for done, before := 0, 0; ; {
@@ -152,18 +128,19 @@ func (ws *watchers) tidy(ctx context.Context, free func()) {
 	}
 }
 
-func (ws *watchers) all() []*openWatch {
+// All returns the open watches.
+func (ws *Set) All() []*Watch {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
-	all := make([]*openWatch, 0, len(ws.open))
+	all := make([]*Watch, 0, len(ws.open))
 	for w := range ws.open {
 		all = append(all, w)
 	}
 	return all
 }
 
-// watcherPage is the answer of /debug/watchers.
-type watcherPage struct {
+// Page is the answer of /debug/watchers.
+type Page struct {
 	Groups   []groupRow   `json:"groups"`
 	Watchers []watcherRow `json:"watchers"`
 }
@@ -192,18 +169,18 @@ type watcherRow struct {
 	AgeSeconds      float64 `json:"ageSeconds"`
 }
 
-// page reports on every watch, those with the most events to take first.
-func (ws *watchers) page(now time.Time) watcherPage {
-	p := watcherPage{Groups: []groupRow{}, Watchers: []watcherRow{}}
+// Page reports on every watch, those with the most events to take first.
+func (ws *Set) Page(now time.Time) Page {
+	p := Page{Groups: []groupRow{}, Watchers: []watcherRow{}}
 	seen := map[any]bool{}
-	for _, w := range ws.all() {
-		rep := w.cursor.Report(now)
-		what := selection{w.resource, rep.Namespace, rep.Name, rep.Labels, rep.Fields}
+	for _, w := range ws.All() {
+		rep := w.Cursor.Report(now)
+		what := selection{w.Resource, rep.Namespace, rep.Name, rep.Labels, rep.Fields}
 		if !seen[rep.Group] {
 			seen[rep.Group] = true
 			p.Groups = append(p.Groups, groupRow{what, rep.Members})
 		}
-		p.Watchers = append(p.Watchers, watcherRow{what, w.userAgent, rep.Revision.String(), rep.LagEvents, rep.Lag.Seconds(), w.bytes.Load(), now.Sub(w.opened).Seconds()})
+		p.Watchers = append(p.Watchers, watcherRow{what, w.UserAgent, rep.Revision.String(), rep.LagEvents, rep.Lag.Seconds(), w.Sent.Load(), now.Sub(w.opened).Seconds()})
 	}
 	slices.SortFunc(p.Groups, func(a, b groupRow) int {
 		return cmp.Or(cmp.Compare(b.Members, a.Members), strings.Compare(fmt.Sprint(a.selection), fmt.Sprint(b.selection)))
@@ -214,21 +191,8 @@ func (ws *watchers) page(now time.Time) watcherPage {
 	return p
 }
 
-// serveWatchers answers /debug/watchers: JSON, or a table for a person with ?pretty.
-func (h *handler) serveWatchers(w *response, r *http.Request) error {
-	if _, err := w.parseQuery(r); err != nil {
-		return err
-	}
-	page := h.watchers.page(time.Now())
-	if registry.Flag(w.query, "pretty") {
-		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-		return page.table(w)
-	}
-	w.Header().Set("Content-Type", string(mediaJSON))
-	return json.NewEncoder(w).Encode(page)
-}
-
-func (p watcherPage) table(out io.Writer) error {
+// Table writes the page for a person.
+func (p Page) Table(out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "MEMBERS\tRESOURCE\tNAMESPACE\tNAME\tLABELS\tFIELDS")
 	for _, g := range p.Groups {
@@ -255,13 +219,13 @@ func printable(text string) string {
 // laggingAfter is how old the oldest event may be that a watcher hasn't taken before it counts as lagging.
 const laggingAfter = time.Second
 
-// collect registers the metrics of lag, which are worked out when they're asked for.
-func (ws *watchers) collect(r *prometheus.Registry) {
+// Collect registers the metrics of lag, which are worked out when they're asked for.
+func (ws *Set) Collect(r *prometheus.Registry) {
 	worst := func(of func(cacher.Report) float64) func() float64 {
 		return func() (most float64) {
 			now := time.Now()
-			for _, w := range ws.all() {
-				most = max(most, of(w.cursor.Report(now)))
+			for _, w := range ws.All() {
+				most = max(most, of(w.Cursor.Report(now)))
 			}
 			return most
 		}
@@ -272,8 +236,8 @@ func (ws *watchers) collect(r *prometheus.Registry) {
 			Help: "Open watches whose oldest event not yet taken is more than a second old.",
 		}, func() (n float64) {
 			now := time.Now()
-			for _, w := range ws.all() {
-				if w.cursor.Report(now).Lag > laggingAfter {
+			for _, w := range ws.All() {
+				if w.Cursor.Report(now).Lag > laggingAfter {
 					n++
 				}
 			}

@@ -1,4 +1,5 @@
-package server
+// Package markup is how documents look as text: JSON that is laid out for people, and YAML, of which what is dangerous is refused.
+package markup
 
 import (
 	"bytes"
@@ -17,9 +18,9 @@ var indentation = func() (text [1 + 2*maxIndent]byte) {
 	return
 }()
 
-// indenter lays out the JSON document that is written to it, as json.Indent with two spaces does, and
+// Indenter lays out the JSON document that is written to it, as json.Indent with two spaces does, and
 // keeps nothing of it. It expects valid JSON. It has no newline at its end, as with kube-apiserver.
-type indenter struct {
+type Indenter struct {
 	w   io.Writer
 	out []byte
 
@@ -28,17 +29,18 @@ type indenter struct {
 	opened            bool // the last character was a bracket that may be closed at once
 }
 
-func newIndenter(w io.Writer) *indenter { return &indenter{w: w} }
+// NewIndenter returns one that writes to w.
+func NewIndenter(w io.Writer) *Indenter { return &Indenter{w: w} }
 
-// indented returns a whole document.
-func indented(doc []byte) []byte {
+// Indented returns a whole document.
+func Indented(doc []byte) []byte {
 	var out bytes.Buffer
-	newIndenter(&out).Write(doc) // a buffer takes all
+	NewIndenter(&out).Write(doc) // a buffer takes all
 	return out.Bytes()
 }
 
 // Write takes a piece of the document, cut anywhere.
-func (in *indenter) Write(p []byte) (int, error) {
+func (in *Indenter) Write(p []byte) (int, error) {
 	in.out = in.out[:0]
 	for _, c := range p {
 		if in.inString {
@@ -61,7 +63,7 @@ func (in *indenter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (in *indenter) structure(c byte) {
+func (in *Indenter) structure(c byte) {
 	if c == ' ' || c == '\n' || c == '\r' || c == '\t' {
 		return
 	}
@@ -85,21 +87,21 @@ func (in *indenter) structure(c byte) {
 	}
 }
 
-func (in *indenter) newline() {
+func (in *Indenter) newline() {
 	levels := min(max(in.depth, 0), maxIndent)
 	in.out = append(in.out, indentation[:1+2*levels]...)
 }
 
-// extent is how deep a JSON document is, and about how long it gets with each element on a line of its
+// Extent is how deep a JSON document is, and about how long it gets with each element on a line of its
 // own.
-type extent struct {
-	depth    int
-	indented int
+type Extent struct {
+	Depth    int
+	Indented int
 }
 
-// measure looks at brackets and commas outside of strings. The document need not be valid.
-func measure(doc []byte) extent {
-	s := extent{indented: len(doc)}
+// Measure looks at brackets and commas outside of strings. The document need not be valid.
+func Measure(doc []byte) Extent {
+	s := Extent{Indented: len(doc)}
 	depth, inString, escaped := 0, false, false
 	for _, c := range doc {
 		switch {
@@ -112,12 +114,12 @@ func measure(doc []byte) extent {
 			inString = true
 		case c == '{' || c == '[':
 			depth++
-			s.depth = max(s.depth, depth)
-			s.indented += 2 * depth
+			s.Depth = max(s.Depth, depth)
+			s.Indented += 2 * depth
 		case c == '}' || c == ']':
 			depth--
 		case c == ',':
-			s.indented += 2 * max(depth, 0)
+			s.Indented += 2 * max(depth, 0)
 		}
 	}
 	return s

@@ -1,0 +1,224 @@
+// Package metrics counts a server's requests and watches for Prometheus, and shows there what its parts count.
+package metrics
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/apiserver-lite/apiserver-lite/fair"
+	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
+)
+
+// maxResources is how many resources have series of their own. Definitions come and go, and the
+// series of each stay. When one more resource would pass the bound, all series begin anew, which counters may.
+const maxResources = 1024
+
+// Metrics are one server's, named as kube-apiserver names what means the same. No label's value comes
+// from a client: verbs are ours, codes are HTTP's, resources are those served.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	requests    *prometheus.CounterVec
+	duration    *prometheus.HistogramVec
+	longRunning *prometheus.GaugeVec
+	events      *prometheus.CounterVec
+	Panics      prometheus.Counter
+	Rejected    *prometheus.CounterVec
+
+	mu        sync.Mutex // guards the following
+	resources map[Resource]bool
+	watches   map[Resource]int // open ones; none is 0
+}
+
+// Resource is the labels group, version and resource, empty outside of resources.
+type Resource struct{ Group, Version, Resource string }
+
+// New returns those of a server of which inFlight says how many requests are under way, by their kind.
+func New(inFlight map[string]func() int) *Metrics {
+	resource := []string{"group", "version", "resource"}
+	m := &Metrics{
+		Registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_request_total",
+			Help: "Requests answered, by verb, resource and HTTP code. A watch counts when it ends.",
+		}, append([]string{"verb", "subresource", "code"}, resource...)),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "apiserver_request_duration_seconds",
+			Help:    "Time from a request's headers to the end of its answer, watches excepted.",
+			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}, append([]string{"verb", "subresource"}, resource...)),
+		longRunning: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "apiserver_longrunning_requests",
+			Help: "Open watches.",
+		}, append([]string{"verb"}, resource...)),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_watch_events_total",
+			Help: "Watch events sent to clients, bookmarks and errors included.",
+		}, resource),
+		Panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "apiserver_request_panics_total",
+			Help: "Requests that ended in a panic.",
+		}),
+		Rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "apiserver_flowcontrol_rejected_requests_total",
+			Help: "Requests that got no seat, by level, FlowSchema and reason.",
+		}, []string{"priority_level", "flow_schema", "reason"}),
+		resources: map[Resource]bool{},
+		watches:   map[Resource]int{},
+	}
+	m.Registry.MustRegister(m.requests, m.duration, m.longRunning, m.events, m.Panics, m.Rejected)
+	// A rate sees the first refusal only if the count was 0 before.
+	for _, reason := range []error{fair.ErrFull, fair.ErrTimeout} {
+		m.Rejected.WithLabelValues(flowcontrol.DefaultLevel, "", reason.Error())
+	}
+	for name, now := range inFlight {
+		m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name:        "apiserver_current_inflight_requests",
+			Help:        "Requests under way, with those that wait for a seat, watches excepted.",
+			ConstLabels: prometheus.Labels{"request_kind": name},
+		}, func() float64 { return float64(now()) }))
+	}
+	return m
+}
+
+// labels returns the labels of a resource, having made sure that there is room for it.
+func (m *Metrics) labels(e *registry.Endpoint) Resource {
+	if e == nil {
+		return Resource{}
+	}
+	return m.roomFor(Resource{e.Group, e.Version, e.Plural})
+}
+
+// roomFor returns the labels, having made sure that there is room for them.
+func (m *Metrics) roomFor(l Resource) Resource {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.makeRoomLocked(l)
+	return l
+}
+
+// makeRoomLocked notes that a resource has series. Beyond maxResources besides those with open watches, all begin anew.
+func (m *Metrics) makeRoomLocked(l Resource) {
+	if m.resources[l] {
+		return
+	}
+	if len(m.resources)-len(m.watches) >= maxResources {
+		m.beginAnewLocked()
+	}
+	m.resources[l] = true
+}
+
+// beginAnewLocked deletes all series except those of watches that are open: these go on counting their events.
+func (m *Metrics) beginAnewLocked() {
+	m.requests.Reset()
+	m.duration.Reset()
+	for l := range m.resources {
+		if m.watches[l] == 0 {
+			m.events.DeleteLabelValues(l.Group, l.Version, l.Resource)
+			m.longRunning.DeleteLabelValues("WATCH", l.Group, l.Version, l.Resource)
+			delete(m.resources, l)
+		}
+	}
+}
+
+func (m *Metrics) setWatchesLocked(l Resource) {
+	m.longRunning.WithLabelValues("WATCH", l.Group, l.Version, l.Resource).Set(float64(m.watches[l]))
+}
+
+// Answer is what is counted of a request.
+type Answer struct {
+	Verb, Method string // Verb is "" outside of resources
+	Endpoint     *registry.Endpoint
+	Subresource  string
+	Foreign      schema.GroupVersion // that another server has; zero if this one answers
+	Code         int                 // 0 if nothing was written
+	Took         time.Duration
+}
+
+// Observe counts a request that has been answered.
+func (m *Metrics) Observe(a Answer) {
+	verb := a.Verb
+	if verb == "" {
+		verb = Verb("", a.Method)
+	}
+	l := m.labels(a.Endpoint)
+	if a.Foreign.Version != "" {
+		l = m.roomFor(Resource{Group: a.Foreign.Group, Version: a.Foreign.Version})
+	}
+	code := cmp.Or(a.Code, http.StatusOK) // nothing was written: net/http says 200, or the connection was cut
+	m.requests.WithLabelValues(verb, a.Subresource, strconv.Itoa(code), l.Group, l.Version, l.Resource).Inc()
+	if verb != "WATCH" {
+		m.duration.WithLabelValues(verb, a.Subresource, l.Group, l.Version, l.Resource).Observe(a.Took.Seconds())
+	}
+}
+
+// Watching counts a watch as open until the function it returns is called.
+func (m *Metrics) Watching(e *registry.Endpoint) (done func()) {
+	return m.WatchingAt(Resource{e.Group, e.Version, e.Plural})
+}
+
+// WatchingAt is Watching for a resource of another server's.
+func (m *Metrics) WatchingAt(l Resource) (done func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.makeRoomLocked(l)
+	m.watches[l]++
+	m.setWatchesLocked(l)
+	return func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.watches[l]--
+		m.setWatchesLocked(l)
+		if m.watches[l] == 0 {
+			delete(m.watches, l)
+		}
+	}
+}
+
+// WatchEvents returns what counts the events of watches of a resource.
+func (m *Metrics) WatchEvents(e *registry.Endpoint) prometheus.Counter {
+	l := m.labels(e)
+	return m.events.WithLabelValues(l.Group, l.Version, l.Resource)
+}
+
+// Verb is kube-apiserver's name in metrics for an API verb, or for the method where there is none.
+func Verb(verb, method string) string {
+	switch verb {
+	case "create":
+		return "POST"
+	case "update":
+		return "PUT"
+	case "":
+		if slices.Contains([]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"}, method) {
+			return method
+		}
+		return "other"
+	}
+	return strings.ToUpper(verb)
+}
+
+// objects counts stored objects. The series are those of the resources there are.
+type objects struct{ registry *registry.Registry }
+
+var storedObjects = prometheus.NewDesc("apiserver_storage_objects", "Objects in storage, by resource.", []string{"group", "resource"}, nil)
+
+func (o objects) Describe(descs chan<- *prometheus.Desc) { descs <- storedObjects }
+
+func (o objects) Collect(metrics chan<- prometheus.Metric) {
+	left := maxResources
+	for r, n := range o.registry.Catalog().Objects() {
+		if left--; left < 0 {
+			return
+		}
+		metrics <- prometheus.MustNewConstMetric(storedObjects, prometheus.GaugeValue, float64(n), r.Group, r.Resource)
+	}
+}
