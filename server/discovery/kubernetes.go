@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -53,7 +54,11 @@ func readPublished(entry string) (*publication, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if err := json.NewDecoder(f).Decode(p); err != nil {
+	text := make([]byte, archive.File[i].UncompressedSize64)
+	if _, err = io.ReadFull(f, text); err == nil {
+		err = json.Unmarshal(text, p)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("what Kubernetes publishes as %s: %w", entry, err)
 	}
 	return p, nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 
 	openapi_v3 "github.com/google/gnostic-models/openapiv3"
 	"google.golang.org/protobuf/proto"
@@ -88,11 +89,7 @@ func (d *Discovery) writeOpenAPI3(to io.Writer, encoding form.Encoding, path str
 	if err != nil {
 		return err
 	}
-	shared, err := readShared()
-	if err != nil {
-		return err
-	}
-	b := building3{info: d.info(), path: path, kubernetes: kubernetes, shared: shared, types: derived{}, seen: map[string]bool{}}
+	b := building3{info: d.info(), path: path, kubernetes: kubernetes, shared: sync.OnceValues(readShared), types: derived{}, seen: map[string]bool{}}
 	resources := withNone(v.Resources)
 	if encoding != form.Protobuf {
 		body, _, err := b.document(resources)
@@ -119,10 +116,10 @@ func (d *Discovery) writeOpenAPI3(to io.Writer, encoding form.Encoding, path str
 
 // building3 is what the parts of a document of version 3 share.
 type building3 struct {
-	info       object       // of the API
-	path       string       // of the group version
-	kubernetes *publication // there
-	shared     *publication // what is in documents of other resources, too
+	info       object                       // of the API
+	path       string                       // of the group version
+	kubernetes *publication                 // there
+	shared     func() (*publication, error) // what is in documents of other resources, too; only those that Kubernetes doesn't have need it
 	types      derived
 	seen       map[string]bool // schemas that are in a part
 }
@@ -140,8 +137,12 @@ func (b building3) document(resources []*registry.Endpoint) ([]byte, object, err
 		if err != nil {
 			return nil, nil, err
 		}
+		shared, err := b.shared()
+		if err != nil {
+			return nil, nil, err
+		}
 		for name, schema := range schemas {
-			if b.shared.add(name, components, object{}, b.seen); components[name] == nil && !b.seen[name] {
+			if shared.add(name, components, object{}, b.seen); components[name] == nil && !b.seen[name] {
 				components[name] = util.WrapRefs(schema)
 			}
 		}
