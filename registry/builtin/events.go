@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -71,27 +72,28 @@ func rename(tree map[string]any, from, to string) {
 	}
 }
 
-// canonical gives an object the members that its Go type writes. Its metadata stays.
+// canonical gives an object the members that its Go type writes. Its metadata stays, and isn't looked into.
 func canonical(tree map[string]any, obj any) error {
-	if err := jsontree.Into(tree, obj); err != nil {
+	content := maps.Clone(tree)
+	for _, name := range wholeOnly {
+		delete(content, name)
+	}
+	if err := jsontree.Into(content, obj); err != nil {
 		return err
 	}
-	written, err := jsontree.OfValue(obj)
+	written, err := jsontree.OfValue(obj, wholeOnly...)
 	if err != nil {
 		return err
 	}
-	for name := range tree {
-		if name != "metadata" && name != "apiVersion" && name != "kind" {
-			delete(tree, name)
-		}
+	for name := range content {
+		delete(tree, name)
 	}
-	for name, v := range written {
-		if _, ok := tree[name]; !ok {
-			tree[name] = v
-		}
-	}
+	maps.Copy(tree, written)
 	return nil
 }
+
+// wholeOnly are the members of an object that aren't its content.
+var wholeOnly = []string{"apiVersion", "kind", "metadata"}
 
 // What Kubernetes lets an event of the new kind hold, in bytes.
 const (

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -104,8 +105,7 @@ func (w *Writer) commit(ctx context.Context, g guarded, write clientv3.Op) (stor
 
 // send does the operations of a write if the key is as expected, and all conditions and guards hold.
 func (w *Writer) send(ctx context.Context, g guarded, also guards, ops []clientv3.Op) (*clientv3.TxnResponse, error) {
-	cmps := append(make([]clientv3.Cmp, 0, 1+len(g.conds)), clientv3.Compare(clientv3.ModRevision(g.key), "=", int64(g.expected)))
-	cmps = appendConditions(appendConditions(cmps, g.conds), also.list())
+	cmps := comparisons(storage.Condition{Key: g.key, Revision: g.expected}, g.conds, also.list())
 	txn := w.kv.Txn(ctx).If(cmps...).Then(ops...)
 	if len(cmps)+len(ops) > 2 { // else it's the key
 		txn = txn.Else(also.reads(g.key)...)
@@ -153,9 +153,13 @@ func revisionIn(answer *etcdserverpb.ResponseOp) storage.Revision {
 	return 0
 }
 
-func appendConditions(cmps []clientv3.Cmp, conds []storage.Condition) []clientv3.Cmp {
-	for _, c := range conds {
-		cmps = append(cmps, clientv3.Compare(clientv3.ModRevision(c.Key), "=", int64(c.Revision)))
+// comparisons are conditions as etcd has them. They're made in place: clientv3.Compare makes each one twice.
+func comparisons(first storage.Condition, others ...[]storage.Condition) []clientv3.Cmp {
+	conds := append([]storage.Condition{first}, slices.Concat(others...)...)
+	cmps := make([]clientv3.Cmp, len(conds))
+	for i, c := range conds {
+		cmps[i] = clientv3.ModRevision(c.Key)
+		cmps[i].GetCompare().TargetUnion = &etcdserverpb.Compare_ModRevision{ModRevision: int64(c.Revision)} // EQUAL is the zero result
 	}
 	return cmps
 }
