@@ -303,7 +303,14 @@ func (w *write) admitTree(ctx context.Context, a *Attributes, hooks []Admission[
 	if err != nil {
 		return err
 	}
-	if call.obj != nil { // hooks change it
+	switch { // hooks change it
+	case call.obj == nil:
+	case p.old == nil && !w.applies: // nobody else has it, but for what they're compared with afterwards
+		if len(p.obj.Managed) > 0 {
+			metadata := object.Map(call.obj.Object["metadata"])
+			metadata["managedFields"] = object.DeepCopy(metadata)["managedFields"]
+		}
+	default:
 		call.obj.Object = object.DeepCopy(call.obj.Object)
 	}
 	obj, err := call.to(ctx, hooks)

@@ -101,6 +101,10 @@ func find[T any](ctx context.Context, r *registry.Registry, p storage.Prefix, na
 	if err != nil || stored == nil {
 		return nil, err
 	}
+	return decodeStored[T](stored)
+}
+
+func decodeStored[T any](stored *kube.Object) (*T, error) {
 	value := new(T)
 	if err := json.Unmarshal(stored.Raw(), value); err != nil {
 		return nil, fmt.Errorf("decode %q: %w", stored.Key, err)

@@ -135,6 +135,9 @@ func (p *PodSecurity) Validate(ctx context.Context, r *request) (registry.Verdic
 	return p.judgeTemplate(ctx, r, level, errs)
 }
 
+// privileged is how an audit log names the level of namespaces that have none.
+var privileged = api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}.String()
+
 // annotate notes something in the audit log.
 func annotate(ctx context.Context, key, value string) {
 	audit.Annotate(ctx, api.AuditAnnotationPrefix+key, value)
@@ -143,7 +146,7 @@ func annotate(ctx context.Context, key, value string) {
 // judgePod holds a pod to the levels of its namespace. errs is what is wrong with these.
 func (p *PodSecurity) judgePod(ctx context.Context, r *request, level api.Policy, errs field.ErrorList) (pass registry.Verdict, err error) {
 	if len(errs) == 0 && level.FullyPrivileged() {
-		annotate(ctx, api.EnforcedPolicyAnnotationKey, api.LevelVersion{Level: api.LevelPrivileged, Version: api.LatestVersion()}.String())
+		annotate(ctx, api.EnforcedPolicyAnnotationKey, privileged)
 		return pass, nil
 	}
 	pod, err := decode[corev1.Pod](r.Object)

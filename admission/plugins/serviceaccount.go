@@ -8,20 +8,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // ServiceAccount gives each new pod its ServiceAccount, "default" if it names none, refuses one whose account is missing, and has
 // the account's token mounted where nobody says otherwise.
-type ServiceAccount struct{ registry *registry.Registry }
+type ServiceAccount struct {
+	registry *registry.Registry
+	last     atomic.Pointer[decodedAccount] // most pods that follow each other have the same
+}
 
 // NewServiceAccount returns the plug-in.
-func NewServiceAccount(r *registry.Registry) *ServiceAccount { return &ServiceAccount{r} }
+func NewServiceAccount(r *registry.Registry) *ServiceAccount { return &ServiceAccount{registry: r} }
 
 const (
 	defaultAccount = "default"
@@ -145,12 +150,24 @@ type account struct {
 	AutomountServiceAccountToken *bool                         `json:"automountServiceAccountToken"`
 }
 
-// account finds a ServiceAccount; nil if there is none. For "default" it waits for the controller that makes it.
+// decodedAccount is a stored account and what was decoded of it.
+type decodedAccount struct {
+	stored *kube.Object
+	*account
+}
+
+// account finds a ServiceAccount, which nobody may change; nil if there is none. For "default" it waits for the controller that makes it.
 func (s *ServiceAccount) account(ctx context.Context, namespace, name string) (*account, error) {
 	for deadline := time.Now().Add(accountWait); ; {
-		found, err := find[account](ctx, s.registry, accountsPrefix, namespace, name)
-		if err != nil || found != nil || name != defaultAccount || time.Now().After(deadline) {
-			return found, err
+		stored, err := lookUp(ctx, s.registry, accountsPrefix, namespace, name)
+		if err != nil {
+			return nil, err
+		}
+		if stored != nil {
+			return s.decode(stored)
+		}
+		if name != defaultAccount || time.Now().After(deadline) {
+			return nil, nil
 		}
 		select {
 		case <-time.After(accountPoll):
@@ -158,6 +175,17 @@ func (s *ServiceAccount) account(ctx context.Context, namespace, name string) (*
 			return nil, ctx.Err()
 		}
 	}
+}
+
+func (s *ServiceAccount) decode(stored *kube.Object) (*account, error) {
+	if last := s.last.Load(); last != nil && last.stored == stored {
+		return last.account, nil
+	}
+	found, err := decodeStored[account](stored)
+	if err == nil {
+		s.last.Store(&decodedAccount{stored, found})
+	}
+	return found, err
 }
 
 // mountsToken tells whether a pod gets its account's token. The pod has the last word.

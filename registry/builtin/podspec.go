@@ -72,7 +72,9 @@ func roundUpAll(r *corev1.ResourceRequirements) {
 func defaultContainer(c *corev1.Container) {
 	orDefault(&c.TerminationMessagePath, corev1.TerminationMessagePathDefault)
 	orDefault(&c.TerminationMessagePolicy, corev1.TerminationMessageReadFile)
-	orDefault(&c.ImagePullPolicy, pullPolicyOf(c.Image))
+	if c.ImagePullPolicy == "" {
+		c.ImagePullPolicy = pullPolicyOf(c.Image)
+	}
 	roundUpAll(&c.Resources)
 	for i := range c.Ports {
 		orDefault(&c.Ports[i].Protocol, corev1.ProtocolTCP)
