@@ -165,17 +165,23 @@ func (w *structWriter) tree(v reflect.Value, without []string) (map[string]any, 
 	if w.bad != nil {
 		return nil, w.bad
 	}
-	n := 0
+	const bits = 64
+	n, omitted := 0, uint64(0) // by their places in members, as far as there are bits
 	for i := range w.members {
-		if m := &w.members[i]; !m.omitted(m.of(v)) {
+		if m := &w.members[i]; m.omitted(m.of(v)) {
+			omitted |= 1 << i
+		} else {
 			n++
 		}
 	}
 	tree := make(map[string]any, n)
 	for i := range w.members {
+		if omitted>>i&1 == 1 {
+			continue
+		}
 		m := &w.members[i]
 		field := m.of(v)
-		if m.omitted(field) || slices.Contains(without, m.name) {
+		if i >= bits && m.omitted(field) || slices.Contains(without, m.name) {
 			continue
 		}
 		if m.emptyIsNull && field.Len() == 0 {
