@@ -95,11 +95,12 @@ func (s reading) reader(t reflect.Type) reader {
 		s.made[t] = r
 		w, ok := whole.writerOf(t).(*structWriter)
 		if ok && w.bad == nil {
+			r.members = make(map[string]memberReader, len(w.members))
 			for _, m := range w.members {
-				r.members = append(r.members, memberReader{m.name, m.index, s.reader(t.FieldByIndex(m.index).Type)})
+				r.members[m.name] = memberReader{m.index, s.reader(t.FieldByIndex(m.index).Type)}
 			}
 		}
-		r.odd = !ok || w.bad != nil
+		r.odd = !ok || w.bad != nil || len(r.members) < len(w.members)
 	default:
 		s.made[t] = scalarReader{}
 	}
@@ -108,12 +109,11 @@ func (s reading) reader(t reflect.Type) reader {
 
 // structReader reads structs, by the members that a structWriter writes.
 type structReader struct {
-	members    []memberReader
-	odd, exact bool // see structWriter's bad, and readers
+	members    map[string]memberReader // by their names
+	odd, exact bool                    // see structWriter's bad, and readers; two members with one name are odd, too
 }
 
 type memberReader struct {
-	name  string
 	index []int
 	reader
 }
@@ -123,18 +123,13 @@ func (r *structReader) read(tree any, v reflect.Value) bool {
 	if !ok || r.odd {
 		return false
 	}
-	found := 0
-	for i := range r.members {
-		m := &r.members[i]
-		said, ok := from[m.name]
-		if ok {
-			found++
-		}
-		if said != nil && !m.read(said, v.FieldByIndex(m.index)) {
+	for name, said := range from { // most structs have many members that aren't there
+		m, ok := r.members[name]
+		if !ok && r.exact || ok && said != nil && !m.read(said, v.FieldByIndex(m.index)) {
 			return false
 		}
 	}
-	return !r.exact || found == len(from)
+	return true
 }
 
 // ownReader reads what reads itself. A number with a fraction may have been written in another way.
