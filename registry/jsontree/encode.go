@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -35,36 +36,42 @@ func Append(dst []byte, tree any) ([]byte, error) {
 	return append(dst, text...), err
 }
 
-// names holds *[]string, in which the names of an object's members are sorted.
-var names = sync.Pool{New: func() any { return new([]string) }}
+// A member of an object that is being written.
+type named struct {
+	name  string
+	value any
+}
+
+// members holds *[]named, in which the members of an object are sorted.
+var members = sync.Pool{New: func() any { return new([]named) }}
 
 func appendObject(dst []byte, m map[string]any) (_ []byte, err error) {
-	pooled := names.Get().(*[]string)
+	pooled := members.Get().(*[]named)
 	sorted := (*pooled)[:0]
-	for name := range m {
-		sorted = append(sorted, name)
+	for name, v := range m {
+		sorted = append(sorted, named{name, v})
 	}
-	slices.Sort(sorted)
+	slices.SortFunc(sorted, func(a, b named) int { return strings.Compare(a.name, b.name) })
 	dst = append(dst, '{')
-	for i, name := range sorted {
+	for i, member := range sorted {
 		if i > 0 {
 			dst = append(dst, ',')
 		}
-		dst = append(AppendString(dst, name), ':')
-		if dst, err = Append(dst, m[name]); err != nil {
+		dst = append(AppendString(dst, member.name), ':')
+		if dst, err = Append(dst, member.value); err != nil {
 			return nil, err
 		}
 	}
-	if cap(sorted) <= maxPooledNames {
+	if cap(sorted) <= maxPooledMembers {
 		clear(sorted)
 		*pooled = sorted
-		names.Put(pooled)
+		members.Put(pooled)
 	}
 	return append(dst, '}'), nil
 }
 
-// maxPooledNames bounds what the pool keeps.
-const maxPooledNames = 1024
+// maxPooledMembers bounds what the pool keeps.
+const maxPooledMembers = 1024
 
 func appendArray(dst []byte, list []any) (_ []byte, err error) {
 	dst = append(dst, '[')
