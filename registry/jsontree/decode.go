@@ -171,8 +171,36 @@ func (p *parser) string() (string, bool) {
 	return "", false
 }
 
-// escaped reads on in a string that has escapes.
+// escapes are what the letters stand for that follow a backslash; none for a character's number.
+var escapes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// escaped reads on in a string that has escapes, as many in managedFields have.
 func (p *parser) escaped(start int) (string, bool) {
+	var room [64]byte
+	made := append(room[:0], p.text[start:p.at]...)
+	for p.at < len(p.text) {
+		switch c := p.text[p.at]; {
+		case c == '"':
+			p.at++
+			return string(made), true
+		case c == '\\':
+			if p.at++; p.at == len(p.text) || escapes[p.text[p.at]] == 0 {
+				p.at--
+				return p.numbered(start)
+			}
+			made = append(made, escapes[p.text[p.at]])
+		case c < ' ':
+			return "", false
+		default:
+			made = append(made, c)
+		}
+		p.at++
+	}
+	return "", false
+}
+
+// numbered reads on in a string that has characters by their numbers.
+func (p *parser) numbered(start int) (string, bool) {
 	for p.at < len(p.text) {
 		switch p.text[p.at] {
 		case '"':

@@ -90,14 +90,32 @@ func appendArray(dst []byte, list []any) (_ []byte, err error) {
 func AppendString(dst []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= 0x80 || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {
+			return appendEscaped(dst, s, i)
+		}
+	}
+	dst = append(append(dst, '"'), s...)
+	return append(dst, '"')
+}
+
+// appendEscaped appends a string that is plain before the byte at next. What has only quotes to be escaped, as much in managedFields,
+// needs no encoder.
+func appendEscaped(dst []byte, s string, next int) []byte {
+	start, from := len(dst), 0 // from: what of s isn't appended yet
+	dst = append(dst, '"')
+	for i := next; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			dst = append(append(dst, s[from:i]...), '\\', c)
+			from = i + 1
+		case c < ' ' || c >= 0x80 || c == '<' || c == '>' || c == '&':
 			text, err := json.Marshal(s)
 			if err != nil {
 				panic(err) // a string always encodes
 			}
-			return append(dst, text...)
+			return append(dst[:start], text...)
 		}
 	}
-	dst = append(append(dst, '"'), s...)
+	dst = append(dst, s[from:]...)
 	return append(dst, '"')
 }
 

@@ -17,6 +17,7 @@ func FuzzTree(f *testing.F) {
 	for _, s := range []string{
 		`{"a":1,"b":[1.5,-0,0,1e3,1E-7,1e21,9223372036854775807,9223372036854775808,-9223372036854775808],"c":null,"d":true,"e":false}`,
 		` { "a" : { } , "a" : [ ] } `, `"x\u00e4\ud83d\ude00\ud800\n\/"`, `"<&>\u2028ä😀"`, `{"\u0061":1,"a":2}`, "{\"a\":\"\x00\"}", "\"\x7f\"",
+		`"k:{\"type\":\"Ready\"}"`, `"\"\\\/\b\f\n\r\t"`, `"\"<\\"`, `"\"\u0041\\"`, `"\"\x"`, `"\"\`, "\"\\\"\x01\"",
 		`01`, `-`, `1.`, `.5`, `1e`, `1e999`, `+1`, `nul`, `tru`, `[1,]`, `{"a":1,}`, `{"a"}`, `{a:1}`, `[1 2]`, `"`, `"\`, `"\x"`, ``, ` `, `{} {}`, `{}x`,
 		strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000), strings.Repeat("[", 10_001) + strings.Repeat("]", 10_001),
 		strings.Repeat(`{"a":`, 9_999) + "{}" + strings.Repeat("}", 9_999), strings.Repeat(`{"a":`, 10_001),
@@ -102,15 +103,17 @@ func TestAppendOtherTypes(t *testing.T) {
 }
 
 func BenchmarkDecode(b *testing.B) {
-	data := kilobyte(b)
-	b.Run("tree", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			if _, _, err := Decode(data); err != nil {
-				b.Fatal(err)
+	data := document(b, "object")
+	for name, data := range map[string][]byte{"tree": data, "managed": document(b, "managed")} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, _, err := Decode(data); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
+		})
+	}
 	b.Run("sigs.k8s.io", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -123,19 +126,25 @@ func BenchmarkDecode(b *testing.B) {
 }
 
 func BenchmarkAppend(b *testing.B) {
-	tree, _, err := Decode(kilobyte(b))
+	tree, _, err := Decode(document(b, "object"))
 	if err != nil {
 		b.Fatal(err)
 	}
-	b.Run("tree", func(b *testing.B) {
-		b.ReportAllocs()
-		var buf []byte
-		for b.Loop() {
-			if buf, err = Append(buf[:0], tree); err != nil {
-				b.Fatal(err)
+	managed, _, err := Decode(document(b, "managed"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, tree := range map[string]any{"tree": tree, "managed": managed} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			var buf []byte
+			for b.Loop() {
+				if buf, err = Append(buf[:0], tree); err != nil {
+					b.Fatal(err)
+				}
 			}
-		}
-	})
+		})
+	}
 	b.Run("encoding", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
@@ -146,9 +155,9 @@ func BenchmarkAppend(b *testing.B) {
 	})
 }
 
-// kilobyte is an object of that size as clients send them.
-func kilobyte(b *testing.B) []byte {
-	data, err := os.ReadFile("testdata/object.json")
+// document is an object of a kilobyte: one as clients send them, or one with managedFields.
+func document(b *testing.B, name string) []byte {
+	data, err := os.ReadFile("testdata/" + name + ".json")
 	if err != nil {
 		b.Fatal(err)
 	}
