@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -162,25 +163,6 @@ type typed struct {
 	zero     any // a struct of the type, for the patch strategies in its tags
 	surveyed sync.Once
 	survey   survey // see holding
-}
-
-// survey is what a look through a Go type has found.
-type survey struct {
-	copies bool // decoding a tree copies all of it: the type has no field of any type
-	plain  bool // nor one of JSON as text, so that a value says the same however it was made
-}
-
-// holding looks through the type, when that is first asked: of all types it would be a part of the server's start.
-func (t *typed) holding() survey {
-	t.surveyed.Do(func() {
-		if t.zero == nil {
-			return
-		}
-		of := reflect.TypeOf(t.zero)
-		t.survey.copies = !holds(of, isAny, map[reflect.Type]bool{})
-		t.survey.plain = t.survey.copies && !holds(of, isText, map[reflect.Type]bool{})
-	})
-	return t.survey
 }
 
 // Add adds a resource for a Go type. others are further versions of the same objects, in the same group or another one; in
@@ -365,7 +347,10 @@ func (r *resource) convertTyped(to *Endpoint, tree map[string]any) error {
 // given twice.
 func (t *typed) normalize(doc *object.Document) (tree map[string]any, complaints []error, err error) {
 	obj := t.New()
-	if !t.fits(doc, obj) {
+	var sent map[string]any // if it says what obj says
+	if t.fits(doc, obj) {
+		sent = ownTop(doc.Tree.(map[string]any))
+	} else {
 		obj = t.New()
 		if complaints, err = decodeTyped(doc, obj); err != nil {
 			return nil, nil, err
@@ -374,8 +359,17 @@ func (t *typed) normalize(doc *object.Document) (tree map[string]any, complaints
 	if err := t.setDefaults(obj); err != nil {
 		return nil, nil, err
 	}
-	tree, err = jsontree.OfValue(obj)
+	tree, err = jsontree.Revise(sent, obj)
 	return tree, complaints, badBody(object.Undecodable(err))
+}
+
+// ownTop copies the parts of a tree that become an object's own (object.New).
+func ownTop(tree map[string]any) map[string]any {
+	tree = maps.Clone(tree)
+	if metadata := object.Map(tree["metadata"]); metadata != nil {
+		tree["metadata"] = maps.Clone(metadata)
+	}
+	return tree
 }
 
 // fits decodes a document that has nothing to complain of, which takes a third of decodeTyped's time. What it says false of may be one, too:
@@ -404,43 +398,6 @@ func decodeTyped(doc *object.Document, obj any) (complaints []error, err error) 
 	return complaints, badBody(object.Undecodable(err))
 }
 
-// holds tells whether a Go type is or contains one of a sort. Metadata doesn't count. seen are the types that
-// were looked at.
-func holds(t reflect.Type, sort func(reflect.Type) bool, seen map[reflect.Type]bool) bool {
-	if t == reflect.TypeFor[metav1.ObjectMeta]() || seen[t] {
-		return false
-	}
-	seen[t] = true
-	if sort(t) {
-		return true
-	}
-	switch t.Kind() {
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return holds(t.Elem(), sort, seen)
-	case reflect.Map:
-		return holds(t.Key(), sort, seen) || holds(t.Elem(), sort, seen)
-	case reflect.Struct:
-		for i := range t.NumField() {
-			if f := t.Field(i); f.IsExported() && f.Tag.Get("json") != "-" && holds(f.Type, sort, seen) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isAny tells whether values of a type can be of any type.
-func isAny(t reflect.Type) bool { return t.Kind() == reflect.Interface }
-
-// isText tells whether a type is JSON as text, such as a runtime.RawExtension.
-func isText(t reflect.Type) bool {
-	if t.Kind() != reflect.Struct {
-		return false
-	}
-	raw, ok := t.FieldByName("Raw")
-	return ok && raw.Type == reflect.TypeFor[[]byte]()
-}
-
 // fromObject makes a value of the type of an object; nil of nil. It shares nothing with it: a field of any type would.
 func (t *typed) fromObject(o *object.Object) (Typed, error) {
 	if o == nil {
@@ -467,13 +424,13 @@ func (t *typed) fromObject(o *object.Object) (Typed, error) {
 func metaOf(obj Typed) *metav1.ObjectMeta { return obj.GetObjectMeta().(*metav1.ObjectMeta) }
 
 // toObject writes a value of the type back.
-func toObject(obj Typed, o *object.Object) error { return treeTo(jsontree.OfValue, obj, o) }
+func toObject(obj Typed, o *object.Object) error { return treeTo(jsontree.Revise, obj, o) }
 
 // toStored does so as it's stored: kube-apiserver does that as protobuf, which knows no empty lists.
-func toStored(obj Typed, o *object.Object) error { return treeTo(jsontree.OfStored, obj, o) }
+func toStored(obj Typed, o *object.Object) error { return treeTo(jsontree.ReviseStored, obj, o) }
 
-func treeTo(treeOf func(v any, without ...string) (map[string]any, error), obj Typed, o *object.Object) error {
-	tree, err := treeOf(obj, "apiVersion", "kind", "metadata")
+func treeTo(revise func(earlier map[string]any, v any, without ...string) (map[string]any, error), obj Typed, o *object.Object) error {
+	tree, err := revise(o.Content, obj, "apiVersion", "kind", "metadata")
 	if err != nil {
 		return fmt.Errorf("encode %T: %w", obj, err)
 	}
@@ -574,6 +531,9 @@ func (t *typed) prepared(ctx context.Context, o, old *object.Object, subresource
 	}
 	sent := o.Value != nil
 	o.Empty = nil // they aren't stored
+	if t.ToStored != nil {
+		o.Content = nil // which may be another attempt's, too: conversion changes what is made here
+	}
 	if err = toStored(obj, o); err != nil && sent {
 		err = badBody(object.Undecodable(err))
 	}

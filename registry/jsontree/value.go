@@ -38,9 +38,11 @@ func (w *writers) of(v any, without []string) (map[string]any, error) {
 	return tree, err
 }
 
-// writer makes the tree of the values of one type.
+// writer makes the tree of the values of one type. revise returns what write does, and whether an earlier tree says the same, which it doesn't
+// change.
 type writer interface {
 	write(v reflect.Value) (any, error)
+	revise(earlier any, v reflect.Value) (tree any, same bool, err error)
 }
 
 // writers has a writer for each type that was met, by its reflect.Type.

@@ -61,7 +61,8 @@ type pointing struct {
 // encoded writes itself.
 type encoded struct{ metav1.Time }
 
-func TestOfValue(t *testing.T) {
+// samples are values of which trees are made.
+func samples() map[string]any {
 	full := &oddities{
 		Embedded: Embedded{Inner: "in", Named: "x"}, NoTag: "n", Skipped: "s", Map: map[Name]*int32{"a": ptr.To[int32](1), "b": nil},
 		Bytes: []byte{0, 255}, Any: map[string]any{"x": []any{int64(1), "y", Name("z")}}, Small: 7, Large: math.MaxInt64, Float: 1.5,
@@ -70,7 +71,7 @@ func TestOfValue(t *testing.T) {
 	}
 	full.Again = &oddities{Port: intstr.FromInt32(80), Any: &Embedded{Inner: "deep"}}
 	full.List = []oddities{{NoTag: "first"}, {}}
-	for name, v := range map[string]any{
+	return map[string]any{
 		"zero": &oddities{}, "full": full, "embedded pointer": &pointing{Embedded: &Embedded{Inner: "in"}, Other: "o"}, "no embedded pointer": &pointing{},
 		"a list that embeds pointers": &struct {
 			List []pointing `json:"list"`
@@ -80,7 +81,11 @@ func TestOfValue(t *testing.T) {
 		"a pod": &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Resources: corev1.ResourceRequirements{
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
 		}}}}},
-	} {
+	}
+}
+
+func TestOfValue(t *testing.T) {
+	for name, v := range samples() {
 		t.Run(name, func(t *testing.T) {
 			want, wantErr := runtime.DefaultUnstructuredConverter.ToUnstructured(v)
 			got, err := OfValue(v)
