@@ -81,7 +81,7 @@ func canonical(tree map[string]any, obj any) error {
 	if err := jsontree.Into(content, obj); err != nil {
 		return err
 	}
-	written, err := jsontree.OfValue(obj, wholeOnly...)
+	written, err := jsontree.Revise(content, obj, wholeOnly...)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func TestRevise(t *testing.T) {
 				for form, of := range map[string]struct {
 					made    func(v any, without ...string) (map[string]any, error)
 					revised func(earlier map[string]any, v any, without ...string) (map[string]any, error)
-				}{"whole": {OfValue, Revise}, "stored": {OfStored, ReviseStored}} {
+				}{"whole": {OfValue, Revise}, "stored": {func(v any, without ...string) (map[string]any, error) { return ReviseStored(nil, v, without...) }, ReviseStored}} {
 					for _, without := range [][]string{nil, {"inner"}, {"metadata"}} {
 						want, _ := of.made(v, without...)
 						if got, err := of.revised(tree, v, without...); err != nil || !reflect.DeepEqual(got, want) {

@@ -19,9 +19,6 @@ import (
 // what is in them and not for all fields of the type. What it knows of a type is kept for as long as the process runs.
 func OfValue(v any, without ...string) (map[string]any, error) { return whole.of(v, without) }
 
-// OfStored is OfValue with null for members that are empty lists or maps.
-func OfStored(v any, without ...string) (map[string]any, error) { return stored.of(v, without) }
-
 func (w *writers) of(v any, without []string) (map[string]any, error) {
 	of := reflect.ValueOf(v)
 	if of.Kind() == reflect.Pointer && !of.IsNil() {
