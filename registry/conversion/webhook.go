@@ -15,13 +15,13 @@ import (
 )
 
 // Timeout is how long one request to a webhook may take in all: waiting for a slot, connecting, sending, and
-// reading the answer. A context that ends earlier ends it earlier.
-const Timeout = 10 * time.Second
+// reading the answer: kube-apiserver's, too. A context that ends earlier ends it earlier.
+const Timeout = 30 * time.Second
 
 const (
 	// maxBatchBytes bounds the objects of one request. A larger object is sent alone.
 	maxBatchBytes = 1 << 20
-	// maxBatchObjects leaves a webhook 20 ms for each object, five times what Kubernetes expects it to take.
+	// maxBatchObjects leaves a webhook 60 ms for each object, fifteen times what Kubernetes expects it to take.
 	// It's also the size of the pages in which clients list.
 	maxBatchObjects = 500
 	// maxAnswerBytes lets an answer be three times as large as a batch, or twice as large as the largest object. Where

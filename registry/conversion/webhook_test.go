@@ -569,7 +569,7 @@ func TestTLS(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			_, err := client(t, test.c).Convert(t.Context(), v2, [][]byte{widget(v1, "a")})
-			expect(t, err, fmt.Sprintf("conversion webhook for example.com/v1, Kind=Widget failed: Post %q: %s", *test.c.ClientConfig.URL+"?timeout=10s", test.want))
+			expect(t, err, fmt.Sprintf("conversion webhook for example.com/v1, Kind=Widget failed: Post %q: %s", *test.c.ClientConfig.URL+"?timeout=30s", test.want))
 		})
 	}
 }
