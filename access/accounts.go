@@ -159,45 +159,49 @@ func (a *audiences) UnmarshalJSON(data []byte) error {
 
 const (
 	// How long a token may live, in seconds; kube-apiserver's numbers.
-	defaultTokenLife int64 = 3600
-	minTokenLife     int64 = 600
-	maxTokenLife     int64 = 1 << 32
+	minTokenLife int64 = 600
+	maxTokenLife int64 = 1 << 32
 	// leeway is for clocks that differ, and for how long a token still counts while its object is being deleted.
 	leeway = time.Minute
 )
 
-// Issue answers a POST to a ServiceAccount's token.
-func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, error) {
+// Prepare judges a request for a ServiceAccount's token, and says in it whose it is.
+func (a *Accounts) Prepare(ctx context.Context, action *registry.Action) error {
 	r := action.Sent.(*authenticationv1.TokenRequest)
-	if r.Spec.ExpirationSeconds == nil {
-		life := defaultTokenLife
-		r.Spec.ExpirationSeconds = &life
-	}
-	if errs := validateTokenRequest(r); len(errs) > 0 {
-		return nil, apierrors.NewInvalid(schema.GroupKind{Group: authenticationv1.GroupName, Kind: "TokenRequest"}, "", errs)
-	}
-	kind := authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
 	if r.Name != "" && r.Name != action.Name {
-		return nil, apierrors.NewInvalid(kind.GroupKind(), action.Name, field.ErrorList{
+		return apierrors.NewInvalid(tokenKind.GroupKind(), action.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "name"), r.Name, "must match the service account name if specified"),
 		})
 	}
 	obj, err := action.Get(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	account := obj.(*corev1.ServiceAccount)
 	if r.UID != "" && r.UID != account.UID {
-		return nil, apierrors.NewConflict(schema.GroupResource{Group: kind.Group, Resource: kind.Kind}, action.Name,
+		return apierrors.NewConflict(schema.GroupResource{Group: tokenKind.Group, Resource: tokenKind.Kind}, action.Name,
 			fmt.Errorf("the UID in the token request (%.64s) does not match the UID of the service account (%s)", r.UID, account.UID))
-	}
-	r.UID = account.UID
-	to := bound{Namespace: account.Namespace, Account: reference{account.Name, string(account.UID)}}
-	if err := a.bind(ctx, &to, r.Spec.BoundObjectRef); err != nil {
-		return nil, err
 	}
 	if len(r.Spec.Audiences) == 0 {
 		r.Spec.Audiences = a.audiences
+	}
+	r.Name, r.Namespace, r.UID, r.CreationTimestamp = account.Name, account.Namespace, account.UID, metav1.NewTime(time.Now().Truncate(time.Second))
+	r.Status = authenticationv1.TokenRequestStatus{}
+	if errs := validateTokenRequest(r); len(errs) > 0 {
+		return apierrors.NewInvalid(tokenKind.GroupKind(), "", errs)
+	}
+	return nil
+}
+
+// tokenKind is what a ServiceAccount's token is asked for with.
+var tokenKind = authenticationv1.SchemeGroupVersion.WithKind("TokenRequest")
+
+// Issue answers a POST to a ServiceAccount's token, which Prepare has had.
+func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, error) {
+	r := action.Sent.(*authenticationv1.TokenRequest)
+	to := bound{Namespace: r.Namespace, Account: reference{r.Name, string(r.UID)}}
+	if err := a.bind(ctx, &to, r.Spec.BoundObjectRef); err != nil {
+		return nil, err
 	}
 	now := time.Now()
 	expires := now.Add(time.Duration(min(*r.Spec.ExpirationSeconds, a.maxLife)) * time.Second)
@@ -208,10 +212,9 @@ func (a *Accounts) Issue(ctx context.Context, action *registry.Action) (any, err
 	r.Status.ExpirationTimestamp = metav1.NewTime(expires.Truncate(time.Second))
 	r.Status.Token, err = keys.sign(claims{
 		Audiences: r.Spec.Audiences, Expires: expires.Unix(), Issued: now.Unix(), NotBefore: now.Unix(), Issuer: a.issuers[0], ID: uuid.NewString(),
-		Subject: serviceaccount.MakeUsername(account.Namespace, account.Name), Kubernetes: to,
+		Subject: serviceaccount.MakeUsername(r.Namespace, r.Name), Kubernetes: to,
 	})
-	r.APIVersion, r.Kind = authenticationv1.SchemeGroupVersion.String(), "TokenRequest"
-	r.Name, r.Namespace, r.CreationTimestamp = account.Name, account.Namespace, metav1.NewTime(now.Truncate(time.Second))
+	r.SetGroupVersionKind(tokenKind)
 	return r, err
 }
 

@@ -96,10 +96,7 @@ func (c *Chain) shown(r *request, ask func(*request) (registry.Verdict, error)) 
 	}
 	scaled := &request{Attributes: r.Attributes}
 	scaled.Kind = autoscalingv1.SchemeGroupVersion.WithKind("Scale")
-	if scaled.Object, err = e.Scale(r.Object); err != nil {
-		return said, err
-	}
-	if scaled.Old, err = e.Scale(r.Old); err != nil {
+	if scaled.Object, scaled.Old, err = e.Scales(r); err != nil {
 		return said, err
 	}
 	said, err = ask(scaled)

@@ -94,21 +94,26 @@ func (w *write) actOn(ctx context.Context, part *Subresource, sent Typed) (Resul
 	}
 	w.warnings = append(w.warnings, o.DropRepeatedOwners(false)...)
 	*metaOf(sent) = o.Meta
-	sent, err := w.admitSent(ctx, part, sent)
+	a := &Action{Target: w.Target, Sent: sent, DryRun: w.dryRun, write: w}
+	if err := w.admitSent(ctx, part, a); err != nil {
+		return Result{}, err
+	}
+	var answer any
+	err := a.run(ctx, part, func(ctx context.Context, a *Action) (err error) { answer, err = part.Act(ctx, a); return err })
 	if err != nil {
 		return Result{}, err
 	}
-	a := &Action{Target: w.Target, Sent: sent, DryRun: w.dryRun, write: w}
-	var answer any
-	var refusal error
-	if err := w.res.registry.call(part.Name+" of "+w.Plural, func() { answer, refusal = part.Act(ctx, a) }); err != nil {
-		return Result{}, err
-	}
-	if refusal != nil {
-		return Result{}, w.fail(w.Name, refusal)
-	}
 	raw, err := w.encodeAnswer(answer)
 	return Result{Object: raw, Created: true}, err
+}
+
+// run calls a function of a subresource. The error is for clients.
+func (a *Action) run(ctx context.Context, part *Subresource, of func(ctx context.Context, a *Action) error) error {
+	var refusal error
+	if err := a.write.res.registry.call(part.Name+" of "+a.write.Plural, func() { refusal = of(ctx, a) }); err != nil || refusal == nil {
+		return err
+	}
+	return a.write.fail(a.Name, refusal)
 }
 
 // trackSent notes in the managedFields of what was sent who has sent it. o has its metadata.
@@ -165,45 +170,74 @@ func (w *write) readSent(part *Subresource, body []byte) (Typed, error) {
 	return into, nil
 }
 
-// admitSent asks the hooks for all resources about what was sent to a subresource, and returns it as they leave it. To them
+// admitSent asks the hooks for all resources about what was sent to a subresource, which becomes what they make of it and Prepare then. To them
 // it's the creation of an object of the subresource's kind.
-func (w *write) admitSent(ctx context.Context, part *Subresource, sent Typed) (Typed, error) {
-	if !w.asked || len(w.res.registry.admission) == 0 {
-		return sent, nil
+func (w *write) admitSent(ctx context.Context, part *Subresource, a *Action) error {
+	about := w.attributes(ctx, Create, Target{Namespace: w.Namespace, Name: w.Name})
+	about.Kind = part.Kind
+	var hooks []Admission[unstructured.Unstructured]
+	if w.asked {
+		hooks = w.concerned(about)
 	}
-	a := w.attributes(ctx, Create, Target{Namespace: w.Namespace, Name: w.Name})
-	a.Kind = part.Kind
-	hooks := w.concerned(a)
-	if len(hooks) == 0 {
-		return sent, nil
+	about.Options = w.optionsOf(Create)
+	defer func() { w.warnings = append(w.warnings, about.Warnings...) }()
+	if len(hooks) > 0 {
+		if err := w.changeSent(ctx, part, a, about, hooks); err != nil {
+			return err
+		}
 	}
-	a.Options = w.optionsOf(Create)
-	if !part.AnswersSent { // else it's known who has sent it
+	if part.Prepare != nil {
+		if err := a.run(ctx, part, part.Prepare); err != nil {
+			return err
+		}
+	}
+	if hooks = validators(hooks); len(hooks) == 0 {
+		return nil
+	}
+	call, err := w.sentCall(part, a, about)
+	if err != nil {
+		return err
+	}
+	return w.callValidators(ctx, call, hooks)
+}
+
+// changeSent lets hooks change what was sent.
+func (w *write) changeSent(ctx context.Context, part *Subresource, a *Action, about *Attributes, hooks []Admission[unstructured.Unstructured]) error {
+	if sent := a.Sent.(Typed); !part.AnswersSent { // else it's known who has sent it
 		o := &object.Object{Meta: *metaOf(sent)}
 		if err := w.trackSent(part, sent, o); err != nil {
-			return nil, err
+			return err
 		}
 		*metaOf(sent) = o.Meta
 	}
-	tree, err := jsontree.OfValue(sent)
+	call, err := w.sentCall(part, a, about)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	obj, err := call.to(ctx, hooks)
+	if err != nil {
+		return err
+	}
+	changed := part.New()
+	if err := jsontree.Into(obj.Object, changed); err != nil {
+		return fmt.Errorf("admission left a %s that can't be decoded: %w", part.Kind.Kind, err)
+	}
+	if part.Default != nil {
+		part.Default(changed)
+	}
+	a.Sent = changed
+	return nil
+}
+
+// sentCall prepares a call of hooks about what was sent.
+func (w *write) sentCall(part *Subresource, a *Action, about *Attributes) (call hookCall[unstructured.Unstructured], err error) {
+	tree, err := jsontree.OfValue(a.Sent)
+	if err != nil {
+		return call, err
 	}
 	obj := &unstructured.Unstructured{Object: tree}
 	obj.SetGroupVersionKind(part.Kind)
-	call := hookCall[unstructured.Unstructured]{endpoint: w.Endpoint, about: a, obj: obj, meta: func(u *unstructured.Unstructured) metav1.Object { return u }}
-	if call.obj, err = call.to(ctx, hooks); err == nil {
-		err = w.callValidators(ctx, call, validators(hooks))
-	}
-	w.warnings = append(w.warnings, a.Warnings...)
-	if err != nil {
-		return nil, err
-	}
-	changed := part.New()
-	if err := jsontree.Into(call.obj.Object, changed); err != nil {
-		return nil, fmt.Errorf("admission left a %s that can't be decoded: %w", part.Kind.Kind, err)
-	}
-	return changed, nil
+	return hookCall[unstructured.Unstructured]{endpoint: w.Endpoint, about: about, obj: obj, meta: func(u *unstructured.Unstructured) metav1.Object { return u }}, nil
 }
 
 // Done is the answer to an Action that has nothing else to say.

@@ -169,6 +169,7 @@ func (w *write) optionsOf(op Operation) any {
 // it; old is nil for a Create.
 func (w *write) admit(ctx context.Context, o, old *object.Object) error {
 	w.left = left{}
+	defer func() { w.scaleSent = nil }()
 	if !w.asked || !w.admits() {
 		return nil
 	}

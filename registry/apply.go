@@ -273,7 +273,7 @@ func (w *write) mergeScale(prev *object.Object, wanted *scaleConfiguration, repl
 	if err != nil {
 		return nil, badRequest("%s", err)
 	}
-	*replicas = int32(number)
+	*replicas, w.scaleSent = int32(number), merged
 	list, _ = object.Map(merged["metadata"])["managedFields"].([]any)
 	return view.Whole(list)
 }

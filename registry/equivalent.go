@@ -53,9 +53,23 @@ func (e *Endpoint) In(ctx context.Context, to *Endpoint, obj *unstructured.Unstr
 	return out, nil
 }
 
-// Scale returns the Scale of an object of the endpoint's, as its subresource scale shows it; nil of nil.
+// Scales returns the Scales that a request to the subresource scale is about, where r has objects of the endpoint's: nil of nil. Those of objects that
+// would be stored are as the subresource shows them. Before that the new one is what was sent, and both have managedFields, as with kube-apiserver.
 // The error is a Status 400 if what should be a number isn't one.
-func (e *Endpoint) Scale(obj *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (e *Endpoint) Scales(r *AdmissionRequest[unstructured.Unstructured]) (obj, old *unstructured.Unstructured, err error) {
+	if r.write == nil || r.write.scaleSent == nil {
+		if obj, err = e.scaleOf(r.Object, false); err != nil {
+			return nil, nil, err
+		}
+		old, err = e.scaleOf(r.Old, false)
+		return obj, old, err
+	}
+	old, err = e.scaleOf(r.Old, true)
+	return &unstructured.Unstructured{Object: r.write.scaleSent}, old, err
+}
+
+// scaleOf returns the Scale of an object, with its managedFields if they're wanted; nil of nil.
+func (e *Endpoint) scaleOf(obj *unstructured.Unstructured, tracked bool) (*unstructured.Unstructured, error) {
 	if obj == nil {
 		return nil, nil
 	}
@@ -63,12 +77,14 @@ func (e *Endpoint) Scale(obj *unstructured.Unstructured) (*unstructured.Unstruct
 	if err != nil {
 		return nil, err
 	}
-	s, _, err := e.readScale(o, o.Meta.ResourceVersion)
+	tree, err := e.scaleTree(e.scaleView(o), o)
 	if err != nil {
 		return nil, err
 	}
-	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(s)
-	return &unstructured.Unstructured{Object: tree}, err
+	if !tracked {
+		setManaged(tree, nil)
+	}
+	return &unstructured.Unstructured{Object: tree}, nil
 }
 
 // Rescale changes an object of the endpoint's to the number of replicas that a Scale has. The error is of a Scale that isn't

@@ -211,7 +211,21 @@ func (w *write) trackAs(subresource, manager string, next, sent, prev *object.Ob
 	}
 	tracked := w.managers.of(subresource).Update(before, after, manager, always)
 	next.Managed, _ = object.Map(tracked["metadata"])["managedFields"].([]any)
-	return nil
+	if w.scaleSent == nil {
+		return nil
+	}
+	list, err := w.scaleView(next).Scale()
+	setManaged(w.scaleSent, list)
+	return err
+}
+
+// setManaged gives an object's tree managedFields.
+func setManaged(tree map[string]any, list []any) {
+	if metadata := object.Map(tree["metadata"]); len(list) > 0 {
+		metadata["managedFields"] = list
+	} else {
+		delete(metadata, "managedFields")
+	}
 }
 
 // treeSent returns what a client sent, as a tree. Of a version that isn't the stored one it's what is left after the way there and back, with what the
@@ -238,22 +252,25 @@ func (w *write) trackScale(next, sent, prev *object.Object) error {
 	}
 	tracked := w.managers.scales().Update(before, after, w.manager, true)
 	list, _ := object.Map(tracked["metadata"])["managedFields"].([]any)
+	if w.scaleSent != nil {
+		setManaged(w.scaleSent, list)
+	}
 	next.Managed, err = view.Whole(list)
 	return err
 }
 
 // scaleView returns an object's record as that of its Scale.
-func (w *write) scaleView(o *object.Object) *managed.ScaleView {
-	versions := make([]string, len(w.res.versions))
-	for i, v := range w.res.versions {
+func (e *Endpoint) scaleView(o *object.Object) *managed.ScaleView {
+	versions := make([]string, len(e.res.versions))
+	for i, v := range e.res.versions {
 		versions[i] = v.apiVersion()
 	}
-	return managed.NewScaleView(o.Managed, w.kind().GroupVersion(), versions, scalePath(w.scale.SpecReplicasPath))
+	return managed.NewScaleView(o.Managed, e.kind().GroupVersion(), versions, scalePath(e.scale.SpecReplicasPath))
 }
 
 // scaleTree returns an object's Scale with its managedFields.
-func (w *write) scaleTree(view *managed.ScaleView, o *object.Object) (map[string]any, error) {
-	s, _, err := w.readScale(o, o.Meta.ResourceVersion)
+func (e *Endpoint) scaleTree(view *managed.ScaleView, o *object.Object) (map[string]any, error) {
+	s, _, err := e.readScale(o, o.Meta.ResourceVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -262,9 +279,7 @@ func (w *write) scaleTree(view *managed.ScaleView, o *object.Object) (map[string
 		return nil, err
 	}
 	list, err := view.Scale()
-	if len(list) > 0 {
-		object.Map(tree["metadata"])["managedFields"] = list
-	}
+	setManaged(tree, list)
 	return tree, err
 }
 

@@ -16,12 +16,20 @@ import (
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/registry/form"
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 	"github.com/apiserver-lite/apiserver-lite/registry/object"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
 )
 
 // The scale subresource shows the number of replicas of an object, wherever it has that, as an
 // autoscaling/v1 Scale. What is written to it changes that number and nothing else.
+
+// Scale says where an object has what its scale subresource shows.
+type Scale struct {
+	SpecReplicasPath, StatusReplicasPath string // as ".spec.replicas"
+	// Selector returns the pods' selector as text, "" for none; nil: nothing has one.
+	Selector func(content map[string]any) (string, error)
+}
 
 // scalePath splits a path such as ".spec.replicas".
 func scalePath(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }
@@ -158,6 +166,9 @@ func (w *write) changeScale(ctx context.Context, revise func(scale []byte) ([]by
 		case replicas == nil && !found:
 			return outcome{}, w.noReplicas()
 		}
+		if err := w.showSent(next); err != nil {
+			return outcome{}, err
+		}
 		in, err := w.scaled(prev, next, next.Spec.Replicas)
 		if err != nil {
 			return outcome{}, err
@@ -171,6 +182,20 @@ func (w *write) changeScale(ctx context.Context, revise func(scale []byte) ([]by
 		return Result{}, err
 	}
 	return w.answerScale(ctx, stored)
+}
+
+// showSent has hooks see a Scale that was sent.
+func (w *write) showSent(s *autoscalingv1.Scale) error {
+	shown := s.DeepCopy()
+	shown.SetGroupVersionKind(scaleKind)
+	shown.Name, shown.Namespace = w.Name, w.Namespace
+	tree, err := jsontree.OfValue(shown)
+	if err != nil {
+		return badBody(object.Undecodable(err))
+	}
+	setManaged(tree, nil) // until they're known
+	w.scaleSent = tree
+	return nil
 }
 
 // noReplicas is the answer to a Scale without replicas for an object that has none.

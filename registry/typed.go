@@ -143,17 +143,13 @@ type Subresource struct {
 	OwnsAll  bool     // managedFields say of all that was sent that its sender has set it, also where the part is another one
 	// New returns an empty value of Kind, and Act answers a POST of one. A Status error of Act's is answered as it is, and
 	// storage's errors as those of other verbs.
-	New         func() Typed
-	Default     func(obj Typed) // fills in what a client may leave out; nil: nothing
+	New     func() Typed
+	Default func(obj Typed) // fills in what a client may leave out; nil: nothing
+	// Prepare, if set, judges and completes what was sent as the hooks have left it, before those that are Validators judge it. Its errors are as
+	// Act's.
+	Prepare     func(ctx context.Context, a *Action) error
 	Act         func(ctx context.Context, a *Action) (answer any, err error)
 	AnswersSent bool // the answer is what was sent, with more in it, and so says who has sent what, too
-}
-
-// Scale says where an object has what its scale subresource shows.
-type Scale struct {
-	SpecReplicasPath, StatusReplicasPath string // as ".spec.replicas"
-	// Selector returns the pods' selector as text, "" for none; nil: nothing has one.
-	Selector func(content map[string]any) (string, error)
 }
 
 // typed is a Go type's part in the verbs.

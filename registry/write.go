@@ -40,6 +40,7 @@ type write struct {
 	listed    bool                            // the object is deleted with its collection
 	otherKind *string                         // the kind that the body says it's of, if it isn't the resource's: validation refuses it
 	left      left                            // by hooks
+	scaleSent map[string]any                  // the Scale that was sent, as hooks that change it see it; nil for other writes, and afterwards
 	released  storage.Revision                // the version of an object that this write has removed by taking its last finalizer; else 0
 }
 

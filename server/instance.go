@@ -242,7 +242,7 @@ func (in *instance) openRegistry(s *Server, g given) (who *identity, err error) 
 		return nil, err
 	}
 	on, _ := controllers.ParseSet(s.API.Controllers) // validate has looked at it
-	kinds := builtin.Options{Set: s.API.Builtin, CheckPolicies: on[controllers.PolicyStatus], IssueToken: accounts.Issue, ReviewToken: in.rights.access.Review, ServiceIPs: s.API.ServiceIPs, NodePorts: s.API.NodePorts, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.replica != nil}
+	kinds := builtin.Options{Set: s.API.Builtin, CheckPolicies: on[controllers.PolicyStatus], PrepareToken: accounts.Prepare, IssueToken: accounts.Issue, ReviewToken: in.rights.access.Review, ServiceIPs: s.API.ServiceIPs, NodePorts: s.API.NodePorts, Address: listenAddress(in.port.Addr()), NoService: s.System.On, Shared: in.replica != nil}
 	who = &identity{tokens: g.tokens, on: s.Access.On(), proxies: s.Access.RequestHeader.ClientCAFile != "", access: in.rights.access, accounts: accounts}
 	in.quotas = &quota.Ledger{}
 	plugins := admission.Config{Options: s.Plugins, Registry: in.registry, Quotas: in.quotas, Log: in.log}

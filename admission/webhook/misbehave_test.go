@@ -239,6 +239,22 @@ func TestSubresources(t *testing.T) {
 	if spec := must(t, s, 200, "GET", deployments+"/a", "")["spec"].(map[string]any); spec["replicas"] != 7.0 {
 		t.Errorf("replicas are %v", spec["replicas"])
 	}
+	h.requests("/scale")
+	must(t, s, 200, "PUT", deployments+"/a/scale", `{"metadata":{"name":"a"},"spec":{"replicas":3},"status":{"replicas":9}}`)
+	if got = h.requests("/scale"); len(got) != 1 || !strings.Contains(string(got[0].Object.Raw), `"status":{"replicas":9}`) || strings.Contains(string(got[0].Object.Raw), "resourceVersion") {
+		t.Errorf("of a scale that was sent whoever changes it was shown %+v", got)
+	}
+	if got = h.requests("/see"); len(got) != 1 || !strings.Contains(string(got[0].Object.Raw), `"status":{"replicas":0`) || !strings.Contains(string(got[0].Object.Raw), "resourceVersion") {
+		t.Errorf("of a scale that was sent whoever judges it was shown %+v", got)
+	}
+	must(t, s, 201, "POST", "/api/v1/namespaces/default/pods/p/eviction?dryRun=All", `{"metadata":{"name":"p"},"deleteOptions":{"gracePeriodSeconds":1}}`)
+	if got = h.requests("/see"); len(got) != 1 || !strings.Contains(string(got[0].Object.Raw), `"dryRun":["All"]`) {
+		t.Errorf("of the dry run of an eviction it was shown %+v", got)
+	}
+	must(t, s, 400, "POST", "/api/v1/namespaces/default/pods/p/eviction", `{"metadata":{"name":"other"}}`)
+	if got = h.requests("/see"); len(got) != 0 {
+		t.Errorf("of an eviction that is refused it was shown %+v", got)
+	}
 	must(t, s, 201, "POST", "/api/v1/namespaces/default/pods/p/eviction", `{"metadata":{"name":"p"}}`)
 	got = h.requests("/see")
 	if len(got) != 1 || got[0].Kind.Kind != "Eviction" || got[0].Operation != "CREATE" || got[0].SubResource != "eviction" || got[0].Name != "p" {

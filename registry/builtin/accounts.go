@@ -29,6 +29,6 @@ func (o Options) accountParts() []registry.Subresource {
 				spec.ExpirationSeconds = new(defaultTokenLife)
 			}
 		},
-		Act: o.IssueToken, AnswersSent: true,
+		Prepare: o.PrepareToken, Act: o.IssueToken, AnswersSent: true,
 	}}
 }

@@ -23,15 +23,21 @@ import (
 
 // What is asked of a pod by POST.
 
+// checkBinding judges a binding.
+func checkBinding(_ context.Context, a *registry.Action) error {
+	b := a.Sent.(*corev1.Binding)
+	if b.Name != a.Name {
+		return apierrors.NewBadRequest("name in URL does not match name in Binding object")
+	}
+	if errs := validatePodBinding(b); len(errs) > 0 { // which kube-apiserver has no Status for
+		return registry.Unforeseen(errs.ToAggregate().Error())
+	}
+	return nil
+}
+
 // bind gives a pod its node: what a scheduler does.
 func bind(ctx context.Context, a *registry.Action) (any, error) {
 	b := a.Sent.(*corev1.Binding)
-	if b.Name != a.Name {
-		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
-	}
-	if errs := validatePodBinding(b); len(errs) > 0 { // which kube-apiserver has no Status for
-		return nil, registry.Unforeseen(errs.ToAggregate().Error())
-	}
 	conflict := func(why string) error {
 		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, a.Name, errors.New(why))
 	}
@@ -83,22 +89,34 @@ func validatePodBinding(b *corev1.Binding) (errs field.ErrorList) {
 	return errs
 }
 
-// evict deletes a pod unless the budget that it counts in allows no more disruptions.
-func evict(ctx context.Context, a *registry.Action) (any, error) {
+// prepareEviction judges an eviction, and has its deletion say what the request says of a dry run.
+func prepareEviction(_ context.Context, a *registry.Action) error {
 	e := a.Sent.(*policyv1.Eviction)
 	if e.Name != a.Name {
-		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+		return apierrors.NewBadRequest("name in URL does not match name in Eviction object")
 	}
 	options := e.DeleteOptions
 	if options == nil {
-		options = &metav1.DeleteOptions{}
+		return nil
 	}
 	if ignore := options.IgnoreStoreReadErrorWithClusterBreakingPotential; ignore != nil && *ignore {
-		return nil, apierrors.NewInvalid(policyv1.SchemeGroupVersion.WithKind("Eviction").GroupKind(), e.Name, field.ErrorList{field.Invalid(
+		return apierrors.NewInvalid(policyv1.SchemeGroupVersion.WithKind("Eviction").GroupKind(), e.Name, field.ErrorList{field.Invalid(
 			field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential"), true, "can not be set for pod eviction, try after removing the option")})
 	}
 	if a.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
+	}
+	return nil
+}
+
+// evict deletes a pod unless the budget that it counts in allows no more disruptions.
+func evict(ctx context.Context, a *registry.Action) (any, error) {
+	options := a.Sent.(*policyv1.Eviction).DeleteOptions
+	if options == nil {
+		options = &metav1.DeleteOptions{}
+		if a.DryRun {
+			options.DryRun = []string{metav1.DryRunAll}
+		}
 	}
 	for {
 		obj, err := a.Get(ctx)

@@ -53,6 +53,10 @@ func defaultScaling(r *autoscalingv2.HPAScalingRules, policies ...autoscalingv2.
 
 func defaultAutoscalerV1(a *autoscalingv1.HorizontalPodAutoscaler) {
 	orPointTo(&a.Spec.MinReplicas, defaultMinReplicas)
+	var others []autoscalingv1.MetricSpec
+	if json.Unmarshal([]byte(a.Annotations[metricsAnnotation]), &others) != nil || len(others) == 0 {
+		orPointTo(&a.Spec.TargetCPUUtilizationPercentage, defaultCPUUtilization)
+	}
 }
 
 // The annotations in which version 1 keeps what it has no fields for.

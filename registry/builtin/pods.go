@@ -175,8 +175,8 @@ var podParts = []registry.Subresource{
 		Select: func(next, in map[string]any) { carry(next, in, "spec", "ephemeralContainers") }},
 	{Name: "resize", Verbs: []string{"get", "patch", "update"}, Reset: []string{"status"},
 		Select: carryResources, Whole: changesContainers},
-	{Name: "binding", Verbs: []string{"create"}, Kind: corev1.SchemeGroupVersion.WithKind("Binding"), New: func() registry.Typed { return &corev1.Binding{} }, Act: bind},
-	{Name: "eviction", Verbs: []string{"create"}, Kind: policyv1.SchemeGroupVersion.WithKind("Eviction"), New: func() registry.Typed { return &policyv1.Eviction{} }, Act: evict},
+	{Name: "binding", Verbs: []string{"create"}, Kind: corev1.SchemeGroupVersion.WithKind("Binding"), New: func() registry.Typed { return &corev1.Binding{} }, Prepare: checkBinding, Act: bind},
+	{Name: "eviction", Verbs: []string{"create"}, Kind: policyv1.SchemeGroupVersion.WithKind("Eviction"), New: func() registry.Typed { return &policyv1.Eviction{} }, Prepare: prepareEviction, Act: evict},
 }
 
 // carry makes a member of a part of an object what it is in another one, or absent as there.

@@ -32,8 +32,9 @@ type Options struct {
 	Set Set // defaults to Core
 	// Authorizer decides what users may do. Nil: everybody may do everything.
 	Authorizer Authorizer
-	// IssueToken answers a POST to a ServiceAccount's token, a TokenRequest. Nil: there is no such path.
-	IssueToken func(ctx context.Context, a *registry.Action) (any, error)
+	// PrepareToken judges and completes a TokenRequest that is posted to a ServiceAccount's token, and IssueToken answers it. Nil: there is no such path.
+	PrepareToken func(ctx context.Context, a *registry.Action) error
+	IssueToken   func(ctx context.Context, a *registry.Action) (any, error)
 	// ReviewToken answers a TokenReview. Nil: no token is anybody's.
 	ReviewToken func(ctx context.Context, r *authenticationv1.TokenReview)
 	// ServiceIPs is where Services get their ClusterIP from; its first address is that of default/kubernetes. Defaults to
