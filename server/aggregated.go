@@ -55,10 +55,7 @@ func (h *handler) serveAggregated(w *response, r *http.Request, to *aggregator.R
 	w.share.flow = h.flowOf(r)
 	ctx := fair.NewContext(r.Context(), w.share.flow)
 	if class != classWatch {
-		limit, err := timeLimit(classRead, w.query)
-		if err != nil {
-			return err
-		}
+		limit := timeLimit(classRead, w.query)
 		if strings.Count(strings.TrimSuffix(r.URL.Path, "/"), "/") == discoverySlashes {
 			limit = min(limit, discoveryDeadline)
 		}

@@ -243,11 +243,14 @@ func (h *handler) serve(w *response, r *http.Request) {
 // that the server's health waits for nobody's place, and it ends with the request's time. A request that is admitted goes on
 // with a context that doesn't end then: it may be a watch.
 func (h *handler) admit(w *response, r *http.Request) (admitted *http.Request, err error) {
+	limit, err := arrivalLimit(r)
+	if err != nil {
+		return nil, err
+	}
 	if h.pulse == nil && !h.identity.on {
 		return h.know(w, r)
 	}
 	ctx, end := context.WithCancelCause(r.Context())
-	limit := arrivalLimit(r)
 	late := time.AfterFunc(limit, func() { end(context.DeadlineExceeded) })
 	defer func() {
 		if late.Stop(); err != nil && context.Cause(ctx) == context.DeadlineExceeded {

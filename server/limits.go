@@ -16,6 +16,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/access"
 	"github.com/apiserver-lite/apiserver-lite/fair"
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/clip"
 	"github.com/apiserver-lite/apiserver-lite/server/flowcontrol"
 	"github.com/apiserver-lite/apiserver-lite/server/wire"
 )
@@ -350,11 +351,7 @@ func (h *handler) enterClass(w *response, r *http.Request, class requestClass, n
 		next.ServeHTTP(w, r.WithContext(fair.NewContext(r.Context(), w.share.flow)))
 		return nil
 	}
-	limit, err := timeLimit(class, w.query)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.share.flow), w.begun.Add(limit))
+	ctx, cancel := context.WithDeadline(fair.NewContext(r.Context(), w.share.flow), w.begun.Add(timeLimit(class, w.query)))
 	defer cancel()
 	r = r.WithContext(ctx)
 	if err := h.readThenSit(w, r, class); err != nil {
@@ -397,41 +394,35 @@ func (h *handler) readThenSit(w *response, r *http.Request, class requestClass) 
 	return h.takeSeat(w, r, class, 1)
 }
 
-// timeLimit returns how long a request may take that isn't a watch, from its headers on.
-func timeLimit(class requestClass, query url.Values) (time.Duration, error) {
+// timeLimit returns how long a request may take that isn't a watch, from its headers on. Where the client gives it no time, or one that can't
+// be read, it's the longest.
+func timeLimit(class requestClass, query url.Values) time.Duration {
 	limit := readDeadline
 	if class == classWrite {
 		limit = writeDeadline
 	}
-	asked, err := askedTimeout(query)
-	if asked > 0 {
+	if asked, _ := time.ParseDuration(query.Get("timeout")); asked > 0 {
 		limit = min(limit, asked)
 	}
-	return limit, err
+	return limit
 }
 
 // arrivalLimit returns how long it may take until it's known who makes a request, and whether he may: no longer than the
-// request itself. The start of a watch takes no longer than a read. A timeout that can't be read is complained of later.
-func arrivalLimit(r *http.Request) time.Duration {
+// request itself. The start of a watch takes no longer than a read. A timeout that can't be read is refused, as by kube-apiserver, which asks
+// after that who sends it; a request that may last as long as its client wants has none.
+func arrivalLimit(r *http.Request) (time.Duration, error) {
 	var query url.Values
 	if strings.Contains(r.URL.RawQuery, "timeout=") { // the others needn't be parsed
 		query = r.URL.Query()
 	}
-	limit, _ := timeLimit(classOf(r, false), query)
-	return limit
-}
-
-// askedTimeout returns the time that a client gives its request by the parameter timeout; 0 or less for none.
-func askedTimeout(query url.Values) (time.Duration, error) {
-	text := query.Get("timeout")
-	if text == "" {
-		return 0, nil
+	if asked := query.Get("timeout"); asked != "" {
+		if _, err := time.ParseDuration(asked); err != nil {
+			if asks := access.AttributesOf(r); asks.Verb != "watch" && !lastsLong(asks) {
+				return 0, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "invalid timeout specified in the request URL - "+clip.Text(err.Error()))
+			}
+		}
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return 0, statusError(http.StatusBadRequest, metav1.StatusReasonBadRequest, "invalid timeout specified in the request URL: expected a duration such as 10s")
-	}
-	return d, nil
+	return timeLimit(classOf(r, false), query), nil
 }
 
 // taken is how many seats of a level are taken.

@@ -50,8 +50,27 @@ func transportScenario() scenario {
 		ask("GET", namespace+"/configmaps/small", "", name, header)
 	}
 	slices.SortStableFunc(sc.steps[len(sc.steps)-7:], func(a, b step) int { return strings.Compare(a.name, b.name) })
+	timeouts(ask, namespace+"/configmaps")
 	ask("DELETE", namespace+"/configmaps", "", zip, "gzip")
 	return sc
+}
+
+// timeouts asks with the time that a client gives its request, which may be one that can't be read.
+func timeouts(ask func(method, path, body string, header ...string), list string) {
+	for _, timeout := range []string{"timeout=", "timeout=0s", "timeout=-1s", "timeout=1h", "timeout=10", "timeout=x", "timeout=30s&timeout=x", "timeout=x&timeout=30s", "timeout=%22%3C", "Timeout=x"} {
+		ask("GET", list+"?labelSelector=none&"+timeout, "")
+		ask("GET", list+"/small?"+timeout, "")
+		ask("POST", list+"?dryRun=All&"+timeout, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"timely"}}`)
+		ask("PATCH", list+"/small?dryRun=All&"+timeout, "{}", "Content-Type", mergePatch)
+		ask("DELETE", list+"/small?dryRun=All&"+timeout, "")
+		ask("GET", list+"?watch=true&timeoutSeconds=1&resourceVersion=${rv:small}&fieldSelector=metadata.name%3Dlarge0&"+timeout, "")
+		ask("GET", list+"/log?"+timeout, "")
+		ask("GET", strings.TrimSuffix(list, "configmaps")+"pods/none/log?"+timeout, "")
+		for _, path := range []string{"/api", "/apis/apps/v1", "/healthz", "/version", "/none"} {
+			ask("GET", path+"?"+timeout, "")
+		}
+		ask("GET", list+"?"+timeout, "", "Authorization", "Bearer of-nobody")
+	}
 }
 
 // forms asks for what is at paths in each way in which an answer may be wanted.
