@@ -101,6 +101,9 @@ func (k kind) mistakesScenario() scenario {
 	}
 	m.metadata()
 	m.typeMeta()
+	if k.plural == "horizontalpodautoscalers" {
+		m.inAnnotations()
+	}
 	if m.schema != nil { // whatever else it has, in the order of the schema's names
 		m.walk(at{}, m.schema, m.object)
 		m.moreFields()
@@ -111,6 +114,17 @@ func (k kind) mistakesScenario() scenario {
 	m.inOtherEncodings()
 	m.subresourceMistakes()
 	return m.scenario
+}
+
+// inAnnotations tries what version 1 of an autoscaler has in annotations, and what can't be read there.
+func (m *mistakes) inAnnotations() {
+	for _, name := range []string{"metrics", "current-metrics", "conditions", "behavior"} {
+		for _, value := range []string{"", "x", "[]", "{}", `[{"type":"Resource","resource":{"name":"memory","targetAverageUtilization":50}}]`, `[{"type":"AbleToScale","status":"True"},{"type":5}]`, `{"scaleUp":{"selectPolicy":"Min"}}`, `{"scaleUp":{"policies":[{"type":"Pods","value":1,"periodSeconds":5}]}}`, `{"scaleUp":{"selectPolicy":5}}`} {
+			p := at{"metadata", "annotations", "autoscaling.alpha.kubernetes.io/" + name}
+			m.create("annotation "+value, p.String(), set(m.object, p, value), "")
+			m.update("annotation update "+value, p.String(), set(m.object, p, value))
+		}
+	}
 }
 
 // moreFields tries the fields that the further objects have besides.

@@ -57,13 +57,16 @@ func validateAutoscalerV1(a, old *autoscalingv1.HorizontalPodAutoscaler) field.E
 	return validateAutoscaler(inV2(a), was)
 }
 
-// inV2 makes version 2 of an autoscaler; what can't be read is left out.
+// inV2 makes the content of version 2 of an autoscaler.
 func inV2(a *autoscalingv1.HorizontalPodAutoscaler) *autoscalingv2.HorizontalPodAutoscaler {
-	out := &autoscalingv2.HorizontalPodAutoscaler{}
-	if tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(a); err == nil && autoscalerToV2(tree) == nil {
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(tree, out) // the tree is one of the type
+	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(a)
+	if err == nil {
+		var out *autoscalingv2.HorizontalPodAutoscaler
+		if out, err = takeV2(tree); err == nil {
+			return out
+		}
 	}
-	return out
+	return &autoscalingv2.HorizontalPodAutoscaler{} // no value of the type has what can't be converted
 }
 
 func validateAutoscalerStatus(a, _ *autoscalingv2.HorizontalPodAutoscaler) (errs field.ErrorList) {

@@ -3,12 +3,18 @@ package builtin
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // HorizontalPodAutoscaler, which is stored as version 2. What version 1 has no fields for, it keeps in annotations, as with
@@ -23,14 +29,11 @@ const (
 )
 
 func defaultAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) {
-	orPointTo(&a.Spec.MinReplicas, defaultMinReplicas)
-	if len(a.Spec.Metrics) == 0 {
-		cpu := defaultCPUUtilization
-		a.Spec.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-			Name:   corev1.ResourceCPU,
-			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: &cpu},
-		}}}
+	for _, name := range keptAnnotations { // they're version 1's alone
+		delete(a.Annotations, name)
 	}
+	orPointTo(&a.Spec.MinReplicas, defaultMinReplicas)
+	defaultMetrics(a)
 	b := a.Spec.Behavior
 	if b == nil {
 		return
@@ -42,6 +45,19 @@ func defaultAutoscaler(a *autoscalingv2.HorizontalPodAutoscaler) {
 	defaultScaling(b.ScaleUp, pods, percent)
 	orPointTo(&b.ScaleDown, autoscalingv2.HPAScalingRules{})
 	defaultScaling(b.ScaleDown, percent)
+}
+
+func defaultMetrics(a *autoscalingv2.HorizontalPodAutoscaler) {
+	if len(a.Spec.Metrics) == 0 {
+		cpu := defaultCPUUtilization
+		a.Spec.Metrics = []autoscalingv2.MetricSpec{cpuMetric(&cpu)}
+	}
+}
+
+func cpuMetric(percent *int32) autoscalingv2.MetricSpec {
+	return autoscalingv2.MetricSpec{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
+		Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: percent},
+	}}
 }
 
 func defaultScaling(r *autoscalingv2.HPAScalingRules, policies ...autoscalingv2.HPAScalingPolicy) {
@@ -67,7 +83,69 @@ const (
 	behaviorAnnotation   = "autoscaling.alpha.kubernetes.io/behavior"
 )
 
-var keptAnnotations = []string{metricsAnnotation, currentAnnotation, conditionsAnnotation, behaviorAnnotation}
+var (
+	specAnnotations   = []string{metricsAnnotation, behaviorAnnotation}
+	statusAnnotations = []string{currentAnnotation, conditionsAnnotation}
+	keptAnnotations   = slices.Concat(specAnnotations, statusAnnotations)
+)
+
+// prepareAutoscalerV1 leaves what annotations keep of the part that a write isn't about as it was.
+func prepareAutoscalerV1(a, old *autoscalingv1.HorizontalPodAutoscaler, subresource string) {
+	others := statusAnnotations
+	if subresource != "" {
+		others = specAnnotations
+	}
+	for _, name := range others {
+		delete(a.Annotations, name)
+		if old == nil || old.Annotations[name] == "" {
+			continue
+		}
+		if a.Annotations == nil {
+			a.Annotations = map[string]string{}
+		}
+		a.Annotations[name] = old.Annotations[name]
+	}
+}
+
+// autoscalerV1Generation counts a change of what annotations keep of the spec, too.
+func autoscalerV1Generation(obj, old registry.Typed) int64 {
+	was, ok := old.(*autoscalingv1.HorizontalPodAutoscaler)
+	if !ok {
+		return 1
+	}
+	if equality.Semantic.DeepEqual(inV2(obj.(*autoscalingv1.HorizontalPodAutoscaler)).Spec, inV2(was).Spec) {
+		return was.Generation
+	}
+	return was.Generation + 1
+}
+
+// A behavior as it is in its annotation, which has the names of Kubernetes' own type.
+type (
+	behaviorV1     struct{ ScaleUp, ScaleDown *scalingRulesV1 }
+	scalingRulesV1 struct {
+		StabilizationWindowSeconds *int32
+		SelectPolicy               *autoscalingv2.ScalingPolicySelect
+		Policies                   []scalingPolicyV1
+		Tolerance                  *resource.Quantity
+	}
+	scalingPolicyV1 struct {
+		Type                 autoscalingv2.HPAScalingPolicyType
+		Value, PeriodSeconds int32
+	}
+)
+
+func behaviorToV1(b *autoscalingv2.HorizontalPodAutoscalerBehavior) (out behaviorV1) {
+	rules := func(r *autoscalingv2.HPAScalingRules) *scalingRulesV1 {
+		if r == nil {
+			return nil
+		}
+		return &scalingRulesV1{r.StabilizationWindowSeconds, r.SelectPolicy, each(r.Policies, func(p autoscalingv2.HPAScalingPolicy) scalingPolicyV1 { return scalingPolicyV1(p) }), r.Tolerance}
+	}
+	if b != nil {
+		out.ScaleUp, out.ScaleDown = rules(b.ScaleUp), rules(b.ScaleDown)
+	}
+	return out
+}
 
 // autoscalerFromV2 makes version 1 of a stored autoscaler.
 func autoscalerFromV2(tree map[string]any) error {
@@ -106,7 +184,7 @@ func autoscalerFromV2(tree map[string]any) error {
 		set   bool
 	}{
 		{metricsAnnotation, each(metrics, metricToV1), len(metrics) > 0}, {currentAnnotation, each(current, currentToV1), len(current) > 0},
-		{conditionsAnnotation, in.Status.Conditions, len(in.Status.Conditions) > 0}, {behaviorAnnotation, in.Spec.Behavior, in.Spec.Behavior != nil},
+		{conditionsAnnotation, in.Status.Conditions, len(in.Status.Conditions) > 0}, {behaviorAnnotation, behaviorToV1(in.Spec.Behavior), in.Spec.Behavior != nil},
 	} {
 		if kept.set {
 			raw, err := json.Marshal(kept.value)
@@ -133,11 +211,22 @@ func annotate(tree map[string]any, name, value string) {
 	annotations[name] = value
 }
 
-// autoscalerToV2 is the way back. An annotation that can't be read stays as it is.
+// autoscalerToV2 is the way back. An annotation that can't be read is dropped.
 func autoscalerToV2(tree map[string]any) error {
+	out, err := takeV2(tree)
+	if err != nil {
+		return err
+	}
+	defaultAutoscaler(out)
+	return replaceContent(tree, out)
+}
+
+// takeV2 makes the content of version 2, and takes what it has of annotations out of them. Rules are about that: a behavior has its defaults
+// when it's stored.
+func takeV2(tree map[string]any) (*autoscalingv2.HorizontalPodAutoscaler, error) {
 	in, out := &autoscalingv1.HorizontalPodAutoscaler{}, &autoscalingv2.HorizontalPodAutoscaler{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(tree, in); err != nil {
-		return err
+		return nil, err
 	}
 	out.Spec = autoscalingv2.HorizontalPodAutoscalerSpec{
 		ScaleTargetRef: autoscalingv2.CrossVersionObjectReference(in.Spec.ScaleTargetRef), MinReplicas: in.Spec.MinReplicas, MaxReplicas: in.Spec.MaxReplicas,
@@ -153,26 +242,28 @@ func autoscalerToV2(tree map[string]any) error {
 		metricsAnnotation: &metrics, currentAnnotation: &current,
 		conditionsAnnotation: &out.Status.Conditions, behaviorAnnotation: &out.Spec.Behavior,
 	} {
-		if text := str(annotations[name]); text != "" && json.Unmarshal([]byte(text), into) == nil {
-			delete(annotations, name)
+		if json.Unmarshal([]byte(str(annotations[name])), into) != nil {
+			reflect.ValueOf(into).Elem().SetZero() // also what was read before the mistake
 		}
+		delete(annotations, name)
 	}
 	if len(annotations) == 0 {
 		delete(asMap(tree["metadata"]), "annotations")
 	}
 	out.Spec.Metrics, out.Status.CurrentMetrics = each(metrics, metricToV2), each(current, currentToV2)
 	if percent := in.Spec.TargetCPUUtilizationPercentage; percent != nil {
-		out.Spec.Metrics = append([]autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{
-			Name: corev1.ResourceCPU, Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: percent},
-		}}}, out.Spec.Metrics...)
+		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(percent))
+	}
+	if b := out.Spec.Behavior; b != nil && *b == (autoscalingv2.HorizontalPodAutoscalerBehavior{}) {
+		out.Spec.Behavior = nil
 	}
 	if percent := in.Status.CurrentCPUUtilizationPercentage; percent != nil && len(out.Status.CurrentMetrics) == 0 {
 		out.Status.CurrentMetrics = []autoscalingv2.MetricStatus{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricStatus{
 			Name: corev1.ResourceCPU, Current: autoscalingv2.MetricValueStatus{AverageUtilization: percent},
 		}}}
 	}
-	defaultAutoscaler(out)
-	return replaceContent(tree, out)
+	defaultMetrics(out)
+	return out, nil
 }
 
 // replaceContent makes an object's content that of a value of its type.

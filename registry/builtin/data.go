@@ -149,7 +149,7 @@ func data(o Options) []registry.Type {
 			Columns:  autoscalerColumns, Default: set(defaultAutoscaler), Validate: parts(validateAutoscaler, validateAutoscalerStatus)},
 		{Names: inAll(names(autoscalingGroup, "v1", "HorizontalPodAutoscaler", "hpa")), New: of[autoscalingv1.HorizontalPodAutoscaler], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: specOnly},
-			Columns:  autoscalerV1Columns, Default: set(defaultAutoscalerV1), Validate: parts(validateAutoscalerV1, validateAutoscalerV1Status), ToStored: autoscalerToV2, FromStored: autoscalerFromV2},
+			Columns:  autoscalerV1Columns, Default: set(defaultAutoscalerV1), Generation: autoscalerV1Generation, Prepare: prepare(prepareAutoscalerV1), Validate: parts(validateAutoscalerV1, validateAutoscalerV1Status), ToStored: autoscalerToV2, FromStored: autoscalerFromV2},
 		{Names: names(policyGroup, "v1", "PodDisruptionBudget", "pdb"), New: of[policyv1.PodDisruptionBudget], Status: true,
 			Strategy: registry.Strategy{StatusResets: specOnly},
 			Columns:  budgetColumns, ValidName: pathSegment, Prepare: prepare(prepareBudget), Validate: parts(validateBudget, validateBudgetStatus)},
