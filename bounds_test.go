@@ -29,24 +29,15 @@ var bounds = map[string]struct {
 
 // oversized is what is over its bound today. A number may only shrink, and no line may come.
 var oversized = map[string]int{
-	"file registry/builtin/addresses.go":    629,
-	"file registry/builtin/certificates.go": 577,
-	"file registry/builtin/devicerules.go":  901,
-	"file registry/builtin/networking.go":   549,
-	"file registry/builtin/others.go":       690,
-	"file registry/builtin/policies.go":     501,
-	"file registry/builtin/servicerules.go": 714,
-	"file registry/builtin/storagerules.go": 529,
-	"file registry/builtin/volumerules.go":  585,
-	"file registry/definitions.go":          515,
-	"file registry/typed.go":                602,
+	"file registry/definitions.go": 515,
+	"file registry/typed.go":       602,
 
-	"function registry/builtin/autoscalerrules.go check.metric": 89,
-	"function registry/builtin/certificates.go validateIssued":  83,
-	"function registry/builtin/data.go data":                    159,
-	"function registry/builtin/jobs.go validateJobSpec":         71,
-	"function registry/builtin/podwarnings.go podWarnings":      77,
-	"function registry/definitions.go definitions.rebuild":      64,
+	"function registry/builtin/autoscalerrules.go check.metric":   89,
+	"function registry/builtin/podcertificates.go validateIssued": 83,
+	"function registry/builtin/data.go data":                      159,
+	"function registry/builtin/jobs.go validateJobSpec":           71,
+	"function registry/builtin/podwarnings.go podWarnings":        77,
+	"function registry/definitions.go definitions.rebuild":        64,
 
 	"struct registry/register.go Definition": 31,
 	"struct registry/registry.go Registry":   24,

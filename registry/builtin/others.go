@@ -1,35 +1,23 @@
 package builtin
 
 import (
-	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	certificatesv1 "k8s.io/api/certificates/v1"
-	certificatesv1beta1 "k8s.io/api/certificates/v1beta1"
 	corev1 "k8s.io/api/core/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
-	storagemigrationv1 "k8s.io/api/storagemigration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metavalidation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/duration"
-	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/form"
 )
 
 // Groups with few kinds.
@@ -211,135 +199,6 @@ func runtimeClassColumns() []column {
 	return []column{text("Handler", "handler", ""), age()}
 }
 
-// prepareRequest notes who asks for a certificate, and keeps what is asked for.
-func prepareRequest(ctx context.Context, obj, before registry.Typed, subresource string) {
-	r := obj.(*certificatesv1.CertificateSigningRequest)
-	if old, ok := before.(*certificatesv1.CertificateSigningRequest); ok && old != nil {
-		r.Spec = old.Spec
-		if subresource == "status" { // approving is what the subresource approval is for
-			keepConditions(r, old, certificatesv1.CertificateApproved)
-			keepConditions(r, old, certificatesv1.CertificateDenied)
-		}
-		if subresource != "" {
-			dateConditions(r.Status.Conditions, old.Status.Conditions)
-		}
-		return
-	}
-	who := registry.UserFrom(ctx)
-	r.Spec.Username, r.Spec.UID, r.Spec.Groups, r.Spec.Extra = who.GetName(), who.GetUID(), who.GetGroups(), nil
-	for key, values := range who.GetExtra() {
-		if r.Spec.Extra == nil {
-			r.Spec.Extra = map[string]certificatesv1.ExtraValue{}
-		}
-		r.Spec.Extra[key] = values
-	}
-}
-
-// keepConditions leaves a request's conditions of a type as they are, if a write has as many of them. Another number is refused.
-func keepConditions(r, old *certificatesv1.CertificateSigningRequest, kind certificatesv1.RequestConditionType) {
-	before := ofType(old, kind)
-	if len(before) != len(ofType(r, kind)) {
-		return
-	}
-	for i, c := range r.Status.Conditions {
-		if c.Type == kind {
-			r.Status.Conditions[i], before = before[0], before[1:]
-		}
-	}
-}
-
-// dateConditions sets the times that a writer of conditions has left out: a condition that was there with the same status keeps that
-// of its transition.
-func dateConditions(conditions, old []certificatesv1.CertificateSigningRequestCondition) {
-	now := metav1.Now()
-	for i := range conditions {
-		c := &conditions[i]
-		if c.LastUpdateTime.IsZero() {
-			c.LastUpdateTime = now
-		}
-		if !c.LastTransitionTime.IsZero() {
-			continue
-		}
-		c.LastTransitionTime = now
-		same := func(o certificatesv1.CertificateSigningRequestCondition) bool {
-			return o.Type == c.Type && o.Status == c.Status && !o.LastTransitionTime.IsZero()
-		}
-		if was := slices.IndexFunc(old, same); was >= 0 {
-			c.LastTransitionTime = old[was].LastTransitionTime
-		}
-	}
-}
-
-// requestParts are the parts of a signing request with paths of their own.
-var requestParts = []registry.Subresource{{
-	Name: "approval", Verbs: []string{"get", "patch", "update"}, Metadata: true, Reset: []string{"spec", "status.certificate"},
-	Select: func(next, in map[string]any) { carry(next, in, "status", "conditions") },
-}}
-
-func requestColumns() []column {
-	doc := certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
-	return []column{
-		age(),
-		text("SignerName", "spec.signerName", doc["signerName"]),
-		text("Requestor", "spec.username", doc["request"]),
-		cell("RequestedDuration", doc["expirationSeconds"], func(o any) any {
-			if s := at(o, "spec.expirationSeconds"); s != nil {
-				return duration.HumanDuration(time.Duration(num(s)) * time.Second)
-			}
-			return none
-		}),
-		cell("Condition", certificatesv1beta1.CertificateSigningRequestStatus{}.SwaggerDoc()["conditions"], func(o any) any {
-			has := func(kind certificatesv1.RequestConditionType) bool {
-				return slices.ContainsFunc(asList(at(o, "status.conditions")), func(c any) bool { return at(c, "type") == string(kind) })
-			}
-			all := []string{"Pending"}
-			if has(certificatesv1.CertificateDenied) {
-				all[0] = "Denied"
-			} else if has(certificatesv1.CertificateApproved) {
-				all[0] = "Approved"
-			}
-			if has(certificatesv1.CertificateFailed) {
-				all = append(all, "Failed")
-			}
-			if str(at(o, "status.certificate")) != "" {
-				all = append(all, "Issued")
-			}
-			return strings.Join(all, ",")
-		}),
-	}
-}
-
-func trustBundleColumns() []column {
-	return []column{orNone("SignerName", "spec.signerName", certificatesv1.ClusterTrustBundleSpec{}.SwaggerDoc()["signerName"])}
-}
-
-// podCertificateColumns show the last state that a request got into.
-func podCertificateColumns() []column {
-	doc := certificatesv1.PodCertificateRequestSpec{}.SwaggerDoc()
-	return []column{
-		text("PodName", "spec.podName", doc["podName"]),
-		text("ServiceAccountName", "spec.serviceAccountName", doc["serviceAccountName"]),
-		text("NodeName", "spec.nodeName", doc["nodeName"]),
-		text("SignerName", "spec.signerName", doc["signerName"]),
-		cell("State", "Is the request Pending, Issued, Denied, or Failed?", func(o any) any {
-			state := "Pending"
-			for _, c := range asList(at(o, "status.conditions")) {
-				switch kind := str(at(c, "type")); kind {
-				case certificatesv1.PodCertificateRequestConditionTypeIssued, certificatesv1.PodCertificateRequestConditionTypeDenied, certificatesv1.PodCertificateRequestConditionTypeFailed:
-					state = kind
-				}
-			}
-			return state
-		}),
-		cell("UnverifiedUserAnnotations", doc["unverifiedUserAnnotations"], func(o any) any { return labelsText(at(o, "spec.unverifiedUserAnnotations")) }),
-	}
-}
-
-func defaultPodCertificateRequest(r *certificatesv1.PodCertificateRequest) {
-	const day int32 = 86400 // seconds
-	orPointTo(&r.Spec.MaxExpirationSeconds, day)
-}
-
 // The defaults of API Priority and Fairness, as the API documentation names them.
 const (
 	defaultPrecedence  int32 = 1000
@@ -510,181 +369,6 @@ func resourceSliceColumns() []column {
 		text("Node", "spec.nodeName", doc["nodeName"]),
 		text("Driver", "spec.driver", doc["driver"]),
 		text("Pool", "spec.pool.name", resourcev1.ResourcePool{}.SwaggerDoc()["name"]),
-		age(),
-	}
-}
-
-// migrationStates are what a migration can be in.
-var migrationStates = []storagemigrationv1.MigrationConditionType{storagemigrationv1.MigrationRunning, storagemigrationv1.MigrationSucceeded, storagemigrationv1.MigrationFailed}
-
-func migrationColumns() []column {
-	return []column{
-		{Name: "Name", IsName: true, Type: "string", Description: form.NameColumn().Description, Cell: func(o any) any { return str(at(o, "metadata.name")) }},
-		cell("Resource", "GroupResource to migrate", func(o any) any {
-			return schema.GroupResource{Group: str(at(o, "spec.resource.group")), Resource: str(at(o, "spec.resource.resource"))}.String()
-		}),
-		cell("Status", "Status of the migration", func(o any) any {
-			state := "Unknown"
-			for _, c := range asList(at(o, "status.conditions")) {
-				if kind := str(at(c, "type")); at(c, "status") == string(metav1.ConditionTrue) && slices.Contains(migrationStates, storagemigrationv1.MigrationConditionType(kind)) {
-					state = kind
-				}
-			}
-			return state
-		}),
-	}
-}
-
-// portOfHTTPS is where an APIService's service listens if it doesn't say.
-const portOfHTTPS = 443
-
-func defaultAPIService(s *apiregistrationv1.APIService) {
-	if s.Spec.Service != nil {
-		orPointTo(&s.Spec.Service.Port, portOfHTTPS)
-	}
-}
-
-// prepareAPIService makes a new APIService without a service available: this server has what it names.
-func prepareAPIService(s, old *apiregistrationv1.APIService, _ string) {
-	if old != nil || s.Spec.Service != nil {
-		return
-	}
-	s.Status.Conditions = []apiregistrationv1.APIServiceCondition{{
-		Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, LastTransitionTime: metav1.Now(),
-		Reason: "Local", Message: "Local APIServices are always available",
-	}}
-}
-
-// The bounds of an APIService's priorities.
-const (
-	maxGroupPriority   = 20000
-	maxVersionPriority = 1000
-)
-
-func validateAPIService(s, old *apiregistrationv1.APIService) field.ErrorList {
-	c, at, spec := &check{}, field.NewPath("metadata"), &s.Spec
-	if old != nil {
-		c.add(apivalidation.ValidateObjectMetaUpdate(&s.ObjectMeta, &old.ObjectMeta, at)...)
-	}
-	c.add(apivalidation.ValidateObjectMeta(&s.ObjectMeta, false, func(name string, _ bool) []string {
-		texts := wholeSegment(name)
-		if is := spec.Version + "." + spec.Group; len(texts) == 0 && name != is {
-			texts = []string{fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", is)}
-		}
-		return texts
-	}, at)...)
-	at = field.NewPath("spec")
-	switch {
-	case spec.Group != "":
-		c.subdomain(at.Child("group"), spec.Group)
-	case spec.Version != "v1":
-		c.add(field.Required(at.Child("group"), "only v1 may have an empty group and it better be legacy kube"))
-	}
-	c.texts(at.Child("version"), spec.Version, validation.IsDNS1035Label(spec.Version))
-	if n := spec.GroupPriorityMinimum; n <= 0 || n > maxGroupPriority {
-		c.add(field.Invalid(at.Child("groupPriorityMinimum"), n, "must be positive and less than 20000"))
-	}
-	if n := spec.VersionPriority; n <= 0 || n > maxVersionPriority {
-		c.add(field.Invalid(at.Child("versionPriority"), n, "must be positive and less than 1000"))
-	}
-	if spec.Service == nil {
-		if n := len(spec.CABundle); n > 0 {
-			c.add(field.Invalid(at.Child("caBundle"), fmt.Sprintf("%d bytes", n), "local APIServices may not have a caBundle"))
-		}
-		if spec.InsecureSkipTLSVerify {
-			c.add(field.Invalid(at.Child("insecureSkipTLSVerify"), true, "local APIServices may not have insecureSkipTLSVerify"))
-		}
-		return c.errs
-	}
-	c.required(at.Child("service", "namespace"), spec.Service.Namespace)
-	c.required(at.Child("service", "name"), spec.Service.Name)
-	if texts := validation.IsValidPortNum(int(*spec.Service.Port)); len(texts) > 0 {
-		c.add(field.Invalid(at.Child("service", "port"), *spec.Service.Port, "port is not valid: "+strings.Join(texts, ", ")))
-	}
-	if spec.InsecureSkipTLSVerify && len(spec.CABundle) > 0 {
-		c.add(field.Invalid(at.Child("insecureSkipTLSVerify"), true, "may not be true if caBundle is present"))
-	}
-	return c.errs
-}
-
-func validateAPIServiceStatus(s, old *apiregistrationv1.APIService) field.ErrorList {
-	c, at := &check{}, field.NewPath("status", "conditions")
-	c.add(apivalidation.ValidateObjectMetaUpdate(&s.ObjectMeta, &old.ObjectMeta, field.NewPath("metadata"))...)
-	for i := range s.Status.Conditions {
-		among(c, at.Index(i).Child("status"), &s.Status.Conditions[i].Status, apiregistrationv1.ConditionTrue, apiregistrationv1.ConditionFalse, apiregistrationv1.ConditionUnknown)
-	}
-	return c.errs
-}
-
-func validateMigration(m, old *storagemigrationv1.StorageVersionMigration) field.ErrorList {
-	c, at, of := &check{}, field.NewPath("spec", "resource"), m.Spec.Resource
-	if of.Resource == "" {
-		c.add(field.Required(at.Child("resource"), "resource is required to be set"))
-	} else if texts := validation.IsDNS1035Label(of.Resource); len(texts) > 0 {
-		c.add(field.Invalid(at.Child("resource"), of.Resource, strings.Join(texts, ",")))
-	}
-	if texts := validation.IsDNS1123Subdomain(of.Group); of.Group != "" && len(texts) > 0 {
-		c.add(field.Invalid(at.Child("group"), of.Group, strings.Join(texts, ",")))
-	}
-	if old != nil {
-		c.immutable(field.NewPath("spec"), m.Spec, old.Spec)
-	}
-	return c.errs
-}
-
-func validateMigrationStatus(m, old *storagemigrationv1.StorageVersionMigration) field.ErrorList {
-	c, at := &check{}, field.NewPath("status")
-	version := m.Status.ResourceVersion
-	if version != "" {
-		if _, err := resourceversion.CompareResourceVersion(version, version); err != nil {
-			c.add(field.Invalid(at.Child("resourceVersion"), version, err.Error()))
-		}
-	}
-	c.add(metavalidation.ValidateConditions(m.Status.Conditions, at.Child("conditions"))...)
-	if was := old.Status.ResourceVersion; was != "" {
-		c.immutable(at.Child("resourceVersion"), version, was)
-	}
-	ended := func(m *storagemigrationv1.StorageVersionMigration, how storagemigrationv1.MigrationConditionType) bool {
-		return meta.IsStatusConditionTrue(m.Status.Conditions, string(how))
-	}
-	const succeeded, failed = storagemigrationv1.MigrationSucceeded, storagemigrationv1.MigrationFailed
-	for _, wrong := range []struct {
-		is  bool
-		why string
-	}{
-		{ended(m, succeeded) && ended(m, failed), "Both success and failed conditions cannot be true at the same time"},
-		{ended(old, succeeded) && !ended(m, succeeded), "Success condition cannot be set to false once it is true"},
-		{ended(old, failed) && !ended(m, failed), "Failed condition cannot be set to false once it is true"},
-	} {
-		if wrong.is {
-			c.add(field.Invalid(at.Child("conditions"), m.Status.Conditions, wrong.why))
-		}
-	}
-	return c.errs
-}
-
-func apiServiceColumns() []column {
-	service := cell("Service", "The reference to the service that hosts this API endpoint.", func(o any) any {
-		if s := at(o, "spec.service"); s != nil {
-			return str(at(s, "namespace")) + "/" + str(at(s, "name"))
-		}
-		return "Local"
-	})
-	service.Repeated = true // the aggregator's tables always name the columns
-	return []column{
-		service,
-		cell("Available", "Whether this service is available.", func(o any) any {
-			for _, c := range asList(at(o, "status.conditions")) {
-				if at(c, "type") != string(apiregistrationv1.Available) {
-					continue
-				}
-				if reason := str(at(c, "reason")); at(c, "status") != "True" && reason != "" {
-					return str(at(c, "status")) + " (" + reason + ")"
-				}
-				return str(at(c, "status"))
-			}
-			return "Unknown"
-		}),
 		age(),
 	}
 }

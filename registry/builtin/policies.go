@@ -24,8 +24,7 @@ import (
 // The rules of admission policies and their bindings. A policy whose expressions don't compile is refused. What its
 // expressions get wrong about the objects that it matches is in its status, in the answer to the write.
 
-// Kubernetes' bounds.
-const (
+const ( // Kubernetes' bounds
 	maxMatchConditions      = 64
 	maxAuditAnnotations     = 20
 	maxAnnotationExpression = 5 << 10 // bytes
