@@ -34,7 +34,6 @@ var oversized = map[string]int{
 
 	"function registry/builtin/autoscalerrules.go check.metric":   89,
 	"function registry/builtin/podcertificates.go validateIssued": 83,
-	"function registry/builtin/data.go data":                      159,
 	"function registry/builtin/jobs.go validateJobSpec":           71,
 	"function registry/builtin/podwarnings.go podWarnings":        77,
 	"function registry/definitions.go definitions.rebuild":        64,

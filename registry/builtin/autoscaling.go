@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/runtime"
-
-	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // HorizontalPodAutoscaler, which is stored as version 2. What version 1 has no fields for, it keeps in annotations, as with
@@ -107,16 +105,15 @@ func prepareAutoscalerV1(a, old *autoscalingv1.HorizontalPodAutoscaler, subresou
 	}
 }
 
-// autoscalerV1Generation counts a change of what annotations keep of the spec, too.
-func autoscalerV1Generation(obj, old registry.Typed) int64 {
-	was, ok := old.(*autoscalingv1.HorizontalPodAutoscaler)
-	if !ok {
+// countAutoscalerV1 counts a change of what annotations keep of the spec, too.
+func countAutoscalerV1(a, old *autoscalingv1.HorizontalPodAutoscaler) int64 {
+	switch {
+	case old == nil:
 		return 1
+	case equality.Semantic.DeepEqual(inV2(a).Spec, inV2(old).Spec):
+		return old.Generation
 	}
-	if equality.Semantic.DeepEqual(inV2(obj.(*autoscalingv1.HorizontalPodAutoscaler)).Spec, inV2(was).Spec) {
-		return was.Generation
-	}
-	return was.Generation + 1
+	return old.Generation + 1
 }
 
 // A behavior as it is in its annotation, which has the names of Kubernetes' own type.

@@ -3,6 +3,8 @@
 package builtin
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -45,7 +47,10 @@ const (
 
 // data are the kinds that are stored and shown, and that nothing acts on.
 func data(o Options) []registry.Type {
-	replicas := &registry.Scale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas", Selector: selectorText}
+	return slices.Concat(podsAndServices(o), workloads(o), volumes(), networks(), policiesOfPods(), others(o))
+}
+
+func podsAndServices(o Options) []registry.Type {
 	return []registry.Type{
 		{Names: inAll(names("", "v1", "Pod", "po")), New: of[corev1.Pod], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true, StatusResets: []string{"spec", "metadata.deletionTimestamp", "metadata.ownerReferences"}},
@@ -71,7 +76,12 @@ func data(o Options) []registry.Type {
 			Strategy: registry.Strategy{UnconditionalUpdate: true, CreatesStatus: true, NoGeneration: true, StatusResets: specOnly},
 			Fields:   []string{"spec.unschedulable"}, FalseFields: []string{"spec.unschedulable"}, Columns: nodeColumns, Absent: onlyProxy(), Default: set(defaultNode),
 			Prepare: prepare(prepareNode), Validate: parts(validateNode, validateNodeStatus), Warnings: warnings(warnNode)},
+	}
+}
 
+func workloads(o Options) []registry.Type {
+	replicas := &registry.Scale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas", Selector: selectorText}
+	return []registry.Type{
 		{Names: inAll(names(appsGroup, "v1", "Deployment", "deploy")), New: of[appsv1.Deployment], Status: true, Scale: replicas,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, AnnotationsCount: true, StatusResets: []string{"spec", "metadata.labels"}},
 			Columns:  deploymentColumns, Default: set(defaultDeployment), Prepare: withoutGated(nil), Validate: parts(validateDeployment, validateDeploymentStatus), Warnings: podWarnings},
@@ -101,7 +111,11 @@ func data(o Options) []registry.Type {
 		{Names: names("", "v1", "PodTemplate"), New: of[corev1.PodTemplate],
 			Strategy: registry.Strategy{UnconditionalUpdate: true, ReturnDeleted: true},
 			Columns:  podTemplateColumns, Default: set(defaultPodTemplate), Prepare: withoutGated(nil), Validate: rules(validatePodTemplate), Warnings: podWarnings},
+	}
+}
 
+func volumes() []registry.Type {
+	return []registry.Type{
 		{Names: names("", "v1", "PersistentVolume", "pv"), New: of[corev1.PersistentVolume], ClusterScoped: true, Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true, StatusResets: specOnly},
 			Columns:  persistentVolumeColumns, Default: set(defaultPersistentVolume),
@@ -128,7 +142,11 @@ func data(o Options) []registry.Type {
 		{Names: names(storageGroup, "v1", "VolumeAttributesClass", "vac"), New: of[storagev1.VolumeAttributesClass], ClusterScoped: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, ReturnDeleted: true},
 			Columns:  attributesClassColumns, Validate: rules(validateAttributesClass)},
+	}
+}
 
+func networks() []registry.Type {
+	return []registry.Type{
 		{Names: names(networkingGroup, "v1", "Ingress", "ing"), New: of[networkingv1.Ingress], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: specOnly},
 			Columns:  ingressColumns, Validate: parts(validateIngress, validateIngressStatus), Warnings: warnIngress},
@@ -143,13 +161,18 @@ func data(o Options) []registry.Type {
 			Columns:  ipAddressColumns, ValidName: addressName, Validate: rules(validateIPAddress)},
 		{Names: names(networkingGroup, "v1", "ServiceCIDR"), New: of[networkingv1.ServiceCIDR], ClusterScoped: true, Status: true, Columns: serviceCIDRColumns,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true}, Validate: rules(validateServiceCIDR)},
+	}
+}
 
+// policiesOfPods are about how many there are, what they may use, and which come first.
+func policiesOfPods() []registry.Type {
+	return []registry.Type{
 		{Names: inAll(names(autoscalingGroup, "v2", "HorizontalPodAutoscaler", "hpa")), New: of[autoscalingv2.HorizontalPodAutoscaler], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: specOnly},
 			Columns:  autoscalerColumns, Default: set(defaultAutoscaler), Validate: parts(validateAutoscaler, validateAutoscalerStatus)},
 		{Names: inAll(names(autoscalingGroup, "v1", "HorizontalPodAutoscaler", "hpa")), New: of[autoscalingv1.HorizontalPodAutoscaler], Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, StatusResets: specOnly},
-			Columns:  autoscalerV1Columns, Default: set(defaultAutoscalerV1), Generation: autoscalerV1Generation, Prepare: prepare(prepareAutoscalerV1), Validate: parts(validateAutoscalerV1, validateAutoscalerV1Status), ToStored: autoscalerToV2, FromStored: autoscalerFromV2},
+			Columns:  autoscalerV1Columns, Default: set(defaultAutoscalerV1), Generation: counting(countAutoscalerV1), Prepare: prepare(prepareAutoscalerV1), Validate: parts(validateAutoscalerV1, validateAutoscalerV1Status), ToStored: autoscalerToV2, FromStored: autoscalerFromV2},
 		{Names: names(policyGroup, "v1", "PodDisruptionBudget", "pdb"), New: of[policyv1.PodDisruptionBudget], Status: true,
 			Strategy: registry.Strategy{StatusResets: specOnly},
 			Columns:  budgetColumns, ValidName: pathSegment, Prepare: prepare(prepareBudget), Validate: parts(validateBudget, validateBudgetStatus)},
@@ -164,7 +187,11 @@ func data(o Options) []registry.Type {
 			Columns: priorityClassColumns, Default: set(defaultPriorityClass), Validate: rules(validatePriorityClass)},
 		{Names: names(nodeGroup, "v1", "RuntimeClass"), New: of[nodev1.RuntimeClass], ClusterScoped: true, Awaited: true, Columns: runtimeClassColumns, Validate: rules(validateRuntimeClass), Warnings: warnings(warnRuntimeClass),
 			Strategy: registry.Strategy{CreateOnUpdate: true, NoGeneration: true}},
+	}
+}
 
+func others(o Options) []registry.Type {
+	return []registry.Type{
 		{Names: names(certificatesGroup, "v1", "CertificateSigningRequest", "csr"), New: of[certificatesv1.CertificateSigningRequest], ClusterScoped: true, Status: true,
 			Strategy: registry.Strategy{UnconditionalUpdate: true, NoGeneration: true, Resets: []string{"spec"}, StatusResets: []string{"spec", "status.conditions"}},
 			Fields:   []string{"spec.signerName"}, Columns: requestColumns, Subresources: requestParts, ValidName: pathSegment,
