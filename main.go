@@ -137,6 +137,7 @@ func serve(ctx context.Context, s *server.Server, stdout io.Writer) error {
 	}
 	fmt.Fprint(stdout, banner(s))
 	collectLess()
+	defer forgetStart()()
 	return s.Run(ctx)
 }
 

@@ -70,6 +70,7 @@ func runEtcd(args []string, getenv func(string) string, stdout, stderr io.Writer
 	if ctx, err = withParent(ctx, getenv, parent, log); err != nil {
 		return failed(stderr, dropin.Etcd, err)
 	}
+	defer forgetStart()()
 	if err := dropin.RunEtcd(ctx, o, log); err != nil {
 		return failed(stderr, dropin.Etcd, err)
 	}

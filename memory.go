@@ -6,21 +6,23 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"sync"
+	"time"
 )
 
 // A small heap is collected often: with 12 MB in use, Go collects after each 12 MB, which a hundred creations of a Pod allocate. So no
-// collection begins before the heap has leastHeap bytes. A larger one doubles between two collections, as Go has it.
+// collection begins before the heap has leastHeap bytes. A larger one grows by three quarters between two collections, where Go has it
+// double: that's a tenth less memory for a hundredth more CPU.
 const (
 	leastHeap = 64 << 20
-	doubling  = 100 // GOGC's default, percent
-	leastStep = 10  // percent. To set when the next collection begins stops the world for some 20 µs, and isn't worth less.
+	growth    = 75 // percent
+	leastStep = 10 // percent. To set when the next collection begins stops the world for some 20 µs, and isn't worth less.
 )
 
 // collectLess sets when the garbage collector runs, unless GOGC says when. It's called when the server is ready: one that does nothing
 // stays as small as it started.
 func collectLess() {
 	if os.Getenv("GOGC") == "" {
-		collecting.Do(func() { afterEach(&cycle{percent: doubling}) })
+		collecting.Do(func() { afterEach(&cycle{percent: growth}) })
 	}
 }
 
@@ -38,9 +40,9 @@ func afterEach(c *cycle) {
 	runtime.SetFinalizer(c, func(c *cycle) {
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		metrics.Read(live)
-		percent := doubling
+		percent := growth
 		if n := int(live[0].Value.Uint64()); n > 0 {
-			percent = max(doubling, leastHeap*100/n-100)
+			percent = max(growth, leastHeap*100/n-100)
 		}
 		if percent > c.percent+leastStep || percent < c.percent-leastStep {
 			debug.SetGCPercent(percent)
@@ -48,4 +50,13 @@ func afterEach(c *cycle) {
 		}
 		afterEach(c)
 	})
+}
+
+// afterStart is when the server has begun to do what it does all day.
+const afterStart = time.Second
+
+// forgetStart takes the program's code out of the process's memory once, a while after the start, which runs through 9 MB of code
+// that nothing runs again. What does run again comes back from the kernel's page cache at once. The returned function calls it off.
+func forgetStart() (stop func() bool) {
+	return time.AfterFunc(afterStart, func() { _ = unmapCode() }).Stop // in vain, it's as large as without it
 }
