@@ -30,7 +30,7 @@ var bounds = map[string]struct {
 // oversized is what is over its bound today. A number may only shrink, and no line may come.
 var oversized = map[string]int{
 	"file registry/definitions.go": 515,
-	"file registry/typed.go":       602,
+	"file registry/typed.go":       592,
 
 	"function registry/builtin/autoscalerrules.go check.metric":   89,
 	"function registry/builtin/podcertificates.go validateIssued": 83,

@@ -308,8 +308,7 @@ func (w *write) admitTree(ctx context.Context, a *Attributes, hooks []Admission[
 	case call.obj == nil:
 	case p.old == nil && !w.applies: // nobody else has it, but for what they're compared with afterwards
 		if len(p.obj.Managed) > 0 {
-			metadata := object.Map(call.obj.Object["metadata"])
-			metadata["managedFields"] = object.DeepCopy(metadata)["managedFields"]
+			object.Map(call.obj.Object["metadata"])["managedFields"] = managed.CopyEntries(p.obj.Managed)
 		}
 	default:
 		call.obj.Object = object.DeepCopy(call.obj.Object)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	runtimeschema "k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -141,8 +142,8 @@ func (w *write) dropStatus(o *object.Object) error {
 	}
 	delete(o.Content, status)
 	if w.typed != nil { // a Go type may always write it
-		if empty, ok := w.zero(w.apiVersion())[status]; ok {
-			o.Content[status] = empty
+		if empty, ok := w.typed.emptyStatus(); ok {
+			o.Content[status] = runtime.DeepCopyJSONValue(empty)
 		}
 		return nil
 	}

@@ -2,9 +2,42 @@ package registry
 
 import (
 	"reflect"
+	"sync"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/apiserver-lite/apiserver-lite/registry/jsontree"
 )
+
+// typed is a Go type's part in the verbs.
+type typed struct {
+	Type
+	registry *Registry
+	zero     any // a struct of the type, for the patch strategies in its tags
+	surveyed sync.Once
+	survey   survey // see holding
+	// emptyStatus returns the status of an empty value as a tree, which is shared, and whether it's written.
+	emptyStatus func() (tree any, written bool)
+}
+
+// newTyped returns a type's part in the verbs of a registry.
+func newTyped(t Type, r *Registry) *typed {
+	n := &typed{Type: t, registry: r, zero: reflect.ValueOf(t.New()).Elem().Interface()}
+	n.emptyStatus = sync.OnceValues(func() (any, bool) {
+		tree, written := n.empty()[status]
+		return tree, written
+	})
+	return n
+}
+
+// empty returns the tree of an empty value.
+func (t *typed) empty() map[string]any {
+	tree, err := jsontree.OfValue(t.New())
+	if err != nil { // no empty value has what JSON can't say
+		tree = map[string]any{}
+	}
+	return tree
+}
 
 // survey is what a look through a Go type has found.
 type survey struct {

@@ -94,11 +94,7 @@ func (e *Endpoint) newTypes() *managed.Types {
 
 // zero returns the tree of an empty value of the Go type of a version.
 func (e *Endpoint) zero(apiVersion string) map[string]any {
-	tree, err := jsontree.OfValue(e.res.version(apiVersion).typed.New())
-	if err != nil { // no empty value has what JSON can't say
-		tree = map[string]any{}
-	}
-	return tree
+	return e.res.version(apiVersion).typed.empty()
 }
 
 // goTypes describes a Go type in all its versions.

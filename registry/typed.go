@@ -10,7 +10,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -152,15 +151,6 @@ type Subresource struct {
 	AnswersSent bool // the answer is what was sent, with more in it, and so says who has sent what, too
 }
 
-// typed is a Go type's part in the verbs.
-type typed struct {
-	Type
-	registry *Registry
-	zero     any // a struct of the type, for the patch strategies in its tags
-	surveyed sync.Once
-	survey   survey // see holding
-}
-
 // Add adds a resource for a Go type. others are further versions of the same objects, in the same group or another one; in
 // first they're stored. It's for the program's start, before Run; a Type that can't be served is a mistake in the program
 // and panics.
@@ -224,7 +214,7 @@ func (t *Type) endpoint(res *resource) *Endpoint {
 	e := &Endpoint{
 		Names: t.Names, Namespaced: !t.ClusterScoped, Verbs: builtinVerbs, Warning: t.Warning, res: res,
 		reading: reading{fields: t.Fields},
-		writing: writing{typed: &typed{Type: *t, registry: res.registry, zero: reflect.ValueOf(t.New()).Elem().Interface()}},
+		writing: writing{typed: newTyped(*t, res.registry)},
 	}
 	if t.Status {
 		e.Subresources = append(e.Subresources, status)

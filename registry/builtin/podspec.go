@@ -135,6 +135,10 @@ func pullPolicyOf(image string) corev1.PullPolicy {
 	if !found || !strings.ContainsAny(domain, ".:") && domain != "localhost" && domain == strings.ToLower(domain) {
 		domain, rest = "localhost", image // it's a part of the repository's name
 	}
+	repository, _, _ := strings.Cut(rest, "@")
+	if _, tag, tagged := strings.Cut(repository, ":"); tagged && tag != "latest" {
+		return corev1.PullIfNotPresent // also if it's no tag, since then it's no name
+	}
 	parts := imageNames().rest.FindStringSubmatch(rest)
 	if parts == nil || len(parts[1]) > maxRepository || imageID().MatchString(image) || !imageNames().domain.MatchString(domain) {
 		return corev1.PullIfNotPresent // from there nothing can be pulled

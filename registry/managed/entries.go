@@ -3,6 +3,7 @@ package managed
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -31,6 +32,17 @@ func Entries(list []any) (entries []metav1.ManagedFieldsEntry, ok bool) {
 	}
 	entries = recordOf(list).entries
 	return entries, entries != nil
+}
+
+// CopyEntries copies managedFields, so that entries can be added, changed and taken out. The copy shares their fieldsV1.
+func CopyEntries(list []any) []any {
+	list = slices.Clone(list)
+	for i, entry := range list {
+		if fields, ok := entry.(map[string]any); ok {
+			list[i] = maps.Clone(fields)
+		}
+	}
+	return list
 }
 
 // Validate says what is wrong with an object's managedFields, in the words of Kubernetes.

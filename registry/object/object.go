@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -154,6 +155,9 @@ func EqualJSON(a, b any) bool {
 		b, ok := b.(map[string]any)
 		if !ok || len(a) != len(b) {
 			return false
+		}
+		if reflect.ValueOf(a).UnsafePointer() == reflect.ValueOf(b).UnsafePointer() {
+			return true // one map
 		}
 		for k, v := range a {
 			if w, ok := b[k]; !ok || !EqualJSON(v, w) {
