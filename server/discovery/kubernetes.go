@@ -7,18 +7,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 )
 
 // What Kubernetes' own kinds are published with is in kubernetes.zip: a path and a schema for each, as kube-apiserver
-// answered them. A Go type doesn't say what is in these documents at run time, such as which values a field takes.
+// answered them; conformance/openapi makes it. A Go type doesn't say what is in these documents at run time, such as which
+// values a field takes.
 
-//go:generate go run generate.go ../../conformance/differential/testdata/oracle/openapi.jsonl.gz
+//go:generate go -C ../../conformance run ./openapi
 
 //go:embed kubernetes.zip
 var kubernetesOpenAPI []byte
@@ -30,48 +32,82 @@ type publication struct {
 	Parameters map[string]json.RawMessage // of version 2
 }
 
-// The entries of the archive: those of documents of version 3, of the paths of version 2 by these documents, and what all paths of
-// version 2 share.
+// The entries of the archive: those of documents of version 3, of the paths of version 2 by these documents, what all paths of
+// version 2 share, and the values to which the others refer.
 const (
 	publishedOne    = "v3/"
 	publishedPaths2 = "v2/"
-	publishedAll2   = "v2"
+	publishedAll2   = "all2"
+	publishedShared = "shared"
 )
 
-// readPublished returns an entry of the archive; an empty one if Kubernetes publishes nothing there.
-func readPublished(entry string) (*publication, error) {
-	p := &publication{}
-	archive, err := zip.NewReader(bytes.NewReader(kubernetesOpenAPI), int64(len(kubernetesOpenAPI)))
+// published is the archive with the values that its entries share.
+type published struct {
+	files  *zip.Reader
+	values [][]byte
+}
+
+// openPublished reads what is shared: some milliseconds' work, and so once for each document that is built.
+func openPublished() (*published, error) {
+	p := &published{files: publishedFiles()}
+	shared, err := fs.ReadFile(p.files, publishedShared)
+	p.values = bytes.Split(shared, []byte("\n"))
+	return p, err
+}
+
+// publishedFiles are the archive's entries.
+func publishedFiles() *zip.Reader {
+	files, err := zip.NewReader(bytes.NewReader(kubernetesOpenAPI), int64(len(kubernetesOpenAPI)))
 	if err != nil {
-		return nil, err
+		panic(err) // the program wasn't built of what conformance/openapi has made
 	}
-	i := slices.IndexFunc(archive.File, func(f *zip.File) bool { return f.Name == entry })
-	if i < 0 {
-		return p, nil
+	return files
+}
+
+// hasPublished tells whether Kubernetes publishes something in an entry.
+func hasPublished(entry string) bool {
+	_, err := fs.Stat(publishedFiles(), entry)
+	return err == nil
+}
+
+// read returns an entry; an empty one if Kubernetes publishes nothing there.
+func (p *published) read(entry string) (*publication, error) {
+	all := &publication{}
+	text, err := fs.ReadFile(p.files, entry)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all, nil
 	}
-	f, err := archive.File[i].Open()
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text := make([]byte, archive.File[i].UncompressedSize64)
-	if _, err = io.ReadFull(f, text); err == nil {
-		err = json.Unmarshal(text, p)
+	if err == nil {
+		err = json.Unmarshal(p.expand(nil, text), all)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("what Kubernetes publishes as %s: %w", entry, err)
 	}
-	return p, nil
+	return all, nil
+}
+
+// publishedMark stands before and after the number of a shared value. No text of JSON has it.
+var publishedMark = []byte{1}
+
+// expand appends a text with the values to which it refers.
+func (p *published) expand(to, text []byte) []byte {
+	for {
+		before, rest, found := bytes.Cut(text, publishedMark)
+		to = append(to, before...)
+		if !found {
+			return to
+		}
+		number, after, _ := bytes.Cut(rest, publishedMark)
+		n, err := strconv.Atoi(string(number))
+		if err != nil {
+			panic(err) // as in publishedFiles
+		}
+		to, text = p.expand(to, p.values[n]), after
+	}
 }
 
 // publishedRoots are the paths with documents of their own that aren't about any group: what is served there is no resource.
 var publishedRoots = []string{".well-known/openid-configuration", "api", "apis", "openid/v1/jwks", "version"}
-
-// hasPublished tells whether Kubernetes publishes something in an entry.
-func hasPublished(entry string) bool {
-	archive, err := zip.NewReader(bytes.NewReader(kubernetesOpenAPI), int64(len(kubernetesOpenAPI)))
-	return err == nil && slices.ContainsFunc(archive.File, func(f *zip.File) bool { return f.Name == entry })
-}
 
 // of returns the paths of one of Kubernetes' own resources and of those of its subresources that are served; none for a resource that
 // is another's; with nil for the resource those of no resource.
@@ -130,14 +166,14 @@ func (p *publication) add(name string, schemas, parameters object, seen map[stri
 	}
 }
 
-// readShared returns the schemas of version 3 that documents of definitions share with Kubernetes' own kinds.
-func readShared() (*publication, error) {
+// shared returns the schemas of version 3 that documents of definitions share with Kubernetes' own kinds.
+func (p *published) shared() (*publication, error) {
 	const has = publishedOne + "apis/apps/v1" // which has all of them
-	shared, err := readPublished(has)
+	shared, err := p.read(has)
 	if err != nil {
 		return nil, err
 	}
-	all, err := readPublished(publishedAll2)
+	all, err := p.read(publishedAll2)
 	if err != nil {
 		return nil, err
 	}

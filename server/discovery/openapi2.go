@@ -26,6 +26,7 @@ const refPrefix2 = "#/definitions/"
 type building2 struct {
 	info    object // of the API
 	catalog *registry.Catalog
+	archive *published
 	shared  *publication // the schemas and parameters of Kubernetes' own kinds
 	types   derived
 	seen    map[string]bool // definitions that are in a part
@@ -33,13 +34,17 @@ type building2 struct {
 }
 
 func newBuilding2(c *registry.Catalog, with *foreign2) (*building2, error) {
-	shared, err := readPublished(publishedAll2)
-	return &building2{catalog: c, shared: shared, types: derived{}, seen: map[string]bool{}, with: with}, err
+	archive, err := openPublished()
+	if err != nil {
+		return nil, err
+	}
+	shared, err := archive.read(publishedAll2)
+	return &building2{catalog: c, archive: archive, shared: shared, types: derived{}, seen: map[string]bool{}, with: with}, err
 }
 
 // at returns what Kubernetes publishes below a path.
 func (b *building2) at(path string) (*publication, error) {
-	p, err := readPublished(publishedPaths2 + path)
+	p, err := b.archive.read(publishedPaths2 + path)
 	if err == nil {
 		p.Schemas, p.Parameters = b.shared.Schemas, b.shared.Parameters
 	}

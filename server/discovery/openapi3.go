@@ -85,11 +85,15 @@ func listSchema(e *registry.Endpoint, names schemaNames) *spec.Schema {
 // for each resource, which together are the whole. A resource whose part is too large, or isn't what the library for that
 // takes, is left out, so that the others are there.
 func (d *Discovery) writeOpenAPI3(to io.Writer, encoding form.Encoding, path string, v registry.Version) error {
-	kubernetes, err := readPublished(publishedOne + path)
+	archive, err := openPublished()
 	if err != nil {
 		return err
 	}
-	b := building3{info: d.info(), path: path, kubernetes: kubernetes, shared: sync.OnceValues(readShared), types: derived{}, seen: map[string]bool{}}
+	kubernetes, err := archive.read(publishedOne + path)
+	if err != nil {
+		return err
+	}
+	b := building3{info: d.info(), path: path, kubernetes: kubernetes, shared: sync.OnceValues(archive.shared), types: derived{}, seen: map[string]bool{}}
 	resources := withNone(v.Resources)
 	if encoding != form.Protobuf {
 		body, _, err := b.document(resources)
