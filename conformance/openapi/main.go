@@ -1,4 +1,5 @@
-// Command openapi makes server/discovery/kubernetes.zip of the OpenAPI documents that kube-apiserver was recorded to answer:
+// Command openapi makes what the program has of the OpenAPI documents that kube-apiserver was recorded to answer:
+// server/discovery/kubernetes.zip, and registry/gotype/kubernetes.txt (see merging).
 //
 //	go -C conformance run ./openapi
 //
@@ -31,17 +32,27 @@ type publication struct {
 	Parameters object `json:"parameters,omitempty"`
 }
 
+// The recording, and what is made of it.
 const (
-	recording = "differential/testdata/oracle/openapi.jsonl.gz"
-	made      = "../server/discovery/kubernetes.zip"
+	recording   = "differential/testdata/oracle/openapi.jsonl.gz"
+	archiveFile = "../server/discovery/kubernetes.zip"
+	mergingFile = "../registry/gotype/kubernetes.txt"
 )
 
 // placeholder is what the recording has instead of what differs from server to server. None may be in a document.
 var placeholder = regexp.MustCompile(`<(now|uid|rv|random|hash|address) `)
 
 func main() {
+	recorded := documents(recording)
+	text, err := merging(recorded)
+	if err == nil {
+		err = os.WriteFile(mergingFile, text, 0o644)
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
 	entries := map[string]publication{}
-	for step, body := range documents(recording) {
+	for step, body := range recorded {
 		var document struct {
 			Paths       object
 			Definitions object
@@ -64,7 +75,7 @@ func main() {
 			entries[name].Paths[path] = item
 		}
 	}
-	if err := os.WriteFile(made, archive(entries), 0o644); err != nil {
+	if err := os.WriteFile(archiveFile, archive(entries), 0o644); err != nil {
 		log.Fatal(err)
 	}
 }

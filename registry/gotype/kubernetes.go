@@ -16,7 +16,7 @@ import (
 // what is for readers. kube-apiserver merges by the same documents. (client-go's applyconfigurations has them as YAML
 // which is parsed as a whole, at some 80 ms and 22 MB of garbage, and takes some values apart that kube-apiserver doesn't.)
 
-//go:generate go run kubernetes_generate.go $KUBERNETES/api/openapi-spec/v3
+//go:generate go -C ../../conformance run ./openapi
 
 //go:embed kubernetes.txt
 var kubernetesText string
