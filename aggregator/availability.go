@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apiserver/pkg/authentication/user"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiservicehelper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/clip"
@@ -37,9 +38,7 @@ const aggregatorUser = "system:kube-aggregator"
 var masters = []string{user.SystemPrivilegedGroup}
 
 func isAvailable(s *apiregistrationv1.APIService) bool {
-	return slices.ContainsFunc(s.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool {
-		return c.Type == apiregistrationv1.Available && c.Status == apiregistrationv1.ConditionTrue
-	})
+	return apiservicehelper.IsAPIServiceConditionTrue(s, apiregistrationv1.Available)
 }
 
 // checkAndReport looks whether a server is available, and notes it in the status of its APIService. The error is why the look
@@ -177,7 +176,8 @@ func (a *Aggregator) report(ctx context.Context, b *Backend, found apiregistrati
 			return
 		}
 		was := isAvailable(s)
-		setCondition(&s.Status, found)
+		found.LastTransitionTime = metav1.Now()
+		apiservicehelper.SetAPIServiceCondition(s, found)
 		if counted = ""; was && !isAvailable(s) {
 			counted = found.Reason
 		}
@@ -190,19 +190,4 @@ func (a *Aggregator) report(ctx context.Context, b *Backend, found apiregistrati
 		a.log.Warn("an aggregated API server isn't available", "apiservice", b.Name, "reason", found.Reason, "message", found.Message)
 	}
 	return err
-}
-
-// setCondition puts a condition in the place of the one of its type. Its time changes with its status.
-func setCondition(to *apiregistrationv1.APIServiceStatus, c apiregistrationv1.APIServiceCondition) {
-	c.LastTransitionTime = metav1.Now()
-	for i := range to.Conditions {
-		if old := &to.Conditions[i]; old.Type == c.Type {
-			if old.Status == c.Status {
-				c.LastTransitionTime = old.LastTransitionTime
-			}
-			*old = c
-			return
-		}
-	}
-	to.Conditions = append(to.Conditions, c)
 }

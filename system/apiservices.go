@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apiregistrationv1 "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1"
+	apiservicehelper "k8s.io/kube-aggregator/pkg/apis/apiregistration/v1/helper"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/storage"
@@ -160,30 +161,14 @@ func serves(served *registry.Catalog, gv schema.GroupVersion) bool {
 	return found && slices.ContainsFunc(served.Groups[i].Versions, func(v registry.Version) bool { return v.Name == gv.Version })
 }
 
-// local says why an APIService without a Service is available.
-var local = apiregistrationv1.APIServiceCondition{
-	Type: apiregistrationv1.Available, Status: apiregistrationv1.ConditionTrue, Reason: "Local", Message: "Local APIServices are always available",
-}
-
+// isAvailable tells whether an APIService has the condition of one without a Service.
 func isAvailable(s *apiregistrationv1.APIService) bool {
-	return slices.ContainsFunc(s.Status.Conditions, func(c apiregistrationv1.APIServiceCondition) bool {
-		c.LastTransitionTime = metav1.Time{}
-		return c == local
-	})
+	want := apiservicehelper.NewLocalAvailableAPIServiceCondition()
+	have := apiservicehelper.GetAPIServiceConditionByType(s, want.Type)
+	return have != nil && have.Status == want.Status && have.Reason == want.Reason && have.Message == want.Message
 }
 
-// setAvailable says that an APIService is available.
+// setAvailable gives it that condition.
 func setAvailable(s *apiregistrationv1.APIService) {
-	condition := local
-	condition.LastTransitionTime = metav1.Now()
-	for i, c := range s.Status.Conditions {
-		if c.Type == local.Type {
-			if c.Status == local.Status {
-				condition.LastTransitionTime = c.LastTransitionTime
-			}
-			s.Status.Conditions[i] = condition
-			return
-		}
-	}
-	s.Status.Conditions = append(s.Status.Conditions, condition)
+	apiservicehelper.SetAPIServiceCondition(s, apiservicehelper.NewLocalAvailableAPIServiceCondition())
 }

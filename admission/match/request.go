@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	admissionv1 "k8s.io/api/admission/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -112,13 +111,7 @@ func (q *Request) Describe(at Place) *admissionv1.AdmissionRequest {
 		Name: q.Path.Name, Namespace: q.Space, Operation: admissionv1.Operation(q.Path.Operation), DryRun: &q.DryRun,
 	}
 	if u := q.User; u != nil {
-		r.UserInfo = authenticationv1.UserInfo{Username: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups()}
-		for key, values := range u.GetExtra() {
-			if r.UserInfo.Extra == nil {
-				r.UserInfo.Extra = map[string]authenticationv1.ExtraValue{}
-			}
-			r.UserInfo.Extra[key] = values
-		}
+		r.UserInfo = registry.UserInfo(u)
 	}
 	r.Options.Object = optionsOf(q.Options)
 	return r
