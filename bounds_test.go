@@ -32,11 +32,10 @@ var oversized = map[string]int{
 	"file registry/definitions.go": 515,
 	"file registry/typed.go":       592,
 
-	"function registry/builtin/autoscalerrules.go check.metric":   89,
-	"function registry/builtin/podcertificates.go validateIssued": 83,
-	"function registry/builtin/jobs.go validateJobSpec":           71,
-	"function registry/builtin/podwarnings.go podWarnings":        77,
-	"function registry/definitions.go definitions.rebuild":        64,
+	"function registry/builtin/workloads/autoscalerrules.go scaleCheck.metric": 89,
+	"function registry/builtin/certificates/pods.go validateIssued":            83,
+	"function registry/builtin/workloads/jobs.go validateJobSpec":              71,
+	"function registry/definitions.go definitions.rebuild":                     64,
 
 	"struct registry/register.go Definition": 31,
 	"struct registry/registry.go Registry":   24,
@@ -44,8 +43,7 @@ var oversized = map[string]int{
 	"struct registry/typed.go Type":          42,
 	"struct storage/etcd/keeper.go keeper":   23,
 
-	"package registry":         12000,
-	"package registry/builtin": 18000,
+	"package registry": 12000,
 }
 
 // TestBounds: nothing is over its bound but what oversized has, and each of those is as large as it says.

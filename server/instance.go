@@ -23,6 +23,7 @@ import (
 	"github.com/apiserver-lite/apiserver-lite/controllers"
 	"github.com/apiserver-lite/apiserver-lite/registry"
 	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/network"
 	"github.com/apiserver-lite/apiserver-lite/registry/conversion"
 	"github.com/apiserver-lite/apiserver-lite/registry/quota"
 	"github.com/apiserver-lite/apiserver-lite/server/guard"
@@ -313,7 +314,7 @@ func (in *instance) startReplica(ctx context.Context, s *Server) {
 			if _, err := in.cacher.Barrier(ctx); err != nil { // what was written the last time
 				return err
 			}
-			return builtin.WriteEndpoints(ctx, in.registry, all)
+			return network.WriteEndpoints(ctx, in.registry, all)
 		}
 	}
 	in.run(in.replica.Prepare(ctx, acts), "election", in.replica.Run)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
-	"github.com/apiserver-lite/apiserver-lite/registry/builtin"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/network"
 	"github.com/apiserver-lite/apiserver-lite/storage"
 	"github.com/apiserver-lite/apiserver-lite/storage/cacher"
 	"github.com/apiserver-lite/apiserver-lite/storage/kube"
@@ -39,7 +39,7 @@ func (m *maker) service(ctx context.Context, served *registry.Catalog, _ string)
 	if err != nil {
 		return 0, err
 	}
-	return newest(made, wrote), builtin.WriteEndpoints(ctx, m.Registry, m.addresses())
+	return newest(made, wrote), network.WriteEndpoints(ctx, m.Registry, m.addresses())
 }
 
 func (m *maker) makeService(ctx context.Context, e *registry.Endpoint) (storage.Revision, error) {

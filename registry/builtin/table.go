@@ -3,18 +3,26 @@ package builtin
 import (
 	"context"
 	"net/netip"
-	"reflect"
 	"slices"
-	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/apiserver-lite/apiserver-lite/registry"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/capacity"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/certificates"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/configs"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/controlplane"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/devices"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/events"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/hooks"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/network"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/pods"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rights"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/rules"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/volumes"
+	"github.com/apiserver-lite/apiserver-lite/registry/builtin/workloads"
 )
 
 // Set says which kinds are served.
@@ -31,7 +39,7 @@ const (
 type Options struct {
 	Set Set // defaults to Core
 	// Authorizer decides what users may do. Nil: everybody may do everything.
-	Authorizer Authorizer
+	Authorizer rights.Authorizer
 	// PrepareToken judges and completes a TokenRequest that is posted to a ServiceAccount's token, and IssueToken answers it. Nil: there is no such path.
 	PrepareToken func(ctx context.Context, a *registry.Action) error
 	IssueToken   func(ctx context.Context, a *registry.Action) (any, error)
@@ -49,21 +57,8 @@ type Options struct {
 	CheckPolicies bool
 	// NoService leaves default/kubernetes to somebody else.
 	NoService bool
-	// Shared says that other servers have the same store. Then one of them calls WriteEndpoints with the addresses of all.
+	// Shared says that other servers have the same store. Then one of them calls network.WriteEndpoints with the addresses of all.
 	Shared bool
-
-	registry  *registry.Registry // set by Register
-	allocator *allocator         // of Services' addresses and ports; likewise
-}
-
-// Authorizer decides what users may do, tells all of it, and refuses writes of rules by which users would give what they
-// don't have. access.RBAC is the only one, which this package can't import: it's above.
-type Authorizer interface {
-	authorizer.UnconditionalAuthorizer
-	authorizer.RuleResolver
-	MayGrant(ctx context.Context, obj, old registry.Typed) error
-	// Ask returns nil for what a user may do, and a Status error for what he mayn't.
-	Ask(ctx context.Context, a authorizer.Attributes) error
 }
 
 // DefaultServiceIPs are kube-apiserver's, cut to what one machine needs.
@@ -75,7 +70,6 @@ var DefaultNodePorts = utilnet.PortRange{Base: 30000, Size: 2768}
 // Register adds the built-in kinds of a set to a registry, except those in whose place the program has registered a type of
 // its own. A path of a data-only kind that isn't in the set is answered with how to get it.
 func Register(r *registry.Registry, o Options) {
-	o.registry = r
 	switch o.Set {
 	case None:
 		return
@@ -86,16 +80,33 @@ func Register(r *registry.Registry, o Options) {
 		if o.NodePorts.Size == 0 {
 			o.NodePorts = DefaultNodePorts
 		}
-		o.allocator = &allocator{registry: r, ips: o.ServiceIPs.Masked(), nodePorts: o.NodePorts}
+		addresses := network.NewAllocator(r, o.ServiceIPs, o.NodePorts)
 		if !o.NoService {
-			r.AtStart(func(ctx context.Context) error { return o.makeOwnService(ctx, r) })
+			r.AtStart(func(ctx context.Context) error { return addresses.MakeOwnService(ctx, o.Address, o.Shared) })
 		}
-		add(r, core(o))
-		add(r, data(o))
+		add(r, core(r, o))
+		add(r, data(r, o, addresses))
 	default:
-		add(r, core(o))
+		add(r, core(r, o))
 		r.Explain(unserved)
 	}
+}
+
+// core are the kinds that are served by default, besides Namespace and CustomResourceDefinition, which package registry has.
+func core(r *registry.Registry, o Options) []registry.Type {
+	return slices.Concat(
+		configs.Kinds(), events.Kinds(), controlplane.Leases(),
+		rights.Kinds(rights.Options{Authorizer: o.Authorizer, PrepareToken: o.PrepareToken, IssueToken: o.IssueToken, ReviewToken: o.ReviewToken}),
+		hooks.Kinds(r, o.Authorizer, o.CheckPolicies),
+	)
+}
+
+// data are the kinds that are stored and shown, and that nothing acts on.
+func data(r *registry.Registry, o Options, a *network.Allocator) []registry.Type {
+	return slices.Concat(
+		pods.Kinds(), workloads.Kinds(), network.Kinds(a), volumes.Kinds(), capacity.Kinds(),
+		certificates.Kinds(o.Authorizer), devices.Kinds(r, o.Authorizer), controlplane.Kinds(),
+	)
 }
 
 // add registers lines. One that converts to the stored version is a further version of the kind in the line before it.
@@ -107,7 +118,7 @@ func add(r *registry.Registry, lines []registry.Type) {
 		}
 		for i := range versions {
 			lines[i].MetaRules = metaRules(lines[i].Kind, lines[i].Group)
-			lines[i].Validate = inInternalForm(lines[i].Validate)
+			lines[i].Validate = rules.InInternalForm(lines[i].Validate)
 		}
 		if first := lines[0]; !r.Has(schema.GroupResource{Group: first.Group, Resource: first.Plural}) {
 			r.Add(first, lines[1:versions]...)
@@ -118,143 +129,11 @@ func add(r *registry.Registry, lines []registry.Type) {
 
 // unserved says why nothing is served at the path of a data-only kind; "" for the paths of other kinds.
 func unserved(path schema.GroupVersionResource) string {
-	for _, t := range data(Options{}) {
+	for _, t := range data(nil, Options{}, nil) {
 		if t.Group == path.Group && t.Version == path.Version && t.Plural == path.Resource {
 			return "the server could not find the requested resource: " + schema.GroupResource{Group: t.Group, Resource: t.Plural}.String() +
 				" is served, as data that nothing acts on, if the server is started with --builtin=all"
 		}
 	}
 	return ""
-}
-
-// names are those of a kind whose plural is regular.
-func names(group, version, kind string, short ...string) registry.Names {
-	plural := strings.ToLower(kind)
-	switch {
-	case strings.HasSuffix(plural, "s"):
-		plural += "es"
-	case strings.HasSuffix(plural, "y"):
-		plural = strings.TrimSuffix(plural, "y") + "ies"
-	default:
-		plural += "s"
-	}
-	return registry.Names{Group: group, Version: version, Kind: kind, Plural: plural, ShortNames: short}
-}
-
-// inAll puts a kind among those that `kubectl get all` shows.
-func inAll(n registry.Names) registry.Names {
-	n.Categories = []string{"all"}
-	return n
-}
-
-// of makes a new object of a Go type.
-func of[T any, P registry.Pointer[T]]() registry.Typed { return P(new(T)) }
-
-// set makes a Default, or what else changes an object, of a function with the type.
-func set[T any, P registry.Pointer[T]](fn func(obj *T)) func(registry.Typed) {
-	return func(obj registry.Typed) { fn(obj.(P)) }
-}
-
-// prepare makes a Prepare of a function with the type. old is nil for a new object.
-func prepare[T any, P registry.Pointer[T]](fn func(obj, old *T, subresource string)) func(ctx context.Context, obj, old registry.Typed, subresource string) {
-	return func(_ context.Context, obj, old registry.Typed, subresource string) {
-		before, _ := old.(P)
-		fn(obj.(P), before, subresource)
-	}
-}
-
-// rules makes a Validate of a function with the type. old is nil for a new object. Writes of a status aren't asked about:
-// Kubernetes has no rules for that of such a kind.
-func rules[T any, P registry.Pointer[T]](fn func(obj, old *T) field.ErrorList) func(ctx context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
-	return func(_ context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
-		if subresource == "status" {
-			return nil
-		}
-		before, _ := old.(P)
-		return declaredLast(fn(obj.(P), before))
-	}
-}
-
-// declaredLast puts last what Kubernetes finds by the tags of its types: its functions are asked before.
-func declaredLast(errs field.ErrorList) field.ErrorList {
-	slices.SortStableFunc(errs, func(a, b *field.Error) int {
-		switch {
-		case a.CoveredByDeclarative == b.CoveredByDeclarative:
-			return 0
-		case a.CoveredByDeclarative:
-			return 1
-		}
-		return -1
-	})
-	return errs
-}
-
-// counting makes a Generation of a function with the type. old is nil for a new object.
-func counting[T any, P registry.Pointer[T]](fn func(obj, old *T) int64) func(obj, old registry.Typed) int64 {
-	return func(obj, old registry.Typed) int64 {
-		before, _ := old.(P)
-		return fn(obj.(P), before)
-	}
-}
-
-// firstOr is a generation that never changes: the first, or that of an object that was there.
-func firstOr(old metav1.Object) int64 {
-	if reflect.ValueOf(old).IsNil() {
-		return 1
-	}
-	return old.GetGeneration()
-}
-
-// parts makes a Validate of two functions with the type, for writes of a whole object and of its status. Without a second one the first
-// is asked about both.
-func parts[T any, P registry.Pointer[T]](whole, status func(obj, old *T) field.ErrorList) func(ctx context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
-	return func(_ context.Context, obj, old registry.Typed, subresource string) field.ErrorList {
-		before, _ := old.(P)
-		if subresource == "status" && status != nil {
-			return declaredLast(status(obj.(P), before))
-		}
-		return declaredLast(whole(obj.(P), before))
-	}
-}
-
-// warnings makes a Warnings of a function with the type. old is nil for a new object. Writes of a status aren't asked about.
-func warnings[T any, P registry.Pointer[T]](fn func(obj, old *T) []string) func(ctx context.Context, obj, old registry.Typed, subresource string) []string {
-	return func(_ context.Context, obj, old registry.Typed, subresource string) []string {
-		if subresource == "status" {
-			return nil
-		}
-		before, _ := old.(P)
-		return fn(obj.(P), before)
-	}
-}
-
-// claiming makes a Claim of a function with the type. old is nil for a new object.
-func claiming[T any, P registry.Pointer[T]](fn func(obj, old *T, dryRun bool) (registry.Settle, error)) func(obj, old registry.Typed, dryRun bool) (registry.Settle, error) {
-	return func(obj, old registry.Typed, dryRun bool) (registry.Settle, error) {
-		before, _ := old.(P)
-		return fn(obj.(P), before, dryRun)
-	}
-}
-
-// answer makes an Answer of a function with the type.
-func answer[T any, P registry.Pointer[T]](fn func(ctx context.Context, question *T) error) func(context.Context, registry.Typed) error {
-	return func(ctx context.Context, question registry.Typed) error { return fn(ctx, question.(P)) }
-}
-
-// specOnly are the StatusResets of kinds whose status may be written together with metadata, as that of most built-in kinds.
-var specOnly = []string{"spec"}
-
-// orDefault sets what is missing.
-func orDefault[T comparable](to *T, value T) {
-	var zero T
-	if *to == zero {
-		*to = value
-	}
-}
-
-// orPointTo sets a pointer that is missing.
-func orPointTo[T any](to **T, value T) {
-	if *to == nil {
-		*to = &value
-	}
 }
